@@ -1,0 +1,66 @@
+# One CMake target per module: railwise_module(NAME SOURCES... DEPENDS...) makes the static, position-independent
+# library railwise_NAME with our warnings, hidden symbols and the sanitizers that were asked for.
+
+find_path(IBVERBS_INCLUDE_DIR infiniband/verbs.h)
+if(NOT IBVERBS_INCLUDE_DIR)
+  message(FATAL_ERROR "infiniband/verbs.h not found: install libibverbs-dev (Debian, Ubuntu) or rdma-core-devel")
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(railwise_options INTERFACE)
+target_compile_features(railwise_options INTERFACE cxx_std_20)
+target_compile_options(railwise_options INTERFACE
+  -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wnon-virtual-dtor -Wformat=2 -Wno-missing-field-initializers
+  $<$<BOOL:${RAILWISE_WERROR}>:-Werror>
+  -fvisibility=hidden -fvisibility-inlines-hidden -fno-semantic-interposition)
+target_include_directories(railwise_options INTERFACE
+  ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(railwise_options INTERFACE
+  _GNU_SOURCE RAILWISE_VERSION="${PROJECT_VERSION}" $<$<CONFIG:Debug>:RAILWISE_TRACE=1>)
+target_link_libraries(railwise_options INTERFACE Threads::Threads)
+if(RAILWISE_SANITIZE)
+  target_compile_options(railwise_options INTERFACE
+    -fsanitize=${RAILWISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(railwise_options INTERFACE -fsanitize=${RAILWISE_SANITIZE})
+endif()
+
+function(railwise_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(railwise_${name} STATIC ${arg_SOURCES})
+  set_target_properties(railwise_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(railwise_${name} PUBLIC railwise_options)
+  foreach(dependency IN LISTS arg_DEPENDS)
+    target_link_libraries(railwise_${name} PUBLIC railwise_${dependency})
+  endforeach()
+endfunction()
+
+# rdma-core's headers, for the modules that may see them (verbs, softdev, net) and their tests.
+add_library(railwise_rdma_headers INTERFACE)
+target_include_directories(railwise_rdma_headers SYSTEM INTERFACE ${IBVERBS_INCLUDE_DIR})
+
+# railwise_test(NAME SOURCES... DEPENDS... [LABELS...] [PLUGIN]): one GoogleTest program, one ctest entry for each of
+# its tests. LABELS default to "quick". PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.
+function(railwise_test name)
+  cmake_parse_arguments(arg "PLUGIN" "TIMEOUT" "SOURCES;DEPENDS;LABELS;DEFINITIONS" ${ARGN})
+  if(NOT arg_LABELS)
+    set(arg_LABELS quick)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE railwise_options GTest::gtest GTest::gtest_main)
+  foreach(dependency IN LISTS arg_DEPENDS)
+    target_link_libraries(${name} PRIVATE railwise_${dependency})
+  endforeach()
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+  target_compile_options(${name} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_EQ(...)`
+  if(arg_PLUGIN)
+    add_dependencies(${name} railwise_plugin)
+    target_compile_definitions(${name} PRIVATE RAILWISE_PLUGIN_PATH="$<TARGET_FILE:railwise_plugin>")
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_TYPES NO_PRETTY_VALUES
+    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+include(GoogleTest)

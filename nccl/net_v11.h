@@ -1,0 +1,106 @@
+// NCCL net plugin API version 11.
+// NCCL 2.28 and 2.29 take this version as their newest. Since v10: a context per communicator (init, listen, connect,
+// finalize, setNetAttr) that carries the config; maxMultiRequestSize.
+// Source: NCCL 2.30.7, src/include/plugin/net/net_v11.h; our own declarations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nccl/net_device.h"
+#include "nccl/net_v9.h"
+#include "nccl/profiler_net.h"
+#include "nccl/types.h"
+
+using ncclNetVDeviceProps_v11_t = ncclNetVDeviceProps_v9_t;
+
+struct ncclNetProperties_v11_t {
+  char* name;
+  char* pciPath;
+  uint64_t guid;
+  int ptrSupport;
+  int regIsGlobal;
+  int forceFlush;
+  int speed;
+  int port;
+  float latency;
+  int maxComms;
+  int maxRecvs;
+  ncclNetDeviceType netDeviceType;
+  int netDeviceVersion;
+  ncclNetVDeviceProps_v11_t vProps;
+  size_t maxP2pBytes;
+  size_t maxCollBytes;
+  int maxMultiRequestSize;
+};
+static_assert(sizeof(ncclNetProperties_v11_t) == 112);
+static_assert(offsetof(ncclNetProperties_v11_t, name) == 0);
+static_assert(offsetof(ncclNetProperties_v11_t, pciPath) == 8);
+static_assert(offsetof(ncclNetProperties_v11_t, guid) == 16);
+static_assert(offsetof(ncclNetProperties_v11_t, ptrSupport) == 24);
+static_assert(offsetof(ncclNetProperties_v11_t, regIsGlobal) == 28);
+static_assert(offsetof(ncclNetProperties_v11_t, forceFlush) == 32);
+static_assert(offsetof(ncclNetProperties_v11_t, speed) == 36);
+static_assert(offsetof(ncclNetProperties_v11_t, port) == 40);
+static_assert(offsetof(ncclNetProperties_v11_t, latency) == 44);
+static_assert(offsetof(ncclNetProperties_v11_t, maxComms) == 48);
+static_assert(offsetof(ncclNetProperties_v11_t, maxRecvs) == 52);
+static_assert(offsetof(ncclNetProperties_v11_t, netDeviceType) == 56);
+static_assert(offsetof(ncclNetProperties_v11_t, netDeviceVersion) == 60);
+static_assert(offsetof(ncclNetProperties_v11_t, vProps) == 64);
+static_assert(offsetof(ncclNetProperties_v11_t, maxP2pBytes) == 88);
+static_assert(offsetof(ncclNetProperties_v11_t, maxCollBytes) == 96);
+static_assert(offsetof(ncclNetProperties_v11_t, maxMultiRequestSize) == 104);
+
+struct ncclNet_v11_t {
+  const char* name;
+  ncclResult_t (*init)(void** ctx, uint64_t commId, ncclNetCommConfig_v11_t* config,
+                       ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction);
+  ncclResult_t (*devices)(int* ndev);
+  ncclResult_t (*getProperties)(int dev, ncclNetProperties_v11_t* props);
+  ncclResult_t (*listen)(void* ctx, int dev, void* handle, void** listenComm);
+  ncclResult_t (*connect)(void* ctx, int dev, void* handle, void** sendComm,
+                          ncclNetDeviceHandle_v11_t** sendDevComm);
+  ncclResult_t (*accept)(void* listenComm, void** recvComm, ncclNetDeviceHandle_v11_t** recvDevComm);
+  ncclResult_t (*regMr)(void* comm, void* data, size_t size, int type, void** mhandle);
+  ncclResult_t (*regMrDmaBuf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                              void** mhandle);
+  ncclResult_t (*deregMr)(void* comm, void* mhandle);
+  ncclResult_t (*isend)(void* sendComm, void* data, size_t size, int tag, void* mhandle, void* phandle,
+                        void** request);
+  ncclResult_t (*irecv)(void* recvComm, int n, void** data, size_t* sizes, int* tags, void** mhandles,
+                        void** phandles, void** request);
+  ncclResult_t (*iflush)(void* recvComm, int n, void** data, int* sizes, void** mhandles, void** request);
+  ncclResult_t (*test)(void* request, int* done, int* sizes);
+  ncclResult_t (*closeSend)(void* sendComm);
+  ncclResult_t (*closeRecv)(void* recvComm);
+  ncclResult_t (*closeListen)(void* listenComm);
+  ncclResult_t (*getDeviceMr)(void* comm, void* mhandle, void** dptr_mhandle);
+  ncclResult_t (*irecvConsumed)(void* recvComm, int n, void* request);
+  ncclResult_t (*makeVDevice)(int* d, ncclNetVDeviceProps_v11_t* props);
+  ncclResult_t (*finalize)(void* ctx);
+  ncclResult_t (*setNetAttr)(void* ctx, ncclNetAttr_v11_t* netAttr);
+};
+static_assert(sizeof(ncclNet_v11_t) == 176);
+static_assert(offsetof(ncclNet_v11_t, name) == 0);
+static_assert(offsetof(ncclNet_v11_t, init) == 8);
+static_assert(offsetof(ncclNet_v11_t, devices) == 16);
+static_assert(offsetof(ncclNet_v11_t, getProperties) == 24);
+static_assert(offsetof(ncclNet_v11_t, listen) == 32);
+static_assert(offsetof(ncclNet_v11_t, connect) == 40);
+static_assert(offsetof(ncclNet_v11_t, accept) == 48);
+static_assert(offsetof(ncclNet_v11_t, regMr) == 56);
+static_assert(offsetof(ncclNet_v11_t, regMrDmaBuf) == 64);
+static_assert(offsetof(ncclNet_v11_t, deregMr) == 72);
+static_assert(offsetof(ncclNet_v11_t, isend) == 80);
+static_assert(offsetof(ncclNet_v11_t, irecv) == 88);
+static_assert(offsetof(ncclNet_v11_t, iflush) == 96);
+static_assert(offsetof(ncclNet_v11_t, test) == 104);
+static_assert(offsetof(ncclNet_v11_t, closeSend) == 112);
+static_assert(offsetof(ncclNet_v11_t, closeRecv) == 120);
+static_assert(offsetof(ncclNet_v11_t, closeListen) == 128);
+static_assert(offsetof(ncclNet_v11_t, getDeviceMr) == 136);
+static_assert(offsetof(ncclNet_v11_t, irecvConsumed) == 144);
+static_assert(offsetof(ncclNet_v11_t, makeVDevice) == 152);
+static_assert(offsetof(ncclNet_v11_t, finalize) == 160);
+static_assert(offsetof(ncclNet_v11_t, setNetAttr) == 168);

@@ -1,0 +1,55 @@
+// The border between NCCL and us: no exception crosses it, every Status becomes a result code, null pointers
+// are refused with the name of the argument.
+#pragma once
+
+#include <exception>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "nccl/err.h"
+
+namespace railwise::plugin {
+
+inline ncclResult_t toNccl(Status status) {
+  switch (status.code) {
+    case Code::kOk:
+      return ncclSuccess;
+    case Code::kInvalidArgument:
+      return ncclInvalidArgument;
+    case Code::kInvalidUsage:
+      return ncclInvalidUsage;
+    case Code::kNoDevice:
+      return ncclSystemError;  // at init: NCCL then tries its next network
+    case Code::kSystem:
+      return ncclSystemError;
+    case Code::kRemote:
+      return ncclRemoteError;  // NCCL reports "remote process exited or network error"
+    case Code::kInternal:
+      return ncclInternalError;
+  }
+  return ncclInternalError;
+}
+
+// Runs `body`, which returns a Status.
+template <typename Body>
+ncclResult_t guarded(const char* function, Body&& body) noexcept {
+  try {
+    return toNccl(body());
+  } catch (const std::exception& error) {  // std::bad_alloc, in practice
+    RAILWISE_WARN("%s: %s", function, error.what());
+  } catch (...) {
+    RAILWISE_WARN("%s: unknown exception", function);
+  }
+  return ncclInternalError;
+}
+
+inline Status refuseNull(const char* function, const char* argument) {
+  RAILWISE_WARN("%s: %s is null", function, argument);
+  return {Code::kInvalidArgument, 0};
+}
+
+}  // namespace railwise::plugin
+
+// In a function that returns Status: refuses a null argument.
+#define RAILWISE_REQUIRE(argument) \
+  if ((argument) == nullptr) return ::railwise::plugin::refuseNull(__func__, #argument)

@@ -1,0 +1,47 @@
+// DeviceProperties -> ncclNetProperties_vX of any version. NCCL hands over an uninitialised struct: every
+// field that the version has is written.
+#pragma once
+
+#include "nccl/net_device.h"
+#include "nccl/types.h"
+#include "net/device.h"
+
+namespace railwise::plugin {
+
+static_assert(net::kHostPointers == NCCL_PTR_HOST);
+static_assert(net::kDevicePointers == NCCL_PTR_CUDA);
+static_assert(net::kDmaBufPointers == NCCL_PTR_DMABUF);
+
+template <typename Properties>
+void fillProperties(int index, const net::DeviceProperties& from, Properties& to) {
+  to = {};
+  to.name = const_cast<char*>(from.name);
+  to.pciPath = const_cast<char*>(from.pci_path);
+  to.guid = from.guid;
+  to.ptrSupport = from.pointer_support;
+  to.speed = from.speed_mbps;
+  to.port = from.port;
+  to.latency = from.latency_us;
+  to.maxComms = from.max_connections;
+  to.maxRecvs = net::kMaxReceives;
+  if constexpr (requires { to.netDeviceType; }) {
+    to.netDeviceType = NCCL_NET_DEVICE_HOST;
+    to.netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;
+  }
+  if constexpr (requires { to.regIsGlobal; })
+    to.regIsGlobal = 1;  // a registration serves every connection of the device
+  if constexpr (requires { to.forceFlush; }) to.forceFlush = 0;
+  if constexpr (requires { to.vProps; }) {
+    to.vProps.ndevs = 1;
+    to.vProps.devs[0] = index;
+    to.maxP2pBytes = from.max_message_bytes;
+    to.maxCollBytes = from.max_message_bytes;
+  }
+  if constexpr (requires { to.maxMultiRequestSize; }) to.maxMultiRequestSize = 1;
+  if constexpr (requires { to.railId; }) {
+    to.railId = NCCL_NET_ID_UNDEF;
+    to.planeId = NCCL_NET_ID_UNDEF;
+  }
+}
+
+}  // namespace railwise::plugin

@@ -1,0 +1,25 @@
+#include "base/dynamic_library.h"
+
+#include <dlfcn.h>
+
+#include <cerrno>
+
+namespace railwise {
+
+Result<DynamicLibrary> DynamicLibrary::open(std::initializer_list<const char*> names, std::string* error) {
+  for (const char* name : names) {
+    if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return DynamicLibrary(handle);
+    if (const char* text = dlerror(); error != nullptr && text != nullptr) *error = text;
+  }
+  return Status{Code::kSystem, ENOENT};
+}
+
+DynamicLibrary::~DynamicLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* DynamicLibrary::symbol(const char* name, const char* version) const {
+  return version != nullptr ? dlvsym(handle_, name, version) : dlsym(handle_, name);
+}
+
+}  // namespace railwise

@@ -1,0 +1,63 @@
+#include "base/interfaces.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <algorithm>
+
+namespace railwise {
+namespace {
+
+// NCCL's order of preference when nothing is selected: ib*, anything else, docker*, lo.
+int preference(const Interface& interface) {
+  if (interface.loopback) return 3;
+  if (interface.name.starts_with("docker")) return 2;
+  return interface.name.starts_with("ib") ? 0 : 1;
+}
+
+bool linkLocal(const SocketAddress& address) {
+  const auto bytes = address.bytes();
+  return address.family() == AF_INET6 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+}
+
+}  // namespace
+
+bool interfaceMatches(std::string_view selection, std::string_view name) {
+  if (selection.empty()) return true;
+  const bool exclude = selection.front() == '^';
+  if (exclude) selection.remove_prefix(1);
+  const bool exact = selection.starts_with('=');
+  if (exact) selection.remove_prefix(1);
+  bool found = false;
+  while (!selection.empty()) {
+    const auto comma = selection.find(',');
+    const auto item = selection.substr(0, comma);
+    if (!item.empty() && (exact ? name == item : name.starts_with(item))) found = true;
+    selection = comma == std::string_view::npos ? std::string_view() : selection.substr(comma + 1);
+  }
+  return found != exclude;
+}
+
+std::vector<Interface> listInterfaces(std::string_view selection, int family) {
+  std::vector<Interface> found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* item = list; item != nullptr; item = item->ifa_next) {
+    if (item->ifa_addr == nullptr || (item->ifa_flags & IFF_UP) == 0) continue;
+    const SocketAddress address(*item->ifa_addr);
+    if (!address.valid() || (family != AF_UNSPEC && address.family() != family)) continue;
+    if (!interfaceMatches(selection, item->ifa_name)) continue;
+    found.push_back({item->ifa_name, address, (item->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  freeifaddrs(list);
+  // Stable: the kernel's order decides between equals. Link-local addresses need a scope the peer may not
+  // share: last.
+  const auto rank = [&](const Interface& i) {
+    return (selection.empty() ? preference(i) : 0) * 2 + (linkLocal(i.address) ? 1 : 0);
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const Interface& a, const Interface& b) { return rank(a) < rank(b); });
+  return found;
+}
+
+}  // namespace railwise

@@ -1,0 +1,182 @@
+#include "base/socket.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace railwise {
+namespace {
+
+const sockaddr_in& asV4(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in&>(storage);
+}
+const sockaddr_in6& asV6(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in6&>(storage);
+}
+
+Status lastError() { return {Code::kSystem, errno}; }
+
+bool peerGone(int error) { return error == ECONNRESET || error == EPIPE || error == ETIMEDOUT; }
+
+void setNoDelay(int fd) {
+  const int on = 1;
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+}  // namespace
+
+SocketAddress::SocketAddress(const sockaddr& address) {
+  if (address.sa_family == AF_INET) std::memcpy(&storage_, &address, sizeof(sockaddr_in));
+  if (address.sa_family == AF_INET6) std::memcpy(&storage_, &address, sizeof(sockaddr_in6));
+}
+
+SocketAddress::SocketAddress(int family, std::span<const uint8_t> bytes, uint16_t port, uint32_t scope_id) {
+  if (family == AF_INET && bytes.size() >= sizeof(in_addr)) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(storage_);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    std::memcpy(&v4.sin_addr, bytes.data(), sizeof v4.sin_addr);
+  } else if (family == AF_INET6 && bytes.size() >= sizeof(in6_addr)) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(storage_);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    v6.sin6_scope_id = scope_id;
+    std::memcpy(&v6.sin6_addr, bytes.data(), sizeof v6.sin6_addr);
+  }
+}
+
+uint16_t SocketAddress::port() const {
+  return ntohs(family() == AF_INET ? asV4(storage_).sin_port : asV6(storage_).sin6_port);
+}
+
+uint32_t SocketAddress::scopeId() const { return family() == AF_INET6 ? asV6(storage_).sin6_scope_id : 0; }
+
+std::span<const uint8_t> SocketAddress::bytes() const {
+  if (family() == AF_INET)
+    return {reinterpret_cast<const uint8_t*>(&asV4(storage_).sin_addr), sizeof(in_addr)};
+  if (family() == AF_INET6)
+    return {reinterpret_cast<const uint8_t*>(&asV6(storage_).sin6_addr), sizeof(in6_addr)};
+  return {};
+}
+
+socklen_t SocketAddress::rawSize() const {
+  return family() == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+std::string SocketAddress::text() const {
+  if (!valid()) return "no address";
+  char host[INET6_ADDRSTRLEN] = "";
+  inet_ntop(family(), bytes().data(), host, sizeof host);
+  const std::string port_text = std::to_string(port());
+  if (family() == AF_INET) return std::string(host) + ":" + port_text;
+  const std::string scope = scopeId() != 0 ? "%" + std::to_string(scopeId()) : "";
+  return "[" + std::string(host) + scope + "]:" + port_text;
+}
+
+Socket::~Socket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<Socket> Socket::listen(const SocketAddress& address, int backlog) {
+  Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return lastError();
+  const int on = 1;
+  (void)setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(socket.fd_, address.raw(), address.rawSize()) != 0) return lastError();
+  if (::listen(socket.fd_, backlog) != 0) return lastError();
+  return socket;
+}
+
+Result<Socket> Socket::connect(const SocketAddress& address) {
+  Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return lastError();
+  setNoDelay(socket.fd_);
+  if (::connect(socket.fd_, address.raw(), address.rawSize()) != 0 && errno != EINPROGRESS)
+    return lastError();
+  return socket;
+}
+
+Result<Io> Socket::connected() {
+  pollfd writable = {.fd = fd_, .events = POLLOUT, .revents = 0};
+  if (::poll(&writable, 1, 0) <= 0) return Io::kAgain;
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return lastError();
+  if (error != 0) return Status{Code::kSystem, error};
+  return Io::kDone;
+}
+
+Result<Socket> Socket::accept(SocketAddress* peer) {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof storage;
+  const int fd = accept4(fd_, reinterpret_cast<sockaddr*>(&storage), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd >= 0) {
+    setNoDelay(fd);
+    if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr&>(storage));
+    return Socket(fd);
+  }
+  switch (errno) {  // accept(2): errors already pending on the new connection are reported here; none is ours
+    case EAGAIN:
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case EPERM:
+      return Socket();
+    default:
+      return lastError();
+  }
+}
+
+Result<Io> Socket::send(Transfer& transfer) {
+  while (!transfer.complete()) {
+    const auto rest = transfer.bytes.subspan(transfer.moved);
+    const ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return Io::kAgain;
+    if (sent < 0 && peerGone(errno)) return Io::kClosed;
+    if (sent < 0) return lastError();
+    transfer.moved += static_cast<std::size_t>(sent);
+  }
+  return Io::kDone;
+}
+
+Result<Io> Socket::receive(Transfer& transfer) {
+  while (!transfer.complete()) {
+    const auto rest = transfer.bytes.subspan(transfer.moved);
+    const ssize_t got = ::recv(fd_, rest.data(), rest.size(), MSG_DONTWAIT);
+    if (got == 0) return Io::kClosed;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return Io::kAgain;
+    if (got < 0 && peerGone(errno)) return Io::kClosed;
+    if (got < 0) return lastError();
+    transfer.moved += static_cast<std::size_t>(got);
+  }
+  return Io::kDone;
+}
+
+Io Socket::peek() {
+  char byte = 0;
+  const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got == 0) return Io::kClosed;
+  if (got < 0 && peerGone(errno)) return Io::kClosed;
+  return Io::kAgain;
+}
+
+SocketAddress Socket::localAddress() const {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof storage;
+  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
+}
+
+}  // namespace railwise

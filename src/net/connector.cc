@@ -1,0 +1,143 @@
+#include "net/connector.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+
+namespace railwise::net {
+namespace {
+
+// A call that is refused or cut before the first byte of an answer is tried again: the listener may have been
+// full of strangers. Ten calls with growing pauses take some three seconds.
+constexpr int kMaxCalls = 10;
+constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
+
+bool worthAnotherCall(int error) {
+  return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EPIPE ||
+         error == EHOSTUNREACH || error == ENETUNREACH || error == EAGAIN;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connector>> Connector::create(const Device& device, const ConnectionOptions& options,
+                                                     const ListenHandle& handle) {
+  if (const std::string problem = checkHandle(handle); !problem.empty()) {
+    RAILWISE_WARN("%s at %s: cannot connect: %s", device.properties.name, options.local_host.c_str(),
+                  problem.c_str());
+    return Status{Code::kInvalidUsage, 0};
+  }
+  std::unique_ptr<Connector> made(new Connector(device, options, handle, *handleAddress(handle)));
+  Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device, options);
+  if (!connection.ok()) return connection.status();
+  made->connection_ = std::move(*connection);
+  return made;
+}
+
+Result<std::unique_ptr<SendConnection>> Connector::advance() {
+  while (stage_ != Stage::kDone) {
+    const Result<Io> stepped = step();
+    if (!stepped.ok()) return stepped.status();
+    if (*stepped == Io::kDone) continue;
+    if (deadline_.passed()) {
+      return failed(
+          "no answer in RAILWISE_CONNECT_TIMEOUT=" + std::to_string(config_.connect_timeout_s) + " s", 0);
+    }
+    return std::unique_ptr<SendConnection>();
+  }
+  connection_->attach(std::move(socket_));
+  return std::move(connection_);
+}
+
+// kDone: a stage further, step again. kAgain: nothing more to do now.
+Result<Io> Connector::step() {
+  switch (stage_) {
+    case Stage::kIdle:
+      if (Clock::now() < next_call_) return Io::kAgain;
+      RAILWISE_TRY(call());
+      return Io::kDone;
+    case Stage::kConnecting: {
+      const Result<Io> connected = socket_.connected();
+      if (!connected.ok()) {
+        RAILWISE_TRY(callFailed(connected.status().sys_errno));
+        return Io::kAgain;
+      }
+      if (*connected == Io::kDone) stage_ = Stage::kSendingRequest;
+      return *connected;
+    }
+    case Stage::kSendingRequest:
+    case Stage::kSendingReady: {
+      const Result<Io> sent = socket_.send(transfer_);
+      if (!sent.ok() || *sent == Io::kClosed) {
+        RAILWISE_TRY(callFailed(sent.ok() ? ECONNRESET : sent.status().sys_errno));
+        return Io::kAgain;
+      }
+      if (*sent == Io::kDone && stage_ == Stage::kSendingRequest) transfer_ = transferOf(reply_);
+      if (*sent == Io::kDone)
+        stage_ = stage_ == Stage::kSendingRequest ? Stage::kAwaitingReply : Stage::kDone;
+      return *sent;
+    }
+    case Stage::kAwaitingReply:
+      return onReply();
+    case Stage::kDone:
+      return Io::kDone;
+  }
+  return Status{Code::kInternal, 0};
+}
+
+Status Connector::call() {
+  ++calls_;
+  Result<Socket> socket = Socket::connect(address_);
+  if (!socket.ok()) return callFailed(socket.status().sys_errno);
+  socket_ = std::move(*socket);
+  request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
+  request_.nonce = handle_.nonce;
+  request_.end = connection_->describe(options());
+  transfer_ = transferOf(request_);
+  stage_ = Stage::kConnecting;
+  return Status::success();
+}
+
+Result<Io> Connector::onReply() {
+  const Result<Io> heard = socket_.receive(transfer_);
+  if (transfer_.moved >= sizeof(MessageHeader)) {
+    const std::string problem = checkHeader(reply_.header, MessageType::kReply, sizeof reply_);
+    if (!problem.empty()) return failed(problem, 0);
+  }
+  if (!heard.ok() || *heard == Io::kClosed) {
+    RAILWISE_TRY(callFailed(heard.ok() ? ECONNRESET : heard.status().sys_errno));
+    return Io::kAgain;
+  }
+  if (*heard == Io::kAgain) return Io::kAgain;
+  if (reply_.accepted != 1) return failed("refused: " + fieldText(reply_.reason), 0);
+  if (const std::string problem = checkEnd(reply_.end); !problem.empty())
+    return failed("the reply has " + problem, 0);
+  RAILWISE_TRY(connection_->establish(options(), reply_.end));
+  ready_ = makeMessage<ConnectReady>(MessageType::kReady);
+  transfer_ = transferOf(ready_);
+  stage_ = Stage::kSendingReady;
+  return Io::kDone;
+}
+
+// Success: another call will be made.
+Status Connector::callFailed(int error) {
+  const bool answered =
+      stage_ == Stage::kSendingReady || (stage_ == Stage::kAwaitingReply && transfer_.moved > 0);
+  if (answered || calls_ >= kMaxCalls || !worthAnotherCall(error)) return failed("no connection", error);
+  RAILWISE_INFO(log::kNet, "%s: call %d to %s failed: %s; calling again", device_.properties.name, calls_,
+                address_.text().c_str(), std::strerror(error));
+  socket_.close();
+  next_call_ = Clock::now() + kCallPause * calls_;
+  stage_ = Stage::kIdle;
+  return Status::success();
+}
+
+Status Connector::failed(const std::string& what, int error) {
+  RAILWISE_WARN("%s at %s: connecting to %s at %s: %s%s%s", device_.properties.name, host_.c_str(),
+                fieldText(handle_.host).c_str(), address_.text().c_str(), what.c_str(),
+                error != 0 ? ": " : "", error != 0 ? std::strerror(error) : "");
+  return {Code::kRemote, error};
+}
+
+}  // namespace railwise::net

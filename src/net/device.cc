@@ -1,0 +1,159 @@
+#include "net/device.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "base/log.h"
+#include "verbs/sysfs.h"
+
+namespace railwise::net {
+namespace {
+
+// NCCL keeps the pointers of getProperties beyond finalize and a new init, so these strings are never freed.
+const char* internString(const std::string& text) {
+  static std::mutex mutex;
+  static auto& strings = *new std::deque<std::string>;
+  const std::lock_guard lock(mutex);
+  for (const std::string& known : strings) {
+    if (known == text) return known.c_str();
+  }
+  return strings.emplace_back(text).c_str();
+}
+
+// A device and port before sorting.
+struct Candidate {
+  Hca* hca;
+  verbs::Port port;
+  verbs::PciPlace place;
+};
+
+void findPorts(Hca& hca, std::vector<Candidate>& found) {
+  const verbs::PciPlace place = verbs::pciPlace(hca.context()->device);
+  for (uint8_t number = 1; number <= hca.attributes().phys_port_cnt; ++number) {
+    Result<verbs::Port> port = verbs::queryPort(hca.context(), number);
+    if (!port.ok()) {
+      RAILWISE_WARN("%s port %u: cannot be queried (%s), not used", hca.name(), number,
+                    std::strerror(port.status().sys_errno));
+    } else if (!port->active) {
+      RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not active, not used", hca.name(), number);
+    } else {
+      found.push_back({&hca, *port, place});
+    }
+  }
+}
+
+// net_ib sorts by PCI address and puts devices without one last (NCCL 2.30.7, net_ib/init.cc,
+// ncclIbCompareDevs). NCCL merges its internal GIN and RMA devices with ours by name and index, so the order
+// must be the same.
+bool before(const Candidate& a, const Candidate& b) {
+  const int64_t order_a = verbs::pciOrder(a.place.path);
+  const int64_t order_b = verbs::pciOrder(b.place.path);
+  if (order_a == order_b) return false;
+  if (order_a < 0 || order_b < 0) return order_b < 0;
+  return order_a < order_b;
+}
+
+int pointerSupport(Hca& hca) {
+  int support = kHostPointers;
+  if (verbs::library().pci_path != nullptr) return support;  // the software device moves bytes with the CPU
+  if (verbs::peerMemoryModuleLoaded()) support |= kDevicePointers;
+  if (verbs::dmaBufSupported(hca.pd())) support |= kDmaBufPointers;
+  return support;
+}
+
+// Unique per port: the verbs name for port 1 (net_ib's name), with ":port" for the others.
+std::string deviceName(const Candidate& candidate) {
+  const std::string name = candidate.hca->name();
+  return candidate.port.number == 1 ? name : name + ":" + std::to_string(candidate.port.number);
+}
+
+Device makeDevice(const Candidate& candidate, const std::vector<Device>& earlier) {
+  Hca& hca = *candidate.hca;
+  const std::string& path = candidate.place.function0_path;
+  DeviceProperties properties = {};
+  properties.name = internString(deviceName(candidate));
+  properties.pci_path = path.empty() ? nullptr : internString(path);
+  properties.guid = hca.attributes().sys_image_guid;
+  properties.pointer_support = pointerSupport(hca);
+  properties.speed_mbps = candidate.port.speed_mbps;
+  // net_ib's rule: ports of one PCI device are told apart by the number of earlier ones, since the verbs port
+  // is 1 on cards that show a function per port.
+  properties.port = candidate.port.number;
+  if (!path.empty()) {
+    properties.port +=
+        static_cast<int>(std::count_if(earlier.begin(), earlier.end(), [&](const Device& device) {
+          return device.properties.pci_path == properties.pci_path;
+        }));
+  }
+  properties.latency_us = 0;  // "not set", as net_ib
+  properties.max_connections = hca.attributes().max_qp;
+  const uint64_t piece = candidate.port.max_message_bytes & ~(kPieceAlignment - 1);
+  properties.max_message_bytes = std::min<uint64_t>(kMaxMessageBytes, piece * kMaxPieces);
+  return {&hca, candidate.port, properties};
+}
+
+Status noDevice(int present, size_t opened) {
+  const char* const software = "set RAILWISE_DEVICE=software to run on the built-in software device";
+  if (present == 0) {
+    RAILWISE_WARN(
+        "no RDMA device: none in /sys/class/infiniband. Load the NIC's driver, give the container "
+        "/dev/infiniband, or %s",
+        software);
+  } else if (opened == 0) {
+    RAILWISE_WARN(
+        "no RDMA device: %d found, none could be opened. Check the rights on /dev/infiniband and "
+        "that ibverbs-providers is installed, or %s",
+        present, software);
+  } else {
+    RAILWISE_WARN(
+        "no RDMA device: %zu opened, none with an active port. Check cables and `ibv_devinfo`, or %s", opened,
+        software);
+  }
+  return {Code::kNoDevice, 0};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
+  const verbs::Library& verbs = verbs::library();
+  std::unique_ptr<Hca> hca(new Hca);
+  const auto failed = [&](const char* call, int error) {
+    RAILWISE_WARN("%s: %s failed: %s; the device is not used", verbs.get_device_name(device), call,
+                  std::strerror(error));
+    return Status{Code::kSystem, error};
+  };
+  hca->context_.reset(verbs.open_device(device));
+  if (hca->context_ == nullptr) return failed("ibv_open_device", errno);
+  if (const int error = verbs.query_device(hca->context(), &hca->attributes_))
+    return failed("ibv_query_device", error);
+  hca->pd_.reset(verbs.alloc_pd(hca->context()));
+  if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", errno);
+  hca->memory_ = std::make_unique<MemoryCache>(hca->pd());
+  return hca;
+}
+
+Result<DeviceList> discoverDevices() {
+  const verbs::Library& verbs = verbs::library();
+  int present = 0;
+  ibv_device** list = verbs.get_device_list(&present);
+  if (list == nullptr) present = 0;
+  DeviceList result;
+  std::vector<Candidate> candidates;
+  for (int i = 0; i < present; ++i) {
+    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i]);
+    if (!hca.ok()) continue;
+    findPorts(**hca, candidates);
+    result.hcas.push_back(std::move(*hca));
+  }
+  if (list != nullptr) verbs.free_device_list(list);
+  std::stable_sort(candidates.begin(), candidates.end(), before);
+  for (const Candidate& candidate : candidates)
+    result.devices.push_back(makeDevice(candidate, result.devices));
+  if (result.devices.empty()) return noDevice(present, result.hcas.size());
+  return result;
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,23 @@
+// Numbers of the contract with NCCL. plugin/ asserts that they equal NCCL's own constants.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace railwise::net {
+
+inline constexpr int kMaxReceives = 8;           // receives in one grouped irecv
+inline constexpr int kOutstandingReceives = 32;  // irecv calls outstanding per connection
+inline constexpr int kOutstandingSends = kOutstandingReceives * kMaxReceives;
+inline constexpr int kOutstandingFlushes = 2 * kOutstandingReceives;
+inline constexpr std::size_t kHandleBytes = 128;
+inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;  // NCCL cuts its messages at 1 GiB
+
+// A message larger than the port's limit travels as several work requests; more than this many would not fit
+// the send queue of a whole group.
+inline constexpr uint32_t kMaxPieces = 32;
+// Pieces end on cache lines: GPUs poll LL128 flags line by line, so no line may be torn between work
+// requests.
+inline constexpr uint32_t kPieceAlignment = 128;
+
+}  // namespace railwise::net

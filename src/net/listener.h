@@ -1,0 +1,81 @@
+// The accepting end: a TCP socket whose address goes into the listen handle, and the handshakes of everyone
+// who calls. Strangers (port scanners, health checks, other plugins) are dropped and logged once; whoever
+// knows the handle's nonce is the peer. Never blocks: accept() is polled. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/connection.h"
+#include "net/handshake.h"
+
+namespace railwise::net {
+
+class Context;
+
+class Listener {
+ public:
+  // Errors: kSystem, logged; kInvalidUsage when NCCL_SOCKET_IFNAME matches nothing.
+  static Result<std::unique_ptr<Listener>> create(const Device& device, const ConnectionOptions& options);
+
+  const ListenHandle& handle() const { return handle_; }
+  // The communicator that owns this listener.
+  Context* owner() const { return owner_; }
+  void setOwner(Context* owner) { owner_ = owner; }
+
+  // Advances everything that can advance. The connection, or null for "not yet". Errors: kRemote when the
+  // peer failed after it had proven to be the peer; logged with both ends.
+  Result<std::unique_ptr<ReceiveConnection>> accept();
+
+ private:
+  // Whoever connected and has not yet said who it is. On the heap: the transfer points into it.
+  struct Caller {
+    Socket socket;
+    SocketAddress address;
+    Deadline deadline;
+    ConnectRequest request = {};
+    Transfer transfer = {};
+  };
+  enum class Stage : uint8_t { kListening, kSendingReply, kAwaitingReady };
+
+  static constexpr std::size_t kMaxCallers = 32;
+
+  Listener(const Device& device, const ConnectionOptions& options)
+      : device_(device),
+        config_(options.config),
+        host_(options.local_host),
+        traffic_class_(options.traffic_class) {}
+
+  Status openSocket();
+  Status admitCallers();
+  void hearCallers();
+  enum class Hearing : uint8_t { kWait, kPeer, kDrop };
+  Hearing hear(Caller& caller, std::string& reason);
+  void noteStranger(const Caller& caller, const std::string& reason);
+  Status answerPeer();
+  Status buildConnection(const ConnectRequest& request, std::string& refusal);
+  Status awaitReady();
+  Status peerFailed(const std::string& what, int error);
+  ConnectionOptions options() const { return {config_, host_, traffic_class_}; }
+
+  const Device& device_;
+  const Config& config_;
+  const std::string host_;
+  const int traffic_class_;
+  Context* owner_ = nullptr;
+  ListenHandle handle_ = {};
+  Socket socket_;
+  std::vector<std::unique_ptr<Caller>> callers_;
+  bool stranger_logged_ = false;
+
+  Stage stage_ = Stage::kListening;
+  std::unique_ptr<Caller> peer_;
+  ConnectReply reply_ = {};
+  ConnectReady ready_ = {};
+  Transfer transfer_ = {};
+  std::unique_ptr<ReceiveConnection> connection_;        // under construction
+  std::unique_ptr<ReceiveConnection> connection_ready_;  // what accept() hands out
+};
+
+}  // namespace railwise::net

@@ -1,0 +1,78 @@
+// The network as a whole: the devices of this process, and a Context for each communicator that uses them.
+//
+// Net lives from the first init to the last finalize. A Context owns every listener, half-made and finished
+// connection of its communicator, so that finalize reclaims what NCCL forgets (it frees connections that
+// never came up without closing them). Threads: acquire and release from any thread; a Context's functions
+// from any thread, each listener and connection from one at a time.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "net/connector.h"
+#include "net/device.h"
+#include "net/listener.h"
+
+namespace railwise::net {
+
+class Net {
+ public:
+  // The process's Net, made when there is none: reads the configuration, loads verbs, finds the devices.
+  // Errors, logged: kNoDevice, kInvalidUsage, kSystem. Every success asks for one release().
+  static Result<Net*> acquire();
+  static void release();
+  // The Net in force, or null before the first init. Stays valid while a context lives.
+  static Net* current();
+
+  const Config& config() const { return config_; }
+  const std::string& host() const { return host_; }
+  const std::vector<Device>& devices() const { return list_.devices; }
+
+ private:
+  Net() = default;
+  Status start();
+
+  Config config_;
+  std::string host_;
+  DeviceList list_;
+};
+
+class Context {
+ public:
+  Context(Net& net, int traffic_class) : net_(net), traffic_class_(traffic_class) {}
+
+  // Device `index` or null with an error logged.
+  const Device* device(int index) const;
+
+  // `handle` receives kHandleBytes bytes.
+  Result<Listener*> listen(const Device& device, void* handle);
+  // Advances the attempt that `handle` (the caller's own copy) belongs to, or begins one. Null: not yet.
+  // `traffic_class` negative: the context's.
+  Result<SendConnection*> connect(const Device& device, void* handle, int traffic_class);
+
+  // These find the context of what they are given. accept: null means not yet.
+  static Result<ReceiveConnection*> accept(Listener& listener);
+  static void close(Listener* listener);
+  static void close(Connection* connection);
+
+ private:
+  struct Attempt {
+    uint64_t id;
+    std::unique_ptr<Connector> connector;
+  };
+  // Takes the attempt out of the list while it is being advanced.
+  std::unique_ptr<Connector> takeAttempt(uint64_t id);
+
+  Net& net_;
+  const int traffic_class_;
+  std::mutex mutex_;  // guards the lists, not what is in them
+  uint64_t last_attempt_ = 0;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<Attempt> attempts_;
+  std::vector<std::unique_ptr<SendConnection>> sends_;
+  std::vector<std::unique_ptr<ReceiveConnection>> receives_;
+};
+
+}  // namespace railwise::net

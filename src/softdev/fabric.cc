@@ -1,0 +1,288 @@
+#include "softdev/fabric.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "softdev/membership.h"
+#include "softdev/progress.h"
+#include "softdev/tables.h"
+
+namespace railwise::softdev {
+namespace {
+
+std::mutex g_mutex;  // also held over fork(), so that a child never inherits it locked by a lost thread
+Fabric* g_attached = nullptr;
+std::atomic<uint8_t> g_probe_byte{1};
+
+Status systemError(const char* what) {
+  const int error = errno;
+  RAILWISE_WARN("software device: %s failed: %s", what, std::strerror(error));
+  return {Code::kSystem, error};
+}
+
+void forgetInChild() {
+  if (g_attached != nullptr) {
+    g_attached->forgotten = true;
+    close(g_attached->mark_fd);  // or the parent's membership would outlive it
+    close(g_attached->segment_fd);
+    g_attached = nullptr;
+  }
+  forgetProgress();
+  g_mutex.unlock();
+}
+
+void watchForks() {
+  static std::once_flag once;
+  std::call_once(once,
+                 [] { pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, forgetInChild); });
+}
+
+enum class Opened { kYes, kGone, kRefused, kOtherLayout };
+
+// Opens the segment of `member` as *fd.
+Opened openMember(Member member, int* fd) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", static_cast<int>(member.pid), member.fd);
+  *fd = open(path, O_RDWR | O_CLOEXEC);
+  if (*fd < 0) return errno == EACCES || errno == EPERM ? Opened::kRefused : Opened::kGone;
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = fcntl(*fd, F_GET_SEALS);
+  struct stat file = {};
+  struct {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t reserved;
+    uint64_t total_bytes;
+  } header{};
+  Opened answer = Opened::kYes;
+  if (seals < 0 || (seals & kSeals) != kSeals || pread(*fd, &header, sizeof header, 0) != sizeof header ||
+      header.magic != kMagic) {
+    answer = Opened::kGone;  // the member left and the number means another file now
+  } else if (fstat(*fd, &file) != 0 || file.st_uid != geteuid()) {
+    answer = Opened::kRefused;
+  } else if (header.version != kLayoutVersion || header.total_bytes != kSegmentBytes ||
+             static_cast<uint64_t>(file.st_size) != kSegmentBytes) {
+    answer = Opened::kOtherLayout;
+  }
+  if (answer != Opened::kYes) close(*fd);
+  return answer;
+}
+
+// Finds the segment of a live member: its file, or -1 when there is no member.
+Result<int> findSegment(const std::string& prefix) {
+  for (const Member& member : listMembers(prefix)) {
+    int fd = -1;
+    switch (openMember(member, &fd)) {
+      case Opened::kYes:
+        return fd;
+      case Opened::kGone:
+        break;
+      case Opened::kRefused:
+        RAILWISE_WARN(
+            "software device: process %d is on the fabric %s but its shared segment cannot be opened "
+            "(another user, or "
+            "ptrace is restricted): set fabric=NAME to use another fabric",
+            static_cast<int>(member.pid), prefix.c_str());
+        return Status{Code::kSystem, EACCES};
+      case Opened::kOtherLayout:
+        RAILWISE_WARN(
+            "software device: process %d on the fabric %s runs another version of Railwise (shared layout "
+            "differs from "
+            "%u): stop it or set fabric=NAME",
+            static_cast<int>(member.pid), prefix.c_str(), kLayoutVersion);
+        return Status{Code::kSystem, EPROTO};
+    }
+  }
+  return -1;
+}
+
+Result<int> createSegment() {
+  const int fd = memfd_create("railwise-softdev", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return systemError("memfd_create");
+  if (ftruncate(fd, static_cast<off_t>(kSegmentBytes)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    return fd;
+  const Status status = systemError("sizing the shared segment");
+  close(fd);
+  return status;
+}
+
+Status mapSegment(Fabric& fabric, bool created) {
+  void* memory =
+      mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fabric.segment_fd, 0);
+  if (memory == MAP_FAILED) return systemError("mapping the shared segment");
+  (void)madvise(memory, kSegmentBytes, MADV_DONTDUMP);
+  fabric.segment = static_cast<Segment*>(memory);
+  if (!created) return Status::success();
+  fabric.segment->layout_version = kLayoutVersion;
+  fabric.segment->total_bytes = kSegmentBytes;
+  fabric.segment->next_pd.store(1, std::memory_order_relaxed);
+  fabric.segment->magic.store(kMagic, std::memory_order_release);
+  return Status::success();
+}
+
+// Needs the election lock: it makes claims exclusive.
+bool claimSlot(Fabric& fabric) {
+  ProcessSlot* slots = fabric.segment->processes;
+  for (uint32_t i = 0; i < kMaxProcesses; ++i) {
+    if (slots[i].pid.load(std::memory_order_acquire) != 0) continue;
+    const uint32_t generation = slots[i].generation.load(std::memory_order_relaxed) + 1;
+    slots[i].generation.store(generation, std::memory_order_relaxed);
+    slots[i].start_time.store(processStartTime(getpid()), std::memory_order_relaxed);
+    slots[i].probe_address.store(reinterpret_cast<uint64_t>(&g_probe_byte), std::memory_order_relaxed);
+    slots[i].pid.store(static_cast<uint32_t>(getpid()), std::memory_order_release);
+    fabric.self = {makeToken(i, generation), slots};
+    return true;
+  }
+  return false;
+}
+
+void closeFabric(Fabric* fabric) {
+  if (fabric->segment != nullptr) munmap(fabric->segment, kSegmentBytes);
+  if (fabric->segment_fd >= 0) close(fabric->segment_fd);
+  if (fabric->mark_fd >= 0) close(fabric->mark_fd);
+  delete fabric;
+}
+
+Status joinSegment(Fabric& fabric) {
+  Result<int> found = findSegment(fabric.prefix);
+  if (!found.ok()) return found.status();
+  const bool create = *found < 0;
+  Result<int> fd = create ? createSegment() : found;
+  if (!fd.ok()) return fd.status();
+  fabric.segment_fd = *fd;
+  RAILWISE_TRY(mapSegment(fabric, create));
+  // A slot first: the locks that reclaiming takes are taken in its name.
+  if (!claimSlot(fabric)) {
+    RAILWISE_WARN("software device: the fabric %s is full (%u processes): set fabric=NAME",
+                  fabric.prefix.c_str(), kMaxProcesses);
+    return {Code::kSystem, EAGAIN};
+  }
+  reclaimDead(fabric);
+  Result<int> mark = bindName(memberName(fabric.prefix, {getpid(), fabric.segment_fd}));
+  if (!mark.ok()) {
+    fabric.segment->processes[slotOf(fabric.self.token)].pid.store(0, std::memory_order_release);
+    errno = mark.status().sys_errno;
+    return systemError("binding the fabric membership");
+  }
+  fabric.mark_fd = *mark;
+  return Status::success();
+}
+
+int64_t nowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Result<Fabric*> attachFabric(const std::string& name) {
+  watchForks();
+  std::lock_guard lock(g_mutex);
+  const std::string prefix = fabricPrefix(name);
+  if (g_attached != nullptr) {
+    if (g_attached->prefix != prefix) {
+      RAILWISE_WARN("software device: still attached to the fabric %s", g_attached->prefix.c_str());
+      return Status{Code::kInvalidUsage, EBUSY};
+    }
+    ++g_attached->uses;
+    return g_attached;
+  }
+  Result<int> election = lockElection(prefix);
+  if (!election.ok()) return election.status();
+  auto* fabric = new Fabric;
+  fabric->prefix = prefix;
+  fabric->uses = 1;
+#ifdef PR_SET_PTRACER
+  (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
+              0);  // Yama scope 1: peers are no ancestors; fails without Yama
+#endif
+  const Status status = joinSegment(*fabric);
+  close(*election);
+  if (!status.ok()) {
+    closeFabric(fabric);
+    return status;
+  }
+  RAILWISE_INFO(log::kInit, "software device: attached to the fabric %s", prefix.c_str());
+  g_attached = fabric;
+  return fabric;
+}
+
+void detachFabric(Fabric* fabric) {
+  std::lock_guard lock(g_mutex);
+  if (--fabric->uses > 0 || fabric->forgotten) return;
+  stopProgress();
+  {
+    SharedLockGuard guard(fabric->segment->tables, fabric->self);
+    releaseAllOf(*fabric, fabric->self.token);
+    fabric->segment->processes[slotOf(fabric->self.token)].pid.store(0, std::memory_order_release);
+  }
+  g_attached = nullptr;
+  closeFabric(fabric);
+}
+
+void reclaimDead(Fabric& fabric) {
+  for (uint32_t i = 0; i < kMaxProcesses; ++i) {
+    ProcessSlot& slot = fabric.segment->processes[i];
+    const uint32_t token = makeToken(i, slot.generation.load(std::memory_order_acquire));
+    if (slot.pid.load(std::memory_order_acquire) == 0 || tokenAlive(fabric.self.processes, token)) continue;
+    SharedLockGuard guard(fabric.segment->tables, fabric.self);
+    if (slot.pid.load(std::memory_order_acquire) == 0 ||
+        makeToken(i, slot.generation.load(std::memory_order_acquire)) != token)
+      continue;  // somebody else was faster
+    releaseAllOf(fabric, token);
+    slot.pid.store(0, std::memory_order_release);
+  }
+}
+
+bool peerAlive(Fabric& fabric, uint32_t token) {
+  constexpr int64_t kTrustNs = 10'000'000;
+  std::atomic<int64_t>& checked = fabric.checked_at_ns[slotOf(token)];
+  const ProcessSlot& slot = fabric.segment->processes[slotOf(token)];
+  if ((slot.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token) ||
+      slot.pid.load(std::memory_order_acquire) == 0)
+    return false;
+  const int64_t now = nowNs();
+  if (now - checked.load(std::memory_order_relaxed) < kTrustNs) return true;
+  if (!tokenAlive(fabric.self.processes, token)) return false;
+  checked.store(now, std::memory_order_relaxed);
+  return true;
+}
+
+bool peerReachable(Fabric& fabric, uint32_t token) {
+  const uint32_t slot = slotOf(token);
+  if (fabric.readable[slot].load(std::memory_order_relaxed) == token) return true;
+  if (fabric.refused[slot].load(std::memory_order_relaxed) == token) return false;
+  const ProcessSlot& process = fabric.segment->processes[slot];
+  const auto pid = static_cast<pid_t>(process.pid.load(std::memory_order_acquire));
+  uint8_t byte = 0;
+  iovec here{&byte, 1};
+  iovec there{reinterpret_cast<void*>(process.probe_address.load(std::memory_order_relaxed)), 1};  // NOLINT
+  if (process_vm_readv(pid, &here, 1, &there, 1, 0) == 1) {
+    fabric.readable[slot].store(token, std::memory_order_relaxed);
+    return true;
+  }
+  if (errno != EPERM && errno != ENOSYS) return true;  // it is leaving: the transfer itself tells
+  const int error = errno;
+  if (fabric.refused[slot].exchange(token, std::memory_order_relaxed) != token) {
+    RAILWISE_WARN(
+        "software device: process %d may not access the memory of process %d (process_vm_readv: %s): check "
+        "Yama "
+        "(kernel.yama.ptrace_scope), the container's seccomp profile, and that both share a user namespace",
+        static_cast<int>(getpid()), static_cast<int>(pid), std::strerror(error));
+  }
+  return false;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,76 @@
+#include "softdev/membership.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace railwise::softdev {
+
+std::string fabricPrefix(const std::string& fabric) {
+  struct stat pid_namespace = {};
+  (void)stat("/proc/self/ns/pid", &pid_namespace);
+  return "railwise/" + std::to_string(geteuid()) + "/" + std::to_string(pid_namespace.st_ino) + "/" + fabric +
+         "/";
+}
+
+std::string memberName(const std::string& prefix, Member member) {
+  return prefix + std::to_string(member.pid) + "." + std::to_string(member.fd);
+}
+
+Result<int> bindName(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (name.size() + 1 > sizeof address.sun_path) return Status{Code::kInvalidArgument, ENAMETOOLONG};
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Status{Code::kSystem, errno};
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  return Status{Code::kSystem, error};
+}
+
+Result<int> lockElection(const std::string& prefix) {
+  // The lock is held for some milliseconds at most, and freed by the kernel when its owner dies.
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  const std::string name = prefix + "lock";
+  for (;;) {
+    Result<int> lock = bindName(name);
+    if (lock.ok()) return lock;
+    if (lock.status().sys_errno == EADDRINUSE && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      continue;
+    }
+    RAILWISE_WARN("software device: cannot lock the fabric (abstract socket %s): %s", name.c_str(),
+                  std::strerror(lock.status().sys_errno));
+    return lock;
+  }
+}
+
+std::vector<Member> listMembers(const std::string& prefix) {
+  std::vector<Member> members;
+  std::ifstream sockets("/proc/net/unix");
+  const std::string mark = " @" + prefix;
+  for (std::string line; std::getline(sockets, line);) {
+    const size_t at = line.find(mark);
+    Member member{};
+    if (at == std::string::npos) continue;
+    if (std::sscanf(line.c_str() + at + mark.size(), "%d.%d", &member.pid, &member.fd) == 2)
+      members.push_back(member);
+  }
+  return members;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,110 @@
+// Protection domains and memory regions (softdev.h).
+#include <cerrno>
+
+#include "softdev/mover.h"
+#include "softdev/objects.h"
+#include "softdev/tables.h"
+
+namespace railwise::softdev {
+namespace {
+
+constexpr unsigned kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr unsigned kNeedLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr unsigned kAccepted = IBV_ACCESS_LOCAL_WRITE | kRemote | IBV_ACCESS_RELAXED_ORDERING;
+
+// 0 or the errno why this range cannot be registered.
+int checkRegion(const ibv_pd* pd, const void* addr, size_t length, unsigned access) {
+  if (pd == nullptr || length == 0) return EINVAL;
+  if ((access & ~kAccepted) != 0) return EOPNOTSUPP;
+  if ((access & kNeedLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  const auto first = reinterpret_cast<uint64_t>(addr);
+  if (first + length < first) return EINVAL;
+  const auto* last = reinterpret_cast<const void*>(first + length - 1);  // NOLINT: `addr` may be null
+  return isMapped(addr, 1) && isMapped(last, 1) ? 0 : EFAULT;
+}
+
+// Waits until nobody is in the middle of a transfer that may have resolved a key of this PD.
+void quiesce(Context& context, const ibv_pd* pd) {
+  std::lock_guard lock(context.objects);
+  for (Qp* qp : context.qps) {
+    if (qp->pd != pd) continue;
+    qp->sq_lock.lock();
+    qp->sq_lock.unlock();
+    SharedLockGuard responder(qp->record->responder, qp->fabric->self);
+  }
+}
+
+}  // namespace
+
+ibv_pd* allocPd(ibv_context* base) {
+  Context& context = as<Context>(base);
+  auto* pd = new Pd{};
+  pd->context = base;
+  pd->id = context.fabric->segment->next_pd.fetch_add(1, std::memory_order_relaxed);
+  pd->handle = pd->id;
+  context.pds.fetch_add(1);
+  return pd;
+}
+
+int deallocPd(ibv_pd* base) {
+  Pd& pd = as<Pd>(base);
+  if (pd.users.load() != 0) return EBUSY;
+  as<Context>(base->context).pds.fetch_sub(1);
+  delete &pd;
+  return 0;
+}
+
+ibv_mr* regMr(ibv_pd* pd, void* addr, size_t length, int access) {
+  return regMrIova2(pd, addr, length, reinterpret_cast<uint64_t>(addr), static_cast<unsigned>(access));
+}
+
+ibv_mr* regMrIova2(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned access) {
+  if (const int error = checkRegion(base, addr, length, access); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  Pd& pd = as<Pd>(base);
+  Fabric& fabric = *as<Context>(base->context).fabric;
+  const uint32_t index = allocateMr(fabric);
+  if (index == 0) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  MrRecord& record = fabric.segment->mrs[index];
+  const uint32_t key = index << 8 | (record.key_byte.load(std::memory_order_relaxed) & 0xff);
+  record.pd.store(pd.id, std::memory_order_relaxed);
+  record.access.store(access, std::memory_order_relaxed);
+  record.iova.store(iova, std::memory_order_relaxed);
+  record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
+  record.length.store(length, std::memory_order_relaxed);
+  record.key.store(key, std::memory_order_seq_cst);
+  auto* mr = new Mr{};
+  mr->context = base->context;
+  mr->pd = base;
+  mr->addr = addr;
+  mr->length = length;
+  mr->handle = index;
+  mr->lkey = mr->rkey = key;
+  mr->index = index;
+  pd.users.fetch_add(1);
+  return mr;
+}
+
+ibv_mr* regDmabufMr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+
+int deregMr(ibv_mr* base) {
+  Mr& mr = as<Mr>(base);
+  Context& context = as<Context>(base->context);
+  if (!context.fabric->forgotten) {
+    releaseMr(*context.fabric, mr.index);
+    quiesce(context, mr.pd);
+  }
+  as<Pd>(mr.pd).users.fetch_sub(1);
+  delete &mr;
+  return 0;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,66 @@
+// Moves bytes: by memmove inside the process, by process_vm_writev and _readv between processes. A write is
+// visible in this order: everything but its last 8 bytes, then those (NCCL and Railwise poll a word at the
+// end of a message).
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "softdev/responder.h"
+
+namespace railwise::softdev {
+
+constexpr uint64_t kTailBytes = 8;
+
+struct Pieces {
+  Piece list[kMaxSge];
+  int count = 0;
+};
+
+// Stores the last bytes of a write, after everything stored before.
+inline void storeTail(std::byte* target, const void* source, uint64_t length) {
+  const auto address = reinterpret_cast<uint64_t>(target);
+  if (length == 8 && address % 8 == 0) {
+    uint64_t word;
+    std::memcpy(&word, source, 8);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
+  } else if (length == 4 && address % 4 == 0) {
+    uint32_t word;
+    std::memcpy(&word, source, 4);
+    __atomic_store_n(reinterpret_cast<uint32_t*>(target), word, __ATOMIC_RELEASE);
+  } else {
+#if !defined(__SANITIZE_THREAD__)  // gcc's ThreadSanitizer has no fences; it orders every call it sees
+    std::atomic_thread_fence(std::memory_order_release);
+#endif
+    std::memmove(target, source, length);
+  }
+}
+
+// `source` (of `length` bytes together) to contiguous memory of this process, the tail last.
+void writeHere(std::byte* target, const Pieces& source, uint64_t length);
+// One piece, the common case.
+inline void writeHere(std::byte* target, const std::byte* source, uint64_t length) {
+  if (length > kTailBytes) {
+    const uint64_t body = length - kTailBytes;
+    std::memmove(target, source, body);
+    storeTail(target + body, source + body, kTailBytes);
+  } else {
+    storeTail(target, source, length);
+  }
+}
+
+// Both lists have the same bytes; the last piece of `target` ends with the message's tail.
+void copyHere(const Piece* target, int targets, const Pieces& source);
+
+// process_vm_writev or _readv until all is moved or an error: bytes moved, *error 0 or errno, *calls made.
+uint64_t transfer(pid_t pid, bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,
+                  uint64_t* calls);
+
+// Whether the whole range is mapped in this process.
+bool isMapped(const void* address, uint64_t length);
+
+}  // namespace railwise::softdev

@@ -1,0 +1,160 @@
+// The verbs objects of this process. Each begins with its ibv_ struct, so that the caller's pointer is the
+// object. Made and destroyed by the functions of softdev.h; parents outlive children (EBUSY otherwise).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "softdev/config.h"
+#include "softdev/fabric.h"
+#include "softdev/segment.h"
+#include "softdev/shared_lock.h"
+#include "softdev/softdev.h"
+
+namespace railwise::softdev {
+
+class VmBatch;
+struct Context;
+
+// Limits every device reports and enforces.
+constexpr uint32_t kMaxSge = 16;
+constexpr uint32_t kMaxQpWr = 16384;
+constexpr uint32_t kMaxCqe = 1U << 18;
+constexpr uint32_t kMaxRdAtomic = 16;
+
+// A counter with one writer at a time (its owner's lock); readers see it whole.
+class Counter {
+ public:
+  void add(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+struct Device : ibv_device {
+  DeviceConfig config;
+  std::string fabric;
+};
+
+struct Pd : ibv_pd {
+  uint32_t id = 0;  // unique on the fabric
+  std::atomic<int> users{0};
+};
+
+struct Mr : ibv_mr {
+  uint32_t index = 0;
+};
+
+struct Cq : ibv_cq {
+  Fabric* fabric = nullptr;
+  CqRecord* record = nullptr;
+  uint32_t index = 0;
+  SpinLock poll_lock;
+  std::atomic<int> users{0};
+  std::atomic<int> parked{0};  // QPs with sends parked whose completions come here
+  std::atomic<uint64_t> empty_polls{0};
+  Counter polls;  // that returned something
+  Counter completions;
+};
+
+// A send, resolved from its ibv_send_wr: what execution needs. Points to the caller's (or a ParkedWork's)
+// SGEs.
+struct Work {
+  uint64_t wr_id = 0;
+  const ibv_sge* sges = nullptr;
+  int num_sge = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  bool signalled = false;
+  bool inlined = false;
+  uint32_t imm_data = 0;
+  uint32_t rkey = 0;
+  uint64_t remote_addr = 0;
+  uint64_t length = 0;   // bytes
+  uint64_t retires = 0;  // sends posted up to this one, itself included
+};
+
+// A send that waits, with its own copy of all it needs.
+struct ParkedWork {
+  Work work;
+  std::vector<ibv_sge> sges;
+  std::vector<std::byte> payload;  // of an inline send
+};
+
+// Why the first parked send waits, and until when.
+struct Wait {
+  enum class Reason { kNone, kNoReceive, kUnreachable };
+  Reason reason = Reason::kNone;
+  bool forever = false;
+  Clock::time_point deadline;
+};
+
+struct QpCounters {
+  Counter posts, writes, writes_with_imm, reads, sends, sges, inlined, signalled, bytes, system_calls,
+      receives;
+};
+
+// What the connection looked like when it was verified; valid while the peer's epoch is the same.
+struct Peer {
+  QpRecord* record = nullptr;
+  uint64_t epoch = 0;
+  uint32_t token = 0;  // of its process
+  bool verified = false;
+  bool local = false;  // in this process
+};
+
+struct Qp : ibv_qp {
+  // Read on the data path.
+  Fabric* fabric = nullptr;
+  QpRecord* record = nullptr;
+  CqRecord* send_cq_record = nullptr;
+  uint32_t index = 0;
+  uint32_t pd_id = 0;
+  uint16_t lid = 0;
+  bool signal_all = false;
+  ibv_qp_cap cap{};
+  SpinLock sq_lock;  // owns sq_posted, peer, batch, parked, wait and the send counters
+  SpinLock rq_lock;  // owns the producer side of the receive queue
+  uint64_t sq_posted = 0;
+  uint64_t max_message_bytes = 0;
+  Peer peer;
+  std::unique_ptr<VmBatch> batch;  // made when the peer is another process
+  std::deque<ParkedWork> parked;
+  Wait wait;
+  QpCounters counters;
+  // Set-up only, under sq_lock.
+  ibv_qp_attr attr{};
+  Context* owner = nullptr;
+
+  ibv_qp_state currentState() const {
+    return static_cast<ibv_qp_state>(record->state.load(std::memory_order_seq_cst));
+  }
+  ~Qp();
+};
+
+struct Context : ibv_context {
+  Device* config_device = nullptr;
+  Fabric* fabric = nullptr;
+  ContextRecord* record = nullptr;
+  uint32_t index = 0;
+  std::atomic<int> pds{0};
+  std::atomic<int> mrs{0};
+  mutable std::mutex objects;  // guards the lists and `retired`
+  std::vector<Qp*> qps;
+  std::vector<Cq*> cqs;
+  Counters retired;  // of destroyed objects
+};
+
+template <typename Object, typename Base>
+Object& as(Base* base) {
+  return *static_cast<Object*>(base);
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,118 @@
+// Sends that fail and sends that wait (requester.h).
+#include <algorithm>
+
+#include "softdev/progress.h"
+#include "softdev/requester.h"
+
+namespace railwise::softdev {
+namespace {
+
+// Time between RNR retries by the code of min_rnr_timer, in units of 10 us (InfiniBand specification, table
+// 45).
+constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+                                        48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+                                        2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+constexpr int kForeverRnr = 7;
+
+void startWait(Qp& qp, Wait::Reason reason) {
+  qp.wait.reason = reason;
+  Clock::duration patience{};
+  if (reason == Wait::Reason::kNoReceive) {
+    qp.wait.forever = qp.attr.rnr_retry == kForeverRnr;
+    const uint32_t code = qp.peer.record->min_rnr_timer.load(std::memory_order_relaxed) & 31;
+    patience = std::chrono::microseconds(10) * kRnrTimer10us[code] * qp.attr.rnr_retry;
+  } else {
+    qp.wait.forever = qp.attr.timeout == 0;
+    patience =
+        std::chrono::nanoseconds(4096) * (int64_t{1} << (qp.attr.timeout & 31)) * (qp.attr.retry_cnt + 1);
+  }
+  qp.wait.deadline = Clock::now() + patience;
+}
+
+// Notes that the first parked send still waits; true when its time is over.
+bool waitedEnough(Qp& qp, Verdict verdict) {
+  const auto reason = verdict == Verdict::kNoReceive ? Wait::Reason::kNoReceive : Wait::Reason::kUnreachable;
+  if (qp.wait.reason != reason) startWait(qp, reason);
+  return !qp.wait.forever && Clock::now() >= qp.wait.deadline;
+}
+
+ibv_wc_status statusOfWait(Verdict verdict) {
+  return verdict == Verdict::kNoReceive ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
+}
+
+void popParked(Qp& qp) {
+  qp.parked.pop_front();
+  qp.wait.reason = Wait::Reason::kNone;
+}
+
+// One try of the first parked send; false when it waits on.
+bool retryFirst(Qp& qp) {
+  const Work& work = qp.parked.front().work;
+  Chain chain(qp);
+  const Outcome outcome = chain.run(work);
+  chain.close();  // what it batched points into the parked copy
+  const bool waits = outcome.verdict == Verdict::kNoReceive || outcome.verdict == Verdict::kUnreachable;
+  if (waits && !waitedEnough(qp, outcome.verdict)) return false;
+  if (outcome.verdict == Verdict::kFailed || waits)
+    failSend(qp, work, waits ? statusOfWait(outcome.verdict) : outcome.status);
+  popParked(qp);
+  return true;
+}
+
+}  // namespace
+
+Qp::~Qp() = default;
+
+void failSend(Qp& qp, const Work& work, ibv_wc_status status) {
+  completeSend(qp, work, status);
+  SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+  enterError(*qp.fabric, *qp.record);
+}
+
+void flushParked(Qp& qp) {
+  while (!qp.parked.empty()) {
+    completeSend(qp, qp.parked.front().work, IBV_WC_WR_FLUSH_ERR);
+    popParked(qp);
+  }
+}
+
+void retryParked(Qp& qp) {
+  while (!qp.parked.empty()) {
+    if (qp.currentState() == IBV_QPS_ERR) return flushParked(qp);
+    if (!retryFirst(qp)) return;
+  }
+}
+
+void park(Qp& qp, const Work& work, Verdict reason) {
+  ParkedWork& parked = qp.parked.emplace_back();
+  parked.work = work;
+  parked.sges.assign(work.sges, work.sges + work.num_sge);
+  if (work.inlined) {
+    parked.payload.resize(work.length);
+    uint64_t at = 0;
+    for (ibv_sge& sge : parked.sges) {
+      const auto* from = reinterpret_cast<const std::byte*>(sge.addr);  // NOLINT: the caller's memory
+      std::copy_n(from, sge.length, parked.payload.data() + at);
+      sge.addr = reinterpret_cast<uint64_t>(parked.payload.data() + at);
+      at += sge.length;
+    }
+  }
+  parked.work.sges = parked.sges.data();
+  if (qp.parked.size() > 1) return;
+  (void)waitedEnough(qp, reason);
+  progressAdd(qp);
+}
+
+void settle(Qp& qp, Chain& chain, const Work& work, Outcome outcome) {
+  chain.close();
+  const bool failed = outcome.verdict == Verdict::kFailed;
+  if (chain.broken() || (!failed && qp.currentState() == IBV_QPS_ERR))
+    return completeSend(qp, work, IBV_WC_WR_FLUSH_ERR);
+  if (failed) return failSend(qp, work, outcome.status);
+  if (outcome.verdict == Verdict::kNoReceive && qp.attr.rnr_retry == 0)
+    return failSend(qp, work, IBV_WC_RNR_RETRY_EXC_ERR);
+  park(qp, work, outcome.verdict);
+}
+
+}  // namespace railwise::softdev

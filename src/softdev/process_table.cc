@@ -1,0 +1,92 @@
+#include "softdev/process_table.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace railwise::softdev {
+namespace {
+
+struct ProcessStat {
+  char state = 0;
+  unsigned flags = 0;
+  uint64_t start_time = 0;
+};
+
+// Fields 3, 9 and 22 of /proc/<pid>/stat (proc(5)).
+bool readStat(pid_t pid, ProcessStat* stat) {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char text[1024];
+  const ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0) return false;
+  text[length] = 0;
+  const char* after_name = std::strrchr(text, ')');  // the name may hold spaces and brackets itself
+  if (after_name == nullptr) return false;
+  unsigned long long start = 0;
+  const int fields = std::sscanf(
+      after_name + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+      &stat->state, &stat->flags, &start);
+  stat->start_time = start;
+  return fields == 3;
+}
+
+// 1 exited, 0 running, -1 not known (no pidfd here). Unlike the state in /proc it is right for a process
+// whose first thread has left.
+int pidfdExited(pid_t pid) {
+#ifdef SYS_pidfd_open
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return errno == ESRCH ? 1 : -1;
+  pollfd poller{fd, POLLIN, 0};
+  const int ready = poll(&poller, 1, 0);
+  close(fd);
+  return ready < 0 ? -1 : ready;
+#else
+  (void)pid;
+  return -1;
+#endif
+}
+
+}  // namespace
+
+uint64_t processStartTime(pid_t pid) {
+  ProcessStat stat;
+  return readStat(pid, &stat) ? stat.start_time : 0;
+}
+
+bool processAlive(pid_t pid, uint64_t start_time) {
+  ProcessStat stat;
+  if (!readStat(pid, &stat) || stat.start_time != start_time) return false;
+  const int exited = pidfdExited(pid);
+  if (exited >= 0) return exited == 0;
+  return stat.state != 'Z' && stat.state != 'X';
+}
+
+bool processLeaving(pid_t pid, uint64_t start_time) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING of the kernel's sched.h
+  ProcessStat stat;
+  if (!readStat(pid, &stat) || stat.start_time != start_time) return true;
+  return (stat.flags & kExiting) != 0 || !processAlive(pid, start_time);
+}
+
+bool tokenAlive(const ProcessSlot* processes, uint32_t token) {
+  const uint32_t slot = slotOf(token);
+  if (slot >= kMaxProcesses) return false;
+  const ProcessSlot& process = processes[slot];
+  const uint32_t pid = process.pid.load(std::memory_order_acquire);
+  const uint64_t start_time = process.start_time.load(std::memory_order_relaxed);
+  if (pid == 0 ||
+      (process.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token))
+    return false;
+  return processAlive(static_cast<pid_t>(pid), start_time);
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,157 @@
+// Making, asking and destroying queue pairs (softdev.h); their transitions are in transitions.cc.
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "softdev/completion_queue.h"
+#include "softdev/progress.h"
+#include "softdev/requester.h"
+#include "softdev/tables.h"
+
+namespace railwise::softdev {
+namespace {
+
+// 0 or the errno why this QP cannot be made.
+int checkInit(const Context& context, const ibv_qp_init_attr& init) {
+  const DeviceConfig& config = context.config_device->config;
+  const ibv_qp_cap& cap = init.cap;
+  if (init.qp_type != IBV_QPT_RC || init.srq != nullptr) return EOPNOTSUPP;
+  if (init.send_cq == nullptr || init.recv_cq == nullptr || init.send_cq->context != &context ||
+      init.recv_cq->context != &context)
+    return EINVAL;
+  if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
+      cap.max_recv_sge > kMaxSge || cap.max_inline_data > config.max_inline_bytes)
+    return EINVAL;
+  return context.qps.size() >= config.max_qp ? ENOMEM : 0;
+}
+
+uint64_t ringBytes(const QpRecord& record) { return uint64_t{record.rq_slots} * record.rq_stride_bytes; }
+
+// The QP's record and receive ring, in RESET and reachable by its number from now on; 0 or errno.
+int publishQp(Qp& qp) {
+  Fabric& fabric = *qp.fabric;
+  const uint32_t slots = std::bit_ceil(std::max(qp.cap.max_recv_wr, 1U));
+  const auto stride = static_cast<uint32_t>(sizeof(ReceiveEntry) + qp.cap.max_recv_sge * sizeof(Sge));
+  uint64_t ring = 0;
+  if (!allocatePages(fabric, uint64_t{slots} * stride, &ring)) return ENOMEM;
+  qp.index = allocateQp(fabric);
+  if (qp.index == 0) {
+    releasePages(fabric, ring, uint64_t{slots} * stride);
+    return ENOMEM;
+  }
+  qp.record = &fabric.segment->qps[qp.index];
+  QpRecord& record = *qp.record;
+  SharedLockGuard guard(record.responder, fabric.self);
+  record.context = as<Context>(qp.context).index;
+  record.pd = qp.pd_id;
+  record.send_cq = as<Cq>(qp.send_cq).index;
+  record.recv_cq = as<Cq>(qp.recv_cq).index;
+  record.rq = ring;
+  record.rq_slots = slots;
+  record.rq_stride_bytes = stride;
+  record.state.store(IBV_QPS_RESET, std::memory_order_relaxed);
+  record.rq_head = 0;
+  record.access = 0;
+  record.dest_qp_num = 0;
+  record.rq_tail.store(0, std::memory_order_relaxed);
+  record.rq_polled.store(0, std::memory_order_relaxed);
+  record.sq_polled.store(0, std::memory_order_relaxed);
+  ++record.epoch;
+  qp.qp_num = (record.generation++ & 0xff) << 16 | qp.index;
+  record.qp_num.store(qp.qp_num, std::memory_order_release);
+  return 0;
+}
+
+void forgetQp(Context& context, Qp& qp) {
+  std::lock_guard lock(context.objects);
+  std::erase(context.qps, &qp);
+  retireCounters(context, qp);
+}
+
+// Takes the QP off the fabric. Its sends and receives vanish, also those completed but not yet polled.
+void unpublishQp(Qp& qp) {
+  {
+    std::lock_guard sends(qp.sq_lock);
+    progressRemove(qp);
+    qp.parked.clear();
+    SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+    ++qp.record->epoch;
+    qp.record->qp_num.store(0, std::memory_order_release);
+    qp.record->state.store(IBV_QPS_RESET, std::memory_order_release);
+  }
+  voidCompletions(qp.send_cq, qp.index);
+  voidCompletions(qp.recv_cq, qp.index);
+  const uint64_t ring = qp.record->rq;
+  const uint64_t bytes = ringBytes(*qp.record);
+  releaseQp(*qp.fabric, qp.index);
+  releasePages(*qp.fabric, ring, bytes);
+}
+
+}  // namespace
+
+ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
+  Context& context = as<Context>(base->context);
+  std::lock_guard lock(context.objects);
+  if (const int error = checkInit(context, *init); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  auto qp = std::make_unique<Qp>();
+  qp->context = base->context;
+  qp->qp_context = init->qp_context;
+  qp->pd = base;
+  qp->send_cq = init->send_cq;
+  qp->recv_cq = init->recv_cq;
+  qp->state = IBV_QPS_RESET;
+  qp->qp_type = IBV_QPT_RC;
+  qp->fabric = context.fabric;
+  qp->send_cq_record = as<Cq>(init->send_cq).record;
+  qp->pd_id = as<Pd>(base).id;
+  qp->signal_all = init->sq_sig_all != 0;
+  qp->cap = init->cap;
+  qp->max_message_bytes = context.config_device->config.max_message_bytes;
+  const bool infiniband = context.config_device->config.link_layer == IBV_LINK_LAYER_INFINIBAND;
+  qp->lid = static_cast<uint16_t>(infiniband ? context.record->lid : 0);
+  if (const int error = publishQp(*qp); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  qp->handle = qp->index;
+  as<Pd>(base).users.fetch_add(1);
+  as<Cq>(qp->send_cq).users.fetch_add(1);
+  as<Cq>(qp->recv_cq).users.fetch_add(1);
+  context.qps.push_back(qp.get());
+  return qp.release();
+}
+
+int destroyQp(ibv_qp* base) {
+  Qp& qp = as<Qp>(base);
+  Context& context = as<Context>(base->context);
+  forgetQp(context, qp);
+  if (!qp.fabric->forgotten) unpublishQp(qp);
+  as<Pd>(qp.pd).users.fetch_sub(1);
+  as<Cq>(qp.send_cq).users.fetch_sub(1);
+  as<Cq>(qp.recv_cq).users.fetch_sub(1);
+  delete &qp;
+  return 0;
+}
+
+int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
+  Qp& qp = as<Qp>(base);
+  std::lock_guard lock(qp.sq_lock);
+  qp.state = qp.currentState();
+  *attr = qp.attr;
+  attr->qp_state = attr->cur_qp_state = qp.state;
+  attr->path_mig_state = IBV_MIG_MIGRATED;
+  attr->cap = qp.cap;
+  *init_attr = {};
+  init_attr->qp_context = qp.qp_context;
+  init_attr->send_cq = qp.send_cq;
+  init_attr->recv_cq = qp.recv_cq;
+  init_attr->cap = qp.cap;
+  init_attr->qp_type = IBV_QPT_RC;
+  init_attr->sq_sig_all = qp.signal_all ? 1 : 0;
+  return 0;
+}
+
+}  // namespace railwise::softdev

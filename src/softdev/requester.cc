@@ -1,0 +1,302 @@
+#include "softdev/requester.h"
+
+#include <algorithm>
+
+namespace railwise::softdev {
+namespace {
+
+constexpr bool isSend(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
+constexpr bool hasImm(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_IMM;
+}
+constexpr bool consumesReceive(ibv_wr_opcode opcode) { return isSend(opcode) || hasImm(opcode); }
+
+constexpr ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
+  if (isSend(opcode)) return IBV_WC_SEND;
+  return opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE;
+}
+
+// The caller's SGEs as memory of this process.
+ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
+  if (work.length > qp.max_message_bytes) [[unlikely]]
+    return IBV_WC_LOC_LEN_ERR;
+  const int access = work.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+  for (int i = 0; i < work.num_sge; ++i) {
+    const ibv_sge& sge = work.sges[i];
+    if (sge.length == 0) continue;
+    Piece& piece = pieces->list[pieces->count++];
+    piece.length = sge.length;
+    if (work.inlined) {
+      piece.address = reinterpret_cast<std::byte*>(sge.addr);  // NOLINT: the caller's memory, no key needed
+    } else if (!resolveKey(*qp.fabric->segment, sge.lkey, qp.pd_id, sge.addr, sge.length, access,
+                           &piece.address)) [[unlikely]] {
+      return IBV_WC_LOC_PROT_ERR;
+    }
+  }
+  return IBV_WC_SUCCESS;
+}
+
+// The memory that a write or read names at the peer.
+bool resolveRemote(const Qp& qp, const Work& work, std::byte** memory) {
+  const QpRecord& peer = *qp.peer.record;
+  const int access = work.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  return (peer.access & static_cast<uint32_t>(access)) != 0 &&
+         resolveKey(*qp.fabric->segment, work.rkey, peer.pd, work.remote_addr, work.length, access, memory);
+}
+
+// Everything an arrived send causes: the peer's completion, then ours.
+void finish(Qp& qp, const Work& work) {
+  if (consumesReceive(work.opcode)) {
+    Arrival arrival;
+    arrival.opcode = isSend(work.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+    arrival.byte_len = static_cast<uint32_t>(work.length);
+    arrival.has_imm = hasImm(work.opcode);
+    arrival.imm_data = work.imm_data;
+    arrival.src_qp = qp.qp_num;
+    arrival.slid = qp.lid;
+    completeReceive(*qp.fabric, *qp.peer.record, arrival);
+  }
+  if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
+}
+
+// Whether `peer` is the QP our address and number mean, and is connected to us.
+bool connected(const Qp& qp, const QpRecord& peer) {
+  const Segment& segment = *qp.fabric->segment;
+  const uint32_t state = peer.state.load(std::memory_order_relaxed);
+  if (peer.qp_num.load(std::memory_order_relaxed) != qp.attr.dest_qp_num || peer.dest_qp_num != qp.qp_num ||
+      (state != IBV_QPS_RTR && state != IBV_QPS_RTS))
+    return false;
+  const ContextRecord& there = segment.contexts[peer.context];
+  const ContextRecord& here = segment.contexts[qp.record->context];
+  if (there.link_layer != here.link_layer || there.active == 0 || here.active == 0) return false;
+  const ibv_ah_attr& path = qp.attr.ah_attr;
+  const bool infiniband = here.link_layer == IBV_LINK_LAYER_INFINIBAND;
+  if (infiniband && path.dlid != there.lid) return false;
+  if (path.is_global == 0) return infiniband;
+  const uint32_t type = here.gids[path.grh.sgid_index].type;
+  return std::any_of(there.gids, there.gids + there.gid_count, [&](const Gid& gid) {
+    return gid.type == type && std::memcmp(gid.raw, path.grh.dgid.raw, sizeof gid.raw) == 0;
+  });
+}
+
+// What a failed transfer means. The peer may be dying: then its memory goes before it is reported dead.
+ibv_wc_status explain(const Qp& qp, const Work& work, int error) {
+  const ProcessSlot& process = qp.fabric->segment->processes[slotOf(qp.peer.token)];
+  if (error != EFAULT) return IBV_WC_RETRY_EXC_ERR;
+  if (processLeaving(static_cast<pid_t>(process.pid.load(std::memory_order_acquire)),
+                     process.start_time.load(std::memory_order_relaxed)))
+    return IBV_WC_RETRY_EXC_ERR;
+  Pieces local;
+  if (resolveLocal(qp, work, &local) != IBV_WC_SUCCESS) return IBV_WC_LOC_PROT_ERR;
+  for (int i = 0; i < local.count; ++i) {
+    if (!isMapped(local.list[i].address, local.list[i].length)) return IBV_WC_LOC_PROT_ERR;
+  }
+  return isSend(work.opcode) ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
+}
+
+constexpr Outcome kPeerDead{Verdict::kFailed, IBV_WC_RETRY_EXC_ERR};
+
+}  // namespace
+
+void completeSend(Qp& qp, const Work& work, ibv_wc_status status) {
+  pushCompletion(*qp.fabric, *qp.send_cq_record, [&](Cqe& cqe) {
+    cqe.wr_id = work.wr_id;
+    cqe.retires = work.retires;
+    cqe.status = status;
+    cqe.opcode = completionOpcode(work.opcode);
+    cqe.byte_len = status == IBV_WC_SUCCESS ? static_cast<uint32_t>(work.length) : 0;
+    cqe.imm_data = 0;
+    cqe.qp_num = qp.qp_num;
+    cqe.src_qp = 0;
+    cqe.wc_flags = 0;
+    cqe.qp_index = qp.index;
+    cqe.slid = 0;
+    cqe.kind = CqeKind::kSend;
+  });
+}
+
+Outcome Chain::run(const Work& work) {
+  Pieces pieces;
+  if (const ibv_wc_status status = resolveLocal(qp_, work, &pieces); status != IBV_WC_SUCCESS) [[unlikely]]
+    return {Verdict::kFailed, status};
+  if (!locked_) {
+    if (const Outcome outcome = lockPeer(); outcome.verdict != Verdict::kDone) [[unlikely]]
+      return outcome;
+  }
+  return qp_.peer.local ? runHere(work, pieces) : runThere(work, pieces);
+}
+
+Outcome Chain::lockPeer() {
+  Peer& peer = qp_.peer;
+  if (peer.record == nullptr) return {Verdict::kUnreachable};
+  if (peer.record->responder.lock(qp_.fabric->self)) recoverResponder(*qp_.fabric, *peer.record);
+  locked_ = true;
+  if (peer.epoch != peer.record->epoch) [[unlikely]]
+    return verifyPeer();
+  if (!peer.local && !peerAlive(*qp_.fabric, peer.token)) return dropPeer(kPeerDead);
+  return {};
+}
+
+Outcome Chain::verifyPeer() {
+  Peer& peer = qp_.peer;
+  Fabric& fabric = *qp_.fabric;
+  if (!connected(qp_, *peer.record)) {
+    const bool died = peer.token != 0 && peer.token != fabric.self.token && !peerAlive(fabric, peer.token);
+    return dropPeer(died ? kPeerDead : Outcome{Verdict::kUnreachable});
+  }
+  peer.token = peer.record->owner.load(std::memory_order_acquire);
+  peer.local = peer.token == fabric.self.token;
+  if (!peer.local) {
+    if (!peerAlive(fabric, peer.token) || !peerReachable(fabric, peer.token)) return dropPeer(kPeerDead);
+    if (qp_.batch == nullptr) qp_.batch = std::make_unique<VmBatch>();
+  }
+  peer.epoch = peer.record->epoch;
+  return {};
+}
+
+Outcome Chain::dropPeer(Outcome outcome) {
+  qp_.peer.record->responder.unlock();
+  locked_ = false;
+  if (outcome.verdict == Verdict::kFailed) reclaimDead(*qp_.fabric);
+  return outcome;
+}
+
+// The peer's half of an access error: it goes to ERR too.
+Outcome Chain::refuse(ibv_wc_status status) {
+  enterError(*qp_.fabric, *qp_.peer.record);
+  return {Verdict::kFailed, status};
+}
+
+// A send its receive cannot hold: the receiver completes that receive with an error.
+Outcome Chain::rejectSend(ibv_wc_status receiver_status) {
+  Arrival arrival;
+  arrival.status = receiver_status;
+  arrival.src_qp = qp_.qp_num;
+  completeReceive(*qp_.fabric, *qp_.peer.record, arrival);
+  return refuse(receiver_status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR);
+}
+
+Outcome Chain::runHere(const Work& work, const Pieces& pieces) {
+  QpRecord& peer = *qp_.peer.record;
+  if (consumesReceive(work.opcode) && receivesPosted(peer) == 0) [[unlikely]]
+    return {Verdict::kNoReceive};
+  if (isSend(work.opcode)) return sendHere(work, pieces);
+  if (work.length > 0) {
+    std::byte* memory = nullptr;
+    if (!resolveRemote(qp_, work, &memory)) [[unlikely]]
+      return refuse(IBV_WC_REM_ACCESS_ERR);
+    if (work.opcode == IBV_WR_RDMA_READ) {
+      Pieces source;
+      source.list[source.count++] = {memory, work.length};
+      copyHere(pieces.list, pieces.count, source);
+    } else if (pieces.count == 1) {
+      writeHere(memory, pieces.list[0].address, work.length);
+    } else {
+      writeHere(memory, pieces, work.length);
+    }
+  }
+  finish(qp_, work);
+  return {};
+}
+
+Outcome Chain::sendHere(const Work& work, const Pieces& pieces) {
+  Pieces target;
+  const ibv_wc_status status =
+      scatterReceive(*qp_.fabric->segment, *qp_.peer.record, 0, work.length, target.list, &target.count);
+  if (status != IBV_WC_SUCCESS) return rejectSend(status);
+  copyHere(target.list, target.count, pieces);
+  finish(qp_, work);
+  return {};
+}
+
+// Where the bytes go in the peer process; `skip` receives are taken by sends batched before.
+Outcome Chain::targetOf(const Work& work, uint64_t skip, Pieces* target) {
+  if (isSend(work.opcode)) {
+    const ibv_wc_status status = scatterReceive(*qp_.fabric->segment, *qp_.peer.record, skip, work.length,
+                                                target->list, &target->count);
+    return status == IBV_WC_SUCCESS ? Outcome{} : Outcome{Verdict::kFailed, status};
+  }
+  if (work.length == 0) return {};
+  target->count = 1;
+  target->list[0].length = work.length;
+  if (resolveRemote(qp_, work, &target->list[0].address)) return {};
+  return {Verdict::kFailed, IBV_WC_REM_ACCESS_ERR};
+}
+
+Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
+  VmBatch& batch = *qp_.batch;
+  if (work.opcode == IBV_WR_RDMA_READ) return flush() ? readThere(work, pieces) : Outcome{Verdict::kBroken};
+  const bool consumes = consumesReceive(work.opcode);
+  if (consumes && receivesPosted(*qp_.peer.record) == batch.receives())
+    return flush() ? Outcome{Verdict::kNoReceive} : Outcome{Verdict::kBroken};
+  Pieces target;
+  const Outcome outcome = targetOf(work, batch.receives(), &target);
+  if (outcome.verdict != Verdict::kDone) {
+    if (!flush()) return {Verdict::kBroken};
+    return isSend(work.opcode) ? rejectSend(outcome.status) : refuse(outcome.status);
+  }
+  if (!batch.fits(pieces.count, target.count) && !flush()) return {Verdict::kBroken};
+  batch.add(work, pieces, target, consumes, !isSend(work.opcode));
+  return {};
+}
+
+Outcome Chain::readThere(const Work& work, const Pieces& pieces) {
+  if (work.length > 0) {
+    Pieces source;
+    const Outcome outcome = targetOf(work, 0, &source);
+    if (outcome.verdict != Verdict::kDone) return refuse(outcome.status);
+    iovec local[kMaxSge];
+    for (int i = 0; i < pieces.count; ++i) local[i] = {pieces.list[i].address, pieces.list[i].length};
+    iovec remote{source.list[0].address, work.length};
+    const uint32_t pid =
+        qp_.fabric->segment->processes[slotOf(qp_.peer.token)].pid.load(std::memory_order_acquire);
+    int error = 0;
+    uint64_t calls = 0;
+    transfer(static_cast<pid_t>(pid), false, local, pieces.count, &remote, 1, &error, &calls);
+    qp_.counters.system_calls.add(calls);
+    if (error != 0) {
+      const ibv_wc_status status = explain(qp_, work, error);
+      return status == IBV_WC_REM_ACCESS_ERR ? refuse(status) : Outcome{Verdict::kFailed, status};
+    }
+  }
+  finish(qp_, work);
+  return {};
+}
+
+// False when the batch broke: everything in it is completed then, and close() moves the QP to ERR.
+bool Chain::flush() {
+  VmBatch& batch = *qp_.batch;
+  if (batch.empty()) return !broken_;
+  const uint32_t pid =
+      qp_.fabric->segment->processes[slotOf(qp_.peer.token)].pid.load(std::memory_order_acquire);
+  int error = 0;
+  uint64_t calls = 0;
+  const int arrived = batch.move(static_cast<pid_t>(pid), &error, &calls);
+  qp_.counters.system_calls.add(calls);
+  for (int i = 0; i < arrived; ++i) finish(qp_, batch.work(i));
+  if (error != 0) {
+    broken_ = true;
+    const ibv_wc_status status = explain(qp_, batch.work(arrived), error);
+    completeSend(qp_, batch.work(arrived), status);
+    for (int i = arrived + 1; i < batch.works(); ++i) completeSend(qp_, batch.work(i), IBV_WC_WR_FLUSH_ERR);
+    if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR)
+      enterError(*qp_.fabric, *qp_.peer.record);
+    if (status == IBV_WC_RETRY_EXC_ERR)
+      qp_.fabric->checked_at_ns[slotOf(qp_.peer.token)].store(0, std::memory_order_relaxed);
+  }
+  batch.clear();
+  return error == 0;
+}
+
+void Chain::closeLocked() {
+  if (!qp_.peer.local) (void)flush();
+  qp_.peer.record->responder.unlock();
+  locked_ = false;
+  if (!broken_) return;
+  SharedLockGuard guard(qp_.record->responder, qp_.fabric->self);
+  enterError(*qp_.fabric, *qp_.record);
+}
+
+}  // namespace railwise::softdev

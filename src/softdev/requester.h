@@ -1,0 +1,72 @@
+// The sending half of a queue pair: executes sends in the thread that posts them. Everything here needs the
+// QP's sq_lock.
+#pragma once
+
+#include "softdev/mover.h"
+#include "softdev/objects.h"
+#include "softdev/vm_batch.h"
+
+namespace railwise::softdev {
+
+enum class Verdict : uint8_t {
+  kDone,         // executed, or batched for the flush
+  kNoReceive,    // the peer has posted no receive
+  kUnreachable,  // nobody answers (yet)
+  kFailed,       // completes with `status`, and the QP goes to ERR
+  kBroken,       // an earlier send of the batch failed: this one is flushed
+};
+
+struct Outcome {
+  Verdict verdict = Verdict::kDone;
+  ibv_wc_status status = IBV_WC_SUCCESS;
+};
+
+// Executes sends of one QP in a row, holding the peer's responder lock from the first on.
+class Chain {
+ public:
+  explicit Chain(Qp& qp) : qp_(qp) {}
+  ~Chain() { close(); }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  Outcome run(const Work& work);
+  // Delivers the batch and lets the peer go. When that fails, the QP is in ERR and everything batched is
+  // completed.
+  void close() {
+    if (locked_) closeLocked();
+  }
+  bool broken() const { return broken_; }
+
+ private:
+  Outcome lockPeer();
+  Outcome verifyPeer();
+  Outcome dropPeer(Outcome outcome);
+  Outcome runHere(const Work& work, const Pieces& pieces);
+  Outcome runThere(const Work& work, const Pieces& pieces);
+  Outcome readThere(const Work& work, const Pieces& pieces);
+  Outcome targetOf(const Work& work, uint64_t skip, Pieces* target);
+  Outcome refuse(ibv_wc_status status);
+  Outcome sendHere(const Work& work, const Pieces& pieces);
+  Outcome rejectSend(ibv_wc_status receiver_status);
+  bool flush();
+  void closeLocked();
+
+  Qp& qp_;
+  bool locked_ = false;
+  bool broken_ = false;
+};
+
+// Pushes the completion of a send.
+void completeSend(Qp& qp, const Work& work, ibv_wc_status status);
+// Completes `work` with an error: the QP to ERR, everything parked flushed. The peer's lock must not be held.
+void failSend(Qp& qp, const Work& work, ibv_wc_status status);
+// Tries the parked sends in order; completes them with an error when their time is over.
+void retryParked(Qp& qp);
+// Parks `work` after those already parked; `reason` counts for the first.
+void park(Qp& qp, const Work& work, Verdict reason);
+// Completes everything parked as flushed.
+void flushParked(Qp& qp);
+// Fails at once with RNR when the QP is set to no retry; parks otherwise.
+void settle(Qp& qp, Chain& chain, const Work& work, Outcome outcome);
+
+}  // namespace railwise::softdev

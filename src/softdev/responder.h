@@ -1,0 +1,83 @@
+// The receiving half of a queue pair, run by whoever sends to it (any process) or by its owner. Every
+// function needs the QP's responder lock.
+#pragma once
+
+#include "softdev/completion_ring.h"
+#include "softdev/objects.h"
+
+namespace railwise::softdev {
+
+// Bytes of memory of the QP's process.
+struct Piece {
+  std::byte* address;
+  uint64_t length;
+};
+
+// Finds the memory that `key` names: false when the key, its PD, the range or the access is wrong.
+inline bool resolveKey(Segment& segment, uint32_t key, uint32_t pd, uint64_t address, uint64_t length,
+                       int access, std::byte** memory) {
+  const uint32_t index = key >> 8;
+  if (index == 0 || index >= kMaxMrs) return false;
+  const MrRecord& mr = segment.mrs[index];
+  if (mr.key.load(std::memory_order_seq_cst) != key || mr.pd.load(std::memory_order_acquire) != pd)
+    return false;
+  const auto wanted = static_cast<uint32_t>(access);
+  if ((mr.access.load(std::memory_order_acquire) & wanted) != wanted) return false;
+  const uint64_t iova = mr.iova.load(std::memory_order_acquire);
+  const uint64_t bytes = mr.length.load(std::memory_order_acquire);
+  if (address < iova || length > bytes || address - iova > bytes - length) return false;
+  const uint64_t start = mr.address.load(std::memory_order_acquire) + (address - iova);
+  *memory = reinterpret_cast<std::byte*>(start);  // NOLINT: an address of the region's process
+  return mr.key.load(std::memory_order_relaxed) == key;
+}
+
+inline uint64_t receivesPosted(const QpRecord& qp) {
+  return qp.rq_tail.load(std::memory_order_seq_cst) - qp.rq_head;
+}
+
+// What a completed receive looks like.
+struct Arrival {
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  ibv_wc_opcode opcode = IBV_WC_RECV;
+  uint32_t byte_len = 0;
+  bool has_imm = false;
+  uint32_t imm_data = 0;
+  uint32_t src_qp = 0;
+  uint16_t slid = 0;
+};
+
+// Completes the oldest posted receive.
+inline void completeReceive(Fabric& fabric, QpRecord& qp, const Arrival& arrival) {
+  Segment& segment = *fabric.segment;
+  const uint64_t head = qp.rq_head;
+  const uint32_t qp_num = qp.qp_num.load(std::memory_order_relaxed);
+  const uint64_t wr_id = receiveAt(segment, qp, head).wr_id;
+  pushCompletion(fabric, segment.cqs[qp.recv_cq], [&](Cqe& cqe) {
+    cqe.wr_id = wr_id;
+    cqe.retires = head + 1;
+    cqe.status = arrival.status;
+    cqe.opcode = arrival.opcode;
+    cqe.byte_len = arrival.byte_len;
+    cqe.imm_data = arrival.imm_data;
+    cqe.qp_num = qp_num;
+    cqe.src_qp = arrival.src_qp;
+    cqe.wc_flags = arrival.has_imm ? IBV_WC_WITH_IMM : 0;
+    cqe.qp_index = qpIndexOf(qp_num);
+    cqe.slid = arrival.slid;
+    cqe.kind = CqeKind::kReceive;
+  });
+  qp.rq_head = head + 1;
+}
+
+// Splits `length` bytes over the oldest receive (`skip` receives later) as pieces; at most kMaxSge.
+ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip, uint64_t length,
+                             Piece* pieces, int* count);
+
+// Flushes the posted receives of a QP in ERR.
+void flushReceives(Fabric& fabric, QpRecord& qp);
+// To ERR, with the receives flushed.
+void enterError(Fabric& fabric, QpRecord& qp);
+// After the lock was taken from a dead owner: finishes a receive it had completed but not consumed.
+void recoverResponder(Fabric& fabric, QpRecord& qp);
+
+}  // namespace railwise::softdev

@@ -1,0 +1,79 @@
+// Locks. SharedLock lies in the shared segment and survives the death of its owner: its word names the owning
+// process, and a waiter that finds the owner dead takes the lock over. SpinLock is for the threads of one
+// process. Order, everywhere: send queue (SpinLock) -> receive queue (SpinLock) -> a QP's responder
+// (SharedLock) -> a CQ (SharedLock). No thread holds two locks of one kind.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace railwise::softdev {
+
+struct ProcessSlot;
+
+// Who takes shared locks: one per attached process.
+struct LockOwner {
+  uint32_t token = 0;  // makeToken() of the process slot, never 0
+  const ProcessSlot* processes = nullptr;
+};
+
+inline void pauseCpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+class SharedLock {
+ public:
+  // True when the lock was taken from a dead owner: the caller repairs what the lock protects.
+  bool lock(const LockOwner& self) {
+    uint32_t free = 0;
+    if (word_.compare_exchange_strong(free, self.token, std::memory_order_seq_cst)) [[likely]]
+      return false;
+    return lockSlow(self);
+  }
+  void unlock() { word_.store(0, std::memory_order_release); }
+  uint32_t owner() const { return word_.load(std::memory_order_acquire); }
+
+ private:
+  bool lockSlow(const LockOwner& self);
+
+  std::atomic<uint32_t> word_;
+};
+
+class SharedLockGuard {
+ public:
+  SharedLockGuard(SharedLock& lock, const LockOwner& self) : lock_(lock) { lock_.lock(self); }
+  ~SharedLockGuard() { lock_.unlock(); }
+  SharedLockGuard(const SharedLockGuard&) = delete;
+  SharedLockGuard& operator=(const SharedLockGuard&) = delete;
+
+ private:
+  SharedLock& lock_;
+};
+
+// Meets Lockable, for std::lock_guard and std::unique_lock.
+class SpinLock {
+ public:
+  void lock() {
+    while (busy_.exchange(true, std::memory_order_seq_cst)) wait();
+  }
+  bool try_lock() { return !busy_.exchange(true, std::memory_order_seq_cst); }  // NOLINT: the standard's name
+  void unlock() { busy_.store(false, std::memory_order_release); }
+
+ private:
+  void wait() const {
+    constexpr int kSpins = 64;  // about the length of one small transfer; longer waits give the core away
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (!busy_.load(std::memory_order_relaxed)) return;
+      pauseCpu();
+    }
+    sched_yield();
+  }
+
+  std::atomic<bool> busy_{false};
+};
+
+}  // namespace railwise::softdev

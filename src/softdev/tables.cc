@@ -1,0 +1,169 @@
+#include "softdev/tables.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace railwise::softdev {
+namespace {
+
+// First-fit in a table whose entries have `owner`. Index 0 stays unused.
+template <typename Record>
+uint32_t allocate(Record* records, uint32_t count, uint32_t first, TableMarks& marks, uint32_t token) {
+  for (uint32_t i = std::max(marks.first_free, first); i < count; ++i) {
+    if (records[i].owner.load(std::memory_order_relaxed) != 0) continue;
+    marks.high_water = std::max(marks.high_water, i + 1);  // before the owner: reclaiming looks below it
+    records[i].owner.store(token, std::memory_order_release);
+    marks.first_free = i + 1;
+    return i;
+  }
+  return 0;
+}
+
+template <typename Record>
+void release(Record* records, uint32_t index, TableMarks& marks) {
+  marks.first_free = std::min(marks.first_free, index);
+  records[index].owner.store(0, std::memory_order_release);
+}
+
+void retireQp(Fabric& fabric, QpRecord& qp) {
+  SharedLockGuard guard(qp.responder, fabric.self);
+  ++qp.epoch;
+  qp.qp_num.store(0, std::memory_order_release);
+  qp.state.store(IBV_QPS_RESET, std::memory_order_release);
+}
+
+void retireMr(MrRecord& mr) {
+  mr.key_byte.store(mr.key_byte.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  mr.key.store(0, std::memory_order_seq_cst);
+}
+
+bool pageFree(const Segment& segment, uint32_t page) {
+  return segment.page_owners[page].load(std::memory_order_relaxed) == 0;
+}
+
+}  // namespace
+
+uint32_t allocateContext(Fabric& fabric) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  return allocate(segment.contexts, kMaxContexts, 1, segment.contexts_marks, fabric.self.token);
+}
+
+uint32_t allocateQp(Fabric& fabric) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  return allocate(segment.qps, kMaxQps, kFirstQpIndex, segment.qps_marks, fabric.self.token);
+}
+
+uint32_t allocateCq(Fabric& fabric) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  return allocate(segment.cqs, kMaxCqs, 1, segment.cqs_marks, fabric.self.token);
+}
+
+uint32_t allocateMr(Fabric& fabric) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  return allocate(segment.mrs, kMaxMrs, 1, segment.mrs_marks, fabric.self.token);
+}
+
+void releaseContext(Fabric& fabric, uint32_t index) {
+  SharedLockGuard guard(fabric.segment->tables, fabric.self);
+  release(fabric.segment->contexts, index, fabric.segment->contexts_marks);
+}
+
+void releaseQp(Fabric& fabric, uint32_t index) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  retireQp(fabric, segment.qps[index]);
+  release(segment.qps, index, segment.qps_marks);
+}
+
+void releaseCq(Fabric& fabric, uint32_t index) {
+  SharedLockGuard guard(fabric.segment->tables, fabric.self);
+  release(fabric.segment->cqs, index, fabric.segment->cqs_marks);
+}
+
+void releaseMr(Fabric& fabric, uint32_t index) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  retireMr(segment.mrs[index]);
+  release(segment.mrs, index, segment.mrs_marks);
+}
+
+bool allocatePages(Fabric& fabric, uint64_t bytes, uint64_t* offset) {
+  Segment& segment = *fabric.segment;
+  const auto pages = static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes);
+  SharedLockGuard guard(segment.tables, fabric.self);
+  TableMarks& marks = segment.pages_marks;
+  uint32_t run = 0;
+  for (uint32_t i = marks.first_free; i < kArenaPages; ++i) {
+    run = pageFree(segment, i) ? run + 1 : 0;
+    if (run < pages) continue;
+    const uint32_t first = i + 1 - pages;
+    marks.high_water = std::max(marks.high_water, i + 1);
+    for (uint32_t page = first; page <= i; ++page)
+      segment.page_owners[page].store(fabric.self.token, std::memory_order_relaxed);
+    if (first == marks.first_free) marks.first_free = i + 1;
+    *offset = uint64_t{first} * kPageBytes;
+    std::memset(arenaAt<std::byte>(segment, *offset), 0, size_t{pages} * kPageBytes);
+    return true;
+  }
+  return false;
+}
+
+void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes) {
+  Segment& segment = *fabric.segment;
+  const auto first = static_cast<uint32_t>(offset / kPageBytes);
+  const auto pages = static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes);
+  SharedLockGuard guard(segment.tables, fabric.self);
+  (void)madvise(arenaAt<std::byte>(segment, offset), size_t{pages} * kPageBytes,
+                MADV_REMOVE);  // gives memory back
+  for (uint32_t page = first; page < first + pages; ++page)
+    segment.page_owners[page].store(0, std::memory_order_relaxed);
+  segment.pages_marks.first_free = std::min(segment.pages_marks.first_free, first);
+}
+
+uint32_t lidOf(Fabric& fabric, uint64_t guid) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  for (uint32_t i = 0; i < kMaxPorts; ++i) {
+    const uint64_t seen = segment.ports[i].guid.load(std::memory_order_relaxed);
+    if (seen != 0 && seen != guid) continue;
+    segment.ports[i].guid.store(guid, std::memory_order_relaxed);
+    return i + 1;
+  }
+  return 0;
+}
+
+void releaseAllOf(Fabric& fabric, uint32_t token) {
+  Segment& segment = *fabric.segment;
+  // Queue pairs first: without them nobody pushes to the completion queues or resolves the keys below.
+  for (uint32_t i = 0; i < segment.qps_marks.high_water; ++i) {
+    if (segment.qps[i].owner.load(std::memory_order_relaxed) != token) continue;
+    retireQp(fabric, segment.qps[i]);
+    release(segment.qps, i, segment.qps_marks);
+  }
+  for (uint32_t i = 0; i < segment.mrs_marks.high_water; ++i) {
+    if (segment.mrs[i].owner.load(std::memory_order_relaxed) != token) continue;
+    retireMr(segment.mrs[i]);
+    release(segment.mrs, i, segment.mrs_marks);
+  }
+  for (uint32_t i = 0; i < segment.cqs_marks.high_water; ++i) {
+    if (segment.cqs[i].owner.load(std::memory_order_relaxed) == token)
+      release(segment.cqs, i, segment.cqs_marks);
+  }
+  for (uint32_t i = 0; i < segment.contexts_marks.high_water; ++i) {
+    if (segment.contexts[i].owner.load(std::memory_order_relaxed) == token)
+      release(segment.contexts, i, segment.contexts_marks);
+  }
+  for (uint32_t i = 0; i < segment.pages_marks.high_water; ++i) {
+    if (segment.page_owners[i].load(std::memory_order_relaxed) != token) continue;
+    segment.page_owners[i].store(0, std::memory_order_relaxed);
+    segment.pages_marks.first_free = std::min(segment.pages_marks.first_free, i);
+  }
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,73 @@
+// Writes and sends to another process that one process_vm_writev will carry, with what follows when they have
+// arrived. One per QP whose peer is another process; guarded by its sq_lock and the peer's responder lock.
+#pragma once
+
+#include "softdev/mover.h"
+#include "softdev/objects.h"
+
+namespace railwise::softdev {
+
+class VmBatch {
+ public:
+  static constexpr int kMaxWorks = 32;
+  static constexpr int kMaxPieces = 128;
+  static_assert(kMaxPieces >= 2 * (static_cast<int>(kMaxSge) + 1));
+
+  bool empty() const { return works_ == 0; }
+  // Receives that the batched works will consume.
+  uint64_t receives() const { return receives_; }
+  bool fits(int locals, int remotes) const {
+    return works_ < kMaxWorks && locals_ + locals <= kMaxPieces && remotes_ + remotes + 1 <= kMaxPieces;
+  }
+
+  // The target's last 8 bytes become a piece of their own when `tail_last`.
+  void add(const Work& work, const Pieces& source, const Pieces& target, bool consumes_receive,
+           bool tail_last);
+
+  // Moves everything: the number of works that arrived whole; *error is the errno of the next one.
+  int move(pid_t pid, int* error, uint64_t* calls);
+  const Work& work(int i) const { return list_[i]; }
+  int works() const { return works_; }
+  void clear();
+
+ private:
+  int works_ = 0;
+  int locals_ = 0;
+  int remotes_ = 0;
+  uint64_t receives_ = 0;
+  Work list_[kMaxWorks];
+  iovec local_[kMaxPieces];
+  iovec remote_[kMaxPieces];
+};
+
+inline void VmBatch::add(const Work& work, const Pieces& source, const Pieces& target, bool consumes_receive,
+                         bool tail_last) {
+  list_[works_++] = work;
+  receives_ += consumes_receive ? 1 : 0;
+  for (int i = 0; i < source.count; ++i) local_[locals_++] = {source.list[i].address, source.list[i].length};
+  for (int i = 0; i < target.count; ++i) {
+    std::byte* address = target.list[i].address;
+    uint64_t length = target.list[i].length;
+    if (tail_last && i + 1 == target.count && length > kTailBytes) {
+      remote_[remotes_++] = {address, length - kTailBytes};
+      address += length - kTailBytes;
+      length = kTailBytes;
+    }
+    remote_[remotes_++] = {address, length};
+  }
+}
+
+inline int VmBatch::move(pid_t pid, int* error, uint64_t* calls) {
+  uint64_t moved = transfer(pid, true, local_, locals_, remote_, remotes_, error, calls);
+  if (*error == 0) return works_;
+  int whole = 0;
+  while (whole < works_ && list_[whole].length <= moved) moved -= list_[whole++].length;
+  return whole;
+}
+
+inline void VmBatch::clear() {
+  works_ = locals_ = remotes_ = 0;
+  receives_ = 0;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,186 @@
+#include "tools/perf_options.h"
+
+#include "tools/message.h"
+#include "tools/options.h"
+#include "tools/rank_environment.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
+constexpr int kMaxTimeoutSeconds = 86'400;
+
+constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective::kAllReduce},
+                                               {"sendrecv", Collective::kSendRecv},
+                                               {"alltoall", Collective::kAllToAll}};
+constexpr Choice<DataType> kDataTypes[] = {{"int8", DataType::kInt8},
+                                           {"int32", DataType::kInt32},
+                                           {"int64", DataType::kInt64},
+                                           {"float", DataType::kFloat},
+                                           {"double", DataType::kDouble}};
+constexpr Choice<ReduceOp> kReduceOps[] = {
+    {"sum", ReduceOp::kSum}, {"prod", ReduceOp::kProd}, {"max", ReduceOp::kMax}, {"min", ReduceOp::kMin}};
+constexpr Choice<bool> kCheck[] = {{"0", false}, {"1", true}};
+
+void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
+  options.push_back(sizeOption('b', "minbytes", &fields.min_bytes, kMaxBytes, "first size (default: 32M)"));
+  options.push_back(sizeOption('e', "maxbytes", &fields.max_bytes, kMaxBytes, "last size (default: 32M)"));
+  options.push_back(intOption('f', "stepfactor", &fields.step_factor, 1, 1024,
+                              "multiply the size by N from row to row (default: 1, which adds\n--stepbytes)"));
+  options.push_back(sizeOption('i', "stepbytes", &fields.step_bytes, kMaxBytes,
+                               "add SIZE from row to row (default: 1M)"));
+  options.push_back(intOption('n', "iters", &fields.iters, 1, 1'000'000'000, "timed iterations per row (default: 20)"));
+  options.push_back(intOption('w', "warmup_iters", &fields.warmup_iters, 0, 1'000'000'000,
+                              "iterations before the timed ones (default: 1)"));
+  options.push_back(choiceOption<bool>('c', "check", kCheck, &fields.check,
+                                       "1: verify every element of every size, out of place and in place\n"
+                                       "(default); 0: do not"));
+  options.back().value_name = "0|1";
+  options.push_back(choiceOption<DataType>('d', "datatype", kDataTypes, &fields.type,
+                                           "int8, int32, int64, float or double (default: float)"));
+  options.push_back(choiceOption<ReduceOp>('o', "op", kReduceOps, &fields.op,
+                                           "reduction of all_reduce: sum, prod, max or min (default: sum)"));
+}
+
+void addJobOptions(std::vector<Option>& options, PerfOptions& fields) {
+  options.push_back(intOption(0, "ranks", &fields.ranks, 1, kMaxRanks,
+                              "start N ranks on this machine (default: 2, or be one rank of the job\n"
+                              "that mpirun, srun or torchrun started)"));
+  options.push_back(textOption(0, "address", "HOST:PORT", &fields.address,
+                               "where rank 0 of a job of mpirun, srun or torchrun listens (default:\n"
+                               "from the job's environment)"));
+  options.push_back(intOption(0, "channels", &fields.channels, 1, kMaxChannels,
+                              "connections per pair of ranks, each on the next device (default: 2)"));
+  options.push_back(intOption('T', "timeout", &fields.timeout_s, 1, kMaxTimeoutSeconds,
+                              "end the run when no rank has made progress for N seconds (default: 60)"));
+  options.push_back({.long_name = "json",
+                     .value = Option::kOptional,
+                     .value_name = "FILE",
+                     .text = "write the results as JSON to FILE, or to stdout instead of the table",
+                     .accepted = "a file name",
+                     .accept = [&fields](std::string_view value) {
+                       fields.json = true;
+                       fields.json_file = value;
+                       return true;
+                     }});
+}
+
+std::vector<Option> perfOptionTable(PerfOptions& fields) {
+  std::vector<Option> options;
+  addMeasureOptions(options, fields);
+  addJobOptions(options, fields);
+  addPluginOptions(options, fields.plugin);
+  return options;
+}
+
+bool readCollective(const std::vector<std::string>& positional, PerfOptions& options, std::string* error) {
+  std::vector<std::string> names;
+  for (const auto& choice : kCollectives) names.emplace_back(choice.name);
+  if (positional.empty()) {
+    *error = "perf: which collective? One of all_reduce, sendrecv, alltoall";
+    return false;
+  }
+  if (positional.size() > 1) {
+    *error = "perf: unexpected argument '" + positional[1] + "'";
+    return false;
+  }
+  for (const auto& choice : kCollectives) {
+    if (positional[0] != choice.name) continue;
+    options.collective = choice.value;
+    return true;
+  }
+  const std::string near = suggestion(positional[0], names);
+  *error = "perf: unknown collective '" + positional[0] + "'" +
+           (near.empty() ? std::string(": one of all_reduce, sendrecv, alltoall") : near);
+  return false;
+}
+
+bool consistent(const PerfOptions& options, std::string* error) {
+  if (options.min_bytes > options.max_bytes) {
+    *error = textOf("option -b/--minbytes: %llu bytes are more than -e/--maxbytes, %llu",
+                    static_cast<unsigned long long>(options.min_bytes),
+                    static_cast<unsigned long long>(options.max_bytes));
+    return false;
+  }
+  if (options.step_factor == 1 && options.step_bytes == 0 && options.min_bytes < options.max_bytes) {
+    *error = "option -i/--stepbytes: 0 never leads from -b/--minbytes to -e/--maxbytes";
+    return false;
+  }
+  if (options.step_factor > 1 && options.min_bytes == 0 && options.max_bytes > 0) {
+    *error = "option -b/--minbytes: 0 times -f/--stepfactor stays 0: begin with at least 1";
+    return false;
+  }
+  if (!options.address.empty() && options.ranks != 0) {
+    *error = "option --address: with --ranks the ranks are started here and need no address";
+    return false;
+  }
+  return true;
+}
+
+template <typename Enum, std::size_t N>
+const char* nameOf(const Choice<Enum> (&choices)[N], Enum value) {
+  for (const auto& choice : choices) {
+    if (choice.value == value) return choice.name;
+  }
+  return "?";
+}
+
+}  // namespace
+
+const char* collectiveName(Collective collective) { return nameOf(kCollectives, collective); }
+const char* dataTypeName(DataType type) { return nameOf(kDataTypes, type); }
+const char* reduceOpName(ReduceOp op) { return nameOf(kReduceOps, op); }
+
+std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::string* error) {
+  PerfCommand command;
+  const auto table = perfOptionTable(command.options);
+  const auto arguments = parseArguments(table, args, error);
+  if (!arguments) {
+    *error = "perf: " + *error;
+    return std::nullopt;
+  }
+  command.help = arguments->help;
+  if (command.help) return command;
+  if (!readCollective(arguments->positional, command.options, error)) return std::nullopt;
+  if (!consistent(command.options, error)) {
+    *error = "perf: " + *error;
+    return std::nullopt;
+  }
+  return command;
+}
+
+std::string perfHelp() {
+  PerfOptions fields;
+  return "usage: railwise perf all_reduce|sendrecv|alltoall [options]\n\n"
+         "Runs a collective over host memory through a net plugin, the way NCCL drives it, and prints\n"
+         "what nccl-tests prints. Times are averages over the iterations and the maximum over the ranks.\n"
+         "  all_reduce  ring, every rank gets the reduction of all\n"
+         "  sendrecv    every rank sends to the next and receives from the one before\n"
+         "  alltoall    every rank sends one block to each; size is that of all blocks, count that of one\n\n"
+         "SIZE is in bytes, or with K, M or G in powers of 1024.\n\n" +
+         optionHelp(perfOptionTable(fields)) +
+         "\nExit status: 0 all right, 1 wrong data or a failure, 2 a mistake on the command line.\n";
+}
+
+std::vector<uint64_t> perfSizes(const PerfOptions& options) {
+  std::vector<uint64_t> sizes;
+  for (uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;) {
+    sizes.push_back(bytes);
+    const uint64_t next = options.step_factor > 1 ? bytes * static_cast<uint64_t>(options.step_factor)
+                                                  : bytes + options.step_bytes;
+    if (next <= bytes) break;
+    bytes = next;
+  }
+  return sizes;
+}
+
+std::string agreementText(const PerfOptions& options) {
+  return textOf("%s -b %llu -e %llu -f %d -i %llu -n %d -w %d -c %d -d %s -o %s --channels %d --api %d",
+                collectiveName(options.collective), static_cast<unsigned long long>(options.min_bytes),
+                static_cast<unsigned long long>(options.max_bytes), options.step_factor,
+                static_cast<unsigned long long>(options.step_bytes), options.iters, options.warmup_iters,
+                options.check ? 1 : 0, dataTypeName(options.type), reduceOpName(options.op), options.channels,
+                options.plugin.api);
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,55 @@
+// What perf prints: nccl-tests' table, column for column, and the same as one JSON document. Rank 0, main thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/perf_options.h"
+
+namespace railwise::tools {
+
+// Half a row: out of place or in place.
+struct Measurement {
+  double seconds = 0;  // of one iteration
+  uint64_t wrong = 0;
+};
+
+struct Row {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  Measurement out_of_place;
+  Measurement in_place;
+};
+
+struct RankLine {
+  int rank = 0;
+  int pid = 0;
+  std::string host;
+  std::string devices;  // names of those in use, with commas
+};
+
+struct Report {
+  PerfOptions options;
+  int ranks = 1;
+  std::string plugin_path;
+  std::string plugin_name;
+  int api = 0;
+  bool software_fallback = false;
+  std::vector<RankLine> rank_lines;
+  std::vector<Row> rows;
+
+  double averageBusBandwidth() const;  // GB/s over all measurements
+  uint64_t wrong() const;
+};
+
+// bytes / time, and that times what the collective's best algorithm moves per byte over the busiest link; GB/s.
+double algorithmBandwidth(uint64_t bytes, double seconds);
+double busFactor(Collective collective, int ranks);
+
+std::string headerText(const Report& report);
+std::string rowText(const Report& report, const Row& row);
+std::string footerText(const Report& report);
+std::string jsonText(const Report& report);
+
+}  // namespace railwise::tools

@@ -1,0 +1,31 @@
+// Owning handles of verbs objects: 8 bytes each, released through the table in force. A release that fails is
+// logged; there is nothing a caller could do about it. Thread rules are those of verbs.
+#pragma once
+
+#include <memory>
+
+#include "base/log.h"
+#include "verbs/library.h"
+
+namespace railwise::verbs {
+
+struct Release {
+  void operator()(ibv_context* context) const { check("ibv_close_device", library().close_device(context)); }
+  void operator()(ibv_pd* pd) const { check("ibv_dealloc_pd", library().dealloc_pd(pd)); }
+  void operator()(ibv_mr* mr) const { check("ibv_dereg_mr", library().dereg_mr(mr)); }
+  void operator()(ibv_cq* cq) const { check("ibv_destroy_cq", library().destroy_cq(cq)); }
+  void operator()(ibv_qp* qp) const { check("ibv_destroy_qp", library().destroy_qp(qp)); }
+
+ private:
+  static void check(const char* call, int error) {
+    if (error != 0) RAILWISE_INFO(log::kNet, "%s failed with error %d", call, error);
+  }
+};
+
+using Context = std::unique_ptr<ibv_context, Release>;
+using Pd = std::unique_ptr<ibv_pd, Release>;
+using Mr = std::unique_ptr<ibv_mr, Release>;
+using Cq = std::unique_ptr<ibv_cq, Release>;
+using Qp = std::unique_ptr<ibv_qp, Release>;
+
+}  // namespace railwise::verbs

@@ -1,0 +1,131 @@
+#include "verbs/library.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/dynamic_library.h"
+#include "base/log.h"
+#include "softdev/softdev.h"
+
+namespace railwise::verbs {
+namespace {
+
+Library g_library = {};
+std::optional<DynamicLibrary> g_shared_object;
+
+template <typename Function>
+bool resolve(const char* symbol, const char* version, Function& function) {
+  function = reinterpret_cast<Function>(g_shared_object->symbol(symbol, version));
+  return function != nullptr;
+}
+
+// Fills `table`; returns the first required symbol that is missing, or null. The versions are those of
+// rdma-core's libibverbs.map: every release since 2009 keeps them.
+const char* resolveAll(Library& table) {
+  constexpr const char* kBase = "IBVERBS_1.1";
+#define RAILWISE_REQUIRED(field) \
+  if (!resolve("ibv_" #field, kBase, table.field)) return "ibv_" #field "@IBVERBS_1.1"
+  RAILWISE_REQUIRED(get_device_list);
+  RAILWISE_REQUIRED(free_device_list);
+  RAILWISE_REQUIRED(get_device_name);
+  RAILWISE_REQUIRED(open_device);
+  RAILWISE_REQUIRED(close_device);
+  RAILWISE_REQUIRED(query_device);
+  RAILWISE_REQUIRED(query_port);
+  RAILWISE_REQUIRED(query_gid);
+  RAILWISE_REQUIRED(alloc_pd);
+  RAILWISE_REQUIRED(dealloc_pd);
+  RAILWISE_REQUIRED(reg_mr);
+  RAILWISE_REQUIRED(dereg_mr);
+  RAILWISE_REQUIRED(create_cq);
+  RAILWISE_REQUIRED(destroy_cq);
+  RAILWISE_REQUIRED(create_qp);
+  RAILWISE_REQUIRED(modify_qp);
+  RAILWISE_REQUIRED(query_qp);
+  RAILWISE_REQUIRED(destroy_qp);
+  RAILWISE_REQUIRED(fork_init);
+  RAILWISE_REQUIRED(wc_status_str);
+#undef RAILWISE_REQUIRED
+  resolve("ibv_reg_dmabuf_mr", "IBVERBS_1.12", table.reg_dmabuf_mr);
+  resolve("_ibv_query_gid_ex", "IBVERBS_1.11", table.query_gid_ex);
+  resolve("ibv_query_port_speed", "IBVERBS_1.16", table.query_port_speed);
+  table.name = "libibverbs";
+  return nullptr;
+}
+
+Status loadIbverbs(const std::string& name) {
+  std::string error;
+  const char* file = name.empty() ? "libibverbs.so.1" : name.c_str();
+  Result<DynamicLibrary> opened = DynamicLibrary::open({file}, &error);
+  if (!opened.ok()) {
+    RAILWISE_WARN(
+        "no RDMA: %s. Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (others), "
+        "or set RAILWISE_DEVICE=software to run on the built-in software device",
+        error.c_str());
+    return {Code::kNoDevice, opened.status().sys_errno};
+  }
+  g_shared_object.emplace(std::move(*opened));
+  Library table = {};
+  if (const char* missing = resolveAll(table); missing != nullptr) {
+    RAILWISE_WARN("%s has no %s: it is not a usable libibverbs; install a current rdma-core", file, missing);
+    g_shared_object.reset();
+    return {Code::kNoDevice, 0};
+  }
+  g_library = table;
+  return Status::success();
+}
+
+Status loadSoftware(const char* config) {
+  RAILWISE_TRY(softdev::configure(config));
+  g_library = Library{
+      .get_device_list = softdev::getDeviceList,
+      .free_device_list = softdev::freeDeviceList,
+      .get_device_name = softdev::getDeviceName,
+      .open_device = softdev::openDevice,
+      .close_device = softdev::closeDevice,
+      .query_device = softdev::queryDevice,
+      .query_port = softdev::queryPort,
+      .query_gid = softdev::queryGid,
+      .alloc_pd = softdev::allocPd,
+      .dealloc_pd = softdev::deallocPd,
+      .reg_mr = softdev::regMr,
+      .dereg_mr = softdev::deregMr,
+      .create_cq = softdev::createCq,
+      .destroy_cq = softdev::destroyCq,
+      .create_qp = softdev::createQp,
+      .modify_qp = softdev::modifyQp,
+      .query_qp = softdev::queryQp,
+      .destroy_qp = softdev::destroyQp,
+      .fork_init = softdev::forkInit,
+      .wc_status_str = softdev::wcStatusStr,
+      .reg_dmabuf_mr = softdev::regDmabufMr,
+      .query_gid_ex = nullptr,
+      .query_port_speed = nullptr,
+      .pci_path = softdev::pciPath,
+      .name = "software device",
+  };
+  return Status::success();
+}
+
+}  // namespace
+
+const Library& library() { return g_library; }
+
+Status load(const Config& config) {
+  constexpr std::string_view kSoftware = "software";
+  const std::string_view device = config.device;
+  if (device.empty() || device == "verbs") return loadIbverbs(config.ibverbs_library);
+  if (device == kSoftware) return loadSoftware("");
+  if (device.starts_with("software:")) return loadSoftware(config.device.c_str() + kSoftware.size() + 1);
+  RAILWISE_WARN("RAILWISE_DEVICE=%s is not known: use verbs, software or software:CONFIG",
+                config.device.c_str());
+  return {Code::kInvalidUsage, 0};
+}
+
+void unload() {
+  g_library = {};
+  g_shared_object.reset();
+}
+
+}  // namespace railwise::verbs

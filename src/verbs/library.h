@@ -1,0 +1,56 @@
+// The verbs functions Railwise calls, in one table: filled from libibverbs.so.1 (dlopen, versioned symbols)
+// or from the built-in software device. Post and poll go through ibv_context.ops, as rdma-core's own inline
+// functions do. One table is in force per process; load() and unload() are for the one who owns all handles
+// (net::Net), under its lock. After load() the table is constant and any thread may read it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "base/config.h"
+#include "base/status.h"
+
+namespace railwise::verbs {
+
+struct Library {
+  ibv_device** (*get_device_list)(int* count);
+  void (*free_device_list)(ibv_device** list);
+  const char* (*get_device_name)(ibv_device* device);
+  ibv_context* (*open_device)(ibv_device* device);
+  int (*close_device)(ibv_context* context);
+  int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
+  int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
+  int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
+  ibv_pd* (*alloc_pd)(ibv_context* context);
+  int (*dealloc_pd)(ibv_pd* pd);
+  ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, size_t length, int access);
+  int (*dereg_mr)(ibv_mr* mr);
+  ibv_cq* (*create_cq)(ibv_context* context, int entries, void* user, ibv_comp_channel* channel, int vector);
+  int (*destroy_cq)(ibv_cq* cq);
+  ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attributes);
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
+  int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
+  int (*destroy_qp)(ibv_qp* qp);
+  int (*fork_init)();
+  const char* (*wc_status_str)(ibv_wc_status status);
+
+  // Optional: null where this libibverbs has none.
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+  int (*query_gid_ex)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                      uint32_t flags, size_t entry_size);
+  int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed);  // in units of 100 Mb/s
+
+  // sysfs folder or PCI path of a device that has none under /sys/class/infiniband ("" or null: look there).
+  const char* (*pci_path)(const ibv_device* device);
+
+  const char* name;  // "libibverbs" or "software device", for messages
+};
+
+// The table in force; valid between load() and unload().
+const Library& library();
+
+// Loads what config.device asks for. Errors, each logged once at WARN with what to install or set: kNoDevice
+// when libibverbs is missing, kInvalidUsage when RAILWISE_DEVICE is malformed.
+Status load(const Config& config);
+void unload();
+
+}  // namespace railwise::verbs

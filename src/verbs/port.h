@@ -1,0 +1,30 @@
+// One port of an RDMA device as verbs reports it.
+#pragma once
+
+#include <string>
+
+#include "verbs/library.h"
+
+namespace railwise::verbs {
+
+struct Port {
+  uint8_t number = 0;  // from 1
+  bool active = false;
+  bool ethernet = false;  // RoCE (or iWARP); else InfiniBand
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_1024;
+  bool grh_required = false;
+  int gid_entries = 0;
+  uint32_t max_message_bytes = 0;
+  int speed_mbps = 0;
+};
+
+// Errors: kSystem, not logged.
+Result<Port> queryPort(ibv_context* context, uint8_t number);
+
+// Speed of a link in Mb/s from the verbs codes; 0 for codes that are not known. Source: InfiniBand
+// specification 1.7, PortInfo LinkSpeedActive and LinkWidthActive; the effective data rates NCCL uses (SDR
+// 2500, QDR 10000, FDR10 10000, FDR 14000, EDR 25000, HDR 50000, NDR 100000, XDR 200000).
+int linkSpeedMbps(unsigned active_speed, unsigned active_width);
+
+}  // namespace railwise::verbs

@@ -1,0 +1,66 @@
+#include "verbs/sysfs.h"
+
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace railwise::verbs {
+namespace {
+
+std::string realPath(const std::string& path) {
+  char resolved[PATH_MAX];
+  return ::realpath(path.c_str(), resolved) != nullptr ? std::string(resolved) : std::string();
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+}  // namespace
+
+std::string readSysfs(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+PciPlace pciPlace(const ibv_device* device) {
+  PciPlace place;
+  if (library().pci_path != nullptr) {
+    place.path = library().pci_path(device);
+  } else {
+    place.path = realPath(std::string("/sys/class/infiniband/") + device->name + "/device");
+  }
+  place.function0_path = place.path;
+  if (pciOrder(place.path) < 0) return place;
+  std::string function0 = place.path;
+  function0.back() = '0';
+  // A function passed through to a VM alone has no function 0 beside it: NCCL would look up a device that is
+  // not there.
+  if (exists(function0) || !exists(place.path)) place.function0_path = function0;
+  return place;
+}
+
+int64_t pciOrder(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  unsigned domain = 0;
+  unsigned bus = 0;
+  unsigned device = 0;
+  unsigned function = 0;
+  char rest = 0;
+  if (std::sscanf(name.c_str(), "%x:%x:%x.%x%c", &domain, &bus, &device, &function, &rest) != 4) return -1;
+  return (static_cast<int64_t>(domain) << 20) | (bus << 12) | (device << 4) | function;
+}
+
+bool peerMemoryModuleLoaded() {
+  // nv_peer_mem's legacy name, nvidia_peermem, and the folder both publish (NCCL 2.30.7, net_ib/gdr.cc).
+  return exists("/sys/kernel/mm/memory_peers/nv_mem/version") ||
+         exists("/sys/kernel/mm/memory_peers/nv_mem_nc/version") ||
+         exists("/sys/module/nvidia_peermem/version") ||
+         exists("/sys/kernel/mm/memory_peers/amdkfd/version") || exists("/sys/memory_peers/amdkfd/version");
+}
+
+}  // namespace railwise::verbs

@@ -1,0 +1,309 @@
+// The seven versions of the net API behind one shape, so that one typed suite runs over all of them. Loads
+// the built plugin with dlopen and dlsym, as NCCL does.
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "logger.h"
+#include "nccl/net_v10.h"
+#include "nccl/net_v11.h"
+#include "nccl/net_v12.h"
+#include "nccl/net_v6.h"
+#include "nccl/net_v7.h"
+#include "nccl/net_v8.h"
+#include "nccl/net_v9.h"
+
+namespace railwise::test {
+
+template <int V>
+struct Types;
+#define RAILWISE_TYPES(v)                          \
+  template <>                                      \
+  struct Types<v> {                                \
+    using Net = ncclNet_v##v##_t;                  \
+    using Properties = ncclNetProperties_v##v##_t; \
+  }
+RAILWISE_TYPES(6);
+RAILWISE_TYPES(7);
+RAILWISE_TYPES(8);
+RAILWISE_TYPES(9);
+RAILWISE_TYPES(10);
+RAILWISE_TYPES(11);
+RAILWISE_TYPES(12);
+#undef RAILWISE_TYPES
+
+// What a request must never keep when a call has written it.
+inline void* const kStale = reinterpret_cast<void*>(0x5a5a5a5a);
+inline constexpr int kUnwritten = 0x7a7a7a7a;
+
+inline void* openPlugin() {
+  static void* const library = [] {
+    void* opened = dlopen(RAILWISE_PLUGIN_PATH, RTLD_NOW | RTLD_LOCAL);
+    if (opened == nullptr) {
+      std::fprintf(stderr, "%s\n", dlerror());
+      std::abort();
+    }
+    return opened;
+  }();
+  return library;
+}
+
+// One fabric per test process, so that tests run side by side.
+inline void useSoftwareDevice(const std::string& more = "") {
+  const std::string device =
+      "software:fabric=test" + std::to_string(getpid()) + (more.empty() ? "" : "," + more);
+  setenv("RAILWISE_DEVICE", device.c_str(), 1);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+}
+
+template <int V>
+class Api {
+ public:
+  static constexpr int kVersion = V;
+  static constexpr bool kHasContext = V >= 11;
+  using Net = typename Types<V>::Net;
+  using Properties = typename Types<V>::Properties;
+
+  static const Net& table(const char* prefix = "ncclNetPlugin_v") {
+    const std::string symbol = prefix + std::to_string(V);
+    const void* found = dlsym(openPlugin(), symbol.c_str());
+    EXPECT_NE(found, nullptr) << symbol;
+    return *static_cast<const Net*>(found);
+  }
+
+  static ncclResult_t init(void** context) {
+    if constexpr (V >= 11) {
+      ncclNetCommConfig_v11_t config = {-1};
+      return table().init(context, 42, &config, keepLog, nullptr);
+    } else if constexpr (V >= 10) {
+      return table().init(keepLog, nullptr);
+    } else {
+      return table().init(keepLog);
+    }
+  }
+
+  static ncclResult_t finalize([[maybe_unused]] void* context) {
+    if constexpr (V >= 11) return table().finalize(context);
+    return ncclSuccess;
+  }
+
+  static ncclResult_t listen([[maybe_unused]] void* context, int device, void* handle, void** listener) {
+    if constexpr (V >= 11) return table().listen(context, device, handle, listener);
+    else return table().listen(device, handle, listener);
+  }
+
+  // Device handles null, as NCCL's out-of-band connections pass them; v10 with a config on the stack, or
+  // null.
+  static ncclResult_t connect([[maybe_unused]] void* context, int device, void* handle, void** send,
+                              [[maybe_unused]] bool with_config = false) {
+    if constexpr (V >= 11) {
+      return table().connect(context, device, handle, send, nullptr);
+    } else if constexpr (V == 10) {
+      ncclNetCommConfig_v10_t config = {3};
+      return table().connect(device, with_config ? &config : nullptr, handle, send, nullptr);
+    } else if constexpr (V >= 7) {
+      return table().connect(device, handle, send, nullptr);
+    } else {
+      return table().connect(device, handle, send);
+    }
+  }
+
+  static ncclResult_t accept(void* listener, void** receive) {
+    if constexpr (V >= 7) return table().accept(listener, receive, nullptr);
+    else return table().accept(listener, receive);
+  }
+
+  static ncclResult_t regMr(void* comm, void* data, size_t bytes, void** handle, int type = NCCL_PTR_HOST) {
+    if constexpr (V >= 8) return table().regMr(comm, data, bytes, type, handle);
+    else return table().regMr(comm, data, static_cast<int>(bytes), type, handle);
+  }
+
+  static ncclResult_t isend(void* send, void* data, size_t bytes, int tag, void* handle, void** request) {
+    if constexpr (V >= 10) return table().isend(send, data, bytes, tag, handle, nullptr, request);
+    else if constexpr (V >= 9) return table().isend(send, data, bytes, tag, handle, request);
+    else return table().isend(send, data, static_cast<int>(bytes), tag, handle, request);
+  }
+
+  struct Buffer {
+    void* data;
+    size_t bytes;
+    int tag;
+    void* handle;
+  };
+  static ncclResult_t irecv(void* receive, const std::vector<Buffer>& buffers, void** request) {
+    const int n = static_cast<int>(buffers.size());
+    std::vector<void*> data, handles;
+    std::vector<std::conditional_t<(V >= 9), size_t, int>> sizes;
+    std::vector<int> tags;
+    for (const Buffer& buffer : buffers) {
+      data.push_back(buffer.data);
+      handles.push_back(buffer.handle);
+      sizes.push_back(static_cast<typename decltype(sizes)::value_type>(buffer.bytes));
+      tags.push_back(buffer.tag);
+    }
+    if constexpr (V >= 10) {
+      return table().irecv(receive, n, data.data(), sizes.data(), tags.data(), handles.data(), nullptr,
+                           request);
+    } else {
+      return table().irecv(receive, n, data.data(), sizes.data(), tags.data(), handles.data(), request);
+    }
+  }
+};
+
+template <typename A>
+class ApiTest : public testing::Test {};
+
+using AllVersions = testing::Types<Api<6>, Api<7>, Api<8>, Api<9>, Api<10>, Api<11>, Api<12>>;
+using ContextVersions = testing::Types<Api<11>, Api<12>>;
+struct VersionName {
+  template <typename A>
+  static std::string GetName(int) {
+    return "v" + std::to_string(A::kVersion);
+  }
+};
+
+// NCCL's 128-byte buffer, at an odd address: its alignment is that of a char array.
+class Handle {
+ public:
+  void* bytes() { return storage_.data() + 1; }
+
+ private:
+  std::array<char, NCCL_NET_HANDLE_MAXSIZE + 1> storage_ = {};
+};
+
+// An initialised plugin.
+template <typename A>
+class Session {
+ public:
+  explicit Session(const std::string& device = "") {
+    useSoftwareDevice(device);
+    clearLog();
+    EXPECT_EQ(A::init(&context_), ncclSuccess) << warnings();
+  }
+  ~Session() { EXPECT_EQ(A::finalize(context_), ncclSuccess); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void* context() const { return context_; }
+
+ private:
+  void* context_ = nullptr;
+};
+
+// Polls both ends until the connection stands, or one of them fails.
+template <typename A>
+void shakeHands(void* context, Handle& handle, void* listener, void** send, void** receive, int sender = 0) {
+  while (*send == nullptr || *receive == nullptr) {
+    if (*send == nullptr) {
+      ASSERT_EQ(A::connect(context, sender, handle.bytes(), send), ncclSuccess) << warnings();
+    }
+    if (*receive == nullptr) {
+      ASSERT_EQ(A::accept(listener, receive), ncclSuccess) << warnings();
+    }
+  }
+}
+
+// One connection, both ends in this process.
+template <typename A>
+class Pair {
+ public:
+  explicit Pair(const Session<A>& session, int sender = 0, int receiver = 0) {
+    Handle handle;
+    void* listener = nullptr;
+    EXPECT_EQ(A::listen(session.context(), receiver, handle.bytes(), &listener), ncclSuccess) << warnings();
+    shakeHands<A>(session.context(), handle, listener, &send_, &receive_, sender);
+    EXPECT_NE(send_, nullptr) << warnings();
+    EXPECT_NE(receive_, nullptr) << warnings();
+    EXPECT_EQ(A::table().closeListen(listener), ncclSuccess);
+  }
+  ~Pair() { close(); }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+
+  void close(bool sender_first = true) {
+    if (sender_first) EXPECT_EQ(A::table().closeSend(send_), ncclSuccess);
+    EXPECT_EQ(A::table().closeRecv(receive_), ncclSuccess);
+    if (!sender_first) EXPECT_EQ(A::table().closeSend(send_), ncclSuccess);
+    send_ = receive_ = nullptr;
+  }
+  void* send() const { return send_; }
+  void* receive() const { return receive_; }
+
+ private:
+  void* send_ = nullptr;
+  void* receive_ = nullptr;
+};
+
+// Memory registered with one end of a connection.
+template <typename A>
+class Memory {
+ public:
+  Memory(void* comm, size_t bytes, int seed = 0) : comm_(comm), bytes_(bytes) {
+    for (size_t i = 0; i < bytes; ++i) bytes_[i] = pattern(seed, i);
+    EXPECT_EQ(A::regMr(comm, bytes_.data(), bytes, &handle_), ncclSuccess) << warnings();
+  }
+  ~Memory() { EXPECT_EQ(A::table().deregMr(comm_, handle_), ncclSuccess); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  static char pattern(int seed, size_t i) {
+    return static_cast<char>(i * 31 + (i >> 8) * 7 + static_cast<size_t>(seed));
+  }
+  char* data() { return bytes_.data(); }
+  void* handle() const { return handle_; }
+  // How many of the first `count` bytes differ from the pattern of `seed`.
+  size_t wrong(int seed, size_t count, size_t offset = 0) const {
+    size_t found = 0;
+    for (size_t i = 0; i < count; ++i) found += bytes_[offset + i] != pattern(seed, i);
+    return found;
+  }
+
+ private:
+  void* comm_;
+  std::vector<char> bytes_;
+  void* handle_ = nullptr;
+};
+
+// Tests `request` until it is done. Gives up, as a failure, after a number of polls no good run comes near.
+template <typename A>
+void finish(void* request, int* sizes = nullptr) {
+  ASSERT_NE(request, nullptr);
+  for (int polls = 0; polls < 100'000'000; ++polls) {
+    int done = kUnwritten;
+    ASSERT_EQ(A::table().test(request, &done, sizes), ncclSuccess) << warnings();
+    ASSERT_NE(done, kUnwritten);
+    if (done != 0) return;
+  }
+  FAIL() << "the request never completed";
+}
+
+// Posts a send, calling again while the receiver is not ready.
+template <typename A>
+void* startSend(void* send, void* data, size_t bytes, int tag, void* handle) {
+  for (int calls = 0; calls < 100'000'000; ++calls) {
+    void* request = kStale;
+    EXPECT_EQ(A::isend(send, data, bytes, tag, handle, &request), ncclSuccess) << warnings();
+    EXPECT_NE(request, kStale);
+    if (request != nullptr || testing::Test::HasFailure()) return request;
+  }
+  ADD_FAILURE() << "the receiver never became ready";
+  return nullptr;
+}
+
+template <typename A>
+void* startReceive(void* receive, const std::vector<typename A::Buffer>& buffers, void* on_entry = kStale) {
+  void* request = on_entry;
+  EXPECT_EQ(A::irecv(receive, buffers, &request), ncclSuccess) << warnings();
+  EXPECT_NE(request, on_entry);
+  return request;
+}
+
+}  // namespace railwise::test

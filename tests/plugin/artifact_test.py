@@ -1,0 +1,53 @@
+"""Reads the built plugin as the dynamic loader does: exported symbols, dependencies, flags, links beside it.
+
+Usage: artifact_test.py PLUGIN.so
+"""
+import os
+import re
+import subprocess
+import sys
+
+LIBC_FAMILY = re.compile(r"^(libc\.so\.6|ld-linux.*\.so\.\d|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|librt\.so\.1)$")
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main(plugin):
+    failures = []
+
+    def expect(condition, message):
+        if not condition:
+            failures.append(message)
+
+    tables = {f"{prefix}_v{v}" for prefix in ("ncclNetPlugin", "ncclNet") for v in range(6, 13)}
+    exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", plugin).splitlines()}
+    expect(exported == tables, f"exported symbols differ: missing {tables - exported}, extra {exported - tables}")
+
+    dynamic = run("readelf", "-dW", plugin)
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    expect(needed, "no NEEDED entry at all: is this a shared library?")
+    for library in needed:
+        expect(LIBC_FAMILY.match(library), f"depends on {library}, which is not of libc's family")
+    expect(re.search(r"\(FLAGS_1\).*NODELETE", dynamic), "not linked with -z nodelete")
+    expect(re.search(r"\(FLAGS_1\).*NOW", dynamic), "not linked with -z now")
+    expect("RPATH" not in dynamic and "RUNPATH" not in dynamic, "has a search path of the build machine")
+    expect(re.search(r"\(SONAME\).*\[libnccl-net-railwise\.so\]", dynamic), "wrong SONAME")
+
+    undefined = run("nm", "-D", "--undefined-only", plugin)
+    for word in ("GLIBCXX", "CXXABI", "ibv_", "rdma_"):
+        expect(word not in undefined, f"needs a {word} symbol at load time")
+
+    for link in ("libnccl-net.so", "librccl-net.so", "librccl-net-railwise.so"):
+        path = os.path.join(os.path.dirname(plugin), link)
+        expect(os.path.realpath(path) == os.path.realpath(plugin), f"{link} does not lead to the plugin")
+
+    for failure in failures:
+        print("FAIL:", failure)
+    print(f"{plugin}: {len(exported)} symbols, needs {', '.join(needed)}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

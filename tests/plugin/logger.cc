@@ -1,0 +1,37 @@
+#include "logger.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+namespace railwise::test {
+namespace {
+
+std::mutex g_mutex;
+std::string g_warnings;
+
+}  // namespace
+
+void keepLog(ncclDebugLogLevel level, unsigned long, const char*, int, const char* format, ...) {
+  char text[2048];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (level != NCCL_LOG_WARN) return;
+  const std::lock_guard lock(g_mutex);
+  g_warnings += text;
+  g_warnings += '\n';
+}
+
+std::string warnings() {
+  const std::lock_guard lock(g_mutex);
+  return g_warnings;
+}
+
+void clearLog() {
+  const std::lock_guard lock(g_mutex);
+  g_warnings.clear();
+}
+
+}  // namespace railwise::test

@@ -1,0 +1,17 @@
+// A logger as NCCL passes it to init: keeps the lines for the test to look at. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "nccl/types.h"
+
+namespace railwise::test {
+
+void keepLog(ncclDebugLogLevel level, unsigned long flags, const char* file, int line, const char* format,
+             ...);
+
+// All WARN lines since the last clearLog(), each ended by a newline.
+std::string warnings();
+void clearLog();
+
+}  // namespace railwise::test

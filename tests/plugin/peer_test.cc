@@ -1,0 +1,243 @@
+// Peers that are not what they should be: other plugins, strangers on the listening port, dead processes.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "api.h"
+#include "net/handshake.h"
+
+namespace railwise::test {
+namespace {
+
+template <typename A>
+class PeerTest : public ApiTest<A> {};
+TYPED_TEST_SUITE(PeerTest, AllVersions, VersionName);
+
+TYPED_TEST(PeerTest, AHandleOfAnotherPluginFailsAtOnce) {
+  Session<TypeParam> session;
+  Handle handle;
+  auto* address = static_cast<char*>(handle.bytes());
+  address[0] = AF_INET;  // as net_ib's begins: a socket address, then a random number
+  std::memset(address + 28, 0x3c, 8);
+  void* send = kStale;
+  EXPECT_EQ(TypeParam::connect(session.context(), 0, handle.bytes(), &send), ncclInvalidUsage);
+  EXPECT_EQ(send, nullptr);
+  EXPECT_NE(warnings().find("runs another network plugin"), std::string::npos) << warnings();
+}
+
+TYPED_TEST(PeerTest, AnOlderProtocolIsNamed) {
+  Session<TypeParam> session;
+  Handle handle;
+  void *listener = nullptr, *send = kStale;
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+  net::ListenHandle changed;
+  std::memcpy(&changed, handle.bytes(), sizeof changed);
+  changed.version = 77;
+  std::memcpy(handle.bytes(), &changed, sizeof changed);
+  EXPECT_EQ(TypeParam::connect(session.context(), 0, handle.bytes(), &send), ncclInvalidUsage);
+  EXPECT_NE(warnings().find("protocol version 77"), std::string::npos) << warnings();
+  EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+}
+
+class Stranger {
+ public:
+  explicit Stranger(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  ~Stranger() { ::close(fd_); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  void say(const std::string& bytes) const {
+    EXPECT_EQ(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size()));
+  }
+
+ private:
+  int fd_;
+};
+
+TYPED_TEST(PeerTest, StrangersAreLoggedOnceAndTheRealPeerConnects) {
+  Session<TypeParam> session;
+  Handle handle;
+  void* listener = nullptr;
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+  net::ListenHandle fields;
+  std::memcpy(&fields, handle.bytes(), sizeof fields);
+
+  const Stranger silent(fields.port);
+  const Stranger garbage(fields.port);
+  garbage.say("GET / HTTP/1.1\r\nHost: railwise\r\n\r\n");
+  const Stranger talkative(fields.port);
+  talkative.say(std::string(20'000, 'x'));
+  { const Stranger hangs_up(fields.port); }
+  const Stranger half(fields.port);  // our magic, and no more
+  half.say(std::string(reinterpret_cast<const char*>(&net::kMagic), sizeof net::kMagic));
+  const Stranger other_job(fields.port);
+  auto request = net::makeMessage<net::ConnectRequest>(net::MessageType::kRequest);
+  request.nonce = fields.nonce + 2;
+  other_job.say(std::string(reinterpret_cast<const char*>(&request), sizeof request));
+
+  clearLog();
+  void* receive = nullptr;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(TypeParam::accept(listener, &receive), ncclSuccess);
+    ASSERT_EQ(receive, nullptr);
+  }
+  const std::string log = warnings();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_NE(log.find("a stranger called from 127.0.0.1"), std::string::npos) << log;
+
+  void* send = nullptr;
+  shakeHands<TypeParam>(session.context(), handle, listener, &send, &receive);
+  EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeRecv(receive), ncclSuccess);
+}
+
+TYPED_TEST(PeerTest, ACrowdOfSilentStrangersDoesNotKeepThePeerOut) {
+  Session<TypeParam> session;
+  Handle handle;
+  void* listener = nullptr;
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+  net::ListenHandle fields;
+  std::memcpy(&fields, handle.bytes(), sizeof fields);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  for (int i = 0; i < 100; ++i) crowd.push_back(std::make_unique<Stranger>(fields.port));
+  void *send = nullptr, *receive = nullptr;
+  shakeHands<TypeParam>(session.context(), handle, listener, &send, &receive);
+  EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeRecv(receive), ncclSuccess);
+}
+
+TYPED_TEST(PeerTest, AListenerThatIsGoneIsAnErrorThatNamesIt) {
+  Session<TypeParam> session;
+  Handle handle;
+  void *listener = nullptr, *send = nullptr;
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+  ASSERT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+  ncclResult_t result = ncclSuccess;
+  while (result == ncclSuccess && send == nullptr) {
+    result = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
+    usleep(1000);
+  }
+  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_NE(warnings().find("connecting to"), std::string::npos) << warnings();
+  EXPECT_NE(warnings().find("Connection refused"), std::string::npos) << warnings();
+}
+
+TYPED_TEST(PeerTest, ConnectGivesUpAfterItsTimeout) {
+  setenv("RAILWISE_CONNECT_TIMEOUT", "1", 1);
+  {
+    Session<TypeParam> session;
+    Handle handle;
+    void *listener = nullptr, *send = nullptr;
+    ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+    ncclResult_t result = ncclSuccess;
+    while (result == ncclSuccess && send == nullptr) {  // nobody accepts
+      result = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
+      usleep(1000);
+    }
+    EXPECT_EQ(result, ncclRemoteError);
+    EXPECT_NE(warnings().find("RAILWISE_CONNECT_TIMEOUT=1 s"), std::string::npos) << warnings();
+    EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+  }
+  unsetenv("RAILWISE_CONNECT_TIMEOUT");
+}
+
+// Runs `child` in a forked process with a pipe to it, before this process has touched the plugin.
+class Child {
+ public:
+  explicit Child(const std::function<void(int to_parent, int from_parent)>& child) {
+    int up[2], down[2];
+    if (pipe(up) != 0 || pipe(down) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      child(up[1], down[0]);
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    from_ = up[0];
+    to_ = down[1];
+    ::close(up[1]);
+    ::close(down[0]);
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    ::close(from_);
+    ::close(to_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void read(void* bytes, size_t count) const { ASSERT_EQ(::read(from_, bytes, count), ssize_t(count)); }
+  void write(const void* bytes, size_t count) const { ASSERT_EQ(::write(to_, bytes, count), ssize_t(count)); }
+  void kill() const { ::kill(pid_, SIGKILL); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+  int from_, to_;
+};
+
+// A child that listens, accepts and posts receives (but never finishes any).
+template <typename A>
+void acceptAndReceive(int to_parent, int) {
+  Session<A> session;
+  Handle handle;
+  void *listener = nullptr, *receive = nullptr;
+  A::listen(session.context(), 0, handle.bytes(), &listener);
+  if (write(to_parent, handle.bytes(), NCCL_NET_HANDLE_MAXSIZE) != NCCL_NET_HANDLE_MAXSIZE) _exit(1);
+  while (receive == nullptr) A::accept(listener, &receive);
+  std::vector<char> memory(4096);
+  void* mr = nullptr;
+  A::regMr(receive, memory.data(), memory.size(), &mr);
+  for (int i = 0; i < 4; ++i) startReceive<A>(receive, {{memory.data(), 4096, 0, mr}});
+  if (write(to_parent, "r", 1) != 1) _exit(1);
+  for (;;) pause();
+}
+
+TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
+  useSoftwareDevice();
+  Child child([](int up, int down) { acceptAndReceive<TypeParam>(up, down); });
+  // The child made its fabric's name from its own process id.
+  setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(child.pid())).c_str(), 1);
+  void* context = nullptr;
+  clearLog();
+  ASSERT_EQ(TypeParam::init(&context), ncclSuccess) << warnings();
+  Handle handle;
+  child.read(handle.bytes(), NCCL_NET_HANDLE_MAXSIZE);
+  void* send = nullptr;
+  while (send == nullptr)
+    ASSERT_EQ(TypeParam::connect(context, 0, handle.bytes(), &send), ncclSuccess) << warnings();
+  char ready = 0;
+  child.read(&ready, 1);
+  std::vector<char> memory(4096);
+  void* mr = nullptr;
+  ASSERT_EQ(TypeParam::regMr(send, memory.data(), memory.size(), &mr), ncclSuccess);
+  finish<TypeParam>(startSend<TypeParam>(send, memory.data(), 4096, 0, mr));
+  child.kill();
+  ncclResult_t result = ncclSuccess;
+  while (result == ncclSuccess) {
+    void* request = nullptr;
+    result = TypeParam::isend(send, memory.data(), 4096, 0, mr, &request);
+    int done = 0;
+    while (result == ncclSuccess && request != nullptr && done == 0)
+      result = TypeParam::table().test(request, &done, nullptr);
+  }
+  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_NE(warnings().find(":" + std::to_string(child.pid()) + " (soft0"), std::string::npos) << warnings();
+  EXPECT_EQ(TypeParam::table().deregMr(send, mr), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
+  EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);
+}
+
+}  // namespace
+}  // namespace railwise::test

@@ -1,0 +1,326 @@
+// isend, irecv, iflush, test: what NCCL's progress thread does, both ends in one process.
+#include <thread>
+
+#include "api.h"
+
+namespace railwise::test {
+namespace {
+
+template <typename A>
+class TransferTest : public ApiTest<A> {};
+TYPED_TEST_SUITE(TransferTest, AllVersions, VersionName);
+
+TYPED_TEST(TransferTest, EverySizeArrives) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr size_t kLargest = 9 << 20;
+  Memory<TypeParam> from(pair.send(), kLargest, 1);
+  Memory<TypeParam> to(pair.receive(), kLargest + 64);
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{4096}, size_t{65537}, kLargest}) {
+    std::memset(to.data(), 0x55, kLargest + 64);
+    void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), kLargest, 5, to.handle()}});
+    void* send = startSend<TypeParam>(pair.send(), from.data(), bytes, 5, from.handle());
+    int sent = kUnwritten, received = kUnwritten;
+    finish<TypeParam>(send, &sent);
+    finish<TypeParam>(receive, &received);
+    EXPECT_EQ(sent, static_cast<int>(bytes));
+    EXPECT_EQ(received, static_cast<int>(bytes));
+    EXPECT_EQ(to.wrong(1, bytes), 0U);
+    EXPECT_EQ(to.data()[bytes], 0x55) << "wrote beyond the message";
+  }
+}
+
+TYPED_TEST(TransferTest, MessagesBeyondThePortsLimitTravelInPieces) {
+  Session<TypeParam> session("max_msg=4096");
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 100'000, 3);
+  Memory<TypeParam> to(pair.receive(), 100'000);
+  for (const size_t bytes : {4095, 4096, 4097, 8192, 100'000}) {
+    std::memset(to.data(), 0, 100'000);
+    void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 100'000, 0, to.handle()}});
+    finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), bytes, 0, from.handle()));
+    int received = kUnwritten;
+    finish<TypeParam>(receive, &received);
+    EXPECT_EQ(received, static_cast<int>(bytes));
+    EXPECT_EQ(to.wrong(3, bytes), 0U);
+  }
+}
+
+TYPED_TEST(TransferTest, SizesTooLargeForTheImmediateTravelInTheRecord) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr size_t kBytes = (64 << 20) + 3;  // the immediate holds sizes below 64 MiB
+  Memory<TypeParam> from(pair.send(), kBytes, 9);
+  Memory<TypeParam> to(pair.receive(), kBytes);
+  void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), kBytes, 0, to.handle()}});
+  finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), kBytes, 0, from.handle()));
+  int received = kUnwritten;
+  finish<TypeParam>(receive, &received);
+  EXPECT_EQ(received, static_cast<int>(kBytes));
+  EXPECT_EQ(to.wrong(9, kBytes), 0U);
+}
+
+TYPED_TEST(TransferTest, SendWaitsForItsReceive) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 8, 1);
+  Memory<TypeParam> to(pair.receive(), 8);
+  void* request = kStale;
+  ASSERT_EQ(TypeParam::isend(pair.send(), from.data(), 8, 0, from.handle(), &request), ncclSuccess);
+  EXPECT_EQ(request, nullptr);
+  void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 8, 0, to.handle()}});
+  int done = kUnwritten;
+  ASSERT_EQ(TypeParam::table().test(receive, &done, nullptr), ncclSuccess);
+  EXPECT_EQ(done, 0);
+  finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), 8, 0, from.handle()));
+  finish<TypeParam>(receive);
+}
+
+TYPED_TEST(TransferTest, SendWithAnotherTagWaits) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 8, 1);
+  Memory<TypeParam> to(pair.receive(), 8);
+  void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 8, 7, to.handle()}});
+  for (int i = 0; i < 100; ++i) {
+    void* request = kStale;
+    ASSERT_EQ(TypeParam::isend(pair.send(), from.data(), 8, 8, from.handle(), &request), ncclSuccess);
+    ASSERT_EQ(request, nullptr);
+  }
+  finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), 8, 7, from.handle()));
+  finish<TypeParam>(receive);
+}
+
+TYPED_TEST(TransferTest, ZeroByteMessagesNeedNoMemory) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  for (int i = 0; i < 100; ++i) {
+    void* receive = startReceive<TypeParam>(pair.receive(), {{nullptr, 0, 0, nullptr}});
+    finish<TypeParam>(startSend<TypeParam>(pair.send(), nullptr, 0, 0, nullptr));
+    int size = kUnwritten;
+    finish<TypeParam>(receive, &size);
+    EXPECT_EQ(size, 0);
+  }
+}
+
+TYPED_TEST(TransferTest, GroupedReceivesTakeTheirTags) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr size_t kRoom = 1024;
+  Memory<TypeParam> from(pair.send(), 8 * kRoom, 0);
+  Memory<TypeParam> to(pair.receive(), 8 * kRoom);
+  for (int n = 1; n <= 8; ++n) {
+    std::memset(to.data(), 0, 8 * kRoom);
+    std::vector<typename TypeParam::Buffer> buffers;
+    for (int i = 0; i < n; ++i) buffers.push_back({to.data() + i * kRoom, kRoom, 100 + i, to.handle()});
+    void* receive = startReceive<TypeParam>(pair.receive(), buffers);
+    std::vector<void*> sends;
+    for (int i = n - 1; i >= 0; --i) {  // in the opposite order; sizes 0, 100, 200 ...
+      const size_t bytes = static_cast<size_t>(i) * 100;
+      sends.push_back(startSend<TypeParam>(pair.send(), from.data() + i, bytes, 100 + i, from.handle()));
+    }
+    for (void* send : sends) finish<TypeParam>(send);
+    std::array<int, 9> sizes;
+    sizes.fill(kUnwritten);
+    finish<TypeParam>(receive, sizes.data());
+    for (int i = 0; i < n; ++i) {
+      EXPECT_EQ(sizes[i], i * 100);
+      EXPECT_EQ(std::memcmp(to.data() + i * kRoom, from.data() + i, static_cast<size_t>(i) * 100), 0);
+    }
+    EXPECT_EQ(sizes[n], kUnwritten) << "test wrote more sizes than receives";
+  }
+}
+
+TYPED_TEST(TransferTest, ATagMayStandTwiceInAGroup) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 64, 0);
+  Memory<TypeParam> to(pair.receive(), 64);
+  void* receive = startReceive<TypeParam>(
+      pair.receive(), {{to.data(), 16, 4, to.handle()}, {to.data() + 16, 16, 4, to.handle()}});
+  void* first = startSend<TypeParam>(pair.send(), from.data() + 3, 10, 4, from.handle());
+  void* second = startSend<TypeParam>(pair.send(), from.data() + 40, 11, 4, from.handle());
+  finish<TypeParam>(first);
+  finish<TypeParam>(second);
+  std::array<int, 2> sizes = {};
+  finish<TypeParam>(receive, sizes.data());
+  EXPECT_EQ(sizes[0], 10);
+  EXPECT_EQ(sizes[1], 11);
+  EXPECT_EQ(std::memcmp(to.data(), from.data() + 3, 10), 0);
+  EXPECT_EQ(std::memcmp(to.data() + 16, from.data() + 40, 11), 0);
+}
+
+TYPED_TEST(TransferTest, AllOutstandingAtOnce) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr int kReceives = 32, kGroup = 8;
+  constexpr size_t kRoom = 64;
+  Memory<TypeParam> from(pair.send(), kReceives * kGroup * kRoom, 2);
+  Memory<TypeParam> to(pair.receive(), kReceives * kGroup * kRoom);
+  for (int round = 0; round < 3; ++round) {
+    std::memset(to.data(), 0, kReceives * kGroup * kRoom);
+    std::vector<void*> receives, sends;
+    for (int k = 0; k < kReceives; ++k) {
+      std::vector<typename TypeParam::Buffer> buffers;
+      for (int i = 0; i < kGroup; ++i) {
+        buffers.push_back({to.data() + (k * kGroup + i) * kRoom, kRoom, i, to.handle()});
+      }
+      receives.push_back(startReceive<TypeParam>(pair.receive(), buffers));
+      ASSERT_NE(receives.back(), nullptr);
+    }
+    EXPECT_EQ(startReceive<TypeParam>(pair.receive(), {{to.data(), kRoom, 0, to.handle()}}), nullptr);
+    for (int k = 0; k < kReceives * kGroup; ++k) {
+      sends.push_back(
+          startSend<TypeParam>(pair.send(), from.data() + k * kRoom, kRoom, k % kGroup, from.handle()));
+      ASSERT_NE(sends.back(), nullptr);
+    }
+    for (void* send : sends) finish<TypeParam>(send);
+    for (auto receive = receives.rbegin(); receive != receives.rend(); ++receive) finish<TypeParam>(*receive);
+    EXPECT_EQ(std::memcmp(to.data(), from.data(), kReceives * kGroup * kRoom), 0);
+  }
+}
+
+TYPED_TEST(TransferTest, OptionalCompletionOnEntryStillGivesARequest) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 8, 1);
+  Memory<TypeParam> to(pair.receive(), 8);
+  void* const optional = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
+  void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 8, 0, to.handle()}}, optional);
+  finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), 8, 0, from.handle()));
+  finish<TypeParam>(receive);
+  EXPECT_EQ(to.wrong(1, 8), 0U);
+}
+
+TYPED_TEST(TransferTest, FlushCompletesAndNothingToFlushIsNull) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> to(pair.receive(), 64);
+  std::array<void*, 2> data = {to.data(), to.data() + 32};
+  std::array<void*, 2> handles = {to.handle(), to.handle()};
+  std::array<int, 2> none = {0, 0};
+  std::array<int, 2> one = {0, 5};
+  void* request = kStale;
+  ASSERT_EQ(TypeParam::table().iflush(pair.receive(), 2, data.data(), none.data(), handles.data(), &request),
+            ncclSuccess);
+  EXPECT_EQ(request, nullptr);
+  std::vector<void*> flushes;
+  for (int i = 0; i < 32; ++i) {  // as many as receives: a flush cannot be tried later
+    request = kStale;
+    ASSERT_EQ(TypeParam::table().iflush(pair.receive(), 2, data.data(), one.data(), handles.data(), &request),
+              ncclSuccess);
+    ASSERT_NE(request, nullptr);
+    flushes.push_back(request);
+  }
+  for (void* flush : flushes) finish<TypeParam>(flush);
+}
+
+TYPED_TEST(TransferTest, TooLongForTheReceiveIsAnErrorThatStays) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 64, 1);
+  Memory<TypeParam> to(pair.receive(), 64);
+  void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 8, 0, to.handle()}});
+  ASSERT_NE(receive, nullptr);
+  void* request = kStale;
+  EXPECT_EQ(TypeParam::isend(pair.send(), from.data(), 9, 0, from.handle(), &request), ncclInvalidArgument);
+  EXPECT_EQ(request, nullptr);
+  EXPECT_NE(warnings().find("a send of 9 bytes does not fit 8 bytes"), std::string::npos) << warnings();
+  EXPECT_EQ(TypeParam::isend(pair.send(), from.data(), 8, 0, from.handle(), &request), ncclInvalidArgument);
+}
+
+TYPED_TEST(TransferTest, WrongDirectionAndGroupSizeAreRefused) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> memory(pair.send(), 64, 1);
+  void* request = kStale;
+  EXPECT_EQ(TypeParam::isend(pair.receive(), memory.data(), 8, 0, memory.handle(), &request),
+            ncclInvalidArgument);
+  EXPECT_EQ(request, nullptr);
+  request = kStale;
+  EXPECT_EQ(TypeParam::irecv(pair.send(), {{memory.data(), 8, 0, memory.handle()}}, &request),
+            ncclInvalidArgument);
+  EXPECT_EQ(request, nullptr);
+  const std::vector<typename TypeParam::Buffer> nine(9, {memory.data(), 8, 0, memory.handle()});
+  EXPECT_EQ(TypeParam::irecv(pair.receive(), nine, &request), ncclInvalidArgument);
+  EXPECT_EQ(TypeParam::irecv(pair.receive(), {}, &request), ncclInvalidArgument);
+}
+
+TYPED_TEST(TransferTest, ARequestIsTestedOnceItIsDoneNoMore) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  void* receive = startReceive<TypeParam>(pair.receive(), {{nullptr, 0, 0, nullptr}});
+  finish<TypeParam>(startSend<TypeParam>(pair.send(), nullptr, 0, 0, nullptr));
+  finish<TypeParam>(receive);
+  int done = kUnwritten;
+  EXPECT_EQ(TypeParam::table().test(receive, &done, nullptr), ncclInvalidUsage);
+  EXPECT_EQ(done, 0);
+}
+
+TYPED_TEST(TransferTest, RegistrationRunsBesideTheDataPath) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  Memory<TypeParam> from(pair.send(), 4096, 1);
+  Memory<TypeParam> to(pair.receive(), 4096);
+  std::thread service([&] {  // NCCL registers user buffers while its progress thread sends
+    std::vector<char> buffer(1 << 16);
+    for (int i = 0; i < 300; ++i) {
+      void *mine = nullptr, *other = nullptr;
+      EXPECT_EQ(TypeParam::regMr(pair.send(), buffer.data(), buffer.size(), &mine), ncclSuccess);
+      EXPECT_EQ(TypeParam::regMr(pair.receive(), buffer.data() + 100, 1000, &other), ncclSuccess);
+      EXPECT_EQ(TypeParam::table().deregMr(pair.send(), mine), ncclSuccess);
+      EXPECT_EQ(TypeParam::table().deregMr(pair.receive(), other), ncclSuccess);
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), 4096, 0, to.handle()}});
+    finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), 4096, 0, from.handle()));
+    finish<TypeParam>(receive);
+  }
+  service.join();
+  EXPECT_EQ(to.wrong(1, 4096), 0U);
+}
+
+TYPED_TEST(TransferTest, TwoThreadsOneForEachEnd) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr int kMessages = 2000;
+  Memory<TypeParam> from(pair.send(), 512, 1);
+  Memory<TypeParam> to(pair.receive(), 512);
+  std::thread sender([&] {
+    for (int i = 0; i < kMessages; ++i) {
+      finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), 512, i, from.handle()));
+    }
+  });
+  for (int i = 0; i < kMessages; ++i) {
+    int size = 0;
+    finish<TypeParam>(startReceive<TypeParam>(pair.receive(), {{to.data(), 512, i, to.handle()}}), &size);
+    ASSERT_EQ(size, 512);
+  }
+  sender.join();
+  EXPECT_EQ(to.wrong(1, 512), 0U);
+}
+
+TYPED_TEST(TransferTest, ManyConnectionsAcrossDevices) {
+  Session<TypeParam> session("count=3");
+  std::vector<std::unique_ptr<Pair<TypeParam>>> pairs;
+  for (int i = 0; i < 60; ++i)
+    pairs.push_back(std::make_unique<Pair<TypeParam>>(session, i % 3, (i / 3) % 3));
+  std::vector<std::unique_ptr<Memory<TypeParam>>> memory;
+  std::vector<void*> requests;
+  for (int i = 0; i < 60; ++i) {
+    Pair<TypeParam>& pair = *pairs[i];
+    memory.push_back(std::make_unique<Memory<TypeParam>>(pair.send(), 100, i));
+    memory.push_back(std::make_unique<Memory<TypeParam>>(pair.receive(), 100, 0));
+    Memory<TypeParam>& from = *memory[memory.size() - 2];
+    Memory<TypeParam>& to = *memory.back();
+    requests.push_back(startReceive<TypeParam>(pair.receive(), {{to.data(), 100, i, to.handle()}}));
+    requests.push_back(startSend<TypeParam>(pair.send(), from.data(), 100, i, from.handle()));
+  }
+  for (void* request : requests) finish<TypeParam>(request);
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(memory[2 * i + 1]->wrong(i, 100), 0U);
+}
+
+}  // namespace
+}  // namespace railwise::test

@@ -1,0 +1,126 @@
+// One end of a connection over the software device, for tests: a device with a PD, a CQ, a buffer and a QP.
+// The functions that cannot fail in a correct test throw std::runtime_error.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "softdev/softdev.h"
+
+namespace railwise::softdev::test {
+
+// A fabric no other test process or test uses.
+std::string uniqueFabric();
+
+// configure("fabric=<unique>;" + devices), and the first device opened. Closed at the end.
+class OpenDevice {
+ public:
+  explicit OpenDevice(const std::string& devices = "", const std::string& fabric = uniqueFabric());
+  ~OpenDevice();
+  OpenDevice(const OpenDevice&) = delete;
+  OpenDevice& operator=(const OpenDevice&) = delete;
+  operator ibv_context*() const { return context_; }  // NOLINT: stands for the context
+  const std::string& fabric() const { return fabric_; }
+
+ private:
+  std::string fabric_;
+  ibv_context* context_;
+};
+
+ibv_context* openNamed(const std::string& name);
+
+// Everything a peer must know.
+struct Address {
+  uint32_t qp_num;
+  uint16_t lid;
+  ibv_gid gid;
+  uint64_t memory;
+  uint32_t rkey;
+};
+
+struct Options {
+  int cqe = 64;
+  size_t buffer_bytes = 1 << 16;
+  uint32_t max_send_wr = 32;
+  uint32_t max_recv_wr = 32;
+  uint32_t max_sge = 4;
+  uint32_t max_inline = 64;
+  int signal_all = 0;
+  int mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  unsigned qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  uint8_t gid_index = 0;
+  uint8_t timeout = 0;  // forever, so that no test depends on time
+  uint8_t retry_cnt = 0;
+  uint8_t rnr_retry = 7;
+  uint8_t min_rnr_timer = 1;
+};
+
+// A send from `offset` of our buffer to `remote_offset` of the peer's.
+struct Send {
+  ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
+  uint64_t offset = 0;
+  uint32_t length = 0;
+  uint64_t remote_offset = 0;
+  unsigned flags = IBV_SEND_SIGNALED;
+  uint64_t wr_id = 1;
+  uint32_t imm = 0;
+};
+
+class Endpoint {
+ public:
+  explicit Endpoint(ibv_context* context, const Options& options = {});
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  Address address() const;
+  ibv_qp_attr initAttr() const;
+  ibv_qp_attr rtrAttr(const Address& peer) const;
+  ibv_qp_attr rtsAttr() const;
+  int toInit();
+  int toRtr(const Address& peer);
+  int toRts();
+  int toState(ibv_qp_state state);
+  void connect(const Address& peer);
+  ibv_qp_state state() const;
+
+  // Positive errno of ibv_post_send / ibv_post_recv.
+  int send(const Send& send);
+  int receive(uint64_t wr_id, uint64_t offset = 0, uint32_t length = 0);
+  // Fills *wr and *sge for a chain of the caller's own.
+  void fill(const Send& send, ibv_send_wr* wr, ibv_sge* sge) const;
+
+  int poll(ibv_wc* wc) { return ibv_poll_cq(cq, 1, wc); }
+  // Polls until a completion comes; throws after a minute.
+  ibv_wc wait();
+
+  uint64_t* word(size_t offset) { return reinterpret_cast<uint64_t*>(buffer.data() + offset); }
+
+  Options options;
+  std::vector<std::byte> buffer;
+  ibv_context* context;
+  ibv_pd* pd;
+  ibv_cq* cq;
+  ibv_mr* mr;
+  ibv_qp* qp;
+  Address peer{};
+};
+
+// Two connected ends in this process.
+struct Pair {
+  explicit Pair(ibv_context* context, const Options& options = {})
+      : Pair(context, context, options, options) {}
+  Pair(ibv_context* context_a, ibv_context* context_b, const Options& options_a, const Options& options_b)
+      : a(context_a, options_a), b(context_b, options_b) {
+    a.connect(b.address());
+    b.connect(a.address());
+  }
+  Endpoint a;
+  Endpoint b;
+};
+
+}  // namespace railwise::softdev::test

@@ -1,0 +1,234 @@
+// Who is on a fabric, what the dead leave behind, and locks whose owner died.
+#include "softdev/fabric.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "softdev/membership.h"
+#include "softdev/objects.h"
+#include "softdev/peer_process.h"
+#include "softdev/tables.h"
+
+namespace railwise::softdev::test {
+namespace {
+
+Fabric& fabricOf(ibv_context* context) { return *as<Context>(context).fabric; }
+
+int usedSlots(const Fabric& fabric) {
+  int used = 0;
+  for (const ProcessSlot& slot : fabric.segment->processes) used += slot.pid.load() != 0 ? 1 : 0;
+  return used;
+}
+
+template <typename Record>
+int owned(const Record* records, uint32_t count) {
+  int total = 0;
+  for (uint32_t i = 0; i < count; ++i) total += records[i].owner.load() != 0 ? 1 : 0;
+  return total;
+}
+
+int qpsIn(const Fabric& fabric) { return owned(fabric.segment->qps, fabric.segment->qps_marks.high_water); }
+int mrsIn(const Fabric& fabric) { return owned(fabric.segment->mrs, fabric.segment->mrs_marks.high_water); }
+int cqsIn(const Fabric& fabric) { return owned(fabric.segment->cqs, fabric.segment->cqs_marks.high_water); }
+
+bool socketsMention(const std::string& name) {
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.find("/" + name + "/") != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(Fabric, ProcessesMeetByName) {
+  const OpenDevice device;
+  EXPECT_EQ(usedSlots(fabricOf(device)), 1);
+  const PeerProcess same(device.fabric());
+  EXPECT_EQ(usedSlots(fabricOf(device)), 2);
+  const PeerProcess other(uniqueFabric());
+  EXPECT_EQ(usedSlots(fabricOf(device)), 2);
+  EXPECT_EQ(listMembers(fabricPrefix(device.fabric())).size(), 2U);
+}
+
+TEST(Fabric, SameDeviceInTwoProcessesHasOneLid) {
+  const OpenDevice device("link=ib");
+  const PeerProcess peer(device.fabric(), {}, "link=ib");
+  ibv_port_attr port{};
+  ASSERT_EQ(queryPort(device, 1, &port), 0);
+  EXPECT_EQ(peer.address().lid, port.lid);
+}
+
+TEST(Fabric, LastCloseDetaches) {
+  std::string name;
+  {
+    const OpenDevice device;
+    name = device.fabric();
+    EXPECT_TRUE(socketsMention(name));
+  }
+  EXPECT_FALSE(socketsMention(name));
+}
+
+TEST(Fabric, SegmentOutlivesItsCreator) {
+  const std::string name = uniqueFabric();
+  auto creator = std::make_unique<PeerProcess>(name);
+  const OpenDevice device("", name);
+  creator.reset();
+  const PeerProcess late(name);
+  reclaimDead(fabricOf(device));
+  EXPECT_EQ(usedSlots(fabricOf(device)), 2);
+}
+
+TEST(Fabric, NothingIsLeftWhenAllAreKilled) {
+  const std::string name = uniqueFabric();
+  const auto shared_files = [] {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+      count += entry.path().filename().string().find("railwise") != std::string::npos ? 1 : 0;
+    return count;
+  };
+  {
+    PeerProcess first(name);
+    PeerProcess second(name);
+    EXPECT_TRUE(socketsMention(name));
+    first.kill();
+    second.kill();
+  }
+  EXPECT_FALSE(socketsMention(name));
+  EXPECT_EQ(shared_files(), 0U);
+}
+
+TEST(Fabric, WhatTheDeadHadIsReclaimed) {
+  const OpenDevice device;
+  PeerProcess first(device.fabric());
+  const int qps = qpsIn(fabricOf(device));
+  const int mrs = mrsIn(fabricOf(device));
+  const int cqs = cqsIn(fabricOf(device));
+  EXPECT_EQ(qps, 1);
+  first.kill();
+  const PeerProcess second(device.fabric());  // attaching reclaims
+  EXPECT_EQ(usedSlots(fabricOf(device)), 2);
+  EXPECT_EQ(qpsIn(fabricOf(device)), qps);
+  EXPECT_EQ(mrsIn(fabricOf(device)), mrs);
+  EXPECT_EQ(cqsIn(fabricOf(device)), cqs);
+}
+
+TEST(Fabric, SendingToTheDeadReclaimsThem) {
+  const OpenDevice device;
+  PeerProcess peer(device.fabric());
+  Endpoint end(device);
+  end.connect(peer.address());
+  peer.connect(end.address());
+  peer.kill();
+  ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
+  EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(usedSlots(fabricOf(device)), 1);
+  EXPECT_EQ(qpsIn(fabricOf(device)), 1);
+}
+
+// The peer dies holding the lock of our queue pair: we take it over.
+TEST(Fabric, LockOfAKilledOwnerIsTakenOver) {
+  const OpenDevice device;
+  Pair pair(device);
+  PeerProcess peer(device.fabric());
+  peer.lockResponder(pair.b.qp->qp_num);
+  peer.kill();
+  EXPECT_NE(fabricOf(device).segment->qps[qpIndexOf(pair.b.qp->qp_num)].responder.owner(), 0U);
+  *pair.a.word(0) = 4;
+  ASSERT_EQ(pair.b.receive(1), 0);
+  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.wait().wr_id, 1U);
+  EXPECT_EQ(*pair.b.word(0), 4U);
+}
+
+// The owner died between completing a receive and taking it off the queue: it is not completed twice.
+TEST(Fabric, TakeoverFinishesAHalfDoneReceive) {
+  const OpenDevice device;
+  Pair pair(device);
+  ASSERT_EQ(pair.b.receive(1), 0);
+  ASSERT_EQ(pair.b.receive(2), 0);
+  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
+  PeerProcess peer(device.fabric());
+  peer.lockResponder(pair.b.qp->qp_num);
+  fabricOf(device).segment->qps[qpIndexOf(pair.b.qp->qp_num)].rq_head = 0;  // as before the first completion
+  peer.kill();
+  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);
+  EXPECT_EQ(pair.b.wait().wr_id, 1U);
+  EXPECT_EQ(pair.b.wait().wr_id, 2U);
+}
+
+TEST(Fabric, ElectionLockOfAKilledOwnerIsFree) {
+  const std::string name = uniqueFabric();
+  const std::string prefix = fabricPrefix(name);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Result<int> lock = bindName(prefix + "lock");
+    char byte = lock.ok() ? 1 : 0;
+    if (write(pipes[1], &byte, 1) != 1) _exit(1);
+    pause();
+  }
+  char locked = 0;
+  ASSERT_EQ(read(pipes[0], &locked, 1), 1);
+  EXPECT_EQ(locked, 1);
+  EXPECT_FALSE(bindName(prefix + "lock").ok());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(pipes[0]);
+  close(pipes[1]);
+  const OpenDevice device("", name);
+  EXPECT_EQ(usedSlots(fabricOf(device)), 1);
+}
+
+// A forked child that closes what it inherited takes nothing from its parent, and can attach on its own.
+TEST(Fabric, ForkedChildForgetsTheAttachment) {
+  ASSERT_TRUE(configure(("fabric=" + uniqueFabric()).c_str()).ok());
+  ibv_context* context = openNamed("");
+  Fabric& fabric = fabricOf(context);
+  {
+    auto pair = std::make_unique<Pair>(context);
+    const pid_t child = fork();
+    if (child == 0) {
+      pair.reset();
+      closeDevice(context);
+      ibv_context* own = openNamed("");
+      const bool good = usedSlots(fabricOf(own)) == 2 && closeDevice(own) == 0;
+      _exit(good ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(usedSlots(fabric), 1);
+    EXPECT_EQ(qpsIn(fabric), 2);
+    ASSERT_EQ(pair->a.send({.length = 8}), 0);
+    EXPECT_EQ(pair->a.wait().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_EQ(closeDevice(context), 0);
+}
+
+TEST(Fabric, PagesAreGivenBack) {
+  const OpenDevice device;
+  Fabric& fabric = fabricOf(device);
+  { const Pair pair(device); }
+  const uint32_t before = fabric.segment->pages_marks.high_water;
+  for (int i = 0; i < 20; ++i) const Pair pair(device);
+  EXPECT_EQ(fabric.segment->pages_marks.high_water, before);
+}
+
+TEST(Fabric, AnotherLayoutIsRefused) {
+  const OpenDevice device;
+  Segment& segment = *fabricOf(device).segment;
+  segment.layout_version = kLayoutVersion + 1;
+  EXPECT_THROW(PeerProcess(device.fabric()), std::runtime_error);
+  segment.layout_version = kLayoutVersion;
+}
+
+}  // namespace
+}  // namespace railwise::softdev::test

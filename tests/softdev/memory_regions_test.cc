@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "softdev/endpoint.h"
+
+namespace railwise::softdev::test {
+namespace {
+
+TEST(MemoryRegion, RefusesWhatCannotBe) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  char memory[64];
+  const struct {
+    void* address;
+    size_t length;
+    int access;
+    int error;
+  } cases[] = {
+      {memory, 0, 0, EINVAL},
+      {memory, 64, IBV_ACCESS_REMOTE_WRITE, EINVAL},
+      {memory, 64, IBV_ACCESS_ON_DEMAND, EOPNOTSUPP},
+      {memory, SIZE_MAX, 0, EINVAL},
+      {nullptr, 64, 0, EFAULT},
+  };
+  for (const auto& c : cases) {
+    errno = 0;
+    EXPECT_EQ(regMr(end.pd, c.address, c.length, c.access), nullptr);
+    EXPECT_EQ(errno, c.error);
+  }
+  EXPECT_EQ(regMrIova2(nullptr, memory, 64, 0, 0), nullptr);
+}
+
+TEST(MemoryRegion, RefusesAHalfMappedRange) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  constexpr size_t kPage = 4096;
+  void* memory = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(munmap(static_cast<char*>(memory) + kPage, kPage), 0);
+  EXPECT_EQ(regMr(end.pd, memory, 2 * kPage, 0), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+  ibv_mr* half = regMr(end.pd, memory, kPage, 0);
+  EXPECT_NE(half, nullptr);
+  EXPECT_EQ(deregMr(half), 0);
+  munmap(memory, kPage);
+}
+
+TEST(MemoryRegion, KeysChangeWithEachRegistration) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  char memory[64];
+  ibv_mr* first = regMr(end.pd, memory, sizeof memory, 0);
+  const uint32_t key = first->rkey;
+  EXPECT_NE(key, end.mr->rkey);
+  ASSERT_EQ(deregMr(first), 0);
+  ibv_mr* second = regMr(end.pd, memory, sizeof memory, 0);
+  EXPECT_NE(second->rkey, key);
+  EXPECT_EQ(deregMr(second), 0);
+}
+
+TEST(MemoryRegion, IovaStandsForTheAddress) {
+  const OpenDevice device;
+  Pair pair(device);
+  uint64_t target = 0;
+  constexpr uint64_t kIova = 0x1000;
+  ibv_mr* mr =
+      regMrIova2(pair.b.pd, &target, sizeof target, kIova, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ASSERT_NE(mr, nullptr);
+  *pair.a.word(0) = 77;
+  ibv_sge sge;
+  ibv_send_wr wr;
+  ibv_send_wr* bad = nullptr;
+  pair.a.fill({.length = 8}, &wr, &sge);
+  wr.wr.rdma.remote_addr = kIova;
+  wr.wr.rdma.rkey = mr->rkey;
+  ASSERT_EQ(ibv_post_send(pair.a.qp, &wr, &bad), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(target, 77U);
+  EXPECT_EQ(deregMr(mr), 0);
+}
+
+TEST(MemoryRegion, PdWithRegionsIsBusy) {
+  const OpenDevice device;
+  ibv_pd* pd = allocPd(device);
+  char memory[8];
+  ibv_mr* mr = regMr(pd, memory, sizeof memory, 0);
+  EXPECT_EQ(deallocPd(pd), EBUSY);
+  EXPECT_EQ(deregMr(mr), 0);
+  EXPECT_EQ(deallocPd(pd), 0);
+}
+
+TEST(MemoryRegion, MayBeRelaxedOrdered) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  char memory[8];
+  ibv_mr* mr = regMr(end.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(deregMr(mr), 0);
+}
+
+}  // namespace
+}  // namespace railwise::softdev::test
