@@ -50,9 +50,9 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   QueuePair made;
   ibv_qp_init_attr granted = wanted;
   made.qp.reset(library().create_qp(pd, &granted));
-  if (made.qp == nullptr && size.inline_bytes > 0) {  // some devices refuse instead of granting less
+  while (made.qp == nullptr && wanted.cap.max_inline_data > 0) {  // some devices refuse instead of granting less
+    wanted.cap.max_inline_data /= 2;
     granted = wanted;
-    granted.cap.max_inline_data = 0;
     made.qp.reset(library().create_qp(pd, &granted));
   }
   if (made.qp == nullptr) {

@@ -1,0 +1,64 @@
+"""Holds the directions of docs/architecture.md: which module may include which, and who may read the environment.
+
+Usage: includes_test.py REPOSITORY
+"""
+import pathlib
+import re
+import sys
+
+# module -> project folders its files may include, besides its own
+MAY_INCLUDE = {
+    "nccl": set(),
+    "src/base": set(),
+    "src/softdev": {"base"},
+    "src/verbs": {"base", "softdev"},
+    "src/net": {"base", "verbs"},
+    "plugin": {"base", "net", "nccl"},
+    "src/tools": {"base", "nccl"},
+}
+# project folder -> the only files that may include it
+ONLY_FROM = {"softdev": {"src/verbs/library.cc"}}
+RDMA_HEADERS = ("infiniband/", "rdma/")
+MAY_SEE_RDMA_HEADERS = {"src/verbs", "src/softdev"}
+# The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks.
+MAY_GETENV = {"src/base/config.cc"}
+MAY_GETENV_FOLDERS = {"src/tools"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+GETENV = re.compile(r"\b(secure_)?getenv\s*\(")
+
+
+def check(root):
+    problems = []
+    seen = 0
+    for module, allowed in MAY_INCLUDE.items():
+        own = module.removeprefix("src/")
+        for path in sorted((root / module).rglob("*")):
+            if path.suffix not in (".h", ".cc", ".def"):
+                continue
+            seen += 1
+            name = path.relative_to(root).as_posix()
+            text = path.read_text()
+            for quote, included in INCLUDE.findall(text):
+                folder = included.split("/")[0]
+                if included.startswith(RDMA_HEADERS):
+                    if module not in MAY_SEE_RDMA_HEADERS:
+                        problems.append(f"{name}: includes <{included}>; only {sorted(MAY_SEE_RDMA_HEADERS)} may")
+                elif quote == '"':
+                    if folder not in allowed | {own}:
+                        problems.append(f"{name}: includes {included}; {module} may include {sorted(allowed)}")
+                    elif folder in ONLY_FROM and folder != own and name not in ONLY_FROM[folder]:
+                        problems.append(f"{name}: includes {included}; only {sorted(ONLY_FROM[folder])} may")
+            if GETENV.search(text) and name not in MAY_GETENV and module not in MAY_GETENV_FOLDERS:
+                problems.append(f"{name}: reads the environment; settings belong into src/base/config.def")
+    if seen < 30:
+        problems.append(f"only {seen} files seen: is {root} the repository?")
+    return seen, problems
+
+
+if __name__ == "__main__":
+    count, found = check(pathlib.Path(sys.argv[1]))
+    for problem in found:
+        print("FAIL:", problem)
+    print(f"{count} files checked, {len(found)} problems")
+    sys.exit(1 if found else 0)

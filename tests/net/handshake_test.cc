@@ -1,0 +1,110 @@
+#include "net/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+namespace railwise::net {
+namespace {
+
+ListenHandle makeHandle() {
+  ListenHandle handle = {};
+  handle.magic = kMagic;
+  handle.version = kProtocolVersion;
+  handle.family = 4;
+  handle.port = 4000;
+  handle.nonce = 5;
+  handle.address[0] = 127;
+  copyText(handle.host, "node7:123");
+  return handle;
+}
+
+EndInfo makeEnd() {
+  EndInfo end = {};
+  end.qp_number = 17;
+  end.lid = 3;
+  end.link_layer = 2;
+  end.mtu = IBV_MTU_4096;
+  end.window_address = 0x1000;
+  end.window_key = 9;
+  end.piece_bytes = 1 << 30;
+  return end;
+}
+
+TEST(Magic, IsReadableInMemory) { EXPECT_EQ(std::memcmp(&kMagic, "RAILWISE", 8), 0); }
+
+TEST(Handle, AGoodOneIsAccepted) {
+  EXPECT_EQ(checkHandle(makeHandle()), "");
+  EXPECT_EQ(handleAddress(makeHandle())->text(), "127.0.0.0:4000");
+}
+
+TEST(Handle, EveryBadFieldIsRefused) {
+  const std::pair<const char*, std::function<void(ListenHandle&)>> cases[] = {
+      {"another network plugin", [](ListenHandle& h) { h.magic = 2; }},
+      {"protocol version 9", [](ListenHandle& h) { h.version = 9; }},
+      {"damaged", [](ListenHandle& h) { h.family = 10; }},
+      {"damaged", [](ListenHandle& h) { h.port = 0; }},
+      {"damaged", [](ListenHandle& h) { std::memset(h.host, 'x', sizeof h.host); }},
+  };
+  for (const auto& [expected, spoil] : cases) {
+    ListenHandle handle = makeHandle();
+    spoil(handle);
+    EXPECT_NE(checkHandle(handle).find(expected), std::string::npos) << checkHandle(handle);
+  }
+}
+
+TEST(Header, EveryBadFieldIsRefused) {
+  const auto good = makeMessage<ConnectRequest>(MessageType::kRequest).header;
+  EXPECT_EQ(checkHeader(good, MessageType::kRequest, sizeof(ConnectRequest)), "");
+  EXPECT_NE(checkHeader(good, MessageType::kReply, sizeof(ConnectRequest)), "");
+  EXPECT_NE(checkHeader(good, MessageType::kRequest, sizeof(ConnectReply)), "");
+  MessageHeader header = good;
+  header.magic ^= 1;
+  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("does not run Railwise"),
+            std::string::npos);
+  header = good;
+  header.version = 2;
+  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("version 2"),
+            std::string::npos);
+}
+
+TEST(End, EveryBadFieldIsRefused) {
+  EXPECT_EQ(checkEnd(makeEnd()), "");
+  const std::function<void(EndInfo&)> cases[] = {
+      [](EndInfo& e) { e.qp_number = 0; },
+      [](EndInfo& e) { e.qp_number = 1 << 24; },
+      [](EndInfo& e) { e.link_layer = 0; },
+      [](EndInfo& e) { e.link_layer = 3; },
+      [](EndInfo& e) { e.mtu = 0; },
+      [](EndInfo& e) { e.mtu = 6; },
+      [](EndInfo& e) { e.window_address = 0; },
+      [](EndInfo& e) { e.piece_bytes = 127; },
+      [](EndInfo& e) { std::memset(e.host, 'x', sizeof e.host); },
+      [](EndInfo& e) { std::memset(e.device, 'x', sizeof e.device); },
+  };
+  for (const auto& spoil : cases) {
+    EndInfo end = makeEnd();
+    spoil(end);
+    EXPECT_NE(checkEnd(end), "") << "case " << &spoil - cases;
+  }
+}
+
+TEST(Text, IsCutAndTerminated) {
+  char field[8];
+  std::memset(field, 'x', sizeof field);
+  copyText(field, "a long name");
+  EXPECT_STREQ(field, "a long ");
+  copyText(field, "b");
+  EXPECT_STREQ(field, "b");
+  std::memset(field, 'x', sizeof field);
+  EXPECT_EQ(fieldText(field), "xxxxxxxx");
+}
+
+TEST(Nonce, IsNeverZeroAndRarelyTheSame) {
+  EXPECT_NE(randomNonce(), 0U);
+  EXPECT_NE(randomNonce(), randomNonce());
+}
+
+}  // namespace
+}  // namespace railwise::net

@@ -1,0 +1,47 @@
+#include "verbs/port.h"
+
+#include "software_device.h"
+
+namespace railwise::verbs {
+namespace {
+
+TEST(LinkSpeed, IsTheProductOfLaneSpeedAndWidth) {
+  EXPECT_EQ(linkSpeedMbps(1, 1), 2500);       // SDR x1
+  EXPECT_EQ(linkSpeedMbps(16, 2), 56000);     // FDR x4
+  EXPECT_EQ(linkSpeedMbps(32, 2), 100000);    // EDR x4
+  EXPECT_EQ(linkSpeedMbps(64, 16), 100000);   // HDR x2
+  EXPECT_EQ(linkSpeedMbps(128, 2), 400000);   // NDR x4
+  EXPECT_EQ(linkSpeedMbps(128, 8), 1200000);  // NDR x12
+  EXPECT_EQ(linkSpeedMbps(256, 2), 800000);   // XDR x4
+  EXPECT_EQ(linkSpeedMbps(3, 2), 0);
+  EXPECT_EQ(linkSpeedMbps(128, 3), 0);
+}
+
+TEST(QueryPort, ReportsWhatTheDeviceIsConfiguredTo) {
+  const test::SoftwareDevice device(
+      "speed=100000,link=ib,mtu=2048,max_msg=65536;speed=25000,port_state=down");
+  const Context first = device.open(0);
+  const Result<Port> port = queryPort(first.get(), 1);
+  ASSERT_TRUE(port.ok());
+  EXPECT_TRUE(port->active);
+  EXPECT_FALSE(port->ethernet);
+  EXPECT_EQ(port->speed_mbps, 100000);
+  EXPECT_EQ(port->mtu, IBV_MTU_2048);
+  EXPECT_EQ(port->max_message_bytes, 65536U);
+  EXPECT_NE(port->lid, 0);
+  const Context second = device.open(1);
+  const Result<Port> down = queryPort(second.get(), 1);
+  ASSERT_TRUE(down.ok());
+  EXPECT_FALSE(down->active);
+  EXPECT_TRUE(down->ethernet);
+  EXPECT_EQ(down->speed_mbps, 25000);
+}
+
+TEST(QueryPort, APortThatDoesNotExistIsAnError) {
+  const test::SoftwareDevice device;
+  const Context context = device.open();
+  EXPECT_EQ(queryPort(context.get(), 9).status().code, Code::kSystem);
+}
+
+}  // namespace
+}  // namespace railwise::verbs
