@@ -13,7 +13,7 @@ bool overflowCq(const Segment& segment, CqRecord& cq);
 // Lets `fill` write the next entry in place (a copy of one built elsewhere costs a third of a completion),
 // then publishes it. `fill` sets every field. False when the queue has overflowed: the completion is lost.
 template <typename Fill>
-inline bool pushCompletion(Fabric& fabric, CqRecord& cq, const Fill& fill) {
+[[gnu::always_inline]] inline bool pushCompletion(Fabric& fabric, CqRecord& cq, const Fill& fill) {
   SharedLockGuard guard(cq.lock, fabric.self);
   const uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - cq.head.load(std::memory_order_acquire) >= cq.capacity ||

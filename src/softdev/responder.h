@@ -47,7 +47,7 @@ struct Arrival {
 };
 
 // Completes the oldest posted receive.
-inline void completeReceive(Fabric& fabric, QpRecord& qp, const Arrival& arrival) {
+[[gnu::always_inline]] inline void completeReceive(Fabric& fabric, QpRecord& qp, const Arrival& arrival) {
   Segment& segment = *fabric.segment;
   const uint64_t head = qp.rq_head;
   const uint32_t qp_num = qp.qp_num.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// What this rank is doing and whether it moves: the phase in words, for messages, and a counter that the bootstrap's
-// watchdog follows. Thread-safe.
+// What this rank is doing and whether it moves: the phase in words, for messages, and a counter that the
+// bootstrap's watchdog follows. Thread-safe.
 #pragma once
 
 #include <atomic>

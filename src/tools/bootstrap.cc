@@ -19,17 +19,20 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kTick{100};
 constexpr milliseconds kSendTimeout{5'000};
-// A plugin notices a dead peer as soon as the bootstrap does; waiting this long for the bootstrap's word lets the
-// message name the dead rank instead of the call that failed because of it.
+// A plugin notices a dead peer as soon as the bootstrap does; waiting this long for the bootstrap's word lets
+// the message name the dead rank instead of the call that failed because of it.
 constexpr milliseconds kVerdictDelay{400};
 constexpr milliseconds kVerdictTimeout{1'500};
+// When a signal ends all ranks (Ctrl-C), each dies of it before it reports that another did.
+constexpr milliseconds kGoneDelay{40};
 // Rank 0 stays until the others have read the verdict.
 constexpr milliseconds kFarewell{500};
 
 // The running job: the monitor thread and what it shares with the others.
 class Job final : public Bootstrap {
  public:
-  Job(BootstrapOptions options, Joined joined) : Bootstrap(std::move(options)), channels_(std::move(joined.channels)) {
+  Job(BootstrapOptions options, Joined joined)
+      : Bootstrap(std::move(options)), channels_(std::move(joined.channels)) {
     peers_ = std::move(joined.peers);
     states_.resize(channels_.size());
     for (std::size_t i = 0; i < channels_.size(); ++i) states_[i].open = channels_[i] != nullptr;
@@ -148,7 +151,8 @@ class Job final : public Bootstrap {
     for (std::size_t i = 0; i < channels_.size(); ++i) {
       if (states_[i].open) fds.push_back({.fd = channels_[i]->fd(), .events = POLLIN, .revents = 0});
     }
-    poll(fds.data(), fds.size(), static_cast<int>(kTick.count()));
+    const bool pending = gone_.has_value();
+    poll(fds.data(), fds.size(), static_cast<int>((pending ? kGoneDelay / 4 : kTick).count()));
     char drained[64];
     while (read(wake_pipe_[0], drained, sizeof drained) > 0) {
     }
@@ -170,7 +174,7 @@ class Job final : public Bootstrap {
     PeerState& state = states_[from];
     if (received != Received::kFrame) {
       state.open = false;
-      if (!state.bye && !state.failed && !gone_) gone_ = Verdict{static_cast<int>(from), true, {}};
+      if (!state.bye && !state.failed && !gone_) noteGone(static_cast<int>(from));
       changed_.notify_all();
       return false;
     }
@@ -179,7 +183,12 @@ class Job final : public Bootstrap {
     return true;
   }
 
-  // With mutex_ held.
+  // With mutex_ held, as take().
+  void noteGone(int who) {
+    gone_ = Verdict{who, true, {}};
+    gone_at_ = Clock::now();
+  }
+
   void take(int from, PeerState& state, Frame& frame) {
     ByteReader reader(frame.payload);
     switch (frame.type) {
@@ -194,11 +203,12 @@ class Job final : public Bootstrap {
         state.bye = true;
         break;
       case FrameType::kGone:
-        if (!gone_) gone_ = Verdict{static_cast<int>(reader.u32()), true, {}};
+        state.failed = true;  // rank 0 ends, too
+        if (!gone_) noteGone(static_cast<int>(reader.u32()));
         break;
       case FrameType::kFailure: {
         const auto whose = static_cast<int>(reader.u32());
-        if (rank() == 0) state.failed = true;
+        state.failed = true;
         if (told_) break;
         told_ = Verdict{rank() == 0 ? from : whose, false, reader.text()};
         told_at_ = Clock::now();
@@ -230,13 +240,15 @@ class Job final : public Bootstrap {
     fail(textOf("no progress for %lld s: ", static_cast<long long>(seconds)) + options_.doing());
   }
 
-  Clock::duration kPulsePeriod() const { return std::min<Clock::duration>(options_.timeout / 8, milliseconds(500)); }
+  Clock::duration kPulsePeriod() const {
+    return std::min<Clock::duration>(options_.timeout / 8, milliseconds(500));
+  }
 
   // Who is to blame, once that is certain enough.
   std::optional<Verdict> judge() {
     const std::lock_guard lock(mutex_);
-    if (gone_) return gone_;
     const auto now = Clock::now();
+    if (gone_) return now - gone_at_ >= kGoneDelay ? gone_ : std::nullopt;
     if (told_ && (rank() != 0 || now - told_at_ >= kVerdictDelay)) return told_;
     const auto own_wait = rank() == 0 ? kVerdictDelay : kVerdictTimeout;
     if (own_failure_ && now - own_failure_at_ >= own_wait) return Verdict{rank(), false, *own_failure_};
@@ -303,6 +315,7 @@ class Job final : public Bootstrap {
   std::optional<std::string> own_failure_;
   Clock::time_point own_failure_at_;
   std::optional<Verdict> gone_;
+  Clock::time_point gone_at_;
   std::optional<Verdict> told_;
   Clock::time_point told_at_;
   bool ended_ = false;

@@ -1,10 +1,11 @@
-// The bootstrap network of a perf job: TCP, a star around rank 0. It carries small collective calls (handles, times,
-// counts) and watches over the job: every rank keeps its connection open, so a rank that dies is noticed at once, by
-// name, everywhere; a failure is told to all; and a job in which nobody makes progress is ended.
+// The bootstrap network of a perf job: TCP, a star around rank 0. It carries small collective calls (handles,
+// times, counts) and watches over the job: every rank keeps its connection open, so a rank that dies is
+// noticed at once, by name, everywhere; a failure is told to all; and a job in which nobody makes progress is
+// ended.
 //
-// The collective calls belong to the main thread; fail() may be called by any. A monitor thread is the only reader of
-// the sockets. When the job has failed it calls `on_failure` once, from the monitor thread; the command prints the
-// text and ends the process there, since a plugin call of another thread may never return.
+// The collective calls belong to the main thread; fail() may be called by any. A monitor thread is the only
+// reader of the sockets. When the job has failed it calls `on_failure` once, from the monitor thread; the
+// command prints the text and ends the process there, since a plugin call of another thread may never return.
 #pragma once
 
 #include <sys/types.h>
@@ -36,10 +37,10 @@ struct BootstrapOptions {
   SocketAddress address;  // of rank 0
   Socket listener;        // rank 0, may be invalid: then it listens on `address`
   std::string secret;
-  std::string agreement;  // what must be equal in all ranks, in words
+  std::string agreement;                               // what must be equal in all ranks, in words
   Clock::duration timeout = std::chrono::seconds(60);  // for joining, and without any progress afterwards
-  std::function<uint64_t()> progress = [] { return uint64_t{0}; };       // grows while this rank makes progress
-  std::function<std::string()> doing = [] { return std::string(); };     // "waiting for ..."; any thread
+  std::function<uint64_t()> progress = [] { return uint64_t{0}; };    // grows while this rank makes progress
+  std::function<std::string()> doing = [] { return std::string(); };  // "waiting for ..."; any thread
   std::function<void(const std::string&)> on_failure = [](const std::string&) {};
 };
 

@@ -79,7 +79,8 @@ class Reception {
     while (unknown_.size() < kMaxUnknown) {
       auto socket = listener_.accept(nullptr);
       if (!socket.ok() || !socket->valid()) return;
-      unknown_.push_back({std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloTimeout)});
+      unknown_.push_back(
+          {std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloTimeout)});
     }
   }
 
@@ -121,7 +122,8 @@ class Reception {
 
   std::string objection(const Peer& peer, int size, const std::string& agreement) const {
     if (size != options_.size)
-      return textOf("%s says that the job has %d ranks, rank 0 says %d", peer.text().c_str(), size, options_.size);
+      return textOf("%s says that the job has %d ranks, rank 0 says %d", peer.text().c_str(), size,
+                    options_.size);
     if (peer.rank < 1 || peer.rank >= size)
       return textOf("%s does not belong to a job of %d ranks", peer.text().c_str(), size);
     if (joined_.channels[static_cast<std::size_t>(peer.rank)] != nullptr)
@@ -137,7 +139,8 @@ class Reception {
   Status watchJoined() {
     for (std::size_t rank = 1; rank < joined_.channels.size(); ++rank) {
       Frame frame;
-      if (joined_.channels[rank] == nullptr || joined_.channels[rank]->receive(frame, 0) == Received::kNothing)
+      if (joined_.channels[rank] == nullptr ||
+          joined_.channels[rank]->receive(frame, 0) == Received::kNothing)
         continue;
       *error_ = joined_.peers[rank].text() + " is gone";
       return {Code::kRemote};
@@ -162,7 +165,8 @@ class Reception {
     for (const Peer& peer : joined_.peers) table.u32(static_cast<uint32_t>(peer.pid)).text(peer.host);
     const Bytes payload = table.take();
     for (std::size_t rank = 1; rank < joined_.channels.size(); ++rank) {
-      if (joined_.channels[rank]->send(FrameType::kWelcome, payload, Deadline::after(kSendTimeout)).ok()) continue;
+      if (joined_.channels[rank]->send(FrameType::kWelcome, payload, Deadline::after(kSendTimeout)).ok())
+        continue;
       *error_ = joined_.peers[rank].text() + " is gone";
       return Status{Code::kRemote};
     }
@@ -254,7 +258,8 @@ class Newcomer {
 Result<Socket> listenFor(const SocketAddress& address, int size, std::string* error) {
   const auto bytes = address.bytes();
   const bool v4 = address.family() == AF_INET;
-  const bool loopback = v4 ? bytes[0] == 127 : bytes[15] == 1 && std::count(bytes.begin(), bytes.end(), 0) == 15;
+  const bool loopback =
+      v4 ? bytes[0] == 127 : bytes[15] == 1 && std::count(bytes.begin(), bytes.end(), 0) == 15;
   const std::vector<uint8_t> any(bytes.size(), 0);
   const SocketAddress local = loopback ? address : SocketAddress(address.family(), any, address.port(), 0);
   auto listener = Socket::listen(local, size + static_cast<int>(kMaxUnknown));

@@ -1,5 +1,6 @@
-// How the ranks of a job find each other: every rank connects to rank 0 and says who it is; when all are there, rank 0
-// tells everybody who they are. Strangers (wrong bytes, wrong secret, silence) are ignored. Main thread.
+// How the ranks of a job find each other: every rank connects to rank 0 and says who it is; when all are
+// there, rank 0 tells everybody who they are. Strangers (wrong bytes, wrong secret, silence) are ignored.
+// Main thread.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// --device: which kind of device the plugin will use, by setting RAILWISE_DEVICE before it is loaded. "auto" tries the
-// plugin's init in a short-lived child process, so that nothing of a failed attempt stays in this one.
-// Main thread, before the first thread starts.
+// --device: which kind of device the plugin will use, by setting RAILWISE_DEVICE before it is loaded. "auto"
+// tries the plugin's init in a short-lived child process, so that nothing of a failed attempt stays in this
+// one. Main thread, before the first thread starts.
 #pragma once
 
 #include "tools/plugin_loader.h"

@@ -1,6 +1,7 @@
-// What the command says to its user on stderr: whole lines, "railwise: [rank R: ]text", one write(2) each, so that
-// the lines of several ranks never mix. Also the logger that plugins are given, and the progress line of a terminal.
-// Thread-safe, except setMessagePrefix() and setVerbose(): call these before the first thread starts.
+// What the command says to its user on stderr: whole lines, "railwise: [rank R: ]text", one write(2) each, so
+// that the lines of several ranks never mix. Also the logger that plugins are given, and the progress line of
+// a terminal. Thread-safe, except setMessagePrefix() and setVerbose(): call these before the first thread
+// starts.
 #pragma once
 
 #include <string>
@@ -21,8 +22,8 @@ enum class PluginLog { kNone, kWarn, kInfo };
 void setPluginLog(PluginLog level);
 PluginLog pluginLog();
 // NCCL's logger as a plugin sees it.
-void pluginLogger(ncclDebugLogLevel level, unsigned long flags, const char* file, int line, const char* format,
-                  ...);
+void pluginLogger(ncclDebugLogLevel level, unsigned long flags, const char* file, int line,
+                  const char* format, ...);
 
 // A line that is rewritten in place; say() clears it first. Only when stderr is a terminal and stdout is not,
 // where it would stand between the rows of the table.

@@ -15,11 +15,11 @@ namespace {
 
 template <int kVersion>
 struct Abi;
-#define RAILWISE_ABI(version)                               \
-  template <>                                               \
-  struct Abi<version> {                                     \
-    using Net = ncclNet_v##version##_t;                     \
-    using Properties = ncclNetProperties_v##version##_t;    \
+#define RAILWISE_ABI(version)                            \
+  template <>                                            \
+  struct Abi<version> {                                  \
+    using Net = ncclNet_v##version##_t;                  \
+    using Properties = ncclNetProperties_v##version##_t; \
   };
 RAILWISE_ABI(6)
 RAILWISE_ABI(7)

@@ -1,7 +1,7 @@
-// One shape for the seven versions of NCCL's net plugin API (v6 to v12): what NCCL 2.30.7's own shims do with an older
-// table, done the same way (32-bit size limits, the config in v10's connect, contexts from v11 on). Which thread may
-// call what is NCCL's contract: init, devices, getProperties, finalize on the main thread; listen to closeListen and
-// regMr on the service thread; isend, irecv, test on the progress thread.
+// One shape for the seven versions of NCCL's net plugin API (v6 to v12): what NCCL 2.30.7's own shims do with
+// an older table, done the same way (32-bit size limits, the config in v10's connect, contexts from v11 on).
+// Which thread may call what is NCCL's contract: init, devices, getProperties, finalize on the main thread;
+// listen to closeListen and regMr on the service thread; isend, irecv, test on the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,8 @@ struct NetProperties {
 
 class NetApi {
  public:
-  // `table` is the ncclNetPlugin_v<version> symbol. Null and `error` set when a function that NCCL needs is missing.
+  // `table` is the ncclNetPlugin_v<version> symbol. Null and `error` set when a function that NCCL needs is
+  // missing.
   static std::unique_ptr<NetApi> create(int version, void* table, std::string* error);
   virtual ~NetApi() = default;
   NetApi(const NetApi&) = delete;

@@ -1,5 +1,5 @@
-// The command's option parser: a table of Option rows gives the parser, the messages and the --help text, so that
-// they cannot disagree. Accepts -n 5, -n5, --iters 5, --iters=5 and "--" (what follows is positional).
+// The command's option parser: a table of Option rows gives the parser, the messages and the --help text, so
+// that they cannot disagree. Accepts -n 5, -n5, --iters 5, --iters=5 and "--" (what follows is positional).
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ struct Choice {
 };
 
 template <typename Enum>
-Option choiceOption(char short_name, std::string long_name, std::span<const Choice<Enum>> choices, Enum* field,
-                    std::string text) {
+Option choiceOption(char short_name, std::string long_name, std::span<const Choice<Enum>> choices,
+                    Enum* field, std::string text) {
   std::string names;
   for (const auto& choice : choices) names += (names.empty() ? "" : ", ") + std::string(choice.name);
   return {.short_name = short_name,

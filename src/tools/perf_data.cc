@@ -76,8 +76,9 @@ T combineAny(ReduceOp op, T a, T b) {
 // Beyond this many ranks a product of factors from 1/2 to 2 could leave float's exponent range.
 constexpr int kMaxRanksOfPowers = 100;
 
-// The value of one rank. A sum's is base + rank * slope, small enough that float adds 1024 of them exactly, so that
-// the expected sum needs no loop over the ranks; integers wrap. A product's is odd (integers), or a power of two.
+// The value of one rank. A sum's is base + rank * slope, small enough that float adds 1024 of them exactly,
+// so that the expected sum needs no loop over the ranks; integers wrap. A product's is odd (integers), or a
+// power of two.
 template <typename T>
 T inputValue(const ReduceValues& values, int rank, uint64_t index) {
   const uint64_t position = mix(values.salt ^ mix(index));
@@ -88,11 +89,14 @@ T inputValue(const ReduceValues& values, int rank, uint64_t index) {
     return static_cast<T>((position & 0x7ff) + r * (1 + (position >> 32 & 3)));
   }
   if (values.op == ReduceOp::kProd) {
-    if constexpr (std::is_integral_v<T>) return wrapping<T>(own | 1);
-    const T sign = (own & 4) != 0 ? T{-1} : T{1};
-    if (values.ranks > kMaxRanksOfPowers) return sign;
-    constexpr T kFactors[] = {T{1}, T{2}, T{0.5}, T{1}};
-    return sign * kFactors[own & 3];
+    if constexpr (std::is_integral_v<T>) {
+      return wrapping<T>(own | 1);
+    } else {
+      const T sign = (own & 4) != 0 ? T{-1} : T{1};
+      if (values.ranks > kMaxRanksOfPowers) return sign;
+      constexpr T kFactors[] = {T{1}, T{2}, T{0.5}, T{1}};
+      return sign * kFactors[own & 3];
+    }
   }
   if constexpr (std::is_integral_v<T>) return wrapping<T>(own);
   return static_cast<T>(static_cast<int32_t>(own & 0xffffff) - 0x800000);
@@ -146,7 +150,8 @@ std::size_t elementBytes(DataType type) {
   return bytes;
 }
 
-void reduce(DataType type, ReduceOp op, const std::byte* a, const std::byte* b, std::byte* out, std::size_t count) {
+void reduce(DataType type, ReduceOp op, const std::byte* a, const std::byte* b, std::byte* out,
+            std::size_t count) {
   visitType(type, [&](auto value) {
     using T = decltype(value);
     switch (op) {
@@ -176,7 +181,8 @@ void fillReduced(const ReduceValues& values, uint64_t first, std::span<std::byte
   });
 }
 
-void fillMessage(DataType type, uint64_t salt, int source, int target, uint64_t first, std::span<std::byte> out) {
+void fillMessage(DataType type, uint64_t salt, int source, int target, uint64_t first,
+                 std::span<std::byte> out) {
   const uint64_t key = mix(salt + (static_cast<uint64_t>(source) << 32 | static_cast<uint32_t>(target)));
   visitType(type, [&](auto value) {
     using T = decltype(value);
@@ -184,8 +190,8 @@ void fillMessage(DataType type, uint64_t salt, int source, int target, uint64_t 
   });
 }
 
-void compare(DataType type, std::span<const std::byte> expected, std::span<const std::byte> got, uint64_t first,
-             Wrong& wrong) {
+void compare(DataType type, std::span<const std::byte> expected, std::span<const std::byte> got,
+             uint64_t first, Wrong& wrong) {
   if (std::memcmp(expected.data(), got.data(), expected.size()) == 0) return;
   visitType(type, [&](auto value) {
     using T = decltype(value);

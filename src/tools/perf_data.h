@@ -1,6 +1,6 @@
-// The numbers that perf moves: element types, reductions, and values whose expected result is exact in the type and
-// depends on rank, position and row (`salt`), so that a swapped, stale, lost or doubled piece is caught.
-// Pure functions; any thread.
+// The numbers that perf moves: element types, reductions, and values whose expected result is exact in the
+// type and depends on rank, position and row (`salt`), so that a swapped, stale, lost or doubled piece is
+// caught. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ const char* reduceOpName(ReduceOp op);
 std::size_t elementBytes(DataType type);
 
 // out[i] = a[i] op b[i] for `count` elements; `out` may be `a` or `b`. Integers wrap.
-void reduce(DataType type, ReduceOp op, const std::byte* a, const std::byte* b, std::byte* out, std::size_t count);
+void reduce(DataType type, ReduceOp op, const std::byte* a, const std::byte* b, std::byte* out,
+            std::size_t count);
 
 // What rank `rank` of `ranks` puts in, and what the reduction over all ranks is.
 struct ReduceValues {
@@ -32,7 +33,8 @@ void fillInput(const ReduceValues& values, int rank, uint64_t first, std::span<s
 void fillReduced(const ReduceValues& values, uint64_t first, std::span<std::byte> out);
 
 // What `source` sends to `target`, elements `first`... of the block.
-void fillMessage(DataType type, uint64_t salt, int source, int target, uint64_t first, std::span<std::byte> out);
+void fillMessage(DataType type, uint64_t salt, int source, int target, uint64_t first,
+                 std::span<std::byte> out);
 
 struct Wrong {
   uint64_t count = 0;
@@ -42,8 +44,8 @@ struct Wrong {
   std::string got;
 };
 // Compares bit by bit and adds to `wrong`; `first` is the index of the first element.
-void compare(DataType type, std::span<const std::byte> expected, std::span<const std::byte> got, uint64_t first,
-             Wrong& wrong);
+void compare(DataType type, std::span<const std::byte> expected, std::span<const std::byte> got,
+             uint64_t first, Wrong& wrong);
 // Turns every element into one that differs from it in all bits: what no correct run leaves behind.
 void poison(std::span<std::byte> bytes);
 

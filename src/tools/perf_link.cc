@@ -47,7 +47,8 @@ Status Link::deregisterMemory() {
 Status SendLink::close() {
   RAILWISE_TRY(deregisterMemory());
   const ncclResult_t result = net_.api.closeSend(comm_);
-  return result == ncclSuccess ? Status::success() : net_.failed(textOf("closeSend to rank %d", peer_), result);
+  return result == ncclSuccess ? Status::success()
+                               : net_.failed(textOf("closeSend to rank %d", peer_), result);
 }
 
 Result<bool> SendLink::poll() {
@@ -55,8 +56,8 @@ Result<bool> SendLink::poll() {
   if (posted_ < staged_) {
     void*& request = requests_[posted_ % kSlots];
     // NCCL tags a send with the sender's rank and a receive with the rank that it comes from.
-    const ncclResult_t result = net_.api.isend(comm_, slot(posted_), sizes_[posted_ % kSlots], net_.rank, mhandle_,
-                                               &request);
+    const ncclResult_t result =
+        net_.api.isend(comm_, slot(posted_), sizes_[posted_ % kSlots], net_.rank, mhandle_, &request);
     if (result != ncclSuccess) return net_.failed(textOf("isend to rank %d", peer_), result);
     if (request != nullptr) {  // else: not now
       ++posted_;
@@ -76,24 +77,18 @@ Result<bool> SendLink::poll() {
   return moved;
 }
 
-std::string SendLink::describe() const {
-  const uint64_t open = posted_ - done_;
-  if (open == 0) return {};
-  return textOf("%llu sends to rank %d", static_cast<unsigned long long>(open), peer_);
-}
-
 Status RecvLink::close() {
   RAILWISE_TRY(deregisterMemory());
   const ncclResult_t result = net_.api.closeRecv(comm_);
-  return result == ncclSuccess ? Status::success() : net_.failed(textOf("closeRecv from rank %d", peer_), result);
+  return result == ncclSuccess ? Status::success()
+                               : net_.failed(textOf("closeRecv from rank %d", peer_), result);
 }
 
 Result<bool> RecvLink::poll() {
   bool moved = false;
   if (posted_ < expected_ && posted_ - consumed_ < kSlots) {
     void*& request = requests_[posted_ % kSlots];
-    const ncclResult_t result =
-        net_.api.irecv(comm_, slot(posted_), slot_bytes_, peer_, mhandle_, &request);
+    const ncclResult_t result = net_.api.irecv(comm_, slot(posted_), slot_bytes_, peer_, mhandle_, &request);
     if (result != ncclSuccess) return net_.failed(textOf("irecv from rank %d", peer_), result);
     if (request != nullptr) {
       ++posted_;
@@ -114,15 +109,9 @@ Result<bool> RecvLink::poll() {
   return moved;
 }
 
-std::string RecvLink::describe() const {
-  const uint64_t open = posted_ - arrived_;
-  if (open == 0) return {};
-  return textOf("%llu receives from rank %d", static_cast<unsigned long long>(open), peer_);
-}
-
 Status RecvLink::wrongSize(std::size_t expected) {
-  net_.failure.set(textOf("a message of %zu bytes came from rank %d instead of one of %zu", message().size(), peer_,
-                          expected));
+  net_.failure.set(textOf("a message of %zu bytes came from rank %d instead of one of %zu", message().size(),
+                          peer_, expected));
   return {Code::kRemote};
 }
 

@@ -1,8 +1,10 @@
-// One direction of one connection, with NCCL's eight slots of registered staging memory: what the GPU's kernel and the
-// proxy thread do in NCCL. A SendLink's slots are filled in order and go out with isend; a RecvLink keeps irecvs
-// posted ahead and hands out what has arrived, in order. Counters never go back; slot = counter % kSlots.
+// One direction of one connection, with NCCL's eight slots of registered staging memory: what the GPU's
+// kernel and the proxy thread do in NCCL. A SendLink's slots are filled in order and go out with isend; a
+// RecvLink keeps irecvs posted ahead and hands out what has arrived, in order. Counters never go back; slot =
+// counter % kSlots.
 //
-// Created and closed on the service thread; polled and filled on the progress thread; describe() may be called by any.
+// Created and closed on the service thread; polled and filled on the progress thread; describe() may be
+// called by any.
 #pragma once
 
 #include <array>
@@ -23,6 +25,9 @@ inline constexpr std::size_t kSlots = 8;  // NCCL_STEPS
 
 // What all links of a rank share.
 struct NetContext {
+  NetContext(NetApi& net_api, FailureNote& note, int own_rank)
+      : api(net_api), failure(note), rank(own_rank) {}
+
   NetApi& api;
   FailureNote& failure;
   int rank;
@@ -56,12 +61,14 @@ class Link {
   void* const comm_;
   std::unique_ptr<std::byte, Release> memory_;
   void* mhandle_ = nullptr;
-  std::array<void*, kSlots> requests_ = {};  // like NCCL's, a slot keeps its previous request until the next call
+  std::array<void*, kSlots> requests_ =
+      {};  // like NCCL's, a slot keeps its previous request until the next call
 };
 
 class SendLink final : public Link {
  public:
-  SendLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm) : Link(net, peer, slot_bytes, comm) {}
+  SendLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
+      : Link(net, peer, slot_bytes, comm) {}
   Status open() { return registerMemory(); }
   Status close();
 
@@ -72,18 +79,20 @@ class SendLink final : public Link {
   bool idle() const { return done_ == staged_; }
   // Calls isend and test; true when something moved.
   Result<bool> poll();
-  std::string describe() const;
+  // Requests that are not done; any thread.
+  uint64_t outstanding() const { return posted_ - done_; }
 
  private:
   std::array<std::size_t, kSlots> sizes_ = {};
   uint64_t staged_ = 0;
-  std::atomic<uint64_t> posted_ = 0;  // atomic for describe()
+  std::atomic<uint64_t> posted_ = 0;  // atomic for outstanding()
   std::atomic<uint64_t> done_ = 0;
 };
 
 class RecvLink final : public Link {
  public:
-  RecvLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm) : Link(net, peer, slot_bytes, comm) {}
+  RecvLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
+      : Link(net, peer, slot_bytes, comm) {}
   Status open() { return registerMemory(); }
   Status close();
 
@@ -94,7 +103,7 @@ class RecvLink final : public Link {
   void consume() { ++consumed_; }
   // Calls irecv and test; true when something moved.
   Result<bool> poll();
-  std::string describe() const;
+  uint64_t outstanding() const { return posted_ - arrived_; }
   // "a message of 8 bytes from rank 1 instead of 16".
   Status wrongSize(std::size_t expected);
 

@@ -34,7 +34,8 @@ Status Links::listen() {
   for (const auto& end : receivers_) {
     const ncclResult_t result =
         net_.api.listen(deviceOf(end->channel), end->handle.data(), &end->listen_comm);
-    if (result != ncclSuccess) return net_.failed(textOf("listen on device %d", deviceOf(end->channel)), result);
+    if (result != ncclSuccess)
+      return net_.failed(textOf("listen on device %d", deviceOf(end->channel)), result);
   }
   return Status::success();
 }
@@ -80,7 +81,8 @@ Status Links::tryConnect(Endpoint<SendLink>& end) {
   void* comm = nullptr;
   const int device = deviceOf(end.channel);
   const ncclResult_t result = net_.api.connect(device, end.handle.data(), &comm);
-  if (result != ncclSuccess) return net_.failed(textOf("connect to rank %d on device %d", end.peer, device), result);
+  if (result != ncclSuccess)
+    return net_.failed(textOf("connect to rank %d on device %d", end.peer, device), result);
   if (comm == nullptr) return Status::success();  // not yet
   end.link = std::make_unique<SendLink>(net_, end.peer, plan_.slot_bytes, comm);
   RAILWISE_TRY(end.link->open());
@@ -114,10 +116,31 @@ std::string Links::describe() const {
   std::string text;
   int count = 0;
   const auto add = [&](const std::string& item) {
-    if (!item.empty() && ++count <= kShown) text += (text.empty() ? "waiting for " : ", ") + item;
+    if (++count <= kShown) text += (text.empty() ? "waiting for " : ", ") + item;
   };
-  for (const auto& end : receivers_) add(end->up ? end->link->describe() : textOf("accept from rank %d", end->peer));
-  for (const auto& end : senders_) add(end->up ? end->link->describe() : textOf("connect to rank %d", end->peer));
+  // Endpoints are sorted by peer: one item for all channels of a peer.
+  const auto addAll = [&](const auto& list, const char* request, const char* connection,
+                          const char* preposition) {
+    const auto channels = static_cast<std::size_t>(plan_.channels);
+    for (std::size_t first = 0; first < list.size(); first += channels) {
+      uint64_t outstanding = 0;
+      int down = 0;
+      for (std::size_t i = first; i < first + channels; ++i) {
+        if (!list[i]->up) {
+          ++down;
+        } else {
+          outstanding += list[i]->link->outstanding();
+        }
+      }
+      const int peer = list[first]->peer;
+      if (down > 0) add(textOf("%d %s %s rank %d", down, connection, preposition, peer));
+      if (outstanding > 0)
+        add(textOf("%llu %s %s rank %d", static_cast<unsigned long long>(outstanding), request, preposition,
+                   peer));
+    }
+  };
+  addAll(receivers_, "receive(s)", "accept(s)", "from");
+  addAll(senders_, "send(s)", "connect(s)", "to");
   if (count > kShown) text += textOf(" and %d more", count - kShown);
   return text;
 }

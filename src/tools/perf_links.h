@@ -1,5 +1,5 @@
-// All connections of a rank: the receiver listens and its handle travels over the bootstrap network, the sender
-// connects; connect and accept are polled round robin until all are up, as NCCL's service thread does.
+// All connections of a rank: the receiver listens and its handle travels over the bootstrap network, the
+// sender connects; connect and accept are polled round robin until all are up, as NCCL's service thread does.
 // listen(), connect(), close() on the service thread; describe() on any.
 #pragma once
 
@@ -56,7 +56,8 @@ class Links {
   using Endpoints = std::vector<std::unique_ptr<Endpoint<LinkType>>>;
 
   template <typename List>
-  auto& find(const List& list, const std::vector<int>& index, int peer, int channel) {
+  static typename List::value_type::element_type& find(const List& list, const std::vector<int>& index,
+                                                       int peer, int channel) {
     const int first = index[static_cast<std::size_t>(peer)];
     return *list[static_cast<std::size_t>(first + channel)];
   }

@@ -25,11 +25,13 @@ constexpr Choice<bool> kCheck[] = {{"0", false}, {"1", true}};
 void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
   options.push_back(sizeOption('b', "minbytes", &fields.min_bytes, kMaxBytes, "first size (default: 32M)"));
   options.push_back(sizeOption('e', "maxbytes", &fields.max_bytes, kMaxBytes, "last size (default: 32M)"));
-  options.push_back(intOption('f', "stepfactor", &fields.step_factor, 1, 1024,
-                              "multiply the size by N from row to row (default: 1, which adds\n--stepbytes)"));
-  options.push_back(sizeOption('i', "stepbytes", &fields.step_bytes, kMaxBytes,
-                               "add SIZE from row to row (default: 1M)"));
-  options.push_back(intOption('n', "iters", &fields.iters, 1, 1'000'000'000, "timed iterations per row (default: 20)"));
+  options.push_back(
+      intOption('f', "stepfactor", &fields.step_factor, 1, 1024,
+                "multiply the size by N from row to row (default: 1, which adds\n--stepbytes)"));
+  options.push_back(
+      sizeOption('i', "stepbytes", &fields.step_bytes, kMaxBytes, "add SIZE from row to row (default: 1M)"));
+  options.push_back(
+      intOption('n', "iters", &fields.iters, 1, 1'000'000'000, "timed iterations per row (default: 20)"));
   options.push_back(intOption('w', "warmup_iters", &fields.warmup_iters, 0, 1'000'000'000,
                               "iterations before the timed ones (default: 1)"));
   options.push_back(choiceOption<bool>('c', "check", kCheck, &fields.check,

@@ -25,7 +25,8 @@ std::string measurementText(const Report& report, uint64_t bytes, const Measurem
   const double busbw = algbw * busFactor(report.options.collective, report.ranks);
   const std::string wrong =
       report.options.check ? textOf("%6g", static_cast<double>(measured.wrong)) : std::string("   N/A");
-  return "  " + fitted(measured.seconds * 1e6, 7) + "  " + fitted(algbw, 6) + "  " + fitted(busbw, 6) + "  " + wrong;
+  return "  " + fitted(measured.seconds * 1e6, 7) + "  " + fitted(algbw, 6) + "  " + fitted(busbw, 6) + "  " +
+         wrong;
 }
 
 void addMeasurement(JsonWriter& json, const Report& report, const char* key, uint64_t bytes,
@@ -111,10 +112,12 @@ std::string headerText(const Report& report) {
   const bool by_factor = options.step_factor > 1;
   const uint64_t step = by_factor ? static_cast<uint64_t>(options.step_factor) : options.step_bytes;
   std::string text = textOf("# railwise %s perf %s\n", RAILWISE_VERSION, collectiveName(options.collective));
-  text += textOf("# plugin %s (%s, API v%d)\n", report.plugin_path.c_str(), report.plugin_name.c_str(), report.api);
+  text += textOf("# plugin %s (%s, API v%d)\n", report.plugin_path.c_str(), report.plugin_name.c_str(),
+                 report.api);
   if (report.software_fallback) text += textOf("# %s\n", kSoftwareFallbackText);
   text += textOf(
-      "# ranks %d channels %d minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %d iters: %d validation: %d\n",
+      "# ranks %d channels %d minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %d iters: %d "
+      "validation: %d\n",
       report.ranks, options.channels, static_cast<unsigned long long>(options.min_bytes),
       static_cast<unsigned long long>(options.max_bytes), static_cast<unsigned long long>(step),
       by_factor ? "factor" : "bytes", options.warmup_iters, options.iters, options.check ? 1 : 0);
@@ -123,21 +126,24 @@ std::string headerText(const Report& report) {
     text += textOf("#  Rank %2d Pid %6d on %10s device %s\n", line.rank, line.pid, line.host.c_str(),
                    line.devices.c_str());
   text += "#\n";
-  text += textOf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place          \n", "",
-                 "", "", "", "");
-  text += textOf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type",
-                 "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
-  text += textOf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)", "(elements)", "", "",
-                 "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+  text +=
+      textOf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place          \n",
+             "", "", "", "", "");
+  text +=
+      textOf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type",
+             "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
+  text += textOf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)", "(elements)",
+                 "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
   return text;
 }
 
 std::string rowText(const Report& report, const Row& row) {
   const PerfOptions& options = report.options;
   return textOf("%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(row.bytes),
-                static_cast<unsigned long long>(row.count), dataTypeName(options.type), opColumn(options), -1) +
-         measurementText(report, row.bytes, row.out_of_place) + measurementText(report, row.bytes, row.in_place) +
-         "\n";
+                static_cast<unsigned long long>(row.count), dataTypeName(options.type), opColumn(options),
+                -1) +
+         measurementText(report, row.bytes, row.out_of_place) +
+         measurementText(report, row.bytes, row.in_place) + "\n";
 }
 
 std::string footerText(const Report& report) {

@@ -1,4 +1,5 @@
-// What perf prints: nccl-tests' table, column for column, and the same as one JSON document. Rank 0, main thread.
+// What perf prints: nccl-tests' table, column for column, and the same as one JSON document. Rank 0, main
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ struct Report {
   uint64_t wrong() const;
 };
 
-// bytes / time, and that times what the collective's best algorithm moves per byte over the busiest link; GB/s.
+// bytes / time, and that times what the collective's best algorithm moves per byte over the busiest link;
+// GB/s.
 double algorithmBandwidth(uint64_t bytes, double seconds);
 double busFactor(Collective collective, int ranks);
 

@@ -1,7 +1,7 @@
 // Ring all-reduce of one channel (makeRing in perf_task.h).
 //
-// A loop moves `size` chunks in 2 * size - 1 steps. In step s a rank works on chunk (rank - 1 - s) mod size, which is
-// what its predecessor worked on in step s - 1:
+// A loop moves `size` chunks in 2 * size - 1 steps. In step s a rank works on chunk (rank - 1 - s) mod size,
+// which is what its predecessor worked on in step s - 1:
 //   step 0                sends its own input of that chunk;
 //   steps 1 .. size-2     receives, adds its input, sends on;
 //   step size-1           receives, adds its input: the result; keeps it and sends it on;

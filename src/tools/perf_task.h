@@ -1,5 +1,5 @@
-// The collectives as state machines over links: start() arms one run, advance() does what can be done now and never
-// waits. Progress thread only.
+// The collectives as state machines over links: start() arms one run, advance() does what can be done now and
+// never waits. Progress thread only.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ struct Part {
 // Equal parts in multiples of `granule` elements, so that little data stays on few channels.
 std::vector<Part> splitParts(std::size_t count, int parts, std::size_t granule);
 
-// Ring all-reduce of one channel: per loop, `size` chunks travel around the ring twice, first reduced, then copied.
+// Ring all-reduce of one channel: per loop, `size` chunks travel around the ring twice, first reduced, then
+// copied.
 struct RingPlan {
   int rank = 0;
   int size = 1;

@@ -81,16 +81,15 @@ void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
                        if (version) fields.api = *version;
                        return version.has_value();
                      }});
-  options.push_back({.long_name = "device",
-                     .value = Option::kRequired,
-                     .value_name = "KIND",
-                     .text = "verbs (libibverbs), software[:CONFIG] (the built-in software device) or\n"
-                             "auto: RAILWISE_DEVICE if set, else verbs if there is an RDMA device, else\n"
-                             "software (default: auto)",
-                     .accepted = "auto, verbs, software or software:CONFIG",
-                     .accept = [&fields](std::string_view value) {
-                       return acceptDevice(value, &fields.device);
-                     }});
+  options.push_back(
+      {.long_name = "device",
+       .value = Option::kRequired,
+       .value_name = "KIND",
+       .text = "verbs (libibverbs), software[:CONFIG] (the built-in software device) or\n"
+               "auto: RAILWISE_DEVICE if set, else verbs if there is an RDMA device, else\n"
+               "software (default: auto)",
+       .accepted = "auto, verbs, software or software:CONFIG",
+       .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.device); }});
   options.push_back(flagOption('v', "verbose", &fields.verbose, "also show what the plugin logs at INFO"));
 }
 
@@ -144,8 +143,8 @@ Result<LoadedPlugin> loadPlugin(const PluginOptions& options, std::string* error
 
 Result<int> startPlugin(NetApi& api, uint64_t comm_id, std::string* error) {
   const auto failed = [&](const char* call, ncclResult_t result) {
-    *error = textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call,
-                    resultText(result).c_str());
+    *error =
+        textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str());
     return Status{Code::kNoDevice};
   };
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)

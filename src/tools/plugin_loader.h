@@ -1,5 +1,5 @@
-// Finds, opens and starts a net plugin as NCCL 2.30.7 does: the name verbatim, then libnccl-net-NAME.so; the newest
-// ncclNetPlugin_v12 .. _v6 symbol wins; init, devices, getProperties(0). Main thread only.
+// Finds, opens and starts a net plugin as NCCL 2.30.7 does: the name verbatim, then libnccl-net-NAME.so; the
+// newest ncclNetPlugin_v12 .. _v6 symbol wins; init, devices, getProperties(0). Main thread only.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,8 @@ struct LoadedPlugin {
   std::string path;
   std::unique_ptr<NetApi> api;
 };
-// Errors: kInvalidUsage when the plugin lacks the API version that was asked for, else kSystem; `error` says why.
+// Errors: kInvalidUsage when the plugin lacks the API version that was asked for, else kSystem; `error` says
+// why.
 Result<LoadedPlugin> loadPlugin(const PluginOptions& options, std::string* error);
 
 // init, devices, getProperties(0) in NCCL's order. The answer is the number of devices, at least 1.

@@ -67,7 +67,8 @@ std::string jobName(const Environment& environment, bool all_local) {
 
 bool allLocal(const Environment& environment, const Starter& starter, int size) {
   if (size == 1) return true;
-  if (starter.local_size != nullptr && get(environment, starter.local_size) == std::to_string(size)) return true;
+  if (starter.local_size != nullptr && get(environment, starter.local_size) == std::to_string(size))
+    return true;
   const std::string nodes =
       firstOf(environment, {"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"});
   return nodes == "1";
@@ -75,7 +76,8 @@ bool allLocal(const Environment& environment, const Starter& starter, int size) 
 
 std::string hostOfRankZero(const Environment& environment) {
   if (auto master = get(environment, "MASTER_ADDR"); !master.empty()) return master;
-  const std::string nodes = firstOf(environment, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  const std::string nodes =
+      firstOf(environment, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (!nodes.empty()) return firstHost(nodes);
   return get(environment, "SLURM_LAUNCH_NODE_IPADDR");
 }
@@ -109,7 +111,8 @@ std::string firstHost(const std::string& node_list) {
   const auto close = node_list.find(']', number_end);
   if (close == std::string::npos) return host;
   const auto suffix_end = node_list.find(',', close);
-  return host + node_list.substr(close + 1, suffix_end == std::string::npos ? suffix_end : suffix_end - close - 1);
+  return host +
+         node_list.substr(close + 1, suffix_end == std::string::npos ? suffix_end : suffix_end - close - 1);
 }
 
 std::optional<RankIdentity> rankFromEnvironment(const Environment& environment, const std::string& address,
@@ -147,11 +150,13 @@ std::optional<RankIdentity> rankFromEnvironment(const Environment& environment, 
   const std::string master = get(environment, "MASTER_ADDR");
   const std::string host = all_local && master.empty() ? "127.0.0.1" : hostOfRankZero(environment);
   if (host.empty()) {
-    *error = "started as rank " + rank_text + " of " + size_text + " (" + identity.source +
-             "), but nothing says where rank 0 is: give --address HOST:PORT, or --ranks N to start the ranks here";
+    *error =
+        "started as rank " + rank_text + " of " + size_text + " (" + identity.source +
+        "), but nothing says where rank 0 is: give --address HOST:PORT, or --ranks N to start the ranks here";
     return std::nullopt;
   }
-  identity.address = (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + portOf(environment, job);
+  identity.address =
+      (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + portOf(environment, job);
   return identity;
 }
 

@@ -1,5 +1,6 @@
-// Who this process is in a job that someone started: railwise's own launcher, mpirun (Open MPI, MPICH, Intel MPI),
-// srun or torchrun; rank, size and where rank 0 is, from their environment variables. Pure, but for getppid().
+// Who this process is in a job that someone started: railwise's own launcher, mpirun (Open MPI, MPICH, Intel
+// MPI), srun or torchrun; rank, size and where rank 0 is, from their environment variables. Pure, but for
+// getppid().
 #pragma once
 
 #include <sys/types.h>
@@ -19,9 +20,9 @@ struct RankIdentity {
   std::string secret;   // the same in all ranks of the job; strangers do not know it
   std::string source;   // "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE", for messages
   // Only when railwise's launcher started this process:
-  int listen_fd = -1;               // rank 0: the listening socket
+  int listen_fd = -1;  // rank 0: the listening socket
   pid_t launcher = 0;
-  bool software_fallback = false;   // the launcher found no RDMA device
+  bool software_fallback = false;  // the launcher found no RDMA device
 };
 
 using Environment = std::function<const char*(const char*)>;

@@ -18,6 +18,10 @@ ByteWriter& ByteWriter::u32(uint32_t value) {
   return *this;
 }
 
+ByteWriter& ByteWriter::u64(uint64_t value) {
+  return u32(static_cast<uint32_t>(value)).u32(static_cast<uint32_t>(value >> 32));
+}
+
 ByteWriter& ByteWriter::text(const std::string& value) {
   u32(static_cast<uint32_t>(value.size()));
   const Bytes bytes = toBytes(value);
@@ -35,6 +39,11 @@ uint32_t ByteReader::u32() {
   for (unsigned i = 0; i < 4; ++i) value |= std::to_integer<uint32_t>(rest_[i]) << (8 * i);
   rest_ = rest_.subspan(4);
   return value;
+}
+
+uint64_t ByteReader::u64() {
+  const uint64_t low = u32();
+  return low | static_cast<uint64_t>(u32()) << 32;
 }
 
 std::string ByteReader::text() {

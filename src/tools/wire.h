@@ -1,6 +1,7 @@
-// Frames on the bootstrap network: a fixed header with magic, version, type and a bounded length, then the bytes.
-// Everything that arrives is checked before it is believed: a frame that is not ours ends the connection.
-// A FrameReader or FrameChannel belongs to one thread at a time, except send(), which any thread may call.
+// Frames on the bootstrap network: a fixed header with magic, version, type and a bounded length, then the
+// bytes. Everything that arrives is checked before it is believed: a frame that is not ours ends the
+// connection. A FrameReader or FrameChannel belongs to one thread at a time, except send(), which any thread
+// may call.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,8 @@ struct Frame {
   Bytes payload;
 };
 
-// A rank exchanges at most 1024 peers x 16 channels x 128 bytes of handles at once, rank 0 one such block per rank.
+// A rank exchanges at most 1024 peers x 16 channels x 128 bytes of handles at once, rank 0 one such block per
+// rank.
 inline constexpr std::size_t kMaxPayload = std::size_t{16} << 20;
 // What somebody who has not said who he is may send.
 inline constexpr std::size_t kMaxHello = 8192;
@@ -43,6 +45,7 @@ inline constexpr std::size_t kMaxHello = 8192;
 class ByteWriter {
  public:
   ByteWriter& u32(uint32_t value);
+  ByteWriter& u64(uint64_t value);
   ByteWriter& text(const std::string& value);
   Bytes take() { return std::move(bytes_); }
 
@@ -55,6 +58,7 @@ class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
   uint32_t u32();
+  uint64_t u64();
   std::string text();
   bool ok() const { return ok_; }
   bool atEnd() const { return rest_.empty(); }
@@ -75,7 +79,8 @@ class FrameChannel {
 
   // One frame, if a whole one has arrived. `max_payload` bounds what is accepted.
   Received receive(Frame& frame, std::size_t max_payload);
-  // Sends the whole frame, waiting for room until `deadline`. Errors: kRemote when the peer has gone or is stuck.
+  // Sends the whole frame, waiting for room until `deadline`. Errors: kRemote when the peer has gone or is
+  // stuck.
   Status send(FrameType type, std::span<const std::byte> payload, Deadline deadline);
   // A frame without bytes, only if it can go at once; never waits.
   void sendIfIdle(FrameType type);

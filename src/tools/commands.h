@@ -1,0 +1,16 @@
+// The subcommands: each takes the arguments behind its name and answers the exit status of the command.
+#pragma once
+
+#include <span>
+
+namespace railwise::tools {
+
+using Args = std::span<const char* const>;
+
+int runCommand(Args args);  // the whole command line, without the executable
+
+int perfCommand(Args args);
+int devicesCommand(Args args);
+int configCommand(Args args);
+
+}  // namespace railwise::tools

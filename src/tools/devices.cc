@@ -1,0 +1,155 @@
+// railwise devices: what a net plugin tells NCCL about its devices.
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/commands.h"
+#include "tools/device_choice.h"
+#include "tools/json.h"
+#include "tools/message.h"
+#include "tools/plugin_loader.h"
+
+namespace railwise::tools {
+namespace {
+
+struct DevicesOptions {
+  PluginOptions plugin;
+  bool json = false;
+};
+
+std::vector<Option> optionTable(DevicesOptions& fields) {
+  std::vector<Option> options = {flagOption(0, "json", &fields.json, "print JSON")};
+  addPluginOptions(options, fields.plugin);
+  return options;
+}
+
+std::string helpText() {
+  DevicesOptions fields;
+  return "usage: railwise devices [options]\n\n"
+         "Lists the devices of a net plugin with the properties that NCCL gets from it.\n\n" +
+         optionHelp(optionTable(fields)) +
+         "\nExit status: 0 all right, 1 no plugin or no device, 2 a mistake on the command line.\n";
+}
+
+std::string idText(int id) { return id == NCCL_NET_ID_UNDEF ? "-" : std::to_string(id); }
+
+std::string memoryText(int ptr_support) {
+  std::string text;
+  const auto add = [&](int bit, const char* name) {
+    if ((ptr_support & bit) != 0) text += (text.empty() ? "" : ",") + std::string(name);
+  };
+  add(NCCL_PTR_HOST, "host");
+  add(NCCL_PTR_CUDA, "cuda");
+  add(NCCL_PTR_DMABUF, "dmabuf");
+  return text.empty() ? "-" : text;
+}
+
+void printTable(const std::vector<NetProperties>& devices) {
+  std::vector<std::vector<std::string>> rows = {{"dev", "name", "pciPath", "guid", "Gb/s", "port",
+                                                 "latency us", "GPUDirect", "maxRecvs", "maxComms", "rail",
+                                                 "plane"}};
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const NetProperties& device = devices[i];
+    rows.push_back({std::to_string(i), device.name, device.pci_path.empty() ? "-" : device.pci_path,
+                    textOf("0x%016llx", static_cast<unsigned long long>(device.guid)),
+                    textOf("%g", device.speed_mbps / 1000.0), std::to_string(device.port),
+                    textOf("%g", static_cast<double>(device.latency_us)), memoryText(device.ptr_support),
+                    std::to_string(device.max_recvs), std::to_string(device.max_comms), idText(device.rail),
+                    idText(device.plane)});
+  }
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    std::puts(line.c_str());
+  }
+}
+
+void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& devices) {
+  JsonWriter json;
+  json.beginObject();
+  json.key("plugin").value(plugin.path);
+  json.key("plugin_name").value(plugin.api->name());
+  json.key("api").value("v" + std::to_string(plugin.api->version()));
+  json.key("devices").beginArray();
+  const auto idOrNull = [&](int id) { return id == NCCL_NET_ID_UNDEF ? json.null() : json.value(id); };
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const NetProperties& device = devices[i];
+    json.beginObject();
+    json.key("index").value(static_cast<int>(i));
+    json.key("name").value(device.name);
+    json.key("pci_path");
+    device.pci_path.empty() ? json.null() : json.value(device.pci_path);
+    json.key("guid").value(textOf("0x%016llx", static_cast<unsigned long long>(device.guid)));
+    json.key("speed_mbps").value(device.speed_mbps);
+    json.key("port").value(device.port);
+    json.key("latency_us").value(static_cast<double>(device.latency_us));
+    json.key("host_memory").value((device.ptr_support & NCCL_PTR_HOST) != 0);
+    json.key("cuda_memory").value((device.ptr_support & NCCL_PTR_CUDA) != 0);
+    json.key("dmabuf_memory").value((device.ptr_support & NCCL_PTR_DMABUF) != 0);
+    json.key("max_recvs").value(device.max_recvs);
+    json.key("max_comms").value(device.max_comms);
+    json.key("rail");
+    idOrNull(device.rail);
+    json.key("plane");
+    idOrNull(device.plane);
+    json.endObject();
+  }
+  json.endArray().endObject();
+  std::fputs(json.text().c_str(), stdout);
+}
+
+int list(const DevicesOptions& options) {
+  std::string error;
+  const bool fallback = needsSoftwareDevice(options.plugin);
+  if (fallback) say("%s", kSoftwareFallbackText);
+  applyDevice(options.plugin, fallback);
+  auto plugin = loadPlugin(options.plugin, &error);
+  if (!plugin.ok()) {
+    say("%s", error.c_str());
+    return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
+  }
+  NetApi& api = *plugin->api;
+  const auto count = startPlugin(api, 1, &error);
+  if (!count.ok()) {
+    say("%s", error.c_str());
+    return kExitFailed;
+  }
+  std::vector<NetProperties> devices(static_cast<std::size_t>(*count));
+  for (int i = 0; i < *count; ++i) {
+    const ncclResult_t result = api.getProperties(i, &devices[static_cast<std::size_t>(i)]);
+    if (result == ncclSuccess) continue;
+    say("getProperties(%d) failed: %s", i, resultText(result).c_str());
+    return kExitFailed;
+  }
+  options.json ? printJson(*plugin, devices) : printTable(devices);
+  return api.finalize() == ncclSuccess ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+int devicesCommand(Args args) {
+  DevicesOptions options;
+  std::string error;
+  const auto table = optionTable(options);
+  const auto arguments = parseArguments(table, args, &error);
+  if (arguments && !arguments->help && !arguments->positional.empty())
+    error = "unexpected argument '" + arguments->positional[0] + "'";
+  if (!error.empty()) {
+    say("devices: %s (railwise devices --help lists what there is)", error.c_str());
+    return kExitUsage;
+  }
+  if (arguments->help) {
+    std::fputs(helpText().c_str(), stdout);
+    return kExitOk;
+  }
+  setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
+  return list(options);
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,58 @@
+// railwise perf: decides who this process is, the launcher or one rank, and becomes it.
+#include <cstdio>
+#include <cstdlib>
+
+#include "tools/commands.h"
+#include "tools/device_choice.h"
+#include "tools/launcher.h"
+#include "tools/message.h"
+#include "tools/perf_options.h"
+#include "tools/perf_rank.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr int kDefaultRanks = 2;
+
+int usageError(const std::string& error) {
+  say("%s (railwise perf --help lists what there is)", error.c_str());
+  return kExitUsage;
+}
+
+// Says what is wrong with --plugin and --api once, before there are ranks that would all say it.
+int checkPlugin(const PluginOptions& options) {
+  std::string error;
+  const auto plugin = loadPlugin(options, &error);
+  if (plugin.ok()) return kExitOk;
+  say("%s", error.c_str());
+  return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
+}
+
+}  // namespace
+
+int perfCommand(Args args) {
+  std::string error;
+  const auto command = parsePerf(args, &error);
+  if (!command) return usageError(error);
+  if (command->help) {
+    std::fputs(perfHelp().c_str(), stdout);
+    return kExitOk;
+  }
+  const PerfOptions& options = command->options;
+  setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
+  const bool child = std::getenv(kLauncherVariable) != nullptr;
+  if (child || options.ranks == 0) {
+    const auto identity = rankFromEnvironment(std::getenv, options.address, &error);
+    if (identity) return runRank(options, *identity);
+    if (!error.empty()) return usageError("perf: " + error);
+    if (!options.address.empty())
+      return usageError("perf: option --address: no job of mpirun, srun or torchrun started this process");
+  }
+  if (const int status = checkPlugin(options.plugin); status != kExitOk) return status;
+  const bool fallback = needsSoftwareDevice(options.plugin);
+  std::vector<const char*> rank_args = {"perf"};
+  rank_args.insert(rank_args.end(), args.begin(), args.end());
+  return launchRanks(options.ranks != 0 ? options.ranks : kDefaultRanks, rank_args, fallback);
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,289 @@
+#include "tools/perf_rank.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/activity.h"
+#include "tools/bootstrap.h"
+#include "tools/device_choice.h"
+#include "tools/message.h"
+#include "tools/perf_measure.h"
+#include "tools/perf_report.h"
+
+namespace railwise::tools {
+namespace {
+
+// ---- the launcher's end: it asks us to end (SIGTERM), or the kernel tells us of its death (also SIGTERM)
+// ----
+
+volatile sig_atomic_t g_launcher = 0;
+char g_launcher_gone[160];
+
+void onTerminate(int) {
+  if (getppid() != g_launcher) (void)!write(STDERR_FILENO, g_launcher_gone, std::strlen(g_launcher_gone));
+  _exit(kExitFailed);
+}
+
+void watchLauncher(const RankIdentity& identity) {
+  if (identity.launcher == 0) return;
+  g_launcher = identity.launcher;
+  std::snprintf(g_launcher_gone, sizeof g_launcher_gone,
+                "railwise: rank %d: the launcher (pid %d on this host) is gone: ending\n", identity.rank,
+                static_cast<int>(identity.launcher));
+  struct sigaction action = {};
+  action.sa_handler = onTerminate;
+  sigaction(SIGTERM, &action, nullptr);
+  if (getppid() != identity.launcher) onTerminate(SIGTERM);  // it died before we could ask to be told
+}
+
+// FNV-1a: the same communicator id in all ranks.
+uint64_t communicatorId(const std::string& secret) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : secret) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+class Rank {
+ public:
+  Rank(const PerfOptions& options, const RankIdentity& identity) : options_(options), identity_(identity) {}
+
+  int run() {
+    fallback_ = identity_.launcher != 0 ? identity_.software_fallback : needsSoftwareDevice(options_.plugin);
+    if (!join()) return kExitFailed;
+    const Status status = runJob();
+    if (!status.ok()) giveUp();
+    return exit_status_;
+  }
+
+ private:
+  bool join() {
+    BootstrapOptions bootstrap;
+    std::string error;
+    bootstrap.rank = identity_.rank;
+    bootstrap.size = identity_.size;
+    bootstrap.secret = identity_.secret;
+    bootstrap.agreement = agreementText(options_);
+    bootstrap.timeout = std::chrono::seconds(options_.timeout_s);
+    bootstrap.listener = Socket(identity_.listen_fd);
+    bootstrap.progress = [this] { return activity_.ticks(); };
+    bootstrap.doing = [this] { return activity_.text(); };
+    bootstrap.on_failure = [](const std::string& text) {
+      say("%s", text.c_str());
+      _exit(kExitFailed);  // a plugin call of another thread may never return
+    };
+    if (identity_.size > 1) {
+      auto address = resolveAddress(identity_.address, &error);
+      if (!address.ok()) return joinFailed(error);
+      bootstrap.address = *address;
+    }
+    auto joined = Bootstrap::join(std::move(bootstrap), &error);
+    if (!joined.ok()) return joinFailed(error);
+    bootstrap_ = std::move(*joined);
+    return true;
+  }
+
+  bool joinFailed(const std::string& error) {
+    const char* hint = identity_.launcher == 0 ? " (rank and size are those of " : "";
+    say("cannot join the job: %s%s%s%s", error.c_str(), hint, *hint != '\0' ? identity_.source.c_str() : "",
+        *hint != '\0' ? "; --ranks N would start the ranks here)" : "");
+    return false;
+  }
+
+  // The monitor thread ends the process when it knows whom to blame.
+  [[noreturn]] void giveUp() {
+    bootstrap_->fail(failure_.text().empty() ? "an unknown failure" : failure_.text());
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+    say("%s", failure_.text().c_str());
+    _exit(kExitFailed);
+  }
+
+  Status fail(std::string text) {
+    failure_.set(std::move(text));
+    return {Code::kRemote};
+  }
+
+  Status runJob() {
+    RAILWISE_TRY(agreeOnDevice());
+    RAILWISE_TRY(startNet());
+    RAILWISE_TRY(introduce());
+    service_ = std::make_unique<Worker>("rw-service");
+    progress_ = std::make_unique<Worker>("rw-progress");
+    net_ = std::make_unique<NetContext>(*plugin_->api, failure_, bootstrap_->rank());
+    LinkPlan plan = linkPlan(options_, bootstrap_->rank(), bootstrap_->size());
+    plan.devices = devices_;
+    plan.first_device = rank_on_host_;
+    links_ = std::make_unique<Links>(*net_, activity_, plan, bootstrap_->size());
+    RAILWISE_TRY(connect());
+    RAILWISE_TRY(measureAll());
+    RAILWISE_TRY(closeAll());
+    activity_.setPhase("waiting for the other ranks to finish");
+    RAILWISE_TRY(bootstrap_->leave());
+    return finish();
+  }
+
+  Status closeAll() {
+    activity_.setPhase("closing the connections");
+    RAILWISE_TRY(bootstrap_->barrier());
+    activity_.setDetail(nullptr);
+    RAILWISE_TRY(service_->run([this] { return links_->close(); }));
+    service_.reset();
+    progress_.reset();
+    activity_.setPhase("in finalize");
+    if (const ncclResult_t result = plugin_->api->finalize(); result != ncclSuccess)
+      return fail("finalize failed: " + resultText(result));
+    plugin_.reset();
+    return Status::success();
+  }
+
+  // One rank without an RDMA device, and all use the software device: the two do not talk to each other.
+  Status agreeOnDevice() {
+    auto all = bootstrap_->allGather(ByteWriter().u32(fallback_ ? 1 : 0).take());
+    if (!all.ok()) return all.status();
+    for (const Bytes& answer : *all) fallback_ = fallback_ || ByteReader(answer).u32() != 0;
+    applyDevice(options_.plugin, fallback_);
+    return Status::success();
+  }
+
+  Status startNet() {
+    std::string error;
+    activity_.setPhase("in the plugin's init");
+    auto plugin = loadPlugin(options_.plugin, &error);
+    if (!plugin.ok()) return fail(error);
+    plugin_ = std::make_unique<LoadedPlugin>(std::move(*plugin));
+    auto devices = startPlugin(*plugin_->api, communicatorId(identity_.secret), &error);
+    if (!devices.ok()) return fail(error);
+    devices_ = *devices;
+    return Status::success();
+  }
+
+  Result<std::string> deviceNames() {
+    std::string names;
+    for (int channel = 0; channel < std::min(options_.channels, devices_); ++channel) {
+      const int device = (rank_on_host_ + channel) % devices_;
+      NetProperties properties;
+      const ncclResult_t result = plugin_->api->getProperties(device, &properties);
+      if (result != ncclSuccess)
+        return fail(textOf("getProperties(%d) failed: ", device) + resultText(result));
+      if ((properties.ptr_support & NCCL_PTR_HOST) == 0)
+        return fail("device " + properties.name + " does not take host memory");
+      names += (names.empty() ? "" : ",") + properties.name;
+    }
+    return names;
+  }
+
+  // Who is here, with which plugin and devices.
+  Status introduce() {
+    const int rank = bootstrap_->rank();
+    for (int i = 0; i < rank; ++i)
+      rank_on_host_ += bootstrap_->peer(i).host == bootstrap_->peer(rank).host ? 1 : 0;
+    auto names = deviceNames();
+    if (!names.ok()) return names.status();
+    const std::string plugin = textOf("%s v%d", plugin_->api->name(), plugin_->api->version());
+    auto all = bootstrap_->allGather(ByteWriter().text(plugin).text(*names).take());
+    if (!all.ok()) return all.status();
+    for (int i = 0; i < bootstrap_->size(); ++i) {
+      ByteReader reader((*all)[static_cast<std::size_t>(i)]);
+      const Peer& peer = bootstrap_->peer(i);
+      const std::string other = reader.text();
+      if (other != plugin) return fail(peer.text() + " uses plugin " + other + ", this rank uses " + plugin);
+      report_.rank_lines.push_back({i, static_cast<int>(peer.pid), peer.host, reader.text()});
+    }
+    report_.options = options_;
+    report_.ranks = bootstrap_->size();
+    report_.plugin_path = plugin_->path;
+    report_.plugin_name = plugin_->api->name();
+    report_.api = plugin_->api->version();
+    report_.software_fallback = fallback_;
+    print(headerText(report_));
+    return Status::success();
+  }
+
+  Status connect() {
+    activity_.setPhase("listening");
+    RAILWISE_TRY(service_->run([this] { return links_->listen(); }));
+    activity_.setPhase("exchanging the handles");
+    auto handles = bootstrap_->exchange(links_->handles());
+    if (!handles.ok()) return handles.status();
+    activity_.setPhase("connecting");
+    activity_.setDetail([this] { return links_->describe(); });
+    return service_->run([&] { return links_->connect(*handles); });
+  }
+
+  Status measureAll() {
+    std::string error;
+    auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, &error);
+    if (!measure.ok()) return fail(error);
+    const auto sizes = perfSizes(options_);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (bootstrap_->rank() == 0)
+        showProgress(textOf("%s: size %llu (%zu of %zu)", collectiveName(options_.collective),
+                            static_cast<unsigned long long>(sizes[i]), i + 1, sizes.size()));
+      auto row = (*measure)->row(sizes[i]);
+      if (!row.ok()) return row.status();
+      report_.rows.push_back(*row);
+      if (bootstrap_->rank() == 0) clearProgress();
+      print(rowText(report_, *row));
+    }
+    return Status::success();
+  }
+
+  bool tableOnStdout() const { return !options_.json || !options_.json_file.empty(); }
+
+  void print(const std::string& text) const {
+    if (bootstrap_->rank() != 0 || !tableOnStdout()) return;
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  Status finish() {
+    exit_status_ = report_.wrong() == 0 ? kExitOk : kExitFailed;
+    print(footerText(report_));
+    if (bootstrap_->rank() == 0 && options_.json && !writeJson()) exit_status_ = kExitFailed;
+    return Status::success();
+  }
+
+  // A file appears complete or not at all.
+  bool writeJson() const {
+    const std::string text = jsonText(report_);
+    if (options_.json_file.empty()) return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+    const std::string temporary = options_.json_file + ".part" + std::to_string(getpid());
+    FILE* file = std::fopen(temporary.c_str(), "we");
+    bool written = file != nullptr && std::fputs(text.c_str(), file) >= 0;
+    written = file != nullptr && std::fclose(file) == 0 && written;
+    if (written && std::rename(temporary.c_str(), options_.json_file.c_str()) == 0) return true;
+    say("cannot write %s: %s", options_.json_file.c_str(), std::strerror(errno));
+    if (file != nullptr) std::remove(temporary.c_str());
+    return false;
+  }
+
+  const PerfOptions& options_;
+  const RankIdentity& identity_;
+  Activity activity_;
+  FailureNote failure_;
+  bool fallback_ = false;
+  int devices_ = 1;
+  int rank_on_host_ = 0;
+  Report report_;
+  int exit_status_ = kExitFailed;
+  std::unique_ptr<LoadedPlugin> plugin_;
+  std::unique_ptr<NetContext> net_;
+  std::unique_ptr<Links> links_;
+  std::unique_ptr<Worker> service_;
+  std::unique_ptr<Worker> progress_;
+  std::unique_ptr<Bootstrap> bootstrap_;  // last: its monitor thread uses activity_
+};
+
+}  // namespace
+
+int runRank(const PerfOptions& options, const RankIdentity& identity) {
+  setMessagePrefix(textOf("rank %d: ", identity.rank));
+  watchLauncher(identity);
+  return Rank(options, identity).run();
+}
+
+}  // namespace railwise::tools
