@@ -163,10 +163,11 @@ class ApiTest : public testing::Test {};
 
 using AllVersions = testing::Types<Api<6>, Api<7>, Api<8>, Api<9>, Api<10>, Api<11>, Api<12>>;
 using ContextVersions = testing::Types<Api<11>, Api<12>>;
+// The plain number: what gtest_discover_tests of CMake 3.25 turns into a readable name.
 struct VersionName {
   template <typename A>
   static std::string GetName(int) {
-    return "v" + std::to_string(A::kVersion);
+    return std::to_string(A::kVersion);
   }
 };
 

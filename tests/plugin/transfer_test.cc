@@ -302,6 +302,29 @@ TYPED_TEST(TransferTest, TwoThreadsOneForEachEnd) {
   EXPECT_EQ(to.wrong(1, 512), 0U);
 }
 
+TYPED_TEST(TransferTest, TwoThreadsWithGroups) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  constexpr int kGroups = 300, kGroup = 8;
+  constexpr size_t kBytes = 96;
+  Memory<TypeParam> from(pair.send(), kGroup * kBytes, 1);
+  Memory<TypeParam> to(pair.receive(), kGroup * kBytes);
+  std::thread sender([&] {
+    for (int group = 0; group < kGroups; ++group) {
+      std::array<void*, kGroup> sends;  // none completes before all are there
+      for (int i = 0; i < kGroup; ++i) {
+        sends[i] = startSend<TypeParam>(pair.send(), from.data() + i * kBytes, kBytes, i, from.handle());
+      }
+      for (void* send : sends) finish<TypeParam>(send);
+    }
+  });
+  std::vector<typename TypeParam::Buffer> buffers;
+  for (int i = 0; i < kGroup; ++i) buffers.push_back({to.data() + i * kBytes, kBytes, i, to.handle()});
+  for (int i = 0; i < kGroups; ++i) finish<TypeParam>(startReceive<TypeParam>(pair.receive(), buffers));
+  sender.join();
+  EXPECT_EQ(to.wrong(1, kGroup * kBytes), 0U);
+}
+
 TYPED_TEST(TransferTest, ManyConnectionsAcrossDevices) {
   Session<TypeParam> session("count=3");
   std::vector<std::unique_ptr<Pair<TypeParam>>> pairs;
