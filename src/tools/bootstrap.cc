@@ -18,7 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds kTick{100};
-constexpr milliseconds kSendTimeout{5'000};
 // A plugin notices a dead peer as soon as the bootstrap does; waiting this long for the bootstrap's word lets
 // the message name the dead rank instead of the call that failed because of it.
 constexpr milliseconds kVerdictDelay{400};
@@ -256,11 +255,12 @@ class Job final : public Bootstrap {
   }
 
   void end(const Verdict& verdict) {
+    const std::string text = words(verdict);  // now: what follows may fail because the others end
     if (rank() == 0) {
       tellAll(verdict);
       lingerUntilRead();
     }
-    options_.on_failure(words(verdict));
+    options_.on_failure(text);
     const std::lock_guard lock(mutex_);
     ended_ = true;
     changed_.notify_all();
@@ -299,10 +299,10 @@ class Job final : public Bootstrap {
     const std::string who =
         verdict.rank >= 0 && verdict.rank < size() ? peer(verdict.rank).text() : "an unknown rank";
     const std::string doing = options_.doing();
-    const std::string while_text = doing.empty() ? "" : " (this rank was " + doing + ")";
-    if (verdict.gone) return who + " is gone" + (own_failure_ ? ": " + *own_failure_ : while_text);
-    if (own_failure_) return *own_failure_;
-    return who + " failed: " + verdict.text + while_text;
+    const std::string while_text = doing.empty() ? "" : "; this rank was " + doing;
+    if (!verdict.gone && verdict.rank == rank()) return verdict.text;
+    const std::string here = own_failure_ ? "; this rank: " + *own_failure_ : while_text;
+    return who + (verdict.gone ? " is gone" : " failed: " + verdict.text) + here;
   }
 
   std::vector<std::unique_ptr<FrameChannel>> channels_;

@@ -15,7 +15,8 @@ namespace {
 
 std::string g_warnings;
 
-void keepWarnings(int level, unsigned long, const char*, int, const char* format, ...) {
+[[gnu::format(printf, 5, 6)]] void keepWarnings(int level, unsigned long, const char*, int,
+                                                const char* format, ...) {
   char text[512];
   va_list arguments;
   va_start(arguments, format);

@@ -7,8 +7,8 @@
 
 namespace railwise::test {
 
-void keepLog(ncclDebugLogLevel level, unsigned long flags, const char* file, int line, const char* format,
-             ...);
+[[gnu::format(printf, 5, 6)]] void keepLog(ncclDebugLogLevel level, unsigned long flags, const char* file,
+                                           int line, const char* format, ...);
 
 // All WARN lines since the last clearLog(), each ended by a newline.
 std::string warnings();

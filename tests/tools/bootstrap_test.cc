@@ -91,7 +91,8 @@ TEST(Bootstrap, ExchangesGathersAndLeaves) {
         EXPECT_EQ((*got)[static_cast<std::size_t>(from)], blockOf(from, bootstrap.rank()));
       auto all = bootstrap.allGather(blockOf(bootstrap.rank(), 9));
       ASSERT_TRUE(all.ok());
-      for (int from = 0; from < kRanks; ++from) EXPECT_EQ((*all)[static_cast<std::size_t>(from)], blockOf(from, 9));
+      for (int from = 0; from < kRanks; ++from)
+        EXPECT_EQ((*all)[static_cast<std::size_t>(from)], blockOf(from, 9));
       EXPECT_TRUE(bootstrap.barrier().ok());
     }
     EXPECT_EQ(bootstrap.peer(2).pid, getpid());
@@ -130,7 +131,8 @@ void expectGone(int victim) {
     if (bootstrap.rank() == victim) return;  // destroyed here
     EXPECT_FALSE(bootstrap.barrier().ok());
     const std::string text = job.waitForWord(bootstrap.rank());
-    const std::string expected = "rank " + std::to_string(victim) + " (pid " + std::to_string(getpid()) + " on host ";
+    const std::string expected =
+        "rank " + std::to_string(victim) + " (pid " + std::to_string(getpid()) + " on host ";
     EXPECT_EQ(text.substr(0, expected.size()), expected);
     EXPECT_NE(text.find(" is gone"), std::string::npos) << text;
   });
@@ -142,8 +144,11 @@ void expectFailure(int culprit) {
   JobInThreads job(3);
   job.run([&](Bootstrap& bootstrap) {
     EXPECT_TRUE(bootstrap.barrier().ok());
-    if (bootstrap.rank() == culprit) bootstrap.fail("isend failed");
-    EXPECT_FALSE(bootstrap.barrier().ok());
+    if (bootstrap.rank() == culprit) {
+      bootstrap.fail("isend failed");
+    } else {
+      EXPECT_FALSE(bootstrap.barrier().ok());
+    }
     const std::string text = job.waitForWord(bootstrap.rank());
     if (bootstrap.rank() == culprit) {
       EXPECT_EQ(text, "isend failed");
@@ -203,7 +208,8 @@ std::pair<std::string, std::string> errorsOfJoin(const std::function<void(Bootst
 
 TEST(Bootstrap, OtherOptionsAreRefusedOnBothSides) {
   const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.agreement = "others"; });
-  EXPECT_NE(zero.find("was started with other options than rank 0: 'others', rank 0: 'options'"), std::string::npos);
+  EXPECT_NE(zero.find("was started with other options than rank 0: 'others', rank 0: 'options'"),
+            std::string::npos);
   EXPECT_EQ(zero, one);
 }
 

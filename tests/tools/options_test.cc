@@ -7,7 +7,9 @@
 namespace railwise::tools {
 namespace {
 
-std::optional<PerfCommand> parse(std::vector<const char*> args, std::string* error) { return parsePerf(args, error); }
+std::optional<PerfCommand> parse(std::vector<const char*> args, std::string* error) {
+  return parsePerf(args, error);
+}
 
 std::string errorOf(std::vector<const char*> args) {
   std::string error;
@@ -30,7 +32,8 @@ TEST(ParseSize, TakesSuffixesInPowersOf1024) {
 }
 
 TEST(ParseSize, RefusesEverythingElse) {
-  for (const char* text : {"", "K", "-1", "+1", "1.5M", "8 ", " 8", "12Q", "1KB", "99999999999999999999", "18446744073709551615K"})
+  for (const char* text : {"", "K", "-1", "+1", "1.5M", "8 ", " 8", "12Q", "1KB", "99999999999999999999",
+                           "18446744073709551615K"})
     EXPECT_FALSE(parseSize(text)) << text;
 }
 
@@ -55,8 +58,9 @@ TEST(PerfOptions, HasTheDocumentedDefaults) {
 }
 
 TEST(PerfOptions, TakesEverySpelling) {
-  const auto options = optionsOf({"-b8", "-e", "1M", "--stepfactor=2", "alltoall", "--iters", "3", "-c", "0", "-d",
-                                  "int64", "--json=out.json", "--api", "v10", "--device", "software:rails=2", "-v"});
+  const auto options =
+      optionsOf({"-b8", "-e", "1M", "--stepfactor=2", "alltoall", "--iters", "3", "-c", "0", "-d", "int64",
+                 "--json=out.json", "--api", "v10", "--device", "software:rails=2", "-v"});
   EXPECT_EQ(options.collective, Collective::kAllToAll);
   EXPECT_EQ(options.min_bytes, 8u);
   EXPECT_EQ(options.max_bytes, 1u << 20);
@@ -78,12 +82,16 @@ TEST(PerfOptions, NamesOptionValueAndAcceptedForm) {
             "perf: option -b/--minbytes: '12Q' is not a size such as 8, 64K, 32M or 1G (at most 1024G)");
   EXPECT_EQ(errorOf({"all_reduce", "-d", "half"}),
             "perf: option -d/--datatype: 'half' is not one of int8, int32, int64, float, double");
-  EXPECT_EQ(errorOf({"all_reduce", "--ranks", "1025"}), "perf: option --ranks: '1025' is not a number from 1 to 1024");
-  EXPECT_EQ(errorOf({"all_reduce", "--ranks", "0"}), "perf: option --ranks: '0' is not a number from 1 to 1024");
-  EXPECT_EQ(errorOf({"all_reduce", "--api", "v5"}), "perf: option --api: 'v5' is not an API version from v6 to v12");
+  EXPECT_EQ(errorOf({"all_reduce", "--ranks", "1025"}),
+            "perf: option --ranks: '1025' is not a number from 1 to 1024");
+  EXPECT_EQ(errorOf({"all_reduce", "--ranks", "0"}),
+            "perf: option --ranks: '0' is not a number from 1 to 1024");
+  EXPECT_EQ(errorOf({"all_reduce", "--api", "v5"}),
+            "perf: option --api: 'v5' is not an API version from v6 to v12");
   EXPECT_EQ(errorOf({"all_reduce", "--device", "gpu"}),
             "perf: option --device: 'gpu' is not auto, verbs, software or software:CONFIG");
-  EXPECT_EQ(errorOf({"all_reduce", "-n"}), "perf: option -n/--iters needs a value: a number from 1 to 1000000000");
+  EXPECT_EQ(errorOf({"all_reduce", "-n"}),
+            "perf: option -n/--iters needs a value: a number from 1 to 1000000000");
   EXPECT_EQ(errorOf({"all_reduce", "--verbose=1"}), "perf: option -v/--verbose takes no value");
 }
 
@@ -109,16 +117,18 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
   const auto command = parse({"--help", "--nonsense"}, &error);
   ASSERT_TRUE(command) << error;
   EXPECT_TRUE(command->help);
-  for (const char* option : {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters", "--warmup_iters",
-                             "--check", "--datatype", "--op", "--ranks", "--address", "--channels", "--timeout",
-                             "--json", "--plugin", "--api", "--device", "--verbose", "--help"})
+  for (const char* option :
+       {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters", "--warmup_iters", "--check",
+        "--datatype", "--op", "--ranks", "--address", "--channels", "--timeout", "--json", "--plugin",
+        "--api", "--device", "--verbose", "--help"})
     EXPECT_NE(perfHelp().find(option), std::string::npos) << option;
 }
 
 TEST(PerfSizes, GoByFactorOrByBytes) {
   EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "8", "-e", "64", "-f", "2"})),
             (std::vector<uint64_t>{8, 16, 32, 64}));
-  EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "8", "-e", "20", "-i", "5"})), (std::vector<uint64_t>{8, 13, 18}));
+  EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "8", "-e", "20", "-i", "5"})),
+            (std::vector<uint64_t>{8, 13, 18}));
   EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "0", "-e", "0"})), (std::vector<uint64_t>{0}));
 }
 

@@ -8,7 +8,8 @@
 namespace railwise::tools {
 namespace {
 
-constexpr DataType kTypes[] = {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat, DataType::kDouble};
+constexpr DataType kTypes[] = {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat,
+                               DataType::kDouble};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin};
 
 using Bytes = std::vector<std::byte>;
@@ -62,7 +63,8 @@ TEST(PerfData, FloatSumOf1024RanksIsExact) {
 TEST(PerfData, FloatProductStaysFinite) {
   const ReduceValues values{DataType::kFloat, ReduceOp::kProd, 1024, 7};
   const Bytes product = reducedOf(values, 64);
-  for (std::size_t i = 0; i < 64; ++i) EXPECT_TRUE(std::isnormal(reinterpret_cast<const float*>(product.data())[i]));
+  for (std::size_t i = 0; i < 64; ++i)
+    EXPECT_TRUE(std::isnormal(reinterpret_cast<const float*>(product.data())[i]));
 }
 
 TEST(PerfData, PositionOfTheFirstElementCounts) {

@@ -30,9 +30,10 @@ TEST(PerfReport, BusBandwidthFactorsAreThoseOfNcclTests) {
 TEST(PerfReport, RowHasNcclTestsColumns) {
   const auto report = makeReport(Collective::kAllReduce, 4);
   const Row row = {1 << 20, 1 << 18, {1e-3, 0}, {123456.789e-6, 2}};
-  EXPECT_EQ(rowText(report, row),
-            "     1048576        262144     float     sum      -1  1000.00    1.05    1.57       0   123457    0.01"
-            "    0.01       2\n");
+  EXPECT_EQ(
+      rowText(report, row),
+      "     1048576        262144     float     sum      -1  1000.00    1.05    1.57       0   123457    0.01"
+      "    0.01       2\n");
 }
 
 TEST(PerfReport, RowsStandUnderTheirHeader) {
@@ -62,16 +63,18 @@ TEST(PerfReport, FooterSumsUp) {
 
 TEST(PerfReport, AnEmptyRowHasNoBandwidth) {
   const auto report = makeReport(Collective::kAllReduce, 4);
-  EXPECT_EQ(rowText(report, {0, 0, {0, 0}, {0, 0}}),
-            "           0             0     float     sum      -1     0.00    0.00    0.00       0     0.00    0.00"
-            "    0.00       0\n");
+  EXPECT_EQ(
+      rowText(report, {0, 0, {0, 0}, {0, 0}}),
+      "           0             0     float     sum      -1     0.00    0.00    0.00       0     0.00    0.00"
+      "    0.00       0\n");
 }
 
 TEST(JsonWriter, NestsAndEscapes) {
   JsonWriter json;
   json.beginObject().key("a").beginArray().value(1).value("x\"\\\n").endArray();
   json.key("b").beginObject().endObject().key("c").value(std::numeric_limits<double>::infinity()).endObject();
-  EXPECT_EQ(json.text(), "{\n  \"a\": [\n    1,\n    \"x\\\"\\\\\\u000a\"\n  ],\n  \"b\": {},\n  \"c\": null\n}\n");
+  EXPECT_EQ(json.text(),
+            "{\n  \"a\": [\n    1,\n    \"x\\\"\\\\\\u000a\"\n  ],\n  \"b\": {},\n  \"c\": null\n}\n");
 }
 
 }  // namespace

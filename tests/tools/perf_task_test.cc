@@ -1,5 +1,5 @@
-// The collectives' state machines, all ranks in one thread over a net in memory: every number of ranks, sizes that do
-// not divide, slots far smaller than the data.
+// The collectives' state machines, all ranks in one thread over a net in memory: every number of ranks, sizes
+// that do not divide, slots far smaller than the data.
 #include "tools/perf_task.h"
 
 #include <gtest/gtest.h>
@@ -42,11 +42,11 @@ class MemoryNet final : public NetApi {
     if (++calls % 3 == 0) return ncclSuccess;  // not now
     const auto* from = static_cast<const std::byte*>(data);
     static_cast<Wire*>(comm)->messages.emplace_back(from, from + bytes);
-    *request = new Pending{static_cast<Wire*>(comm), nullptr, bytes, false};
+    *request = &requests.emplace_back(Pending{static_cast<Wire*>(comm), nullptr, bytes, false});
     return ncclSuccess;
   }
   ncclResult_t irecv(void* comm, void* data, std::size_t bytes, int, void*, void** request) override {
-    *request = new Pending{static_cast<Wire*>(comm), data, bytes, true};
+    *request = &requests.emplace_back(Pending{static_cast<Wire*>(comm), data, bytes, true});
     return ncclSuccess;
   }
   ncclResult_t test(void* request, int* done, int* bytes) override {
@@ -63,7 +63,6 @@ class MemoryNet final : public NetApi {
     }
     *done = 1;
     *bytes = static_cast<int>(pending->bytes);
-    delete pending;
     return ncclSuccess;
   }
   ncclResult_t closeSend(void*) override { return ncclSuccess; }
@@ -71,6 +70,7 @@ class MemoryNet final : public NetApi {
   ncclResult_t closeListen(void*) override { return ncclSuccess; }
   ncclResult_t finalize() override { return ncclSuccess; }
 
+  std::deque<Pending> requests;
   int regions = 0;
   int calls = 0;
   bool shorten = false;
@@ -90,7 +90,8 @@ struct Job {
   SendLink& to(int rank, int peer) {
     auto& link = sends[{rank, peer}];
     if (link == nullptr) {
-      link = std::make_unique<SendLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes, &wires[{rank, peer}]);
+      link = std::make_unique<SendLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
+                                        &wires[{rank, peer}]);
       EXPECT_TRUE(link->open().ok());
     }
     return *link;
@@ -98,7 +99,8 @@ struct Job {
   RecvLink& from(int rank, int peer) {
     auto& link = receives[{rank, peer}];
     if (link == nullptr) {
-      link = std::make_unique<RecvLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes, &wires[{peer, rank}]);
+      link = std::make_unique<RecvLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
+                                        &wires[{peer, rank}]);
       EXPECT_TRUE(link->open().ok());
     }
     return *link;
@@ -144,10 +146,12 @@ void checkRing(int ranks, std::size_t count, bool in_place) {
     auto& output = outputs[static_cast<std::size_t>(rank)];
     input.resize(count);
     fillInput(values, rank, 0, std::as_writable_bytes(std::span(in_place ? output : input)));
-    RingPlan plan{.rank = rank, .size = ranks, .part = {0, count}, .type = DataType::kInt32, .op = ReduceOp::kSum};
+    RingPlan plan{
+        .rank = rank, .size = ranks, .part = {0, count}, .type = DataType::kInt32, .op = ReduceOp::kSum};
     plan.output = reinterpret_cast<std::byte*>(output.data());
     plan.input = in_place ? plan.output : reinterpret_cast<const std::byte*>(input.data());
-    tasks.push_back(makeRing(plan, job.to(rank, (rank + 1) % ranks), job.from(rank, (rank + ranks - 1) % ranks)));
+    tasks.push_back(
+        makeRing(plan, job.to(rank, (rank + 1) % ranks), job.from(rank, (rank + ranks - 1) % ranks)));
   }
   ASSERT_TRUE(job.run(tasks)) << job.failure.text();
   std::vector<int32_t> expected(count);
@@ -193,11 +197,6 @@ TEST(Ring, AMessageOfAnotherSizeFails) {
   }
   EXPECT_FALSE(job.run(tasks));
   EXPECT_NE(job.failure.text().find("instead of one of"), std::string::npos) << job.failure.text();
-  // What is still posted belongs to the test's net; nobody will complete it.
-  job.net.shorten = false;
-  for (auto& [key, link] : job.receives) {
-    for (int i = 0; i < 20; ++i) (void)link->poll();
-  }
 }
 
 void checkExchange(std::size_t bytes, bool in_place) {

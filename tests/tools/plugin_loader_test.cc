@@ -62,7 +62,8 @@ TEST(LoadPlugin, StartsEveryVersion) {
 
 TEST(LoadPlugin, SaysWhatItExports) {
   const std::string error = loadError(pluginOptions(LOOPBACK_OLD_PLUGIN, 11), Code::kInvalidUsage);
-  EXPECT_NE(error.find("does not export ncclNetPlugin_v11; it exports v8, v7, v6"), std::string::npos) << error;
+  EXPECT_NE(error.find("does not export ncclNetPlugin_v11; it exports v8, v7, v6"), std::string::npos)
+      << error;
 }
 
 TEST(LoadPlugin, SaysWhatItTried) {
@@ -74,7 +75,8 @@ TEST(LoadPlugin, SaysWhatItTried) {
 
 TEST(LoadPlugin, ALibraryWithoutTheSymbolIsNoPlugin) {
   const std::string error = loadError(pluginOptions("libm.so.6"), Code::kSystem);
-  EXPECT_NE(error.find("does not export any ncclNetPlugin_v6 .. ncclNetPlugin_v12"), std::string::npos) << error;
+  EXPECT_NE(error.find("does not export any ncclNetPlugin_v6 .. ncclNetPlugin_v12"), std::string::npos)
+      << error;
 }
 
 TEST(ResultText, NamesEveryCode) {

@@ -1,5 +1,5 @@
-// Runs a program for a test: its output goes to memory and can be read while it runs; whatever is still running at
-// the end is killed. One thread at a time.
+// Runs a program for a test: its output goes to memory and can be read while it runs; whatever is still
+// running at the end is killed. One thread at a time.
 #pragma once
 
 #include <sys/types.h>

@@ -9,7 +9,8 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-std::optional<RankIdentity> identify(const Variables& variables, std::string* error, const std::string& address = "") {
+std::optional<RankIdentity> identify(const Variables& variables, std::string* error,
+                                     const std::string& address = "") {
   const auto lookUp = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found != variables.end() ? found->second.c_str() : nullptr;
@@ -31,8 +32,10 @@ TEST(RankFromEnvironment, NobodyStartedUs) {
 }
 
 TEST(RankFromEnvironment, OpenMpiOnOneHostMeetsOnLoopback) {
-  Variables variables = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"PMIX_NAMESPACE", "job-7"}};
+  Variables variables = {{"OMPI_COMM_WORLD_RANK", "1"},
+                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                         {"PMIX_NAMESPACE", "job-7"}};
   const auto one = identityOf(variables);
   EXPECT_EQ(one.rank, 1);
   EXPECT_EQ(one.size, 4);
@@ -53,8 +56,11 @@ TEST(RankFromEnvironment, SeveralHostsNeedAnAddress) {
 }
 
 TEST(RankFromEnvironment, SlurmMeetsOnTheFirstNode) {
-  Variables variables = {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NODELIST", "gpu[03-06]"},
-                         {"SLURM_STEP_NUM_NODES", "4"}, {"SLURM_JOB_ID", "99"}};
+  Variables variables = {{"SLURM_PROCID", "3"},
+                         {"SLURM_NTASKS", "8"},
+                         {"SLURM_STEP_NODELIST", "gpu[03-06]"},
+                         {"SLURM_STEP_NUM_NODES", "4"},
+                         {"SLURM_JOB_ID", "99"}};
   EXPECT_EQ(identityOf(variables).rank, 3);
   EXPECT_EQ(identityOf(variables).address.substr(0, 6), "gpu03:");
   variables.erase("SLURM_STEP_NODELIST");
@@ -63,7 +69,8 @@ TEST(RankFromEnvironment, SlurmMeetsOnTheFirstNode) {
 }
 
 TEST(RankFromEnvironment, TorchUsesMasterPortUnlessTheStoreHasIt) {
-  Variables variables = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "fe80::1"}, {"MASTER_PORT", "29500"}};
+  Variables variables = {
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "fe80::1"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(identityOf(variables).address, "[fe80::1]:29500");
   variables["TORCHELASTIC_RUN_ID"] = "run";
   EXPECT_NE(identityOf(variables).address, "[fe80::1]:29500");
@@ -78,9 +85,14 @@ TEST(RankFromEnvironment, RefusesNonsense) {
 }
 
 TEST(RankFromEnvironment, TheLauncherComesFirst) {
-  const auto identity = identityOf({{kRankVariable, "1"}, {kSizeVariable, "3"}, {kAddressVariable, "127.0.0.1:5"},
-                                    {kSecretVariable, "s"}, {kLauncherVariable, "77"}, {kFallbackVariable, "1"},
-                                    {"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  const auto identity = identityOf({{kRankVariable, "1"},
+                                    {kSizeVariable, "3"},
+                                    {kAddressVariable, "127.0.0.1:5"},
+                                    {kSecretVariable, "s"},
+                                    {kLauncherVariable, "77"},
+                                    {kFallbackVariable, "1"},
+                                    {"RANK", "0"},
+                                    {"WORLD_SIZE", "2"}});
   EXPECT_EQ(identity.rank, 1);
   EXPECT_EQ(identity.size, 3);
   EXPECT_EQ(identity.address, "127.0.0.1:5");

@@ -1,0 +1,295 @@
+// `railwise perf` end to end, over the loopback plugin: data, wrong data, errors, and the death of any
+// process.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "process.h"
+
+namespace railwise::tools {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words perfArgs(const Words& more) {
+  Words args = {"perf"};
+  args.insert(args.end(), more.begin(), more.end());
+  args.insert(args.end(), {"--plugin", LOOPBACK_PLUGIN});
+  return args;
+}
+
+ProcessResult perf(const Words& more, const Words& environment = {}) {
+  return runProcess(RAILWISE_CLI, perfArgs(more), environment);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int rowsOf(const std::string& out) {
+  int rows = 0;
+  for (std::size_t at = 0; at < out.size(); at = out.find('\n', at) + 1) rows += out[at] == ' ' ? 1 : 0;
+  return rows;
+}
+
+class Perf : public testing::TestWithParam<std::tuple<const char*, int>> {};
+
+TEST_P(Perf, VerifiesEverySizeInEveryApiVersion) {
+  const auto [collective, api] = GetParam();
+  const auto result = perf({collective, "-b", "1", "-e", "600K", "-f", "9", "-n", "1", "--ranks", "3",
+                            "--api", "v" + std::to_string(api)});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(rowsOf(result.out), 7) << result.out;
+  EXPECT_TRUE(contains(result.out, "(Loopback, API v" + std::to_string(api) + ")")) << result.out;
+  EXPECT_TRUE(contains(result.out, "loop0v" + std::to_string(api))) << result.out;
+  EXPECT_TRUE(contains(result.out, "# Out of bounds values : 0 OK\n")) << result.out;
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, Perf, testing::Combine(testing::Values("all_reduce", "sendrecv", "alltoall"), testing::Range(6, 13)),
+    [](const auto& test) {
+      return std::string(std::get<0>(test.param)) + "_v" + std::to_string(std::get<1>(test.param));
+    });
+
+TEST(PerfRanks, AnyNumberWorks) {
+  for (const char* collective : {"all_reduce", "sendrecv", "alltoall"}) {
+    for (const char* ranks : {"1", "2", "5"}) {
+      const auto result = perf({collective, "-b", "0", "-e", "40", "-i", "10", "-n", "2", "--ranks", ranks,
+                                "-d", "int8", "--channels", "3"});
+      EXPECT_EQ(result.status, 0) << collective << " " << ranks << " " << result.err;
+      EXPECT_EQ(rowsOf(result.out), 5);
+    }
+  }
+}
+
+TEST(PerfRanks, TwoIsTheDefault) {
+  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"});
+  EXPECT_TRUE(contains(result.out, "# ranks 2 channels 2 ")) << result.out;
+}
+
+TEST(PerfTypes, EveryReductionIsExact) {
+  for (const char* type : {"int8", "int32", "int64", "float", "double"}) {
+    for (const char* op : {"sum", "prod", "max", "min"}) {
+      const auto result = perf(
+          {"all_reduce", "-b", "4K", "-e", "4K", "-n", "1", "-w", "0", "--ranks", "3", "-d", type, "-o", op});
+      EXPECT_EQ(result.status, 0) << type << " " << op << " " << result.err;
+    }
+  }
+}
+
+class PerfWrong : public testing::TestWithParam<const char*> {};
+
+TEST_P(PerfWrong, OneWrongByteIsCountedReportedAndFails) {
+  const auto result = perf({GetParam(), "-b", "4K", "-e", "4K", "-n", "1", "--ranks", "3", "-d", "int32"},
+                           {"LOOPBACK_CORRUPT=0", "LOOPBACK_RANK=1"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(contains(result.out, " FAILED\n")) << result.out;
+  EXPECT_FALSE(contains(result.out, "# Out of bounds values : 0 ")) << result.out;
+  EXPECT_TRUE(contains(result.err, std::string("wrong data: ") + GetParam() + " of ")) << result.err;
+  EXPECT_TRUE(contains(result.err, " expected ")) << result.err;
+}
+INSTANTIATE_TEST_SUITE_P(All, PerfWrong, testing::Values("all_reduce", "sendrecv", "alltoall"));
+
+TEST(PerfWrongUnchecked, WithoutCheckNobodyLooks) {
+  const auto result =
+      perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "     N/A")) << result.out;
+}
+
+TEST(PerfJson, IsAWholeDocument) {
+  const auto result = perf({"alltoall", "-b", "1K", "-e", "2K", "-f", "2", "-n", "1", "--json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out.substr(0, 2), "{\n");
+  EXPECT_EQ(result.out.substr(result.out.size() - 3), "\n}\n");
+  for (const char* key : {"version", "command", "plugin", "api", "ranks", "results", "average_bus_bandwidth"})
+    EXPECT_TRUE(contains(result.out, "\"" + std::string(key) + "\": ")) << key;
+}
+
+TEST(PerfJson, AFileLeavesTheTableOnStdout) {
+  char path[] = "/tmp/railwise-json-XXXXXX";
+  close(mkstemp(path));
+  const auto result = perf({"sendrecv", "-b", "1K", "-e", "1K", "-n", "1", "--json=" + std::string(path)});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(rowsOf(result.out), 1);
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_TRUE(contains(text, "\"size\": 1024")) << text;
+  unlink(path);
+  EXPECT_EQ(perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1", "--json=/nowhere/file"}).status, 1);
+}
+
+TEST(PerfErrors, APluginErrorNamesCallPeerAndRank) {
+  const auto result = perf({"all_reduce", "-b", "64K", "-e", "64K", "--ranks", "3"},
+                           {"LOOPBACK_FAIL=isend:5", "LOOPBACK_RANK=1"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(contains(result.err, "railwise: rank 1: isend to rank 2 failed: ncclInternalError"))
+      << result.err;
+  EXPECT_TRUE(contains(result.err, "railwise: rank 0: rank 1 (pid ")) << result.err;
+  EXPECT_TRUE(contains(result.err, ") failed: isend to rank 2 failed: ")) << result.err;
+}
+
+TEST(PerfErrors, AnErrorWhileConnectingEndsTheJob) {
+  for (const char* call : {"connect", "regMr"}) {
+    const auto result = perf({"alltoall", "-b", "64K", "-e", "64K", "--ranks", "3"},
+                             {"LOOPBACK_FAIL=" + std::string(call) + ":2", "LOOPBACK_RANK=0"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_TRUE(contains(result.err, "railwise: rank 0: " + std::string(call))) << result.err;
+    EXPECT_TRUE(contains(result.err, "railwise: rank 2: rank 0 (pid ")) << result.err;
+  }
+}
+
+TEST(PerfErrors, AJobThatHangsEndsAndSaysWhoWaitsForWhom) {
+  const auto result = perf({"sendrecv", "-b", "64K", "-e", "64K", "--ranks", "3", "--timeout", "1"},
+                           {"LOOPBACK_STALL=40", "LOOPBACK_RANK=2"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(contains(result.err, "no progress for 1 s: in sendrecv of 65536 bytes")) << result.err;
+  EXPECT_TRUE(contains(result.err, "receive(s) from rank ")) << result.err;
+}
+
+TEST(PerfErrors, NoDeviceEndsWith1) {
+  const auto result = perf({"sendrecv", "--device", "verbs"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(contains(result.err, "init failed: ncclSystemError")) << result.err;
+}
+
+TEST(PerfDevice, TheFallbackIsInTheHeader) {
+  const auto result = perf({"sendrecv", "-b", "8", "-e", "8", "-n", "1"}, {"LOOPBACK_NEEDS_SOFTWARE=1"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_TRUE(contains(result.out, "# no RDMA device on this machine: using the built-in software device "))
+      << result.out;
+}
+
+// ---- the death of a process in the middle of a run ----
+
+struct LongRun {
+  LongRun()
+      : process(RAILWISE_CLI,
+                perfArgs({"alltoall", "-b", "64K", "-e", "64K", "-n", "100000000", "--ranks", "4"})) {
+    EXPECT_TRUE(process.waitForOut("#wrong")) << process.err();
+  }
+  pid_t rank(int rank) const {
+    const std::string out = process.out();
+    const std::string line = "#  Rank  " + std::to_string(rank) + " Pid ";
+    const auto at = out.find(line);
+    return at == std::string::npos ? -1 : std::atoi(out.c_str() + at + line.size());
+  }
+  bool anyRankLives(const std::vector<pid_t>& pids) const {
+    for (const pid_t pid : pids) {
+      if (kill(pid, 0) == 0) return true;
+    }
+    return false;
+  }
+  std::vector<pid_t> ranks() const { return {rank(0), rank(1), rank(2), rank(3)}; }
+
+  Process process;
+};
+
+class PerfKilled : public testing::TestWithParam<int> {};
+
+TEST_P(PerfKilled, TheOthersNameTheDeadRankAndEnd) {
+  LongRun run;
+  const int victim = GetParam();
+  const auto pids = run.ranks();
+  const std::string pid = std::to_string(pids[static_cast<std::size_t>(victim)]);
+  ASSERT_EQ(kill(std::atoi(pid.c_str()), SIGKILL), 0);
+  const auto result = run.process.wait(30);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(contains(result.err, "railwise: rank " + std::to_string(victim) + " (pid " + pid +
+                                       ") was killed by signal 9 (Killed)\n"))
+      << result.err;
+  for (int other = 0; other < 4; ++other) {
+    if (other == victim) continue;
+    EXPECT_TRUE(contains(result.err, "railwise: rank " + std::to_string(other) + ": rank " +
+                                         std::to_string(victim) + " (pid " + pid + " on host "))
+        << other << ": " << result.err;
+  }
+  EXPECT_FALSE(run.anyRankLives(pids));
+}
+INSTANTIATE_TEST_SUITE_P(Rank, PerfKilled, testing::Values(0, 1, 3));
+
+TEST(PerfKilledLauncher, TheRanksEndWithIt) {
+  LongRun run;
+  const auto pids = run.ranks();
+  ASSERT_EQ(kill(run.process.pid(), SIGKILL), 0);
+  EXPECT_EQ(run.process.wait(30).status, 128 + SIGKILL);
+  const auto ended = [&] { return !run.anyRankLives(pids); };
+  for (int i = 0; i < 10'000 && !ended(); ++i) usleep(1'000);
+  EXPECT_TRUE(ended());
+  const std::string expected =
+      "the launcher (pid " + std::to_string(run.process.pid()) + " on this host) is gone";
+  EXPECT_TRUE(contains(run.process.err(), expected)) << run.process.err();
+}
+
+TEST(PerfInterrupted, ASignalEndsEverything) {
+  LongRun run;
+  const auto pids = run.ranks();
+  ASSERT_EQ(kill(run.process.pid(), SIGINT), 0);
+  const auto result = run.process.wait(30);
+  EXPECT_EQ(result.status, 128 + SIGINT);
+  EXPECT_TRUE(contains(result.err, "railwise: ended by signal 2 (Interrupt)\n")) << result.err;
+  EXPECT_FALSE(run.anyRankLives(pids));
+}
+
+TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
+  Process process(RAILWISE_CLI,
+                  perfArgs({"alltoall", "-b", "64K", "-e", "64K", "-n", "100000000", "--timeout", "1"}));
+  ASSERT_TRUE(process.waitForOut("#wrong"));
+  const std::string out = process.out();
+  const auto at = out.find("#  Rank  1 Pid ");
+  ASSERT_NE(at, std::string::npos);
+  const int pid = std::atoi(out.c_str() + at + 15);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  const auto result = process.wait(60);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(contains(result.err, "(s) from rank 1")) << result.err;
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+// ---- ranks that others have started ----
+
+TEST(PerfMpi, RanksOfMpirunMeetByThemselves) {
+  const auto args = perfArgs({"all_reduce", "-b", "8", "-e", "64K", "-f", "8", "-n", "2"});
+  const auto environment = [](int rank) {
+    return Words{"OMPI_COMM_WORLD_RANK=" + std::to_string(rank), "OMPI_COMM_WORLD_SIZE=3",
+                 "OMPI_COMM_WORLD_LOCAL_SIZE=3", "PMIX_NAMESPACE=test-" + std::to_string(getpid())};
+  };
+  Process two(RAILWISE_CLI, args, environment(2));
+  Process one(RAILWISE_CLI, args, environment(1));
+  Process zero(RAILWISE_CLI, args, environment(0));
+  const auto result = zero.wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "# ranks 3 ")) << result.out;
+  for (Process* other : {&one, &two}) {
+    const auto other_result = other->wait();
+    EXPECT_EQ(other_result.status, 0) << other_result.err;
+    EXPECT_EQ(other_result.out, "") << "only rank 0 prints";
+  }
+}
+
+TEST(PerfMpi, OtherOptionsAreRefused) {
+  const auto environment = [](int rank) {
+    return Words{"PMI_RANK=" + std::to_string(rank), "PMI_SIZE=2", "MPI_LOCALNRANKS=2",
+                 "PMI_JOBID=test-" + std::to_string(getpid())};
+  };
+  Process one(RAILWISE_CLI, perfArgs({"all_reduce", "-b", "8", "-e", "8"}), environment(1));
+  Process zero(RAILWISE_CLI, perfArgs({"all_reduce", "-b", "16", "-e", "16"}), environment(0));
+  for (Process* process : {&zero, &one}) {
+    const auto result = process->wait();
+    EXPECT_EQ(result.status, 1);
+    EXPECT_TRUE(contains(result.err, "was started with other options than rank 0")) << result.err;
+  }
+}
+
+TEST(PerfMpi, NoAddressIsAMistake) {
+  const auto result = perf({"sendrecv"}, {"PMI_RANK=0", "PMI_SIZE=2"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(contains(result.err, "give --address HOST:PORT")) << result.err;
+}
+
+}  // namespace
+}  // namespace railwise::tools
