@@ -23,6 +23,10 @@ if(RAILWISE_SANITIZE)
   target_compile_options(railwise_options INTERFACE
     -fsanitize=${RAILWISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(railwise_options INTERFACE -fsanitize=${RAILWISE_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND RAILWISE_SANITIZE MATCHES "address")
+    target_compile_options(railwise_options INTERFACE -fsanitize=fuzzer-no-link)  # coverage for tests/fuzz
+    target_link_options(railwise_options INTERFACE -fsanitize=fuzzer-no-link)
+  endif()
 endif()
 
 function(railwise_module name)

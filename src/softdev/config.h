@@ -2,17 +2,17 @@
 // Grammar: devices separated by ';', each a list of key=value separated by ','. Text that begins with '/',
 // './' or '@' names a file instead (one device a line or several with ';', '#' begins a comment, spaces
 // separate keys as well).
-//   name=TEXT        device name (default soft0, soft1 ...; numbered when count > 1)
-//   count=N          this stanza N times
-//   speed=MBPS       port speed in Mb/s (default 400000)
-//   link=roce|ib     also ethernet, infiniband (default roce)
-//   mtu=BYTES        256, 512, 1024, 2048 or 4096 (default 4096)
-//   guid=HEX         16 hexadecimal digits, ':' allowed (default made from the name); count > 1 adds one per
-//   device gid=ADDR[/TYPE]  next entry of the GID table: IPv6 or IPv4 text; type ib, v1 or v2 (default ib or
-//   v2 by link) pci=BDF|PATH     0000:3b:00.0 or a path below /sys that the device reports as its PCI device
-//   port_state=active|down   (default active)
+//   name=TEXT               device name (default soft0, soft1 ...; numbered when count > 1)
+//   count=N                 this stanza N times
+//   speed=MBPS              port speed in Mb/s (default 400000)
+//   link=roce|ib            also ethernet, infiniband (default roce)
+//   mtu=BYTES               256, 512, 1024, 2048 or 4096 (default 4096)
+//   guid=HEX                16 hexadecimal digits, ':' allowed (default made from the name); count > 1 adds one each
+//   gid=ADDR[/TYPE]         next entry of the GID table: IPv6 or IPv4 text; type ib, v1 or v2 (default by link)
+//   pci=BDF|PATH            0000:3b:00.0 or a path below /sys that the device reports as its PCI device
+//   port_state=active|down  (default active)
 //   max_qp=N  max_inline=BYTES  max_msg=BYTES    limits the device reports and enforces
-//   fabric=NAME      which processes can talk to each other: all with the same name (default "default")
+//   fabric=NAME             which processes can talk to each other: all with the same name (default "default")
 #pragma once
 
 #include <infiniband/verbs.h>

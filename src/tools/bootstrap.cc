@@ -86,7 +86,9 @@ class Job final : public Bootstrap {
   Result<Bytes> receiveBlock(int from) override {
     std::unique_lock lock(mutex_);
     auto& blocks = states_[static_cast<std::size_t>(from)].blocks;
+    waiting_for_ = from;
     changed_.wait(lock, [&] { return ended_ || !blocks.empty(); });
+    waiting_for_ = -1;
     if (blocks.empty()) return Status{Code::kRemote};
     Bytes block = std::move(blocks.front());
     blocks.pop_front();
@@ -236,7 +238,16 @@ class Job final : public Bootstrap {
     }
     if (now - last_progress_at_ < options_.timeout) return;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count();
-    fail(textOf("no progress for %lld s: ", static_cast<long long>(seconds)) + options_.doing());
+    fail(textOf("no progress for %lld s: ", static_cast<long long>(seconds)) + doing());
+  }
+
+  // What this rank does, and for whose word its main thread waits.
+  std::string doing() const {
+    std::string text = options_.doing();
+    const int peer = waiting_for_;
+    if (peer >= 0)
+      text += (text.empty() ? "waiting for rank " : ", waiting for rank ") + std::to_string(peer);
+    return text;
   }
 
   Clock::duration kPulsePeriod() const {
@@ -298,8 +309,8 @@ class Job final : public Bootstrap {
     const std::lock_guard lock(mutex_);
     const std::string who =
         verdict.rank >= 0 && verdict.rank < size() ? peer(verdict.rank).text() : "an unknown rank";
-    const std::string doing = options_.doing();
-    const std::string while_text = doing.empty() ? "" : "; this rank was " + doing;
+    const std::string now = doing();
+    const std::string while_text = now.empty() ? "" : "; this rank was " + now;
     if (!verdict.gone && verdict.rank == rank()) return verdict.text;
     const std::string here = own_failure_ ? "; this rank: " + *own_failure_ : while_text;
     return who + (verdict.gone ? " is gone" : " failed: " + verdict.text) + here;
@@ -308,6 +319,7 @@ class Job final : public Bootstrap {
   std::vector<std::unique_ptr<FrameChannel>> channels_;
   int wake_pipe_[2] = {-1, -1};
   std::atomic<bool> stop_ = false;
+  std::atomic<int> waiting_for_ = -1;  // the main thread waits for a block of this rank
 
   std::mutex mutex_;  // guards what follows; `open` is written with it and read by the monitor without
   std::condition_variable changed_;

@@ -246,7 +246,9 @@ TEST(PerfStopped, AStoppedRankIsKilledInTheEnd) {
   ASSERT_EQ(kill(pid, SIGSTOP), 0);
   const auto result = process.wait(60);
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.err, "(s) from rank 1")) << result.err;
+  const auto line = result.err.find("railwise: rank 0: no progress for 1 s: ");
+  ASSERT_NE(line, std::string::npos) << result.err;
+  EXPECT_TRUE(contains(result.err.substr(line, result.err.find('\n', line) - line), " rank 1")) << result.err;
   EXPECT_NE(kill(pid, 0), 0);
 }
 
