@@ -77,7 +77,7 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
   json.key("plugin_name").value(plugin.api->name());
   json.key("api").value("v" + std::to_string(plugin.api->version()));
   json.key("devices").beginArray();
-  const auto idOrNull = [&](int id) { return id == NCCL_NET_ID_UNDEF ? json.null() : json.value(id); };
+  const auto id_or_null = [&](int id) { return id == NCCL_NET_ID_UNDEF ? json.null() : json.value(id); };
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const NetProperties& device = devices[i];
     json.beginObject();
@@ -95,9 +95,9 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
     json.key("max_recvs").value(device.max_recvs);
     json.key("max_comms").value(device.max_comms);
     json.key("rail");
-    idOrNull(device.rail);
+    id_or_null(device.rail);
     json.key("plane");
-    idOrNull(device.plane);
+    id_or_null(device.plane);
     json.endObject();
   }
   json.endArray().endObject();

@@ -1,6 +1,7 @@
 #include "tools/perf_data.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <type_traits>
@@ -42,8 +43,8 @@ T combine(T a, T b) {
   if constexpr (kOp == ReduceOp::kMax) return std::max(a, b);
   if constexpr (kOp == ReduceOp::kMin) return std::min(a, b);
   if constexpr (std::is_integral_v<T>) {
-    const auto wide_a = static_cast<uint64_t>(a);
-    const auto wide_b = static_cast<uint64_t>(b);
+    const uint64_t wide_a = static_cast<std::make_unsigned_t<T>>(a);
+    const uint64_t wide_b = static_cast<std::make_unsigned_t<T>>(b);
     return wrapping<T>(kOp == ReduceOp::kSum ? wide_a + wide_b : wide_a * wide_b);
   } else {
     return kOp == ReduceOp::kSum ? a + b : a * b;
@@ -131,6 +132,16 @@ void generate(std::span<std::byte> out, uint64_t first, Generator&& generator) {
   for (std::size_t i = 0; i < count; ++i) to[i] = generator(first + i);
 }
 
+// Floats compare by their bits: a NaN of the poison must not pass, nor -0 for 0.
+template <typename T>
+auto bitsOf(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return value;
+  } else {
+    return std::bit_cast<std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>(value);
+  }
+}
+
 template <typename T>
 std::string valueText(T value) {
   char text[64];
@@ -200,7 +211,7 @@ void compare(DataType type, std::span<const std::byte> expected, std::span<const
       T got_value;
       std::memcpy(&expected_value, expected.data() + i * sizeof(T), sizeof(T));
       std::memcpy(&got_value, got.data() + i * sizeof(T), sizeof(T));
-      if (std::memcmp(&expected_value, &got_value, sizeof(T)) == 0) continue;
+      if (bitsOf(expected_value) == bitsOf(got_value)) continue;
       if (wrong.count++ > 0) continue;
       wrong.index = first + i;
       wrong.expected = valueText(expected_value);

@@ -119,8 +119,8 @@ std::string Links::describe() const {
     if (++count <= kShown) text += (text.empty() ? "waiting for " : ", ") + item;
   };
   // Endpoints are sorted by peer: one item for all channels of a peer.
-  const auto addAll = [&](const auto& list, const char* request, const char* connection,
-                          const char* preposition) {
+  const auto add_all = [&](const auto& list, const char* request, const char* connection,
+                           const char* preposition) {
     const auto channels = static_cast<std::size_t>(plan_.channels);
     for (std::size_t first = 0; first < list.size(); first += channels) {
       uint64_t outstanding = 0;
@@ -139,8 +139,8 @@ std::string Links::describe() const {
                    peer));
     }
   };
-  addAll(receivers_, "receive(s)", "accept(s)", "from");
-  addAll(senders_, "send(s)", "connect(s)", "to");
+  add_all(receivers_, "receive(s)", "accept(s)", "from");
+  add_all(senders_, "send(s)", "connect(s)", "to");
   if (count > kShown) text += textOf(" and %d more", count - kShown);
   return text;
 }

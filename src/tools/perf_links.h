@@ -59,7 +59,7 @@ class Links {
   static typename List::value_type::element_type& find(const List& list, const std::vector<int>& index,
                                                        int peer, int channel) {
     const int first = index[static_cast<std::size_t>(peer)];
-    return *list[static_cast<std::size_t>(first + channel)];
+    return *list[static_cast<std::size_t>(first) + static_cast<std::size_t>(channel)];
   }
   template <typename LinkType>
   void addEndpoints(Endpoints<LinkType>& list, std::vector<int>& index, const std::vector<int>& peers);

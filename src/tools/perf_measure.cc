@@ -12,8 +12,8 @@
 namespace railwise::tools {
 namespace {
 
-constexpr std::size_t kRingSlot = 512 * 1024;      // NCCL's buffers of 4 MiB in eight steps
-constexpr std::size_t kExchangeSlot = 128 * 1024;  // NCCL_P2P_NET_CHUNKSIZE
+constexpr std::size_t kRingSlot = std::size_t{512} << 10;      // NCCL's buffers of 4 MiB in eight steps
+constexpr std::size_t kExchangeSlot = std::size_t{128} << 10;  // NCCL_P2P_NET_CHUNKSIZE
 constexpr std::size_t kMinSlot = 4096;
 // Staging memory of one rank over all its links; real devices pin it.
 constexpr std::size_t kMaxStaging = std::size_t{256} << 20;
@@ -23,7 +23,7 @@ constexpr std::size_t kPairsInFlight = 8;
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kGuardByte{0x5a};
 // Elements are generated and compared in pieces of this many bytes.
-constexpr std::size_t kPiece = 256 * 1024;
+constexpr std::size_t kPiece = std::size_t{256} << 10;
 
 uint64_t blockCount(const PerfOptions& options, int ranks, uint64_t bytes) {
   const uint64_t elements = bytes / elementBytes(options.type);

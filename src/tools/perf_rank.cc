@@ -96,7 +96,8 @@ class Rank {
 
   // The monitor thread ends the process when it knows whom to blame.
   [[noreturn]] void giveUp() {
-    bootstrap_->fail(failure_.text().empty() ? "a message of the bootstrap network makes no sense" : failure_.text());
+    bootstrap_->fail(failure_.text().empty() ? "a message of the bootstrap network makes no sense"
+                                             : failure_.text());
     std::this_thread::sleep_for(std::chrono::seconds(10));
     say("%s", failure_.text().c_str());
     _exit(kExitFailed);

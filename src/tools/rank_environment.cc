@@ -5,6 +5,7 @@
 #include <climits>
 #include <initializer_list>
 
+#include "tools/message.h"
 #include "tools/options.h"
 
 namespace railwise::tools {
@@ -83,7 +84,7 @@ std::string hostOfRankZero(const Environment& environment) {
 }
 
 std::string portOf(const Environment& environment, const std::string& job) {
-  const std::string master_port = get(environment, "MASTER_PORT");
+  std::string master_port = get(environment, "MASTER_PORT");
   // torchrun's own store listens on MASTER_PORT; then, and without one, a port derived from the job's name.
   const bool taken = environment("TORCHELASTIC_RUN_ID") != nullptr;
   if (!master_port.empty() && !taken) return master_port;
@@ -97,6 +98,30 @@ void addLauncherDetails(const Environment& environment, RankIdentity& identity) 
   identity.listen_fd = parseInt(get(environment, kListenFdVariable), 0, INT_MAX).value_or(-1);
   identity.launcher = parseInt(get(environment, kLauncherVariable), 1, INT_MAX).value_or(0);
   identity.software_fallback = get(environment, kFallbackVariable) == "1";
+}
+
+// Rank and size; nothing when they make no sense.
+std::optional<RankIdentity> readNumbers(const Environment& environment, const Starter& starter,
+                                        std::string* error) {
+  const std::string size_text = get(environment, starter.size);
+  const std::string rank_text = get(environment, starter.rank);
+  const auto size = parseInt(size_text, 1, kMaxRanks);
+  if (!size) {
+    *error = std::string(starter.size) + "=" + size_text + " is not a number of ranks from 1 to " +
+             std::to_string(kMaxRanks);
+    return std::nullopt;
+  }
+  const auto rank = parseInt(rank_text, 0, *size - 1);
+  if (!rank) {
+    *error = std::string(starter.rank) + "=" + rank_text + " is not a rank from 0 to " +
+             std::to_string(*size - 1) + " (" + starter.size + "=" + size_text + ")";
+    return std::nullopt;
+  }
+  RankIdentity identity;
+  identity.rank = *rank;
+  identity.size = *size;
+  identity.source = std::string(starter.rank) + " and " + starter.size;
+  return identity;
 }
 
 }  // namespace
@@ -120,29 +145,14 @@ std::optional<RankIdentity> rankFromEnvironment(const Environment& environment, 
   error->clear();
   const Starter* starter = findStarter(environment);
   if (starter == nullptr) return std::nullopt;
-  RankIdentity identity;
-  identity.source = std::string(starter->rank) + " and " + starter->size;
-  const std::string size_text = get(environment, starter->size);
-  const std::string rank_text = get(environment, starter->rank);
-  const auto size = parseInt(size_text, 1, kMaxRanks);
-  if (!size) {
-    *error = std::string(starter->size) + "=" + size_text + " is not a number of ranks from 1 to " +
-             std::to_string(kMaxRanks);
-    return std::nullopt;
-  }
-  const auto rank = parseInt(rank_text, 0, *size - 1);
-  if (!rank) {
-    *error = std::string(starter->rank) + "=" + rank_text + " is not a rank from 0 to " +
-             std::to_string(*size - 1) + " (" + starter->size + "=" + size_text + ")";
-    return std::nullopt;
-  }
-  identity.rank = *rank;
-  identity.size = *size;
+  auto numbers = readNumbers(environment, *starter, error);
+  if (!numbers) return std::nullopt;
+  RankIdentity& identity = *numbers;
   if (starter == &kStarters[0]) {
     addLauncherDetails(environment, identity);
     return identity;
   }
-  const bool all_local = allLocal(environment, *starter, *size);
+  const bool all_local = allLocal(environment, *starter, identity.size);
   const std::string job = jobName(environment, all_local);
   identity.secret = job;
   identity.address = address;
@@ -151,7 +161,7 @@ std::optional<RankIdentity> rankFromEnvironment(const Environment& environment, 
   const std::string host = all_local && master.empty() ? "127.0.0.1" : hostOfRankZero(environment);
   if (host.empty()) {
     *error =
-        "started as rank " + rank_text + " of " + size_text + " (" + identity.source +
+        textOf("started as rank %d of %d (", identity.rank, identity.size) + identity.source +
         "), but nothing says where rank 0 is: give --address HOST:PORT, or --ranks N to start the ranks here";
     return std::nullopt;
   }

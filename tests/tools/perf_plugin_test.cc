@@ -30,15 +30,20 @@ TEST_P(PerfPlugin, IsRightOnTheSoftwareDevice) {
   EXPECT_NE(result.out.find("API v" + std::to_string(api) + ")"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("# Out of bounds values : 0 OK\n"), std::string::npos) << result.out;
 }
-INSTANTIATE_TEST_SUITE_P(All, PerfPlugin,
-                         testing::Combine(testing::Values("all_reduce", "sendrecv", "alltoall"),
-                                          testing::Range(6, 13)),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param)) + "_v" +
-                                  std::to_string(std::get<1>(test.param));
-                         });
 
-#ifndef PERF_FULL
+const auto kEveryCase =
+    testing::Combine(testing::Values("all_reduce", "sendrecv", "alltoall"), testing::Range(6, 13));
+
+std::string caseName(const testing::TestParamInfo<std::tuple<const char*, int>>& test) {
+  return std::string(std::get<0>(test.param)) + "_v" + std::to_string(std::get<1>(test.param));
+}
+
+// Two programs, two names: ctest must be able to tell them apart.
+#ifdef PERF_FULL
+INSTANTIATE_TEST_SUITE_P(Full, PerfPlugin, kEveryCase, caseName);
+#else
+INSTANTIATE_TEST_SUITE_P(Quick, PerfPlugin, kEveryCase, caseName);
+
 TEST(OwnPlugin, TheCommandFindsItByItself) {
   const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", "software"});
   EXPECT_EQ(result.status, 0) << result.err;
