@@ -1,0 +1,89 @@
+// Every function of the tables, named by the first version of the API that had its signature. Checks and
+// casts only; the work is in src/net. Contract: NCCL 2.30.7, src/include/plugin/net/net_v12.h and
+// src/transport/net.cc.
+//
+// Threads, as NCCL calls them: init, finalize, devices, getProperties: any, one at a time per process. listen
+// to deregMr and close*: the communicator's service thread. isend, irecv, iflush, test: its progress thread,
+// at the same time.
+#pragma once
+
+#include "nccl/net_v10.h"
+#include "nccl/net_v11.h"
+#include "nccl/net_v12.h"
+#include "nccl/net_v6.h"
+#include "nccl/net_v7.h"
+#include "nccl/net_v8.h"
+#include "nccl/net_v9.h"
+#include "net/net.h"
+#include "plugin/guard.h"
+#include "plugin/properties.h"
+
+namespace railwise::plugin {
+
+ncclResult_t init_v6(ncclDebugLogger_t logger);
+ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
+// *context is null when init fails. `config` may be null.
+ncclResult_t init_v11(void** context, uint64_t communicator, ncclNetCommConfig_v11_t* config,
+                      ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
+// Reclaims whatever of the communicator was not closed. `context` may be null: NCCL 2.28.3 to 2.29.3 call it
+// after an init that failed.
+ncclResult_t finalize_v11(void* context);
+ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes);
+
+ncclResult_t devices_v6(int* count);
+// Device `index`, or null with a warning.
+const net::Device* findDevice(int index);
+template <typename Properties>
+ncclResult_t getProperties(int index, Properties* properties) {
+  return guarded("getProperties", [&] {
+    RAILWISE_REQUIRE(properties);
+    const net::Device* device = findDevice(index);
+    if (device == nullptr) return Status{Code::kInvalidArgument, 0};
+    fillProperties(index, device->properties, *properties);
+    return Status::success();
+  });
+}
+
+ncclResult_t listen_v6(int index, void* handle, void** listener);
+ncclResult_t listen_v11(void* context, int index, void* handle, void** listener);
+// Polled with the same handle until *send is not null. Device handles (for networks that GPUs drive) may be
+// null and are never written.
+ncclResult_t connect_v6(int index, void* handle, void** send);
+ncclResult_t connect_v7(int index, void* handle, void** send, ncclNetDeviceHandle_v7_t** device_handle);
+// `config` lies on NCCL's stack, and is null for NCCL's own out-of-band connections.
+ncclResult_t connect_v10(int index, ncclNetCommConfig_v10_t* config, void* handle, void** send,
+                         ncclNetDeviceHandle_v10_t** device_handle);
+ncclResult_t connect_v11(void* context, int index, void* handle, void** send,
+                         ncclNetDeviceHandle_v11_t** device_handle);
+// Polled until *receive is not null.
+ncclResult_t accept_v6(void* listener, void** receive);
+ncclResult_t accept_v7(void* listener, void** receive, ncclNetDeviceHandle_v7_t** device_handle);
+// In any state, with null too, and always a success: an error would end NCCL's own clean-up early.
+ncclResult_t closeListen_v6(void* listener);
+ncclResult_t closeConnection_v6(void* connection);
+
+ncclResult_t regMr_v6(void* connection, void* data, int bytes, int type, void** handle);
+ncclResult_t regMr_v8(void* connection, void* data, size_t bytes, int type, void** handle);
+ncclResult_t regMrDmaBuf_v6(void* connection, void* data, size_t bytes, int type, uint64_t offset, int fd,
+                            void** handle);
+// `handle` may be null: NCCL deregisters what it failed to register.
+ncclResult_t deregMr_v6(void* connection, void* handle);
+
+// *request is always written; null means "call again".
+ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* handle, void** request);
+ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request);
+ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void* profiler,
+                       void** request);
+// *request on entry may be NCCL_NET_OPTIONAL_RECV_COMPLETION from v9 on.
+ncclResult_t irecv_v6(void* connection, int n, void** data, int* sizes, int* tags, void** handles,
+                      void** request);
+ncclResult_t irecv_v9(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
+                      void** request);
+ncclResult_t irecv_v10(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
+                       void** profilers, void** request);
+// A null request means that there was nothing to flush; there is no "call again".
+ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** handles, void** request);
+// *done is always written. `sizes` may be null.
+ncclResult_t test_v6(void* request, int* done, int* sizes);
+
+}  // namespace railwise::plugin

@@ -1,0 +1,133 @@
+// The calls of NCCL's progress thread: isend, irecv, iflush, test.
+#include <array>
+
+#include "plugin/calls.h"
+#include "plugin/guard.h"
+
+namespace railwise::plugin {
+
+using net::Connection;
+using net::MemoryHandle;
+using net::ReceiveConnection;
+using net::Request;
+using net::SendConnection;
+
+static_assert(net::kOutstandingReceives == NCCL_NET_MAX_REQUESTS);
+
+template <typename T>
+static Status connectionOf(const char* function, void* connection, net::Direction direction, T** typed) {
+  auto* base = static_cast<Connection*>(connection);
+  if (base != nullptr && base->direction() == direction) {
+    *typed = static_cast<T*>(base);
+    return Status::success();
+  }
+  RAILWISE_WARN("%s: the communicator is null or of the wrong direction", function);
+  return {Code::kInvalidArgument, 0};
+}
+
+ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request) {
+  return guarded("isend", [&] {
+    RAILWISE_REQUIRE(request);
+    *request = nullptr;  // on entry it holds the slot's previous request
+    SendConnection* send = nullptr;
+    RAILWISE_TRY(connectionOf("isend", connection, net::Direction::kSend, &send));
+    if (bytes > 0) RAILWISE_REQUIRE(handle);
+    Request* made = nullptr;
+    const Status status = send->isend(reinterpret_cast<uint64_t>(data), bytes, tag,
+                                      static_cast<const MemoryHandle*>(handle), &made);
+    *request = made;
+    return status;
+  });
+}
+
+ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* handle, void** request) {
+  return isend_v9(connection, data, static_cast<size_t>(bytes), tag, handle, request);
+}
+
+ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void*,
+                       void** request) {
+  return isend_v9(connection, data, bytes, tag, handle, request);
+}
+
+template <typename Size>
+static Status receive(void* connection, int n, void** data, const Size* sizes, const int* tags,
+                      void** handles, void** request) {
+  RAILWISE_REQUIRE(request);
+  *request = nullptr;  // on entry it may hold NCCL_NET_OPTIONAL_RECV_COMPLETION
+  ReceiveConnection* receive = nullptr;
+  RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
+  if (n < 1 || n > net::kMaxReceives) {
+    RAILWISE_WARN("irecv: %d receives in a group, 1 to %d are possible", n, net::kMaxReceives);
+    return {Code::kInvalidArgument, 0};
+  }
+  std::array<net::ReceiveBuffer, net::kMaxReceives> buffers;
+  for (int i = 0; i < n; ++i) {
+    const auto* handle = static_cast<const MemoryHandle*>(handles[i]);
+    const auto bytes = static_cast<size_t>(sizes[i]);
+    if (bytes > 0) RAILWISE_REQUIRE(handle);
+    buffers[static_cast<size_t>(i)] = {reinterpret_cast<uint64_t>(data[i]), bytes, tags[i], handle};
+  }
+  Request* made = nullptr;
+  const Status status = receive->irecv({buffers.data(), static_cast<size_t>(n)}, &made);
+  *request = made;
+  return status;
+}
+
+ncclResult_t irecv_v6(void* connection, int n, void** data, int* sizes, int* tags, void** handles,
+                      void** request) {
+  return guarded("irecv", [&] { return receive(connection, n, data, sizes, tags, handles, request); });
+}
+
+ncclResult_t irecv_v9(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
+                      void** request) {
+  return guarded("irecv", [&] { return receive(connection, n, data, sizes, tags, handles, request); });
+}
+
+ncclResult_t irecv_v10(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles, void**,
+                       void** request) {
+  return irecv_v9(connection, n, data, sizes, tags, handles, request);
+}
+
+// `data` and `handles` are compacted to the receives still of interest while `sizes` is by position in the
+// group, so sizes[i] need not belong to data[i]. A null request means that there was nothing to flush.
+static Status flush(void* connection, int n, void** data, const int* sizes, void** handles, void** request) {
+  RAILWISE_REQUIRE(request);
+  *request = nullptr;
+  ReceiveConnection* receive = nullptr;
+  RAILWISE_TRY(connectionOf("iflush", connection, net::Direction::kReceive, &receive));
+  int last = -1;
+  bool any = false;
+  for (int i = 0; i < n; ++i) {
+    any = any || sizes[i] > 0;
+    if (handles[i] != nullptr) last = i;
+  }
+  if (!any || last < 0) return Status::success();
+  Request* made = nullptr;
+  RAILWISE_TRY(receive->iflush(reinterpret_cast<uint64_t>(data[last]),
+                               *static_cast<const MemoryHandle*>(handles[last]), &made));
+  *request = made;
+  return Status::success();
+}
+
+ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** handles, void** request) {
+  return guarded("iflush", [&] { return flush(connection, n, data, sizes, handles, request); });
+}
+
+ncclResult_t test_v6(void* request, int* done, int* sizes) {
+  return guarded("test", [&] {
+    RAILWISE_REQUIRE(done);
+    *done = 0;
+    RAILWISE_REQUIRE(request);
+    auto& typed = *static_cast<Request*>(request);
+    if (typed.kind == Request::Kind::kFree) {
+      RAILWISE_WARN("test: the request has completed before");
+      return Status{Code::kInvalidUsage, 0};
+    }
+    const Result<bool> complete = typed.connection->test(typed, sizes);
+    if (!complete.ok()) return complete.status();
+    *done = *complete ? 1 : 0;
+    return Status::success();
+  });
+}
+
+}  // namespace railwise::plugin

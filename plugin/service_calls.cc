@@ -1,0 +1,274 @@
+// The calls of NCCL's service thread: communicators, devices, connections, memory.
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+#include "plugin/calls.h"
+#include "plugin/guard.h"
+
+namespace railwise::plugin {
+
+using net::Connection;
+using net::Context;
+using net::Listener;
+using net::MemoryHandle;
+using net::ReceiveConnection;
+using net::SendConnection;
+
+static_assert(net::kHandleBytes == NCCL_NET_HANDLE_MAXSIZE);
+static_assert(net::kMaxMessageBytes <= NCCL_MAX_NET_SIZE_BYTES);
+static_assert(int{log::kWarn} == int{NCCL_LOG_WARN} && int{log::kInfo} == int{NCCL_LOG_INFO} &&
+              int{log::kTrace} == int{NCCL_LOG_TRACE});
+
+// NCCL's logger, behind our own interface: its level is an enum of NCCL's, so the line is formatted here.
+static std::atomic<ncclDebugLogger_t> g_logger = nullptr;
+
+[[gnu::format(printf, 5, 6)]] static void logToNccl(int level, unsigned long flags, const char* file,
+                                                    int line, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (const ncclDebugLogger_t logger = g_logger) {
+    logger(static_cast<ncclDebugLogLevel>(level), flags, file, line, "NET/Railwise : %s", text);
+  }
+}
+
+static void setLogger(ncclDebugLogger_t logger) {
+  g_logger = logger;
+  log::setSink(logger != nullptr ? logToNccl : nullptr);
+}
+
+// ---- communicators
+
+// Versions 6 to 10 have no context and no finalize: they share one that lives as long as the process.
+static std::mutex g_shared_mutex;
+static std::atomic<Context*> g_shared_context = nullptr;
+
+static Status initShared(ncclDebugLogger_t logger) {
+  setLogger(logger);
+  const std::lock_guard lock(g_shared_mutex);
+  if (g_shared_context != nullptr) return Status::success();
+  Result<net::Net*> net = net::Net::acquire();
+  if (!net.ok()) return net.status();
+  g_shared_context = new Context(**net, NCCL_NET_ID_UNDEF);
+  return Status::success();
+}
+
+static Status sharedContext(Context** context) {
+  *context = g_shared_context;
+  if (*context != nullptr) return Status::success();
+  RAILWISE_WARN("called before init succeeded");
+  return {Code::kInvalidUsage, 0};
+}
+
+ncclResult_t init_v6(ncclDebugLogger_t logger) {
+  return guarded("init", [&] { return initShared(logger); });
+}
+
+ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t) { return init_v6(logger); }
+
+static Status initContext(void** context, const ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger) {
+  RAILWISE_REQUIRE(context);
+  *context = nullptr;
+  setLogger(logger);
+  Result<net::Net*> net = net::Net::acquire();
+  if (!net.ok()) return net.status();
+  *context = new Context(**net, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF);
+  return Status::success();
+}
+
+ncclResult_t init_v11(void** context, uint64_t, ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger,
+                      ncclProfilerCallback_t) {
+  return guarded("init", [&] { return initContext(context, config, logger); });
+}
+
+ncclResult_t finalize_v11(void* context) {
+  return guarded("finalize", [&] {
+    if (context == nullptr) return Status::success();
+    delete static_cast<Context*>(context);
+    net::Net::release();
+    return Status::success();
+  });
+}
+
+ncclResult_t setNetAttr_v11(void*, ncclNetAttr_v11_t*) { return ncclSuccess; }  // hints; none is used yet
+
+// ---- devices
+
+static Status countDevices(int* count) {
+  RAILWISE_REQUIRE(count);
+  const net::Net* net = net::Net::current();
+  *count = net != nullptr ? static_cast<int>(net->devices().size()) : 0;
+  if (net != nullptr) return Status::success();
+  RAILWISE_WARN("devices: called before init succeeded");
+  return {Code::kInvalidUsage, 0};
+}
+
+ncclResult_t devices_v6(int* count) {
+  return guarded("devices", [&] { return countDevices(count); });
+}
+
+const net::Device* findDevice(int index) {
+  const net::Net* net = net::Net::current();
+  if (net != nullptr && index >= 0 && static_cast<size_t>(index) < net->devices().size()) {
+    return &net->devices()[static_cast<size_t>(index)];
+  }
+  RAILWISE_WARN("getProperties: device %d does not exist", index);
+  return nullptr;
+}
+
+// ---- connections
+
+static Status listenOn(void* context, int index, void* handle, void** listener) {
+  RAILWISE_REQUIRE(listener);
+  *listener = nullptr;
+  RAILWISE_REQUIRE(context);
+  RAILWISE_REQUIRE(handle);
+  auto& net_context = *static_cast<Context*>(context);
+  const net::Device* device = net_context.device(index);
+  if (device == nullptr) return {Code::kInvalidArgument, 0};
+  Result<Listener*> made = net_context.listen(*device, handle);
+  if (!made.ok()) return made.status();
+  *listener = *made;
+  return Status::success();
+}
+
+ncclResult_t listen_v6(int index, void* handle, void** listener) {
+  return guarded("listen", [&] {
+    Context* context = nullptr;
+    RAILWISE_TRY(sharedContext(&context));
+    return listenOn(context, index, handle, listener);
+  });
+}
+
+ncclResult_t listen_v11(void* context, int index, void* handle, void** listener) {
+  return guarded("listen", [&] { return listenOn(context, index, handle, listener); });
+}
+
+static Status connectTo(void* context, int index, int traffic_class, void* handle, void** send) {
+  RAILWISE_REQUIRE(send);
+  *send = nullptr;
+  RAILWISE_REQUIRE(context);
+  RAILWISE_REQUIRE(handle);
+  auto& net_context = *static_cast<Context*>(context);
+  const net::Device* device = net_context.device(index);
+  if (device == nullptr) return {Code::kInvalidArgument, 0};
+  Result<SendConnection*> connected = net_context.connect(*device, handle, traffic_class);
+  if (!connected.ok()) return connected.status();
+  *send = static_cast<Connection*>(*connected);
+  return Status::success();
+}
+
+// For the versions that use the shared context.
+static ncclResult_t connectShared(int index, int traffic_class, void* handle, void** send) {
+  return guarded("connect", [&] {
+    Context* context = nullptr;
+    RAILWISE_TRY(sharedContext(&context));
+    return connectTo(context, index, traffic_class, handle, send);
+  });
+}
+
+ncclResult_t connect_v6(int index, void* handle, void** send) {
+  return connectShared(index, NCCL_NET_ID_UNDEF, handle, send);
+}
+
+ncclResult_t connect_v7(int index, void* handle, void** send, ncclNetDeviceHandle_v7_t**) {
+  return connect_v6(index, handle, send);
+}
+
+ncclResult_t connect_v10(int index, ncclNetCommConfig_v10_t* config, void* handle, void** send,
+                         ncclNetDeviceHandle_v10_t**) {
+  return connectShared(index, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF, handle, send);
+}
+
+ncclResult_t connect_v11(void* context, int index, void* handle, void** send, ncclNetDeviceHandle_v11_t**) {
+  return guarded("connect", [&] { return connectTo(context, index, NCCL_NET_ID_UNDEF, handle, send); });
+}
+
+static Status acceptFrom(void* listener, void** receive) {
+  RAILWISE_REQUIRE(receive);
+  *receive = nullptr;
+  RAILWISE_REQUIRE(listener);
+  Result<ReceiveConnection*> accepted = Context::accept(*static_cast<Listener*>(listener));
+  if (!accepted.ok()) return accepted.status();
+  *receive = static_cast<Connection*>(*accepted);
+  return Status::success();
+}
+
+ncclResult_t accept_v6(void* listener, void** receive) {
+  return guarded("accept", [&] { return acceptFrom(listener, receive); });
+}
+
+ncclResult_t accept_v7(void* listener, void** receive, ncclNetDeviceHandle_v7_t**) {
+  return accept_v6(listener, receive);
+}
+
+ncclResult_t closeListen_v6(void* listener) {
+  return guarded("closeListen", [&] {
+    if (listener != nullptr) Context::close(static_cast<Listener*>(listener));
+    return Status::success();
+  });
+}
+
+ncclResult_t closeConnection_v6(void* connection) {
+  return guarded("close", [&] {
+    if (connection != nullptr) Context::close(static_cast<Connection*>(connection));
+    return Status::success();
+  });
+}
+
+// ---- memory
+
+static Status registerHost(void* connection, void* data, size_t bytes, int type, void** handle) {
+  RAILWISE_REQUIRE(handle);
+  *handle = nullptr;
+  RAILWISE_REQUIRE(connection);
+  if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA) {
+    RAILWISE_WARN("regMr: pointer type %d is neither host nor CUDA memory", type);
+    return {Code::kInvalidArgument, 0};
+  }
+  const auto kind = type == NCCL_PTR_HOST ? net::MemoryKind::kHost : net::MemoryKind::kDevice;
+  Result<MemoryHandle*> made =
+      static_cast<Connection*>(connection)->memory().acquire(reinterpret_cast<uint64_t>(data), bytes, kind);
+  if (!made.ok()) return made.status();
+  *handle = *made;
+  return Status::success();
+}
+
+ncclResult_t regMr_v8(void* connection, void* data, size_t bytes, int type, void** handle) {
+  return guarded("regMr", [&] { return registerHost(connection, data, bytes, type, handle); });
+}
+
+ncclResult_t regMr_v6(void* connection, void* data, int bytes, int type, void** handle) {
+  return regMr_v8(connection, data, static_cast<size_t>(bytes), type, handle);
+}
+
+static Status registerFd(void* connection, void* data, size_t bytes, uint64_t offset, int fd, void** handle) {
+  RAILWISE_REQUIRE(handle);
+  *handle = nullptr;
+  RAILWISE_REQUIRE(connection);
+  Result<MemoryHandle*> made = static_cast<Connection*>(connection)
+                                   ->memory()
+                                   .acquireDmaBuf(reinterpret_cast<uint64_t>(data), bytes, offset, fd);
+  if (!made.ok()) return made.status();
+  *handle = *made;
+  return Status::success();
+}
+
+ncclResult_t regMrDmaBuf_v6(void* connection, void* data, size_t bytes, int, uint64_t offset, int fd,
+                            void** handle) {
+  return guarded("regMrDmaBuf", [&] { return registerFd(connection, data, bytes, offset, fd, handle); });
+}
+
+ncclResult_t deregMr_v6(void* connection, void* handle) {
+  return guarded("deregMr", [&] {
+    if (connection == nullptr || handle == nullptr) return Status::success();
+    static_cast<Connection*>(connection)->memory().release(static_cast<MemoryHandle*>(handle));
+    return Status::success();
+  });
+}
+
+}  // namespace railwise::plugin
