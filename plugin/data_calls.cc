@@ -40,6 +40,7 @@ ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void*
   });
 }
 
+// A negative size of the versions with int sizes becomes one that no device takes, and is refused there.
 ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* handle, void** request) {
   return isend_v9(connection, data, static_cast<size_t>(bytes), tag, handle, request);
 }
@@ -63,6 +64,10 @@ static Status receive(void* connection, int n, void** data, const Size* sizes, c
   std::array<net::ReceiveBuffer, net::kMaxReceives> buffers;
   for (int i = 0; i < n; ++i) {
     const auto* handle = static_cast<const MemoryHandle*>(handles[i]);
+    if (static_cast<int64_t>(sizes[i]) < 0) {
+      RAILWISE_WARN("irecv: a buffer of %ld bytes", static_cast<long>(sizes[i]));
+      return {Code::kInvalidArgument, 0};
+    }
     const auto bytes = static_cast<size_t>(sizes[i]);
     if (bytes > 0) RAILWISE_REQUIRE(handle);
     buffers[static_cast<size_t>(i)] = {reinterpret_cast<uint64_t>(data[i]), bytes, tags[i], handle};

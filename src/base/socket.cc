@@ -172,6 +172,10 @@ Io Socket::peek() {
   return Io::kAgain;
 }
 
+void Socket::shutdown() {
+  if (fd_ >= 0) (void)::shutdown(fd_, SHUT_RDWR);
+}
+
 SocketAddress Socket::localAddress() const {
   sockaddr_storage storage = {};
   socklen_t size = sizeof storage;

@@ -80,6 +80,10 @@ class Socket {
   // kClosed when the peer has closed or reset, else kAgain. Reads nothing.
   Io peek();
 
+  // Ends the connection (or the listening) for the peer now, even while a forked child still holds the
+  // descriptor.
+  void shutdown();
+
   SocketAddress localAddress() const;
   bool valid() const { return fd_ >= 0; }
   int fd() const { return fd_; }

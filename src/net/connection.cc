@@ -14,6 +14,9 @@ namespace {
 constexpr uint32_t kSendDepth = 512;
 
 constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
+// A receiver may close as soon as it has the data, while their acknowledgement is still on the wire or being
+// repeated.
+constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
 
 const char* adviceFor(ibv_wc_status status) {
   switch (status) {
@@ -83,11 +86,13 @@ Status Connection::establish(const ConnectionOptions& options, const EndInfo& re
   piece_bytes_ = std::min(device_.port.max_message_bytes, remote.piece_bytes) & ~(kPieceAlignment - 1);
   peer_window_ = remote.window_address;
   peer_window_key_ = remote.window_key;
-  const auto fromCommunicator = [&](int setting) {
-    return static_cast<uint8_t>(setting >= 0 ? setting : std::max(options.traffic_class, 0));
-  };
-  const verbs::PathSettings settings{gid_, fromCommunicator(options.config.ib_service_level),
-                                     fromCommunicator(options.config.ib_traffic_class)};
+  // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
+  const int communicator = std::max(options.traffic_class, 0);
+  const int service_level = options.config.ib_service_level;
+  const int traffic_class = options.config.ib_traffic_class;
+  const verbs::PathSettings settings{
+      gid_, static_cast<uint8_t>(service_level >= 0 ? service_level : communicator & 0xf),
+      static_cast<uint8_t>(traffic_class >= 0 ? traffic_class : communicator)};
   RAILWISE_TRY(verbs::readyToReceive(qp_.get(), device_.port, pathAddress(remote), settings));
   return verbs::readyToSend(qp_.get(), device_.port, options.config);
 }
@@ -97,6 +102,7 @@ Status Connection::fail(Status status, const std::string& what) {
     RAILWISE_WARN("%s qp %u: connection %s %s: %s", device_.properties.name, qp_->qp_num,
                   direction_ == Direction::kSend ? "to" : "from", peer_.c_str(), what.c_str());
     failure_ = status;
+    side_channel_.shutdown();
   }
   return failure_;
 }
@@ -108,18 +114,21 @@ Status Connection::failCompletion(const ibv_wc& completion, const char* operatio
                   std::to_string(completion.vendor_err) + "): " + adviceFor(completion.status));
 }
 
-Status Connection::checkPeer() {
+Status Connection::checkPeer(Waiting waiting) {
   const Clock::time_point now = Clock::now();
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   last_check_ = now;
   if (side_channel_.peek() != Io::kClosed) return Status::success();
-  // What the peer sent before it left may have arrived between the last poll and this look: only a second
-  // look, after more polls, is final.
-  if (peer_left_)
-    return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
-  peer_left_ = true;
-  last_check_ = {};
-  return Status::success();
+  if (peer_left_ == Clock::time_point()) {
+    // What the peer sent before it left may have arrived between the last poll and this look: only a second
+    // look, after more polls, is final.
+    peer_left_ = now;
+    last_check_ = {};
+    return Status::success();
+  }
+  if (waiting == Waiting::kAcknowledgement && now - peer_left_ < kAcknowledgementGrace)
+    return Status::success();
+  return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
 }
 
 Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& device,

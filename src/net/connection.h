@@ -59,16 +59,21 @@ class Connection {
 
  protected:
   Connection(Direction direction, const Device& device) : direction_(direction), device_(device) {}
-  ~Connection() = default;
+  ~Connection() { side_channel_.shutdown(); }
 
   Status openQueuePair(const ConnectionOptions& options, int completions, verbs::QueuePairSize size);
   EndInfo describe(const ConnectionOptions& options, uint64_t window_address) const;
 
-  // Logs, remembers and returns the failure.
+  // Logs, remembers and returns the failure, and lets the peer know by the end of the side channel.
   Status fail(Status status, const std::string& what);
   Status failCompletion(const ibv_wc& completion, const char* operation);
-  // Called when a poll found nothing: now and then looks whether the peer is still there.
-  Status idle() { return (++idle_polls_ & kIdleMask) != 0 ? Status::success() : checkPeer(); }
+  // Called when there is nothing to do but wait: now and then looks whether the peer is still there. When it
+  // has left, kPeer waits are over at once: nothing more will come. A kAcknowledgement may still be on its
+  // way.
+  enum class Waiting : uint8_t { kPeer, kAcknowledgement };
+  Status idle(Waiting waiting) {
+    return (++idle_polls_ & kIdleMask) != 0 ? Status::success() : checkPeer(waiting);
+  }
 
   static constexpr int kPollBatch = 16;
 
@@ -86,11 +91,11 @@ class Connection {
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
-  Status checkPeer();
+  Status checkPeer(Waiting waiting);
 
   Context* owner_ = nullptr;
   uint32_t idle_polls_ = 0;
-  bool peer_left_ = false;
+  Clock::time_point peer_left_ = {};  // when that was first seen
   Clock::time_point last_check_ = {};
   Socket side_channel_;
   std::string peer_;
@@ -106,7 +111,8 @@ class SendConnection final : public Connection {
   // again. `memory` may be null when bytes is 0. Errors: kInvalidArgument (longer than the receive or than
   // the device's limit).
   Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, Request** request);
-  Status poll();
+  // For test(): polls until nothing more is there; true when `request` has completed.
+  Result<bool> progress(const Request& request);
   void release(Request& request);
 
  private:
@@ -171,7 +177,7 @@ class ReceiveConnection final : public Connection {
   Status irecv(std::span<const ReceiveBuffer> buffers, Request** request);
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through the NIC.
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
-  Status poll();
+  Result<bool> progress(const Request& request);
   void release(Request& request);
 
  private:
@@ -187,11 +193,13 @@ class ReceiveConnection final : public Connection {
   Status openFlushQueuePair(const ConnectionOptions& options);
   Status postReceives(int count);
   Status postClearToSend(uint32_t slot, int count);
+  Status poll();
+  void onCompletion(const ibv_wc& completion);
   Status onData(const ibv_wc& completion);
-  Status onCompletion(const ibv_wc& completion);
 
   Window* window_ = nullptr;
   verbs::Qp flush_qp_;
+  Status flush_failure_;           // flushes need no peer: they outlive the failure of the connection
   uint64_t next_number_ = 1;       // of the next receive
   uint64_t completed_number_ = 0;  // of the last receive whose data has arrived
   int consumed_ = 0;               // posted receives used up since the last replenishing

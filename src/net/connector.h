@@ -15,6 +15,11 @@ class Connector {
   static Result<std::unique_ptr<Connector>> create(const Device& device, const ConnectionOptions& options,
                                                    const ListenHandle& handle);
 
+  // Is this the attempt to reach `handle` on `device`? A handle's "connecting" field comes from outside.
+  bool belongsTo(const Device& device, const ListenHandle& handle) const {
+    return &device == &device_ && handle.nonce == handle_.nonce;
+  }
+
   // The connection, or null for "not yet". Errors, logged with both ends: kRemote when the peer refuses,
   // fails or does not answer in RAILWISE_CONNECT_TIMEOUT.
   Result<std::unique_ptr<SendConnection>> advance();

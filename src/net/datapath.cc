@@ -27,21 +27,15 @@ int postCut(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr& last) {
 }  // namespace
 
 Result<bool> Connection::test(Request& request, int* sizes) {
-  const bool send = direction_ == Direction::kSend;
-  if (!request.done) {
-    if (!failure_.ok()) return failure_;
-    RAILWISE_TRY(send ? static_cast<SendConnection*>(this)->poll()
-                      : static_cast<ReceiveConnection*>(this)->poll());
-    if (!request.done) {
-      RAILWISE_TRY(idle());
-      return false;
-    }
-  }
+  const Result<bool> done = direction_ == Direction::kSend
+                                ? static_cast<SendConnection*>(this)->progress(request)
+                                : static_cast<ReceiveConnection*>(this)->progress(request);
+  if (!done.ok() || !*done) return done;
   if (sizes != nullptr) {
     for (int i = 0; i < request.count; ++i) sizes[i] = static_cast<int>(request.sizes[i]);
   }
-  send ? static_cast<SendConnection*>(this)->release(request)
-       : static_cast<ReceiveConnection*>(this)->release(request);
+  direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->release(request)
+                                 : static_cast<ReceiveConnection*>(this)->release(request);
   return true;
 }
 
@@ -51,7 +45,7 @@ Result<bool> Connection::test(Request& request, int* sizes) {
 Status SendConnection::openGroup() {
   const ClearToSend* entries = window_->ring[next_number_ % kSlots];
   const uint64_t first = __atomic_load_n(&entries[0].stamp, __ATOMIC_ACQUIRE);
-  if (stampNumber(first) != next_number_) return idle();
+  if (stampNumber(first) != next_number_) return idle(Waiting::kPeer);
   const int count = stampCount(first);
   if (count < 1 || count > kMaxReceives) {
     return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives");
@@ -91,7 +85,7 @@ Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const
   if (group_count_ == 0) RAILWISE_TRY(openGroup());
   if (matched_ == group_count_) return Status::success();
   const int index = match(tag);
-  if (index < 0) return Status::success();
+  if (index < 0) return idle(Waiting::kPeer);
   RAILWISE_TRY(checkSize(bytes, window_->ring[next_number_ % kSlots][index]));
   Request* made = requests_.take();
   if (made == nullptr) return Status::success();
@@ -187,9 +181,17 @@ Status SendConnection::postChain() {
   return fail({Code::kSystem, error}, std::string("ibv_post_send failed: ") + std::strerror(error));
 }
 
-Status SendConnection::poll() {
-  RAILWISE_TRY(drain());
-  return groupWaits() ? postGroup() : Status::success();
+// What has completed is reported although the connection failed meanwhile.
+Result<bool> SendConnection::progress(const Request& request) {
+  if (request.done) return true;
+  RAILWISE_TRY(failure_);
+  const Status drained = drain();
+  if (request.done) return true;
+  RAILWISE_TRY(drained);
+  if (groupWaits()) [[unlikely]]
+    RAILWISE_TRY(postGroup());
+  RAILWISE_TRY(idle(Waiting::kAcknowledgement));
+  return false;
 }
 
 Status SendConnection::drain() {
@@ -234,7 +236,7 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, Request*
   if (made.kind != Request::Kind::kFree) return Status::success();
   if (clear_to_send_free_ == 0) [[unlikely]] {
     RAILWISE_TRY(poll());
-    if (clear_to_send_free_ == 0) return idle();
+    if (clear_to_send_free_ == 0) return idle(Waiting::kPeer);
   }
   const auto count = static_cast<int>(buffers.size());
   for (int i = 0; i < count; ++i) {
@@ -278,7 +280,7 @@ Status ReceiveConnection::postClearToSend(uint32_t slot, int count) {
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
   *request = nullptr;
-  if (!failure_.ok()) return failure_;
+  RAILWISE_TRY(flush_failure_);
   Request* made = flushes_.take();
   if (made == nullptr) {  // there is no "try later" for a flush
     return fail({Code::kInternal, 0},
@@ -305,30 +307,42 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   return Status::success();
 }
 
+// A flush needs the NIC, not the peer: neither the peer's leaving nor the connection's failure ends it.
+Result<bool> ReceiveConnection::progress(const Request& request) {
+  if (request.done) return true;
+  const bool flush = request.kind == Request::Kind::kFlush;
+  if (!flush) RAILWISE_TRY(failure_);
+  const Status polled = poll();
+  if (request.done) return true;
+  RAILWISE_TRY(flush ? flush_failure_ : polled);
+  if (!flush) RAILWISE_TRY(idle(Waiting::kPeer));
+  return false;
+}
+
 Status ReceiveConnection::poll() {
   ibv_wc completions[kPollBatch];
   const int count = ibv_poll_cq(cq_.get(), kPollBatch, completions);
-  for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
+  for (int i = 0; i < count; ++i) onCompletion(completions[i]);
   if (count < 0) [[unlikely]]
-    return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
-  return Status::success();
+    flush_failure_ = fail({Code::kSystem, 0}, "ibv_poll_cq failed");
+  return failure_;
 }
 
-Status ReceiveConnection::onCompletion(const ibv_wc& completion) {
+void ReceiveConnection::onCompletion(const ibv_wc& completion) {
   const uint64_t kind = completion.wr_id >> 32;
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-    return failCompletion(completion, kind == kDataWork    ? "a receive"
-                                      : kind == kFlushWork ? "a flush"
-                                                           : "a clear-to-send");
-  }
-  if (kind == kDataWork) [[likely]]
-    return onData(completion);
-  if (kind == kClearToSendWork) {
+    const bool flush = kind == kFlushWork;
+    const Status failed = failCompletion(completion, flush               ? "a flush"
+                                                     : kind == kDataWork ? "a receive"
+                                                                         : "a clear-to-send");
+    if (flush) flush_failure_ = failed;
+  } else if (kind == kDataWork) [[likely]] {
+    (void)onData(completion);  // a failure is remembered
+  } else if (kind == kClearToSendWork) {
     clear_to_send_free_ += kClearToSendSignal;
   } else {
     flushes_[completion.wr_id & 0xffffffff].done = true;
   }
-  return Status::success();
 }
 
 Status ReceiveConnection::onData(const ibv_wc& completion) {

@@ -82,8 +82,10 @@ Status Listener::admitCallers() {
     SocketAddress address;
     Result<Socket> socket = socket_.accept(&address);
     if (!socket.ok()) {
-      RAILWISE_WARN("accepting on %s failed: %s", socket_.localAddress().text().c_str(),
-                    std::strerror(socket.status().sys_errno));
+      const int error = socket.status().sys_errno;
+      RAILWISE_WARN("accepting on %s failed: %s%s", socket_.localAddress().text().c_str(),
+                    std::strerror(error),
+                    error == EMFILE ? ": raise the limit of open files (ulimit -n)" : "");
       return socket.status();
     }
     if (!socket->valid()) break;

@@ -19,6 +19,10 @@ class Listener {
   // Errors: kSystem, logged; kInvalidUsage when NCCL_SOCKET_IFNAME matches nothing.
   static Result<std::unique_ptr<Listener>> create(const Device& device, const ConnectionOptions& options);
 
+  ~Listener() { socket_.shutdown(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
   const ListenHandle& handle() const { return handle_; }
   // The communicator that owns this listener.
   Context* owner() const { return owner_; }

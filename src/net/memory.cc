@@ -20,7 +20,18 @@ uint64_t pageBytes() {
 uint64_t pageDown(uint64_t address) { return address & ~(pageBytes() - 1); }
 uint64_t pageUp(uint64_t address) { return pageDown(address + pageBytes() - 1); }
 
+// A negative size of the old API versions, say.
+Status impossibleRange(uint64_t address, std::size_t bytes) {
+  RAILWISE_WARN("registering %zu bytes at 0x%lx: that is beyond all memory", bytes,
+                static_cast<unsigned long>(address));
+  return {Code::kInvalidArgument, 0};
+}
+
 }  // namespace
+
+MemoryCache::Range MemoryCache::pagesAround(uint64_t address, std::size_t bytes, MemoryKind kind) {
+  return {pageDown(address), pageUp(address + std::max<std::size_t>(bytes, 1)), kind};
+}
 
 MemoryCache::~MemoryCache() {
   if (!by_start_.empty())
@@ -62,7 +73,8 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, Register&& r
 }
 
 Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, MemoryKind kind) {
-  const Range range{pageDown(address), pageUp(address + std::max<std::size_t>(bytes, 1)), kind};
+  const Range range = pagesAround(address, bytes, kind);
+  if (range.end <= range.start) return impossibleRange(address, bytes);
   return acquireRange(range, [&] {
     return verbs::registerMemory(pd_, reinterpret_cast<void*>(range.start), range.end - range.start,
                                  verbs::kDataAccess);

@@ -48,6 +48,8 @@ class MemoryCache {
     std::multimap<uint64_t, Entry*>::iterator position;
   };
 
+  // Whole pages; end <= start when there is no such memory.
+  static Range pagesAround(uint64_t address, std::size_t bytes, MemoryKind kind);
   Entry* findLocked(const Range& range);
   template <typename Register>
   Result<MemoryHandle*> acquireRange(const Range& range, Register&& registerRange);

@@ -98,10 +98,12 @@ Result<Listener*> Context::listen(const Device& device, void* handle) {
   return listeners_.emplace_back(std::move(*made)).get();
 }
 
-std::unique_ptr<Connector> Context::takeAttempt(uint64_t id) {
+std::unique_ptr<Connector> Context::takeAttempt(const Device& device, const ListenHandle& handle) {
+  if (handle.connecting == 0) return nullptr;
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(attempts_.begin(), attempts_.end(), [&](const Attempt& a) { return a.id == id; });
+  const auto found = std::find_if(attempts_.begin(), attempts_.end(), [&](const Attempt& attempt) {
+    return attempt.id == handle.connecting && attempt.connector->belongsTo(device, handle);
+  });
   if (found == attempts_.end()) return nullptr;
   std::unique_ptr<Connector> taken = std::move(found->connector);
   attempts_.erase(found);
@@ -112,7 +114,7 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
   ListenHandle handle;
   std::memcpy(&handle, handle_bytes, sizeof handle);  // NCCL's buffer has no alignment
   uint64_t id = handle.connecting;
-  std::unique_ptr<Connector> connector = id != 0 ? takeAttempt(id) : nullptr;
+  std::unique_ptr<Connector> connector = takeAttempt(device, handle);
   if (connector == nullptr) {
     const int effective_class = traffic_class >= 0 ? traffic_class : traffic_class_;
     Result<std::unique_ptr<Connector>> made =

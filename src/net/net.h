@@ -62,8 +62,9 @@ class Context {
     uint64_t id;
     std::unique_ptr<Connector> connector;
   };
-  // Takes the attempt out of the list while it is being advanced.
-  std::unique_ptr<Connector> takeAttempt(uint64_t id);
+  // Takes the attempt that `handle` belongs to out of the list while it is being advanced; null: there is
+  // none.
+  std::unique_ptr<Connector> takeAttempt(const Device& device, const ListenHandle& handle);
 
   Net& net_;
   const int traffic_class_;
