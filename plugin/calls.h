@@ -36,7 +36,7 @@ const net::Device* findDevice(int index);
 template <typename Properties>
 ncclResult_t getProperties(int index, Properties* properties) {
   return guarded("getProperties", [&] {
-    RAILWISE_REQUIRE(properties);
+    RAILWISE_REQUIRE("getProperties", properties);
     const net::Device* device = findDevice(index);
     if (device == nullptr) return Status{Code::kInvalidArgument, 0};
     fillProperties(index, device->properties, *properties);

@@ -27,11 +27,11 @@ static Status connectionOf(const char* function, void* connection, net::Directio
 
 ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request) {
   return guarded("isend", [&] {
-    RAILWISE_REQUIRE(request);
+    RAILWISE_REQUIRE("isend", request);
     *request = nullptr;  // on entry it holds the slot's previous request
     SendConnection* send = nullptr;
     RAILWISE_TRY(connectionOf("isend", connection, net::Direction::kSend, &send));
-    if (bytes > 0) RAILWISE_REQUIRE(handle);
+    if (bytes > 0) RAILWISE_REQUIRE("isend", handle);
     Request* made = nullptr;
     const Status status = send->isend(reinterpret_cast<uint64_t>(data), bytes, tag,
                                       static_cast<const MemoryHandle*>(handle), &made);
@@ -53,7 +53,7 @@ ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void
 template <typename Size>
 static Status receive(void* connection, int n, void** data, const Size* sizes, const int* tags,
                       void** handles, void** request) {
-  RAILWISE_REQUIRE(request);
+  RAILWISE_REQUIRE("irecv", request);
   *request = nullptr;  // on entry it may hold NCCL_NET_OPTIONAL_RECV_COMPLETION
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
@@ -69,7 +69,7 @@ static Status receive(void* connection, int n, void** data, const Size* sizes, c
       return {Code::kInvalidArgument, 0};
     }
     const auto bytes = static_cast<size_t>(sizes[i]);
-    if (bytes > 0) RAILWISE_REQUIRE(handle);
+    if (bytes > 0) RAILWISE_REQUIRE("irecv", handle);
     buffers[static_cast<size_t>(i)] = {reinterpret_cast<uint64_t>(data[i]), bytes, tags[i], handle};
   }
   Request* made = nullptr;
@@ -96,7 +96,7 @@ ncclResult_t irecv_v10(void* connection, int n, void** data, size_t* sizes, int*
 // `data` and `handles` are compacted to the receives still of interest while `sizes` is by position in the
 // group, so sizes[i] need not belong to data[i]. A null request means that there was nothing to flush.
 static Status flush(void* connection, int n, void** data, const int* sizes, void** handles, void** request) {
-  RAILWISE_REQUIRE(request);
+  RAILWISE_REQUIRE("iflush", request);
   *request = nullptr;
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("iflush", connection, net::Direction::kReceive, &receive));
@@ -120,9 +120,9 @@ ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** 
 
 ncclResult_t test_v6(void* request, int* done, int* sizes) {
   return guarded("test", [&] {
-    RAILWISE_REQUIRE(done);
+    RAILWISE_REQUIRE("test", done);
     *done = 0;
-    RAILWISE_REQUIRE(request);
+    RAILWISE_REQUIRE("test", request);
     auto& typed = *static_cast<Request*>(request);
     if (typed.kind == Request::Kind::kFree) {
       RAILWISE_WARN("test: the request has completed before");

@@ -51,5 +51,5 @@ inline Status refuseNull(const char* function, const char* argument) {
 }  // namespace railwise::plugin
 
 // In a function that returns Status: refuses a null argument.
-#define RAILWISE_REQUIRE(argument) \
-  if ((argument) == nullptr) return ::railwise::plugin::refuseNull(__func__, #argument)
+#define RAILWISE_REQUIRE(function, argument) \
+  if ((argument) == nullptr) return ::railwise::plugin::refuseNull(function, #argument)

@@ -71,7 +71,7 @@ ncclResult_t init_v6(ncclDebugLogger_t logger) {
 ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t) { return init_v6(logger); }
 
 static Status initContext(void** context, const ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger) {
-  RAILWISE_REQUIRE(context);
+  RAILWISE_REQUIRE("init", context);
   *context = nullptr;
   setLogger(logger);
   Result<net::Net*> net = net::Net::acquire();
@@ -99,7 +99,7 @@ ncclResult_t setNetAttr_v11(void*, ncclNetAttr_v11_t*) { return ncclSuccess; }  
 // ---- devices
 
 static Status countDevices(int* count) {
-  RAILWISE_REQUIRE(count);
+  RAILWISE_REQUIRE("devices", count);
   const net::Net* net = net::Net::current();
   *count = net != nullptr ? static_cast<int>(net->devices().size()) : 0;
   if (net != nullptr) return Status::success();
@@ -123,10 +123,10 @@ const net::Device* findDevice(int index) {
 // ---- connections
 
 static Status listenOn(void* context, int index, void* handle, void** listener) {
-  RAILWISE_REQUIRE(listener);
+  RAILWISE_REQUIRE("listen", listener);
   *listener = nullptr;
-  RAILWISE_REQUIRE(context);
-  RAILWISE_REQUIRE(handle);
+  RAILWISE_REQUIRE("listen", context);
+  RAILWISE_REQUIRE("listen", handle);
   auto& net_context = *static_cast<Context*>(context);
   const net::Device* device = net_context.device(index);
   if (device == nullptr) return {Code::kInvalidArgument, 0};
@@ -149,10 +149,10 @@ ncclResult_t listen_v11(void* context, int index, void* handle, void** listener)
 }
 
 static Status connectTo(void* context, int index, int traffic_class, void* handle, void** send) {
-  RAILWISE_REQUIRE(send);
+  RAILWISE_REQUIRE("connect", send);
   *send = nullptr;
-  RAILWISE_REQUIRE(context);
-  RAILWISE_REQUIRE(handle);
+  RAILWISE_REQUIRE("connect", context);
+  RAILWISE_REQUIRE("connect", handle);
   auto& net_context = *static_cast<Context*>(context);
   const net::Device* device = net_context.device(index);
   if (device == nullptr) return {Code::kInvalidArgument, 0};
@@ -189,9 +189,9 @@ ncclResult_t connect_v11(void* context, int index, void* handle, void** send, nc
 }
 
 static Status acceptFrom(void* listener, void** receive) {
-  RAILWISE_REQUIRE(receive);
+  RAILWISE_REQUIRE("accept", receive);
   *receive = nullptr;
-  RAILWISE_REQUIRE(listener);
+  RAILWISE_REQUIRE("accept", listener);
   Result<ReceiveConnection*> accepted = Context::accept(*static_cast<Listener*>(listener));
   if (!accepted.ok()) return accepted.status();
   *receive = static_cast<Connection*>(*accepted);
@@ -223,9 +223,9 @@ ncclResult_t closeConnection_v6(void* connection) {
 // ---- memory
 
 static Status registerHost(void* connection, void* data, size_t bytes, int type, void** handle) {
-  RAILWISE_REQUIRE(handle);
+  RAILWISE_REQUIRE("regMr", handle);
   *handle = nullptr;
-  RAILWISE_REQUIRE(connection);
+  RAILWISE_REQUIRE("regMr", connection);
   if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA) {
     RAILWISE_WARN("regMr: pointer type %d is neither host nor CUDA memory", type);
     return {Code::kInvalidArgument, 0};
@@ -247,9 +247,9 @@ ncclResult_t regMr_v6(void* connection, void* data, int bytes, int type, void** 
 }
 
 static Status registerFd(void* connection, void* data, size_t bytes, uint64_t offset, int fd, void** handle) {
-  RAILWISE_REQUIRE(handle);
+  RAILWISE_REQUIRE("regMrDmaBuf", handle);
   *handle = nullptr;
-  RAILWISE_REQUIRE(connection);
+  RAILWISE_REQUIRE("regMrDmaBuf", connection);
   Result<MemoryHandle*> made = static_cast<Connection*>(connection)
                                    ->memory()
                                    .acquireDmaBuf(reinterpret_cast<uint64_t>(data), bytes, offset, fd);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/name_selection.h"
+
 namespace railwise {
 namespace {
 
@@ -22,22 +24,6 @@ bool linkLocal(const SocketAddress& address) {
 
 }  // namespace
 
-bool interfaceMatches(std::string_view selection, std::string_view name) {
-  if (selection.empty()) return true;
-  const bool exclude = selection.front() == '^';
-  if (exclude) selection.remove_prefix(1);
-  const bool exact = selection.starts_with('=');
-  if (exact) selection.remove_prefix(1);
-  bool found = false;
-  while (!selection.empty()) {
-    const auto comma = selection.find(',');
-    const auto item = selection.substr(0, comma);
-    if (!item.empty() && (exact ? name == item : name.starts_with(item))) found = true;
-    selection = comma == std::string_view::npos ? std::string_view() : selection.substr(comma + 1);
-  }
-  return found != exclude;
-}
-
 std::vector<Interface> listInterfaces(std::string_view selection, int family) {
   std::vector<Interface> found;
   ifaddrs* list = nullptr;
@@ -46,7 +32,7 @@ std::vector<Interface> listInterfaces(std::string_view selection, int family) {
     if (item->ifa_addr == nullptr || (item->ifa_flags & IFF_UP) == 0) continue;
     const SocketAddress address(*item->ifa_addr);
     if (!address.valid() || (family != AF_UNSPEC && address.family() != family)) continue;
-    if (!interfaceMatches(selection, item->ifa_name)) continue;
+    if (!nameSelected(selection, item->ifa_name)) continue;
     found.push_back({item->ifa_name, address, (item->ifa_flags & IFF_LOOPBACK) != 0});
   }
   freeifaddrs(list);

@@ -17,11 +17,6 @@ struct Interface {
   bool loopback = false;
 };
 
-// Does `name` match the selection: "" (all), "eth,ib" (prefixes), "=eth0" (exact), "^docker" (all but these
-// prefixes),
-// "^=eth0" (all but exactly this)?
-bool interfaceMatches(std::string_view selection, std::string_view name);
-
 // Interfaces that are up, have an address of `family` (AF_INET, AF_INET6 or AF_UNSPEC for both) and match
 // `selection`. With no selection: InfiniBand (ib*) first, then others, docker* and lo last, as NCCL prefers
 // them.

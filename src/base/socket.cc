@@ -130,6 +130,8 @@ Result<Socket> Socket::accept(SocketAddress* peer) {
     case EHOSTDOWN:
     case EHOSTUNREACH:
     case ENONET:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
     case EPERM:
       return Socket();
     default:
@@ -170,6 +172,16 @@ Io Socket::peek() {
   if (got == 0) return Io::kClosed;
   if (got < 0 && peerGone(errno)) return Io::kClosed;
   return Io::kAgain;
+}
+
+void Socket::keepAlive() {
+  const auto set = [&](int level, int option, int value) {
+    (void)setsockopt(fd_, level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds of silence before the first probe
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 void Socket::shutdown() {

@@ -80,6 +80,9 @@ class Socket {
   // kClosed when the peer has closed or reset, else kAgain. Reads nothing.
   Io peek();
 
+  // Makes the kernel notice within a minute that the peer's machine is gone: without traffic nothing else
+  // does.
+  void keepAlive();
   // Ends the connection (or the listening) for the peer now, even while a forked child still holds the
   // descriptor.
   void shutdown();

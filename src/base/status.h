@@ -41,8 +41,8 @@ class [[nodiscard]] Result {
 
   bool ok() const { return status_.ok(); }
   Status status() const { return status_; }
-  T& operator*() { return *value_; }
-  const T& operator*() const { return *value_; }
+  T& operator*() { return assert(ok()), *value_; }
+  const T& operator*() const { return assert(ok()), *value_; }
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
 

@@ -14,6 +14,8 @@ namespace {
 constexpr uint32_t kSendDepth = 512;
 
 constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
+// After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
+constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
 // A receiver may close as soon as it has the data, while their acknowledgement is still on the wire or being
 // repeated.
 constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
@@ -60,8 +62,8 @@ Status Connection::openQueuePair(const ConnectionOptions& options, int completio
   return Status::success();
 }
 
-EndInfo Connection::describe(const ConnectionOptions& options, uint64_t window_address) const {
-  EndInfo end = {};
+EndInfo Connection::describe(const ConnectionOptions& options, uint64_t window_address) {
+  EndInfo& end = local_;
   end.qp_number = qp_->qp_num;
   end.lid = device_.port.lid;
   end.link_layer = device_.port.ethernet ? 2 : 1;
@@ -70,13 +72,21 @@ EndInfo Connection::describe(const ConnectionOptions& options, uint64_t window_a
   end.window_address = window_address;
   end.window_key = pages_.remoteKey();
   end.piece_bytes = device_.port.max_message_bytes;
+  // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
+  const int communicator = std::max(options.traffic_class, 0);
+  const Config& config = options.config;
+  end.service_level =
+      static_cast<uint8_t>(config.ib_service_level >= 0 ? config.ib_service_level : communicator & 0xf);
+  end.traffic_class =
+      static_cast<uint8_t>(config.ib_traffic_class >= 0 ? config.ib_traffic_class : communicator);
   copyText(end.host, options.local_host);
   copyText(end.device, device_.properties.name);
   return end;
 }
 
 Status Connection::establish(const ConnectionOptions& options, const EndInfo& remote) {
-  peer_ = std::string(remote.host) + " (" + remote.device + " qp " + std::to_string(remote.qp_number) + ")";
+  peer_ = fieldText(remote.host) + " (" + fieldText(remote.device) + " qp " +
+          std::to_string(remote.qp_number) + ")";
   const bool remote_ethernet = remote.link_layer == 2;
   if (remote_ethernet != device_.port.ethernet) {
     return fail({Code::kRemote, 0}, std::string("this port is ") +
@@ -86,13 +96,9 @@ Status Connection::establish(const ConnectionOptions& options, const EndInfo& re
   piece_bytes_ = std::min(device_.port.max_message_bytes, remote.piece_bytes) & ~(kPieceAlignment - 1);
   peer_window_ = remote.window_address;
   peer_window_key_ = remote.window_key;
-  // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
-  const int communicator = std::max(options.traffic_class, 0);
-  const int service_level = options.config.ib_service_level;
-  const int traffic_class = options.config.ib_traffic_class;
-  const verbs::PathSettings settings{
-      gid_, static_cast<uint8_t>(service_level >= 0 ? service_level : communicator & 0xf),
-      static_cast<uint8_t>(traffic_class >= 0 ? traffic_class : communicator)};
+  // Both directions travel as the sender asked.
+  const EndInfo& sender = direction_ == Direction::kSend ? local_ : remote;
+  const verbs::PathSettings settings{gid_, sender.service_level, sender.traffic_class};
   RAILWISE_TRY(verbs::readyToReceive(qp_.get(), device_.port, pathAddress(remote), settings));
   return verbs::readyToSend(qp_.get(), device_.port, options.config);
 }
@@ -107,6 +113,10 @@ Status Connection::fail(Status status, const std::string& what) {
   return failure_;
 }
 
+Status Connection::failPost(const char* call, int error) {
+  return fail({Code::kSystem, error}, std::string(call) + " failed: " + std::strerror(error));
+}
+
 Status Connection::failCompletion(const ibv_wc& completion, const char* operation) {
   return fail({Code::kRemote, 0},
               std::string(operation) + " failed: " + verbs::library().wc_status_str(completion.status) +
@@ -119,15 +129,9 @@ Status Connection::checkPeer(Waiting waiting) {
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   last_check_ = now;
   if (side_channel_.peek() != Io::kClosed) return Status::success();
-  if (peer_left_ == Clock::time_point()) {
-    // What the peer sent before it left may have arrived between the last poll and this look: only a second
-    // look, after more polls, is final.
-    peer_left_ = now;
-    last_check_ = {};
-    return Status::success();
-  }
-  if (waiting == Waiting::kAcknowledgement && now - peer_left_ < kAcknowledgementGrace)
-    return Status::success();
+  if (peer_left_ == Clock::time_point()) peer_left_ = now;
+  const Clock::duration grace = waiting == Waiting::kPeer ? kDataGrace : kAcknowledgementGrace;
+  if (now - peer_left_ < grace) return Status::success();
   return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
 }
 
@@ -149,7 +153,7 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   return made;
 }
 
-EndInfo SendConnection::describe(const ConnectionOptions& options) const {
+EndInfo SendConnection::describe(const ConnectionOptions& options) {
   return Connection::describe(options, reinterpret_cast<uint64_t>(window_->ring));
 }
 
@@ -167,26 +171,28 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
     made->receive_chain_[i].next = i + 1 < kReplenish ? &made->receive_chain_[i + 1] : nullptr;
     made->receive_chain_[i].wr_id = kDataWork;
   }
-  for (int posted = 0; posted < kPostedReceives; posted += kReplenish) {
-    RAILWISE_TRY(made->postReceives(kReplenish));
-  }
-  RAILWISE_TRY(made->openFlushQueuePair(options));
+  for (int posted = 0; posted < kPostedReceives; posted += kReplenish) RAILWISE_TRY(made->postReceives());
+  made->config_ = &options.config;
+  const bool device_memory = (device.properties.pointer_support & (kDevicePointers | kDmaBufPointers)) != 0;
+  if (device_memory) RAILWISE_TRY(made->openFlushQueuePair());
   return made;
 }
 
-// A queue pair connected to itself: its reads go through the NIC and back to this machine's memory.
-Status ReceiveConnection::openFlushQueuePair(const ConnectionOptions& options) {
-  Result<verbs::QueuePair> made = verbs::createQueuePair(device_.hca->pd(), cq_.get(), device_.port,
-                                                         options.config, {kOutstandingFlushes, 1, 0});
+// A queue pair connected to itself: its reads go through the NIC and back to this machine's memory. Made with
+// the connection where the NIC reaches GPU memory, else at the first flush: host memory needs none, and some
+// networks do not let a port reach itself.
+Status ReceiveConnection::openFlushQueuePair() {
+  Result<verbs::QueuePair> made = verbs::createQueuePair(device_.hca->pd(), cq_.get(), device_.port, *config_,
+                                                         {kOutstandingFlushes, 1, 0});
   if (!made.ok()) return made.status();
   flush_qp_ = std::move(made->qp);
   const verbs::PathAddress self{flush_qp_->qp_num, device_.port.lid, device_.port.ethernet, device_.port.mtu,
                                 gid_.value};
   RAILWISE_TRY(verbs::readyToReceive(flush_qp_.get(), device_.port, self, {gid_, 0, 0}));
-  return verbs::readyToSend(flush_qp_.get(), device_.port, options.config);
+  return verbs::readyToSend(flush_qp_.get(), device_.port, *config_);
 }
 
-EndInfo ReceiveConnection::describe(const ConnectionOptions& options) const {
+EndInfo ReceiveConnection::describe(const ConnectionOptions& options) {
   return Connection::describe(options, reinterpret_cast<uint64_t>(window_->records));
 }
 

@@ -51,7 +51,10 @@ class Connection {
   // Brings the queue pair to "ready to send" towards `remote`. Errors are logged.
   Status establish(const ConnectionOptions& options, const EndInfo& remote);
   // The socket of the finished handshake; it stays open, since its end tells of the peer's death.
-  void attach(Socket side_channel) { side_channel_ = std::move(side_channel); }
+  void attach(Socket side_channel) {
+    side_channel.keepAlive();
+    side_channel_ = std::move(side_channel);
+  }
 
   // Has `request` completed? Then its sizes go to `sizes` (may be null): one for a send, `count` for a
   // receive, none for a flush; and the request is free. Never blocks. Errors: kRemote, kSystem.
@@ -62,14 +65,16 @@ class Connection {
   ~Connection() { side_channel_.shutdown(); }
 
   Status openQueuePair(const ConnectionOptions& options, int completions, verbs::QueuePairSize size);
-  EndInfo describe(const ConnectionOptions& options, uint64_t window_address) const;
+  // What the peer must know of this end; kept for establish().
+  EndInfo describe(const ConnectionOptions& options, uint64_t window_address);
 
   // Logs, remembers and returns the failure, and lets the peer know by the end of the side channel.
   Status fail(Status status, const std::string& what);
+  Status failPost(const char* call, int error);
   Status failCompletion(const ibv_wc& completion, const char* operation);
   // Called when there is nothing to do but wait: now and then looks whether the peer is still there. When it
-  // has left, kPeer waits are over at once: nothing more will come. A kAcknowledgement may still be on its
-  // way.
+  // has left, a wait for something it should still do (kPeer) is soon over; a kAcknowledgement may still be
+  // on its way.
   enum class Waiting : uint8_t { kPeer, kAcknowledgement };
   Status idle(Waiting waiting) {
     return (++idle_polls_ & kIdleMask) != 0 ? Status::success() : checkPeer(waiting);
@@ -80,6 +85,7 @@ class Connection {
   const Direction direction_;
   const Device& device_;
   Status failure_;
+  EndInfo local_ = {};
   uint32_t piece_bytes_ = 0;   // largest work request both ports take
   uint32_t inline_bytes_ = 0;  // what the queue pair sends inline
   uint64_t peer_window_ = 0;
@@ -105,7 +111,7 @@ class SendConnection final : public Connection {
  public:
   static Result<std::unique_ptr<SendConnection>> create(const Device& device,
                                                         const ConnectionOptions& options);
-  EndInfo describe(const ConnectionOptions& options) const;
+  EndInfo describe(const ConnectionOptions& options);
 
   // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
   // again. `memory` may be null when bytes is 0. Errors: kInvalidArgument (longer than the receive or than
@@ -171,7 +177,7 @@ class ReceiveConnection final : public Connection {
  public:
   static Result<std::unique_ptr<ReceiveConnection>> create(const Device& device,
                                                            const ConnectionOptions& options);
-  EndInfo describe(const ConnectionOptions& options) const;
+  EndInfo describe(const ConnectionOptions& options);
 
   // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
   Status irecv(std::span<const ReceiveBuffer> buffers, Request** request);
@@ -190,15 +196,16 @@ class ReceiveConnection final : public Connection {
   enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1, kFlushWork = 2 };  // high half of wr_id
 
   using Connection::Connection;
-  Status openFlushQueuePair(const ConnectionOptions& options);
-  Status postReceives(int count);
+  Status openFlushQueuePair();
+  Status postReceives();
   Status postClearToSend(uint32_t slot, int count);
   Status poll();
   void onCompletion(const ibv_wc& completion);
   Status onData(const ibv_wc& completion);
 
+  const Config* config_ = nullptr;
   Window* window_ = nullptr;
-  verbs::Qp flush_qp_;
+  verbs::Qp flush_qp_;             // null until it is needed
   Status flush_failure_;           // flushes need no peer: they outlive the failure of the connection
   uint64_t next_number_ = 1;       // of the next receive
   uint64_t completed_number_ = 0;  // of the last receive whose data has arrived

@@ -113,7 +113,10 @@ Result<Io> Connector::onReply() {
   if (reply_.accepted != 1) return failed("refused: " + fieldText(reply_.reason), 0);
   if (const std::string problem = checkEnd(reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
-  RAILWISE_TRY(connection_->establish(options(), reply_.end));
+  const Status established = connection_->establish(options(), reply_.end);
+  // The path to the peer may not be resolved yet (ARP): the same again at the next call.
+  if (established.sys_errno == ETIMEDOUT && !deadline_.passed()) return Io::kAgain;
+  if (!established.ok()) return failed("no path to the peer's queue pair", established.sys_errno);
   ready_ = makeMessage<ConnectReady>(MessageType::kReady);
   transfer_ = transferOf(ready_);
   stage_ = Stage::kSendingReady;

@@ -20,6 +20,8 @@ class Connector {
     return &device == &device_ && handle.nonce == handle_.nonce;
   }
 
+  bool expired() const { return deadline_.passed(); }
+
   // The connection, or null for "not yet". Errors, logged with both ends: kRemote when the peer refuses,
   // fails or does not answer in RAILWISE_CONNECT_TIMEOUT.
   Result<std::unique_ptr<SendConnection>> advance();

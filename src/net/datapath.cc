@@ -15,15 +15,6 @@ namespace {
   return "a send of " + std::to_string(bytes) + " bytes does not fit " + std::to_string(room) + " bytes";
 }
 
-// Ends a chain at its last work request while it is posted, and mends it afterwards.
-int postCut(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr& last) {
-  ibv_send_wr* const next = std::exchange(last.next, nullptr);
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(qp, first, &bad);
-  last.next = next;
-  return error;
-}
-
 }  // namespace
 
 Result<bool> Connection::test(Request& request, int* sizes) {
@@ -51,7 +42,7 @@ Status SendConnection::openGroup() {
     return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives");
   }
   for (int i = count - 1; i > 0; --i) {
-    if (__atomic_load_n(&entries[i].stamp, __ATOMIC_ACQUIRE) != first) return Status::success();
+    if (__atomic_load_n(&entries[i].stamp, __ATOMIC_ACQUIRE) != first) return idle(Waiting::kPeer);
   }
   group_count_ = count;
   matched_ = 0;
@@ -88,7 +79,7 @@ Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const
   if (index < 0) return idle(Waiting::kPeer);
   RAILWISE_TRY(checkSize(bytes, window_->ring[next_number_ % kSlots][index]));
   Request* made = requests_.take();
-  if (made == nullptr) return Status::success();
+  if (made == nullptr) return idle(Waiting::kAcknowledgement);
   made->connection = this;
   made->kind = Request::Kind::kSend;
   made->done = false;
@@ -173,12 +164,17 @@ void SendConnection::addImmediate(ibv_send_wr& work_request, uint32_t value, uin
   work_request.wr_id = slot;
 }
 
+// The chain is linked for good; while it is posted it ends at its last work request.
 Status SendConnection::postChain() {
-  const int error = postCut(qp_.get(), &chain_[0], chain_[chain_length_ - 1]);
+  ibv_send_wr& last = chain_[chain_length_ - 1];
+  ibv_send_wr* const next = std::exchange(last.next, nullptr);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), chain_.data(), &bad);
+  last.next = next;
   chain_length_ = 0;
   if (error == 0) [[likely]]
     return Status::success();
-  return fail({Code::kSystem, error}, std::string("ibv_post_send failed: ") + std::strerror(error));
+  return failPost("ibv_post_send", error);
 }
 
 // What has completed is reported although the connection failed meanwhile.
@@ -217,15 +213,12 @@ void SendConnection::release(Request& request) {
 
 // ---- receiver
 
-Status ReceiveConnection::postReceives(int count) {
-  ibv_recv_wr& last = receive_chain_[count - 1];
-  ibv_recv_wr* const next = std::exchange(last.next, nullptr);
+Status ReceiveConnection::postReceives() {
   ibv_recv_wr* bad = nullptr;
-  const int error = ibv_post_recv(qp_.get(), &receive_chain_[0], &bad);
-  last.next = next;
+  const int error = ibv_post_recv(qp_.get(), receive_chain_.data(), &bad);
   if (error == 0) [[likely]]
     return Status::success();
-  return fail({Code::kSystem, error}, std::string("ibv_post_recv failed: ") + std::strerror(error));
+  return failPost("ibv_post_recv", error);
 }
 
 Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, Request** request) {
@@ -267,20 +260,23 @@ Status ReceiveConnection::postClearToSend(uint32_t slot, int count) {
   work.wr.rdma.rkey = peer_window_key_;
   if (bytes <= inline_bytes_) work.send_flags |= IBV_SEND_INLINE;
   --clear_to_send_free_;
+  work.wr_id = uint64_t{kClearToSendWork} << 32;  // also of the unsignalled: errors are reported for all
   if (++unsignalled_ == kClearToSendSignal) {
     work.send_flags |= IBV_SEND_SIGNALED;
-    work.wr_id = uint64_t{kClearToSendWork} << 32;
     unsignalled_ = 0;
   }
-  const int error = postCut(qp_.get(), &work, work);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), &work, &bad);
   if (error == 0) [[likely]]
     return Status::success();
-  return fail({Code::kSystem, error}, std::string("ibv_post_send failed: ") + std::strerror(error));
+  return failPost("ibv_post_send", error);
 }
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
   *request = nullptr;
   RAILWISE_TRY(flush_failure_);
+  if (flush_qp_ == nullptr) [[unlikely]]
+    RAILWISE_TRY(openFlushQueuePair());
   Request* made = flushes_.take();
   if (made == nullptr) {  // there is no "try later" for a flush
     return fail({Code::kInternal, 0},
@@ -299,10 +295,9 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   work.send_flags = IBV_SEND_SIGNALED;
   work.wr.rdma.remote_addr = address;
   work.wr.rdma.rkey = memory.remote_key;
-  const int error = postCut(flush_qp_.get(), &work, work);
-  if (error != 0)
-    return fail({Code::kSystem, error},
-                std::string("ibv_post_send of a flush failed: ") + std::strerror(error));
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(flush_qp_.get(), &work, &bad);
+  if (error != 0) return flush_failure_ = failPost("ibv_post_send", error);
   *request = made;
   return Status::success();
 }
@@ -365,7 +360,7 @@ Status ReceiveConnection::onData(const ibv_wc& completion) {
   request.done = true;
   if (++consumed_ < kReplenish) return Status::success();
   consumed_ = 0;
-  return postReceives(kReplenish);
+  return postReceives();
 }
 
 void ReceiveConnection::release(Request& request) {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/name_selection.h"
 #include "verbs/sysfs.h"
 
 namespace railwise::net {
@@ -30,13 +31,21 @@ struct Candidate {
   verbs::PciPlace place;
 };
 
-void findPorts(Hca& hca, std::vector<Candidate>& found) {
+void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   const verbs::PciPlace place = verbs::pciPlace(hca.context()->device);
   for (uint8_t number = 1; number <= hca.attributes().phys_port_cnt; ++number) {
+    if (!nameSelected(config.ib_hca, hca.name(), number)) {
+      RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not chosen by NCCL_IB_HCA=%s", hca.name(), number,
+                    config.ib_hca.c_str());
+      continue;
+    }
     Result<verbs::Port> port = verbs::queryPort(hca.context(), number);
     if (!port.ok()) {
       RAILWISE_WARN("%s port %u: cannot be queried (%s), not used", hca.name(), number,
                     std::strerror(port.status().sys_errno));
+    } else if (!port->reliable) {
+      RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: neither InfiniBand nor RoCE, not used", hca.name(),
+                    number);
     } else if (!port->active) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not active, not used", hca.name(), number);
     } else {
@@ -109,8 +118,9 @@ Status noDevice(int present, size_t opened) {
         present, software);
   } else {
     RAILWISE_WARN(
-        "no RDMA device: %zu opened, none with an active port. Check cables and `ibv_devinfo`, or %s", opened,
-        software);
+        "no RDMA device: %zu opened, none with an active InfiniBand or RoCE port that NCCL_IB_HCA "
+        "chooses. Check it, the cables and `ibv_devinfo`, or %s",
+        opened, software);
   }
   return {Code::kNoDevice, 0};
 }
@@ -135,7 +145,7 @@ Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
   return hca;
 }
 
-Result<DeviceList> discoverDevices() {
+Result<DeviceList> discoverDevices(const Config& config) {
   const verbs::Library& verbs = verbs::library();
   int present = 0;
   ibv_device** list = verbs.get_device_list(&present);
@@ -145,7 +155,7 @@ Result<DeviceList> discoverDevices() {
   for (int i = 0; i < present; ++i) {
     Result<std::unique_ptr<Hca>> hca = Hca::open(list[i]);
     if (!hca.ok()) continue;
-    findPorts(**hca, candidates);
+    findPorts(**hca, config, candidates);
     result.hcas.push_back(std::move(*hca));
   }
   if (list != nullptr) verbs.free_device_list(list);

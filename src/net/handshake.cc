@@ -59,6 +59,7 @@ std::string checkEnd(const EndInfo& end) {
   if (end.mtu < IBV_MTU_256 || end.mtu > IBV_MTU_4096) return "an unknown MTU";
   if (end.window_address == 0) return "no window";
   if (end.piece_bytes < kPieceAlignment) return "an impossible message limit";
+  if (end.service_level > 15) return "an impossible service level";
   return {};
 }
 
@@ -73,7 +74,10 @@ verbs::PathAddress pathAddress(const EndInfo& end) {
 }
 
 std::string fieldText(std::span<const char> field) {
-  return {field.begin(), std::find(field.begin(), field.end(), '\0')};
+  std::string text(field.begin(), std::find(field.begin(), field.end(), '\0'));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');  // it goes into a log
+  return text;
 }
 
 void copyText(std::span<char> field, std::string_view text) {

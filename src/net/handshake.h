@@ -65,17 +65,20 @@ struct EndInfo {
       window_address;  // where the other end writes: clear-to-send ring (connector), size records (listener)
   uint32_t window_key;
   uint32_t piece_bytes;  // largest work request this port takes
+  uint8_t service_level;
+  uint8_t traffic_class;
+  uint8_t reserved[6];
   char host[kHostBytes];
   char device[kDeviceBytes];
 };
-static_assert(sizeof(EndInfo) == 168);
+static_assert(sizeof(EndInfo) == 176);
 
 struct ConnectRequest {
   MessageHeader header;
   uint64_t nonce;
   EndInfo end;
 };
-static_assert(sizeof(ConnectRequest) == 192);
+static_assert(sizeof(ConnectRequest) == 200);
 
 struct ConnectReply {
   MessageHeader header;
@@ -84,7 +87,7 @@ struct ConnectReply {
   char reason[160];
   EndInfo end;
 };
-static_assert(sizeof(ConnectReply) == 352);
+static_assert(sizeof(ConnectReply) == 360);
 
 struct ConnectReady {
   MessageHeader header;

@@ -60,8 +60,10 @@ Status Listener::openSocket() {
 
 Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
   if (stage_ == Stage::kListening) {
-    RAILWISE_TRY(admitCallers());
-    hearCallers();
+    if (peer_ == nullptr) {
+      admitCallers();
+      hearCallers();
+    }
     if (peer_ != nullptr) RAILWISE_TRY(answerPeer());
   }
   if (stage_ == Stage::kSendingReply) {
@@ -77,18 +79,20 @@ Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
   return std::move(connection_ready_);
 }
 
-Status Listener::admitCallers() {
+void Listener::admitCallers() {
   for (int i = 0; i < kAdmitsPerCall; ++i) {
     SocketAddress address;
     Result<Socket> socket = socket_.accept(&address);
     if (!socket.ok()) {
+      // No descriptor or memory just now, say; the peer waits in the backlog.
       const int error = socket.status().sys_errno;
+      if (std::exchange(accept_failure_logged_, true)) return;
       RAILWISE_WARN("accepting on %s failed: %s%s", socket_.localAddress().text().c_str(),
                     std::strerror(error),
                     error == EMFILE ? ": raise the limit of open files (ulimit -n)" : "");
-      return socket.status();
+      return;
     }
-    if (!socket->valid()) break;
+    if (!socket->valid()) return;
     if (callers_.size() == kMaxCallers) {
       noteStranger(*callers_.front(), "says nothing while others wait");
       callers_.erase(callers_.begin());
@@ -96,7 +100,6 @@ Status Listener::admitCallers() {
     callers_.emplace_back(new Caller{std::move(*socket), address, Deadline::after(kHelloTime)});
     callers_.back()->transfer = transferOf(callers_.back()->request);
   }
-  return Status::success();
 }
 
 // Looks at every caller; the first that proves to be the peer becomes peer_, and everyone else is sent away.
@@ -158,6 +161,8 @@ Status Listener::answerPeer() {
   reply_.accepted = built.ok() ? 1 : 0;
   copyText(reply_.reason, refusal);
   transfer_ = transferOf(reply_);
+  // The path to the peer may not be resolved yet (ARP): the same again at the next call.
+  if (built.sys_errno == ETIMEDOUT && !peer_->deadline.passed()) return Status::success();
   if (!built.ok()) {
     (void)peer_->socket.send(transfer_);  // fits the empty socket buffer; if not, the peer sees us hang up
     (void)peerFailed("is refused: " + refusal, 0);
@@ -176,13 +181,16 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
     refusal = "the request has " + refusal;
     return {Code::kRemote, 0};
   }
-  Result<std::unique_ptr<ReceiveConnection>> made = ReceiveConnection::create(device_, options());
-  if (!made.ok()) {
-    refusal =
-        std::string(device_.properties.name) + ": the queue pair could not be made, see the log of " + host_;
-    return made.status();
+  if (connection_ == nullptr) {
+    Result<std::unique_ptr<ReceiveConnection>> made = ReceiveConnection::create(device_, options());
+    if (!made.ok()) {
+      refusal = std::string(device_.properties.name) + ": the queue pair could not be made, see the log of " +
+                host_;
+      return made.status();
+    }
+    connection_ = std::move(*made);
+    (void)connection_->describe(options());
   }
-  connection_ = std::move(*made);
   const Status established = connection_->establish(options(), request.end);
   if (!established.ok())
     refusal =

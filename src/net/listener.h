@@ -52,7 +52,7 @@ class Listener {
         traffic_class_(options.traffic_class) {}
 
   Status openSocket();
-  Status admitCallers();
+  void admitCallers();
   void hearCallers();
   enum class Hearing : uint8_t { kWait, kPeer, kDrop };
   Hearing hear(Caller& caller, std::string& reason);
@@ -72,6 +72,7 @@ class Listener {
   Socket socket_;
   std::vector<std::unique_ptr<Caller>> callers_;
   bool stranger_logged_ = false;
+  bool accept_failure_logged_ = false;
 
   Stage stage_ = Stage::kListening;
   std::unique_ptr<Caller> peer_;

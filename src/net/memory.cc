@@ -30,6 +30,7 @@ Status impossibleRange(uint64_t address, std::size_t bytes) {
 }  // namespace
 
 MemoryCache::Range MemoryCache::pagesAround(uint64_t address, std::size_t bytes, MemoryKind kind) {
+  if (address + bytes < address) return {address, address, kind};
   return {pageDown(address), pageUp(address + std::max<std::size_t>(bytes, 1)), kind};
 }
 

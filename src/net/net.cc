@@ -69,7 +69,7 @@ Status Net::start() {
   }
   RAILWISE_TRY(verbs::load(config_));
   verbs::library().fork_init();
-  Result<DeviceList> list = discoverDevices();
+  Result<DeviceList> list = discoverDevices(config_);
   if (!list.ok()) return list.status();
   list_ = std::move(*list);
   std::string names;
@@ -122,6 +122,8 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
     if (!made.ok()) return made.status();
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);
+    // Attempts that NCCL has given up without a word (it has none for that) end here, or with the context.
+    std::erase_if(attempts_, [](const Attempt& attempt) { return attempt.connector->expired(); });
     id = ++last_attempt_;
   }
   const auto remember = [&](uint64_t value) {

@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/log.h"
@@ -64,7 +66,8 @@ Result<Gid> chooseGid(ibv_context* context, const Port& port, const Config& conf
   }
   Gid best;
   int best_score = -1;
-  for (int index = 0; index < port.gid_entries; ++index) {
+  const int entries = std::min(port.gid_entries, 256);  // an address handle has eight bits for the index
+  for (int index = 0; index < entries; ++index) {
     const Result<Gid> candidate =
         readGid(context, port, index);  // containers: entries of other namespaces cannot be read
     if (!candidate.ok() || isZero(candidate->value)) continue;

@@ -12,7 +12,8 @@ namespace railwise::verbs {
 namespace {
 
 Library g_library = {};
-std::optional<DynamicLibrary> g_shared_object;
+// On the heap for good: nothing is unloaded at exit, when NCCL's threads may still run.
+std::optional<DynamicLibrary>& g_shared_object = *new std::optional<DynamicLibrary>;
 
 template <typename Function>
 bool resolve(const char* symbol, const char* version, Function& function) {

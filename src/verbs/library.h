@@ -39,7 +39,8 @@ struct Library {
                       uint32_t flags, size_t entry_size);
   int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed);  // in units of 100 Mb/s
 
-  // sysfs folder or PCI path of a device that has none under /sys/class/infiniband ("" or null: look there).
+  // The PCI path that a software device claims, "" for none. Null for real devices: /sys/class/infiniband
+  // knows.
   const char* (*pci_path)(const ibv_device* device);
 
   const char* name;  // "libibverbs" or "software device", for messages

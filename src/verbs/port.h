@@ -10,7 +10,8 @@ namespace railwise::verbs {
 struct Port {
   uint8_t number = 0;  // from 1
   bool active = false;
-  bool ethernet = false;  // RoCE (or iWARP); else InfiniBand
+  bool ethernet = false;  // RoCE; else InfiniBand
+  bool reliable = false;  // InfiniBand or RoCE: what our queue pairs need (not iWARP, not EFA)
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_1024;
   bool grh_required = false;

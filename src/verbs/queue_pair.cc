@@ -17,9 +17,14 @@ constexpr uint8_t kRnrRetry = 7;
 constexpr uint8_t kHopLimit = 255;
 
 Status modifyFailed(ibv_qp* qp, const Port& port, const char* transition, int error, const char* advice) {
-  RAILWISE_WARN("%s port %u qp %u: transition to %s failed: %s%s",
-                library().get_device_name(qp->context->device), port.number, qp->qp_num, transition,
-                std::strerror(error), advice);
+  const std::string text = std::string(library().get_device_name(qp->context->device)) + " port " +
+                           std::to_string(port.number) + " qp " + std::to_string(qp->qp_num) +
+                           ": transition to " + transition + " failed: " + std::strerror(error) + advice;
+  if (error == ETIMEDOUT) {  // an address that is not resolved yet; the caller tries again
+    RAILWISE_INFO(log::kNet, "%s", text.c_str());
+  } else {
+    RAILWISE_WARN("%s", text.c_str());
+  }
   return {Code::kSystem, error};
 }
 
@@ -50,7 +55,8 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   QueuePair made;
   ibv_qp_init_attr granted = wanted;
   made.qp.reset(library().create_qp(pd, &granted));
-  while (made.qp == nullptr && wanted.cap.max_inline_data > 0) {  // some devices refuse instead of granting less
+  while (made.qp == nullptr &&
+         wanted.cap.max_inline_data > 0) {  // some devices refuse instead of granting less
     wanted.cap.max_inline_data /= 2;
     granted = wanted;
     made.qp.reset(library().create_qp(pd, &granted));

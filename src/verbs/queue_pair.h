@@ -1,6 +1,6 @@
 // Reliable-connected queue pairs: creation and the transitions INIT, RTR, RTS.
 // Every error is logged once with device, port, queue pair, the transition and what to check, and returned as
-// kSystem.
+// kSystem; but ETIMEDOUT at INFO only: the peer's address is not resolved yet, and another try is worth it.
 #pragma once
 
 #include "base/config.h"

@@ -38,7 +38,10 @@ class CountsTest : public testing::Test {
   uint64_t address(size_t offset) const { return reinterpret_cast<uint64_t>(buffer_.data()) + offset; }
 
   void finish(Request* request) {
-    while (!*request->connection->test(*request, nullptr)) {
+    for (bool done = false; !done;) {
+      const Result<bool> tested = request->connection->test(*request, nullptr);
+      ASSERT_TRUE(tested.ok());
+      done = *tested;
     }
   }
 
@@ -97,6 +100,16 @@ TEST_F(CountsTest, ClearToSendTravelsInline) {
   const softdev::Counters before = counters();
   exchange(1, 4096);
   EXPECT_EQ(counters().inline_sends - before.inline_sends, 1U);
+}
+
+TEST_F(CountsTest, AFlushIsOneReadOfTheDevice) {
+  const softdev::Counters before = counters();
+  Request* flush = nullptr;
+  ASSERT_TRUE(receive_->iflush(address(0), *memory_, &flush).ok());
+  finish(flush);
+  const softdev::Counters after = counters();
+  EXPECT_EQ(after.reads - before.reads, 1U);
+  EXPECT_EQ(after.bytes - before.bytes, 1U);
 }
 
 TEST_F(CountsTest, WithinOneProcessNoSystemCallMovesData) {

@@ -80,6 +80,7 @@ TEST(End, EveryBadFieldIsRefused) {
       [](EndInfo& e) { e.mtu = 6; },
       [](EndInfo& e) { e.window_address = 0; },
       [](EndInfo& e) { e.piece_bytes = 127; },
+      [](EndInfo& e) { e.service_level = 16; },
       [](EndInfo& e) { std::memset(e.host, 'x', sizeof e.host); },
       [](EndInfo& e) { std::memset(e.device, 'x', sizeof e.device); },
   };
@@ -99,6 +100,8 @@ TEST(Text, IsCutAndTerminated) {
   EXPECT_STREQ(field, "b");
   std::memset(field, 'x', sizeof field);
   EXPECT_EQ(fieldText(field), "xxxxxxxx");
+  copyText(field, "a\nb\x1b[c");
+  EXPECT_EQ(fieldText(field), "a?b?[c") << "would forge a log line";
 }
 
 TEST(Nonce, IsNeverZeroAndRarelyTheSame) {

@@ -1,4 +1,7 @@
 // Closing in every state: NCCL closes whatever it has when a communicator aborts.
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "api.h"
 
 namespace railwise::test {
@@ -52,31 +55,106 @@ TYPED_TEST(CloseTest, WithRequestsOutstanding) {
   }
 }
 
-// Everything a peer has sent is delivered although it has closed since.
+// Both ends of a connection, to be closed one by one.
+template <typename A>
+struct Ends {
+  explicit Ends(const Session<A>& session) {
+    Handle handle;
+    void* listener = nullptr;
+    EXPECT_EQ(A::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+    shakeHands<A>(session.context(), handle, listener, &send, &receive);
+    EXPECT_EQ(A::table().closeListen(listener), ncclSuccess);
+  }
+  void* send = nullptr;
+  void* receive = nullptr;
+};
+
+// Everything a peer has sent is delivered although it has closed since, and can still be flushed.
 TYPED_TEST(CloseTest, DataOutlivesTheSender) {
   Session<TypeParam> session;
-  Handle handle;
-  void *listener = nullptr, *send = nullptr, *receive = nullptr;
-  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
-  shakeHands<TypeParam>(session.context(), handle, listener, &send, &receive);
+  Ends<TypeParam> ends(session);
+  Memory<TypeParam> to(ends.receive, 32);
+  void* request = startReceive<TypeParam>(ends.receive, {{to.data(), 32, 0, to.handle()}});
   {
-    Memory<TypeParam> from(send, 32, 4);
-    Memory<TypeParam> to(receive, 32);
-    void* request = startReceive<TypeParam>(receive, {{to.data(), 32, 0, to.handle()}});
-    finish<TypeParam>(startSend<TypeParam>(send, from.data(), 32, 0, from.handle()));
-    EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
-    finish<TypeParam>(request);
-    EXPECT_EQ(to.wrong(4, 32), 0U);
-    request = startReceive<TypeParam>(receive, {{to.data(), 32, 0, to.handle()}});
-    void* last = startSend<TypeParam>(send, from.data(), 32, 0, from.handle());
-    finish<TypeParam>(last);
-    EXPECT_EQ(TypeParam::table().deregMr(send, nullptr), ncclSuccess);
-    int size = 0;
-    finish<TypeParam>(request, &size);
-    EXPECT_EQ(size, 32);
+    Memory<TypeParam> from(ends.send, 32, 4);
+    finish<TypeParam>(startSend<TypeParam>(ends.send, from.data(), 32, 0, from.handle()));
   }
-  EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
-  EXPECT_EQ(TypeParam::table().closeRecv(receive), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
+  int size = 0;
+  finish<TypeParam>(request, &size);
+  EXPECT_EQ(size, 32);
+  EXPECT_EQ(to.wrong(4, 32), 0U);
+  void *data = to.data(), *handle = to.handle(), *flush = nullptr;
+  ASSERT_EQ(TypeParam::table().iflush(ends.receive, 1, &data, &size, &handle, &flush), ncclSuccess);
+  finish<TypeParam>(flush);
+  EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
+}
+
+// A send that has arrived completes although the receiver has closed.
+TYPED_TEST(CloseTest, ASendOutlivesTheReceiver) {
+  Session<TypeParam> session;
+  Ends<TypeParam> ends(session);
+  void* receive = startReceive<TypeParam>(ends.receive, {{nullptr, 0, 0, nullptr}});
+  void* send = startSend<TypeParam>(ends.send, nullptr, 0, 0, nullptr);
+  finish<TypeParam>(receive);
+  EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
+  finish<TypeParam>(send);
+  EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
+}
+
+// Waiting with a tag that no open receive has.
+TYPED_TEST(CloseTest, WaitingWithAnotherTagForAPeerThatClosedIsAnError) {
+  Session<TypeParam> session;
+  Ends<TypeParam> ends(session);
+  startReceive<TypeParam>(ends.receive, {{nullptr, 0, 7, nullptr}});
+  EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
+  ncclResult_t result = ncclSuccess;
+  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
+    void* request = nullptr;
+    result = TypeParam::isend(ends.send, nullptr, 0, 8, nullptr, &request);
+  }
+  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
+}
+
+// A forked child (a data loader, say) has copies of our descriptors; closing must reach the peer all the
+// same.
+TYPED_TEST(CloseTest, AForkedChildKeepsNothingOpen) {
+  Session<TypeParam> session;
+  Ends<TypeParam> ends(session);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
+  ncclResult_t result = ncclSuccess;
+  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
+    void* request = nullptr;
+    result = TypeParam::isend(ends.send, nullptr, 0, 0, nullptr, &request);
+  }
+  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// The other end learns at once that this one has failed, although nobody has closed anything.
+TYPED_TEST(CloseTest, AFailureReachesThePeer) {
+  Session<TypeParam> session;
+  Ends<TypeParam> ends(session);
+  {
+    Memory<TypeParam> memory(ends.send, 64);
+    void *receive = startReceive<TypeParam>(ends.receive, {{nullptr, 0, 0, nullptr}}), *send = nullptr;
+    EXPECT_EQ(TypeParam::isend(ends.send, memory.data(), 64, 0, memory.handle(), &send), ncclInvalidArgument);
+    ncclResult_t result = ncclSuccess;
+    for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
+      int done = 0;
+      result = TypeParam::table().test(receive, &done, nullptr);
+    }
+    EXPECT_EQ(result, ncclRemoteError);
+  }
+  EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
 }
 
 // A peer that closes while we wait for it is an error that names it, never a hang.
@@ -84,23 +162,20 @@ TYPED_TEST(CloseTest, WaitingForAPeerThatClosedIsAnError) {
   Session<TypeParam> session;
   for (const bool sender_waits : {true, false}) {
     clearLog();
-    Handle handle;
-    void *listener = nullptr, *send = nullptr, *receive = nullptr;
-    ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
-    shakeHands<TypeParam>(session.context(), handle, listener, &send, &receive);
-    EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+    const Ends<TypeParam> ends(session);
+    void *const send = ends.send, *const receive = ends.receive;
     ncclResult_t result = ncclSuccess;
     void* request = nullptr;
     if (sender_waits) {
       EXPECT_EQ(TypeParam::table().closeRecv(receive), ncclSuccess);
-      for (int i = 0; i < 1'000'000'000 && result == ncclSuccess; ++i) {
+      for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
         result = TypeParam::isend(send, nullptr, 0, 0, nullptr, &request);
       }
       EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
     } else {
       request = startReceive<TypeParam>(receive, {{nullptr, 0, 0, nullptr}});
       EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
-      for (int i = 0; i < 1'000'000'000 && result == ncclSuccess; ++i) {
+      for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
         int done = 0;
         result = TypeParam::table().test(request, &done, nullptr);
       }

@@ -43,6 +43,49 @@ TYPED_TEST(PeerTest, AnOlderProtocolIsNamed) {
   EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
 }
 
+// The number of an attempt in a handle comes from outside: it must not lead to somebody else's attempt.
+TYPED_TEST(PeerTest, AHandleCannotTakeOverAnotherAttempt) {
+  Session<TypeParam> session;
+  Handle first, second;
+  void *listener1 = nullptr, *listener2 = nullptr, *send1 = nullptr, *send2 = nullptr;
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, first.bytes(), &listener1), ncclSuccess);
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, second.bytes(), &listener2), ncclSuccess);
+  ASSERT_EQ(TypeParam::connect(session.context(), 0, first.bytes(), &send1), ncclSuccess);
+  constexpr size_t kNumber = offsetof(net::ListenHandle, connecting);
+  std::memcpy(static_cast<char*>(second.bytes()) + kNumber, static_cast<char*>(first.bytes()) + kNumber, 8);
+  void *receive1 = nullptr, *receive2 = nullptr;
+  for (int i = 0; i < 10'000 && receive2 == nullptr; ++i) {
+    if (send2 == nullptr)
+      ASSERT_EQ(TypeParam::connect(session.context(), 0, second.bytes(), &send2), ncclSuccess);
+    ASSERT_EQ(TypeParam::accept(listener1, &receive1), ncclSuccess);
+    ASSERT_EQ(receive1, nullptr) << "the second handle reached the first listener";
+    ASSERT_EQ(TypeParam::accept(listener2, &receive2), ncclSuccess);
+  }
+  EXPECT_NE(receive2, nullptr);
+  for (void* listener : {listener1, listener2})
+    EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeSend(send2), ncclSuccess);
+  EXPECT_EQ(TypeParam::table().closeRecv(receive2), ncclSuccess);
+}
+
+TYPED_TEST(PeerTest, EthernetAndInfiniBandRefuseEachOther) {
+  Session<TypeParam> session("name=a,link=roce;name=b,link=ib");
+  Handle handle;
+  void *listener = nullptr, *send = nullptr, *receive = nullptr;
+  ASSERT_EQ(TypeParam::listen(session.context(), 1, handle.bytes(), &listener), ncclSuccess);
+  ncclResult_t connected = ncclSuccess, accepted = ncclSuccess;
+  while (connected == ncclSuccess || accepted == ncclSuccess) {
+    if (connected == ncclSuccess) connected = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
+    if (accepted == ncclSuccess) accepted = TypeParam::accept(listener, &receive);
+  }
+  EXPECT_EQ(connected, ncclRemoteError);
+  EXPECT_EQ(accepted, ncclRemoteError);
+  EXPECT_EQ(send, nullptr);
+  EXPECT_NE(warnings().find("this port is InfiniBand and the peer's is not"), std::string::npos)
+      << warnings();
+  EXPECT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
+}
+
 class Stranger {
  public:
   explicit Stranger(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {

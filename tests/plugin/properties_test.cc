@@ -79,6 +79,19 @@ TYPED_TEST(PropertiesTest, DevicesAreInPciOrderWithUniqueNames) {
   EXPECT_EQ(a.port, 2);
 }
 
+TYPED_TEST(PropertiesTest, NcclIbHcaChooses) {
+  setenv("NCCL_IB_HCA", "^soft0,soft2:1", 1);
+  {
+    Session<TypeParam> session("count=4");
+    int count = 0;
+    ASSERT_EQ(TypeParam::table().devices(&count), ncclSuccess);
+    ASSERT_EQ(count, 2);
+    EXPECT_STREQ(propertiesOver<TypeParam>(0, 0).name, "soft1");
+    EXPECT_STREQ(propertiesOver<TypeParam>(1, 0).name, "soft3");
+  }
+  unsetenv("NCCL_IB_HCA");
+}
+
 TYPED_TEST(PropertiesTest, StringsOutliveTheCommunicator) {
   const char* name = nullptr;
   {
