@@ -73,20 +73,22 @@ struct Ends {
 TYPED_TEST(CloseTest, DataOutlivesTheSender) {
   Session<TypeParam> session;
   Ends<TypeParam> ends(session);
-  Memory<TypeParam> to(ends.receive, 32);
-  void* request = startReceive<TypeParam>(ends.receive, {{to.data(), 32, 0, to.handle()}});
   {
-    Memory<TypeParam> from(ends.send, 32, 4);
-    finish<TypeParam>(startSend<TypeParam>(ends.send, from.data(), 32, 0, from.handle()));
+    Memory<TypeParam> to(ends.receive, 32);
+    void* request = startReceive<TypeParam>(ends.receive, {{to.data(), 32, 0, to.handle()}});
+    {
+      Memory<TypeParam> from(ends.send, 32, 4);
+      finish<TypeParam>(startSend<TypeParam>(ends.send, from.data(), 32, 0, from.handle()));
+    }
+    EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
+    int size = 0;
+    finish<TypeParam>(request, &size);
+    EXPECT_EQ(size, 32);
+    EXPECT_EQ(to.wrong(4, 32), 0U);
+    void *data = to.data(), *handle = to.handle(), *flush = nullptr;
+    ASSERT_EQ(TypeParam::table().iflush(ends.receive, 1, &data, &size, &handle, &flush), ncclSuccess);
+    finish<TypeParam>(flush);
   }
-  EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
-  int size = 0;
-  finish<TypeParam>(request, &size);
-  EXPECT_EQ(size, 32);
-  EXPECT_EQ(to.wrong(4, 32), 0U);
-  void *data = to.data(), *handle = to.handle(), *flush = nullptr;
-  ASSERT_EQ(TypeParam::table().iflush(ends.receive, 1, &data, &size, &handle, &flush), ncclSuccess);
-  finish<TypeParam>(flush);
   EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
 }
 
