@@ -5,6 +5,7 @@
 
 #include <climits>
 #include <cstring>
+#include <filesystem>
 
 #include "tools/message.h"
 
@@ -101,11 +102,11 @@ std::vector<std::string> pluginFileNames(const std::string& name) {
 
 std::vector<std::string> ownPluginPaths(const std::string& exe) {
   std::vector<std::string> paths;
-  const auto slash = exe.rfind('/');
-  if (slash != std::string::npos) {
-    const std::string root = exe.substr(0, slash) + "/../";
-    for (const char* folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR})
-      paths.push_back(root + folder + "/" + kOwnPlugin);
+  if (!exe.empty()) {
+    const std::filesystem::path root = std::filesystem::path(exe).parent_path().parent_path();
+    for (const char* folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR}) {
+      paths.push_back((root / folder / kOwnPlugin).string());
+    }
   }
   paths.emplace_back(kOwnPlugin);
   return paths;

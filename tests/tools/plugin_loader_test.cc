@@ -24,7 +24,7 @@ TEST(PluginFileNames, AreThoseOfNccl) {
 
 TEST(OwnPluginPaths, LieBesideTheExecutable) {
   const auto paths = ownPluginPaths("/opt/railwise/bin/railwise");
-  EXPECT_EQ(paths.front(), "/opt/railwise/bin/../lib/libnccl-net-railwise.so");
+  EXPECT_EQ(paths.front(), "/opt/railwise/lib/libnccl-net-railwise.so");
   EXPECT_EQ(paths.back(), "libnccl-net-railwise.so");
   EXPECT_EQ(ownPluginPaths(""), (std::vector<std::string>{"libnccl-net-railwise.so"}));
 }
