@@ -189,7 +189,6 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
       return made.status();
     }
     connection_ = std::move(*made);
-    (void)connection_->describe(options());
   }
   const Status established = connection_->establish(options(), request.end);
   if (!established.ok())

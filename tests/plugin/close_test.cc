@@ -69,6 +69,17 @@ struct Ends {
   void* receive = nullptr;
 };
 
+// What isend finally says to a sender whose receiver has left.
+template <typename A>
+ncclResult_t sendUntilError(void* send, int tag) {
+  ncclResult_t result = ncclSuccess;
+  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
+    void* request = nullptr;
+    result = A::isend(send, nullptr, 0, tag, nullptr, &request);
+  }
+  return result;
+}
+
 // Everything a peer has sent is delivered although it has closed since, and can still be flushed.
 TYPED_TEST(CloseTest, DataOutlivesTheSender) {
   Session<TypeParam> session;
@@ -110,12 +121,7 @@ TYPED_TEST(CloseTest, WaitingWithAnotherTagForAPeerThatClosedIsAnError) {
   Ends<TypeParam> ends(session);
   startReceive<TypeParam>(ends.receive, {{nullptr, 0, 7, nullptr}});
   EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
-  ncclResult_t result = ncclSuccess;
-  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
-    void* request = nullptr;
-    result = TypeParam::isend(ends.send, nullptr, 0, 8, nullptr, &request);
-  }
-  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_EQ(sendUntilError<TypeParam>(ends.send, 8), ncclRemoteError);
   EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
 }
 
@@ -129,12 +135,7 @@ TYPED_TEST(CloseTest, AForkedChildKeepsNothingOpen) {
     for (;;) pause();
   }
   EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
-  ncclResult_t result = ncclSuccess;
-  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
-    void* request = nullptr;
-    result = TypeParam::isend(ends.send, nullptr, 0, 0, nullptr, &request);
-  }
-  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_EQ(sendUntilError<TypeParam>(ends.send, 0), ncclRemoteError);
   EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
