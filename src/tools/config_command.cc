@@ -3,7 +3,7 @@
 
 #include "base/config.h"
 #include "tools/commands.h"
-#include "tools/json.h"
+#include "base/json.h"
 #include "tools/message.h"
 #include "tools/options.h"
 

@@ -4,7 +4,7 @@
 
 #include "tools/commands.h"
 #include "tools/device_choice.h"
-#include "tools/json.h"
+#include "base/json.h"
 #include "tools/message.h"
 #include "tools/plugin_loader.h"
 

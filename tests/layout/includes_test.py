@@ -12,9 +12,10 @@ MAY_INCLUDE = {
     "src/base": set(),
     "src/softdev": {"base"},
     "src/verbs": {"base", "softdev"},
-    "src/net": {"base", "verbs"},
+    "src/topo": {"base", "railwise"},
+    "src/net": {"base", "verbs", "topo"},
     "plugin": {"base", "net", "nccl"},
-    "src/tools": {"base", "nccl"},
+    "src/tools": {"base", "nccl", "topo"},
 }
 # project folder -> the only files that may include it
 ONLY_FROM = {"softdev": {"src/verbs/library.cc"}}

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tools/json.h"
+#include "base/json.h"
 
 namespace railwise::tools {
 namespace {

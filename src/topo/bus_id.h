@@ -1,0 +1,17 @@
+// PCI addresses as NCCL reads and writes them. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace railwise::topo {
+
+// busIdToInt64: the hexadecimal digits up to the first character that is neither a digit nor '.' or ':'.
+int64_t busIdToNumber(std::string_view busid);
+// int64ToBusId: "dddd:bb:dd.f".
+std::string busIdText(int64_t number);
+// "dddd:bb:dd.f" with hexadecimal digits, either case (checkBDFFormat).
+bool isBusId(std::string_view text);
+
+}  // namespace railwise::topo

@@ -1,0 +1,244 @@
+#include "topo/explain_problems.h"
+
+#include <algorithm>
+
+#include "topo/constants.h"
+
+namespace railwise::topo {
+namespace {
+
+// A path that carries less than this part of the NIC's own speed wastes the NIC. PCIe's nominal numbers are a
+// little below those of the port that fits them (48 against 50 GB/s), which is no fault.
+constexpr float kWasted = 0.75F;
+
+// No PCIe switch between the device and its CPU: how a VM looks whose tree is hidden.
+bool hangsOnCpu(const Graph& graph, NodeIndex device) {
+  for (const Link& link : graph.node(device).links) {
+    if (link.type == LinkType::kPci && graph.node(link.to).type == NodeType::kPci) return false;
+  }
+  return true;
+}
+
+NodeIndex nicOf(const Graph& graph, int net) {
+  for (const Link& link : graph.of(NodeType::kNet, net).links) {
+    if (link.type == LinkType::kNet) return link.to;
+  }
+  return kNoNode;
+}
+
+std::string farFix(const Graph& graph, int gpu, int net) {
+  const NodeIndex device = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+  const NodeIndex nic = nicOf(graph, net);
+  if (nic != kNoNode && hangsOnCpu(graph, device) && hangsOnCpu(graph, nic)) {
+    return "in a VM or container the PCIe switches are often hidden: give NCCL a topology file in "
+           "NCCL_TOPO_FILE; "
+           "`railwise topo generate` writes one. On bare metal this is how the slots are wired";
+  }
+  return "put a NIC below the same PCIe switch as the GPU if the board has such a slot";
+}
+
+// One for all NICs of the GPU that are equally far.
+void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
+  std::vector<std::string> names;
+  const NicView* far = nullptr;
+  for (const ChosenNic& nic : explanation.chosen) {
+    if (nic.view.type != PathType::kPhb && nic.view.type != PathType::kSys) continue;
+    far = &nic.view;
+    names.push_back(netName(graph, nic.view.net));
+  }
+  if (far == nullptr) return;
+  Problem problem{.kind = "far-nic"};
+  problem.text = listText(names) + (names.size() == 1 ? " is" : " are") + " far from " + gpuName(graph, gpu) +
+                 " (" + pathTypeName(far->type) + "): every byte goes through " + pathTypeMeaning(far->type);
+  problem.fix = farFix(graph, gpu, far->net);
+  explanation.problems.push_back(std::move(problem));
+}
+
+const Node* pciEnd(const Graph& graph, NodeIndex a, NodeIndex b) {
+  // The lower end of a PCIe link is the one whose speed and width it has.
+  for (const NodeIndex end : {a, b}) {
+    const auto& links = graph.node(end).links;
+    const NodeIndex other = end == a ? b : a;
+    const bool leaf = graph.node(end).type != NodeType::kPci && graph.node(end).type != NodeType::kCpu;
+    if (leaf || (!links.empty() && links.back().to == other)) return &graph.node(end);
+  }
+  return nullptr;
+}
+
+void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& problem) {
+  const Node* end = pciEnd(graph, from, to);
+  if (end == nullptr || end->busid.empty()) return;
+  if (!pciSpeedKnown(end->link_speed)) {
+    problem.text += "; NCCL does not understand link_speed=\"" + end->link_speed + "\" of " + end->busid +
+                    " and takes it as PCIe Gen3";
+    problem.fix =
+        "write the true speed into the topology file, e.g. link_speed=\"32.0 GT/s PCIe\"; `railwise topo "
+        "lint` shows the lines";
+    return;
+  }
+  problem.text += "; " + end->busid + " is linked at " + end->link_speed + " x" +
+                  std::to_string(end->link_width == 0 ? 16 : end->link_width);
+  problem.fix =
+      "look at LnkCap and LnkSta in `lspci -vv` of that device: the slot, a riser or the BIOS holds it down";
+}
+
+NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
+  const Node& wanted = from.node(node);
+  const int index = to.indexOf(wanted.type, wanted.id);
+  return index < 0 ? kNoNode : to.of(wanted.type)[static_cast<std::size_t>(index)];
+}
+
+// The links of a path that hold it down below the port of its NIC, unless they are known already.
+void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const ChosenNic& nic,
+                  GpuExplanation& explanation) {
+  const Graph& graph = paths.graph();
+  const float port = graph.of(NodeType::kNet, nic.view.net).bandwidth;
+  if (nic.view.bandwidth >= kWasted * port) return;
+  NodeIndex from = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
+  for (const Step& step : nic.view.steps) {
+    NodeIndex to = step.to;
+    if (graph.node(to).type == NodeType::kNet) to = nicOf(graph, nic.view.net);
+    if (step.bandwidth <= nic.view.bandwidth && to != kNoNode) {
+      Problem problem{.kind = "slow-link"};
+      problem.from = sameNode(graph, *machine.graph, from);
+      problem.to = sameNode(graph, *machine.graph, to);
+      problem.text = "the " + step.link + " link from " + nodeName(graph, from) + " to " +
+                     nodeName(graph, to) + " carries " + gbText(step.bandwidth) + " GB/s, but the port of " +
+                     netName(graph, nic.view.net) + " " + gbText(port) + " GB/s";
+      if (step.link == "PCIe") addSpeedReason(graph, from, to, problem);
+      const bool known =
+          std::any_of(explanation.problems.begin(), explanation.problems.end(), [&](const Problem& p) {
+            return p.from == problem.from && p.to == problem.to && p.from != kNoNode;
+          });
+      if (!known) explanation.problems.push_back(std::move(problem));
+    }
+    from = deviceOf(graph, to);
+  }
+}
+
+void addGdrOff(const Graph& graph, int gpu, GpuExplanation& explanation) {
+  std::vector<std::string> names;
+  const ChosenNic* off = nullptr;
+  for (const ChosenNic& nic : explanation.chosen) {
+    if (nic.receive.mode != GdrMode::kOff && nic.send.mode != GdrMode::kOff) continue;
+    off = &nic;
+    names.push_back(netName(graph, nic.view.net));
+  }
+  if (off == nullptr) return;
+  const bool receive = off->receive.mode != GdrMode::kOff;
+  const bool send = off->send.mode != GdrMode::kOff;
+  const char* what = receive ? "sending" : send ? "receiving" : "sending and receiving";
+  Problem problem{.kind = "gpudirect-off"};
+  problem.text = "GPUDirect RDMA between " + gpuName(graph, gpu) + " and " + listText(names) +
+                 " is off for " + what + ": the data makes a detour through host memory";
+  problem.fix = "GPUDirect " + gdrSentence(receive ? off->send : off->receive);
+  explanation.problems.push_back(std::move(problem));
+}
+
+void addNearerLost(const Graph& graph, GpuExplanation& explanation) {
+  if (explanation.chosen.empty()) return;
+  const NicView& best = explanation.chosen[0].view;
+  for (const RejectedNic& nic : explanation.rejected) {
+    if (nic.rule != "bandwidth" || nic.view.type >= best.type || best.type < PathType::kPhb) continue;
+    Problem problem{.kind = "nearer-nic-lost"};
+    problem.text = netName(graph, nic.view.net) + " is nearer (" + viewText(nic.view) + ") than " +
+                   netName(graph, best.net) + " (" + viewText(best) +
+                   "), but NCCL takes the higher bandwidth first";
+    problem.fix =
+        "if the nearer NIC's link is slower than it should be, mend that first; else NCCL_IB_HCA can leave " +
+        netName(graph, best.net) + " out";
+    explanation.problems.push_back(std::move(problem));
+    return;
+  }
+}
+
+void addSplit(const Machine& machine, MachineExplanation& all) {
+  if (machine.domains.size() < 2) return;
+  std::vector<std::string> groups;
+  for (const Domain& domain : machine.domains) groups.push_back("GPU " + rangesText(domain.ranks));
+  Problem problem{.kind = "split"};
+  problem.text =
+      "NCCL treats this machine as " + std::to_string(groups.size()) + " separate nodes (" +
+      listText(groups) +
+      "): between them the network is faster than PCIe and the CPUs, so they talk through their NICs";
+  problem.fix =
+      "this is right when there really is no NVLink; if there is, it is missing in the file (nvlink tags, or "
+      "--nvswitch-links). NCCL_NET_DISABLE_INTRA=1 keeps the machine together";
+  all.problems.push_back(std::move(problem));
+}
+
+void addP2pOff(const Machine& machine, MachineExplanation& all) {
+  const Graph& graph = *machine.graph;
+  const int gpus = graph.count(NodeType::kGpu);
+  int pairs = 0;
+  std::string reason;
+  for (int a = 0; a < gpus; ++a) {
+    for (int b = a + 1; b < gpus; ++b) {
+      if (graph.of(NodeType::kGpu, a).host != graph.of(NodeType::kGpu, b).host) continue;
+      const auto answer = checkP2p(*machine.paths, a, b);
+      if (!answer.ok() || answer->allowed) continue;
+      if (pairs++ == 0) {
+        reason = "e.g. " + gpuName(graph, a) + " and " + gpuName(graph, b) + ": " + answer->reason;
+      }
+    }
+  }
+  if (pairs == 0) return;
+  all.problems.push_back(
+      {.kind = "p2p-off",
+       .text = countText(pairs, "pair") +
+               " of GPUs cannot reach each other directly (P2P) and copy through host memory",
+       .fix = reason});
+}
+
+void addIdleNics(const Machine& machine, MachineExplanation& all) {
+  std::vector<bool> used(static_cast<std::size_t>(machine.graph->count(NodeType::kNet)), false);
+  for (const GpuExplanation& gpu : all.gpus) {
+    for (const int net : gpu.nets) used[static_cast<std::size_t>(net)] = true;
+  }
+  std::vector<std::string> idle;
+  for (std::size_t net = 0; net < used.size(); ++net) {
+    if (!used[net]) idle.push_back(netName(*machine.graph, static_cast<int>(net)));
+  }
+  if (idle.empty() || idle.size() == used.size()) return;
+  const std::size_t shown = 8;
+  const std::size_t more = idle.size() > shown ? idle.size() - shown : 0;
+  const char* verb = idle.size() == 1 ? " is" : " are";
+  idle.resize(idle.size() - more);
+  if (more > 0) idle.push_back(std::to_string(more) + " more");
+  all.problems.push_back(
+      {.kind = "idle-nic",
+       .text = listText(idle) + verb + " not the NIC of any GPU",
+       .fix = "all right for management and storage; leave such a NIC out with NCCL_IB_HCA. A "
+              "NIC meant for the GPUs wants the same speed and distance as the others"});
+}
+
+}  // namespace
+
+void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExplanation& explanation) {
+  const Graph& graph = paths.graph();
+  if (explanation.nets.empty()) {
+    if (graph.count(NodeType::kNet) == 0) return;
+    explanation.problems.push_back(
+        {.kind = "no-nic",
+         .text = gpuName(graph, gpu) + " reaches no NIC: " + explanation.error,
+         .fix = "its NUMA node is not joined to one with a NIC; `railwise topo lint`"});
+    return;
+  }
+  for (const ChosenNic& nic : explanation.chosen) {
+    addSlowLinks(machine, paths, gpu, nic, explanation);
+  }
+  addFarNics(graph, gpu, explanation);
+  addGdrOff(graph, gpu, explanation);
+  addNearerLost(graph, explanation);
+}
+
+void addMachineProblems(const Machine& machine, MachineExplanation& all) {
+  if (machine.graph->count(NodeType::kNet) == 0) {
+    all.problems.push_back({.kind = "no-nic", .text = "no NIC is described: NCCL would use sockets or fail"});
+  }
+  addSplit(machine, all);
+  addP2pOff(machine, all);
+  addIdleNics(machine, all);
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,240 @@
+#include "topo/outputs/diff.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/json.h"
+#include "topo/describe.h"
+#include "topo/outputs/device_match.h"
+#include "topo/policy.h"
+
+namespace railwise::topo {
+namespace {
+
+std::string pathText(const Path& path) {
+  if (path.type == PathType::kDis) return "not connected";
+  return std::string(pathTypeName(path.type)) + " " + gbText(path.bandwidth) + " GB/s, " +
+         countText(path.hops, "hop");
+}
+
+std::string gdrModeText(const Outcome<GdrAnswer>& answer) {
+  if (!answer.ok()) return "impossible";
+  return answer->mode == GdrMode::kOff ? "off" : answer->mode == GdrMode::kOn ? "on" : "through PCIe";
+}
+
+std::string gdrText(const Paths& paths, int gpu, int net) {
+  constexpr const char* kFlush[] = {"no flush", "flush", "C2C flush"};
+  return "receive " + gdrModeText(checkGdr(paths, gpu, net, false)) + ", send " +
+         gdrModeText(checkGdr(paths, gpu, net, true)) + ", " +
+         kFlush[static_cast<int>(needFlush(paths, gpu, net).flush)];
+}
+
+std::string p2pText(const Paths& paths, int from, int to) {
+  const auto answer = checkP2p(paths, from, to);
+  if (!answer.ok()) return "impossible";
+  std::string text = answer->allowed ? "on" : "off";
+  if (answer->read) text += ", read";
+  if (answer->intermediate_rank >= 0) text += ", through GPU " + std::to_string(answer->intermediate_rank);
+  return text;
+}
+
+std::string proxyText(const Paths& paths, int gpu, int net) {
+  const auto proxy = proxyRank(paths, gpu, net);
+  if (!proxy.ok()) return "impossible";
+  return *proxy == paths.graph().of(NodeType::kGpu, gpu).rank ? "direct"
+                                                              : "through GPU " + std::to_string(*proxy);
+}
+
+class Differ {
+ public:
+  Differ(const Machine& left, const Machine& right)
+      : left_(left), right_(right), match_(*left.graph, *right.graph) {}
+
+  std::vector<Difference> whole() {
+    for (const NodeType type : {NodeType::kCpu, NodeType::kPci, NodeType::kNvs, NodeType::kDev,
+                                NodeType::kGpu, NodeType::kNic, NodeType::kNet}) {
+      if (type == NodeType::kDev && (left_.graph->count(type) == 0 || right_.graph->count(type) == 0))
+        continue;
+      compareDevices(type);
+    }
+    compareNuma();
+    compareLinks();
+    comparePaths(NodeType::kGpu, NodeType::kGpu);
+    comparePaths(NodeType::kGpu, NodeType::kNet);
+    comparePaths(NodeType::kNet, NodeType::kGpu);
+    compareNics();
+    compareGdr();
+    compareP2p();
+    compareDomains();
+    return std::move(found_);
+  }
+
+ private:
+  void add(const char* kind, std::string what, std::string left, std::string right) {
+    if (left != right) found_.push_back({kind, std::move(what), std::move(left), std::move(right)});
+  }
+
+  std::string pairName(NodeType from, int i, NodeType to, int j) const {
+    return left_.graph->label(left_.graph->of(from)[static_cast<std::size_t>(i)]) + " -> " +
+           left_.graph->label(left_.graph->of(to)[static_cast<std::size_t>(j)]);
+  }
+
+  void compareDevices(NodeType type) {
+    for (const NodeIndex i : left_.graph->of(type)) {
+      const NodeIndex twin = match_.rightOf(i);
+      add("device", left_.graph->label(i), deviceText(*left_.graph, i),
+          twin == kNoNode ? "" : deviceText(*right_.graph, twin));
+    }
+    for (const NodeIndex i : right_.graph->of(type)) {
+      if (match_.leftOf(i) == kNoNode)
+        add("device", right_.graph->label(i), "", deviceText(*right_.graph, i));
+    }
+  }
+
+  // Where GPUs and NICs are.
+  void compareNuma() {
+    for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
+      const int twin = match_.rightIndex(NodeType::kGpu, gpu);
+      if (twin < 0) continue;
+      add("numa", left_.graph->label(left_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]),
+          numaOf(left_, NodeType::kGpu, gpu), numaOf(right_, NodeType::kGpu, twin));
+    }
+    for (int net = 0; net < left_.graph->count(NodeType::kNet); ++net) {
+      const int twin = match_.rightIndex(NodeType::kNet, net);
+      if (twin < 0) continue;
+      add("numa", left_.graph->label(left_.graph->of(NodeType::kNet)[static_cast<std::size_t>(net)]),
+          numaOf(left_, NodeType::kNet, net), numaOf(right_, NodeType::kNet, twin));
+    }
+  }
+
+  static std::string numaOf(const Machine& machine, NodeType type, int index) {
+    int cpu = -1;
+    if (type == NodeType::kGpu) {
+      cpu = machine.paths->localCpu(index);
+    } else {
+      const auto nearest = localNodes(*machine.paths, type, index, NodeType::kCpu);
+      if (!nearest.empty()) cpu = nearest[0];
+    }
+    return cpu < 0
+               ? "no NUMA node"
+               : nodeName(*machine.graph, machine.graph->of(NodeType::kCpu)[static_cast<std::size_t>(cpu)]);
+  }
+
+  // Of matched nodes only: a link of a device that one side lacks is told by the device.
+  void compareLinks() {
+    std::map<std::pair<NodeIndex, NodeIndex>, std::pair<std::string, std::string>> links;
+    const auto put = [](std::string& text, const std::string& more) {
+      text += (text.empty() ? "" : " and ") + more;
+    };
+    for (const auto& link : linksOf(*left_.graph)) {
+      if (match_.rightOf(link.from) != kNoNode && match_.rightOf(link.to) != kNoNode) {
+        put(links[{link.from, link.to}].first, link.text);
+      }
+    }
+    for (const auto& link : linksOf(*right_.graph)) {
+      const NodeIndex from = match_.leftOf(link.from);
+      const NodeIndex to = match_.leftOf(link.to);
+      if (from != kNoNode && to != kNoNode) put(links[{from, to}].second, link.text);
+    }
+    for (const auto& [ends, texts] : links) {
+      if (ends.first > ends.second && links.count({ends.second, ends.first}) != 0)
+        continue;  // told by its twin
+      add("link", left_.graph->label(ends.first) + " - " + left_.graph->label(ends.second), texts.first,
+          texts.second);
+    }
+  }
+
+  template <typename Visit>
+  void forPairs(NodeType from, NodeType to, const Visit& visit) {
+    for (int i = 0; i < left_.graph->count(from); ++i) {
+      for (int j = 0; j < left_.graph->count(to); ++j) {
+        const int right_i = match_.rightIndex(from, i);
+        const int right_j = match_.rightIndex(to, j);
+        if ((from != to || i != j) && right_i >= 0 && right_j >= 0) visit(i, j, right_i, right_j);
+      }
+    }
+  }
+
+  void comparePaths(NodeType from, NodeType to) {
+    forPairs(from, to, [&](int i, int j, int right_i, int right_j) {
+      add("path", pairName(from, i, to, j), pathText(left_.paths->get(from, i, to, j)),
+          pathText(right_.paths->get(from, right_i, to, right_j)));
+      if (from != NodeType::kGpu || to != NodeType::kNet) return;
+      add("pxn", pairName(from, i, to, j), proxyText(*left_.paths, i, j),
+          proxyText(*right_.paths, right_i, right_j));
+    });
+  }
+
+  void compareGdr() {
+    forPairs(NodeType::kGpu, NodeType::kNet, [&](int i, int j, int right_i, int right_j) {
+      add("gpudirect", pairName(NodeType::kGpu, i, NodeType::kNet, j), gdrText(*left_.paths, i, j),
+          gdrText(*right_.paths, right_i, right_j));
+    });
+  }
+
+  void compareP2p() {
+    forPairs(NodeType::kGpu, NodeType::kGpu, [&](int i, int j, int right_i, int right_j) {
+      add("p2p", pairName(NodeType::kGpu, i, NodeType::kGpu, j), p2pText(*left_.paths, i, j),
+          p2pText(*right_.paths, right_i, right_j));
+    });
+  }
+
+  // The NICs of a rank by channel, as a communicator sees them.
+  static std::string nicsOf(const Machine& machine, int gpu) {
+    const int rank = machine.graph->of(NodeType::kGpu, gpu).rank;
+    for (const Domain& domain : machine.domains) {
+      if (std::find(domain.ranks.begin(), domain.ranks.end(), rank) == domain.ranks.end()) continue;
+      const auto nets = localNets(*domain.paths, domain.graph->gpuOfRank(rank));
+      if (!nets.ok()) break;
+      std::vector<std::string> names;
+      for (const int net : *nets) names.push_back(netName(*domain.graph, net));
+      return listText(names);
+    }
+    return "none";
+  }
+
+  void compareNics() {
+    for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
+      const int twin = match_.rightIndex(NodeType::kGpu, gpu);
+      if (twin < 0) continue;
+      add("nic", left_.graph->label(left_.graph->of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]),
+          nicsOf(left_, gpu), nicsOf(right_, twin));
+    }
+  }
+
+  static std::string domainsOf(const Machine& machine) {
+    std::vector<std::string> parts;
+    for (const Domain& domain : machine.domains) parts.push_back("GPU " + rangesText(domain.ranks));
+    return countText(static_cast<int>(parts.size()), "part") + ": " + listText(parts);
+  }
+
+  void compareDomains() { add("domain", "communicator", domainsOf(left_), domainsOf(right_)); }
+
+  const Machine& left_;
+  const Machine& right_;
+  const DeviceMatch match_;
+  std::vector<Difference> found_;
+};
+
+}  // namespace
+
+std::vector<Difference> diff(const Machine& left, const Machine& right) {
+  return Differ(left, right).whole();
+}
+
+std::string diffJson(const Machine& left, const Machine& right, const std::vector<Difference>& differences) {
+  JsonWriter json;
+  json.beginObject();
+  json.key("schema").value("railwise-topology-diff").key("schema_version").value(1);
+  json.key("left").value(left.name).key("right").value(right.name);
+  json.key("equal").value(differences.empty());
+  json.key("differences").beginArray();
+  for (const Difference& difference : differences) {
+    json.beginInlineObject().key("kind").value(difference.kind).key("what").value(difference.what);
+    json.key("left").value(difference.left).key("right").value(difference.right).endInlineObject();
+  }
+  json.endArray().endObject();
+  return json.text();
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,56 @@
+// A machine as rectangles and lines: what svg and html draw. Coordinates in CSS pixels, y downwards. Internal
+// to outputs/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "topo/explain.h"
+
+namespace railwise::topo {
+
+struct Box {
+  std::string kind;              // CSS class: "cpu", "pci", "gpu", "nic", "net", "nvs", "cxb"
+  std::vector<NodeIndex> nodes;  // what it stands for; the first names it
+  double x = 0, y = 0, width = 0, height = 0;
+  std::vector<std::string> lines;  // the first one is the name
+  std::string tip;                 // for hovering: everything known
+  bool bad = false;                // something costs speed here
+};
+
+struct Wire {
+  std::string kind;  // "pci", "nvl", "c2c", "sys", "loc"
+  NodeIndex a = kNoNode;
+  NodeIndex b = kNoNode;
+  float bandwidth = 0;
+  std::string path;  // SVG path data
+  std::string label;
+  double label_x = 0, label_y = 0;
+  bool slow = false;
+};
+
+struct Frame {
+  std::string kind;  // "host", "numa", "part"
+  std::string title;
+  double x = 0, y = 0, width = 0, height = 0;
+};
+
+struct Caption {
+  std::string text;
+  double x = 0, y = 0;
+};
+
+struct Drawing {
+  double width = 0, height = 0;
+  std::vector<Frame> frames;
+  std::vector<Wire> wires;
+  std::vector<Box> boxes;
+  std::vector<Caption> captions;
+};
+
+Drawing drawMachine(const Machine& machine, const MachineExplanation& all);
+
+// `text` cut to what `width` pixels hold, with an ellipsis.
+std::string fittedText(const std::string& text, double width);
+
+}  // namespace railwise::topo

@@ -1,0 +1,142 @@
+#include "topo/outputs/json_rows.h"
+
+#include <map>
+
+namespace railwise::topo {
+namespace {
+
+void writePaths(JsonWriter& json, const char* key, const Paths& paths, NodeType from, NodeType to) {
+  const Graph& graph = paths.graph();
+  json.key(key).beginArray();
+  for (int i = 0; i < graph.count(from); ++i) {
+    for (int j = 0; j < graph.count(to); ++j) {
+      if (from == to && i == j) continue;
+      const Path& path = paths.get(from, i, to, j);
+      json.beginRow().value(graph.label(graph.of(from)[static_cast<std::size_t>(i)]));
+      json.value(graph.label(graph.of(to)[static_cast<std::size_t>(j)])).value(pathTypeName(path.type));
+      json.value(path.bandwidth).value(path.hops).beginArray();
+      for (const NodeIndex node : paths.via(path)) json.value(graph.label(node));
+      json.endArray().endRow();
+    }
+  }
+  json.endArray();
+}
+
+void writeLocalNets(JsonWriter& json, const Domain& domain) {
+  json.key("local_net").beginObject();
+  for (int gpu = 0; gpu < domain.graph->count(NodeType::kGpu); ++gpu) {
+    const auto nets = localNets(*domain.paths, gpu);
+    if (!nets.ok()) continue;
+    json.key(std::to_string(domain.graph->of(NodeType::kGpu, gpu).rank)).beginRow();
+    for (const int net : *nets) json.value(domain.graph->of(NodeType::kNet, net).dev);
+    json.endRow();
+  }
+  json.endObject();
+}
+
+// The NVML indices of all GPUs, in the order of their ranks.
+std::vector<int> devsByRank(const Graph& graph) {
+  std::map<int, int> devs;
+  for (const NodeIndex gpu : graph.of(NodeType::kGpu))
+    devs.emplace(graph.node(gpu).rank, graph.node(gpu).dev);
+  std::vector<int> list;
+  for (const auto& [rank, dev] : devs) list.push_back(dev);
+  return list;
+}
+
+// Two equal hosts: the peers are this host's own GPUs. A graph of several hosts has no such second host.
+void writePeerNets(JsonWriter& json, const Machine& machine, const Domain& domain) {
+  constexpr int kChannels = 2;  // later ones repeat
+  json.key("p2p_net").beginArray();
+  const int gpus = machine.graph->hosts() == 1 ? domain.graph->count(NodeType::kGpu) : 0;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    for (const int peer_dev : devsByRank(*machine.graph)) {
+      for (int channel = 0; channel < kChannels; ++channel) {
+        const auto answer = netTowardsPeer(*domain.paths, gpu, peer_dev, channel);
+        if (!answer.ok()) continue;
+        json.beginRow().value(domain.graph->of(NodeType::kGpu, gpu).rank).value(peer_dev).value(channel);
+        json.value(domain.graph->of(NodeType::kNet, answer->net).dev).value(answer->proxy_rank).endRow();
+      }
+    }
+  }
+  json.endArray();
+}
+
+}  // namespace
+
+void writePathTables(JsonWriter& json, const Paths& paths) {
+  writePaths(json, "gpu_gpu", paths, NodeType::kGpu, NodeType::kGpu);
+  writePaths(json, "gpu_net", paths, NodeType::kGpu, NodeType::kNet);
+  writePaths(json, "net_gpu", paths, NodeType::kNet, NodeType::kGpu);
+  writePaths(json, "gpu_cpu", paths, NodeType::kGpu, NodeType::kCpu);
+  writePaths(json, "net_cpu", paths, NodeType::kNet, NodeType::kCpu);
+  writePaths(json, "cpu_cpu", paths, NodeType::kCpu, NodeType::kCpu);
+  writePaths(json, "net_net", paths, NodeType::kNet, NodeType::kNet);
+}
+
+void writeP2p(JsonWriter& json, const Paths& paths, bool with_reasons) {
+  const Graph& graph = paths.graph();
+  const int gpus = graph.count(NodeType::kGpu);
+  json.key("p2p").beginArray();
+  for (int from = 0; from < gpus; ++from) {
+    for (int to = 0; to < gpus; ++to) {
+      if (from == to) continue;
+      const auto outcome = checkP2p(paths, from, to);
+      const P2pAnswer answer = outcome.ok() ? *outcome : P2pAnswer{.reason = outcome.error()};
+      json.beginRow().value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(from)]));
+      json.value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(to)]));
+      json.value(answer.allowed ? 1 : 0).value(answer.read ? 1 : 0).value(answer.intermediate_rank);
+      if (with_reasons) json.value(answer.reason);
+      json.endRow();
+    }
+  }
+  json.endArray();
+}
+
+void writeGdr(JsonWriter& json, const Paths& paths, bool with_reasons) {
+  const Graph& graph = paths.graph();
+  const auto answerOf = [](const Outcome<GdrAnswer>& outcome) {
+    return outcome.ok() ? *outcome : GdrAnswer{.rule = "error", .reason = outcome.error()};
+  };
+  json.key("gdr").beginArray();
+  for (int gpu = 0; gpu < graph.count(NodeType::kGpu); ++gpu) {
+    for (int net = 0; net < graph.count(NodeType::kNet); ++net) {
+      const GdrAnswer receive = answerOf(checkGdr(paths, gpu, net, false));
+      const GdrAnswer send = answerOf(checkGdr(paths, gpu, net, true));
+      const FlushAnswer flush = needFlush(paths, gpu, net);
+      const auto proxy = proxyRank(paths, gpu, net);
+      json.beginRow().value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]));
+      json.value(graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]));
+      json.value(static_cast<int>(receive.mode)).value(static_cast<int>(send.mode));
+      json.value(static_cast<int>(flush.flush));
+      json.value(proxy.ok() ? *proxy : graph.of(NodeType::kGpu, gpu).rank);
+      if (with_reasons) {
+        json.value(receive.rule)
+            .value(receive.reason)
+            .value(send.rule)
+            .value(send.reason)
+            .value(flush.reason);
+      }
+      json.endRow();
+    }
+  }
+  json.endArray();
+}
+
+void writeDomains(JsonWriter& json, const Machine& machine) {
+  json.key("domains").beginArray();
+  for (const Domain& domain : machine.domains) {
+    json.beginObject();
+    json.key("ranks").beginRow();
+    for (const int rank : domain.ranks) json.value(rank);
+    json.endRow();
+    json.key("max_bw").value(domain.max_bandwidth);
+    json.key("total_bw").value(domain.total_bandwidth);
+    writeLocalNets(json, domain);
+    writePeerNets(json, machine, domain);
+    json.endObject();
+  }
+  json.endArray();
+}
+
+}  // namespace railwise::topo

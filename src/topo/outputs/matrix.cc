@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <set>
+
+#include "topo/explain.h"
+#include "topo/outputs/outputs.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr int kHeaderEvery = 24;  // rows after which the header is repeated, so that it is never out of sight
+
+// A row or column: a GPU or a NIC.
+struct Device {
+  NodeType type = NodeType::kGpu;
+  int index = 0;
+  int host = 0;
+  std::string name;  // "GPU0": by rank; "NIC0": by its number in the list of NICs
+};
+
+std::vector<Device> devicesOf(const Graph& graph) {
+  std::vector<Device> devices;
+  for (const NodeIndex i : graph.of(NodeType::kGpu)) {
+    const Node& gpu = graph.node(i);
+    devices.push_back({NodeType::kGpu, gpu.index, gpu.host, "GPU" + std::to_string(gpu.rank)});
+  }
+  for (const NodeIndex i : graph.of(NodeType::kNet)) {
+    const Node& net = graph.node(i);
+    devices.push_back({NodeType::kNet, net.index, net.host, "NIC" + std::to_string(net.index)});
+  }
+  return devices;
+}
+
+class Matrix {
+ public:
+  explicit Matrix(const Machine& machine)
+      : machine_(machine), graph_(*machine.graph), devices_(devicesOf(graph_)), xgmi_(isXgmi(graph_)) {}
+
+  std::string text() {
+    layOut();
+    for (std::size_t row = 0; row < devices_.size(); ++row) {
+      if (row % kHeaderEvery == 0) addHeader(row > 0);
+      if (row > 0 && row % kHeaderEvery != 0 && newGroup(row)) text_ += '\n';
+      addRow(row);
+    }
+    addLegend();
+    addDevices();
+    addNicTable();
+    return text_;
+  }
+
+ private:
+  // NV18: the links of the narrower end; NVL where the bandwidth is no multiple of a link's.
+  std::string nvlinkText(const Device& from, const Path& path) const {
+    if (xgmi_) return "XGMI";
+    const int count = nvlinkCount(graph_.of(NodeType::kGpu, from.index), path.bandwidth);
+    return count > 0 ? "NV" + std::to_string(count) : "NVL";
+  }
+
+  std::string cell(const Device& from, const Device& to) const {
+    if (from.type == to.type && from.index == to.index) return "X";
+    const Path& path = machine_.paths->get(from.type, from.index, to.type, to.index);
+    const bool gpus = from.type == NodeType::kGpu && to.type == NodeType::kGpu;
+    if (gpus && path.type == PathType::kNvl) return nvlinkText(from, path);
+    return pathTypeName(path.type);
+  }
+
+  // A wider gap stands before the NICs, and between hosts.
+  bool newGroup(std::size_t i) const {
+    return devices_[i].type != devices_[i - 1].type || devices_[i].host != devices_[i - 1].host;
+  }
+
+  void layOut() {
+    for (const Device& from : devices_) {
+      std::vector<std::string> row;
+      for (const Device& to : devices_) row.push_back(cell(from, to));
+      cells_.push_back(std::move(row));
+      name_width_ = std::max(name_width_, from.name.size());
+      const int cpu = localCpu(from);
+      affinities_.push_back(cpu < 0 ? "-" : cpuList(graph_.of(NodeType::kCpu, cpu).affinity));
+      if (affinities_.back().empty()) affinities_.back() = "-";
+      affinity_width_ = std::max(affinity_width_, affinities_.back().size());
+    }
+    for (std::size_t column = 0; column < devices_.size(); ++column) {
+      std::size_t width = devices_[column].name.size();
+      for (const auto& row : cells_) width = std::max(width, row[column].size());
+      widths_.push_back(width + (column > 0 && newGroup(column) ? 3 : 1));
+    }
+  }
+
+  void addCell(std::string text, std::size_t width) {
+    text_ += std::string(width - std::min(width, text.size()), ' ') + text;
+  }
+
+  void addHeader(bool again) {
+    if (again) text_ += '\n';
+    text_ += std::string(name_width_, ' ');
+    for (std::size_t i = 0; i < devices_.size(); ++i) addCell(devices_[i].name, widths_[i]);
+    text_ += "   CPU Affinity" +
+             std::string(affinity_width_ - std::min<std::size_t>(affinity_width_, 12), ' ') +
+             "  NUMA Affinity\n";
+  }
+
+  int localCpu(const Device& device) const {
+    if (device.type == NodeType::kGpu) return machine_.paths->localCpu(device.index);
+    const auto nearest = localNodes(*machine_.paths, NodeType::kNet, device.index, NodeType::kCpu);
+    return nearest.empty() ? -1 : nearest[0];
+  }
+
+  void addRow(std::size_t row) {
+    const Device& device = devices_[row];
+    text_ += device.name + std::string(name_width_ - device.name.size(), ' ');
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      used_.insert(cells_[row][i]);
+      addCell(cells_[row][i], widths_[i]);
+    }
+    const int cpu = localCpu(device);
+    text_ += "   " + affinities_[row] +
+             std::string(std::max<std::size_t>(affinity_width_, 12) - affinities_[row].size(), ' ');
+    text_ += "  " + (cpu < 0 ? std::string("-") : std::to_string(graph_.of(NodeType::kCpu, cpu).numa));
+    if (graph_.hosts() > 1) text_ += " of host " + std::to_string(device.host);
+    text_ += '\n';
+  }
+
+  void addLegend() {
+    text_ += "\nLegend (read a row as from, a column as to; nearest first)\n\n  X     the device itself\n";
+    for (int type = 0; type < kPathTypes; ++type) {
+      const auto path_type = static_cast<PathType>(type);
+      if (path_type == PathType::kNvl && xgmi_ && used_.count("XGMI") != 0) {
+        text_ += "  XGMI  xGMI from GPU to GPU\n";
+      } else if (path_type == PathType::kNvl && usesNv()) {
+        text_ += "  NV#   NVLink directly or through an NVSwitch; # links from each GPU\n";
+      }
+      if (used_.count(pathTypeName(path_type)) == 0) continue;
+      text_ += std::string("  ") + pathTypeName(path_type) + "   " + pathTypeMeaning(path_type) + "\n";
+    }
+    if (used_.count("PXN") != 0) {
+      text_ +=
+          "\nPXN stands in the rows of the GPUs only: NCCL sends that way, but receives by the way of the "
+          "column.\n";
+    }
+  }
+
+  bool usesNv() const {
+    return std::any_of(used_.begin(), used_.end(), [](const std::string& cell) {
+      return cell.size() > 2 && cell.compare(0, 2, "NV") == 0 && cell[2] >= '0' && cell[2] <= '9';
+    });
+  }
+
+  void addDevices() {
+    text_ += "\nGPU Legend (by rank)\n\n";
+    for (const Device& device : devices_) {
+      if (device.type != NodeType::kGpu) continue;
+      const Node& gpu = graph_.of(NodeType::kGpu, device.index);
+      text_ += "  " + device.name + ": " + gpu.busid + ", NVML index " + std::to_string(gpu.dev) +
+               (gpu.gcn.empty() ? ", sm " + std::to_string(gpu.sm) : ", " + gpu.gcn) + "\n";
+    }
+    text_ += "\nNIC Legend\n\n";
+    for (const Device& device : devices_) {
+      if (device.type != NodeType::kNet) continue;
+      const Node& net = graph_.of(NodeType::kNet, device.index);
+      text_ += "  " + device.name + ": " + netName(graph_, device.index) + ", " + gbText(net.bandwidth * 8) +
+               " Gb/s";
+      for (const Link& link : net.links) {
+        if (!graph_.node(link.to).busid.empty()) text_ += ", " + graph_.node(link.to).busid;
+      }
+      text_ += "\n";
+    }
+  }
+
+  void addNicTable() {
+    const MachineExplanation all = explain(machine_);
+    text_ += "\nNIC of each GPU, as NCCL " + std::string(ncclVersionName(machine_.settings->nccl)) +
+             " chooses it (railwise explain says why)\n\n" + nicTable(machine_, all);
+  }
+
+  const Machine& machine_;
+  const Graph& graph_;
+  const std::vector<Device> devices_;
+  const bool xgmi_;
+  std::vector<std::vector<std::string>> cells_;
+  std::vector<std::string> affinities_;
+  std::vector<std::size_t> widths_;
+  std::size_t name_width_ = 4;
+  std::size_t affinity_width_ = 12;
+  std::set<std::string> used_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string matrixText(const Machine& machine) { return Matrix(machine).text(); }
+
+}  // namespace railwise::topo

@@ -1,0 +1,272 @@
+#include <cstdio>
+
+#include "topo/describe.h"
+#include "topo/outputs/json_rows.h"
+#include "topo/outputs/outputs.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr int kSchemaVersion = 1;  // docs/topology-json.md; raised when a field changes its meaning or goes
+
+const char* archName(CpuArch arch) {
+  switch (arch) {
+    case CpuArch::kX86:
+      return "x86_64";
+    case CpuArch::kPower:
+      return "ppc64";
+    case CpuArch::kArm:
+      return "arm64";
+    case CpuArch::kUnknown:
+    case CpuArch::kUndefined:
+      break;
+  }
+  return "unknown";
+}
+
+const char* vendorName(CpuVendor vendor) {
+  switch (vendor) {
+    case CpuVendor::kIntel:
+      return "GenuineIntel";
+    case CpuVendor::kAmd:
+      return "AuthenticAMD";
+    case CpuVendor::kZhaoxin:
+      return "Zhaoxin";
+    case CpuVendor::kUnknown:
+    case CpuVendor::kUndefined:
+      break;
+  }
+  return "unknown";
+}
+
+const char* modelName(CpuModel model) {
+  switch (model) {
+    case CpuModel::kBroadwell:
+      return "Broadwell or older";
+    case CpuModel::kSkylake:
+      return "Skylake";
+    case CpuModel::kSapphireRapids:
+      return "Sapphire Rapids";
+    case CpuModel::kEmeraldRapids:
+      return "Emerald Rapids or newer";
+    case CpuModel::kYongfeng:
+      return "YongFeng";
+    case CpuModel::kUndefined:
+      break;
+  }
+  return "unknown";
+}
+
+std::string hexText(uint64_t number) {
+  char text[20];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+struct Number {
+  const char* name;
+  int Settings::*field;
+};
+constexpr Number kNumbers[] = {
+    {"NCCL_P2P_LEVEL", &Settings::p2p_level},
+    {"NCCL_NET_GDR_LEVEL", &Settings::net_gdr_level},
+    {"NCCL_NET_GDR_READ", &Settings::net_gdr_read},
+    {"NCCL_NET_GDR_C2C", &Settings::net_gdr_c2c},
+    {"NCCL_NET_GDR_MLOPART", &Settings::net_gdr_mlopart},
+    {"NCCL_NET_FORCE_FLUSH", &Settings::net_force_flush},
+    {"NCCL_NET_DISABLE_INTRA", &Settings::net_disable_intra},
+    {"NCCL_NVB_DISABLE", &Settings::nvb_disable},
+    {"NCCL_PXN_DISABLE", &Settings::pxn_disable},
+    {"NCCL_PXN_C2C", &Settings::pxn_c2c},
+    {"NCCL_P2P_PXN_LEVEL", &Settings::p2p_pxn_level},
+    {"NCCL_CROSS_NIC", &Settings::cross_nic},
+    {"NCCL_SHM_DISABLE", &Settings::shm_disable},
+    {"NCCL_TOPO_SPLIT_MLOPART", &Settings::topo_split_mlopart},
+    {"NCCL_IGNORE_CPU_AFFINITY", &Settings::ignore_cpu_affinity},
+    {"NCCL_IB_MERGE_NICS", &Settings::ib_merge_nics},
+    {"NCCL_IB_MERGE_VFS", &Settings::ib_merge_vfs},
+    {"NCCL_IB_DEVICE_PCI_ORDER", &Settings::ib_device_pci_order},
+};
+
+bool isLevel(const Number& number) {
+  return number.field == &Settings::p2p_level || number.field == &Settings::net_gdr_level;
+}
+
+class TopologyWriter {
+ public:
+  explicit TopologyWriter(const Machine& machine) : machine_(machine), graph_(*machine.graph) {}
+
+  std::string whole() {
+    json_.beginObject();
+    json_.key("schema").value("railwise-topology").key("schema_version").value(kSchemaVersion);
+    json_.key("machine").value(machine_.name);
+    json_.key("nccl").value(ncclVersionName(machine_.settings->nccl));
+    json_.key("completed").value(machine_.completed);
+    writeSettings();
+    writeHosts();
+    writeCpus();
+    writeGpus();
+    writeNics();
+    writeNets();
+    writeSwitches();
+    writeLinks();
+    writePathTables(json_, *machine_.paths);
+    writeP2p(json_, *machine_.paths, true);
+    writeGdr(json_, *machine_.paths, true);
+    writeDomains(json_, machine_);
+    json_.key("remarks").beginArray();
+    for (const std::string& remark : machine_.remarks) json_.value(remark);
+    for (const std::string& warning : machine_.settings->warnings) json_.value(warning);
+    json_.endArray().endObject();
+    return json_.text();
+  }
+
+ private:
+  std::string labelOf(NodeType type, int index) const {
+    return graph_.label(graph_.of(type)[static_cast<std::size_t>(index)]);
+  }
+
+  void writeSettings() {
+    const Settings& settings = *machine_.settings;
+    const Settings otherwise;
+    json_.key("settings").beginObject();
+    for (const Number& number : kNumbers) {
+      const int value = settings.*number.field;
+      if (value == otherwise.*number.field) continue;
+      if (isLevel(number) && value >= 0 && value < kPathTypes) {
+        json_.key(number.name).value(pathTypeName(static_cast<PathType>(value)));
+      } else {
+        json_.key(number.name).value(value);
+      }
+    }
+    if (settings.netdevs_policy == Settings::NetDevsPolicy::kAll)
+      json_.key("NCCL_NETDEVS_POLICY").value("ALL");
+    if (settings.netdevs_policy == Settings::NetDevsPolicy::kMax) {
+      json_.key("NCCL_NETDEVS_POLICY").value("MAX:" + std::to_string(settings.netdevs_max));
+    }
+    if (settings.net_merge_level != otherwise.net_merge_level) {
+      json_.key("NCCL_NET_MERGE_LEVEL").value(pathTypeName(settings.net_merge_level));
+    }
+    if (settings.net_merge_rail) json_.key("NCCL_NET_MERGE_POLICY").value("RAIL");
+    if (!settings.net_force_merge.empty()) json_.key("NCCL_NET_FORCE_MERGE").value(settings.net_force_merge);
+    json_.endObject();
+  }
+
+  void writeHosts() {
+    json_.key("hosts").beginArray();
+    for (int host = 0; host < graph_.hosts(); ++host) {
+      json_.beginInlineObject().key("host").value(host).key("local").value(host == graph_.localHost());
+      json_.endInlineObject();
+    }
+    json_.endArray();
+  }
+
+  void beginNode(NodeIndex i) {
+    json_.beginObject().key("id").value(graph_.label(i)).key("host").value(graph_.node(i).host);
+  }
+
+  void writePciLink(const Node& node) {
+    json_.key("busid").value(node.busid);
+    json_.key("link_speed").value(node.link_speed).key("link_width").value(node.link_width);
+  }
+
+  void writeCpus() {
+    json_.key("cpus").beginArray();
+    for (const NodeIndex i : graph_.of(NodeType::kCpu)) {
+      const Node& cpu = graph_.node(i);
+      beginNode(i);
+      json_.key("numa").value(cpu.numa).key("arch").value(archName(cpu.arch));
+      json_.key("vendor").value(vendorName(cpu.vendor)).key("model").value(modelName(cpu.model));
+      json_.key("affinity").value(cpuList(cpu.affinity)).endObject();
+    }
+    json_.endArray();
+  }
+
+  void writeGpus() {
+    json_.key("gpus").beginArray();
+    for (const NodeIndex i : graph_.of(NodeType::kGpu)) {
+      const Node& gpu = graph_.node(i);
+      beginNode(i);
+      json_.key("rank").value(gpu.rank).key("dev").value(gpu.dev);
+      json_.key("sm").value(gpu.sm).key("gcn");
+      gpu.gcn.empty() ? json_.null() : json_.value(gpu.gcn);
+      json_.key("gdr").value(gpu.gdr != 0).key("mlopart").value(gpu.mlopart);
+      writePciLink(graph_.node(deviceOf(graph_, i)));
+      const int cpu = machine_.paths->localCpu(gpu.index);
+      json_.key("local_cpu");
+      cpu < 0 ? json_.null() : json_.value(labelOf(NodeType::kCpu, cpu));
+      json_.endObject();
+    }
+    json_.endArray();
+  }
+
+  void writeNics() {
+    json_.key("nics").beginArray();
+    for (const NodeIndex i : graph_.of(NodeType::kNic)) {
+      beginNode(i);
+      writePciLink(graph_.node(i));
+      json_.key("nets").beginRow();
+      for (const Link& link : graph_.node(i).links) {
+        if (graph_.node(link.to).type == NodeType::kNet) json_.value(graph_.label(link.to));
+      }
+      json_.endRow().endObject();
+    }
+    json_.endArray();
+  }
+
+  void writeNets() {
+    json_.key("nets").beginArray();
+    for (const NodeIndex i : graph_.of(NodeType::kNet)) {
+      const Node& net = graph_.node(i);
+      beginNode(i);
+      json_.key("dev").value(net.dev).key("name").value(net.name).key("nic");
+      const bool hung = !net.links.empty();
+      hung ? json_.value(graph_.label(net.links[0].to)) : json_.null();
+      json_.key("bandwidth").value(net.bandwidth).key("port").value(net.port);
+      json_.key("guid").value(hexText(net.guid)).key("latency_us").value(net.latency);
+      json_.key("gdr").value(net.gdr != 0).key("coll").value(net.coll != 0);
+      json_.key("max_comms").value(net.max_comms).key("rail").value(net.rail).key("plane").value(net.plane);
+      const int gpu = machine_.paths->localGpu(net.index);
+      json_.key("local_gpu");
+      gpu < 0 ? json_.null() : json_.value(labelOf(NodeType::kGpu, gpu));
+      json_.endObject();
+    }
+    json_.endArray();
+  }
+
+  void writeSwitches() {
+    json_.key("switches").beginArray();
+    for (const NodeType type : {NodeType::kPci, NodeType::kNvs}) {
+      for (const NodeIndex i : graph_.of(type)) {
+        beginNode(i);
+        json_.key("kind").value(type == NodeType::kPci ? "pci" : "nvswitch");
+        if (type == NodeType::kPci) writePciLink(graph_.node(i));
+        if (type == NodeType::kPci) json_.key("pci_device").value(hexText(graph_.node(i).pci_device));
+        json_.endObject();
+      }
+    }
+    json_.endArray();
+  }
+
+  void writeLinks() {
+    json_.key("links").beginArray();
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const auto from = static_cast<NodeIndex>(i);
+      for (const Link& link : graph_.node(from).links) {
+        json_.beginRow().value(graph_.label(from)).value(graph_.label(link.to));
+        json_.value(linkTypeName(link.type)).value(link.bandwidth).endRow();
+      }
+    }
+    json_.endArray();
+  }
+
+  const Machine& machine_;
+  const Graph& graph_;
+  JsonWriter json_;
+};
+
+}  // namespace
+
+std::string topologyJson(const Machine& machine) { return TopologyWriter(machine).whole(); }
+
+}  // namespace railwise::topo

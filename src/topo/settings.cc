@@ -1,0 +1,168 @@
+#include "topo/settings.h"
+
+#include <strings.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace railwise::topo {
+namespace {
+
+constexpr std::array<const char*, kPathTypes> kPathNames = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                                            "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+constexpr std::array<const char*, kPathTypes> kPathMeanings = {
+    "the same device",
+    "NVLink (or xGMI) directly or through an NVSwitch",
+    "NVLink through another GPU",
+    "chip-to-chip link between GPU and CPU",
+    "one PCIe switch",
+    "several PCIe switches, without the CPU",
+    "chip-to-chip link to the CPU, then PCIe to the NIC",
+    "NVLink to another GPU that is near the NIC, then PCIe",
+    "the PCIe host bridge of a CPU",
+    "the interconnect between CPUs (NUMA nodes)",
+    "the network",
+    "not connected",
+};
+
+// NCCL's numbers of old for NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL (levelsOldToNew in paths.cc).
+constexpr std::array<PathType, 6> kOldLevels = {PathType::kLoc, PathType::kPix, PathType::kPxb,
+                                                PathType::kPhb, PathType::kSys, PathType::kSys};
+
+class Reader {
+ public:
+  Reader(const Lookup& lookup, Settings& settings) : lookup_(lookup), settings_(settings) {}
+
+  const char* text(const char* name) {
+    const char* value = lookup_(name);
+    if (value != nullptr) settings_.from_environment.push_back(std::string(name) + "=" + value);
+    return value;
+  }
+
+  // NCCL_PARAM: strtoll with base 0; an empty value is no value; text that is no number reads as 0.
+  void number(const char* name, int& field) {
+    const char* value = text(name);
+    if (value == nullptr || *value == 0) return;
+    errno = 0;
+    char* end = nullptr;
+    const long long read = std::strtoll(value, &end, 0);
+    if (errno != 0) return warn(name, value, "is out of range: NCCL keeps its default");
+    if (*end != 0) warn(name, value, "is not a number: NCCL reads it as " + std::to_string(read));
+    field = static_cast<int>(read);
+  }
+
+  // ncclGetLevel: exact names LOC to SYS, else the leading digit as a number of old.
+  void level(const char* name, int& field) {
+    const char* value = text(name);
+    if (value == nullptr) return;
+    for (int i = 0; i <= static_cast<int>(PathType::kSys); ++i) {
+      if (std::strcmp(value, kPathNames[static_cast<std::size_t>(i)]) != 0) continue;
+      field = i;
+      return;
+    }
+    if (*value < '0' || *value > '9')
+      return warn(name, value, "is no level: NCCL ignores it; use LOC, NVL, PIX, PXB, P2C, PXN, PHB or SYS");
+    const long old = std::min(std::strtol(value, nullptr, 0), static_cast<long>(kOldLevels.size()) - 1);
+    field = static_cast<int>(kOldLevels[static_cast<std::size_t>(std::max(old, 0L))]);
+  }
+
+  void disable(const char* name, int& field) {
+    const char* value = text(name);
+    if (value != nullptr && std::strtol(value, nullptr, 0) == 1) field = static_cast<int>(PathType::kLoc);
+  }
+
+  void netDevsPolicy() {
+    const char* value = text("NCCL_NETDEVS_POLICY");
+    if (value == nullptr || strcasecmp(value, "AUTO") == 0) return;
+    if (strcasecmp(value, "ALL") == 0) {
+      settings_.netdevs_policy = Settings::NetDevsPolicy::kAll;
+    } else if (strncasecmp(value, "MAX:", 4) == 0 && std::atoi(value + 4) > 0) {
+      settings_.netdevs_policy = Settings::NetDevsPolicy::kMax;
+      settings_.netdevs_max = std::atoi(value + 4);
+    } else {
+      warn("NCCL_NETDEVS_POLICY", value, "is unknown: NCCL uses AUTO; use AUTO, ALL or MAX:N");
+    }
+  }
+
+  void mergeLevel() {
+    const char* value = text("NCCL_NET_MERGE_LEVEL");
+    if (value == nullptr) return;
+    struct Name {
+      const char* name;
+      PathType level;
+    };
+    static constexpr std::array<Name, 8> kNames = {{{"LOC", PathType::kLoc},
+                                                    {"PORT", PathType::kNvl},
+                                                    {"PIX", PathType::kPix},
+                                                    {"PXB", PathType::kPxb},
+                                                    {"P2C", PathType::kP2c},
+                                                    {"PXN", PathType::kPxn},
+                                                    {"PHB", PathType::kPhb},
+                                                    {"SYS", PathType::kSys}}};
+    for (const Name& entry : kNames) {
+      if (std::strncmp(value, entry.name, std::strlen(entry.name)) != 0) continue;
+      settings_.net_merge_level = entry.level;
+      return;
+    }
+    settings_.net_merge_level = PathType::kLoc;
+    warn("NCCL_NET_MERGE_LEVEL", value, "is unknown: NCCL takes it as LOC, no fusion");
+  }
+
+  void mergePolicy() {
+    const char* value = text("NCCL_NET_MERGE_POLICY");
+    if (value == nullptr || strcasecmp(value, "ALL") == 0) return;
+    settings_.net_merge_rail = strcasecmp(value, "RAIL") == 0;
+    if (!settings_.net_merge_rail)
+      warn("NCCL_NET_MERGE_POLICY", value, "is unknown: NCCL uses ALL; use ALL or RAIL");
+  }
+
+ private:
+  void warn(const char* name, const char* value, const std::string& what) {
+    settings_.warnings.push_back(std::string(name) + "='" + value + "' " + what);
+  }
+
+  const Lookup& lookup_;
+  Settings& settings_;
+};
+
+}  // namespace
+
+const char* ncclVersionName(NcclVersion version) { return version == NcclVersion::k2_28 ? "2.28" : "2.30.7"; }
+
+const char* pathTypeName(PathType type) { return kPathNames[static_cast<std::size_t>(type)]; }
+
+const char* pathTypeMeaning(PathType type) { return kPathMeanings[static_cast<std::size_t>(type)]; }
+
+Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
+  Settings settings;
+  settings.nccl = version;
+  Reader read(lookup, settings);
+  read.level("NCCL_P2P_LEVEL", settings.p2p_level);
+  read.disable("NCCL_P2P_DISABLE", settings.p2p_level);  // goes before the level
+  read.level("NCCL_NET_GDR_LEVEL", settings.net_gdr_level);
+  read.number("NCCL_NET_GDR_READ", settings.net_gdr_read);
+  read.number("NCCL_NET_GDR_C2C", settings.net_gdr_c2c);
+  read.number("NCCL_NET_GDR_MLOPART", settings.net_gdr_mlopart);
+  read.number("NCCL_NET_FORCE_FLUSH", settings.net_force_flush);
+  read.number("NCCL_NET_DISABLE_INTRA", settings.net_disable_intra);
+  read.number("NCCL_NVB_DISABLE", settings.nvb_disable);
+  read.number("NCCL_PXN_DISABLE", settings.pxn_disable);
+  read.number("NCCL_PXN_C2C", settings.pxn_c2c);
+  read.number("NCCL_P2P_PXN_LEVEL", settings.p2p_pxn_level);
+  read.number("NCCL_CROSS_NIC", settings.cross_nic);
+  read.number("NCCL_SHM_DISABLE", settings.shm_disable);
+  read.number("NCCL_TOPO_SPLIT_MLOPART", settings.topo_split_mlopart);
+  read.number("NCCL_IGNORE_CPU_AFFINITY", settings.ignore_cpu_affinity);
+  read.netDevsPolicy();
+  read.mergeLevel();
+  read.mergePolicy();
+  if (const char* groups = read.text("NCCL_NET_FORCE_MERGE")) settings.net_force_merge = groups;
+  read.number("NCCL_IB_MERGE_NICS", settings.ib_merge_nics);
+  read.number("NCCL_IB_MERGE_VFS", settings.ib_merge_vfs);
+  read.number("NCCL_IB_DEVICE_PCI_ORDER", settings.ib_device_pci_order);
+  return settings;
+}
+
+}  // namespace railwise::topo

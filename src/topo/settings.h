@@ -1,0 +1,88 @@
+// What changes NCCL's answers besides the machine: its environment variables of the graph module, and its
+// version. Read once, passed as const; plain values.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace railwise::topo {
+
+// Which NCCL is modelled. The rules of paths, nodes and choices differ: facts in docs/topology.md,
+// "Versions".
+enum class NcclVersion {
+  k2_28,  // 2.28.x and the path rule of everything up to 2.30.4
+  k2_30,  // 2.30.7
+};
+
+const char* ncclVersionName(NcclVersion version);  // "2.28", "2.30.7"
+
+// Path types in NCCL's order: less is closer. Also the levels of NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL.
+enum class PathType : unsigned char {
+  kLoc = 0,   // the same device
+  kNvl = 1,   // NVLink (or xGMI)
+  kNvb = 2,   // NVLink through another GPU
+  kC2c = 3,   // chip to chip (Grace)
+  kPix = 4,   // one PCIe switch
+  kPxb = 5,   // several PCIe switches, not the CPU
+  kP2c = 6,   // C2C to the CPU, then PCIe to the NIC
+  kPxn = 7,   // through another GPU that is near the NIC
+  kPhb = 8,   // the CPU's PCIe host bridge
+  kSys = 9,   // the interconnect between CPUs (NUMA nodes)
+  kNet = 10,  // the network
+  kDis = 11,  // not connected
+};
+inline constexpr int kPathTypes = 12;
+const char* pathTypeName(PathType type);     // "LOC", "NVL", ...
+const char* pathTypeMeaning(PathType type);  // a sentence for people who have never read NCCL
+
+struct Settings {
+  NcclVersion nccl = NcclVersion::k2_30;
+
+  // One field per variable; the value that NCCL takes when it is not set. kUnset: NCCL's own rule decides.
+  static constexpr int kUnset = -2;
+  int p2p_level = kUnset;       // NCCL_P2P_LEVEL, NCCL_P2P_DISABLE=1: a PathType
+  int net_gdr_level = kUnset;   // NCCL_NET_GDR_LEVEL: a PathType
+  int net_gdr_read = -2;        // NCCL_NET_GDR_READ
+  int net_gdr_c2c = 1;          // NCCL_NET_GDR_C2C
+  int net_gdr_mlopart = 0;      // NCCL_NET_GDR_MLOPART
+  int net_force_flush = 0;      // NCCL_NET_FORCE_FLUSH
+  int net_disable_intra = 0;    // NCCL_NET_DISABLE_INTRA
+  int nvb_disable = 0;          // NCCL_NVB_DISABLE
+  int pxn_disable = 0;          // NCCL_PXN_DISABLE
+  int pxn_c2c = 1;              // NCCL_PXN_C2C
+  int p2p_pxn_level = 2;        // NCCL_P2P_PXN_LEVEL
+  int cross_nic = 2;            // NCCL_CROSS_NIC
+  int shm_disable = 0;          // NCCL_SHM_DISABLE
+  int topo_split_mlopart = 1;   // NCCL_TOPO_SPLIT_MLOPART
+  int ignore_cpu_affinity = 0;  // NCCL_IGNORE_CPU_AFFINITY
+  enum class NetDevsPolicy {
+    kAuto,
+    kAll,
+    kMax
+  } netdevs_policy = NetDevsPolicy::kAuto;  // NCCL_NETDEVS_POLICY
+  int netdevs_max = -1;
+  PathType net_merge_level = PathType::kNvl;  // NCCL_NET_MERGE_LEVEL: PORT is NVL's number
+  bool net_merge_rail = false;                // NCCL_NET_MERGE_POLICY=RAIL
+  std::string net_force_merge;                // NCCL_NET_FORCE_MERGE
+  int ib_merge_nics = 1;                      // NCCL_IB_MERGE_NICS
+  int ib_merge_vfs = 1;                       // NCCL_IB_MERGE_VFS
+  int ib_device_pci_order = 1;                // NCCL_IB_DEVICE_PCI_ORDER
+
+  // Not NCCL's: RCCL files are answered as NCCL's code would, its NVLink constants standing for xGMI's.
+  bool xgmi_as_nvlink = false;
+
+  // What was set by the environment ("NCCL_P2P_LEVEL=SYS"), for the reasons in explain.
+  std::vector<std::string> from_environment;
+  // Values that NCCL does not recognise, as clear warnings. NCCL ignores them, so the default stands.
+  std::vector<std::string> warnings;
+};
+
+// Null: not set.
+using Lookup = std::function<const char*(const char* name)>;
+// Reads NCCL's variables as NCCL does (also numbers of old for the levels). `lookup` is std::getenv in the
+// command.
+Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version = NcclVersion::k2_30);
+
+}  // namespace railwise::topo

@@ -1,0 +1,98 @@
+#include "topo/sources/cpu_identity.h"
+
+#include <charconv>
+#include <cstring>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace railwise::topo {
+namespace {
+
+std::vector<std::string_view> fields(std::string_view text) {
+  std::vector<std::string_view> all;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    all.push_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return all;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool parseNumber(std::string_view text, int& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number >= 0;
+}
+
+// A vendor ends up in a quoted attribute.
+bool isName(std::string_view text) {
+  if (text.empty() || text.size() > 32) return false;
+  return text.find_first_of("\"'<>&=\n\r\t") == std::string_view::npos;
+}
+
+Error badIdentity(std::string_view text) {
+  return Error{"\"" + std::string(text.substr(0, 64)) +
+               "\" is no CPU identity: write arch,vendor,family,model, e.g. x86_64,GenuineIntel,6,143 "
+               "(arch: x86_64, arm64 or ppc64; arm64 and ppc64 need no more)"};
+}
+
+}  // namespace
+
+Outcome<CpuIdentity> parseCpuIdentity(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  const std::vector<std::string_view> field = fields(text);
+  CpuIdentity cpu;
+  cpu.arch = field[0];
+  const bool x86 = cpu.arch == "x86_64";
+  if (!x86 && cpu.arch != "arm64" && cpu.arch != "ppc64") return badIdentity(text);
+  if (!x86 && field.size() == 1) return cpu;
+  if (field.size() != 4 || !parseNumber(field[2], cpu.family) || !parseNumber(field[3], cpu.model)) {
+    return badIdentity(text);
+  }
+  if (!isName(field[1]) && (x86 || !field[1].empty())) return badIdentity(text);
+  cpu.vendor = field[1];
+  return cpu;
+}
+
+std::string cpuIdentityText(const CpuIdentity& cpu) {
+  if (cpu.arch != "x86_64" && cpu.vendor.empty()) return cpu.arch;
+  return cpu.arch + "," + cpu.vendor + "," + std::to_string(cpu.family) + "," + std::to_string(cpu.model);
+}
+
+// NCCL's ncclTopoGetXmlFromCpu: the architecture is the build's; off x86 it writes nothing else.
+CpuIdentity thisCpu() {
+  CpuIdentity cpu;
+#if defined(__x86_64__)
+  cpu.arch = "x86_64";
+  unsigned eax = 0;
+  unsigned part[3] = {};  // of the vendor's name: EBX, EDX, ECX
+  if (__get_cpuid(0, &eax, &part[0], &part[2], &part[1]) != 0) {
+    char name[sizeof part];
+    std::memcpy(name, part, sizeof part);
+    cpu.vendor.assign(name, ::strnlen(name, sizeof name));
+  }
+  unsigned unused[3] = {};
+  if (__get_cpuid(1, &eax, &unused[0], &unused[1], &unused[2]) != 0) {
+    // The processor manuals add the extended family; NCCL shifts it, and its tables expect that.
+    cpu.family = static_cast<int>(((eax >> 8) & 0xf) + (((eax >> 20) & 0xff) << 4));
+    cpu.model = static_cast<int>(((eax >> 4) & 0xf) + (((eax >> 16) & 0xf) << 4));
+  }
+#elif defined(__aarch64__)
+  cpu.arch = "arm64";
+#elif defined(__PPC__)
+  cpu.arch = "ppc64";
+#endif
+  return cpu;
+}
+
+CpuAnswer cpuOf(const FileTree& tree) {
+  if (const auto text = tree.read(kCpuIdentityPath)) {
+    const Outcome<CpuIdentity> recorded = parseCpuIdentity(*text);
+    if (recorded.ok()) return {*recorded, "the recorded tree", false};
+  }
+  return {thisCpu(), "this machine", !tree.live()};
+}
+
+}  // namespace railwise::topo

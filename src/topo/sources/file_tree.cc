@@ -1,0 +1,217 @@
+#include "topo/sources/file_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <deque>
+
+namespace railwise::topo {
+namespace {
+
+std::string joined(const std::vector<std::string>& components) {
+  std::string path;
+  for (const std::string& component : components) path.append("/").append(component);
+  return path.empty() ? "/" : path;
+}
+
+bool isFolder(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::vector<std::string> namesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return names;
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    if (names.size() == FileTree::kMaxEntries) break;
+    names.emplace_back(name);
+  }
+  ::closedir(dir);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class LiveTree : public FileTree {
+ public:
+  // Without a trailing slash, so that root_ + "/sys" is a path; empty for "/".
+  explicit LiveTree(std::string root) : name_(root), root_(std::move(root)) {
+    while (!root_.empty() && root_.back() == '/') root_.pop_back();
+    if (name_.empty()) name_ = "/";
+  }
+
+  const std::string& name() const override { return name_; }
+  bool live() const override { return root_.empty(); }
+
+ protected:
+  Entry entryAt(const std::string& real_path) const override {
+    const std::string path = root_ + real_path;
+    struct stat info;
+    if (::lstat(path.c_str(), &info) != 0) return {};
+    if (S_ISDIR(info.st_mode)) return {Kind::kDirectory, {}};
+    if (!S_ISLNK(info.st_mode)) return {S_ISREG(info.st_mode) ? Kind::kFile : Kind::kNothing, {}};
+    char target[PATH_MAX];
+    const ssize_t length = ::readlink(path.c_str(), target, sizeof target);
+    if (length <= 0 || length == static_cast<ssize_t>(sizeof target)) return {};
+    return {Kind::kLink, std::string(target, static_cast<std::size_t>(length))};
+  }
+
+  std::optional<std::string> readAt(const std::string& real_path) const override {
+    const int fd = ::open((root_ + real_path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return std::nullopt;
+    std::string content(kMaxFileBytes, '\0');
+    std::size_t size = 0;
+    while (size < content.size()) {
+      const ssize_t count = ::read(fd, content.data() + size, content.size() - size);
+      if (count <= 0) break;  // the end, or an attribute that the driver refuses
+      size += static_cast<std::size_t>(count);
+    }
+    ::close(fd);
+    content.resize(size);
+    return content;
+  }
+
+  std::vector<std::string> listAt(const std::string& real_path) const override {
+    return namesIn(root_ + real_path);
+  }
+
+ private:
+  std::string name_;
+  std::string root_;
+};
+
+}  // namespace
+
+std::vector<std::string> splitPath(std::string_view path) {
+  std::vector<std::string> components;
+  while (!path.empty()) {
+    const std::size_t slash = path.find('/');
+    if (slash != 0) components.emplace_back(path.substr(0, slash));
+    if (slash == std::string_view::npos) break;
+    path.remove_prefix(slash + 1);
+  }
+  return components;
+}
+
+std::string_view baseName(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+std::string findTreeRoot(const std::string& folder) {
+  if (isFolder(folder + "/sys")) return folder;
+  std::string found;
+  for (const std::string& name : namesIn(folder)) {
+    std::string below = folder + "/" + name;
+    if (!isFolder(below + "/sys")) continue;
+    if (!found.empty()) return {};  // several machines: which one is meant must be said
+    found = std::move(below);
+  }
+  return found;
+}
+
+// The walk of the kernel (path_resolution(7)), with the tree's root as the root of absolute links. ".." above
+// the root is where the kernel would stay at the root; in a recorded tree it means a link that leads out of
+// it.
+Outcome<std::string> FileTree::realPath(std::string_view path) const {
+  const std::vector<std::string> start = splitPath(path);
+  std::deque<std::string> rest(start.begin(), start.end());
+  std::vector<std::string> done;
+  int links = 0;
+  while (!rest.empty()) {
+    const std::string component = std::move(rest.front());
+    rest.pop_front();
+    if (component == ".") continue;
+    if (component == "..") {
+      if (done.empty()) return Error{std::string(path) + " leads out of " + name()};
+      done.pop_back();
+      continue;
+    }
+    done.push_back(component);
+    const Entry entry = entryAt(joined(done));
+    if (entry.kind == Kind::kNothing) return Error{"there is no " + joined(done) + " in " + name()};
+    if (entry.kind == Kind::kFile && !rest.empty()) return Error{joined(done) + " is no folder in " + name()};
+    if (entry.kind != Kind::kLink) continue;
+    if (++links > kMaxLinks) return Error{std::string(path) + " goes in circles in " + name()};
+    done.pop_back();
+    if (entry.target.starts_with('/')) done.clear();
+    const std::vector<std::string> target = splitPath(entry.target);
+    if (target.size() + rest.size() > kMaxEntries) return Error{std::string(path) + " is too long"};
+    rest.insert(rest.begin(), target.begin(), target.end());
+  }
+  return joined(done);
+}
+
+std::optional<std::string> FileTree::read(std::string_view path) const {
+  const Outcome<std::string> real = realPath(path);
+  if (!real.ok() || entryAt(*real).kind != Kind::kFile) return std::nullopt;
+  return readAt(*real);
+}
+
+std::vector<std::string> FileTree::list(std::string_view path) const {
+  const Outcome<std::string> real = realPath(path);
+  if (!real.ok() || entryAt(*real).kind != Kind::kDirectory) return {};
+  return listAt(*real);
+}
+
+std::unique_ptr<FileTree> makeLiveTree(const std::string& root) { return std::make_unique<LiveTree>(root); }
+
+MemoryTree& MemoryTree::file(std::string_view path, std::string_view content) {
+  put(path, {.content = std::string(content.substr(0, kMaxFileBytes))});
+  return *this;
+}
+
+MemoryTree& MemoryTree::link(std::string_view path, std::string_view target) {
+  put(path, {.is_link = true, .content = std::string(target)});
+  return *this;
+}
+
+MemoryTree& MemoryTree::folder(std::string_view path) {
+  put(path, {.is_folder = true});
+  return *this;
+}
+
+void MemoryTree::put(std::string_view path, Item item) {
+  std::string at;
+  const std::vector<std::string> components = splitPath(path);
+  for (std::size_t i = 0; i < components.size(); ++i) {
+    at.append("/").append(components[i]);
+    if (i + 1 < components.size()) items_.try_emplace(at, Item{.is_folder = true});
+  }
+  if (at.empty()) return;  // the root
+  if (item.is_folder) items_.try_emplace(at, std::move(item));
+  else items_.insert_or_assign(at, std::move(item));
+}
+
+FileTree::Entry MemoryTree::entryAt(const std::string& real_path) const {
+  if (real_path == "/") return {Kind::kDirectory, {}};
+  const auto found = items_.find(real_path);
+  if (found == items_.end()) return {};
+  if (found->second.is_link) return {Kind::kLink, found->second.content};
+  return {found->second.is_folder ? Kind::kDirectory : Kind::kFile, {}};
+}
+
+std::optional<std::string> MemoryTree::readAt(const std::string& real_path) const {
+  const auto found = items_.find(real_path);
+  if (found == items_.end()) return std::nullopt;
+  return found->second.content;
+}
+
+std::vector<std::string> MemoryTree::listAt(const std::string& real_path) const {
+  const std::string prefix = real_path == "/" ? real_path : real_path + "/";
+  std::vector<std::string> names;
+  for (auto item = items_.upper_bound(prefix); item != items_.end(); ++item) {
+    if (!item->first.starts_with(prefix)) break;
+    if (item->first.find('/', prefix.size()) != std::string::npos) continue;
+    names.push_back(item->first.substr(prefix.size()));
+  }
+  return names;
+}
+
+}  // namespace railwise::topo

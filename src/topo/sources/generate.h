@@ -1,0 +1,48 @@
+// Restoring a hidden PCIe tree: on a VM every GPU and NIC seems to hang on the CPU, so NCCL takes each NIC
+// for equally far and GPUDirect RDMA for too far. From such a flat /sys this makes the topology file that
+// says what the host has: per NUMA node one synthetic switch ("bridge") for each group of GPUs and NICs.
+// Nothing about a machine is built in; what was decided, and why, is told in remarks. Thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topo/outcome.h"
+#include "topo/sources/cpu_identity.h"
+#include "topo/sources/file_tree.h"
+
+namespace railwise::topo {
+
+enum class Pairing {
+  // On each NUMA node the GPUs in the order of their PCI addresses share out the NICs in theirs.
+  kOrder,
+  // What lies on one PCI bus (domain and bus) shares a bridge; a NIC alone on its bus goes to the GPU of its
+  // domain
+  // whose bus is nearest.
+  kBus,
+  // A table says it: one bridge per line, PCI addresses of its GPUs and NICs, and node=N where /sys does not
+  // tell the
+  // NUMA node; "#" begins a comment.
+  kTable,
+};
+
+struct GenerateOptions {
+  Pairing pairing = Pairing::kOrder;
+  std::string table;       // the text of the table
+  std::string table_name;  // for messages
+  // GPUs on one bridge when pairing by order; 0: by the generation of the GPUs' link, see gpusPerBridge().
+  int gpus_per_bridge = 0;
+  std::string nic_class;   // NICs are devices of this class ("0x0207", a prefix); "": see chooseNics()
+  std::string nic_device;  // "0x101e" or "0x15b3:0x101e"; "": any
+  std::vector<std::string> exclude;  // PCI addresses, "0x101a" or "0x15b3:0x101a": neither GPU nor NIC
+  std::optional<CpuIdentity> cpu;    // else the recorded tree's, else this machine's
+  bool force = false;                // also where a PCIe tree is there
+};
+
+// The text of the file. remarks: what was decided and what could not be, for people; may be null. An error:
+// no GPU, a PCIe tree that is not flat, devices that cannot be placed, a table with mistakes.
+Outcome<std::string> generateTopology(const FileTree& tree, const GenerateOptions& options,
+                                      std::vector<std::string>* remarks);
+
+}  // namespace railwise::topo

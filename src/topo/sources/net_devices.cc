@@ -1,0 +1,139 @@
+#include "topo/sources/net_devices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include "topo/bus_id.h"
+#include "topo/sources/pci_devices.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr char kFolder[] = "/sys/class/infiniband/";
+constexpr std::size_t kBusIdLength = 12;
+constexpr float kMaxGbps = 1e6F;
+
+struct Port {
+  NetDevice device;
+  std::string path;  // what the plugin tells NCCL; "": no PCI place
+  std::string real_path;
+  bool net_ib = true;  // functions, and by NCCL_IB_MERGE_VFS the devices of a bus, share a path
+};
+
+void remark(std::vector<std::string>* remarks, std::string text) {
+  if (remarks != nullptr) remarks->push_back(std::move(text));
+}
+
+// "400 Gb/sec (4X NDR)" -> 400000: the kernel multiplies lanes and signalling rate as net_ib does.
+int rateMbps(const std::string& rate) {
+  const float gbps = std::strtof(rate.c_str(), nullptr);
+  return gbps > 0 && gbps < kMaxGbps ? static_cast<int>(std::lround(gbps * 1000)) : 0;
+}
+
+// net_ib takes ports whose link layer is InfiniBand or Ethernet. The kernel calls EFA's "Unknown"; a tree
+// recorded without the file tells by the vendor.
+bool drivenByNetIb(const FileTree& tree, const std::string& port, const std::string& device) {
+  const std::string layer = sysAttribute(tree, port, "link_layer");
+  if (!layer.empty()) return layer == "InfiniBand" || layer == "Ethernet";
+  constexpr std::string_view kAmazon = "0x1d0f";
+  return sysAttribute(tree, device, "vendor") != kAmazon;
+}
+
+std::string mergedPath(std::string path, const Settings& settings) {
+  if (path.size() < kBusIdLength || !isBusId(baseName(path))) return path;
+  const std::size_t end = path.size();
+  path[end - 1] = '0';
+  if (settings.ib_merge_vfs != 0) path[end - 3] = path[end - 4] = '0';
+  return path;
+}
+
+std::vector<int> portNumbers(const FileTree& tree, const std::string& device) {
+  std::vector<int> ports;
+  for (const std::string& name : tree.list(device + "/ports")) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size() && number > 0) ports.push_back(number);
+  }
+  std::sort(ports.begin(), ports.end());
+  return ports;
+}
+
+void addPorts(const FileTree& tree, const std::string& name, const Settings& settings,
+              const NetDefaults& defaults, std::vector<Port>& ports, std::vector<std::string>* remarks) {
+  constexpr std::string_view kActive = "4:";  // IB_PORT_ACTIVE
+  const std::string folder = kFolder + name;
+  const Outcome<std::string> place = tree.realPath(folder + "/device");
+  bool active = false;
+  for (const int number : portNumbers(tree, folder)) {
+    const std::string port = folder + "/ports/" + std::to_string(number);
+    if (!tree.read(port + "/state").value_or("").starts_with(kActive)) continue;
+    active = true;
+    Port found;
+    if (place.ok()) found.real_path = *place;
+    found.net_ib = drivenByNetIb(tree, port, found.real_path);
+    found.path = found.net_ib ? mergedPath(found.real_path, settings) : found.real_path;
+    found.device.name = name;
+    if (isPciDevice(tree, found.path)) found.device.busid = baseName(found.path);
+    found.device.port = number;
+    found.device.speed_mbps = rateMbps(sysAttribute(tree, port, "rate"));
+    if (found.device.speed_mbps == 0) found.device.speed_mbps = defaults.mbps;
+    // net_ib passes the GUID in the byte order of the wire; only whether two are equal counts.
+    found.device.guid = parseGuid(sysAttribute(tree, folder, "sys_image_guid"));
+    found.device.gdr = defaults.gdr;
+    ports.push_back(std::move(found));
+  }
+  if (!active) remark(remarks, name + " has no active port: NCCL does not use it");
+}
+
+// ncclIbCompareDevs: by PCI address; those without a place last.
+bool before(const Port& a, const Port& b) {
+  if (a.real_path.empty() || b.real_path.empty()) return !a.real_path.empty() && b.real_path.empty();
+  return busIdToNumber(baseName(a.real_path)) < busIdToNumber(baseName(b.real_path));
+}
+
+// ncclIbGetRealPort: earlier devices on the same card (or, merging VFs, on the same bus) count.
+void numberPorts(std::vector<Port>& ports, const Settings& settings) {
+  const std::size_t tail = settings.ib_merge_vfs != 0 ? 4 : 1;  // "00.0" or "0"
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const std::string& path = ports[i].path;
+    if (!ports[i].net_ib || path.size() < tail) continue;
+    const std::string_view card = std::string_view(path).substr(0, path.size() - tail);
+    for (std::size_t earlier = 0; earlier < i; ++earlier) {
+      if (ports[earlier].net_ib && ports[earlier].path.starts_with(card)) ++ports[i].device.port;
+    }
+  }
+}
+
+}  // namespace
+
+uint64_t parseGuid(std::string_view text) {
+  std::string digits;
+  for (const char c : text) {
+    if (c != ':') digits += c;
+  }
+  uint64_t guid = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), guid, 16);
+  return error == std::errc() && end == digits.data() + digits.size() ? guid : 0;
+}
+
+std::vector<NetDevice> netDevices(const FileTree& tree, const Settings& settings, const NetDefaults& defaults,
+                                  std::vector<std::string>* remarks) {
+  std::vector<Port> ports;
+  for (const std::string& name : tree.list(kFolder)) {
+    addPorts(tree, name, settings, defaults, ports, remarks);
+  }
+  if (ports.size() > kMaxNetDevices) {
+    remark(remarks, "of " + std::to_string(ports.size()) + " network ports NCCL uses the first " +
+                        std::to_string(kMaxNetDevices));
+    ports.resize(kMaxNetDevices);
+  }
+  if (settings.ib_device_pci_order != 0) std::stable_sort(ports.begin(), ports.end(), before);
+  numberPorts(ports, settings);
+  std::vector<NetDevice> devices;
+  for (Port& port : ports) devices.push_back(std::move(port.device));
+  return devices;
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,106 @@
+#include "topo/sources/pci_devices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "topo/bus_id.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr std::size_t kMaxAttribute = 255;  // MAX_STR_LEN in NCCL
+constexpr std::size_t kBusLength = 7;       // "0000:00"
+constexpr std::size_t kBusIdLength = 12;    // "0000:00:00.0"
+
+std::string lowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+}  // namespace
+
+std::string sysAttribute(const FileTree& tree, std::string_view folder, std::string_view file) {
+  std::string value = tree.read(std::string(folder) + "/" + std::string(file)).value_or("");
+  if (value.size() > kMaxAttribute) value.resize(kMaxAttribute);
+  if (!value.empty()) value.pop_back();
+  return value.substr(0, value.find('\0'));  // C strings there
+}
+
+std::optional<std::string> pciPath(const FileTree& tree, std::string_view busid) {
+  if (busid.size() < kBusIdLength) return std::nullopt;
+  const std::string lower = lowerCase(busid.substr(0, kBusIdLength));
+  if (lower.find('/') != std::string::npos) return std::nullopt;
+  const Outcome<std::string> path =
+      tree.realPath("/sys/class/pci_bus/" + lower.substr(0, kBusLength) + "/../../" + lower);
+  if (!path.ok()) return std::nullopt;
+  return *path;
+}
+
+bool isPciDevice(const FileTree& tree, std::string_view folder) {
+  const Outcome<std::string> subsystem = tree.realPath(std::string(folder) + "/subsystem");
+  return subsystem.ok() && baseName(*subsystem) == "pci";
+}
+
+std::string nodeMask(const FileTree& tree, std::string_view node) {
+  std::string mask = tree.read("/sys/devices/system/node/node" + std::string(node) + "/cpumap").value_or("");
+  if (mask.size() > kMaxAttribute - 1) mask.resize(kMaxAttribute - 1);
+  while (!mask.empty() && (mask.back() == '\n' || mask.back() == '\r')) mask.pop_back();
+  return mask.substr(0, mask.find('\0'));
+}
+
+std::vector<int> numaNodes(const FileTree& tree) {
+  std::vector<int> nodes;
+  for (const std::string& name : tree.list("/sys/devices/system/node")) {
+    if (!name.starts_with("node")) continue;
+    int node = -1;
+    const char* end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + 4, end, node);
+    if (error == std::errc() && stop == end && node >= 0) nodes.push_back(node);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+bool PciDevice::isNvidiaGpu() const { return vendor == "0x10de" && device_class.starts_with("0x03"); }
+
+bool PciDevice::isAmdGpu() const {
+  return vendor == "0x1002" && (device_class.starts_with("0x0380") || device_class.starts_with("0x1200"));
+}
+
+std::vector<PciDevice> pciDevices(const FileTree& tree) {
+  std::vector<PciDevice> devices;
+  for (const std::string& name : tree.list("/sys/bus/pci/devices")) {
+    if (!isBusId(name)) continue;
+    const Outcome<std::string> path = tree.realPath("/sys/bus/pci/devices/" + name);
+    if (!path.ok()) continue;
+    PciDevice device;
+    device.busid = name;
+    device.path = *path;
+    device.device_class = sysAttribute(tree, *path, "class");
+    device.vendor = sysAttribute(tree, *path, "vendor");
+    device.device = sysAttribute(tree, *path, "device");
+    const std::string node = sysAttribute(tree, *path, "numa_node");
+    if (!node.empty()) device.numa = std::max(-1, static_cast<int>(std::strtol(node.c_str(), nullptr, 10)));
+    devices.push_back(std::move(device));
+  }
+  std::stable_sort(devices.begin(), devices.end(), [](const PciDevice& a, const PciDevice& b) {
+    return busIdToNumber(a.busid) < busIdToNumber(b.busid);
+  });
+  return devices;
+}
+
+std::vector<std::string> busIdsAbove(std::string_view path) {
+  std::vector<std::string> above;
+  const std::vector<std::string> components = splitPath(path);
+  for (std::size_t i = components.size(); i-- > 1;) {
+    if (!isBusId(components[i - 1])) break;
+    above.push_back(components[i - 1]);
+  }
+  return above;
+}
+
+}  // namespace railwise::topo

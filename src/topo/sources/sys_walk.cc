@@ -1,0 +1,218 @@
+#include "topo/sources/sys_walk.h"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "topo/bus_id.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr const char* kIds[] = {"vendor", "device", "subsystem_vendor", "subsystem_device"};
+constexpr std::string_view kBroadcom = "0x1000";  // the vendor id of Broadcom's switches (LSI's of old)
+constexpr std::size_t kBusIdLength = 12;
+
+// The number before "GT/s"; what cannot be read counts as infinitely fast.
+float gigatransfers(const std::string& text) {
+  char* end = nullptr;
+  const float value = std::strtof(text.c_str(), &end);
+  return end == text.c_str() ? FLT_MAX : value;
+}
+
+// NVML's link generation, from the speed that the kernel shows; 0: not known.
+int linkGeneration(const std::string& speed) {
+  constexpr std::array<float, 7> kSpeeds = {2.5F, 5, 8, 16, 32, 64, 128};
+  const float value = gigatransfers(speed);
+  const auto* const found = std::find_if(kSpeeds.begin(), kSpeeds.end(), [&](float known) {
+    constexpr float kTolerance = 0.01F;
+    return std::fabs(known - value) < kTolerance;
+  });
+  return found == kSpeeds.end() ? 0 : static_cast<int>(found - kSpeeds.begin()) + 1;
+}
+
+// 0: not known. 63 and 255 are what a device says that does not know.
+int lanes(const std::string& width) {
+  constexpr long kWidest = 32;
+  const long value = std::strtol(width.c_str(), nullptr, 10);
+  return value > 0 && value <= kWidest ? static_cast<int>(value) : 0;
+}
+
+// NVML's ids have no leading zeroes where the kernel's have four digits.
+std::string shortHex(const std::string& id) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%lx", std::strtoul(id.c_str(), nullptr, 16));
+  return text;
+}
+
+bool isAbove(const XmlNode* candidate, const XmlNode* node) {
+  while (node != nullptr && node != candidate) node = node->parent;
+  return node != nullptr;
+}
+
+// NCCL keeps the PCI children of a node in the order of their addresses, as strings (its issue 820).
+void insertByBusId(XmlNode& parent, XmlNode* pci) {
+  const std::string busid = pci->get("busid");
+  const auto after = std::find_if(parent.children.begin(), parent.children.end(), [&](const XmlNode* child) {
+    const std::string* other = child->find("busid");
+    return other != nullptr && busid < *other;
+  });
+  parent.children.insert(after, pci);
+  pci->parent = &parent;
+}
+
+}  // namespace
+
+XmlNode* SysWalk::pciNode(XmlDocument& document, const std::string& busid) {
+  if (XmlNode* known = document.find("pci", "busid", busid)) return known;
+  XmlNode* pci = document.add(nullptr, "pci");
+  pci->set("busid", busid);
+  return pci;
+}
+
+std::string SysWalk::fillPci(XmlDocument& document, XmlNode* pci) {
+  while (pci->name == "pci") {
+    const std::optional<std::string> where = path(pci->get("busid"));
+    fillAttributes(*pci, where);
+    addBroadcomLinks(document, *pci);
+    if (pci->parent == nullptr) {
+      XmlNode* parent = parentOf(document, where);
+      if (isAbove(pci, parent)) {
+        return "the devices above " + pci->get("busid") + " go in circles";
+      }
+      insertByBusId(*parent, pci);
+    }
+    pci = pci->parent;
+  }
+  if (pci->name == "cpu") fillCpu(*pci);
+  return {};
+}
+
+XmlNode* SysWalk::addCpu(XmlDocument& document, const std::string& numaid) const {
+  XmlNode* cpu = document.add(document.system(), "cpu");
+  cpu->set("host_hash", machine_.host_hash);
+  cpu->set("numaid", numaid);
+  return cpu;
+}
+
+std::string SysWalk::classOf(const std::string& busid) {
+  const std::optional<std::string>& where = path(busid);
+  return where ? attribute(*where, "class") : std::string();
+}
+
+// The class always comes from the machine, everything else only where the topology file says nothing.
+void SysWalk::fillAttributes(XmlNode& pci, const std::optional<std::string>& path) {
+  if (path) {
+    if (const std::string& device_class = attribute(*path, "class"); !device_class.empty()) {
+      pci.set("class", device_class);
+    }
+  }
+  const std::string device_class = pci.get("class");
+  const bool nvml = settings_.nccl == NcclVersion::k2_30 &&
+                    (device_class.empty() || device_class.starts_with("0x03")) &&
+                    machine_.nvml_gpus.count(pci.get("busid")) != 0;
+  fillIds(pci, path, nvml);
+  if (nvml) {
+    fillLinkFromNvml(pci, path);
+  } else if (path) {
+    fillLinkFromSys(pci, *path);
+  } else {
+    pci.setIfUnset("link_speed", "");
+    pci.setIfUnset("link_width", "");
+  }
+}
+
+void SysWalk::fillIds(XmlNode& pci, const std::optional<std::string>& path, bool nvml) {
+  if (!path) return;
+  for (const char* id : kIds) {
+    const std::string& value = attribute(*path, id);
+    if (!value.empty()) pci.setIfUnset(id, nvml ? shortHex(value) : value);
+  }
+}
+
+// The slower and narrower of the device and the port above it. The port of a root bus has no files: its speed
+// counts as infinite, its width as 0.
+void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
+  const std::string& speed = attribute(path, "max_link_speed");
+  const std::string& port_speed = attribute(path, "../max_link_speed");
+  pci.setIfUnset("link_speed", gigatransfers(port_speed) < gigatransfers(speed) ? port_speed : speed);
+  const long width = std::strtol(attribute(path, "max_link_width").c_str(), nullptr, 0);
+  const long port_width = std::strtol(attribute(path, "../max_link_width").c_str(), nullptr, 0);
+  pci.setIfUnset("link_width", std::to_string(static_cast<int>(std::min(width, port_width))));
+}
+
+// Since 2.30 NCCL asks NVML for the link of a GPU as it is now (the kernel's current_link_*; where that is
+// missing the best we know is max_link_*), and takes "16.0 GT/s" and 16 lanes where NVML cannot tell. For
+// generations it does not know it writes nothing.
+void SysWalk::fillLinkFromNvml(XmlNode& pci, const std::optional<std::string>& path) {
+  constexpr const char* kSpelling[] = {"16.0 GT/s",      "2.5 GT/s PCIe",  "5.0 GT/s PCIe", "8.0 GT/s PCIe",
+                                       "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
+  constexpr int kDefaultWidth = 16;
+  int generation = path ? linkGeneration(attribute(*path, "current_link_speed")) : 0;
+  if (generation == 0 && path) generation = linkGeneration(attribute(*path, "max_link_speed"));
+  if (generation < static_cast<int>(std::size(kSpelling)))
+    pci.setIfUnset("link_speed", kSpelling[generation]);
+  int width = path ? lanes(attribute(*path, "current_link_width")) : 0;
+  if (width == 0 && path) width = lanes(attribute(*path, "max_link_width"));
+  pci.setIfUnset("link_width", std::to_string(width != 0 ? width : kDefaultWidth));
+}
+
+// Broadcom's driver lists the switches that a switch reaches directly (ncclOsGetBcmLinks).
+void SysWalk::addBroadcomLinks(XmlDocument& document, XmlNode& pci) {
+  if (pci.get("vendor") != kBroadcom) return;
+  const std::string busid = pci.get("busid");
+  if (busid.find('/') != std::string::npos) return;
+  for (const std::string& peer : tree_.list("/sys/kernel/pci_switch_link/virtual_switch_links/" + busid)) {
+    if (peer.size() != kBusIdLength || !path(peer)) continue;
+    if (pci.child("pcilink", "target", peer) == nullptr) document.add(&pci, "pcilink")->set("target", peer);
+  }
+}
+
+// ncclTopoGetXmlFromCpu.
+void SysWalk::fillCpu(XmlNode& cpu) const {
+  if (!cpu.has("affinity")) {
+    const auto node = static_cast<unsigned>(std::strtoul(cpu.get("numaid").c_str(), nullptr, 0));
+    cpu.set("affinity", nodeMask(tree_, std::to_string(node)));
+  }
+  cpu.setIfUnset("arch", machine_.cpu.arch);
+  if (machine_.cpu.arch != "x86_64") return;
+  cpu.setIfUnset("vendor", machine_.cpu.vendor);
+  if (cpu.has("familyid")) return;
+  cpu.set("familyid", std::to_string(machine_.cpu.family));
+  cpu.set("modelid", std::to_string(machine_.cpu.model));
+}
+
+XmlNode* SysWalk::parentOf(XmlDocument& document, const std::optional<std::string>& path) {
+  if (path) return parentOnBus(document, *path);
+  if (XmlNode* unknown = document.find("cpu", "numaid", "-1")) return unknown;
+  return addCpu(document, "-1");
+}
+
+// Two steps up per device: of a switch, the downstream port and then the upstream port, which stands for the
+// switch. A folder that is no PCI device is the root complex: the NUMA node that the device names.
+XmlNode* SysWalk::parentOnBus(XmlDocument& document, const std::string& path) {
+  const std::vector<std::string> above = busIdsAbove(path);
+  constexpr std::size_t kStep = 2;
+  if (above.size() >= kStep) return pciNode(document, above[kStep - 1]);
+  const std::string& numa = attribute(path, "numa_node");
+  if (XmlNode* cpu = document.system()->child("cpu", "numaid", numa)) return cpu;
+  return addCpu(document, numa);
+}
+
+const std::optional<std::string>& SysWalk::path(const std::string& busid) {
+  const auto known = paths_.find(busid);
+  if (known != paths_.end()) return known->second;
+  return paths_.emplace(busid, pciPath(tree_, busid)).first->second;
+}
+
+const std::string& SysWalk::attribute(const std::string& folder, const std::string& file) {
+  const std::string key = folder + "/" + file;
+  const auto known = attributes_.find(key);
+  if (known != attributes_.end()) return known->second;
+  return attributes_.emplace(key, sysAttribute(tree_, folder, file)).first->second;
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,204 @@
+#include "topo/sources/sysfs.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "topo/fusion.h"
+#include "topo/sources/net_devices.h"
+#include "topo/sources/pci_devices.h"
+#include "topo/sources/sys_walk.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr char kHiddenTarget[] = "fffffff:ffff:ff";  // NVML's far end of a link that the VM does not see
+constexpr char kNvswitchClass[] = "0x068000";
+constexpr int kAssumedSm = 80;
+
+// NVLinks that NCCL looks at (ncclTopoGetXmlFromGpu).
+int maxNvlinks(int sm) {
+  if (sm < 60) return 0;
+  if (sm < 70) return 4;
+  if (sm < 80) return 6;
+  return sm < 90 ? 12 : 18;
+}
+
+class SysfsReader {
+ public:
+  SysfsReader(const FileTree& tree, const Settings& settings, const SysfsOptions& options,
+              std::vector<std::string>* remarks)
+      : tree_(tree), settings_(settings), options_(options), remarks_(remarks) {}
+
+  Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
+    if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
+    SysWalk walk(tree_, settings_, machine());
+    // Broadcom's driver looks at its switches again when this is read (the misspelling is the driver's).
+    (void)tree_.read("/sys/kernel/pci_switch_link/refresh_switch_toplogy");
+    XmlDocument all;
+    for (std::size_t rank = 0; rank < gpus_.size(); ++rank) {
+      const Outcome<XmlDocument> document = rankDocument(walk, topology_file, static_cast<int>(rank));
+      if (!document.ok()) return Error{document.error()};
+      if (const std::string limit = fuseXml(all, *document); !limit.empty()) {
+        return Error{tree_.name() + ": " + limit};
+      }
+    }
+    all.version = amd_ ? 2 : 1;
+    if (topology_file) all.file = topology_file->file;
+    return all;
+  }
+
+ private:
+  void remark(std::string text) {
+    if (remarks_ != nullptr) remarks_->push_back(std::move(text));
+  }
+
+  // "" or what is missing.
+  std::string findDevices() {
+    for (PciDevice& device : pciDevices(tree_)) {
+      if (device.isGpu()) gpus_.push_back(std::move(device));
+    }
+    if (gpus_.empty()) {
+      return "no GPU in " + tree_.name() + ": /sys/bus/pci/devices lists no display device by NVIDIA or AMD";
+    }
+    amd_ = gpus_.front().isAmdGpu();
+    const bool mixed =
+        std::any_of(gpus_.begin(), gpus_.end(), [&](const PciDevice& gpu) { return gpu.isAmdGpu() != amd_; });
+    if (mixed) return tree_.name() + " has GPUs by NVIDIA and by AMD: no NCCL drives both";
+    constexpr std::size_t kNodesPerGpu = 2;  // <pci> and <gpu>
+    if (gpus_.size() * kNodesPerGpu > static_cast<std::size_t>(kXmlMaxNodes)) {
+      return tree_.name() + " has " + std::to_string(gpus_.size()) +
+             " GPUs; NCCL's XML of one host is limited to " + std::to_string(kXmlMaxNodes) +
+             " nodes, so its init would fail";
+    }
+    nets_ = netDevices(tree_, settings_, {options_.detection.nic_speed, options_.gdr}, remarks_);
+    remarkDevices();
+    return {};
+  }
+
+  void remarkDevices() {
+    if (nets_.empty()) {
+      remark("no RDMA device with an active port in " + tree_.name() +
+             "/sys/class/infiniband: NCCL would use sockets, which are not modelled here");
+    }
+    if (amd_) {
+      remark("AMD GPUs: /sys does not tell the xGMI links, so none are shown");
+    } else if (options_.detection.gpu_sm == 0) {
+      remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N tells it");
+    }
+    for (const PciDevice& gpu : gpus_) remarkSlowLink(gpu);
+  }
+
+  void remarkSlowLink(const PciDevice& gpu) {
+    const std::string now = sysAttribute(tree_, gpu.path, "current_link_speed");
+    const std::string most = sysAttribute(tree_, gpu.path, "max_link_speed");
+    const float speed_now = std::strtof(now.c_str(), nullptr);
+    if (speed_now <= 0 || speed_now >= std::strtof(most.c_str(), nullptr)) return;
+    remark("the link of " + gpu.busid + " runs at " + now + " now, not at " + most +
+           ": idle GPUs save power; NCCL uses what it finds at its init");
+  }
+
+  SysWalk::Machine machine() {
+    SysWalk::Machine machine;
+    machine.host_hash = options_.host_hash;
+    if (options_.cpu) {
+      machine.cpu = *options_.cpu;
+    } else {
+      CpuAnswer answer = cpuOf(tree_);
+      machine.cpu = std::move(answer.cpu);
+      if (answer.guessed) {
+        remark(tree_.name() + " does not tell its CPU: " + cpuIdentityText(machine.cpu) +
+               " of this machine is taken; --cpu=arch,vendor,family,model tells it");
+      }
+    }
+    for (const PciDevice& gpu : gpus_) {
+      if (gpu.isNvidiaGpu()) machine.nvml_gpus.insert(gpu.busid);
+    }
+    return machine;
+  }
+
+  Outcome<XmlDocument> rankDocument(SysWalk& walk, const std::optional<XmlDocument>& topology_file,
+                                    int rank) {
+    XmlDocument document = topology_file ? XmlDocument(*topology_file) : XmlDocument();
+    for (XmlNode* node : document.order()) {
+      if (node->name != "cpu") continue;
+      node->set("host_hash", options_.host_hash);
+      if (!options_.file_cpus_get_masks) node->setIfUnset("affinity", "");
+    }
+    if (document.system() == nullptr) {
+      document.add(nullptr, "system")->set("version", amd_ ? "2" : "1");
+    }
+    std::string failed = fillGpu(walk, document, rank);
+    if (failed.empty()) failed = importDevices(walk, document);
+    if (!failed.empty()) return Error{tree_.name() + ": " + failed};
+    trimXml(document);
+    return document;
+  }
+
+  std::string importDevices(SysWalk& walk, XmlDocument& document) const {
+    std::string circles;
+    std::vector<NetDevice> devices = nets_;  // importing adds virtual ones
+    const std::string failed =
+        importNets(document, devices, settings_, [&](XmlDocument& rank, const NetDevice& device) -> XmlNode* {
+          if (device.busid.empty()) return nullptr;
+          XmlNode* pci = SysWalk::pciNode(rank, device.busid);
+          pci->setIfUnset("class", "0x02");
+          const std::string problem = walk.fillPci(rank, pci);
+          if (circles.empty()) circles = problem;
+          return problem.empty() ? pci : nullptr;
+        });
+    return circles.empty() ? failed : circles;
+  }
+
+  // ncclTopoFillGpu, and what ncclTopoGetSystem adds for the rank.
+  std::string fillGpu(SysWalk& walk, XmlDocument& document, int rank) {
+    const PciDevice& device = gpus_[static_cast<std::size_t>(rank)];
+    XmlNode* pci = SysWalk::pciNode(document, device.busid);
+    pci->setIfUnset("class", "0x03");
+    if (std::string problem = walk.fillPci(document, pci); !problem.empty()) return problem;
+    XmlNode* gpu = pci->child("gpu");
+    if (gpu == nullptr) gpu = document.add(pci, "gpu");
+    gpu->setIfUnset("dev", std::to_string(rank));  // NVML counts in the order of the addresses
+    if (std::strtol(gpu->get("dev").c_str(), nullptr, 0) == -1) return {};  // as NCCL: a file can hide a GPU
+    const int told = options_.detection.gpu_sm;
+    gpu->setIfUnset("sm", std::to_string(told != 0 ? told : kAssumedSm));
+    addNvlinks(walk, document, *gpu);
+    gpu->set("keep", "1");
+    gpu->set("rank", std::to_string(rank));
+    gpu->setIfUnset("gdr", options_.gdr ? "1" : "0");
+    if (!amd_ && settings_.nccl == NcclVersion::k2_30) gpu->set("mlopart", "-1");
+    return {};
+  }
+
+  void addNvlinks(SysWalk& walk, XmlDocument& document, XmlNode& gpu) {
+    const int sm = static_cast<int>(std::strtol(gpu.get("sm").c_str(), nullptr, 0));
+    const int links = std::min(options_.detection.nvswitch_links, maxNvlinks(sm));
+    if (!amd_ && links > 0 && gpu.child("nvlink") == nullptr) {
+      XmlNode* nvlink = document.add(&gpu, "nvlink");
+      nvlink->set("target", kHiddenTarget);
+      nvlink->set("count", std::to_string(links));
+    }
+    for (XmlNode* link : gpu.children) {
+      if ((link->name != "nvlink" && link->name != "xgmi") || link->has("tclass")) continue;
+      const std::string target_class = walk.classOf(link->get("target"));
+      link->set("tclass", target_class.empty() ? kNvswitchClass : target_class);
+    }
+  }
+
+  const FileTree& tree_;
+  const Settings& settings_;
+  const SysfsOptions& options_;
+  std::vector<std::string>* remarks_;
+  std::vector<PciDevice> gpus_;
+  std::vector<NetDevice> nets_;
+  bool amd_ = false;
+};
+
+}  // namespace
+
+Outcome<XmlDocument> readSysfs(const FileTree& tree, const std::optional<XmlDocument>& topology_file,
+                               const Settings& settings, const SysfsOptions& options,
+                               std::vector<std::string>* remarks) {
+  return SysfsReader(tree, settings, options, remarks).read(topology_file);
+}
+
+}  // namespace railwise::topo
