@@ -12,5 +12,14 @@ int runCommand(Args args);  // the whole command line, without the executable
 int perfCommand(Args args);
 int devicesCommand(Args args);
 int configCommand(Args args);
+int explainCommand(Args args);
+
+int topoCommand(Args args);
+int topoShowCommand(Args args);
+int topoPathsCommand(Args args);
+int topoLintCommand(Args args);
+int topoDiffCommand(Args args);
+int topoGenerateCommand(Args args);
+int topoRecordCommand(Args args);
 
 }  // namespace railwise::tools

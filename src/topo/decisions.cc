@@ -33,6 +33,8 @@ void findIntermediate(const Paths& paths, const Path& path, P2pDecision& decisio
 }  // namespace
 
 P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu) {
+  from_gpu = paths.firstOfRank(from_gpu);
+  to_gpu = paths.firstOfRank(to_gpu);
   const Graph& graph = paths.graph();
   const Settings& settings = paths.settings();
   const Path& path = paths.get(NodeType::kGpu, from_gpu, NodeType::kGpu, to_gpu);
@@ -55,6 +57,8 @@ P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu) {
 }
 
 int decideProxy(const Paths& paths, int gpu, int net) {
+  gpu = paths.firstOfRank(gpu);
+  net = paths.firstOfId(net);
   const Graph& graph = paths.graph();
   const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
   if (path.type != PathType::kPxn) return gpu;
@@ -101,6 +105,8 @@ GdrRule ruleBeforeDistance(const Paths& paths, const Node& gpu, const Node& net,
 }  // namespace
 
 GdrDecision decideGdr(const Paths& paths, int gpu, int net, bool read) {
+  gpu = paths.firstOfRank(gpu);
+  net = paths.firstOfId(net);
   const Graph& graph = paths.graph();
   const Settings& settings = paths.settings();
   const bool old = settings.nccl == NcclVersion::k2_28;

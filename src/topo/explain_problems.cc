@@ -54,13 +54,13 @@ void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
   explanation.problems.push_back(std::move(problem));
 }
 
+// The lower end of a PCIe link is the one whose speed and width it has.
 const Node* pciEnd(const Graph& graph, NodeIndex a, NodeIndex b) {
-  // The lower end of a PCIe link is the one whose speed and width it has.
   for (const NodeIndex end : {a, b}) {
-    const auto& links = graph.node(end).links;
+    const Node& node = graph.node(end);
     const NodeIndex other = end == a ? b : a;
-    const bool leaf = graph.node(end).type != NodeType::kPci && graph.node(end).type != NodeType::kCpu;
-    if (leaf || (!links.empty() && links.back().to == other)) return &graph.node(end);
+    const bool way_up = node.type == NodeType::kPci && !node.links.empty() && node.links.back().to == other;
+    if (way_up || (node.type != NodeType::kPci && node.type != NodeType::kCpu)) return &node;
   }
   return nullptr;
 }

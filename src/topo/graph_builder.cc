@@ -1,7 +1,7 @@
 #include "topo/graph_builder.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -42,7 +42,8 @@ class Builder {
     if (!addNvlinks(*system, nullptr, 0) || !addC2c(*system, nullptr, 0) || !addPciLinks(*system, nullptr, 0))
       return error_;
     if (!flattenSwitches() || !connectCpus()) return error_;
-    for (const NodeIndex cpu : graph_.of(NodeType::kCpu)) sortLinks(cpu, kNoNode);
+    for (const NodeIndex cpu : graph_.of(NodeType::kCpu))
+      if (!sortLinks(cpu, kNoNode)) return error_;
     graph_.finish();
     return std::move(graph_);
   }
@@ -535,6 +536,7 @@ class Builder {
       subs.push_back(sub.id);
       return true;
     });
+    leftover(top) += static_cast<int>(subs.size());
     for (const int64_t id : subs) {
       const NodeIndex sub = lookUp(NodeType::kPci, id);
       if (sub == kNoNode || sub == top) {
@@ -542,7 +544,7 @@ class Builder {
         return false;
       }
       moveLinks(sub, top);
-      graph_.remove(sub);
+      removeSwitch(sub);
       if (sub < top) --top;
     }
     at(top).pci_device |= 0xffff;  // not again
@@ -553,12 +555,30 @@ class Builder {
     for (const Link& link : at(sub).links) {
       if (link.to == top) continue;
       at(top).links.push_back(link);
+      if (leftover(top) > 0) --leftover(top);
       for (Link& back : at(link.to).links) {
         if (back.to != sub) continue;
         back.to = top;
         break;
       }
     }
+  }
+
+  void removeSwitch(NodeIndex gone) {
+    leftovers_.resize(graph_.nodes().size());
+    for (std::size_t i = 0; i < leftovers_.size(); ++i)
+      leftovers_[i] +=
+          static_cast<int>(std::count_if(graph_.nodes()[i].links.begin(), graph_.nodes()[i].links.end(),
+                                         [gone](const Link& link) { return link.to == gone; }));
+    leftovers_.erase(leftovers_.begin() + gone);
+    graph_.remove(gone);
+  }
+
+  // Links that NCCL took out of a node leave copies behind the end of its array, until others take their
+  // places.
+  int& leftover(NodeIndex node) {
+    leftovers_.resize(graph_.nodes().size());
+    return leftovers_[static_cast<std::size_t>(node)];
   }
 
   bool connectCpus() {
@@ -571,21 +591,27 @@ class Builder {
     return true;
   }
 
-  // ncclTopoSort: in every node of the PCI tree the way up goes last.
-  void sortLinks(NodeIndex node, NodeIndex up) {
+  // ncclTopoSort: in every node of the PCI tree the way up goes last. NCCL moves it behind the leftovers too,
+  // where it is lost, and then finds no way back to the CPU.
+  bool sortLinks(NodeIndex node, NodeIndex up) {
     auto& links = at(node).links;
     if (up != kNoNode) {
-      std::size_t i = 0;
-      while (i < links.size() && links[i].to != up) ++i;
-      if (i == links.size()) return;
-      const Link moved = links[i];
-      links.erase(links.begin() + static_cast<std::ptrdiff_t>(i));
-      links.push_back(moved);
+      const auto way_up =
+          std::find_if(links.begin(), links.end(), [up](const Link& link) { return link.to == up; });
+      if (way_up == links.end() || leftover(node) > 0) {
+        error_.text =
+            document_.file + ": NCCL merges the two levels of the Broadcom switch " + at(node).busid +
+            " and loses its link upwards, since one of the inner switches has no device below it; NCCL fails "
+            "its init: leave that inner switch out of the file";
+        return false;
+      }
+      std::rotate(way_up, way_up + 1, links.end());
     }
     for (std::size_t i = 0; i < at(node).links.size(); ++i) {
       const Link link = at(node).links[i];
-      if (link.type == LinkType::kPci && link.to != up) sortLinks(link.to, node);
+      if (link.type == LinkType::kPci && link.to != up && !sortLinks(link.to, node)) return false;
     }
+    return true;
   }
 
   const XmlDocument& document_;
@@ -593,6 +619,7 @@ class Builder {
   const bool devs_;  // GPUs hang on nodes of their physical device (since 2.30.3)
   Graph graph_;
   std::vector<uint64_t> host_hashes_;
+  std::vector<int> leftovers_;  // by NodeIndex
   Error error_;
 };
 

@@ -164,9 +164,9 @@ void lintWidth(Linter& linter, const XmlNode& pci) {
   const long value = std::strtol(width->c_str(), &end, 0);
   const XmlPosition place = placeOf(pci, "link_width");
   if (value < 0 || (*end != '\0' && value != 0)) {
-    linter.error(Rule::kBadNumber, place,
-                 "link_width " + quoted(*width) + " is no width; NCCL reads " + std::to_string(value),
-                 "write 1, 2, 4, 8 or 16");
+    linter.add(value < 0 ? Finding::kError : Finding::kWarning, Rule::kBadNumber, place,
+               "link_width " + quoted(*width) + " is no width; NCCL reads " + std::to_string(value),
+               "write 1, 2, 4, 8 or 16");
   } else if (value == 0) {
     linter.warning(Rule::kLinkWidth, place,
                    "link_width " + quoted(*width) + " tells no width; NCCL takes x16 for " + pciText(pci),
@@ -236,7 +236,7 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
   if (hasChild(pci, "pci")) {
     const int gpus = gpusBelow(linter, pci);
     const std::string lost =
-        gpus > 0 ? " (" + std::to_string(gpus) + " GPUs are below; with NVLinks NCCL fails its init)" : "";
+        gpus > 0 ? " (GPUs below: " + std::to_string(gpus) + "; with NVLinks NCCL fails its init)" : "";
     if (hasChild(pci, "nic")) {
       linter.error(Rule::kNicDropsChildren, pci.position,
                    pciText(pci) + " has a <nic>, so NCCL drops the <pci> below it" + lost,

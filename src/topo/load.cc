@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "topo/constants.h"
 #include "topo/fusion.h"
 
 namespace railwise::topo {
@@ -28,11 +29,17 @@ void visitNodes(XmlNode* node, const Visit& visit) {
   for (XmlNode* child : children) visitNodes(child, visit);
 }
 
+int number(const XmlNode& node, const char* attribute) {
+  return static_cast<int>(std::strtol(node.get(attribute).c_str(), nullptr, 0));
+}
+
 bool classIs(const XmlNode& pci, const char* prefix) {
   return pci.name == "pci" && pci.get("class").starts_with(prefix);
 }
 
-bool lacksIdentity(const XmlNode& node) { return node.name == "cpu" && (!node.has("arch") || !node.has("vendor")); }
+bool lacksIdentity(const XmlNode& node) {
+  return node.name == "cpu" && (!node.has("arch") || !node.has("vendor"));
+}
 
 void setCpuIdentity(XmlNode& cpu) {
   cpu.setIfUnset("arch", kDefaultArch);
@@ -42,6 +49,11 @@ void setCpuIdentity(XmlNode& cpu) {
   cpu.set("modelid", kDefaultModel);
 }
 
+void completeCpu(XmlNode& cpu) {
+  cpu.setIfUnset("affinity", "");
+  setCpuIdentity(cpu);
+}
+
 // What NCCL fills in on the way up from a device it imports, where /sys knows nothing
 // (ncclTopoGetXmlFromSys).
 void fillUpwards(XmlNode* node) {
@@ -49,8 +61,6 @@ void fillUpwards(XmlNode* node) {
     if (node->name == "pci") {
       node->setIfUnset("link_speed", "");
       node->setIfUnset("link_width", "");
-    } else if (node->name == "cpu") {
-      node->setIfUnset("affinity", "");
     }
   }
 }
@@ -58,6 +68,7 @@ void fillUpwards(XmlNode* node) {
 struct GpuSlot {
   std::string busid;
   int rank = 0;
+  std::string mlopart;
 };
 
 class Completion {
@@ -72,7 +83,9 @@ class Completion {
       return Error{document_.file + ": the file names no GPU: no <gpu> and no pci of class 0x03"};
     if (remarks != nullptr) remark(*remarks);
     visitNodes(document_.system(), [](XmlNode* node) {
-      if (node->name == "cpu") node->set("host_hash", kHostHash);
+      if (node->name != "cpu") return;
+      node->set("host_hash", kHostHash);
+      completeCpu(*node);  // or the ranks' documents would differ in it, and the CPU would be there twice
     });
     XmlDocument all;
     for (const GpuSlot& gpu : gpus_) {
@@ -90,27 +103,28 @@ class Completion {
   }
 
  private:
-  // Those described come with their rank; else busid order makes it.
+  // Those described come with their rank, several of one device too; else busid order makes it.
   void findGpus() {
-    bool described = false;
+    std::vector<GpuSlot> bare;
     visitNodes(document_.system(), [&](XmlNode* node) {
-      if (node->name != "pci") return;
-      const XmlNode* gpu = node->child("gpu");
-      if (gpu == nullptr && !classIs(*node, "0x03")) return;
-      const std::string* rank = gpu == nullptr ? nullptr : gpu->find("rank");
-      described = described || rank != nullptr;
-      gpus_.push_back({node->get("busid"), rank == nullptr ? -1 : std::atoi(rank->c_str())});
+      if (node->name == "gpu" && node->has("rank") && node->parent->has("busid"))
+        gpus_.push_back({node->parent->get("busid"), number(*node, "rank"), node->get("mlopart", "-1")});
+      if (node->name == "pci" && node->has("busid") &&
+          (node->child("gpu") != nullptr || classIs(*node, "0x03")))
+        bare.push_back({node->get("busid"), 0, "-1"});
     });
-    if (described) {
-      std::erase_if(gpus_, [](const GpuSlot& gpu) { return gpu.rank < 0; });
+    if (!gpus_.empty()) {
       std::stable_sort(gpus_.begin(), gpus_.end(),
                        [](const GpuSlot& a, const GpuSlot& b) { return a.rank < b.rank; });
       return;
     }
     numbered_ = true;
-    std::stable_sort(gpus_.begin(), gpus_.end(),
+    std::stable_sort(bare.begin(), bare.end(),
                      [](const GpuSlot& a, const GpuSlot& b) { return a.busid < b.busid; });
-    for (std::size_t i = 0; i < gpus_.size(); ++i) gpus_[i].rank = static_cast<int>(i);
+    for (const GpuSlot& gpu : bare) {
+      if (!gpus_.empty() && gpus_.back().busid == gpu.busid) continue;
+      gpus_.push_back({gpu.busid, static_cast<int>(gpus_.size()), gpu.mlopart});
+    }
   }
 
   void findNets() {
@@ -122,7 +136,7 @@ class Completion {
     });
     if (!described.empty()) {
       std::stable_sort(described.begin(), described.end(), [](const XmlNode* a, const XmlNode* b) {
-        return std::atoi(a->get("dev").c_str()) < std::atoi(b->get("dev").c_str());
+        return number(*a, "dev") < number(*b, "dev");
       });
       for (const XmlNode* net : described) nets_.push_back(describedNet(*net));
       // RDMA ports count from 1. Port 0 is NCCL's Socket plugin, which cannot merge.
@@ -145,24 +159,27 @@ class Completion {
       return text == nullptr ? otherwise : static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
     };
     return {.name = net.get("name"),
-            .speed_mbps = number("speed", detection_.nic_speed),
-            .port = number("port", 1),
+            .speed_mbps = number("speed", kDefaultNetMbps),
+            .port = number("port", 0),
             .guid = net.has("guid") ? std::strtoull(net.get("guid").c_str(), nullptr, 16)
                                     : kFirstGuid + nets_.size(),
-            .max_comms = number("maxconn", 131072),
-            .gdr = number("gdr", 1) != 0,
+            .max_comms = number("maxconn", kMaxChannels),
+            .gdr = number("gdr", 0) != 0,
             .rail = number("rail", -1),
             .plane = number("plane", -1)};
   }
 
   static XmlNode* findPci(XmlDocument& document, const NetDevice& device) {
     XmlNode* pci = device.busid.empty() ? nullptr : document.find("pci", "busid", device.busid);
-    if (pci != nullptr) fillUpwards(pci);
+    if (pci == nullptr) return nullptr;
+    pci->setIfUnset("class", "0x02");
+    fillUpwards(pci);
     return pci;
   }
 
   void addGpu(XmlDocument& document, const GpuSlot& slot) const {
     XmlNode* pci = document.find("pci", "busid", slot.busid);
+    pci->setIfUnset("class", "0x03");
     fillUpwards(pci);
     XmlNode* gpu = pci->child("gpu");
     if (gpu == nullptr) gpu = document.add(pci, "gpu");
@@ -177,7 +194,7 @@ class Completion {
     gpu->set("keep", "1");
     gpu->set("rank", std::to_string(slot.rank));
     gpu->setIfUnset("gdr", "1");
-    gpu->set("mlopart", "-1");
+    gpu->set("mlopart", slot.mlopart);
   }
 
   void remark(std::vector<std::string>& remarks) const {
@@ -221,7 +238,8 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, co
     if (!lacksIdentity(*node)) continue;
     setCpuIdentity(*node);
     if (node->get("arch").starts_with(kDefaultArch))
-      remarks.push_back("<cpu numaid=\"" + node->get("numaid") + "\"> has no identity: Sapphire Rapids assumed");
+      remarks.push_back("<cpu numaid=\"" + node->get("numaid") +
+                        "\"> has no identity: Sapphire Rapids assumed");
   }
   const bool complete = detection.fuse_nics || needsCompletion(document);
   if (complete) {

@@ -68,7 +68,9 @@ std::string splitIntoDomains(Machine& machine, const std::shared_ptr<const Paths
     finishDomain(domain);
     machine.domains.push_back(std::move(domain));
   }
-  const auto lowest = [](const Domain& domain) { return *std::min_element(domain.ranks.begin(), domain.ranks.end()); };
+  const auto lowest = [](const Domain& domain) {
+    return *std::min_element(domain.ranks.begin(), domain.ranks.end());
+  };
   std::sort(machine.domains.begin(), machine.domains.end(),
             [&lowest](const Domain& a, const Domain& b) { return lowest(a) < lowest(b); });
   return "";

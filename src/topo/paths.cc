@@ -393,6 +393,11 @@ Outcome<Paths> Paths::compute(const Graph& graph, const Settings& settings, cons
   const auto gpus = static_cast<std::size_t>(graph.count(NodeType::kGpu));
   paths.network_preferred_.resize(gpus * gpus);
 
+  for (const NodeIndex gpu : graph.of(NodeType::kGpu))
+    paths.first_of_rank_.push_back(graph.gpuOfRank(graph.node(gpu).rank));
+  for (const NodeIndex net : graph.of(NodeType::kNet))
+    paths.first_of_id_.push_back(graph.indexOf(NodeType::kNet, graph.node(net).id));
+
   PathFinder finder(paths, graph, settings);
   for (const NodeType type : {NodeType::kCpu, NodeType::kGpu, NodeType::kNet})
     if (!finder.run(type)) return Error{finder.error()};
@@ -420,6 +425,18 @@ std::vector<NodeIndex> Paths::via(const Path& path) const {
   for (const Link* link : links(path)) nodes.push_back(link->to);
   if (!nodes.empty()) nodes.pop_back();
   return nodes;
+}
+
+std::size_t Paths::bytes() const {
+  std::size_t bytes = cells_.capacity() * sizeof(Cell);
+  for (const auto& row : tables_)
+    for (const auto& table : row) bytes += table.capacity() * sizeof(Path);
+  for (const auto& row : reached_)
+    for (const auto& bits : row) bytes += bits.capacity() / 8;
+  for (const auto& nets : local_nets_) bytes += sizeof nets + nets.capacity() * sizeof(int);
+  for (const auto* numbers : {&local_cpu_, &local_gpu_, &local_gpu_count_, &first_of_rank_, &first_of_id_})
+    bytes += numbers->capacity() * sizeof(int);
+  return bytes + network_preferred_.capacity() / 8;
 }
 
 bool Paths::anyNetworkPreferred() const {

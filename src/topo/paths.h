@@ -62,6 +62,13 @@ class Paths {
                               static_cast<std::size_t>(to_gpu)];
   }
   bool anyNetworkPreferred() const;
+  // NCCL names GPUs by rank and NETs by id: of several with the same it means the first.
+  int firstOfRank(int gpu) const { return first_of_rank_[static_cast<std::size_t>(gpu)]; }
+  int firstOfId(int net) const { return first_of_id_[static_cast<std::size_t>(net)]; }
+
+  // The size of it all, for the tests of growth: cells made by search and rerouting, and bytes held.
+  std::size_t cellCount() const { return cells_.size(); }
+  std::size_t bytes() const;
 
  private:
   friend class PathFinder;
@@ -102,6 +109,8 @@ class Paths {
   std::vector<std::vector<int>> local_nets_;
   std::vector<int> local_gpu_count_;
   std::vector<bool> network_preferred_;
+  std::vector<int> first_of_rank_;
+  std::vector<int> first_of_id_;
 };
 
 }  // namespace railwise::topo

@@ -149,6 +149,10 @@ bool TagScanner::takeOpening(ScannedTag& tag, char last) {
     ScannedAttribute ignored;
     if (!takeToken(Role::kAfterSlash, ignored, last)) return false;
     if (!ignored.name.empty()) tag.text_after_slash = ignored.position;
+    if (last == '>') return true;
+    XmlPosition at = here();
+    at.column -= at.column > 1 ? 1 : 0;  // of `last`, unless it ended the line
+    return fail(at, shown(last) + " after the '/' of <" + shown(tag.name) + ">; end the tag with '/>'");
   }
   return last == '>' || failUnexpected(tag.position, last, tag.name);
 }
@@ -239,9 +243,9 @@ bool TagScanner::failAssignment(XmlPosition position, Role role, std::string_vie
   }
   if (role == Role::kTagName) {
     const bool tab = name.find('\t') != std::string_view::npos;
-    return fail(position,
-                tab ? "tab inside <" + shown(name) + ">: NCCL's parser wants a space there; replace it"
-                    : "'=' in the name of a tag; write <name attribute=\"value\">");
+    return fail(position, tab ? "tab inside <" + shown(name.substr(0, name.find('\t'))) +
+                                    ">: NCCL's parser wants a space there; replace it"
+                              : "'=' in the name of a tag; write <name attribute=\"value\">");
   }
   if (role == Role::kClosingName) return fail(position, "'=' in a closing tag; write </name>");
   return fail(position, "an attribute after the '/' of <" + shown(tag_name_) + ">; end the tag with '/>'");

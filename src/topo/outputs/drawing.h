@@ -18,12 +18,17 @@ struct Box {
   bool bad = false;                // something costs speed here
 };
 
+struct Point {
+  double x = 0, y = 0;
+};
+
 struct Wire {
-  std::string kind;  // "pci", "nvl", "c2c", "sys", "loc"
+  std::string kind;  // "pci", "nvl", "c2c", "sys", "loc", "fabric"
   NodeIndex a = kNoNode;
   NodeIndex b = kNoNode;
   float bandwidth = 0;
-  std::string path;  // SVG path data
+  std::vector<Point> points;
+  bool curved = false;  // four points: ends and control points of a Bezier curve
   std::string label;
   double label_x = 0, label_y = 0;
   bool slow = false;
@@ -48,9 +53,12 @@ struct Drawing {
   std::vector<Caption> captions;
 };
 
+// Moves all of `part` by (x, y) and adds it to `whole`.
+void addDrawing(Drawing& whole, Drawing part, double x, double y);
+
 Drawing drawMachine(const Machine& machine, const MachineExplanation& all);
 
-// `text` cut to what `width` pixels hold, with an ellipsis.
-std::string fittedText(const std::string& text, double width);
+// `text` cut to what `width` pixels hold at `character` pixels each, with an ellipsis.
+std::string fittedText(const std::string& text, double width, double character);
 
 }  // namespace railwise::topo

@@ -14,10 +14,11 @@ struct Metrics {
   double host_gap;   // between hosts
 };
 
-inline constexpr Metrics kFewGpus = {88, 62, 88, 52, 36, 30, 12, 34, 40, 16, 30};
-inline constexpr Metrics kManyGpus = {70, 44, 70, 34, 28, 22, 8, 18, 30, 12, 22};
+inline constexpr Metrics kFewGpus = {88, 62, 88, 62, 36, 30, 12, 34, 40, 16, 30};
+inline constexpr Metrics kManyGpus = {70, 44, 70, 44, 28, 22, 8, 18, 30, 12, 22};
 inline constexpr int kMany = 20;               // GPUs from which on the small sizes are taken
 inline constexpr double kCharacter = 6.6;      // width of a character of the monospaced face
+inline constexpr double kNameCharacter = 8.3;  // of the bold face
 inline constexpr double kMostNicWidth = 150;   // longer names are cut
 inline constexpr int kStack = 4;               // NICs one below the other
 inline constexpr double kSpine = 12;           // left of a stack, for the line that feeds it

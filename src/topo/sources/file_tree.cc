@@ -105,7 +105,8 @@ std::string_view baseName(std::string_view path) {
 }
 
 std::string findTreeRoot(const std::string& folder) {
-  if (isFolder(folder + "/sys")) return folder;
+  if (isFolder(folder + "/sys") && !isFolder(folder + "/sys/sys"))
+    return folder;  // else a machine called "sys"
   std::string found;
   for (const std::string& name : namesIn(folder)) {
     std::string below = folder + "/" + name;

@@ -51,6 +51,10 @@ class Writer {
       remarks_.push_back(std::to_string(replaced_) + (replaced_ == 1 ? " device does" : " devices do") +
                          " not tell the link (a VF says \"Unknown\"): that of the group's GPU is written");
     }
+    if (document_.order().size() > static_cast<std::size_t>(kXmlMaxNodes)) {
+      remarks_.push_back("the file has more than " + std::to_string(kXmlMaxNodes) +
+                         " elements: NCCL refuses it; --exclude leaves devices out");
+    }
     return writeXml(document_);
   }
 

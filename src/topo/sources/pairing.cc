@@ -49,7 +49,7 @@ class Pairer {
     if (const std::string problem = findNodes(); !problem.empty()) return Error{problem};
     if (options_.pairing == Pairing::kOrder) {
       per_bridge_ = options_.gpus_per_bridge;
-      if (per_bridge_ == 0) per_bridge_ = gpusPerBridge(machine_, remarks_);
+      if (per_bridge_ <= 0) per_bridge_ = gpusPerBridge(machine_, remarks_);
     }
     for (auto& [node, devices] : nodes_) {
       where_ = "NUMA node " + std::to_string(node) + ": ";

@@ -77,11 +77,11 @@ class SysfsReader {
 
   void remarkDevices() {
     if (nets_.empty()) {
-      remark("no RDMA device with an active port in " + tree_.name() +
-             "/sys/class/infiniband: NCCL would use sockets, which are not modelled here");
+      remark("no RDMA device with an active port in /sys/class/infiniband of " + tree_.name() +
+             ": NCCL would use sockets, which are not modelled here");
     }
     if (amd_) {
-      remark("AMD GPUs: /sys does not tell the xGMI links, so none are shown");
+      remark("AMD GPUs: their xGMI links are not read from /sys, so none are shown");
     } else if (options_.detection.gpu_sm == 0) {
       remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N tells it");
     }

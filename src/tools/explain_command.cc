@@ -1,0 +1,49 @@
+// railwise explain: which NIC serves which GPU, and why.
+#include <array>
+#include <cstdio>
+
+#include "tools/commands.h"
+#include "tools/machine_options.h"
+#include "tools/message.h"
+#include "topo/explain.h"
+
+namespace railwise::tools {
+namespace {
+
+enum class Format { kText, kJson };
+constexpr std::array<Choice<Format>, 2> kFormats = {{{"text", Format::kText}, {"json", Format::kJson}}};
+
+constexpr const char* kHelp =
+    "usage: railwise explain [FILE] [--root DIR|TAR] [options]\n\n"
+    "For each GPU: the NICs that NCCL gives it, the path to them, whether GPUDirect is on and by which rule, "
+    "and why\n"
+    "each other NIC was not taken. FILE is an NCCL (or RCCL) topology file; without one, this machine.\n\n";
+
+}  // namespace
+
+int explainCommand(Args args) {
+  MachineOptions machine;
+  int gpu = -1;
+  int channel = -1;
+  Format format = Format::kText;
+  std::vector<Option> table = {
+      intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
+      intOption('c', "channel", &channel, 0, 63, "only this channel"),
+      choiceOption<Format>('f', "format", kFormats, &format, "text (default) or json, which is complete")};
+  addMachineOptions(table, machine);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("explain", table, args, kHelp, 1, &status);
+  if (!arguments) return status;
+  const auto opened =
+      openMachine("explain", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  if (!opened) return kExitFailed;
+  const auto text = format == Format::kJson ? topo::explainJson(*opened, gpu, channel)
+                                            : topo::explainText(*opened, gpu, channel);
+  if (!text.ok()) {
+    say("explain: %s", text.error().c_str());
+    return kExitUsage;
+  }
+  return writeOutput("explain", "", *text);
+}
+
+}  // namespace railwise::tools

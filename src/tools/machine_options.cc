@@ -1,0 +1,136 @@
+#include "tools/machine_options.h"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tools/message.h"
+#include "topo/sources/cpu_identity.h"
+#include "topo/sources/sysfs.h"
+#include "topo/sources/tar_archive.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr std::array<Choice<topo::NcclVersion>, 2> kVersions = {
+    {{"2.30", topo::NcclVersion::k2_30}, {"2.28", topo::NcclVersion::k2_28}}};
+constexpr std::array<Choice<bool>, 2> kXgmi = {{{"rccl", false}, {"nvlink", true}}};
+
+// NCCL's environment variables and --nccl. What NCCL would not understand is said on stderr.
+topo::Settings settingsOf(const char* command, const MachineOptions& options) {
+  topo::Settings settings =
+      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, options.nccl);
+  settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
+  for (const std::string& warning : settings.warnings) say("%s: %s", command, warning.c_str());
+  return settings;
+}
+
+std::optional<topo::Machine> fromTree(const char* command, const std::string& file,
+                                      const MachineOptions& options, const topo::Settings& settings) {
+  const auto tree = openRoot(command, options.root);
+  if (!tree) return std::nullopt;
+  std::optional<topo::XmlDocument> document;
+  if (!file.empty()) {
+    auto read = topo::readXmlFile(file);
+    if (!read.ok()) return say("%s: %s", command, read.error().c_str()), std::nullopt;
+    document = std::move(*read);
+  }
+  topo::SysfsOptions sysfs;
+  sysfs.detection = options.detection;
+  if (!options.cpu.empty()) {
+    auto cpu = topo::parseCpuIdentity(options.cpu);
+    if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
+    sysfs.cpu = *cpu;
+  }
+  std::vector<std::string> remarks;
+  auto xml = topo::readSysfs(*tree, document, settings, sysfs, &remarks);
+  if (!xml.ok()) return say("%s: %s", command, xml.error().c_str()), std::nullopt;
+  auto machine = topo::makeMachine(std::move(*xml), settings, tree->name());
+  if (!machine.ok()) return say("%s: %s", command, machine.error().c_str()), std::nullopt;
+  machine->completed = true;
+  machine->remarks = std::move(remarks);
+  return std::move(*machine);
+}
+
+}  // namespace
+
+void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
+  table.push_back(textOption(0, "root", "DIR|TAR", &fields.root,
+                             "the machine whose /sys is below DIR or recorded in TAR (railwise topo record); "
+                             "without a FILE: this machine"));
+  table.push_back(choiceOption<topo::NcclVersion>(
+      0, "nccl", kVersions, &fields.nccl, "whose rules: 2.30 (2.30.7, default) or 2.28 (up to 2.30.4)"));
+  table.push_back(intOption(0, "gpu-sm", &fields.detection.gpu_sm, 1, 999,
+                            "compute capability of GPUs that are not described (90 = 9.0)"));
+  table.push_back(intOption(0, "nvswitch-links", &fields.detection.nvswitch_links, 0, 64,
+                            "NVLinks from each such GPU to an NVSwitch (default 0)"));
+  table.push_back(intOption(0, "nic-speed", &fields.detection.nic_speed, 1, 100000000,
+                            "Mb/s of NICs whose speed is not known (default 400000)"));
+  table.push_back(flagOption(0, "fuse-nics", &fields.detection.fuse_nics,
+                             "merge NICs as NCCL does at init, also in a file that describes them"));
+  table.push_back(textOption(0, "cpu", "ARCH,VENDOR,FAMILY,MODEL", &fields.cpu,
+                             "with --root: the CPU of that machine, e.g. x86_64,GenuineIntel,6,143"));
+  table.push_back(
+      choiceOption<bool>(0, "xgmi", kXgmi, &fields.xgmi_as_nvlink,
+                         "AMD links: rccl (RCCL's bandwidths) or nvlink (as NCCL would count them)"));
+  table.push_back(flagOption('q', "quiet", &fields.quiet, "do not say what was assumed"));
+}
+
+std::unique_ptr<topo::FileTree> openRoot(const char* command, const std::string& root) {
+  auto tree = topo::openTree(root.empty() ? "/" : root);
+  if (tree.ok()) return std::move(*tree);
+  say("%s: %s", command, tree.error().c_str());
+  return nullptr;
+}
+
+std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
+                                         const MachineOptions& options) {
+  const topo::Settings settings = settingsOf(command, options);
+  std::optional<topo::Machine> machine;
+  if (!options.root.empty() || file.empty()) {
+    machine = fromTree(command, file, options, settings);
+  } else {
+    auto loaded = topo::loadFile(file, settings, options.detection);
+    if (!loaded.ok()) return say("%s: %s", command, loaded.error().c_str()), std::nullopt;
+    machine = std::move(*loaded);
+  }
+  if (machine && !options.quiet) sayNotes(command, machine->remarks);
+  return machine;
+}
+
+std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
+                                      const std::string& help, std::size_t max_positional, int* status) {
+  std::string error;
+  auto arguments = parseArguments(table, args, &error);
+  if (arguments && !arguments->help && arguments->positional.size() > max_positional)
+    error = "unexpected argument '" + arguments->positional[max_positional] + "'";
+  if (!error.empty()) {
+    say("%s: %s (railwise %s --help lists what there is)", command, error.c_str(), command);
+    *status = kExitUsage;
+    return std::nullopt;
+  }
+  if (arguments->help) {
+    std::fputs((help + optionHelp(table)).c_str(), stdout);
+    *status = kExitOk;
+    return std::nullopt;
+  }
+  return arguments;
+}
+
+int writeOutput(const char* command, const std::string& path, const std::string& text) {
+  FILE* out = path.empty() ? stdout : std::fopen(path.c_str(), "wb");
+  if (out == nullptr) {
+    say("%s: cannot write %s: %m", command, path.c_str());
+    return kExitFailed;
+  }
+  bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  written = (path.empty() ? std::fflush(out) : std::fclose(out)) == 0 && written;
+  if (!written) say("%s: cannot write %s: %m", command, path.empty() ? "to stdout" : path.c_str());
+  return written ? kExitOk : kExitFailed;
+}
+
+void sayNotes(const char* command, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) say("%s: note: %s", command, note.c_str());
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,48 @@
+// The options of every subcommand that reads a machine (topo show, paths, diff, explain), and the machine
+// they name: a topology file, a /sys tree, or a file laid over a tree as NCCL lays NCCL_TOPO_FILE over the
+// machine.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/commands.h"
+#include "tools/options.h"
+#include "topo/load.h"
+#include "topo/sources/file_tree.h"
+
+namespace railwise::tools {
+
+struct MachineOptions {
+  std::string root;  // folder or .tar.gz; empty: none given
+  topo::NcclVersion nccl = topo::NcclVersion::k2_30;
+  topo::Detection detection;
+  std::string cpu;
+  bool xgmi_as_nvlink = false;
+  bool quiet = false;
+};
+
+// Appends --root, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --cpu, --xgmi and --quiet.
+void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
+
+// The machine of `file` (empty: none), laid over --root when both are given; neither: this machine. Nothing:
+// the reason was said. What was assumed is said on stderr, unless --quiet.
+std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
+                                         const MachineOptions& options);
+
+// The /sys tree below a folder or in a .tar.gz; empty: this machine's. Null: the reason was said.
+std::unique_ptr<topo::FileTree> openRoot(const char* command, const std::string& root);
+
+// Parses, and serves --help and mistakes. Nothing: leave with *status.
+std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
+                                      const std::string& help, std::size_t max_positional, int* status);
+
+// A text to stdout, or to the file that `path` names; the exit status.
+int writeOutput(const char* command, const std::string& path, const std::string& text);
+
+// Lines for people on stderr: "railwise: command: note: ...".
+void sayNotes(const char* command, const std::vector<std::string>& notes);
+
+}  // namespace railwise::tools

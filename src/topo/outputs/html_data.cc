@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <map>
+
+#include "base/json.h"
+#include "topo/outputs/html_parts.h"
+#include "topo/outputs/machine_tree.h"
+
+namespace railwise::topo {
+namespace {
+
+// Beyond that many paths the page would be tens of megabytes: it then names the hops of the chosen NICs only.
+constexpr int kMostWithHops = 40000;
+
+// A reader of HTML ends a script at "</script" and goes astray at "<!--".
+std::string safeInScript(const std::string& json) {
+  std::string safe;
+  for (const char c : json) {
+    if (c == '<') {
+      safe += "\\u003c";
+    } else {
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+class DataWriter {
+ public:
+  DataWriter(const Machine& machine, const MachineExplanation& all)
+      : graph_(*machine.graph), paths_(*machine.paths), all_(all) {
+    const int gpus = graph_.count(NodeType::kGpu);
+    hops_ = gpus * (gpus + 2 * graph_.count(NodeType::kNet)) <= kMostWithHops;
+  }
+
+  std::string whole() {
+    json_.beginInlineObject();
+    json_.key("names").beginArray();
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) json_.value(nameOf(static_cast<NodeIndex>(i)));
+    json_.endArray().key("gpus").beginArray();
+    for (const GpuExplanation& gpu : all_.gpus) writeGpu(gpu);
+    json_.endArray().key("nets").beginArray();
+    for (int net = 0; net < graph_.count(NodeType::kNet); ++net) writeNet(net);
+    json_.endArray();
+    writePaths("gpu_gpu", NodeType::kGpu, NodeType::kGpu);
+    writePaths("gpu_net", NodeType::kGpu, NodeType::kNet);
+    writePaths("net_gpu", NodeType::kNet, NodeType::kGpu);
+    json_.endInlineObject();
+    return safeInScript(json_.text());
+  }
+
+ private:
+  // A NIC with one port is called as its port.
+  std::string nameOf(NodeIndex i) const {
+    if (graph_.node(i).type == NodeType::kNic) {
+      const auto nets = netsOn(graph_, i);
+      if (nets.size() == 1) return nodeName(graph_, nets[0]);
+    }
+    return nodeName(graph_, i);
+  }
+
+  void writeGpu(const GpuExplanation& gpu) {
+    const Node& node = graph_.of(NodeType::kGpu, gpu.gpu);
+    json_.beginObject();
+    json_.key("node").value(graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]);
+    json_.key("name").value(gpuName(graph_, gpu.gpu));
+    json_.key("facts").value(node.busid + ", NVML index " + std::to_string(node.dev) + ", " +
+                             (node.gcn.empty() ? "sm " + std::to_string(node.sm) : node.gcn) + ", " +
+                             gpu.local_cpu);
+    json_.key("chosen").beginArray();
+    for (const ChosenNic& nic : gpu.chosen) {
+      const char* flush[] = {"none: ", "always: ", "through C2C: "};
+      json_.beginObject().key("net").value(nic.view.net);
+      json_.key("channels")
+          .value(gpu.nets.size() == 1
+                     ? "all"
+                     : rangesText(nic.channels) + " of every " + std::to_string(gpu.nets.size()));
+      json_.key("receive").value(gdrSentence(nic.receive)).key("send").value(gdrSentence(nic.send));
+      json_.key("flush").value(flush[static_cast<int>(nic.flush.flush)] + nic.flush.reason).endObject();
+    }
+    json_.endArray().key("rejected").beginObject();
+    for (const RejectedNic& nic : gpu.rejected) json_.key(std::to_string(nic.view.net)).value(nic.reason);
+    json_.endObject();
+    writeRemote(gpu);
+    writeProblems(gpu.problems);
+    json_.endObject();
+  }
+
+  // "GPU 0-3 by mlx5_0", grouped by the way.
+  void writeRemote(const GpuExplanation& gpu) {
+    std::map<std::pair<int, int>, std::vector<int>> groups;
+    for (const PeerRoute& route : gpu.peers) {
+      if (route.channel == 0) groups[{route.net, route.proxy_rank}].push_back(route.peer_dev);
+    }
+    json_.key("remote").beginArray();
+    for (const auto& [by, devs] : groups) {
+      json_.value((groups.size() == 1 ? "every GPU" : "GPU " + rangesText(devs)) + " by " +
+                  netName(graph_, by.first) +
+                  (by.second == gpu.rank ? "" : " through GPU " + std::to_string(by.second)));
+    }
+    json_.endArray();
+  }
+
+  void writeProblems(const std::vector<Problem>& problems) {
+    json_.key("problems").beginArray();
+    for (const Problem& problem : problems)
+      json_.beginArray().value(problem.text).value(problem.fix).endArray();
+    json_.endArray();
+  }
+
+  void writeNet(int net) {
+    const Node& node = graph_.of(NodeType::kNet, net);
+    json_.beginObject();
+    json_.key("node").value(graph_.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
+    json_.key("name").value(netName(graph_, net));
+    std::string facts = "device " + std::to_string(node.dev) + ", " + gbText(node.bandwidth * 8) + " Gb/s";
+    if (!node.links.empty() && !graph_.node(node.links[0].to).busid.empty()) {
+      facts = graph_.node(node.links[0].to).busid + ", " + facts;
+    }
+    json_.key("facts").value(facts + (node.gdr != 0 ? "" : ", offers no GPUDirect"));
+    json_.key("users").beginArray();
+    for (const GpuExplanation& gpu : all_.gpus) {
+      if (std::count(gpu.nets.begin(), gpu.nets.end(), net) != 0) json_.value(gpu.gpu);
+    }
+    json_.endArray().endObject();
+  }
+
+  bool withHops(NodeType from, int i, NodeType to, int j) const {
+    if (hops_) return true;
+    if (from != NodeType::kGpu || to != NodeType::kNet) return false;
+    const auto& nets = all_.gpus[static_cast<std::size_t>(i)].nets;
+    return std::count(nets.begin(), nets.end(), j) != 0;
+  }
+
+  void writePaths(const char* key, NodeType from, NodeType to) {
+    json_.key(key).beginArray();
+    for (int i = 0; i < graph_.count(from); ++i) {
+      json_.beginArray();
+      for (int j = 0; j < graph_.count(to); ++j) {
+        const Path& path = paths_.get(from, i, to, j);
+        json_.beginArray().value(pathTypeName(path.type));
+        if (path.type != PathType::kDis) {
+          json_.value(path.bandwidth).value(path.hops);
+          if (withHops(from, i, to, j)) {
+            json_.beginArray();
+            for (const NodeIndex node : paths_.via(path)) json_.value(node);
+            json_.endArray();
+          }
+        }
+        json_.endArray();
+      }
+      json_.endArray();
+    }
+    json_.endArray();
+  }
+
+  const Graph& graph_;
+  const Paths& paths_;
+  const MachineExplanation& all_;
+  bool hops_ = true;
+  JsonWriter json_;
+};
+
+}  // namespace
+
+std::string htmlData(const Machine& machine, const MachineExplanation& all) {
+  return DataWriter(machine, all).whole();
+}
+
+}  // namespace railwise::topo

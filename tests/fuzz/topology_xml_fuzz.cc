@@ -1,0 +1,81 @@
+// Arbitrary bytes as a topology file: the reader must be safe, the writer's output must read as the same
+// document, lint must take whatever was read, and so must the graph, its paths and the choices. A corpus to
+// start from:
+// ../shared/topologies/machines/quirks, or any topology files.
+#include <cstdint>
+#include <cstdlib>
+#include <set>
+
+#include "topo/lint.h"
+#include "topo/load.h"
+#include "topo/machine.h"
+#include "topo/policy.h"
+#include "topo/xml.h"
+
+namespace {
+
+using namespace railwise::topo;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// Kinds aside: an element that is opened and closed at once is written as a single tag.
+void requireSame(const XmlNode& a, const XmlNode& b) {
+  require(a.name == b.name && a.attributes.size() == b.attributes.size() &&
+          a.children.size() == b.children.size());
+  for (std::size_t i = 0; i < a.attributes.size(); i++) {
+    require(a.attributes[i].name == b.attributes[i].name && a.attributes[i].value == b.attributes[i].value);
+  }
+  for (std::size_t i = 0; i < a.children.size(); i++) requireSame(*a.children[i], *b.children[i]);
+}
+
+void checkFindings(const std::vector<Finding>& findings) {
+  static const std::vector<std::string> kList = lintRules();
+  static const std::set<std::string> kRules(kList.begin(), kList.end());
+  for (const Finding& finding : findings) require(kRules.count(finding.rule) == 1 && !finding.text.empty());
+}
+
+void useMachine(const Machine& machine) {
+  const Paths& paths = *machine.paths;
+  const int gpus = machine.graph->count(NodeType::kGpu);
+  const int nets = machine.graph->count(NodeType::kNet);
+  for (int gpu = 0; gpu < gpus; gpu++) {
+    (void)localNets(paths, gpu).ok();
+    if (gpus > 0) (void)checkP2p(paths, gpu, gpus - 1 - gpu).ok();
+    for (int net = 0; net < nets; net++) {
+      (void)checkGdr(paths, gpu, net, false).ok();
+      (void)needFlush(paths, gpu, net);
+      (void)proxyRank(paths, gpu, net).ok();
+    }
+  }
+}
+
+void useDocument(const XmlDocument& document) {
+  const Outcome<Machine> machine = makeMachine(document, {}, "fuzz");
+  if (machine.ok()) useMachine(*machine);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  std::vector<XmlRemark> remarks;
+  Outcome<XmlDocument> document = parseXml(text, "fuzz.xml", {}, &remarks);
+  if (!document.ok()) {
+    require(document.error().starts_with("fuzz.xml:"));
+    return 0;
+  }
+  const Outcome<XmlDocument> again = parseXml(writeXml(*document), "written.xml");
+  require(again.ok());
+  requireSame(*document->system(), *again->system());
+  checkFindings(lint(*document, remarks));
+  useDocument(*document);
+  Detection detection;
+  detection.fuse_nics = size % 2 == 0;
+  detection.nvswitch_links = static_cast<int>(size % 3);
+  std::vector<std::string> told;
+  const Outcome<XmlDocument> complete = completeDocument(std::move(*document), {}, detection, &told);
+  if (complete.ok()) useDocument(*complete);
+  return 0;
+}

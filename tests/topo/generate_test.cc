@@ -1,0 +1,252 @@
+#include "topo/sources/generate.h"
+
+#include <gtest/gtest.h>
+
+#include "documents_equal.h"
+#include "flat_tree.h"
+#include "topologies.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+struct Generated {
+  std::string text;
+  std::string error;
+  std::string remarks;
+};
+
+Generated generate(const FileTree& tree, const GenerateOptions& options = {}) {
+  std::vector<std::string> remarks;
+  const Outcome<std::string> text = generateTopology(tree, options, &remarks);
+  Generated generated;
+  if (text.ok()) generated.text = *text;
+  else generated.error = text.error();
+  for (const std::string& remark : remarks) generated.remarks += remark + "\n";
+  return generated;
+}
+
+MemoryTree makeTree(const std::vector<FlatPci>& devices, int nodes = 1) {
+  const std::vector<std::string> masks(static_cast<std::size_t>(nodes), "0000ffff");
+  return makeFlatTree(masks, devices, "x86_64,GenuineIntel,6,143");
+}
+
+// "bridge(0001 0101) 0102": what hangs where, by PCI domain, or by bus in domain 0000.
+std::string shapeOf(const XmlNode& node) {
+  std::string shape;
+  for (const XmlNode* child : node.children) {
+    if (!shape.empty()) shape += ' ';
+    const std::string busid = child->get("busid");
+    if (child->name == "cpu") shape += "cpu" + child->get("numaid") + "[" + shapeOf(*child) + "]";
+    else if (busid.starts_with("ffff")) shape += "bridge(" + shapeOf(*child) + ")";
+    else shape += busid.starts_with("0000") ? busid.substr(5, 5) : busid.substr(0, 4);
+  }
+  return shape;
+}
+
+std::string shapeOf(const Generated& generated) {
+  const Outcome<XmlDocument> document = parseXml(generated.text, "generated");
+  return document.ok() ? shapeOf(*document->system()) : "error: " + generated.error + document.error();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Generate, GivesAzuresOwnFileForNdH100V5ByteForByte) {
+  const std::string folder = topologiesFolder();
+  if (folder.empty()) GTEST_SKIP() << "no topologies";
+  EXPECT_EQ(generate(makeNdv5()).text, readFile(folder + "/machines/azure/ndv5-topo.xml"));
+}
+
+TEST(Generate, GivesAzuresOwnFileForNdA100V4) {
+  const std::string folder = topologiesFolder();
+  if (folder.empty()) GTEST_SKIP() << "no topologies";
+  const Outcome<XmlDocument> generated = parseXml(generate(makeNdv4()).text, "generated");
+  const Outcome<XmlDocument> expected = readXmlFile(folder + "/machines/azure/ndv4-topo.xml");
+  ASSERT_TRUE(generated.ok() && expected.ok());
+  expectEqual(*generated, *expected);
+}
+
+TEST(Generate, Gen5GpusHaveABridgeEach) {
+  const auto tree =
+      makeTree({h100("0001", 0), h100("0002", 0), infinibandVf("0101", 0), infinibandVf("0102", 0)});
+  EXPECT_EQ(shapeOf(generate(tree)), "cpu0[bridge(0001 0101) bridge(0002 0102)]");
+}
+
+TEST(Generate, Gen4GpusShareABridgeInPairs) {
+  std::vector<FlatPci> devices;
+  for (const char* domain : {"0001", "0002", "0003"}) devices.push_back(a100(domain, 0));
+  for (const char* domain : {"0101", "0102", "0103"}) devices.push_back(infinibandVf(domain, 0));
+  EXPECT_EQ(shapeOf(generate(makeTree(devices))), "cpu0[bridge(0001 0101 0002 0102) bridge(0003 0103)]");
+}
+
+TEST(Generate, GpusPerBridgeCanBeTold) {
+  const auto tree =
+      makeTree({h100("0001", 0), h100("0002", 0), infinibandVf("0101", 0), infinibandVf("0102", 0)});
+  EXPECT_EQ(shapeOf(generate(tree, {.gpus_per_bridge = 2})), "cpu0[bridge(0001 0101 0002 0102)]");
+}
+
+TEST(Generate, SeveralNicsPerGpu) {
+  std::vector<FlatPci> devices = {h100("0001", 0), h100("0002", 0)};
+  for (const char* domain : {"0101", "0102", "0103", "0104"}) devices.push_back(infinibandVf(domain, 0));
+  EXPECT_EQ(shapeOf(generate(makeTree(devices))), "cpu0[bridge(0001 0101 0102) bridge(0002 0103 0104)]");
+}
+
+TEST(Generate, TwoGpusCanShareANic) {
+  std::vector<FlatPci> devices = {infinibandVf("0101", 0), infinibandVf("0102", 0)};
+  for (const char* domain : {"0001", "0002", "0003", "0004"}) devices.push_back(a100(domain, 0));
+  EXPECT_EQ(shapeOf(generate(makeTree(devices))), "cpu0[bridge(0001 0002 0101) bridge(0003 0004 0102)]");
+}
+
+TEST(Generate, ANicThatIsLeftOverStaysAtTheCpuAndIsSaid) {
+  const auto tree = makeTree({h100("0001", 0), h100("0002", 0), infinibandVf("0101", 0),
+                              infinibandVf("0102", 0), infinibandVf("0103", 0)});
+  const Generated generated = generate(tree);
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0001 0101) bridge(0002 0102) 0103]");
+  EXPECT_TRUE(contains(generated.remarks, "0103:00:00.0 directly at the CPU")) << generated.remarks;
+}
+
+// Azure's own file for ND40rs v2 (8 V100, one NIC) has this shape.
+TEST(Generate, TooFewNicsMakeNoBridgesAndItIsSaid) {
+  const std::string v100[] = {"0001", "0002", "0003", "0004"};
+  std::vector<FlatPci> devices = {infinibandVf("0101", 0)};
+  for (const std::string& domain : v100) devices.push_back(a100(domain, 0));
+  const Generated generated = generate(makeTree(devices));
+  EXPECT_EQ(shapeOf(generated), "cpu0[0001 0002 0003 0004 0101]");
+  EXPECT_TRUE(contains(generated.remarks, "nothing tells which group has a NIC")) << generated.remarks;
+}
+
+TEST(Generate, ANodeWithoutNicsHasNoBridge) {
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0), h100("0002", 1)}, 2);
+  const Generated generated = generate(tree);
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0001 0101)] cpu1[0002]");
+  EXPECT_TRUE(contains(generated.remarks, "NUMA node 1: no NIC")) << generated.remarks;
+}
+
+TEST(Generate, OneNumaNodeIsEverybodys) {
+  const auto tree = makeTree({h100("0001", -1), infinibandVf("0101", -1)});
+  EXPECT_EQ(shapeOf(generate(tree)), "cpu0[bridge(0001 0101)]");
+}
+
+TEST(Generate, NicsWithoutANodeAreSharedOutOverAllGpus) {
+  const auto tree =
+      makeTree({h100("0001", 1), h100("0002", 0), infinibandVf("0101", -1), infinibandVf("0102", -1)}, 2);
+  const Generated generated = generate(tree);
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0002 0102)] cpu1[bridge(0001 0101)]");
+  EXPECT_TRUE(contains(generated.remarks, "does not tell the NUMA node of any NIC")) << generated.remarks;
+}
+
+TEST(Generate, GpusWithoutANodeAreAnErrorThatNamesThem) {
+  const Generated generated = generate(makeTree({h100("0001", -1), h100("0002", 0)}, 2));
+  EXPECT_TRUE(contains(generated.error, "0001:00:00.0")) << generated.error;
+}
+
+TEST(Generate, EthernetIsTakenWhereThereIsNoInfiniband) {
+  const auto tree = makeTree({h100("0001", 0), ethernetVf("0101", 0)});
+  EXPECT_EQ(shapeOf(generate(tree)), "cpu0[bridge(0001 0101)]");
+}
+
+TEST(Generate, EthernetWithRdmaGoesBeforeEthernetWithout) {
+  FlatPci efa = ethernetVf("0102", 0);
+  efa.infiniband = "rdmap0";
+  const auto tree = makeTree({h100("0001", 0), ethernetVf("0101", 0), efa});
+  EXPECT_EQ(shapeOf(generate(tree)), "cpu0[bridge(0001 0102)]");
+}
+
+TEST(Generate, ClassAndDeviceSelectNics) {
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0), ethernetVf("0201", 0)});
+  EXPECT_EQ(shapeOf(generate(tree, {.nic_class = "0x0200"})), "cpu0[bridge(0001 0201)]");
+  EXPECT_EQ(shapeOf(generate(tree, {.nic_device = "0x15b3:0x101a"})), "cpu0[bridge(0001 0201)]");
+  EXPECT_EQ(shapeOf(generate(tree, {.exclude = {"0101:00:00.0"}})), "cpu0[bridge(0001 0201)]");
+  EXPECT_EQ(shapeOf(generate(tree, {.exclude = {"0x101e", "0x101a"}})), "cpu0[0001]");
+}
+
+TEST(Generate, ByBusWhatSharesABusSharesABridge) {
+  // AWS p4d's addresses.
+  std::vector<FlatPci> devices;
+  for (const char* bus : {"10", "20"}) {
+    const std::string address = std::string("0000:") + bus;
+    devices.push_back({address + ":1b.0", "0x1d0f", "0xefa0", "0x020000", 0});
+    devices.push_back({address + ":1c.0", "0x10de", "0x20b0", "0x030200", 0, "16.0 GT/s PCIe", "16"});
+    devices.push_back({address + ":1d.0", "0x10de", "0x20b0", "0x030200", 0, "16.0 GT/s PCIe", "16"});
+  }
+  EXPECT_EQ(shapeOf(generate(makeTree(devices), {.pairing = Pairing::kBus})),
+            "cpu0[bridge(10:1c 10:1d 10:1b) bridge(20:1c 20:1d 20:1b)]");
+}
+
+TEST(Generate, ByBusTheNearestGpuTakesANic) {
+  std::vector<FlatPci> devices;
+  for (const char* bus : {"8d", "91"})
+    devices.push_back(h100("0000", 0)), devices.back().busid = "0000:" + std::string(bus) + ":00.0";
+  devices.push_back(infinibandVf("0000", 0)), devices.back().busid = "0000:90:00.0";
+  EXPECT_EQ(shapeOf(generate(makeTree(devices), {.pairing = Pairing::kBus})),
+            "cpu0[bridge(91:00 90:00) 8d:00]");
+}
+
+TEST(Generate, ByBusADomainOfItsOwnTellsNothing) {
+  const Generated generated =
+      generate(makeTree({h100("0001", 0), infinibandVf("0101", 0)}), {.pairing = Pairing::kBus});
+  EXPECT_EQ(shapeOf(generated), "cpu0[0001 0101]");
+  EXPECT_TRUE(contains(generated.remarks, "--pair=order")) << generated.remarks;
+}
+
+GenerateOptions withTable(const std::string& table) {
+  return {.pairing = Pairing::kTable, .table = table, .table_name = "pairs.txt"};
+}
+
+TEST(Generate, ATableSaysIt) {
+  const auto tree =
+      makeTree({h100("0001", 0), h100("0002", -1), infinibandVf("0101", 0), infinibandVf("0102", 0)}, 2);
+  const auto options = withTable("# crossed\n0001:00:00.0 0102:00:00.0\nnode=1 0101:00:00.0 0002:00:00.0\n");
+  EXPECT_EQ(shapeOf(generate(tree, options)), "cpu0[bridge(0001 0102)] cpu1[bridge(0002 0101)]");
+}
+
+TEST(Generate, AMistakeInATableNamesTheLine) {
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0)});
+  const auto mistake = [&](const std::string& table) { return generate(tree, withTable(table)).error; };
+  EXPECT_TRUE(contains(mistake("\nGPU0"), "pairs.txt:2: \"GPU0\" is no PCI address"));
+  EXPECT_TRUE(contains(mistake("0009:00:00.0"), "pairs.txt:1: 0009:00:00.0 is none of"));
+  EXPECT_TRUE(contains(mistake("0001:00:00.0 0001:00:00.0"), "there twice"));
+  EXPECT_TRUE(contains(mistake("node=x 0001:00:00.0"), "node=N"));
+  EXPECT_TRUE(contains(mistake("# nothing"), "empty"));
+}
+
+TEST(Generate, ARealTreeIsRefusedUnlessForced) {
+  MemoryTree tree = makeTree({h100("0001", 0)});
+  const std::string folder = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:03:00.0";
+  tree.file(folder + "/class", "0x030200\n").file(folder + "/vendor", "0x10de\n");
+  tree.link("/sys/bus/pci/devices/0000:03:00.0", folder);
+  EXPECT_TRUE(contains(generate(tree).error, "0000:03:00.0 is below the PCIe switch 0000:01:00.0"))
+      << generate(tree).error;
+  EXPECT_EQ(generate(tree, {.force = true}).error, "");
+}
+
+TEST(Generate, TheCpuCanBeTold) {
+  const auto tree = makeTree({h100("0001", 0)});
+  EXPECT_TRUE(contains(generate(tree, {.cpu = CpuIdentity{"arm64", "", 0, 0}}).text, "arch=\"arm64\">"));
+  EXPECT_TRUE(contains(generate(tree).text, "familyid=\"6\" modelid=\"143\""));
+}
+
+TEST(Generate, WithoutAGpuThereIsNoFile) {
+  EXPECT_TRUE(contains(generate(makeTree({infinibandVf("0101", 0)})).error, "no GPU"));
+}
+
+TEST(Generate, GpusThatTellNoLinkGetWhatNcclAssumes) {
+  FlatPci gpu = h100("0001", 0);
+  gpu.speed = "Unknown", gpu.width = "63";
+  const Generated generated = generate(makeTree({gpu, infinibandVf("0101", 0)}));
+  EXPECT_TRUE(
+      contains(generated.text, "busid=\"0101:00:00.0\" class=\"0x020700\" link_speed=\"8.0 GT/s PCIe\""));
+  EXPECT_TRUE(contains(generated.remarks, "no GPU tells its link")) << generated.remarks;
+}
+
+TEST(Generate, GpusWithOneLaneAreNotBehindSwitches) {
+  FlatPci gpu = h100("0001", 0);
+  gpu.width = "1";
+  EXPECT_EQ(shapeOf(generate(makeTree({gpu, infinibandVf("0101", 0)}))), "cpu0[0001 0101]");
+}
+
+}  // namespace
+}  // namespace railwise::topo
