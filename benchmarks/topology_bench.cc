@@ -1,7 +1,7 @@
-// The topology engine from a file's text to every answer: reading, graph, all paths, domains, and the choices of
-// all GPUs. CPU time of one thread; the growth from 8 to 576 GPUs, and the memory that it takes. Run it on a quiet
-// machine, with --benchmark_repetitions=11 --benchmark_report_aggregates_only=true. docs/topology-speed.md has a
-// table.
+// The topology engine from a file's text to every answer: reading, graph, all paths, domains, and the choices
+// of all GPUs. CPU time of one thread; the growth from 8 to 576 GPUs, and the memory that it takes. Run it on
+// a quiet machine, with --benchmark_repetitions=11 --benchmark_report_aggregates_only=true.
+// docs/topology-speed.md has a table.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -13,28 +13,30 @@
 #include <string>
 
 #include "tests/topo/big_machines.h"
+#include "tests/topo/flat_tree.h"
 #include "topo/constants.h"
 #include "topo/decisions.h"
 #include "topo/load.h"
 #include "topo/policy.h"
+#include "topo/sources/sysfs.h"
 
 namespace railwise::topo {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
+const Detection kDetection = {.gpu_sm = 90, .nvswitch_links = 18};  // for what a file does not describe
 
 Machine load(const std::string& text) {
   // No limit on elements: a machine of many hosts is the fusion of its hosts' files.
   auto document = parseXml(text, "bench.xml", {.max_nodes = 0});
   if (!document.ok()) std::fputs(document.error().c_str(), stderr), std::abort();
-  auto machine =
-      loadDocument(std::move(*document), Settings{}, {.gpu_sm = 90, .nvswitch_links = 18}, "bench.xml");
+  auto machine = loadDocument(std::move(*document), Settings{}, kDetection, "bench.xml");
   if (!machine.ok()) std::fputs(machine.error().c_str(), stderr), std::abort();
   return std::move(*machine);
 }
 
-// What NCCL asks while it makes a communicator: the NIC of every GPU on every channel, P2P of all pairs of GPUs,
-// GPUDirect (both directions), flush and proxy of all GPUs and NICs.
+// What NCCL asks while it makes a communicator: the NIC of every GPU on every channel, P2P of all pairs of
+// GPUs, GPUDirect (both directions), flush and proxy of all GPUs and NICs.
 int choose(const Paths& paths) {
   const int gpus = paths.graph().count(NodeType::kGpu);
   const int nets = paths.graph().count(NodeType::kNet);
@@ -83,22 +85,41 @@ void loadAndChoose(benchmark::State& state, const std::string& text) {
 }
 
 // The goal: under 1 ms.
-void hgx8(benchmark::State& state) { loadAndChoose(state, MachineText::hgx()); }
+void hgx8(benchmark::State& state) { loadAndChoose(state, test::MachineText::hgx()); }
 BENCHMARK(hgx8)->Unit(benchmark::kMicrosecond);
 
 // A file that lists PCI devices only: also what each of NCCL's 8 ranks adds, and the fusion of their trees.
-void hgx8PciOnly(benchmark::State& state) { loadAndChoose(state, MachineText::hgx(false)); }
+void hgx8PciOnly(benchmark::State& state) { loadAndChoose(state, test::MachineText::hgx(false)); }
 BENCHMARK(hgx8PciOnly)->Unit(benchmark::kMicrosecond);
+
+// From a recorded /sys in memory instead of a file: the walk of each of NCCL's ranks besides.
+void ndv5Tree(benchmark::State& state) {
+  const MemoryTree tree = test::makeNdv5();
+  for (auto _ : state) {
+    auto document = readSysfs(tree, std::nullopt, Settings{}, {.detection = kDetection}, nullptr);
+    if (!document.ok()) return state.SkipWithError(document.error().c_str());
+    const auto machine = makeMachine(std::move(*document), Settings{}, "ndv5");
+    if (!machine.ok()) return state.SkipWithError(machine.error().c_str());
+    benchmark::DoNotOptimize(choose(*machine->paths));
+  }
+}
+BENCHMARK(ndv5Tree)->Unit(benchmark::kMicrosecond);
 
 // The goal: under 30 ms for 72 GPUs. 4 GPUs and 4 NICs in each host.
 void nvlinkDomain(benchmark::State& state) {
-  loadAndChoose(state, MachineText::nvlinkDomain(static_cast<int>(state.range(0)) / 4));
+  loadAndChoose(state, test::MachineText::nvlinkDomain(static_cast<int>(state.range(0)) / 4));
 }
-BENCHMARK(nvlinkDomain)->ArgName("gpus")->Arg(8)->Arg(16)->Arg(72)->Arg(144)->Arg(576)->Unit(
-    benchmark::kMillisecond);
+BENCHMARK(nvlinkDomain)
+    ->ArgName("gpus")
+    ->Arg(8)
+    ->Arg(16)
+    ->Arg(72)
+    ->Arg(144)
+    ->Arg(576)
+    ->Unit(benchmark::kMillisecond);
 
 void reasons(benchmark::State& state) {
-  const Machine machine = load(MachineText::nvlinkDomain(static_cast<int>(state.range(0)) / 4));
+  const Machine machine = load(test::MachineText::nvlinkDomain(static_cast<int>(state.range(0)) / 4));
   for (auto _ : state) benchmark::DoNotOptimize(chooseWithReasons(*machine.paths));
 }
 BENCHMARK(reasons)->ArgName("gpus")->Arg(8)->Arg(72)->Unit(benchmark::kMillisecond);
@@ -119,7 +140,7 @@ double peakMiB(const Work& work) {
 
 // The goal: under 256 MiB at 576 GPUs. `peak_MiB` counts all of loading above a process that loads nothing.
 void memory(benchmark::State& state) {
-  const std::string text = MachineText::nvlinkDomain(static_cast<int>(state.range(0)) / 4);
+  const std::string text = test::MachineText::nvlinkDomain(static_cast<int>(state.range(0)) / 4);
   malloc_trim(0);
   double peak = 0;
   for (auto _ : state)

@@ -39,7 +39,7 @@ void fillProperties(int index, const net::DeviceProperties& from, Properties& to
   }
   if constexpr (requires { to.maxMultiRequestSize; }) to.maxMultiRequestSize = 1;
   if constexpr (requires { to.railId; }) {
-    to.railId = NCCL_NET_ID_UNDEF;
+    to.railId = static_cast<decltype(to.railId)>(from.rail);
     to.planeId = NCCL_NET_ID_UNDEF;
   }
 }

@@ -1,6 +1,6 @@
-// librailwise-topology: NCCL's view of a machine (graph, paths, the NICs of each GPU) and the reason for every
-// choice, from C++17 on. C programs, and programs that must run with later versions without being compiled
-// again, include <railwise/topology_c.h>.
+// librailwise-topology: NCCL's view of a machine (graph, paths, the NICs of each GPU) and the reason for
+// every choice, from C++17 on. C programs, and programs that must run with later versions without being
+// compiled again, include <railwise/topology_c.h>.
 //
 //   auto machine = railwise::topology::Machine::loadFile("topology.xml");
 //   if (!machine) return fail(machine.error());
@@ -8,11 +8,15 @@
 //     std::cout << gpu.rank << ": " << machine->nets()[machine->chosenNets(gpu.index)->front()].name << "\n";
 //
 // Rules of all of it
-//   Source     The answers are those of NCCL 2.30.7 (or, with Nccl::k2_28, of 2.28.9 and of the path rule up to
-//              2.30.4): graph/xml.cc, topo.cc, paths.cc and search.cc there. docs/topology.md tells the rules.
-//   Units      Bandwidths in GB/s (10^9 bytes per second) in one direction, as NCCL counts them; speeds of NICs
+//   Source     The answers are those of NCCL 2.30.7 (or, with Nccl::k2_28, of 2.28.9 and of the path rule up
+//   to
+//              2.30.4): graph/xml.cc, topo.cc, paths.cc and search.cc there. docs/topology.md tells the
+//              rules.
+//   Units      Bandwidths in GB/s (10^9 bytes per second) in one direction, as NCCL counts them; speeds of
+//   NICs
 //              in Mb/s. Indices count from 0 in gpus() and nets().
-//   Errors     A Result holds a value or a text: what is wrong, where (file, line, column, device), what to do.
+//   Errors     A Result holds a value or a text: what is wrong, where (file, line, column, device), what to
+//   do.
 //              No exception leaves a function that returns a Result; the others can only run out of memory.
 //   Threads    A Machine never changes: any number of threads may use one. Functions have no global state, do
 //              not read the environment, and print nothing.
@@ -46,8 +50,8 @@ struct Failure {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                   // NOLINT: implicit
-  Result(Failure failure) : error_(std::move(failure.text)) {}    // NOLINT: implicit
+  Result(T value) : value_(std::move(value)) {}                 // NOLINT: implicit
+  Result(Failure failure) : error_(std::move(failure.text)) {}  // NOLINT: implicit
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
@@ -90,14 +94,14 @@ RAILWISE_TOPOLOGY_API const char* pathTypeMeaning(PathType type);
 // What NCCL would know besides the file or tree. The defaults are NCCL's without any variable set.
 struct Options {
   Nccl nccl = Nccl::k2_30;
-  // NCCL's environment variables as "NAME=VALUE"; the first of a name counts, others than NCCL's are ignored. A
-  // value that NCCL ignores is told in remarks().
+  // NCCL's environment variables as "NAME=VALUE"; the first of a name counts, others than NCCL's are ignored.
+  // A value that NCCL ignores is told in remarks().
   std::vector<std::string> variables;
   // For GPUs and NICs that the file or tree does not describe, where a running NCCL asks NVML and its plugin:
-  int gpu_sm = 0;               // compute capability times ten, 90 = 9.0; 0: not told, 80 is assumed and remarked
-  int nvswitch_links = 0;       // NVLinks from each GPU to an NVSwitch
+  int gpu_sm = 0;          // compute capability times ten, 90 = 9.0; 0: not told, 80 is assumed and remarked
+  int nvswitch_links = 0;  // NVLinks from each GPU to an NVSwitch
   int nic_speed_mbps = 400000;  // Mb/s
-  bool fuse_nics = false;       // merges NICs as NCCL does at init, also in a file that describes GPUs and NICs
+  bool fuse_nics = false;  // merges NICs as NCCL does at init, also in a file that describes GPUs and NICs
   bool xgmi_as_nvlink = false;  // AMD links with NCCL's NVLink constants instead of RCCL's bandwidths
   std::string cpu;  // for trees: "x86_64,GenuineIntel,6,143"; "": the recorded one, else the running CPU
 };
@@ -111,27 +115,27 @@ struct Gpu {
   int sm = -1;        // compute capability times ten; in RCCL's files the number of compute units
   std::string gcn;    // AMD's architecture, "gfx942"; else empty
   bool gpu_direct = false;
-  int numa = -1;      // of the nearest CPU (ncclGetLocalCpu)
-  std::string cpus;   // of that NUMA node, "0-47,96-143"; empty: not told
+  int numa = -1;     // of the nearest CPU (ncclGetLocalCpu)
+  std::string cpus;  // of that NUMA node, "0-47,96-143"; empty: not told
 };
 
 struct Net {
-  int index = -1;         // in nets()
-  int device = -1;        // of NCCL's net plugin
+  int index = -1;   // in nets()
+  int device = -1;  // of NCCL's net plugin
   int host = 0;
-  std::string name;       // "mlx5_0"; merged devices joined by '+'
-  std::string busid;      // PCI address of the NIC as the file writes it; empty: none
-  double bandwidth = 0;   // GB/s of the port
+  std::string name;      // "mlx5_0"; merged devices joined by '+'
+  std::string busid;     // PCI address of the NIC as the file writes it; empty: none
+  double bandwidth = 0;  // GB/s of the port
   int port = 0;
   uint64_t guid = 0;
   bool gpu_direct = false;
-  int local_gpu = -1;     // index of the GPU by which NCCL reaches it (ncclTopoGetLocalGpu); -1: none
+  int local_gpu = -1;  // index of the GPU by which NCCL reaches it (ncclTopoGetLocalGpu); -1: none
 };
 
 struct Path {
   PathType type = PathType::kDis;
-  double bandwidth = 0;  // GB/s: the least of its links
-  int hops = 0;          // links, as NCCL counts; a GPU and its device are two nodes since 2.30
+  double bandwidth = 0;          // GB/s: the least of its links
+  int hops = 0;                  // links, as NCCL counts; a GPU and its device are two nodes since 2.30
   std::vector<std::string> via;  // ids of the nodes between the ends, as in json(): "PCI/0000:45:00.0"
 };
 
@@ -142,8 +146,8 @@ struct GpuDirectWay {
   GpuDirectMode mode = GpuDirectMode::kOff;
   PathType distance = PathType::kDis;  // what was compared ...
   PathType limit = PathType::kP2c;     // ... with what
-  std::string rule;    // what decided: "distance", "net-gdr", "gpu-gdr", "mlopart", "read"
-  std::string reason;  // a sentence; when it is off, what to set
+  std::string rule;                    // what decided: "distance", "net-gdr", "gpu-gdr", "mlopart", "read"
+  std::string reason;                  // a sentence; when it is off, what to set
 };
 struct GpuDirect {
   GpuDirectWay receive;  // the NIC writes GPU memory
@@ -161,11 +165,14 @@ struct P2p {
   std::string reason;
 };
 
+struct MachineState;  // ours
+
 // A machine with all its answers, immutable. Copies are cheap and share it.
 class RAILWISE_TOPOLOGY_API Machine {
  public:
-  // An NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE; RCCL's version 2). GPUs and NICs that it does not
-  // describe are numbered as a running NCCL would. An error where NCCL would refuse the file or fail its init.
+  // An NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE; RCCL's version 2). GPUs and NICs that it does
+  // not describe are numbered as a running NCCL would. An error where NCCL would refuse the file or fail its
+  // init.
   static Result<Machine> loadFile(const std::string& path, const Options& options = {});
   // The same from memory; `name` stands for the file in messages.
   static Result<Machine> parse(const std::string& xml, const std::string& name, const Options& options = {});
@@ -181,15 +188,15 @@ class RAILWISE_TOPOLOGY_API Machine {
   const std::vector<Gpu>& gpus() const;  // in NCCL's order
   const std::vector<Net>& nets() const;  // in NCCL's order
 
-  // Paths after NCCL's rerouting for P2P, GPUDirect and PXN (ncclTopoComputePaths), of the whole host as json()
-  // has them. Errors: an index that is none.
+  // Paths after NCCL's rerouting for P2P, GPUDirect and PXN (ncclTopoComputePaths), of the whole host as
+  // json() has them. Errors: an index that is none.
   Result<Path> path(int gpu, int net) const;
   Result<Path> pathBetweenGpus(int from, int to) const;
   // The NETs (by index) of channel 0, 1, ... until they repeat, for a communicator with one rank on each GPU
   // (ncclTopoGetLocalNet). Errors: an index that is none; a GPU that reaches no NET.
   Result<std::vector<int>> chosenNets(int gpu) const;
-  // GPUDirect RDMA between the two (ncclTopoCheckGdr, ncclTopoNeedFlush). Errors: an index that is none; a path
-  // through a GPU that no rank uses, where NCCL fails its init.
+  // GPUDirect RDMA between the two (ncclTopoCheckGdr, ncclTopoNeedFlush). Errors: an index that is none; a
+  // path through a GPU that no rank uses, where NCCL fails its init.
   Result<GpuDirect> gpuDirect(int gpu, int net) const;
   // Whether NCCL copies directly between two GPUs (ncclTopoCheckP2p). Errors as above.
   Result<P2p> p2p(int from, int to) const;
@@ -207,10 +214,9 @@ class RAILWISE_TOPOLOGY_API Machine {
   Result<std::string> html() const;    // one page that needs nothing else
 
  private:
-  friend class Access;
-  struct State;
-  explicit Machine(std::shared_ptr<const State> state);
-  std::shared_ptr<const State> state_;
+  friend struct MachineState;
+  explicit Machine(std::shared_ptr<const MachineState> state);
+  std::shared_ptr<const MachineState> state_;
 };
 
 // --- what differs ---
@@ -253,24 +259,25 @@ RAILWISE_TOPOLOGY_API Result<std::string> lintJson(const std::string& path);
 // --- the topology file of a VM whose PCIe tree is hidden ---
 
 struct GenerateOptions {
-  // "order": on each NUMA node the GPUs in the order of their addresses share out the NICs in theirs; "bus": what
-  // lies on one PCI bus; "table": as `table` says, one bridge for each line, "#" begins a comment.
+  // "order": on each NUMA node the GPUs in the order of their addresses share out the NICs in theirs; "bus":
+  // what lies on one PCI bus; "table": as `table` says, one bridge for each line, "#" begins a comment.
   std::string pairing = "order";
   std::string table;
   int gpus_per_bridge = 0;           // pairing by order; 0: by the generation of the GPUs' links
   std::string nic_class;             // a prefix, "0x0207"; "": InfiniBand where there is any, else Ethernet
   std::string nic_device;            // "0x101e" or "0x15b3:0x101e"; "": any
   std::vector<std::string> exclude;  // PCI addresses, "0x101a" or "0x15b3:0x101a"
-  std::string cpu;                   // "x86_64,GenuineIntel,6,143"; "": the recorded one, else the running CPU
-  bool force = false;                // also where a PCIe tree is really there
+  std::string cpu;     // "x86_64,GenuineIntel,6,143"; "": the recorded one, else the running CPU
+  bool force = false;  // also where a PCIe tree is really there
 };
 struct Generated {
   std::string xml;                   // the file
   std::vector<std::string> remarks;  // what was decided, why, and what could not be
 };
-// root: as for Machine::loadTree. Errors: no GPU, a tree that is not flat, devices that cannot be placed, a table
-// with mistakes.
-RAILWISE_TOPOLOGY_API Result<Generated> generate(const std::string& root, const GenerateOptions& options = {});
+// root: as for Machine::loadTree. Errors: no GPU, a tree that is not flat, devices that cannot be placed, a
+// table with mistakes.
+RAILWISE_TOPOLOGY_API Result<Generated> generate(const std::string& root,
+                                                 const GenerateOptions& options = {});
 
 }  // namespace railwise::topology
 

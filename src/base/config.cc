@@ -48,6 +48,8 @@ Config Config::load() {
   return config;
 }
 
+const char* environmentVariable(const char* name) { return std::getenv(name); }
+
 std::span<const Setting> settings() {
   static const std::vector<Setting> rows = {
 #define RAILWISE_INT(field, env, default_value, min, max, text) \

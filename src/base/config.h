@@ -20,6 +20,9 @@ struct Config {
   static Config load();
 };
 
+// A variable of NCCL's that the model of the machine honours (topo/settings.h lists them); null: not set.
+const char* environmentVariable(const char* name);
+
 // One row of config.def, for `railwise config` and the documentation.
 struct Setting {
   const char* env;

@@ -27,6 +27,7 @@ struct DeviceProperties {
   float latency_us;
   int max_connections;
   std::size_t max_message_bytes;
+  int rail = -1;  // -1: not known
 };
 
 // A verbs device: its context, protection domain and registered memory, shared by its ports.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/topology.h"
 #include "verbs/library.h"
 
 namespace railwise::net {
@@ -72,6 +73,7 @@ Status Net::start() {
   Result<DeviceList> list = discoverDevices(config_);
   if (!list.ok()) return list.status();
   list_ = std::move(*list);
+  findRails(config_, provideTopology(config_), list_.devices);
   std::string names;
   for (const Device& device : list_.devices) {
     names += " " + std::string(device.properties.name) + (device.port.ethernet ? "/RoCE" : "/IB");

@@ -37,6 +37,7 @@ std::optional<topo::Machine> fromTree(const char* command, const std::string& fi
   }
   topo::SysfsOptions sysfs;
   sysfs.detection = options.detection;
+  sysfs.file_cpus_get_masks = tree->live();  // a recorded tree is answered as NCCL's answers for it were made
   if (!options.cpu.empty()) {
     auto cpu = topo::parseCpuIdentity(options.cpu);
     if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;

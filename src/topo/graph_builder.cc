@@ -530,13 +530,15 @@ class Builder {
 
   bool flattenSwitch(NodeIndex top, int generation) {
     std::vector<int64_t> subs;
-    std::erase_if(at(top).links, [&](const Link& link) {
-      const Node& sub = at(link.to);
-      if (sub.type != NodeType::kPci || broadcomGeneration(sub.pci_device, 1) != generation) return false;
+    for (std::size_t i = 0; i < at(top).links.size();) {
+      const Node& sub = at(at(top).links[i].to);
+      if (sub.type != NodeType::kPci || broadcomGeneration(sub.pci_device, 1) != generation) {
+        ++i;
+        continue;
+      }
       subs.push_back(sub.id);
-      return true;
-    });
-    leftover(top) += static_cast<int>(subs.size());
+      takeOut(top, i);
+    }
     for (const int64_t id : subs) {
       const NodeIndex sub = lookUp(NodeType::kPci, id);
       if (sub == kNoNode || sub == top) {
@@ -544,8 +546,12 @@ class Builder {
         return false;
       }
       moveLinks(sub, top);
+      // NCCL goes on with what is at the same place of its array, which is another node when the inner switch
+      // was before the outer one.
+      const int place = at(top).index;
       removeSwitch(sub);
-      if (sub < top) --top;
+      if (place >= graph_.count(NodeType::kPci)) return true;
+      top = graph_.of(NodeType::kPci)[static_cast<std::size_t>(place)];
     }
     at(top).pci_device |= 0xffff;  // not again
     return true;
@@ -555,7 +561,8 @@ class Builder {
     for (const Link& link : at(sub).links) {
       if (link.to == top) continue;
       at(top).links.push_back(link);
-      if (leftover(top) > 0) --leftover(top);
+      auto& left = leftovers(top);
+      if (!left.empty()) left.erase(left.begin());
       for (Link& back : at(link.to).links) {
         if (back.to != sub) continue;
         back.to = top;
@@ -564,21 +571,43 @@ class Builder {
     }
   }
 
-  void removeSwitch(NodeIndex gone) {
-    leftovers_.resize(graph_.nodes().size());
-    for (std::size_t i = 0; i < leftovers_.size(); ++i)
-      leftovers_[i] +=
-          static_cast<int>(std::count_if(graph_.nodes()[i].links.begin(), graph_.nodes()[i].links.end(),
-                                         [gone](const Link& link) { return link.to == gone; }));
-    leftovers_.erase(leftovers_.begin() + gone);
-    graph_.remove(gone);
-  }
+  // A link that NCCL took out of a node's array, which stays behind its end until another takes its place: a
+  // pointer to the place that a node had in the array of its type.
+  struct Leftover {
+    NodeType type;
+    int place;
+    Link link;
+  };
 
-  // Links that NCCL took out of a node leave copies behind the end of its array, until others take their
-  // places.
-  int& leftover(NodeIndex node) {
+  std::vector<Leftover>& leftovers(NodeIndex node) {
     leftovers_.resize(graph_.nodes().size());
     return leftovers_[static_cast<std::size_t>(node)];
+  }
+
+  Leftover leftoverOf(const Link& link) { return {at(link.to).type, at(link.to).index, link}; }
+
+  // NCCL moves what follows by one place, so that the last one is there twice.
+  void takeOut(NodeIndex node, std::size_t i) {
+    auto& links = at(node).links;
+    auto& left = leftovers(node);
+    left.insert(left.begin(), leftoverOf(links.back()));
+    links.erase(links.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  void removeSwitch(NodeIndex gone) {
+    for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+      const auto node = static_cast<NodeIndex>(n);
+      for (std::size_t i = 0; node != gone && i < at(node).links.size();) {
+        if (at(node).links[i].to == gone) {
+          takeOut(node, i);
+        } else {
+          ++i;
+        }
+      }
+    }
+    leftovers(gone).clear();
+    leftovers_.erase(leftovers_.begin() + gone);
+    graph_.remove(gone);
   }
 
   bool connectCpus() {
@@ -591,25 +620,48 @@ class Builder {
     return true;
   }
 
-  // ncclTopoSort: in every node of the PCI tree the way up goes last. NCCL moves it behind the leftovers too,
-  // where it is lost, and then finds no way back to the CPU.
+  // ncclTopoSort: in every node of the PCI tree the way up goes last.
   bool sortLinks(NodeIndex node, NodeIndex up) {
-    auto& links = at(node).links;
-    if (up != kNoNode) {
-      const auto way_up =
-          std::find_if(links.begin(), links.end(), [up](const Link& link) { return link.to == up; });
-      if (way_up == links.end() || leftover(node) > 0) {
-        error_.text =
-            document_.file + ": NCCL merges the two levels of the Broadcom switch " + at(node).busid +
-            " and loses its link upwards, since one of the inner switches has no device below it; NCCL fails "
-            "its init: leave that inner switch out of the file";
-        return false;
-      }
-      std::rotate(way_up, way_up + 1, links.end());
+    if (up != kNoNode && !(leftovers(node).empty() ? moveLast(node, up) : moveLastAmongLeftovers(node, up))) {
+      error_.text = document_.file + ": NCCL loses the links of the PCIe switch " + at(node).busid +
+                    " when it merges the two levels of a Broadcom switch, and fails its init or crashes: "
+                    "leave the inner "
+                    "switches without devices out of the file";
+      return false;
     }
     for (std::size_t i = 0; i < at(node).links.size(); ++i) {
       const Link link = at(node).links[i];
       if (link.type == LinkType::kPci && link.to != up && !sortLinks(link.to, node)) return false;
+    }
+    return true;
+  }
+
+  bool moveLast(NodeIndex node, NodeIndex up) {
+    auto& links = at(node).links;
+    const auto way_up =
+        std::find_if(links.begin(), links.end(), [up](const Link& link) { return link.to == up; });
+    if (way_up == links.end()) return false;
+    std::rotate(way_up, way_up + 1, links.end());
+    return true;
+  }
+
+  // NCCL goes by the empty place behind the array, not by the number of links: the way up ends behind the
+  // leftovers, and what they point to by now comes into the node's links.
+  bool moveLastAmongLeftovers(NodeIndex node, NodeIndex up) {
+    std::vector<Leftover> all;
+    for (const Link& link : at(node).links) all.push_back(leftoverOf(link));
+    const auto& left = leftovers(node);
+    all.insert(all.end(), left.begin(), left.end());
+    const auto way_up = std::find_if(all.begin(), all.end(), [&](const Leftover& entry) {
+      return entry.type == at(up).type && entry.place == at(up).index;
+    });
+    if (way_up == all.end()) return false;
+    std::rotate(way_up, way_up + 1, all.end());
+    for (std::size_t i = 0; i < at(node).links.size(); ++i) {
+      const auto& places = graph_.of(all[i].type);
+      if (all[i].place >= static_cast<int>(places.size())) return false;
+      at(node).links[i] = all[i].link;
+      at(node).links[i].to = places[static_cast<std::size_t>(all[i].place)];
     }
     return true;
   }
@@ -619,7 +671,7 @@ class Builder {
   const bool devs_;  // GPUs hang on nodes of their physical device (since 2.30.3)
   Graph graph_;
   std::vector<uint64_t> host_hashes_;
-  std::vector<int> leftovers_;  // by NodeIndex
+  std::vector<std::vector<Leftover>> leftovers_;  // by NodeIndex
   Error error_;
 };
 

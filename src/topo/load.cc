@@ -179,6 +179,7 @@ class Completion {
 
   void addGpu(XmlDocument& document, const GpuSlot& slot) const {
     XmlNode* pci = document.find("pci", "busid", slot.busid);
+    if (pci == nullptr) return;
     pci->setIfUnset("class", "0x03");
     fillUpwards(pci);
     XmlNode* gpu = pci->child("gpu");

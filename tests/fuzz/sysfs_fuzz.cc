@@ -61,8 +61,7 @@ void use(const FileTree& tree) {
   for (const Pairing pairing : {Pairing::kOrder, Pairing::kBus}) {
     (void)generateTopology(tree, {.pairing = pairing, .force = true}, &remarks);
   }
-  const auto recorded = recordTree(tree, {.anonymise = true});
-  if (recorded.ok()) (void)writeArchive(*recorded, "fuzz");
+  (void)recordTree(tree, {.anonymise = true});
 }
 
 }  // namespace

@@ -5,19 +5,20 @@
 #include <cstdio>
 #include <string>
 
-namespace railwise::topo {
+namespace railwise::topo::test {
 
 class MachineText {
  public:
   MachineText() { line("<system version=\"1\">"); }
 
-  // One host with 8 GPUs and 8 NICs: two NUMA nodes of two PCIe switches, each with two GPUs and two NICs, and
-  // NVSwitch. With `described` false only PCI devices are listed, so that the loader numbers them.
+  // One host with 8 GPUs and 8 NICs: two NUMA nodes of two PCIe switches, each with two GPUs and two NICs,
+  // and NVSwitch. With `described` false only PCI devices are listed, so that the loader numbers them.
   static std::string hgx(bool described = true) {
     MachineText text;
     text.described_ = described;
     for (int numa = 0; numa < 2; ++numa) {
-      text.openCpu(0, numa, R"(affinity="ffffffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143")");
+      text.openCpu(0, numa,
+                   R"(affinity="ffffffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143")");
       for (int bridge = numa * 2; bridge < numa * 2 + 2; ++bridge) {
         text.openSwitch(bridge);
         for (int gpu = bridge * 2; gpu < bridge * 2 + 2; ++gpu) text.gpu(gpu, gpu, "90", "");
@@ -61,9 +62,10 @@ class MachineText {
   }
 
   void openSwitch(int number) {
-    line(format(R"(<pci busid="0000:%02x:00.0" class="0x060400" vendor="0x1000" device="0xc030" )"
-                R"(subsystem_vendor="0x1000" subsystem_device="0x1000" link_speed="32.0 GT/s PCIe" link_width="16">)",
-                0x10 + number * 0x10));
+    line(format(
+        R"(<pci busid="0000:%02x:00.0" class="0x060400" vendor="0x1000" device="0xc030" )"
+        R"(subsystem_vendor="0x1000" subsystem_device="0x1000" link_speed="32.0 GT/s PCIe" link_width="16">)",
+        0x10 + number * 0x10));
   }
 
   void openDevice(int bus, const char* pci_class) {
@@ -103,4 +105,4 @@ class MachineText {
   bool described_ = true;
 };
 
-}  // namespace railwise::topo
+}  // namespace railwise::topo::test

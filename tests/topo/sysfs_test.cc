@@ -183,6 +183,19 @@ TEST(Sysfs, BroadcomSwitchesTellTheirPeers) {
   EXPECT_EQ(pci->parent->get("numaid"), "0") << "root ports vanish";
 }
 
+TEST(PciDevices, AreFoundWithoutTheListOfTheBus) {
+  MemoryTree all = makeVm({h100("0001", 0), infinibandVf("0101", 0)});
+  MemoryTree bare;
+  for (const auto& [path, item] : all.items()) {
+    if (path.starts_with("/sys/bus/pci/devices")) continue;
+    if (item.is_folder) bare.folder(path);
+    else if (item.is_link) bare.link(path, item.content);
+    else bare.file(path, item.content);
+  }
+  ASSERT_EQ(pciDevices(bare).size(), 2U);
+  EXPECT_EQ(pciDevices(bare)[0].path, pciDevices(all)[0].path);
+}
+
 TEST(Sysfs, WithoutAGpuItIsAnError) {
   EXPECT_TRUE(contains(remarksOn(makeVm({infinibandVf("0101", 0)})), "no GPU in test tree"));
 }

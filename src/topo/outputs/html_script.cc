@@ -185,7 +185,7 @@ std::string_view htmlScript() {
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") pick(null); });
   for (const row of document.querySelectorAll("tr[data-rank]")) {
-    const go = () => { pick(null); document.getElementById("gpu-" + row.dataset.rank).dispatchEvent(new MouseEvent("click")); };
+    const go = () => open(document.getElementById("gpu-" + row.dataset.rank));
     row.addEventListener("click", go);
     row.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } });
   }
@@ -199,10 +199,15 @@ std::string_view htmlScript() {
   });
 
   // #gpu=RANK or #nic=NUMBER opens that panel.
+  const open = (box) => {
+    pick(null);
+    box.dispatchEvent(new MouseEvent("click"));
+    box.scrollIntoView({ block: "nearest", inline: "center" });
+  };
   const fromAddress = () => {
     const found = /^#(gpu|nic)=(\d+)$/.exec(location.hash);
     const box = found && document.getElementById(found[1] + "-" + found[2]);
-    if (box) { pick(null); box.dispatchEvent(new MouseEvent("click")); }
+    if (box) open(box);
   };
   addEventListener("hashchange", fromAddress);
   fromAddress();

@@ -7,15 +7,15 @@
 
 #include <algorithm>
 #include <climits>
-#include <deque>
+#include <iterator>
 
 namespace railwise::topo {
 namespace {
 
-std::string joined(const std::vector<std::string>& components) {
-  std::string path;
-  for (const std::string& component : components) path.append("/").append(component);
-  return path.empty() ? "/" : path;
+void pushReversed(std::string_view path, std::vector<std::string>& stack) {
+  std::vector<std::string> components = splitPath(path);
+  stack.insert(stack.end(), std::make_move_iterator(components.rbegin()),
+               std::make_move_iterator(components.rend()));
 }
 
 bool isFolder(const std::string& path) {
@@ -41,9 +41,8 @@ std::vector<std::string> namesIn(const std::string& folder) {
 class LiveTree : public FileTree {
  public:
   // Without a trailing slash, so that root_ + "/sys" is a path; empty for "/".
-  explicit LiveTree(std::string root) : name_(root), root_(std::move(root)) {
+  explicit LiveTree(std::string root) : name_(root.empty() ? "/" : root), root_(std::move(root)) {
     while (!root_.empty() && root_.back() == '/') root_.pop_back();
-    if (name_.empty()) name_ = "/";
   }
 
   const std::string& name() const override { return name_; }
@@ -121,32 +120,29 @@ std::string findTreeRoot(const std::string& folder) {
 // the root is where the kernel would stay at the root; in a recorded tree it means a link that leads out of
 // it.
 Outcome<std::string> FileTree::realPath(std::string_view path) const {
-  const std::vector<std::string> start = splitPath(path);
-  std::deque<std::string> rest(start.begin(), start.end());
-  std::vector<std::string> done;
+  std::vector<std::string> rest;  // the next component last
+  pushReversed(path, rest);
+  std::string done;
   int links = 0;
   while (!rest.empty()) {
-    const std::string component = std::move(rest.front());
-    rest.pop_front();
+    const std::string component = std::move(rest.back());
+    rest.pop_back();
     if (component == ".") continue;
-    if (component == "..") {
-      if (done.empty()) return Error{std::string(path) + " leads out of " + name()};
-      done.pop_back();
-      continue;
-    }
-    done.push_back(component);
-    const Entry entry = entryAt(joined(done));
-    if (entry.kind == Kind::kNothing) return Error{"there is no " + joined(done) + " in " + name()};
-    if (entry.kind == Kind::kFile && !rest.empty()) return Error{joined(done) + " is no folder in " + name()};
+    if (component == ".." && done.empty()) return Error{std::string(path) + " leads out of " + name()};
+    const std::size_t parent = component == ".." ? done.rfind('/') : done.size();
+    done.resize(parent);
+    if (component == "..") continue;
+    done.append("/").append(component);
+    const Entry entry = entryAt(done);
+    if (entry.kind == Kind::kNothing) return Error{done + " is not there in " + name()};
+    if (entry.kind == Kind::kFile && !rest.empty()) return Error{done + " is no folder in " + name()};
     if (entry.kind != Kind::kLink) continue;
     if (++links > kMaxLinks) return Error{std::string(path) + " goes in circles in " + name()};
-    done.pop_back();
-    if (entry.target.starts_with('/')) done.clear();
-    const std::vector<std::string> target = splitPath(entry.target);
-    if (target.size() + rest.size() > kMaxEntries) return Error{std::string(path) + " is too long"};
-    rest.insert(rest.begin(), target.begin(), target.end());
+    done.resize(entry.target.starts_with('/') ? 0 : parent);
+    pushReversed(entry.target, rest);
+    if (rest.size() > kMaxEntries) return Error{std::string(path) + " is too long"};
   }
-  return joined(done);
+  return done.empty() ? "/" : done;
 }
 
 std::optional<std::string> FileTree::read(std::string_view path) const {

@@ -29,7 +29,7 @@ void remark(std::vector<std::string>* remarks, std::string text) {
 // "400 Gb/sec (4X NDR)" -> 400000: the kernel multiplies lanes and signalling rate as net_ib does.
 int rateMbps(const std::string& rate) {
   const float gbps = std::strtof(rate.c_str(), nullptr);
-  return gbps > 0 && gbps < kMaxGbps ? static_cast<int>(std::lround(gbps * 1000)) : 0;
+  return gbps > 0 && gbps < kMaxGbps ? static_cast<int>(gbps * 1000 + 0.5F) : 0;
 }
 
 // net_ib takes ports whose link layer is InfiniBand or Ethernet. The kernel calls EFA's "Unknown"; a tree

@@ -21,6 +21,25 @@ std::string lowerCase(std::string_view text) {
   return lower;
 }
 
+// The real folders of all devices: from the list of the PCI bus, or, in a tree that was recorded without it,
+// from the root buses, as NCCL looks devices up.
+std::vector<std::string> deviceFolders(const FileTree& tree) {
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& path) {
+    const Outcome<std::string> real = isBusId(baseName(path)) ? tree.realPath(path) : Error{};
+    if (real.ok() && isBusId(baseName(*real))) folders.push_back(*real);
+  };
+  for (const std::string& name : tree.list("/sys/bus/pci/devices")) add("/sys/bus/pci/devices/" + name);
+  if (!folders.empty()) return folders;
+  for (const std::string& bus : tree.list("/sys/class/pci_bus")) {
+    const std::string above = "/sys/class/pci_bus/" + bus + "/../..";
+    for (const std::string& name : tree.list(above)) {
+      if (name.starts_with(bus)) add(above + "/" + name);
+    }
+  }
+  return folders;
+}
+
 }  // namespace
 
 std::string sysAttribute(const FileTree& tree, std::string_view folder, std::string_view file) {
@@ -73,17 +92,14 @@ bool PciDevice::isAmdGpu() const {
 
 std::vector<PciDevice> pciDevices(const FileTree& tree) {
   std::vector<PciDevice> devices;
-  for (const std::string& name : tree.list("/sys/bus/pci/devices")) {
-    if (!isBusId(name)) continue;
-    const Outcome<std::string> path = tree.realPath("/sys/bus/pci/devices/" + name);
-    if (!path.ok()) continue;
+  for (const std::string& folder : deviceFolders(tree)) {
     PciDevice device;
-    device.busid = name;
-    device.path = *path;
-    device.device_class = sysAttribute(tree, *path, "class");
-    device.vendor = sysAttribute(tree, *path, "vendor");
-    device.device = sysAttribute(tree, *path, "device");
-    const std::string node = sysAttribute(tree, *path, "numa_node");
+    device.busid = baseName(folder);
+    device.path = folder;
+    device.device_class = sysAttribute(tree, folder, "class");
+    device.vendor = sysAttribute(tree, folder, "vendor");
+    device.device = sysAttribute(tree, folder, "device");
+    const std::string node = sysAttribute(tree, folder, "numa_node");
     if (!node.empty()) device.numa = std::max(-1, static_cast<int>(std::strtol(node.c_str(), nullptr, 10)));
     devices.push_back(std::move(device));
   }

@@ -42,7 +42,7 @@ struct PciDevice {
   bool isGpu() const { return isNvidiaGpu() || isAmdGpu(); }
 };
 
-// All devices of /sys/bus/pci/devices in the order of their addresses, which is the order of NVML's indices
+// All devices in the order of their addresses, which is the order of NVML's indices
 // too.
 std::vector<PciDevice> pciDevices(const FileTree& tree);
 

@@ -1,0 +1,59 @@
+// What stands behind railwise::topology::Machine, and the border between the public types and the engine's.
+// Internal to api/. Thread-safe: all of it is const once made.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "railwise/topology.h"
+#include "topo/load.h"
+#include "topo/machine.h"
+
+namespace railwise::topology {
+
+struct MachineState {
+  topo::Machine machine;
+  std::vector<Gpu> gpus;
+  std::vector<Net> nets;
+
+  static Machine make(topo::Machine machine);
+  static const MachineState& of(const Machine& machine) { return *machine.state_; }
+  bool hasGpu(int gpu) const { return gpu >= 0 && gpu < static_cast<int>(gpus.size()); }
+  bool hasNet(int net) const { return net >= 0 && net < static_cast<int>(nets.size()); }
+};
+
+Failure noGpu(const MachineState& state, int gpu);
+Failure noNet(const MachineState& state, int net);
+
+// Options of the caller as the engine wants them.
+struct LoadOptions {
+  topo::Settings settings;
+  topo::Detection detection;
+};
+Result<LoadOptions> loadOptions(const Options& options);
+
+template <typename T>
+Result<T> published(topo::Outcome<T> outcome) {
+  if (!outcome.ok()) return Failure{outcome.error()};
+  return std::move(*outcome);
+}
+
+// The border for exceptions: the engine throws none of its own, but memory can run out.
+template <typename Call>
+auto guarded(const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::exception& exception) {
+    return Failure{exception.what()};  // std::bad_alloc's text needs no memory
+  }
+}
+
+// A text that cannot fail, but for memory.
+template <typename Call>
+Result<std::string> guardedText(const Call& call) {
+  return guarded([&]() -> Result<std::string> { return call(); });
+}
+
+}  // namespace railwise::topology

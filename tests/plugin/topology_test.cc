@@ -1,0 +1,189 @@
+// RAILWISE_TOPOLOGY: when NCCL is given a topology file, which, and when not. The machine is a flat VM's /sys below a
+// folder of the test. Every test runs in a process of its own (ctest), as the environment of one init is meant to be.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "api.h"
+#include "tests/topo/flat_tree.h"
+#include "topo/sources/generate.h"
+
+namespace railwise::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Newest = Api<12>;
+
+topo::MemoryTree flatMachine() {
+  topo::MemoryTree tree;
+  for (const char* domain : {"0001", "0002"}) topo::test::addPci(tree, topo::test::h100(domain, 0));
+  for (const char* domain : {"0101", "0102"}) topo::test::addPci(tree, topo::test::infinibandVf(domain, 0));
+  tree.file("/sys/devices/system/node/node0/cpumap", "0000ffff\n");
+  tree.file("/railwise/cpu", "x86_64,GenuineIntel,6,143\n");
+  return tree;
+}
+
+class TopologyTest : public ::testing::Test {
+ protected:
+  TopologyTest() : root_(fs::temp_directory_path() / ("railwise-topology-" + std::to_string(getpid()))) {
+    fs::create_directories(root_);
+    setenv("RAILWISE_SYSFS_ROOT", root_.c_str(), 1);
+    unsetenv("NCCL_TOPO_FILE");
+  }
+  ~TopologyTest() override {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+
+  void write(const topo::MemoryTree& tree) const {
+    for (const auto& [path, item] : tree.items()) {
+      const fs::path place = root_ / path.substr(1);
+      fs::create_directories(item.is_folder ? place : place.parent_path());
+      if (item.is_folder) continue;
+      if (item.is_link) {
+        const std::string target = item.content.starts_with("/") ? root_.string() + item.content : item.content;
+        fs::create_symlink(target, place);
+      } else {
+        std::ofstream(place) << item.content;
+      }
+    }
+  }
+
+  std::string writeFile(const std::string& name, const std::string& text) const {
+    const fs::path place = root_ / name;
+    fs::create_directories(place.parent_path());
+    std::ofstream(place) << text;
+    return place;
+  }
+
+  // What NCCL would read after init; "" when NCCL_TOPO_FILE is not set.
+  static std::string afterInit() {
+    Session<Newest> session;
+    return read();
+  }
+  static std::string read() {
+    const char* path = std::getenv("NCCL_TOPO_FILE");
+    if (path == nullptr) return "";
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  const fs::path root_;
+};
+
+TEST_F(TopologyTest, OffByDefault) {
+  write(flatMachine());
+  EXPECT_EQ(afterInit(), "");
+  EXPECT_EQ(std::getenv("NCCL_TOPO_FILE"), nullptr);
+}
+
+TEST_F(TopologyTest, AutoRestoresAHiddenTreeInOneInfoLine) {
+  write(flatMachine());
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  const auto expected = topo::generateTopology(flatMachine(), {}, nullptr);
+  ASSERT_TRUE(expected.ok()) << expected.error();
+  EXPECT_EQ(afterInit(), *expected);
+  EXPECT_EQ(read(), *expected);  // a second reader, after finalize
+  EXPECT_EQ(warnings(), "");
+  EXPECT_NE(logText().find("restored for NCCL as NCCL_TOPO_FILE=/proc/self/fd/"), std::string::npos) << logText();
+}
+
+TEST_F(TopologyTest, ASecondInitKeepsTheFile) {
+  write(flatMachine());
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  const std::string first = afterInit();
+  const std::string path = std::getenv("NCCL_TOPO_FILE");
+  EXPECT_EQ(afterInit(), first);
+  EXPECT_EQ(std::getenv("NCCL_TOPO_FILE"), path);
+}
+
+TEST_F(TopologyTest, TheUsersFileStands) {
+  write(flatMachine());
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  setenv("NCCL_TOPO_FILE", "/etc/mine.xml", 1);
+  (void)afterInit();
+  EXPECT_STREQ(std::getenv("NCCL_TOPO_FILE"), "/etc/mine.xml");
+}
+
+TEST_F(TopologyTest, AutoYieldsToTheTopologyDaemon) {
+  write(flatMachine());
+  writeFile("var/run/nvidia-topologyd/virtualTopology.xml", "<system version=\"1\">\n</system>\n");
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  EXPECT_EQ(afterInit(), "");
+  EXPECT_NE(logText().find("nvidia-topologyd"), std::string::npos) << logText();
+}
+
+TEST_F(TopologyTest, AutoYieldsToARealTree) {
+  topo::MemoryTree tree;
+  const std::string top = "/sys/devices/pci0000:00/0000:00:01.0/0000:10:00.0/0000:11:00.0/";
+  const auto device = [&](const std::string& folder, const std::string& pci_class, const std::string& vendor) {
+    const std::string name = folder.substr(folder.rfind('/') + 1);
+    tree.file(folder + "/class", pci_class + "\n").file(folder + "/vendor", vendor + "\n").file(folder + "/numa_node", "0\n");
+    tree.file(folder + "/max_link_speed", "32.0 GT/s PCIe\n").file(folder + "/max_link_width", "16\n");
+    tree.link("/sys/bus/pci/devices/" + name, folder);
+    tree.folder(folder.substr(0, folder.rfind('/')) + "/pci_bus/" + name.substr(0, 7));
+    tree.link("/sys/class/pci_bus/" + name.substr(0, 7), folder.substr(0, folder.rfind('/')) + "/pci_bus/" + name.substr(0, 7));
+  };
+  device("/sys/devices/pci0000:00/0000:00:01.0", "0x060400", "0x8086");
+  device("/sys/devices/pci0000:00/0000:00:01.0/0000:10:00.0", "0x060400", "0x1000");
+  device("/sys/devices/pci0000:00/0000:00:01.0/0000:10:00.0/0000:11:00.0", "0x060400", "0x1000");
+  device(top + "0000:12:00.0", "0x030200", "0x10de");
+  write(tree);
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  EXPECT_EQ(afterInit(), "");
+  EXPECT_NE(logText().find("no topology generated"), std::string::npos) << logText();
+}
+
+TEST_F(TopologyTest, AGoodFileIsGivenToNccl) {
+  const auto text = topo::generateTopology(flatMachine(), {}, nullptr);
+  ASSERT_TRUE(text.ok());
+  const std::string file = writeFile("good.xml", *text);
+  setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
+  EXPECT_EQ(afterInit(), *text);
+  EXPECT_STREQ(std::getenv("NCCL_TOPO_FILE"), file.c_str());
+}
+
+TEST_F(TopologyTest, AFileWithAnErrorIsRefusedWithTheLine) {
+  const std::string file = writeFile("bad.xml", "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
+  setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
+  EXPECT_EQ(afterInit(), "");
+  EXPECT_NE(warnings().find("bad.xml:2"), std::string::npos) << warnings();
+}
+
+TEST_F(TopologyTest, AMissingFileIsRefused) {
+  setenv("RAILWISE_TOPOLOGY", "/nowhere/topology.xml", 1);
+  EXPECT_EQ(afterInit(), "");
+  EXPECT_NE(warnings().find("/nowhere/topology.xml"), std::string::npos) << warnings();
+}
+
+TEST_F(TopologyTest, RailsFollowTheGpusThatUseTheNics) {
+  topo::MemoryTree tree;
+  for (const char* domain : {"0001", "0002"}) topo::test::addPci(tree, topo::test::h100(domain, 0));
+  topo::test::FlatPci first = topo::test::infinibandVf("0101", 0);
+  first.infiniband = "near0";
+  topo::test::FlatPci second = topo::test::infinibandVf("0102", 0);
+  second.infiniband = "near1";
+  topo::test::addPci(tree, first);
+  topo::test::addPci(tree, second);
+  tree.file("/sys/devices/system/node/node0/cpumap", "0000ffff\n");
+  write(tree);
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  Session<Newest> session(
+      "name=near1,pci=/sys/devices/pci0102:00/0102:00:00.0;name=near0,pci=/sys/devices/pci0101:00/0101:00:00.0;name=far");
+  std::string rails;
+  for (int device = 0; device < 3; ++device) {
+    ncclNetProperties_v12_t properties = {};
+    ASSERT_EQ(Newest::table().getProperties(device, &properties), ncclSuccess);
+    rails += std::string(properties.name) + "=" + std::to_string(properties.railId) + " ";
+    EXPECT_EQ(properties.planeId, NCCL_NET_ID_UNDEF);
+  }
+  EXPECT_EQ(rails, "near0=0 near1=1 far=-1 ");
+}
+
+}  // namespace
+}  // namespace railwise::test

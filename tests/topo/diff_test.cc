@@ -1,0 +1,79 @@
+#include "topo/outputs/diff.h"
+
+#include "tests/topo/output_machines.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+const Difference* find(const std::vector<Difference>& list, const std::string& kind,
+                       const std::string& what) {
+  for (const Difference& difference : list) {
+    if (difference.kind == kind && difference.what == what) return &difference;
+  }
+  return nullptr;
+}
+
+TEST(Diff, OfTheSameMachineIsEmpty) {
+  const Machine left = machineOf(twoSwitches());
+  const Machine right = machineOf(twoSwitches());
+  EXPECT_TRUE(diff(left, right).empty());
+  EXPECT_EQ(diffText(left, right, {}),
+            "no difference between test.xml (NCCL 2.30.7) and test.xml (NCCL 2.30.7)\n");
+  EXPECT_TRUE(has(diffJson(left, right, {}), "\"equal\": true"));
+}
+
+TEST(Diff, TellsWhatAHiddenTreeCosts) {
+  const Machine left = machineOf(twoSwitches());
+  const Machine right = machineOf(flat());
+  const auto list = diff(left, right);
+  const Difference* path = find(list, "path", "GPU/0 -> NET/0");
+  ASSERT_NE(path, nullptr);
+  EXPECT_EQ(path->left, "PIX 48 GB/s, 4 hops");
+  EXPECT_EQ(path->right, "PHB 12 GB/s, 4 hops");
+  const Difference* gdr = find(list, "gpudirect", "GPU/0 -> NET/0");
+  ASSERT_NE(gdr, nullptr);
+  EXPECT_EQ(gdr->right, "receive off, send off, no flush");
+  const Difference* bridge = find(list, "device", "PCI/0000:10:00.0");
+  ASSERT_NE(bridge, nullptr);
+  EXPECT_EQ(bridge->right, "");
+  EXPECT_EQ(find(list, "nic", "GPU/0"), nullptr) << "the choice is the same";
+}
+
+TEST(Diff, SaysTheSameOnce) {
+  const Machine left = machineOf(twoSwitches());
+  const Machine right = machineOf(flat());
+  const std::string text = diffText(left, right, diff(left, right));
+  EXPECT_TRUE(has(text, "  GPU/0..1 -> NET/0..1: PIX 48 GB/s, 4 hops became PHB 12 GB/s, 4 hops (2 pairs)\n"))
+      << text;
+  EXPECT_TRUE(has(text, "PCI/0000:10:00.0, PCI/0000:20:00.0: only on the left"));
+}
+
+TEST(Diff, OfDevicesAndChoices) {
+  const Machine left = machineOf(twoSwitches());
+  const Machine right = machineOf(twoSwitches("mlx5_9"));
+  const auto list = diff(left, right);
+  const Difference* net = find(list, "device", "NET/0");
+  ASSERT_NE(net, nullptr) << "matched by number, since the name is another";
+  EXPECT_EQ(net->right, "mlx5_9, device 0, 400 Gb/s, GPUDirect");
+  const Difference* choice = find(list, "nic", "GPU/0");
+  ASSERT_NE(choice, nullptr);
+  EXPECT_EQ(choice->left, "mlx5_0");
+  EXPECT_EQ(choice->right, "mlx5_9");
+}
+
+TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
+  Settings old;
+  old.nccl = NcclVersion::k2_28;
+  const Machine left = machineOf(twoSwitches());
+  const Machine right = machineOf(twoSwitches(), old);
+  const auto list = diff(left, right);
+  EXPECT_EQ(std::count_if(list.begin(), list.end(), [](const Difference& d) { return d.kind == "link"; }), 0);
+  const Difference* path = find(list, "path", "GPU/0 -> GPU/1");
+  ASSERT_NE(path, nullptr) << "NCCL 2.30 counts a hop from a GPU to its device";
+  EXPECT_EQ(path->right, "NVL 370.8 GB/s, 2 hops");
+}
+
+}  // namespace
+}  // namespace railwise::topo

@@ -1,0 +1,51 @@
+#include "tests/topo/output_machines.h"
+#include "topo/outputs/outputs.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+TEST(Matrix, IsLikeNvidiaSmi) {
+  const std::string text = matrixText(machineOf(twoSwitches()));
+  EXPECT_TRUE(has(text,
+                  "     GPU0 GPU1   NIC0 NIC1   CPU Affinity  NUMA Affinity\n"
+                  "GPU0    X NV18    PIX  PXN   0-3           0\n"
+                  "GPU1 NV18    X    PXN  PIX   4-7           1\n"
+                  "\n"
+                  "NIC0  PIX  SYS      X  SYS   0-3           0\n"
+                  "NIC1  SYS  PIX    SYS    X   4-7           1\n"))
+      << text;
+}
+
+TEST(Matrix, ExplainsTheTypesThatOccurAndNoOthers) {
+  const std::string text = matrixText(machineOf(twoSwitches()));
+  EXPECT_TRUE(has(text, std::string("  PIX   ") + pathTypeMeaning(PathType::kPix)));
+  EXPECT_TRUE(has(text, "  NV#   NVLink"));
+  EXPECT_FALSE(has(text, "  PHB   "));
+  EXPECT_FALSE(has(text, "XGMI"));
+}
+
+TEST(Matrix, NamesDevicesAndTheNicOfEachGpu) {
+  const std::string text = matrixText(machineOf(twoSwitches()));
+  EXPECT_TRUE(has(text, "  NIC0: mlx5_0, 400 Gb/s, 0000:12:00.0\n")) << text;
+  EXPECT_TRUE(has(text, "  GPU1: 0000:21:00.0, NVML index 1, sm 90\n"));
+  EXPECT_TRUE(has(text, "GPU 1  mlx5_1  PIX   48    on         all\n"));
+}
+
+TEST(Matrix, CallsNvlinkOfAmdXgmi) {
+  const auto machine = realMachine("rcclx/topo_8p_942.xml");
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  const std::string text = matrixText(*machine);
+  EXPECT_TRUE(has(text, "GPU0    X XGMI XGMI")) << text;
+  EXPECT_FALSE(has(text, "NV#"));
+}
+
+TEST(Matrix, ControlCharactersOfAFileDoNotReachTheTerminal) {
+  const std::string text = matrixText(machineOf(twoSwitches("evil\x1b[2J")));
+  EXPECT_FALSE(has(text, "\x1b"));
+  EXPECT_TRUE(has(text, "evil?[2J"));
+}
+
+}  // namespace
+}  // namespace railwise::topo

@@ -1,0 +1,149 @@
+// NCCL's decisions and the reasons we give for them.
+#include "topo/policy.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/topo/output_machines.h"
+
+namespace railwise::topo::test {
+namespace {
+
+std::vector<std::vector<int>> netsOfAll(const Machine& machine) {
+  std::vector<std::vector<int>> all;
+  for (int g = 0; g < machine.graph->count(NodeType::kGpu); ++g) {
+    const auto nets = localNets(*machine.paths, g);
+    EXPECT_TRUE(nets.ok());
+    all.push_back(nets.ok() ? *nets : std::vector<int>{});
+  }
+  return all;
+}
+
+std::string equalMachine(int gpus, int nics) {
+  std::string inner;
+  char busid[16];
+  for (int i = 0; i < gpus; ++i) {
+    std::snprintf(busid, sizeof busid, "0000:%02x:00.0", 0x10 + i);
+    inner += gpu(i, busid);
+  }
+  for (int i = 0; i < nics; ++i) {
+    std::snprintf(busid, sizeof busid, "0000:%02x:00.0", 0x40 + i);
+    inner += nic(i, busid, "mlx5_" + std::to_string(i));
+  }
+  return systemOf(cpu(0, inner));
+}
+
+// Confirmed by NCCL 2.30.7's own code (facts, section 7).
+TEST(PolicyTest, EquallyNearNicsAreDealtOutByBitReversal) {
+  using Nets = std::vector<std::vector<int>>;
+  EXPECT_EQ(netsOfAll(machineOf(equalMachine(4, 4))), (Nets{{0}, {2}, {1}, {3}}));
+  EXPECT_EQ(netsOfAll(machineOf(equalMachine(4, 8))), (Nets{{0, 1}, {4, 5}, {2, 3}, {6, 7}}));
+  EXPECT_EQ(netsOfAll(machineOf(equalMachine(4, 2))), (Nets{{0}, {1}, {0}, {1}}));
+  EXPECT_EQ(netsOfAll(machineOf(equalMachine(4, 3))), (Nets{{0}, {1}, {2}, {0}}));
+}
+
+TEST(PolicyTest, NetDevsPolicyChangesHowMany) {
+  Settings all;
+  all.netdevs_policy = Settings::NetDevsPolicy::kAll;
+  EXPECT_EQ(netsOfAll(machineOf(equalMachine(2, 4), all))[0], (std::vector<int>{0, 1, 2, 3}));
+  Settings two;
+  two.netdevs_policy = Settings::NetDevsPolicy::kMax;
+  two.netdevs_max = 1;
+  EXPECT_EQ(netsOfAll(machineOf(equalMachine(2, 4), two))[0], (std::vector<int>{0}));
+}
+
+TEST(PolicyTest, BandwidthGoesBeforeDistance) {
+  // The near NIC has a Gen3 link (12 GB/s), the one on the other socket 22 GB/s.
+  const Machine machine = machineOf(
+      systemOf(cpu(0, pciSwitch("0000:10:00.0",
+                                gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0", "8.0 GT/s PCIe"))) +
+               cpu(1, pciSwitch("0000:20:00.0", nic(1, "0000:22:00.0", "mlx5_1")))));
+  EXPECT_EQ(netsOfAll(machine)[0], std::vector<int>{1});
+}
+
+TEST(PolicyTest, GdrByDistanceSaysWhatToSet) {
+  const Machine machine = machineOf(flat());
+  const auto answer = checkGdr(*machine.paths, 0, 0, false);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->mode, GdrMode::kOff);
+  EXPECT_EQ(answer->rule, "distance");
+  EXPECT_EQ(answer->reason,
+            "PHB > P2C: distance limit, set NCCL_NET_GDR_LEVEL=PHB or give the switch in a topology file");
+  Settings allowed;
+  allowed.net_gdr_level = static_cast<int>(PathType::kPhb);
+  EXPECT_EQ(checkGdr(*machineOf(flat(), allowed).paths, 0, 0, false)->mode, GdrMode::kOn);
+}
+
+TEST(PolicyTest, GdrNeedsBothEnds) {
+  std::string xml = twoSwitches();
+  xml.replace(xml.find("guid=\"0x0\" gdr=\"1\""), 18, "guid=\"0x0\" gdr=\"0\"");
+  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, false)->rule, "net-gdr");
+  std::string gpu_without = twoSwitches();
+  gpu_without.replace(gpu_without.find("gdr=\"1\""), 7, "gdr=\"0\"");
+  EXPECT_EQ(checkGdr(*machineOf(gpu_without).paths, 0, 0, false)->rule, "gpu-gdr");
+}
+
+TEST(PolicyTest, OldGpusAreReadOnlyWithAnNvlinkPeer) {
+  std::string xml =
+      systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") +
+                                                    nic(0, "0000:12:00.0", "mlx5_0"))));
+  for (std::size_t at = 0; (at = xml.find("sm=\"90\"")) != std::string::npos;)
+    xml.replace(at, 7, "sm=\"70\"");
+  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, true)->mode, GdrMode::kOn);
+  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
+  for (std::size_t at = 0; (at = xml.find(link)) != std::string::npos;) xml.erase(at, link.size());
+  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, true)->rule, "read");
+  EXPECT_EQ(checkGdr(*machineOf(xml).paths, 0, 0, false)->mode, GdrMode::kOn);
+}
+
+TEST(PolicyTest, P2pWithItsLevel) {
+  const Machine machine = machineOf(flat());
+  const auto nvlink = checkP2p(*machine.paths, 0, 1);
+  ASSERT_TRUE(nvlink.ok());
+  EXPECT_TRUE(nvlink->allowed);
+  EXPECT_EQ(nvlink->reason, "NVL <= PXB");
+  Settings off;
+  off.p2p_level = static_cast<int>(PathType::kLoc);
+  const Machine disabled = machineOf(flat(), off);
+  EXPECT_FALSE(checkP2p(*disabled.paths, 0, 1)->allowed);
+}
+
+TEST(PolicyTest, TwoGpusOnAmdUseP2pAcrossSockets) {
+  std::string xml = flat();
+  for (std::size_t at = 0; (at = xml.find("GenuineIntel")) != std::string::npos;)
+    xml.replace(at, 12, "AuthenticAMD");
+  EXPECT_EQ(checkP2p(*machineOf(xml).paths, 0, 1)->level, PathType::kSys);
+}
+
+TEST(PolicyTest, FlushByComputeCapability) {
+  EXPECT_EQ(needFlush(*machineOf(twoSwitches()).paths, 0, 0).flush, Flush::kNone);
+  Settings forced;
+  forced.net_force_flush = 1;
+  EXPECT_EQ(needFlush(*machineOf(twoSwitches(), forced).paths, 0, 0).flush, Flush::kAlways);
+  std::string old = twoSwitches();
+  for (std::size_t at = 0; (at = old.find("sm=\"90\"")) != std::string::npos;)
+    old.replace(at, 7, "sm=\"80\"");
+  EXPECT_EQ(needFlush(*machineOf(old).paths, 0, 0).flush, Flush::kAlways);
+}
+
+TEST(PolicyTest, TowardsAPeerTheNicOfItsTwinIsUsed) {
+  const Machine machine = machineOf(twoSwitches());
+  const auto answer = netTowardsPeer(*machine.paths, 0, 1, 0);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->net, 1);
+  EXPECT_EQ(answer->proxy_rank, 1);
+  Settings without;
+  without.p2p_pxn_level = 0;
+  const auto own = netTowardsPeer(*machineOf(twoSwitches(), without).paths, 0, 1, 0);
+  EXPECT_EQ(own->net, 0);
+  EXPECT_EQ(own->proxy_rank, 0);
+}
+
+TEST(PolicyTest, NoNetIsAnError) {
+  const Machine machine = machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0"))));
+  const auto net = localNet(*machine.paths, 0, 0);
+  ASSERT_FALSE(net.ok());
+  EXPECT_EQ(net.error(), "rank 0 reaches no network device");
+}
+
+}  // namespace
+}  // namespace railwise::topo::test
