@@ -69,6 +69,8 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
                             "Mb/s of NICs whose speed is not known (default 400000)"));
   table.push_back(flagOption(0, "fuse-nics", &fields.detection.fuse_nics,
                              "merge NICs as NCCL does at init, also in a file that describes them"));
+  table.push_back(flagOption(0, "any-size", &fields.detection.any_size,
+                             "read a FILE with more than the 255 elements that NCCL reads"));
   table.push_back(textOption(0, "cpu", "ARCH,VENDOR,FAMILY,MODEL", &fields.cpu,
                              "with --root: the CPU of that machine, e.g. x86_64,GenuineIntel,6,143"));
   table.push_back(

@@ -89,22 +89,22 @@ NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
 }
 
 // The links of a path that hold it down below the port of its NIC, unless they are known already.
-void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const ChosenNic& nic,
+void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const NicView& view,
                   GpuExplanation& explanation) {
   const Graph& graph = paths.graph();
-  const float port = graph.of(NodeType::kNet, nic.view.net).bandwidth;
-  if (nic.view.bandwidth >= kWasted * port) return;
+  const float port = graph.of(NodeType::kNet, view.net).bandwidth;
+  if (view.bandwidth >= kWasted * port) return;
   NodeIndex from = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
-  for (const Step& step : nic.view.steps) {
+  for (const Step& step : view.steps) {
     NodeIndex to = step.to;
-    if (graph.node(to).type == NodeType::kNet) to = nicOf(graph, nic.view.net);
-    if (step.bandwidth <= nic.view.bandwidth && to != kNoNode) {
+    if (graph.node(to).type == NodeType::kNet) to = nicOf(graph, view.net);
+    if (step.bandwidth <= view.bandwidth && to != kNoNode) {
       Problem problem{.kind = "slow-link"};
       problem.from = sameNode(graph, *machine.graph, from);
       problem.to = sameNode(graph, *machine.graph, to);
       problem.text = "the " + step.link + " link from " + nodeName(graph, from) + " to " +
                      nodeName(graph, to) + " carries " + gbText(step.bandwidth) + " GB/s, but the port of " +
-                     netName(graph, nic.view.net) + " " + gbText(port) + " GB/s";
+                     netName(graph, view.net) + " " + gbText(port) + " GB/s";
       if (step.link == "PCIe") addSpeedReason(graph, from, to, problem);
       const bool known =
           std::any_of(explanation.problems.begin(), explanation.problems.end(), [&](const Problem& p) {
@@ -135,19 +135,23 @@ void addGdrOff(const Graph& graph, int gpu, GpuExplanation& explanation) {
   explanation.problems.push_back(std::move(problem));
 }
 
-void addNearerLost(const Graph& graph, GpuExplanation& explanation) {
+// The nearer NIC that lost is worth a look itself: a link that is slower than it should be is the usual
+// cause.
+void addNearerLost(const Machine& machine, const Paths& paths, int gpu, GpuExplanation& explanation) {
+  const Graph& graph = paths.graph();
   if (explanation.chosen.empty()) return;
   const NicView& best = explanation.chosen[0].view;
   for (const RejectedNic& nic : explanation.rejected) {
-    if (nic.rule != "bandwidth" || nic.view.type >= best.type || best.type < PathType::kPhb) continue;
+    if (nic.rule != "bandwidth" || nic.view.type >= best.type || best.type < PathType::kPxn) continue;
     Problem problem{.kind = "nearer-nic-lost"};
-    problem.text = netName(graph, nic.view.net) + " is nearer (" + viewText(nic.view) + ") than " +
-                   netName(graph, best.net) + " (" + viewText(best) +
+    problem.text = netName(graph, nic.view.net) + " is nearer to " + gpuName(graph, gpu) + " (" +
+                   viewText(nic.view) + ") than " + netName(graph, best.net) + " (" + viewText(best) +
                    "), but NCCL takes the higher bandwidth first";
     problem.fix =
-        "if the nearer NIC's link is slower than it should be, mend that first; else NCCL_IB_HCA can leave " +
-        netName(graph, best.net) + " out";
+        "if the link of the nearer NIC is slower than it should be, mend that first; else NCCL_IB_HCA can "
+        "leave the farther NIC out";
     explanation.problems.push_back(std::move(problem));
+    addSlowLinks(machine, paths, gpu, nic.view, explanation);
     return;
   }
 }
@@ -225,11 +229,11 @@ void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExpl
     return;
   }
   for (const ChosenNic& nic : explanation.chosen) {
-    addSlowLinks(machine, paths, gpu, nic, explanation);
+    addSlowLinks(machine, paths, gpu, nic.view, explanation);
   }
   addFarNics(graph, gpu, explanation);
   addGdrOff(graph, gpu, explanation);
-  addNearerLost(graph, explanation);
+  addNearerLost(machine, paths, gpu, explanation);
 }
 
 void addMachineProblems(const Machine& machine, MachineExplanation& all) {

@@ -263,7 +263,7 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, co
 }
 
 Outcome<Machine> loadFile(const std::string& path, const Settings& settings, const Detection& detection) {
-  auto document = readXmlFile(path);
+  auto document = readXmlFile(path, {.max_nodes = detection.any_size ? 0 : kXmlMaxNodes});
   if (!document.ok()) return Error{document.error()};
   const std::size_t slash = path.rfind('/');
   return loadDocument(std::move(*document), settings, detection,

@@ -12,6 +12,7 @@ struct Detection {
   int gpu_sm = 0;  // compute capability of each GPU (90 = 9.0); 0: not told, 80 is assumed and remarked
   int nvswitch_links = 0;  // NVLinks of each GPU to an NVSwitch
   int nic_speed = 400000;  // Mb/s of each NIC whose speed is not known
+  bool any_size = false;   // also files with more elements than NCCL reads, e.g. the dump of an NVLink domain
   bool fuse_nics = false;  // also for files that describe GPUs and nets: NIC fusion as NCCL does it
 };
 

@@ -9,6 +9,7 @@ namespace {
 
 std::mutex g_mutex;
 std::string g_warnings;
+std::string g_all;
 
 }  // namespace
 
@@ -18,8 +19,9 @@ void keepLog(ncclDebugLogLevel level, unsigned long, const char*, int, const cha
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (level != NCCL_LOG_WARN) return;
   const std::lock_guard lock(g_mutex);
+  g_all += std::string(text) + "\n";
+  if (level != NCCL_LOG_WARN) return;
   g_warnings += text;
   g_warnings += '\n';
 }
@@ -29,8 +31,14 @@ std::string warnings() {
   return g_warnings;
 }
 
+std::string logText() {
+  const std::lock_guard lock(g_mutex);
+  return g_all;
+}
+
 void clearLog() {
   const std::lock_guard lock(g_mutex);
+  g_all.clear();
   g_warnings.clear();
 }
 

@@ -12,6 +12,8 @@ namespace railwise::test {
 
 // All WARN lines since the last clearLog(), each ended by a newline.
 std::string warnings();
+// All lines, INFO too.
+std::string logText();
 void clearLog();
 
 }  // namespace railwise::test

@@ -15,8 +15,20 @@ ProcessResult railwise(const std::vector<std::string>& args,
 TEST(Command, VersionAndHelp) {
   EXPECT_EQ(railwise({"version"}).out, "railwise " RAILWISE_VERSION " (NCCL net plugin API v6 to v12)\n");
   EXPECT_EQ(railwise({"--version"}).status, 0);
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {"help"}, {"--help"}, {"perf", "--help"}, {"devices", "--help"}, {"config", "--help"}}) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"help"},
+                                             {"--help"},
+                                             {"perf", "--help"},
+                                             {"devices", "--help"},
+                                             {"config", "--help"},
+                                             {"explain", "--help"},
+                                             {"topo", "--help"},
+                                             {"topo", "show", "--help"},
+                                             {"topo", "paths", "--help"},
+                                             {"topo", "lint", "--help"},
+                                             {"topo", "diff", "--help"},
+                                             {"topo", "generate", "--help"},
+                                             {"topo", "record", "--help"}}) {
     const auto result = railwise(args);
     EXPECT_EQ(result.status, 0);
     EXPECT_EQ(result.out.substr(0, 15), "usage: railwise");
@@ -26,7 +38,7 @@ TEST(Command, VersionAndHelp) {
 
 TEST(Command, MistakesEndWith2AndOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
-      {{}, "railwise: which command? perf, devices, config, version or help\n"},
+      {{}, "railwise: which command? perf, devices, topo, explain, config, version or help\n"},
       {{"prf"}, "railwise: unknown command 'prf', did you mean 'perf'?\n"},
       {{"device"}, "railwise: unknown command 'device', did you mean 'devices'?\n"},
       {{"version", "now"}, "railwise: version takes no arguments\n"},

@@ -60,6 +60,17 @@ TEST(Explain, RejectsByBandwidthEvenTheNearer) {
   EXPECT_EQ(std::count(problems.begin(), problems.end(), "nearer-nic-lost"), 1);
 }
 
+// NCCL would rather relay through a neighbour than use a GPU's own slow NIC: somebody must say so.
+TEST(Explain, FindsTheSlowNicThatPxnHides) {
+  const std::string xml = systemOf(
+      cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0", "Unknown")) +
+                 pciSwitch("0000:20:00.0", gpu(1, "0000:21:00.0") + nic(1, "0000:22:00.0", "mlx5_1"))));
+  const auto all = explain(machineOf(xml));
+  EXPECT_EQ(all.gpus[0].nets, std::vector<int>{1});
+  EXPECT_EQ(kinds(all.gpus[0].problems), (std::vector<std::string>{"nearer-nic-lost", "slow-link"}));
+  EXPECT_TRUE(all.gpus[1].problems.empty());
+}
+
 TEST(Explain, RejectsByTurn) {
   const auto all = explain(machineOf(equallyNear()));
   EXPECT_EQ(all.gpus[1].nets, std::vector<int>{2});

@@ -22,8 +22,8 @@ def pci(busid, pci_class, inner, speed="32.0 GT/s PCIe"):
     return f'<pci busid="{busid}" class="{pci_class}" link_speed="{speed}" link_width="16">\n{inner}</pci>\n'
 
 
-def machine(name_of_nic_0="mlx5_0"):
-    """Two NUMA nodes, two switches each, a GPU and a NIC on every switch; the last NIC on a slow link."""
+def machine(nic_speed="32.0 GT/s PCIe", name_of_nic_0="mlx5_0"):
+    """Two NUMA nodes, two switches each, a GPU and a NIC on every switch."""
     text = '<system version="1">\n'
     for numa in range(2):
         text += (f'<cpu numaid="{numa}" affinity="{"0000000f" if numa == 0 else "000000f0"}" arch="x86_64" '
@@ -35,7 +35,7 @@ def machine(name_of_nic_0="mlx5_0"):
             net = f'<nic>\n<net name="{name}" dev="{i}" speed="400000" port="1" guid="0x{i + 1}" gdr="1"/>\n</nic>\n'
             text += pci(f"0000:{i + 1}0:00.0", "0x060400",
                         pci(f"0000:{i + 1}1:00.0", "0x030200", gpu) +
-                        pci(f"0000:{i + 1}2:00.0", "0x020700", net, "Unknown" if i == 3 else "32.0 GT/s PCIe"))
+                        pci(f"0000:{i + 1}2:00.0", "0x020700", net, nic_speed))
         text += "</cpu>\n"
     return text + "</system>\n"
 
@@ -128,7 +128,6 @@ def check_start(check, dom):
         check(page.classes(f"nic-{i}") is not None, f"NIC {i} is drawn")
         check(f"mlx5_{i}" in page.texts["drawing"] and f"mlx5_{i}" in page.texts["nics"], f"mlx5_{i} is named")
     check("bad" in page.classes("gpu-3"), "GPU 3 is marked: its NIC is slow")
-    check("bad" not in page.classes("gpu-0"), "GPU 0 is not marked")
     check("panel" not in page.texts, "nothing is selected at the start")
     check(not any("on" in (a.get("class") or "").split() for _, a in page.elements), "nothing is lit at the start")
 
@@ -159,6 +158,7 @@ def check_evil(check, dom):
     page = Page(dom)
     check(page.count("script") == 2 and page.count("img") == 0, "a device's name made an element")
     check("owned" not in (re.search(r"<title>(.*?)</title>", dom) or [""])[0], "a device's name ran a script")
+    check("bad" not in page.classes("gpu-3"), "GPU 3 is not marked: nothing is slow here")
     check(EVIL in page.texts.get("panel", ""), "the name is shown as it is")
 
 
@@ -171,8 +171,8 @@ def main():
     check = Check()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
-        page = make_page(railwise, folder, "page", machine())
-        evil = make_page(railwise, folder, "evil", machine(EVIL))
+        page = make_page(railwise, folder, "page", machine("Unknown"))
+        evil = make_page(railwise, folder, "evil", machine(name_of_nic_0=EVIL))
         for file, fragment, looks in ((page, "", check_start), (page, "#gpu=3", check_gpu), (page, "#nic=1", check_nic),
                                       (evil, "#nic=0", check_evil)):
             dom, complaints = browse(browser, file, fragment, "--dump-dom")
