@@ -24,6 +24,14 @@ TEST(Diff, OfTheSameMachineIsEmpty) {
   EXPECT_TRUE(has(diffJson(left, right, {}), "\"equal\": true"));
 }
 
+// Files do name two switches alike (rccl/topo_4p4h.xml) and list a net under every NUMA node.
+TEST(Diff, OfTheSameMachineIsEmptyEvenWithDoubleNames) {
+  const std::string xml = systemOf(
+      cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0")) +
+                 pciSwitch("0000:10:00.0", nic(0, "0000:12:00.0", "a") + nic(0, "0000:13:00.0", "a"))));
+  EXPECT_TRUE(diff(machineOf(xml), machineOf(xml)).empty());
+}
+
 TEST(Diff, TellsWhatAHiddenTreeCosts) {
   const Machine left = machineOf(twoSwitches());
   const Machine right = machineOf(flat());

@@ -47,14 +47,14 @@ DeviceMatch::DeviceMatch(const Graph& left, const Graph& right)
 }
 
 void DeviceMatch::match(NodeType type, std::string (*key)(const Graph&, const Node&)) {
-  std::map<std::string, NodeIndex> free;  // on the right
+  std::multimap<std::string, NodeIndex> free;  // on the right; equal keys stay in the order of the nodes
   for (const NodeIndex i : right_.of(type)) {
     if (leftOf(i) == kNoNode) free.emplace(key(right_, right_.node(i)), i);
   }
   for (const NodeIndex i : left_.of(type)) {
     const std::string wanted = key(left_, left_.node(i));
-    const auto found = free.find(wanted);
-    if (wanted.empty() || rightOf(i) != kNoNode || found == free.end()) continue;
+    const auto found = free.lower_bound(wanted);
+    if (wanted.empty() || rightOf(i) != kNoNode || found == free.end() || found->first != wanted) continue;
     to_right_[static_cast<std::size_t>(i)] = found->second;
     to_left_[static_cast<std::size_t>(found->second)] = i;
     free.erase(found);
