@@ -30,6 +30,11 @@ std::string deviceName(const Graph& graph, NodeIndex device) {
 
 }  // namespace
 
+std::string rulesText(const Machine& machine) {
+  if (machine.graph->rccl()) return "RCCL";
+  return std::string("NCCL ") + ncclVersionName(machine.settings->nccl);
+}
+
 std::string gbText(float gigabytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", static_cast<double>(gigabytes));

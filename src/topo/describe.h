@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "topo/machine.h"
 #include "topo/paths.h"
 
 namespace railwise::topo {
 
-std::string gbText(float gigabytes);  // "48", "12.5", "370.8": at most four digits
+std::string rulesText(const Machine& machine);  // "NCCL 2.30.7", "RCCL"
+std::string gbText(float gigabytes);            // "48", "12.5", "370.8": at most four digits
 
 std::string gpuName(const Graph& graph, int gpu);  // "GPU 3": its rank
 std::string netName(const Graph& graph, int net);  // "mlx5_0"; on a second host "mlx5_0 of host 1"

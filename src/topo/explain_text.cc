@@ -56,7 +56,7 @@ class TextWriter {
              countText(graph_.count(NodeType::kNet), "NIC") + ", " +
              countText(graph_.count(NodeType::kCpu), "NUMA node");
     if (graph_.hosts() > 1) text_ += ", " + countText(graph_.hosts(), "host");
-    text_ += std::string("; by the rules of NCCL ") + ncclVersionName(machine_.settings->nccl) + "\n";
+    text_ += "; by the rules of " + rulesText(machine_) + "\n";
     for (const std::string& set : machine_.settings->from_environment) text_ += "  set: " + set + "\n";
     for (const std::string& warning : machine_.settings->warnings) text_ += "  warning: " + warning + "\n";
     for (const std::string& remark : machine_.remarks) text_ += "  note: " + remark + "\n";

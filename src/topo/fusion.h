@@ -31,8 +31,9 @@ struct NetDevice {
 // filled as the source knows it. Null: it has no PCI device, and goes to the first <cpu>.
 using FindPci = std::function<XmlNode*(XmlDocument& document, const NetDevice& device)>;
 
-// Writes the devices, and (can_merge: the plugin has makeVDevice) merges them into virtual NICs by NCCL_NET_MERGE_LEVEL and its friends, which are
-// appended to `devices`. Empty: all right; else why NCCL would fail.
+// Writes the devices, and (can_merge: the plugin has makeVDevice) merges them into virtual NICs by
+// NCCL_NET_MERGE_LEVEL and its friends, which are appended to `devices`. Empty: all right; else why NCCL
+// would fail.
 std::string importNets(XmlDocument& document, std::vector<NetDevice>& devices, const Settings& settings,
                        const FindPci& find_pci, bool can_merge = true);
 

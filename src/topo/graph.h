@@ -108,6 +108,8 @@ class Graph {
 
   int hosts() const { return hosts_; }
   int localHost() const { return local_host_; }
+  // RCCL's machine under RCCL's rules: xGMI bandwidths, always a flush, never the network inside a host.
+  bool rccl() const { return rccl_; }
 
   // The GPU index of a rank, or of an NVML index on a host; -1: none.
   int gpuOfRank(int rank) const;
@@ -125,6 +127,7 @@ class Graph {
   std::vector<Node>& mutableNodes() { return nodes_; }
   NodeIndex add(NodeType type, int64_t id, int host);
   void remove(NodeIndex node);  // renumbers; slow
+  void setRccl(bool rccl) { rccl_ = rccl; }
   void setHosts(int hosts, int local) { hosts_ = hosts, local_host_ = local; }
   void finish();  // rebuilds the per-type lists after a change
 
@@ -133,6 +136,7 @@ class Graph {
   std::array<std::vector<NodeIndex>, kNodeTypes> by_type_;
   int hosts_ = 1;
   int local_host_ = 0;
+  bool rccl_ = false;
 };
 
 // "0-47,96-143" of NCCL's mask "0000ffff,..."; "" for an empty or unreadable mask.

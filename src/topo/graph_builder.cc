@@ -18,6 +18,7 @@ class Builder : public GraphLinks {
     if (host_hashes_.empty())
       return Error{where(document_, system->position) +
                    ": no <cpu> in <system>; NCCL needs at least one NUMA node"};
+    graph_.setRccl(document_.version == 2 && !settings_.xgmi_as_nvlink);
     graph_.setHosts(static_cast<int>(host_hashes_.size()), 0);
     if (!addNvlinks(*system, nullptr, 0) || !addC2c(*system, nullptr, 0) || !addPciLinks(*system, nullptr, 0))
       return error_;

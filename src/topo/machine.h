@@ -20,8 +20,8 @@ struct Domain {
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Paths> paths;  // with the view of a communicator
   std::vector<int> ranks;              // in the graph's order
-  float max_bandwidth = 0;    // GB/s of one channel (NCCL's maxBw)
-  float total_bandwidth = 0;  // GB/s out of one GPU (NCCL's totalBw)
+  float max_bandwidth = 0;             // GB/s of one channel (NCCL's maxBw)
+  float total_bandwidth = 0;           // GB/s out of one GPU (NCCL's totalBw)
 };
 
 struct Machine {

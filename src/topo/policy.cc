@@ -103,6 +103,7 @@ FlushAnswer needFlush(const Paths& paths, int gpu, int net) {
   constexpr int kOrdersByItself = 90;
   const Settings& settings = paths.settings();
   if (settings.net_force_flush != 0) return {Flush::kAlways, "NCCL_NET_FORCE_FLUSH is set"};
+  if (paths.graph().rccl()) return {Flush::kAlways, "RCCL flushes after each receive"};
   const bool old = settings.nccl == NcclVersion::k2_28;
   const PathType cpu = paths.get(NodeType::kGpu, gpu, NodeType::kCpu, paths.localCpu(gpu)).type;
   const PathType nic = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net).type;

@@ -123,7 +123,8 @@ class Rerouter {
   }
 
   bool networkIsFaster(int from, int to) {
-    if (settings_.net_disable_intra == 1) return false;
+    const int disabled = settings_.net_disable_intra;
+    if (disabled == 1 || (disabled == Settings::kUnset && graph_.rccl())) return false;
     const float speed = at(NodeType::kGpu, from, NodeType::kGpu, to).bandwidth;
     return network_speed_[static_cast<std::size_t>(from)] > speed &&
            network_speed_[static_cast<std::size_t>(to)] > speed;

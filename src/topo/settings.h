@@ -42,21 +42,21 @@ struct Settings {
 
   // One field per variable; the value that NCCL takes when it is not set. kUnset: NCCL's own rule decides.
   static constexpr int kUnset = -2;
-  int p2p_level = kUnset;       // NCCL_P2P_LEVEL, NCCL_P2P_DISABLE=1: a PathType
-  int net_gdr_level = kUnset;   // NCCL_NET_GDR_LEVEL: a PathType
-  int net_gdr_read = -2;        // NCCL_NET_GDR_READ
-  int net_gdr_c2c = 1;          // NCCL_NET_GDR_C2C
-  int net_gdr_mlopart = 0;      // NCCL_NET_GDR_MLOPART
-  int net_force_flush = 0;      // NCCL_NET_FORCE_FLUSH
-  int net_disable_intra = 0;    // NCCL_NET_DISABLE_INTRA
-  int nvb_disable = 0;          // NCCL_NVB_DISABLE
-  int pxn_disable = 0;          // NCCL_PXN_DISABLE
-  int pxn_c2c = 1;              // NCCL_PXN_C2C
-  int p2p_pxn_level = 2;        // NCCL_P2P_PXN_LEVEL
-  int cross_nic = 2;            // NCCL_CROSS_NIC
-  int shm_disable = 0;          // NCCL_SHM_DISABLE
-  int topo_split_mlopart = 1;   // NCCL_TOPO_SPLIT_MLOPART
-  int ignore_cpu_affinity = 0;  // NCCL_IGNORE_CPU_AFFINITY
+  int p2p_level = kUnset;          // NCCL_P2P_LEVEL, NCCL_P2P_DISABLE=1: a PathType
+  int net_gdr_level = kUnset;      // NCCL_NET_GDR_LEVEL: a PathType
+  int net_gdr_read = -2;           // NCCL_NET_GDR_READ
+  int net_gdr_c2c = 1;             // NCCL_NET_GDR_C2C
+  int net_gdr_mlopart = 0;         // NCCL_NET_GDR_MLOPART
+  int net_force_flush = 0;         // NCCL_NET_FORCE_FLUSH
+  int net_disable_intra = kUnset;  // NCCL_NET_DISABLE_INTRA: 0 in NCCL, 1 in RCCL
+  int nvb_disable = 0;             // NCCL_NVB_DISABLE
+  int pxn_disable = 0;             // NCCL_PXN_DISABLE
+  int pxn_c2c = 1;                 // NCCL_PXN_C2C
+  int p2p_pxn_level = 2;           // NCCL_P2P_PXN_LEVEL
+  int cross_nic = 2;               // NCCL_CROSS_NIC
+  int shm_disable = 0;             // NCCL_SHM_DISABLE
+  int topo_split_mlopart = 1;      // NCCL_TOPO_SPLIT_MLOPART
+  int ignore_cpu_affinity = 0;     // NCCL_IGNORE_CPU_AFFINITY
   enum class NetDevsPolicy {
     kAuto,
     kAll,

@@ -125,6 +125,21 @@ TEST(PolicyTest, FlushByComputeCapability) {
   EXPECT_EQ(needFlush(*machineOf(old).paths, 0, 0).flush, Flush::kAlways);
 }
 
+// RCCL: always a flush, and GPUs of one host never prefer the network (its NCCL_NET_DISABLE_INTRA is 1).
+TEST(PolicyTest, RcclFilesAreAnsweredByRcclsRules) {
+  std::string xml = twoSwitches();
+  xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
+  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
+  for (std::size_t at = 0; (at = xml.find(link)) != std::string::npos;) xml.erase(at, link.size());
+  const Machine rccl = machineOf(xml);
+  EXPECT_EQ(needFlush(*rccl.paths, 0, 0).flush, Flush::kAlways);
+  EXPECT_FALSE(rccl.paths->networkPreferred(0, 1));
+  Settings as_nccl;
+  as_nccl.xgmi_as_nvlink = true;
+  EXPECT_EQ(needFlush(*machineOf(xml, as_nccl).paths, 0, 0).flush, Flush::kNone);
+  EXPECT_TRUE(machineOf(xml, as_nccl).paths->networkPreferred(0, 1));
+}
+
 TEST(PolicyTest, TowardsAPeerTheNicOfItsTwinIsUsed) {
   const Machine machine = machineOf(twoSwitches());
   const auto answer = netTowardsPeer(*machine.paths, 0, 1, 0);

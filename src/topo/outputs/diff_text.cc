@@ -138,9 +138,7 @@ std::vector<Group> groupsOf(const std::vector<Difference>& differences, const st
 }  // namespace
 
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences) {
-  const auto nameOf = [](const Machine& machine) {
-    return machine.name + " (NCCL " + ncclVersionName(machine.settings->nccl) + ")";
-  };
+  const auto nameOf = [](const Machine& machine) { return machine.name + " (" + rulesText(machine) + ")"; };
   if (differences.empty()) return "no difference between " + nameOf(left) + " and " + nameOf(right) + "\n";
   std::string text = "left:  " + nameOf(left) + "\nright: " + nameOf(right) + "\n";
   for (const Kind& kind : kKinds) {

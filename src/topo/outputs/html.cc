@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "topo/describe.h"
 #include "topo/outputs/html_parts.h"
 #include "topo/outputs/outputs.h"
 #include "topo/outputs/sha256.h"
@@ -97,8 +98,7 @@ std::string headerHtml(const Machine& machine) {
                       countText(graph.count(NodeType::kNet), "NIC") + ", " +
                       countText(graph.count(NodeType::kCpu), "NUMA node");
   if (graph.hosts() > 1) facts += ", " + countText(graph.hosts(), "host");
-  facts += std::string(", as NCCL ") + ncclVersionName(machine.settings->nccl) +
-           " sees them. Numbers are GB/s in one direction.";
+  facts += std::string(", as ") + rulesText(machine) + " sees them. Numbers are GB/s in one direction.";
   std::string html =
       "<header>" + element("h1", machine.name) + "<p class=\"muted\">" + escapeXml(facts) + "</p>\n";
   for (const std::string& set : machine.settings->from_environment)

@@ -169,8 +169,8 @@ class Matrix {
 
   void addNicTable() {
     const MachineExplanation all = explain(machine_);
-    text_ += "\nNIC of each GPU, as NCCL " + std::string(ncclVersionName(machine_.settings->nccl)) +
-             " chooses it (railwise explain says why)\n\n" + nicTable(machine_, all);
+    text_ += "\nNIC of each GPU, as " + rulesText(machine_) + " chooses it (railwise explain says why)\n\n" +
+             nicTable(machine_, all);
   }
 
   const Machine& machine_;

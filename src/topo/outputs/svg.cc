@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "topo/describe.h"
 #include "topo/outputs/drawing_metrics.h"
 #include "topo/outputs/outputs.h"
 #include "topo/outputs/svg_parts.h"
@@ -262,7 +263,7 @@ std::string svgElement(const Drawing& drawing, const Graph& graph, const SvgOpti
 
 std::string svgText(const Machine& machine) {
   const MachineExplanation all = explain(machine);
-  const std::string title = machine.name + " by the rules of NCCL " + ncclVersionName(machine.settings->nccl);
+  const std::string title = machine.name + " by the rules of " + rulesText(machine);
   return svgElement(drawMachine(machine, all), *machine.graph, {.title = title});
 }
 
