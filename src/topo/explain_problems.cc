@@ -171,6 +171,15 @@ void addSplit(const Machine& machine, MachineExplanation& all) {
   all.problems.push_back(std::move(problem));
 }
 
+// GPUs of different parts talk through their NICs: only within a part they would copy through host memory.
+bool samePart(const Machine& machine, int rank, int other) {
+  for (const Domain& domain : machine.domains) {
+    const auto in = [&](int r) { return std::count(domain.ranks.begin(), domain.ranks.end(), r) != 0; };
+    if (in(rank)) return in(other);
+  }
+  return true;
+}
+
 void addP2pOff(const Machine& machine, MachineExplanation& all) {
   const Graph& graph = *machine.graph;
   const int gpus = graph.count(NodeType::kGpu);
@@ -178,12 +187,13 @@ void addP2pOff(const Machine& machine, MachineExplanation& all) {
   std::string reason;
   for (int a = 0; a < gpus; ++a) {
     for (int b = a + 1; b < gpus; ++b) {
-      if (graph.of(NodeType::kGpu, a).host != graph.of(NodeType::kGpu, b).host) continue;
+      const Node& first = graph.of(NodeType::kGpu, a);
+      const Node& second = graph.of(NodeType::kGpu, b);
+      if (first.host != second.host) continue;
       const auto answer = checkP2p(*machine.paths, a, b);
-      if (!answer.ok() || answer->allowed) continue;
-      if (pairs++ == 0) {
+      if (!answer.ok() || answer->allowed || !samePart(machine, first.rank, second.rank)) continue;
+      if (pairs++ == 0)
         reason = "e.g. " + gpuName(graph, a) + " and " + gpuName(graph, b) + ": " + answer->reason;
-      }
     }
   }
   if (pairs == 0) return;

@@ -148,10 +148,11 @@ class TextWriter {
     }
     if (ways.empty()) return;
     if (by_number && ways.size() > 2) {
-      addParagraph(
-          text_, "Remote",
-          "to GPU k of another host like this: over NVLink to this host's GPU k, and out through the NIC of "
-          "that one (PXN), so that both ends are on one rail");
+      addParagraph(text_, "Remote",
+                   std::string("to GPU k of another host like this: over ") +
+                       (isXgmi(graph_) ? "xGMI" : "NVLink") +
+                       " to this host's GPU k, and out through the NIC of "
+                       "that one (PXN), so that both ends are on one rail");
       return;
     }
     std::map<std::string, std::vector<int>> groups;

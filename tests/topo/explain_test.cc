@@ -123,6 +123,15 @@ TEST(Explain, TellsOfDomains) {
   const auto all = explain(*machine);
   EXPECT_EQ(kinds(all.problems)[0], "split");
   EXPECT_TRUE(has(all.problems[0].text, "2 separate nodes (GPU 0-3 and GPU 4-7)")) << all.problems[0].text;
+  EXPECT_EQ(all.problems[1].kind, "p2p-off");
+  EXPECT_EQ(all.problems[1].text.rfind("12 pairs of GPUs", 0), 0U)
+      << "six in each part: those of different parts use their NICs: " << all.problems[1].text;
+}
+
+TEST(ExplainText, CallsTheLinksOfAmdByTheirName) {
+  const auto machine = realMachine("rcclx/topo_8p_942.xml");
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  EXPECT_TRUE(has(textOf(explainText(*machine, 0)), "over xGMI to this host's GPU k"));
 }
 
 TEST(ExplainText, ReadsFromChoiceToReason) {
