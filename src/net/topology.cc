@@ -1,6 +1,7 @@
 #include "net/topology.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "base/log.h"
 #include "topo/lint.h"
@@ -41,6 +43,20 @@ std::string giveToNccl(const std::string& path) {
   return "";
 }
 
+// Our own memory file, of an earlier init or inherited from a parent process. A child whose descriptors were
+// closed, or hold something else by now, has the name but not the file.
+bool isOurs(const std::string& path) {
+  char target[64] = {};
+  const ssize_t length = readlink(path.c_str(), target, sizeof target - 1);
+  return length > 0 && std::string_view(target).starts_with("/memfd:railwise-topology");
+}
+
+// A name that only our own memory files have had here: nothing is behind it.
+bool isStale(const std::string& path) {
+  struct stat info = {};
+  return path.starts_with("/proc/self/fd/") && stat(path.c_str(), &info) != 0;
+}
+
 std::string generate(const Config& config) {
   const auto tree = topo::makeLiveTree(config.sysfs_root);
   if (tree->exists(kVirtualTopology)) {
@@ -48,7 +64,9 @@ std::string generate(const Config& config) {
                   kVirtualTopology);
     return "";
   }
-  const auto text = topo::generateTopology(*tree, {}, nullptr);
+  topo::GenerateOptions options;
+  options.only_when_certain = true;
+  const auto text = topo::generateTopology(*tree, options, nullptr);
   if (!text.ok()) {
     RAILWISE_INFO(log::kInit | log::kNet, "RAILWISE_TOPOLOGY=auto: no topology generated: %s",
                   text.error().c_str());
@@ -56,12 +74,34 @@ std::string generate(const Config& config) {
   }
   std::string path = makeMemoryFile(*text);
   if (path.empty() || giveToNccl(path).empty()) return "";
-  RAILWISE_INFO(
-      log::kInit | log::kNet,
-      "RAILWISE_TOPOLOGY=auto: the PCIe tree is hidden here; restored for NCCL as %s=%s (`railwise topo "
-      "generate` prints it)",
-      kTopologyVariable, path.c_str());
+  RAILWISE_INFO(log::kInit | log::kNet,
+                "RAILWISE_TOPOLOGY=auto: the PCIe tree is hidden here; restored for NCCL as %s=%s (`railwise "
+                "topo generate` prints it)",
+                kTopologyVariable, path.c_str());
   return path;
+}
+
+bool hasAmdGpu(const topo::FileTree& tree) {
+  const auto names = tree.list("/sys/bus/pci/devices");
+  return std::any_of(names.begin(), names.end(), [&tree](const std::string& name) {
+    const std::string folder = "/sys/bus/pci/devices/" + name;
+    const std::string pci_class = tree.read(folder + "/class").value_or("");
+    return tree.read(folder + "/vendor").value_or("").starts_with("0x1002") &&
+           (pci_class.starts_with("0x12") || pci_class.starts_with("0x03"));
+  });
+}
+
+// NCCL refuses RCCL's files (version 2) and RCCL refuses NCCL's: either would fail its init.
+bool checkVersion(const Config& config) {
+  const auto document = topo::readXmlFile(config.topology);
+  if (!document.ok()) return false;  // said by checkFile
+  const bool amd = hasAmdGpu(*topo::makeLiveTree(config.sysfs_root));
+  if (document->version == (amd ? 2 : 1)) return true;
+  RAILWISE_WARN(
+      "RAILWISE_TOPOLOGY: %s is of version %d, %s's; %s on this machine reads version %d only. The file is "
+      "not used",
+      config.topology.c_str(), document->version, amd ? "NCCL" : "RCCL", amd ? "RCCL" : "NCCL", amd ? 2 : 1);
+  return false;
 }
 
 // True when NCCL would read it without an error; what it would read otherwise than meant is said.
@@ -76,15 +116,18 @@ bool checkFile(const std::string& file) {
   }
   if (error == nullptr) return true;
   // The reader's own message begins with file and line.
-  const std::string place =
-      error->text.starts_with(file) ? "" : file + ":" + std::to_string(error->position.line) + ": ";
+  std::string place = error->text.starts_with(file) ? "" : file + ": ";
+  if (!place.empty() && error->position.line > 0)
+    place.insert(place.size() - 2, ":" + std::to_string(error->position.line));
   RAILWISE_WARN("RAILWISE_TOPOLOGY: %s%s; %s. The file is not used (`railwise topo lint` lists everything)",
                 place.c_str(), error->text.c_str(), error->fix.c_str());
   return false;
 }
 
 std::optional<topo::XmlDocument> readFile(const std::string& path) {
-  if (path.empty()) return std::nullopt;
+  struct stat info = {};
+  // Not from a pipe, which would give its bytes to us or NCCL, not both.
+  if (path.empty() || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))) return std::nullopt;
   auto document = topo::readXmlFile(path);
   if (document.ok()) return std::move(*document);
   RAILWISE_INFO(log::kInit | log::kNet, "%s is not used for the rails: %s", kTopologyVariable,
@@ -92,12 +135,22 @@ std::optional<topo::XmlDocument> readFile(const std::string& path) {
   return std::nullopt;
 }
 
-topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file) {
+// The model with the devices that this plugin offers, and no others.
+topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file,
+                                         const std::vector<Device>& devices) {
   topo::Settings settings = topo::settingsFromEnvironment(environmentVariable);
   settings.net_merge_level = topo::PathType::kLoc;  // each port by itself
-  settings.ib_merge_vfs = 0;                        // this plugin reports each function at its own address
+  topo::SysfsOptions options;
+  options.nets.emplace();
+  for (const Device& device : devices) {
+    const std::string path = device.properties.pci_path != nullptr ? device.properties.pci_path : "";
+    options.nets->push_back({.name = device.properties.name,
+                             .busid = path.substr(path.rfind('/') + 1),
+                             .speed_mbps = device.properties.speed_mbps,
+                             .port = device.properties.port});
+  }
   const auto tree = topo::makeLiveTree(config.sysfs_root);
-  auto document = topo::readSysfs(*tree, readFile(topology_file), settings, {}, nullptr);
+  auto document = topo::readSysfs(*tree, readFile(topology_file), settings, options, nullptr);
   if (!document.ok()) return topo::Error{document.error()};
   return topo::makeMachine(std::move(*document), settings, tree->name());
 }
@@ -105,16 +158,20 @@ topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string
 }  // namespace
 
 std::string provideTopology(const Config& config) {
-  if (config.topology.empty()) return config.topo_file;
-  if (!config.topo_file.empty()) {
-    // Our own, of an earlier init, or somebody's, who is right.
-    if (config.topo_file.starts_with("/proc/self/fd/")) return config.topo_file;
+  std::string known = config.topo_file;
+  if (config.topology == "auto" && isStale(known)) {
+    RAILWISE_INFO(log::kInit | log::kNet, "%s=%s, from a parent process, is not open here", kTopologyVariable,
+                  known.c_str());
+    known.clear();
+  }
+  if (config.topology.empty() || isOurs(known)) return known;
+  if (!known.empty()) {
     RAILWISE_INFO(log::kInit | log::kNet, "RAILWISE_TOPOLOGY=%s: not needed, %s=%s is set",
-                  config.topology.c_str(), kTopologyVariable, config.topo_file.c_str());
-    return config.topo_file;
+                  config.topology.c_str(), kTopologyVariable, known.c_str());
+    return known;
   }
   if (config.topology == "auto") return generate(config);
-  if (!checkFile(config.topology)) return "";
+  if (!checkFile(config.topology) || !checkVersion(config)) return "";
   const std::string path = giveToNccl(config.topology);
   if (!path.empty())
     RAILWISE_INFO(log::kInit | log::kNet, "RAILWISE_TOPOLOGY: given to NCCL as %s=%s", kTopologyVariable,
@@ -127,7 +184,7 @@ void findRails(const Config& config, const std::string& topology_file, std::vect
     return device.properties.pci_path != nullptr;
   });
   if (!in_pci_tree) return;
-  const auto machine = readMachine(config, topology_file);
+  const auto machine = readMachine(config, topology_file, devices);
   if (!machine.ok()) {
     RAILWISE_INFO(log::kInit | log::kNet, "no rails: %s", machine.error().c_str());
     return;
@@ -138,10 +195,8 @@ void findRails(const Config& config, const std::string& topology_file, std::vect
     const auto nets = topo::localNets(*machine->paths, gpu);
     if (!nets.ok()) continue;
     for (const int net : *nets) {
-      const std::string& name = graph.of(topo::NodeType::kNet, net).name;
-      for (Device& device : devices)
-        if (device.properties.name == name && device.properties.rail < 0)
-          device.properties.rail = next_rail++;
+      Device& device = devices[static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev)];
+      if (device.properties.rail < 0) device.properties.rail = next_rail++;
     }
   }
 }

@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include "base/config.h"
-#include "tools/commands.h"
 #include "base/json.h"
+#include "tools/commands.h"
 #include "tools/message.h"
 #include "tools/options.h"
 

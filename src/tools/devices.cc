@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/json.h"
 #include "tools/commands.h"
 #include "tools/device_choice.h"
-#include "base/json.h"
 #include "tools/message.h"
 #include "tools/plugin_loader.h"
 

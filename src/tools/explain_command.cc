@@ -17,7 +17,9 @@ constexpr const char* kHelp =
     "usage: railwise explain [FILE] [--root DIR|TAR] [options]\n\n"
     "For each GPU: the NICs that NCCL gives it, the path to them, whether GPUDirect is on and by which rule, "
     "and why\n"
-    "each other NIC was not taken. FILE is an NCCL (or RCCL) topology file; without one, this machine.\n\n";
+    "each other NIC was not taken. FILE is an NCCL (or RCCL) topology file; without one, this machine.\n"
+    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line (also a GPU "
+    "that is not there).\n\n";
 
 }  // namespace
 
@@ -34,6 +36,7 @@ int explainCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("explain", table, args, kHelp, 1, &status);
   if (!arguments) return status;
+  machine.say_remarks = format != Format::kText;  // the text has the notes itself
   const auto opened =
       openMachine("explain", arguments->positional.empty() ? "" : arguments->positional[0], machine);
   if (!opened) return kExitFailed;

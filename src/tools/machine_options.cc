@@ -1,5 +1,7 @@
 #include "tools/machine_options.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -25,10 +27,36 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options) {
   return settings;
 }
 
-std::optional<topo::Machine> fromTree(const char* command, const std::string& file,
-                                      const MachineOptions& options, const topo::Settings& settings) {
+// The file that NCCL itself would lay over this machine (ncclTopoGetSystem); with --root it is another
+// machine's business.
+std::string fileOfNccl(const char* command, const MachineOptions& options) {
+  constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml";
+  const char* named = std::getenv("NCCL_TOPO_FILE");
+  if (!options.root.empty()) {
+    if (named != nullptr && !options.quiet)
+      say("%s: note: NCCL_TOPO_FILE=%s is this machine's: not used with --root (give it as FILE)", command,
+          named);
+    return "";
+  }
+  const std::string file = named != nullptr                      ? named
+                           : access(kVirtualTopology, R_OK) == 0 ? kVirtualTopology
+                                                                 : "";
+  if (!file.empty() && !options.quiet) say("%s: note: with %s, as NCCL reads it here", command, file.c_str());
+  return file;
+}
+
+// What to do when this machine cannot be read and none was named.
+const char* hintFor(const MachineOptions& options) {
+  if (!options.root.empty()) return "";
+  return "; give a topology FILE or --root DIR|TAR, or look whether this container sees the GPUs (ls "
+         "/sys/bus/pci/devices)";
+}
+
+std::optional<topo::Machine> fromTree(const char* command, std::string file, const MachineOptions& options,
+                                      const topo::Settings& settings) {
   const auto tree = openRoot(command, options.root);
   if (!tree) return std::nullopt;
+  if (file.empty()) file = fileOfNccl(command, options);
   std::optional<topo::XmlDocument> document;
   if (!file.empty()) {
     auto read = topo::readXmlFile(file);
@@ -45,7 +73,7 @@ std::optional<topo::Machine> fromTree(const char* command, const std::string& fi
   }
   std::vector<std::string> remarks;
   auto xml = topo::readSysfs(*tree, document, settings, sysfs, &remarks);
-  if (!xml.ok()) return say("%s: %s", command, xml.error().c_str()), std::nullopt;
+  if (!xml.ok()) return say("%s: %s%s", command, xml.error().c_str(), hintFor(options)), std::nullopt;
   auto machine = topo::makeMachine(std::move(*xml), settings, tree->name());
   if (!machine.ok()) return say("%s: %s", command, machine.error().c_str()), std::nullopt;
   machine->completed = true;
@@ -82,12 +110,16 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
 std::unique_ptr<topo::FileTree> openRoot(const char* command, const std::string& root) {
   auto tree = topo::openTree(root.empty() ? "/" : root);
   if (tree.ok()) return std::move(*tree);
-  say("%s: %s", command, tree.error().c_str());
+  say("%s: %s%s", command, tree.error().c_str(),
+      root.ends_with(".xml") ? "; a topology file is given without --root" : "");
   return nullptr;
 }
 
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options) {
+  if (!options.cpu.empty() && options.root.empty() && !file.empty())
+    return say("%s: --cpu is for --root: %s says itself what its CPUs are", command, file.c_str()),
+           std::nullopt;
   const topo::Settings settings = settingsOf(command, options);
   std::optional<topo::Machine> machine;
   if (!options.root.empty() || file.empty()) {
@@ -97,7 +129,7 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
     if (!loaded.ok()) return say("%s: %s", command, loaded.error().c_str()), std::nullopt;
     machine = std::move(*loaded);
   }
-  if (machine && !options.quiet) sayNotes(command, machine->remarks);
+  if (machine && !options.quiet && options.say_remarks) sayNotes(command, machine->remarks);
   return machine;
 }
 

@@ -22,6 +22,7 @@ struct MachineOptions {
   std::string cpu;
   bool xgmi_as_nvlink = false;
   bool quiet = false;
+  bool say_remarks = true;  // false: the output has them itself
 };
 
 // Appends --root, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --cpu, --xgmi and --quiet.

@@ -1,7 +1,7 @@
 #include "tools/perf_report.h"
 
-#include "tools/device_choice.h"
 #include "base/json.h"
+#include "tools/device_choice.h"
 #include "tools/message.h"
 
 namespace railwise::tools {

@@ -66,7 +66,7 @@ int topoDiffCommand(Args args) {
   MachineOptions other = options;
   if (against) other.nccl = *against;
   const auto right = left ? open(against ? operands[0] : operands[1], other) : std::nullopt;
-  if (!right) return kExitFailed;
+  if (!right) return kExitUsage;
   const auto differences = topo::diff(*left, *right);
   std::fputs(
       (as_json ? topo::diffJson(*left, *right, differences) : topo::diffText(*left, *right, differences))

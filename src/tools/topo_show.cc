@@ -42,12 +42,14 @@ constexpr const char* kShowHelp =
     "Shows the machine as NCCL sees it: FILE is an NCCL (or RCCL) topology file; --root the /sys of a "
     "machine; both\n"
     "together the machine with NCCL_TOPO_FILE=FILE; neither this machine. NCCL's variables (NCCL_P2P_LEVEL,\n"
-    "NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n\n";
+    "NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n"
+    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 constexpr const char* kPathsHelp =
     "usage: railwise topo paths [FILE] [--root DIR|TAR] [options]\n\n"
     "Prints every path, P2P, GPUDirect and NIC choice as JSON rows, to be held against NCCL's own code. "
     "AMD's xGMI\n"
-    "links count as NVLink there, with NCCL's bandwidths (--xgmi=rccl: RCCL's).\n\n";
+    "links count as NVLink there, with NCCL's bandwidths (--xgmi=rccl: RCCL's).\n"
+    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
 
 }  // namespace
 

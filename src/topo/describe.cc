@@ -1,5 +1,6 @@
 #include "topo/describe.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -20,6 +21,16 @@ std::string plain(std::string text) {
   return text;
 }
 
+// Ports of one NIC, or devices of a careless file, may have one name.
+bool isOneOfSeveral(const Graph& graph, const Node& net) {
+  if (net.name.empty()) return false;
+  const auto& nets = graph.of(NodeType::kNet);
+  return std::any_of(nets.begin(), nets.end(), [&](NodeIndex i) {
+    const Node& other = graph.node(i);
+    return other.dev != net.dev && other.host == net.host && other.name == net.name;
+  });
+}
+
 std::string deviceName(const Graph& graph, NodeIndex device) {
   std::vector<int> ranks;
   for (const NodeIndex gpu : graph.of(NodeType::kGpu)) {
@@ -35,6 +46,17 @@ std::string rulesText(const Machine& machine) {
   return std::string("NCCL ") + ncclVersionName(machine.settings->nccl);
 }
 
+const char* libraryName(const Graph& graph) { return graph.rccl() ? "RCCL" : "NCCL"; }
+
+std::string meaningText(const Graph& graph, PathType type) {
+  std::string text = pathTypeMeaning(type);
+  if (!isAmd(graph)) return text;
+  const std::string nvlink = "NVLink";
+  for (std::size_t at = 0; (at = text.find(nvlink, at)) != std::string::npos;)
+    text.replace(at, nvlink.size(), "xGMI");
+  return text;
+}
+
 std::string gbText(float gigabytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", static_cast<double>(gigabytes));
@@ -48,7 +70,8 @@ std::string gpuName(const Graph& graph, int gpu) {
 std::string netName(const Graph& graph, int net) {
   const Node& node = graph.of(NodeType::kNet, net);
   const std::string name = node.name.empty() ? "NIC " + std::to_string(node.dev) : plain(node.name);
-  return name + ofHost(graph, node);
+  return name + (isOneOfSeveral(graph, node) ? " (device " + std::to_string(node.dev) + ")" : "") +
+         ofHost(graph, node);
 }
 
 std::string nodeName(const Graph& graph, NodeIndex i) {
@@ -86,7 +109,8 @@ std::string linkName(const Graph& graph, const Link& link) {
     case LinkType::kC2c:
       return "C2C";
     case LinkType::kPci:
-      return "PCIe";
+      // No real link is that fast: NCCL makes it up for a NIC without a PCI address.
+      return link.bandwidth == kLocalBandwidth ? "virtual" : "PCIe";
     case LinkType::kSys:
       return "between CPUs";
     case LinkType::kNet:
@@ -107,9 +131,31 @@ bool isXgmi(const Graph& graph) {
   return !gpus.empty() && !graph.node(gpus[0]).gcn.empty();
 }
 
+bool isAmd(const Graph& graph) { return graph.rccl() || isXgmi(graph); }
+
 NodeIndex deviceOf(const Graph& graph, NodeIndex gpu) {
   const NodeIndex parent = graph.node(gpu).parent;
   return parent == kNoNode ? gpu : parent;
+}
+
+std::vector<int> ranksOnDeviceOf(const Graph& graph, int gpu) {
+  const Node& own = graph.of(NodeType::kGpu, gpu);
+  std::vector<int> ranks;
+  for (const NodeIndex i : graph.of(NodeType::kGpu)) {
+    const Node& other = graph.node(i);
+    const bool same = own.parent != kNoNode ? other.parent == own.parent
+                                            : other.host == own.host && other.busid == own.busid;
+    if (same) ranks.push_back(other.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+bool isVirtual(const Graph& graph, int net) {
+  const auto& links = graph.of(NodeType::kNet, net).links;
+  return std::any_of(links.begin(), links.end(), [&](const Link& link) {
+    return link.type == LinkType::kNet && graph.node(link.to).busid.empty();
+  });
 }
 
 int gpuOn(const Graph& graph, NodeIndex device) {

@@ -117,7 +117,7 @@ class Explainer {
     }
   }
 
-  static void explainDistance(RejectedNic& nic, const NicView& best) {
+  void explainDistance(RejectedNic& nic, const NicView& best) const {
     const NicView& view = nic.view;
     if (view.type == PathType::kDis) {
       nic.rule = "unconnected";
@@ -127,7 +127,7 @@ class Explainer {
       nic.reason = "less bandwidth: " + gbText(view.bandwidth) + " < " + gbText(best.bandwidth) + " GB/s";
       if (view.type < best.type) {
         nic.reason += std::string(", though it is nearer (") + pathTypeName(view.type) + " before " +
-                      pathTypeName(best.type) + "): NCCL looks at bandwidth first";
+                      pathTypeName(best.type) + "): " + libraryName(graph_) + " looks at bandwidth first";
       }
     } else {
       nic.rule = "distance";

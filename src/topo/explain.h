@@ -15,7 +15,7 @@ namespace railwise::topo {
 // Something that costs speed, for people; `fix` says what to do, and is empty when nothing can be done.
 struct Problem {
   std::string kind;  // "no-nic", "far-nic", "slow-link", "gpudirect-off", "nearer-nic-lost", "split",
-                     // "p2p-off", "idle-nic"
+                     // "p2p-off", "idle-nic", "virtual-nic"
   std::string text;
   std::string fix;
   NodeIndex from = kNoNode;  // slow-link: its ends in the machine's graph

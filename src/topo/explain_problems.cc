@@ -30,7 +30,9 @@ std::string farFix(const Graph& graph, int gpu, int net) {
   const NodeIndex device = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);
   const NodeIndex nic = nicOf(graph, net);
   if (nic != kNoNode && hangsOnCpu(graph, device) && hangsOnCpu(graph, nic)) {
-    return "in a VM or container the PCIe switches are often hidden: give NCCL a topology file in "
+    return std::string("in a VM or container the PCIe switches are often hidden: give ") +
+           libraryName(graph) +
+           " a topology file in "
            "NCCL_TOPO_FILE; "
            "`railwise topo generate` writes one. On bare metal this is how the slots are wired";
   }
@@ -49,7 +51,8 @@ void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
   if (far == nullptr) return;
   Problem problem{.kind = "far-nic"};
   problem.text = listText(names) + (names.size() == 1 ? " is" : " are") + " far from " + gpuName(graph, gpu) +
-                 " (" + pathTypeName(far->type) + "): every byte goes through " + pathTypeMeaning(far->type);
+                 " (" + pathTypeName(far->type) + "): every byte goes through " +
+                 meaningText(graph, far->type);
   problem.fix = farFix(graph, gpu, far->net);
   explanation.problems.push_back(std::move(problem));
 }
@@ -69,8 +72,8 @@ void addSpeedReason(const Graph& graph, NodeIndex from, NodeIndex to, Problem& p
   const Node* end = pciEnd(graph, from, to);
   if (end == nullptr || end->busid.empty()) return;
   if (!pciSpeedKnown(end->link_speed)) {
-    problem.text += "; NCCL does not understand link_speed=\"" + end->link_speed + "\" of " + end->busid +
-                    " and takes it as PCIe Gen3";
+    problem.text += std::string("; ") + libraryName(graph) + " does not understand link_speed=\"" +
+                    end->link_speed + "\" of " + end->busid + " and takes it as PCIe Gen3";
     problem.fix =
         "write the true speed into the topology file, e.g. link_speed=\"32.0 GT/s PCIe\"; `railwise topo "
         "lint` shows the lines";
@@ -146,7 +149,7 @@ void addNearerLost(const Machine& machine, const Paths& paths, int gpu, GpuExpla
     Problem problem{.kind = "nearer-nic-lost"};
     problem.text = netName(graph, nic.view.net) + " is nearer to " + gpuName(graph, gpu) + " (" +
                    viewText(nic.view) + ") than " + netName(graph, best.net) + " (" + viewText(best) +
-                   "), but NCCL takes the higher bandwidth first";
+                   "), but " + libraryName(graph) + " takes the higher bandwidth first";
     problem.fix =
         "if the link of the nearer NIC is slower than it should be, mend that first; else NCCL_IB_HCA can "
         "leave the farther NIC out";
@@ -162,12 +165,14 @@ void addSplit(const Machine& machine, MachineExplanation& all) {
   for (const Domain& domain : machine.domains) groups.push_back("GPU " + rangesText(domain.ranks));
   Problem problem{.kind = "split"};
   problem.text =
-      "NCCL treats this machine as " + std::to_string(groups.size()) + " separate nodes (" +
-      listText(groups) +
+      std::string(libraryName(*machine.graph)) + " treats this machine as " + std::to_string(groups.size()) +
+      " separate nodes (" + listText(groups) +
       "): between them the network is faster than PCIe and the CPUs, so they talk through their NICs";
-  problem.fix =
-      "this is right when there really is no NVLink; if there is, it is missing in the file (nvlink tags, or "
-      "--nvswitch-links). NCCL_NET_DISABLE_INTRA=1 keeps the machine together";
+  problem.fix = std::string("this is right when there really is no ") +
+                (isAmd(*machine.graph) ? "xGMI; if there is, it is missing in the file (xgmi tags"
+                                       : "NVLink; if there is, it is missing in the file (nvlink tags, or "
+                                         "--nvswitch-links") +
+                "). NCCL_NET_DISABLE_INTRA=1 keeps the machine together";
   all.problems.push_back(std::move(problem));
 }
 
@@ -202,6 +207,49 @@ void addP2pOff(const Machine& machine, MachineExplanation& all) {
        .text = countText(pairs, "pair") +
                " of GPUs cannot reach each other directly (P2P) and copy through host memory",
        .fix = reason});
+}
+
+// NICs that NCCL fuses may hang on the CPU above all of them: that is no mistake.
+bool isFused(const std::string& name) { return name.find('+') != std::string::npos; }
+
+// A NIC whose PCI address NCCL does not know beside others that have theirs: its made-up link beats them all.
+void addVirtualNics(const Machine& machine, MachineExplanation& all) {
+  const Graph& graph = *machine.graph;
+  std::vector<bool> lost(static_cast<std::size_t>(graph.count(NodeType::kNet)), false);
+  std::vector<std::string> names;
+  bool placed = false;
+  for (int net = 0; net < graph.count(NodeType::kNet); ++net) {
+    if (!isVirtual(graph, net)) {
+      placed = true;
+    } else if (!isFused(graph.of(NodeType::kNet, net).name)) {
+      lost[static_cast<std::size_t>(net)] = true;
+      names.push_back(netName(graph, net));
+    }
+  }
+  if (names.empty() || !placed) return;
+  std::vector<int> takers;
+  for (const GpuExplanation& gpu : all.gpus) {
+    if (std::any_of(gpu.nets.begin(), gpu.nets.end(),
+                    [&](int n) { return lost[static_cast<std::size_t>(n)]; }))
+      takers.push_back(gpu.rank);
+  }
+  std::sort(takers.begin(), takers.end());
+  const bool one = names.size() == 1;
+  const std::string library = libraryName(graph);
+  Problem problem{.kind = "virtual-nic"};
+  problem.text = "the PCI address of " + listText(names) + " is not known to " + library + ", which takes " +
+                 (one ? "it" : "them") + " as " + gbText(kLocalBandwidth) + " GB/s from the CPU";
+  if (!takers.empty())
+    problem.text += "; so GPU " + rangesText(takers) + " take" + (takers.size() == 1 ? "s" : "") +
+                    (one ? " it" : " such a NIC") + " before the NICs that have a place";
+  problem.text +=
+      ". E.g. NCCL_IB_MERGE_VFS=1 (the default) moves a VF at a device number other than 0 to an address "
+      "that "
+      "does not exist";
+  problem.fix = std::string("leave ") + (one ? "it" : "them") +
+                " out with NCCL_IB_HCA, or set NCCL_IB_MERGE_VFS=0, or give the place in a topology file "
+                "(NCCL_TOPO_FILE)";
+  all.problems.push_back(std::move(problem));
 }
 
 void addIdleNics(const Machine& machine, MachineExplanation& all) {
@@ -248,10 +296,13 @@ void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExpl
 
 void addMachineProblems(const Machine& machine, MachineExplanation& all) {
   if (machine.graph->count(NodeType::kNet) == 0) {
-    all.problems.push_back({.kind = "no-nic", .text = "no NIC is described: NCCL would use sockets or fail"});
+    all.problems.push_back({.kind = "no-nic",
+                            .text = std::string("no NIC is described: ") + libraryName(*machine.graph) +
+                                    " would use sockets or fail"});
   }
   addSplit(machine, all);
   addP2pOff(machine, all);
+  addVirtualNics(machine, all);
   addIdleNics(machine, all);
 }
 

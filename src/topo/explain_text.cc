@@ -51,10 +51,36 @@ class TextWriter {
   }
 
  private:
+  // "8 GPUs", "2 GPUs with 2 ranks each", "2 GPUs, 3 ranks".
+  std::string gpusText() const {
+    const int ranks = graph_.count(NodeType::kGpu);
+    int devices = 0;
+    bool alike = true;
+    const std::size_t first = ranks > 0 ? ranksOnDeviceOf(graph_, 0).size() : 0;
+    for (int gpu = 0; gpu < ranks; ++gpu) {
+      const auto on = ranksOnDeviceOf(graph_, gpu);
+      if (on.front() == graph_.of(NodeType::kGpu, gpu).rank) ++devices;
+      alike = alike && on.size() == first;
+    }
+    const std::string text = countText(devices, "GPU");
+    if (devices == ranks) return text;
+    if (!alike) return text + ", " + countText(ranks, "rank");
+    return text + " with " + std::to_string(first) + " ranks" + (devices > 1 ? " each" : "");
+  }
+
+  // Several ranks on one device are several "GPUs" here: say so.
+  void writeSharers(const GpuExplanation& gpu) {
+    auto ranks = ranksOnDeviceOf(graph_, gpu.gpu);
+    if (ranks.size() < 2) return;
+    ranks.erase(std::remove(ranks.begin(), ranks.end(), gpu.rank), ranks.end());
+    addParagraph(text_, "Shared",
+                 "this is rank " + std::to_string(gpu.rank) + "; on the same device " +
+                     (ranks.size() == 1 ? "is rank " : "are ranks ") + rangesText(ranks));
+  }
+
   void writeHead() {
-    text_ += machine_.name + ": " + countText(graph_.count(NodeType::kGpu), "GPU") + ", " +
-             countText(graph_.count(NodeType::kNet), "NIC") + ", " +
-             countText(graph_.count(NodeType::kCpu), "NUMA node");
+    text_ += machine_.name + ": " + gpusText() + ", " + countText(graph_.count(NodeType::kNet), "NIC") +
+             ", " + countText(graph_.count(NodeType::kCpu), "NUMA node");
     if (graph_.hosts() > 1) text_ += ", " + countText(graph_.hosts(), "host");
     text_ += "; by the rules of " + rulesText(machine_) + "\n";
     for (const std::string& set : machine_.settings->from_environment) text_ += "  set: " + set + "\n";
@@ -80,6 +106,7 @@ class TextWriter {
     for (const ChosenNic* nic : chosen) names.push_back(netName(graph_, nic->view.net));
     text_ += "\n" + gpuName(graph_, gpu.gpu) + " (" + node.busid + ", " + gpu.local_cpu + ") uses " +
              (names.empty() ? "no NIC" : listText(names)) + "\n";
+    writeSharers(gpu);
     if (names.empty()) addParagraph(text_, "Why", gpu.error);
     for (const ChosenNic* nic : chosen) writeChosen(gpu, *nic, chosen.size() > 1);
     if (!gpu.nets.empty()) writeChannels(gpu);
@@ -92,8 +119,9 @@ class TextWriter {
     const Node& net = graph_.of(NodeType::kNet, nic.view.net);
     types_.insert(nic.view.type);
     addParagraph(text_, several ? netName(graph_, nic.view.net) : "Path",
-                 viewText(nic.view) + " (" + pathTypeMeaning(nic.view.type) + "); the NIC's port carries " +
-                     gbText(net.bandwidth) + " GB/s = " + gbText(net.bandwidth * 8) + " Gb/s");
+                 viewText(nic.view) + " (" + meaningText(graph_, nic.view.type) +
+                     "); the NIC's port carries " + gbText(net.bandwidth) +
+                     " GB/s = " + gbText(net.bandwidth * 8) + " Gb/s");
     addParagraph(text_, "", gpuName(graph_, gpu.gpu) + " " + stepsText(nic.view.steps));
     const bool same = nic.receive.mode == nic.send.mode && nic.receive.reason == nic.send.reason;
     if (same) {
@@ -150,7 +178,7 @@ class TextWriter {
     if (by_number && ways.size() > 2) {
       addParagraph(text_, "Remote",
                    std::string("to GPU k of another host like this: over ") +
-                       (isXgmi(graph_) ? "xGMI" : "NVLink") +
+                       (isAmd(graph_) ? "xGMI" : "NVLink") +
                        " to this host's GPU k, and out through the NIC of "
                        "that one (PXN), so that both ends are on one rail");
       return;
@@ -219,13 +247,14 @@ class TextWriter {
   }
 
   void writeLegend() {
-    text_ += "\nHow NCCL chooses\n";
+    text_ += std::string("\nHow ") + libraryName(graph_) + " chooses\n";
     addParagraph(text_, "1.",
                  "of all NICs those that the GPU reaches with the highest bandwidth (GB/s, one direction)");
     addParagraph(text_, "2.", "of these the nearest by type: PIX < PXB < P2C < PXN < PHB < SYS");
     addParagraph(text_, "3.",
-                 "what is left is dealt out to the GPUs that share it, by their NVML number and channel");
-    for (const PathType type : types_) addParagraph(text_, pathTypeName(type), pathTypeMeaning(type));
+                 std::string("what is left is dealt out to the GPUs that share it, by their ") +
+                     (isAmd(graph_) ? "GPU" : "NVML") + " number and channel");
+    for (const PathType type : types_) addParagraph(text_, pathTypeName(type), meaningText(graph_, type));
   }
 
   const Machine& machine_;

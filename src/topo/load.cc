@@ -80,7 +80,10 @@ class Completion {
     findGpus();
     findNets();
     if (gpus_.empty())
-      return Error{document_.file + ": the file names no GPU: no <gpu> and no pci of class 0x03"};
+      return Error{
+          document_.file +
+          ": the file names no GPU: no <gpu> and no pci of class 0x03; name them, or lay the file over "
+          "the machine (--root)"};
     if (remarks != nullptr) remark(*remarks);
     visitNodes(document_.system(), [](XmlNode* node) {
       if (node->name != "cpu") return;

@@ -44,6 +44,17 @@ std::string distanceReason(const Paths& paths, const GdrDecision& decision) {
          " or give the switch in a topology file";
 }
 
+std::string netWithoutReason(const Graph& graph, int net) {
+  const std::string text = netName(graph, net) + " offers no GPUDirect (gdr=0)";
+  if (graph.of(NodeType::kNet, net).port == 0)
+    return text + ", since it is a socket device (port 0): sockets have no GPUDirect";
+  const auto& gpus = graph.of(NodeType::kGpu);
+  const bool amd = graph.rccl() || (!gpus.empty() && !graph.node(gpus[0]).gcn.empty());
+  if (amd)
+    return text + ": it wants the peer memory of the amdgpu driver, or a kernel and driver with DMA-BUF";
+  return text + ": load nvidia-peermem, or use a kernel and driver with DMA-BUF";
+}
+
 struct RuleText {
   const char* rule;
   std::string reason;
@@ -52,10 +63,7 @@ struct RuleText {
 RuleText gdrText(const Paths& paths, const GdrDecision& decision, int net) {
   switch (decision.rule) {
     case GdrRule::kNetWithout:
-      return {
-          "net-gdr",
-          netName(paths.graph(), net) +
-              " offers no GPUDirect (gdr=0): load nvidia-peermem, or use a kernel and driver with DMA-BUF"};
+      return {"net-gdr", netWithoutReason(paths.graph(), net)};
     case GdrRule::kGpuWithout:
       return {"gpu-gdr", "the GPU offers no GPUDirect (gdr=0): its driver cannot export memory to a NIC"};
     case GdrRule::kPartition:
@@ -63,9 +71,10 @@ RuleText gdrText(const Paths& paths, const GdrDecision& decision, int net) {
     case GdrRule::kReadOff:
       return {"read", "NCCL_NET_GDR_READ=0 forbids the NIC to read GPU memory"};
     case GdrRule::kReadWithoutNvlink:
-      return {"read",
-              "a GPU older than sm 80 without an NVLink peer is not read by the NIC: NCCL_NET_GDR_READ=1 "
-              "allows it"};
+      return {"read", std::string("a GPU ") +
+                          (paths.graph().rccl() ? "without an xGMI peer"
+                                                : "older than sm 80 without an NVLink peer") +
+                          " is not read by the NIC: NCCL_NET_GDR_READ=1 allows it"};
     case GdrRule::kOn:
     case GdrRule::kDistance:
       break;
@@ -78,7 +87,10 @@ RuleText gdrText(const Paths& paths, const GdrDecision& decision, int net) {
 Outcome<P2pAnswer> checkP2p(const Paths& paths, int from_gpu, int to_gpu) {
   const P2pDecision decision = decideP2p(paths, from_gpu, to_gpu);
   if (decision.failed)
-    return Error{"the NVLink path goes through a GPU that no rank uses; NCCL fails its init"};
+    return Error{std::string(paths.graph().rccl()
+                                 ? "the xGMI path goes through a GPU that no rank uses; RCCL"
+                                 : "the NVLink path goes through a GPU that no rank uses; NCCL") +
+                 " fails its init"};
   return P2pAnswer{.allowed = decision.allowed,
                    .read = decision.read,
                    .intermediate_rank = decision.intermediate_rank,

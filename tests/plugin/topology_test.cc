@@ -144,6 +144,74 @@ TEST_F(TopologyTest, AutoYieldsToARealTree) {
   EXPECT_NE(logText().find("no topology generated"), std::string::npos) << logText();
 }
 
+// A server without switches: GPUs and NICs on root ports of the CPU. Nothing is hidden there.
+TEST_F(TopologyTest, AutoYieldsToRootPorts) {
+  topo::MemoryTree tree;
+  const auto device = [&](const std::string& folder, const std::string& pci_class,
+                          const std::string& vendor) {
+    const std::string name = folder.substr(folder.rfind('/') + 1);
+    const std::string above = folder.substr(0, folder.rfind('/'));
+    tree.file(folder + "/class", pci_class + "\n")
+        .file(folder + "/vendor", vendor + "\n")
+        .file(folder + "/numa_node", "0\n");
+    tree.file(folder + "/max_link_speed", "32.0 GT/s PCIe\n").file(folder + "/max_link_width", "16\n");
+    tree.link("/sys/bus/pci/devices/" + name, folder);
+    tree.folder(above + "/pci_bus/" + name.substr(0, 7));
+    tree.link("/sys/class/pci_bus/" + name.substr(0, 7), above + "/pci_bus/" + name.substr(0, 7));
+  };
+  device("/sys/devices/pci0000:00/0000:00:01.0", "0x060400", "0x8086");
+  device("/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0", "0x030200", "0x10de");
+  device("/sys/devices/pci0000:00/0000:00:02.0", "0x060400", "0x8086");
+  device("/sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0", "0x020700", "0x15b3");
+  tree.file("/sys/devices/system/node/node0/cpumap", "0000ffff\n");
+  tree.file("/railwise/cpu", "x86_64,GenuineIntel,6,143\n");
+  ASSERT_TRUE(topo::generateTopology(tree, {}, nullptr).ok());  // by hand it can be done
+  write(tree);
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  EXPECT_EQ(afterInit(), "");
+}
+
+// A child process inherits the name, not always the descriptor.
+TEST_F(TopologyTest, AStaleMemoryFileIsMadeAgain) {
+  write(flatMachine());
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  setenv("NCCL_TOPO_FILE", "/proc/self/fd/977", 1);
+  EXPECT_NE(afterInit(), "");
+  EXPECT_STRNE(std::getenv("NCCL_TOPO_FILE"), "/proc/self/fd/977");
+}
+
+TEST_F(TopologyTest, AUsersPipeIsNotTakenForOurs) {
+  write(flatMachine());
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const std::string name = "/proc/self/fd/" + std::to_string(ends[0]);
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  setenv("NCCL_TOPO_FILE", name.c_str(), 1);
+  {
+    Session<Newest> session("name=a,pci=/sys/devices/pci0101:00/0101:00:00.0");
+  }  // does not wait for its bytes
+  EXPECT_EQ(std::getenv("NCCL_TOPO_FILE"), name);
+}
+
+TEST_F(TopologyTest, AFileOfTheOtherLibraryIsRefused) {
+  std::string text = *topo::generateTopology(flatMachine(), {}, nullptr);
+  text.replace(text.find("version=\"1\""), 11, "version=\"2\"");
+  const std::string file = writeFile("rccl.xml", text);
+  write(flatMachine());
+  setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
+  EXPECT_EQ(afterInit(), "");
+  EXPECT_NE(warnings().find("version 2"), std::string::npos) << warnings();
+}
+
+TEST_F(TopologyTest, LintWarningsOnlyWarn) {
+  std::string text = *topo::generateTopology(flatMachine(), {}, nullptr);
+  text.replace(text.find("32.0 GT/s PCIe"), 14, "Unknown");
+  const std::string file = writeFile("warned.xml", text);
+  setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
+  EXPECT_EQ(afterInit(), text);
+  EXPECT_NE(warnings().find("warned.xml:3"), std::string::npos) << warnings();
+}
+
 TEST_F(TopologyTest, AGoodFileIsGivenToNccl) {
   const auto text = topo::generateTopology(flatMachine(), {}, nullptr);
   ASSERT_TRUE(text.ok());
@@ -176,6 +244,10 @@ TEST_F(TopologyTest, RailsFollowTheGpusThatUseTheNics) {
   second.infiniband = "near1";
   topo::test::addPci(tree, first);
   topo::test::addPci(tree, second);
+  topo::test::FlatPci storage =
+      topo::test::infinibandVf("0103", 0);  // not offered: NCCL_IB_HCA leaves it out
+  storage.infiniband = "storage0";
+  topo::test::addPci(tree, storage);
   tree.file("/sys/devices/system/node/node0/cpumap", "0000ffff\n");
   write(tree);
   setenv("RAILWISE_TOPOLOGY", "auto", 1);

@@ -77,6 +77,17 @@ struct Group {
   std::vector<std::string> whats;
 };
 
+// "GPU/0 -> NET/1" of two lists that do not give it back.
+std::string pairsText(const std::vector<std::string>& whats) {
+  constexpr std::size_t kShown = 6;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, whats.size()); ++i) text += (i > 0 ? ", " : "") + whats[i];
+  if (whats.size() > kShown) text += " and " + std::to_string(whats.size() - kShown) + " more";
+  return text;
+}
+
+// Two lists where every one of the first with every one of the second is meant, or one list where any two
+// are; else the pairs themselves.
 std::string endsText(const Group& group) {
   std::set<std::string> from;
   std::set<std::string> to;
@@ -88,7 +99,14 @@ std::string endsText(const Group& group) {
     from.insert(what.substr(0, at));
     if (at != std::string::npos) to.insert(what.substr(at + arrow.size()));
   }
-  return idsText(from) + (to.empty() ? "" : arrow + idsText(to));
+  if (to.empty()) return idsText(from);
+  const std::size_t count = std::set<std::string>(group.whats.begin(), group.whats.end()).size();
+  if (count == from.size() * to.size()) return idsText(from) + arrow + idsText(to);
+  std::set<std::string> both = from;
+  both.insert(to.begin(), to.end());
+  const std::size_t ordered = both.size() * (both.size() - 1);
+  const bool clique = arrow == " -> " ? count == ordered : count * 2 == ordered;
+  return clique ? "any two of " + idsText(both) : pairsText(group.whats);
 }
 
 std::string groupText(const Group& group, bool pairs) {

@@ -63,9 +63,9 @@ class DataWriter {
     json_.beginObject();
     json_.key("node").value(graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]);
     json_.key("name").value(gpuName(graph_, gpu.gpu));
-    json_.key("facts").value(node.busid + ", NVML index " + std::to_string(node.dev) + ", " +
-                             (node.gcn.empty() ? "sm " + std::to_string(node.sm) : node.gcn) + ", " +
-                             gpu.local_cpu);
+    json_.key("facts").value(
+        node.busid + (isAmd(graph_) ? ", GPU number " : ", NVML index ") + std::to_string(node.dev) + ", " +
+        (node.gcn.empty() ? "sm " + std::to_string(node.sm) : node.gcn) + ", " + gpu.local_cpu);
     json_.key("chosen").beginArray();
     for (const ChosenNic& nic : gpu.chosen) {
       const char* flush[] = {"none: ", "always: ", "through C2C: "};

@@ -131,12 +131,11 @@ class Matrix {
         text_ += "  NV#   NVLink directly or through an NVSwitch; # links from each GPU\n";
       }
       if (used_.count(pathTypeName(path_type)) == 0) continue;
-      text_ += std::string("  ") + pathTypeName(path_type) + "   " + pathTypeMeaning(path_type) + "\n";
+      text_ += std::string("  ") + pathTypeName(path_type) + "   " + meaningText(graph_, path_type) + "\n";
     }
     if (used_.count("PXN") != 0) {
-      text_ +=
-          "\nPXN stands in the rows of the GPUs only: NCCL sends that way, but receives by the way of the "
-          "column.\n";
+      text_ += std::string("\nPXN stands in the rows of the GPUs only: ") + libraryName(graph_) +
+               " sends that way, but receives by the way of the column.\n";
     }
   }
 
@@ -151,7 +150,8 @@ class Matrix {
     for (const Device& device : devices_) {
       if (device.type != NodeType::kGpu) continue;
       const Node& gpu = graph_.of(NodeType::kGpu, device.index);
-      text_ += "  " + device.name + ": " + gpu.busid + ", NVML index " + std::to_string(gpu.dev) +
+      text_ += "  " + device.name + ": " + gpu.busid + (isAmd(graph_) ? ", GPU number " : ", NVML index ") +
+               std::to_string(gpu.dev) +
                (gpu.gcn.empty() ? ", sm " + std::to_string(gpu.sm) : ", " + gpu.gcn) + "\n";
     }
     text_ += "\nNIC Legend\n\n";

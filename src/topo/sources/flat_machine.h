@@ -27,6 +27,7 @@ struct FlatDevice {
 struct FlatMachine {
   std::vector<FlatDevice> gpus;  // in the order of the PCI addresses
   std::vector<FlatDevice> nics;
+  bool amd = false;  // the GPUs' maker: RCCL's file format
 };
 
 Outcome<FlatMachine> readFlatMachine(const FileTree& tree, const GenerateOptions& options,
@@ -34,5 +35,8 @@ Outcome<FlatMachine> readFlatMachine(const FileTree& tree, const GenerateOptions
 
 // The transfers per second of a link, in GT/s; 0: not told.
 float linkSpeed(const PciLink& link);
+// That with the most speed times lanes; null: none tells.
+const PciLink* fastestLink(const std::vector<const FlatDevice*>& devices);
+const PciLink* fastestLink(const std::vector<FlatDevice>& devices);
 
 }  // namespace railwise::topo

@@ -33,15 +33,18 @@ struct GenerateOptions {
   std::string table_name;  // for messages
   // GPUs on one bridge when pairing by order; 0: by the generation of the GPUs' link, see gpusPerBridge().
   int gpus_per_bridge = 0;
+  // In these hexadecimal numbers stand with or without 0x, in either case; what matches nothing is an error.
   std::string nic_class;   // NICs are devices of this class ("0x0207", a prefix); "": see chooseNics()
   std::string nic_device;  // "0x101e" or "0x15b3:0x101e"; "": any
   std::vector<std::string> exclude;  // PCI addresses, "0x101a" or "0x15b3:0x101a": neither GPU nor NIC
   std::optional<CpuIdentity> cpu;    // else the recorded tree's, else this machine's
-  bool force = false;                // also where a PCIe tree is there
+  bool force = false;                // also where a PCIe tree is there, or no NIC
+  bool only_when_certain = false;    // for the plugin: refuse where bare metal cannot be told from a VM
 };
 
-// The text of the file. remarks: what was decided and what could not be, for people; may be null. An error:
-// no GPU, a PCIe tree that is not flat, devices that cannot be placed, a table with mistakes.
+// The text of the file, <system version="2"> for AMD's GPUs. remarks: what was decided and what could not
+// be, for people; may be null. An error: no GPU or no NIC, GPUs of two makers, a PCIe tree that is not flat,
+// devices that cannot be placed, a selection that matches nothing, a table with mistakes.
 Outcome<std::string> generateTopology(const FileTree& tree, const GenerateOptions& options,
                                       std::vector<std::string>* remarks);
 

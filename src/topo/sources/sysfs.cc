@@ -70,7 +70,9 @@ class SysfsReader {
              " GPUs; NCCL's XML of one host is limited to " + std::to_string(kXmlMaxNodes) +
              " nodes, so its init would fail";
     }
-    nets_ = netDevices(tree_, settings_, {options_.detection.nic_speed, options_.gdr}, remarks_);
+    nets_ = options_.nets
+                ? *options_.nets
+                : netDevices(tree_, settings_, {options_.detection.nic_speed, options_.gdr}, remarks_);
     remarkDevices();
     return {};
   }

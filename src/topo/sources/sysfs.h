@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "topo/fusion.h"
 #include "topo/load.h"
 #include "topo/settings.h"
 #include "topo/sources/cpu_identity.h"
@@ -19,7 +20,9 @@ struct SysfsOptions {
   Detection detection;  // compute capability, NVSwitch links, speed of NICs that do not tell theirs
   std::optional<CpuIdentity> cpu;  // else the recorded tree's, else this machine's
   std::string host_hash = "0x1";   // NCCL hashes host name and boot id; only whether two are equal counts
-  bool gdr = true;                 // GPUDirect RDMA is supported by GPUs and NICs
+  // The devices that the net plugin offers, in its order; else those of /sys/class/infiniband.
+  std::optional<std::vector<NetDevice>> nets;
+  bool gdr = true;  // GPUDirect RDMA is supported by GPUs and NICs
   // A <cpu> of the topology file without a mask gets that of the machine, as in NCCL. False: it gets an empty
   // one.
   bool file_cpus_get_masks = true;
