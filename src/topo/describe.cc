@@ -51,6 +51,7 @@ const char* libraryName(const Graph& graph) { return graph.rccl() ? "RCCL" : "NC
 std::string meaningText(const Graph& graph, PathType type) {
   std::string text = pathTypeMeaning(type);
   if (!isAmd(graph)) return text;
+  if (type == PathType::kNvl) return "xGMI directly";
   const std::string nvlink = "NVLink";
   for (std::size_t at = 0; (at = text.find(nvlink, at)) != std::string::npos;)
     text.replace(at, nvlink.size(), "xGMI");

@@ -260,6 +260,12 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
         Rule::kUndescribedDevice, pci.position,
         pciText(pci) + " is a NIC without <nic> among others that have one; it adds nothing by itself",
         "describe it with <nic><net .../></nic>, or remove it");
+  } else if (pci.get("class").starts_with("0x12") && !linter.rccl()) {
+    linter.error(
+        Rule::kClassMismatch, placeOf(pci, "class"),
+        "class " + quoted(pci.get("class")) + " of " + pciText(pci) +
+            " is an AMD GPU's, which in a version 1 file makes it a switch: the file has no such GPU",
+        "write <system version=\"2\"> for RCCL");
   } else if (pci.get("class").starts_with("0x0604")) {
     linter.note(Rule::kEmptyBridge, pci.position, pciText(pci) + " is a switch with nothing below it",
                 "remove it");

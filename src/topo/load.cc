@@ -113,7 +113,8 @@ class Completion {
       if (node->name == "gpu" && node->has("rank") && node->parent->has("busid"))
         gpus_.push_back({node->parent->get("busid"), number(*node, "rank"), node->get("mlopart", "-1")});
       if (node->name == "pci" && node->has("busid") &&
-          (node->child("gpu") != nullptr || classIs(*node, "0x03")))
+          (node->child("gpu") != nullptr || classIs(*node, "0x03") ||
+           (document_.version == 2 && classIs(*node, "0x12"))))
         bare.push_back({node->get("busid"), 0, "-1"});
     });
     if (!gpus_.empty()) {

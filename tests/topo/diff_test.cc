@@ -53,9 +53,28 @@ TEST(Diff, SaysTheSameOnce) {
   const Machine left = machineOf(twoSwitches());
   const Machine right = machineOf(flat());
   const std::string text = diffText(left, right, diff(left, right));
-  EXPECT_TRUE(has(text, "  GPU/0..1 -> NET/0..1: PIX 48 GB/s, 4 hops became PHB 12 GB/s, 4 hops (2 pairs)\n"))
+  EXPECT_TRUE(has(
+      text, "  GPU/0 -> NET/0, GPU/1 -> NET/1: PIX 48 GB/s, 4 hops became PHB 12 GB/s, 4 hops (2 pairs)\n"))
       << text;
   EXPECT_TRUE(has(text, "PCI/0000:10:00.0, PCI/0000:20:00.0: only on the left"));
+}
+
+// Two lists stand for every one with every one, and nothing less.
+TEST(Diff, ListsThePairsThatTwoListsDoNotGiveBack) {
+  const Machine machine = machineOf(twoSwitches());
+  const auto textOf = [&](const std::vector<std::string>& whats) {
+    std::vector<Difference> list;
+    for (const std::string& what : whats) list.push_back({"link", what, "a", "b"});
+    return diffText(machine, machine, list);
+  };
+  EXPECT_TRUE(has(textOf({"DEV/0 - NVS/0", "DEV/1 - NVS/0"}), "  DEV/0..1 - NVS/0: a became b (2 pairs)\n"));
+  EXPECT_TRUE(has(textOf({"DEV/0 - DEV/1", "DEV/2 - DEV/3"}),
+                  "  DEV/0 - DEV/1, DEV/2 - DEV/3: a became b (2 pairs)\n"));
+  EXPECT_TRUE(has(textOf({"DEV/0 - DEV/1", "DEV/0 - DEV/2", "DEV/1 - DEV/2"}),
+                  "  any two of DEV/0..2: a became b (3 pairs)\n"));
+  std::vector<std::string> many;
+  for (int i = 0; i < 8; ++i) many.push_back("DEV/" + std::to_string(i) + " - PCI/" + std::to_string(i));
+  EXPECT_TRUE(has(textOf(many), "DEV/5 - PCI/5 and 2 more: a became b (8 pairs)\n")) << textOf(many);
 }
 
 TEST(Diff, OfDevicesAndChoices) {

@@ -134,6 +134,61 @@ TEST(ExplainText, CallsTheLinksOfAmdByTheirName) {
   EXPECT_TRUE(has(textOf(explainText(*machine, 0)), "over xGMI to this host's GPU k"));
 }
 
+TEST(ExplainText, SaysNothingOfNvidiaOnAMachineOfAmd) {
+  const auto machine = realMachine("rcclx/topo_8p_942.xml");
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  const std::string text = textOf(explainText(*machine));
+  EXPECT_TRUE(has(text, "\nHow RCCL chooses\n")) << text;
+  EXPECT_TRUE(has(text, "by their GPU number and channel"));
+  for (const char* word : {"NVLink", "NVML", "nvidia", " NCCL "}) EXPECT_FALSE(has(text, word)) << word;
+  EXPECT_TRUE(has(meaningText(*machine->graph, PathType::kPxn), "xGMI to another GPU"));
+}
+
+TEST(ExplainText, TellsOfSeveralRanksOnAGpu) {
+  std::string xml = twoSwitches();
+  for (const std::string rank : {"0", "1"}) {
+    const std::string head = "<gpu dev=\"" + rank + "\" sm=\"90\" rank=\"";
+    const std::size_t at = xml.find(head);
+    const std::size_t end = xml.find("</gpu>\n", at) + 7;
+    xml.insert(end, head + (rank == "0" ? "2" : "3") + "\" gdr=\"1\"/>\n");
+  }
+  const std::string text = textOf(explainText(machineOf(xml)));
+  EXPECT_TRUE(has(text, "test.xml: 2 GPUs with 2 ranks each, 2 NICs")) << text;
+  EXPECT_TRUE(has(text, "  Shared     this is rank 0; on the same device is rank 2\n")) << text;
+  EXPECT_TRUE(has(text, "  Shared     this is rank 3; on the same device is rank 1\n"));
+  EXPECT_FALSE(has(textOf(explainText(machineOf(twoSwitches()))), "Shared"));
+}
+
+// A NIC without a PCI address hangs on its CPU and beats those that have one.
+TEST(Explain, TellsOfAVirtualNic) {
+  const std::string lost =
+      "<nic>\n<net name=\"mlx5_an0\" dev=\"9\" speed=\"400000\" port=\"1\" guid=\"0x9\" "
+      "gdr=\"1\"/>\n</nic>\n";
+  const Machine machine =
+      machineOf(systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0")) +
+                                    nic(0, "0000:12:00.0", "mlx5_0", "8.0 GT/s PCIe") + lost)));
+  const auto all = explain(machine);
+  EXPECT_EQ(all.gpus[0].nets, std::vector<int>{1});
+  EXPECT_TRUE(has(stepsText(all.gpus[0].chosen[0].view.steps), "--virtual 5000--> mlx5_an0"));
+  ASSERT_FALSE(all.problems.empty());
+  EXPECT_EQ(all.problems[0].kind, "virtual-nic");
+  EXPECT_TRUE(has(all.problems[0].text, "the PCI address of mlx5_an0 is not known to NCCL"));
+  EXPECT_TRUE(has(all.problems[0].text, "5000 GB/s from the CPU; so GPU 0 takes it")) << all.problems[0].text;
+  EXPECT_TRUE(has(all.problems[0].fix, "NCCL_IB_MERGE_VFS=0"));
+  EXPECT_TRUE(has(all.problems[0].fix, "NCCL_IB_HCA"));
+  const auto only = explain(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + lost))));
+  EXPECT_TRUE(only.problems.empty()) << "where none has an address, that is how the file is written";
+}
+
+TEST(Explain, TellsNicsOfOneNameApart) {
+  const Machine machine =
+      machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5") +
+                                    nic(9, "0000:13:00.0", "mlx5") + nic(2, "0000:14:00.0", "other"))));
+  EXPECT_EQ(netName(*machine.graph, 0), "mlx5 (device 0)");
+  EXPECT_EQ(netName(*machine.graph, 1), "mlx5 (device 9)");
+  EXPECT_EQ(netName(*machine.graph, 2), "other");
+}
+
 TEST(ExplainText, ReadsFromChoiceToReason) {
   const std::string text = textOf(explainText(machineOf(twoSwitches()), 0));
   EXPECT_TRUE(has(text, "GPU 0 (0000:11:00.0, NUMA node 0) uses mlx5_0\n")) << text;

@@ -206,6 +206,7 @@ inline std::vector<Trap> pciTraps() {
       {"link-width", kWarning, 9, {{kNicLine, edited(kNicLine, {{"\"16\"", "\"\""}})}}},
       {"class-unreadable", kError, 9, {{"0x020700", "020700"}}},
       {"class-mismatch", kError, 4, {{"0x030200", "0x120000"}}, {"nvlink-tclass"}},
+      {"class-mismatch", kError, 3, {{kSwitch, kSwitch + leaf + " class=\"0x120000\"/>"}}},
       {"class-mismatch", kWarning, 4, {{"0x030200", "0x020000"}}, {"nvlink-tclass"}},
       {"class-mismatch", kWarning, 9, {{"0x020700", "0x0c0300"}}},
       {"class-drops-children", kError, 3, {{"0x060400", "0x068000"}}},

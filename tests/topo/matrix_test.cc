@@ -38,6 +38,8 @@ TEST(Matrix, CallsNvlinkOfAmdXgmi) {
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
   const std::string text = matrixText(*machine);
   EXPECT_TRUE(has(text, "GPU0    X XGMI XGMI")) << text;
+  EXPECT_TRUE(has(text, ", GPU number 0, gfx942")) << text;
+  for (const char* word : {"NVLink", "NVML", "NCCL "}) EXPECT_FALSE(has(text, word)) << word;
   EXPECT_FALSE(has(text, "NV#"));
 }
 

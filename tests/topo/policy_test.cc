@@ -160,5 +160,120 @@ TEST(PolicyTest, NoNetIsAnError) {
   EXPECT_EQ(net.error(), "rank 0 reaches no network device");
 }
 
+// The expected values of the tests below are the answers of NCCL 2.30.7's own code.
+std::string replaced(std::string xml, const std::string& what, const std::string& by) {
+  for (std::size_t at = 0; (at = xml.find(what, at)) != std::string::npos; at += by.size())
+    xml.replace(at, what.size(), by);
+  return xml;
+}
+
+TEST(PolicyTest, GpusOfSm80AreReadWithoutAnNvlinkPeer) {
+  const std::string link = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>\n";
+  const std::string xml =
+      replaced(systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") +
+                                                             nic(0, "0000:12:00.0", "mlx5_0")))),
+               link, "");
+  const auto reads = [&](const std::string& sm) {
+    const auto answer =
+        checkGdr(*machineOf(replaced(xml, "sm=\"90\"", std::string("sm=\"").append(sm).append("\""))).paths,
+                 0, 0, true);
+    return answer.ok() && answer->mode == GdrMode::kOn;
+  };
+  EXPECT_TRUE(reads("80"));
+  EXPECT_FALSE(reads("79"));
+  EXPECT_FALSE(reads("75"));
+}
+
+TEST(PolicyTest, PartitionsHaveGpuDirectOnlyWhenAllowed) {
+  const std::string xml = replaced(
+      systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0")))),
+      "sm=\"90\"", "sm=\"90\" mlopart=\"0\"");
+  const auto off = checkGdr(*machineOf(xml).paths, 0, 0, false);
+  ASSERT_TRUE(off.ok());
+  EXPECT_EQ(off->mode, GdrMode::kOff);
+  EXPECT_EQ(off->rule, "mlopart");
+  Settings allowed;
+  allowed.net_gdr_mlopart = 1;
+  EXPECT_EQ(checkGdr(*machineOf(xml, allowed).paths, 0, 0, false)->mode, GdrMode::kOn);
+  EXPECT_EQ(checkGdr(*machineOf(xml, allowed).paths, 0, 0, true)->mode, GdrMode::kOn);
+}
+
+// Two sockets: the GPUs of each share its NICs only.
+std::string twoSockets(int gpus, int nics) {
+  std::string cpus;
+  char busid[16];
+  for (int numa = 0; numa < 2; ++numa) {
+    std::string inner;
+    for (int i = 0; i < gpus; ++i) {
+      std::snprintf(busid, sizeof busid, "0000:%02x:00.0", 0x10 + numa * 0x40 + i);
+      inner += gpu(numa * gpus + i, busid);
+    }
+    for (int i = 0; i < nics; ++i) {
+      std::snprintf(busid, sizeof busid, "0000:%02x:00.0", 0x30 + numa * 0x40 + i);
+      inner += nic(numa * nics + i, busid, "mlx5_" + std::to_string(numa * nics + i));
+    }
+    cpus += cpu(numa, inner);
+  }
+  return systemOf(cpus);
+}
+
+TEST(PolicyTest, DealingOutStartsAgainOnTheSecondSocket) {
+  using Nets = std::vector<std::vector<int>>;
+  EXPECT_EQ(netsOfAll(machineOf(twoSockets(4, 2))), (Nets{{0}, {1}, {0}, {1}, {2}, {3}, {2}, {3}}));
+  EXPECT_EQ(netsOfAll(machineOf(twoSockets(4, 3))), (Nets{{0}, {1}, {2}, {0}, {3}, {4}, {5}, {3}}));
+  EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2))), (Nets{{0}, {1}, {0}, {2}, {3}, {2}}));
+}
+
+TEST(PolicyTest, RelayingOverC2cCanBeSwitchedOff) {
+  const std::string xml = readFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml");
+  const auto with = netTowardsPeer(*machineOf(xml).paths, 0, 2, 0);
+  ASSERT_TRUE(with.ok());
+  EXPECT_EQ(with->net, 2);
+  EXPECT_EQ(with->proxy_rank, 2);
+  Settings settings;
+  settings.pxn_c2c = 0;
+  const auto without = netTowardsPeer(*machineOf(xml, settings).paths, 0, 2, 0);
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(without->net, 0);
+  EXPECT_EQ(without->proxy_rank, 0);
+}
+
+TEST(PolicyTest, WithoutCrossNicThePeersNicIsUsedEvenWithoutPxn) {
+  for (const bool disabled : {false, true}) {
+    Settings settings;
+    settings.cross_nic = 0;
+    if (disabled) settings.pxn_disable = 1;
+    if (!disabled) settings.p2p_pxn_level = 0;
+    const auto answer = netTowardsPeer(*machineOf(twoSwitches(), settings).paths, 0, 1, 0);
+    ASSERT_TRUE(answer.ok());
+    EXPECT_EQ(answer->net, 1);
+    EXPECT_EQ(answer->proxy_rank, 0);
+  }
+}
+
+TEST(PolicyTest, PxnLevelOneRelaysWhereThePathDoes) {
+  Settings settings;
+  settings.p2p_pxn_level = 1;
+  const auto answer = netTowardsPeer(*machineOf(twoSwitches(), settings).paths, 0, 1, 0);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->net, 1);
+  EXPECT_EQ(answer->proxy_rank, 1);
+}
+
+// What helps depends on whose GPU it is and on what the device is.
+TEST(PolicyTest, ANicWithoutGpuDirectSaysWhatHelps) {
+  const std::string xml = replaced(twoSwitches(), "gdr=\"1\"/>", "gdr=\"0\"/>");
+  const auto reason = [](const std::string& text) {
+    return checkGdr(*machineOf(text).paths, 0, 0, false)->reason;
+  };
+  EXPECT_TRUE(has(reason(xml), "load nvidia-peermem"));
+  const std::string sockets = reason(replaced(xml, "port=\"1\"", "port=\"0\""));
+  EXPECT_TRUE(has(sockets, "socket device")) << sockets;
+  EXPECT_FALSE(has(sockets, "peermem"));
+  const std::string amd = reason(replaced(replaced(xml, "version=\"1\"", "version=\"2\""), "nvlink", "xgmi"));
+  EXPECT_TRUE(has(amd, "amdgpu")) << amd;
+  EXPECT_FALSE(has(amd, "nvidia"));
+}
+
 }  // namespace
 }  // namespace railwise::topo::test

@@ -138,20 +138,6 @@ void preferNics(const FileTree& tree, std::vector<PciDevice>& nics, std::vector<
          [&](const PciDevice& nic) { return tree.exists(nic.path + "/infiniband"); });
 }
 
-Outcome<bool> chooseNics(const FileTree& tree, const GenerateOptions& options, std::vector<PciDevice>& nics,
-                         const std::vector<PciDevice>& excluded, std::vector<std::string>& remarks) {
-  if (Outcome<bool> selected = selectNics(options, nics); !selected.ok()) return selected;
-  if (options.nic_class.empty() && options.nic_device.empty()) preferNics(tree, nics, remarks);
-  if (!nics.empty()) return true;
-  const std::string seen =
-      "no NIC in " + tree.name() + ": network devices (class 0x02) seen: " + described(excluded) +
-      (excluded.empty() ? "" : ", all left out by --exclude") +
-      "; without a NIC the file says no more than NCCL finds by itself";
-  if (!options.force) return Error{seen + ". --force writes it all the same"};
-  remarks.push_back(seen);
-  return true;
-}
-
 // CPUID's hypervisor bit: set for every guest. Other architectures have no such thing: false.
 bool runsOnHypervisor() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -179,9 +165,10 @@ Outcome<bool> checkFlat(const FileTree& tree, const PciDevice& device, const Gen
         "the same, as if nothing were known of the switches"};
   }
   if (!options.only_when_certain || (tree.live() && runsOnHypervisor())) return true;
-  return Error{device.busid + " is below the PCIe port " + above[0] +
-               ": this looks like bare metal: PCIe root ports are visible, and NCCL reads the tree from /sys. "
-               "If it is a VM, `railwise topo generate` makes the file"};
+  return Error{
+      device.busid + " is below the PCIe port " + above[0] +
+      ": this looks like bare metal: PCIe root ports are visible, and NCCL reads the tree from /sys. "
+      "If it is a VM, `railwise topo generate` makes the file"};
 }
 
 int nodeOf(const PciDevice& device, const std::vector<int>& nodes) {
@@ -217,26 +204,39 @@ Outcome<bool> allByAmd(const std::vector<PciDevice>& gpus) {
 struct Candidates {
   std::vector<PciDevice> gpus;
   std::vector<PciDevice> nics;
+  std::vector<PciDevice> excluded;  // NICs that --exclude names
 };
+
+// Without a NIC there is nothing to pair.
+Outcome<bool> checkNics(const FileTree& tree, const GenerateOptions& options, const Candidates& found,
+                        std::vector<std::string>& remarks) {
+  if (!found.nics.empty()) return true;
+  const std::string seen = "no NIC in " + tree.name() +
+                           ": network devices seen: " + described(found.excluded) +
+                           (found.excluded.empty() ? "" : ", left out by --exclude") +
+                           "; the file says no more than NCCL finds by itself";
+  if (!options.force) return Error{seen + ". --force writes it all the same"};
+  remarks.push_back(seen);
+  return true;
+}
 
 // What is a GPU or a NIC and was chosen.
 Outcome<Candidates> findCandidates(const FileTree& tree, const GenerateOptions& options,
                                    std::vector<std::string>& remarks) {
   constexpr std::size_t kClassDigits = 6;
-  const std::string kind = options.nic_class.empty() ? std::string(kNetworkClass)
-                                                     : hexText(options.nic_class, 2, kClassDigits, 0);
+  const std::string kind =
+      options.nic_class.empty() ? std::string(kNetworkClass) : hexText(options.nic_class, 2, kClassDigits, 0);
   if (kind.empty()) return Error{"--nic-class=" + options.nic_class + ": write it as 0x0207 or 0x020000"};
   std::vector<PciDevice> devices = pciDevices(tree);
   const Outcome<std::vector<Selection>> exclusions = readExclusions(options, devices);
   if (!exclusions.ok()) return Error{exclusions.error()};
   Candidates found;
-  std::vector<PciDevice> excluded;
   std::vector<PciDevice> nameless;
   for (PciDevice& device : devices) {
     const bool nic = device.device_class.starts_with(kind);
     if (std::any_of(exclusions->begin(), exclusions->end(),
                     [&](const Selection& selection) { return selection.matches(device); })) {
-      if (nic) excluded.push_back(std::move(device));
+      if (nic) found.excluded.push_back(std::move(device));
       continue;
     }
     if (isGpuWithoutVendor(device)) nameless.push_back(device);
@@ -249,8 +249,9 @@ Outcome<Candidates> findCandidates(const FileTree& tree, const GenerateOptions& 
   }
   if (!nameless.empty())
     remarks.push_back(names(nameless) + ": the vendor cannot be read; by the class taken for NVIDIA's");
-  if (const Outcome<bool> chosen = chooseNics(tree, options, found.nics, excluded, remarks); !chosen.ok())
+  if (const Outcome<bool> chosen = selectNics(options, found.nics); !chosen.ok())
     return Error{chosen.error()};
+  if (options.nic_class.empty() && options.nic_device.empty()) preferNics(tree, found.nics, remarks);
   return found;
 }
 
@@ -293,12 +294,13 @@ Outcome<FlatMachine> readFlatMachine(const FileTree& tree, const GenerateOptions
       if (const Outcome<bool> flat = checkFlat(tree, device, options); !flat.ok()) return Error{flat.error()};
     }
   }
-  for (auto [from, to] :
-       {std::pair{&found->gpus, &machine.gpus}, std::pair{&found->nics, &machine.nics}}) {
+  if (const Outcome<bool> enough = checkNics(tree, options, *found, remarks); !enough.ok())
+    return Error{enough.error()};
+  for (auto [from, to] : {std::pair{&found->gpus, &machine.gpus}, std::pair{&found->nics, &machine.nics}}) {
     for (PciDevice& device : *from) {
       const int node = nodeOf(device, nodes);
       const PciLink link = readLink(tree, device);
-      to->push_back({std::move(device), link, node});
+      to->push_back({std::move(device), link, node, to == &machine.gpus});
     }
   }
   remarkOnMachine(machine, remarks);

@@ -22,6 +22,7 @@ struct FlatDevice {
   PciDevice pci;
   PciLink link;
   int node = -1;  // NUMA node; -1: not told
+  bool is_gpu = false;
 };
 
 struct FlatMachine {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 #include "topo/sources/pairing.h"
 #include "topo/sources/pci_devices.h"
@@ -24,11 +25,29 @@ std::string bridgeAddress(unsigned number) {
   return text;
 }
 
-const PciLink* firstKnown(const std::vector<const FlatDevice*>& devices) {
-  for (const FlatDevice* device : devices) {
-    if (device->link.known()) return &device->link;
+// What stands for a link that a device does not tell, and whose it is.
+struct LinkSource {
+  PciLink link;
+  std::string owner;
+};
+
+LinkSource groupLink(const Bridge& bridge, const LinkSource& otherwise) {
+  for (const FlatDevice* gpu : bridge.gpus) {
+    if (gpu->link.known()) return {gpu->link, "the link of their group's GPU"};
   }
-  return nullptr;
+  if (const PciLink* link = fastestLink(bridge.nics); link != nullptr)
+    return {*link, "the link of their group's fastest NIC"};
+  return otherwise;
+}
+
+LinkSource machineLink(const FlatMachine& machine) {
+  const PciLink* gpu = fastestLink(machine.gpus);
+  const PciLink* nic = fastestLink(machine.nics);
+  const auto lanes = [](const PciLink& link) { return linkSpeed(link) * static_cast<float>(link.width); };
+  if (gpu != nullptr && (nic == nullptr || lanes(*gpu) >= lanes(*nic)))
+    return {*gpu, "the link of the machine's fastest GPU"};
+  if (nic != nullptr) return {*nic, "the link of the machine's fastest NIC"};
+  return {{kUnreadSpeed, kUnreadWidth}, "no GPU and no NIC tells its link, and this is what NCCL assumes"};
 }
 
 class Writer {
@@ -38,19 +57,16 @@ class Writer {
       : tree_(tree), machine_(machine), cpu_(cpu), remarks_(remarks) {}
 
   std::string write(const Plan& plan) {
-    findFallback();
+    fallback_ = machineLink(machine_);
     XmlNode* system = document_.add(nullptr, "system");
-    system->set("version", "1");
+    system->set("version", machine_.amd ? "2" : "1");  // 2: RCCL's, which knows AMD's classes
     for (const auto& [number, node] : plan) {
       if (node.bridges.empty() && node.loose.empty()) continue;
       XmlNode* cpu = addCpu(system, number);
       for (const Bridge& bridge : node.bridges) addBridge(cpu, bridge);
-      for (const FlatDevice* device : node.loose) addDevice(cpu, *device, linkOf(*device, nullptr));
+      for (const FlatDevice* device : node.loose) addDevice(cpu, *device, linkOf(*device, fallback_));
     }
-    if (replaced_ != 0) {
-      remarks_.push_back(std::to_string(replaced_) + (replaced_ == 1 ? " device does" : " devices do") +
-                         " not tell the link (a VF says \"Unknown\"): that of the group's GPU is written");
-    }
+    tellReplaced();
     if (document_.order().size() > static_cast<std::size_t>(kXmlMaxNodes)) {
       remarks_.push_back("the file has more than " + std::to_string(kXmlMaxNodes) +
                          " elements: NCCL refuses it; --exclude leaves devices out");
@@ -59,24 +75,22 @@ class Writer {
   }
 
  private:
-  void findFallback() {
-    fallback_ = {kUnreadSpeed, kUnreadWidth};
-    for (const FlatDevice& gpu : machine_.gpus) {
-      if (!gpu.link.known()) continue;
-      fallback_ = gpu.link;
-      return;
+  void tellReplaced() {
+    for (const auto& [written, devices] : replaced_) {
+      remarks_.push_back(devices.size() == 1
+                             ? devices.front() + " does not tell its link: " + written
+                             : std::to_string(devices.size()) +
+                                   " devices do not tell their link (a VF says \"Unknown\"): " + written);
     }
-    remarks_.push_back(
-        "no GPU tells its link: 8.0 GT/s and 16 lanes are written, which is what NCCL assumes");
   }
 
   XmlNode* addCpu(XmlNode* system, int number) {
     const std::string numaid = std::to_string(number);
     XmlNode* cpu = document_.add(system, "cpu");
     const std::string mask = nodeMask(tree_, numaid);
-    if (mask.empty()) remarks_.push_back("NUMA node " + numaid + " has no cpumap: its affinity is empty");
+    if (mask.empty()) remarks_.push_back("NUMA node " + numaid + " has no cpumap: no affinity is written");
     cpu->set("numaid", numaid);
-    cpu->set("affinity", mask);
+    if (!mask.empty()) cpu->set("affinity", mask);
     cpu->set("arch", cpu_.arch);
     if (cpu_.vendor.empty()) return cpu;
     cpu->set("vendor", cpu_.vendor);
@@ -85,11 +99,16 @@ class Writer {
     return cpu;
   }
 
-  // The link of the device; else that of the GPU it is grouped with; else that of any GPU.
-  const PciLink& linkOf(const FlatDevice& device, const PciLink* group) {
+  const PciLink& linkOf(const FlatDevice& device, const LinkSource& otherwise) {
     if (device.link.known()) return device.link;
-    ++replaced_;
-    return group != nullptr ? *group : fallback_;
+    replace(device.pci.busid, otherwise);
+    return otherwise.link;
+  }
+
+  void replace(const std::string& device, const LinkSource& source) {
+    replaced_[source.link.speed + " and " + std::to_string(source.link.width) +
+              (source.link.width == 1 ? " lane" : " lanes") + " are written: " + source.owner]
+        .push_back(device);
   }
 
   XmlNode* addPci(XmlNode* parent, const std::string& busid, const std::string& pci_class,
@@ -108,9 +127,8 @@ class Writer {
 
   // Each GPU before its share of the NICs; where they do not come out even, all GPUs first.
   void addBridge(XmlNode* cpu, const Bridge& bridge) {
-    const PciLink* group = firstKnown(bridge.gpus);
-    XmlNode* pci =
-        addPci(cpu, bridgeAddress(++bridges_), kBridgeClass, group != nullptr ? *group : fallback_);
+    const LinkSource group = groupLink(bridge, fallback_);
+    XmlNode* pci = addPci(cpu, bridgeAddress(++bridges_), kBridgeClass, group.link);
     // Zero ids say "none of the switches that NCCL has rules for"; to NCCL no ids say the same. Written as
     // files of the time are: kernels that spell "16 GT/s" (up to 5.6) are older than NCCL's rules for ids
     // (2.20).
@@ -123,15 +141,16 @@ class Writer {
     std::size_t next = 0;
     for (const FlatDevice* gpu : bridge.gpus) {
       addDevice(pci, *gpu, linkOf(*gpu, group));
-      const PciLink* own = gpu->link.known() ? &gpu->link : group;
+      const LinkSource own =
+          gpu->link.known() ? LinkSource{gpu->link, "the link of their group's GPU"} : group;
       for (std::size_t i = 0; even && i < bridge.nics.size() / gpus; ++i)
         addNic(pci, *bridge.nics[next++], own);
     }
     while (next < bridge.nics.size()) addNic(pci, *bridge.nics[next++], group);
   }
 
-  void addNic(XmlNode* bridge, const FlatDevice& nic, const PciLink* group) {
-    addDevice(bridge, nic, linkOf(nic, group));
+  void addNic(XmlNode* bridge, const FlatDevice& nic, const LinkSource& otherwise) {
+    addDevice(bridge, nic, linkOf(nic, otherwise));
   }
 
   const FileTree& tree_;
@@ -139,10 +158,21 @@ class Writer {
   const CpuIdentity& cpu_;
   std::vector<std::string>& remarks_;
   XmlDocument document_;
-  PciLink fallback_;
+  LinkSource fallback_;
   unsigned bridges_ = 0;
-  int replaced_ = 0;
+  std::map<std::string, std::vector<std::string>> replaced_;  // by what is written: the devices
 };
+
+bool hasNic(const Plan& plan) {
+  for (const auto& [number, node] : plan) {
+    const auto is_nic = [](const FlatDevice* device) { return !device->is_gpu; };
+    if (std::any_of(node.loose.begin(), node.loose.end(), is_nic)) return true;
+    for (const Bridge& bridge : node.bridges) {
+      if (!bridge.nics.empty()) return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -154,6 +184,12 @@ Outcome<std::string> generateTopology(const FileTree& tree, const GenerateOption
   if (!machine.ok()) return Error{machine.error()};
   const Outcome<Plan> plan = pairDevices(*machine, options, told);
   if (!plan.ok()) return Error{plan.error()};
+  if (!machine->nics.empty() && !hasNic(*plan) && !options.force) {
+    return Error{"no NIC would be in the file: /sys does not tell the NUMA node of " +
+                 std::to_string(machine->nics.size()) + (machine->nics.size() == 1 ? " NIC" : " NICs") +
+                 ", " + machine->nics.front().pci.busid +
+                 " the first; --pair=table=FILE says where they are, --force leaves them out"};
+  }
   const CpuAnswer found = cpuOf(tree);
   if (!options.cpu && found.guessed) {
     told.push_back("the tree does not tell its CPU: " + cpuIdentityText(found.cpu) +

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "topo/bus_id.h"
 
@@ -28,16 +30,23 @@ const FlatDevice* findDevice(const std::vector<FlatDevice>& devices, std::string
 
 class TableReader {
  public:
-  TableReader(const FlatMachine& machine, const std::string& name) : machine_(machine), name_(name) {}
+  TableReader(const FlatMachine& machine, const std::string& name, std::vector<std::string>& remarks)
+      : machine_(machine), name_(name), remarks_(remarks) {}
 
   Outcome<std::vector<TableRow>> read(std::string_view text) {
+    const std::size_t bytes = text.size();
     for (int number = 1; !text.empty(); ++number) {
       const std::string_view line = text.substr(0, text.find('\n'));
       text.remove_prefix(std::min(line.size() + 1, text.size()));
+      place_ = name_ + ":" + std::to_string(number) + ": ";
       const std::string problem = readLine(line.substr(0, line.find('#')));
-      if (!problem.empty()) return Error{name_ + ":" + std::to_string(number) + ": " + problem};
+      if (!problem.empty()) return Error{place_ + problem};
     }
-    if (rows_.empty()) return Error{name_ + ": the table is empty"};
+    if (rows_.empty()) {
+      std::error_code ignored;  // reading a folder gives no text
+      const bool folder = bytes == 0 && std::filesystem::is_directory(name_, ignored);
+      return Error{name_ + (folder ? " is a directory, not a table" : ": the table is empty")};
+    }
     return std::move(rows_);
   }
 
@@ -55,6 +64,7 @@ class TableReader {
     if (row.bridge.gpus.empty() && row.bridge.nics.empty()) return "node= without a device";
     if (row.node < 0) row.node = nodeOf(row.bridge);
     if (row.node < 0) return "/sys does not tell the NUMA node of these devices: add node=N";
+    remarkOnNodes(row.bridge);
     rows_.push_back(std::move(row));
     return {};
   }
@@ -79,6 +89,18 @@ class TableReader {
     return {};
   }
 
+  void remarkOnNodes(const Bridge& bridge) {
+    for (const FlatDevice* nic : bridge.nics) {
+      for (const FlatDevice* gpu : bridge.gpus) {
+        if (nic->node < 0 || gpu->node < 0 || nic->node == gpu->node) continue;
+        remarks_.push_back(place_ + "the NIC " + nic->pci.busid + " is on NUMA node " +
+                           std::to_string(nic->node) + " and the GPU " + gpu->pci.busid + " on NUMA node " +
+                           std::to_string(gpu->node) + ", as /sys says: they can hardly share a switch");
+        return;
+      }
+    }
+  }
+
   static int nodeOf(const Bridge& bridge) {
     for (const auto* devices : {&bridge.gpus, &bridge.nics}) {
       for (const FlatDevice* device : *devices) {
@@ -90,6 +112,8 @@ class TableReader {
 
   const FlatMachine& machine_;
   const std::string& name_;
+  std::vector<std::string>& remarks_;
+  std::string place_;  // "pairs.txt:2: "
   std::set<const FlatDevice*> seen_;
   std::vector<TableRow> rows_;
 };
@@ -97,8 +121,8 @@ class TableReader {
 }  // namespace
 
 Outcome<std::vector<TableRow>> readPairTable(const FlatMachine& machine, std::string_view text,
-                                             const std::string& name) {
-  return TableReader(machine, name).read(text);
+                                             const std::string& name, std::vector<std::string>& remarks) {
+  return TableReader(machine, name, remarks).read(text);
 }
 
 }  // namespace railwise::topo

@@ -15,8 +15,8 @@ struct TableRow {
   int node = 0;
 };
 
-// An error names the table, the line and the mistake.
+// An error names the table, the line and the mistake; a remark what is odd but may be meant.
 Outcome<std::vector<TableRow>> readPairTable(const FlatMachine& machine, std::string_view text,
-                                             const std::string& name);
+                                             const std::string& name, std::vector<std::string>& remarks);
 
 }  // namespace railwise::topo

@@ -178,7 +178,8 @@ class Pairer {
   }
 
   Outcome<Plan> byTable() {
-    Outcome<std::vector<TableRow>> rows = readPairTable(machine_, options_.table, options_.table_name);
+    Outcome<std::vector<TableRow>> rows =
+        readPairTable(machine_, options_.table, options_.table_name, remarks_);
     if (!rows.ok()) return Error{rows.error()};
     std::set<const FlatDevice*> placed;
     for (TableRow& row : *rows) {
@@ -211,18 +212,20 @@ class Pairer {
 
 int gpusPerBridge(const FlatMachine& machine, std::vector<std::string>& remarks) {
   constexpr float kGen5 = 32;  // GT/s
+  constexpr const char* kOverride = "; --gpus-per-bridge=N says otherwise";
+  const bool by_nics = fastestLink(machine.gpus) == nullptr;  // a VM's GPU may tell as little as a VF
   float fastest = 0;
   int widest = 0;
-  for (const FlatDevice& gpu : machine.gpus) {
-    fastest = std::max(fastest, linkSpeed(gpu.link));
-    widest = std::max(widest, gpu.link.width);
+  for (const FlatDevice& device : by_nics ? machine.nics : machine.gpus) {
+    fastest = std::max(fastest, linkSpeed(device.link));
+    widest = std::max(widest, device.link.width);
   }
-  constexpr const char* kOverride = "; --gpus-per-bridge=N says otherwise";
   if (widest == 0) {
-    remarks.push_back(std::string("no GPU tells its link: one GPU per bridge") + kOverride);
+    remarks.push_back(std::string("no GPU and no NIC tells its link: one GPU per bridge") + kOverride);
     return 1;
   }
-  if (widest == 1) {
+  if (by_nics) remarks.push_back("no GPU tells its link: the NICs' tells the PCIe generation");
+  if (widest == 1 && !by_nics) {
     remarks.push_back(std::string("the GPUs have one PCIe lane: their data goes over C2C, no bridges") +
                       kOverride);
     return 0;
