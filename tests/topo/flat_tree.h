@@ -26,6 +26,9 @@ inline FlatPci h100(const std::string& domain, int numa) {
 inline FlatPci a100(const std::string& domain, int numa) {
   return {domain + ":00:00.0", "0x10de", "0x20b0", "0x030200", numa, "16 GT/s", "16"};
 }
+inline FlatPci mi300x(const std::string& domain, int numa) {
+  return {domain + ":00:00.0", "0x1002", "0x74b5", "0x120000", numa, "32.0 GT/s PCIe", "16"};
+}
 inline FlatPci infinibandVf(const std::string& domain, int numa) {
   return {domain + ":00:00.0", "0x15b3", "0x101e", "0x020700", numa, "Unknown", "0"};
 }
@@ -33,13 +36,13 @@ inline FlatPci ethernetVf(const std::string& domain, int numa) {
   return {domain + ":00:00.0", "0x15b3", "0x101a", "0x020000", numa, "Unknown", "255"};
 }
 
-// Below a VMBus device. Azure's real folder names are GUIDs.
-inline void addPci(MemoryTree& tree, const FlatPci& pci) {
+// Below a VMBus device, or `ports`: PCI bridges, "/0000:00:01.0". Azure's real folder names are GUIDs.
+inline void addPci(MemoryTree& tree, const FlatPci& pci, const std::string& ports = "") {
   const std::string domain = pci.busid.substr(0, 4);
   const std::string bus = pci.busid.substr(0, 7);
   const std::string host = "/sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/47505500-" + domain +
                            "-0000-3130-444531334632/pci" + bus;
-  const std::string folder = host + "/" + pci.busid;
+  const std::string folder = host + ports + "/" + pci.busid;
   tree.file(folder + "/class", pci.device_class + "\n").file(folder + "/vendor", pci.vendor + "\n");
   tree.file(folder + "/device", pci.device + "\n")
       .file(folder + "/numa_node", std::to_string(pci.numa) + "\n");

@@ -4,6 +4,7 @@
 
 #include "documents_equal.h"
 #include "flat_tree.h"
+#include "topo/load.h"
 #include "topologies.h"
 
 namespace railwise::topo {
@@ -17,11 +18,25 @@ struct Generated {
   std::string remarks;
 };
 
+// What NCCL's reader and the model make of a text, whatever the test is about.
+void expectLoads(const std::string& text) {
+  Outcome<XmlDocument> document = parseXml(text, "generated");
+  ASSERT_TRUE(document.ok()) << document.error();
+  int gpus = 0;
+  for (const XmlNode* node : document->order())
+    gpus += node->get("class").starts_with("0x03") || node->get("class").starts_with("0x12") ? 1 : 0;
+  const bool amd = document->version == 2;
+  const Outcome<Machine> machine = loadDocument(std::move(*document), {}, {}, "generated");
+  if (amd) return;  // see AmdsGpusMakeRcclsFile
+  ASSERT_TRUE(machine.ok()) << machine.error() << text;
+  EXPECT_EQ(machine->graph->count(NodeType::kGpu), gpus);
+}
+
 Generated generate(const FileTree& tree, const GenerateOptions& options = {}) {
   std::vector<std::string> remarks;
   const Outcome<std::string> text = generateTopology(tree, options, &remarks);
   Generated generated;
-  if (text.ok()) generated.text = *text;
+  if (text.ok()) expectLoads(generated.text = *text);
   else generated.error = text.error();
   for (const std::string& remark : remarks) generated.remarks += remark + "\n";
   return generated;
@@ -139,7 +154,8 @@ TEST(Generate, NicsWithoutANodeAreSharedOutOverAllGpus) {
 }
 
 TEST(Generate, GpusWithoutANodeAreAnErrorThatNamesThem) {
-  const Generated generated = generate(makeTree({h100("0001", -1), h100("0002", 0)}, 2));
+  const Generated generated =
+      generate(makeTree({h100("0001", -1), h100("0002", 0), infinibandVf("0101", 0)}, 2));
   EXPECT_TRUE(contains(generated.error, "0001:00:00.0")) << generated.error;
 }
 
@@ -160,7 +176,7 @@ TEST(Generate, ClassAndDeviceSelectNics) {
   EXPECT_EQ(shapeOf(generate(tree, {.nic_class = "0x0200"})), "cpu0[bridge(0001 0201)]");
   EXPECT_EQ(shapeOf(generate(tree, {.nic_device = "0x15b3:0x101a"})), "cpu0[bridge(0001 0201)]");
   EXPECT_EQ(shapeOf(generate(tree, {.exclude = {"0101:00:00.0"}})), "cpu0[bridge(0001 0201)]");
-  EXPECT_EQ(shapeOf(generate(tree, {.exclude = {"0x101e", "0x101a"}})), "cpu0[0001]");
+  EXPECT_EQ(shapeOf(generate(tree, {.exclude = {"0x101e", "0x101a"}, .force = true})), "cpu0[0001]");
 }
 
 TEST(Generate, ByBusWhatSharesABusSharesABridge) {
@@ -224,7 +240,7 @@ TEST(Generate, ARealTreeIsRefusedUnlessForced) {
 }
 
 TEST(Generate, TheCpuCanBeTold) {
-  const auto tree = makeTree({h100("0001", 0)});
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0)});
   EXPECT_TRUE(contains(generate(tree, {.cpu = CpuIdentity{"arm64", "", 0, 0}}).text, "arch=\"arm64\">"));
   EXPECT_TRUE(contains(generate(tree).text, "familyid=\"6\" modelid=\"143\""));
 }
@@ -239,13 +255,194 @@ TEST(Generate, GpusThatTellNoLinkGetWhatNcclAssumes) {
   const Generated generated = generate(makeTree({gpu, infinibandVf("0101", 0)}));
   EXPECT_TRUE(
       contains(generated.text, "busid=\"0101:00:00.0\" class=\"0x020700\" link_speed=\"8.0 GT/s PCIe\""));
-  EXPECT_TRUE(contains(generated.remarks, "no GPU tells its link")) << generated.remarks;
+  EXPECT_TRUE(contains(generated.remarks, "no GPU and no NIC tells its link")) << generated.remarks;
 }
 
 TEST(Generate, GpusWithOneLaneAreNotBehindSwitches) {
   FlatPci gpu = h100("0001", 0);
   gpu.width = "1";
   EXPECT_EQ(shapeOf(generate(makeTree({gpu, infinibandVf("0101", 0)}))), "cpu0[0001 0101]");
+}
+
+// Which tree it is, is told; the hypervisor bit is this machine's.
+class LiveTree : public MemoryTree {
+ public:
+  explicit LiveTree(MemoryTree tree) : MemoryTree(std::move(tree)) {}
+  bool live() const override { return true; }
+};
+
+MemoryTree belowPorts(const std::string& ports) {
+  MemoryTree tree = makeTree({});
+  addPci(tree, h100("0001", 0), ports);
+  addPci(tree, infinibandVf("0101", 0), ports);
+  return tree;
+}
+
+TEST(Generate, RootPortsAreNotCertainlyAVm) {
+  const MemoryTree tree = belowPorts("/0001:00:01.0");
+  const Generated refused = generate(tree, {.only_when_certain = true});
+  EXPECT_TRUE(contains(refused.error, "this looks like bare metal: PCIe root ports are visible"))
+      << refused.error;
+  const Generated made = generate(tree);
+  EXPECT_EQ(shapeOf(made), "cpu0[bridge(0001 0101)]");
+  EXPECT_TRUE(contains(made.remarks, "On bare metal that is the truth: no file is needed")) << made.remarks;
+}
+
+TEST(Generate, ANicOnARootPortIsEnoughToRefuse) {
+  MemoryTree tree = makeTree({h100("0001", 0)});
+  addPci(tree, infinibandVf("0101", 0), "/0001:00:01.0");
+  EXPECT_TRUE(contains(generate(tree, {.only_when_certain = true}).error, "0101:00:00.0 is below"));
+}
+
+TEST(Generate, AFlatTreeIsCertain) {
+  EXPECT_EQ(generate(makeNdv5(), {.only_when_certain = true}).text, generate(makeNdv5()).text);
+  EXPECT_NE(generate(makeNdv5(), {.only_when_certain = true}).text, "");
+}
+
+TEST(Generate, ASwitchIsRefusedOnAnyLiveMachine) {
+  const LiveTree tree(belowPorts("/0001:00:01.0/0001:00:02.0"));
+  EXPECT_TRUE(contains(generate(tree, {.only_when_certain = true}).error, "is below the PCIe switch"));
+}
+
+TEST(Generate, RootPortsOfALiveMachineAreTheHypervisorsOnAVmOnly) {
+  const std::string cpuinfo = readFile("/proc/cpuinfo");
+  const bool vm = contains(cpuinfo, " hypervisor");
+  const LiveTree tree(belowPorts("/0001:00:01.0"));
+  EXPECT_EQ(generate(tree, {.only_when_certain = true}).error.empty(), vm);
+}
+
+TEST(Generate, AmdsGpusMakeRcclsFile) {
+  const auto tree =
+      makeTree({mi300x("0001", 0), mi300x("0002", 0), infinibandVf("0101", 0), infinibandVf("0102", 0)});
+  const Generated generated = generate(tree);
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0001 0101) bridge(0002 0102)]");
+  EXPECT_TRUE(contains(generated.text, "<system version=\"2\">")) << generated.text;
+  Outcome<XmlDocument> document = parseXml(generated.text, "generated");
+  ASSERT_TRUE(document.ok());
+  const Outcome<Machine> machine = loadDocument(std::move(*document), {}, {}, "generated");
+  if (machine.ok()) {
+    EXPECT_EQ(machine->graph->count(NodeType::kGpu), 2);
+  } else {  // what ROCm SMI adds is not in a file of PCI devices
+    EXPECT_FALSE(contains(machine.error(), "names no GPU")) << machine.error();
+  }
+  EXPECT_TRUE(contains(generate(makeNdv5()).text, "<system version=\"1\">"));
+}
+
+TEST(Generate, GpusOfTwoMakersAreAnError) {
+  const auto tree = makeTree({mi300x("0001", 0), h100("0002", 0), infinibandVf("0101", 0)});
+  EXPECT_TRUE(contains(generate(tree).error, "GPUs by NVIDIA and by AMD"));
+  EXPECT_EQ(generate(tree, {.exclude = {"0x1002:0x74b5"}}).error, "");
+}
+
+TEST(Generate, HexadecimalNumbersAreReadInAnySpelling) {
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("010A", 0), ethernetVf("0201", 0)});
+  const std::string ethernet = "cpu0[bridge(0001 0201)]";
+  for (const char* nic_class : {"0x0200", "0200", "0X020000", "02000"})
+    EXPECT_EQ(shapeOf(generate(tree, {.nic_class = nic_class})), ethernet) << nic_class;
+  for (const char* device : {"101a", "0x101A", "15B3:101A", "0X15b3:101a"})
+    EXPECT_EQ(shapeOf(generate(tree, {.nic_device = device})), ethernet) << device;
+  for (const char* what : {"101E", "15b3:0x101e"})
+    EXPECT_EQ(shapeOf(generate(tree, {.exclude = {what}})), ethernet) << what;
+}
+
+TEST(Generate, ASelectionThatMatchesNothingIsAnError) {
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0), ethernetVf("0201", 0)});
+  const auto excluding = [&](const std::string& what) { return generate(tree, {.exclude = {what}}).error; };
+  EXPECT_TRUE(contains(excluding("0009:00:00.0"), "--exclude=0009:00:00.0 matches no"));
+  EXPECT_TRUE(contains(excluding("0xbeef"), "--exclude=0xbeef matches no"));
+  for (const char* form : {"0001:00:00", "00:00.0", "GPU0", "", ":", "0x12345"})
+    EXPECT_TRUE(contains(excluding(form), "a whole PCI address (0001:00:00.0)")) << excluding(form);
+  EXPECT_TRUE(contains(generate(tree, {.nic_device = "0x2330"}).error, "--nic-device=0x2330 matches no NIC"));
+  EXPECT_TRUE(contains(generate(tree, {.nic_device = "mlx5_0"}).error, "a device id (0x101e)"));
+  EXPECT_TRUE(contains(generate(tree, {.nic_class = "0x0c06"}).error, "--nic-class=0x0c06 matches no"));
+  EXPECT_TRUE(contains(generate(tree, {.nic_class = "ib"}).error, "--nic-class=ib: write it as 0x0207"));
+}
+
+TEST(Generate, WithoutANicThereIsNoFileUnlessForced) {
+  const auto alone = makeTree({h100("0001", 0)});
+  EXPECT_TRUE(contains(generate(alone).error, "network devices seen: none")) << generate(alone).error;
+  EXPECT_EQ(shapeOf(generate(alone, {.force = true})), "cpu0[0001]");
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0)});
+  const std::string error = generate(tree, {.exclude = {"0101:00:00.0"}}).error;
+  EXPECT_TRUE(contains(error, "0101:00:00.0 (class 0x020700, 0x15b3:0x101e), left out by --exclude"))
+      << error;
+}
+
+TEST(Generate, NicsThatCannotBePlacedAreNoFileEither) {
+  const auto tree = makeTree({h100("0001", 0), h100("0002", 1), infinibandVf("0101", -1)}, 2);
+  EXPECT_TRUE(contains(generate(tree).error, "no NIC would be in the file")) << generate(tree).error;
+  EXPECT_EQ(shapeOf(generate(tree, {.force = true})), "cpu0[0001] cpu1[0002]");
+}
+
+TEST(Generate, AnAcceleratorWithoutAReadableVendorIsTakenForNvidias) {
+  FlatPci gpu = h100("0001", 0);
+  gpu.vendor = "";
+  const Generated generated = generate(makeTree({gpu, infinibandVf("0101", 0)}));
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0001 0101)]");
+  EXPECT_TRUE(contains(generated.remarks, "0001:00:00.0: the vendor cannot be read")) << generated.remarks;
+}
+
+FlatPci withLink(FlatPci device, const std::string& speed, const std::string& width) {
+  device.speed = speed, device.width = width;
+  return device;
+}
+
+std::string linkAt(const Generated& generated, const std::string& busid) {
+  const Outcome<XmlDocument> document = parseXml(generated.text, "generated");
+  if (!document.ok()) return document.error() + generated.error;
+  const XmlNode* pci = document->find("pci", "busid", busid);
+  return pci == nullptr ? "none" : pci->get("link_speed") + " x" + pci->get("link_width");
+}
+
+TEST(Generate, GpusThatTellNoLinkGetThatOfTheirNics) {
+  const auto gpu = [](const char* domain) { return withLink(h100(domain, 0), "Unknown", "0"); };
+  const Generated generated =
+      generate(makeTree({gpu("0001"), gpu("0002"), withLink(infinibandVf("0101", 0), "16.0 GT/s PCIe", "8"),
+                         withLink(infinibandVf("0102", 0), "16.0 GT/s PCIe", "16")}));
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0001 0101 0002 0102)]");  // Gen4, as the NICs say
+  for (const char* busid : {"ffff:ff:01.0", "0001:00:00.0", "0002:00:00.0", "0102:00:00.0"})
+    EXPECT_EQ(linkAt(generated, busid), "16.0 GT/s PCIe x16") << busid;
+  EXPECT_EQ(linkAt(generated, "0101:00:00.0"), "16.0 GT/s PCIe x8");
+  EXPECT_TRUE(contains(generated.remarks, "2 devices do not tell their link")) << generated.remarks;
+  EXPECT_TRUE(contains(generated.remarks,
+                       "16.0 GT/s PCIe and 16 lanes are written: the link of their group's "
+                       "fastest NIC"))
+      << generated.remarks;
+}
+
+TEST(Generate, AGroupThatTellsNoLinkGetsTheMachinesFastest) {
+  const auto gpu = [](const char* domain) { return withLink(h100(domain, 0), "Unknown", "0"); };
+  const Generated generated =
+      generate(makeTree({gpu("0001"), gpu("0002"), withLink(infinibandVf("0101", 0), "32.0 GT/s PCIe", "16"),
+                         infinibandVf("0102", 0)}));
+  EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0001 0101) bridge(0002 0102)]");
+  for (const char* busid : {"ffff:ff:02.0", "0002:00:00.0", "0102:00:00.0"})
+    EXPECT_EQ(linkAt(generated, busid), "32.0 GT/s PCIe x16") << busid;
+  EXPECT_TRUE(contains(generated.remarks, "the machine's fastest NIC")) << generated.remarks;
+}
+
+TEST(Generate, ANodeWithoutACpumapHasNoAffinity) {
+  MemoryTree tree = makeFlatTree({}, {h100("0001", 0), infinibandVf("0101", 0)}, "x86_64,GenuineIntel,6,143");
+  const Generated generated = generate(tree);
+  EXPECT_FALSE(contains(generated.text, "affinity")) << generated.text;
+  EXPECT_TRUE(contains(generated.remarks, "has no cpumap")) << generated.remarks;
+}
+
+TEST(Generate, ATableThatCrossesNumaNodesIsRemarkedOn) {
+  const auto tree = makeTree({h100("0001", 0), h100("0002", 1), infinibandVf("0101", 1)}, 2);
+  const Generated crossed = generate(tree, withTable("0001:00:00.0 0101:00:00.0"));
+  EXPECT_TRUE(contains(crossed.remarks,
+                       "pairs.txt:1: the NIC 0101:00:00.0 is on NUMA node 1 and the GPU 0001:00:00.0 on NUMA "
+                       "node 0"))
+      << crossed.remarks;
+  EXPECT_FALSE(contains(generate(tree, withTable("0002:00:00.0 0101:00:00.0")).remarks, "is on NUMA node"));
+}
+
+TEST(Generate, ADirectoryIsNoTable) {
+  GenerateOptions options = withTable("");
+  options.table_name = "/tmp";
+  const auto tree = makeTree({h100("0001", 0), infinibandVf("0101", 0)});
+  EXPECT_EQ(generate(tree, options).error, "/tmp is a directory, not a table");
 }
 
 }  // namespace

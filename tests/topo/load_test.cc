@@ -63,6 +63,17 @@ TEST(LoadTest, NoGpuIsAnError) {
   EXPECT_NE(machine.error().find("names no GPU"), std::string::npos);
 }
 
+TEST(LoadTest, AmdsAcceleratorsAreGpusInVersion2Only) {
+  std::string xml = systemOf(cpu(0, bare("0001:00:00.0", "0x120000") + bare("0101:00:00.0", "0x020700")));
+  ASSERT_NE(xml.find("version=\"1\""), std::string::npos);
+  EXPECT_NE(load(xml).error().find("names no GPU"), std::string::npos);
+  xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
+  const auto machine = load(xml);
+  EXPECT_TRUE(machine.ok() || machine.error().find("names no GPU") == std::string::npos) << machine.error();
+  if (machine.ok()) EXPECT_EQ(machine->graph->count(NodeType::kGpu), 1);
+  else std::puts(machine.error().c_str());
+}
+
 TEST(LoadTest, SocketDevicesDoNotMerge) {
   std::string xml = systemOf(
       cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "eth0") + nic(1, "0000:12:00.1", "eth1")));

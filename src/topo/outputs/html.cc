@@ -88,7 +88,7 @@ std::string typesHtml(const Machine& machine) {
   }
   std::string html = "<section><h2>Path types, nearest first</h2><dl class=\"types\">\n";
   for (const PathType type : types)
-    html += element("dt", pathTypeName(type)) + element("dd", pathTypeMeaning(type)) + "\n";
+    html += element("dt", pathTypeName(type)) + element("dd", meaningText(*machine.graph, type)) + "\n";
   return html + "</dl></section>\n";
 }
 
