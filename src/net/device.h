@@ -61,8 +61,8 @@ struct DeviceList {
   std::vector<Device> devices;  // in net_ib's order: by PCI address, then port
 };
 
-// All usable ports that NCCL_IB_HCA chooses. A device or port that cannot be used is named with the reason. Errors: kNoDevice when
-// none is left, logged in one line that tells what to do.
+// All usable ports that NCCL_IB_HCA chooses. A device or port that cannot be used is named with the reason.
+// Errors: kNoDevice when none is left, logged in one line that tells what to do.
 Result<DeviceList> discoverDevices(const Config& config);
 
 }  // namespace railwise::net
