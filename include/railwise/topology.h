@@ -7,20 +7,21 @@
 //   for (const auto& gpu : machine->gpus())
 //     std::cout << gpu.rank << ": " << machine->nets()[machine->chosenNets(gpu.index)->front()].name << "\n";
 //
-// Rules of all of it
-//   Source     The answers are those of NCCL 2.30.7 (or, with Nccl::k2_28, of 2.28.9 and of the path rule up
-//   to
-//              2.30.4): graph/xml.cc, topo.cc, paths.cc and search.cc there. docs/topology.md tells the
-//              rules.
-//   Units      Bandwidths in GB/s (10^9 bytes per second) in one direction, as NCCL counts them; speeds of
-//   NICs
-//              in Mb/s. Indices count from 0 in gpus() and nets().
-//   Errors     A Result holds a value or a text: what is wrong, where (file, line, column, device), what to
-//   do.
-//              No exception leaves a function that returns a Result; the others can only run out of memory.
-//   Threads    A Machine never changes: any number of threads may use one. Functions have no global state, do
-//              not read the environment, and print nothing.
-//   Versions   The shared object's name carries the C++ ABI (librailwise-topology.so.0).
+// Rules of all of it:
+//
+// Source: the answers are those of NCCL 2.30.7 (or, with Nccl::k2_28, of 2.28.9 and of the path rule up to
+// 2.30.4): graph/xml.cc, topo.cc, paths.cc and search.cc there. docs/topology.md tells the rules.
+//
+// Units: bandwidths in GB/s (10^9 bytes per second) in one direction, as NCCL counts them; speeds of NICs in
+// Mb/s. Indices count from 0 in gpus() and nets().
+//
+// Errors: a Result holds a value or a text: what is wrong, where (file, line, column, device), what to do. No
+// exception leaves a function that returns a Result; the others can only run out of memory.
+//
+// Threads: a Machine never changes: any number of threads may use one. Functions have no global state, do not
+// read the environment, and print nothing.
+//
+// Versions: the shared object's name carries the C++ ABI (librailwise-topology.so.0).
 #ifndef RAILWISE_TOPOLOGY_H
 #define RAILWISE_TOPOLOGY_H
 

@@ -1,14 +1,18 @@
 /* librailwise-topology for C (C99) and for whatever calls C: NCCL's view of a machine, with JSON as the
  * answer. <railwise/topology.h> is the same for C++, with types; the rules that it names hold here.
  *
- * Errors:  a function that can fail takes `char** error`, which may be NULL. On failure it returns NULL (or
+ * Errors: a function that can fail takes `char** error`, which may be NULL. On failure it returns NULL (or
  * -1) and sets *error to a text of its own (what is wrong, where, what to do); on success it sets *error to
- * NULL. *error is NULL in one case more: there was no memory even for the text. Memory:  every `char*` that
- * comes out, errors included, goes back through railwise_topology_string_free(). Threads: a machine never
- * changes: any number of threads may use one, until railwise_topology_free(). There is no global state, the
- * environment is not read, and nothing is printed. Units:   GB/s (10^9 bytes per second) in one direction;
- * Mb/s for the speed of a NIC. ABI:     functions are added, never changed; structures begin with their size
- * and grow at the end. */
+ * NULL. *error is NULL in one case more: there was no memory even for the text.
+ *
+ * Memory: every `char*` that comes out, errors included, goes back through railwise_topology_string_free().
+ *
+ * Threads: a machine never changes: any number of threads may use one, until railwise_topology_free(). There
+ * is no global state, the environment is not read, and nothing is printed.
+ *
+ * Units: GB/s (10^9 bytes per second) in one direction; Mb/s for the speed of a NIC.
+ *
+ * ABI: functions are added, never changed; structures begin with their size and grow at the end. */
 #ifndef RAILWISE_TOPOLOGY_C_H
 #define RAILWISE_TOPOLOGY_C_H
 

@@ -50,6 +50,10 @@ void writeJson(JsonWriter& json, const std::string& file, const topo::LintReport
   json.endArray().endObject();
 }
 
+std::string counted(int number, const char* thing) {
+  return textOf("%d %s%s", number, thing, number == 1 ? "" : "s");
+}
+
 struct Counts {
   int errors = 0;
   int warnings = 0;
@@ -94,8 +98,9 @@ int topoLintCommand(Args args) {
   if (as_json) {
     std::fputs(json.text().c_str(), stdout);
   } else {
-    std::printf("%zu file%s: %d errors, %d warnings, %d notes\n", arguments->positional.size(),
-                arguments->positional.size() == 1 ? "" : "s", counts.errors, counts.warnings, counts.notes);
+    std::printf("%s: %s, %s, %s\n", counted(static_cast<int>(arguments->positional.size()), "file").c_str(),
+                counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
+                counted(counts.notes, "note").c_str());
   }
   return counts.errors > 0 || (strict && counts.warnings > 0) ? kExitFailed : kExitOk;
 }

@@ -203,10 +203,12 @@ class Completion {
   }
 
   void remark(std::vector<std::string>& remarks) const {
-    if (numbered_ && detection_.gpu_sm == 0)
+    const bool amd = document_.version == 2;
+    if (numbered_ && amd) remarks.push_back("the file does not describe its GPUs: no xGMI links assumed");
+    if (numbered_ && !amd && detection_.gpu_sm == 0)
       remarks.push_back(
           "the file does not describe its GPUs: compute capability 8.0 assumed (--gpu-sm=90 for Hopper)");
-    if (numbered_ && detection_.nvswitch_links == 0)
+    if (numbered_ && !amd && detection_.nvswitch_links == 0)
       remarks.push_back(
           "the file does not describe its GPUs: no NVLink assumed (--nvswitch-links=18 for H100)");
     if (named_)

@@ -18,12 +18,10 @@ enum class Pairing {
   // On each NUMA node the GPUs in the order of their PCI addresses share out the NICs in theirs.
   kOrder,
   // What lies on one PCI bus (domain and bus) shares a bridge; a NIC alone on its bus goes to the GPU of its
-  // domain
-  // whose bus is nearest.
+  // domain whose bus is nearest.
   kBus,
   // A table says it: one bridge per line, PCI addresses of its GPUs and NICs, and node=N where /sys does not
-  // tell the
-  // NUMA node; "#" begins a comment.
+  // tell the NUMA node; "#" begins a comment.
   kTable,
 };
 
