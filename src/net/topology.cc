@@ -164,7 +164,7 @@ std::string provideTopology(const Config& config) {
                   known.c_str());
     known.clear();
   }
-  if (config.topology.empty() || isOurs(known)) return known;
+  if (config.topology.empty() || isOurs(known) || known == config.topology) return known;
   if (!known.empty()) {
     RAILWISE_INFO(log::kInit | log::kNet, "RAILWISE_TOPOLOGY=%s: not needed, %s=%s is set",
                   config.topology.c_str(), kTopologyVariable, known.c_str());

@@ -86,7 +86,7 @@ TEST(LoadTest, SocketDevicesDoNotMerge) {
 
 TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {
   std::string inner;
-  char busid[16];
+  char busid[32];
   for (int i = 0; i < 240; ++i) {
     std::snprintf(busid, sizeof busid, "%04x:00:00.0", i + 1);
     inner += bare(busid, i % 2 == 0 ? "0x030200" : "0x020700");

@@ -20,7 +20,7 @@ std::vector<std::vector<int>> netsOfAll(const Machine& machine) {
 
 std::string equalMachine(int gpus, int nics) {
   std::string inner;
-  char busid[16];
+  char busid[32];
   for (int i = 0; i < gpus; ++i) {
     std::snprintf(busid, sizeof busid, "0000:%02x:00.0", 0x10 + i);
     inner += gpu(i, busid);
@@ -201,7 +201,7 @@ TEST(PolicyTest, PartitionsHaveGpuDirectOnlyWhenAllowed) {
 // Two sockets: the GPUs of each share its NICs only.
 std::string twoSockets(int gpus, int nics) {
   std::string cpus;
-  char busid[16];
+  char busid[32];
   for (int numa = 0; numa < 2; ++numa) {
     std::string inner;
     for (int i = 0; i < gpus; ++i) {
