@@ -32,24 +32,6 @@ void printText(const std::string& file, const topo::LintReport& report) {
   }
 }
 
-void writeJson(JsonWriter& json, const std::string& file, const topo::LintReport& report) {
-  json.beginObject();
-  json.key("file").value(file);
-  json.key("accepted").value(report.read);
-  json.key("findings").beginArray();
-  for (const topo::Finding& finding : report.findings) {
-    json.beginObject();
-    json.key("severity").value(topo::severityName(finding.severity));
-    json.key("rule").value(finding.rule);
-    json.key("line").value(finding.position.line);
-    json.key("column").value(finding.position.column);
-    json.key("text").value(finding.text);
-    json.key("fix").value(finding.fix);
-    json.endObject();
-  }
-  json.endArray().endObject();
-}
-
 std::string counted(int number, const char* thing) {
   return textOf("%d %s%s", number, thing, number == 1 ? "" : "s");
 }
@@ -89,7 +71,7 @@ int topoLintCommand(Args args) {
     const topo::LintReport report = topo::lintFile(file);
     counts.add(report);
     if (as_json) {
-      writeJson(json, file, report);
+      topo::writeLintJson(json, file, report);
     } else {
       printText(file, report);
     }

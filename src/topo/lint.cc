@@ -233,4 +233,17 @@ LintReport lintFile(const std::string& path) {
   return {true, lint(*document, remarks)};
 }
 
+void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report) {
+  json.beginObject();
+  json.key("file").value(file).key("accepted").value(report.read).key("findings").beginArray();
+  for (const Finding& finding : report.findings) {
+    json.beginObject();
+    json.key("severity").value(severityName(finding.severity)).key("rule").value(finding.rule);
+    json.key("line").value(finding.position.line).key("column").value(finding.position.column);
+    json.key("text").value(finding.text).key("fix").value(finding.fix);
+    json.endObject();
+  }
+  json.endArray().endObject();
+}
+
 }  // namespace railwise::topo

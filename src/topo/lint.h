@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "topo/xml.h"
 
 namespace railwise::topo {
@@ -33,6 +34,8 @@ struct LintReport {
   std::vector<Finding> findings;
 };
 LintReport lintFile(const std::string& path);
+// One object: file, accepted, findings (severity, rule, line, column, text, fix).
+void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report);
 
 // Every rule id that a finding can carry.
 std::vector<std::string> lintRules();

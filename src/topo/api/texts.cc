@@ -38,18 +38,8 @@ LintReport published(topo::LintReport found) {
 }
 
 std::string lintText(const std::string& path) {
-  const topo::LintReport report = topo::lintFile(path);
   JsonWriter json;
-  json.beginObject();
-  json.key("file").value(path).key("accepted").value(report.read).key("findings").beginArray();
-  for (const topo::Finding& finding : report.findings) {
-    json.beginObject();
-    json.key("severity").value(topo::severityName(finding.severity)).key("rule").value(finding.rule);
-    json.key("line").value(finding.position.line).key("column").value(finding.position.column);
-    json.key("text").value(finding.text).key("fix").value(finding.fix);
-    json.endObject();
-  }
-  json.endArray().endObject();
+  topo::writeLintJson(json, path, topo::lintFile(path));
   return json.text() + "\n";
 }
 
