@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "topo/lint.h"
+#include "topo/load.h"
 #include "topo/machine.h"
 #include "topo/policy.h"
 #include "topo/sources/generate.h"
@@ -21,8 +22,6 @@
 namespace railwise::net {
 namespace {
 
-// Where NVIDIA's topology daemon leaves the file that NCCL reads by itself.
-constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml";
 constexpr const char* kTopologyVariable = "NCCL_TOPO_FILE";
 
 // The bytes as a file that NCCL can open: in memory, so that nothing is left behind. It stays open as long as
@@ -59,9 +58,9 @@ bool isStale(const std::string& path) {
 
 std::string generate(const Config& config) {
   const auto tree = topo::makeLiveTree(config.sysfs_root);
-  if (tree->exists(kVirtualTopology)) {
+  if (tree->exists(topo::kVirtualTopology)) {
     RAILWISE_INFO(log::kInit | log::kNet, "RAILWISE_TOPOLOGY=auto: not needed, NCCL reads %s",
-                  kVirtualTopology);
+                  topo::kVirtualTopology);
     return "";
   }
   topo::GenerateOptions options;

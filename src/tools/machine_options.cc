@@ -30,7 +30,6 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options) {
 // The file that NCCL itself would lay over this machine (ncclTopoGetSystem); with --root it is another
 // machine's business.
 std::string fileOfNccl(const char* command, const MachineOptions& options) {
-  constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml";
   const char* named = std::getenv("NCCL_TOPO_FILE");
   if (!options.root.empty()) {
     if (named != nullptr && !options.quiet)
@@ -38,9 +37,9 @@ std::string fileOfNccl(const char* command, const MachineOptions& options) {
           named);
     return "";
   }
-  const std::string file = named != nullptr                      ? named
-                           : access(kVirtualTopology, R_OK) == 0 ? kVirtualTopology
-                                                                 : "";
+  const std::string file = named != nullptr                            ? named
+                           : access(topo::kVirtualTopology, R_OK) == 0 ? topo::kVirtualTopology
+                                                                       : "";
   if (!file.empty() && !options.quiet) say("%s: note: with %s, as NCCL reads it here", command, file.c_str());
   return file;
 }

@@ -25,6 +25,12 @@ std::string busIdText(int64_t number) {
   return text;
 }
 
+std::string hexText(uint64_t number) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%lx", static_cast<unsigned long>(number));
+  return text;
+}
+
 bool isBusId(std::string_view text) {
   if (text.size() != 12 || text[4] != ':' || text[7] != ':' || text[10] != '.') return false;
   for (const std::size_t i : {0, 1, 2, 3, 5, 6, 8, 9, 11})

@@ -11,6 +11,8 @@ namespace railwise::topo {
 int64_t busIdToNumber(std::string_view busid);
 // int64ToBusId: "dddd:bb:dd.f".
 std::string busIdText(int64_t number);
+// "0x3b001": how NCCL writes GUIDs and hashes.
+std::string hexText(uint64_t number);
 // "dddd:bb:dd.f" with hexadecimal digits, either case (checkBDFFormat).
 bool isBusId(std::string_view text);
 

@@ -1,7 +1,6 @@
 #include "topo/fusion.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 
@@ -17,17 +16,10 @@ void setIntIfUnset(XmlNode& node, const char* name, int value) {
   node.setIfUnset(name, std::to_string(value));
 }
 
-std::string hexadecimal(uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%lx", static_cast<unsigned long>(value));
-  return text;
-}
-
 std::string tooManyNodes(const XmlDocument& document) {
   if (document.order().size() <= static_cast<std::size_t>(kXmlMaxNodes)) return "";
   return "more than 256 XML elements together with the GPUs and NICs that NCCL adds: leave out of the file "
-         "what has no "
-         "GPU or NIC below it";
+         "what has no GPU or NIC below it";
 }
 
 class Importer {
@@ -88,7 +80,7 @@ class Importer {
     setIntIfUnset(net, "port", device.port);
     if (device.rail != -1) setIntIfUnset(net, "rail", device.rail);
     if (device.plane != -1) setIntIfUnset(net, "plane", device.plane);
-    net.setIfUnset("guid", hexadecimal(device.guid));
+    net.setIfUnset("guid", hexText(device.guid));
     setIntIfUnset(net, "maxconn", device.max_comms);
     setIntIfUnset(net, "gdr", device.gdr ? 1 : 0);
     net.set("net", "1");

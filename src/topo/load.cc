@@ -15,11 +15,7 @@ constexpr const char* kDefaultArch = "x86_64";
 constexpr const char* kDefaultVendor = "GenuineIntel";
 constexpr const char* kDefaultFamily = "6";
 constexpr const char* kDefaultModel = "143";
-constexpr const char* kNvswitchTarget =
-    "fffffff:ffff:ff";  // NCCL's name for an NVSwitch that a VM does not see
-constexpr const char* kNvswitchClass = "0x068000";
 constexpr const char* kHostHash = "0x1";
-constexpr int kAssumedSm = 80;
 constexpr uint64_t kFirstGuid = 0x1000;
 
 template <typename Visit>
@@ -192,7 +188,7 @@ class Completion {
     gpu->setIfUnset("sm", std::to_string(detection_.gpu_sm == 0 ? kAssumedSm : detection_.gpu_sm));
     if (gpu->child("nvlink") == nullptr && detection_.nvswitch_links > 0) {
       XmlNode* link = document.add(gpu, "nvlink");
-      link->set("target", kNvswitchTarget);
+      link->set("target", kHiddenTarget);
       link->set("count", std::to_string(detection_.nvswitch_links));
       link->set("tclass", kNvswitchClass);
     }

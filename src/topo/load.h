@@ -16,6 +16,15 @@ struct Detection {
   bool fuse_nics = false;  // also for files that describe GPUs and nets: NIC fusion as NCCL does it
 };
 
+// The compute capability (times ten) of GPUs that nobody has told.
+inline constexpr int kAssumedSm = 80;
+// NCCL's name for the far end of an NVLink that the VM does not see, and the class that it takes such a one
+// for.
+inline constexpr const char* kHiddenTarget = "fffffff:ffff:ff";
+inline constexpr const char* kNvswitchClass = "0x068000";
+// The file of NVIDIA's topology daemon, which NCCL reads where NCCL_TOPO_FILE is not set (ncclTopoGetSystem).
+inline constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml";
+
 // True when no <gpu> with a rank is described, so that NCCL on a machine would add them.
 bool needsCompletion(const XmlDocument& document);
 

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "topo/bus_id.h"
 #include "topo/describe.h"
 #include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
@@ -55,12 +56,6 @@ const char* modelName(CpuModel model) {
       break;
   }
   return "unknown";
-}
-
-std::string hexText(uint64_t number) {
-  char text[20];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(number));
-  return text;
 }
 
 struct Number {

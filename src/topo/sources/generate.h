@@ -32,8 +32,8 @@ struct GenerateOptions {
   // GPUs on one bridge when pairing by order; 0: by the generation of the GPUs' link, see gpusPerBridge().
   int gpus_per_bridge = 0;
   // In these hexadecimal numbers stand with or without 0x, in either case; what matches nothing is an error.
-  std::string nic_class;   // NICs are devices of this class ("0x0207", a prefix); "": see chooseNics()
-  std::string nic_device;  // "0x101e" or "0x15b3:0x101e"; "": any
+  std::string nic_class;             // a prefix, "0x0207"; "": InfiniBand where there is any, else Ethernet
+  std::string nic_device;            // "0x101e" or "0x15b3:0x101e"; "": any
   std::vector<std::string> exclude;  // PCI addresses, "0x101a" or "0x15b3:0x101a": neither GPU nor NIC
   std::optional<CpuIdentity> cpu;    // else the recorded tree's, else this machine's
   bool force = false;                // also where a PCIe tree is there, or no NIC

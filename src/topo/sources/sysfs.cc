@@ -11,10 +11,6 @@
 namespace railwise::topo {
 namespace {
 
-constexpr char kHiddenTarget[] = "fffffff:ffff:ff";  // NVML's far end of a link that the VM does not see
-constexpr char kNvswitchClass[] = "0x068000";
-constexpr int kAssumedSm = 80;
-
 // NVLinks that NCCL looks at (ncclTopoGetXmlFromGpu).
 int maxNvlinks(int sm) {
   if (sm < 60) return 0;
