@@ -9,13 +9,8 @@
 namespace railwise::softdev {
 namespace {
 
-Cq* fail(int error) {
-  errno = error;
-  return nullptr;
-}
-
 // The CQ's record and ring; 0 or errno.
-int publishCq(Cq& cq, uint32_t capacity) {
+int publishCq(Cq& cq, uint32_t context, uint32_t capacity) {
   Fabric& fabric = *cq.fabric;
   uint64_t ring = 0;
   if (!allocatePages(fabric, uint64_t{capacity} * sizeof(Cqe), &ring)) return ENOMEM;
@@ -26,7 +21,13 @@ int publishCq(Cq& cq, uint32_t capacity) {
   }
   cq.record = &fabric.segment->cqs[cq.index];
   SharedLockGuard guard(cq.record->lock, fabric.self);
+  cq.record->context = context;
   cq.record->capacity = capacity;
+  cq.record->channel = 0;
+  cq.record->stamped = 0;
+  cq.record->armed.store(kNotArmed, std::memory_order_relaxed);
+  cq.record->events.store(0, std::memory_order_relaxed);
+  cq.record->counters.clear();
   cq.record->ring = ring;
   cq.record->overflowed.store(0, std::memory_order_relaxed);
   cq.record->head.store(0, std::memory_order_relaxed);
@@ -37,10 +38,15 @@ int publishCq(Cq& cq, uint32_t capacity) {
 }  // namespace
 
 ibv_cq* createCq(ibv_context* base, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector) {
-  if (channel != nullptr) return fail(EOPNOTSUPP);
+  if (channel != nullptr) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
   if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe || comp_vector < 0 ||
-      comp_vector >= base->num_comp_vectors)
-    return fail(EINVAL);
+      comp_vector >= base->num_comp_vectors) {
+    errno = EINVAL;
+    return nullptr;
+  }
   Context& context = as<Context>(base);
   auto cq = std::make_unique<Cq>();
   const uint32_t capacity = std::bit_ceil(static_cast<uint32_t>(cqe));
@@ -48,11 +54,14 @@ ibv_cq* createCq(ibv_context* base, int cqe, void* cq_context, ibv_comp_channel*
   cq->cq_context = cq_context;
   cq->cqe = static_cast<int>(capacity);
   cq->fabric = context.fabric;
-  if (const int error = publishCq(*cq, capacity); error != 0) return fail(error);
+  if (const int error = publishCq(*cq, context.index, capacity); error != 0) {
+    errno = error;
+    return nullptr;
+  }
   cq->handle = cq->index;
   std::lock_guard lock(context.objects);
   context.cqs.push_back(cq.get());
-  return cq.release();
+  return ibv_cq_ex_to_cq(cq.release());
 }
 
 int destroyCq(ibv_cq* base) {

@@ -12,5 +12,6 @@ void voidCompletions(ibv_cq* cq, uint32_t qp_index);
 // Adds an object's counts to the context's, when it goes. context.objects is held.
 void retireCounters(Context& context, const Qp& qp);
 void retireCounters(Context& context, const Cq& cq);
+void retireCounters(Context& context, const Srq& srq);
 
 }  // namespace railwise::softdev

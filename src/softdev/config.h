@@ -7,12 +7,12 @@
 //   speed=MBPS              port speed in Mb/s (default 400000)
 //   link=roce|ib            also ethernet, infiniband (default roce)
 //   mtu=BYTES               256, 512, 1024, 2048 or 4096 (default 4096)
-//   guid=HEX                16 hexadecimal digits, ':' allowed (default made from the name); count > 1 adds one each
-//   gid=ADDR[/TYPE]         next entry of the GID table: IPv6 or IPv4 text; type ib, v1 or v2 (default by link)
-//   pci=BDF|PATH            0000:3b:00.0 or a path below /sys that the device reports as its PCI device
-//   port_state=active|down  (default active)
-//   max_qp=N  max_inline=BYTES  max_msg=BYTES    limits the device reports and enforces
-//   fabric=NAME             which processes can talk to each other: all with the same name (default "default")
+//   guid=HEX                16 hexadecimal digits, ':' allowed (default made from the name); count > 1 adds
+//   one each gid=ADDR[/TYPE]         next entry of the GID table: IPv6 or IPv4 text; type ib, v1 or v2
+//   (default by link) pci=BDF|PATH            0000:3b:00.0 or a path below /sys that the device reports as
+//   its PCI device port_state=active|down  (default active) max_qp=N  max_inline=BYTES  max_msg=BYTES limits
+//   the device reports and enforces fabric=NAME             which processes can talk to each other: all with
+//   the same name (default "default")
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -42,10 +42,19 @@ struct DeviceConfig {
   uint32_t max_qp = 16384;
   uint32_t max_inline_bytes = 220;
   uint32_t max_message_bytes = 1U << 30;
+  uint32_t ports = 1;        // of the device, all alike
+  bool paced = false;        // port speed and latency_ns are kept to (time.h)
+  uint32_t latency_ns = 0;   // from post to completion, at least
+  std::string pcie_link;     // ports with the same name share it; "": a link of its own
+  uint32_t pcie_mbps = 0;    // its bandwidth, each direction; 0: no limit
+  bool engine = false;       // an engine thread executes what is posted
+  bool adversarial = false;  // bytes of a message become visible in an order that no program may rely on
 };
 
 struct Config {
   std::string fabric = "default";
+  std::string host;  // that this process plays; "": the machine's own name
+  uint64_t seed = 1;
   std::vector<DeviceConfig> devices;
 };
 

@@ -38,7 +38,7 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
   return work->inlined && work->length > qp.cap.max_inline_data ? EINVAL : 0;
 }
 
-void count(QpCounters& counters, const Work& work) {
+void count(WorkCounters& counters, const Work& work) {
   switch (work.opcode) {
     case IBV_WR_RDMA_WRITE:
       counters.writes.add(1);
@@ -79,7 +79,7 @@ int postOne(Qp& qp, Chain& chain, const ibv_send_wr& wr) {
   if (qp.sq_posted - qp.record->sq_polled.load(std::memory_order_acquire) >= qp.cap.max_send_wr)
     return ENOMEM;
   work.retires = ++qp.sq_posted;
-  count(qp.counters, work);
+  count(qp.record->counters, work);
   submit(qp, chain, work);
   return 0;
 }
@@ -124,7 +124,7 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
 int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = as<Qp>(base);
   std::lock_guard lock(qp.sq_lock);
-  qp.counters.posts.add(1);
+  qp.record->counters.posts.add(1);
   if (!qp.parked.empty()) [[unlikely]] {
     retryParked(qp);
     if (qp.parked.empty()) progressRemove(qp);
@@ -153,7 +153,8 @@ int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
       ++position;
     }
     if (error != 0) *bad_wr = wr;
-    qp.counters.receives.add(position - first);
+    qp.record->counters.receive_posts.add(1);
+    qp.record->counters.receives.add(position - first);
     // Ordered before the look at the state below: either we see ERR, or who sets ERR sees these receives.
     qp.record->rq_tail.store(position, std::memory_order_seq_cst);
   }
@@ -170,7 +171,7 @@ int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
     retryParkedOn(cq);
   CqRecord& record = *cq.record;
   if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
-    cq.empty_polls.fetch_add(1, std::memory_order_relaxed);
+    record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
     return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
   }
   std::lock_guard lock(cq.poll_lock);
@@ -182,10 +183,10 @@ int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
   }
   record.head.store(head, std::memory_order_release);
   if (taken == 0) {
-    cq.empty_polls.fetch_add(1, std::memory_order_relaxed);
+    record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
   } else {
-    cq.polls.add(1);
-    cq.completions.add(static_cast<uint64_t>(taken));
+    record.counters.polls.add(1);
+    record.counters.completions.add(static_cast<uint64_t>(taken));
   }
   return taken;
 }

@@ -1,16 +1,19 @@
 // Devices and contexts: configure, list, open, query (softdev.h).
 #include <endian.h>
-#include <sys/eventfd.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <list>
+#include <memory>
 #include <string>
 
 #include "base/log.h"
 #include "softdev/datapath.h"
 #include "softdev/objects.h"
+#include "softdev/ports.h"
 #include "softdev/tables.h"
 
 namespace railwise::softdev {
@@ -26,9 +29,17 @@ int g_open_contexts = 0;
 std::list<Device> g_devices;
 std::vector<Device*> g_current;
 
-void fillDevice(Device& device, const DeviceConfig& config, const std::string& fabric) {
+std::string hostName() {
+  char name[65] = {};
+  (void)gethostname(name, sizeof name - 1);
+  return name;
+}
+
+void fillDevice(Device& device, const DeviceConfig& config, const Config& machine) {
   device.config = config;
-  device.fabric = fabric;
+  device.fabric = machine.fabric;
+  device.host = machine.host.empty() ? hostName() : machine.host;
+  device.seed = machine.seed;
   device.node_type = IBV_NODE_CA;
   device.transport_type = IBV_TRANSPORT_IB;
   std::strncpy(device.name, config.name.c_str(), sizeof device.name - 1);
@@ -43,7 +54,7 @@ Status apply(const char* text) {
   g_current.clear();
   for (const DeviceConfig& device : config->devices) {
     Device& added = g_devices.emplace_back();
-    fillDevice(added, device, config->fabric);
+    fillDevice(added, device, *config);
     g_current.push_back(&added);
   }
   g_text = text != nullptr ? text : "";
@@ -51,82 +62,84 @@ Status apply(const char* text) {
   return Status::success();
 }
 
-void setOperations(Context& context) {
-  context.ops.post_send = postSend;
-  context.ops.post_recv = postRecv;
-  context.ops.poll_cq = pollCq;
-  context.ops.req_notify_cq = [](ibv_cq*, int) { return EOPNOTSUPP; };
-  context.ops.alloc_mw = [](ibv_pd*, ibv_mw_type) -> ibv_mw* {
+template <typename Answer, typename... Arguments>
+Answer unsupported(Arguments...) {
+  if constexpr (std::is_pointer_v<Answer>) {
     errno = EOPNOTSUPP;
     return nullptr;
-  };
-  context.ops.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; };
-  context.ops.dealloc_mw = [](ibv_mw*) { return EOPNOTSUPP; };
-  context.ops.post_srq_recv = [](ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) { return EOPNOTSUPP; };
+  } else {
+    return EOPNOTSUPP;
+  }
+}
+
+// What <infiniband/verbs.h> calls through the context.
+void setOperations(Context& context) {
+  ibv_context_ops& ops = context.context.ops;
+  ops.post_send = postSend;
+  ops.post_recv = postRecv;
+  ops.poll_cq = pollCq;
+  ops.req_notify_cq = reqNotifyCq;
+  ops.post_srq_recv = postSrqRecv;
+  ops.alloc_mw = unsupported;
+  ops.bind_mw = unsupported;
+  ops.dealloc_mw = unsupported;
+  context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context.sz = sizeof(verbs_context);
+  context.query_port = queryPortSized;
+  context.query_device_ex = queryDeviceEx;
+  context.create_cq_ex = createCqEx;
+  context.create_qp_ex = createQpEx;
+  context.create_srq_ex = createSrqEx;
+  context.get_srq_num = getSrqNum;
 }
 
 // The context's record on the fabric; false when a table is full.
 bool publishContext(Context& context) {
   Fabric& fabric = *context.fabric;
   const DeviceConfig& config = context.config_device->config;
-  const uint32_t lid = lidOf(fabric, config.guid);
-  context.index = lid != 0 ? allocateContext(fabric) : 0;
+  uint32_t ports[kMaxDevicePorts] = {};
+  for (uint32_t i = 0; i < config.ports; ++i) {
+    ports[i] = openPort(fabric, config, context.config_device->host, i + 1);
+    if (ports[i] == kMaxPorts) return false;
+  }
+  context.index = allocateContext(fabric);
   if (context.index == 0) return false;
   context.record = &fabric.segment->contexts[context.index];
   ContextRecord& record = *context.record;
-  record.lid = lid;
-  record.link_layer = config.link_layer;
-  record.active = config.active ? 1 : 0;
-  record.gid_count = static_cast<uint32_t>(config.gids.size());
-  std::copy(config.gids.begin(), config.gids.end(), record.gids);
+  std::copy(std::begin(ports), std::end(ports), record.ports);
+  record.port_count = config.ports;
+  record.doorbell = context.events.id();
+  record.fatal.store(0, std::memory_order_relaxed);
+  record.events_head.store(0, std::memory_order_relaxed);
+  record.events_tail.store(0, std::memory_order_relaxed);
+  std::snprintf(record.device, sizeof record.device, "%s", config.name.c_str());
+  for (WorkCounters& retired : record.retired_work) retired.clear();
+  record.retired_polls.clear();
   return true;
 }
 
 Context* newContext(Device& device, Fabric* fabric) {
-  auto* context = new Context{};
-  context->device = &device;
+  auto context = std::make_unique<Context>();
+  context->context.device = &device;
+  context->context.cmd_fd = -1;
+  context->context.num_comp_vectors = kCompVectors;
   context->config_device = &device;
   context->fabric = fabric;
-  context->cmd_fd = -1;
-  context->num_comp_vectors = 1;
-  context->async_fd = eventfd(0, EFD_CLOEXEC);
+  pthread_mutex_init(&context->context.mutex, nullptr);
   setOperations(*context);
-  if (context->async_fd >= 0 && publishContext(*context)) return context;
-  const int error = context->async_fd < 0 ? errno : ENOMEM;
-  if (context->async_fd >= 0) close(context->async_fd);
-  delete context;
-  errno = error;
-  return nullptr;
-}
-
-const Context& contextOf(const ibv_context* context) { return *static_cast<const Context*>(context); }
-
-void addQp(Counters& sum, const Qp& qp) {
-  const QpCounters& c = qp.counters;
-  sum.post_send_calls += c.posts.value();
-  sum.writes += c.writes.value();
-  sum.writes_with_imm += c.writes_with_imm.value();
-  sum.reads += c.reads.value();
-  sum.sends += c.sends.value();
-  sum.send_sges += c.sges.value();
-  sum.inline_sends += c.inlined.value();
-  sum.signalled_sends += c.signalled.value();
-  sum.bytes += c.bytes.value();
-  sum.system_calls += c.system_calls.value();
-  sum.receives += c.receives.value();
-}
-
-void addCq(Counters& sum, const Cq& cq) {
-  const uint64_t empty = cq.empty_polls.load(std::memory_order_relaxed);
-  sum.empty_polls += empty;
-  sum.poll_calls += cq.polls.value() + empty;
-  sum.completions += cq.completions.value();
+  if (const Status opened = context->events.open(*fabric); !opened.ok()) {
+    errno = opened.sys_errno;
+    return nullptr;
+  }
+  context->context.async_fd = context->events.fd();
+  if (!publishContext(*context)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return context.release();
 }
 
 }  // namespace
-
-void retireCounters(Context& context, const Qp& qp) { addQp(context.retired, qp); }
-void retireCounters(Context& context, const Cq& cq) { addCq(context.retired, cq); }
 
 Status configure(const char* config) {
   std::lock_guard lock(g_mutex);
@@ -156,6 +169,7 @@ ibv_device** getDeviceList(int* num_devices) {
 
 void freeDeviceList(ibv_device** list) { delete[] list; }
 const char* getDeviceName(ibv_device* device) { return device != nullptr ? device->name : nullptr; }
+uint64_t getDeviceGuid(ibv_device* device) { return htobe64(as<Device>(device).config.guid); }
 
 ibv_context* openDevice(ibv_device* device) {
   if (device == nullptr) {
@@ -172,12 +186,13 @@ ibv_context* openDevice(ibv_device* device) {
   Context* context = newContext(opened, *fabric);
   if (context != nullptr) {
     ++g_open_contexts;
+    return &context->context;
   } else {
     const int error = errno;
     detachFabric(*fabric);
     errno = error;
   }
-  return context;
+  return nullptr;
 }
 
 int closeDevice(ibv_context* base) {
@@ -185,111 +200,25 @@ int closeDevice(ibv_context* base) {
   Context& context = as<Context>(base);
   {
     std::lock_guard objects(context.objects);
-    if (context.pds.load() != 0 || !context.qps.empty() || !context.cqs.empty()) return EBUSY;
+    if (context.pds.load() != 0 || !context.qps.empty() || !context.cqs.empty() || !context.channels.empty())
+      return EBUSY;
   }
   if (!context.fabric->forgotten) releaseContext(*context.fabric, context.index);
   detachFabric(context.fabric);
-  close(context.async_fd);
+  pthread_mutex_destroy(&context.context.mutex);
   delete &context;
   --g_open_contexts;
   return 0;
 }
 
-int queryDevice(ibv_context* base, ibv_device_attr* attr) {
-  const DeviceConfig& config = contextOf(base).config_device->config;
-  *attr = {};
-  std::strncpy(attr->fw_ver, "railwise-" RAILWISE_VERSION, sizeof attr->fw_ver - 1);
-  attr->node_guid = htobe64(config.guid);
-  attr->sys_image_guid = htobe64(config.guid);
-  attr->max_mr_size = UINT64_MAX;
-  attr->page_size_cap = kPageBytes;
-  attr->vendor_id = kVendorId;
-  attr->vendor_part_id = 1;
-  attr->hw_ver = kLayoutVersion;
-  attr->max_qp = static_cast<int>(config.max_qp);
-  attr->max_qp_wr = kMaxQpWr;
-  attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
-  attr->max_sge = kMaxSge;
-  attr->max_sge_rd = kMaxSge;
-  attr->max_cq = kMaxCqs - 1;
-  attr->max_cqe = kMaxCqe;
-  attr->max_mr = kMaxMrs - 1;
-  attr->max_pd = INT32_MAX;
-  attr->max_qp_rd_atom = kMaxRdAtomic;
-  attr->max_qp_init_rd_atom = kMaxRdAtomic;
-  attr->max_res_rd_atom = static_cast<int>(config.max_qp * kMaxRdAtomic);
-  attr->atomic_cap = IBV_ATOMIC_NONE;
-  attr->max_pkeys = 1;
-  attr->phys_port_cnt = 1;
-  return 0;
-}
-
-int queryPort(ibv_context* base, uint8_t port_num, ibv_port_attr* attr) {
-  if (port_num != 1) return EINVAL;
-  const Context& context = contextOf(base);
-  const DeviceConfig& config = context.config_device->config;
-  const bool infiniband = config.link_layer == IBV_LINK_LAYER_INFINIBAND;
-  *attr = {};
-  attr->state = config.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  attr->max_mtu = IBV_MTU_4096;
-  attr->active_mtu = config.mtu;
-  attr->gid_tbl_len = static_cast<int>(config.gids.size());
-  attr->port_cap_flags = infiniband ? 0 : IBV_PORT_IP_BASED_GIDS;
-  attr->max_msg_sz = config.max_message_bytes;
-  attr->pkey_tbl_len = 1;
-  attr->lid = static_cast<uint16_t>(infiniband ? context.record->lid : 0);
-  attr->sm_lid = static_cast<uint16_t>(infiniband ? context.record->lid : 0);
-  attr->max_vl_num = 1;
-  attr->active_width = config.active_width;
-  attr->active_speed = config.active_speed;
-  attr->phys_state = config.active ? 5 : 3;  // LinkUp, Disabled
-  attr->link_layer = config.link_layer;
-  return 0;
-}
-
-int queryPort(ibv_context* context, uint8_t port_num, _compat_ibv_port_attr* attr) {
-  return queryPort(context, port_num, reinterpret_cast<ibv_port_attr*>(attr));
-}
-
-int queryGid(ibv_context* base, uint8_t port_num, int index, ibv_gid* gid) {
-  const std::vector<Gid>& gids = contextOf(base).config_device->config.gids;
-  if (port_num != 1 || index < 0 || static_cast<size_t>(index) >= gids.size()) {
-    errno = EINVAL;
-    return -1;  // the one query that does not return an errno (ibv_query_gid(3))
-  }
-  std::memcpy(gid->raw, gids[static_cast<size_t>(index)].raw, sizeof gid->raw);
-  return 0;
-}
-
-int queryPkey(ibv_context*, uint8_t port_num, int index, __be16* pkey) {
-  if (port_num != 1 || index != 0) {
-    errno = EINVAL;
-    return -1;
-  }
-  *pkey = htobe16(0xffff);
-  return 0;
-}
-
-int getAsyncEvent(ibv_context* context, ibv_async_event*) {
-  uint64_t never = 0;
-  if (read(context->async_fd, &never, sizeof never) >= 0) errno = EIO;
-  return -1;
-}
-
-void ackAsyncEvent(ibv_async_event*) {}
 int forkInit() { return 0; }
 
 const char* pciPath(const ibv_device* device) {
   return static_cast<const Device*>(device)->config.pci.c_str();
 }
 
-Counters counters(const ibv_context* base) {
-  const Context& context = contextOf(base);
-  std::lock_guard lock(context.objects);
-  Counters sum = context.retired;
-  for (const Qp* qp : context.qps) addQp(sum, *qp);
-  for (const Cq* cq : context.cqs) addCq(sum, *cq);
-  return sum;
+uint64_t fabricIdentity(const ibv_context* context) {
+  return as<Context>(const_cast<ibv_context*>(context)).fabric->segment->identity;
 }
 
 }  // namespace railwise::softdev

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -37,6 +39,7 @@ void forgetInChild() {
     g_attached->forgotten = true;
     close(g_attached->mark_fd);  // or the parent's membership would outlive it
     close(g_attached->segment_fd);
+    close(g_attached->bell_fd);
     g_attached = nullptr;
   }
   forgetProgress();
@@ -128,6 +131,8 @@ Status mapSegment(Fabric& fabric, bool created) {
   if (!created) return Status::success();
   fabric.segment->layout_version = kLayoutVersion;
   fabric.segment->total_bytes = kSegmentBytes;
+  if (getrandom(&fabric.segment->identity, sizeof fabric.segment->identity, 0) < 0)
+    return systemError("getrandom");
   fabric.segment->next_pd.store(1, std::memory_order_relaxed);
   fabric.segment->magic.store(kMagic, std::memory_order_release);
   return Status::success();
@@ -153,6 +158,7 @@ void closeFabric(Fabric* fabric) {
   if (fabric->segment != nullptr) munmap(fabric->segment, kSegmentBytes);
   if (fabric->segment_fd >= 0) close(fabric->segment_fd);
   if (fabric->mark_fd >= 0) close(fabric->mark_fd);
+  if (fabric->bell_fd >= 0) close(fabric->bell_fd);
   delete fabric;
 }
 
@@ -178,7 +184,8 @@ Status joinSegment(Fabric& fabric) {
     return systemError("binding the fabric membership");
   }
   fabric.mark_fd = *mark;
-  return Status::success();
+  fabric.bell_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  return fabric.bell_fd >= 0 ? Status::success() : systemError("making a socket");
 }
 
 int64_t nowNs() {

@@ -18,6 +18,7 @@ struct Fabric {
   std::string prefix;
   int segment_fd = -1;
   int mark_fd = -1;
+  int bell_fd = -1;  // rings doorbells (doorbell.h)
   int uses = 0;
   bool forgotten = false;  // we are in a forked child: the shared records belong to the parent
   // Peers by process slot: when (steady clock, ns) their liveness was checked, and the generation we may read

@@ -1,8 +1,6 @@
 #include "softdev/membership.h"
 
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,14 +26,20 @@ std::string memberName(const std::string& prefix, Member member) {
   return prefix + std::to_string(member.pid) + "." + std::to_string(member.fd);
 }
 
+socklen_t abstractAddress(const std::string& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  if (name.size() + 1 > sizeof address->sun_path) return 0;
+  std::memcpy(address->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
 Result<int> bindName(const std::string& name) {
   sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.size() + 1 > sizeof address.sun_path) return Status{Code::kInvalidArgument, ENAMETOOLONG};
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const socklen_t length = abstractAddress(name, &address);
+  if (length == 0) return Status{Code::kInvalidArgument, ENAMETOOLONG};
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return Status{Code::kSystem, errno};
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0) return fd;
   const int error = errno;
   close(fd);

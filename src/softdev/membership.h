@@ -3,7 +3,9 @@
 // namespace, user and name. Thread-safe.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include <string>
 #include <vector>
@@ -20,6 +22,9 @@ struct Member {
 // "railwise/<uid>/<pid namespace>/<fabric>/"
 std::string fabricPrefix(const std::string& fabric);
 std::string memberName(const std::string& prefix, Member member);
+
+// The address of an abstract name; 0 when the name is too long.
+socklen_t abstractAddress(const std::string& name, sockaddr_un* address);
 
 // Binds a socket to the abstract name and returns it. Taken already: kSystem with EADDRINUSE, and no log.
 Result<int> bindName(const std::string& name);

@@ -27,7 +27,7 @@ int checkRegion(const ibv_pd* pd, const void* addr, size_t length, unsigned acce
 void quiesce(Context& context, const ibv_pd* pd) {
   std::lock_guard lock(context.objects);
   for (Qp* qp : context.qps) {
-    if (qp->pd != pd) continue;
+    if (qp->qp_base.pd != pd) continue;
     qp->sq_lock.lock();
     qp->sq_lock.unlock();
     SharedLockGuard responder(qp->record->responder, qp->fabric->self);
@@ -94,6 +94,8 @@ ibv_mr* regDmabufMr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
   errno = EOPNOTSUPP;
   return nullptr;
 }
+
+int reregMr(ibv_mr*, int, ibv_pd*, void*, size_t, int) { return EOPNOTSUPP; }
 
 int deregMr(ibv_mr* base) {
   Mr& mr = as<Mr>(base);

@@ -9,10 +9,12 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include "base/clock.h"
 #include "softdev/config.h"
+#include "softdev/doorbell.h"
 #include "softdev/fabric.h"
 #include "softdev/segment.h"
 #include "softdev/shared_lock.h"
@@ -22,26 +24,22 @@ namespace railwise::softdev {
 
 class VmBatch;
 struct Context;
+struct Cq;
+struct Qp;
+struct Srq;
 
 // Limits every device reports and enforces.
 constexpr uint32_t kMaxSge = 16;
 constexpr uint32_t kMaxQpWr = 16384;
 constexpr uint32_t kMaxCqe = 1U << 18;
 constexpr uint32_t kMaxRdAtomic = 16;
-
-// A counter with one writer at a time (its owner's lock); readers see it whole.
-class Counter {
- public:
-  void add(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
-  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint64_t> value_{0};
-};
+constexpr int kCompVectors = 1;
 
 struct Device : ibv_device {
   DeviceConfig config;
   std::string fabric;
+  std::string host;
+  uint64_t seed = 1;
 };
 
 struct Pd : ibv_pd {
@@ -53,16 +51,34 @@ struct Mr : ibv_mr {
   uint32_t index = 0;
 };
 
-struct Cq : ibv_cq {
+// The fd of a completion channel is a doorbell: a socket that other processes ring (doorbell.h).
+struct Channel : ibv_comp_channel {
+  Doorbell bell;
+  std::mutex mutex;      // guards `cqs`
+  std::vector<Cq*> cqs;  // that report here
+};
+
+struct Cq : ibv_cq_ex {
   Fabric* fabric = nullptr;
   CqRecord* record = nullptr;
   uint32_t index = 0;
   SpinLock poll_lock;
   std::atomic<int> users{0};
   std::atomic<int> parked{0};  // QPs with sends parked whose completions come here
-  std::atomic<uint64_t> empty_polls{0};
-  Counter polls;  // that returned something
-  Counter completions;
+};
+
+struct Srq : ibv_srq {
+  Fabric* fabric = nullptr;
+  SrqRecord* record = nullptr;
+  uint32_t index = 0;
+  uint32_t max_wr = 0;
+  uint32_t max_sge = 0;
+  SpinLock post_lock;
+  std::atomic<int> users{0};
+};
+
+struct Ah : ibv_ah {
+  ibv_ah_attr attr{};
 };
 
 // A send, resolved from its ibv_send_wr: what execution needs. Points to the caller's (or a ParkedWork's)
@@ -96,11 +112,6 @@ struct Wait {
   Clock::time_point deadline;
 };
 
-struct QpCounters {
-  Counter posts, writes, writes_with_imm, reads, sends, sges, inlined, signalled, bytes, system_calls,
-      receives;
-};
-
 // What the connection looked like when it was verified; valid while the peer's epoch is the same.
 struct Peer {
   QpRecord* record = nullptr;
@@ -110,7 +121,10 @@ struct Peer {
   bool local = false;  // in this process
 };
 
-struct Qp : ibv_qp {
+// Callers hold `qp_base`. Programs built with newer headers may know more functions of ibv_qp_ex than ours:
+// room for them, filled with functions that fail.
+struct Qp : ibv_qp_ex {
+  void* newer_functions[8] = {};
   // Read on the data path.
   Fabric* fabric = nullptr;
   QpRecord* record = nullptr;
@@ -128,7 +142,6 @@ struct Qp : ibv_qp {
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
   std::deque<ParkedWork> parked;
   Wait wait;
-  QpCounters counters;
   // Set-up only, under sq_lock.
   ibv_qp_attr attr{};
   Context* owner = nullptr;
@@ -139,22 +152,35 @@ struct Qp : ibv_qp {
   ~Qp();
 };
 
-struct Context : ibv_context {
+// Callers hold `context`, the last member of verbs_context.
+struct Context : verbs_context {
   Device* config_device = nullptr;
   Fabric* fabric = nullptr;
   ContextRecord* record = nullptr;
   uint32_t index = 0;
+  Doorbell events;  // rung for asynchronous events; its fd is async_fd
   std::atomic<int> pds{0};
   std::atomic<int> mrs{0};
-  mutable std::mutex objects;  // guards the lists and `retired`
+  mutable std::mutex objects;  // guards the lists
   std::vector<Qp*> qps;
   std::vector<Cq*> cqs;
-  Counters retired;  // of destroyed objects
+  std::vector<Srq*> srqs;
+  std::vector<Channel*> channels;
 };
 
+// Our object behind the caller's pointer.
 template <typename Object, typename Base>
 Object& as(Base* base) {
-  return *static_cast<Object*>(base);
+  if constexpr (std::is_same_v<Object, Context>) {
+    auto* bytes = reinterpret_cast<std::byte*>(base) - offsetof(verbs_context, context);
+    return *static_cast<Context*>(reinterpret_cast<verbs_context*>(bytes));
+  } else if constexpr (std::is_same_v<Object, Cq>) {
+    return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(base));  // ibv_cq is how ibv_cq_ex begins
+  } else if constexpr (std::is_same_v<Object, Qp>) {
+    return *static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(base));  // ibv_qp is how ibv_qp_ex begins
+  } else {
+    return *static_cast<Object*>(base);
+  }
 }
 
 }  // namespace railwise::softdev

@@ -17,7 +17,7 @@ class Progress {
     std::lock_guard lock(mutex_);
     if (std::find(waiting_.begin(), waiting_.end(), &qp) != waiting_.end()) return;
     waiting_.push_back(&qp);
-    as<Cq>(qp.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
+    as<Cq>(qp.qp_base.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
     idle_passes_ = 0;
     if (!running_) start();
   }
@@ -41,7 +41,7 @@ class Progress {
   using Iterator = std::vector<Qp*>::iterator;
 
   Iterator erase(Iterator at) {
-    as<Cq>((*at)->send_cq).parked.fetch_sub(1, std::memory_order_relaxed);
+    as<Cq>((*at)->qp_base.send_cq).parked.fetch_sub(1, std::memory_order_relaxed);
     return waiting_.erase(at);
   }
 
@@ -60,7 +60,7 @@ class Progress {
   void pass(const Cq* only) {
     for (Iterator at = waiting_.begin(); at != waiting_.end();) {
       Qp& qp = **at;
-      if (only != nullptr && qp.send_cq != only) {
+      if (only != nullptr && &as<Cq>(qp.qp_base.send_cq) != only) {
         ++at;
         continue;
       }

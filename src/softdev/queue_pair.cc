@@ -16,8 +16,8 @@ int checkInit(const Context& context, const ibv_qp_init_attr& init) {
   const DeviceConfig& config = context.config_device->config;
   const ibv_qp_cap& cap = init.cap;
   if (init.qp_type != IBV_QPT_RC || init.srq != nullptr) return EOPNOTSUPP;
-  if (init.send_cq == nullptr || init.recv_cq == nullptr || init.send_cq->context != &context ||
-      init.recv_cq->context != &context)
+  if (init.send_cq == nullptr || init.recv_cq == nullptr || init.send_cq->context != &context.context ||
+      init.recv_cq->context != &context.context)
     return EINVAL;
   if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
       cap.max_recv_sge > kMaxSge || cap.max_inline_data > config.max_inline_bytes)
@@ -42,13 +42,19 @@ int publishQp(Qp& qp) {
   qp.record = &fabric.segment->qps[qp.index];
   QpRecord& record = *qp.record;
   SharedLockGuard guard(record.responder, fabric.self);
-  record.context = as<Context>(qp.context).index;
+  record.context = as<Context>(qp.qp_base.context).index;
   record.pd = qp.pd_id;
-  record.send_cq = as<Cq>(qp.send_cq).index;
-  record.recv_cq = as<Cq>(qp.recv_cq).index;
+  record.send_cq = as<Cq>(qp.qp_base.send_cq).index;
+  record.recv_cq = as<Cq>(qp.qp_base.recv_cq).index;
   record.rq = ring;
   record.rq_slots = slots;
   record.rq_stride_bytes = stride;
+  record.type = qp.qp_base.qp_type;
+  record.port = as<Context>(qp.qp_base.context).record->ports[0];
+  record.srq = 0;
+  record.qkey = 0;
+  record.last_ready_ns = 0;
+  record.counters.clear();
   record.state.store(IBV_QPS_RESET, std::memory_order_relaxed);
   record.rq_head = 0;
   record.access = 0;
@@ -57,8 +63,8 @@ int publishQp(Qp& qp) {
   record.rq_polled.store(0, std::memory_order_relaxed);
   record.sq_polled.store(0, std::memory_order_relaxed);
   ++record.epoch;
-  qp.qp_num = (record.generation++ & 0xff) << 16 | qp.index;
-  record.qp_num.store(qp.qp_num, std::memory_order_release);
+  qp.qp_base.qp_num = (record.generation++ & 0xff) << 16 | qp.index;
+  record.qp_num.store(qp.qp_base.qp_num, std::memory_order_release);
   return 0;
 }
 
@@ -79,8 +85,8 @@ void unpublishQp(Qp& qp) {
     qp.record->qp_num.store(0, std::memory_order_release);
     qp.record->state.store(IBV_QPS_RESET, std::memory_order_release);
   }
-  voidCompletions(qp.send_cq, qp.index);
-  voidCompletions(qp.recv_cq, qp.index);
+  voidCompletions(qp.qp_base.send_cq, qp.index);
+  voidCompletions(qp.qp_base.recv_cq, qp.index);
   const uint64_t ring = qp.record->rq;
   const uint64_t bytes = ringBytes(*qp.record);
   releaseQp(*qp.fabric, qp.index);
@@ -97,31 +103,29 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
     return nullptr;
   }
   auto qp = std::make_unique<Qp>();
-  qp->context = base->context;
-  qp->qp_context = init->qp_context;
-  qp->pd = base;
-  qp->send_cq = init->send_cq;
-  qp->recv_cq = init->recv_cq;
-  qp->state = IBV_QPS_RESET;
-  qp->qp_type = IBV_QPT_RC;
+  qp->qp_base.context = base->context;
+  qp->qp_base.qp_context = init->qp_context;
+  qp->qp_base.pd = base;
+  qp->qp_base.send_cq = init->send_cq;
+  qp->qp_base.recv_cq = init->recv_cq;
+  qp->qp_base.state = IBV_QPS_RESET;
+  qp->qp_base.qp_type = IBV_QPT_RC;
   qp->fabric = context.fabric;
   qp->send_cq_record = as<Cq>(init->send_cq).record;
   qp->pd_id = as<Pd>(base).id;
   qp->signal_all = init->sq_sig_all != 0;
   qp->cap = init->cap;
   qp->max_message_bytes = context.config_device->config.max_message_bytes;
-  const bool infiniband = context.config_device->config.link_layer == IBV_LINK_LAYER_INFINIBAND;
-  qp->lid = static_cast<uint16_t>(infiniband ? context.record->lid : 0);
   if (const int error = publishQp(*qp); error != 0) {
     errno = error;
     return nullptr;
   }
-  qp->handle = qp->index;
+  qp->qp_base.handle = qp->index;
   as<Pd>(base).users.fetch_add(1);
-  as<Cq>(qp->send_cq).users.fetch_add(1);
-  as<Cq>(qp->recv_cq).users.fetch_add(1);
+  as<Cq>(qp->qp_base.send_cq).users.fetch_add(1);
+  as<Cq>(qp->qp_base.recv_cq).users.fetch_add(1);
   context.qps.push_back(qp.get());
-  return qp.release();
+  return &qp.release()->qp_base;
 }
 
 int destroyQp(ibv_qp* base) {
@@ -129,9 +133,9 @@ int destroyQp(ibv_qp* base) {
   Context& context = as<Context>(base->context);
   forgetQp(context, qp);
   if (!qp.fabric->forgotten) unpublishQp(qp);
-  as<Pd>(qp.pd).users.fetch_sub(1);
-  as<Cq>(qp.send_cq).users.fetch_sub(1);
-  as<Cq>(qp.recv_cq).users.fetch_sub(1);
+  as<Pd>(qp.qp_base.pd).users.fetch_sub(1);
+  as<Cq>(qp.qp_base.send_cq).users.fetch_sub(1);
+  as<Cq>(qp.qp_base.recv_cq).users.fetch_sub(1);
   delete &qp;
   return 0;
 }
@@ -139,15 +143,15 @@ int destroyQp(ibv_qp* base) {
 int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   Qp& qp = as<Qp>(base);
   std::lock_guard lock(qp.sq_lock);
-  qp.state = qp.currentState();
+  qp.qp_base.state = qp.currentState();
   *attr = qp.attr;
-  attr->qp_state = attr->cur_qp_state = qp.state;
+  attr->qp_state = attr->cur_qp_state = qp.qp_base.state;
   attr->path_mig_state = IBV_MIG_MIGRATED;
   attr->cap = qp.cap;
   *init_attr = {};
-  init_attr->qp_context = qp.qp_context;
-  init_attr->send_cq = qp.send_cq;
-  init_attr->recv_cq = qp.recv_cq;
+  init_attr->qp_context = qp.qp_base.qp_context;
+  init_attr->send_cq = qp.qp_base.send_cq;
+  init_attr->recv_cq = qp.qp_base.recv_cq;
   init_attr->cap = qp.cap;
   init_attr->qp_type = IBV_QPT_RC;
   init_attr->sq_sig_all = qp.signal_all ? 1 : 0;

@@ -1,6 +1,6 @@
 #include "softdev/requester.h"
 
-#include <algorithm>
+#include "softdev/ports.h"
 
 namespace railwise::softdev {
 namespace {
@@ -54,31 +54,30 @@ void finish(Qp& qp, const Work& work) {
     arrival.byte_len = static_cast<uint32_t>(work.length);
     arrival.has_imm = hasImm(work.opcode);
     arrival.imm_data = work.imm_data;
-    arrival.src_qp = qp.qp_num;
+    arrival.src_qp = qp.qp_base.qp_num;
     arrival.slid = qp.lid;
     completeReceive(*qp.fabric, *qp.peer.record, arrival);
   }
   if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
 }
 
+bool active(const PortRecord& port) { return port.state.load(std::memory_order_acquire) == IBV_PORT_ACTIVE; }
+
 // Whether `peer` is the QP our address and number mean, and is connected to us.
 bool connected(const Qp& qp, const QpRecord& peer) {
   const Segment& segment = *qp.fabric->segment;
   const uint32_t state = peer.state.load(std::memory_order_relaxed);
-  if (peer.qp_num.load(std::memory_order_relaxed) != qp.attr.dest_qp_num || peer.dest_qp_num != qp.qp_num ||
-      (state != IBV_QPS_RTR && state != IBV_QPS_RTS))
+  if (peer.qp_num.load(std::memory_order_relaxed) != qp.attr.dest_qp_num ||
+      peer.dest_qp_num != qp.qp_base.qp_num || (state != IBV_QPS_RTR && state != IBV_QPS_RTS))
     return false;
-  const ContextRecord& there = segment.contexts[peer.context];
-  const ContextRecord& here = segment.contexts[qp.record->context];
-  if (there.link_layer != here.link_layer || there.active == 0 || here.active == 0) return false;
+  const PortRecord& there = segment.ports[peer.port];
+  const PortRecord& here = segment.ports[qp.record->port];
+  if (there.link_layer != here.link_layer || !active(there) || !active(here)) return false;
   const ibv_ah_attr& path = qp.attr.ah_attr;
   const bool infiniband = here.link_layer == IBV_LINK_LAYER_INFINIBAND;
-  if (infiniband && path.dlid != there.lid) return false;
+  if (infiniband && path.dlid != peer.port + 1) return false;
   if (path.is_global == 0) return infiniband;
-  const uint32_t type = here.gids[path.grh.sgid_index].type;
-  return std::any_of(there.gids, there.gids + there.gid_count, [&](const Gid& gid) {
-    return gid.type == type && std::memcmp(gid.raw, path.grh.dgid.raw, sizeof gid.raw) == 0;
-  });
+  return hasGid(there, path.grh.dgid.raw, here.gids[path.grh.sgid_index].type);
 }
 
 // What a failed transfer means. The peer may be dying: then its memory goes before it is reported dead.
@@ -104,14 +103,15 @@ void completeSend(Qp& qp, const Work& work, ibv_wc_status status) {
   pushCompletion(*qp.fabric, *qp.send_cq_record, [&](Cqe& cqe) {
     cqe.wr_id = work.wr_id;
     cqe.retires = work.retires;
-    cqe.status = status;
-    cqe.opcode = completionOpcode(work.opcode);
+    cqe.status = static_cast<uint8_t>(status);
+    cqe.opcode = static_cast<uint8_t>(completionOpcode(work.opcode));
     cqe.byte_len = status == IBV_WC_SUCCESS ? static_cast<uint32_t>(work.length) : 0;
     cqe.imm_data = 0;
-    cqe.qp_num = qp.qp_num;
+    cqe.qp_num = qp.qp_base.qp_num;
     cqe.src_qp = 0;
     cqe.wc_flags = 0;
-    cqe.qp_index = qp.index;
+    cqe.qp_index = static_cast<uint16_t>(qp.index);
+    cqe.ready_ns = 0;
     cqe.slid = 0;
     cqe.kind = CqeKind::kSend;
   });
@@ -173,7 +173,7 @@ Outcome Chain::refuse(ibv_wc_status status) {
 Outcome Chain::rejectSend(ibv_wc_status receiver_status) {
   Arrival arrival;
   arrival.status = receiver_status;
-  arrival.src_qp = qp_.qp_num;
+  arrival.src_qp = qp_.qp_base.qp_num;
   completeReceive(*qp_.fabric, *qp_.peer.record, arrival);
   return refuse(receiver_status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR);
 }
@@ -255,7 +255,7 @@ Outcome Chain::readThere(const Work& work, const Pieces& pieces) {
     int error = 0;
     uint64_t calls = 0;
     transfer(static_cast<pid_t>(pid), false, local, pieces.count, &remote, 1, &error, &calls);
-    qp_.counters.system_calls.add(calls);
+    qp_.record->counters.system_calls.add(calls);
     if (error != 0) {
       const ibv_wc_status status = explain(qp_, work, error);
       return status == IBV_WC_REM_ACCESS_ERR ? refuse(status) : Outcome{Verdict::kFailed, status};
@@ -274,7 +274,7 @@ bool Chain::flush() {
   int error = 0;
   uint64_t calls = 0;
   const int arrived = batch.move(static_cast<pid_t>(pid), &error, &calls);
-  qp_.counters.system_calls.add(calls);
+  qp_.record->counters.system_calls.add(calls);
   for (int i = 0; i < arrived; ++i) finish(qp_, batch.work(i));
   if (error != 0) {
     broken_ = true;

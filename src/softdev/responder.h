@@ -55,14 +55,15 @@ struct Arrival {
   pushCompletion(fabric, segment.cqs[qp.recv_cq], [&](Cqe& cqe) {
     cqe.wr_id = wr_id;
     cqe.retires = head + 1;
-    cqe.status = arrival.status;
-    cqe.opcode = arrival.opcode;
+    cqe.status = static_cast<uint8_t>(arrival.status);
+    cqe.opcode = static_cast<uint8_t>(arrival.opcode);
     cqe.byte_len = arrival.byte_len;
     cqe.imm_data = arrival.imm_data;
     cqe.qp_num = qp_num;
     cqe.src_qp = arrival.src_qp;
     cqe.wc_flags = arrival.has_imm ? IBV_WC_WITH_IMM : 0;
-    cqe.qp_index = qpIndexOf(qp_num);
+    cqe.ready_ns = 0;
+    cqe.qp_index = static_cast<uint16_t>(qpIndexOf(qp_num));
     cqe.slid = arrival.slid;
     cqe.kind = CqeKind::kReceive;
   });

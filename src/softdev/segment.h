@@ -17,15 +17,18 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 1;
+constexpr uint32_t kLayoutVersion = 2;
 
-constexpr uint32_t kMaxPorts = 4096;  // distinct GUIDs ever seen on a fabric: LIDs 1..4096
+constexpr uint32_t kMaxPorts = 4096;     // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
+constexpr uint32_t kMaxDevicePorts = 4;  // of one device
 constexpr uint32_t kMaxContexts = 4096;
 constexpr uint32_t kMaxQps = 32768;  // index: low 16 bits of a QP number, the 8 above are its generation
 constexpr uint32_t kMaxCqs = 32768;
+constexpr uint32_t kMaxSrqs = 4096;
 constexpr uint32_t kMaxMrs =
     1U << 18;  // index: high 24 bits of a key, the low 8 change at every registration
 constexpr uint32_t kMaxGids = 16;
+constexpr uint32_t kMaxEvents = 64;    // asynchronous events of one context that nobody has read yet
 constexpr uint32_t kFirstQpIndex = 2;  // QP numbers 0 and 1 are special in InfiniBand
 constexpr uint32_t kPageBytes = 4096;
 constexpr uint32_t kArenaPages = 1U << 20;
@@ -46,43 +49,108 @@ struct ReceiveEntry {
 };
 static_assert(sizeof(ReceiveEntry) == 16 && sizeof(Sge) == 16);
 
-enum class CqeKind : uint16_t { kSend, kReceive, kVoid };  // kVoid: its QP is gone, polling skips it
+// kVoid: taken out of turn, or its QP is gone; polling skips it.
+enum class CqeKind : uint8_t { kSend, kReceive, kSharedReceive, kVoid };
 
 struct alignas(64) Cqe {
   uint64_t wr_id;
-  uint64_t retires;  // polling it frees the queue slots below this count
-  uint32_t status;
-  uint32_t opcode;
+  uint64_t retires;   // polling it frees the queue slots below this count
+  uint64_t ready_ns;  // CLOCK_MONOTONIC; not to be polled before. 0: at once
+  uint64_t stamp_ns;  // CLOCK_MONOTONIC of the completion, where the CQ asks for it
   uint32_t byte_len;
-  uint32_t imm_data;  // network order, as posted
+  uint32_t imm_data;  // network order, as posted; the invalidated key of a send with invalidate
   uint32_t qp_num;
   uint32_t src_qp;
-  uint32_t wc_flags;
-  uint32_t qp_index;
+  uint16_t qp_index;
   uint16_t slid;
+  uint8_t status;
+  uint8_t opcode;
+  uint8_t wc_flags;
   CqeKind kind;
+  uint8_t sl;
+  uint8_t dlid_path_bits;
 };
-static_assert(sizeof(Cqe) == 64);
+static_assert(sizeof(Cqe) == 64 && kMaxQps <= 0x10000);
 
 struct Gid {
   uint8_t raw[16];
   uint32_t type;  // GidType of config.h
 };
 
-struct PortRecord {
+// A port as its whole fabric sees it: made by the first context that opens it, changed by faults (faults.h)
+// while contexts have it open. Fields below `guid` change under the table lock; `changes` grows with each.
+struct alignas(64) PortRecord {
   std::atomic<uint64_t> guid;  // 0: free. LID = index + 1
+  std::atomic<uint32_t> changes;
+  std::atomic<uint32_t> state;  // ibv_port_state
+  std::atomic<uint32_t> speed_mbps;
+  std::atomic<uint32_t> latency_ns;
+  std::atomic<uint32_t> paced;  // 1: speed and latency are kept to
+  std::atomic<uint32_t> gid_count;
+  uint32_t link_layer;
+  uint32_t pcie_link;  // 1 + index of the port that keeps the clock of the PCIe link; 0: a link of its own
+  std::atomic<uint32_t> pcie_mbps;  // 0: no limit
+  uint8_t number;                   // of the device's ports, from 1
+  char device[64];
+  char host[64];
+  char pcie_name[32];
+  Gid gids[kMaxGids];
+  // The time model: when the port (each direction) and the PCIe link are free again, CLOCK_MONOTONIC ns.
+  alignas(64) std::atomic<uint64_t> out_free_ns;
+  std::atomic<uint64_t> in_free_ns;
+  std::atomic<uint64_t> pcie_out_free_ns;
+  std::atomic<uint64_t> pcie_in_free_ns;
+};
+
+// A counter with one writer at a time (its owner's lock); readers see it whole.
+class Counter {
+ public:
+  void add(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+  Counter& operator=(uint64_t n) {
+    value_.store(n, std::memory_order_relaxed);
+    return *this;
+  }
+
+ private:
+  std::atomic<uint64_t> value_;
+};
+
+// What softdev::Counters counts, by queue.
+struct WorkCounters {
+  Counter posts, writes, writes_with_imm, reads, sends, atomics, sges, inlined, signalled, bytes,
+      system_calls, receives, receive_posts;
+  void clear();
+  void add(const WorkCounters& other);
+};
+struct PollCounters {
+  Counter polls, completions;         // polls that returned something
+  std::atomic<uint64_t> empty_polls;  // counted without a lock
+  void clear();
+};
+
+// An asynchronous event on its way to the application.
+struct EventRecord {
+  uint32_t type;     // ibv_event_type
+  uint32_t element;  // index of the QP, CQ or SRQ, or the port number
 };
 
 struct alignas(64) ContextRecord {
   std::atomic<uint32_t> owner;
-  uint32_t lid;
-  uint32_t link_layer;
-  uint32_t active;
-  uint32_t gid_count;
-  Gid gids[kMaxGids];
+  uint32_t port_count;
+  uint32_t ports[kMaxDevicePorts];  // indices of PortRecord
+  std::atomic<uint32_t> fatal;      // the device has failed
+  uint32_t doorbell;                // rung for its asynchronous events (doorbell.h)
+  char device[64];
+  SharedLock events_lock;
+  std::atomic<uint32_t> events_head, events_tail;
+  EventRecord events[kMaxEvents];
+  // Of destroyed objects.
+  WorkCounters retired_work[kMaxDevicePorts];
+  PollCounters retired_polls;
 };
 
-struct MrRecord {
+struct alignas(64) MrRecord {
   std::atomic<uint32_t> owner;
   std::atomic<uint32_t> key;  // 0: no region. Readers check it before and after the fields below
   std::atomic<uint32_t> pd;
@@ -91,30 +159,58 @@ struct MrRecord {
   std::atomic<uint64_t> address;
   std::atomic<uint64_t> length;
   std::atomic<uint32_t> key_byte;  // of the next registration in this record
-  uint8_t reserved[20];
+  // What peers can map instead of being copied to (shared_memory.h): the file descriptor in the owner, plus
+  // one, and where in that file the region begins. 0: private memory.
+  std::atomic<uint32_t> backing_fd;
+  std::atomic<uint64_t> backing_offset;
 };
 static_assert(sizeof(MrRecord) == 64);
 
 struct alignas(64) CqRecord {
   std::atomic<uint32_t> owner;
+  uint32_t context;
   uint32_t capacity;  // power of two
+  uint32_t channel;   // doorbell of the completion channel, 0: none (doorbell.h)
   uint64_t ring;      // arena offset of `capacity` Cqe
+  uint32_t stamped;   // 1: completions carry the time
   // Any process that completes something pushes, under `lock`; `tail` is the publishing store.
   alignas(64) SharedLock lock;
   std::atomic<uint32_t> overflowed;
   std::atomic<uint64_t> tail;
+  std::atomic<uint32_t> armed;   // CqArmed; the pusher that finds it set clears it and rings
+  std::atomic<uint32_t> events;  // completion events that nobody has got yet
   // The owner polls.
   alignas(64) std::atomic<uint64_t> head;
+  PollCounters counters;
+};
+enum CqArmed : uint32_t { kNotArmed, kArmed, kArmedSolicited };
+
+// A shared receive queue. Whoever sends to a QP that has it takes receives, under `lock`.
+struct alignas(64) SrqRecord {
+  std::atomic<uint32_t> owner;
+  uint32_t context;
+  uint32_t pd;
+  uint32_t slots;  // power of two
+  uint32_t stride_bytes;
+  uint64_t ring;  // arena offset
+  alignas(64) SharedLock lock;
+  std::atomic<uint64_t> head;              // receives taken
+  std::atomic<uint32_t> limit;             // IBV_EVENT_SRQ_LIMIT_REACHED when fewer are left; 0: off
+  alignas(64) std::atomic<uint64_t> tail;  // receives posted
+  Counter receives, receive_posts;
 };
 
 struct alignas(64) QpRecord {
   std::atomic<uint32_t> owner;
   std::atomic<uint32_t> qp_num;  // 0 when free
   uint32_t generation;           // of the next QP in this record
+  uint32_t type;                 // ibv_qp_type
   uint32_t context;
+  uint32_t port;  // index of its PortRecord, from INIT on
   uint32_t pd;
   uint32_t send_cq;
   uint32_t recv_cq;
+  uint32_t srq;       // index, 0: a receive queue of its own
   uint32_t rq_slots;  // power of two
   uint32_t rq_stride_bytes;
   uint64_t rq;  // arena offset
@@ -126,10 +222,14 @@ struct alignas(64) QpRecord {
   uint32_t access;              // qp_access_flags
   uint32_t dest_qp_num;
   std::atomic<uint32_t> min_rnr_timer;  // code of the InfiniBand table
+  uint32_t max_dest_rd_atomic;
+  uint32_t qkey;
+  uint64_t last_ready_ns;  // of its receives' completions, in the time model
   // The owner.
   alignas(64) std::atomic<uint64_t> rq_tail;  // receives posted
   std::atomic<uint64_t> rq_polled;            // receives whose completion was polled
   std::atomic<uint64_t> sq_polled;            // sends whose slot a polled completion freed
+  alignas(64) WorkCounters counters;
 };
 
 struct TableMarks {
@@ -142,15 +242,17 @@ struct Segment {
   uint32_t layout_version;
   uint32_t reserved;
   uint64_t total_bytes;
+  uint64_t identity;  // random: two processes with the same one are on one fabric
   // Everything below is allocated and freed under `tables`.
   alignas(64) SharedLock tables;
   std::atomic<uint32_t> next_pd;
-  TableMarks contexts_marks, qps_marks, cqs_marks, mrs_marks, pages_marks;
+  TableMarks contexts_marks, qps_marks, cqs_marks, srqs_marks, mrs_marks, pages_marks;
   ProcessSlot processes[kMaxProcesses];
   PortRecord ports[kMaxPorts];
   ContextRecord contexts[kMaxContexts];
   QpRecord qps[kMaxQps];
   CqRecord cqs[kMaxCqs];
+  SrqRecord srqs[kMaxSrqs];
   MrRecord mrs[kMaxMrs];
   std::atomic<uint32_t> page_owners[kArenaPages];
 };
@@ -173,6 +275,9 @@ inline Cqe& cqeAt(Segment& segment, const CqRecord& cq, uint64_t position) {
 
 inline ReceiveEntry& receiveAt(Segment& segment, const QpRecord& qp, uint64_t position) {
   return *arenaAt<ReceiveEntry>(segment, qp.rq + (position & (qp.rq_slots - 1)) * qp.rq_stride_bytes);
+}
+inline ReceiveEntry& receiveAt(Segment& segment, const SrqRecord& srq, uint64_t position) {
+  return *arenaAt<ReceiveEntry>(segment, srq.ring + (position & (srq.slots - 1)) * srq.stride_bytes);
 }
 
 constexpr uint32_t qpIndexOf(uint32_t qp_num) { return qp_num & 0xffff; }

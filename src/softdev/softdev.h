@@ -24,35 +24,66 @@ Status configure(const char* config);
 ibv_device** getDeviceList(int* num_devices);
 void freeDeviceList(ibv_device** list);
 const char* getDeviceName(ibv_device* device);
+uint64_t getDeviceGuid(ibv_device* device);  // network order
 ibv_context* openDevice(ibv_device* device);
 int closeDevice(ibv_context* context);  // EBUSY while it has objects
 
 int queryDevice(ibv_context* context, ibv_device_attr* attr);
+// Writes `attr_size` bytes at most.
+int queryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                  size_t attr_size);
 int queryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
-int queryPort(ibv_context* context, uint8_t port_num,
-              _compat_ibv_port_attr* attr);  // a whole ibv_port_attr of v44
+// Writes `attr_size` bytes at most, fields newer than our headers included (active_speed_ex).
+int queryPortSized(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_size);
+int queryPortSpeed(ibv_context* context, uint32_t port_num, uint64_t* speed);  // in units of 100 Mb/s
 int queryGid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid);
+int queryGidEx(ibv_context* context, uint32_t port_num, uint32_t index, ibv_gid_entry* entry, uint32_t flags,
+               size_t entry_size);
+// The number of valid entries of all ports, or a negative errno.
+ssize_t queryGidTable(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
+                      size_t entry_size);
 int queryPkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey);
 
 ibv_pd* allocPd(ibv_context* context);
 int deallocPd(ibv_pd* pd);
 ibv_mr* regMr(ibv_pd* pd, void* addr, size_t length, int access);
 ibv_mr* regMrIova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned int access);
-ibv_mr* regDmabufMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-                    int access);  // EOPNOTSUPP
+// EBADF: no such fd; EOPNOTSUPP: it cannot be mapped (a memory file can).
+ibv_mr* regDmabufMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+int reregMr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access);
 // Waits for the transfers that use the region; its keys fail afterwards.
 int deregMr(ibv_mr* mr);
 
-// `channel` must be null: completion events are not supported (EOPNOTSUPP).
+ibv_ah* createAh(ibv_pd* pd, ibv_ah_attr* attr);
+int destroyAh(ibv_ah* ah);
+
+ibv_comp_channel* createCompChannel(ibv_context* context);
+int destroyCompChannel(ibv_comp_channel* channel);  // EBUSY while CQs report to it
+int getCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
+void ackCqEvents(ibv_cq* cq, unsigned int events);
 ibv_cq* createCq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector);
-int destroyCq(ibv_cq* cq);
+ibv_cq_ex* createCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr);
+int resizeCq(ibv_cq* cq, int cqe);
+int destroyCq(ibv_cq* cq);  // waits until its events are acknowledged
+
+ibv_srq* createSrq(ibv_pd* pd, ibv_srq_init_attr* attr);
+ibv_srq* createSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attr);
+int modifySrq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
+int querySrq(ibv_srq* srq, ibv_srq_attr* attr);
+int getSrqNum(ibv_srq* srq, uint32_t* srq_num);
+int destroySrq(ibv_srq* srq);
+
 ibv_qp* createQp(ibv_pd* pd, ibv_qp_init_attr* attr);
+ibv_qp* createQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_qp_ex* qpToQpEx(ibv_qp* qp);  // null when it was made without send operations
 int modifyQp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask);
 int queryQp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr);
 int destroyQp(ibv_qp* qp);
+int setEce(ibv_qp* qp, ibv_ece* ece);
+int queryEce(ibv_qp* qp, ibv_ece* ece);
 
-int getAsyncEvent(ibv_context* context,
-                  ibv_async_event* event);  // blocks: no event is produced in this version
+// Waits for the next event, unless the context's async_fd is non-blocking.
+int getAsyncEvent(ibv_context* context, ibv_async_event* event);
 void ackAsyncEvent(ibv_async_event* event);
 const char* wcStatusStr(ibv_wc_status status);
 const char* eventTypeStr(ibv_event_type event);
@@ -60,6 +91,8 @@ int forkInit();
 
 // The configured sysfs path of the PCI device this device claims to be, "" when none.
 const char* pciPath(const ibv_device* device);
+// Names the fabric of an open device: equal exactly when both ends can reach each other. Random, not 0.
+uint64_t fabricIdentity(const ibv_context* context);
 
 // Exact counts since the context was opened. A work request counts when it is accepted; `bytes` is the
 // payload of the accepted sends; `system_calls` are the process_vm_* calls that moved data.
@@ -68,11 +101,13 @@ struct Counters {
   uint64_t writes = 0;
   uint64_t writes_with_imm = 0;
   uint64_t reads = 0;
-  uint64_t sends = 0;  // with and without immediate data
+  uint64_t sends = 0;    // with and without immediate data
+  uint64_t atomics = 0;  // compare and swap, fetch and add
   uint64_t send_sges = 0;
   uint64_t inline_sends = 0;
   uint64_t signalled_sends = 0;
   uint64_t receives = 0;
+  uint64_t post_recv_calls = 0;
   uint64_t poll_calls = 0;
   uint64_t empty_polls = 0;
   uint64_t completions = 0;

@@ -37,6 +37,7 @@ void retireQp(Fabric& fabric, QpRecord& qp) {
 void retireMr(MrRecord& mr) {
   mr.key_byte.store(mr.key_byte.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   mr.key.store(0, std::memory_order_seq_cst);
+  mr.backing_fd.store(0, std::memory_order_relaxed);
 }
 
 bool pageFree(const Segment& segment, uint32_t page) {
@@ -63,6 +64,12 @@ uint32_t allocateCq(Fabric& fabric) {
   return allocate(segment.cqs, kMaxCqs, 1, segment.cqs_marks, fabric.self.token);
 }
 
+uint32_t allocateSrq(Fabric& fabric) {
+  Segment& segment = *fabric.segment;
+  SharedLockGuard guard(segment.tables, fabric.self);
+  return allocate(segment.srqs, kMaxSrqs, 1, segment.srqs_marks, fabric.self.token);
+}
+
 uint32_t allocateMr(Fabric& fabric) {
   Segment& segment = *fabric.segment;
   SharedLockGuard guard(segment.tables, fabric.self);
@@ -84,6 +91,11 @@ void releaseQp(Fabric& fabric, uint32_t index) {
 void releaseCq(Fabric& fabric, uint32_t index) {
   SharedLockGuard guard(fabric.segment->tables, fabric.self);
   release(fabric.segment->cqs, index, fabric.segment->cqs_marks);
+}
+
+void releaseSrq(Fabric& fabric, uint32_t index) {
+  SharedLockGuard guard(fabric.segment->tables, fabric.self);
+  release(fabric.segment->srqs, index, fabric.segment->srqs_marks);
 }
 
 void releaseMr(Fabric& fabric, uint32_t index) {
@@ -126,18 +138,6 @@ void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes) {
   segment.pages_marks.first_free = std::min(segment.pages_marks.first_free, first);
 }
 
-uint32_t lidOf(Fabric& fabric, uint64_t guid) {
-  Segment& segment = *fabric.segment;
-  SharedLockGuard guard(segment.tables, fabric.self);
-  for (uint32_t i = 0; i < kMaxPorts; ++i) {
-    const uint64_t seen = segment.ports[i].guid.load(std::memory_order_relaxed);
-    if (seen != 0 && seen != guid) continue;
-    segment.ports[i].guid.store(guid, std::memory_order_relaxed);
-    return i + 1;
-  }
-  return 0;
-}
-
 void releaseAllOf(Fabric& fabric, uint32_t token) {
   Segment& segment = *fabric.segment;
   // Queue pairs first: without them nobody pushes to the completion queues or resolves the keys below.
@@ -154,6 +154,10 @@ void releaseAllOf(Fabric& fabric, uint32_t token) {
   for (uint32_t i = 0; i < segment.cqs_marks.high_water; ++i) {
     if (segment.cqs[i].owner.load(std::memory_order_relaxed) == token)
       release(segment.cqs, i, segment.cqs_marks);
+  }
+  for (uint32_t i = 0; i < segment.srqs_marks.high_water; ++i) {
+    if (segment.srqs[i].owner.load(std::memory_order_relaxed) == token)
+      release(segment.srqs, i, segment.srqs_marks);
   }
   for (uint32_t i = 0; i < segment.contexts_marks.high_water; ++i) {
     if (segment.contexts[i].owner.load(std::memory_order_relaxed) == token)

@@ -12,18 +12,17 @@ namespace railwise::softdev {
 uint32_t allocateContext(Fabric& fabric);
 uint32_t allocateQp(Fabric& fabric);
 uint32_t allocateCq(Fabric& fabric);
+uint32_t allocateSrq(Fabric& fabric);
 uint32_t allocateMr(Fabric& fabric);
 void releaseContext(Fabric& fabric, uint32_t index);
 void releaseQp(Fabric& fabric, uint32_t index);
 void releaseCq(Fabric& fabric, uint32_t index);
+void releaseSrq(Fabric& fabric, uint32_t index);
 void releaseMr(Fabric& fabric, uint32_t index);
 
 // Zeroed pages for a ring; false when the arena is full. `offset` is relative to the arena.
 bool allocatePages(Fabric& fabric, uint64_t bytes, uint64_t* offset);
 void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes);
-
-// LID of the port with this GUID, the same for every process; 0 when the table is full.
-uint32_t lidOf(Fabric& fabric, uint64_t guid);
 
 // Frees everything that carries `token`. The table lock is held by the caller.
 void releaseAllOf(Fabric& fabric, uint32_t token);

@@ -42,11 +42,16 @@ bool allowed(ibv_qp_state from, ibv_qp_state to, int mask) {
   return false;
 }
 
+bool validPort(const Context& context, uint32_t port_num) {
+  return port_num >= 1 && port_num <= context.record->port_count;
+}
+
 bool validPath(const Context& context, const ibv_ah_attr& path) {
-  const ContextRecord& record = *context.record;
-  if (path.port_num != 1) return false;
-  if (path.is_global != 0 && path.grh.sgid_index >= record.gid_count) return false;
-  return record.link_layer == IBV_LINK_LAYER_INFINIBAND ? path.dlid != 0 : path.is_global != 0;
+  if (!validPort(context, path.port_num)) return false;
+  const PortRecord& port = context.fabric->segment->ports[context.record->ports[path.port_num - 1]];
+  if (path.is_global != 0 && path.grh.sgid_index >= port.gid_count.load(std::memory_order_acquire))
+    return false;
+  return port.link_layer == IBV_LINK_LAYER_INFINIBAND ? path.dlid != 0 : path.is_global != 0;
 }
 
 bool validValues(const Context& context, const ibv_qp_attr& attr, int mask) {
@@ -54,7 +59,8 @@ bool validValues(const Context& context, const ibv_qp_attr& attr, int mask) {
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const auto has = [mask](int bit) { return (mask & bit) != 0; };
   const ibv_mtu active_mtu = context.config_device->config.mtu;
-  return !((has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) || (has(IBV_QP_PORT) && attr.port_num != 1) ||
+  return !((has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) ||
+           (has(IBV_QP_PORT) && !validPort(context, attr.port_num)) ||
            (has(IBV_QP_ACCESS_FLAGS) && (attr.qp_access_flags & ~kAccess) != 0) ||
            (has(IBV_QP_AV) && !validPath(context, attr.ah_attr)) ||
            (has(IBV_QP_PATH_MTU) && (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > active_mtu)) ||
@@ -96,8 +102,8 @@ void reset(Qp& qp) {
     record.state.store(IBV_QPS_RESET, std::memory_order_seq_cst);
     record.rq_head = record.rq_tail.load(std::memory_order_relaxed);
   }
-  voidCompletions(qp.send_cq, qp.index);
-  voidCompletions(qp.recv_cq, qp.index);
+  voidCompletions(qp.qp_base.send_cq, qp.index);
+  voidCompletions(qp.qp_base.recv_cq, qp.index);
   record.rq_polled.store(record.rq_tail.load(std::memory_order_relaxed), std::memory_order_release);
   record.sq_polled.store(qp.sq_posted, std::memory_order_release);
   qp.attr = {};
@@ -123,6 +129,13 @@ void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
   }
   QpRecord& record = *qp.record;
   SharedLockGuard guard(record.responder, qp.fabric->self);
+  const Context& context = as<Context>(qp.qp_base.context);
+  if ((mask & IBV_QP_PORT) != 0) {
+    record.port = context.record->ports[attr.port_num - 1];
+    const PortRecord& port = qp.fabric->segment->ports[record.port];
+    const bool infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
+    qp.lid = static_cast<uint16_t>(infiniband ? record.port + 1 : 0);
+  }
   record.access = qp.attr.qp_access_flags;
   record.dest_qp_num = qp.attr.dest_qp_num;
   record.min_rnr_timer.store(qp.attr.min_rnr_timer, std::memory_order_relaxed);
@@ -148,7 +161,7 @@ int modifyQp(ibv_qp* base, ibv_qp_attr* attr, int mask) {
   } else {
     advance(qp, *attr, to, mask);
   }
-  qp.state = qp.currentState();
+  qp.qp_base.state = qp.currentState();
   return 0;
 }
 

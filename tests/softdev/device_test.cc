@@ -81,7 +81,7 @@ TEST(Device, PortOfRoce) {
 TEST(Device, PortOfInfiniband) {
   const OpenDevice device("link=ib,port_state=down");
   ibv_port_attr port{};
-  ASSERT_EQ(queryPort(device, 1, reinterpret_cast<_compat_ibv_port_attr*>(&port)), 0);
+  ASSERT_EQ(queryPort(device, 1, &port), 0);
   EXPECT_EQ(port.state, IBV_PORT_DOWN);
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_INFINIBAND);
   EXPECT_NE(port.lid, 0);

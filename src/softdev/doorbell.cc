@@ -1,0 +1,58 @@
+#include "softdev/doorbell.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <string>
+
+#include "softdev/fabric.h"
+#include "softdev/membership.h"
+
+namespace railwise::softdev {
+namespace {
+
+std::string bellName(const Fabric& fabric, uint32_t token, uint32_t id) {
+  return fabric.prefix + "bell/" + std::to_string(token) + "." + std::to_string(id);
+}
+
+}  // namespace
+
+Doorbell::~Doorbell() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status Doorbell::open(const Fabric& fabric) {
+  static std::atomic<uint32_t> last{0};
+  id_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  Result<int> bound = bindName(bellName(fabric, fabric.self.token, id_));
+  if (!bound.ok()) return bound.status();
+  fd_ = *bound;
+  return Status::success();
+}
+
+bool Doorbell::take() const {
+  char nothing = 0;
+  for (;;) {
+    if (recv(fd_, &nothing, sizeof nothing, 0) >= 0) return true;
+    if (errno != EINTR) return false;
+  }
+}
+
+bool Doorbell::pending() const {
+  char nothing = 0;
+  return recv(fd_, &nothing, sizeof nothing, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+void ring(const Fabric& fabric, uint32_t token, uint32_t id) {
+  sockaddr_un address{};
+  const socklen_t length = abstractAddress(bellName(fabric, token, id), &address);
+  const char something = 1;
+  if (length == 0) return;
+  (void)sendto(fabric.bell_fd, &something, sizeof something, MSG_DONTWAIT | MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&address), length);
+}
+
+}  // namespace railwise::softdev

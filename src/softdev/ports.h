@@ -1,0 +1,28 @@
+// The ports of a fabric (segment.h, PortRecord): found by GUID, made by the first context that opens them.
+#pragma once
+
+#include "softdev/config.h"
+#include "softdev/fabric.h"
+
+namespace railwise::softdev {
+
+// GUID of port `number` (from 1) of a device: the first port has the device's.
+constexpr uint64_t portGuid(uint64_t device_guid, uint32_t number) {
+  return device_guid ^ (uint64_t{number - 1} << 56);
+}
+
+// The record's index, which is the LID less one, the same for every process; kMaxPorts when the table is
+// full. A port that no live context has open begins anew from `config`; another keeps its state, and what
+// differs from `config` is said in one WARN.
+uint32_t openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number);
+
+// The port with this GID, or null. `type` is a GidType, or kAnyGidType.
+constexpr uint32_t kAnyGidType = ~0U;
+const PortRecord* findGid(const Segment& segment, const uint8_t (&raw)[16], uint32_t type);
+bool hasGid(const PortRecord& port, const uint8_t (&raw)[16], uint32_t type);
+
+inline uint32_t lidOf(const Segment& segment, const PortRecord& port) {
+  return static_cast<uint32_t>(&port - segment.ports) + 1;
+}
+
+}  // namespace railwise::softdev
