@@ -12,15 +12,16 @@ MAY_INCLUDE = {
     "src/base": set(),
     "src/softdev": {"base"},
     "src/verbs": {"base", "softdev"},
+    "src/verbs_front": {"base", "softdev", "railwise"},
     "src/topo": {"base", "railwise"},
     "src/net": {"base", "verbs", "topo"},
     "plugin": {"base", "net", "nccl"},
     "src/tools": {"base", "nccl", "topo"},
 }
-# project folder -> the only files that may include it
-ONLY_FROM = {"softdev": {"src/verbs/library.cc"}}
+# project folder -> the only files, or folders, that may include it
+ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs_front/")}
 RDMA_HEADERS = ("infiniband/", "rdma/")
-MAY_SEE_RDMA_HEADERS = {"src/verbs", "src/softdev"}
+MAY_SEE_RDMA_HEADERS = {"src/verbs", "src/verbs_front", "src/softdev"}
 # The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks.
 MAY_GETENV = {"src/base/config.cc"}
 MAY_GETENV_FOLDERS = {"src/tools"}
@@ -48,8 +49,8 @@ def check(root):
                 elif quote == '"':
                     if folder not in allowed | {own}:
                         problems.append(f"{name}: includes {included}; {module} may include {sorted(allowed)}")
-                    elif folder in ONLY_FROM and folder != own and name not in ONLY_FROM[folder]:
-                        problems.append(f"{name}: includes {included}; only {sorted(ONLY_FROM[folder])} may")
+                    elif folder in ONLY_FROM and folder != own and not name.startswith(ONLY_FROM[folder]):
+                        problems.append(f"{name}: includes {included}; only {', '.join(ONLY_FROM[folder])} may")
             if GETENV.search(text) and name not in MAY_GETENV and module not in MAY_GETENV_FOLDERS:
                 problems.append(f"{name}: reads the environment; settings belong into src/base/config.def")
     if seen < 30:

@@ -1,0 +1,31 @@
+// The counters' C interface (include/railwise/device.h).
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "railwise/device.h"
+#include "verbs_front/front.h"
+
+RAILWISE_EXPORT int railwise_device_counters(const ibv_context* context,
+                                             struct railwise_device_counts* counters, size_t size) {
+  if (context == nullptr || counters == nullptr) return EINVAL;
+  const railwise::softdev::Counters from = railwise::softdev::counters(context);
+  struct railwise_device_counts all {};
+  all.post_send_calls = from.post_send_calls;
+  all.writes = from.writes;
+  all.writes_with_imm = from.writes_with_imm;
+  all.reads = from.reads;
+  all.sends = from.sends;
+  all.send_sges = from.send_sges;
+  all.inline_sends = from.inline_sends;
+  all.signalled_sends = from.signalled_sends;
+  all.receives = from.receives;
+  all.poll_calls = from.poll_calls;
+  all.empty_polls = from.empty_polls;
+  all.completions = from.completions;
+  all.bytes = from.bytes;
+  all.system_calls = from.system_calls;
+  std::memset(counters, 0, size);
+  std::memcpy(counters, &all, std::min(size, sizeof all));
+  return 0;
+}

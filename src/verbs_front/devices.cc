@@ -1,0 +1,79 @@
+// Devices: setting up from the environment, list, names, open and close.
+#include <endian.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "verbs_front/front.h"
+
+namespace railwise::verbs_front {
+namespace {
+
+// What programs find that were told nothing: perftest and the examples of rdma-core take the first device,
+// and LIDs need no further option.
+constexpr const char* kDefaultDevices = "link=ib;link=roce";
+
+// The text for softdev::configure(); null when the variable makes no sense.
+const char* configuredDevices() {
+  constexpr std::string_view kSoftware = "software";
+  const char* value = environmentVariable("RAILWISE_DEVICE");
+  if (value == nullptr || *value == '\0' || std::string_view(value) == "verbs") return kDefaultDevices;
+  if (std::string_view(value) == kSoftware) return kDefaultDevices;
+  if (std::string_view(value).starts_with("software:")) return value + kSoftware.size() + 1;
+  RAILWISE_WARN("RAILWISE_DEVICE=%s is not known: use software or software:CONFIG", value);
+  return nullptr;
+}
+
+}  // namespace
+
+bool configureOnce() {
+  static std::mutex& mutex = *new std::mutex;
+  static bool done = false;
+  std::lock_guard lock(mutex);
+  if (done) return true;
+  const char* devices = configuredDevices();
+  done = devices != nullptr && softdev::configure(devices).ok();
+  if (!done) errno = EINVAL;
+  return done;
+}
+
+void warnObsoleteProgram() {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  RAILWISE_WARN(
+      "this program was linked to libibverbs 1.0 (before 2006), which the software device does not serve");
+}
+
+}  // namespace railwise::verbs_front
+
+using namespace railwise;
+
+RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
+  if (num_devices != nullptr) *num_devices = 0;
+  if (!verbs_front::configureOnce()) return nullptr;
+  ibv_device** list = softdev::getDeviceList(num_devices);
+  // Programs read attributes below this path through ibv_read_sysfs_file (sysfs.cc).
+  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
+    ibv_device& device = **each;
+    if (device.ibdev_path[0] == '\0')
+      std::snprintf(device.ibdev_path, sizeof device.ibdev_path, "/sys/class/infiniband/%s", device.name);
+  }
+  return list;
+}
+
+RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
+RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
+RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) { return softdev::openDevice(device); }
+RAILWISE_EXPORT int ibv_close_device(ibv_context* context) { return softdev::closeDevice(context); }
+RAILWISE_EXPORT int ibv_fork_init() { return softdev::forkInit(); }
+
+// Transfers name a process and its addresses, never its physical pages, so a fork does no harm.
+RAILWISE_EXPORT ibv_fork_status ibv_is_fork_initialized() { return IBV_FORK_UNNEEDED; }
+RAILWISE_EXPORT int ibv_dontfork_range(void*, size_t) { return 0; }
+RAILWISE_EXPORT int ibv_dofork_range(void*, size_t) { return 0; }

@@ -1,0 +1,22 @@
+// Asynchronous events and completion channels.
+#include <cerrno>
+
+#include "verbs_front/front.h"
+
+using namespace railwise;
+
+RAILWISE_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  return softdev::getAsyncEvent(context, event);
+}
+RAILWISE_EXPORT void ibv_ack_async_event(ibv_async_event* event) { softdev::ackAsyncEvent(event); }
+
+RAILWISE_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context*) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+RAILWISE_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel*) { return EOPNOTSUPP; }
+RAILWISE_EXPORT int ibv_get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+RAILWISE_EXPORT void ibv_ack_cq_events(ibv_cq*, unsigned int) {}
