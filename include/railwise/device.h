@@ -25,11 +25,13 @@ struct railwise_device_counts {
   uint64_t writes;          /* work requests by opcode */
   uint64_t writes_with_imm;
   uint64_t reads;
-  uint64_t sends; /* with and without immediate data */
+  uint64_t sends;   /* with and without immediate data */
+  uint64_t atomics; /* compare and swap, fetch and add */
   uint64_t send_sges;
   uint64_t inline_sends;
   uint64_t signalled_sends;
   uint64_t receives;
+  uint64_t post_recv_calls;
   uint64_t poll_calls;
   uint64_t empty_polls;
   uint64_t completions;  /* taken by polls */

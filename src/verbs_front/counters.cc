@@ -16,10 +16,12 @@ RAILWISE_EXPORT int railwise_device_counters(const ibv_context* context,
   all.writes_with_imm = from.writes_with_imm;
   all.reads = from.reads;
   all.sends = from.sends;
+  all.atomics = from.atomics;
   all.send_sges = from.send_sges;
   all.inline_sends = from.inline_sends;
   all.signalled_sends = from.signalled_sends;
   all.receives = from.receives;
+  all.post_recv_calls = from.post_recv_calls;
   all.poll_calls = from.poll_calls;
   all.empty_polls = from.empty_polls;
   all.completions = from.completions;

@@ -1,6 +1,4 @@
 // Asynchronous events and completion channels.
-#include <cerrno>
-
 #include "verbs_front/front.h"
 
 using namespace railwise;
@@ -10,13 +8,13 @@ RAILWISE_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* e
 }
 RAILWISE_EXPORT void ibv_ack_async_event(ibv_async_event* event) { softdev::ackAsyncEvent(event); }
 
-RAILWISE_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context*) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+RAILWISE_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  return softdev::createCompChannel(context);
 }
-RAILWISE_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel*) { return EOPNOTSUPP; }
-RAILWISE_EXPORT int ibv_get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
-  errno = EOPNOTSUPP;
-  return -1;
+RAILWISE_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  return softdev::destroyCompChannel(channel);
 }
-RAILWISE_EXPORT void ibv_ack_cq_events(ibv_cq*, unsigned int) {}
+RAILWISE_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
+  return softdev::getCqEvent(channel, cq, user);
+}
+RAILWISE_EXPORT void ibv_ack_cq_events(ibv_cq* cq, unsigned int events) { softdev::ackCqEvents(cq, events); }

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "softdev/objects.h"
 #include "verbs_front/private_versions.h"
 
 using namespace railwise;
@@ -27,47 +26,13 @@ RAILWISE_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port_num, int in
   return softdev::queryGid(context, port_num, index, gid);
 }
 
-// EINVAL behind the end of the table, ENODATA for an empty entry. `entry_size` is the caller's struct.
 RAILWISE_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t index,
                                       ibv_gid_entry* entry, uint32_t flags, size_t entry_size) {
-  if (flags != 0) return EOPNOTSUPP;
-  ibv_gid gid;
-  if (port_num > UINT8_MAX || index > INT32_MAX ||
-      softdev::queryGid(context, static_cast<uint8_t>(port_num), static_cast<int>(index), &gid) != 0)
-    return EINVAL;
-  const auto& table = static_cast<const softdev::Context*>(context)->config_device->config.gids;
-  ibv_gid_entry whole{};
-  whole.gid = gid;
-  whole.gid_index = index;
-  whole.port_num = port_num;
-  whole.gid_type = table[index].type;
-  constexpr ibv_gid kEmpty{};
-  if (std::memcmp(gid.raw, kEmpty.raw, sizeof gid.raw) == 0) return ENODATA;
-  std::memcpy(entry, &whole, std::min(entry_size, sizeof whole));
-  return 0;
+  return softdev::queryGidEx(context, port_num, index, entry, flags, entry_size);
 }
-
-// All entries of all ports that are not empty; their number, or a negative errno (EINVAL: more than
-// max_entries).
 RAILWISE_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
                                              uint32_t flags, size_t entry_size) {
-  if (flags != 0) return -EOPNOTSUPP;
-  ibv_device_attr device;
-  if (const int error = softdev::queryDevice(context, &device); error != 0) return -error;
-  size_t count = 0;
-  for (uint32_t port = 1; port <= device.phys_port_cnt; ++port) {
-    ibv_gid_entry entry;
-    for (uint32_t i = 0;; ++i) {
-      const int error = _ibv_query_gid_ex(context, port, i, &entry, 0, sizeof entry);
-      if (error == ENODATA) continue;
-      if (error != 0) break;
-      if (count == max_entries) return -EINVAL;
-      auto* to = reinterpret_cast<std::byte*>(entries) + count++ * entry_size;
-      std::memset(to, 0, entry_size);
-      std::memcpy(to, &entry, std::min(entry_size, sizeof entry));
-    }
-  }
-  return static_cast<ssize_t>(count);
+  return softdev::queryGidTable(context, entries, max_entries, flags, entry_size);
 }
 
 RAILWISE_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey) {

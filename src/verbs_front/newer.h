@@ -20,7 +20,4 @@ struct MrInitAttr {
 };
 constexpr uint64_t kMrIova = 1, kMrAddress = 2, kMrFd = 4, kMrFdOffset = 8;
 
-// What ibv_query_port fills since rdma-core 57 behind the fields of `ibv_port_attr` of rdma-core 44.
-constexpr size_t kActiveSpeedExOffset = 52;
-
 }  // namespace railwise::verbs_front

@@ -1,18 +1,13 @@
 // What a device and its ports are.
-#include <endian.h>
-
 #include <cerrno>
 #include <cstring>
 
-#include "softdev/objects.h"
 #include "verbs_front/front.h"
 #include "verbs_front/newer.h"
 
 using namespace railwise;
 
-RAILWISE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
-  return htobe64(static_cast<const softdev::Device*>(device)->config.guid);
-}
+RAILWISE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) { return softdev::getDeviceGuid(device); }
 
 // The kernel's number of a device; -1: it has none.
 RAILWISE_EXPORT int ibv_get_device_index(ibv_device*) { return -1; }
@@ -30,11 +25,8 @@ RAILWISE_EXPORT int ibv_query_port(ibv_context* context, uint8_t port_num, _comp
   return 0;
 }
 
-// In units of 100 Mb/s.
 RAILWISE_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* speed) {
-  if (port_num != 1) return EINVAL;
-  *speed = static_cast<const softdev::Context*>(context)->config_device->config.speed_mbps / 100;
-  return 0;
+  return softdev::queryPortSpeed(context, port_num, speed);
 }
 
 // ibv_reg_mr_ex(3): a registration described by a struct whose comp_mask says what is in it.
