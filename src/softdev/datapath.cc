@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "softdev/express.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 
@@ -119,6 +120,18 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   return true;
 }
 
+// The long way, for what Express does not serve: it knows every opcode, every error, and other processes.
+[[gnu::noinline]] int postLong(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  Chain chain(qp);
+  for (; wr != nullptr; wr = wr->next) {
+    const int error = postOne(qp, chain, *wr);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    return error;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
@@ -129,14 +142,15 @@ int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     retryParked(qp);
     if (qp.parked.empty()) progressRemove(qp);
   }
-  Chain chain(qp);
-  for (; wr != nullptr; wr = wr->next) {
-    const int error = postOne(qp, chain, *wr);
-    if (error == 0) continue;
-    *bad_wr = wr;
-    return error;
+  if (Express::serves(qp)) [[likely]] {
+    Express express(qp);
+    if (express.open()) [[likely]] {
+      while (wr != nullptr && express.send(*wr)) wr = wr->next;
+    }
   }
-  return 0;
+  if (wr == nullptr) [[likely]]
+    return 0;
+  return postLong(qp, wr, bad_wr);
 }
 
 int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {

@@ -112,6 +112,14 @@ struct Wait {
   Clock::time_point deadline;
 };
 
+// Why the sends of a QP must go the long way (Qp::special).
+enum Special : uint32_t {
+  kSpecialType = 1,       // not RC
+  kSpecialEngine = 2,     // an engine thread executes
+  kSpecialTime = 4,       // completions become ready later
+  kSpecialPlacement = 8,  // bytes become visible in random order
+};
+
 // What the connection looked like when it was verified; valid while the peer's epoch is the same.
 struct Peer {
   QpRecord* record = nullptr;
@@ -133,6 +141,7 @@ struct Qp : ibv_qp_ex {
   uint32_t pd_id = 0;
   uint16_t lid = 0;
   bool signal_all = false;
+  uint32_t special = 0;  // Special: what the short way cannot do
   ibv_qp_cap cap{};
   SpinLock sq_lock;  // owns sq_posted, peer, batch, parked, wait and the send counters
   SpinLock rq_lock;  // owns the producer side of the receive queue

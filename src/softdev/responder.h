@@ -14,8 +14,8 @@ struct Piece {
 };
 
 // Finds the memory that `key` names: false when the key, its PD, the range or the access is wrong.
-inline bool resolveKey(Segment& segment, uint32_t key, uint32_t pd, uint64_t address, uint64_t length,
-                       int access, std::byte** memory) {
+[[gnu::always_inline]] inline bool resolveKey(Segment& segment, uint32_t key, uint32_t pd, uint64_t address,
+                                              uint64_t length, int access, std::byte** memory) {
   const uint32_t index = key >> 8;
   if (index == 0 || index >= kMaxMrs) return false;
   const MrRecord& mr = segment.mrs[index];
