@@ -1,24 +1,25 @@
-// The devices of this process, as the user described them. Plain values, parsed once by configure().
-// Grammar: devices separated by ';', each a list of key=value separated by ','. Text that begins with '/',
-// './' or '@' names a file instead (one device a line or several with ';', '#' begins a comment, spaces
-// separate keys as well).
-//   name=TEXT               device name (default soft0, soft1 ...; numbered when count > 1)
-//   count=N                 this stanza N times
-//   speed=MBPS              port speed in Mb/s (default 400000)
-//   link=roce|ib            also ethernet, infiniband (default roce)
-//   mtu=BYTES               256, 512, 1024, 2048 or 4096 (default 4096)
-//   guid=HEX                16 hexadecimal digits, ':' allowed (default made from the name); count > 1 adds
-//   one each gid=ADDR[/TYPE]         next entry of the GID table: IPv6 or IPv4 text; type ib, v1 or v2
-//   (default by link) pci=BDF|PATH            0000:3b:00.0 or a path below /sys that the device reports as
-//   its PCI device port_state=active|down  (default active) max_qp=N  max_inline=BYTES  max_msg=BYTES limits
-//   the device reports and enforces fabric=NAME             which processes can talk to each other: all with
-//   the same name (default "default")
+// The devices of this process, and the machines they belong to, as the user described them. Plain values,
+// parsed once by configure(); nothing here changes afterwards. The grammar with a table of all keys:
+// docs/software-device.md, "Configuration". In short: stanzas separated by ';' (in a file also by lines),
+// each a list of key=value separated by ',' (in a file also by spaces, with '#' before a comment). A first
+// word without
+// '=' tells what a stanza describes:
+//   device (or none)   an RDMA device: port keys (speed, link, gid ...; portN.KEY for one port), device keys
+//   host NAME          the devices, GPUs and bridges that follow are this host's; like=HOST copies another
+//   gpu, bridge        a PCI function of the host, for /sys
+//   fault RULE         kept as it is for the fault injector
+// A stanza of which every key concerns the process (fabric, host, seed, fault) or the mode of its devices
+// (engine, pacing ...) describes no device: it holds for all of them. Text that begins with '/', './' or '@'
+// names a file, or with '@' a shipped machine (machines.h), then
+// '#HOST' if wanted, then ';' and more stanzas.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -26,42 +27,111 @@
 
 namespace railwise::softdev {
 
-enum class GidType : uint32_t { kIb, kRoceV1, kRoceV2 };
+constexpr uint32_t kMaxDevices = 256;  // of a host
+constexpr uint32_t kMaxHosts = 256;
 
-struct DeviceConfig {
-  std::string name;
+enum class GidType : uint32_t { kIb, kRoceV1, kRoceV2 };
+// How bytes reach another process; kAuto: the best that works for that peer.
+enum class MoverChoice : uint32_t { kAuto, kVm, kMem, kRemap, kAgent };
+
+struct PortConfig {
   uint32_t speed_mbps = 400000;
-  uint8_t active_width = 2;    // 4x
-  uint8_t active_speed = 128;  // NDR
+  uint8_t active_width = 2;     // 4x
+  uint16_t active_speed = 128;  // NDR; 256 (XDR) does not fit the ABI's first field
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
   ibv_mtu mtu = IBV_MTU_4096;
-  uint64_t guid = 0;  // 0 until completed
-  std::vector<Gid> gids;
-  std::string pci;
   bool active = true;
-  uint32_t max_qp = 16384;
-  uint32_t max_inline_bytes = 220;
-  uint32_t max_message_bytes = 1U << 30;
-  uint32_t ports = 1;        // of the device, all alike
-  bool paced = false;        // port speed and latency_ns are kept to (time.h)
-  uint32_t latency_ns = 0;   // from post to completion, at least
-  std::string pcie_link;     // ports with the same name share it; "": a link of its own
-  uint32_t pcie_mbps = 0;    // its bandwidth, each direction; 0: no limit
-  bool engine = false;       // an engine thread executes what is posted
-  bool adversarial = false;  // bytes of a message become visible in an order that no program may rely on
+  uint32_t latency_ns = 0;  // of the way to any other port; counts when pacing is on
+  int32_t rail = -1;        // -1: not told
+  int32_t plane = -1;
+  uint64_t guid = 0;  // completed: the device's for port 1, derived from it for the others
+  std::vector<Gid> gids;
+  std::string netdev;  // RoCE: completed; InfiniBand: ""
 };
 
+// A place in the PCI tree, for /sys.
+struct PciConfig {
+  std::string pci;        // "" or a path below /sys
+  int32_t numa = -1;      // NUMA node; -1: none
+  uint32_t pcie_gen = 0;  // 0: not told
+  uint32_t pcie_lanes = 0;
+  uint32_t pcie_mbps = 0;  // what the link carries in each direction; 0: no limit
+  uint32_t vendor_id = 0;  // 0: the usual for its kind
+  uint32_t part_id = 0;
+  std::string busid() const;  // "0000:3b:00.0", or "" when `pci` does not end so
+};
+
+struct DeviceConfig : PciConfig {
+  std::string name;
+  std::string host;   // of the machine it belongs to
+  uint64_t guid = 0;  // node GUID; completed
+  std::vector<PortConfig> ports{1};
+  std::string pcie_link;  // devices of a host with the same name share its bandwidth; "": its own link
+  std::string board;
+  std::string hca_type;
+  uint32_t max_qp = 16384;
+  uint32_t max_sge = 16;
+  uint32_t max_cqe = 1U << 18;
+  uint32_t max_inline_bytes = 220;
+  uint32_t max_message_bytes = 1U << 30;
+  bool ece = true;  // what the device says it can do
+  bool dmabuf = true;
+  bool atomics = true;
+  bool engine = false;       // an engine thread executes what is posted
+  bool paced = false;        // port speed, PCIe link and latency are enforced
+  bool adversarial = false;  // bytes are placed in the least convenient legal order
+  MoverChoice mover = MoverChoice::kAuto;
+
+  uint32_t portCount() const { return static_cast<uint32_t>(ports.size()); }
+  // `number` as in verbs: 1 is the first. Null when there is none.
+  const PortConfig* port(uint32_t number) const {
+    return number >= 1 && number <= ports.size() ? &ports[number - 1] : nullptr;
+  }
+};
+
+struct HostConfig {
+  std::string name;
+  bool described = false;   // by a `host` stanza; else the computer itself with devices of our own
+  std::string cpu;          // "x86_64,GenuineIntel,6,143"; "": not told
+  uint32_t numa_nodes = 0;  // 0: as many as the functions name
+  uint32_t cores = 0;       // of a NUMA node; completed
+  std::vector<DeviceConfig> devices;
+  std::vector<PciConfig> gpus;
+  std::vector<PciConfig> bridges;  // only those that differ from the usual
+};
+
+// Everything that the text describes.
+struct MachineConfig {
+  std::string fabric = "default";
+  uint64_t seed = 1;  // of faults and placement
+  std::vector<std::string> faults;
+  std::vector<HostConfig> hosts;  // one at least
+  size_t chosen = 0;              // the host that this process plays
+
+  const HostConfig& host() const { return hosts[chosen]; }
+};
+
+// What one process needs of it.
 struct Config {
   std::string fabric = "default";
-  std::string host;  // that this process plays; "": the machine's own name
+  std::string host;
   uint64_t seed = 1;
+  std::vector<std::string> faults;
   std::vector<DeviceConfig> devices;
 };
 
-// Parses `text` (null or "": defaults). On a mistake gives one WARN and kInvalidUsage.
-Result<Config> parseConfig(const char* text);
+// Parses `text` (null or "": defaults). `host` is RAILWISE_HOST ("": not set): the host to play, or, where
+// the text names none, what this computer is called. On a mistake one WARN and kInvalidUsage.
+Result<MachineConfig> parseMachine(const char* text, std::string_view host = {});
+// The same for text in the format of a file; `name` stands for it in messages.
+Result<MachineConfig> parseMachineText(std::string_view text, const std::string& name,
+                                       std::string_view host = {});
+Result<Config> parseConfig(const char* text, std::string_view host = {});
 
-// Width and speed codes of verbs for a port speed; false when verbs has none.
-bool speedCodes(uint32_t mbps, uint8_t* width, uint8_t* speed);
+// Width and speed codes of verbs for a port speed, with `lanes` (0: any); false when verbs has none. Speeds
+// up to NDR lanes are preferred: every program can read those.
+bool speedCodes(uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed);
+
+const char* moverName(MoverChoice mover);
 
 }  // namespace railwise::softdev

@@ -7,99 +7,58 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 namespace railwise::softdev {
 namespace {
 
-constexpr uint32_t kTypeByLink = UINT32_MAX;  // a GID whose type the link layer decides, once it is known
-
 struct Rate {
   uint32_t mbps;
-  uint8_t code;
+  uint16_t code;
 };
 
-// Lane speeds that fit the 8-bit active_speed of ibv_port_attr (XDR's code, 256, does not).
+// Lane speeds that fit the 8-bit active_speed of ibv_port_attr; XDR's code does not.
 constexpr Rate kLanes[] = {{2500, 1},   {5000, 2},   {10000, 4},   {14000, 16},
                            {25000, 32}, {50000, 64}, {100000, 128}};
-constexpr Rate kWidths[] = {{4, 2}, {1, 1}, {2, 16}, {8, 4}, {12, 8}};  // lanes and code, the usual first
+constexpr Rate kXdr[] = {{200000, 256}};
+struct Width {
+  uint32_t lanes;
+  uint8_t code;
+};
+constexpr Width kWidths[] = {{4, 2}, {1, 1}, {2, 16}, {8, 4}, {12, 8}};  // the usual first
 
-// FNV-1a, to make a stable number of a name.
-uint64_t hashName(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
-Gid makeGid(const uint8_t (&raw)[16], GidType type) {
-  Gid gid{};
-  std::memcpy(gid.raw, raw, sizeof raw);
-  gid.type = static_cast<uint32_t>(type);
-  return gid;
-}
-
-Gid linkLocal(uint64_t interface_id, GidType type) {
-  uint8_t raw[16] = {0xfe, 0x80};
-  for (unsigned i = 0; i < 8; ++i) raw[8 + i] = static_cast<uint8_t>(interface_id >> (56 - 8 * i));
-  return makeGid(raw, type);
-}
-
-Gid ipv4Mapped(uint16_t host, GidType type) {
-  const uint8_t raw[16] = {0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0xff,
-                           0xff,
-                           10,
-                           66,
-                           static_cast<uint8_t>(host >> 8),
-                           static_cast<uint8_t>(host)};
-  return makeGid(raw, type);
-}
-
-bool hasGid(const std::vector<DeviceConfig>& devices, const Gid& gid) {
-  for (const DeviceConfig& device : devices) {
-    for (const Gid& other : device.gids) {
-      if (std::memcmp(other.raw, gid.raw, sizeof gid.raw) == 0) return true;
+bool findCodes(std::span<const Rate> rates, uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed) {
+  for (const Width& candidate : kWidths) {
+    if (lanes != 0 && candidate.lanes != lanes) continue;
+    for (const Rate& lane : rates) {
+      if (candidate.lanes * lane.mbps != mbps) continue;
+      *width = candidate.code;
+      *speed = lane.code;
+      return true;
     }
   }
   return false;
 }
 
-// The same name gives the same GUID in every process: it is the same device of this machine.
-uint64_t guidOfName(std::string_view name) {
-  const size_t digits = name.find_last_not_of("0123456789") + 1;
-  uint32_t number = 0;
-  if (!parseNumber(name.substr(digits), 0, 0xffff, &number))
-    number = static_cast<uint32_t>(hashName(name) & 0xffff);
-  const uint64_t family = hashName(name.substr(0, digits)) & 0xffffff;
-  return 0x0252570000000000ULL | family << 16 | number;
-}
-
-void addDefaultGids(DeviceConfig& device, const std::vector<DeviceConfig>& others) {
-  if (device.link_layer == IBV_LINK_LAYER_INFINIBAND) {
-    device.gids = {linkLocal(device.guid, GidType::kIb)};
-    return;
+// "0000:16:01.0/17:00.0/0000:18:04.0" -> a path below /sys/devices/pci0000:16. The domain may be left out
+// behind the first address.
+bool parsePciSteps(std::string_view text, std::string* path) {
+  std::string domain;
+  std::string steps;
+  while (true) {
+    const size_t slash = std::min(text.find('/'), text.size());
+    std::string step(text.substr(0, slash));
+    if (!domain.empty() && step.size() == 7) step.insert(0, domain);
+    if (!isBusId(step)) return false;
+    if (domain.empty()) {
+      domain = step.substr(0, 5);
+      steps = "/sys/devices/pci" + step.substr(0, 7);
+    }
+    steps.append("/").append(step);
+    if (slash == text.size()) break;
+    text.remove_prefix(slash + 1);
   }
-  auto host = static_cast<uint16_t>((device.guid & 0xffff) + 1);
-  while (host == 0 || hasGid(others, ipv4Mapped(host, GidType::kRoceV1))) ++host;
-  device.gids = {linkLocal(device.guid, GidType::kRoceV1), linkLocal(device.guid, GidType::kRoceV2),
-                 ipv4Mapped(host, GidType::kRoceV1), ipv4Mapped(host, GidType::kRoceV2)};
-}
-
-bool isBdf(std::string_view text) {
-  constexpr std::string_view kShape = "hhhh:hh:hh.h";
-  if (text.size() != kShape.size()) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool digit = std::isxdigit(static_cast<unsigned char>(text[i])) != 0;
-    if (kShape[i] == 'h' ? !digit : text[i] != kShape[i]) return false;
-  }
+  *path = steps;
   return true;
 }
 
@@ -111,6 +70,32 @@ bool parseNumber(std::string_view text, uint32_t low, uint32_t high, uint32_t* n
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return false;
   *number = value;
   return value >= low && value <= high;
+}
+
+bool parseNumber64(std::string_view text, uint64_t* number) {
+  const int base = text.starts_with("0x") ? 16 : 10;
+  if (base == 16) text.remove_prefix(2);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number, base);
+  return !text.empty() && error == std::errc() && end == text.data() + text.size();
+}
+
+bool parseSmall(std::string_view text, int32_t high, int32_t* number) {
+  uint32_t value = 0;
+  if (!parseNumber(text, 0, static_cast<uint32_t>(high), &value)) return false;
+  *number = static_cast<int32_t>(value);
+  return true;
+}
+
+bool parseHex16(std::string_view text, uint32_t* number) {
+  uint64_t value = 0;
+  if (!text.starts_with("0x") || text.size() != 6 || !parseNumber64(text, &value)) return false;
+  *number = static_cast<uint32_t>(value);
+  return value != 0;
+}
+
+bool parseOnOff(std::string_view text, bool* value) {
+  *value = text == "on";
+  return text == "on" || text == "off";
 }
 
 bool parseName(std::string_view text, size_t max_length, std::string* name) {
@@ -155,11 +140,11 @@ bool parseGid(std::string_view text, std::vector<Gid>* gids) {
   const std::string address(text.substr(0, slash));
   const std::string_view type = text.substr(slash);
   Gid gid{};
-  gid.type = kTypeByLink;
+  gid.type = kGidTypeByLink;
   if (type == "/ib") gid.type = static_cast<uint32_t>(GidType::kIb);
   if (type == "/v1") gid.type = static_cast<uint32_t>(GidType::kRoceV1);
   if (type == "/v2") gid.type = static_cast<uint32_t>(GidType::kRoceV2);
-  if (!type.empty() && gid.type == kTypeByLink) return false;
+  if (!type.empty() && gid.type == kGidTypeByLink) return false;
   if (inet_pton(AF_INET, address.c_str(), gid.raw + 12) == 1) {
     gid.raw[10] = gid.raw[11] = 0xff;
   } else if (inet_pton(AF_INET6, address.c_str(), gid.raw) != 1) {
@@ -169,39 +154,100 @@ bool parseGid(std::string_view text, std::vector<Gid>* gids) {
   return true;
 }
 
-bool parsePci(std::string_view text, std::string* path) {
+bool parsePci(std::string_view text, bool here, std::string* path) {
+  constexpr size_t kLongest = 512;
+  if (text.size() > kLongest) return false;
   if (text.starts_with("/sys/")) {
     *path = text;
-    return true;
+    return text.find("/../") == std::string_view::npos && !text.ends_with("/..");
   }
-  if (!isBdf(text)) return false;
-  *path = "/sys/bus/pci/devices/" + std::string(text);
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (!here || !isBusId(lower)) return parsePciSteps(lower, path);
+  *path = "/sys/bus/pci/devices/" + lower;
   char real[PATH_MAX];
   if (realpath(path->c_str(), real) != nullptr) *path = real;
   return true;
 }
 
-bool speedCodes(uint32_t mbps, uint8_t* width, uint8_t* speed) {
-  for (const Rate& lanes : kWidths) {
-    for (const Rate& lane : kLanes) {
-      if (lanes.mbps * lane.mbps != mbps) continue;
-      *width = lanes.code;
-      *speed = lane.code;
-      return true;
-    }
+bool parsePcie(std::string_view text, PciConfig* pci) {
+  // Mb/s of one lane, after the line code (8b/10b, 128b/130b, and the flits of generation 6).
+  constexpr uint32_t kLaneMbps[] = {0, 2000, 4000, 7877, 15754, 31508, 60500};
+  const size_t x = text.find('x');
+  if (x == std::string_view::npos) {
+    pci->pcie_gen = pci->pcie_lanes = 0;
+    return parseNumber(text, 1, UINT32_MAX, &pci->pcie_mbps);
+  }
+  uint32_t gen = 0;
+  uint32_t lanes = 0;
+  if (!parseNumber(text.substr(0, x), 1, 6, &gen) || !parseNumber(text.substr(x + 1), 1, 32, &lanes))
+    return false;
+  if ((lanes & (lanes - 1)) != 0) return false;
+  pci->pcie_gen = gen;
+  pci->pcie_lanes = lanes;
+  pci->pcie_mbps = kLaneMbps[gen] * lanes;
+  return true;
+}
+
+bool parseMover(std::string_view text, MoverChoice* mover) {
+  for (const MoverChoice choice :
+       {MoverChoice::kAuto, MoverChoice::kVm, MoverChoice::kMem, MoverChoice::kRemap, MoverChoice::kAgent}) {
+    *mover = choice;
+    if (text == moverName(choice)) return true;
   }
   return false;
 }
 
-void completeDevice(DeviceConfig& device, const std::vector<DeviceConfig>& others) {
-  if (device.guid == 0) device.guid = guidOfName(device.name);
-  const auto taken = [&](const DeviceConfig& other) { return other.guid == device.guid; };
-  while (std::any_of(others.begin(), others.end(), taken)) ++device.guid;
-  if (device.gids.empty()) addDefaultGids(device, others);
-  const bool infiniband = device.link_layer == IBV_LINK_LAYER_INFINIBAND;
-  for (Gid& gid : device.gids) {
-    if (gid.type == kTypeByLink)
-      gid.type = static_cast<uint32_t>(infiniband ? GidType::kIb : GidType::kRoceV2);
+bool parseCpu(std::string_view text, std::string* cpu) {
+  if (text == "arm64" || text == "ppc64") {
+    *cpu = text;
+    return true;
+  }
+  const size_t slashes = static_cast<size_t>(std::count(text.begin(), text.end(), '/'));
+  if (!text.starts_with("x86_64/") || slashes != 3) return false;
+  const size_t model = text.rfind('/');
+  const size_t family = text.rfind('/', model - 1);
+  uint32_t number = 0;
+  std::string vendor;
+  if (!parseName(text.substr(7, family - std::min<size_t>(family, 7)), 32, &vendor)) return false;
+  if (!parseNumber(text.substr(family + 1, model - family - 1), 0, 4095, &number)) return false;
+  if (!parseNumber(text.substr(model + 1), 0, 4095, &number)) return false;
+  *cpu = text;
+  std::replace(cpu->begin(), cpu->end(), '/', ',');
+  return true;
+}
+
+bool isBusId(std::string_view text) {
+  constexpr std::string_view kShape = "hhhh:hh:hh.h";
+  if (text.size() != kShape.size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool digit = std::isxdigit(static_cast<unsigned char>(text[i])) != 0;
+    if (kShape[i] == 'h' ? !digit : text[i] != kShape[i]) return false;
+  }
+  return true;
+}
+
+std::string PciConfig::busid() const {
+  const std::string last = pci.substr(pci.rfind('/') + 1);
+  return isBusId(last) ? last : "";
+}
+
+bool speedCodes(uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed) {
+  return findCodes(kLanes, mbps, lanes, width, speed) || findCodes(kXdr, mbps, lanes, width, speed);
+}
+
+const char* moverName(MoverChoice mover) {
+  switch (mover) {
+    case MoverChoice::kVm:
+      return "vm";
+    case MoverChoice::kMem:
+      return "mem";
+    case MoverChoice::kRemap:
+      return "remap";
+    case MoverChoice::kAgent:
+      return "agent";
+    default:
+      return "auto";
   }
 }
 

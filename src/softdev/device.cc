@@ -23,22 +23,17 @@ constexpr uint32_t kVendorId = 0x5257;  // "RW": not a PCI vendor
 
 std::mutex g_mutex;
 std::string g_text;
+std::string g_host;
 bool g_configured = false;
 int g_open_contexts = 0;
 // All devices ever configured: a pointer from an old list stays valid. The current ones are g_current.
 std::list<Device> g_devices;
 std::vector<Device*> g_current;
 
-std::string hostName() {
-  char name[65] = {};
-  (void)gethostname(name, sizeof name - 1);
-  return name;
-}
-
 void fillDevice(Device& device, const DeviceConfig& config, const Config& machine) {
   device.config = config;
   device.fabric = machine.fabric;
-  device.host = machine.host.empty() ? hostName() : machine.host;
+  device.host = machine.host;
   device.seed = machine.seed;
   device.node_type = IBV_NODE_CA;
   device.transport_type = IBV_TRANSPORT_IB;
@@ -48,8 +43,8 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
 }
 
 // g_mutex is held.
-Status apply(const char* text) {
-  Result<Config> config = parseConfig(text);
+Status apply(const char* text, const char* host) {
+  Result<Config> config = parseConfig(text, host != nullptr ? host : "");
   if (!config.ok()) return config.status();
   g_current.clear();
   for (const DeviceConfig& device : config->devices) {
@@ -58,6 +53,7 @@ Status apply(const char* text) {
     g_current.push_back(&added);
   }
   g_text = text != nullptr ? text : "";
+  g_host = host != nullptr ? host : "";
   g_configured = true;
   return Status::success();
 }
@@ -98,7 +94,7 @@ bool publishContext(Context& context) {
   Fabric& fabric = *context.fabric;
   const DeviceConfig& config = context.config_device->config;
   uint32_t ports[kMaxDevicePorts] = {};
-  for (uint32_t i = 0; i < config.ports; ++i) {
+  for (uint32_t i = 0; i < config.portCount(); ++i) {
     ports[i] = openPort(fabric, config, context.config_device->host, i + 1);
     if (ports[i] == kMaxPorts) return false;
   }
@@ -107,7 +103,7 @@ bool publishContext(Context& context) {
   context.record = &fabric.segment->contexts[context.index];
   ContextRecord& record = *context.record;
   std::copy(std::begin(ports), std::end(ports), record.ports);
-  record.port_count = config.ports;
+  record.port_count = config.portCount();
   record.doorbell = context.events.id();
   record.fatal.store(0, std::memory_order_relaxed);
   record.events_head.store(0, std::memory_order_relaxed);
@@ -141,23 +137,23 @@ Context* newContext(Device& device, Fabric* fabric) {
 
 }  // namespace
 
-Status configure(const char* config) {
+Status configure(const char* config, const char* host) {
   std::lock_guard lock(g_mutex);
   const std::string text = config != nullptr ? config : "";
   if (g_open_contexts > 0) {
-    if (text == g_text) return Status::success();
+    if (text == g_text && g_host == (host != nullptr ? host : "")) return Status::success();
     RAILWISE_WARN(
         "software device: cannot change the configuration from \"%s\" to \"%s\" while a device is open",
         g_text.c_str(), text.c_str());
     return {Code::kInvalidUsage, EBUSY};
   }
-  return apply(config);
+  return apply(config, host);
 }
 
 ibv_device** getDeviceList(int* num_devices) {
   std::lock_guard lock(g_mutex);
   if (num_devices != nullptr) *num_devices = 0;
-  if (!g_configured && !apply(nullptr).ok()) {
+  if (!g_configured && !apply(nullptr, nullptr).ok()) {
     errno = EINVAL;
     return nullptr;
   }

@@ -55,24 +55,20 @@ void copyText(char (&target)[size], const std::string& text) {
 
 void initialise(Segment& segment, PortRecord& port, const DeviceConfig& config, const std::string& host,
                 uint32_t number) {
+  const PortConfig& settings = *config.port(number);
   copyText(port.device, config.name);
   copyText(port.host, host);
   copyText(port.pcie_name, config.pcie_link);
   port.number = static_cast<uint8_t>(number);
-  port.link_layer = config.link_layer;
+  port.link_layer = settings.link_layer;
   port.pcie_link = pcieClock(segment, port, config.pcie_link);
   port.pcie_mbps.store(config.pcie_mbps, std::memory_order_relaxed);
-  port.speed_mbps.store(config.speed_mbps, std::memory_order_relaxed);
-  port.latency_ns.store(config.latency_ns, std::memory_order_relaxed);
+  port.speed_mbps.store(settings.speed_mbps, std::memory_order_relaxed);
+  port.latency_ns.store(settings.latency_ns, std::memory_order_relaxed);
   port.paced.store(config.paced ? 1 : 0, std::memory_order_relaxed);
-  port.state.store(config.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN, std::memory_order_relaxed);
-  std::copy(config.gids.begin(), config.gids.end(), port.gids);
-  for (size_t i = 0; i < config.gids.size(); ++i) {
-    uint8_t(&raw)[16] = port.gids[i].raw;
-    const bool ipv4 = raw[8] == 0 && raw[10] == 0xff && raw[11] == 0xff;
-    raw[ipv4 ? 13 : 8] ^= static_cast<uint8_t>(number - 1);
-  }
-  port.gid_count.store(static_cast<uint32_t>(config.gids.size()), std::memory_order_release);
+  port.state.store(settings.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN, std::memory_order_relaxed);
+  std::copy(settings.gids.begin(), settings.gids.end(), port.gids);
+  port.gid_count.store(static_cast<uint32_t>(settings.gids.size()), std::memory_order_release);
   port.out_free_ns.store(0, std::memory_order_relaxed);
   port.in_free_ns.store(0, std::memory_order_relaxed);
   port.pcie_out_free_ns.store(0, std::memory_order_relaxed);
@@ -84,14 +80,15 @@ void initialise(Segment& segment, PortRecord& port, const DeviceConfig& config, 
 
 uint32_t openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number) {
   Segment& segment = *fabric.segment;
+  const PortConfig& settings = *config.port(number);
   SharedLockGuard guard(segment.tables, fabric.self);
-  const uint32_t index = findOrAdd(segment, portGuid(config.guid, number));
+  const uint32_t index = findOrAdd(segment, settings.guid);
   if (index == kMaxPorts) return index;
   PortRecord& port = segment.ports[index];
   if (!inUse(segment, index)) {
     initialise(segment, port, config, host, number);
-  } else if (port.link_layer != config.link_layer ||
-             port.gid_count.load(std::memory_order_acquire) != config.gids.size()) {
+  } else if (port.link_layer != settings.link_layer ||
+             port.gid_count.load(std::memory_order_acquire) != settings.gids.size()) {
     RAILWISE_WARN(
         "software device: %s port %u is already open on this fabric with another configuration (link or "
         "GIDs): "

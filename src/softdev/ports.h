@@ -6,11 +6,6 @@
 
 namespace railwise::softdev {
 
-// GUID of port `number` (from 1) of a device: the first port has the device's.
-constexpr uint64_t portGuid(uint64_t device_guid, uint32_t number) {
-  return device_guid ^ (uint64_t{number - 1} << 56);
-}
-
 // The record's index, which is the LID less one, the same for every process; kMaxPorts when the table is
 // full. A port that no live context has open begins anew from `config`; another keeps its state, and what
 // differs from `config` is said in one WARN.

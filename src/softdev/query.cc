@@ -29,6 +29,18 @@ struct PortAttr {
   uint32_t active_speed_ex;
 };
 
+// The speed in force; the width is the configured one as long as that speed is.
+void speedOf(const PortRecord& port, const PortConfig& config, PortAttr& attr) {
+  const uint32_t mbps = port.speed_mbps.load(std::memory_order_acquire);
+  uint8_t width = config.active_width;
+  uint16_t speed = config.active_speed;
+  if (mbps != config.speed_mbps) (void)speedCodes(mbps, 0, &width, &speed);
+  constexpr uint16_t kFastestOld = 128;  // NDR: what the 8-bit field says of anything faster, as the kernel's
+  attr.base.active_width = width;
+  attr.base.active_speed = static_cast<uint8_t>(std::min(speed, kFastestOld));
+  attr.active_speed_ex = speed;
+}
+
 int failGid() {
   errno = EINVAL;
   return -1;  // the one query that does not return an errno (ibv_query_gid(3))
@@ -86,7 +98,7 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   attr->max_res_rd_atom = static_cast<int>(config.max_qp * kMaxRdAtomic);
   attr->atomic_cap = IBV_ATOMIC_NONE;
   attr->max_pkeys = 1;
-  attr->phys_port_cnt = static_cast<uint8_t>(config.ports);
+  attr->phys_port_cnt = static_cast<uint8_t>(config.portCount());
   return 0;
 }
 
@@ -101,7 +113,7 @@ int queryPortSized(ibv_context* base, uint8_t port_num, ibv_port_attr* attr, siz
   ibv_port_attr& a = answer.base;
   a.state = static_cast<ibv_port_state>(port->state.load(std::memory_order_acquire));
   a.max_mtu = IBV_MTU_4096;
-  a.active_mtu = config.mtu;
+  a.active_mtu = config.port(port_num)->mtu;
   a.gid_tbl_len = static_cast<int>(port->gid_count.load(std::memory_order_acquire));
   a.port_cap_flags = infiniband ? 0 : IBV_PORT_IP_BASED_GIDS;
   a.max_msg_sz = config.max_message_bytes;
@@ -109,8 +121,7 @@ int queryPortSized(ibv_context* base, uint8_t port_num, ibv_port_attr* attr, siz
   a.lid = lid;
   a.sm_lid = lid;
   a.max_vl_num = 1;
-  (void)speedCodes(port->speed_mbps.load(std::memory_order_acquire), &a.active_width, &a.active_speed);
-  answer.active_speed_ex = a.active_speed;
+  speedOf(*port, *config.port(port_num), answer);
   a.phys_state = active ? 5 : 3;  // LinkUp, Disabled
   a.link_layer = static_cast<uint8_t>(port->link_layer);
   std::memcpy(attr, &answer, std::min(attr_size, sizeof answer));

@@ -17,9 +17,9 @@
 namespace railwise::softdev {
 
 // Sets the devices of this process from the text after "RAILWISE_DEVICE=software:" (grammar: config.h); null
-// or "" is one default device. kInvalidUsage, after one WARN, when the text is wrong or differs while a
-// device is open.
-Status configure(const char* config);
+// or "" is one default device. `host` is RAILWISE_HOST: which host of the machine to play (null or "": the
+// text decides). kInvalidUsage, after one WARN, when the text is wrong or differs while a device is open.
+Status configure(const char* config, const char* host = nullptr);
 
 ibv_device** getDeviceList(int* num_devices);
 void freeDeviceList(ibv_device** list);

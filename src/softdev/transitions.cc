@@ -58,7 +58,9 @@ bool validValues(const Context& context, const ibv_qp_attr& attr, int mask) {
   constexpr unsigned kAccess =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const auto has = [mask](int bit) { return (mask & bit) != 0; };
-  const ibv_mtu active_mtu = context.config_device->config.mtu;
+  // The path and its MTU are set together, on the way to RTR.
+  const PortConfig* port = context.config_device->config.port(attr.ah_attr.port_num);
+  const ibv_mtu active_mtu = port != nullptr ? port->mtu : IBV_MTU_256;
   return !((has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) ||
            (has(IBV_QP_PORT) && !validPort(context, attr.port_num)) ||
            (has(IBV_QP_ACCESS_FLAGS) && (attr.qp_access_flags & ~kAccess) != 0) ||

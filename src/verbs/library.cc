@@ -77,8 +77,8 @@ Status loadIbverbs(const std::string& name) {
   return Status::success();
 }
 
-Status loadSoftware(const char* config) {
-  RAILWISE_TRY(softdev::configure(config));
+Status loadSoftware(const char* config, const std::string& host) {
+  RAILWISE_TRY(softdev::configure(config, host.c_str()));
   g_library = Library{
       .get_device_list = softdev::getDeviceList,
       .free_device_list = softdev::freeDeviceList,
@@ -117,8 +117,9 @@ Status load(const Config& config) {
   constexpr std::string_view kSoftware = "software";
   const std::string_view device = config.device;
   if (device.empty() || device == "verbs") return loadIbverbs(config.ibverbs_library);
-  if (device == kSoftware) return loadSoftware("");
-  if (device.starts_with("software:")) return loadSoftware(config.device.c_str() + kSoftware.size() + 1);
+  if (device == kSoftware) return loadSoftware("", config.host);
+  if (device.starts_with("software:"))
+    return loadSoftware(config.device.c_str() + kSoftware.size() + 1, config.host);
   RAILWISE_WARN("RAILWISE_DEVICE=%s is not known: use verbs, software or software:CONFIG",
                 config.device.c_str());
   return {Code::kInvalidUsage, 0};

@@ -56,9 +56,9 @@ TEST_F(ConfigTest, NothingIsOneDefaultDevice) {
     ASSERT_TRUE(config.ok());
     ASSERT_EQ(config->devices.size(), 1U);
     EXPECT_EQ(config->devices[0].name, "soft0");
-    EXPECT_EQ(config->devices[0].speed_mbps, 400000U);
-    EXPECT_EQ(config->devices[0].link_layer, IBV_LINK_LAYER_ETHERNET);
-    EXPECT_EQ(config->devices[0].mtu, IBV_MTU_4096);
+    EXPECT_EQ(config->devices[0].ports[0].speed_mbps, 400000U);
+    EXPECT_EQ(config->devices[0].ports[0].link_layer, IBV_LINK_LAYER_ETHERNET);
+    EXPECT_EQ(config->devices[0].ports[0].mtu, IBV_MTU_4096);
     EXPECT_EQ(config->devices[0].max_inline_bytes, 220U);
   }
 }
@@ -82,14 +82,14 @@ TEST_F(ConfigTest, EveryKey) {
   const DeviceConfig& second = config->devices[1];
   EXPECT_EQ(first.name, "rail0");
   EXPECT_EQ(second.name, "rail1");
-  EXPECT_EQ(first.active_width, 2);
-  EXPECT_EQ(first.active_speed, 64);
-  EXPECT_EQ(first.link_layer, IBV_LINK_LAYER_INFINIBAND);
-  EXPECT_EQ(first.mtu, IBV_MTU_1024);
+  EXPECT_EQ(first.ports[0].active_width, 2);
+  EXPECT_EQ(first.ports[0].active_speed, 64);
+  EXPECT_EQ(first.ports[0].link_layer, IBV_LINK_LAYER_INFINIBAND);
+  EXPECT_EQ(first.ports[0].mtu, IBV_MTU_1024);
   EXPECT_EQ(first.guid, 0x020000000000000aULL);
   EXPECT_EQ(second.guid, 0x020000000000000bULL);
   EXPECT_EQ(first.pci, "/sys/devices/x");
-  EXPECT_FALSE(first.active);
+  EXPECT_FALSE(first.ports[0].active);
   EXPECT_EQ(first.max_qp, 7U);
   EXPECT_EQ(first.max_inline_bytes, 64U);
   EXPECT_EQ(first.max_message_bytes, 4096U);
@@ -106,12 +106,13 @@ TEST_F(ConfigTest, UnnamedDevicesAreNumberedOn) {
 TEST_F(ConfigTest, RoceDefaultGids) {
   const Result<Config> config = parseConfig("guid=0200000000000104");
   ASSERT_TRUE(config.ok());
-  const std::vector<Gid>& gids = config->devices[0].gids;
+  const std::vector<Gid>& gids = config->devices[0].ports[0].gids;
   ASSERT_EQ(gids.size(), 4U);
   const uint8_t link_local[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 4};
-  const uint8_t mapped[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 66, 1, 5};
+  const uint8_t mapped[13] = {0, 0, 0, 0,    0,    0, 0,
+                              0, 0, 0, 0xff, 0xff, 10};  // the rest follows from the host
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(std::memcmp(gids[i].raw, i < 2 ? link_local : mapped, 16), 0) << i;
+    EXPECT_EQ(std::memcmp(gids[i].raw, i < 2 ? link_local : mapped, i < 2 ? 16 : 13), 0) << i;
     EXPECT_EQ(gids[i].type, static_cast<uint32_t>(i % 2 == 0 ? GidType::kRoceV1 : GidType::kRoceV2)) << i;
   }
 }
@@ -123,7 +124,7 @@ TEST_F(ConfigTest, DefaultGuidsAndGidsDiffer) {
   for (size_t i = 0; i < devices.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       EXPECT_NE(devices[i].guid, devices[j].guid);
-      EXPECT_NE(std::memcmp(devices[i].gids.back().raw, devices[j].gids.back().raw, 16), 0);
+      EXPECT_NE(std::memcmp(devices[i].ports[0].gids.back().raw, devices[j].ports[0].gids.back().raw, 16), 0);
     }
   }
 }
@@ -131,7 +132,7 @@ TEST_F(ConfigTest, DefaultGuidsAndGidsDiffer) {
 TEST_F(ConfigTest, GidsReplaceTheDefaults) {
   const Result<Config> config = parseConfig("gid=fe80::1/v1,gid=10.1.2.3,gid=2001:db8::5/v2");
   ASSERT_TRUE(config.ok());
-  const std::vector<Gid>& gids = config->devices[0].gids;
+  const std::vector<Gid>& gids = config->devices[0].ports[0].gids;
   ASSERT_EQ(gids.size(), 3U);
   const uint8_t mapped[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3};
   EXPECT_EQ(gids[0].type, static_cast<uint32_t>(GidType::kRoceV1));
@@ -189,7 +190,7 @@ TEST_F(ConfigTest, File) {
     const Result<Config> config = parseConfig(text.c_str());
     ASSERT_TRUE(config.ok());
     ASSERT_EQ(config->devices.size(), 4U);
-    EXPECT_EQ(config->devices[0].speed_mbps, 200000U);
+    EXPECT_EQ(config->devices[0].ports[0].speed_mbps, 200000U);
     EXPECT_EQ(config->devices[1].name, "b");
     EXPECT_EQ(config->devices[3].name, "d");
   }
@@ -206,14 +207,20 @@ TEST_F(ConfigTest, BadFileNamesTheLine) {
 
 TEST(SpeedCodes, EveryListedSpeedHasOne) {
   uint8_t width = 0;
-  uint8_t speed = 0;
-  EXPECT_TRUE(speedCodes(800000, &width, &speed));
+  uint16_t speed = 0;
+  EXPECT_TRUE(speedCodes(800000, 0, &width, &speed));
   EXPECT_EQ(width, 4);    // 8x
   EXPECT_EQ(speed, 128);  // NDR
-  EXPECT_TRUE(speedCodes(25000, &width, &speed));
+  EXPECT_TRUE(speedCodes(25000, 0, &width, &speed));
   EXPECT_EQ(width, 1);
   EXPECT_EQ(speed, 32);
-  EXPECT_FALSE(speedCodes(1600000, &width, &speed));
+  EXPECT_TRUE(speedCodes(800000, 4, &width, &speed));
+  EXPECT_EQ(width, 2);    // 4x
+  EXPECT_EQ(speed, 256);  // XDR
+  EXPECT_TRUE(speedCodes(1600000, 0, &width, &speed));
+  EXPECT_EQ(width, 4);
+  EXPECT_EQ(speed, 256);
+  EXPECT_FALSE(speedCodes(1600000, 4, &width, &speed));
 }
 
 }  // namespace

@@ -1,0 +1,237 @@
+#include "softdev/config_defaults.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "softdev/config_parser.h"
+#include "softdev/config_values.h"
+
+namespace railwise::softdev {
+namespace {
+
+constexpr uint32_t kDefaultCores = 8;
+
+// FNV-1a, to make a stable number of a name.
+uint64_t hashName(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+// 24 well mixed bits.
+uint32_t hash24(std::string_view name) {
+  const uint64_t hash = hashName(name);
+  return static_cast<uint32_t>((hash ^ hash >> 24 ^ hash >> 48) & 0xffffff);
+}
+
+// The same host and name give the same GUID in every process: it is the same device. 02 52 57, three bytes of
+// the host and the name without its number, and the number.
+uint64_t guidOfName(const std::string& host, std::string_view name) {
+  const size_t digits = name.find_last_not_of("0123456789") + 1;
+  uint32_t number = 0;
+  if (!parseNumber(name.substr(digits), 0, 0xffff, &number))
+    number = static_cast<uint32_t>(hashName(name) & 0xffff);
+  const uint64_t family = hash24(host + "/" + std::string(name.substr(0, digits)));
+  return 0x0252570000000000ULL | family << 16 | number;
+}
+
+Gid linkLocal(uint64_t interface_id, GidType type) {
+  Gid gid{};
+  gid.raw[0] = 0xfe;
+  gid.raw[1] = 0x80;
+  for (unsigned i = 0; i < 8; ++i) gid.raw[8 + i] = static_cast<uint8_t>(interface_id >> (56 - 8 * i));
+  gid.type = static_cast<uint32_t>(type);
+  return gid;
+}
+
+// ::ffff:10.a.b.c
+Gid ipv4Mapped(uint32_t address, GidType type) {
+  Gid gid{};
+  gid.raw[10] = gid.raw[11] = 0xff;
+  gid.raw[12] = 10;
+  for (unsigned i = 0; i < 3; ++i) gid.raw[13 + i] = static_cast<uint8_t>(address >> (16 - 8 * i));
+  gid.type = static_cast<uint32_t>(type);
+  return gid;
+}
+
+class Completer {
+ public:
+  Completer(MachineConfig& machine, const std::string& file) : machine_(machine), source_{file, 0} {}
+
+  Status run() {
+    collectGiven();
+    for (size_t index = 0; index < machine_.hosts.size(); ++index) {
+      HostConfig& host = machine_.hosts[index];
+      // Described hosts get a network each, that people can read; a computer one that is its own among many.
+      const uint32_t network = host.described ? static_cast<uint32_t>(66 + index) << 16 : hash24(host.name);
+      for (DeviceConfig& device : host.devices) {
+        device.host = host.name;
+        completeGuids(device);
+        for (PortConfig& port : device.ports) completeGids(port, network);
+      }
+      nameInterfaces(host);
+      RAILWISE_TRY(shareLinks(host));
+      if (host.described) {
+        RAILWISE_TRY(checkFunctions(host));
+        completeNodes(host);
+      }
+    }
+    return Status::success();
+  }
+
+ private:
+  // GUIDs and addresses that the text gives come first.
+  void collectGiven() {
+    for (const HostConfig& host : machine_.hosts) {
+      for (const DeviceConfig& device : host.devices) {
+        if (device.guid != 0) guids_.insert(device.guid);
+        for (const PortConfig& port : device.ports) {
+          for (const Gid& gid : port.gids) addresses_.insert(addressOf(gid));
+        }
+      }
+    }
+  }
+
+  static std::string addressOf(const Gid& gid) {
+    return {reinterpret_cast<const char*>(gid.raw), sizeof gid.raw};
+  }
+
+  void completeGuids(DeviceConfig& device) {
+    if (device.guid == 0) {
+      device.guid = guidOfName(device.host, device.name);
+      while (!guids_.insert(device.guid).second) ++device.guid;
+    }
+    device.ports[0].guid = device.guid;
+    for (size_t i = 1; i < device.ports.size(); ++i) {
+      // The top byte keeps the bits of a local address that is no group's.
+      uint64_t& guid = device.ports[i].guid;
+      guid = device.guid ^ uint64_t { i } << 58;
+      while (guid == 0 || !guids_.insert(guid).second) ++guid;
+    }
+  }
+
+  void completeGids(PortConfig& port, uint32_t network) {
+    const bool infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
+    for (Gid& gid : port.gids) {
+      if (gid.type == kGidTypeByLink)
+        gid.type = static_cast<uint32_t>(infiniband ? GidType::kIb : GidType::kRoceV2);
+    }
+    if (!port.gids.empty()) return;
+    if (infiniband) {
+      port.gids = {linkLocal(port.guid, GidType::kIb)};
+      return;
+    }
+    constexpr uint32_t kMask = 0xffffff;
+    // The ports of a device differ in the top byte only.
+    const auto port_bits = static_cast<uint32_t>(port.guid >> 58 & 3) << 14;
+    auto host = static_cast<uint32_t>((network + ((port.guid & 0xffff) ^ port_bits) + 1) & kMask);
+    while ((host & 0xff) == 0 || !addresses_.insert(addressOf(ipv4Mapped(host, GidType::kRoceV2))).second)
+      host = (host + 1) & kMask;
+    port.gids = {linkLocal(port.guid, GidType::kRoceV1), linkLocal(port.guid, GidType::kRoceV2),
+                 ipv4Mapped(host, GidType::kRoceV1), ipv4Mapped(host, GidType::kRoceV2)};
+  }
+
+  static void nameInterfaces(HostConfig& host) {
+    constexpr size_t kLongest = 15;  // IFNAMSIZ
+    std::set<std::string> taken;
+    for (const DeviceConfig& device : host.devices) {
+      for (const PortConfig& port : device.ports) taken.insert(port.netdev);
+    }
+    for (DeviceConfig& device : host.devices) {
+      for (size_t i = 0; i < device.ports.size(); ++i) {
+        PortConfig& port = device.ports[i];
+        if (port.link_layer == IBV_LINK_LAYER_INFINIBAND || !port.netdev.empty()) continue;
+        const std::string name = "en_" + device.name + (i > 0 ? "p" + std::to_string(i + 1) : "");
+        port.netdev = name.substr(0, kLongest);
+        for (int number = 0; !taken.insert(port.netdev).second; ++number) {
+          const std::string digits = std::to_string(number);
+          port.netdev = name.substr(0, kLongest - digits.size() - 1) + "_" + digits;
+        }
+      }
+    }
+  }
+
+  // The functions of one slot are on one link; so are devices that name the same.
+  Status shareLinks(HostConfig& host) const {
+    std::map<std::string, uint32_t> links;
+    for (DeviceConfig& device : host.devices) {
+      const std::string busid = device.busid();
+      if (device.pcie_link.empty() && !busid.empty()) device.pcie_link = busid.substr(0, busid.find('.'));
+      if (device.pcie_link.empty()) continue;
+      uint32_t& mbps = links[device.pcie_link];
+      if (mbps != 0 && device.pcie_mbps != 0 && mbps != device.pcie_mbps)
+        return refuse(source_, "pcie", device.name,
+                      "the same bandwidth for all devices on the PCIe link " + device.pcie_link +
+                          " of host " + host.name);
+      mbps = std::max(mbps, device.pcie_mbps);
+    }
+    for (DeviceConfig& device : host.devices) {
+      if (!device.pcie_link.empty()) device.pcie_mbps = links[device.pcie_link];
+    }
+    return Status::success();
+  }
+
+  // No two functions at one address, and nothing below a GPU or a NIC.
+  Status checkFunctions(const HostConfig& host) const {
+    std::map<std::string, std::string> owners;  // real path -> what is there
+    for (const PciConfig& gpu : host.gpus) {
+      if (!owners.emplace(gpu.busid(), "a GPU").second)
+        return refuse(source_, "pci", gpu.pci,
+                      "an address that no other function of host " + host.name + " has");
+    }
+    for (const DeviceConfig& device : host.devices) {
+      const std::string busid = device.busid();
+      if (busid.empty()) continue;
+      if (!owners.emplace(busid, device.name).second)
+        return refuse(source_, "pci", device.pci,
+                      "an address that no other function of host " + host.name + " has");
+    }
+    for (const PciConfig& gpu : host.gpus) RAILWISE_TRY(checkAbove(host, gpu, owners));
+    for (const DeviceConfig& device : host.devices) RAILWISE_TRY(checkAbove(host, device, owners));
+    return Status::success();
+  }
+
+  Status checkAbove(const HostConfig& host, const PciConfig& function,
+                    const std::map<std::string, std::string>& owners) const {
+    std::set<std::string> seen;
+    for (std::string path = function.pci; !path.empty(); path.resize(path.rfind('/'))) {
+      const std::string step = path.substr(path.rfind('/') + 1);
+      if (!isBusId(step)) continue;
+      if (!seen.insert(step).second)
+        return refuse(source_, "pci", function.pci, "every address once on the way (host " + host.name + ")");
+      const auto owner = owners.find(step);
+      if (path.size() != function.pci.size() && owner != owners.end())
+        return refuse(
+            source_, "pci", function.pci,
+            "bridges above a function, but " + step + " of host " + host.name + " is " + owner->second);
+    }
+    return Status::success();
+  }
+
+  static void completeNodes(HostConfig& host) {
+    int32_t highest = -1;
+    for (const PciConfig& gpu : host.gpus) highest = std::max(highest, gpu.numa);
+    for (const PciConfig& bridge : host.bridges) highest = std::max(highest, bridge.numa);
+    for (const DeviceConfig& device : host.devices) highest = std::max(highest, device.numa);
+    host.numa_nodes = std::max({host.numa_nodes, static_cast<uint32_t>(highest + 1), 1U});
+    if (host.cores == 0) host.cores = kDefaultCores;
+  }
+
+  MachineConfig& machine_;
+  Source source_;
+  std::set<uint64_t> guids_;
+  std::set<std::string> addresses_;
+};
+
+}  // namespace
+
+Status completeMachine(MachineConfig& machine, const std::string& host_name, const std::string& file) {
+  for (HostConfig& host : machine.hosts) {
+    if (!host.described) host.name = host_name;
+  }
+  return Completer(machine, file).run();
+}
+
+}  // namespace railwise::softdev
