@@ -1,0 +1,90 @@
+"""rdma-core's examples (Debian: ibverbs-utils) on the software device, judged by exit status and by what they print.
+
+Usage: examples_test.py FRONT_FOLDER PROGRAM
+"""
+import re
+import sys
+
+import program_test
+
+PACKAGE = "ibverbs-utils"
+CONFIG = "link=ib,speed=400000;link=roce,speed=100000"  # soft0 and soft1
+SIZE = 2000  # fits one datagram
+ITERATIONS = 200
+
+
+def devices(device, report):
+    status, output = device.run("ibv_devices")
+    rows = dict(line.split() for line in output.splitlines() if line.strip().startswith("soft"))
+    right = status == 0 and list(rows) == ["soft0", "soft1"] and all(re.fullmatch("[0-9a-f]{16}", g) for g in rows.values())
+    report.check("two devices with GUIDs", None if right and len(set(rows.values())) == 2 else f"status {status}", [output])
+
+
+def devinfo(device, report):
+    def value(text, key):
+        match = re.search(rf"^\s*{re.escape(key)}:?\s+(.*)$", text, re.M)
+        return match[1].strip() if match else None
+
+    expected = {
+        "soft0": {"transport": "InfiniBand (0)", "state": "PORT_ACTIVE (4)", "link_layer": "InfiniBand",
+                  "active_width": "4X (2)", "active_speed": "100.0 Gbps (128)", "active_mtu": "4096 (5)"},
+        "soft1": {"transport": "InfiniBand (0)", "state": "PORT_ACTIVE (4)", "link_layer": "Ethernet",
+                  "active_width": "4X (2)", "active_speed": "25.0 Gbps (32)", "active_mtu": "4096 (5)"},
+    }
+    for name, fields in expected.items():
+        status, output = device.run("ibv_devinfo", "-v", "-d", name)
+        wrong = [f"{key} is {value(output, key)}, not {want}" for key, want in fields.items() if value(output, key) != want]
+        for key in ("fw_ver", "node_guid", "board_id", "max_qp", "port_lid", "num_comp_vectors"):
+            if not value(output, key):
+                wrong.append(f"{key} is missing")
+        if (value(output, "port_lid") == "0") == (name == "soft0"):
+            wrong.append(f"port_lid is {value(output, 'port_lid')}")
+        gid_kinds = re.findall(r"GID\[.*(IB|RoCE v1|RoCE v2)\s*$", output, re.M)
+        if name == "soft1" and not gid_kinds:
+            wrong.append("GIDs without types")
+        if status != 0:
+            wrong.append(f"exit status {status}")
+        report.check(f"ibv_devinfo -v -d {name}", "; ".join(wrong) or None, [output])
+    status, output = device.run("ibv_devinfo", "-d", "nosuch")
+    report.check("no such device", None if status not in (0, "no end") else f"exit status {status}", [output])
+
+
+def printed(outputs):
+    """Failure in words when a pingpong did not print its two lines of results."""
+    for output in outputs:
+        moved = re.search(r"^(\d+) bytes in [\d.]+ seconds = [\d.]+ Mbit/sec", output, re.M)
+        if not moved or int(moved[1]) != 2 * SIZE * ITERATIONS:
+            return f"not {2 * SIZE * ITERATIONS} bytes: {moved[1] if moved else 'no result'}"
+        if not re.search(rf"^{ITERATIONS} iters in [\d.]+ seconds", output, re.M):
+            return "no line of iterations"
+    return None
+
+
+def pingpong(program, device, report, *variants):
+    for variant in variants:
+        for where in (("-d", "soft0"), ("-d", "soft1", "-g", "0"), ("-d", "soft1", "-g", "1")):
+            command = (program, *where, "-s", str(SIZE), "-n", str(ITERATIONS), *variant)
+            failure, outputs = device.pair(*command)
+            report.check(" ".join(command), failure or printed(outputs), outputs)
+
+
+TESTS = {
+    "ibv_devices": devices,
+    "ibv_devinfo": devinfo,
+    # -c: every byte is checked; -N: the ibv_wr_* API; -t: time stamps, an extended CQ
+    "ibv_rc_pingpong": lambda d, r: pingpong("ibv_rc_pingpong", d, r, ("-c",), ("-c", "-e"), ("-c", "-N"), ("-c", "-N", "-e")),
+    "ibv_srq_pingpong": lambda d, r: pingpong("ibv_srq_pingpong", d, r, ("-c",), ("-c", "-e"), ("-c", "-q", "4")),
+    "ibv_ud_pingpong": lambda d, r: pingpong("ibv_ud_pingpong", d, r, ("-c",), ("-c", "-e")),
+}
+
+
+def main(front, program):
+    program_test.need(program, PACKAGE)
+    report = program_test.Report()
+    with program_test.Device(front, CONFIG) as device:
+        TESTS[program](device, report)
+    return report.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
