@@ -11,13 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "softdev/fault_table.h"
 #include "softdev/process_table.h"
 #include "softdev/shared_lock.h"
 
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 2;
+constexpr uint32_t kLayoutVersion = 3;
 
 constexpr uint32_t kMaxPorts = 4096;     // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
 constexpr uint32_t kMaxDevicePorts = 4;  // of one device
@@ -254,6 +255,7 @@ struct Segment {
   CqRecord cqs[kMaxCqs];
   SrqRecord srqs[kMaxSrqs];
   MrRecord mrs[kMaxMrs];
+  FaultTable faults;
   std::atomic<uint32_t> page_owners[kArenaPages];
 };
 
