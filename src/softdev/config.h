@@ -116,9 +116,8 @@ struct Config {
   std::string fabric = "default";
   std::string host;
   uint64_t seed = 1;
-  std::vector<std::string> faults;
+  std::vector<std::string> faults;  // rules (fault_rule.h)
   std::vector<DeviceConfig> devices;
-  std::vector<std::string> faults;  // rules (fault_rule.h), armed by the first process that opens a device
 };
 
 // Parses `text` (null or "": defaults). `host` is RAILWISE_HOST ("": not set): the host to play, or, where

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "softdev/config_values.h"
+#include "softdev/fault_rule.h"
 
 namespace railwise::softdev {
 namespace {
@@ -119,6 +120,9 @@ Status ConfigParser::parseStanza(std::string_view text, std::string_view separat
   if (kind == "fault") {
     const std::string_view rule = trimmed(rest);
     if (rule.empty()) return refuse(source, "fault", "", "a rule behind it (railwise device fault --help)");
+    FaultRule checked;
+    if (std::string error; !parseFaultRule(rule, &checked, &error))
+      return refuse(source, "fault", rule, error);
     machine_.faults.emplace_back(rule);
     return Status::success();
   }
