@@ -24,7 +24,7 @@ const char* configuredDevices() {
   constexpr std::string_view kSoftware = "software";
   const char* value = environmentVariable("RAILWISE_DEVICE");
   if (value == nullptr || *value == '\0' || std::string_view(value) == "verbs") return kDefaultDevices;
-  if (std::string_view(value) == kSoftware) return kDefaultDevices;
+  if (std::string_view(value) == kSoftware) return "";
   if (std::string_view(value).starts_with("software:")) return value + kSoftware.size() + 1;
   RAILWISE_WARN("RAILWISE_DEVICE=%s is not known: use software or software:CONFIG", value);
   return nullptr;

@@ -19,6 +19,17 @@ def devices(device, report):
     right = status == 0 and list(rows) == ["soft0", "soft1"] and all(re.fullmatch("[0-9a-f]{16}", g) for g in rows.values())
     report.check("two devices with GUIDs", None if right and len(set(rows.values())) == 2 else f"status {status}", [output])
 
+    environment = device.environment()
+    del environment["RAILWISE_DEVICE"]
+    status, output = device.run("ibv_devices", environment=environment)
+    right = status == 0 and re.findall(r"^ *(soft\d+) ", output, re.M) == ["soft0", "soft1"]
+    report.check("two devices when nothing is said", None if right else f"status {status}", [output])
+
+    for text, words in (("nonsense", "RAILWISE_DEVICE=nonsense is not known"), ("software:speed=7", "speed")):
+        status, output = device.run("ibv_devices", environment={**environment, "RAILWISE_DEVICE": text})
+        right = status not in (0, "no end") and "Failed to get IB devices list: Invalid argument" in output and words in output
+        report.check(f"RAILWISE_DEVICE={text} is refused", None if right else f"status {status}", [output])
+
 
 def devinfo(device, report):
     def value(text, key):

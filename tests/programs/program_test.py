@@ -56,15 +56,15 @@ class Device:
     def environment(self):
         return {**os.environ, "LD_LIBRARY_PATH": self.front, "RAILWISE_DEVICE": f"software:{self.config}"}
 
-    def start(self, *command):
-        process = subprocess.Popen(command, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    def start(self, *command, environment=None):
+        process = subprocess.Popen(command, env=environment or self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.running.append(process)
         return process
 
-    def run(self, *command):
+    def run(self, *command, environment=None):
         """Exit status and output."""
-        process = self.start(*command)
+        process = self.start(*command, environment=environment)
         try:
             output, _ = process.communicate(timeout=PROGRAM_TIMEOUT_S)
         except subprocess.TimeoutExpired:
