@@ -1,30 +1,159 @@
-// Completion channels and their events (softdev.h).
-#include <cerrno>
+// Completion channels and their events (softdev.h). The owner arms a CQ in its record; who completes
+// something there disarms it, counts an event and rings the channel. A ring says only that some CQ of the
+// channel has events: who hears it looks at all of them.
+#include <time.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "softdev/completion_ring.h"
 #include "softdev/datapath.h"
+#include "softdev/events.h"
 #include "softdev/objects.h"
 
 namespace railwise::softdev {
+namespace {
 
-ibv_comp_channel* createCompChannel(ibv_context*) {
-  errno = EOPNOTSUPP;
+constexpr uint64_t kNever = ~uint64_t{0};
+
+// When the first of the completions in the ring may be polled; kNever when there is none.
+uint64_t firstReady(Cq& cq) {
+  const std::lock_guard lock(cq.poll_lock);
+  const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);
+  uint64_t ready = kNever;
+  for (uint64_t at = cq.record->head.load(std::memory_order_relaxed); at != tail; ++at) {
+    const Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
+    if (cqe.kind != CqeKind::kVoid) ready = std::min(ready, cqe.ready_ns);
+  }
+  return ready;
+}
+
+// Whether a completion in the ring may be polled only later: nobody will announce it again.
+bool unreadyLeft(Cq& cq) {
+  if (cq.record->head.load(std::memory_order_relaxed) == cq.record->tail.load(std::memory_order_acquire))
+    return false;
+  const uint64_t now = stampNow();
+  const std::lock_guard lock(cq.poll_lock);
+  const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);
+  for (uint64_t at = cq.record->head.load(std::memory_order_relaxed); at != tail; ++at) {
+    const Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
+    if (cqe.kind != CqeKind::kVoid && cqe.ready_ns > now) return true;
+  }
+  return false;
+}
+
+// In the time model an event is announced when its completion is written, and given when it may be polled.
+void waitUntilReady(Cq& cq) {
+  const uint64_t ready = firstReady(cq);
+  const uint64_t now = stampNow();
+  if (ready != kNever && ready > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ready - now));
+}
+
+// A CQ with an event, which counts as read from now on; null when there is none. channel.mutex is held.
+Cq* takeEvent(Channel& channel) {
+  for (size_t i = 0; i < channel.cqs.size(); ++i) {
+    Cq& cq = *channel.cqs[(channel.next + i) % channel.cqs.size()];
+    if (cq.record->events.load(std::memory_order_acquire) == 0) continue;
+    cq.record->events.fetch_sub(1, std::memory_order_acq_rel);
+    channel.next = (channel.next + i + 1) % channel.cqs.size();
+    pthread_mutex_lock(&cq.mutex);
+    ++cq.comp_events_read;
+    pthread_mutex_unlock(&cq.mutex);
+    return &cq;
+  }
   return nullptr;
 }
 
-int destroyCompChannel(ibv_comp_channel*) { return EOPNOTSUPP; }
+bool eventsLeft(const Channel& channel) {
+  return std::any_of(channel.cqs.begin(), channel.cqs.end(),
+                     [](const Cq* cq) { return cq->record->events.load(std::memory_order_acquire) != 0; });
+}
 
-int getCqEvent(ibv_comp_channel*, ibv_cq**, void**) {
-  errno = EOPNOTSUPP;
+}  // namespace
+
+uint64_t stampNow() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void announce(const Fabric& fabric, CqRecord& cq, bool solicited) {
+  // Either we see that the owner has armed the CQ, or the owner, who polls after it has, sees the completion.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const uint32_t armed = cq.armed.load(std::memory_order_relaxed);
+  if (armed == kNotArmed || (armed == kArmedSolicited && !solicited)) return;
+  if (cq.armed.exchange(kNotArmed, std::memory_order_seq_cst) == kNotArmed) return;
+  cq.events.fetch_add(1, std::memory_order_acq_rel);
+  ring(fabric, cq.owner.load(std::memory_order_relaxed), cq.channel);
+}
+
+ibv_comp_channel* createCompChannel(ibv_context* base) {
+  Context& context = as<Context>(base);
+  auto channel = std::make_unique<Channel>();
+  if (const Status opened = channel->bell.open(*context.fabric); !opened.ok()) {
+    errno = opened.sys_errno;
+    return nullptr;
+  }
+  channel->context = base;
+  channel->fd = channel->bell.fd();
+  channel->refcnt = 0;
+  const std::lock_guard lock(context.objects);
+  context.channels.push_back(channel.get());
+  return channel.release();
+}
+
+int destroyCompChannel(ibv_comp_channel* base) {
+  Channel& channel = as<Channel>(base);
+  Context& context = as<Context>(base->context);
+  {
+    const std::lock_guard objects(context.objects);
+    const std::lock_guard lock(channel.mutex);
+    if (!channel.cqs.empty()) return EBUSY;
+    std::erase(context.channels, &channel);
+  }
+  delete &channel;
+  return 0;
+}
+
+int getCqEvent(ibv_comp_channel* base, ibv_cq** cq, void** cq_context) {
+  Channel& channel = as<Channel>(base);
+  Fabric& fabric = *as<Context>(base->context).fabric;
+  while (channel.bell.take()) {
+    Cq* found = nullptr;
+    {
+      const std::lock_guard lock(channel.mutex);
+      found = takeEvent(channel);
+      channel.bell.drain();
+      if (eventsLeft(channel)) ring(fabric, fabric.self.token, channel.bell.id());
+    }
+    if (found == nullptr) continue;  // another thread was faster
+    waitUntilReady(*found);
+    *cq = ibv_cq_ex_to_cq(found);
+    *cq_context = found->cq_context;
+    return 0;
+  }
   return -1;
 }
 
-void ackCqEvents(ibv_cq*, unsigned int) {}
-int reqNotifyCq(ibv_cq*, int) { return EOPNOTSUPP; }
-int resizeCq(ibv_cq*, int) { return EOPNOTSUPP; }
+void ackCqEvents(ibv_cq* cq, unsigned int events) {
+  if (events != 0) acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, events);
+}
 
-ibv_cq_ex* createCqEx(ibv_context*, ibv_cq_init_attr_ex*) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+int reqNotifyCq(ibv_cq* base, int solicited_only) {
+  Cq& cq = as<Cq>(base);
+  if (cq.channel == nullptr) return EINVAL;
+  CqRecord& record = *cq.record;
+  // A request for any completion stands until it is met: one for solicited ones does not weaken it.
+  uint32_t before = record.armed.load(std::memory_order_relaxed);
+  const uint32_t wanted = solicited_only != 0 ? kArmedSolicited : kArmed;
+  while (before != kArmed && !record.armed.compare_exchange_weak(before, wanted, std::memory_order_seq_cst))
+    continue;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!unreadyLeft(cq)) return 0;
+  const SharedLockGuard guard(record.lock, cq.fabric->self);
+  announce(*cq.fabric, record, true);
+  return 0;
 }
 
 }  // namespace railwise::softdev

@@ -8,7 +8,12 @@
 namespace railwise::softdev {
 
 // Marks the CQ as overflowed; logs the first time. Always false.
-bool overflowCq(const Segment& segment, CqRecord& cq);
+bool overflowCq(const Fabric& fabric, CqRecord& cq);
+
+// Wakes the owner when it asked to be told of a completion like this one. cq.lock is held, and the completion
+// is published.
+void announce(const Fabric& fabric, CqRecord& cq, bool solicited);
+uint64_t stampNow();  // CLOCK_MONOTONIC
 
 // Lets `fill` write the next entry in place (a copy of one built elsewhere costs a third of a completion),
 // then publishes it. `fill` sets every field. False when the queue has overflowed: the completion is lost.
@@ -18,10 +23,15 @@ template <typename Fill>
   const uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   if (tail - cq.head.load(std::memory_order_acquire) >= cq.capacity ||
       cq.overflowed.load(std::memory_order_relaxed) != 0) [[unlikely]] {
-    return overflowCq(*fabric.segment, cq);
+    return overflowCq(fabric, cq);
   }
-  fill(cqeAt(*fabric.segment, cq, tail));
+  Cqe& cqe = cqeAt(*fabric.segment, cq, tail);
+  fill(cqe);
+  if (cq.stamped != 0) [[unlikely]]
+    cqe.stamp_ns = stampNow();
   cq.tail.store(tail + 1, std::memory_order_release);
+  if (cq.channel != 0) [[unlikely]]
+    announce(fabric, cq, cqe.status != IBV_WC_SUCCESS || (cqe.wc_flags & kSolicited) != 0);
   return true;
 }
 

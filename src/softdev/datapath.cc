@@ -18,6 +18,7 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
   work->opcode = wr.opcode;
   work->signalled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   work->inlined = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  work->solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   work->imm_data = wr.imm_data;
   work->length = 0;
   for (int i = 0; i < wr.num_sge; ++i) work->length += wr.sg_list[i].length;
@@ -112,7 +113,7 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   wc->imm_data = cqe.imm_data;
   wc->qp_num = cqe.qp_num;
   wc->src_qp = cqe.src_qp;
-  wc->wc_flags = cqe.wc_flags;
+  wc->wc_flags = cqe.wc_flags & ~uint32_t{kSolicited};
   wc->pkey_index = 0;
   wc->slid = cqe.slid;
   wc->sl = 0;

@@ -21,7 +21,9 @@ std::string bellName(const Fabric& fabric, uint32_t token, uint32_t id) {
 }  // namespace
 
 Doorbell::~Doorbell() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0) return;
+  (void)shutdown(fd_, SHUT_RDWR);  // wakes who waits for a ring, with end of file
+  close(fd_);
 }
 
 Status Doorbell::open(const Fabric& fabric) {
@@ -36,14 +38,21 @@ Status Doorbell::open(const Fabric& fabric) {
 bool Doorbell::take() const {
   char nothing = 0;
   for (;;) {
-    if (recv(fd_, &nothing, sizeof nothing, 0) >= 0) return true;
-    if (errno != EINTR) return false;
+    const ssize_t taken = recv(fd_, &nothing, sizeof nothing, 0);
+    if (taken > 0) return true;
+    if (taken == 0) errno = EBADF;  // it is being closed
+    if (taken == 0 || errno != EINTR) return false;
   }
 }
 
 bool Doorbell::pending() const {
   char nothing = 0;
   return recv(fd_, &nothing, sizeof nothing, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+void Doorbell::drain() const {
+  char nothing = 0;
+  while (recv(fd_, &nothing, sizeof nothing, MSG_DONTWAIT) > 0) continue;
 }
 
 void ring(const Fabric& fabric, uint32_t token, uint32_t id) {

@@ -26,6 +26,8 @@ class Doorbell {
   // errno when there is none.
   bool take() const;
   bool pending() const;
+  // Takes all rings there are. Who drains looks at everything announced afterwards, and rings for what stays.
+  void drain() const;
 
  private:
   int fd_ = -1;

@@ -54,8 +54,9 @@ struct Mr : ibv_mr {
 // The fd of a completion channel is a doorbell: a socket that other processes ring (doorbell.h).
 struct Channel : ibv_comp_channel {
   Doorbell bell;
-  std::mutex mutex;      // guards `cqs`
+  std::mutex mutex;      // guards what follows
   std::vector<Cq*> cqs;  // that report here
+  size_t next = 0;       // of `cqs`, to be looked at first
 };
 
 struct Cq : ibv_cq_ex {
@@ -65,6 +66,9 @@ struct Cq : ibv_cq_ex {
   SpinLock poll_lock;
   std::atomic<int> users{0};
   std::atomic<int> parked{0};  // QPs with sends parked whose completions come here
+  // Events given to the application; guarded by ibv_cq's mutex, as the counts of those acknowledged are.
+  uint32_t comp_events_read = 0;
+  uint32_t async_events_read = 0;
 };
 
 struct Srq : ibv_srq {
@@ -75,6 +79,7 @@ struct Srq : ibv_srq {
   uint32_t max_sge = 0;
   SpinLock post_lock;
   std::atomic<int> users{0};
+  uint32_t events_read = 0;  // by the application; guarded by ibv_srq's mutex
 };
 
 struct Ah : ibv_ah {
@@ -90,6 +95,7 @@ struct Work {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   bool signalled = false;
   bool inlined = false;
+  bool solicited = false;
   uint32_t imm_data = 0;
   uint32_t rkey = 0;
   uint64_t remote_addr = 0;
@@ -154,6 +160,7 @@ struct Qp : ibv_qp_ex {
   // Set-up only, under sq_lock.
   ibv_qp_attr attr{};
   Context* owner = nullptr;
+  uint32_t events_read = 0;  // by the application; guarded by ibv_qp's mutex
 
   ibv_qp_state currentState() const {
     return static_cast<ibv_qp_state>(record->state.load(std::memory_order_seq_cst));

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "softdev/completion_queue.h"
+#include "softdev/events.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 #include "softdev/tables.h"
@@ -87,6 +88,10 @@ void unpublishQp(Qp& qp) {
   }
   voidCompletions(qp.qp_base.send_cq, qp.index);
   voidCompletions(qp.qp_base.recv_cq, qp.index);
+}
+
+// Gives the record and the ring back.
+void freeQp(Qp& qp) {
   const uint64_t ring = qp.record->rq;
   const uint64_t bytes = ringBytes(*qp.record);
   releaseQp(*qp.fabric, qp.index);
@@ -121,6 +126,8 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
     return nullptr;
   }
   qp->qp_base.handle = qp->index;
+  pthread_mutex_init(&qp->qp_base.mutex, nullptr);
+  pthread_cond_init(&qp->qp_base.cond, nullptr);
   as<Pd>(base).users.fetch_add(1);
   as<Cq>(qp->qp_base.send_cq).users.fetch_add(1);
   as<Cq>(qp->qp_base.recv_cq).users.fetch_add(1);
@@ -132,7 +139,14 @@ int destroyQp(ibv_qp* base) {
   Qp& qp = as<Qp>(base);
   Context& context = as<Context>(base->context);
   forgetQp(context, qp);
-  if (!qp.fabric->forgotten) unpublishQp(qp);
+  if (!qp.fabric->forgotten) {
+    unpublishQp(qp);
+    dropEvents(*qp.fabric, context.index, EventOf::kQp, qp.index);
+    waitForAcknowledgements(base->mutex, base->cond, qp.events_read, base->events_completed);
+    freeQp(qp);
+  }
+  pthread_cond_destroy(&base->cond);
+  pthread_mutex_destroy(&base->mutex);
   as<Pd>(qp.qp_base.pd).users.fetch_sub(1);
   as<Cq>(qp.qp_base.send_cq).users.fetch_sub(1);
   as<Cq>(qp.qp_base.recv_cq).users.fetch_sub(1);

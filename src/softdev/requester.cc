@@ -53,6 +53,7 @@ void finish(Qp& qp, const Work& work) {
     arrival.opcode = isSend(work.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
     arrival.byte_len = static_cast<uint32_t>(work.length);
     arrival.has_imm = hasImm(work.opcode);
+    arrival.solicited = work.solicited;
     arrival.imm_data = work.imm_data;
     arrival.src_qp = qp.qp_base.qp_num;
     arrival.slid = qp.lid;

@@ -41,6 +41,7 @@ struct Arrival {
   ibv_wc_opcode opcode = IBV_WC_RECV;
   uint32_t byte_len = 0;
   bool has_imm = false;
+  bool solicited = false;
   uint32_t imm_data = 0;
   uint32_t src_qp = 0;
   uint16_t slid = 0;
@@ -61,7 +62,8 @@ struct Arrival {
     cqe.imm_data = arrival.imm_data;
     cqe.qp_num = qp_num;
     cqe.src_qp = arrival.src_qp;
-    cqe.wc_flags = arrival.has_imm ? IBV_WC_WITH_IMM : 0;
+    cqe.wc_flags =
+        static_cast<uint8_t>((arrival.has_imm ? IBV_WC_WITH_IMM : 0) | (arrival.solicited ? kSolicited : 0));
     cqe.ready_ns = 0;
     cqe.qp_index = static_cast<uint16_t>(qpIndexOf(qp_num));
     cqe.slid = arrival.slid;

@@ -53,6 +53,8 @@ static_assert(sizeof(ReceiveEntry) == 16 && sizeof(Sge) == 16);
 // kVoid: taken out of turn, or its QP is gone; polling skips it.
 enum class CqeKind : uint8_t { kSend, kReceive, kSharedReceive, kVoid };
 
+constexpr uint8_t kSolicited = 0x80;  // the sender asked for an event; no flag of verbs has this bit
+
 struct alignas(64) Cqe {
   uint64_t wr_id;
   uint64_t retires;   // polling it frees the queue slots below this count
@@ -66,7 +68,7 @@ struct alignas(64) Cqe {
   uint16_t slid;
   uint8_t status;
   uint8_t opcode;
-  uint8_t wc_flags;
+  uint8_t wc_flags;  // ibv_wc_flags, and kSolicited
   CqeKind kind;
   uint8_t sl;
   uint8_t dlid_path_bits;
@@ -170,10 +172,11 @@ static_assert(sizeof(MrRecord) == 64);
 struct alignas(64) CqRecord {
   std::atomic<uint32_t> owner;
   uint32_t context;
-  uint32_t capacity;  // power of two
-  uint32_t channel;   // doorbell of the completion channel, 0: none (doorbell.h)
-  uint64_t ring;      // arena offset of `capacity` Cqe
-  uint32_t stamped;   // 1: completions carry the time
+  uint32_t capacity;        // power of two
+  uint32_t channel;         // doorbell of the completion channel, 0: none (doorbell.h)
+  uint64_t ring;            // arena offset of `capacity` Cqe
+  uint32_t stamped;         // 1: completions carry the time
+  uint32_t ignore_overrun;  // 1: completions without room are lost, and the CQ stays good
   // Any process that completes something pushes, under `lock`; `tail` is the publishing store.
   alignas(64) SharedLock lock;
   std::atomic<uint32_t> overflowed;

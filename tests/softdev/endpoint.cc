@@ -45,7 +45,8 @@ OpenDevice::~OpenDevice() { closeDevice(context_); }
 Endpoint::Endpoint(ibv_context* device, const Options& chosen) : options(chosen), context(device) {
   buffer.resize(options.buffer_bytes);
   pd = allocPd(context);
-  cq = createCq(context, options.cqe, nullptr, nullptr, 0);
+  if (options.with_channel) channel = createCompChannel(context);
+  cq = createCq(context, options.cqe, this, channel, 0);
   require(pd != nullptr && cq != nullptr, "allocPd, createCq");
   mr = regMr(pd, buffer.data(), buffer.size(), options.mr_access);
   ibv_qp_init_attr init{};
@@ -60,6 +61,7 @@ Endpoint::Endpoint(ibv_context* device, const Options& chosen) : options(chosen)
 Endpoint::~Endpoint() {
   destroyQp(qp);
   destroyCq(cq);
+  if (channel != nullptr) destroyCompChannel(channel);
   if (mr != nullptr) deregMr(mr);
   deallocPd(pd);
 }

@@ -57,6 +57,7 @@ struct Options {
   uint8_t retry_cnt = 0;
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 1;
+  bool with_channel = false;  // the CQ reports to a completion channel
 };
 
 // A send from `offset` of our buffer to `remote_offset` of the peer's.
@@ -104,6 +105,7 @@ class Endpoint {
   std::vector<std::byte> buffer;
   ibv_context* context;
   ibv_pd* pd;
+  ibv_comp_channel* channel = nullptr;
   ibv_cq* cq;
   ibv_mr* mr;
   ibv_qp* qp;
