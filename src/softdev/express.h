@@ -88,6 +88,7 @@ class Express {
     arrival.opcode = is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
     arrival.byte_len = static_cast<uint32_t>(length);
     arrival.has_imm = wr.opcode != IBV_WR_SEND;
+    arrival.solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
     arrival.imm_data = arrival.has_imm ? wr.imm_data : 0;
     arrival.src_qp = qp_.qp_base.qp_num;
     arrival.slid = qp_.lid;
