@@ -187,5 +187,18 @@ TEST(FrontHelpers, ProbesThatProgramsMake) {
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
 
+TEST(FrontHelpers, CloseTakesWhatIsLeft) {
+  for (int round = 0; round < 3; ++round) {
+    Opened device("soft0");
+    ibv_pd* pd = ibv_alloc_pd(device);
+    ibv_cq* cq = ibv_create_cq(device, 8, nullptr, nullptr, 0);
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap = {8, 8, 1, 1, 0};
+    ASSERT_NE(ibv_create_qp(pd, &init), nullptr);
+  }  // the destructor expects that ibv_close_device succeeds
+}
+
 }  // namespace
 }  // namespace railwise::verbs_front::test
