@@ -71,7 +71,14 @@ RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
 
 RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
 RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
-RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) { return softdev::openDevice(device); }
+
+// cmd_fd is what programs duplicate to hand a device to another process: it must be a descriptor, though
+// importing one is refused (ibv_import_device). Ours stays open as long as the device is.
+RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
+  ibv_context* context = softdev::openDevice(device);
+  if (context != nullptr) context->cmd_fd = softdev::as<softdev::Context>(context).fabric->segment_fd;
+  return context;
+}
 
 // Never fails: the kernel takes back what a program has left, and programs count on it (perftest leaves CQs).
 // Queues that peers reach are destroyed; the rest of a context with leftovers goes with the process.
