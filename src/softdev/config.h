@@ -2,8 +2,8 @@
 // parsed once by configure(); nothing here changes afterwards. The grammar with a table of all keys:
 // docs/software-device.md, "Configuration". In short: stanzas separated by ';' (in a file also by lines),
 // each a list of key=value separated by ',' (in a file also by spaces, with '#' before a comment). A first
-// word without
-// '=' tells what a stanza describes:
+// word
+// without "=" tells what a stanza describes:
 //   device (or none)   an RDMA device: port keys (speed, link, gid ...; portN.KEY for one port), device keys
 //   host NAME          the devices, GPUs and bridges that follow are this host's; like=HOST copies another
 //   gpu, bridge        a PCI function of the host, for /sys
@@ -65,10 +65,11 @@ struct DeviceConfig : PciConfig {
   std::string name;
   std::string host;   // of the machine it belongs to
   uint64_t guid = 0;  // node GUID; completed
+  uint64_t system_guid = 0;  // of the card: the same for all functions of a slot; completed
   std::vector<PortConfig> ports{1};
   std::string pcie_link;  // devices of a host with the same name share its bandwidth; "": its own link
-  std::string board;
-  std::string hca_type;
+  std::string board = "railwise-software";
+  std::string hca_type = "software";
   uint32_t max_qp = 16384;
   uint32_t max_sge = 16;
   uint32_t max_cqe = 1U << 18;

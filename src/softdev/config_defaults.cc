@@ -153,11 +153,14 @@ class Completer {
     }
   }
 
-  // The functions of one slot are on one link; so are devices that name the same.
+  // The functions of one slot are one card, on one link; so are devices that name the same link.
   Status shareLinks(HostConfig& host) const {
     std::map<std::string, uint32_t> links;
+    std::map<std::string, uint64_t> cards;
     for (DeviceConfig& device : host.devices) {
       const std::string busid = device.busid();
+      const std::string slot = busid.empty() ? device.name : busid.substr(0, busid.find('.'));
+      device.system_guid = cards.emplace(slot, device.guid).first->second;
       if (device.pcie_link.empty() && !busid.empty()) device.pcie_link = busid.substr(0, busid.find('.'));
       if (device.pcie_link.empty()) continue;
       uint32_t& mbps = links[device.pcie_link];
@@ -173,7 +176,7 @@ class Completer {
     return Status::success();
   }
 
-  // No two functions at one address, and nothing below a GPU or a NIC.
+  // No two functions at one address, nothing below a GPU or a NIC, and every bus in one place.
   Status checkFunctions(const HostConfig& host) const {
     std::map<std::string, std::string> owners;  // real path -> what is there
     for (const PciConfig& gpu : host.gpus) {
@@ -188,19 +191,29 @@ class Completer {
         return refuse(source_, "pci", device.pci,
                       "an address that no other function of host " + host.name + " has");
     }
-    for (const PciConfig& gpu : host.gpus) RAILWISE_TRY(checkAbove(host, gpu, owners));
-    for (const DeviceConfig& device : host.devices) RAILWISE_TRY(checkAbove(host, device, owners));
+    std::map<std::string, std::string> places;  // bus or function -> the folder it is in
+    for (const PciConfig& gpu : host.gpus) RAILWISE_TRY(checkAbove(host, gpu, owners, places));
+    for (const DeviceConfig& device : host.devices) RAILWISE_TRY(checkAbove(host, device, owners, places));
+    for (const PciConfig& bridge : host.bridges) RAILWISE_TRY(checkAbove(host, bridge, owners, places));
     return Status::success();
   }
 
   Status checkAbove(const HostConfig& host, const PciConfig& function,
-                    const std::map<std::string, std::string>& owners) const {
+                    const std::map<std::string, std::string>& owners,
+                    std::map<std::string, std::string>& places) const {
     std::set<std::string> seen;
     for (std::string path = function.pci; !path.empty(); path.resize(path.rfind('/'))) {
       const std::string step = path.substr(path.rfind('/') + 1);
       if (!isBusId(step)) continue;
       if (!seen.insert(step).second)
         return refuse(source_, "pci", function.pci, "every address once on the way (host " + host.name + ")");
+      const std::string folder = path.substr(0, path.size() - step.size() - 1);
+      for (const std::string& name : {step, step.substr(0, 7)}) {  // the function, its bus
+        if (places.emplace(name, folder).first->second != folder)
+          return refuse(
+              source_, "pci", function.pci,
+              "one place for " + name + " of host " + host.name + ", which is in " + places[name] + " too");
+      }
       const auto owner = owners.find(step);
       if (path.size() != function.pci.size() && owner != owners.end())
         return refuse(

@@ -170,7 +170,7 @@ Status ConfigParser::likeHost(Host& host, const std::string& name, const Source&
     if (other.config.name != name) continue;
     host = other;
     for (Device& device : host.devices) {
-      device.config.guid = 0;
+      device.config.guid = 0;  // a host's own
       for (PortConfig& port : device.config.ports) port.gids.clear();
     }
     return Status::success();

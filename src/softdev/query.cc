@@ -78,7 +78,7 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   *attr = {};
   std::strncpy(attr->fw_ver, "railwise-" RAILWISE_VERSION, sizeof attr->fw_ver - 1);
   attr->node_guid = htobe64(config.guid);
-  attr->sys_image_guid = htobe64(config.guid);
+  attr->sys_image_guid = htobe64(config.system_guid);
   attr->max_mr_size = UINT64_MAX;
   attr->page_size_cap = kPageBytes;
   attr->vendor_id = kVendorId;

@@ -14,6 +14,7 @@ constexpr const char* kHelp =
     "  perf      run a collective through a net plugin: bandwidth, latency, every element verified\n"
     "  devices   list the devices of a net plugin as NCCL sees them\n"
     "  topo      read, make, check, compare and draw topologies\n"
+    "  device    run programs on software devices; machines made of them\n"
     "  explain   which NIC serves which GPU, and why\n"
     "  config    list the plugin's environment variables and the values in force\n"
     "  version   print the version\n"
@@ -34,7 +35,7 @@ int printHelp() {
 
 int runCommand(Args args) {
   if (args.empty()) {
-    say("which command? perf, devices, topo, explain, config, version or help");
+    say("which command? perf, devices, topo, device, explain, config, version or help");
     return kExitUsage;
   }
   const std::string_view name = args[0];
@@ -42,6 +43,7 @@ int runCommand(Args args) {
   if (name == "perf") return perfCommand(rest);
   if (name == "devices") return devicesCommand(rest);
   if (name == "topo") return topoCommand(rest);
+  if (name == "device") return deviceCommand(rest);
   if (name == "explain") return explainCommand(rest);
   if (name == "config") return configCommand(rest);
   const bool version = name == "version" || name == "--version";
@@ -54,10 +56,11 @@ int runCommand(Args args) {
   }
   if (help || (version && asks_help)) return printHelp();
   if (version) return printVersion();
-  const std::vector<std::string> names = {"perf", "devices", "topo", "explain", "config", "version", "help"};
+  const std::vector<std::string> names = {"perf",    "devices", "topo",    "device",
+                                          "explain", "config",  "version", "help"};
   const std::string near = suggestion(name, names);
   say("unknown command '%s'%s", args[0],
-      near.empty() ? ": perf, devices, topo, explain, config, version or help" : near.c_str());
+      near.empty() ? ": perf, devices, topo, device, explain, config, version or help" : near.c_str());
   return kExitUsage;
 }
 

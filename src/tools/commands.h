@@ -14,6 +14,12 @@ int devicesCommand(Args args);
 int configCommand(Args args);
 int explainCommand(Args args);
 
+int deviceCommand(Args args);
+int deviceRunCommand(Args args);
+int deviceListCommand(Args args);
+int deviceShowCommand(Args args);
+int deviceSysfsCommand(Args args);
+
 int topoCommand(Args args);
 int topoShowCommand(Args args);
 int topoPathsCommand(Args args);

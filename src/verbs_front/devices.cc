@@ -40,7 +40,7 @@ bool configureOnce() {
   std::lock_guard lock(mutex);
   if (done) return true;
   const char* devices = configuredDevices();
-  done = devices != nullptr && softdev::configure(devices).ok();
+  done = devices != nullptr && softdev::configure(devices, environmentVariable("RAILWISE_HOST")).ok();
   if (!done) errno = EINVAL;
   return done;
 }

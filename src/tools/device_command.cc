@@ -1,0 +1,107 @@
+// railwise device: the software verbs device, for any program.
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "softdev/machines.h"
+#include "tools/commands.h"
+#include "tools/device_machine.h"
+#include "tools/device_tree.h"
+#include "tools/machine_options.h"
+#include "tools/message.h"
+#include "tools/options.h"
+
+namespace railwise::tools {
+namespace {
+
+struct Subcommand {
+  const char* name;
+  int (*run)(Args);
+  const char* text;
+};
+
+constexpr std::array kSubcommands = {
+    Subcommand{"run", deviceRunCommand, "run a program on software devices instead of real ones"},
+    Subcommand{"list", deviceListCommand, "the machines that Railwise brings"},
+    Subcommand{"show", deviceShowCommand, "what a machine consists of: hosts, devices, GPUs"},
+    Subcommand{"sysfs", deviceSysfsCommand, "write the /sys of a host into a folder"},
+};
+
+std::string helpText() {
+  std::string text = "usage: railwise device SUBCOMMAND [options]\n\n";
+  for (const Subcommand& sub : kSubcommands) text += textOf("  %-9s %s\n", sub.name, sub.text);
+  return text + "\nrailwise device SUBCOMMAND --help lists its options.\n";
+}
+
+std::string names() {
+  std::string text;
+  for (const Subcommand& sub : kSubcommands) text += (text.empty() ? "" : ", ") + std::string(sub.name);
+  return text;
+}
+
+constexpr const char* kListHelp =
+    "usage: railwise device list\n\n"
+    "Lists the machines that Railwise brings, for --machine NAME and RAILWISE_DEVICE=software:@NAME.\n\n";
+constexpr const char* kSysfsHelp =
+    "usage: railwise device sysfs [options] DIR\n\n"
+    "Writes the /sys of a host of a software machine into DIR, for `railwise topo --root DIR` and for "
+    "programs\n"
+    "that take another root.\n"
+    "Exit status: 0 all right, 1 nothing or not all was written, 2 a mistake on the command line.\n\n";
+
+}  // namespace
+
+int deviceListCommand(Args args) {
+  int status = kExitOk;
+  if (!parseOrLeave("device list", {}, args, kListHelp, 0, &status)) return status;
+  for (const softdev::ShippedMachine& machine : softdev::shippedMachines())
+    std::printf("%-12s %.*s\n", machine.name, static_cast<int>(machine.title().size()),
+                machine.title().data());
+  return kExitOk;
+}
+
+int deviceSysfsCommand(Args args) {
+  DeviceMachineOptions options;
+  std::vector<Option> table;
+  addDeviceMachineOptions(table, options);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("device sysfs", table, args, kSysfsHelp, 1, &status);
+  if (!arguments) return status;
+  if (arguments->positional.empty()) {
+    say("device sysfs: into which folder? (railwise device sysfs --help)");
+    return kExitUsage;
+  }
+  const auto machine = openDeviceMachine("device sysfs", options);
+  if (!machine) return kExitUsage;
+  const auto tree = deviceTree(machine->config.host());
+  const std::string failed = writeTree(tree, arguments->positional[0]);
+  if (!failed.empty()) {
+    say("device sysfs: %s", failed.c_str());
+    return kExitFailed;
+  }
+  say("device sysfs: host %s, %zu entries in %s", machine->config.host().name.c_str(), tree.items().size(),
+      arguments->positional[0].c_str());
+  return kExitOk;
+}
+
+int deviceCommand(Args args) {
+  if (args.empty()) {
+    say("device: which subcommand? %s", names().c_str());
+    return kExitUsage;
+  }
+  const std::string_view name = args[0];
+  if (name == "--help" || name == "-h") {
+    std::fputs(helpText().c_str(), stdout);
+    return kExitOk;
+  }
+  std::vector<std::string> known;
+  for (const Subcommand& sub : kSubcommands) {
+    if (name == sub.name) return sub.run(args.subspan(1));
+    known.emplace_back(sub.name);
+  }
+  const std::string near = suggestion(name, known);
+  say("device: unknown subcommand '%s'%s", args[0], near.empty() ? (": " + names()).c_str() : near.c_str());
+  return kExitUsage;
+}
+
+}  // namespace railwise::tools
