@@ -95,7 +95,46 @@ ibv_mr* regDmabufMr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
   return nullptr;
 }
 
-int reregMr(ibv_mr*, int, ibv_pd*, void*, size_t, int) { return EOPNOTSUPP; }
+// Returns an ibv_rereg_mr_err_code and sets errno. The keys stay; work requests in flight see the region as
+// it was or fail, those executed afterwards see it as it is.
+int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
+  const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  const bool changes_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+  const bool changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+  if ((flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 || (moves && (addr == nullptr || length == 0)) ||
+      (changes_pd && (pd == nullptr || pd->context != base->context)) || (access != 0 && !changes_access)) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  Mr& mr = as<Mr>(base);
+  Context& context = as<Context>(base->context);
+  MrRecord& record = context.fabric->segment->mrs[mr.index];
+  const unsigned new_access =
+      changes_access ? static_cast<unsigned>(access) : record.access.load(std::memory_order_relaxed);
+  const int error = checkRegion(mr.pd, moves ? addr : mr.addr, moves ? length : mr.length, new_access);
+  if (error != 0 || context.fabric->forgotten) {
+    errno = error != 0 ? error : EIO;
+    return IBV_REREG_MR_ERR_CMD;
+  }
+  record.key.store(0, std::memory_order_seq_cst);
+  quiesce(context, mr.pd);
+  record.access.store(new_access, std::memory_order_relaxed);
+  if (changes_pd) {
+    as<Pd>(pd).users.fetch_add(1);
+    as<Pd>(mr.pd).users.fetch_sub(1);
+    mr.pd = pd;
+    record.pd.store(as<Pd>(pd).id, std::memory_order_relaxed);
+  }
+  if (moves) {
+    mr.addr = addr;
+    mr.length = length;
+    record.iova.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
+    record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
+    record.length.store(length, std::memory_order_relaxed);
+  }
+  record.key.store(mr.lkey, std::memory_order_seq_cst);
+  return 0;
+}
 
 int deregMr(ibv_mr* base) {
   Mr& mr = as<Mr>(base);

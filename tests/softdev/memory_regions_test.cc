@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "softdev/endpoint.h"
 
@@ -98,6 +99,54 @@ TEST(MemoryRegion, MayBeRelaxedOrdered) {
   ibv_mr* mr = regMr(end.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(deregMr(mr), 0);
+}
+
+TEST(MemoryRegion, ReregistrationChangesAccessUnderTheSameKey) {
+  const OpenDevice device;
+  Pair pair(device);
+  const uint32_t key = pair.b.mr->rkey;
+  ASSERT_EQ(pair.a.send({.length = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0);
+  EXPECT_EQ(pair.b.mr->rkey, key);
+  ASSERT_EQ(pair.a.send({.length = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(MemoryRegion, ReregistrationMovesToOtherMemory) {
+  const OpenDevice device;
+  Pair pair(device);
+  std::vector<std::byte> other(pair.b.buffer.size(), std::byte{1});
+  ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other.data(), other.size(), 0), 0);
+  EXPECT_EQ(pair.b.mr->addr, other.data());
+  ASSERT_EQ(pair.a.send({.length = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);  // the old place
+}
+
+TEST(MemoryRegion, ReregistrationMovesToAnotherPd) {
+  const OpenDevice device;
+  Pair pair(device);
+  ibv_pd* own = pair.b.mr->pd;
+  ibv_pd* other = allocPd(device);
+  ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+  EXPECT_EQ(deallocPd(other), EBUSY);
+  ASSERT_EQ(pair.a.send({.length = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);
+  ASSERT_EQ(reregMr(pair.b.mr, IBV_REREG_MR_CHANGE_PD, own, nullptr, 0, 0), 0);
+  EXPECT_EQ(deallocPd(other), 0);
+}
+
+TEST(MemoryRegion, ReregistrationRefusesWhatCannotBe) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  constexpr int kMove = IBV_REREG_MR_CHANGE_TRANSLATION;
+  EXPECT_EQ(reregMr(end.mr, 1 << 8, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(reregMr(end.mr, kMove, nullptr, nullptr, 64, 0), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(reregMr(end.mr, IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(reregMr(end.mr, 0, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(reregMr(end.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE),
+            IBV_REREG_MR_ERR_CMD);
+  EXPECT_EQ(reregMr(end.mr, 0, nullptr, nullptr, 0, 0), 0);
 }
 
 }  // namespace
