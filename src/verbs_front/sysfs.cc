@@ -111,7 +111,8 @@ std::string attribute(softdev::Device& device, std::string_view file) {
   if (file == "hw_rev") return "1";
   if (file == "node_type") return "1: CA";
   if (file == "node_desc") return device.name;
-  if (file == "node_guid" || file == "sys_image_guid") return guidText(be64toh(ibv_get_device_guid(&device)));
+  if (file == "node_guid") return guidText(be64toh(ibv_get_device_guid(&device)));
+  if (file == "sys_image_guid") return guidText(device.config.system_guid);
   unsigned port = 0;
   int consumed = 0;
   if (std::sscanf(std::string(file).c_str(), "ports/%u/%n", &port, &consumed) != 1 || consumed == 0 ||

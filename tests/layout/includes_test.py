@@ -16,14 +16,16 @@ MAY_INCLUDE = {
     "src/topo": {"base", "railwise"},
     "src/net": {"base", "verbs", "topo"},
     "plugin": {"base", "net", "nccl"},
+    "src/sysfs_front": set(),
     "src/tools": {"base", "nccl", "softdev", "topo"},
 }
 # project folder -> the only files, or folders, that may include it
 ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs_front/", "src/tools/device_")}
 RDMA_HEADERS = ("infiniband/", "rdma/")
 MAY_SEE_RDMA_HEADERS = {"src/verbs", "src/verbs_front", "src/softdev"}
-# The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks.
-MAY_GETENV = {"src/base/config.cc"}
+# The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks. The
+# preloaded library stands alone.
+MAY_GETENV = {"src/base/config.cc", "src/sysfs_front/redirect.cc"}
 MAY_GETENV_FOLDERS = {"src/tools"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

@@ -40,7 +40,7 @@ TEST(Command, MistakesEndWith2AndOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{}, "railwise: which command? perf, devices, topo, device, explain, config, version or help\n"},
       {{"prf"}, "railwise: unknown command 'prf', did you mean 'perf'?\n"},
-      {{"evices"}, "railwise: unknown command 'devicse', did you mean 'devices'?\n"},
+      {{"evices"}, "railwise: unknown command 'evices', did you mean 'devices'?\n"},
       {{"device"}, "railwise: device: which subcommand? run, list, show, sysfs\n"},
       {{"version", "now"}, "railwise: version takes no arguments\n"},
       {{"devices", "--jsn"},
