@@ -17,9 +17,9 @@
 namespace railwise::verbs_front {
 namespace {
 
-// What programs find that were told nothing: perftest and the examples of rdma-core take the first device,
+// What programs find that were told nothing, as with `railwise device run`: perftest and the examples of rdma-core take the first device,
 // and LIDs need no further option.
-constexpr const char* kDefaultDevices = "link=ib;link=roce";
+constexpr const char* kDefaultDevices = "@default";
 
 // The text for softdev::configure(); null when the variable makes no sense.
 const char* configuredDevices() {

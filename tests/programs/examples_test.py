@@ -1,14 +1,15 @@
 """rdma-core's examples (Debian: ibverbs-utils) on the software device, judged by exit status and by what they print.
 
-Usage: examples_test.py FRONT_FOLDER PROGRAM
+Usage: examples_test.py RAILWISE PROGRAM
 """
+import os
 import re
 import sys
 
 import program_test
 
 PACKAGE = "ibverbs-utils"
-CONFIG = "link=ib,speed=400000;link=roce,speed=100000"  # soft0 and soft1
+MACHINE = "link=ib,speed=400000;link=roce,speed=100000"  # soft0 and soft1
 SIZE = 2000  # fits one datagram
 ITERATIONS = 200
 
@@ -19,8 +20,7 @@ def devices(device, report):
     right = status == 0 and list(rows) == ["soft0", "soft1"] and all(re.fullmatch("[0-9a-f]{16}", g) for g in rows.values())
     report.check("two devices with GUIDs", None if right and len(set(rows.values())) == 2 else f"status {status}", [output])
 
-    environment = device.environment()
-    del environment["RAILWISE_DEVICE"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAILWISE_")}
     status, output = device.run("ibv_devices", environment=environment)
     right = status == 0 and re.findall(r"^ *(soft\d+) ", output, re.M) == ["soft0", "soft1"]
     report.check("two devices when nothing is said", None if right else f"status {status}", [output])
@@ -79,20 +79,28 @@ def pingpong(program, device, report, *variants):
             report.check(" ".join(command), failure or printed(outputs), outputs)
 
 
+def rc_pingpong(device, report):
+    # -c: every byte is checked; -N: the ibv_wr_* API; -t: time stamps, an extended CQ
+    pingpong("ibv_rc_pingpong", device, report, ("-c",), ("-c", "-e"), ("-c", "-N"), ("-c", "-N", "-e"), ("-c", "-t"))
+    # Two calls that nothing was said to meet on the user's default fabric, and need no GID.
+    with program_test.Device(device.railwise) as default:
+        failure, outputs = default.pair("ibv_rc_pingpong", "-s", str(SIZE), "-n", str(ITERATIONS), "-c")
+        report.check("two plain calls of railwise device run", failure or printed(outputs), outputs)
+
+
 TESTS = {
     "ibv_devices": devices,
     "ibv_devinfo": devinfo,
-    # -c: every byte is checked; -N: the ibv_wr_* API; -t: time stamps, an extended CQ
-    "ibv_rc_pingpong": lambda d, r: pingpong("ibv_rc_pingpong", d, r, ("-c",), ("-c", "-e"), ("-c", "-N"), ("-c", "-N", "-e")),
+    "ibv_rc_pingpong": rc_pingpong,
     "ibv_srq_pingpong": lambda d, r: pingpong("ibv_srq_pingpong", d, r, ("-c",), ("-c", "-e"), ("-c", "-q", "4")),
     "ibv_ud_pingpong": lambda d, r: pingpong("ibv_ud_pingpong", d, r, ("-c",), ("-c", "-e")),
 }
 
 
-def main(front, program):
+def main(railwise, program):
     program_test.need(program, PACKAGE)
     report = program_test.Report()
-    with program_test.Device(front, CONFIG) as device:
+    with program_test.Device(railwise, MACHINE) as device:
         TESTS[program](device, report)
     return report.done()
 

@@ -2,14 +2,14 @@
 on events, shared receive queues, several queue pairs; on InfiniBand and RoCE. Judged by exit status and by the rows of
 results. Speeds are not judged: the machine is shared.
 
-Usage: perftest_test.py FRONT_FOLDER PROGRAM
+Usage: perftest_test.py RAILWISE PROGRAM
 """
 import re
 import sys
 
 import program_test
 
-CONFIG = "link=ib;link=roce"
+MACHINE = "link=ib;link=roce"
 ITERATIONS = 96  # a multiple of the list that is posted at once
 OLD = "--use_old_post_send"
 
@@ -70,10 +70,10 @@ def judge(program, options, outputs):
     return None
 
 
-def main(front, program):
+def main(railwise, program):
     program_test.need(program, "perftest")
     report = program_test.Report()
-    with program_test.Device(front, CONFIG) as device:
+    with program_test.Device(railwise, MACHINE) as device:
         for options in TESTS[program]:
             for name in ("soft0", "soft1"):
                 command = (program, "-F", "-d", name, "-n", str(ITERATIONS), *options)

@@ -45,19 +45,22 @@ def listening(port):
 
 
 class Device:
-    """A fabric of its own for one test, and how to start programs on it."""
+    """A machine on a fabric of its own for one test, and how to start programs on it: with `railwise device run`."""
 
-    def __init__(self, front, config):
-        self.front = front
-        fabric = f"programs{os.getpid()}"
-        self.config = ";".join(f"{device},fabric={fabric}" for device in config.split(";"))
+    def __init__(self, railwise, machine=None):
+        self.railwise = railwise
+        self.front = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(railwise))), "lib", "railwise-verbs")
+        where = ["--machine", machine, "--fabric", f"programs{os.getpid()}"] if machine else []
+        self.prefix = [railwise, "device", "run", *where, "--"]
         self.running = []
 
-    def environment(self):
-        return {**os.environ, "LD_LIBRARY_PATH": self.front, "RAILWISE_DEVICE": f"software:{self.config}"}
-
     def start(self, *command, environment=None):
-        process = subprocess.Popen(command, env=environment or self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        """With an environment: on what that says, and with the library in front."""
+        if environment is None:
+            command = [*self.prefix, *command]
+        else:
+            environment = {**environment, "LD_LIBRARY_PATH": self.front}
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.running.append(process)
         return process

@@ -1,7 +1,7 @@
 """rdma-core's own conformance suite (python3-pyverbs, tests under /usr/share/doc/rdma-core/tests) on the software device.
 Every test passes, or is skipped for a reason of ALLOWED_SKIPS; none fails, none crashes, none hangs.
 
-Usage: pyverbs_test.py FRONT_FOLDER LINK [MODULE...]   LINK: ib or roce
+Usage: pyverbs_test.py RAILWISE LINK [MODULE...]   LINK: ib or roce
 """
 import gzip
 import json
@@ -84,12 +84,12 @@ def run(device, python, folder, modules, notes):
             file.write(json.dumps({"test": started, "is": "crash", "why": ended}) + "\n")
 
 
-def main(front, link, *wanted):
+def main(railwise, link, *wanted):
     python = interpreter()
     bad = 0
     counts = {}
     skips = {}
-    with tempfile.TemporaryDirectory() as scratch, program_test.Device(front, f"link={link}") as device:
+    with tempfile.TemporaryDirectory() as scratch, program_test.Device(railwise, f"link={link}") as device:
         folder = pathlib.Path(scratch) / "tests"
         folder.mkdir()
         unpack(folder)
