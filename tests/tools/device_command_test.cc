@@ -1,0 +1,196 @@
+// railwise device from outside: machines shown and written, and programs run on them.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "process.h"
+
+namespace railwise::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A folder of the test's own for what the command makes, gone with it.
+class DeviceCommand : public testing::Test {
+ protected:
+  DeviceCommand() { fs::create_directory(folder_); }
+  ~DeviceCommand() override { fs::remove_all(folder_); }
+
+  ProcessResult railwise(std::vector<std::string> args, std::vector<std::string> environment = {}) const {
+    args.insert(args.begin(), "device");
+    environment.push_back("TMPDIR=" + folder_.string());
+    return runProcess(RAILWISE_CLI, args, environment);
+  }
+  std::size_t left() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  const fs::path folder_ =
+      fs::canonical(fs::temp_directory_path()) / ("railwise_device_" + std::to_string(getpid()));
+};
+
+TEST_F(DeviceCommand, ListNamesTheMachines) {
+  const auto result = railwise({"list"});
+  EXPECT_EQ(result.status, 0);
+  for (const char* name : {"laptop ", "dgx ", "cloud-vm ", "asymmetric ", "dual-port ", "default "})
+    EXPECT_TRUE(has(result.out, name)) << result.out;
+}
+
+TEST_F(DeviceCommand, ShowIsATableAndJson) {
+  const auto table = railwise({"show", "--machine", "dgx", "--host", "B"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_TRUE(has(table.out, "*B")) << table.out;
+  EXPECT_TRUE(has(table.out, "mlx5_7")) << table.out;
+  const auto json =
+      railwise({"show", "-m", "link=ib,count=2", "--set", "pacing=on", "--fabric", "t", "-f", "json"});
+  EXPECT_EQ(json.status, 0) << json.err;
+  EXPECT_TRUE(has(json.out, "\"pacing\": true")) << json.out;
+  EXPECT_TRUE(has(json.out, "\"fabric\": \"t\"")) << json.out;
+  EXPECT_TRUE(has(json.out, "\"name\": \"soft1\"")) << json.out;
+}
+
+TEST_F(DeviceCommand, TheDefaultMachineBeginsWithInfiniBand) {
+  const auto result = railwise({"show", "--format", "json"});
+  const auto first = result.out.find("\"link\": \"ib\"");
+  ASSERT_NE(first, std::string::npos) << result.out;
+  EXPECT_LT(first, result.out.find("\"link\": \"roce\""));
+}
+
+TEST_F(DeviceCommand, MistakesAreSaid) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{}, "which subcommand? run, "},
+      {{"shw"}, "did you mean 'show'"},
+      {{"show", "--machine", "dxg"}, "Railwise's own machines are "},
+      {{"show", "--machine", "dgx", "--host", "C"}, "its hosts are A, B"},
+      {{"show", "--machine", "speed=1"}, "bad value \"1\" for key \"speed\""},
+      {{"sysfs"}, "into which folder?"},
+      {{"run"}, "which command?"},
+      {{"run", "--machin", "dgx"}, "did you mean --machine?"},
+      {{"run", "--machine"}, "needs a value"},
+      {{"run", "--sysfs", "maybe", "--", "true"}, "one of auto, on, off"}};
+  for (const auto& [args, message] : mistakes) {
+    const auto result = railwise(args);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
+  }
+}
+
+TEST_F(DeviceCommand, SysfsIsWhatTopoReads) {
+  const std::string tree = folder_ / "tree";
+  const auto written = railwise({"sysfs", "-m", "asymmetric", "-H", "B", tree});
+  EXPECT_EQ(written.status, 0) << written.err;
+  const auto shown = runProcess(RAILWISE_CLI, {"topo", "show", "--root", tree, "--quiet"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_TRUE(has(shown.out, "mlx5_1, 200 Gb/s, 0000:ca:00.0")) << shown.out;
+  EXPECT_EQ(railwise({"sysfs", tree}).status, 1);  // not empty
+}
+
+TEST_F(DeviceCommand, RunPassesTheMachineOn) {
+  const auto result = railwise({"run", "-m", "link=ib", "--fabric", "t", "--", "sh", "-c",
+                                "echo $RAILWISE_DEVICE; echo $LD_LIBRARY_PATH; echo $NCCL_IBVERBS_LIB"},
+                               {"LD_LIBRARY_PATH=/elsewhere"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "software:link=ib;fabric=t\n")) << result.out;
+  EXPECT_TRUE(has(result.out, "/railwise-verbs:/elsewhere\n")) << result.out;
+  EXPECT_TRUE(has(result.out, "/railwise-verbs/libibverbs.so.1\n")) << result.out;
+}
+
+TEST_F(DeviceCommand, RunKeepsTheMachineOfTheEnvironment) {
+  const auto result = railwise({"run", "printenv", "RAILWISE_DEVICE"}, {"RAILWISE_DEVICE=software:count=3"});
+  EXPECT_EQ(result.out, "software:count=3\n") << result.err;
+}
+
+TEST_F(DeviceCommand, AFileIsNamedInFull) {
+  std::ofstream(folder_ / "lab.conf") << "host X\nname=mlx5_9 link=ib\n";
+  const auto result = runProcess(
+      "/bin/sh", {"-c", "cd '" + folder_.string() +
+                            "' && '" RAILWISE_CLI
+                            "' device run -m ./lab.conf#X -- printenv RAILWISE_DEVICE RAILWISE_HOST"});
+  EXPECT_EQ(result.out, "software:" + (folder_ / "lab.conf").string() + "#X\nX\n") << result.err;
+}
+
+TEST_F(DeviceCommand, TheExitStatusIsTheCommands) {
+  for (const char* machine : {"default", "laptop"}) {  // taking its place, and as a child
+    EXPECT_EQ(railwise({"run", "-m", machine, "--", "sh", "-c", "exit 7"}).status, 7);
+    EXPECT_EQ(railwise({"run", "-m", machine, "--", "sh", "-c", "kill -KILL $$"}).status, 128 + SIGKILL);
+    const auto missing = railwise({"run", "-m", machine, "/no/such/command"});
+    EXPECT_EQ(missing.status, 127);
+    EXPECT_EQ(missing.err, "railwise: device run: /no/such/command: no such command\n");
+    EXPECT_EQ(railwise({"run", "-m", machine, "/etc/passwd"}).status, 126);
+    EXPECT_EQ(left(), 0U);
+  }
+}
+
+TEST_F(DeviceCommand, RunFailsWithoutTheLibrary) {
+  const auto result = railwise({"run", "true"}, {"RAILWISE_VERBS_DIR=/nowhere"});
+  EXPECT_EQ(result.status, 125);
+  EXPECT_TRUE(has(result.err, "RAILWISE_VERBS_DIR")) << result.err;
+}
+
+TEST_F(DeviceCommand, TheSysOfTheMachineIsShown) {
+  const std::string file = "/sys/class/infiniband/mlx5_0/ports/1/gids/0";
+  const std::vector<std::string> probe = {SYSFS_PROBE, file, "/sys/bus/pci/devices",
+                                          "/sys/class/infiniband/mlx5_0"};
+  std::vector<std::string> args = {"run", "-m", "asymmetric", "-H", "B"};
+  args.insert(args.end(), probe.begin(), probe.end());
+  const auto seen = railwise(args);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_TRUE(has(seen.out, "realpath yes\n")) << seen.out;
+  EXPECT_FALSE(has(seen.out, " no\n")) << seen.out;
+  args[1] = "--sysfs=off";
+  args = {"run", "--sysfs=off", "-m", "asymmetric", "-H", "B"};
+  args.insert(args.end(), probe.begin(), probe.end());
+  EXPECT_TRUE(has(railwise(args).out, "fopen no\n"));
+  EXPECT_EQ(left(), 0U);
+}
+
+TEST_F(DeviceCommand, TheRestOfSysIsTheComputers) {
+  const auto result =
+      railwise({"run", "-m", "asymmetric", "--", "sh", "-c",
+                "realpath /sys/class/infiniband/mlx5_3/device; test -e /sys/class/net/lo && echo lo;"
+                "cat /sys/class/net/en_mlx5_0/speed; cat /sys//class/./infiniband/mlx5_0/ports/1/rate;"
+                "cd /sys/class/infiniband/mlx5_1 && cat device/numa_node"});
+  EXPECT_EQ(result.out,
+            "/sys/devices/pci0000:c0/0000:c0:01.1/0000:c1:00.0/0000:c2:00.0/0000:c3:00.0\nlo\n400000\n"
+            "400 Gb/sec (4X NDR)\n0\n")
+      << result.err;
+}
+
+TEST_F(DeviceCommand, NothingIsLeftBehindByASignal) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    Process process(RAILWISE_CLI,
+                    {"device", "run", "-m", "laptop", "--", "sh", "-c", "echo up; exec sleep 100"},
+                    {"TMPDIR=" + folder_.string()});
+    ASSERT_TRUE(process.waitForOut("up"));
+    EXPECT_EQ(left(), 1U);
+    kill(process.pid(), signal);
+    EXPECT_EQ(process.wait().status, 128 + signal);
+    EXPECT_EQ(left(), 0U);
+  }
+}
+
+TEST_F(DeviceCommand, TheNextRunCleansUpAfterAKilledOne) {
+  {
+    Process process(RAILWISE_CLI,
+                    {"device", "run", "-m", "laptop", "--", "sh", "-c", "echo up; exec sleep 100"},
+                    {"TMPDIR=" + folder_.string()});
+    ASSERT_TRUE(process.waitForOut("up"));
+    kill(process.pid(), SIGKILL);
+    EXPECT_EQ(process.wait().status, 128 + SIGKILL);
+  }
+  EXPECT_EQ(left(), 1U);
+  Process living(RAILWISE_CLI, {"device", "run", "-m", "laptop", "--", "sh", "-c", "echo up; exec sleep 100"},
+                 {"TMPDIR=" + folder_.string()});
+  ASSERT_TRUE(living.waitForOut("up"));
+  EXPECT_EQ(left(), 1U);  // its own
+  EXPECT_EQ(railwise({"run", "-m", "laptop", "--", "true"}).status, 0);
+  EXPECT_EQ(left(), 1U);  // of the one that lives
+}
+
+}  // namespace
+}  // namespace railwise::tools
