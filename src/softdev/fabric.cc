@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "softdev/address_space.h"
 #include "softdev/membership.h"
 #include "softdev/progress.h"
 #include "softdev/tables.h"
@@ -43,6 +44,7 @@ void forgetInChild() {
     g_attached = nullptr;
   }
   forgetProgress();
+  forgetAddressSpace();
   g_mutex.unlock();
 }
 

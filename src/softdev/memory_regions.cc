@@ -3,6 +3,7 @@
 
 #include "softdev/mover.h"
 #include "softdev/objects.h"
+#include "softdev/shared_memory.h"
 #include "softdev/tables.h"
 
 namespace railwise::softdev {
@@ -77,8 +78,13 @@ ibv_mr* regMrIova2(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsig
   record.iova.store(iova, std::memory_order_relaxed);
   record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
   record.length.store(length, std::memory_order_relaxed);
+  uint64_t offset = 0;
+  std::shared_ptr<BackingFile> backing =
+      findBacking(reinterpret_cast<uint64_t>(addr), length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, &offset);
+  publishBacking(record, backing.get(), offset);
   record.key.store(key, std::memory_order_seq_cst);
   auto* mr = new Mr{};
+  mr->backing = std::move(backing);
   mr->context = base->context;
   mr->pd = base;
   mr->addr = addr;

@@ -20,6 +20,10 @@ struct Pieces {
   Piece list[kMaxSge];
   int count = 0;
 };
+// Memory of a peer process, with the keys of its regions.
+struct RemotePieces : Pieces {
+  uint32_t keys[kMaxSge];
+};
 
 // Stores the last bytes of a write, after everything stored before.
 inline void storeTail(std::byte* target, const void* source, uint64_t length) {

@@ -22,6 +22,8 @@
 
 namespace railwise::softdev {
 
+class BackingFile;
+class PeerMemory;
 class VmBatch;
 struct Context;
 struct Cq;
@@ -49,6 +51,7 @@ struct Pd : ibv_pd {
 
 struct Mr : ibv_mr {
   uint32_t index = 0;
+  std::shared_ptr<BackingFile> backing;  // when peers can map it
 };
 
 // The fd of a completion channel is a doorbell: a socket that other processes ring (doorbell.h).
@@ -155,6 +158,7 @@ struct Qp : ibv_qp_ex {
   uint64_t max_message_bytes = 0;
   Peer peer;
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
+  std::unique_ptr<PeerMemory> peer_memory;
   std::deque<ParkedWork> parked;
   Wait wait;
   // Set-up only, under sq_lock.

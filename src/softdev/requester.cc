@@ -150,8 +150,11 @@ Outcome Chain::verifyPeer() {
   peer.token = peer.record->owner.load(std::memory_order_acquire);
   peer.local = peer.token == fabric.self.token;
   if (!peer.local) {
-    if (!peerAlive(fabric, peer.token) || !peerReachable(fabric, peer.token)) return dropPeer(kPeerDead);
     if (qp_.batch == nullptr) qp_.batch = std::make_unique<VmBatch>();
+    if (qp_.peer_memory == nullptr) qp_.peer_memory = std::make_unique<PeerMemory>();
+    const MoverChoice mover = as<Context>(qp_.qp_base.context).config_device->config.mover;
+    if (!peerAlive(fabric, peer.token) || !qp_.peer_memory->connect(fabric, peer.token, mover))
+      return dropPeer(kPeerDead);
   }
   peer.epoch = peer.record->epoch;
   return {};
@@ -213,17 +216,30 @@ Outcome Chain::sendHere(const Work& work, const Pieces& pieces) {
 }
 
 // Where the bytes go in the peer process; `skip` receives are taken by sends batched before.
-Outcome Chain::targetOf(const Work& work, uint64_t skip, Pieces* target) {
+Outcome Chain::targetOf(const Work& work, uint64_t skip, RemotePieces* target) {
   if (isSend(work.opcode)) {
     const ibv_wc_status status = scatterReceive(*qp_.fabric->segment, *qp_.peer.record, skip, work.length,
-                                                target->list, &target->count);
+                                                target->list, &target->count, target->keys);
     return status == IBV_WC_SUCCESS ? Outcome{} : Outcome{Verdict::kFailed, status};
   }
   if (work.length == 0) return {};
   target->count = 1;
   target->list[0].length = work.length;
+  target->keys[0] = work.rkey;
   if (resolveRemote(qp_, work, &target->list[0].address)) return {};
   return {Verdict::kFailed, IBV_WC_REM_ACCESS_ERR};
+}
+
+// Turns the peer's addresses into ours where all of them are mapped here.
+bool Chain::mapTarget(const Work& work, RemotePieces* target) {
+  std::byte* mapped[kMaxSge];
+  for (int i = 0; i < target->count; ++i) {
+    mapped[i] =
+        qp_.peer_memory->map(target->keys[i], target->list[i].address, work.opcode != IBV_WR_RDMA_READ);
+    if (mapped[i] == nullptr) return false;
+  }
+  for (int i = 0; i < target->count; ++i) target->list[i].address = mapped[i];
+  return target->count > 0;
 }
 
 Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
@@ -232,11 +248,23 @@ Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
   const bool consumes = consumesReceive(work.opcode);
   if (consumes && receivesPosted(*qp_.peer.record) == batch.receives())
     return flush() ? Outcome{Verdict::kNoReceive} : Outcome{Verdict::kBroken};
-  Pieces target;
+  RemotePieces target;
   const Outcome outcome = targetOf(work, batch.receives(), &target);
   if (outcome.verdict != Verdict::kDone) {
     if (!flush()) return {Verdict::kBroken};
     return isSend(work.opcode) ? rejectSend(outcome.status) : refuse(outcome.status);
+  }
+  if (mapTarget(work, &target)) {
+    if (!flush()) return {Verdict::kBroken};
+    if (isSend(work.opcode)) {
+      copyHere(target.list, target.count, pieces);
+    } else if (pieces.count == 1) {
+      writeHere(target.list[0].address, pieces.list[0].address, work.length);
+    } else {
+      writeHere(target.list[0].address, pieces, work.length);
+    }
+    finish(qp_, work);
+    return {};
   }
   if (!batch.fits(pieces.count, target.count) && !flush()) return {Verdict::kBroken};
   batch.add(work, pieces, target, consumes, !isSend(work.opcode));
@@ -244,18 +272,18 @@ Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
 }
 
 Outcome Chain::readThere(const Work& work, const Pieces& pieces) {
-  if (work.length > 0) {
-    Pieces source;
-    const Outcome outcome = targetOf(work, 0, &source);
-    if (outcome.verdict != Verdict::kDone) return refuse(outcome.status);
+  RemotePieces source;
+  const Outcome outcome = targetOf(work, 0, &source);
+  if (outcome.verdict != Verdict::kDone) return refuse(outcome.status);
+  if (mapTarget(work, &source)) {
+    copyHere(pieces.list, pieces.count, source);
+  } else if (work.length > 0) {
     iovec local[kMaxSge];
     for (int i = 0; i < pieces.count; ++i) local[i] = {pieces.list[i].address, pieces.list[i].length};
     iovec remote{source.list[0].address, work.length};
-    const uint32_t pid =
-        qp_.fabric->segment->processes[slotOf(qp_.peer.token)].pid.load(std::memory_order_acquire);
     int error = 0;
     uint64_t calls = 0;
-    transfer(static_cast<pid_t>(pid), false, local, pieces.count, &remote, 1, &error, &calls);
+    qp_.peer_memory->transfer(false, local, pieces.count, &remote, 1, &error, &calls);
     qp_.record->counters.system_calls.add(calls);
     if (error != 0) {
       const ibv_wc_status status = explain(qp_, work, error);
@@ -270,11 +298,9 @@ Outcome Chain::readThere(const Work& work, const Pieces& pieces) {
 bool Chain::flush() {
   VmBatch& batch = *qp_.batch;
   if (batch.empty()) return !broken_;
-  const uint32_t pid =
-      qp_.fabric->segment->processes[slotOf(qp_.peer.token)].pid.load(std::memory_order_acquire);
   int error = 0;
   uint64_t calls = 0;
-  const int arrived = batch.move(static_cast<pid_t>(pid), &error, &calls);
+  const int arrived = batch.move(*qp_.peer_memory, &error, &calls);
   qp_.record->counters.system_calls.add(calls);
   for (int i = 0; i < arrived; ++i) finish(qp_, batch.work(i));
   if (error != 0) {

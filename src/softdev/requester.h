@@ -44,7 +44,8 @@ class Chain {
   Outcome runHere(const Work& work, const Pieces& pieces);
   Outcome runThere(const Work& work, const Pieces& pieces);
   Outcome readThere(const Work& work, const Pieces& pieces);
-  Outcome targetOf(const Work& work, uint64_t skip, Pieces* target);
+  Outcome targetOf(const Work& work, uint64_t skip, RemotePieces* target);
+  bool mapTarget(const Work& work, RemotePieces* target);
   Outcome refuse(ibv_wc_status status);
   Outcome sendHere(const Work& work, const Pieces& pieces);
   Outcome rejectSend(ibv_wc_status receiver_status);

@@ -20,7 +20,7 @@ bool overflowCq(const Fabric& fabric, CqRecord& cq) {
 }
 
 ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip, uint64_t length,
-                             Piece* pieces, int* count) {
+                             Piece* pieces, int* count, uint32_t* keys) {
   const ReceiveEntry& receive = receiveAt(segment, qp, qp.rq_head + skip);
   *count = 0;
   for (uint32_t i = 0; i < receive.num_sge && length > 0; ++i) {
@@ -31,6 +31,7 @@ ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip
     if (!resolveKey(segment, sge.lkey, qp.pd, sge.address, sge.length, IBV_ACCESS_LOCAL_WRITE,
                     &piece.address))
       return IBV_WC_LOC_PROT_ERR;
+    if (keys != nullptr) keys[*count] = sge.lkey;
     length -= piece.length;
     ++*count;
   }

@@ -72,9 +72,10 @@ struct Arrival {
   qp.rq_head = head + 1;
 }
 
-// Splits `length` bytes over the oldest receive (`skip` receives later) as pieces; at most kMaxSge.
+// Splits `length` bytes over the oldest receive (`skip` receives later) as pieces, with the keys of their
+// regions where `keys` is not null; at most kMaxSge.
 ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip, uint64_t length,
-                             Piece* pieces, int* count);
+                             Piece* pieces, int* count, uint32_t* keys = nullptr);
 
 // Flushes the posted receives of a QP in ERR.
 void flushReceives(Fabric& fabric, QpRecord& qp);

@@ -166,6 +166,7 @@ struct alignas(64) MrRecord {
   // one, and where in that file the region begins. 0: private memory.
   std::atomic<uint32_t> backing_fd;
   std::atomic<uint64_t> backing_offset;
+  std::atomic<uint64_t> backing_file;  // fileIdentity() of it
 };
 static_assert(sizeof(MrRecord) == 64);
 

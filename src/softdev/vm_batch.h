@@ -4,6 +4,7 @@
 
 #include "softdev/mover.h"
 #include "softdev/objects.h"
+#include "softdev/peer_memory.h"
 
 namespace railwise::softdev {
 
@@ -25,7 +26,7 @@ class VmBatch {
            bool tail_last);
 
   // Moves everything: the number of works that arrived whole; *error is the errno of the next one.
-  int move(pid_t pid, int* error, uint64_t* calls);
+  int move(PeerMemory& peer, int* error, uint64_t* calls);
   const Work& work(int i) const { return list_[i]; }
   int works() const { return works_; }
   void clear();
@@ -57,8 +58,8 @@ inline void VmBatch::add(const Work& work, const Pieces& source, const Pieces& t
   }
 }
 
-inline int VmBatch::move(pid_t pid, int* error, uint64_t* calls) {
-  uint64_t moved = transfer(pid, true, local_, locals_, remote_, remotes_, error, calls);
+inline int VmBatch::move(PeerMemory& peer, int* error, uint64_t* calls) {
+  uint64_t moved = peer.transfer(true, local_, locals_, remote_, remotes_, error, calls);
   if (*error == 0) return works_;
   int whole = 0;
   while (whole < works_ && list_[whole].length <= moved) moved -= list_[whole++].length;
