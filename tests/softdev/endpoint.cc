@@ -1,6 +1,7 @@
 #include "softdev/endpoint.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,8 +43,32 @@ OpenDevice::OpenDevice(const std::string& devices, const std::string& fabric) : 
 
 OpenDevice::~OpenDevice() { closeDevice(context_); }
 
-Endpoint::Endpoint(ibv_context* device, const Options& chosen) : options(chosen), context(device) {
-  buffer.resize(options.buffer_bytes);
+Buffer::Buffer(size_t bytes, Memory memory) : bytes_(bytes), memory_(memory) {
+  if (memory == Memory::kHeap) {
+    begin_ = new std::byte[bytes]{};
+    return;
+  }
+  if (memory == Memory::kMemoryFile) {
+    fd_ = memfd_create("railwise-test", MFD_CLOEXEC);
+    require(fd_ >= 0 && ftruncate(fd_, static_cast<off_t>(bytes)) == 0, "memfd_create");
+  }
+  const int kind = (memory == Memory::kAnonymous ? MAP_PRIVATE : MAP_SHARED) | (fd_ < 0 ? MAP_ANONYMOUS : 0);
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, fd_, 0);
+  require(mapped != MAP_FAILED, "mmap");
+  begin_ = static_cast<std::byte*>(mapped);
+}
+
+Buffer::~Buffer() {
+  if (memory_ == Memory::kHeap) {
+    delete[] begin_;
+  } else {
+    munmap(begin_, bytes_);
+    if (fd_ >= 0) close(fd_);
+  }
+}
+
+Endpoint::Endpoint(ibv_context* device, const Options& chosen)
+    : options(chosen), buffer(chosen.buffer_bytes, chosen.memory), context(device) {
   pd = allocPd(context);
   if (options.with_channel) channel = createCompChannel(context);
   cq = createCq(context, options.cqe, this, channel, 0);

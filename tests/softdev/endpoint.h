@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "softdev/softdev.h"
 
@@ -42,7 +41,31 @@ struct Address {
   uint32_t rkey;
 };
 
+// The memory of an Endpoint: on the heap, or a mapping of its own.
+enum class Memory { kHeap, kAnonymous, kMemoryFile, kSharedAnonymous };
+
+class Buffer {
+ public:
+  Buffer(size_t bytes, Memory memory);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  std::byte* data() { return begin_; }
+  const std::byte* data() const { return begin_; }
+  size_t size() const { return bytes_; }
+  std::byte* begin() { return begin_; }
+  std::byte* end() { return begin_ + bytes_; }
+  std::byte& operator[](size_t offset) { return begin_[offset]; }
+
+ private:
+  std::byte* begin_;
+  size_t bytes_;
+  Memory memory_;
+  int fd_ = -1;
+};
+
 struct Options {
+  Memory memory = Memory::kHeap;
   int cqe = 64;
   size_t buffer_bytes = 1 << 16;
   uint32_t max_send_wr = 32;
@@ -102,7 +125,7 @@ class Endpoint {
   uint64_t* word(size_t offset) { return reinterpret_cast<uint64_t*>(buffer.data() + offset); }
 
   Options options;
-  std::vector<std::byte> buffer;
+  Buffer buffer;
   ibv_context* context;
   ibv_pd* pd;
   ibv_comp_channel* channel = nullptr;
