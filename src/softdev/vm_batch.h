@@ -18,10 +18,11 @@ class VmBatch {
   // Receives that the batched works will consume.
   uint64_t receives() const { return receives_; }
   bool fits(int locals, int remotes) const {
-    return works_ < kMaxWorks && locals_ + locals <= kMaxPieces && remotes_ + remotes + 1 <= kMaxPieces;
+    return works_ < kMaxWorks && locals_ + locals + 1 <= kMaxPieces && remotes_ + remotes + 1 <= kMaxPieces;
   }
 
-  // The target's last 8 bytes become a piece of their own when `tail_last`.
+  // The last 8 bytes become a piece of their own when `tail_last`: the kernel copies piece by piece. A piece
+  // more of ours costs nothing; one of the peer's has its page looked up again (0.36 us).
   void add(const Work& work, const Pieces& source, const Pieces& target, bool consumes_receive,
            bool tail_last);
 
@@ -32,6 +33,8 @@ class VmBatch {
   void clear();
 
  private:
+  static void splitTail(iovec* list, int* count);
+
   int works_ = 0;
   int locals_ = 0;
   int remotes_ = 0;
@@ -46,16 +49,22 @@ inline void VmBatch::add(const Work& work, const Pieces& source, const Pieces& t
   list_[works_++] = work;
   receives_ += consumes_receive ? 1 : 0;
   for (int i = 0; i < source.count; ++i) local_[locals_++] = {source.list[i].address, source.list[i].length};
-  for (int i = 0; i < target.count; ++i) {
-    std::byte* address = target.list[i].address;
-    uint64_t length = target.list[i].length;
-    if (tail_last && i + 1 == target.count && length > kTailBytes) {
-      remote_[remotes_++] = {address, length - kTailBytes};
-      address += length - kTailBytes;
-      length = kTailBytes;
-    }
-    remote_[remotes_++] = {address, length};
+  for (int i = 0; i < target.count; ++i)
+    remote_[remotes_++] = {target.list[i].address, target.list[i].length};
+  if (!tail_last || work.length <= kTailBytes) return;
+  const uint64_t last = source.list[source.count - 1].length;
+  if (last > kTailBytes) {
+    splitTail(local_, &locals_);
+  } else if (last < kTailBytes) {  // it begins in an earlier piece of ours
+    splitTail(remote_, &remotes_);
   }
+}
+
+// Makes the last 8 bytes of a list a piece of their own.
+inline void VmBatch::splitTail(iovec* list, int* count) {
+  iovec& body = list[*count - 1];
+  body.iov_len -= kTailBytes;
+  list[(*count)++] = {static_cast<std::byte*>(body.iov_base) + body.iov_len, kTailBytes};
 }
 
 inline int VmBatch::move(PeerMemory& peer, int* error, uint64_t* calls) {
