@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "softdev/express.h"
+#include "softdev/pacing.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 
@@ -73,17 +74,39 @@ void submit(Qp& qp, Chain& chain, const Work& work) {
   }
 }
 
-int postOne(Qp& qp, Chain& chain, const ibv_send_wr& wr) {
+// Checks and counts a request, and gives it its slot in the send queue: 0 or a positive errno.
+int accept(Qp& qp, const ibv_send_wr& wr, Work* work) {
   const ibv_qp_state state = qp.currentState();
   if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return EINVAL;
-  Work work;
-  if (const int error = describe(qp, wr, &work); error != 0) return error;
+  if (const int error = describe(qp, wr, work); error != 0) return error;
   if (qp.sq_posted - qp.record->sq_polled.load(std::memory_order_acquire) >= qp.cap.max_send_wr)
     return ENOMEM;
-  work.retires = ++qp.sq_posted;
-  count(qp.record->counters, work);
-  submit(qp, chain, work);
+  work->retires = ++qp.sq_posted;
+  count(qp.record->counters, *work);
   return 0;
+}
+
+// Engine mode: the requests are copied, and the engine's thread executes them.
+[[gnu::noinline]] int postToEngine(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  int error = 0;
+  bool tell = false;
+  {
+    std::lock_guard lock(qp.inbox_lock);
+    qp.record->counters.posts.add(1);
+    const bool was_empty = qp.inbox.empty();
+    for (; wr != nullptr; wr = wr->next) {
+      Work work;
+      error = accept(qp, *wr, &work);
+      if (error != 0) {
+        *bad_wr = wr;
+        break;
+      }
+      giveToEngine(qp, work);
+    }
+    tell = was_empty && !qp.inbox.empty();
+  }
+  if (tell) progressAdd(qp);
+  return error;
 }
 
 // Writes one receive at `position` of the ring.
@@ -125,18 +148,40 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
 [[gnu::noinline]] int postLong(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Chain chain(qp);
   for (; wr != nullptr; wr = wr->next) {
-    const int error = postOne(qp, chain, *wr);
-    if (error == 0) continue;
-    *bad_wr = wr;
-    return error;
+    Work work;
+    if (const int error = accept(qp, *wr, &work); error != 0) {
+      *bad_wr = wr;
+      return error;
+    }
+    submit(qp, chain, work);
   }
   return 0;
+}
+
+// Polling where completions become ready at a time of their own: those that are ready are taken, also from
+// behind others of other queue pairs. Returns the new head.
+[[gnu::noinline]] uint64_t pollTimed(Cq& cq, uint64_t head, uint64_t tail, int num_entries, ibv_wc* wc,
+                                     int* taken) {
+  Segment& segment = *cq.fabric->segment;
+  const uint64_t now = monotonicNs();
+  for (uint64_t at = head; at != tail && *taken < num_entries; ++at) {
+    Cqe& cqe = cqeAt(segment, *cq.record, at);
+    const bool ready = cqe.ready_ns <= now;
+    if (ready && take(segment, cqe, wc + *taken)) {
+      ++*taken;
+      cqe.kind = CqeKind::kVoid;
+    }
+    if (at == head && cqe.kind == CqeKind::kVoid) ++head;
+  }
+  return head;
 }
 
 }  // namespace
 
 int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = as<Qp>(base);
+  if (qp.engine) [[unlikely]]
+    return postToEngine(qp, wr, bad_wr);
   std::lock_guard lock(qp.sq_lock);
   qp.record->counters.posts.add(1);
   if (!qp.parked.empty()) [[unlikely]] {
@@ -194,7 +239,12 @@ int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
   const uint64_t tail = record.tail.load(std::memory_order_acquire);
   int taken = 0;
   for (; head != tail && taken < num_entries; ++head) {
-    if (take(*cq.fabric->segment, cqeAt(*cq.fabric->segment, record, head), wc + taken)) ++taken;
+    const Cqe& cqe = cqeAt(*cq.fabric->segment, record, head);
+    if (cqe.ready_ns != 0) [[unlikely]] {
+      head = pollTimed(cq, head, tail, num_entries, wc, &taken);
+      break;
+    }
+    if (take(*cq.fabric->segment, cqe, wc + taken)) ++taken;
   }
   record.head.store(head, std::memory_order_release);
   if (taken == 0) {

@@ -16,6 +16,7 @@
 #include "softdev/config.h"
 #include "softdev/doorbell.h"
 #include "softdev/fabric.h"
+#include "softdev/random.h"
 #include "softdev/segment.h"
 #include "softdev/shared_lock.h"
 #include "softdev/softdev.h"
@@ -124,9 +125,8 @@ struct Wait {
 // Why the sends of a QP must go the long way (Qp::special).
 enum Special : uint32_t {
   kSpecialType = 1,       // not RC
-  kSpecialEngine = 2,     // an engine thread executes
-  kSpecialTime = 4,       // completions become ready later
-  kSpecialPlacement = 8,  // bytes become visible in random order
+  kSpecialTime = 2,       // completions become ready later
+  kSpecialPlacement = 4,  // bytes become visible in random order
 };
 
 // What the connection looked like when it was verified; valid while the peer's epoch is the same.
@@ -161,6 +161,13 @@ struct Qp : ibv_qp_ex {
   std::unique_ptr<PeerMemory> peer_memory;
   std::deque<ParkedWork> parked;
   Wait wait;
+  Random random;               // of adversarial placement
+  uint64_t last_ready_ns = 0;  // of its completions, in the time model
+  // Engine mode: posting touches only these, so that it never waits for a copy.
+  bool engine = false;
+  SpinLock inbox_lock;  // owns sq_posted and the counters of posting then; taken before or without sq_lock
+  std::deque<ParkedWork> inbox;
+  bool waiting = false;  // in the list of progress.h, whose mutex guards it
   // Set-up only, under sq_lock.
   ibv_qp_attr attr{};
   Context* owner = nullptr;

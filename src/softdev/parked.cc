@@ -71,21 +71,28 @@ void failSend(Qp& qp, const Work& work, ibv_wc_status status) {
 }
 
 void flushParked(Qp& qp) {
+  if (qp.engine) emptyInbox(qp);
   while (!qp.parked.empty()) {
     completeSend(qp, qp.parked.front().work, IBV_WC_WR_FLUSH_ERR);
     popParked(qp);
   }
 }
 
+void emptyInbox(Qp& qp) {
+  std::lock_guard lock(qp.inbox_lock);
+  for (; !qp.inbox.empty(); qp.inbox.pop_front()) qp.parked.push_back(std::move(qp.inbox.front()));
+}
+
 void retryParked(Qp& qp) {
+  if (qp.engine) emptyInbox(qp);
   while (!qp.parked.empty()) {
     if (qp.currentState() == IBV_QPS_ERR) return flushParked(qp);
     if (!retryFirst(qp)) return;
   }
 }
 
-void park(Qp& qp, const Work& work, Verdict reason) {
-  ParkedWork& parked = qp.parked.emplace_back();
+// A copy of all that the send needs.
+void keep(const Work& work, ParkedWork& parked) {
   parked.work = work;
   parked.sges.assign(work.sges, work.sges + work.num_sge);
   if (work.inlined) {
@@ -99,10 +106,16 @@ void park(Qp& qp, const Work& work, Verdict reason) {
     }
   }
   parked.work.sges = parked.sges.data();
+}
+
+void park(Qp& qp, const Work& work, Verdict reason) {
+  keep(work, qp.parked.emplace_back());
   if (qp.parked.size() > 1) return;
   (void)waitedEnough(qp, reason);
   progressAdd(qp);
 }
+
+void giveToEngine(Qp& qp, const Work& work) { keep(work, qp.inbox.emplace_back()); }
 
 void settle(Qp& qp, Chain& chain, const Work& work, Outcome outcome) {
   chain.close();

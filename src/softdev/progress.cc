@@ -6,43 +6,75 @@
 #include <condition_variable>
 #include <thread>
 
+#include "softdev/random.h"
 #include "softdev/requester.h"
 
 namespace railwise::softdev {
 namespace {
 
+using std::chrono::microseconds;
+
+bool nothingWaits(Qp& qp) {
+  std::lock_guard lock(qp.inbox_lock);
+  return qp.parked.empty() && qp.inbox.empty();
+}
+
 class Progress {
  public:
   void add(Qp& qp) {
-    std::lock_guard lock(mutex_);
-    if (std::find(waiting_.begin(), waiting_.end(), &qp) != waiting_.end()) return;
-    waiting_.push_back(&qp);
-    as<Cq>(qp.qp_base.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
-    idle_passes_ = 0;
-    if (!running_) start();
+    {
+      std::lock_guard lock(mutex_);
+      if (!qp.waiting) {
+        qp.waiting = true;
+        waiting_.push_back(&qp);
+        if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
+      }
+      wake();
+    }
+    work_.notify_one();
   }
 
   void remove(Qp& qp) {
-    std::lock_guard lock(mutex_);
-    const auto at = std::find(waiting_.begin(), waiting_.end(), &qp);
-    if (at != waiting_.end()) erase(at);
+    std::unique_lock lock(mutex_);
+    forget(qp);  // first, or the thread would come back to it for ever
+    idle_.wait(lock, [&] { return active_ != &qp; });
   }
 
   void retryOn(const Cq& cq) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) pass(&cq);
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    for (size_t i = waiting_.size(); i-- > 0;) {
+      Qp& qp = *waiting_[i];
+      if (&as<Cq>(qp.qp_base.send_cq) != &cq || qp.engine) continue;
+      const std::unique_lock sends(qp.sq_lock, std::try_to_lock);
+      if (!sends.owns_lock()) continue;
+      retryParked(qp);
+      if (qp.parked.empty()) forget(qp);
+    }
   }
 
   void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_one();
     if (thread_.joinable()) thread_.join();
+    stopping_ = false;
   }
 
  private:
-  using Iterator = std::vector<Qp*>::iterator;
+  // The thread is to look again: mutex_ is held.
+  void wake() {
+    news_ = true;
+    if (!running_) start();
+  }
 
-  Iterator erase(Iterator at) {
-    as<Cq>((*at)->qp_base.send_cq).parked.fetch_sub(1, std::memory_order_relaxed);
-    return waiting_.erase(at);
+  void forget(Qp& qp) {
+    if (!qp.waiting) return;
+    qp.waiting = false;
+    std::erase(waiting_, &qp);
+    if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_sub(1, std::memory_order_relaxed);
   }
 
   // Signals are the application's: the thread inherits a mask that blocks them all.
@@ -57,38 +89,68 @@ class Progress {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  void pass(const Cq* only) {
-    for (Iterator at = waiting_.begin(); at != waiting_.end();) {
-      Qp& qp = **at;
-      if (only != nullptr && &as<Cq>(qp.qp_base.send_cq) != only) {
-        ++at;
-        continue;
-      }
-      const std::unique_lock lock(qp.sq_lock, std::try_to_lock);
-      if (lock.owns_lock()) retryParked(qp);
-      at = lock.owns_lock() && qp.parked.empty() ? erase(at) : at + 1;
+  // Tries one QP with the mutex released; true when something moved.
+  bool tryOne(std::unique_lock<std::mutex>& lock, Qp& qp) {
+    active_ = &qp;
+    lock.unlock();
+    bool moved = true;
+    if (qp.sq_lock.try_lock()) {
+      const size_t before = qp.parked.size();
+      retryParked(qp);
+      moved = qp.parked.size() != before || qp.parked.empty();
+      lock.lock();
+      if (nothingWaits(qp)) forget(qp);  // under the mutex: who posts adds the QP after it has queued
+      lock.unlock();
+      qp.sq_lock.unlock();
     }
+    lock.lock();
+    active_ = nullptr;
+    idle_.notify_all();
+    return moved;
+  }
+
+  // Every waiting QP once, in random order; true when something moved.
+  bool pass(std::unique_lock<std::mutex>& lock) {
+    bool moved = false;
+    round_ = waiting_;
+    for (size_t i = round_.size(); i > 1; --i) std::swap(round_[i - 1], round_[random_.below(i)]);
+    for (Qp* qp : round_) {
+      if (stopping_) break;
+      // It may have gone while the mutex was free.
+      if (std::find(waiting_.begin(), waiting_.end(), qp) != waiting_.end()) moved |= tryOne(lock, *qp);
+    }
+    return moved;
   }
 
   void run() {
     constexpr int kEagerPasses = 100;  // then the peer is not about to come
+    constexpr microseconds kLinger(20'000);
+    int idle_passes = 0;
     std::unique_lock lock(mutex_);
-    while (!waiting_.empty()) {
-      pass(nullptr);
-      if (waiting_.empty()) break;
-      const std::chrono::microseconds pause(idle_passes_++ < kEagerPasses ? 100 : 1000);
-      lock.unlock();
-      std::this_thread::sleep_for(pause);
-      lock.lock();
+    while (!stopping_) {
+      news_ = false;
+      idle_passes = pass(lock) ? 0 : idle_passes + 1;
+      microseconds pause = kLinger;
+      if (!waiting_.empty())
+        pause = idle_passes == 0 ? microseconds(0) : microseconds(idle_passes < kEagerPasses ? 100 : 1000);
+      if (pause.count() == 0 || news_ || stopping_) continue;
+      const bool told = work_.wait_for(lock, pause, [&] { return news_ || stopping_; });
+      if (!told && waiting_.empty()) break;
     }
     running_ = false;
   }
 
   std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable idle_;
   std::vector<Qp*> waiting_;
+  std::vector<Qp*> round_;  // of the thread
   std::thread thread_;
+  Qp* active_ = nullptr;
   bool running_ = false;
-  int idle_passes_ = 0;
+  bool news_ = false;
+  bool stopping_ = false;
+  Random random_{1};
 };
 
 // Never destroyed: its thread may outlive static destruction. A child keeps its parent's in `lost` and gets a

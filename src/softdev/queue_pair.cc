@@ -80,6 +80,7 @@ void unpublishQp(Qp& qp) {
   {
     std::lock_guard sends(qp.sq_lock);
     progressRemove(qp);
+    emptyInbox(qp);
     qp.parked.clear();
     SharedLockGuard guard(qp.record->responder, qp.fabric->self);
     ++qp.record->epoch;
@@ -121,6 +122,8 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
   qp->signal_all = init->sq_sig_all != 0;
   qp->cap = init->cap;
   qp->max_message_bytes = context.config_device->config.max_message_bytes;
+  qp->engine = context.config_device->config.engine;
+  if (context.config_device->config.adversarial) qp->special = kSpecialPlacement;
   if (const int error = publishQp(*qp); error != 0) {
     errno = error;
     return nullptr;
@@ -128,6 +131,7 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
   qp->qp_base.handle = qp->index;
   pthread_mutex_init(&qp->qp_base.mutex, nullptr);
   pthread_cond_init(&qp->qp_base.cond, nullptr);
+  qp->random = Random(context.config_device->seed ^ (uint64_t{qp->index} << 32));
   as<Pd>(base).users.fetch_add(1);
   as<Cq>(qp->qp_base.send_cq).users.fetch_add(1);
   as<Cq>(qp->qp_base.recv_cq).users.fetch_add(1);

@@ -1,5 +1,9 @@
 #include "softdev/requester.h"
 
+#include <algorithm>
+
+#include "softdev/pacing.h"
+#include "softdev/placement.h"
 #include "softdev/ports.h"
 
 namespace railwise::softdev {
@@ -46,8 +50,23 @@ bool resolveRemote(const Qp& qp, const Work& work, std::byte** memory) {
          resolveKey(*qp.fabric->segment, work.rkey, peer.pd, work.remote_addr, work.length, access, memory);
 }
 
+// When the completions of this transfer may be polled, at the peer and here.
+void keepTime(Qp& qp, const Work& work) {
+  Segment& segment = *qp.fabric->segment;
+  PortRecord& here = segment.ports[qp.record->port];
+  PortRecord& there = segment.ports[qp.peer.record->port];
+  const bool inward = work.opcode == IBV_WR_RDMA_READ;
+  const Passage passage =
+      inward ? travel(segment, there, here, work.length) : travel(segment, here, there, work.length);
+  qp.last_ready_ns = std::max(qp.last_ready_ns, passage.acknowledged_ns);
+  uint64_t& at_peer = qp.peer.record->last_ready_ns;
+  if (consumesReceive(work.opcode)) at_peer = std::max(at_peer, passage.arrived_ns);
+}
+
 // Everything an arrived send causes: the peer's completion, then ours.
 void finish(Qp& qp, const Work& work) {
+  if ((qp.special & kSpecialTime) != 0) [[unlikely]]
+    keepTime(qp, work);
   if (consumesReceive(work.opcode)) {
     Arrival arrival;
     arrival.opcode = isSend(work.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
@@ -112,7 +131,7 @@ void completeSend(Qp& qp, const Work& work, ibv_wc_status status) {
     cqe.src_qp = 0;
     cqe.wc_flags = 0;
     cqe.qp_index = static_cast<uint16_t>(qp.index);
-    cqe.ready_ns = 0;
+    cqe.ready_ns = qp.last_ready_ns;
     cqe.slid = 0;
     cqe.kind = CqeKind::kSend;
   });
@@ -156,6 +175,11 @@ Outcome Chain::verifyPeer() {
     if (!peerAlive(fabric, peer.token) || !qp_.peer_memory->connect(fabric, peer.token, mover))
       return dropPeer(kPeerDead);
   }
+  const PortRecord& there = fabric.segment->ports[peer.record->port];
+  const PortRecord& here = fabric.segment->ports[qp_.record->port];
+  const bool paced =
+      (there.paced.load(std::memory_order_relaxed) | here.paced.load(std::memory_order_relaxed)) != 0;
+  qp_.special = paced ? qp_.special | kSpecialTime : qp_.special & ~uint32_t{kSpecialTime};
   peer.epoch = peer.record->epoch;
   return {};
 }
@@ -195,6 +219,10 @@ Outcome Chain::runHere(const Work& work, const Pieces& pieces) {
       Pieces source;
       source.list[source.count++] = {memory, work.length};
       copyHere(pieces.list, pieces.count, source);
+    } else if ((qp_.special & kSpecialPlacement) != 0) [[unlikely]] {
+      Pieces target;
+      target.list[target.count++] = {memory, work.length};
+      placeHere(target, pieces, qp_.random);
     } else if (pieces.count == 1) {
       writeHere(memory, pieces.list[0].address, work.length);
     } else {
@@ -210,7 +238,11 @@ Outcome Chain::sendHere(const Work& work, const Pieces& pieces) {
   const ibv_wc_status status =
       scatterReceive(*qp_.fabric->segment, *qp_.peer.record, 0, work.length, target.list, &target.count);
   if (status != IBV_WC_SUCCESS) return rejectSend(status);
-  copyHere(target.list, target.count, pieces);
+  if ((qp_.special & kSpecialPlacement) != 0) [[unlikely]] {
+    placeHere(target, pieces, qp_.random);
+  } else {
+    copyHere(target.list, target.count, pieces);
+  }
   finish(qp_, work);
   return {};
 }
@@ -254,21 +286,42 @@ Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
     if (!flush()) return {Verdict::kBroken};
     return isSend(work.opcode) ? rejectSend(outcome.status) : refuse(outcome.status);
   }
-  if (mapTarget(work, &target)) {
-    if (!flush()) return {Verdict::kBroken};
-    if (isSend(work.opcode)) {
-      copyHere(target.list, target.count, pieces);
-    } else if (pieces.count == 1) {
-      writeHere(target.list[0].address, pieces.list[0].address, work.length);
-    } else {
-      writeHere(target.list[0].address, pieces, work.length);
-    }
-    finish(qp_, work);
-    return {};
-  }
+  if (mapTarget(work, &target))
+    return flush() ? placeMapped(work, pieces, target) : Outcome{Verdict::kBroken};
+  if ((qp_.special & kSpecialPlacement) != 0) [[unlikely]]
+    return flush() ? placeThereNow(work, pieces, target) : Outcome{Verdict::kBroken};
   if (!batch.fits(pieces.count, target.count) && !flush()) return {Verdict::kBroken};
   batch.add(work, pieces, target, consumes, !isSend(work.opcode));
   return {};
+}
+
+// Into memory of the peer that is mapped here.
+Outcome Chain::placeMapped(const Work& work, const Pieces& pieces, const Pieces& target) {
+  if ((qp_.special & kSpecialPlacement) != 0) [[unlikely]] {
+    placeHere(target, pieces, qp_.random);
+  } else if (isSend(work.opcode)) {
+    copyHere(target.list, target.count, pieces);
+  } else if (pieces.count == 1) {
+    writeHere(target.list[0].address, pieces.list[0].address, work.length);
+  } else {
+    writeHere(target.list[0].address, pieces, work.length);
+  }
+  finish(qp_, work);
+  return {};
+}
+
+// A write or send whose bytes land in random order; nothing else is batched.
+Outcome Chain::placeThereNow(const Work& work, const Pieces& pieces, const Pieces& target) {
+  uint64_t calls = 0;
+  const int error = placeThere(*qp_.peer_memory, target, pieces, qp_.random, &calls);
+  qp_.record->counters.system_calls.add(calls);
+  if (error == 0) {
+    finish(qp_, work);
+    return {};
+  }
+  const ibv_wc_status status = explain(qp_, work, error);
+  const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
+  return refused ? refuse(status) : Outcome{Verdict::kFailed, status};
 }
 
 Outcome Chain::readThere(const Work& work, const Pieces& pieces) {

@@ -46,6 +46,8 @@ class Chain {
   Outcome readThere(const Work& work, const Pieces& pieces);
   Outcome targetOf(const Work& work, uint64_t skip, RemotePieces* target);
   bool mapTarget(const Work& work, RemotePieces* target);
+  Outcome placeMapped(const Work& work, const Pieces& pieces, const Pieces& target);
+  Outcome placeThereNow(const Work& work, const Pieces& pieces, const Pieces& target);
   Outcome refuse(ibv_wc_status status);
   Outcome sendHere(const Work& work, const Pieces& pieces);
   Outcome rejectSend(ibv_wc_status receiver_status);
@@ -65,6 +67,10 @@ void failSend(Qp& qp, const Work& work, ibv_wc_status status);
 void retryParked(Qp& qp);
 // Parks `work` after those already parked; `reason` counts for the first.
 void park(Qp& qp, const Work& work, Verdict reason);
+// Engine mode: queues `work` for the engine. inbox_lock is held, not sq_lock; progressAdd() follows.
+void giveToEngine(Qp& qp, const Work& work);
+// Moves what was given to the engine behind what is parked.
+void emptyInbox(Qp& qp);
 // Completes everything parked as flushed.
 void flushParked(Qp& qp);
 // Fails at once with RNR when the QP is set to no retry; parks otherwise.

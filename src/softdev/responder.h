@@ -64,7 +64,7 @@ struct Arrival {
     cqe.src_qp = arrival.src_qp;
     cqe.wc_flags =
         static_cast<uint8_t>((arrival.has_imm ? IBV_WC_WITH_IMM : 0) | (arrival.solicited ? kSolicited : 0));
-    cqe.ready_ns = 0;
+    cqe.ready_ns = qp.last_ready_ns;
     cqe.qp_index = static_cast<uint16_t>(qpIndexOf(qp_num));
     cqe.slid = arrival.slid;
     cqe.kind = CqeKind::kReceive;

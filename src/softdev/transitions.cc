@@ -95,7 +95,9 @@ void storeValues(ibv_qp_attr& to, const ibv_qp_attr& from, int mask) {
 // Both queues empty, nothing completed left to poll. sq_lock is held.
 void reset(Qp& qp) {
   progressRemove(qp);
+  emptyInbox(qp);
   qp.parked.clear();
+  qp.last_ready_ns = 0;
   std::lock_guard receives(qp.rq_lock);
   QpRecord& record = *qp.record;
   {
@@ -103,6 +105,7 @@ void reset(Qp& qp) {
     ++record.epoch;
     record.state.store(IBV_QPS_RESET, std::memory_order_seq_cst);
     record.rq_head = record.rq_tail.load(std::memory_order_relaxed);
+    record.last_ready_ns = 0;
   }
   voidCompletions(qp.qp_base.send_cq, qp.index);
   voidCompletions(qp.qp_base.recv_cq, qp.index);
