@@ -6,6 +6,7 @@
 
 #include "softdev/events.h"
 #include "softdev/tables.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -87,6 +88,7 @@ bool swapRing(Cq& cq, Ring* ring) {
 }  // namespace
 
 ibv_cq* createCq(ibv_context* base, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector) {
+  if (verbFails(as<Context>(base), Verb::kCreateCq)) return nullptr;
   return makeCq(base, {.capacity = static_cast<uint32_t>(std::max(cqe, 0)),
                        .cq_context = cq_context,
                        .channel = channel,
@@ -122,6 +124,8 @@ ibv_cq* makeCq(ibv_context* base, const CqWishes& wishes) {
 }
 
 int destroyCq(ibv_cq* base) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kDestroyCq); injected != 0)
+    return injected;
   Cq& cq = as<Cq>(base);
   if (cq.users.load() != 0) return EBUSY;
   Context& context = as<Context>(base->context);

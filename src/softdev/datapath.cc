@@ -3,9 +3,11 @@
 #include <cerrno>
 
 #include "softdev/express.h"
+#include "softdev/injector.h"
 #include "softdev/pacing.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -69,6 +71,8 @@ void submit(Qp& qp, Chain& chain, const Work& work) {
     completeSend(qp, work, IBV_WC_WR_FLUSH_ERR);
   } else if (!qp.parked.empty()) [[unlikely]] {
     park(qp, work, Verdict::kNoReceive);  // not the first: it only queues up
+  } else if ((faultsArmed(*qp.fabric) & kArmedWork) != 0) [[unlikely]] {
+    submitFaulty(qp, chain, work);
   } else if (const Outcome outcome = chain.run(work); outcome.verdict != Verdict::kDone) [[unlikely]] {
     settle(qp, chain, work, outcome);
   }
@@ -78,6 +82,7 @@ void submit(Qp& qp, Chain& chain, const Work& work) {
 int accept(Qp& qp, const ibv_send_wr& wr, Work* work) {
   const ibv_qp_state state = qp.currentState();
   if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return EINVAL;
+  if (state == IBV_QPS_ERR && qp.owner->record->fatal.load(std::memory_order_relaxed) != 0) return EIO;
   if (const int error = describe(qp, wr, work); error != 0) return error;
   if (qp.sq_posted - qp.record->sq_polled.load(std::memory_order_acquire) >= qp.cap.max_send_wr)
     return ENOMEM;
@@ -180,6 +185,13 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
 
 int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = as<Qp>(base);
+  const uint32_t armed = faultsArmed(*qp.fabric);
+  if (armed != 0) [[unlikely]] {
+    if (const int error = verbFault(*qp.owner, Verb::kPostSend, qp.record); error != 0) {
+      *bad_wr = wr;
+      return error;
+    }
+  }
   if (qp.engine) [[unlikely]]
     return postToEngine(qp, wr, bad_wr);
   std::lock_guard lock(qp.sq_lock);
@@ -188,7 +200,7 @@ int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     retryParked(qp);
     if (qp.parked.empty()) progressRemove(qp);
   }
-  if (Express::serves(qp)) [[likely]] {
+  if (armed == 0 && Express::serves(qp)) [[likely]] {
     Express express(qp);
     if (express.open()) [[likely]] {
       while (wr != nullptr && express.send(*wr)) wr = wr->next;
@@ -201,6 +213,12 @@ int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 
 int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   Qp& qp = as<Qp>(base);
+  if (faultsArmed(*qp.fabric) != 0) [[unlikely]] {
+    if (const int injected = verbFault(*qp.owner, Verb::kPostRecv, qp.record); injected != 0) {
+      *bad_wr = wr;
+      return injected;
+    }
+  }
   int error = 0;
   {
     std::lock_guard lock(qp.rq_lock);
@@ -232,6 +250,8 @@ int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
   CqRecord& record = *cq.record;
   if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
     record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
+    if (const int error = verbFault(as<Context>(cq.context), Verb::kPollCq); error != 0) [[unlikely]]
+      return -error;
     return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
   }
   std::lock_guard lock(cq.poll_lock);

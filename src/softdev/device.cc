@@ -15,6 +15,7 @@
 #include "softdev/objects.h"
 #include "softdev/ports.h"
 #include "softdev/tables.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -35,6 +36,7 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
   device.fabric = machine.fabric;
   device.host = machine.host;
   device.seed = machine.seed;
+  device.faults = machine.faults;
   device.node_type = IBV_NODE_CA;
   device.transport_type = IBV_TRANSPORT_IB;
   std::strncpy(device.name, config.name.c_str(), sizeof device.name - 1);
@@ -179,7 +181,14 @@ ibv_context* openDevice(ibv_device* device) {
     errno = fabric.status().sys_errno != 0 ? fabric.status().sys_errno : EIO;
     return nullptr;
   }
-  Context* context = newContext(opened, *fabric);
+  Context* context = nullptr;
+  if (!addConfiguredFaults(**fabric, opened.faults, opened.seed).ok()) {
+    errno = EINVAL;
+  } else if (const int error = openFault(**fabric, opened); error != 0) {
+    errno = error;
+  } else {
+    context = newContext(opened, *fabric);
+  }
   if (context != nullptr) {
     ++g_open_contexts;
     return &context->context;

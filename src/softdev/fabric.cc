@@ -164,10 +164,11 @@ void closeFabric(Fabric* fabric) {
   delete fabric;
 }
 
-Status joinSegment(Fabric& fabric) {
+Status joinSegment(Fabric& fabric, bool may_create) {
   Result<int> found = findSegment(fabric.prefix);
   if (!found.ok()) return found.status();
   const bool create = *found < 0;
+  if (create && !may_create) return {Code::kNoDevice, ENOENT};
   Result<int> fd = create ? createSegment() : found;
   if (!fd.ok()) return fd.status();
   fabric.segment_fd = *fd;
@@ -197,9 +198,7 @@ int64_t nowNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-}  // namespace
-
-Result<Fabric*> attachFabric(const std::string& name) {
+Result<Fabric*> attach(const std::string& name, bool may_create) {
   watchForks();
   std::lock_guard lock(g_mutex);
   const std::string prefix = fabricPrefix(name);
@@ -220,7 +219,7 @@ Result<Fabric*> attachFabric(const std::string& name) {
   (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
               0);  // Yama scope 1: peers are no ancestors; fails without Yama
 #endif
-  const Status status = joinSegment(*fabric);
+  const Status status = joinSegment(*fabric, may_create);
   close(*election);
   if (!status.ok()) {
     closeFabric(fabric);
@@ -230,6 +229,11 @@ Result<Fabric*> attachFabric(const std::string& name) {
   g_attached = fabric;
   return fabric;
 }
+
+}  // namespace
+
+Result<Fabric*> attachFabric(const std::string& name) { return attach(name, true); }
+Result<Fabric*> joinFabric(const std::string& name) { return attach(name, false); }
 
 void detachFabric(Fabric* fabric) {
   std::lock_guard lock(g_mutex);

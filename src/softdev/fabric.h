@@ -30,6 +30,8 @@ struct Fabric {
 
 // Attaches, or counts one more use. `name` must be the attached one when there is one.
 Result<Fabric*> attachFabric(const std::string& name);
+// The same when some process is on the fabric; kNoDevice, and no WARN, when nobody is.
+Result<Fabric*> joinFabric(const std::string& name);
 void detachFabric(Fabric* fabric);
 
 // Frees everything of dead processes.

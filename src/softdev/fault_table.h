@@ -52,7 +52,6 @@ struct FaultLogEntry {
 enum FaultArmed : uint32_t {
   kArmedWork = 1,   // rules by opcode
   kArmedVerbs = 2,  // rules by verb
-  kArmedFatal = 4,  // some device has failed
 };
 
 struct FaultTable {

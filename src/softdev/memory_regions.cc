@@ -5,6 +5,7 @@
 #include "softdev/objects.h"
 #include "softdev/shared_memory.h"
 #include "softdev/tables.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -39,6 +40,7 @@ void quiesce(Context& context, const ibv_pd* pd) {
 
 ibv_pd* allocPd(ibv_context* base) {
   Context& context = as<Context>(base);
+  if (verbFails(context, Verb::kAllocPd)) return nullptr;
   auto* pd = new Pd{};
   pd->context = base;
   pd->id = context.fabric->segment->next_pd.fetch_add(1, std::memory_order_relaxed);
@@ -48,6 +50,8 @@ ibv_pd* allocPd(ibv_context* base) {
 }
 
 int deallocPd(ibv_pd* base) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kDeallocPd); injected != 0)
+    return injected;
   Pd& pd = as<Pd>(base);
   if (pd.users.load() != 0) return EBUSY;
   as<Context>(base->context).pds.fetch_sub(1);
@@ -60,6 +64,7 @@ ibv_mr* regMr(ibv_pd* pd, void* addr, size_t length, int access) {
 }
 
 ibv_mr* regMrIova2(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned access) {
+  if (base != nullptr && verbFails(as<Context>(base->context), Verb::kRegMr)) return nullptr;
   if (const int error = checkRegion(base, addr, length, access); error != 0) {
     errno = error;
     return nullptr;
@@ -143,6 +148,8 @@ int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int 
 }
 
 int deregMr(ibv_mr* base) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kDeregMr); injected != 0)
+    return injected;
   Mr& mr = as<Mr>(base);
   Context& context = as<Context>(base->context);
   if (!context.fabric->forgotten) {

@@ -16,6 +16,7 @@
 #include "softdev/config.h"
 #include "softdev/doorbell.h"
 #include "softdev/fabric.h"
+#include "softdev/injection.h"
 #include "softdev/random.h"
 #include "softdev/segment.h"
 #include "softdev/shared_lock.h"
@@ -43,6 +44,7 @@ struct Device : ibv_device {
   std::string fabric;
   std::string host;
   uint64_t seed = 1;
+  std::vector<std::string> faults;
 };
 
 struct Pd : ibv_pd {
@@ -112,6 +114,7 @@ struct ParkedWork {
   Work work;
   std::vector<ibv_sge> sges;
   std::vector<std::byte> payload;  // of an inline send
+  Injection injection;
 };
 
 // Why the first parked send waits, and until when.

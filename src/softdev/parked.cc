@@ -1,17 +1,12 @@
 // Sends that fail and sends that wait (requester.h).
 #include <algorithm>
 
+#include "softdev/injector.h"
 #include "softdev/progress.h"
-#include "softdev/requester.h"
+#include "softdev/rnr_timer.h"
 
 namespace railwise::softdev {
 namespace {
-
-// Time between RNR retries by the code of min_rnr_timer, in units of 10 us (InfiniBand specification, table
-// 45).
-constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
-                                        48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
-                                        2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 constexpr int kForeverRnr = 7;
 
@@ -20,8 +15,7 @@ void startWait(Qp& qp, Wait::Reason reason) {
   Clock::duration patience{};
   if (reason == Wait::Reason::kNoReceive) {
     qp.wait.forever = qp.attr.rnr_retry == kForeverRnr;
-    const uint32_t code = qp.peer.record->min_rnr_timer.load(std::memory_order_relaxed) & 31;
-    patience = std::chrono::microseconds(10) * kRnrTimer10us[code] * qp.attr.rnr_retry;
+    patience = rnrTimer(qp.peer.record->min_rnr_timer.load(std::memory_order_relaxed)) * qp.attr.rnr_retry;
   } else {
     qp.wait.forever = qp.attr.timeout == 0;
     patience =
@@ -49,8 +43,14 @@ void popParked(Qp& qp) {
 // One try of the first parked send; false when it waits on.
 bool retryFirst(Qp& qp) {
   const Work& work = qp.parked.front().work;
+  Injection& injection = qp.parked.front().injection;
+  if (!injection.judged && (faultsArmed(*qp.fabric) & kArmedWork) != 0) {
+    judge(qp, work, nullptr, &injection);
+    if (qp.currentState() == IBV_QPS_ERR) return true;  // a rule did it: everything is flushed
+  }
+  if (heldBack(injection)) return false;
   Chain chain(qp);
-  const Outcome outcome = chain.run(work);
+  const Outcome outcome = execute(qp, chain, work, injection);
   chain.close();  // what it batched points into the parked copy
   const bool waits = outcome.verdict == Verdict::kNoReceive || outcome.verdict == Verdict::kUnreachable;
   if (waits && !waitedEnough(qp, outcome.verdict)) return false;
@@ -111,7 +111,7 @@ void keep(const Work& work, ParkedWork& parked) {
 void park(Qp& qp, const Work& work, Verdict reason) {
   keep(work, qp.parked.emplace_back());
   if (qp.parked.size() > 1) return;
-  (void)waitedEnough(qp, reason);
+  if (reason != Verdict::kDone) (void)waitedEnough(qp, reason);
   progressAdd(qp);
 }
 

@@ -8,6 +8,7 @@
 
 #include "softdev/objects.h"
 #include "softdev/ports.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -74,6 +75,7 @@ bool isZero(const Gid& gid) {
 
 int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   const Context& context = contextOf(base);
+  if (const int injected = verbFault(context, Verb::kQueryDevice); injected != 0) return injected;
   const DeviceConfig& config = context.config_device->config;
   *attr = {};
   std::strncpy(attr->fw_ver, "railwise-" RAILWISE_VERSION, sizeof attr->fw_ver - 1);
@@ -103,6 +105,7 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
 }
 
 int queryPortSized(ibv_context* base, uint8_t port_num, ibv_port_attr* attr, size_t attr_size) {
+  if (const int injected = verbFault(contextOf(base), Verb::kQueryPort); injected != 0) return injected;
   const PortRecord* port = portOf(base, port_num);
   if (port == nullptr) return EINVAL;
   const DeviceConfig& config = contextOf(base).config_device->config;
@@ -140,6 +143,7 @@ int queryPortSpeed(ibv_context* base, uint32_t port_num, uint64_t* speed) {
 }
 
 int queryGid(ibv_context* base, uint8_t port_num, int index, ibv_gid* gid) {
+  if (verbFails(contextOf(base), Verb::kQueryGid)) return -1;
   const PortRecord* port = portOf(base, port_num);
   if (port == nullptr || index < 0 ||
       static_cast<uint32_t>(index) >= port->gid_count.load(std::memory_order_acquire))
@@ -150,6 +154,7 @@ int queryGid(ibv_context* base, uint8_t port_num, int index, ibv_gid* gid) {
 
 int queryGidEx(ibv_context* base, uint32_t port_num, uint32_t index, ibv_gid_entry* entry, uint32_t flags,
                size_t entry_size) {
+  if (const int injected = verbFault(contextOf(base), Verb::kQueryGid); injected != 0) return injected;
   const PortRecord* port = portOf(base, port_num);
   if (port == nullptr || flags != 0 || index >= port->gid_count.load(std::memory_order_acquire))
     return EINVAL;
@@ -179,6 +184,7 @@ ssize_t queryGidTable(ibv_context* base, ibv_gid_entry* entries, size_t max_entr
 }
 
 int queryPkey(ibv_context* base, uint8_t port_num, int index, __be16* pkey) {
+  if (verbFails(contextOf(base), Verb::kQueryPkey)) return -1;
   if (portOf(base, port_num) == nullptr || index != 0) {
     errno = EINVAL;
     return -1;

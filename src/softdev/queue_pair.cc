@@ -8,6 +8,7 @@
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 #include "softdev/tables.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -60,6 +61,7 @@ int publishQp(Qp& qp) {
   record.rq_head = 0;
   record.access = 0;
   record.dest_qp_num = 0;
+  record.global_path = 0;
   record.rq_tail.store(0, std::memory_order_relaxed);
   record.rq_polled.store(0, std::memory_order_relaxed);
   record.sq_polled.store(0, std::memory_order_relaxed);
@@ -103,6 +105,7 @@ void freeQp(Qp& qp) {
 
 ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
   Context& context = as<Context>(base->context);
+  if (verbFails(context, Verb::kCreateQp)) return nullptr;
   std::lock_guard lock(context.objects);
   if (const int error = checkInit(context, *init); error != 0) {
     errno = error;
@@ -117,6 +120,7 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
   qp->qp_base.state = IBV_QPS_RESET;
   qp->qp_base.qp_type = IBV_QPT_RC;
   qp->fabric = context.fabric;
+  qp->owner = &context;
   qp->send_cq_record = as<Cq>(init->send_cq).record;
   qp->pd_id = as<Pd>(base).id;
   qp->signal_all = init->sq_sig_all != 0;
@@ -140,6 +144,9 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
 }
 
 int destroyQp(ibv_qp* base) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kDestroyQp, as<Qp>(base).record);
+      injected != 0)
+    return injected;
   Qp& qp = as<Qp>(base);
   Context& context = as<Context>(base->context);
   forgetQp(context, qp);
@@ -160,6 +167,8 @@ int destroyQp(ibv_qp* base) {
 
 int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   Qp& qp = as<Qp>(base);
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kQueryQp, qp.record); injected != 0)
+    return injected;
   std::lock_guard lock(qp.sq_lock);
   qp.qp_base.state = qp.currentState();
   *attr = qp.attr;

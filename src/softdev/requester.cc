@@ -96,8 +96,10 @@ bool connected(const Qp& qp, const QpRecord& peer) {
   const ibv_ah_attr& path = qp.attr.ah_attr;
   const bool infiniband = here.link_layer == IBV_LINK_LAYER_INFINIBAND;
   if (infiniband && path.dlid != peer.port + 1) return false;
+  const uint32_t type = path.is_global != 0 ? here.gids[path.grh.sgid_index].type : kAnyGidType;
+  if (peer.global_path != 0 && !hasGid(here, peer.dgid, type)) return false;  // its answers go astray
   if (path.is_global == 0) return infiniband;
-  return hasGid(there, path.grh.dgid.raw, here.gids[path.grh.sgid_index].type);
+  return hasGid(there, path.grh.dgid.raw, type);
 }
 
 // What a failed transfer means. The peer may be dying: then its memory goes before it is reported dead.

@@ -37,8 +37,14 @@ class Chain {
   }
   bool broken() const { return broken_; }
 
+  // For the fault injector: the peer refuses the send, with what follows at its end; its oldest receive fails
+  // with `status` of its own.
+  Outcome refuseSend(ibv_wc_status status, bool takes_receive);
+  Outcome failReceive(ibv_wc_status status);
+
  private:
   Outcome lockPeer();
+  Outcome lockAlone();  // with nothing batched
   Outcome verifyPeer();
   Outcome dropPeer(Outcome outcome);
   Outcome runHere(const Work& work, const Pieces& pieces);
@@ -65,7 +71,8 @@ void completeSend(Qp& qp, const Work& work, ibv_wc_status status);
 void failSend(Qp& qp, const Work& work, ibv_wc_status status);
 // Tries the parked sends in order; completes them with an error when their time is over.
 void retryParked(Qp& qp);
-// Parks `work` after those already parked; `reason` counts for the first.
+// Parks `work` after those already parked; `reason` counts for the first (kDone: it does not wait for the
+// peer).
 void park(Qp& qp, const Work& work, Verdict reason);
 // Engine mode: queues `work` for the engine. inbox_lock is held, not sq_lock; progressAdd() follows.
 void giveToEngine(Qp& qp, const Work& work);

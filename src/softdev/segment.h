@@ -228,6 +228,8 @@ struct alignas(64) QpRecord {
   uint32_t dest_qp_num;
   std::atomic<uint32_t> min_rnr_timer;  // code of the InfiniBand table
   uint32_t max_dest_rd_atomic;
+  uint32_t global_path;  // 1: its answers go to `dgid`
+  uint8_t dgid[16];
   uint32_t qkey;
   uint64_t last_ready_ns;  // of its receives' completions, in the time model
   // The owner.

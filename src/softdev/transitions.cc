@@ -1,9 +1,11 @@
 // modifyQp: the states of a reliable connection (InfiniBand specification, section 10.3; ibv_modify_qp(3)).
 #include <cerrno>
+#include <cstring>
 
 #include "softdev/completion_queue.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -143,6 +145,8 @@ void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
   }
   record.access = qp.attr.qp_access_flags;
   record.dest_qp_num = qp.attr.dest_qp_num;
+  record.global_path = qp.attr.ah_attr.is_global;
+  std::memcpy(record.dgid, qp.attr.ah_attr.grh.dgid.raw, sizeof record.dgid);
   record.min_rnr_timer.store(qp.attr.min_rnr_timer, std::memory_order_relaxed);
   ++record.epoch;
   // The peer may have moved us to ERR since the check: that stays.
@@ -154,6 +158,8 @@ void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
 
 int modifyQp(ibv_qp* base, ibv_qp_attr* attr, int mask) {
   Qp& qp = as<Qp>(base);
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kModifyQp, qp.record); injected != 0)
+    return injected;
   std::lock_guard lock(qp.sq_lock);
   const ibv_qp_state from = qp.currentState();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;

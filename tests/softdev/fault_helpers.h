@@ -1,0 +1,37 @@
+// Rules and their log, for tests of the fault injector.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "softdev/endpoint.h"
+#include "softdev/faults.h"
+#include "softdev/objects.h"
+
+namespace railwise::softdev::test {
+
+inline Fabric& fabricOf(ibv_context* context) { return *as<Context>(context).fabric; }
+
+// Another device of the configuration, closed at the end.
+class OpenSecond {
+ public:
+  explicit OpenSecond(const std::string& name) : context_(openNamed(name)) {}
+  ~OpenSecond() { closeDevice(context_); }
+  OpenSecond(const OpenSecond&) = delete;
+  OpenSecond& operator=(const OpenSecond&) = delete;
+  operator ibv_context*() const { return context_; }  // NOLINT: stands for the context
+
+ private:
+  ibv_context* context_;
+};
+
+// The rule's id; 0, and a failed test, when its text is wrong.
+uint32_t addRule(ibv_context* context, const std::string& text);
+
+// The log, as "RULE HOST/DEVICE:PORT QP WR_ID OPERATION ACTION", without what differs between two runs.
+std::vector<std::string> logLines(ibv_context* context);
+
+// "event" of the context, as eventTypeStr has it; "" when none waits.
+std::string nextEvent(ibv_context* context);
+
+}  // namespace railwise::softdev::test
