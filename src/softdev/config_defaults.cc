@@ -12,6 +12,7 @@ namespace railwise::softdev {
 namespace {
 
 constexpr uint32_t kDefaultCores = 8;
+constexpr uint32_t kMaxProcessors = 8192;  // as Linux has it
 
 // FNV-1a, to make a stable number of a name.
 uint64_t hashName(std::string_view name) {
@@ -75,7 +76,7 @@ class Completer {
       RAILWISE_TRY(shareLinks(host));
       if (host.described) {
         RAILWISE_TRY(checkFunctions(host));
-        completeNodes(host);
+        RAILWISE_TRY(completeNodes(host));
       }
     }
     return Status::success();
@@ -223,13 +224,17 @@ class Completer {
     return Status::success();
   }
 
-  static void completeNodes(HostConfig& host) {
+  Status completeNodes(HostConfig& host) const {
     int32_t highest = -1;
     for (const PciConfig& gpu : host.gpus) highest = std::max(highest, gpu.numa);
     for (const PciConfig& bridge : host.bridges) highest = std::max(highest, bridge.numa);
     for (const DeviceConfig& device : host.devices) highest = std::max(highest, device.numa);
     host.numa_nodes = std::max({host.numa_nodes, static_cast<uint32_t>(highest + 1), 1U});
     if (host.cores == 0) host.cores = kDefaultCores;
+    if (host.numa_nodes * host.cores > kMaxProcessors)
+      return refuse(source_, "cores", std::to_string(host.cores),
+                    "at most 8192 processors on all NUMA nodes of host " + host.name);
+    return Status::success();
   }
 
   MachineConfig& machine_;

@@ -20,8 +20,6 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr uint32_t kVendorId = 0x5257;  // "RW": not a PCI vendor
-
 std::mutex g_mutex;
 std::string g_text;
 std::string g_host;
