@@ -1,7 +1,7 @@
 """rdma-core's own conformance suite (python3-pyverbs, tests under /usr/share/doc/rdma-core/tests) on the software device.
 Every test passes, or is skipped for a reason of ALLOWED_SKIPS; none fails, none crashes, none hangs.
 
-Usage: pyverbs_test.py RAILWISE LINK [MODULE...]   LINK: ib or roce
+Usage: pyverbs_test.py RAILWISE MACHINE [MODULE...]   MACHINE: of one device, soft0, as link=ib,engine=on
 """
 import gzip
 import json
@@ -103,12 +103,12 @@ def run(device, python, folder, modules, notes):
             file.write(json.dumps({"test": started, "is": "crash", "why": ended}) + "\n")
 
 
-def main(railwise, link, *wanted):
+def main(railwise, machine, *wanted):
     python = interpreter()
     bad = 0
     counts = {}
     skips = {}
-    with tempfile.TemporaryDirectory() as scratch, program_test.Device(railwise, f"link={link}") as device:
+    with tempfile.TemporaryDirectory() as scratch, program_test.Device(railwise, machine) as device:
         folder = pathlib.Path(scratch) / "tests"
         folder.mkdir()
         unpack(folder)
@@ -125,7 +125,7 @@ def main(railwise, link, *wanted):
                     print(f"{outcome}: {test}\n{textwrap.indent(why.strip(), '    ')}", flush=True)
     for why, count in sorted(skips.items()):
         print(f"skipped {count}: {why}")
-    print(f"pyverbs, {link}: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+    print(f"pyverbs, {machine}: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
     if counts.get("ok", 0) == 0:
         print("no test passed: something is wrong with the suite")
         bad += 1
