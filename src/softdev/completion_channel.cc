@@ -1,8 +1,6 @@
 // Completion channels and their events (softdev.h). The owner arms a CQ in its record; who completes
 // something there disarms it, counts an event and rings the channel. A ring says only that some CQ of the
 // channel has events: who hears it looks at all of them.
-#include <time.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <thread>
@@ -11,6 +9,7 @@
 #include "softdev/datapath.h"
 #include "softdev/events.h"
 #include "softdev/objects.h"
+#include "softdev/pacing.h"
 
 namespace railwise::softdev {
 namespace {
@@ -33,7 +32,7 @@ uint64_t firstReady(Cq& cq) {
 bool unreadyLeft(Cq& cq) {
   if (cq.record->head.load(std::memory_order_relaxed) == cq.record->tail.load(std::memory_order_acquire))
     return false;
-  const uint64_t now = stampNow();
+  const uint64_t now = monotonicNs();
   const std::lock_guard lock(cq.poll_lock);
   const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);
   for (uint64_t at = cq.record->head.load(std::memory_order_relaxed); at != tail; ++at) {
@@ -46,7 +45,7 @@ bool unreadyLeft(Cq& cq) {
 // In the time model an event is announced when its completion is written, and given when it may be polled.
 void waitUntilReady(Cq& cq) {
   const uint64_t ready = firstReady(cq);
-  const uint64_t now = stampNow();
+  const uint64_t now = monotonicNs();
   if (ready != kNever && ready > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ready - now));
 }
 
@@ -72,11 +71,7 @@ bool eventsLeft(const Channel& channel) {
 
 }  // namespace
 
-uint64_t stampNow() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+void stamp(Cqe& cqe) { cqe.stamp_ns = std::max(monotonicNs(), cqe.ready_ns); }
 
 void announce(const Fabric& fabric, CqRecord& cq, bool solicited) {
   // Either we see that the owner has armed the CQ, or the owner, who polls after it has, sees the completion.

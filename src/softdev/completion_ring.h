@@ -13,7 +13,8 @@ bool overflowCq(const Fabric& fabric, CqRecord& cq);
 // Wakes the owner when it asked to be told of a completion like this one. cq.lock is held, and the completion
 // is published.
 void announce(const Fabric& fabric, CqRecord& cq, bool solicited);
-uint64_t stampNow();  // CLOCK_MONOTONIC
+// Notes when the completion happened.
+void stamp(Cqe& cqe);
 
 // Lets `fill` write the next entry in place (a copy of one built elsewhere costs a third of a completion),
 // then publishes it. `fill` sets every field. False when the queue has overflowed: the completion is lost.
@@ -28,7 +29,7 @@ template <typename Fill>
   Cqe& cqe = cqeAt(*fabric.segment, cq, tail);
   fill(cqe);
   if (cq.stamped != 0) [[unlikely]]
-    cqe.stamp_ns = stampNow();
+    stamp(cqe);
   cq.tail.store(tail + 1, std::memory_order_release);
   if (cq.channel != 0) [[unlikely]]
     announce(fabric, cq, cqe.status != IBV_WC_SUCCESS || (cqe.wc_flags & kSolicited) != 0);

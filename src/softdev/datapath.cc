@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "softdev/datagram.h"
 #include "softdev/express.h"
 #include "softdev/injector.h"
 #include "softdev/pacing.h"
@@ -12,9 +13,16 @@
 namespace railwise::softdev {
 namespace {
 
+// Requests wait in SQD, and are flushed in SQE and ERR.
+constexpr bool postable(ibv_qp_state state) {
+  return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
+}
+
 // Sums up the caller's request; a positive errno when it can never be posted.
 int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
   if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
+  if (qp.qp_base.qp_type == IBV_QPT_UD && wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_SEND_WITH_IMM)
+    return EINVAL;
   work->wr_id = wr.wr_id;
   work->sges = wr.sg_list;
   work->num_sge = wr.num_sge;
@@ -31,11 +39,26 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
       [[fallthrough]];
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_ATOMIC_WRITE:
       work->remote_addr = wr.wr.rdma.remote_addr;
       work->rkey = wr.wr.rdma.rkey;
       break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      if (work->inlined) return EINVAL;
+      work->remote_addr = wr.wr.atomic.remote_addr;
+      work->rkey = wr.wr.atomic.rkey;
+      work->compare_add = wr.wr.atomic.compare_add;
+      work->swap = wr.wr.atomic.swap;
+      break;
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
+      if (qp.qp_base.qp_type == IBV_QPT_UD) {
+        if (wr.wr.ud.ah == nullptr) return EINVAL;
+        work->ah = static_cast<const Ah*>(wr.wr.ud.ah);
+        work->remote_qpn = wr.wr.ud.remote_qpn;
+        work->remote_qkey = wr.wr.ud.remote_qkey;
+      }
       break;
     default:
       return EINVAL;
@@ -46,6 +69,7 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
 void count(WorkCounters& counters, const Work& work) {
   switch (work.opcode) {
     case IBV_WR_RDMA_WRITE:
+    case IBV_WR_ATOMIC_WRITE:
       counters.writes.add(1);
       break;
     case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -53,6 +77,10 @@ void count(WorkCounters& counters, const Work& work) {
       break;
     case IBV_WR_RDMA_READ:
       counters.reads.add(1);
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      counters.atomics.add(1);
       break;
     default:
       counters.sends.add(1);
@@ -65,14 +93,17 @@ void count(WorkCounters& counters, const Work& work) {
 }
 
 void submit(Qp& qp, Chain& chain, const Work& work) {
-  if (qp.currentState() == IBV_QPS_ERR) [[unlikely]] {
+  const ibv_qp_state state = qp.currentState();
+  if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) [[unlikely]] {
     chain.close();
     flushParked(qp);
     completeSend(qp, work, IBV_WC_WR_FLUSH_ERR);
-  } else if (!qp.parked.empty()) [[unlikely]] {
-    park(qp, work, Verdict::kNoReceive);  // not the first: it only queues up
+  } else if (!qp.parked.empty() || state == IBV_QPS_SQD) [[unlikely]] {
+    park(qp, work, Verdict::kNoReceive);  // not the first, or not yet: it only queues up
   } else if ((faultsArmed(*qp.fabric) & kArmedWork) != 0) [[unlikely]] {
     submitFaulty(qp, chain, work);
+  } else if ((qp.special & kSpecialType) != 0) {
+    sendDatagram(qp, work);
   } else if (const Outcome outcome = chain.run(work); outcome.verdict != Verdict::kDone) [[unlikely]] {
     settle(qp, chain, work, outcome);
   }
@@ -81,7 +112,7 @@ void submit(Qp& qp, Chain& chain, const Work& work) {
 // Checks and counts a request, and gives it its slot in the send queue: 0 or a positive errno.
 int accept(Qp& qp, const ibv_send_wr& wr, Work* work) {
   const ibv_qp_state state = qp.currentState();
-  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return EINVAL;
+  if (!postable(state)) return EINVAL;
   if (state == IBV_QPS_ERR && qp.owner->record->fatal.load(std::memory_order_relaxed) != 0) return EIO;
   if (const int error = describe(qp, wr, work); error != 0) return error;
   if (qp.sq_posted - qp.record->sq_polled.load(std::memory_order_acquire) >= qp.cap.max_send_wr)
@@ -91,26 +122,22 @@ int accept(Qp& qp, const ibv_send_wr& wr, Work* work) {
   return 0;
 }
 
-// Engine mode: the requests are copied, and the engine's thread executes them.
-[[gnu::noinline]] int postToEngine(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+// Engine mode: the requests are copied, and the engine's thread executes them. inbox_lock is held; *tell when
+// progressAdd() must follow without it.
+[[gnu::noinline]] int postToEngine(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, bool* tell) {
+  qp.record->counters.posts.add(1);
+  const bool was_empty = qp.inbox.empty();
   int error = 0;
-  bool tell = false;
-  {
-    std::lock_guard lock(qp.inbox_lock);
-    qp.record->counters.posts.add(1);
-    const bool was_empty = qp.inbox.empty();
-    for (; wr != nullptr; wr = wr->next) {
-      Work work;
-      error = accept(qp, *wr, &work);
-      if (error != 0) {
-        *bad_wr = wr;
-        break;
-      }
-      giveToEngine(qp, work);
+  for (; wr != nullptr; wr = wr->next) {
+    Work work;
+    error = accept(qp, *wr, &work);
+    if (error != 0) {
+      *bad_wr = wr;
+      break;
     }
-    tell = was_empty && !qp.inbox.empty();
+    giveToEngine(qp, work);
   }
-  if (tell) progressAdd(qp);
+  *tell = was_empty && !qp.inbox.empty();
   return error;
 }
 
@@ -149,6 +176,61 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   return true;
 }
 
+bool isEmpty(const CqRecord& record) {
+  return record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire);
+}
+
+// A poll that found nothing: 0, or -EIO when the queue has overflowed.
+int pollEmpty(Cq& cq) {
+  CqRecord& record = *cq.record;
+  record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
+  if (const int error = verbFault(as<Context>(cq.context), Verb::kPollCq); error != 0) [[unlikely]]
+    return -error;
+  return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
+}
+
+// Where completions become ready at a time of their own: those that are ready are taken, also from behind
+// others of other queue pairs. Returns the new head.
+template <typename Give>
+[[gnu::noinline]] uint64_t takeTimed(Cq& cq, uint64_t head, uint64_t tail, int most, const Give& give,
+                                     int* taken) {
+  const uint64_t now = monotonicNs();
+  for (uint64_t at = head; at != tail && *taken < most; ++at) {
+    Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
+    if (cqe.ready_ns <= now && give(cqe, *taken)) {
+      ++*taken;
+      cqe.kind = CqeKind::kVoid;
+    }
+    if (at == head && cqe.kind == CqeKind::kVoid) ++head;
+  }
+  return head;
+}
+
+// Gives up to `most` completions to give(cqe, how many before), which says false for one that is void.
+template <typename Give>
+[[gnu::always_inline]] inline int takeCompletions(Cq& cq, int most, const Give& give) {
+  CqRecord& record = *cq.record;
+  uint64_t head = record.head.load(std::memory_order_relaxed);
+  const uint64_t tail = record.tail.load(std::memory_order_acquire);
+  int taken = 0;
+  for (; head != tail && taken < most; ++head) {
+    const Cqe& cqe = cqeAt(*cq.fabric->segment, record, head);
+    if (cqe.ready_ns != 0) [[unlikely]] {
+      head = takeTimed(cq, head, tail, most, give, &taken);
+      break;
+    }
+    if (give(cqe, taken)) ++taken;
+  }
+  record.head.store(head, std::memory_order_release);
+  if (taken == 0) {
+    record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    record.counters.polls.add(1);
+    record.counters.completions.add(static_cast<uint64_t>(taken));
+  }
+  return taken;
+}
+
 // The long way, for what Express does not serve: it knows every opcode, every error, and other processes.
 [[gnu::noinline]] int postLong(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Chain chain(qp);
@@ -163,38 +245,7 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   return 0;
 }
 
-// Polling where completions become ready at a time of their own: those that are ready are taken, also from
-// behind others of other queue pairs. Returns the new head.
-[[gnu::noinline]] uint64_t pollTimed(Cq& cq, uint64_t head, uint64_t tail, int num_entries, ibv_wc* wc,
-                                     int* taken) {
-  Segment& segment = *cq.fabric->segment;
-  const uint64_t now = monotonicNs();
-  for (uint64_t at = head; at != tail && *taken < num_entries; ++at) {
-    Cqe& cqe = cqeAt(segment, *cq.record, at);
-    const bool ready = cqe.ready_ns <= now;
-    if (ready && take(segment, cqe, wc + *taken)) {
-      ++*taken;
-      cqe.kind = CqeKind::kVoid;
-    }
-    if (at == head && cqe.kind == CqeKind::kVoid) ++head;
-  }
-  return head;
-}
-
-}  // namespace
-
-int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
-  Qp& qp = as<Qp>(base);
-  const uint32_t armed = faultsArmed(*qp.fabric);
-  if (armed != 0) [[unlikely]] {
-    if (const int error = verbFault(*qp.owner, Verb::kPostSend, qp.record); error != 0) {
-      *bad_wr = wr;
-      return error;
-    }
-  }
-  if (qp.engine) [[unlikely]]
-    return postToEngine(qp, wr, bad_wr);
-  std::lock_guard lock(qp.sq_lock);
+[[gnu::always_inline]] inline int postHere(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, uint32_t armed) {
   qp.record->counters.posts.add(1);
   if (!qp.parked.empty()) [[unlikely]] {
     retryParked(qp);
@@ -209,6 +260,39 @@ int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (wr == nullptr) [[likely]]
     return 0;
   return postLong(qp, wr, bad_wr);
+}
+
+}  // namespace
+
+int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  Qp& qp = as<Qp>(base);
+  SendLock lock(qp);
+  return lock.post(wr, bad_wr);
+}
+
+int SendLock::post(ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  const uint32_t armed = faultsArmed(*qp_.fabric);
+  if (armed != 0) [[unlikely]] {
+    if (const int error = verbFault(*qp_.owner, Verb::kPostSend, qp_.record); error != 0) {
+      *bad_wr = wr;
+      return error;
+    }
+  }
+  if (qp_.engine) [[unlikely]]
+    return postToEngine(qp_, wr, bad_wr, &tell_);
+  return postHere(qp_, wr, bad_wr, armed);
+}
+
+int checkSends(const Qp& qp, const ibv_send_wr* wr) {
+  const ibv_qp_state state = qp.currentState();
+  if (!postable(state)) return EINVAL;
+  uint64_t posted = qp.sq_posted - qp.record->sq_polled.load(std::memory_order_acquire);
+  for (; wr != nullptr; wr = wr->next) {
+    Work work;
+    if (const int error = describe(qp, *wr, &work); error != 0) return error;
+    if (posted++ >= qp.cap.max_send_wr) return ENOMEM;
+  }
+  return 0;
 }
 
 int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
@@ -243,37 +327,28 @@ int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return error;
 }
 
-int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
-  Cq& cq = as<Cq>(base);
+void retryParkedFor(Cq& cq) {
   if (cq.parked.load(std::memory_order_relaxed) != 0) [[unlikely]]
     retryParkedOn(cq);
-  CqRecord& record = *cq.record;
-  if (record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire)) {
-    record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
-    if (const int error = verbFault(as<Context>(cq.context), Verb::kPollCq); error != 0) [[unlikely]]
-      return -error;
-    return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
-  }
+}
+
+int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
+  Cq& cq = as<Cq>(base);
+  retryParkedFor(cq);
+  if (isEmpty(*cq.record)) return pollEmpty(cq);
   std::lock_guard lock(cq.poll_lock);
-  uint64_t head = record.head.load(std::memory_order_relaxed);
-  const uint64_t tail = record.tail.load(std::memory_order_acquire);
-  int taken = 0;
-  for (; head != tail && taken < num_entries; ++head) {
-    const Cqe& cqe = cqeAt(*cq.fabric->segment, record, head);
-    if (cqe.ready_ns != 0) [[unlikely]] {
-      head = pollTimed(cq, head, tail, num_entries, wc, &taken);
-      break;
-    }
-    if (take(*cq.fabric->segment, cqe, wc + taken)) ++taken;
-  }
-  record.head.store(head, std::memory_order_release);
-  if (taken == 0) {
-    record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    record.counters.polls.add(1);
-    record.counters.completions.add(static_cast<uint64_t>(taken));
-  }
-  return taken;
+  Segment& segment = *cq.fabric->segment;
+  return takeCompletions(cq, num_entries,
+                         [&](const Cqe& cqe, int taken) { return take(segment, cqe, wc + taken); });
+}
+
+int pollLocked(Cq& cq, int most, Polled* polled) {
+  if (isEmpty(*cq.record)) return pollEmpty(cq);
+  Segment& segment = *cq.fabric->segment;
+  return takeCompletions(cq, most, [&](const Cqe& cqe, int taken) {
+    polled[taken].stamp_ns = cqe.stamp_ns;
+    return take(segment, cqe, &polled[taken].wc);
+  });
 }
 
 }  // namespace railwise::softdev

@@ -83,6 +83,7 @@ void setOperations(Context& context) {
   context.sz = sizeof(verbs_context);
   context.query_port = queryPortSized;
   context.query_device_ex = queryDeviceEx;
+  context.query_rt_values = queryRealTime;
   context.create_cq_ex = createCqEx;
   context.create_qp_ex = createQpEx;
   context.create_srq_ex = createSrqEx;

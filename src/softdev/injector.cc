@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "softdev/datagram.h"
 #include "softdev/fault_actions.h"
 #include "softdev/rnr_timer.h"
 
@@ -181,6 +182,11 @@ bool heldBack(const Injection& injection) {
 }
 
 Outcome execute(Qp& qp, Chain& chain, const Work& work, const Injection& injection) {
+  if (qp.qp_base.qp_type == IBV_QPT_UD && injection.effect != Injection::Effect::kFatal) {
+    if (injection.effect != Injection::Effect::kNone) return {Verdict::kFailed, injection.status};
+    sendDatagram(qp, work);
+    return {};
+  }
   switch (injection.effect) {
     case Injection::Effect::kNone:
       return injection.adversarial ? runAdversarial(qp, chain, work) : chain.run(work);

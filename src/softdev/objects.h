@@ -26,6 +26,7 @@ namespace railwise::softdev {
 
 class BackingFile;
 class PeerMemory;
+class SendBuilder;
 class VmBatch;
 struct Context;
 struct Cq;
@@ -65,6 +66,12 @@ struct Channel : ibv_comp_channel {
   size_t next = 0;       // of `cqs`, to be looked at first
 };
 
+// A completion as the functions of ibv_cq_ex read it.
+struct Polled {
+  ibv_wc wc{};
+  uint64_t stamp_ns = 0;
+};
+
 struct Cq : ibv_cq_ex {
   Fabric* fabric = nullptr;
   CqRecord* record = nullptr;
@@ -75,6 +82,7 @@ struct Cq : ibv_cq_ex {
   // Events given to the application; guarded by ibv_cq's mutex, as the counts of those acknowledged are.
   uint32_t comp_events_read = 0;
   uint32_t async_events_read = 0;
+  Polled polled;  // by ibv_next_poll; guarded by poll_lock
 };
 
 struct Srq : ibv_srq {
@@ -91,6 +99,8 @@ struct Srq : ibv_srq {
 struct Ah : ibv_ah {
   ibv_ah_attr attr{};
 };
+// Whether the port, the GID's index and the way of addressing are right for the device.
+bool validAddress(const Context& context, const ibv_ah_attr& address);
 
 // A send, resolved from its ibv_send_wr: what execution needs. Points to the caller's (or a ParkedWork's)
 // SGEs.
@@ -105,6 +115,11 @@ struct Work {
   uint32_t imm_data = 0;
   uint32_t rkey = 0;
   uint64_t remote_addr = 0;
+  uint64_t compare_add = 0;  // of atomic operations
+  uint64_t swap = 0;
+  const Ah* ah = nullptr;  // of datagrams
+  uint32_t remote_qpn = 0;
+  uint32_t remote_qkey = 0;
   uint64_t length = 0;   // bytes
   uint64_t retires = 0;  // sends posted up to this one, itself included
 };
@@ -163,6 +178,7 @@ struct Qp : ibv_qp_ex {
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
   std::unique_ptr<PeerMemory> peer_memory;
   std::deque<ParkedWork> parked;
+  std::unique_ptr<SendBuilder> builder;  // of a QP with send operations
   Wait wait;
   Random random;               // of adversarial placement
   uint64_t last_ready_ns = 0;  // of its completions, in the time model
@@ -170,7 +186,9 @@ struct Qp : ibv_qp_ex {
   bool engine = false;
   SpinLock inbox_lock;  // owns sq_posted and the counters of posting then; taken before or without sq_lock
   std::deque<ParkedWork> inbox;
-  bool waiting = false;  // in the list of progress.h, whose mutex guards it
+  bool waiting = false;     // in the list of progress.h, whose mutex guards it
+  bool draining = false;    // in SQD, and the send that had begun is not over
+  uint64_t drained_at = 0;  // sends up to this one are executed in SQD
   // Set-up only, under sq_lock.
   ibv_qp_attr attr{};
   Context* owner = nullptr;

@@ -1,6 +1,8 @@
 // Sends that fail and sends that wait (requester.h).
 #include <algorithm>
 
+#include "softdev/datagram.h"
+#include "softdev/events.h"
 #include "softdev/injector.h"
 #include "softdev/progress.h"
 #include "softdev/rnr_timer.h"
@@ -62,8 +64,6 @@ bool retryFirst(Qp& qp) {
 
 }  // namespace
 
-Qp::~Qp() = default;
-
 void failSend(Qp& qp, const Work& work, ibv_wc_status status) {
   completeSend(qp, work, status);
   SharedLockGuard guard(qp.record->responder, qp.fabric->self);
@@ -86,9 +86,19 @@ void emptyInbox(Qp& qp) {
 void retryParked(Qp& qp) {
   if (qp.engine) emptyInbox(qp);
   while (!qp.parked.empty()) {
-    if (qp.currentState() == IBV_QPS_ERR) return flushParked(qp);
+    const ibv_qp_state state = qp.currentState();
+    if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) return flushParked(qp);
+    if (state == IBV_QPS_SQD && qp.parked.front().work.retires > qp.drained_at) break;
     if (!retryFirst(qp)) return;
   }
+  finishDraining(qp);
+}
+
+void finishDraining(Qp& qp) {
+  if (!qp.draining || qp.currentState() != IBV_QPS_SQD) return;
+  if (!qp.parked.empty() && qp.parked.front().work.retires <= qp.drained_at) return;
+  qp.draining = false;
+  if (qp.attr.en_sqd_async_notify != 0) raiseQpEvent(*qp.fabric, *qp.record, IBV_EVENT_SQ_DRAINED);
 }
 
 // A copy of all that the send needs.
@@ -110,7 +120,7 @@ void keep(const Work& work, ParkedWork& parked) {
 
 void park(Qp& qp, const Work& work, Verdict reason) {
   keep(work, qp.parked.emplace_back());
-  if (qp.parked.size() > 1) return;
+  if (qp.parked.size() > 1 || qp.currentState() == IBV_QPS_SQD) return;
   if (reason != Verdict::kDone) (void)waitedEnough(qp, reason);
   progressAdd(qp);
 }

@@ -1,4 +1,6 @@
 // Making, asking and destroying queue pairs (softdev.h); their transitions are in transitions.cc.
+#include "softdev/queue_pair.h"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -7,6 +9,8 @@
 #include "softdev/events.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
+#include "softdev/send_builder.h"
+#include "softdev/shared_receive_queue.h"
 #include "softdev/tables.h"
 #include "softdev/verb_faults.h"
 
@@ -17,9 +21,10 @@ namespace {
 int checkInit(const Context& context, const ibv_qp_init_attr& init) {
   const DeviceConfig& config = context.config_device->config;
   const ibv_qp_cap& cap = init.cap;
-  if (init.qp_type != IBV_QPT_RC || init.srq != nullptr) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr || init.send_cq->context != &context.context ||
-      init.recv_cq->context != &context.context)
+      init.recv_cq->context != &context.context ||
+      (init.srq != nullptr && init.srq->context != &context.context))
     return EINVAL;
   if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
       cap.max_recv_sge > kMaxSge || cap.max_inline_data > config.max_inline_bytes)
@@ -27,13 +32,23 @@ int checkInit(const Context& context, const ibv_qp_init_attr& init) {
   return context.qps.size() >= config.max_qp ? ENOMEM : 0;
 }
 
+// The objects that must outlive the QP.
+void countUsers(Qp& qp, int change) {
+  as<Pd>(qp.qp_base.pd).users.fetch_add(change);
+  as<Cq>(qp.qp_base.send_cq).users.fetch_add(change);
+  as<Cq>(qp.qp_base.recv_cq).users.fetch_add(change);
+  if (qp.qp_base.srq != nullptr) as<Srq>(qp.qp_base.srq).users.fetch_add(change);
+}
+
 uint64_t ringBytes(const QpRecord& record) { return uint64_t{record.rq_slots} * record.rq_stride_bytes; }
 
 // The QP's record and receive ring, in RESET and reachable by its number from now on; 0 or errno.
 int publishQp(Qp& qp) {
   Fabric& fabric = *qp.fabric;
-  const uint32_t slots = std::bit_ceil(std::max(qp.cap.max_recv_wr, 1U));
-  const auto stride = static_cast<uint32_t>(sizeof(ReceiveEntry) + qp.cap.max_recv_sge * sizeof(Sge));
+  const Srq* srq = qp.qp_base.srq != nullptr ? &as<Srq>(qp.qp_base.srq) : nullptr;
+  const uint32_t slots = srq != nullptr ? kClaimSlots : std::bit_ceil(std::max(qp.cap.max_recv_wr, 1U));
+  const uint32_t sges = srq != nullptr ? srq->max_sge : qp.cap.max_recv_sge;
+  const auto stride = static_cast<uint32_t>(sizeof(ReceiveEntry) + sges * sizeof(Sge));
   uint64_t ring = 0;
   if (!allocatePages(fabric, uint64_t{slots} * stride, &ring)) return ENOMEM;
   qp.index = allocateQp(fabric);
@@ -53,7 +68,8 @@ int publishQp(Qp& qp) {
   record.rq_stride_bytes = stride;
   record.type = qp.qp_base.qp_type;
   record.port = as<Context>(qp.qp_base.context).record->ports[0];
-  record.srq = 0;
+  record.srq = srq != nullptr ? srq->index : 0;
+  record.max_dest_rd_atomic = 0;
   record.qkey = 0;
   record.last_ready_ns = 0;
   record.counters.clear();
@@ -103,31 +119,38 @@ void freeQp(Qp& qp) {
 
 }  // namespace
 
-ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
+Qp::~Qp() = default;
+
+ibv_qp* createQp(ibv_pd* pd, ibv_qp_init_attr* init) { return makeQp(pd, *init); }
+
+ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   Context& context = as<Context>(base->context);
   if (verbFails(context, Verb::kCreateQp)) return nullptr;
   std::lock_guard lock(context.objects);
-  if (const int error = checkInit(context, *init); error != 0) {
+  if (const int error = checkInit(context, init); error != 0) {
     errno = error;
     return nullptr;
   }
+  if (init.srq != nullptr) init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
   auto qp = std::make_unique<Qp>();
   qp->qp_base.context = base->context;
-  qp->qp_base.qp_context = init->qp_context;
+  qp->qp_base.qp_context = init.qp_context;
   qp->qp_base.pd = base;
-  qp->qp_base.send_cq = init->send_cq;
-  qp->qp_base.recv_cq = init->recv_cq;
+  qp->qp_base.send_cq = init.send_cq;
+  qp->qp_base.recv_cq = init.recv_cq;
+  qp->qp_base.srq = init.srq;
   qp->qp_base.state = IBV_QPS_RESET;
-  qp->qp_base.qp_type = IBV_QPT_RC;
+  qp->qp_base.qp_type = init.qp_type;
   qp->fabric = context.fabric;
   qp->owner = &context;
-  qp->send_cq_record = as<Cq>(init->send_cq).record;
+  qp->send_cq_record = as<Cq>(init.send_cq).record;
   qp->pd_id = as<Pd>(base).id;
-  qp->signal_all = init->sq_sig_all != 0;
-  qp->cap = init->cap;
+  qp->signal_all = init.sq_sig_all != 0;
+  qp->cap = init.cap;
+  qp->special = init.qp_type == IBV_QPT_RC ? 0 : uint32_t{kSpecialType};
   qp->max_message_bytes = context.config_device->config.max_message_bytes;
   qp->engine = context.config_device->config.engine;
-  if (context.config_device->config.adversarial) qp->special = kSpecialPlacement;
+  if (context.config_device->config.adversarial) qp->special |= kSpecialPlacement;
   if (const int error = publishQp(*qp); error != 0) {
     errno = error;
     return nullptr;
@@ -136,9 +159,7 @@ ibv_qp* createQp(ibv_pd* base, ibv_qp_init_attr* init) {
   pthread_mutex_init(&qp->qp_base.mutex, nullptr);
   pthread_cond_init(&qp->qp_base.cond, nullptr);
   qp->random = Random(context.config_device->seed ^ (uint64_t{qp->index} << 32));
-  as<Pd>(base).users.fetch_add(1);
-  as<Cq>(qp->qp_base.send_cq).users.fetch_add(1);
-  as<Cq>(qp->qp_base.recv_cq).users.fetch_add(1);
+  countUsers(*qp, 1);
   context.qps.push_back(qp.get());
   return &qp.release()->qp_base;
 }
@@ -158,9 +179,7 @@ int destroyQp(ibv_qp* base) {
   }
   pthread_cond_destroy(&base->cond);
   pthread_mutex_destroy(&base->mutex);
-  as<Pd>(qp.qp_base.pd).users.fetch_sub(1);
-  as<Cq>(qp.qp_base.send_cq).users.fetch_sub(1);
-  as<Cq>(qp.qp_base.recv_cq).users.fetch_sub(1);
+  countUsers(qp, -1);
   delete &qp;
   return 0;
 }
@@ -175,12 +194,14 @@ int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   attr->qp_state = attr->cur_qp_state = qp.qp_base.state;
   attr->path_mig_state = IBV_MIG_MIGRATED;
   attr->cap = qp.cap;
+  attr->sq_draining = qp.draining ? 1 : 0;
   *init_attr = {};
   init_attr->qp_context = qp.qp_base.qp_context;
   init_attr->send_cq = qp.qp_base.send_cq;
   init_attr->recv_cq = qp.qp_base.recv_cq;
   init_attr->cap = qp.cap;
-  init_attr->qp_type = IBV_QPT_RC;
+  init_attr->srq = qp.qp_base.srq;
+  init_attr->qp_type = qp.qp_base.qp_type;
   init_attr->sq_sig_all = qp.signal_all ? 1 : 0;
   return 0;
 }

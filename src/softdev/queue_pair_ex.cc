@@ -1,21 +1,51 @@
-// Queue pairs with send operations (ibv_qp_ex) and what else is newer than ibv_create_qp (softdev.h).
+// What is newer than ibv_create_qp: queue pairs with send operations, and ECE (softdev.h).
 #include <cerrno>
 
-#include "softdev/objects.h"
+#include "softdev/queue_pair.h"
+#include "softdev/send_builder.h"
 
 namespace railwise::softdev {
 
-ibv_qp* createQpEx(ibv_context*, ibv_qp_init_attr_ex*) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+ibv_qp* createQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  constexpr uint32_t kUnderstood =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  const auto has = [attr](uint32_t field) { return (attr->comp_mask & field) != 0; };
+  const uint64_t operations = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ? attr->send_ops_flags : 0;
+  int error = 0;
+  if ((attr->comp_mask & ~kUnderstood) != 0 ||
+      (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags != 0) ||
+      (operations & ~sendOperations(attr->qp_type)) != 0) {
+    error = EOPNOTSUPP;
+  } else if (!has(IBV_QP_INIT_ATTR_PD) || attr->pd == nullptr || attr->pd->context != context) {
+    error = EINVAL;
+  }
+  if (error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  ibv_qp_init_attr init{attr->qp_context, attr->send_cq, attr->recv_cq,   attr->srq,
+                        attr->cap,        attr->qp_type, attr->sq_sig_all};
+  ibv_qp* qp = makeQp(attr->pd, init);
+  if (qp == nullptr) return nullptr;
+  attr->cap = init.cap;
+  if (has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) setSendOperations(as<Qp>(qp), operations);
+  return qp;
 }
 
-ibv_qp_ex* qpToQpEx(ibv_qp*) { return nullptr; }
-int setEce(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
-int queryEce(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+ibv_qp_ex* qpToQpEx(ibv_qp* base) {
+  Qp& qp = as<Qp>(base);
+  return qp.builder != nullptr ? &qp : nullptr;
+}
 
-int queryDeviceEx(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*, size_t) {
-  return EOPNOTSUPP;
+// Enhanced connection establishment: this vendor has no options, and takes no other's.
+int setEce(ibv_qp*, ibv_ece* ece) {
+  if (ece->comp_mask != 0) return EINVAL;
+  return ece->vendor_id == 0 && ece->options == 0 ? 0 : EOPNOTSUPP;
+}
+
+int queryEce(ibv_qp*, ibv_ece* ece) {
+  *ece = {};
+  return 0;
 }
 
 }  // namespace railwise::softdev

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "softdev/atomics.h"
+#include "softdev/events.h"
 #include "softdev/pacing.h"
 #include "softdev/placement.h"
 #include "softdev/ports.h"
+#include "softdev/shared_receive_queue.h"
 
 namespace railwise::softdev {
 namespace {
@@ -19,14 +22,31 @@ constexpr bool consumesReceive(ibv_wr_opcode opcode) { return isSend(opcode) || 
 
 constexpr ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
   if (isSend(opcode)) return IBV_WC_SEND;
-  return opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE;
+  switch (opcode) {
+    case IBV_WR_RDMA_READ:
+      return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return IBV_WC_FETCH_ADD;
+    case IBV_WR_ATOMIC_WRITE:
+      return IBV_WC_ATOMIC_WRITE;
+    default:
+      return IBV_WC_RDMA_WRITE;
+  }
 }
 
 // The caller's SGEs as memory of this process.
 ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   if (work.length > qp.max_message_bytes) [[unlikely]]
     return IBV_WC_LOC_LEN_ERR;
-  const int access = work.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+  const bool fetches = work.opcode == IBV_WR_RDMA_READ || isAtomic(work.opcode);
+  if (fetches && qp.attr.max_rd_atomic == 0) [[unlikely]]
+    return IBV_WC_LOC_QP_OP_ERR;
+  if (work.length != sizeof(uint64_t) && (isAtomic(work.opcode) || work.opcode == IBV_WR_ATOMIC_WRITE))
+      [[unlikely]]
+    return IBV_WC_LOC_LEN_ERR;
+  const int access = fetches ? IBV_ACCESS_LOCAL_WRITE : 0;
   for (int i = 0; i < work.num_sge; ++i) {
     const ibv_sge& sge = work.sges[i];
     if (sge.length == 0) continue;
@@ -45,7 +65,9 @@ ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
 // The memory that a write or read names at the peer.
 bool resolveRemote(const Qp& qp, const Work& work, std::byte** memory) {
   const QpRecord& peer = *qp.peer.record;
-  const int access = work.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  const int access = work.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
+                     : isAtomic(work.opcode)         ? IBV_ACCESS_REMOTE_ATOMIC
+                                                     : IBV_ACCESS_REMOTE_WRITE;
   return (peer.access & static_cast<uint32_t>(access)) != 0 &&
          resolveKey(*qp.fabric->segment, work.rkey, peer.pd, work.remote_addr, work.length, access, memory);
 }
@@ -81,6 +103,11 @@ void finish(Qp& qp, const Work& work) {
   if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
 }
 
+// Whether the peer has more receives than the `taken` that batched sends will consume.
+bool hasReceive(const Fabric& fabric, QpRecord& peer, uint64_t taken) {
+  return receivesPosted(peer) > taken || (peer.srq != 0 && claimReceive(fabric, peer, taken));
+}
+
 bool active(const PortRecord& port) { return port.state.load(std::memory_order_acquire) == IBV_PORT_ACTIVE; }
 
 // Whether `peer` is the QP our address and number mean, and is connected to us.
@@ -88,7 +115,8 @@ bool connected(const Qp& qp, const QpRecord& peer) {
   const Segment& segment = *qp.fabric->segment;
   const uint32_t state = peer.state.load(std::memory_order_relaxed);
   if (peer.qp_num.load(std::memory_order_relaxed) != qp.attr.dest_qp_num ||
-      peer.dest_qp_num != qp.qp_base.qp_num || (state != IBV_QPS_RTR && state != IBV_QPS_RTS))
+      peer.dest_qp_num != qp.qp_base.qp_num || peer.type != IBV_QPT_RC || state < IBV_QPS_RTR ||
+      state > IBV_QPS_SQD)
     return false;
   const PortRecord& there = segment.ports[peer.port];
   const PortRecord& here = segment.ports[qp.record->port];
@@ -115,6 +143,14 @@ ibv_wc_status explain(const Qp& qp, const Work& work, int error) {
     if (!isMapped(local.list[i].address, local.list[i].length)) return IBV_WC_LOC_PROT_ERR;
   }
   return isSend(work.opcode) ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
+}
+
+// Whether the responder does such a thing at all: what needs its resources for reads and atomic operations,
+// and what must be aligned.
+ibv_wc_status askable(const Work& work, const QpRecord& peer) {
+  const bool aligned = work.opcode == IBV_WR_RDMA_READ || work.remote_addr % sizeof(uint64_t) == 0;
+  const bool possible = work.opcode == IBV_WR_ATOMIC_WRITE || peer.max_dest_rd_atomic != 0;
+  return aligned && possible ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR;
 }
 
 constexpr Outcome kPeerDead{Verdict::kFailed, IBV_WC_RETRY_EXC_ERR};
@@ -146,6 +182,11 @@ Outcome Chain::run(const Work& work) {
   if (!locked_) {
     if (const Outcome outcome = lockPeer(); outcome.verdict != Verdict::kDone) [[unlikely]]
       return outcome;
+  }
+  if (work.opcode >= IBV_WR_RDMA_READ) [[unlikely]] {
+    if (const ibv_wc_status status = askable(work, *qp_.peer.record); status != IBV_WC_SUCCESS)
+      return !qp_.peer.local && !flush() ? Outcome{Verdict::kBroken} : refuse(status);
+    if (isAtomic(work.opcode)) return runAtomic(work, pieces);
   }
   return qp_.peer.local ? runHere(work, pieces) : runThere(work, pieces);
 }
@@ -183,6 +224,8 @@ Outcome Chain::verifyPeer() {
       (there.paced.load(std::memory_order_relaxed) | here.paced.load(std::memory_order_relaxed)) != 0;
   qp_.special = paced ? qp_.special | kSpecialTime : qp_.special & ~uint32_t{kSpecialTime};
   peer.epoch = peer.record->epoch;
+  if (peer.record->state.load(std::memory_order_relaxed) == IBV_QPS_RTR)
+    raiseQpEvent(fabric, *peer.record, IBV_EVENT_COMM_EST);  // what comes now is its first message
   return {};
 }
 
@@ -193,8 +236,10 @@ Outcome Chain::dropPeer(Outcome outcome) {
   return outcome;
 }
 
-// The peer's half of an access error: it goes to ERR too.
+// The peer's half of an error that no receive of it reports: it goes to ERR too.
 Outcome Chain::refuse(ibv_wc_status status) {
+  raiseQpEvent(*qp_.fabric, *qp_.peer.record,
+               status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
   enterError(*qp_.fabric, *qp_.peer.record);
   return {Verdict::kFailed, status};
 }
@@ -205,12 +250,14 @@ Outcome Chain::rejectSend(ibv_wc_status receiver_status) {
   arrival.status = receiver_status;
   arrival.src_qp = qp_.qp_base.qp_num;
   completeReceive(*qp_.fabric, *qp_.peer.record, arrival);
-  return refuse(receiver_status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR);
+  enterError(*qp_.fabric, *qp_.peer.record);
+  return {Verdict::kFailed,
+          receiver_status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR};
 }
 
 Outcome Chain::runHere(const Work& work, const Pieces& pieces) {
   QpRecord& peer = *qp_.peer.record;
-  if (consumesReceive(work.opcode) && receivesPosted(peer) == 0) [[unlikely]]
+  if (consumesReceive(work.opcode) && !hasReceive(*qp_.fabric, peer, 0)) [[unlikely]]
     return {Verdict::kNoReceive};
   if (isSend(work.opcode)) return sendHere(work, pieces);
   if (work.length > 0) {
@@ -280,7 +327,7 @@ Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
   VmBatch& batch = *qp_.batch;
   if (work.opcode == IBV_WR_RDMA_READ) return flush() ? readThere(work, pieces) : Outcome{Verdict::kBroken};
   const bool consumes = consumesReceive(work.opcode);
-  if (consumes && receivesPosted(*qp_.peer.record) == batch.receives())
+  if (consumes && !hasReceive(*qp_.fabric, *qp_.peer.record, batch.receives()))
     return flush() ? Outcome{Verdict::kNoReceive} : Outcome{Verdict::kBroken};
   RemotePieces target;
   const Outcome outcome = targetOf(work, batch.receives(), &target);
@@ -326,6 +373,28 @@ Outcome Chain::placeThereNow(const Work& work, const Pieces& pieces, const Piece
   return refused ? refuse(status) : Outcome{Verdict::kFailed, status};
 }
 
+Outcome Chain::runAtomic(const Work& work, const Pieces& pieces) {
+  if (!qp_.peer.local && !flush()) return {Verdict::kBroken};
+  RemotePieces target;
+  if (const Outcome outcome = targetOf(work, 0, &target); outcome.verdict != Verdict::kDone)
+    return refuse(outcome.status);
+  const bool here = qp_.peer.local || mapTarget(work, &target);
+  uint64_t before = 0;
+  uint64_t calls = 0;
+  const int error = updateWord(*qp_.fabric, work, target.list[0].address,
+                               here ? nullptr : qp_.peer_memory.get(), &before, &calls);
+  qp_.record->counters.system_calls.add(calls);
+  if (error != 0) {
+    const ibv_wc_status status = explain(qp_, work, error);
+    return status == IBV_WC_REM_ACCESS_ERR ? refuse(status) : Outcome{Verdict::kFailed, status};
+  }
+  Pieces answer;
+  answer.list[answer.count++] = {reinterpret_cast<std::byte*>(&before), sizeof before};
+  copyHere(pieces.list, pieces.count, answer);
+  finish(qp_, work);
+  return {};
+}
+
 Outcome Chain::readThere(const Work& work, const Pieces& pieces) {
   RemotePieces source;
   const Outcome outcome = targetOf(work, 0, &source);
@@ -363,8 +432,7 @@ bool Chain::flush() {
     const ibv_wc_status status = explain(qp_, batch.work(arrived), error);
     completeSend(qp_, batch.work(arrived), status);
     for (int i = arrived + 1; i < batch.works(); ++i) completeSend(qp_, batch.work(i), IBV_WC_WR_FLUSH_ERR);
-    if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR)
-      enterError(*qp_.fabric, *qp_.peer.record);
+    if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR) (void)refuse(status);
     if (status == IBV_WC_RETRY_EXC_ERR)
       qp_.fabric->checked_at_ns[slotOf(qp_.peer.token)].store(0, std::memory_order_relaxed);
   }

@@ -49,6 +49,7 @@ class Chain {
   Outcome dropPeer(Outcome outcome);
   Outcome runHere(const Work& work, const Pieces& pieces);
   Outcome runThere(const Work& work, const Pieces& pieces);
+  Outcome runAtomic(const Work& work, const Pieces& pieces);
   Outcome readThere(const Work& work, const Pieces& pieces);
   Outcome targetOf(const Work& work, uint64_t skip, RemotePieces* target);
   bool mapTarget(const Work& work, RemotePieces* target);
@@ -78,6 +79,8 @@ void park(Qp& qp, const Work& work, Verdict reason);
 void giveToEngine(Qp& qp, const Work& work);
 // Moves what was given to the engine behind what is parked.
 void emptyInbox(Qp& qp);
+// In SQD: tells the owner, if it wants to know, when nothing that had begun is left.
+void finishDraining(Qp& qp);
 // Completes everything parked as flushed.
 void flushParked(Qp& qp);
 // Fails at once with RNR when the QP is set to no retry; parks otherwise.

@@ -22,14 +22,14 @@ bool overflowCq(const Fabric& fabric, CqRecord& cq) {
 ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip, uint64_t length,
                              Piece* pieces, int* count, uint32_t* keys) {
   const ReceiveEntry& receive = receiveAt(segment, qp, qp.rq_head + skip);
+  const uint32_t pd = qp.srq == 0 ? qp.pd : segment.srqs[qp.srq].pd;
   *count = 0;
   for (uint32_t i = 0; i < receive.num_sge && length > 0; ++i) {
     const Sge& sge = receive.sges()[i];
     if (sge.length == 0) continue;
     Piece& piece = pieces[*count];
     piece.length = std::min<uint64_t>(sge.length, length);
-    if (!resolveKey(segment, sge.lkey, qp.pd, sge.address, sge.length, IBV_ACCESS_LOCAL_WRITE,
-                    &piece.address))
+    if (!resolveKey(segment, sge.lkey, pd, sge.address, sge.length, IBV_ACCESS_LOCAL_WRITE, &piece.address))
       return IBV_WC_LOC_PROT_ERR;
     if (keys != nullptr) keys[*count] = sge.lkey;
     length -= piece.length;
@@ -46,8 +46,9 @@ void flushReceives(Fabric& fabric, QpRecord& qp) {
 
 void enterError(Fabric& fabric, QpRecord& qp) {
   ++qp.epoch;
-  qp.state.store(IBV_QPS_ERR, std::memory_order_seq_cst);
+  const uint32_t before = qp.state.exchange(IBV_QPS_ERR, std::memory_order_seq_cst);
   flushReceives(fabric, qp);
+  if (qp.srq != 0 && before != IBV_QPS_ERR) raiseQpEvent(fabric, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 void recoverResponder(Fabric& fabric, QpRecord& qp) {

@@ -42,6 +42,7 @@ struct Arrival {
   uint32_t byte_len = 0;
   bool has_imm = false;
   bool solicited = false;
+  bool has_grh = false;
   uint32_t imm_data = 0;
   uint32_t src_qp = 0;
   uint16_t slid = 0;
@@ -63,7 +64,8 @@ struct Arrival {
     cqe.qp_num = qp_num;
     cqe.src_qp = arrival.src_qp;
     cqe.wc_flags =
-        static_cast<uint8_t>((arrival.has_imm ? IBV_WC_WITH_IMM : 0) | (arrival.solicited ? kSolicited : 0));
+        static_cast<uint8_t>((arrival.has_imm ? IBV_WC_WITH_IMM : 0) | (arrival.has_grh ? IBV_WC_GRH : 0) |
+                             (arrival.solicited ? kSolicited : 0));
     cqe.ready_ns = qp.last_ready_ns;
     cqe.qp_index = static_cast<uint16_t>(qpIndexOf(qp_num));
     cqe.slid = arrival.slid;

@@ -32,6 +32,7 @@ constexpr uint32_t kMaxGids = 16;
 constexpr uint32_t kMaxEvents = 64;    // asynchronous events of one context that nobody has read yet
 constexpr uint32_t kFirstQpIndex = 2;  // QP numbers 0 and 1 are special in InfiniBand
 constexpr uint32_t kPageBytes = 4096;
+constexpr uint32_t kWordLocks = kPageBytes / 8;  // of atomic operations
 constexpr uint32_t kArenaPages = 1U << 20;
 
 struct Sge {
@@ -200,6 +201,9 @@ struct alignas(64) SrqRecord {
   uint64_t ring;  // arena offset
   alignas(64) SharedLock lock;
   std::atomic<uint64_t> head;              // receives taken
+  uint32_t claim_qp;                       // that is being given a receive, 0: none
+  uint64_t claim_head;                     // of the SRQ, before
+  uint64_t claim_tail;                     // of the QP, after
   std::atomic<uint32_t> limit;             // IBV_EVENT_SRQ_LIMIT_REACHED when fewer are left; 0: off
   alignas(64) std::atomic<uint64_t> tail;  // receives posted
   Counter receives, receive_posts;
@@ -254,6 +258,7 @@ struct Segment {
   alignas(64) SharedLock tables;
   std::atomic<uint32_t> next_pd;
   TableMarks contexts_marks, qps_marks, cqs_marks, srqs_marks, mrs_marks, pages_marks;
+  SharedLock words[kWordLocks];  // each for the words at one place in any page (atomics.h)
   ProcessSlot processes[kMaxProcesses];
   PortRecord ports[kMaxPorts];
   ContextRecord contexts[kMaxContexts];

@@ -1,25 +1,219 @@
 // Shared receive queues (softdev.h).
-#include <cerrno>
+#include "softdev/shared_receive_queue.h"
 
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "softdev/completion_queue.h"
 #include "softdev/datapath.h"
+#include "softdev/events.h"
 #include "softdev/objects.h"
+#include "softdev/tables.h"
 
 namespace railwise::softdev {
+namespace {
 
-ibv_srq* createSrq(ibv_pd*, ibv_srq_init_attr*) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+uint64_t ringBytes(const SrqRecord& record) { return uint64_t{record.slots} * record.stride_bytes; }
+
+uint32_t strideOf(uint32_t max_sge) {
+  return static_cast<uint32_t>(sizeof(ReceiveEntry) + max_sge * sizeof(Sge));
 }
 
-ibv_srq* createSrqEx(ibv_context*, ibv_srq_init_attr_ex*) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+// The SRQ's record and ring; 0 or errno.
+int publishSrq(Srq& srq, uint32_t context, uint32_t pd, uint32_t limit) {
+  Fabric& fabric = *srq.fabric;
+  const uint32_t slots = std::bit_ceil(srq.max_wr);
+  const uint64_t bytes = uint64_t{slots} * strideOf(srq.max_sge);
+  uint64_t ring = 0;
+  if (!allocatePages(fabric, bytes, &ring)) return ENOMEM;
+  srq.index = allocateSrq(fabric);
+  if (srq.index == 0) {
+    releasePages(fabric, ring, bytes);
+    return ENOMEM;
+  }
+  srq.record = &fabric.segment->srqs[srq.index];
+  SrqRecord& record = *srq.record;
+  const SharedLockGuard guard(record.lock, fabric.self);
+  record.context = context;
+  record.pd = pd;
+  record.slots = slots;
+  record.stride_bytes = strideOf(srq.max_sge);
+  record.ring = ring;
+  record.claim_qp = 0;
+  record.limit.store(limit, std::memory_order_relaxed);
+  record.head.store(0, std::memory_order_relaxed);
+  record.tail.store(0, std::memory_order_relaxed);
+  record.receives = 0;
+  record.receive_posts = 0;
+  return 0;
 }
 
-int modifySrq(ibv_srq*, ibv_srq_attr*, int) { return EOPNOTSUPP; }
-int querySrq(ibv_srq*, ibv_srq_attr*) { return EOPNOTSUPP; }
-int getSrqNum(ibv_srq*, uint32_t*) { return EOPNOTSUPP; }
-int destroySrq(ibv_srq*) { return EOPNOTSUPP; }
-int postSrqRecv(ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) { return EOPNOTSUPP; }
+// Tells the owner when fewer receives are left than it wants, once. srq.lock is held.
+void checkLimit(const Fabric& fabric, SrqRecord& srq) {
+  const uint64_t left = srq.tail.load(std::memory_order_seq_cst) - srq.head.load(std::memory_order_relaxed);
+  if (left >= srq.limit.load(std::memory_order_relaxed)) return;
+  srq.limit.store(0, std::memory_order_relaxed);
+  raiseEvent(fabric, srq.context, IBV_EVENT_SRQ_LIMIT_REACHED,
+             static_cast<uint32_t>(&srq - fabric.segment->srqs));
+}
+
+// After the lock was taken from a dead owner: a receive it took off the SRQ becomes its QP's.
+void recoverClaim(const Fabric& fabric, SrqRecord& srq) {
+  QpRecord& qp = fabric.segment->qps[srq.claim_qp];
+  const bool taken = srq.claim_qp != 0 && srq.head.load(std::memory_order_relaxed) == srq.claim_head + 1;
+  if (taken && qp.srq == static_cast<uint32_t>(&srq - fabric.segment->srqs))
+    qp.rq_tail.store(srq.claim_tail, std::memory_order_seq_cst);
+  srq.claim_qp = 0;
+}
+
+int writeReceive(const Srq& srq, const ibv_recv_wr& wr, uint64_t position) {
+  if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > srq.max_sge) return EINVAL;
+  if (position - srq.record->head.load(std::memory_order_acquire) >= srq.max_wr) return ENOMEM;
+  ReceiveEntry& entry = receiveAt(*srq.fabric->segment, *srq.record, position);
+  entry.wr_id = wr.wr_id;
+  entry.num_sge = static_cast<uint32_t>(wr.num_sge);
+  for (int i = 0; i < wr.num_sge; ++i)
+    entry.sges()[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
+  return 0;
+}
+
+}  // namespace
+
+bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough) {
+  Segment& segment = *fabric.segment;
+  SrqRecord& srq = segment.srqs[qp.srq];
+  if (srq.lock.lock(fabric.self)) recoverClaim(fabric, srq);
+  const uint64_t tail = qp.rq_tail.load(std::memory_order_relaxed);
+  const uint64_t head = srq.head.load(std::memory_order_relaxed);
+  bool claimed = tail - qp.rq_head > enough;
+  if (!claimed && tail - qp.rq_head < kClaimSlots && head != srq.tail.load(std::memory_order_seq_cst)) {
+    const ReceiveEntry& entry = receiveAt(segment, srq, head);
+    std::memcpy(&receiveAt(segment, qp, tail), &entry, strideOf(entry.num_sge));
+    srq.claim_head = head;
+    srq.claim_tail = tail + 1;
+    srq.claim_qp = static_cast<uint32_t>(&qp - segment.qps);
+    srq.head.store(head + 1, std::memory_order_release);
+    qp.rq_tail.store(tail + 1, std::memory_order_seq_cst);
+    srq.claim_qp = 0;
+    checkLimit(fabric, srq);
+    claimed = true;
+  }
+  srq.lock.unlock();
+  return claimed;
+}
+
+ibv_srq* createSrq(ibv_pd* base, ibv_srq_init_attr* init) {
+  Context& context = as<Context>(base->context);
+  ibv_srq_attr& attr = init->attr;
+  if (attr.max_wr < 1 || attr.max_wr > kMaxQpWr || attr.max_sge > kMaxSge || attr.srq_limit > attr.max_wr) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto srq = std::make_unique<Srq>();
+  srq->context = base->context;
+  srq->srq_context = init->srq_context;
+  srq->pd = base;
+  srq->fabric = context.fabric;
+  srq->max_wr = attr.max_wr;
+  srq->max_sge = std::max(attr.max_sge, 1U);
+  if (const int error = publishSrq(*srq, context.index, as<Pd>(base).id, attr.srq_limit); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  srq->handle = srq->index;
+  attr.max_sge = srq->max_sge;
+  pthread_mutex_init(&srq->mutex, nullptr);
+  pthread_cond_init(&srq->cond, nullptr);
+  as<Pd>(base).users.fetch_add(1);
+  const std::lock_guard lock(context.objects);
+  context.srqs.push_back(srq.get());
+  return srq.release();
+}
+
+ibv_srq* createSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attr) {
+  constexpr uint32_t kUnderstood = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  const bool basic = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 || attr->srq_type == IBV_SRQT_BASIC;
+  if ((attr->comp_mask & ~kUnderstood) != 0 || !basic) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr || attr->pd->context != context) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  ibv_srq_init_attr init{attr->srq_context, attr->attr};
+  ibv_srq* srq = createSrq(attr->pd, &init);
+  if (srq != nullptr) attr->attr = init.attr;
+  return srq;
+}
+
+int modifySrq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
+  Srq& srq = as<Srq>(base);
+  // It cannot be resized, and does not say it can (IBV_DEVICE_SRQ_RESIZE).
+  if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;
+  if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
+  if (attr->srq_limit > srq.max_wr) return EINVAL;
+  if (srq.record->lock.lock(srq.fabric->self)) recoverClaim(*srq.fabric, *srq.record);
+  srq.record->limit.store(attr->srq_limit, std::memory_order_relaxed);
+  checkLimit(*srq.fabric, *srq.record);
+  srq.record->lock.unlock();
+  return 0;
+}
+
+int querySrq(ibv_srq* base, ibv_srq_attr* attr) {
+  const Srq& srq = as<Srq>(base);
+  *attr = {srq.max_wr, srq.max_sge, srq.record->limit.load(std::memory_order_relaxed)};
+  return 0;
+}
+
+int getSrqNum(ibv_srq* base, uint32_t* srq_num) {
+  *srq_num = as<Srq>(base).index;
+  return 0;
+}
+
+int destroySrq(ibv_srq* base) {
+  Srq& srq = as<Srq>(base);
+  if (srq.users.load() != 0) return EBUSY;
+  Context& context = as<Context>(base->context);
+  {
+    const std::lock_guard lock(context.objects);
+    std::erase(context.srqs, &srq);
+    retireCounters(context, srq);
+  }
+  if (!srq.fabric->forgotten) {
+    dropEvents(*srq.fabric, context.index, EventOf::kSrq, srq.index);
+    waitForAcknowledgements(srq.mutex, srq.cond, srq.events_read, srq.events_completed);
+    const uint64_t ring = srq.record->ring;
+    const uint64_t bytes = ringBytes(*srq.record);
+    releaseSrq(*srq.fabric, srq.index);
+    releasePages(*srq.fabric, ring, bytes);
+  }
+  as<Pd>(srq.pd).users.fetch_sub(1);
+  pthread_cond_destroy(&srq.cond);
+  pthread_mutex_destroy(&srq.mutex);
+  delete &srq;
+  return 0;
+}
+
+int postSrqRecv(ibv_srq* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  Srq& srq = as<Srq>(base);
+  const std::lock_guard lock(srq.post_lock);
+  SrqRecord& record = *srq.record;
+  const uint64_t first = record.tail.load(std::memory_order_relaxed);
+  uint64_t position = first;
+  int error = 0;
+  for (; wr != nullptr; wr = wr->next, ++position) {
+    error = writeReceive(srq, *wr, position);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    break;
+  }
+  record.receive_posts.add(1);
+  record.receives.add(position - first);
+  record.tail.store(position, std::memory_order_seq_cst);
+  return error;
+}
 
 }  // namespace railwise::softdev

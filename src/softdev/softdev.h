@@ -32,6 +32,7 @@ int queryDevice(ibv_context* context, ibv_device_attr* attr);
 // Writes `attr_size` bytes at most.
 int queryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                   size_t attr_size);
+int queryRealTime(ibv_context* context, ibv_values_ex* values);  // the clock of completion timestamps
 int queryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
 // Writes `attr_size` bytes at most, fields newer than our headers included (active_speed_ex).
 int queryPortSized(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_size);

@@ -1,7 +1,8 @@
-// modifyQp: the states of a reliable connection (InfiniBand specification, section 10.3; ibv_modify_qp(3)).
+// modifyQp: the states of a queue pair (InfiniBand specification, section 10.3; ibv_modify_qp(3)).
 #include <cerrno>
 #include <cstring>
 
+#include "softdev/attributes.h"
 #include "softdev/completion_queue.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
@@ -9,90 +10,6 @@
 
 namespace railwise::softdev {
 namespace {
-
-struct Transition {
-  ibv_qp_state from;
-  ibv_qp_state to;
-  int required;
-  int optional;
-};
-
-constexpr int kPort = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-constexpr int kReceive = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-constexpr int kSend =
-    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-constexpr int kLater = IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
-
-// SQD and alternate paths are not supported. To RESET and to ERR one may come from any state.
-constexpr Transition kTransitions[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, kPort, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kPort},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kReceive, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS, kSend, kLater},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kLater},
-};
-
-bool allowed(ibv_qp_state from, ibv_qp_state to, int mask) {
-  mask &= ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
-  if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return mask == 0;
-  for (const Transition& transition : kTransitions) {
-    if (transition.from != from || transition.to != to) continue;
-    return (mask & transition.required) == transition.required &&
-           (mask & ~(transition.required | transition.optional)) == 0;
-  }
-  return false;
-}
-
-bool validPort(const Context& context, uint32_t port_num) {
-  return port_num >= 1 && port_num <= context.record->port_count;
-}
-
-bool validPath(const Context& context, const ibv_ah_attr& path) {
-  if (!validPort(context, path.port_num)) return false;
-  const PortRecord& port = context.fabric->segment->ports[context.record->ports[path.port_num - 1]];
-  if (path.is_global != 0 && path.grh.sgid_index >= port.gid_count.load(std::memory_order_acquire))
-    return false;
-  return port.link_layer == IBV_LINK_LAYER_INFINIBAND ? path.dlid != 0 : path.is_global != 0;
-}
-
-bool validValues(const Context& context, const ibv_qp_attr& attr, int mask) {
-  constexpr unsigned kAccess =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-  const auto has = [mask](int bit) { return (mask & bit) != 0; };
-  // The path and its MTU are set together, on the way to RTR.
-  const PortConfig* port = context.config_device->config.port(attr.ah_attr.port_num);
-  const ibv_mtu active_mtu = port != nullptr ? port->mtu : IBV_MTU_256;
-  return !((has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) ||
-           (has(IBV_QP_PORT) && !validPort(context, attr.port_num)) ||
-           (has(IBV_QP_ACCESS_FLAGS) && (attr.qp_access_flags & ~kAccess) != 0) ||
-           (has(IBV_QP_AV) && !validPath(context, attr.ah_attr)) ||
-           (has(IBV_QP_PATH_MTU) && (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > active_mtu)) ||
-           (has(IBV_QP_DEST_QPN) && attr.dest_qp_num > 0xffffff) ||
-           (has(IBV_QP_MAX_DEST_RD_ATOMIC) && attr.max_dest_rd_atomic > kMaxRdAtomic) ||
-           (has(IBV_QP_MAX_QP_RD_ATOMIC) && attr.max_rd_atomic > kMaxRdAtomic) ||
-           (has(IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31) ||
-           (has(IBV_QP_TIMEOUT) && attr.timeout > 31) || (has(IBV_QP_RETRY_CNT) && attr.retry_cnt > 7) ||
-           (has(IBV_QP_RNR_RETRY) && attr.rnr_retry > 7));
-}
-
-void storeValues(ibv_qp_attr& to, const ibv_qp_attr& from, int mask) {
-  const auto has = [mask](int bit) { return (mask & bit) != 0; };
-  if (has(IBV_QP_PKEY_INDEX)) to.pkey_index = from.pkey_index;
-  if (has(IBV_QP_PORT)) to.port_num = from.port_num;
-  if (has(IBV_QP_ACCESS_FLAGS)) to.qp_access_flags = from.qp_access_flags;
-  if (has(IBV_QP_AV)) to.ah_attr = from.ah_attr;
-  if (has(IBV_QP_PATH_MTU)) to.path_mtu = from.path_mtu;
-  if (has(IBV_QP_DEST_QPN)) to.dest_qp_num = from.dest_qp_num;
-  if (has(IBV_QP_RQ_PSN)) to.rq_psn = from.rq_psn;
-  if (has(IBV_QP_SQ_PSN)) to.sq_psn = from.sq_psn;
-  if (has(IBV_QP_MAX_DEST_RD_ATOMIC)) to.max_dest_rd_atomic = from.max_dest_rd_atomic;
-  if (has(IBV_QP_MAX_QP_RD_ATOMIC)) to.max_rd_atomic = from.max_rd_atomic;
-  if (has(IBV_QP_MIN_RNR_TIMER)) to.min_rnr_timer = from.min_rnr_timer;
-  if (has(IBV_QP_TIMEOUT)) to.timeout = from.timeout;
-  if (has(IBV_QP_RETRY_CNT)) to.retry_cnt = from.retry_cnt;
-  if (has(IBV_QP_RNR_RETRY)) to.rnr_retry = from.rnr_retry;
-}
 
 // Both queues empty, nothing completed left to poll. sq_lock is held.
 void reset(Qp& qp) {
@@ -115,6 +32,7 @@ void reset(Qp& qp) {
   record.sq_polled.store(qp.sq_posted, std::memory_order_release);
   qp.attr = {};
   qp.peer = {};
+  qp.draining = false;
 }
 
 void enterErrorByUser(Qp& qp) {
@@ -126,9 +44,9 @@ void enterErrorByUser(Qp& qp) {
   flushParked(qp);
 }
 
-// RESET -> INIT -> RTR -> RTS, or new values in the same state.
+// Into a state in which work goes on, or new values in the same state.
 void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
-  storeValues(qp.attr, attr, mask);
+  storeAttributes(qp.attr, attr, mask);
   if ((mask & IBV_QP_DEST_QPN) != 0) {
     const uint32_t peer = qpIndexOf(attr.dest_qp_num);
     qp.peer = {};
@@ -144,14 +62,30 @@ void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
     qp.lid = static_cast<uint16_t>(infiniband ? record.port + 1 : 0);
   }
   record.access = qp.attr.qp_access_flags;
+  record.qkey = qp.attr.qkey;
   record.dest_qp_num = qp.attr.dest_qp_num;
   record.global_path = qp.attr.ah_attr.is_global;
   std::memcpy(record.dgid, qp.attr.ah_attr.grh.dgid.raw, sizeof record.dgid);
+  record.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
   record.min_rnr_timer.store(qp.attr.min_rnr_timer, std::memory_order_relaxed);
   ++record.epoch;
   // The peer may have moved us to ERR since the check: that stays.
   if (record.state.load(std::memory_order_relaxed) != IBV_QPS_ERR)
     record.state.store(to, std::memory_order_seq_cst);
+}
+
+// The send that has begun, if one waits for its receiver, is the last; those after it stay in the queue.
+void startDraining(Qp& qp) {
+  const bool begun = !qp.parked.empty() && qp.wait.reason != Wait::Reason::kNone;
+  qp.drained_at = begun ? qp.parked.front().work.retires : 0;
+  qp.draining = true;
+  finishDraining(qp);
+}
+
+void resumeSending(Qp& qp) {
+  qp.draining = false;
+  retryParked(qp);
+  if (!qp.parked.empty()) progressAdd(qp);
 }
 
 }  // namespace
@@ -164,13 +98,17 @@ int modifyQp(ibv_qp* base, ibv_qp_attr* attr, int mask) {
   const ibv_qp_state from = qp.currentState();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && attr->cur_qp_state != from) return EINVAL;
-  if (!allowed(from, to, mask) || !validValues(as<Context>(base->context), *attr, mask)) return EINVAL;
+  if (!transitionAllowed(base->qp_type, from, to, mask) ||
+      !validAttributes(as<Context>(base->context), *attr, mask))
+    return EINVAL;
   if (to == IBV_QPS_RESET) {
     reset(qp);
   } else if (to == IBV_QPS_ERR) {
     enterErrorByUser(qp);
   } else {
     advance(qp, *attr, to, mask);
+    if (from != IBV_QPS_SQD && to == IBV_QPS_SQD) startDraining(qp);
+    if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) resumeSending(qp);
   }
   qp.qp_base.state = qp.currentState();
   return 0;

@@ -155,7 +155,9 @@ TEST(Datapath, BadRequestsAreRefusedAtPost) {
   Pair pair(device);
   EXPECT_EQ(pair.a.send({.length = 65, .flags = IBV_SEND_INLINE}), EINVAL);
   EXPECT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_READ, .length = 8, .flags = IBV_SEND_INLINE}), EINVAL);
-  EXPECT_EQ(pair.a.send({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .length = 8}), EINVAL);
+  EXPECT_EQ(pair.a.send({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .length = 8, .flags = IBV_SEND_INLINE}),
+            EINVAL);
+  EXPECT_EQ(pair.a.send({.opcode = IBV_WR_LOCAL_INV}), EINVAL);
   ibv_sge sges[5] = {};
   ibv_sge unused;
   ibv_send_wr wr;

@@ -96,7 +96,7 @@ TEST(QueuePair, LimitsAreEnforced) {
   const Endpoint end(device, {.max_inline = 32});
   ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = end.cq;
-  init.qp_type = IBV_QPT_UD;
+  init.qp_type = IBV_QPT_UC;
   EXPECT_EQ(createQp(end.pd, &init), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   init.qp_type = IBV_QPT_RC;

@@ -1,0 +1,11 @@
+// Making queue pairs, for the calls that do.
+#pragma once
+
+#include "softdev/objects.h"
+
+namespace railwise::softdev {
+
+// ibv_create_qp; init.cap is what the QP has, in the end.
+ibv_qp* makeQp(ibv_pd* pd, ibv_qp_init_attr& init);
+
+}  // namespace railwise::softdev

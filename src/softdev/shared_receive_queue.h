@@ -1,0 +1,17 @@
+// Shared receive queues, for who sends to a queue pair that has one.
+#pragma once
+
+#include "softdev/fabric.h"
+
+namespace railwise::softdev {
+
+// A queue pair with an SRQ has a small receive ring of its own. A receive is claimed when it is needed: it
+// moves from the SRQ to that ring, and from then on is the QP's like any other; should the sender die, the
+// next one finds it there.
+constexpr uint32_t kClaimSlots = 64;
+
+// Claims a receive unless the QP (which has an SRQ) already has more than `enough`; false when the SRQ is
+// empty. The responder lock is held.
+bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough);
+
+}  // namespace railwise::softdev
