@@ -321,7 +321,7 @@ int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     qp.record->rq_tail.store(position, std::memory_order_seq_cst);
   }
   if (qp.currentState() == IBV_QPS_ERR) [[unlikely]] {
-    SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+    ResponderGuard guard(*qp.fabric, *qp.record);
     if (qp.currentState() == IBV_QPS_ERR) flushReceives(*qp.fabric, *qp.record);
   }
   return error;

@@ -63,7 +63,7 @@ void describePlace(const Segment& segment, const QpRecord& qp, FaultSite* site) 
 
 void failQp(Fabric& fabric, QpRecord& qp) {
   {
-    SharedLockGuard guard(qp.responder, fabric.self);
+    ResponderGuard guard(fabric, qp);
     if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
     enterError(fabric, qp);
   }

@@ -3,6 +3,7 @@
 
 #include "softdev/mover.h"
 #include "softdev/objects.h"
+#include "softdev/responder.h"
 #include "softdev/shared_memory.h"
 #include "softdev/tables.h"
 #include "softdev/verb_faults.h"
@@ -32,7 +33,7 @@ void quiesce(Context& context, const ibv_pd* pd) {
     if (qp->qp_base.pd != pd) continue;
     qp->sq_lock.lock();
     qp->sq_lock.unlock();
-    SharedLockGuard responder(qp->record->responder, qp->fabric->self);
+    ResponderGuard responder(*qp->fabric, *qp->record);
   }
 }
 

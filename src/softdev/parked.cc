@@ -66,7 +66,7 @@ bool retryFirst(Qp& qp) {
 
 void failSend(Qp& qp, const Work& work, ibv_wc_status status) {
   completeSend(qp, work, status);
-  SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+  ResponderGuard guard(*qp.fabric, *qp.record);
   enterError(*qp.fabric, *qp.record);
 }
 

@@ -11,19 +11,6 @@
 namespace railwise::softdev {
 namespace {
 
-class ResponderGuard {
- public:
-  ResponderGuard(Fabric& fabric, QpRecord& qp) : qp_(qp) {
-    if (qp.responder.lock(fabric.self)) recoverResponder(fabric, qp);
-  }
-  ~ResponderGuard() { qp_.responder.unlock(); }
-  ResponderGuard(const ResponderGuard&) = delete;
-  ResponderGuard& operator=(const ResponderGuard&) = delete;
-
- private:
-  QpRecord& qp_;
-};
-
 void bumpEpoch(Fabric& fabric, uint32_t qp) {
   if (qp < kFirstQpIndex || qp >= kMaxQps) return;
   const ResponderGuard guard(fabric, fabric.segment->qps[qp]);

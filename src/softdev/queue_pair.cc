@@ -100,7 +100,7 @@ void unpublishQp(Qp& qp) {
     progressRemove(qp);
     emptyInbox(qp);
     qp.parked.clear();
-    SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+    ResponderGuard guard(*qp.fabric, *qp.record);
     ++qp.record->epoch;
     qp.record->qp_num.store(0, std::memory_order_release);
     qp.record->state.store(IBV_QPS_RESET, std::memory_order_release);

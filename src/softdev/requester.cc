@@ -445,8 +445,11 @@ void Chain::closeLocked() {
   qp_.peer.record->responder.unlock();
   locked_ = false;
   if (!broken_) return;
-  SharedLockGuard guard(qp_.record->responder, qp_.fabric->self);
-  enterError(*qp_.fabric, *qp_.record);
+  {
+    ResponderGuard guard(*qp_.fabric, *qp_.record);
+    enterError(*qp_.fabric, *qp_.record);
+  }
+  if (!peerAlive(*qp_.fabric, qp_.peer.token)) reclaimDead(*qp_.fabric);
 }
 
 }  // namespace railwise::softdev

@@ -55,16 +55,19 @@ void recoverResponder(Fabric& fabric, QpRecord& qp) {
   if (qp.qp_num.load(std::memory_order_relaxed) == 0) return;
   Segment& segment = *fabric.segment;
   CqRecord& cq = segment.cqs[qp.recv_cq];
-  SharedLockGuard guard(cq.lock, fabric.self);
-  const uint32_t index = qpIndexOf(qp.qp_num.load(std::memory_order_relaxed));
-  const uint64_t tail = cq.tail.load(std::memory_order_acquire);
-  for (uint64_t at = cq.head.load(std::memory_order_acquire); at != tail; ++at) {
-    const Cqe& cqe = cqeAt(segment, cq, at);
-    if (cqe.kind == CqeKind::kReceive && cqe.qp_index == index)
-      qp.rq_head = std::max(qp.rq_head, cqe.retires);
+  {
+    SharedLockGuard guard(cq.lock, fabric.self);
+    const uint32_t index = qpIndexOf(qp.qp_num.load(std::memory_order_relaxed));
+    const uint64_t tail = cq.tail.load(std::memory_order_acquire);
+    for (uint64_t at = cq.head.load(std::memory_order_acquire); at != tail; ++at) {
+      const Cqe& cqe = cqeAt(segment, cq, at);
+      if (cqe.kind == CqeKind::kReceive && cqe.qp_index == index)
+        qp.rq_head = std::max(qp.rq_head, cqe.retires);
+    }
+    // Not in the ring any more: then it was polled, which was noted before the ring moved on.
+    qp.rq_head = std::max(qp.rq_head, qp.rq_polled.load(std::memory_order_acquire));
   }
-  // Not in the ring any more: then it was polled, which was noted before the ring moved on.
-  qp.rq_head = std::max(qp.rq_head, qp.rq_polled.load(std::memory_order_acquire));
+  if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) flushReceives(fabric, qp);
 }
 
 }  // namespace railwise::softdev

@@ -83,7 +83,23 @@ ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip
 void flushReceives(Fabric& fabric, QpRecord& qp);
 // To ERR, with the receives flushed.
 void enterError(Fabric& fabric, QpRecord& qp);
-// After the lock was taken from a dead owner: finishes a receive it had completed but not consumed.
+// After the lock was taken from a dead owner: finishes a receive it had completed but not consumed, and the
+// flushing of receives it had begun.
 void recoverResponder(Fabric& fabric, QpRecord& qp);
+
+// Holds a QP's responder lock, repaired when its last owner died with it.
+class ResponderGuard {
+ public:
+  ResponderGuard(Fabric& fabric, QpRecord& qp) : lock_(qp.responder) {
+    if (lock_.lock(fabric.self)) [[unlikely]]
+      recoverResponder(fabric, qp);
+  }
+  ~ResponderGuard() { lock_.unlock(); }
+  ResponderGuard(const ResponderGuard&) = delete;
+  ResponderGuard& operator=(const ResponderGuard&) = delete;
+
+ private:
+  SharedLock& lock_;
+};
 
 }  // namespace railwise::softdev

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softdev/responder.h"
+
 namespace railwise::softdev {
 namespace {
 
@@ -138,8 +140,27 @@ void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes) {
   segment.pages_marks.first_free = std::min(segment.pages_marks.first_free, first);
 }
 
+namespace {
+
+// Others' locks that the dead process held are freed at once, not only when somebody wants them.
+void freeLocksOf(Fabric& fabric, uint32_t token) {
+  Segment& segment = *fabric.segment;
+  for (uint32_t i = 0; i < segment.qps_marks.high_water; ++i) {
+    if (segment.qps[i].responder.owner() == token) ResponderGuard guard(fabric, segment.qps[i]);
+  }
+  for (uint32_t i = 0; i < segment.cqs_marks.high_water; ++i) {
+    if (segment.cqs[i].lock.owner() == token) SharedLockGuard guard(segment.cqs[i].lock, fabric.self);
+  }
+  for (uint32_t i = 0; i < segment.srqs_marks.high_water; ++i) {
+    if (segment.srqs[i].lock.owner() == token) SharedLockGuard guard(segment.srqs[i].lock, fabric.self);
+  }
+}
+
+}  // namespace
+
 void releaseAllOf(Fabric& fabric, uint32_t token) {
   Segment& segment = *fabric.segment;
+  if (token != fabric.self.token) freeLocksOf(fabric, token);
   // Queue pairs first: without them nobody pushes to the completion queues or resolves the keys below.
   for (uint32_t i = 0; i < segment.qps_marks.high_water; ++i) {
     if (segment.qps[i].owner.load(std::memory_order_relaxed) != token) continue;

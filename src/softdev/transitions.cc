@@ -20,7 +20,7 @@ void reset(Qp& qp) {
   std::lock_guard receives(qp.rq_lock);
   QpRecord& record = *qp.record;
   {
-    SharedLockGuard guard(record.responder, qp.fabric->self);
+    ResponderGuard guard(*qp.fabric, record);
     ++record.epoch;
     record.state.store(IBV_QPS_RESET, std::memory_order_seq_cst);
     record.rq_head = record.rq_tail.load(std::memory_order_relaxed);
@@ -37,7 +37,7 @@ void reset(Qp& qp) {
 
 void enterErrorByUser(Qp& qp) {
   {
-    SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+    ResponderGuard guard(*qp.fabric, *qp.record);
     enterError(*qp.fabric, *qp.record);
   }
   progressRemove(qp);
@@ -53,7 +53,7 @@ void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
     qp.peer.record = peer >= kFirstQpIndex && peer < kMaxQps ? &qp.fabric->segment->qps[peer] : nullptr;
   }
   QpRecord& record = *qp.record;
-  SharedLockGuard guard(record.responder, qp.fabric->self);
+  ResponderGuard guard(*qp.fabric, record);
   const Context& context = as<Context>(qp.qp_base.context);
   if ((mask & IBV_QP_PORT) != 0) {
     record.port = context.record->ports[attr.port_num - 1];

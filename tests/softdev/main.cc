@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 
+#include "softdev/kill_worker.h"
 #include "softdev/peer_process.h"
 
 int main(int argc, char** argv) {
@@ -15,6 +16,8 @@ int main(int argc, char** argv) {
       return 1;  // the test sees the connection close
     }
   }
+  if (argc == 3 && std::strcmp(argv[1], "--softdev-worker") == 0)
+    return railwise::softdev::test::runWorker(std::atoi(argv[2]));
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,0 +1,224 @@
+// Death: one of two processes in full traffic is killed at a random instant, again and again. The survivor's
+// sends must fail with "retry exceeded" within two seconds, every completion and byte before must be right,
+// the next connection must work, and nothing of the dead may stay.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "softdev/census.h"
+#include "softdev/kill_worker.h"
+#include "softdev/objects.h"
+
+namespace railwise::softdev::test {
+namespace {
+
+constexpr int64_t kPatienceNs = 2'000'000'000;
+
+int64_t nowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+class WorkerProcess {
+ public:
+  WorkerProcess(const std::string& config, uint64_t seed) {
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+      throw std::runtime_error("socketpair");
+    fd_ = fds[0];
+    const int theirs = dup(fds[1]);  // without close-on-exec
+    close(fds[1]);
+    char program[] = "/proc/self/exe";
+    char flag[] = "--softdev-worker";
+    char number[16];
+    std::snprintf(number, sizeof number, "%d", theirs);
+    char* arguments[] = {program, flag, number, nullptr};
+    const int error = posix_spawn(&pid_, program, nullptr, nullptr, arguments, environ);
+    close(theirs);
+    if (error != 0) throw std::runtime_error("posix_spawn");
+    WorkerCommand command{};
+    command.kind = WorkerCommand::kConfigure;
+    command.seed = seed;
+    std::snprintf(command.config, sizeof command.config, "%s", config.c_str());
+    tell(command);
+    ready();
+  }
+  ~WorkerProcess() {
+    close(fd_);
+    reap();
+  }
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  void tell(const WorkerCommand& command) const { (void)!send(fd_, &command, sizeof command, MSG_NOSIGNAL); }
+  bool hear(WorkerAnswer* answer) const { return recv(fd_, answer, sizeof *answer, 0) == sizeof *answer; }
+  void ready() {
+    if (!hear(&answer_)) throw std::runtime_error("a worker is gone");
+  }
+  const Address* addresses() const { return answer_.addresses; }
+  pid_t pid() const { return pid_; }
+  void kill() const { ::kill(pid_, SIGKILL); }
+  void reap() {
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+  pid_t pid_ = -1;
+  WorkerAnswer answer_{};
+};
+
+std::set<std::string> filesIn(const char* path) {
+  std::set<std::string> names;
+  DIR* directory = opendir(path);
+  if (directory == nullptr) return names;
+  while (const dirent* entry = readdir(directory)) names.insert(entry->d_name);
+  closedir(directory);
+  return names;
+}
+
+// Names of sockets of this fabric.
+int socketsOf(const std::string& fabric) {
+  std::ifstream sockets("/proc/net/unix");
+  int count = 0;
+  for (std::string line; std::getline(sockets, line);)
+    count += line.find("/" + fabric + "/") != std::string::npos;
+  return count;
+}
+
+class Killing {
+ public:
+  explicit Killing(uint64_t seed) : random_(seed) {
+    shared_before_ = filesIn("/dev/shm");
+    for (auto& worker : workers_) worker = spawn();
+  }
+
+  // One connection, one death; "" or what was wrong.
+  std::string round() {
+    connect();
+    const size_t victim = random_() % 2;
+    const bool at_once = random_() % 8 == 0;  // before the traffic begins
+    const int64_t killed_ns = killAfterTraffic(victim, at_once);
+    WorkerAnswer lost{};
+    const bool heard = workers_[1 - victim]->hear(&lost);
+    const double waited_ms = static_cast<double>(nowNs() - killed_ns) / 1e6;
+    workers_[victim] = nullptr;
+    if (!heard) return "the survivor died";
+    longest_ms_ = std::max(longest_ms_, waited_ms);
+    completions_ += lost.completions;
+    if (lost.complaint[0] != 0) return lost.complaint;
+    if (lost.first_error_ns < killed_ns)
+      return "an error " + std::to_string(killed_ns - lost.first_error_ns) +
+             " ns before the death: " + lost.first_error;
+    if (waited_ms > static_cast<double>(kPatienceNs) / 1e6)
+      return "the survivor knew after " + std::to_string(waited_ms) + " ms";
+    workers_[1 - victim]->ready();
+    workers_[victim] = spawn();
+    return "";
+  }
+
+  void leave() {
+    WorkerCommand command{};
+    command.kind = WorkerCommand::kLeave;
+    for (auto& worker : workers_) {
+      if (worker != nullptr) worker->tell(command);
+      worker = nullptr;
+    }
+  }
+
+  const std::string& fabric() const { return device_.fabric(); }
+  Fabric& attached() { return *as<Context>(static_cast<ibv_context*>(device_)).fabric; }
+  std::set<std::string> newSharedFiles() const {
+    std::set<std::string> names;
+    for (const std::string& name : filesIn("/dev/shm")) {
+      if (shared_before_.count(name) == 0) names.insert(name);
+    }
+    return names;
+  }
+  double longestMs() const { return longest_ms_; }
+  uint64_t completions() const { return completions_; }
+
+ private:
+  std::unique_ptr<WorkerProcess> spawn() {
+    constexpr const char* kModes[] = {"", ";mover=vm", ";mover=mem", ";engine=on"};
+    const std::string config = "fabric=" + fabric() + kModes[random_() % std::size(kModes)];
+    return std::make_unique<WorkerProcess>(config, random_());
+  }
+
+  void connect() {
+    WorkerCommand command{};
+    command.kind = WorkerCommand::kConnect;
+    for (size_t i = 0; i < 2; ++i) {
+      std::memcpy(command.peers, workers_[1 - i]->addresses(), sizeof command.peers);
+      workers_[i]->tell(command);
+    }
+    WorkerAnswer answer{};
+    for (auto& worker : workers_) worker->hear(&answer);
+  }
+
+  int64_t killAfterTraffic(size_t victim, bool at_once) {
+    WorkerCommand command{};
+    command.kind = WorkerCommand::kGo;
+    int64_t killed_ns = nowNs();
+    if (at_once) workers_[victim]->kill();
+    for (auto& worker : workers_) worker->tell(command);
+    if (!at_once) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 4000));  // the instant is random
+      killed_ns = nowNs();
+      if (random_() % 4 == 0) {
+        command.kind = WorkerCommand::kDieHolding;
+        command.lock = static_cast<WorkerLock>(random_() % static_cast<uint32_t>(WorkerLock::kCount));
+        workers_[victim]->tell(command);
+      } else {
+        workers_[victim]->kill();
+      }
+    }
+    workers_[victim]->reap();
+    return killed_ns;
+  }
+
+  OpenDevice device_;  // keeps the fabric, and with it what the dead leave
+  std::mt19937_64 random_;
+  std::set<std::string> shared_before_;
+  std::unique_ptr<WorkerProcess> workers_[2];
+  double longest_ms_ = 0;
+  uint64_t completions_ = 0;
+};
+
+TEST(RAILWISE_KILL_SUITE, EitherEndAtAnyInstant) {
+  constexpr uint64_t kSeed = 20261121;
+  Killing killing(kSeed);
+  const Census::Records before = [&] {
+    reclaimDead(killing.attached());
+    return takeCensus(killing.attached()).of_dead;
+  }();
+  EXPECT_EQ(before, Census::Records{});
+  for (int i = 0; i < RAILWISE_KILLS; ++i) ASSERT_EQ(killing.round(), "") << "kill " << i;
+  killing.leave();
+  reclaimDead(killing.attached());
+  const Census census = takeCensus(killing.attached());
+  EXPECT_EQ(census.of_dead, Census::Records{});
+  EXPECT_EQ(census.of_living, (Census::Records{.processes = 1, .contexts = 1}));
+  EXPECT_EQ(killing.newSharedFiles(), std::set<std::string>{});
+  EXPECT_EQ(socketsOf(killing.fabric()), 2);  // our membership and our asynchronous events
+  std::printf("%d deaths, %llu completions checked, longest until noticed %.1f ms\n", RAILWISE_KILLS,
+              static_cast<unsigned long long>(killing.completions()), killing.longestMs());
+}
+
+}  // namespace
+}  // namespace railwise::softdev::test
