@@ -112,7 +112,7 @@ class Killing {
   std::string round() {
     connect();
     const size_t victim = random_() % 2;
-    const bool at_once = random_() % 8 == 0;  // before the traffic begins
+    const bool at_once = random_() % 16 == 0;  // before the traffic begins
     const int64_t killed_ns = killAfterTraffic(victim, at_once);
     WorkerAnswer lost{};
     const bool heard = workers_[1 - victim]->hear(&lost);
