@@ -1,17 +1,16 @@
 // The devices of this process, and the machines they belong to, as the user described them. Plain values,
-// parsed once by configure(); nothing here changes afterwards. The grammar with a table of all keys:
-// docs/software-device.md, "Configuration". In short: stanzas separated by ';' (in a file also by lines),
-// each a list of key=value separated by ',' (in a file also by spaces, with '#' before a comment). A first
-// word
-// without "=" tells what a stanza describes:
+// parsed once by configure(); nothing here changes afterwards. All keys: docs/software-device.md,
+// "Configuration". In short: stanzas separated by ';' (in a file also by lines), each a list of key=value
+// separated by ',' (in a file also by spaces, with '#' before a comment). A first word tells what a stanza
+// describes:
 //   device (or none)   an RDMA device: port keys (speed, link, gid ...; portN.KEY for one port), device keys
 //   host NAME          the devices, GPUs and bridges that follow are this host's; like=HOST copies another
 //   gpu, bridge        a PCI function of the host, for /sys
 //   fault RULE         kept as it is for the fault injector
 // A stanza of which every key concerns the process (fabric, host, seed, fault) or the mode of its devices
 // (engine, pacing ...) describes no device: it holds for all of them. Text that begins with '/', './' or '@'
-// names a file, or with '@' a shipped machine (machines.h), then
-// '#HOST' if wanted, then ';' and more stanzas.
+// names a file, or with '@' a shipped machine (machines.h), then '#HOST' if wanted, then ';' and more
+// stanzas.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -63,8 +62,8 @@ struct PciConfig {
 
 struct DeviceConfig : PciConfig {
   std::string name;
-  std::string host;   // of the machine it belongs to
-  uint64_t guid = 0;  // node GUID; completed
+  std::string host;          // of the machine it belongs to
+  uint64_t guid = 0;         // node GUID; completed
   uint64_t system_guid = 0;  // of the card: the same for all functions of a slot; completed
   std::vector<PortConfig> ports{1};
   std::string pcie_link;  // devices of a host with the same name share its bandwidth; "": its own link

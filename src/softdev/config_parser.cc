@@ -9,55 +9,6 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r";
-constexpr size_t kMaxPciFunctions = 4096;
-
-std::string where(const Source& source) {
-  if (source.file.empty()) return {};
-  if (source.line == 0) return " (" + source.file + ")";
-  return " (" + source.file + " line " + std::to_string(source.line) + ")";
-}
-
-Status unknownKey(std::string_view key, const std::string& known, const Source& source) {
-  RAILWISE_WARN("software device: unknown key \"%.*s\"%s: known keys are %s", static_cast<int>(key.size()),
-                key.data(), where(source).c_str(), known.c_str());
-  return {Code::kInvalidUsage, 0};
-}
-
-std::string_view trimmed(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-  return text.substr(0, text.find_last_not_of(kSpace) + 1);
-}
-
-// The next word of `text`, which loses it; "" at the end.
-std::string_view nextWord(std::string_view& text, std::string_view separators) {
-  text.remove_prefix(std::min(text.find_first_not_of(separators), text.size()));
-  const std::string_view word = text.substr(0, std::min(text.find_first_of(separators), text.size()));
-  text.remove_prefix(word.size());
-  return word;
-}
-
-// Calls `take` with each key and value of a stanza.
-template <typename Take>
-Status eachPair(std::string_view text, std::string_view separators, const Source& source, Take&& take) {
-  while (true) {
-    const std::string_view pair = nextWord(text, separators);
-    if (pair.empty()) return Status::success();
-    const size_t equals = pair.find('=');
-    if (equals == std::string_view::npos) return refuse(source, pair, "", "key=value");
-    RAILWISE_TRY(take(pair.substr(0, equals), pair.substr(equals + 1)));
-  }
-}
-
-// Nothing when the table has no such key.
-template <typename Subject>
-std::optional<Status> applyKey(std::span<const Key<Subject>> keys, Subject& subject, std::string_view name,
-                               std::string_view value, const Source& source) {
-  const Key<Subject>* key = findKey(keys, name);
-  if (key == nullptr) return std::nullopt;
-  return key->apply(subject, value) ? Status::success() : refuse(source, name, value, key->accepted);
-}
-
 void fillUnset(ModeConfig& modes, const ModeConfig& all) {
   if (!modes.engine) modes.engine = all.engine;
   if (!modes.pacing) modes.pacing = all.pacing;
@@ -77,14 +28,6 @@ void applyModes(DeviceConfig& device, const ModeConfig& modes) {
 }
 
 }  // namespace
-
-Status refuse(const Source& source, std::string_view key, std::string_view value,
-              const std::string& accepted) {
-  RAILWISE_WARN("software device: bad value \"%.*s\" for key \"%.*s\"%s: expected %s",
-                static_cast<int>(value.size()), value.data(), static_cast<int>(key.size()), key.data(),
-                where(source).c_str(), accepted.c_str());
-  return {Code::kInvalidUsage, 0};
-}
 
 ConfigParser::Host& ConfigParser::host() {
   if (hosts_.empty()) hosts_.emplace_back();
@@ -130,70 +73,6 @@ Status ConfigParser::parseStanza(std::string_view text, std::string_view separat
   if (kind == "gpu" || kind == "bridge") return parseFunction(kind, rest, kWithKind, source);
   if (kind == "device") return parseDevice(rest, kWithKind, true, source);
   return parseDevice(text, separators, false, source);
-}
-
-// The name, then keys.
-Status ConfigParser::parseHost(std::string_view text, std::string_view separators, const Source& source) {
-  const std::string_view word = nextWord(text, separators);
-  HostDraft draft;
-  if (!parseName(word, 60, &draft.host.name))
-    return refuse(source, "host", word, "a name of 1 to 60 letters, digits, '_', '-' or '.'");
-  if (!hosts_.empty() && !hosts_.front().config.described)
-    return refuse(source, "host", word, "to come before the first device, gpu or bridge");
-  for (const Host& other : hosts_) {
-    if (other.config.name == draft.host.name) return refuse(source, "host", word, "a name no other host has");
-  }
-  if (hosts_.size() == kMaxHosts) return refuse(source, "host", word, "at most 256 hosts");
-  draft.host.described = true;
-  RAILWISE_TRY(eachPair(text, separators, source, [&](std::string_view key, std::string_view value) {
-    const auto applied = applyKey(hostKeys(), draft, key, value, source);
-    return applied ? *applied : unknownKey(key, keyNames(hostKeys()), source);
-  }));
-  Host added;
-  if (!draft.like.empty()) {
-    RAILWISE_TRY(likeHost(added, draft.like, source));
-    if (draft.host.cpu.empty()) draft.host.cpu = added.config.cpu;
-    if (draft.host.numa_nodes == 0) draft.host.numa_nodes = added.config.numa_nodes;
-    if (draft.host.cores == 0) draft.host.cores = added.config.cores;
-    draft.host.gpus = std::move(added.config.gpus);
-    draft.host.bridges = std::move(added.config.bridges);
-  }
-  added.config = std::move(draft.host);
-  hosts_.push_back(std::move(added));
-  unnamed_ = 0;
-  return Status::success();
-}
-
-// Devices, GPUs and bridges of another host; GUIDs and GIDs are its own.
-Status ConfigParser::likeHost(Host& host, const std::string& name, const Source& source) const {
-  for (const Host& other : hosts_) {
-    if (other.config.name != name) continue;
-    host = other;
-    for (Device& device : host.devices) {
-      device.config.guid = 0;  // a host's own
-      for (PortConfig& port : device.config.ports) port.gids.clear();
-    }
-    return Status::success();
-  }
-  return refuse(source, "like", name, "the name of a host above");
-}
-
-Status ConfigParser::parseFunction(std::string_view kind, std::string_view text, std::string_view separators,
-                                   const Source& source) {
-  if (!described()) return refuse(source, kind, "", "a host above it (host NAME)");
-  PciConfig function;
-  RAILWISE_TRY(eachPair(text, separators, source, [&](std::string_view key, std::string_view value) {
-    const auto applied = applyKey(pciKeys(true), function, key, value, source);
-    return applied ? *applied : unknownKey(key, keyNames(pciKeys(true)), source);
-  }));
-  if (function.busid().empty())
-    return refuse(source, "pci", function.pci,
-                  "of a " + std::string(kind) + " a place that ends in an address");
-  HostConfig& config = host().config;
-  std::vector<PciConfig>& list = kind == "gpu" ? config.gpus : config.bridges;
-  if (list.size() == kMaxPciFunctions) return refuse(source, kind, function.pci, "at most 4096 of them");
-  list.push_back(std::move(function));
-  return Status::success();
 }
 
 Status ConfigParser::once(std::optional<std::string>& field, std::string_view key, std::string_view value,

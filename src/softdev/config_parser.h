@@ -9,18 +9,9 @@
 
 #include "softdev/config.h"
 #include "softdev/config_keys.h"
+#include "softdev/config_stanza.h"
 
 namespace railwise::softdev {
-
-// Where a piece of text came from, for messages.
-struct Source {
-  std::string file;  // "" for inline text
-  int line = 0;
-};
-
-// The WARN for a bad value.
-Status refuse(const Source& source, std::string_view key, std::string_view value,
-              const std::string& accepted);
 
 class ConfigParser {
  public:

@@ -40,11 +40,17 @@ std::string prefix() {
   return textOf("railwise-sysfs.%u.%llu.", geteuid(), static_cast<unsigned long long>(space.st_ino));
 }
 
+// TMPDIR when it is set; else memory rather than a disk, for a thousand small files: the user's own folder,
+// or the one of shared memory.
 fs::path temporaryFolder() {
-  std::error_code error;
-  const char* named = std::getenv("TMPDIR");
-  fs::path folder = fs::canonical(named != nullptr && *named != '\0' ? named : "/tmp", error);
-  return error ? fs::path("/tmp") : folder;
+  for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) {
+    std::error_code error;
+    const char* named = std::getenv(variable);
+    if (named == nullptr || *named == '\0') continue;
+    fs::path folder = fs::canonical(named, error);
+    if (!error && access(folder.c_str(), W_OK | X_OK) == 0) return folder;
+  }
+  return access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
 bool mine(const fs::path& folder) {

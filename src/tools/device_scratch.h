@@ -9,7 +9,8 @@ namespace railwise::tools {
 
 class DeviceScratch {
  public:
-  // Makes it, below TMPDIR or /tmp, after removing those of dead owners. Empty path: `error` says why.
+  // Makes it, below TMPDIR, XDG_RUNTIME_DIR, /dev/shm or /tmp, after removing those of dead owners. Empty
+  // path: `error` says why.
   explicit DeviceScratch(std::string* error);
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
