@@ -71,6 +71,14 @@ bool isZero(const Gid& gid) {
   return std::all_of(std::begin(gid.raw), std::end(gid.raw), [](uint8_t byte) { return byte == 0; });
 }
 
+// What verbs calls a vendor is its Ethernet prefix, where PCI has a number of its own.
+uint32_t vendorOf(const DeviceConfig& config) {
+  constexpr uint32_t kPciMellanox = 0x15b3;
+  constexpr uint32_t kPrefixMellanox = 0x02c9;
+  if (config.vendor_id == kPciMellanox) return kPrefixMellanox;
+  return config.vendor_id != 0 ? config.vendor_id : kVendorId;
+}
+
 }  // namespace
 
 int queryDevice(ibv_context* base, ibv_device_attr* attr) {
@@ -83,8 +91,8 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   attr->sys_image_guid = htobe64(config.system_guid);
   attr->max_mr_size = UINT64_MAX;
   attr->page_size_cap = kPageBytes;
-  attr->vendor_id = kVendorId;
-  attr->vendor_part_id = 1;
+  attr->vendor_id = vendorOf(config);
+  attr->vendor_part_id = config.part_id != 0 ? config.part_id : 1;
   attr->hw_ver = kLayoutVersion;
   attr->max_qp = static_cast<int>(config.max_qp);
   attr->max_qp_wr = kMaxQpWr;
