@@ -75,7 +75,7 @@ void stamp(Cqe& cqe) { cqe.stamp_ns = std::max(monotonicNs(), cqe.ready_ns); }
 
 void announce(const Fabric& fabric, CqRecord& cq, bool solicited) {
   // Either we see that the owner has armed the CQ, or the owner, who polls after it has, sees the completion.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  fullFence();
   const uint32_t armed = cq.armed.load(std::memory_order_relaxed);
   if (armed == kNotArmed || (armed == kArmedSolicited && !solicited)) return;
   if (cq.armed.exchange(kNotArmed, std::memory_order_seq_cst) == kNotArmed) return;
@@ -144,7 +144,7 @@ int reqNotifyCq(ibv_cq* base, int solicited_only) {
   const uint32_t wanted = solicited_only != 0 ? kArmedSolicited : kArmed;
   while (before != kArmed && !record.armed.compare_exchange_weak(before, wanted, std::memory_order_seq_cst))
     continue;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  fullFence();
   if (!unreadyLeft(cq)) return 0;
   const SharedLockGuard guard(record.lock, cq.fabric->self);
   announce(*cq.fabric, record, true);

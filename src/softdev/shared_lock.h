@@ -25,6 +25,16 @@ inline void pauseCpu() {
 #endif
 }
 
+// Orders a store before a later load, which no other order does.
+inline void fullFence() {
+#if defined(__SANITIZE_THREAD__)  // gcc's ThreadSanitizer has no fences, but understands this
+  static std::atomic<uint32_t> everybody{0};
+  everybody.fetch_add(1, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
 class SharedLock {
  public:
   // True when the lock was taken from a dead owner: the caller repairs what the lock protects.
