@@ -96,7 +96,7 @@ ibv_cq* createCq(ibv_context* base, int cqe, void* cq_context, ibv_comp_channel*
 }
 
 ibv_cq* makeCq(ibv_context* base, const CqWishes& wishes) {
-  if (wishes.capacity < 1 || wishes.capacity > kMaxCqe ||
+  if (wishes.capacity < 1 || wishes.capacity > as<Context>(base).config_device->config.max_cqe ||
       wishes.comp_vector >= static_cast<uint32_t>(base->num_comp_vectors) ||
       (wishes.channel != nullptr && wishes.channel->context != base)) {
     errno = EINVAL;
@@ -152,7 +152,8 @@ int destroyCq(ibv_cq* base) {
 
 int resizeCq(ibv_cq* base, int cqe) {
   Cq& cq = as<Cq>(base);
-  if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) return EINVAL;
+  if (cqe < 1 || static_cast<uint32_t>(cqe) > as<Context>(base->context).config_device->config.max_cqe)
+    return EINVAL;
   Ring ring{0, std::bit_ceil(static_cast<uint32_t>(cqe))};
   if (!allocatePages(*cq.fabric, ring.bytes(), &ring.offset)) return ENOMEM;
   const bool fits = swapRing(cq, &ring);

@@ -45,7 +45,7 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
       break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      if (work->inlined) return EINVAL;
+      if (work->inlined || !qp.atomics) return EINVAL;
       work->remote_addr = wr.wr.atomic.remote_addr;
       work->rkey = wr.wr.atomic.rkey;
       work->compare_add = wr.wr.atomic.compare_add;

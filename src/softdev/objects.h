@@ -174,6 +174,7 @@ struct Qp : ibv_qp_ex {
   SpinLock rq_lock;  // owns the producer side of the receive queue
   uint64_t sq_posted = 0;
   uint64_t max_message_bytes = 0;
+  bool atomics = true;  // the device does them
   Peer peer;
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
   std::unique_ptr<PeerMemory> peer_memory;

@@ -98,19 +98,19 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   attr->max_qp_wr = kMaxQpWr;
   attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
                            IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT;
-  attr->max_sge = kMaxSge;
-  attr->max_sge_rd = kMaxSge;
+  attr->max_sge = static_cast<int>(config.max_sge);
+  attr->max_sge_rd = static_cast<int>(config.max_sge);
   attr->max_cq = kMaxCqs - 1;
-  attr->max_cqe = kMaxCqe;
+  attr->max_cqe = static_cast<int>(config.max_cqe);
   attr->max_mr = kMaxMrs - 1;
   attr->max_pd = INT32_MAX;
   attr->max_qp_rd_atom = kMaxRdAtomic;
   attr->max_qp_init_rd_atom = kMaxRdAtomic;
   attr->max_res_rd_atom = static_cast<int>(config.max_qp * kMaxRdAtomic);
-  attr->atomic_cap = IBV_ATOMIC_HCA;
+  attr->atomic_cap = config.atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
   attr->max_srq = kMaxSrqs - 1;
   attr->max_srq_wr = kMaxQpWr;
-  attr->max_srq_sge = kMaxSge;
+  attr->max_srq_sge = static_cast<int>(config.max_sge);
   attr->max_ah = INT32_MAX;
   attr->max_pkeys = 1;
   attr->phys_port_cnt = static_cast<uint8_t>(config.portCount());

@@ -26,8 +26,8 @@ int checkInit(const Context& context, const ibv_qp_init_attr& init) {
       init.recv_cq->context != &context.context ||
       (init.srq != nullptr && init.srq->context != &context.context))
     return EINVAL;
-  if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
-      cap.max_recv_sge > kMaxSge || cap.max_inline_data > config.max_inline_bytes)
+  if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > config.max_sge ||
+      cap.max_recv_sge > config.max_sge || cap.max_inline_data > config.max_inline_bytes)
     return EINVAL;
   return context.qps.size() >= config.max_qp ? ENOMEM : 0;
 }
@@ -149,6 +149,7 @@ ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   qp->cap = init.cap;
   qp->special = init.qp_type == IBV_QPT_RC ? 0 : uint32_t{kSpecialType};
   qp->max_message_bytes = context.config_device->config.max_message_bytes;
+  qp->atomics = context.config_device->config.atomics;
   qp->engine = context.config_device->config.engine;
   if (context.config_device->config.adversarial) qp->special |= kSpecialPlacement;
   if (const int error = publishQp(*qp); error != 0) {

@@ -38,12 +38,14 @@ ibv_qp_ex* qpToQpEx(ibv_qp* base) {
 }
 
 // Enhanced connection establishment: this vendor has no options, and takes no other's.
-int setEce(ibv_qp*, ibv_ece* ece) {
+int setEce(ibv_qp* qp, ibv_ece* ece) {
+  if (!as<Context>(qp->context).config_device->config.ece) return EOPNOTSUPP;
   if (ece->comp_mask != 0) return EINVAL;
   return ece->vendor_id == 0 && ece->options == 0 ? 0 : EOPNOTSUPP;
 }
 
-int queryEce(ibv_qp*, ibv_ece* ece) {
+int queryEce(ibv_qp* qp, ibv_ece* ece) {
+  if (!as<Context>(qp->context).config_device->config.ece) return EOPNOTSUPP;
   *ece = {};
   return 0;
 }

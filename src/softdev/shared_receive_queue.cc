@@ -107,7 +107,8 @@ bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough) {
 ibv_srq* createSrq(ibv_pd* base, ibv_srq_init_attr* init) {
   Context& context = as<Context>(base->context);
   ibv_srq_attr& attr = init->attr;
-  if (attr.max_wr < 1 || attr.max_wr > kMaxQpWr || attr.max_sge > kMaxSge || attr.srq_limit > attr.max_wr) {
+  if (attr.max_wr < 1 || attr.max_wr > kMaxQpWr || attr.max_sge > context.config_device->config.max_sge ||
+      attr.srq_limit > attr.max_wr) {
     errno = EINVAL;
     return nullptr;
   }

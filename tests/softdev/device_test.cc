@@ -52,6 +52,34 @@ TEST(Device, QueryDeviceTellsTheLimits) {
   EXPECT_GT(attr.max_srq, 0);
 }
 
+TEST(Device, WhatTheConfigurationTakesAwayIsRefused) {
+  const OpenDevice device("max_sge=2,max_cqe=8,ece=off,atomics=off,link=ib");
+  ibv_device_attr attr{};
+  ASSERT_EQ(queryDevice(device, &attr), 0);
+  EXPECT_EQ(attr.max_sge, 2);
+  EXPECT_EQ(attr.max_cqe, 8);
+  EXPECT_EQ(attr.atomic_cap, IBV_ATOMIC_NONE);
+  EXPECT_EQ(createCq(device, 9, nullptr, nullptr, 0), nullptr);
+  ibv_cq* cq = createCq(device, 8, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(resizeCq(cq, 9), EINVAL);
+  ibv_pd* pd = allocPd(device);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {1, 1, 3, 1, 0};
+  EXPECT_EQ(createQp(pd, &init), nullptr);
+  init.cap.max_send_sge = 2;
+  ibv_qp* qp = createQp(pd, &init);
+  ASSERT_NE(qp, nullptr);
+  ibv_ece ece{};
+  EXPECT_EQ(queryEce(qp, &ece), EOPNOTSUPP);
+  EXPECT_EQ(setEce(qp, &ece), EOPNOTSUPP);
+  EXPECT_EQ(destroyQp(qp), 0);
+  EXPECT_EQ(deallocPd(pd), 0);
+  EXPECT_EQ(destroyCq(cq), 0);
+}
+
 TEST(Device, MaxQpIsEnforced) {
   const OpenDevice device("max_qp=2");
   const Endpoint first(device);
