@@ -64,6 +64,7 @@ Census takeCensus(const Fabric& fabric) {
   counting.countLocks(segment.qps, &QpRecord::responder);
   counting.countLocks(segment.cqs, &CqRecord::lock);
   counting.countLocks(segment.srqs, &SrqRecord::lock);
+  counting.countLocks(segment.agents, &AgentRecord::lock);
   counting.countPages();
   return counting.result();
 }

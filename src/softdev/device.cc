@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "softdev/agent.h"
 #include "softdev/datapath.h"
 #include "softdev/objects.h"
 #include "softdev/ports.h"
@@ -186,6 +187,7 @@ ibv_context* openDevice(ibv_device* device) {
   } else if (const int error = openFault(**fabric, opened); error != 0) {
     errno = error;
   } else {
+    if (opened.config.mover == MoverChoice::kAgent) (void)startAgent(**fabric);
     context = newContext(opened, *fabric);
   }
   if (context != nullptr) {

@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "softdev/address_space.h"
+#include "softdev/agent.h"
 #include "softdev/membership.h"
 #include "softdev/progress.h"
 #include "softdev/tables.h"
@@ -45,23 +46,34 @@ void forgetInChild() {
   }
   forgetProgress();
   forgetAddressSpace();
+  forgetAgent();
+  g_mutex.unlock();
+}
+
+void holdAll() {
+  g_mutex.lock();
+  holdAgent();
+}
+void letAllGo() {
+  releaseAgent();
   g_mutex.unlock();
 }
 
 void watchForks() {
   static std::once_flag once;
-  std::call_once(once,
-                 [] { pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, forgetInChild); });
+  std::call_once(once, [] { pthread_atfork(holdAll, letAllGo, forgetInChild); });
 }
 
 enum class Opened { kYes, kGone, kRefused, kOtherLayout };
 
-// Opens the segment of `member` as *fd.
-Opened openMember(Member member, int* fd) {
+// Opens the segment of `member` as *fd; where /proc refuses, its agent may hand it out.
+Opened openMember(const std::string& prefix, Member member, int* fd) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", static_cast<int>(member.pid), member.fd);
   *fd = open(path, O_RDWR | O_CLOEXEC);
-  if (*fd < 0) return errno == EACCES || errno == EPERM ? Opened::kRefused : Opened::kGone;
+  if (*fd < 0 && errno != EACCES && errno != EPERM) return Opened::kGone;
+  if (*fd < 0) *fd = fetchSegment(prefix, member.pid);
+  if (*fd < 0) return Opened::kRefused;
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(*fd, F_GET_SEALS);
   struct stat file = {};
@@ -89,7 +101,7 @@ Opened openMember(Member member, int* fd) {
 Result<int> findSegment(const std::string& prefix) {
   for (const Member& member : listMembers(prefix)) {
     int fd = -1;
-    switch (openMember(member, &fd)) {
+    switch (openMember(prefix, member, &fd)) {
       case Opened::kYes:
         return fd;
       case Opened::kGone:
@@ -227,6 +239,7 @@ Result<Fabric*> attach(const std::string& name, bool may_create) {
   }
   RAILWISE_INFO(log::kInit, "software device: attached to the fabric %s", prefix.c_str());
   g_attached = fabric;
+  if (agentNeeded()) (void)startAgent(*fabric);
   return fabric;
 }
 
@@ -239,6 +252,7 @@ void detachFabric(Fabric* fabric) {
   std::lock_guard lock(g_mutex);
   if (--fabric->uses > 0 || fabric->forgotten) return;
   stopProgress();
+  stopAgent(*fabric);
   {
     SharedLockGuard guard(fabric->segment->tables, fabric->self);
     releaseAllOf(*fabric, fabric->self.token);
@@ -290,14 +304,7 @@ bool peerReachable(Fabric& fabric, uint32_t token) {
     return true;
   }
   if (errno != EPERM && errno != ENOSYS) return true;  // it is leaving: the transfer itself tells
-  const int error = errno;
-  if (fabric.refused[slot].exchange(token, std::memory_order_relaxed) != token) {
-    RAILWISE_WARN(
-        "software device: process %d may not access the memory of process %d (process_vm_readv: %s): check "
-        "Yama "
-        "(kernel.yama.ptrace_scope), the container's seccomp profile, and that both share a user namespace",
-        static_cast<int>(getpid()), static_cast<int>(pid), std::strerror(error));
-  }
+  fabric.refused[slot].store(token, std::memory_order_relaxed);
   return false;
 }
 

@@ -26,6 +26,7 @@ struct Fabric {
   std::array<std::atomic<int64_t>, kMaxProcesses> checked_at_ns{};
   std::array<std::atomic<uint32_t>, kMaxProcesses> readable{};
   std::array<std::atomic<uint32_t>, kMaxProcesses> refused{};
+  std::array<std::atomic<uint32_t>, kMaxProcesses> warned{};  // the refusal was logged
 };
 
 // Attaches, or counts one more use. `name` must be the attached one when there is one.
@@ -39,7 +40,7 @@ void reclaimDead(Fabric& fabric);
 
 // Liveness of the process behind `token`, looked up at most every 10 ms: pids are not reused that fast.
 bool peerAlive(Fabric& fabric, uint32_t token);
-// Whether process_vm_* may reach it; tried once per peer process, and a refusal is logged then.
+// Whether process_vm_* may reach it; tried once per peer process.
 bool peerReachable(Fabric& fabric, uint32_t token);
 
 }  // namespace railwise::softdev

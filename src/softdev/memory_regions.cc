@@ -3,6 +3,7 @@
 
 #include "softdev/mover.h"
 #include "softdev/objects.h"
+#include "softdev/remap.h"
 #include "softdev/responder.h"
 #include "softdev/shared_memory.h"
 #include "softdev/tables.h"
@@ -35,6 +36,20 @@ void quiesce(Context& context, const ibv_pd* pd) {
     qp->sq_lock.unlock();
     ResponderGuard responder(*qp->fabric, *qp->record);
   }
+}
+
+// Tells peers how to map the region, if they can.
+std::shared_ptr<BackingFile> share(const Context& context, MrRecord& record) {
+  const uint64_t address = record.address.load(std::memory_order_relaxed);
+  const uint64_t length = record.length.load(std::memory_order_relaxed);
+  const bool writing = (record.access.load(std::memory_order_relaxed) & IBV_ACCESS_LOCAL_WRITE) != 0;
+  uint64_t offset = 0;
+  std::shared_ptr<BackingFile> backing = findBacking(address, length, writing, &offset);
+  if (backing == nullptr && context.config_device->config.mover == MoverChoice::kRemap &&
+      remapPrivate(address, length))
+    backing = findBacking(address, length, writing, &offset);
+  publishBacking(record, backing.get(), offset);
+  return backing;
 }
 
 }  // namespace
@@ -84,13 +99,9 @@ ibv_mr* regMrIova2(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsig
   record.iova.store(iova, std::memory_order_relaxed);
   record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
   record.length.store(length, std::memory_order_relaxed);
-  uint64_t offset = 0;
-  std::shared_ptr<BackingFile> backing =
-      findBacking(reinterpret_cast<uint64_t>(addr), length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, &offset);
-  publishBacking(record, backing.get(), offset);
-  record.key.store(key, std::memory_order_seq_cst);
   auto* mr = new Mr{};
-  mr->backing = std::move(backing);
+  mr->backing = share(as<Context>(base->context), record);
+  record.key.store(key, std::memory_order_seq_cst);
   mr->context = base->context;
   mr->pd = base;
   mr->addr = addr;
@@ -144,6 +155,7 @@ int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int 
     record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
     record.length.store(length, std::memory_order_relaxed);
   }
+  mr.backing = share(context, record);
   record.key.store(mr.lkey, std::memory_order_seq_cst);
   return 0;
 }

@@ -8,6 +8,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/log.h"
+#include "softdev/agent.h"
 #include "softdev/mover.h"
 
 namespace railwise::softdev {
@@ -51,6 +53,15 @@ std::shared_ptr<ProcMem> openProcMem(pid_t pid, uint32_t token) {
   return file;
 }
 
+void warnRefused(Fabric& fabric, uint32_t token, pid_t pid) {
+  if (fabric.warned[slotOf(token)].exchange(token, std::memory_order_relaxed) == token) return;
+  RAILWISE_WARN(
+      "software device: process %d may not access the memory of process %d, whose agent does not run (yet): "
+      "check Yama (kernel.yama.ptrace_scope), the container's seccomp profile, and that both share a user "
+      "namespace; or set mover=agent in both",
+      static_cast<int>(getpid()), static_cast<int>(pid));
+}
+
 }  // namespace
 
 bool PeerMemory::connect(Fabric& fabric, uint32_t token, MoverChoice mover) {
@@ -60,13 +71,21 @@ bool PeerMemory::connect(Fabric& fabric, uint32_t token, MoverChoice mover) {
   mapping_ = mover == MoverChoice::kAuto || mover == MoverChoice::kRemap;
   regions_.clear();
   file_ = nullptr;
-  if (!peerReachable(fabric, token)) return false;
+  by_agent_ = mover == MoverChoice::kAgent || !peerReachable(fabric, token);
+  if (by_agent_) {
+    mapping_ = false;
+    if (agentReady(fabric, token)) return true;
+    meetPeer(fabric, token);
+    warnRefused(fabric, token, pid_);
+    return false;
+  }
   if (mover == MoverChoice::kMem) file_ = openProcMem(pid_, token);
   return true;
 }
 
 uint64_t PeerMemory::transfer(bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,
                               uint64_t* calls) {
+  if (by_agent_) return agentTransfer(*fabric_, token_, write, local, locals, remote, remotes, error, calls);
   constexpr uint64_t kProcMemBytes = 4096;  // above that process_vm_writev is quicker
   if (file_ != nullptr && write && locals == 1 && remotes == 1 && local->iov_len <= kProcMemBytes) {
     ++*calls;

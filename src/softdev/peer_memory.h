@@ -1,6 +1,7 @@
 // The memory of another process, as a queue pair of this one reaches it. In this order: mapped here
 // (shared_memory.h); written through /proc/PID/mem where the configuration says so; process_vm_writev and
-// _readv. Guarded by the queue pair's sq_lock.
+// _readv; where those are refused, by the agent in that process (agent.h). Guarded by the queue pair's
+// sq_lock.
 #pragma once
 
 #include <sys/uio.h>
@@ -16,7 +17,7 @@ class ProcMem;
 
 class PeerMemory {
  public:
-  // From now on the process with `token`. False when there is no way to its memory.
+  // From now on the process with `token`. False when there is no way to its memory, or not yet: one WARN.
   bool connect(Fabric& fabric, uint32_t token, MoverChoice mover);
 
   // The place in this process of the peer's `address` in region `key`; null: use transfer(). See
@@ -35,6 +36,7 @@ class PeerMemory {
   uint32_t token_ = 0;
   pid_t pid_ = -1;
   bool mapping_ = false;
+  bool by_agent_ = false;
   PeerRegions regions_;
   std::shared_ptr<ProcMem> file_;  // with mover=mem
 };

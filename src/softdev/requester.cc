@@ -215,8 +215,8 @@ Outcome Chain::verifyPeer() {
     if (qp_.batch == nullptr) qp_.batch = std::make_unique<VmBatch>();
     if (qp_.peer_memory == nullptr) qp_.peer_memory = std::make_unique<PeerMemory>();
     const MoverChoice mover = as<Context>(qp_.qp_base.context).config_device->config.mover;
-    if (!peerAlive(fabric, peer.token) || !qp_.peer_memory->connect(fabric, peer.token, mover))
-      return dropPeer(kPeerDead);
+    if (!peerAlive(fabric, peer.token)) return dropPeer(kPeerDead);
+    if (!qp_.peer_memory->connect(fabric, peer.token, mover)) return dropPeer({Verdict::kUnreachable});
   }
   const PortRecord& there = fabric.segment->ports[peer.record->port];
   const PortRecord& here = fabric.segment->ports[qp_.record->port];

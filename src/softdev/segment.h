@@ -18,7 +18,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 3;
+constexpr uint32_t kLayoutVersion = 4;
 
 constexpr uint32_t kMaxPorts = 4096;     // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
 constexpr uint32_t kMaxDevicePorts = 4;  // of one device
@@ -243,6 +243,28 @@ struct alignas(64) QpRecord {
   alignas(64) WorkCounters counters;
 };
 
+// Requests to the agent of the process in this slot (agent.h). The poster holds `lock`.
+constexpr uint32_t kAgentPieces = 64;
+constexpr uint64_t kAgentBounceBytes = 256 * 1024;
+struct AgentPiece {
+  uint64_t address;  // in the agent's process
+  uint64_t length;
+};
+struct alignas(64) AgentRecord {
+  SharedLock lock;
+  std::atomic<uint32_t> ready;   // token of the process whose agent serves; another: none
+  std::atomic<uint32_t> wanted;  // token of the process that is asked to start one
+  std::atomic<uint32_t> posted;  // requests
+  std::atomic<uint32_t> done;    // of them; a futex
+  uint32_t doorbell;
+  uint64_t bounce;  // arena offset of kAgentBounceBytes
+  uint32_t write;   // 1: from the bounce pages to the process
+  uint32_t count;   // of pieces, copied in this order
+  uint32_t error;   // answer: errno
+  uint64_t moved;   // answer: bytes
+  AgentPiece pieces[kAgentPieces];
+};
+
 struct TableMarks {
   uint32_t first_free;  // no free entry lies below
   uint32_t high_water;  // no used entry lies at or above
@@ -260,6 +282,7 @@ struct Segment {
   TableMarks contexts_marks, qps_marks, cqs_marks, srqs_marks, mrs_marks, pages_marks;
   SharedLock words[kWordLocks];  // each for the words at one place in any page (atomics.h)
   ProcessSlot processes[kMaxProcesses];
+  AgentRecord agents[kMaxProcesses];
   PortRecord ports[kMaxPorts];
   ContextRecord contexts[kMaxContexts];
   QpRecord qps[kMaxQps];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softdev/agent.h"
 #include "softdev/responder.h"
 
 namespace railwise::softdev {
@@ -154,6 +155,9 @@ void freeLocksOf(Fabric& fabric, uint32_t token) {
   for (uint32_t i = 0; i < segment.srqs_marks.high_water; ++i) {
     if (segment.srqs[i].lock.owner() == token) SharedLockGuard guard(segment.srqs[i].lock, fabric.self);
   }
+  for (AgentRecord& agent : segment.agents) {
+    if (agent.lock.owner() == token) SharedLockGuard guard(agent.lock, fabric.self);
+  }
 }
 
 }  // namespace
@@ -161,6 +165,7 @@ void freeLocksOf(Fabric& fabric, uint32_t token) {
 void releaseAllOf(Fabric& fabric, uint32_t token) {
   Segment& segment = *fabric.segment;
   if (token != fabric.self.token) freeLocksOf(fabric, token);
+  retireAgent(fabric, token);  // before its bounce pages become somebody else's
   // Queue pairs first: without them nobody pushes to the completion queues or resolves the keys below.
   for (uint32_t i = 0; i < segment.qps_marks.high_water; ++i) {
     if (segment.qps[i].owner.load(std::memory_order_relaxed) != token) continue;

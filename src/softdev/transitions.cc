@@ -2,8 +2,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "softdev/agent.h"
 #include "softdev/attributes.h"
 #include "softdev/completion_queue.h"
+#include "softdev/destination.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 #include "softdev/verb_faults.h"
@@ -101,12 +103,18 @@ int modifyQp(ibv_qp* base, ibv_qp_attr* attr, int mask) {
   if (!transitionAllowed(base->qp_type, from, to, mask) ||
       !validAttributes(as<Context>(base->context), *attr, mask))
     return EINVAL;
+  if (to == IBV_QPS_RTR && base->qp_type == IBV_QPT_RC && (mask & IBV_QP_AV) != 0) {
+    const PortRecord& here = qp.fabric->segment->ports[qp.record->port];
+    if (const int error = checkDestination(qp, here, attr->ah_attr); error != 0) return error;
+  }
   if (to == IBV_QPS_RESET) {
     reset(qp);
   } else if (to == IBV_QPS_ERR) {
     enterErrorByUser(qp);
   } else {
     advance(qp, *attr, to, mask);
+    if (qp.peer.record != nullptr)
+      meetPeer(*qp.fabric, qp.peer.record->owner.load(std::memory_order_acquire));
     if (from != IBV_QPS_SQD && to == IBV_QPS_SQD) startDraining(qp);
     if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) resumeSending(qp);
   }

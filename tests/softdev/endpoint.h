@@ -66,6 +66,7 @@ class Buffer {
 
 struct Options {
   Memory memory = Memory::kHeap;
+  bool hidden = false;  // a peer process whose memory no other may reach
   int cqe = 64;
   size_t buffer_bytes = 1 << 16;
   uint32_t max_send_wr = 32;

@@ -1,10 +1,13 @@
 #include "softdev/peer_process.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,11 +90,21 @@ void useMapping(Endpoint& endpoint, void* memory, size_t bytes) {
   endpoint.mr = regMr(endpoint.pd, memory, bytes, endpoint.options.mr_access);
 }
 
+// From now on the kernel refuses others access to our memory and descriptors, and us to theirs.
+void hide() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[2] = {};
+  (void)syscall(SYS_capset, &header, none);
+  prctl(PR_SET_DUMPABLE, 0);
+}
+
 }  // namespace
 
 int servePeer(int fd) {
   Request request{};
-  if (read(fd, &request, sizeof request) != sizeof request || !configure(request.config).ok()) return 1;
+  if (read(fd, &request, sizeof request) != sizeof request) return 1;
+  if (request.options.hidden) hide();
+  if (!configure(request.config).ok()) return 1;
   ibv_context* context = openNamed("");
   Endpoint endpoint(context, request.options);
   constexpr size_t kMappingBytes = 4096;

@@ -1,0 +1,265 @@
+#include "softdev/agent.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "softdev/doorbell.h"
+#include "softdev/membership.h"
+#include "softdev/mover.h"
+#include "softdev/tables.h"
+
+namespace railwise::softdev {
+namespace {
+
+std::string serviceName(const std::string& prefix, pid_t pid) {
+  return prefix + "agent/" + std::to_string(pid);
+}
+
+bool ofOurUser(int socket_fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+int listenOn(const std::string& name) {
+  sockaddr_un address{};
+  const socklen_t length = abstractAddress(name, &address);
+  const int fd = length != 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+  if (fd < 0) return -1;
+  constexpr int kBacklog = 64;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0 && listen(fd, kBacklog) == 0)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+void sendDescriptor(int socket_fd, int fd) {
+  char byte = 0;
+  iovec content{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  (void)sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int receiveDescriptor(int socket_fd) {
+  char byte = 0;
+  iovec content{&byte, 1};
+  int fd = -1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof fd))
+    return -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+class Agent {
+ public:
+  explicit Agent(Fabric& fabric)
+      : fabric_(fabric), record_(fabric.segment->agents[slotOf(fabric.self.token)]) {}
+  ~Agent() {
+    if (listener_ >= 0) close(listener_);
+  }
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  Status start() {
+    RAILWISE_TRY(bell_.open(fabric_));
+    uint64_t bounce = 0;
+    if (!allocatePages(fabric_, kAgentBounceBytes, &bounce)) return {Code::kSystem, ENOMEM};
+    listener_ = listenOn(serviceName(fabric_.prefix, getpid()));
+    {
+      SharedLockGuard guard(record_.lock, fabric_.self);
+      record_.bounce = bounce;
+      record_.doorbell = bell_.id();
+      record_.done.store(record_.posted.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      record_.ready.store(fabric_.self.token, std::memory_order_release);
+    }
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return Status::success();
+  }
+
+  void closeListener() const {
+    if (listener_ >= 0) close(listener_);
+  }
+
+  void stop() {
+    const uint64_t bounce = record_.bounce;
+    retireAgent(fabric_, fabric_.self.token);
+    stopping_.store(true, std::memory_order_release);
+    ring(fabric_, fabric_.self.token, bell_.id());
+    thread_.join();
+    releasePages(fabric_, bounce, kAgentBounceBytes);
+  }
+
+ private:
+  void run() {
+    pollfd polls[2] = {{bell_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}};
+    while (!stopping_.load(std::memory_order_acquire)) {
+      if (poll(polls, 2, -1) < 0) continue;
+      if ((polls[0].revents & POLLIN) != 0) (void)bell_.take();
+      serve();
+      if ((polls[1].revents & POLLIN) != 0) handOut();
+    }
+  }
+
+  void serve() {
+    const uint32_t posted = record_.posted.load(std::memory_order_acquire);
+    if (record_.done.load(std::memory_order_relaxed) == posted) return;
+    iovec local[kAgentPieces];
+    iovec remote[kAgentPieces];
+    const uint32_t count = std::min(record_.count, kAgentPieces);
+    auto* bounce = arenaAt<std::byte>(*fabric_.segment, record_.bounce);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const AgentPiece piece = record_.pieces[i];
+      local[i] = {bounce + bytes, piece.length};
+      remote[i] = {reinterpret_cast<void*>(piece.address), piece.length};  // NOLINT: an address of ours
+      bytes += piece.length;
+    }
+    int error = 0;
+    record_.moved = bytes <= kAgentBounceBytes ? copy(local, remote, static_cast<int>(count), &error) : 0;
+    record_.error = static_cast<uint32_t>(error);
+    record_.done.store(posted, std::memory_order_release);
+    (void)syscall(SYS_futex, &record_.done, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  // By the kernel, which tells of memory that is not there instead of ending us; by ourselves where that is
+  // refused (seccomp).
+  uint64_t copy(iovec* local, iovec* remote, int count, int* error) const {
+    const bool write = record_.write != 0;
+    uint64_t calls = 0;
+    const uint64_t moved = transfer(getpid(), write, local, count, remote, count, error, &calls);
+    if (*error != EPERM && *error != ENOSYS) return moved;
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; ++i) {
+      if (!isMapped(remote[i].iov_base, remote[i].iov_len)) {
+        *error = EFAULT;
+        return bytes;
+      }
+      auto* there = static_cast<std::byte*>(remote[i].iov_base);
+      auto* here = static_cast<std::byte*>(local[i].iov_base);
+      if (write) {
+        writeHere(there, here, remote[i].iov_len);
+      } else {
+        std::memcpy(here, there, remote[i].iov_len);
+      }
+      bytes += remote[i].iov_len;
+    }
+    *error = 0;
+    return bytes;
+  }
+
+  void handOut() const {
+    const int peer = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (peer < 0) return;
+    if (ofOurUser(peer)) sendDescriptor(peer, fabric_.segment_fd);
+    close(peer);
+  }
+
+  Fabric& fabric_;
+  AgentRecord& record_;
+  Doorbell bell_;
+  int listener_ = -1;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+std::mutex g_mutex;
+Agent* g_agent = nullptr;
+bool g_failed = false;
+
+}  // namespace
+
+Status startAgent(Fabric& fabric) {
+  std::lock_guard lock(g_mutex);
+  if (g_agent != nullptr) return Status::success();
+  auto agent = std::make_unique<Agent>(fabric);
+  const Status status = agent->start();
+  if (status.ok()) {
+    g_agent = agent.release();
+    RAILWISE_INFO(log::kInit, "software device: an agent copies for peers that may not reach this process");
+  } else if (!g_failed) {
+    g_failed = true;
+    RAILWISE_WARN("software device: cannot start the agent that copies for peers: %s",
+                  std::strerror(status.sys_errno));
+  }
+  return status;
+}
+
+void stopAgent(Fabric&) {
+  std::lock_guard lock(g_mutex);
+  if (g_agent == nullptr) return;
+  g_agent->stop();
+  delete g_agent;
+  g_agent = nullptr;
+}
+
+void holdAgent() { g_mutex.lock(); }
+void releaseAgent() { g_mutex.unlock(); }
+
+void forgetAgent() {
+  if (g_agent != nullptr) g_agent->closeListener();  // or the parent's name would outlive it
+  g_agent = nullptr;
+  g_mutex.unlock();
+}
+
+bool agentNeeded() {
+  if (prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 1) return true;
+  int scope = 0;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return scope >= 2;
+}
+
+int fetchSegment(const std::string& prefix, pid_t pid) {
+  sockaddr_un address{};
+  const socklen_t length = abstractAddress(serviceName(prefix, pid), &address);
+  const int peer = length != 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+  if (peer < 0) return -1;
+  constexpr timeval kPatience{5, 0};
+  (void)setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  int fd = -1;
+  if (connect(peer, reinterpret_cast<const sockaddr*>(&address), length) == 0 && ofOurUser(peer))
+    fd = receiveDescriptor(peer);
+  close(peer);
+  return fd;
+}
+
+}  // namespace railwise::softdev
