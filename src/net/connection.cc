@@ -81,6 +81,8 @@ EndInfo Connection::describe(const ConnectionOptions& options, uint64_t window_a
       static_cast<uint8_t>(config.ib_traffic_class >= 0 ? config.ib_traffic_class : communicator);
   copyText(end.host, options.local_host);
   copyText(end.device, device_.properties.name);
+  const auto fabric_identity = verbs::library().fabric_identity;
+  end.fabric = fabric_identity != nullptr ? fabric_identity(device_.hca->context()) : 0;
   return end;
 }
 

@@ -113,6 +113,8 @@ Result<Io> Connector::onReply() {
   if (reply_.accepted != 1) return failed("refused: " + fieldText(reply_.reason), 0);
   if (const std::string problem = checkEnd(reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
+  if (const std::string problem = checkFabric(request_.end, reply_.end); !problem.empty())
+    return failed(problem, 0);
   const Status established = connection_->establish(options(), reply_.end);
   // The path to the peer may not be resolved yet (ARP): the same again at the next call.
   if (established.sys_errno == ETIMEDOUT && !deadline_.passed()) return Io::kAgain;

@@ -63,6 +63,20 @@ std::string checkEnd(const EndInfo& end) {
   return {};
 }
 
+std::string checkFabric(const EndInfo& here, const EndInfo& there) {
+  if (here.fabric == there.fabric) return {};
+  const auto name = [](const EndInfo& end) { return fieldText(end.device) + " on " + fieldText(end.host); };
+  if (here.fabric != 0 && there.fabric != 0) {
+    return name(here) + " and " + name(there) +
+           " are software devices of different machines or fabrics, and these reach only processes of their "
+           "own: "
+           "use real devices (unset RAILWISE_DEVICE) between machines, or one fabric=NAME on one";
+  }
+  const bool software_here = here.fabric != 0;
+  return name(software_here ? here : there) + " is a software device and " +
+         name(software_here ? there : here) + " a real one: set or unset RAILWISE_DEVICE on both";
+}
+
 verbs::PathAddress pathAddress(const EndInfo& end) {
   verbs::PathAddress address;
   address.qp_number = end.qp_number;

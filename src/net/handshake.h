@@ -25,7 +25,7 @@ static_assert(std::endian::native == std::endian::little,
               "the wire format is the memory of a little-endian machine");
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
 
@@ -70,15 +70,16 @@ struct EndInfo {
   uint8_t reserved[6];
   char host[kHostBytes];
   char device[kDeviceBytes];
+  uint64_t fabric;  // of a software device: which processes it reaches; 0: a real device
 };
-static_assert(sizeof(EndInfo) == 176);
+static_assert(sizeof(EndInfo) == 184);
 
 struct ConnectRequest {
   MessageHeader header;
   uint64_t nonce;
   EndInfo end;
 };
-static_assert(sizeof(ConnectRequest) == 200);
+static_assert(sizeof(ConnectRequest) == 208);
 
 struct ConnectReply {
   MessageHeader header;
@@ -87,7 +88,7 @@ struct ConnectReply {
   char reason[160];
   EndInfo end;
 };
-static_assert(sizeof(ConnectReply) == 360);
+static_assert(sizeof(ConnectReply) == 368);
 
 struct ConnectReady {
   MessageHeader header;
@@ -107,6 +108,9 @@ std::optional<SocketAddress> handleAddress(const ListenHandle& handle);
 std::string checkHandle(const ListenHandle& handle);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
+// Whether the two ends' devices can reach each other at all: software devices reach only processes of their
+// own machine. Names both hosts otherwise.
+std::string checkFabric(const EndInfo& here, const EndInfo& there);
 
 verbs::PathAddress pathAddress(const EndInfo& end);
 

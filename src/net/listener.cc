@@ -190,6 +190,8 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
     }
     connection_ = std::move(*made);
   }
+  refusal = checkFabric(connection_->describe(options()), request.end);
+  if (!refusal.empty()) return {Code::kRemote, 0};
   const Status established = connection_->establish(options(), request.end);
   if (!established.ok())
     refusal =

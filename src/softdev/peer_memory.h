@@ -26,6 +26,12 @@ class PeerMemory {
     return mapping_ ? regions_.find(*fabric_, token_, key, address, writing) : nullptr;
   }
 
+  // Unmaps and closes what belongs to the peer, which is gone or broken.
+  void forget() {
+    regions_.clear();
+    file_ = nullptr;
+  }
+
   // Copies from `local` to the peer's `remote` (or back), in the order of the lists, until all is moved or an
   // error: bytes moved, *error 0 or errno, *calls the system calls made. Changes the lists.
   uint64_t transfer(bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,

@@ -113,8 +113,10 @@ std::byte* PeerRegions::find(Fabric& fabric, uint32_t token, uint32_t key, const
                     entry.offset == record.backing_offset.load(std::memory_order_relaxed) &&
                     entry.address == record.address.load(std::memory_order_relaxed) &&
                     entry.length == record.length.load(std::memory_order_relaxed);
-  if (!same) [[unlikely]]
+  if (!same) [[unlikely]] {
+    sweep(*fabric.segment);
     map(fabric, entry, token, key, record);
+  }
   if (entry.memory == nullptr || (writing && !entry.writable)) return nullptr;
   return entry.memory + (reinterpret_cast<uint64_t>(address) - entry.address);
 }

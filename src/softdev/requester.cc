@@ -232,7 +232,10 @@ Outcome Chain::verifyPeer() {
 Outcome Chain::dropPeer(Outcome outcome) {
   qp_.peer.record->responder.unlock();
   locked_ = false;
-  if (outcome.verdict == Verdict::kFailed) reclaimDead(*qp_.fabric);
+  if (outcome.verdict == Verdict::kFailed) {
+    if (qp_.peer_memory != nullptr) qp_.peer_memory->forget();
+    reclaimDead(*qp_.fabric);
+  }
   return outcome;
 }
 
@@ -449,6 +452,7 @@ void Chain::closeLocked() {
     ResponderGuard guard(*qp_.fabric, *qp_.record);
     enterError(*qp_.fabric, *qp_.record);
   }
+  if (qp_.peer_memory != nullptr) qp_.peer_memory->forget();
   if (!peerAlive(*qp_.fabric, qp_.peer.token)) reclaimDead(*qp_.fabric);
 }
 

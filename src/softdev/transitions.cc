@@ -34,6 +34,7 @@ void reset(Qp& qp) {
   record.sq_polled.store(qp.sq_posted, std::memory_order_release);
   qp.attr = {};
   qp.peer = {};
+  if (qp.peer_memory != nullptr) qp.peer_memory->forget();
   qp.draining = false;
 }
 

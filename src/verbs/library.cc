@@ -104,6 +104,7 @@ Status loadSoftware(const char* config, const std::string& host) {
       .query_gid_ex = nullptr,
       .query_port_speed = nullptr,
       .pci_path = softdev::pciPath,
+      .fabric_identity = softdev::fabricIdentity,
       .name = "software device",
   };
   return Status::success();

@@ -42,6 +42,9 @@ struct Library {
   // The PCI path that a software device claims, "" for none. Null for real devices: /sys/class/infiniband
   // knows.
   const char* (*pci_path)(const ibv_device* device);
+  // Names what a software device reaches: equal exactly when both ends can reach each other, and not 0. Null
+  // for real devices.
+  uint64_t (*fabric_identity)(const ibv_context* context);
 
   const char* name;  // "libibverbs" or "software device", for messages
 };

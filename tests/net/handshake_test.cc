@@ -64,8 +64,8 @@ TEST(Header, EveryBadFieldIsRefused) {
   EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("does not run Railwise"),
             std::string::npos);
   header = good;
-  header.version = 2;
-  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("version 2"),
+  header.version = 3;
+  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("version 3"),
             std::string::npos);
 }
 
@@ -89,6 +89,26 @@ TEST(End, EveryBadFieldIsRefused) {
     spoil(end);
     EXPECT_NE(checkEnd(end), "") << "case " << &spoil - cases;
   }
+}
+
+TEST(Fabric, SoftwareDevicesOfTwoMachinesAreRefusedByName) {
+  EndInfo here = makeEnd();
+  EndInfo there = makeEnd();
+  EXPECT_EQ(checkFabric(here, there), "");  // real ones
+  copyText(here.host, "node1:10");
+  copyText(there.host, "node2:20");
+  copyText(here.device, "soft0");
+  copyText(there.device, "mlx5_0");
+  here.fabric = 5;
+  EXPECT_EQ(
+      checkFabric(here, there).find("soft0 on node1:10 is a software device and mlx5_0 on node2:20 a real"),
+      0U);
+  EXPECT_EQ(checkFabric(there, here), checkFabric(here, there));
+  there.fabric = 6;
+  EXPECT_EQ(checkFabric(here, there).find("soft0 on node1:10 and mlx5_0 on node2:20 are software devices of"),
+            0U);
+  there.fabric = 5;
+  EXPECT_EQ(checkFabric(here, there), "");
 }
 
 TEST(Text, IsCutAndTerminated) {
