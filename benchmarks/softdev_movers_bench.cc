@@ -45,7 +45,7 @@ struct End {
     require(context != nullptr, "openDevice");
     memory = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE,
                   (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    ibv_pd* pd = railwise::softdev::allocPd(context);
+    pd = railwise::softdev::allocPd(context);
     cq = railwise::softdev::createCq(context, 16, nullptr, nullptr, 0);
     mr = railwise::softdev::regMr(pd, memory, kBufferBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     ibv_qp_init_attr init{};
@@ -99,6 +99,7 @@ struct End {
 
   ibv_context* context;
   void* memory;
+  ibv_pd* pd;
   ibv_cq* cq;
   ibv_mr* mr;
   ibv_qp* qp;
@@ -150,6 +151,19 @@ void compare(const char* name, End& end, const Address& peer, pid_t pid, uint32_
   std::fflush(stdout);
 }
 
+// Registration and deregistration of 64 KiB.
+void registerRegions(const char* name, End& end, int repeats) {
+  Samples both;
+  for (int i = 0; i < repeats; ++i) {
+    both.ns.push_back(timeOf(500, [&] {
+      ibv_mr* mr = railwise::softdev::regMr(end.pd, end.memory, 65536, IBV_ACCESS_LOCAL_WRITE);
+      require(mr != nullptr && railwise::softdev::deregMr(mr) == 0, "regMr");
+    }));
+  }
+  std::printf("%-14s registration and deregistration: min %.0f median %.0f\n", name, both.min(),
+              both.median());
+}
+
 void run(const char* name, const char* devices, bool shared, int repeats) {
   const std::string fabric = "fabric=bench." + std::to_string(getpid());
   const std::string config = fabric + (*devices != 0 ? std::string(";") + devices : "");
@@ -184,6 +198,8 @@ void run(const char* name, const char* devices, bool shared, int repeats) {
     require(read(back[0], &ready, 1) == 1, "read");
     for (const uint32_t bytes : {8U, 64U, 4096U, 65536U, 1U << 20})
       compare(name, end, peer, child, bytes, repeats);
+    registerRegions(name, end, repeats);
+    std::fflush(stdout);
     std::_Exit(0);
   }
   for (const int fd : {there[0], there[1], back[0], back[1]}) close(fd);
@@ -195,9 +211,11 @@ void run(const char* name, const char* devices, bool shared, int repeats) {
 
 int main(int argc, char** argv) {
   const int repeats = argc > 1 ? std::max(11, std::atoi(argv[1])) : 15;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::printf("CPU ns per write      bytes  bare: min    median  device: min  median   ratio\n");
   run("private", "", false, repeats);
   run("mover=mem", "mover=mem", false, repeats);
   run("shared", "", true, repeats);
+  run("mover=remap", "mover=remap", false, repeats);
   run("mover=agent", "mover=agent", false, repeats);
 }

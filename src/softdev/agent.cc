@@ -210,7 +210,7 @@ bool g_failed = false;
 
 Status startAgent(Fabric& fabric) {
   std::lock_guard lock(g_mutex);
-  if (g_agent != nullptr) return Status::success();
+  if (g_agent != nullptr || fabric.forgotten) return Status::success();
   auto agent = std::make_unique<Agent>(fabric);
   const Status status = agent->start();
   if (status.ok()) {

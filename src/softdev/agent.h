@@ -28,8 +28,15 @@ void forgetAgent();
 
 // Whether others can be expected to be refused access to this process.
 bool agentNeeded();
-// Whether a peer has asked for our agent: starts it then.
-void heedAgentWish(Fabric& fabric);
+// Starts our agent when a peer has asked for it. Cheap: for empty polls and changes of a queue pair.
+inline void heedAgentWish(Fabric& fabric) {
+  const uint32_t self = fabric.self.token;
+  AgentRecord& mine = fabric.segment->agents[slotOf(self)];
+  if (mine.wanted.load(std::memory_order_relaxed) != self) [[likely]]
+    return;
+  mine.wanted.store(0, std::memory_order_relaxed);
+  (void)startAgent(fabric);
+}
 
 bool agentReady(const Fabric& fabric, uint32_t token);
 // Connecting to `token`: where we may not reach it we ask for its agent, and start ours, since such refusals

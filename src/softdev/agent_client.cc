@@ -130,12 +130,6 @@ void meetPeer(Fabric& fabric, uint32_t token) {
   (void)startAgent(fabric);
 }
 
-void heedAgentWish(Fabric& fabric) {
-  const uint32_t self = fabric.self.token;
-  if (fabric.segment->agents[slotOf(self)].wanted.load(std::memory_order_acquire) == self)
-    (void)startAgent(fabric);
-}
-
 void retireAgent(Fabric& fabric, uint32_t token) {
   AgentRecord& agent = fabric.segment->agents[slotOf(token)];
   if (agent.ready.load(std::memory_order_acquire) != token) return;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "softdev/agent.h"
 #include "softdev/datagram.h"
 #include "softdev/express.h"
 #include "softdev/injector.h"
@@ -185,6 +186,7 @@ bool isEmpty(const CqRecord& record) {
 int pollEmpty(Cq& cq) {
   CqRecord& record = *cq.record;
   record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
+  heedAgentWish(*cq.fabric);
   if (const int error = verbFault(as<Context>(cq.context), Verb::kPollCq); error != 0) [[unlikely]]
     return -error;
   return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;

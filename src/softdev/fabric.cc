@@ -109,8 +109,10 @@ Result<int> findSegment(const std::string& prefix) {
       case Opened::kRefused:
         RAILWISE_WARN(
             "software device: process %d is on the fabric %s but its shared segment cannot be opened "
-            "(another user, or "
-            "ptrace is restricted): set fabric=NAME to use another fabric",
+            "(another "
+            "user, or ptrace is restricted and its agent does not run): set mover=agent there, or "
+            "fabric=NAME "
+            "to use another fabric",
             static_cast<int>(member.pid), prefix.c_str());
         return Status{Code::kSystem, EACCES};
       case Opened::kOtherLayout:

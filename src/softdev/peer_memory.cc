@@ -71,7 +71,7 @@ bool PeerMemory::connect(Fabric& fabric, uint32_t token, MoverChoice mover) {
   mapping_ = mover == MoverChoice::kAuto || mover == MoverChoice::kRemap;
   regions_.clear();
   file_ = nullptr;
-  by_agent_ = mover == MoverChoice::kAgent || !peerReachable(fabric, token);
+  by_agent_ = !peerReachable(fabric, token) || (mover == MoverChoice::kAgent && agentReady(fabric, token));
   if (by_agent_) {
     mapping_ = false;
     if (agentReady(fabric, token)) return true;

@@ -97,17 +97,22 @@ TEST(Agent, ServesProcessesThatAreNotDumpable) {
   EXPECT_EQ(other.word(1024 + 56), 47U);
 }
 
-TEST(Agent, ServesOneThatIsNotDumpableToOneThatIs) {
+// The second may reach the first, but not the other way round, and learns only when it polls that it is asked
+// for its agent.
+TEST(Agent, IsStartedWhenAPeerAsksForIt) {
   const std::string fabric = uniqueFabric();
-  PeerProcess open(fabric);
   PeerProcess hidden(fabric, {.hidden = true});
+  PeerProcess open(fabric);
   open.connect(hidden.address());
   hidden.connect(open.address());
   open.setWord(0, 6);
   ASSERT_EQ(open.send({.length = 8}), 0);
   EXPECT_EQ(open.wait().status, IBV_WC_SUCCESS);
   EXPECT_EQ(hidden.word(0), 6U);
-  ASSERT_EQ(hidden.send({.length = 8, .remote_offset = 8}), 0);
+  ASSERT_EQ(open.receive(3), 0);
+  ASSERT_EQ(hidden.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 8, .remote_offset = 8, .imm = 4}),
+            0);
+  EXPECT_EQ(open.wait().imm_data, 4U);
   EXPECT_EQ(hidden.wait().status, IBV_WC_SUCCESS);
   EXPECT_EQ(open.word(8), 6U);
 }

@@ -155,7 +155,8 @@ class Killing {
 
  private:
   std::unique_ptr<WorkerProcess> spawn() {
-    constexpr const char* kModes[] = {"", ";mover=vm", ";mover=mem", ";engine=on"};
+    constexpr const char* kModes[] = {
+        "", ";mover=vm", ";mover=mem", ";mover=agent", ";mover=agent", ";mover=remap", ";engine=on"};
     const std::string config = "fabric=" + fabric() + kModes[random_() % std::size(kModes)];
     return std::make_unique<WorkerProcess>(config, random_());
   }
