@@ -41,7 +41,6 @@ TEST(Command, MistakesEndWith2AndOneLine) {
       {{}, "railwise: which command? perf, devices, topo, device, explain, config, version or help\n"},
       {{"prf"}, "railwise: unknown command 'prf', did you mean 'perf'?\n"},
       {{"evices"}, "railwise: unknown command 'evices', did you mean 'devices'?\n"},
-      {{"device"}, "railwise: device: which subcommand? run, list, show, sysfs\n"},
       {{"version", "now"}, "railwise: version takes no arguments\n"},
       {{"devices", "--jsn"},
        "railwise: devices: unknown option --jsn, did you mean --json? (railwise devices --help lists what "
