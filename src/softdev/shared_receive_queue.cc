@@ -81,6 +81,11 @@ int writeReceive(const Srq& srq, const ibv_recv_wr& wr, uint64_t position) {
 
 }  // namespace
 
+void takeOverSrq(const Fabric& fabric, SrqRecord& srq) {
+  if (srq.lock.lock(fabric.self)) recoverClaim(fabric, srq);
+  srq.lock.unlock();
+}
+
 bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough) {
   Segment& segment = *fabric.segment;
   SrqRecord& srq = segment.srqs[qp.srq];

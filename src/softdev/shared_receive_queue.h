@@ -14,4 +14,7 @@ constexpr uint32_t kClaimSlots = 64;
 // empty. The responder lock is held.
 bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough);
 
+// Frees the SRQ's lock, which a dead process holds, with what that one left half done.
+void takeOverSrq(const Fabric& fabric, SrqRecord& srq);
+
 }  // namespace railwise::softdev

@@ -7,6 +7,7 @@
 
 #include "softdev/agent.h"
 #include "softdev/responder.h"
+#include "softdev/shared_receive_queue.h"
 
 namespace railwise::softdev {
 namespace {
@@ -153,7 +154,7 @@ void freeLocksOf(Fabric& fabric, uint32_t token) {
     if (segment.cqs[i].lock.owner() == token) SharedLockGuard guard(segment.cqs[i].lock, fabric.self);
   }
   for (uint32_t i = 0; i < segment.srqs_marks.high_water; ++i) {
-    if (segment.srqs[i].lock.owner() == token) SharedLockGuard guard(segment.srqs[i].lock, fabric.self);
+    if (segment.srqs[i].lock.owner() == token) takeOverSrq(fabric, segment.srqs[i]);
   }
   for (AgentRecord& agent : segment.agents) {
     if (agent.lock.owner() == token) SharedLockGuard guard(agent.lock, fabric.self);

@@ -97,6 +97,21 @@ TEST(Agent, ServesProcessesThatAreNotDumpable) {
   EXPECT_EQ(other.word(1024 + 56), 47U);
 }
 
+TEST(Agent, ServesUnderASystemCallFilter) {
+  const std::string fabric = uniqueFabric();
+  PeerProcess one(fabric, {.filtered = true});
+  PeerProcess other(fabric, {.filtered = true});
+  one.connect(other.address());
+  other.connect(one.address());
+  for (uint64_t i = 0; i < 8; ++i) one.setWord(8 * i, 40 + i);
+  ASSERT_EQ(one.send({.length = 64, .remote_offset = 128}), 0);
+  EXPECT_EQ(one.wait().status, IBV_WC_SUCCESS);
+  for (uint64_t i = 0; i < 8; ++i) EXPECT_EQ(other.word(128 + 8 * i), 40 + i);
+  ASSERT_EQ(other.send({.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 64}), 0);
+  EXPECT_EQ(other.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(other.word(1024 + 56), 47U);
+}
+
 // The second may reach the first, but not the other way round, and learns only when it polls that it is asked
 // for its agent.
 TEST(Agent, IsStartedWhenAPeerAsksForIt) {

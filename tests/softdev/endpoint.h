@@ -66,7 +66,8 @@ class Buffer {
 
 struct Options {
   Memory memory = Memory::kHeap;
-  bool hidden = false;  // a peer process whose memory no other may reach
+  bool hidden = false;    // a peer process whose memory no other may reach
+  bool filtered = false;  // a peer process under a seccomp filter without process_vm_readv and _writev
   int cqe = 64;
   size_t buffer_bytes = 1 << 16;
   uint32_t max_send_wr = 32;

@@ -25,6 +25,7 @@ constexpr uint64_t kSourceAt = 4096;
 constexpr uint64_t kTargetAt = 16384;
 constexpr uint64_t kReceiveAt = 32768;
 constexpr uint64_t kReadAt = 49152;
+constexpr uint64_t kCounterAt = 61440;  // of the peer's atomic operations
 constexpr uint32_t kSlotBytes = 512;
 constexpr uint32_t kSlots = 16;
 constexpr uint64_t kReceiveId = uint64_t{1} << 63;
@@ -73,12 +74,12 @@ class Line {
 
  private:
   static Options optionsOf(Memory memory) {
-    return {.memory = memory,
-            .cqe = 256,
-            .max_send_wr = kSlots,
-            .max_recv_wr = kSlots,
-            .timeout = 15,
-            .retry_cnt = 7};
+    Options options{.memory = memory, .cqe = 256, .max_send_wr = kSlots, .max_recv_wr = kSlots};
+    options.mr_access |= IBV_ACCESS_REMOTE_ATOMIC;
+    options.qp_access |= IBV_ACCESS_REMOTE_ATOMIC;
+    options.timeout = 15;
+    options.retry_cnt = 7;
+    return options;
   }
 
   void postReceives() {
@@ -90,8 +91,9 @@ class Line {
   }
 
   void post(std::mt19937_64& random) {
-    constexpr ibv_wr_opcode kOpcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-                                          IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ};
+    constexpr ibv_wr_opcode kOpcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                          IBV_WR_SEND,       IBV_WR_SEND_WITH_IMM,
+                                          IBV_WR_RDMA_READ,  IBV_WR_ATOMIC_FETCH_AND_ADD};
     const ibv_wr_opcode opcode = kOpcodes[random() % std::size(kOpcodes)];
     const uint64_t id = ++sends_posted_;
     const uint64_t slot = id % kSlots;
@@ -99,7 +101,12 @@ class Line {
     send.length = static_cast<uint32_t>(8 * (1 + random() % (kSlotBytes / 8)));
     send.offset = kSourceAt + slot * kSlotBytes;
     send.remote_offset = kTargetAt + slot * kSlotBytes;
-    if (opcode == IBV_WR_RDMA_READ) {
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+      send.length = 8;
+      send.offset = kReadAt + slot * kSlotBytes;
+      send.remote_offset = kCounterAt;
+      added_[slot] = adds_++;
+    } else if (opcode == IBV_WR_RDMA_READ) {
       send.offset = kReadAt + slot * kSlotBytes;
       send.remote_offset = kPatternAt + slot * 64;
       std::memset(end_.word(send.offset), 0, kSlotBytes);
@@ -109,7 +116,16 @@ class Line {
     }
     lengths_[slot] = send.length;
     opcodes_[slot] = opcode;
-    if (end_.send(send) != 0) return complain("ibv_post_send failed");
+    ibv_sge sge;
+    ibv_send_wr wr;
+    ibv_send_wr* bad = nullptr;
+    end_.fill(send, &wr, &sge);
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+      wr.wr.atomic.remote_addr = end_.peer.memory + send.remote_offset;
+      wr.wr.atomic.rkey = end_.peer.rkey;
+      wr.wr.atomic.compare_add = 1;
+    }
+    if (ibv_post_send(end_.qp, &wr, &bad) != 0) return complain("ibv_post_send failed");
     ++sends_;
   }
 
@@ -146,6 +162,10 @@ class Line {
       if (send_failed_) return complain("a send succeeded after one failed");
       const uint64_t slot = wc.wr_id % kSlots;
       if (opcodes_[slot] == IBV_WR_RDMA_READ) check(kReadAt + slot * kSlotBytes, lengths_[slot], slot * 8);
+      if (opcodes_[slot] == IBV_WR_ATOMIC_FETCH_AND_ADD &&
+          *end_.word(kReadAt + slot * kSlotBytes) != added_[slot])
+        return complain("atomic operation %lu found %lu", added_[slot],
+                        *end_.word(kReadAt + slot * kSlotBytes));
     } else if (wc.status != (send_failed_ ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR)) {
       return complain("%s send failed with %s", send_failed_ ? "a later" : "the first",
                       wcStatusStr(wc.status));
@@ -177,6 +197,8 @@ class Line {
   uint64_t completions_ = 0;
   bool send_failed_ = false;
   int64_t first_error_ns_ = 0;
+  uint64_t adds_ = 0;
+  std::array<uint64_t, kSlots> added_{};
   std::array<uint32_t, kSlots> lengths_{};
   std::array<ibv_wr_opcode, kSlots> opcodes_{};
   char complaint_[200] = {};

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -11,8 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 
 #include "softdev/objects.h"
@@ -98,12 +103,27 @@ void hide() {
   prctl(PR_SET_DUMPABLE, 0);
 }
 
+// As container runtimes do.
+void filterSystemCalls() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
 }  // namespace
 
 int servePeer(int fd) {
   Request request{};
   if (read(fd, &request, sizeof request) != sizeof request) return 1;
   if (request.options.hidden) hide();
+  if (request.options.filtered) filterSystemCalls();
   if (!configure(request.config).ok()) return 1;
   ibv_context* context = openNamed("");
   Endpoint endpoint(context, request.options);
