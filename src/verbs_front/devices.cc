@@ -17,8 +17,8 @@
 namespace railwise::verbs_front {
 namespace {
 
-// What programs find that were told nothing, as with `railwise device run`: perftest and the examples of rdma-core take the first device,
-// and LIDs need no further option.
+// What programs find that were told nothing, as with `railwise device run`: perftest and the examples of
+// rdma-core take the first device, and LIDs need no further option.
 constexpr const char* kDefaultDevices = "@default";
 
 // The text for softdev::configure(); null when the variable makes no sense.
