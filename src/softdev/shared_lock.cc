@@ -1,18 +1,37 @@
 #include "softdev/shared_lock.h"
 
+#include <ctime>
+
 #include "softdev/process_table.h"
 
 namespace railwise::softdev {
 
+namespace {
+
+int64_t coarseNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+// Looks at the owner by the clock, not by a number of yields: on a busy machine one yield may take as long as
+// all others want to run. A look costs some 20 us.
 bool SharedLock::lockSlow(const LockOwner& self) {
   constexpr int kSpins = 64;
-  constexpr int kYieldsPerCheck = 1024;  // a liveness check costs some 20 us
-  for (int round = 1;; ++round) {
+  constexpr int64_t kLookNs = 5'000'000;
+  int64_t looked_ns = 0;
+  for (;;) {
     for (int spin = 0; spin < kSpins && owner() != 0; ++spin) pauseCpu();
     uint32_t seen = 0;
     if (word_.compare_exchange_strong(seen, self.token, std::memory_order_seq_cst)) return false;
     sched_yield();
-    if (round % kYieldsPerCheck != 0 || tokenAlive(self.processes, seen)) continue;
+    const int64_t now_ns = coarseNs();
+    if (looked_ns == 0) looked_ns = now_ns;
+    if (now_ns - looked_ns < kLookNs) continue;
+    looked_ns = now_ns;
+    if (tokenAlive(self.processes, seen)) continue;
     if (word_.compare_exchange_strong(seen, self.token, std::memory_order_seq_cst)) return true;
   }
 }
