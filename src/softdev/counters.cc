@@ -1,5 +1,6 @@
 // Exact counts of a context, its living queues and those that are gone (softdev.h).
 #include "softdev/completion_queue.h"
+#include "softdev/count_sums.h"
 #include "softdev/objects.h"
 
 namespace railwise::softdev {
@@ -12,6 +13,8 @@ constexpr Counter WorkCounters::*kWork[] = {
     &WorkCounters::bytes,         &WorkCounters::system_calls, &WorkCounters::receives,
     &WorkCounters::receive_posts,
 };
+
+}  // namespace
 
 void addTo(Counters& sum, const WorkCounters& c) {
   sum.post_send_calls += c.posts.value();
@@ -36,7 +39,10 @@ void addTo(Counters& sum, const PollCounters& c) {
   sum.completions += c.completions.value();
 }
 
-}  // namespace
+void addTo(Counters& sum, const SrqRecord& srq) {
+  sum.receives += srq.receives.value();
+  sum.post_recv_calls += srq.receive_posts.value();
+}
 
 void WorkCounters::clear() {
   for (const auto field : kWork) this->*field = 0;
@@ -70,6 +76,12 @@ void retireCounters(Context& context, const Srq& srq) {
   context.record->retired_work[0].receive_posts.add(srq.record->receive_posts.value());
 }
 
+Counters qpCounters(const ibv_qp* qp) {
+  Counters sum;
+  addTo(sum, as<Qp>(const_cast<ibv_qp*>(qp)).record->counters);
+  return sum;
+}
+
 Counters counters(const ibv_context* base) {
   const Context& context = as<Context>(const_cast<ibv_context*>(base));
   std::lock_guard lock(context.objects);
@@ -78,10 +90,7 @@ Counters counters(const ibv_context* base) {
   addTo(sum, context.record->retired_polls);
   for (const Qp* qp : context.qps) addTo(sum, qp->record->counters);
   for (const Cq* cq : context.cqs) addTo(sum, cq->record->counters);
-  for (const Srq* srq : context.srqs) {
-    sum.receives += srq->record->receives.value();
-    sum.post_recv_calls += srq->record->receive_posts.value();
-  }
+  for (const Srq* srq : context.srqs) addTo(sum, *srq->record);
   return sum;
 }
 

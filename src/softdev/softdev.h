@@ -116,5 +116,8 @@ struct Counters {
   uint64_t system_calls = 0;
 };
 Counters counters(const ibv_context* context);
+// Of one queue pair since it was created. Polls and completions belong to completion queues and are 0; so are
+// receives when it has a shared receive queue.
+Counters qpCounters(const ibv_qp* qp);
 
 }  // namespace railwise::softdev

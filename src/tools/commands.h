@@ -19,6 +19,9 @@ int deviceRunCommand(Args args);
 int deviceListCommand(Args args);
 int deviceShowCommand(Args args);
 int deviceSysfsCommand(Args args);
+int deviceFaultCommand(Args args);
+int devicePortCommand(Args args);
+int deviceStatsCommand(Args args);
 
 int topoCommand(Args args);
 int topoShowCommand(Args args);

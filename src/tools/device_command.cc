@@ -25,6 +25,10 @@ constexpr std::array kSubcommands = {
     Subcommand{"list", deviceListCommand, "the machines that Railwise brings"},
     Subcommand{"show", deviceShowCommand, "what a machine consists of: hosts, devices, GPUs"},
     Subcommand{"sysfs", deviceSysfsCommand, "write the /sys of a host into a folder"},
+    Subcommand{"fault", deviceFaultCommand, "make running devices fail: rules, and the log of what they did"},
+    Subcommand{"port", devicePortCommand,
+               "the ports that are open: list them, take one down, change its GIDs"},
+    Subcommand{"stats", deviceStatsCommand, "exact counts of what running processes do"},
 };
 
 std::string helpText() {

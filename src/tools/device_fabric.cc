@@ -1,0 +1,73 @@
+#include "tools/device_fabric.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tools/device_machine.h"
+#include "tools/message.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr std::array<Choice<DeviceFormat>, 2> kFormats = {
+    {{"text", DeviceFormat::kText}, {"json", DeviceFormat::kJson}}};
+
+std::string userName() {
+  const passwd* user = getpwuid(geteuid());
+  return user != nullptr ? user->pw_name : std::to_string(geteuid());
+}
+
+}  // namespace
+
+void addDeviceFabricOptions(std::vector<Option>& table, DeviceFabricOptions& fields) {
+  table.push_back(textOption(0, "fabric", "NAME", &fields.fabric,
+                             "fabric (default: the one that RAILWISE_DEVICE names, else default)"));
+  table.push_back(choiceOption<DeviceFormat>('f', "format", kFormats, &fields.format, "text or json"));
+}
+
+DeviceFabric::DeviceFabric(const char* command, const DeviceFabricOptions& options) {
+  std::string name = options.fabric;
+  if (name.empty()) {
+    const auto machine = openDeviceMachine(command, {});
+    if (!machine) return;
+    name = machine->config.fabric;
+  }
+  auto joined = softdev::joinFabric(name);
+  if (joined.ok()) {
+    fabric_ = *joined;
+  } else if (joined.status().code == Code::kNoDevice) {
+    say("%s: no process is on fabric %s of user %s (processes are on it while they have a software device "
+        "open)",
+        command, name.c_str(), userName().c_str());
+  } else {
+    say("%s: cannot attach to fabric %s: the reason stands above", command, name.c_str());
+  }
+}
+
+DeviceFabric::~DeviceFabric() {
+  if (fabric_ != nullptr) softdev::detachFabric(fabric_);
+}
+
+std::string columns(const std::vector<std::vector<std::string>>& rows, std::size_t right_from) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      line += (i > 0 ? "  " : "") + (i >= right_from ? padding + row[i] : row[i] + padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace railwise::tools
