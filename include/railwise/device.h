@@ -1,11 +1,11 @@
-/* What the software verbs device tells about itself, for C (C99) and C++. The function lies in the drop-in
+/* What the software verbs device tells about itself, for C (C99) and C++. The functions lie in the drop-in
  * libibverbs.so.1 (lib/railwise-verbs/) only; a program that also runs on real libibverbs finds it so:
  *
  *   int (*counters)(const struct ibv_context*, struct railwise_device_counts*, size_t);
  *   *(void**)&counters = dlsym(RTLD_DEFAULT, "railwise_device_counters");   // NULL: real libibverbs
  *
  * Threads: any number may call it at any time, while the context is open. ABI: the structure grows at its end
- * and the caller says how much of it he knows. */
+ * and the caller says how much of it he knows; names and meanings stay. */
 #ifndef RAILWISE_DEVICE_H
 #define RAILWISE_DEVICE_H
 
@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 struct ibv_context;
+struct ibv_qp;
 
 /* Exact counts of this context since it was opened, destroyed queues included. A work request counts when it
  * is accepted. */
@@ -43,6 +44,11 @@ struct railwise_device_counts {
  * does not is 0. Returns 0, or EINVAL for a null pointer. */
 int railwise_device_counters(const struct ibv_context* context, struct railwise_device_counts* counters,
                              size_t size);
+
+/* The same for one queue pair, since it was created. What belongs to completion queues is 0 (poll_calls,
+ * empty_polls, completions), and what belongs to a shared receive queue, when it has one (receives,
+ * post_recv_calls). The queue pair must not be destroyed meanwhile. */
+int railwise_device_qp_counters(const struct ibv_qp* qp, struct railwise_device_counts* counters, size_t size);
 
 #ifdef __cplusplus
 }

@@ -3,10 +3,12 @@
 
 #include "softdev/objects.h"
 #include "softdev/ports.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 
 ibv_ah* createAh(ibv_pd* base, ibv_ah_attr* attr) {
+  if (base != nullptr && verbFails(as<Context>(base->context), Verb::kCreateAh)) return nullptr;
   if (base == nullptr || !validAddress(as<Context>(base->context), *attr)) {
     errno = EINVAL;
     return nullptr;
@@ -20,6 +22,8 @@ ibv_ah* createAh(ibv_pd* base, ibv_ah_attr* attr) {
 }
 
 int destroyAh(ibv_ah* base) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kDestroyAh); injected != 0)
+    return injected;
   Ah& ah = as<Ah>(base);
   as<Pd>(ah.pd).users.fetch_sub(1);
   delete &ah;

@@ -10,6 +10,7 @@
 #include "softdev/events.h"
 #include "softdev/objects.h"
 #include "softdev/pacing.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -84,6 +85,7 @@ void announce(const Fabric& fabric, CqRecord& cq, bool solicited) {
 }
 
 ibv_comp_channel* createCompChannel(ibv_context* base) {
+  if (verbFails(as<Context>(base), Verb::kCreateCompChannel)) return nullptr;
   Context& context = as<Context>(base);
   auto channel = std::make_unique<Channel>();
   if (const Status opened = channel->bell.open(*context.fabric); !opened.ok()) {
@@ -136,6 +138,8 @@ void ackCqEvents(ibv_cq* cq, unsigned int events) {
 }
 
 int reqNotifyCq(ibv_cq* base, int solicited_only) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kReqNotifyCq); injected != 0)
+    return injected;
   Cq& cq = as<Cq>(base);
   if (cq.channel == nullptr) return EINVAL;
   CqRecord& record = *cq.record;

@@ -88,7 +88,6 @@ bool swapRing(Cq& cq, Ring* ring) {
 }  // namespace
 
 ibv_cq* createCq(ibv_context* base, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector) {
-  if (verbFails(as<Context>(base), Verb::kCreateCq)) return nullptr;
   return makeCq(base, {.capacity = static_cast<uint32_t>(std::max(cqe, 0)),
                        .cq_context = cq_context,
                        .channel = channel,
@@ -96,6 +95,7 @@ ibv_cq* createCq(ibv_context* base, int cqe, void* cq_context, ibv_comp_channel*
 }
 
 ibv_cq* makeCq(ibv_context* base, const CqWishes& wishes) {
+  if (verbFails(as<Context>(base), Verb::kCreateCq)) return nullptr;
   if (wishes.capacity < 1 || wishes.capacity > as<Context>(base).config_device->config.max_cqe ||
       wishes.comp_vector >= static_cast<uint32_t>(base->num_comp_vectors) ||
       (wishes.channel != nullptr && wishes.channel->context != base)) {
@@ -151,6 +151,8 @@ int destroyCq(ibv_cq* base) {
 }
 
 int resizeCq(ibv_cq* base, int cqe) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kResizeCq); injected != 0)
+    return injected;
   Cq& cq = as<Cq>(base);
   if (cqe < 1 || static_cast<uint32_t>(cqe) > as<Context>(base->context).config_device->config.max_cqe)
     return EINVAL;

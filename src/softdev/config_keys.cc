@@ -1,6 +1,7 @@
 #include "softdev/config_keys.h"
 
 #include "softdev/config_values.h"
+#include "softdev/fault_rule.h"
 
 namespace railwise::softdev {
 namespace {
@@ -136,8 +137,10 @@ constexpr Key<MachineConfig> kProcessKeys[] = {
      [](MachineConfig& m, std::string_view v) { return parseNumber64(v, &m.seed); }},
     {"fault", "a rule (railwise device fault --help)",
      [](MachineConfig& m, std::string_view v) {
+       FaultRule rule;
+       std::string error;
        m.faults.emplace_back(v);
-       return !v.empty();
+       return parseFaultRule(v, &rule, &error);
      }},
 };
 

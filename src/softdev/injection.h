@@ -13,6 +13,7 @@ struct Injection {
     kFail,     // it completes with `status`
     kRemote,   // the peer refuses it: `status` here, and the peer's queue pair in ERR
     kReceive,  // the peer's receive completes with `status`, and the send with what follows from that
+    kLost,     // a datagram: it completes, and nobody gets it
     kFatal,    // the queue pair fails: everything is flushed
   };
   Effect effect = Effect::kNone;

@@ -5,6 +5,7 @@
 #include "softdev/datagram.h"
 #include "softdev/fault_actions.h"
 #include "softdev/rnr_timer.h"
+#include "softdev/shared_receive_queue.h"
 
 namespace railwise::softdev {
 namespace {
@@ -53,6 +54,10 @@ void failAfter(Injection* injection, Clock::duration time, ibv_wc_status status)
 
 // No answer `times` times (0: never one): each costs the acknowledge timeout.
 void dropPackets(const Qp& qp, uint64_t times, Injection* injection) {
+  if (qp.qp_base.qp_type == IBV_QPT_UD) {
+    injection->effect = Injection::Effect::kLost;
+    return;
+  }
   const Clock::duration timeout = std::chrono::nanoseconds(4096) * (int64_t{1} << (qp.attr.timeout & 31));
   if (qp.attr.timeout == 0) {
     injection->waits = injection->forever = true;  // nobody notices
@@ -65,6 +70,7 @@ void dropPackets(const Qp& qp, uint64_t times, Injection* injection) {
 
 // `times` answers (0: always) that the receiver is not ready: each costs its RNR timer.
 void refuseReady(const Qp& qp, uint64_t times, Injection* injection) {
+  if (qp.qp_base.qp_type == IBV_QPT_UD) return dropPackets(qp, times, injection);
   const QpRecord* peer = peerOf(qp);
   const uint32_t code = peer != nullptr ? peer->min_rnr_timer.load(std::memory_order_relaxed) : 0;
   const Clock::duration timer = rnrTimer(code);
@@ -125,6 +131,10 @@ void injectReceive(const Target& at, const FaultRule& rule, Injection* injection
   }
 }
 
+bool hasReceive(Fabric& fabric, QpRecord& qp) {
+  return receivesPosted(qp) > 0 || (qp.srq != 0 && claimReceive(fabric, qp, 0));
+}
+
 // As on a device whose bytes are always placed so.
 Outcome runAdversarial(Qp& qp, Chain& chain, const Work& work) {
   const bool always = (qp.special & kSpecialPlacement) != 0;
@@ -182,15 +192,19 @@ bool heldBack(const Injection& injection) {
 }
 
 Outcome execute(Qp& qp, Chain& chain, const Work& work, const Injection& injection) {
-  if (qp.qp_base.qp_type == IBV_QPT_UD && injection.effect != Injection::Effect::kFatal) {
-    if (injection.effect != Injection::Effect::kNone) return {Verdict::kFailed, injection.status};
-    sendDatagram(qp, work);
-    return {};
-  }
+  const bool datagram = qp.qp_base.qp_type == IBV_QPT_UD;
   switch (injection.effect) {
     case Injection::Effect::kNone:
+      if (datagram) {
+        sendDatagram(qp, work);
+        return {};
+      }
       return injection.adversarial ? runAdversarial(qp, chain, work) : chain.run(work);
+    case Injection::Effect::kLost:
+      if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
+      return {};
     case Injection::Effect::kRemote:
+      if (datagram) break;  // nobody answers one
       return chain.refuseSend(injection.status, takesReceive(operationOf(work.opcode)));
     case Injection::Effect::kReceive:
       return chain.failReceive(injection.status);
@@ -230,14 +244,14 @@ Outcome Chain::lockAlone() {
 Outcome Chain::refuseSend(ibv_wc_status status, bool takes_receive) {
   if (const Outcome outcome = lockAlone(); outcome.verdict != Verdict::kDone) return outcome;
   const bool rejects = status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
-  if (rejects && takes_receive && receivesPosted(*qp_.peer.record) > 0)
+  if (rejects && takes_receive && hasReceive(*qp_.fabric, *qp_.peer.record))
     return rejectSend(status == IBV_WC_REM_INV_REQ_ERR ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR);
   return refuse(status);
 }
 
 Outcome Chain::failReceive(ibv_wc_status status) {
   if (const Outcome outcome = lockAlone(); outcome.verdict != Verdict::kDone) return outcome;
-  if (receivesPosted(*qp_.peer.record) == 0) return {Verdict::kNoReceive};
+  if (!hasReceive(*qp_.fabric, *qp_.peer.record)) return {Verdict::kNoReceive};
   return rejectSend(status);
 }
 

@@ -121,6 +121,8 @@ ibv_mr* regDmabufMr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
 // Returns an ibv_rereg_mr_err_code and sets errno. The keys stay; work requests in flight see the region as
 // it was or fail, those executed afterwards see it as it is.
 int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kReregMr); injected != 0)
+    return injected;
   const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   const bool changes_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
   const bool changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;

@@ -11,21 +11,23 @@
 namespace railwise::softdev {
 namespace {
 
-void bumpEpoch(Fabric& fabric, uint32_t qp) {
-  if (qp < kFirstQpIndex || qp >= kMaxQps) return;
-  const ResponderGuard guard(fabric, fabric.segment->qps[qp]);
-  ++fabric.segment->qps[qp].epoch;
+// The number of the peer of a QP on the port; 0 when it is not on it, or not connected.
+uint32_t recheck(Fabric& fabric, QpRecord& qp, uint32_t port) {
+  const ResponderGuard guard(fabric, qp);
+  if (qp.port != port || qp.qp_num.load(std::memory_order_relaxed) == 0) return 0;
+  ++qp.epoch;
+  return qp.dest_qp_num;
 }
 
 // Makes both ends of every connection over the port verify it before their next transfer.
 void recheckConnections(Fabric& fabric, uint32_t port) {
   Segment& segment = *fabric.segment;
   for (uint32_t i = kFirstQpIndex; i < segment.qps_marks.high_water; ++i) {
-    const QpRecord& qp = segment.qps[i];
-    if (qp.owner.load(std::memory_order_acquire) == 0 || qp.port != port) continue;
-    const uint32_t peer = qp.dest_qp_num;
-    bumpEpoch(fabric, i);
-    if (peer != 0) bumpEpoch(fabric, qpIndexOf(peer));
+    if (segment.qps[i].owner.load(std::memory_order_acquire) == 0) continue;
+    const uint32_t peer = qpIndexOf(recheck(fabric, segment.qps[i], port));
+    if (peer < kFirstQpIndex || peer >= kMaxQps) continue;
+    const ResponderGuard guard(fabric, segment.qps[peer]);
+    ++segment.qps[peer].epoch;
   }
 }
 
@@ -88,14 +90,12 @@ void failDevice(Fabric& fabric, const char* host, const char* device) {
   }
   for (uint32_t i = kFirstQpIndex; i < segment.qps_marks.high_water; ++i) {
     QpRecord& qp = segment.qps[i];
-    if (qp.owner.load(std::memory_order_acquire) == 0 ||
-        std::find(failed.begin(), failed.end(), qp.context) == failed.end())
-      continue;
+    if (qp.owner.load(std::memory_order_acquire) == 0) continue;
     const ResponderGuard guard(fabric, qp);
-    if (qp.qp_num.load(std::memory_order_relaxed) == 0 ||
-        qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET)
-      continue;
-    enterError(fabric, qp);
+    const bool of_device = std::find(failed.begin(), failed.end(), qp.context) != failed.end();
+    const bool live = qp.qp_num.load(std::memory_order_relaxed) != 0 &&
+                      qp.state.load(std::memory_order_relaxed) != IBV_QPS_RESET;
+    if (of_device && live) enterError(fabric, qp);
   }
   for (const uint32_t context : failed) raiseEvent(fabric, context, IBV_EVENT_DEVICE_FATAL, 0);
 }

@@ -11,6 +11,7 @@
 #include "softdev/events.h"
 #include "softdev/objects.h"
 #include "softdev/tables.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
@@ -110,6 +111,7 @@ bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough) {
 }
 
 ibv_srq* createSrq(ibv_pd* base, ibv_srq_init_attr* init) {
+  if (verbFails(as<Context>(base->context), Verb::kCreateSrq)) return nullptr;
   Context& context = as<Context>(base->context);
   ibv_srq_attr& attr = init->attr;
   if (attr.max_wr < 1 || attr.max_wr > kMaxQpWr || attr.max_sge > context.config_device->config.max_sge ||
@@ -156,6 +158,8 @@ ibv_srq* createSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attr) {
 }
 
 int modifySrq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kModifySrq); injected != 0)
+    return injected;
   Srq& srq = as<Srq>(base);
   // It cannot be resized, and does not say it can (IBV_DEVICE_SRQ_RESIZE).
   if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;
@@ -169,6 +173,8 @@ int modifySrq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
 }
 
 int querySrq(ibv_srq* base, ibv_srq_attr* attr) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kQuerySrq); injected != 0)
+    return injected;
   const Srq& srq = as<Srq>(base);
   *attr = {srq.max_wr, srq.max_sge, srq.record->limit.load(std::memory_order_relaxed)};
   return 0;
@@ -180,6 +186,8 @@ int getSrqNum(ibv_srq* base, uint32_t* srq_num) {
 }
 
 int destroySrq(ibv_srq* base) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kDestroySrq); injected != 0)
+    return injected;
   Srq& srq = as<Srq>(base);
   if (srq.users.load() != 0) return EBUSY;
   Context& context = as<Context>(base->context);
@@ -204,6 +212,10 @@ int destroySrq(ibv_srq* base) {
 }
 
 int postSrqRecv(ibv_srq* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  if (const int injected = verbFault(as<Context>(base->context), Verb::kPostSrqRecv); injected != 0) {
+    *bad_wr = wr;
+    return injected;
+  }
   Srq& srq = as<Srq>(base);
   const std::lock_guard lock(srq.post_lock);
   SrqRecord& record = *srq.record;

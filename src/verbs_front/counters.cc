@@ -6,10 +6,10 @@
 #include "railwise/device.h"
 #include "verbs_front/front.h"
 
-RAILWISE_EXPORT int railwise_device_counters(const ibv_context* context,
-                                             struct railwise_device_counts* counters, size_t size) {
-  if (context == nullptr || counters == nullptr) return EINVAL;
-  const railwise::softdev::Counters from = railwise::softdev::counters(context);
+namespace {
+
+// The first `size` bytes of the counts as C sees them; what the caller knows beyond them is 0.
+int give(const railwise::softdev::Counters& from, struct railwise_device_counts* counters, size_t size) {
   struct railwise_device_counts all {};
   all.post_send_calls = from.post_send_calls;
   all.writes = from.writes;
@@ -30,4 +30,18 @@ RAILWISE_EXPORT int railwise_device_counters(const ibv_context* context,
   std::memset(counters, 0, size);
   std::memcpy(counters, &all, std::min(size, sizeof all));
   return 0;
+}
+
+}  // namespace
+
+RAILWISE_EXPORT int railwise_device_counters(const ibv_context* context,
+                                             struct railwise_device_counts* counters, size_t size) {
+  if (context == nullptr || counters == nullptr) return EINVAL;
+  return give(railwise::softdev::counters(context), counters, size);
+}
+
+RAILWISE_EXPORT int railwise_device_qp_counters(const ibv_qp* qp, struct railwise_device_counts* counters,
+                                                size_t size) {
+  if (qp == nullptr || counters == nullptr) return EINVAL;
+  return give(railwise::softdev::qpCounters(qp), counters, size);
 }

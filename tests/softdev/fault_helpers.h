@@ -12,6 +12,9 @@ namespace railwise::softdev::test {
 
 inline Fabric& fabricOf(ibv_context* context) { return *as<Context>(context).fabric; }
 
+// Index of the record of its first port.
+inline uint32_t portOf(ibv_context* context) { return as<Context>(context).record->ports[0]; }
+
 // Another device of the configuration, closed at the end.
 class OpenSecond {
  public:

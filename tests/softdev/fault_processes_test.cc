@@ -83,7 +83,7 @@ TEST(FaultProcesses, KillsItself) {
 
 TEST(FaultProcesses, PortDownReachesBoth) {
   TwoEnds ends(kImpatient, "name=one;name=two");
-  setPortState(fabricOf(ends.device), as<Context>(ends.device).record->ports[0], false);
+  setPortState(fabricOf(ends.device), portOf(ends.device), false);
   EXPECT_EQ(nextEvent(ends.device), eventTypeStr(IBV_EVENT_PORT_ERR));
   ASSERT_EQ(ends.there.send({.length = 8}), 0);
   EXPECT_EQ(ends.there.wait().status, IBV_WC_RETRY_EXC_ERR);

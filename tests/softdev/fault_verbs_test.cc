@@ -16,8 +16,6 @@ namespace {
 constexpr Options kImpatient = {.timeout = 10, .retry_cnt = 1};
 constexpr Options kPatient = {.timeout = 0};
 
-uint32_t portOf(ibv_context* context) { return as<Context>(context).record->ports[0]; }
-
 ibv_port_state stateOf(ibv_context* context) {
   ibv_port_attr attr{};
   EXPECT_EQ(queryPort(context, 1, &attr), 0);
@@ -75,6 +73,43 @@ TEST(FaultVerbs, EveryVerbFailsWithItsErrno) {
   EXPECT_EQ(faultsArmed(fabricOf(device)), 0U);
   ASSERT_EQ(end.send({.length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS) << "nothing was harmed";
+}
+
+TEST(FaultVerbs, VerbsOfSharedQueuesChannelsAndAddresses) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  ibv_srq_init_attr init{};
+  init.attr.max_wr = 4;
+  init.attr.max_sge = 1;
+  ibv_srq* srq = createSrq(end.pd, &init);
+  ASSERT_NE(srq, nullptr);
+  ibv_srq_attr attr{};
+  ibv_recv_wr receive{1, nullptr, nullptr, 0};
+  ibv_recv_wr* bad = nullptr;
+  ibv_ah_attr address{};
+  const auto pointer = [](const void* p) { return p == nullptr ? errno : 0; };
+  struct Call {
+    const char* verb;
+    std::function<int()> run;
+  };
+  const Call calls[] = {
+      {"create_srq", [&] { return pointer(createSrq(end.pd, &init)); }},
+      {"modify_srq", [&] { return modifySrq(srq, &attr, IBV_SRQ_LIMIT); }},
+      {"query_srq", [&] { return querySrq(srq, &attr); }},
+      {"post_srq_recv", [&] { return ibv_post_srq_recv(srq, &receive, &bad); }},
+      {"destroy_srq", [&] { return destroySrq(srq); }},
+      {"resize_cq", [&] { return resizeCq(end.cq, 128); }},
+      {"req_notify_cq", [&] { return ibv_req_notify_cq(end.cq, 0); }},
+      {"create_comp_channel", [&] { return pointer(createCompChannel(device)); }},
+      {"rereg_mr", [&] { return reregMr(end.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0); }},
+      {"create_ah", [&] { return pointer(createAh(end.pd, &address)); }},
+  };
+  for (const Call& call : calls) {
+    addRule(device, std::string("nth=1 errno=EMFILE verb=") + call.verb);
+    EXPECT_EQ(call.run(), EMFILE) << call.verb;
+  }
+  EXPECT_EQ(bad, &receive);
+  EXPECT_EQ(destroySrq(srq), 0);
 }
 
 TEST(FaultVerbs, NthAndSelectors) {

@@ -175,6 +175,37 @@ TEST(FrontHelpers, CountersFitTheCallersStruct) {
   EXPECT_EQ(larger[63], 0U);
 }
 
+TEST(FrontHelpers, CountersOfAQueuePair) {
+  Opened device("soft0");
+  ibv_pd* pd = ibv_alloc_pd(device);
+  ibv_cq* cq = ibv_create_cq(device, 4, nullptr, nullptr, 0);
+  ASSERT_TRUE(pd != nullptr && cq != nullptr);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap.max_recv_wr = 4;
+  ibv_qp* qp = ibv_create_qp(pd, &init);
+  ASSERT_NE(qp, nullptr);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  EXPECT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+            0);
+  ibv_recv_wr second{2, nullptr, nullptr, 0};
+  ibv_recv_wr first{1, &second, nullptr, 0};
+  ibv_recv_wr* bad = nullptr;
+  EXPECT_EQ(ibv_post_recv(qp, &first, &bad), 0);
+  struct railwise_device_counts counts;
+  EXPECT_EQ(railwise_device_qp_counters(qp, &counts, sizeof counts), 0);
+  EXPECT_EQ(counts.receives, 2U);
+  EXPECT_EQ(counts.post_recv_calls, 1U);
+  EXPECT_EQ(counts.writes, 0U);
+  EXPECT_EQ(railwise_device_qp_counters(nullptr, &counts, sizeof counts), EINVAL);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+}
+
 TEST(FrontHelpers, ProbesThatProgramsMake) {
   Opened device("soft0");
   errno = 0;
