@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <cerrno>
+#include <stdexcept>
+
+#include "softdev/control.h"
 #include "softdev/endpoint.h"
 #include "softdev/fault_helpers.h"
 #include "softdev/peer_process.h"
@@ -93,14 +97,18 @@ TEST(FaultProcesses, PortDownReachesBoth) {
 
 TEST(FaultProcesses, DeviceFatalFailsEveryProcess) {
   TwoEnds ends(kImpatient);
-  addRule(ends.device, "process=" + std::to_string(ends.there.pid()) + " opcode=write device_fatal");
+  addRule(ends.device, "opcode=write device_fatal");
   ASSERT_EQ(ends.here.receive(6), 0);
-  ASSERT_EQ(ends.there.send({.length = 8}), 0);
-  EXPECT_EQ(ends.there.wait().status, IBV_WC_WR_FLUSH_ERR);
-  EXPECT_EQ(ends.there.state(), IBV_QPS_ERR);
+  ASSERT_EQ(ends.here.send({.length = 8}), 0);
   EXPECT_EQ(nextEvent(ends.device), eventTypeStr(IBV_EVENT_DEVICE_FATAL));
   EXPECT_EQ(ends.here.wait().status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(ends.here.wait().status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(ends.here.send({.length = 8}), EIO);
+  const std::vector<CountsRow> queue_pairs = listCounts(fabricOf(ends.device), CountsBy::kQp);
+  ASSERT_EQ(queue_pairs.size(), 2U);
+  for (const CountsRow& row : queue_pairs) EXPECT_STREQ(row.state, "ERR") << row.process;
+  // The other process finds its device dead at its next call, which its program does not survive.
+  EXPECT_THROW(ends.there.state(), std::runtime_error);
 }
 
 TEST(FaultProcesses, HostsCanBeTakenApart) {

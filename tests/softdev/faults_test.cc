@@ -98,6 +98,83 @@ TEST(Faults, ReceiveFailsWithItsOwnStatus) {
   EXPECT_EQ(pair.b.state(), IBV_QPS_ERR);
 }
 
+// The end with a queue pair of another kind in place of its own.
+void replaceQp(Endpoint& end, ibv_qp_type type, ibv_srq* srq) {
+  ASSERT_EQ(destroyQp(end.qp), 0);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = end.cq;
+  init.qp_type = type;
+  init.srq = srq;
+  init.cap = {8, 8, 1, 1, 0};
+  end.qp = createQp(end.pd, &init);
+  ASSERT_NE(end.qp, nullptr);
+}
+
+TEST(Faults, ReceiveOfASharedQueueFails) {
+  const OpenDevice device;
+  Endpoint a(device);
+  Endpoint b(device);
+  ibv_srq_init_attr init{};
+  init.attr.max_wr = 4;
+  init.attr.max_sge = 1;
+  ibv_srq* srq = createSrq(b.pd, &init);
+  ASSERT_NE(srq, nullptr);
+  replaceQp(b, IBV_QPT_RC, srq);
+  a.connect(b.address());
+  b.connect(a.address());
+  addRule(device, "opcode=recv status=loc_prot_err");
+  ASSERT_EQ(a.send({.opcode = IBV_WR_SEND}), 0);
+  expectNothing(a);  // there is no receive to fail yet
+  ibv_recv_wr receive{77, nullptr, nullptr, 0};
+  ibv_recv_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_srq_recv(srq, &receive, &bad), 0);
+  EXPECT_EQ(a.wait().status, IBV_WC_REM_OP_ERR);
+  const ibv_wc wc = b.wait();
+  EXPECT_EQ(wc.wr_id, 77U);
+  EXPECT_EQ(wc.status, IBV_WC_LOC_PROT_ERR);
+  replaceQp(b, IBV_QPT_RC, nullptr);
+  EXPECT_EQ(destroySrq(srq), 0);
+}
+
+TEST(Faults, DatagramsAreLost) {
+  const OpenDevice device("link=ib");
+  Endpoint a(device);
+  Endpoint b(device);
+  constexpr uint32_t kKey = 0x11;
+  for (Endpoint* end : {&a, &b}) {
+    replaceQp(*end, IBV_QPT_UD, nullptr);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qkey = kKey;
+    ASSERT_EQ(modifyQp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), 0);
+    attr.qp_state = IBV_QPS_RTR;
+    ASSERT_EQ(modifyQp(end->qp, &attr, IBV_QP_STATE), 0);
+    attr.qp_state = IBV_QPS_RTS;
+    ASSERT_EQ(modifyQp(end->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+  }
+  ibv_ah_attr address{};
+  address.dlid = b.address().lid;
+  address.port_num = 1;
+  ibv_ah* ah = createAh(a.pd, &address);
+  ASSERT_NE(ah, nullptr);
+  for (uint64_t wr_id : {1U, 2U}) ASSERT_EQ(b.receive(wr_id, 0, 256), 0);
+  addRule(device, "opcode=send nth=2 drop");
+  addRule(device, "opcode=send nth=3 rnr");
+  for (uint64_t wr_id = 1; wr_id <= 4; ++wr_id) {
+    ibv_sge sge;
+    ibv_send_wr wr;
+    ibv_send_wr* bad = nullptr;
+    a.fill({.opcode = IBV_WR_SEND, .length = 8, .wr_id = wr_id}, &wr, &sge);
+    wr.wr.ud = {ah, b.qp->qp_num, kKey};
+    ASSERT_EQ(ibv_post_send(a.qp, &wr, &bad), 0);
+    EXPECT_EQ(a.wait().status, IBV_WC_SUCCESS);
+  }
+  for (uint64_t wr_id : {1U, 2U}) EXPECT_EQ(b.wait().wr_id, wr_id);
+  expectNothing(b);
+  EXPECT_EQ(destroyAh(ah), 0);
+}
+
 TEST(Faults, DroppedForEverExceedsTheRetries) {
   const OpenDevice device;
   Pair pair(device, kImpatient);
