@@ -99,24 +99,35 @@ TEST_F(Unreachable, NoSuchNumber) {
   expectRetriesExceeded(a);
 }
 
+// The address of a port that is there, and has no such queue pair. (One that nobody has is refused at once.)
 TEST_F(Unreachable, WrongGid) {
-  const OpenDevice device;
-  Pair pair(device, options_);
-  ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
-  Address wrong = pair.b.address();
-  wrong.gid.raw[15] ^= 1;
-  pair.a.connect(wrong);
-  expectRetriesExceeded(pair.a);
+  const OpenDevice device("count=2");
+  ibv_context* second = openNamed("soft1");
+  {
+    Pair pair(device, options_);
+    const Endpoint other(second);
+    ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
+    Address wrong = pair.b.address();
+    wrong.gid = other.address().gid;
+    pair.a.connect(wrong);
+    expectRetriesExceeded(pair.a);
+  }
+  closeDevice(second);
 }
 
 TEST_F(Unreachable, WrongLid) {
-  const OpenDevice device("link=ib");
-  Pair pair(device, options_);
-  ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
-  Address wrong = pair.b.address();
-  ++wrong.lid;
-  pair.a.connect(wrong);
-  expectRetriesExceeded(pair.a);
+  const OpenDevice device("link=ib,count=2");
+  ibv_context* second = openNamed("soft1");
+  {
+    Pair pair(device, options_);
+    const Endpoint other(second);
+    ASSERT_EQ(pair.a.toState(IBV_QPS_RESET), 0);
+    Address wrong = pair.b.address();
+    wrong.lid = other.address().lid;
+    pair.a.connect(wrong);
+    expectRetriesExceeded(pair.a);
+  }
+  closeDevice(second);
 }
 
 TEST_F(Unreachable, NotPointingBack) {
