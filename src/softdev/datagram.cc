@@ -144,10 +144,9 @@ void transmit(Qp& qp, const Work& work, Datagram& datagram) {
   Segment& segment = *qp.fabric->segment;
   QpRecord& peer = segment.qps[index];
   const uint32_t qkey = (work.remote_qkey & kOwnKey) != 0 ? qp.record->qkey : work.remote_qkey;
-  if (peer.responder.lock(qp.fabric->self)) recoverResponder(*qp.fabric, peer);
+  const ResponderGuard guard(*qp.fabric, peer);
   if (listens(peer, work, static_cast<uint32_t>(port - segment.ports), qkey))
     arrive(qp, work, peer, datagram);
-  peer.responder.unlock();
 }
 
 }  // namespace
@@ -157,7 +156,7 @@ void sendDatagram(Qp& qp, const Work& work) {
   const ibv_wc_status status = compose(qp, work, &datagram);
   if (status != IBV_WC_SUCCESS) {
     completeSend(qp, work, status);
-    const SharedLockGuard guard(qp.record->responder, qp.fabric->self);
+    const ResponderGuard guard(*qp.fabric, *qp.record);
     uint32_t sending = IBV_QPS_RTS;
     qp.record->state.compare_exchange_strong(sending, IBV_QPS_SQE, std::memory_order_seq_cst);
     return;

@@ -1,4 +1,9 @@
 // Protection domains and memory regions (softdev.h).
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 
 #include "softdev/mover.h"
@@ -14,13 +19,20 @@ namespace {
 
 constexpr unsigned kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr unsigned kNeedLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr unsigned kAccepted = IBV_ACCESS_LOCAL_WRITE | kRemote | IBV_ACCESS_RELAXED_ORDERING;
+constexpr unsigned kAccepted = IBV_ACCESS_LOCAL_WRITE | kRemote;
+
+// The access flags without those that a device may ignore.
+constexpr unsigned essential(unsigned access) { return access & ~unsigned{IBV_ACCESS_OPTIONAL_RANGE}; }
+
+constexpr bool consistent(unsigned access) {
+  return (access & kNeedLocalWrite) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0;
+}
 
 // 0 or the errno why this range cannot be registered.
 int checkRegion(const ibv_pd* pd, const void* addr, size_t length, unsigned access) {
   if (pd == nullptr || length == 0) return EINVAL;
-  if ((access & ~kAccepted) != 0) return EOPNOTSUPP;
-  if ((access & kNeedLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  if ((essential(access) & ~kAccepted) != 0) return EOPNOTSUPP;
+  if (!consistent(access)) return EINVAL;
   const auto first = reinterpret_cast<uint64_t>(addr);
   if (first + length < first) return EINVAL;
   const auto* last = reinterpret_cast<const void*>(first + length - 1);  // NOLINT: `addr` may be null
@@ -50,6 +62,65 @@ std::shared_ptr<BackingFile> share(const Context& context, MrRecord& record) {
     backing = findBacking(address, length, writing, &offset);
   publishBacking(record, backing.get(), offset);
   return backing;
+}
+
+// A region of memory that is there; null with errno when the table is full.
+Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned access) {
+  Pd& pd = as<Pd>(base);
+  Fabric& fabric = *as<Context>(base->context).fabric;
+  const uint32_t index = allocateMr(fabric);
+  if (index == 0) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  MrRecord& record = fabric.segment->mrs[index];
+  const uint32_t key = index << 8 | (record.key_byte.load(std::memory_order_relaxed) & 0xff);
+  record.pd.store(pd.id, std::memory_order_relaxed);
+  record.access.store(access, std::memory_order_relaxed);
+  record.iova.store(iova, std::memory_order_relaxed);
+  record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
+  record.length.store(length, std::memory_order_relaxed);
+  auto* mr = new Mr{};
+  mr->backing = share(as<Context>(base->context), record);
+  record.key.store(key, std::memory_order_seq_cst);
+  mr->context = base->context;
+  mr->pd = base;
+  mr->addr = addr;
+  mr->length = length;
+  mr->handle = index;
+  mr->lkey = mr->rkey = key;
+  mr->index = index;
+  pd.users.fetch_add(1);
+  return mr;
+}
+
+// A dma-buf tells its size by seeking only; the position in a file is its owner's.
+off_t sizeOf(int fd) {
+  struct stat file {};
+  return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : lseek(fd, 0, SEEK_END);
+}
+
+// The part of a file that a dma-buf region is, mapped here; null with errno. EOPNOTSUPP: such a file cannot
+// be mapped.
+void* mapFile(int fd, uint64_t offset, size_t length, unsigned access, size_t* bytes) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t skipped = offset % page;
+  const off_t end = sizeOf(fd);
+  if (end < 0) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  if (offset > static_cast<uint64_t>(end) || length > static_cast<uint64_t>(end) - offset) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  *bytes = skipped + length;
+  const int writable = (access & IBV_ACCESS_LOCAL_WRITE) != 0 ? PROT_WRITE : 0;
+  void* mapping =
+      mmap(nullptr, *bytes, PROT_READ | writable, MAP_SHARED, fd, static_cast<off_t>(offset - skipped));
+  if (mapping != MAP_FAILED) return mapping;
+  errno = EOPNOTSUPP;
+  return nullptr;
 }
 
 }  // namespace
@@ -85,37 +156,30 @@ ibv_mr* regMrIova2(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsig
     errno = error;
     return nullptr;
   }
-  Pd& pd = as<Pd>(base);
-  Fabric& fabric = *as<Context>(base->context).fabric;
-  const uint32_t index = allocateMr(fabric);
-  if (index == 0) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  MrRecord& record = fabric.segment->mrs[index];
-  const uint32_t key = index << 8 | (record.key_byte.load(std::memory_order_relaxed) & 0xff);
-  record.pd.store(pd.id, std::memory_order_relaxed);
-  record.access.store(access, std::memory_order_relaxed);
-  record.iova.store(iova, std::memory_order_relaxed);
-  record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
-  record.length.store(length, std::memory_order_relaxed);
-  auto* mr = new Mr{};
-  mr->backing = share(as<Context>(base->context), record);
-  record.key.store(key, std::memory_order_seq_cst);
-  mr->context = base->context;
-  mr->pd = base;
-  mr->addr = addr;
-  mr->length = length;
-  mr->handle = index;
-  mr->lkey = mr->rkey = key;
-  mr->index = index;
-  pd.users.fetch_add(1);
-  return mr;
+  return publish(base, addr, length, iova, access);
 }
 
-ibv_mr* regDmabufMr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+ibv_mr* regDmabufMr(ibv_pd* base, uint64_t offset, size_t length, uint64_t iova, int fd, int flags) {
+  const auto access = static_cast<unsigned>(flags);
+  if (base != nullptr && verbFails(as<Context>(base->context), Verb::kRegMr)) return nullptr;
+  if (fcntl(fd, F_GETFD) < 0)
+    return nullptr;  // EBADF, whatever else is wrong: by it programs probe for dma-buf
+  if (base == nullptr || length == 0 || (essential(access) & ~kAccepted) != 0 || !consistent(access)) {
+    errno = base != nullptr && (essential(access) & ~kAccepted) != 0 ? EOPNOTSUPP : EINVAL;
+    return nullptr;
+  }
+  size_t bytes = 0;
+  void* mapping = mapFile(fd, offset, length, access, &bytes);
+  if (mapping == nullptr) return nullptr;
+  Mr* mr = publish(base, static_cast<std::byte*>(mapping) + (bytes - length), length, iova, access);
+  if (mr == nullptr) {
+    munmap(mapping, bytes);
+    return nullptr;
+  }
+  mr->mapping = mapping;
+  mr->mapping_bytes = bytes;
+  mr->addr = reinterpret_cast<void*>(offset);  // NOLINT: what ibv_reg_dmabuf_mr() says there
+  return mr;
 }
 
 // Returns an ibv_rereg_mr_err_code and sets errno. The keys stay; work requests in flight see the region as
@@ -132,6 +196,10 @@ int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int 
     return IBV_REREG_MR_ERR_INPUT;
   }
   Mr& mr = as<Mr>(base);
+  if (mr.mapping != nullptr) {
+    errno = EOPNOTSUPP;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
   Context& context = as<Context>(base->context);
   MrRecord& record = context.fabric->segment->mrs[mr.index];
   const unsigned new_access =
@@ -171,6 +239,7 @@ int deregMr(ibv_mr* base) {
     releaseMr(*context.fabric, mr.index);
     quiesce(context, mr.pd);
   }
+  if (mr.mapping != nullptr) munmap(mr.mapping, mr.mapping_bytes);
   as<Pd>(mr.pd).users.fetch_sub(1);
   delete &mr;
   return 0;

@@ -56,6 +56,8 @@ struct Pd : ibv_pd {
 struct Mr : ibv_mr {
   uint32_t index = 0;
   std::shared_ptr<BackingFile> backing;  // when peers can map it
+  void* mapping = nullptr;               // of a dma-buf region
+  size_t mapping_bytes = 0;
 };
 
 // The fd of a completion channel is a doorbell: a socket that other processes ring (doorbell.h).

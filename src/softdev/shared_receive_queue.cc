@@ -82,32 +82,28 @@ int writeReceive(const Srq& srq, const ibv_recv_wr& wr, uint64_t position) {
 
 }  // namespace
 
-void takeOverSrq(const Fabric& fabric, SrqRecord& srq) {
+SrqGuard::SrqGuard(const Fabric& fabric, SrqRecord& srq) : srq_(srq) {
   if (srq.lock.lock(fabric.self)) recoverClaim(fabric, srq);
-  srq.lock.unlock();
 }
 
 bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough) {
   Segment& segment = *fabric.segment;
   SrqRecord& srq = segment.srqs[qp.srq];
-  if (srq.lock.lock(fabric.self)) recoverClaim(fabric, srq);
+  const SrqGuard guard(fabric, srq);
   const uint64_t tail = qp.rq_tail.load(std::memory_order_relaxed);
   const uint64_t head = srq.head.load(std::memory_order_relaxed);
-  bool claimed = tail - qp.rq_head > enough;
-  if (!claimed && tail - qp.rq_head < kClaimSlots && head != srq.tail.load(std::memory_order_seq_cst)) {
-    const ReceiveEntry& entry = receiveAt(segment, srq, head);
-    std::memcpy(&receiveAt(segment, qp, tail), &entry, strideOf(entry.num_sge));
-    srq.claim_head = head;
-    srq.claim_tail = tail + 1;
-    srq.claim_qp = static_cast<uint32_t>(&qp - segment.qps);
-    srq.head.store(head + 1, std::memory_order_release);
-    qp.rq_tail.store(tail + 1, std::memory_order_seq_cst);
-    srq.claim_qp = 0;
-    checkLimit(fabric, srq);
-    claimed = true;
-  }
-  srq.lock.unlock();
-  return claimed;
+  if (tail - qp.rq_head > enough) return true;
+  if (tail - qp.rq_head == kClaimSlots || head == srq.tail.load(std::memory_order_seq_cst)) return false;
+  const ReceiveEntry& entry = receiveAt(segment, srq, head);
+  std::memcpy(&receiveAt(segment, qp, tail), &entry, strideOf(entry.num_sge));
+  srq.claim_head = head;
+  srq.claim_tail = tail + 1;
+  srq.claim_qp = static_cast<uint32_t>(&qp - segment.qps);
+  srq.head.store(head + 1, std::memory_order_release);
+  qp.rq_tail.store(tail + 1, std::memory_order_seq_cst);
+  srq.claim_qp = 0;
+  checkLimit(fabric, srq);
+  return true;
 }
 
 ibv_srq* createSrq(ibv_pd* base, ibv_srq_init_attr* init) {
@@ -165,10 +161,9 @@ int modifySrq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
   if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;
   if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
   if (attr->srq_limit > srq.max_wr) return EINVAL;
-  if (srq.record->lock.lock(srq.fabric->self)) recoverClaim(*srq.fabric, *srq.record);
+  const SrqGuard guard(*srq.fabric, *srq.record);
   srq.record->limit.store(attr->srq_limit, std::memory_order_relaxed);
   checkLimit(*srq.fabric, *srq.record);
-  srq.record->lock.unlock();
   return 0;
 }
 

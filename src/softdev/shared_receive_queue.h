@@ -10,11 +10,20 @@ namespace railwise::softdev {
 // next one finds it there.
 constexpr uint32_t kClaimSlots = 64;
 
+// Holds an SRQ's lock; a claim that its last owner died in is finished first.
+class SrqGuard {
+ public:
+  SrqGuard(const Fabric& fabric, SrqRecord& srq);
+  ~SrqGuard() { srq_.lock.unlock(); }
+  SrqGuard(const SrqGuard&) = delete;
+  SrqGuard& operator=(const SrqGuard&) = delete;
+
+ private:
+  SrqRecord& srq_;
+};
+
 // Claims a receive unless the QP (which has an SRQ) already has more than `enough`; false when the SRQ is
 // empty. The responder lock is held.
 bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough);
-
-// Frees the SRQ's lock, which a dead process holds, with what that one left half done.
-void takeOverSrq(const Fabric& fabric, SrqRecord& srq);
 
 }  // namespace railwise::softdev

@@ -154,7 +154,7 @@ void freeLocksOf(Fabric& fabric, uint32_t token) {
     if (segment.cqs[i].lock.owner() == token) SharedLockGuard guard(segment.cqs[i].lock, fabric.self);
   }
   for (uint32_t i = 0; i < segment.srqs_marks.high_water; ++i) {
-    if (segment.srqs[i].lock.owner() == token) takeOverSrq(fabric, segment.srqs[i]);
+    if (segment.srqs[i].lock.owner() == token) SrqGuard guard(fabric, segment.srqs[i]);
   }
   for (AgentRecord& agent : segment.agents) {
     if (agent.lock.owner() == token) SharedLockGuard guard(agent.lock, fabric.self);

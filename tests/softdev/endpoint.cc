@@ -182,6 +182,10 @@ void Endpoint::fill(const Send& send, ibv_send_wr* wr, ibv_sge* sge) const {
   wr->opcode = send.opcode;
   wr->send_flags = send.flags;
   wr->imm_data = send.imm;
+  if (send.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    wr->wr.atomic = {peer.memory + send.remote_offset, send.imm, 0, peer.rkey};
+    return;
+  }
   wr->wr.rdma.remote_addr = peer.memory + send.remote_offset;
   wr->wr.rdma.rkey = peer.rkey;
 }

@@ -93,7 +93,7 @@ struct Send {
   uint64_t remote_offset = 0;
   unsigned flags = IBV_SEND_SIGNALED;
   uint64_t wr_id = 1;
-  uint32_t imm = 0;
+  uint32_t imm = 0;  // what is added, for fetch and add
 };
 
 class Endpoint {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
@@ -147,6 +148,53 @@ TEST(MemoryRegion, ReregistrationRefusesWhatCannotBe) {
   EXPECT_EQ(reregMr(end.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE),
             IBV_REREG_MR_ERR_CMD);
   EXPECT_EQ(reregMr(end.mr, 0, nullptr, nullptr, 0, 0), 0);
+}
+
+TEST(MemoryRegion, OfADmaBuf) {
+  const OpenDevice device;
+  Pair pair(device);
+  const int fd = memfd_create("test", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, 16384), 0);
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  constexpr uint64_t kIova = 0x70000000;
+  ibv_mr* mr = regDmabufMr(pair.b.pd, 4100, 4096, kIova, fd, kAccess);
+  ASSERT_NE(mr, nullptr);
+  *pair.a.word(0) = 4711;
+  pair.a.peer.memory = kIova;
+  pair.a.peer.rkey = mr->rkey;
+  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 4}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  uint64_t word = 0;
+  EXPECT_EQ(pread(fd, &word, sizeof word, 4104), 8);
+  EXPECT_EQ(word, 4711U);
+  EXPECT_EQ(deregMr(mr), 0);
+  EXPECT_EQ(regDmabufMr(pair.b.pd, 16000, 4096, kIova, fd, kAccess), nullptr);  // beyond the end
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(regDmabufMr(pair.b.pd, 0, 4096, kIova, fd, IBV_ACCESS_REMOTE_WRITE), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  close(fd);
+  EXPECT_EQ(regDmabufMr(pair.b.pd, 0, 0, 0, -1, 0), nullptr);
+  EXPECT_EQ(errno, EBADF);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  EXPECT_EQ(regDmabufMr(pair.b.pd, 0, 4096, 0, pipes[0], kAccess), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
+TEST(MemoryRegion, OptionalAccessFlagsAreNotJudged) {
+  const OpenDevice device;
+  const Endpoint end(device);
+  std::vector<std::byte> memory(64);
+  ibv_mr* mr = regMr(end.pd, memory.data(), memory.size(),
+                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING | 1 << 28);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(deregMr(mr), 0);
+  EXPECT_EQ(regMr(end.pd, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
+            nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(regMrIova2(nullptr, memory.data(), memory.size(), 0, 0), nullptr);
 }
 
 }  // namespace
