@@ -44,8 +44,8 @@ class Express {
     writeHere(to, from, length);
     qp_.sq_posted = posted + 1;
     const bool signalled = qp_.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+    if (signalled) completeHere(wr, length, is_write, posted + 1);  // first, as finish() does
     if (wr.opcode != IBV_WR_RDMA_WRITE) completeAtPeer(wr, length, is_write);
-    if (signalled) completeHere(wr, length, is_write, posted + 1);
     count(wr, length, signalled);
     return true;
   }

@@ -85,10 +85,12 @@ void keepTime(Qp& qp, const Work& work) {
   if (consumesReceive(work.opcode)) at_peer = std::max(at_peer, passage.arrived_ns);
 }
 
-// Everything an arrived send causes: the peer's completion, then ours.
+// Everything an arrived send causes: our completion, then the peer's, as on a wire, where the acknowledgement is out
+// before the application can answer.
 void finish(Qp& qp, const Work& work) {
   if ((qp.special & kSpecialTime) != 0) [[unlikely]]
     keepTime(qp, work);
+  if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
   if (consumesReceive(work.opcode)) {
     Arrival arrival;
     arrival.opcode = isSend(work.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
@@ -100,7 +102,6 @@ void finish(Qp& qp, const Work& work) {
     arrival.slid = qp.lid;
     completeReceive(*qp.fabric, *qp.peer.record, arrival);
   }
-  if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
 }
 
 // Whether the peer has more receives than the `taken` that batched sends will consume.
