@@ -87,6 +87,11 @@ TEST(FaultVerbs, VerbsOfSharedQueuesChannelsAndAddresses) {
   ibv_recv_wr receive{1, nullptr, nullptr, 0};
   ibv_recv_wr* bad = nullptr;
   ibv_ah_attr address{};
+  address.port_num = 1;
+  address.is_global = 1;
+  ASSERT_EQ(queryGid(device, 1, 0, &address.grh.dgid), 0);
+  ibv_ah* ah = createAh(end.pd, &address);
+  ASSERT_NE(ah, nullptr);
   const auto pointer = [](const void* p) { return p == nullptr ? errno : 0; };
   struct Call {
     const char* verb;
@@ -102,6 +107,8 @@ TEST(FaultVerbs, VerbsOfSharedQueuesChannelsAndAddresses) {
       {"req_notify_cq", [&] { return ibv_req_notify_cq(end.cq, 0); }},
       {"create_comp_channel", [&] { return pointer(createCompChannel(device)); }},
       {"rereg_mr", [&] { return reregMr(end.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0); }},
+      {"reg_dmabuf_mr", [&] { return pointer(regDmabufMr(end.pd, 0, 8, 0, -1, 0)); }},
+      {"destroy_ah", [&] { return destroyAh(ah); }},
       {"create_ah", [&] { return pointer(createAh(end.pd, &address)); }},
   };
   for (const Call& call : calls) {
@@ -109,6 +116,7 @@ TEST(FaultVerbs, VerbsOfSharedQueuesChannelsAndAddresses) {
     EXPECT_EQ(call.run(), EMFILE) << call.verb;
   }
   EXPECT_EQ(bad, &receive);
+  EXPECT_EQ(destroyAh(ah), 0);
   EXPECT_EQ(destroySrq(srq), 0);
 }
 
