@@ -48,7 +48,7 @@ struct Settings {
   bool engine = true;
   bool adversarial = true;
   bool faults = true;
-  bool atomics = false;
+  bool atomics = true;
 };
 
 }  // namespace railwise::softdev::soak
