@@ -22,7 +22,7 @@ std::string bellName(const Fabric& fabric, uint32_t token, uint32_t id) {
 
 Doorbell::~Doorbell() {
   if (fd_ < 0) return;
-  (void)shutdown(fd_, SHUT_RDWR);  // wakes who waits for a ring, with end of file
+  if (opener_ == getpid()) (void)shutdown(fd_, SHUT_RDWR);  // wakes who waits for a ring, with end of file
   close(fd_);
 }
 
@@ -32,6 +32,7 @@ Status Doorbell::open(const Fabric& fabric) {
   Result<int> bound = bindName(bellName(fabric, fabric.self.token, id_));
   if (!bound.ok()) return bound.status();
   fd_ = *bound;
+  opener_ = getpid();
   return Status::success();
 }
 

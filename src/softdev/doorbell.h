@@ -3,6 +3,8 @@
 // be lost only when others are pending, so who was woken looks at everything. Thread-safe.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 
 #include "base/status.h"
@@ -32,6 +34,7 @@ class Doorbell {
  private:
   int fd_ = -1;
   uint32_t id_ = 0;
+  pid_t opener_ = 0;  // a forked child has the same socket, and leaves it alone
 };
 
 // Rings doorbell `id` of the process with `token`. Never blocks; does nothing when it is gone.

@@ -1,7 +1,8 @@
 // Locks. SharedLock lies in the shared segment and survives the death of its owner: its word names the owning
 // process, and a waiter that finds the owner dead takes the lock over. SpinLock is for the threads of one
 // process. Order, everywhere: send queue (SpinLock) -> receive queue (SpinLock) -> a QP's responder
-// (SharedLock) -> a CQ (SharedLock). No thread holds two locks of one kind.
+// (SharedLock) -> its SRQ, the word of an atomic operation, a CQ (SharedLocks, one after the other) -> a
+// context's events (SharedLock). No thread holds two locks of one kind.
 #pragma once
 
 #include <sched.h>

@@ -18,6 +18,7 @@ void reset(Qp& qp) {
   progressRemove(qp);
   emptyInbox(qp);
   qp.parked.clear();
+  qp.wait = {};
   qp.last_ready_ns = 0;
   std::lock_guard receives(qp.rq_lock);
   QpRecord& record = *qp.record;

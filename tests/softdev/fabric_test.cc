@@ -1,4 +1,5 @@
 // Who is on a fabric, what the dead leave behind, and locks whose owner died.
+#include "softdev/events.h"
 #include "softdev/fabric.h"
 
 #include <gtest/gtest.h>
@@ -209,6 +210,11 @@ TEST(Fabric, ForkedChildForgetsTheAttachment) {
     EXPECT_EQ(qpsIn(fabric), 2);
     ASSERT_EQ(pair->a.send({.length = 8}), 0);
     EXPECT_EQ(pair->a.wait().status, IBV_WC_SUCCESS);
+    raiseQpEvent(fabric, fabric.segment->qps[qpIndexOf(pair->b.qp->qp_num)], IBV_EVENT_QP_FATAL);
+    ibv_async_event event{};
+    ASSERT_EQ(getAsyncEvent(context, &event), 0);  // the child has not shut its parent's doorbell
+    EXPECT_EQ(event.element.qp, pair->b.qp);
+    ackAsyncEvent(&event);
   }
   EXPECT_EQ(closeDevice(context), 0);
 }
