@@ -31,8 +31,9 @@ uint64_t firstReady(Cq& cq) {
 
 // Whether a completion in the ring may be polled only later: nobody will announce it again.
 bool unreadyLeft(Cq& cq) {
-  if (cq.record->head.load(std::memory_order_relaxed) == cq.record->tail.load(std::memory_order_acquire))
-    return false;
+  // Without the time model there is nothing to look for, and the caller may be in the middle of
+  // ibv_start_poll.
+  if (cq.record->timed.load(std::memory_order_relaxed) == 0) return false;
   const uint64_t now = monotonicNs();
   const std::lock_guard lock(cq.poll_lock);
   const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);

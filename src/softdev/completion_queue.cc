@@ -27,6 +27,7 @@ int publishCq(Cq& cq, uint32_t context, uint32_t capacity, const CqWishes& wishe
   cq.record->capacity = capacity;
   cq.record->channel = wishes.channel != nullptr ? as<Channel>(wishes.channel).bell.id() : 0;
   cq.record->stamped = wishes.stamped ? 1 : 0;
+  cq.record->timed.store(0, std::memory_order_relaxed);
   cq.record->ignore_overrun = wishes.ignore_overrun ? 1 : 0;
   cq.record->armed.store(kNotArmed, std::memory_order_relaxed);
   cq.record->events.store(0, std::memory_order_relaxed);

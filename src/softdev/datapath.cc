@@ -64,7 +64,8 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
     default:
       return EINVAL;
   }
-  if (wr.opcode == IBV_WR_ATOMIC_WRITE) return 0;  // its eight bytes are part of the request
+  if (wr.opcode == IBV_WR_ATOMIC_WRITE)  // its eight bytes are part of the request
+    return work->length == sizeof(uint64_t) && qp.atomics ? 0 : EINVAL;
   return work->inlined && work->length > qp.cap.max_inline_data ? EINVAL : 0;
 }
 
@@ -192,6 +193,21 @@ int pollEmpty(Cq& cq) {
   return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
 }
 
+// What was taken from behind others leaves gaps, which would count as full: what still waits moves up.
+uint64_t closeGaps(Cq& cq, uint64_t head) {
+  Segment& segment = *cq.fabric->segment;
+  CqRecord& record = *cq.record;
+  SharedLockGuard guard(record.lock, cq.fabric->self);
+  const uint64_t tail = record.tail.load(std::memory_order_relaxed);
+  uint64_t to = tail;
+  for (uint64_t at = tail; at-- > head;) {
+    if (cqeAt(segment, record, at).kind == CqeKind::kVoid) continue;
+    --to;
+    if (to != at) cqeAt(segment, record, to) = cqeAt(segment, record, at);
+  }
+  return to;
+}
+
 // Where completions become ready at a time of their own: those that are ready are taken, also from behind
 // others of other queue pairs. Returns the new head.
 template <typename Give>
@@ -206,7 +222,7 @@ template <typename Give>
     }
     if (at == head && cqe.kind == CqeKind::kVoid) ++head;
   }
-  return head;
+  return closeGaps(cq, head);
 }
 
 // Gives up to `most` completions to give(cqe, how many before), which says false for one that is void.

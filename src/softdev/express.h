@@ -26,7 +26,7 @@ class Express {
 
   // Executes the request and counts it; false when it must go the long way (nothing has happened then).
   [[gnu::always_inline]] bool send(const ibv_send_wr& wr) {
-    if (wr.num_sge != 1 || wr.opcode > IBV_WR_SEND_WITH_IMM) return false;
+    if (wr.num_sge != 1 || qp_.cap.max_send_sge == 0 || wr.opcode > IBV_WR_SEND_WITH_IMM) return false;
     static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_RDMA_WRITE_WITH_IMM == 1 && IBV_WR_SEND == 2 &&
                   IBV_WR_SEND_WITH_IMM == 3);
     QpRecord& mine = *qp_.record;

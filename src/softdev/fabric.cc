@@ -71,7 +71,7 @@ Opened openMember(const std::string& prefix, Member member, int* fd) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", static_cast<int>(member.pid), member.fd);
   *fd = open(path, O_RDWR | O_CLOEXEC);
-  if (*fd < 0 && errno != EACCES && errno != EPERM) return Opened::kGone;
+  if (*fd < 0 && (errno == ENOENT || errno == ENXIO || errno == ESRCH)) return Opened::kGone;
   if (*fd < 0) *fd = fetchSegment(prefix, member.pid);
   if (*fd < 0) return Opened::kRefused;
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -154,20 +154,39 @@ Status mapSegment(Fabric& fabric, bool created) {
   return Status::success();
 }
 
+void claim(Fabric& fabric, uint32_t index) {
+  ProcessSlot& slot = fabric.segment->processes[index];
+  const uint32_t generation = slot.generation.load(std::memory_order_relaxed) + 1;
+  slot.generation.store(generation, std::memory_order_relaxed);
+  slot.start_time.store(processStartTime(getpid()), std::memory_order_relaxed);
+  slot.probe_address.store(reinterpret_cast<uint64_t>(&g_probe_byte), std::memory_order_relaxed);
+  slot.pid.store(static_cast<uint32_t>(getpid()), std::memory_order_release);
+  fabric.self = {makeToken(index, generation), fabric.segment->processes};
+}
+
 // Needs the election lock: it makes claims exclusive.
 bool claimSlot(Fabric& fabric) {
-  ProcessSlot* slots = fabric.segment->processes;
+  const ProcessSlot* slots = fabric.segment->processes;
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     if (slots[i].pid.load(std::memory_order_acquire) != 0) continue;
-    const uint32_t generation = slots[i].generation.load(std::memory_order_relaxed) + 1;
-    slots[i].generation.store(generation, std::memory_order_relaxed);
-    slots[i].start_time.store(processStartTime(getpid()), std::memory_order_relaxed);
-    slots[i].probe_address.store(reinterpret_cast<uint64_t>(&g_probe_byte), std::memory_order_relaxed);
-    slots[i].pid.store(static_cast<uint32_t>(getpid()), std::memory_order_release);
-    fabric.self = {makeToken(i, generation), slots};
+    claim(fabric, i);
+    return true;
+  }
+  // All taken, perhaps by the dead: one of them makes room. What it had carries its token, which is dead for
+  // good once the slot is ours.
+  for (uint32_t i = 0; i < kMaxProcesses; ++i) {
+    const uint32_t token = makeToken(i, slots[i].generation.load(std::memory_order_acquire));
+    if (tokenAlive(slots, token)) continue;
+    claim(fabric, i);
+    SharedLockGuard guard(fabric.segment->tables, fabric.self);
+    releaseAllOf(fabric, token);
     return true;
   }
   return false;
+}
+
+void leaveSlot(Fabric& fabric) {
+  fabric.segment->processes[slotOf(fabric.self.token)].pid.store(0, std::memory_order_release);
 }
 
 void closeFabric(Fabric* fabric) {
@@ -196,13 +215,15 @@ Status joinSegment(Fabric& fabric, bool may_create) {
   reclaimDead(fabric);
   Result<int> mark = bindName(memberName(fabric.prefix, {getpid(), fabric.segment_fd}));
   if (!mark.ok()) {
-    fabric.segment->processes[slotOf(fabric.self.token)].pid.store(0, std::memory_order_release);
+    leaveSlot(fabric);
     errno = mark.status().sys_errno;
     return systemError("binding the fabric membership");
   }
   fabric.mark_fd = *mark;
   fabric.bell_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  return fabric.bell_fd >= 0 ? Status::success() : systemError("making a socket");
+  if (fabric.bell_fd >= 0) return Status::success();
+  leaveSlot(fabric);
+  return systemError("making a socket");
 }
 
 // Coarse: some 5 ns to read, right to some milliseconds.
@@ -280,6 +301,7 @@ void reclaimDead(Fabric& fabric) {
 
 bool peerAlive(Fabric& fabric, uint32_t token) {
   constexpr int64_t kTrustNs = 10'000'000;
+  if (slotOf(token) >= kMaxProcesses) return false;  // nobody's
   std::atomic<int64_t>& checked = fabric.checked_at_ns[slotOf(token)];
   const ProcessSlot& slot = fabric.segment->processes[slotOf(token)];
   if ((slot.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token) ||

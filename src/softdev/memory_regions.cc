@@ -43,7 +43,8 @@ int checkRegion(const ibv_pd* pd, const void* addr, size_t length, unsigned acce
 void quiesce(Context& context, const ibv_pd* pd) {
   std::lock_guard lock(context.objects);
   for (Qp* qp : context.qps) {
-    if (qp->qp_base.pd != pd) continue;
+    const ibv_srq* srq = qp->qp_base.srq;
+    if (qp->qp_base.pd != pd && (srq == nullptr || srq->pd != pd)) continue;
     qp->sq_lock.lock();
     qp->sq_lock.unlock();
     ResponderGuard responder(*qp->fabric, *qp->record);

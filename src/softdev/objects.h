@@ -152,10 +152,9 @@ enum Special : uint32_t {
 // What the connection looked like when it was verified; valid while the peer's epoch is the same.
 struct Peer {
   QpRecord* record = nullptr;
-  uint64_t epoch = 0;
-  uint32_t token = 0;  // of its process
-  bool verified = false;
-  bool local = false;  // in this process
+  uint64_t epoch = ~uint64_t{0};  // which no record reaches: not verified yet
+  uint32_t token = 0;             // of its process
+  bool local = false;             // in this process
 };
 
 // Callers hold `qp_base`. Programs built with newer headers may know more functions of ibv_qp_ex than ours:

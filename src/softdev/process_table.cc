@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,25 +19,30 @@ struct ProcessStat {
   uint64_t start_time = 0;
 };
 
+// kUnknown: we cannot look, for want of file descriptors or memory. That says nothing of the process.
+enum class Look { kFound, kGone, kUnknown };
+
 // Fields 3, 9 and 22 of /proc/<pid>/stat (proc(5)).
-bool readStat(pid_t pid, ProcessStat* stat) {
+Look readStat(pid_t pid, ProcessStat* stat) {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  if (fd < 0) return errno == ENOENT || errno == ESRCH ? Look::kGone : Look::kUnknown;
   char text[1024];
   const ssize_t length = read(fd, text, sizeof text - 1);
+  const int error = length < 0 ? errno : 0;
   close(fd);
-  if (length <= 0) return false;
+  if (length < 0 && error != ESRCH) return Look::kUnknown;
+  if (length <= 0) return Look::kGone;
   text[length] = 0;
   const char* after_name = std::strrchr(text, ')');  // the name may hold spaces and brackets itself
-  if (after_name == nullptr) return false;
+  if (after_name == nullptr) return Look::kUnknown;
   unsigned long long start = 0;
   const int fields = std::sscanf(
       after_name + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
       &stat->state, &stat->flags, &start);
   stat->start_time = start;
-  return fields == 3;
+  return fields == 3 ? Look::kFound : Look::kUnknown;
 }
 
 // 1 exited, 0 running, -1 not known (no pidfd here). Unlike the state in /proc it is right for a process
@@ -59,21 +65,24 @@ int pidfdExited(pid_t pid) {
 
 uint64_t processStartTime(pid_t pid) {
   ProcessStat stat;
-  return readStat(pid, &stat) ? stat.start_time : 0;
+  return readStat(pid, &stat) == Look::kFound ? stat.start_time : 0;
 }
 
 bool processAlive(pid_t pid, uint64_t start_time) {
   ProcessStat stat;
-  if (!readStat(pid, &stat) || stat.start_time != start_time) return false;
+  const Look look = readStat(pid, &stat);
+  if (look == Look::kGone || (look == Look::kFound && stat.start_time != start_time)) return false;
   const int exited = pidfdExited(pid);
   if (exited >= 0) return exited == 0;
+  if (look == Look::kUnknown) return kill(pid, 0) == 0 || errno != ESRCH;
   return stat.state != 'Z' && stat.state != 'X';
 }
 
 bool processLeaving(pid_t pid, uint64_t start_time) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING of the kernel's sched.h
   ProcessStat stat;
-  if (!readStat(pid, &stat) || stat.start_time != start_time) return true;
+  const Look look = readStat(pid, &stat);
+  if (look == Look::kGone || (look == Look::kFound && stat.start_time != start_time)) return true;
   return (stat.flags & kExiting) != 0 || !processAlive(pid, start_time);
 }
 

@@ -81,12 +81,15 @@ void keepTime(Qp& qp, const Work& work) {
   const Passage passage =
       inward ? travel(segment, there, here, work.length) : travel(segment, here, there, work.length);
   qp.last_ready_ns = std::max(qp.last_ready_ns, passage.acknowledged_ns);
-  uint64_t& at_peer = qp.peer.record->last_ready_ns;
-  if (consumesReceive(work.opcode)) at_peer = std::max(at_peer, passage.arrived_ns);
+  qp.send_cq_record->timed.store(1, std::memory_order_relaxed);
+  if (!consumesReceive(work.opcode)) return;
+  QpRecord& peer = *qp.peer.record;
+  peer.last_ready_ns = std::max(peer.last_ready_ns, passage.arrived_ns);
+  segment.cqs[peer.recv_cq].timed.store(1, std::memory_order_relaxed);
 }
 
-// Everything an arrived send causes: our completion, then the peer's, as on a wire, where the acknowledgement is out
-// before the application can answer.
+// Everything an arrived send causes: our completion, then the peer's, as on a wire, where the acknowledgement
+// is out before the application can answer.
 void finish(Qp& qp, const Work& work) {
   if ((qp.special & kSpecialTime) != 0) [[unlikely]]
     keepTime(qp, work);

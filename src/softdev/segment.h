@@ -174,11 +174,12 @@ static_assert(sizeof(MrRecord) == 64);
 struct alignas(64) CqRecord {
   std::atomic<uint32_t> owner;
   uint32_t context;
-  uint32_t capacity;        // power of two
-  uint32_t channel;         // doorbell of the completion channel, 0: none (doorbell.h)
-  uint64_t ring;            // arena offset of `capacity` Cqe
-  uint32_t stamped;         // 1: completions carry the time
-  uint32_t ignore_overrun;  // 1: completions without room are lost, and the CQ stays good
+  uint32_t capacity;            // power of two
+  uint32_t channel;             // doorbell of the completion channel, 0: none (doorbell.h)
+  uint64_t ring;                // arena offset of `capacity` Cqe
+  uint32_t stamped;             // 1: completions carry the time
+  std::atomic<uint32_t> timed;  // 1: some completions were to be polled only later
+  uint32_t ignore_overrun;      // 1: completions without room are lost, and the CQ stays good
   // Any process that completes something pushes, under `lock`; `tail` is the publishing store.
   alignas(64) SharedLock lock;
   std::atomic<uint32_t> overflowed;

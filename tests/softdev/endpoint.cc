@@ -71,7 +71,7 @@ Endpoint::Endpoint(ibv_context* device, const Options& chosen)
     : options(chosen), buffer(chosen.buffer_bytes, chosen.memory), context(device) {
   pd = allocPd(context);
   if (options.with_channel) channel = createCompChannel(context);
-  cq = createCq(context, options.cqe, this, channel, 0);
+  cq = options.shared_cq != nullptr ? options.shared_cq : createCq(context, options.cqe, this, channel, 0);
   require(pd != nullptr && cq != nullptr, "allocPd, createCq");
   mr = regMr(pd, buffer.data(), buffer.size(), options.mr_access);
   ibv_qp_init_attr init{};
@@ -85,7 +85,7 @@ Endpoint::Endpoint(ibv_context* device, const Options& chosen)
 
 Endpoint::~Endpoint() {
   destroyQp(qp);
-  destroyCq(cq);
+  if (options.shared_cq == nullptr) destroyCq(cq);
   if (channel != nullptr) destroyCompChannel(channel);
   if (mr != nullptr) deregMr(mr);
   deallocPd(pd);
@@ -94,7 +94,8 @@ Endpoint::~Endpoint() {
 Address Endpoint::address() const {
   ibv_port_attr port{};
   Address address{};
-  require(queryPort(context, 1, &port) == 0 && queryGid(context, 1, options.gid_index, &address.gid) == 0,
+  require(queryPort(context, options.port, &port) == 0 &&
+              queryGid(context, options.port, options.gid_index, &address.gid) == 0,
           "query");
   address.qp_num = qp->qp_num;
   address.lid = port.lid;
@@ -106,7 +107,7 @@ Address Endpoint::address() const {
 ibv_qp_attr Endpoint::initAttr() const {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
-  attr.port_num = 1;
+  attr.port_num = options.port;
   attr.qp_access_flags = options.qp_access;
   return attr;
 }
@@ -118,7 +119,7 @@ ibv_qp_attr Endpoint::rtrAttr(const Address& remote) const {
   attr.dest_qp_num = remote.qp_num;
   attr.max_dest_rd_atomic = 1;
   attr.min_rnr_timer = options.min_rnr_timer;
-  attr.ah_attr.port_num = 1;
+  attr.ah_attr.port_num = options.port;
   attr.ah_attr.dlid = remote.lid;
   attr.ah_attr.is_global = remote.lid == 0 ? 1 : 0;
   attr.ah_attr.grh.dgid = remote.gid;

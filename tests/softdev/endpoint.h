@@ -77,6 +77,8 @@ struct Options {
   int signal_all = 0;
   int mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   unsigned qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  uint8_t port = 1;
+  ibv_cq* shared_cq = nullptr;  // of another endpoint, which outlives this one; null: its own
   uint8_t gid_index = 0;
   uint8_t timeout = 0;  // forever, so that no test depends on time
   uint8_t retry_cnt = 0;

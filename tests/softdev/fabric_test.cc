@@ -1,9 +1,9 @@
 // Who is on a fabric, what the dead leave behind, and locks whose owner died.
-#include "softdev/events.h"
 #include "softdev/fabric.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,9 +12,11 @@
 #include <memory>
 #include <string>
 
+#include "softdev/events.h"
 #include "softdev/membership.h"
 #include "softdev/objects.h"
 #include "softdev/peer_process.h"
+#include "softdev/process_table.h"
 #include "softdev/tables.h"
 
 namespace railwise::softdev::test {
@@ -234,6 +236,22 @@ TEST(Fabric, AnotherLayoutIsRefused) {
   segment.layout_version = kLayoutVersion + 1;
   EXPECT_THROW(PeerProcess(device.fabric()), std::runtime_error);
   segment.layout_version = kLayoutVersion;
+}
+
+// A process that has no file descriptor left cannot look at another, and must not take it for dead.
+TEST(Liveness, WithoutFileDescriptorsNobodyIsDead) {
+  const uint64_t start = processStartTime(getpid());
+  ASSERT_NE(start, 0U);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool alive = processAlive(getpid(), start);
+  const bool leaving = processLeaving(getpid(), start);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(alive);
+  EXPECT_FALSE(leaving);
+  EXPECT_FALSE(processAlive(getpid(), start + 1));
 }
 
 }  // namespace

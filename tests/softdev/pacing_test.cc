@@ -119,5 +119,29 @@ TEST(Pacing, SlowQueuePairHoldsNoOtherBack) {
   EXPECT_EQ(closeDevice(slow), 0);
 }
 
+// One completion queue for a slow port and a fast one: what is ready passes what is not, and leaves no gap
+// that would count as full.
+TEST(Pacing, ReadyCompletionsPassOthersInOneQueue) {
+  const OpenDevice device(
+      "ports=2,pacing=on,port1.speed=10000,port1.latency_ns=300000000,port2.speed=400000");
+  Options options;
+  options.cqe = 64;
+  Pair slow(device, options);
+  Options second = options;
+  second.port = 2;
+  second.shared_cq = slow.a.cq;
+  Endpoint from(device, second);
+  second.shared_cq = nullptr;
+  Endpoint to(device, second);
+  from.connect(to.address());
+  to.connect(from.address());
+  ASSERT_EQ(slow.a.send({.length = 8, .wr_id = 1000}), 0);
+  for (uint64_t i = 0; i < 500; ++i) {
+    ASSERT_EQ(from.send({.length = 8, .wr_id = i}), 0);
+    ASSERT_EQ(from.wait().wr_id, i);
+  }
+  EXPECT_EQ(slow.a.wait().wr_id, 1000U);
+}
+
 }  // namespace
 }  // namespace railwise::softdev::test

@@ -99,6 +99,15 @@ TEST_F(Unreachable, NoSuchNumber) {
   expectRetriesExceeded(a);
 }
 
+TEST_F(Unreachable, NumberNeverUsed) {
+  const OpenDevice device;
+  Endpoint a(device, options_);
+  Address nobody = a.address();
+  nobody.qp_num = 12345;  // a record that is there and was nobody's
+  a.connect(nobody);
+  expectRetriesExceeded(a);
+}
+
 // The address of a port that is there, and has no such queue pair. (One that nobody has is refused at once.)
 TEST_F(Unreachable, WrongGid) {
   const OpenDevice device("count=2");
