@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <string_view>
 
 namespace railwise::softdev {
 namespace {
@@ -55,6 +56,16 @@ class ProcFile {
   // The number means another file now (the application closed ours), or we are another process. It is not
   // closed: it may be the application's.
   void forget() { fd_.store(-1, std::memory_order_release); }
+  // Closes it, if the number still means our file.
+  void release() {
+    const int fd = fd_.exchange(-1, std::memory_order_acq_rel);
+    char link[48];
+    char target[64] = {};
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (fd < 0 || readlink(link, target, sizeof target - 1) <= 0) return;
+    const std::string_view name = std::string_view(path_).substr(std::string_view("/proc/self").size());
+    if (std::string_view(target).starts_with("/proc/") && std::string_view(target).ends_with(name)) close(fd);
+  }
 
  private:
   const char* path_;
@@ -132,6 +143,11 @@ bool surelyPrivate(uint64_t address) {
   const auto at = static_cast<off_t>(address / page_bytes * sizeof entry);
   if (pread(g_pagemap.get(), &entry, sizeof entry, at) != sizeof entry) return false;
   return (entry & kPresent) != 0 && (entry & kOfFile) == 0;
+}
+
+void releaseAddressSpace() {
+  g_maps.release();
+  g_pagemap.release();
 }
 
 void forgetAddressSpace() {

@@ -30,6 +30,8 @@ bool describeArea(uint64_t address, Area* area);
 // Whether the page of `address` is certainly private anonymous memory: a quick no to "could peers map it?".
 bool surelyPrivate(uint64_t address);
 
+// Closes what the functions above keep open; they open it again when they need it.
+void releaseAddressSpace();
 // In a forked child: the files opened above belong to the parent's address space.
 void forgetAddressSpace();
 

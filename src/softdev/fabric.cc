@@ -282,6 +282,7 @@ void detachFabric(Fabric* fabric) {
     fabric->segment->processes[slotOf(fabric->self.token)].pid.store(0, std::memory_order_release);
   }
   g_attached = nullptr;
+  releaseAddressSpace();
   closeFabric(fabric);
 }
 
