@@ -14,14 +14,15 @@ namespace railwise::softdev {
 namespace {
 
 // SIGKILL, and the process gone when this returns: what follows meets a dead one, every time.
+// Nothing happens when there is none (any more): token 0 has no slot.
 void killProcess(const Segment& segment, uint32_t token) {
-  const ProcessSlot& slot = segment.processes[slotOf(token)];
-  const auto pid = static_cast<pid_t>(slot.pid.load(std::memory_order_acquire));
-  const uint64_t started = slot.start_time.load(std::memory_order_relaxed);
-  if (pid <= 0 || !processAlive(pid, started)) return;
+  const uint32_t slot = slotOf(token);
+  if (slot >= kMaxProcesses) return;
+  const auto pid = static_cast<pid_t>(segment.processes[slot].pid.load(std::memory_order_acquire));
+  if (pid <= 0 || !tokenAlive(segment.processes, token)) return;
   (void)kill(pid, SIGKILL);
   const Deadline deadline = Deadline::after(std::chrono::seconds(2));
-  while (processAlive(pid, started) && !deadline.passed()) {
+  while (tokenAlive(segment.processes, token) && !deadline.passed()) {
     constexpr timespec kPause{0, 100'000};
     nanosleep(&kPause, nullptr);
   }
@@ -91,7 +92,9 @@ bool act(const Target& at, const FaultRule& rule) {
         failDevice(at.fabric, segment.ports[at.port].host, segment.ports[at.port].device);
       return true;
     case FaultAction::kKillSelf:
-      (void)kill(getpid(), SIGKILL);
+      // Whose queue pair it is: the rules of a receiver are judged in the sender's process.
+      if (at.qp == nullptr) (void)kill(getpid(), SIGKILL);
+      if (at.qp != nullptr) killProcess(segment, at.qp->owner.load(std::memory_order_acquire));
       return true;
     case FaultAction::kKillPeer:
       if (at.peer != nullptr) killProcess(segment, at.peer->owner.load(std::memory_order_acquire));

@@ -7,6 +7,7 @@
 
 #include "softdev/control.h"
 #include "softdev/endpoint.h"
+#include "softdev/fault_actions.h"
 #include "softdev/fault_helpers.h"
 #include "softdev/peer_process.h"
 #include "softdev/port_control.h"
@@ -27,6 +28,12 @@ struct TwoEnds {
   Endpoint here;
   PeerProcess there;
 };
+
+void expectKilled(pid_t pid) {
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(ended.si_code, CLD_KILLED);
+}
 
 TEST(FaultProcesses, TheOtherProcessObeysToo) {
   TwoEnds ends;
@@ -68,9 +75,35 @@ TEST(FaultProcesses, PeerKilled) {
   }
   ASSERT_EQ(ends.here.send({.length = 8}), 0);
   EXPECT_EQ(ends.here.wait().status, IBV_WC_RETRY_EXC_ERR);
-  siginfo_t ended{};
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(ends.there.pid()), &ended, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(ended.si_code, CLD_KILLED);
+  expectKilled(ends.there.pid());
+}
+
+TEST(FaultProcesses, ReceiverKillsItself) {
+  TwoEnds ends(kImpatient);
+  addRule(ends.device, "opcode=recv nth=1 kill");
+  ASSERT_EQ(ends.there.receive(4, 0, 64), 0);
+  ASSERT_EQ(ends.here.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
+  EXPECT_EQ(ends.here.wait().status, IBV_WC_RETRY_EXC_ERR);
+  expectKilled(ends.there.pid());
+}
+
+TEST(FaultProcesses, ReceiverKillsTheSender) {
+  TwoEnds ends(kImpatient);
+  addRule(ends.device, "opcode=recv nth=1 kill=peer");
+  ASSERT_EQ(ends.here.receive(4, 0, 64), 0);
+  EXPECT_THROW(ends.there.send({.opcode = IBV_WR_SEND, .length = 8}), std::runtime_error);
+  expectKilled(ends.there.pid());
+}
+
+TEST(FaultProcesses, NobodyIsKilledForAQueuePairThatIsGone) {
+  const OpenDevice device;
+  Endpoint end(device);
+  QpRecord record{};
+  FaultRule rule{};
+  for (const FaultAction action : {FaultAction::kKillSelf, FaultAction::kKillPeer}) {
+    rule.action = action;
+    EXPECT_TRUE(act({fabricOf(device), 0, kMaxPorts, &record, &record}, rule));
+  }
 }
 
 TEST(FaultProcesses, KillsItself) {
