@@ -62,13 +62,13 @@ void describePlace(const Segment& segment, const QpRecord& qp, FaultSite* site) 
   if (owner != 0) site->process = segment.processes[slotOf(owner)].pid.load(std::memory_order_acquire);
 }
 
-void failQp(Fabric& fabric, QpRecord& qp) {
-  {
-    ResponderGuard guard(fabric, qp);
-    if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
-    enterError(fabric, qp);
-  }
-  raiseQpEvent(fabric, qp, IBV_EVENT_QP_FATAL);
+void failQp(Fabric& fabric, QpRecord& qp, uint32_t number) {
+  ResponderGuard guard(fabric, qp);
+  if (qp.qp_num.load(std::memory_order_relaxed) != number) return;
+  const uint32_t state = qp.state.load(std::memory_order_relaxed);
+  if (state == IBV_QPS_ERR || state == IBV_QPS_RESET) return;
+  enterError(fabric, qp);
+  raiseQpEvent(fabric, qp, IBV_EVENT_QP_FATAL);  // before it can be destroyed: its events are dropped then
 }
 
 bool act(const Target& at, const FaultRule& rule) {

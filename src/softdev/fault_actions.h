@@ -18,7 +18,8 @@ struct Target {
 void describePlace(const Segment& segment, const QpRecord& qp, FaultSite* site);
 // False when the rule does nothing of the kind. The caller holds no shared lock.
 bool act(const Target& at, const FaultRule& rule);
-// To ERR, with the event. The caller holds no shared lock.
-void failQp(Fabric& fabric, QpRecord& qp);
+// To ERR, with the event, if the record is still that of the queue pair with the number, and not in RESET.
+// The caller holds no shared lock.
+void failQp(Fabric& fabric, QpRecord& qp, uint32_t number);
 
 }  // namespace railwise::softdev

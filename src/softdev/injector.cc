@@ -121,13 +121,13 @@ void injectSend(const Qp& qp, const FaultRule& rule, Injection* injection) {
   }
 }
 
-// A rule for the end that receives.
-void injectReceive(const Target& at, const FaultRule& rule, Injection* injection) {
+// A rule for the end that receives from `qp`.
+void injectReceive(const Qp& qp, const Target& at, const FaultRule& rule, Injection* injection) {
   if (rule.action == FaultAction::kStatus && injection->effect == Injection::Effect::kNone) {
     injection->effect = Injection::Effect::kReceive;
     injection->status = static_cast<ibv_wc_status>(rule.code);
   } else if (rule.action == FaultAction::kQpFatal) {
-    failQp(at.fabric, *at.qp);
+    failQp(at.fabric, *at.qp, qp.attr.dest_qp_num);
   }
 }
 
@@ -183,7 +183,7 @@ void judge(Qp& qp, const Work& work, Chain* chain, Injection* injection) {
   if (hits_there.empty()) return;
   const Target far{fabric, peer->context, peer->port, peer, qp.record};
   for (const FaultHit& hit : hits_there) {
-    if (!act(far, hit.rule)) injectReceive(far, hit.rule, injection);
+    if (!act(far, hit.rule)) injectReceive(qp, far, hit.rule, injection);
   }
 }
 
@@ -210,7 +210,7 @@ Outcome execute(Qp& qp, Chain& chain, const Work& work, const Injection& injecti
       return chain.failReceive(injection.status);
     case Injection::Effect::kFatal:
       chain.close();
-      failQp(*qp.fabric, *qp.record);
+      failQp(*qp.fabric, *qp.record, qp.qp_base.qp_num);
       return {Verdict::kFailed, IBV_WC_WR_FLUSH_ERR};
     case Injection::Effect::kFail:
       break;

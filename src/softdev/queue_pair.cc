@@ -104,6 +104,7 @@ void unpublishQp(Qp& qp) {
     ++qp.record->epoch;
     qp.record->qp_num.store(0, std::memory_order_release);
     qp.record->state.store(IBV_QPS_RESET, std::memory_order_release);
+    qp.record->rq_head = qp.record->rq_tail.load(std::memory_order_relaxed);
   }
   voidCompletions(qp.qp_base.send_cq, qp.index);
   voidCompletions(qp.qp_base.recv_cq, qp.index);

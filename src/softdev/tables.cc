@@ -36,6 +36,7 @@ void retireQp(Fabric& fabric, QpRecord& qp) {
   ++qp.epoch;
   qp.qp_num.store(0, std::memory_order_release);
   qp.state.store(IBV_QPS_RESET, std::memory_order_release);
+  qp.rq_head = qp.rq_tail.load(std::memory_order_relaxed);  // none is left to flush to a CQ that may be gone
 }
 
 void retireMr(MrRecord& mr) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "softdev/endpoint.h"
+#include "softdev/fault_actions.h"
 #include "softdev/fault_helpers.h"
 
 namespace railwise::softdev::test {
@@ -465,6 +466,34 @@ TEST(Faults, TheTableIsFullAtSomePoint) {
   EXPECT_EQ(addRule(device, "opcode=write stuck"), 0U);
   EXPECT_EQ(clearFaults(fabricOf(device)), kMaxFaultRules);
   EXPECT_NE(addRule(device, "opcode=write stuck"), 0U);
+}
+
+TEST(Faults, AQueuePairThatIsGoneDoesNotFail) {
+  const OpenDevice device;
+  Endpoint end(device);
+  end.connect(end.address());
+  ASSERT_EQ(end.receive(1), 0);
+  QpRecord& record = *as<Qp>(end.qp).record;
+  const uint32_t number = end.qp->qp_num;
+  failQp(fabricOf(device), record, number ^ 1U << 16);  // another that had the record before
+  EXPECT_EQ(end.state(), IBV_QPS_RTS);
+  replaceQp(end, IBV_QPT_RC, nullptr);
+  EXPECT_EQ(as<Qp>(end.qp).record, &record);
+  failQp(fabricOf(device), record, number);
+  failQp(fabricOf(device), record, end.qp->qp_num);
+  EXPECT_EQ(end.state(), IBV_QPS_RESET) << "the new one is not connected yet";
+  ASSERT_EQ(end.toInit(), 0);
+  ASSERT_EQ(end.receive(2), 0);
+  ASSERT_EQ(destroyQp(end.qp), 0);
+  EXPECT_EQ(record.rq_head, record.rq_tail.load()) << "nothing to flush";
+  failQp(fabricOf(device), record, 0);
+  EXPECT_EQ(record.state.load(), static_cast<uint32_t>(IBV_QPS_RESET));
+  expectNothing(end);
+  EXPECT_EQ(nextEvent(device), "");
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = end.cq;
+  init.qp_type = IBV_QPT_RC;
+  end.qp = createQp(end.pd, &init);
 }
 
 }  // namespace
