@@ -18,7 +18,8 @@ enum class FaultState : uint8_t {
   kFree,
   kArmed,
   kSpent,    // it struck as often as it may
-  kRemoved,  // came from a configuration, which other processes may bring again: it stays removed
+  kRemoved,  // came from a configuration, which other processes may bring again: it stays removed, while
+             // there is room
 };
 
 struct FaultRecord {

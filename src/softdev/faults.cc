@@ -57,8 +57,7 @@ bool count(FaultRecord& record, const FaultSite& site) {
   if (bytes_before < record.rule.after_bytes) return false;
   const uint64_t n = ++record.matches;
   if (!due(record.rule, n)) return false;
-  if (record.rule.probability > 0 &&
-      !chance(record.rule, site.stream, site.stream != 0 ? site.ordinal : n))
+  if (record.rule.probability > 0 && !chance(record.rule, site.stream, site.stream != 0 ? site.ordinal : n))
     return false;
   ++record.hits;
   const bool once = record.rule.nth != 0 && record.rule.every == 0 && record.rule.probability == 0;
@@ -103,7 +102,8 @@ void copyText(char (&target)[size], const std::string& text) {
 }
 
 // The table's lock is held.
-void write(FaultTable& table, const FaultSite& site, uint32_t rule, uint64_t match, const std::string& action) {
+void write(FaultTable& table, const FaultSite& site, uint32_t rule, uint64_t match,
+           const std::string& action) {
   const uint64_t written = table.log_written.load(std::memory_order_relaxed);
   FaultLogEntry& entry = table.log[written % kFaultLogEntries];
   entry = {};
@@ -123,18 +123,33 @@ void write(FaultTable& table, const FaultSite& site, uint32_t rule, uint64_t mat
   table.log_written.store(written + 1, std::memory_order_release);
 }
 
-// A free record, or null. The table's lock is held.
-FaultRecord* place(FaultTable& table) {
+// The oldest record in `state` that a configuration left, none of `kept`; null when there is none.
+FaultRecord* oldestConfigured(FaultTable& table, FaultState state, const std::vector<uint32_t>& kept) {
+  FaultRecord* oldest = nullptr;
+  for (FaultRecord& record : table.rules) {
+    if (record.state != state || record.configured == 0) continue;
+    if (std::find(kept.begin(), kept.end(), record.id) != kept.end()) continue;
+    if (oldest == nullptr || record.id < oldest->id) oldest = &record;
+  }
+  return oldest;
+}
+
+// A free record, or null. What is over is kept as long as there is room: that a configuration's rule was
+// removed or spent, since the same text would arm it again. The table's lock is held.
+FaultRecord* place(FaultTable& table, const std::vector<uint32_t>& kept) {
   for (const FaultState state : {FaultState::kFree, FaultState::kSpent}) {
     for (FaultRecord& record : table.rules) {
       if (record.state == state && (state == FaultState::kFree || record.configured == 0)) return &record;
     }
   }
-  return nullptr;
+  FaultRecord* removed = oldestConfigured(table, FaultState::kRemoved, kept);
+  return removed != nullptr ? removed : oldestConfigured(table, FaultState::kSpent, kept);
 }
 
-uint32_t arm(FaultTable& table, const FaultRule& rule, bool configured) {
-  FaultRecord* record = place(table);
+// `kept`: rules, by id, whose records are not to be taken.
+uint32_t arm(FaultTable& table, const FaultRule& rule, bool configured,
+             const std::vector<uint32_t>& kept = {}) {
+  FaultRecord* record = place(table, kept);
   if (record == nullptr) return 0;
   record->state = FaultState::kFree;  // whole again before it is armed: we may die at any instruction
   record->configured = configured ? 1 : 0;
@@ -149,6 +164,30 @@ uint32_t arm(FaultTable& table, const FaultRule& rule, bool configured) {
 
 bool listed(const FaultRecord& record) {
   return record.state == FaultState::kArmed || record.state == FaultState::kSpent;
+}
+
+// The record of a configuration's rule, whatever became of it; null when there is none.
+const FaultRecord* findConfigured(const FaultTable& table, const std::string& canonical) {
+  for (const FaultRecord& record : table.rules) {
+    if (record.state != FaultState::kFree && record.configured != 0 &&
+        faultRuleText(record.rule) == canonical)
+      return &record;
+  }
+  return nullptr;
+}
+
+// The rules of `texts`; false after a warning when one is wrong.
+bool parseConfigured(const std::vector<std::string>& texts, uint64_t seed, std::vector<FaultRule>* rules) {
+  for (const std::string& text : texts) {
+    FaultRule& rule = rules->emplace_back();
+    std::string error;
+    if (!parseFaultRule(text, &rule, &error)) {
+      RAILWISE_WARN("software device: %s", error.c_str());
+      return false;
+    }
+    if (rule.probability > 0 && rule.seed == 0) rule.seed = seed;
+  }
+  return true;
 }
 
 void drop(FaultRecord& record) {
@@ -181,21 +220,19 @@ Result<uint32_t> addFault(Fabric& fabric, const FaultRule& rule) {
 
 Status addConfiguredFaults(Fabric& fabric, const std::vector<std::string>& texts, uint64_t seed) {
   FaultTable& table = fabric.segment->faults;
-  for (const std::string& text : texts) {
-    FaultRule rule;
-    std::string error;
-    if (!parseFaultRule(text, &rule, &error)) {
-      RAILWISE_WARN("software device: %s", error.c_str());
-      return {Code::kInvalidUsage, EINVAL};
-    }
-    if (rule.probability > 0 && rule.seed == 0) rule.seed = seed;
+  std::vector<FaultRule> rules;
+  if (!parseConfigured(texts, seed, &rules)) return {Code::kInvalidUsage, EINVAL};
+  const TableGuard guard(table, fabric.self);
+  std::vector<uint32_t> kept;  // or arming one would forget the other, which would come back
+  for (const FaultRule& rule : rules) {
+    if (const FaultRecord* record = findConfigured(table, faultRuleText(rule)); record != nullptr)
+      kept.push_back(record->id);
+  }
+  for (const FaultRule& rule : rules) {
     const std::string canonical = faultRuleText(rule);
-    const TableGuard guard(table, fabric.self);
-    const bool known = std::any_of(std::begin(table.rules), std::end(table.rules), [&](const FaultRecord& r) {
-      return r.state != FaultState::kFree && r.configured != 0 && faultRuleText(r.rule) == canonical;
-    });
-    if (known || arm(table, rule, true) != 0) continue;
-    RAILWISE_WARN("software device: no room for the fault rule \"%s\": at most %u", text.c_str(), kMaxFaultRules);
+    if (findConfigured(table, canonical) != nullptr || arm(table, rule, true, kept) != 0) continue;
+    RAILWISE_WARN("software device: no room for the fault rule \"%s\": at most %u", canonical.c_str(),
+                  kMaxFaultRules);
     return {Code::kInvalidUsage, ENOSPC};
   }
   return Status::success();
@@ -207,7 +244,8 @@ std::vector<FaultStatus> listFaults(Fabric& fabric) {
   const TableGuard guard(table, fabric.self);
   for (const FaultRecord& record : table.rules) {
     if (listed(record))
-      rules.push_back({record.id, record.state, record.configured != 0, record.matches, record.hits, record.rule});
+      rules.push_back(
+          {record.id, record.state, record.configured != 0, record.matches, record.hits, record.rule});
   }
   std::sort(rules.begin(), rules.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   return rules;

@@ -496,5 +496,41 @@ TEST(Faults, AQueuePairThatIsGoneDoesNotFail) {
   end.qp = createQp(end.pd, &init);
 }
 
+// Rule `i` of configurations that all differ.
+std::string configured(uint32_t i) { return "verb=query_gid nth=1 errno=EIO count=" + std::to_string(i + 1); }
+
+TEST(Faults, RemovedRulesAreRememberedWhileThereIsRoom) {
+  const OpenDevice device;
+  Fabric& fabric = fabricOf(device);
+  for (uint32_t i = 0; i < kMaxFaultRules; ++i) {
+    ASSERT_TRUE(addConfiguredFaults(fabric, {configured(i)}, 1).ok());
+    EXPECT_EQ(clearFaults(fabric), 1U);
+  }
+  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(0)}, 1).ok());
+  EXPECT_TRUE(listFaults(fabric).empty());
+  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(kMaxFaultRules), configured(0)}, 1).ok());
+  EXPECT_EQ(listFaults(fabric).size(), 1U) << "of one configuration no rule makes another forgotten";
+  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(2)}, 1).ok());
+  EXPECT_EQ(listFaults(fabric).size(), 1U);
+  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(1)}, 1).ok());
+  EXPECT_EQ(listFaults(fabric).size(), 2U) << "this was the oldest";
+}
+
+TEST(Faults, SpentRulesOfConfigurationsMakeRoom) {
+  const OpenDevice device;
+  Fabric& fabric = fabricOf(device);
+  std::vector<std::string> texts;
+  for (uint32_t i = 0; i < kMaxFaultRules; ++i) texts.push_back(configured(i));
+  ASSERT_TRUE(addConfiguredFaults(fabric, texts, 1).ok());
+  EXPECT_FALSE(addConfiguredFaults(fabric, {configured(kMaxFaultRules)}, 1).ok()) << "all are armed";
+  ibv_gid gid{};
+  EXPECT_EQ(queryGid(device, 1, 0, &gid), -1);
+  EXPECT_EQ(faultsArmed(fabric), 0U);
+  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(kMaxFaultRules)}, 1).ok());
+  EXPECT_EQ(listFaults(fabric).size(), kMaxFaultRules);
+  EXPECT_EQ(listFaults(fabric).back().state, FaultState::kArmed);
+  EXPECT_EQ(listFaults(fabric).front().id, 2U);
+}
+
 }  // namespace
 }  // namespace railwise::softdev::test
