@@ -118,6 +118,23 @@ void freeQp(Qp& qp) {
   releasePages(*qp.fabric, ring, bytes);
 }
 
+void destroy(Qp& qp, bool await_acknowledgements) {
+  ibv_qp& base = qp.qp_base;
+  Context& context = as<Context>(base.context);
+  forgetQp(context, qp);
+  if (!qp.fabric->forgotten) {
+    unpublishQp(qp);
+    dropEvents(*qp.fabric, context.index, EventOf::kQp, qp.index);
+    if (await_acknowledgements)
+      waitForAcknowledgements(base.mutex, base.cond, qp.events_read, base.events_completed);
+    freeQp(qp);
+  }
+  pthread_cond_destroy(&base.cond);
+  pthread_mutex_destroy(&base.mutex);
+  countUsers(qp, -1);
+  delete &qp;
+}
+
 }  // namespace
 
 Qp::~Qp() = default;
@@ -170,21 +187,11 @@ int destroyQp(ibv_qp* base) {
   if (const int injected = verbFault(as<Context>(base->context), Verb::kDestroyQp, as<Qp>(base).record);
       injected != 0)
     return injected;
-  Qp& qp = as<Qp>(base);
-  Context& context = as<Context>(base->context);
-  forgetQp(context, qp);
-  if (!qp.fabric->forgotten) {
-    unpublishQp(qp);
-    dropEvents(*qp.fabric, context.index, EventOf::kQp, qp.index);
-    waitForAcknowledgements(base->mutex, base->cond, qp.events_read, base->events_completed);
-    freeQp(qp);
-  }
-  pthread_cond_destroy(&base->cond);
-  pthread_mutex_destroy(&base->mutex);
-  countUsers(qp, -1);
-  delete &qp;
+  destroy(as<Qp>(base), true);
   return 0;
 }
+
+void discardQp(Qp& qp) { destroy(qp, false); }
 
 int queryQp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   Qp& qp = as<Qp>(base);

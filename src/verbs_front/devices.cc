@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "softdev/objects.h"
+#include "softdev/queue_pair.h"
 #include "verbs_front/front.h"
 
 namespace railwise::verbs_front {
@@ -90,7 +91,7 @@ RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
     std::lock_guard lock(left.objects);
     qps = left.qps;
   }
-  for (softdev::Qp* qp : qps) softdev::destroyQp(reinterpret_cast<ibv_qp*>(qp));
+  for (softdev::Qp* qp : qps) softdev::discardQp(*qp);
   RAILWISE_INFO(log::kNet, "%s: closed with objects left, %zu of them queue pairs", context->device->name,
                 qps.size());
   if (softdev::closeDevice(context) == 0) return 0;
