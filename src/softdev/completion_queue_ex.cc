@@ -21,11 +21,13 @@ constexpr uint32_t kAttributes = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE
 Cq& cqOf(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }
 const Polled& polledOf(ibv_cq_ex* cq) { return cqOf(cq).polled; }
 
+// What these functions answer when there is no completion; `result`: 0 or a negative errno.
+int none(int result) { return result < 0 ? -result : ENOENT; }
+
 int next(ibv_cq_ex* base) {
   Cq& cq = cqOf(base);
   const int taken = pollLocked(cq, 1, &cq.polled);
-  if (taken < 0) return -taken;
-  if (taken == 0) return ENOENT;
+  if (taken <= 0) return none(taken);
   cq.wr_id = cq.polled.wc.wr_id;
   cq.status = cq.polled.wc.status;
   return 0;
@@ -36,6 +38,7 @@ int start(ibv_cq_ex* base, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   Cq& cq = cqOf(base);
   retryParkedFor(cq);
+  if (isEmpty(*cq.record)) return none(pollEmpty(cq));
   cq.poll_lock.lock();
   const int error = next(base);
   if (error != 0) cq.poll_lock.unlock();

@@ -179,17 +179,9 @@ bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   return true;
 }
 
-bool isEmpty(const CqRecord& record) {
-  return record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire);
-}
-
-// A poll that found nothing: 0, or -EIO when the queue has overflowed.
-int pollEmpty(Cq& cq) {
-  CqRecord& record = *cq.record;
+// Counts a poll that found nothing: 0, or -EIO when the queue has overflowed.
+int foundNothing(CqRecord& record) {
   record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
-  heedAgentWish(*cq.fabric);
-  if (const int error = verbFault(as<Context>(cq.context), Verb::kPollCq); error != 0) [[unlikely]]
-    return -error;
   return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
 }
 
@@ -285,21 +277,24 @@ template <typename Give>
 
 int postSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = as<Qp>(base);
+  if (const int error = postFault(qp); error != 0) [[unlikely]] {
+    *bad_wr = wr;
+    return error;
+  }
   SendLock lock(qp);
   return lock.post(wr, bad_wr);
 }
 
+int postFault(const Qp& qp) {
+  if (faultsArmed(*qp.fabric) == 0) [[likely]]
+    return 0;
+  return verbFault(*qp.owner, Verb::kPostSend, qp.record);
+}
+
 int SendLock::post(ibv_send_wr* wr, ibv_send_wr** bad_wr) {
-  const uint32_t armed = faultsArmed(*qp_.fabric);
-  if (armed != 0) [[unlikely]] {
-    if (const int error = verbFault(*qp_.owner, Verb::kPostSend, qp_.record); error != 0) {
-      *bad_wr = wr;
-      return error;
-    }
-  }
   if (qp_.engine) [[unlikely]]
     return postToEngine(qp_, wr, bad_wr, &tell_);
-  return postHere(qp_, wr, bad_wr, armed);
+  return postHere(qp_, wr, bad_wr, faultsArmed(*qp_.fabric));
 }
 
 int checkSends(const Qp& qp, const ibv_send_wr* wr) {
@@ -351,6 +346,17 @@ void retryParkedFor(Cq& cq) {
     retryParkedOn(cq);
 }
 
+bool isEmpty(const CqRecord& record) {
+  return record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire);
+}
+
+int pollEmpty(Cq& cq) {
+  const int nothing = foundNothing(*cq.record);
+  heedAgentWish(*cq.fabric);
+  const int error = verbFault(as<Context>(cq.context), Verb::kPollCq);
+  return error != 0 ? -error : nothing;
+}
+
 int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
   Cq& cq = as<Cq>(base);
   retryParkedFor(cq);
@@ -362,7 +368,7 @@ int pollCq(ibv_cq* base, int num_entries, ibv_wc* wc) {
 }
 
 int pollLocked(Cq& cq, int most, Polled* polled) {
-  if (isEmpty(*cq.record)) return pollEmpty(cq);
+  if (isEmpty(*cq.record)) return foundNothing(*cq.record);
   Segment& segment = *cq.fabric->segment;
   return takeCompletions(cq, most, [&](const Cqe& cqe, int taken) {
     polled[taken].stamp_ns = cqe.stamp_ns;

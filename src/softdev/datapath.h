@@ -10,6 +10,8 @@ namespace railwise::softdev {
 
 // EINVAL: state, opcode, or more SGEs or inline bytes than the QP has; ENOMEM: the send queue is full.
 int postSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+// 0, or the errno that a fault rule gives to posting: it may take its time, so no lock is held.
+int postFault(const Qp& qp);
 // Who posts sends holds the QP's sq_lock, or its inbox_lock in engine mode.
 class SendLock {
  public:
@@ -28,6 +30,7 @@ class SendLock {
   static void take(Qp& qp) { (qp.engine ? qp.inbox_lock : qp.sq_lock).lock(); }
   static void give(Qp& qp) { (qp.engine ? qp.inbox_lock : qp.sq_lock).unlock(); }
 
+  // What the fault rules say was asked before (postFault).
   int post(ibv_send_wr* wr, ibv_send_wr** bad_wr);
 
  private:
@@ -41,11 +44,14 @@ int checkSends(const Qp& qp, const ibv_send_wr* wr);
 int postRecv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int postSrqRecv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int reqNotifyCq(ibv_cq* cq, int solicited_only);
-// Completions taken; -EIO once a queue that overflowed is empty.
-// Takes up to `most` completions; -EIO as pollCq(). poll_lock is held.
+// Takes up to `most` completions; -EIO as pollCq(). poll_lock is held, so no fault rule is asked.
 int pollLocked(Cq& cq, int most, Polled* polled);
+bool isEmpty(const CqRecord& record);
+// A poll that found nothing: 0, or a negative errno. A fault rule may take its time: no lock is held.
+int pollEmpty(Cq& cq);
 // Tries parked sends whose completions come to the CQ.
 void retryParkedFor(Cq& cq);
+// Completions taken; -EIO once a queue that overflowed is empty.
 int pollCq(ibv_cq* cq, int num_entries, ibv_wc* wc);
 
 }  // namespace railwise::softdev

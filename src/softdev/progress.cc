@@ -93,7 +93,7 @@ class Progress {
   bool tryOne(std::unique_lock<std::mutex>& lock, Qp& qp) {
     active_ = &qp;
     lock.unlock();
-    bool moved = true;
+    bool moved = false;  // also when its owner is busy with it: that may take long
     if (qp.sq_lock.try_lock()) {
       const size_t before = qp.parked.size();
       retryParked(qp);

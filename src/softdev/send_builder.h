@@ -24,6 +24,7 @@ class SendBuilder {
     if (error_ == 0) error_ = error;
   }
   int error() const { return error_; }
+  bool empty() const { return requests_.empty(); }
   // All requests as one chain; null when there are none. Valid until clear().
   ibv_send_wr* chain();
 

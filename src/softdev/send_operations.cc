@@ -1,8 +1,10 @@
 // The functions of ibv_qp_ex: they note what is to be sent, and wr_complete posts it whole or not at all
 // (ibv_wr_post(3)).
 #include <cerrno>
+#include <utility>
 
 #include "softdev/datapath.h"
+#include "softdev/faults.h"
 #include "softdev/send_builder.h"
 
 namespace railwise::softdev {
@@ -16,15 +18,30 @@ void start(ibv_qp_ex* base) {
   qp.builder->clear();
 }
 
-int complete(ibv_qp_ex* base) {
-  Qp& qp = *static_cast<Qp*>(base);
-  SendLock lock(qp, SendLock::Held::kAdopt);
-  if (qp.builder->error() != 0) return qp.builder->error();
-  ibv_send_wr* chain = qp.builder->chain();
-  if (chain == nullptr) return 0;
+// All or nothing.
+int postChain(const Qp& qp, SendLock& lock, ibv_send_wr* chain) {
   if (const int error = checkSends(qp, chain); error != 0) return error;
   ibv_send_wr* bad = nullptr;
   return lock.post(chain, &bad);
+}
+
+// While some rule is armed. The rules are asked without the lock, and others may use the builder then: the
+// requests leave it with us.
+int completeFaulty(Qp& qp) {
+  SendBuilder built = std::move(*qp.builder);
+  SendLock::give(qp);
+  if (const int error = postFault(qp); error != 0) return error;
+  SendLock lock(qp);
+  return postChain(qp, lock, built.chain());
+}
+
+int complete(ibv_qp_ex* base) {
+  Qp& qp = *static_cast<Qp*>(base);
+  const bool sends = qp.builder->error() == 0 && !qp.builder->empty();
+  if (sends && faultsArmed(*qp.fabric) != 0) [[unlikely]]
+    return completeFaulty(qp);
+  SendLock lock(qp, SendLock::Held::kAdopt);
+  return sends ? postChain(qp, lock, qp.builder->chain()) : qp.builder->error();
 }
 
 void abort(ibv_qp_ex* base) { SendLock::give(*static_cast<Qp*>(base)); }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "softdev/endpoint.h"
+#include "softdev/fault_helpers.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -122,6 +123,21 @@ TEST(CompletionQueueEx, ExtendedAttributesKeepToTheCallersSize) {
   EXPECT_EQ(answer.attr.hca_core_clock, 5U);
   ibv_query_device_ex_input input{1};
   EXPECT_EQ(queryDeviceEx(device, &input, &answer.attr, sizeof answer.attr), EINVAL);
+}
+
+TEST(CompletionQueueEx, OthersPollWhileAFaultRuleDelaysOne) {
+  const OpenDevice device;
+  Extended to_itself(device, 16, 0);
+  addRule(device, "verb=poll_cq nth=1 delay=60s");
+  ibv_poll_cq_attr none{};
+  const HeldUp polling(device, [&] { EXPECT_EQ(ibv_start_poll(to_itself.cq, &none), ENOENT); });
+  ASSERT_EQ(to_itself.end.send({.length = 8, .wr_id = 6}), 0);
+  ASSERT_EQ(ibv_start_poll(to_itself.cq, &none), 0);
+  EXPECT_EQ(to_itself.cq->wr_id, 6U);
+  addRule(device, "verb=poll_cq nth=1 errno=EIO");
+  EXPECT_EQ(ibv_next_poll(to_itself.cq), ENOENT) << "no rule is asked with the queue locked";
+  ibv_end_poll(to_itself.cq);
+  EXPECT_EQ(ibv_start_poll(to_itself.cq, &none), EIO);
 }
 
 }  // namespace

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <utility>
 
 #include "softdev/fault_names.h"
 
@@ -36,6 +41,23 @@ std::string nextEvent(ibv_context* context) {
   if (poll(&poller, 1, 0) != 1 || getAsyncEvent(context, &event) != 0) return "";
   ackAsyncEvent(&event);
   return eventTypeStr(event.event_type);
+}
+
+HeldUp::HeldUp(ibv_context* context, std::function<void()> call) {
+  signal(SIGUSR1, [](int) {});
+  thread_ = std::thread([this, call = std::move(call)] {
+    call();
+    done_ = true;
+  });
+  while (readFaultLog(fabricOf(context)).empty()) std::this_thread::yield();
+}
+
+HeldUp::~HeldUp() {
+  while (!done_) {
+    pthread_kill(thread_.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  thread_.join();
 }
 
 }  // namespace railwise::softdev::test

@@ -1,7 +1,10 @@
 // Rules and their log, for tests of the fault injector.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "softdev/endpoint.h"
@@ -36,5 +39,19 @@ std::vector<std::string> logLines(ibv_context* context);
 
 // "event" of the context, as eventTypeStr has it; "" when none waits.
 std::string nextEvent(ibv_context* context);
+
+// A thread that makes a call which a rule holds up, for a minute: it does from when this is made until it is
+// destroyed, when a signal ends the delay. Nothing may be in the log before.
+class HeldUp {
+ public:
+  HeldUp(ibv_context* context, std::function<void()> call);
+  ~HeldUp();
+  HeldUp(const HeldUp&) = delete;
+  HeldUp& operator=(const HeldUp&) = delete;
+
+ private:
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
 
 }  // namespace railwise::softdev::test

@@ -273,5 +273,24 @@ TEST(FaultDevice, Fatal) {
   EXPECT_EQ(queryPort(restarted, 1, &attr), 0);
 }
 
+// With the delay under its lock, the queue pair whose send waits would stop the engine's thread.
+TEST(FaultDelays, TheEngineGoesOnMeanwhile) {
+  const OpenDevice device("engine=on");
+  Pair pair(device);
+  Pair other(device);
+  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8, .wr_id = 1}), 0);
+  addRule(device, "verb=post_send nth=1 delay=60s");
+  {
+    const HeldUp posting(device, [&] { EXPECT_EQ(pair.a.send({.length = 8, .wr_id = 2}), 0); });
+    ASSERT_EQ(other.a.send({.length = 8}), 0);
+    EXPECT_EQ(other.a.wait().status, IBV_WC_SUCCESS);
+    ASSERT_EQ(pair.b.receive(9, 0, 64), 0);
+    EXPECT_EQ(pair.a.wait().wr_id, 1U);
+    ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 3}), 0);
+    EXPECT_EQ(pair.a.wait().wr_id, 3U);
+  }
+  EXPECT_EQ(pair.a.wait().wr_id, 2U);
+}
+
 }  // namespace
 }  // namespace railwise::softdev::test

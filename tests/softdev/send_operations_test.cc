@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "softdev/endpoint.h"
+#include "softdev/fault_helpers.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -178,6 +179,36 @@ TEST(SendOperations, CreationRefusesWhatItCannot) {
   init.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   EXPECT_EQ(createQpEx(device, &init), nullptr);
   EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(SendOperations, OthersPostWhileAFaultRuleDelaysOne) {
+  const OpenDevice device;
+  Builder ends(device);
+  const auto write = [&](uint64_t wr_id) {
+    ibv_wr_start(ends.qp);
+    ends.qp->wr_id = wr_id;
+    ibv_wr_rdma_write(ends.qp, ends.b.mr->rkey, ends.b.address().memory + 8 * wr_id);
+    const uint64_t value = 100 + wr_id;
+    ibv_wr_set_inline_data(ends.qp, const_cast<uint64_t*>(&value), sizeof value);
+    EXPECT_EQ(ibv_wr_complete(ends.qp), 0);
+  };
+  addRule(device, "verb=post_send nth=1 delay=60s");
+  {
+    const HeldUp posting(device, [&] { write(1); });
+    write(2);
+    EXPECT_EQ(ends.a.wait().wr_id, 2U);
+    EXPECT_EQ(*ends.b.word(8), 0U);
+    EXPECT_EQ(*ends.b.word(16), 102U);
+  }
+  EXPECT_EQ(ends.a.wait().wr_id, 1U);
+  EXPECT_EQ(*ends.b.word(8), 101U);
+  addRule(device, "verb=post_send nth=1 errno=ENOBUFS");
+  ibv_wr_start(ends.qp);
+  ibv_wr_rdma_write(ends.qp, ends.b.mr->rkey, ends.b.address().memory);
+  ends.setSge(0, 8);
+  EXPECT_EQ(ibv_wr_complete(ends.qp), ENOBUFS);
+  write(3);
+  EXPECT_EQ(ends.a.wait().wr_id, 3U);
 }
 
 }  // namespace
