@@ -143,6 +143,18 @@ class Agent {
   void serve() {
     const uint32_t posted = record_.posted.load(std::memory_order_acquire);
     if (record_.done.load(std::memory_order_relaxed) == posted) return;
+    uint32_t claim = kOffered;
+    if (record_.claim.compare_exchange_strong(claim, kTaken, std::memory_order_acq_rel)) {
+      execute();
+    } else {  // nobody waits for it, and its memory may be the application's again
+      record_.moved = 0;
+      record_.error = ECANCELED;
+    }
+    record_.done.store(posted, std::memory_order_release);
+    (void)syscall(SYS_futex, &record_.done, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  void execute() {
     iovec local[kAgentPieces];
     iovec remote[kAgentPieces];
     const uint32_t count = std::min(record_.count, kAgentPieces);
@@ -157,8 +169,6 @@ class Agent {
     int error = 0;
     record_.moved = bytes <= kAgentBounceBytes ? copy(local, remote, static_cast<int>(count), &error) : 0;
     record_.error = static_cast<uint32_t>(error);
-    record_.done.store(posted, std::memory_order_release);
-    (void)syscall(SYS_futex, &record_.done, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 
   // By the kernel, which tells of memory that is not there instead of ending us; by ourselves where that is

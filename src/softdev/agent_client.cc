@@ -38,7 +38,13 @@ class Walk {
   uint64_t offset_ = 0;
 };
 
-// Waits until the posted request is answered: 0, ESRCH or ETIMEDOUT.
+// The agent will not copy what it has not begun to.
+void withdraw(AgentRecord& agent) {
+  uint32_t claim = kOffered;
+  (void)agent.claim.compare_exchange_strong(claim, kWithdrawn, std::memory_order_acq_rel);
+}
+
+// Waits until the posted request is answered: 0, ESRCH or ETIMEDOUT, and then it is withdrawn.
 int awaitAnswer(const Fabric& fabric, AgentRecord& agent, uint32_t token) {
   constexpr int kYields = 20;
   constexpr timespec kLook{0, 10'000'000};  // then the agent's process is looked at
@@ -53,8 +59,11 @@ int awaitAnswer(const Fabric& fabric, AgentRecord& agent, uint32_t token) {
     }
     (void)syscall(SYS_futex, &agent.done, FUTEX_WAIT, done, &kLook, nullptr, 0);
     if (agent.done.load(std::memory_order_acquire) == wanted) return 0;
-    if (!agentReady(fabric, token) || !tokenAlive(fabric.self.processes, token)) return ESRCH;
-    if (deadline.passed()) return ETIMEDOUT;
+    if (!agentReady(fabric, token) || !tokenAlive(fabric.self, token)) return ESRCH;
+    if (deadline.passed()) {
+      withdraw(agent);
+      return ETIMEDOUT;
+    }
   }
 }
 
@@ -104,6 +113,7 @@ uint64_t agentTransfer(Fabric& fabric, uint32_t token, bool write, iovec* local,
   *error = agentReady(fabric, token) ? awaitAnswer(fabric, agent, token) : ESRCH;
   while (*error == 0 && !to.done() && !from.done()) {
     const uint64_t bytes = fill(fabric, agent, write, from, to);
+    agent.claim.store(kOffered, std::memory_order_relaxed);
     agent.posted.fetch_add(1, std::memory_order_release);
     ring(fabric, token, agent.doorbell);
     ++*calls;

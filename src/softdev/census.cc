@@ -12,7 +12,7 @@ class Counting {
       const ProcessSlot& slot = segment_.processes[i];
       if (slot.pid.load(std::memory_order_acquire) == 0) continue;
       const uint32_t token = makeToken(i, slot.generation.load(std::memory_order_acquire));
-      alive_[i] = tokenAlive(segment_.processes, token) ? token : 0;
+      alive_[i] = tokenAlive(fabric.self, token) ? token : 0;
       ++of(token).processes;
     }
   }

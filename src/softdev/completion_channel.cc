@@ -85,6 +85,12 @@ void announce(const Fabric& fabric, CqRecord& cq, bool solicited) {
   ring(fabric, cq.owner.load(std::memory_order_relaxed), cq.channel);
 }
 
+void announceAnyway(const Fabric& fabric, CqRecord& cq) {
+  if (cq.channel == 0) return;
+  cq.events.fetch_add(1, std::memory_order_acq_rel);
+  ring(fabric, cq.owner.load(std::memory_order_relaxed), cq.channel);
+}
+
 ibv_comp_channel* createCompChannel(ibv_context* base) {
   if (verbFails(as<Context>(base), Verb::kCreateCompChannel)) return nullptr;
   Context& context = as<Context>(base);
@@ -151,7 +157,7 @@ int reqNotifyCq(ibv_cq* base, int solicited_only) {
     continue;
   fullFence();
   if (!unreadyLeft(cq)) return 0;
-  const SharedLockGuard guard(record.lock, cq.fabric->self);
+  const CqGuard guard(*cq.fabric, record);
   announce(*cq.fabric, record, true);
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "softdev/completion_ring.h"
 #include "softdev/events.h"
 #include "softdev/tables.h"
 #include "softdev/verb_faults.h"
@@ -67,7 +68,7 @@ struct Ring {
 bool swapRing(Cq& cq, Ring* ring) {
   const std::lock_guard poll(cq.poll_lock);
   CqRecord& record = *cq.record;
-  const SharedLockGuard guard(record.lock, cq.fabric->self);
+  const CqGuard guard(*cq.fabric, record);
   const uint64_t head = record.head.load(std::memory_order_relaxed);
   const uint64_t tail = record.tail.load(std::memory_order_relaxed);
   if (tail - head > ring->capacity) return false;

@@ -218,7 +218,7 @@ uint32_t otherProcesses(const Fabric& fabric) {
     const ProcessSlot& slot = fabric.segment->processes[i];
     if (slot.pid.load(std::memory_order_acquire) == 0) continue;
     const uint32_t token = makeToken(i, slot.generation.load(std::memory_order_acquire));
-    if (token != fabric.self.token && tokenAlive(fabric.segment->processes, token)) ++others;
+    if (token != fabric.self.token && tokenAlive(fabric.self, token)) ++others;
   }
   return others;
 }

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "softdev/agent.h"
 #include "softdev/mover.h"
 #include "softdev/peer_memory.h"
 #include "softdev/ports.h"
@@ -21,6 +22,7 @@ struct Datagram {
   std::byte bytes[kGrhBytes + kMaxMtuBytes];
   uint64_t length = 0;  // with the GRH's place, which is always there
   bool has_grh = false;
+  uint32_t unreachable = 0;  // token of the process that needs an agent to be written to
 };
 
 bool active(const PortRecord& port) { return port.state.load(std::memory_order_acquire) == IBV_PORT_ACTIVE; }
@@ -82,14 +84,17 @@ ibv_wc_status compose(const Qp& qp, const Work& work, Datagram* datagram) {
   return IBV_WC_SUCCESS;
 }
 
-// Whether the memory of that process can be written, which stays known while the peer is the same.
-bool reach(Qp& qp, uint32_t token) {
+// Whether the memory of that process can be written, which stays known while the peer is the same. *met
+// is false when it has yet to be asked for its agent.
+bool reach(Qp& qp, uint32_t token, bool* met) {
+  *met = true;
   if (!peerAlive(*qp.fabric, token)) return false;
   if (qp.peer.token == token) return true;
   if (qp.peer_memory == nullptr) qp.peer_memory = std::make_unique<PeerMemory>();
   const MoverChoice mover = as<Context>(qp.qp_base.context).config_device->config.mover;
-  qp.peer.token = qp.peer_memory->connect(*qp.fabric, token, mover) ? token : 0;
-  return qp.peer.token == token;
+  *met = qp.peer_memory->connect(*qp.fabric, token, mover);
+  qp.peer.token = *met ? token : 0;
+  return *met;
 }
 
 // Into the memory of the process with `token`; false when it cannot be written.
@@ -100,7 +105,11 @@ bool deliver(Qp& qp, uint32_t token, Datagram& datagram, const Pieces& target) {
     copyHere(target.list, target.count, source);
     return true;
   }
-  if (!reach(qp, token)) return false;
+  bool met = true;
+  if (!reach(qp, token, &met)) {
+    if (!met) datagram.unreachable = token;
+    return false;
+  }
   iovec local{datagram.bytes, datagram.length};
   iovec remote[kMaxSge];
   for (int i = 0; i < target.count; ++i) remote[i] = {target.list[i].address, target.list[i].length};
@@ -144,9 +153,13 @@ void transmit(Qp& qp, const Work& work, Datagram& datagram) {
   Segment& segment = *qp.fabric->segment;
   QpRecord& peer = segment.qps[index];
   const uint32_t qkey = (work.remote_qkey & kOwnKey) != 0 ? qp.record->qkey : work.remote_qkey;
-  const ResponderGuard guard(*qp.fabric, peer);
-  if (listens(peer, work, static_cast<uint32_t>(port - segment.ports), qkey))
-    arrive(qp, work, peer, datagram);
+  {
+    const ResponderGuard guard(*qp.fabric, peer);
+    if (listens(peer, work, static_cast<uint32_t>(port - segment.ports), qkey))
+      arrive(qp, work, peer, datagram);
+  }
+  // Takes the tables' lock, which comes before responders'. This datagram is lost.
+  if (datagram.unreachable != 0) meetPeer(*qp.fabric, datagram.unreachable);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ int pollEmpty(Cq& cq);
 // Tries parked sends whose completions come to the CQ.
 void retryParkedFor(Cq& cq);
 // Completions taken; -EIO once a queue that overflowed is empty.
+// Completions taken; -EIO once a queue that overflowed is empty.
 int pollCq(ibv_cq* cq, int num_entries, ibv_wc* wc);
 
 }  // namespace railwise::softdev

@@ -160,13 +160,15 @@ void claim(Fabric& fabric, uint32_t index) {
   slot.generation.store(generation, std::memory_order_relaxed);
   slot.start_time.store(processStartTime(getpid()), std::memory_order_relaxed);
   slot.probe_address.store(reinterpret_cast<uint64_t>(&g_probe_byte), std::memory_order_relaxed);
+  slot.member.store(0, std::memory_order_relaxed);
   slot.pid.store(static_cast<uint32_t>(getpid()), std::memory_order_release);
-  fabric.self = {makeToken(index, generation), fabric.segment->processes};
+  fabric.self.token = makeToken(index, generation);
 }
 
 // Needs the election lock: it makes claims exclusive.
 bool claimSlot(Fabric& fabric) {
   const ProcessSlot* slots = fabric.segment->processes;
+  fabric.self = {0, slots, fabric.prefix.c_str()};
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     if (slots[i].pid.load(std::memory_order_acquire) != 0) continue;
     claim(fabric, i);
@@ -176,7 +178,7 @@ bool claimSlot(Fabric& fabric) {
   // good once the slot is ours.
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     const uint32_t token = makeToken(i, slots[i].generation.load(std::memory_order_acquire));
-    if (tokenAlive(slots, token)) continue;
+    if (tokenAlive(fabric.self, token)) continue;
     claim(fabric, i);
     SharedLockGuard guard(fabric.segment->tables, fabric.self);
     releaseAllOf(fabric, token);
@@ -220,6 +222,8 @@ Status joinSegment(Fabric& fabric, bool may_create) {
     return systemError("binding the fabric membership");
   }
   fabric.mark_fd = *mark;
+  fabric.segment->processes[slotOf(fabric.self.token)].member.store(
+      static_cast<uint32_t>(fabric.segment_fd) + 1, std::memory_order_release);
   fabric.bell_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fabric.bell_fd >= 0) return Status::success();
   leaveSlot(fabric);
@@ -290,7 +294,7 @@ void reclaimDead(Fabric& fabric) {
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     ProcessSlot& slot = fabric.segment->processes[i];
     const uint32_t token = makeToken(i, slot.generation.load(std::memory_order_acquire));
-    if (slot.pid.load(std::memory_order_acquire) == 0 || tokenAlive(fabric.self.processes, token)) continue;
+    if (slot.pid.load(std::memory_order_acquire) == 0 || tokenAlive(fabric.self, token)) continue;
     SharedLockGuard guard(fabric.segment->tables, fabric.self);
     if (slot.pid.load(std::memory_order_acquire) == 0 ||
         makeToken(i, slot.generation.load(std::memory_order_acquire)) != token)
@@ -310,7 +314,7 @@ bool peerAlive(Fabric& fabric, uint32_t token) {
     return false;
   const int64_t now = nowNs();
   if (now - checked.load(std::memory_order_relaxed) < kTrustNs) return true;
-  if (!tokenAlive(fabric.self.processes, token)) return false;
+  if (!tokenAlive(fabric.self, token)) return false;
   checked.store(now, std::memory_order_relaxed);
   return true;
 }

@@ -15,14 +15,14 @@ namespace {
 
 // SIGKILL, and the process gone when this returns: what follows meets a dead one, every time.
 // Nothing happens when there is none (any more): token 0 has no slot.
-void killProcess(const Segment& segment, uint32_t token) {
+void killProcess(const Fabric& fabric, uint32_t token) {
   const uint32_t slot = slotOf(token);
   if (slot >= kMaxProcesses) return;
-  const auto pid = static_cast<pid_t>(segment.processes[slot].pid.load(std::memory_order_acquire));
-  if (pid <= 0 || !tokenAlive(segment.processes, token)) return;
+  const auto pid = static_cast<pid_t>(fabric.segment->processes[slot].pid.load(std::memory_order_acquire));
+  if (pid <= 0 || !tokenAlive(fabric.self, token)) return;
   (void)kill(pid, SIGKILL);
   const Deadline deadline = Deadline::after(std::chrono::seconds(2));
-  while (tokenAlive(segment.processes, token) && !deadline.passed()) {
+  while (tokenAlive(fabric.self, token) && !deadline.passed()) {
     constexpr timespec kPause{0, 100'000};
     nanosleep(&kPause, nullptr);
   }
@@ -94,10 +94,10 @@ bool act(const Target& at, const FaultRule& rule) {
     case FaultAction::kKillSelf:
       // Whose queue pair it is: the rules of a receiver are judged in the sender's process.
       if (at.qp == nullptr) (void)kill(getpid(), SIGKILL);
-      if (at.qp != nullptr) killProcess(segment, at.qp->owner.load(std::memory_order_acquire));
+      if (at.qp != nullptr) killProcess(at.fabric, at.qp->owner.load(std::memory_order_acquire));
       return true;
     case FaultAction::kKillPeer:
-      if (at.peer != nullptr) killProcess(segment, at.peer->owner.load(std::memory_order_acquire));
+      if (at.peer != nullptr) killProcess(at.fabric, at.peer->owner.load(std::memory_order_acquire));
       return true;
     default:
       return false;

@@ -46,6 +46,17 @@ Result<int> bindName(const std::string& name) {
   return Status{Code::kSystem, error};
 }
 
+bool memberGone(const std::string& prefix, Member member) {
+  sockaddr_un address{};
+  const socklen_t length = abstractAddress(memberName(prefix, member), &address);
+  const int fd = length != 0 ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+  if (fd < 0) return false;
+  const bool refused = connect(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 &&
+                       (errno == ECONNREFUSED || errno == ENOENT);
+  close(fd);
+  return refused;
+}
+
 Result<int> lockElection(const std::string& prefix) {
   // The lock is held for some milliseconds at most, and freed by the kernel when its owner dies.
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));

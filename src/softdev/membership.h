@@ -29,6 +29,9 @@ socklen_t abstractAddress(const std::string& name, sockaddr_un* address);
 // Binds a socket to the abstract name and returns it. Taken already: kSystem with EADDRINUSE, and no log.
 Result<int> bindName(const std::string& name);
 
+// True when certainly no socket has the member's name. Errors that say nothing about it mean false.
+bool memberGone(const std::string& prefix, Member member);
+
 // Holds `prefix`lock; waits for its owner up to some seconds, then gives a WARN.
 Result<int> lockElection(const std::string& prefix);
 

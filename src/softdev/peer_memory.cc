@@ -75,7 +75,6 @@ bool PeerMemory::connect(Fabric& fabric, uint32_t token, MoverChoice mover) {
   if (by_agent_) {
     mapping_ = false;
     if (agentReady(fabric, token)) return true;
-    meetPeer(fabric, token);
     warnRefused(fabric, token, pid_);
     return false;
   }

@@ -17,7 +17,8 @@ class ProcMem;
 
 class PeerMemory {
  public:
-  // From now on the process with `token`. False when there is no way to its memory, or not yet: one WARN.
+  // From now on the process with `token`. False when there is no way to its memory, or not yet: one WARN. The
+  // caller then asks for its agent (meetPeer() of agent.h), as soon as it holds no shared lock.
   bool connect(Fabric& fabric, uint32_t token, MoverChoice mover);
 
   // The place in this process of the peer's `address` in region `key`; null: use transfer(). See

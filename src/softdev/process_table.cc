@@ -10,6 +10,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "softdev/membership.h"
+#include "softdev/shared_lock.h"
+
 namespace railwise::softdev {
 namespace {
 
@@ -61,6 +64,21 @@ int pidfdExited(pid_t pid) {
 #endif
 }
 
+// Whether the member that the process noted is surely gone.
+bool membershipGone(const LockOwner& self, const ProcessSlot& process) {
+  const uint32_t member = process.member.load(std::memory_order_acquire);
+  const auto pid = static_cast<pid_t>(process.pid.load(std::memory_order_acquire));
+  return member != 0 && memberGone(self.prefix, {pid, static_cast<int>(member - 1)});
+}
+
+// A process that executes another program keeps its number and start time; its sockets are closed. Where not
+// even our own can be found we have moved to another network namespace, and know nothing.
+bool leftByExec(const LockOwner& self, const ProcessSlot& process) {
+  const ProcessSlot* own =
+      self.token != 0 ? &self.processes[slotOf(self.token)] : nullptr;  // or about to join
+  return &process != own && membershipGone(self, process) && (own == nullptr || !membershipGone(self, *own));
+}
+
 }  // namespace
 
 uint64_t processStartTime(pid_t pid) {
@@ -86,16 +104,16 @@ bool processLeaving(pid_t pid, uint64_t start_time) {
   return (stat.flags & kExiting) != 0 || !processAlive(pid, start_time);
 }
 
-bool tokenAlive(const ProcessSlot* processes, uint32_t token) {
+bool tokenAlive(const LockOwner& self, uint32_t token) {
   const uint32_t slot = slotOf(token);
   if (slot >= kMaxProcesses) return false;
-  const ProcessSlot& process = processes[slot];
+  const ProcessSlot& process = self.processes[slot];
   const uint32_t pid = process.pid.load(std::memory_order_acquire);
   const uint64_t start_time = process.start_time.load(std::memory_order_relaxed);
   if (pid == 0 ||
       (process.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token))
     return false;
-  return processAlive(static_cast<pid_t>(pid), start_time);
+  return processAlive(static_cast<pid_t>(pid), start_time) && !leftByExec(self, process);
 }
 
 }  // namespace railwise::softdev

@@ -10,6 +10,8 @@
 
 namespace railwise::softdev {
 
+struct LockOwner;
+
 constexpr uint32_t kMaxProcesses = 512;
 
 // Shared. Written under the fabric's table lock; `pid` last, 0 when the slot is free.
@@ -19,6 +21,8 @@ struct alignas(64) ProcessSlot {
   std::atomic<uint64_t>
       start_time;  // /proc/<pid>/stat field 22: tells a process from a later one with its pid
   std::atomic<uint64_t> probe_address;  // a readable byte of the process, to find out whether we may read it
+  std::atomic<uint32_t>
+      member;  // Member::fd plus one, once the membership is bound (membership.h); 0: not yet
 };
 static_assert(sizeof(ProcessSlot) == 64);
 
@@ -32,8 +36,9 @@ constexpr uint32_t makeToken(uint32_t slot, uint32_t generation) {
 constexpr uint32_t slotOf(uint32_t token) { return (token & ((1U << kSlotBits) - 1)) - 1; }
 constexpr uint32_t generationOf(uint32_t token) { return token >> kSlotBits; }
 
-// False when the process that held `token` is gone or is a zombie. Some 20 us; never on the hot path.
-bool tokenAlive(const ProcessSlot* processes, uint32_t token);
+// False when the process that held `token` is gone, is a zombie, or runs another program since (execve keeps
+// the process and takes everything else). Some 20 us; never on the hot path.
+bool tokenAlive(const LockOwner& self, uint32_t token);
 
 // Start time of a process in clock ticks since boot; 0 when there is no such process.
 uint64_t processStartTime(pid_t pid);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "softdev/agent.h"
 #include "softdev/atomics.h"
 #include "softdev/events.h"
 #include "softdev/pacing.h"
@@ -139,7 +140,8 @@ ibv_wc_status explain(const Qp& qp, const Work& work, int error) {
   const ProcessSlot& process = qp.fabric->segment->processes[slotOf(qp.peer.token)];
   if (error != EFAULT) return IBV_WC_RETRY_EXC_ERR;
   if (processLeaving(static_cast<pid_t>(process.pid.load(std::memory_order_acquire)),
-                     process.start_time.load(std::memory_order_relaxed)))
+                     process.start_time.load(std::memory_order_relaxed)) ||
+      !tokenAlive(qp.fabric->self, qp.peer.token))
     return IBV_WC_RETRY_EXC_ERR;
   Pieces local;
   if (resolveLocal(qp, work, &local) != IBV_WC_SUCCESS) return IBV_WC_LOC_PROT_ERR;
@@ -220,7 +222,11 @@ Outcome Chain::verifyPeer() {
     if (qp_.peer_memory == nullptr) qp_.peer_memory = std::make_unique<PeerMemory>();
     const MoverChoice mover = as<Context>(qp_.qp_base.context).config_device->config.mover;
     if (!peerAlive(fabric, peer.token)) return dropPeer(kPeerDead);
-    if (!qp_.peer_memory->connect(fabric, peer.token, mover)) return dropPeer({Verdict::kUnreachable});
+    if (!qp_.peer_memory->connect(fabric, peer.token, mover)) {
+      const Outcome outcome = dropPeer({Verdict::kUnreachable});
+      meetPeer(fabric, peer.token);  // takes the tables' lock, which comes before responders'
+      return outcome;
+    }
   }
   const PortRecord& there = fabric.segment->ports[peer.record->port];
   const PortRecord& here = fabric.segment->ports[qp_.record->port];

@@ -56,7 +56,7 @@ void recoverResponder(Fabric& fabric, QpRecord& qp) {
   Segment& segment = *fabric.segment;
   CqRecord& cq = segment.cqs[qp.recv_cq];
   {
-    SharedLockGuard guard(cq.lock, fabric.self);
+    CqGuard guard(fabric, cq);
     const uint32_t index = qpIndexOf(qp.qp_num.load(std::memory_order_relaxed));
     const uint64_t tail = cq.tail.load(std::memory_order_acquire);
     for (uint64_t at = cq.head.load(std::memory_order_acquire); at != tail; ++at) {

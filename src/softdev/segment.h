@@ -18,7 +18,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint32_t kLayoutVersion = 5;
 
 constexpr uint32_t kMaxPorts = 4096;     // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
 constexpr uint32_t kMaxDevicePorts = 4;  // of one device
@@ -251,12 +251,14 @@ struct AgentPiece {
   uint64_t address;  // in the agent's process
   uint64_t length;
 };
+enum AgentClaim : uint32_t { kOffered, kTaken, kWithdrawn };
 struct alignas(64) AgentRecord {
   SharedLock lock;
   std::atomic<uint32_t> ready;   // token of the process whose agent serves; another: none
   std::atomic<uint32_t> wanted;  // token of the process that is asked to start one
   std::atomic<uint32_t> posted;  // requests
   std::atomic<uint32_t> done;    // of them; a futex
+  std::atomic<uint32_t> claim;   // AgentClaim of the last request: the agent takes it, or the poster back
   uint32_t doorbell;
   uint64_t bounce;  // arena offset of kAgentBounceBytes
   uint32_t write;   // 1: from the bounce pages to the process

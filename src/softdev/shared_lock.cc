@@ -31,7 +31,7 @@ bool SharedLock::lockSlow(const LockOwner& self) {
     if (looked_ns == 0) looked_ns = now_ns;
     if (now_ns - looked_ns < kLookNs) continue;
     looked_ns = now_ns;
-    if (tokenAlive(self.processes, seen)) continue;
+    if (tokenAlive(self, seen)) continue;
     if (word_.compare_exchange_strong(seen, self.token, std::memory_order_seq_cst)) return true;
   }
 }

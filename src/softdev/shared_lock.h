@@ -1,8 +1,10 @@
 // Locks. SharedLock lies in the shared segment and survives the death of its owner: its word names the owning
 // process, and a waiter that finds the owner dead takes the lock over. SpinLock is for the threads of one
-// process. Order, everywhere: send queue (SpinLock) -> receive queue (SpinLock) -> a QP's responder
-// (SharedLock) -> its SRQ, the word of an atomic operation, a CQ (SharedLocks, one after the other) -> a
-// context's events (SharedLock). No thread holds two locks of one kind.
+// process. Order, everywhere: send queue (SpinLock) -> receive queue or completion queue's polling
+// (SpinLocks) -> the tables -> a QP's responder -> its SRQ, the word of an atomic operation, a CQ (one after
+// the other) -> an agent's lock -> a context's events -> the fault table (SharedLocks, from the tables on).
+// Nobody waits for the tables with a responder's lock or a later one: who reclaims the dead holds them and
+// takes all the others. No thread holds two locks of one kind.
 #pragma once
 
 #include <sched.h>
@@ -16,8 +18,9 @@ struct ProcessSlot;
 
 // Who takes shared locks: one per attached process.
 struct LockOwner {
-  uint32_t token = 0;  // makeToken() of the process slot, never 0
+  uint32_t token = 0;  // makeToken() of the process slot, never 0 once attached
   const ProcessSlot* processes = nullptr;
+  const char* prefix = nullptr;  // of the members' names (membership.h)
 };
 
 inline void pauseCpu() {

@@ -152,7 +152,7 @@ void freeLocksOf(Fabric& fabric, uint32_t token) {
     if (segment.qps[i].responder.owner() == token) ResponderGuard guard(fabric, segment.qps[i]);
   }
   for (uint32_t i = 0; i < segment.cqs_marks.high_water; ++i) {
-    if (segment.cqs[i].lock.owner() == token) SharedLockGuard guard(segment.cqs[i].lock, fabric.self);
+    if (segment.cqs[i].lock.owner() == token) CqGuard guard(fabric, segment.cqs[i]);
   }
   for (uint32_t i = 0; i < segment.srqs_marks.high_water; ++i) {
     if (segment.srqs[i].lock.owner() == token) SrqGuard guard(fabric, segment.srqs[i]);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "softdev/doorbell.h"
 #include "softdev/objects.h"
 #include "softdev/peer_process.h"
 
@@ -67,6 +68,28 @@ TEST(Agent, MemoryThatThePeerUnmapped) {
   two.end.peer = two.peer.address();
   ASSERT_EQ(two.end.send({.length = 8}), 0);
   EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+// As the poster leaves it that has waited long enough for a stopped process.
+TEST(Agent, DoesNotExecuteWhatWasWithdrawn) {
+  Processes two;
+  ASSERT_EQ(two.end.send({.offset = 64, .length = 8}), 0);
+  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  Fabric& fabric = *as<Context>(static_cast<ibv_context*>(two.device)).fabric;
+  const QpRecord& qp = fabric.segment->qps[qpIndexOf(two.peer.address().qp_num)];
+  AgentRecord& agent = fabric.segment->agents[slotOf(qp.owner.load())];
+  *arenaAt<uint64_t>(*fabric.segment, agent.bounce) = 7;
+  agent.pieces[0] = {two.peer.address().memory, 8};
+  agent.count = 1;
+  agent.write = 1;
+  agent.claim = kWithdrawn;
+  agent.posted.fetch_add(1);
+  ring(fabric, qp.owner.load(), agent.doorbell);
+  *two.end.word(0) = 5;  // the next request has to wait for that one
+  ASSERT_EQ(two.end.send({.length = 8, .remote_offset = 8}), 0);
+  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(two.peer.word(0), 0U);
+  EXPECT_EQ(two.peer.word(8), 5U);
 }
 
 TEST(Agent, KilledPeer) {

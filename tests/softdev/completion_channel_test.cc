@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "softdev/endpoint.h"
+#include "softdev/objects.h"
 #include "softdev/peer_process.h"
 
 namespace railwise::softdev::test {
@@ -74,6 +75,29 @@ TEST(CompletionChannel, AskingForLessDoesNotWeaken) {
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND}), 0);
   EXPECT_TRUE(readable(pair.b.channel));
   takeEvent(pair.b);
+}
+
+// The dead may have published a completion, or disarmed the queue, without ringing.
+TEST(CompletionChannel, WhoeverTakesTheLockFromTheDeadRings) {
+  const OpenDevice device;
+  Pair pair(device, device, {}, kWithChannel);
+  ASSERT_EQ(pair.b.receive(8), 0);
+  {
+    PeerProcess peer(device.fabric());
+    peer.lockCq(as<Cq>(pair.b.cq).index);
+  }
+  EXPECT_FALSE(readable(pair.b.channel));
+  reclaimDead(*as<Context>(static_cast<ibv_context*>(device)).fabric);
+  EXPECT_TRUE(readable(pair.b.channel));
+  takeEvent(pair.b);
+  {
+    PeerProcess peer(device.fabric());
+    peer.lockCq(as<Cq>(pair.b.cq).index);
+  }
+  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND}), 0);  // not armed: the lock alone is the reason
+  EXPECT_TRUE(readable(pair.b.channel));
+  takeEvent(pair.b);
+  EXPECT_EQ(pair.b.wait().wr_id, 8U);
 }
 
 TEST(CompletionChannel, NonBlockingGivesEagain) {

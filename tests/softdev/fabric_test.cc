@@ -150,6 +150,39 @@ TEST(Fabric, LockOfAKilledOwnerIsTakenOver) {
   EXPECT_EQ(*pair.b.word(0), 4U);
 }
 
+// execve() takes all but the process: its locks and records are those of the dead.
+TEST(Fabric, ExecutingAnotherProgramIsDeath) {
+  const OpenDevice device;
+  Pair pair(device);
+  PeerProcess peer(device.fabric());
+  Endpoint end(device);
+  end.connect(peer.address());
+  peer.connect(end.address());
+  peer.lockResponder(pair.b.qp->qp_num);
+  peer.execute();
+  ASSERT_EQ(end.send({.opcode = IBV_WR_RDMA_READ, .length = 8}), 0);
+  EXPECT_EQ(end.wait().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(usedSlots(fabricOf(device)), 1);
+  EXPECT_EQ(qpsIn(fabricOf(device)), 3);
+  ASSERT_EQ(pair.a.send({.length = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+}
+
+// With the number, and mostly the descriptors, of the member that it was.
+TEST(Fabric, JoiningAgainAfterExecutingAnotherProgram) {
+  const OpenDevice device;
+  PeerProcess peer(device.fabric());
+  peer.execute();
+  peer.start();
+  EXPECT_EQ(usedSlots(fabricOf(device)), 2);
+  EXPECT_EQ(qpsIn(fabricOf(device)), 1);
+  Endpoint end(device);
+  end.connect(peer.address());
+  peer.connect(end.address());
+  ASSERT_EQ(end.send({.length = 8}), 0);
+  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+}
+
 // The owner died between completing a receive and taking it off the queue: it is not completed twice.
 TEST(Fabric, TakeoverFinishesAHalfDoneReceive) {
   const OpenDevice device;

@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
       return 1;  // the test sees the connection close
     }
   }
+  if (argc == 3 && std::strcmp(argv[1], "--softdev-peer-again") == 0)
+    return railwise::softdev::test::serveAgain(std::atoi(argv[2]));
   if (argc == 3 && std::strcmp(argv[1], "--softdev-worker") == 0)
     return railwise::softdev::test::runWorker(std::atoi(argv[2]));
   testing::InitGoogleTest(&argc, argv);

@@ -25,7 +25,20 @@
 namespace railwise::softdev::test {
 namespace {
 
-enum class Command { kStart, kConnect, kSend, kReceive, kWait, kWord, kSetWord, kState, kUnmap, kLock };
+enum class Command {
+  kStart,
+  kConnect,
+  kSend,
+  kReceive,
+  kWait,
+  kWord,
+  kSetWord,
+  kState,
+  kUnmap,
+  kLock,
+  kLockCq,
+  kExecute
+};
 
 struct Request {
   Command command;
@@ -85,6 +98,13 @@ Reply answer(Endpoint& endpoint, const Request& request) {
       fabric.segment->qps[qpIndexOf(static_cast<uint32_t>(request.value))].responder.lock(fabric.self);
       break;
     }
+    case Command::kLockCq: {
+      Fabric& fabric = *as<Context>(endpoint.context).fabric;
+      fabric.segment->cqs[request.value].lock.lock(fabric.self);
+      break;
+    }
+    case Command::kExecute:
+      break;  // servePeer does it
   }
   return reply;
 }
@@ -93,6 +113,15 @@ Reply answer(Endpoint& endpoint, const Request& request) {
 void useMapping(Endpoint& endpoint, void* memory, size_t bytes) {
   deregMr(endpoint.mr);
   endpoint.mr = regMr(endpoint.pd, memory, bytes, endpoint.options.mr_access);
+}
+
+void executeAgain(int fd) {
+  char program[] = "/proc/self/exe";
+  char flag[] = "--softdev-peer-again";
+  char number[16];
+  std::snprintf(number, sizeof number, "%d", fd);
+  char* arguments[] = {program, flag, number, nullptr};
+  execv(program, arguments);
 }
 
 // From now on the kernel refuses others access to our memory and descriptors, and us to theirs.
@@ -130,6 +159,7 @@ int servePeer(int fd) {
   constexpr size_t kMappingBytes = 4096;
   void* mapping = mmap(nullptr, kMappingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (;;) {
+    if (request.command == Command::kExecute) executeAgain(fd);
     Reply reply = answer(endpoint, request);
     if (request.command == Command::kUnmap) {
       useMapping(endpoint, mapping, kMappingBytes);
@@ -142,7 +172,13 @@ int servePeer(int fd) {
   }
 }
 
-PeerProcess::PeerProcess(const std::string& fabric, const Options& options, const std::string& devices) {
+int serveAgain(int fd) {
+  const Reply reply{};
+  return write(fd, &reply, sizeof reply) == sizeof reply ? servePeer(fd) : 1;
+}
+
+PeerProcess::PeerProcess(const std::string& fabric, const Options& options, const std::string& devices)
+    : config_("fabric=" + fabric + ";" + devices), options_(options) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) != 0) throw std::runtime_error("socketpair");
   fcntl(fds[0], F_SETFD, FD_CLOEXEC);
@@ -155,11 +191,28 @@ PeerProcess::PeerProcess(const std::string& fabric, const Options& options, cons
   const int error = posix_spawn(&pid_, program, nullptr, nullptr, arguments, environ);
   close(fds[1]);
   if (error != 0) throw std::runtime_error("posix_spawn");
+  start();
+}
+
+void PeerProcess::start() {
   Request request{};
   request.command = Command::kStart;
-  request.options = options;
-  std::snprintf(request.config, sizeof request.config, "fabric=%s;%s", fabric.c_str(), devices.c_str());
+  request.options = options_;
+  std::snprintf(request.config, sizeof request.config, "%s", config_.c_str());
   address_ = call(fd_, request).address;
+}
+
+void PeerProcess::execute() {
+  Request request{};
+  request.command = Command::kExecute;
+  call(fd_, request);
+}
+
+void PeerProcess::lockCq(uint32_t index) {
+  Request request{};
+  request.command = Command::kLockCq;
+  request.value = index;
+  call(fd_, request);
 }
 
 PeerProcess::~PeerProcess() {

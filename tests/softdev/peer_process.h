@@ -29,15 +29,22 @@ class PeerProcess {
   ibv_qp_state state();
   void unmapBuffer();                   // the memory goes, its registration stays
   void lockResponder(uint32_t qp_num);  // takes that QP's shared lock, for ever
+  void lockCq(uint32_t index);          // the same of a completion queue
+  void execute();                       // it executes this program anew, and knows of nothing
+  void start();                         // ... and opens the device again
   void kill();                          // SIGKILL, and waits until it is gone
 
  private:
   int fd_ = -1;
   pid_t pid_ = -1;
+  std::string config_;
+  Options options_;
   Address address_{};
 };
 
 // Body of the --softdev-peer program; `fd` is the connection to the test.
 int servePeer(int fd);
+// Body of --softdev-peer-again, which it has executed.
+int serveAgain(int fd);
 
 }  // namespace railwise::softdev::test
