@@ -27,14 +27,16 @@ uint32_t hash24(std::string_view name) {
   return static_cast<uint32_t>((hash ^ hash >> 24 ^ hash >> 48) & 0xffffff);
 }
 
-// The same host and name give the same GUID in every process: it is the same device. 02 52 57, three bytes of
-// the host and the name without its number, and the number.
-uint64_t guidOfName(const std::string& host, std::string_view name) {
+// The same host, name and link layer give the same GUID in every process: it is the same device. (soft0 of
+// one configuration may be InfiniBand, and of another RoCE; they are two devices, also on one fabric.) 02 52
+// 57, three bytes of the host and the name without its number, and the number.
+uint64_t guidOfName(const std::string& host, std::string_view name, uint8_t link_layer) {
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   uint32_t number = 0;
   if (!parseNumber(name.substr(digits), 0, 0xffff, &number))
     number = static_cast<uint32_t>(hashName(name) & 0xffff);
-  const uint64_t family = hash24(host + "/" + std::string(name.substr(0, digits)));
+  const char* link = link_layer == IBV_LINK_LAYER_INFINIBAND ? "/infiniband" : "";
+  const uint64_t family = hash24(host + "/" + std::string(name.substr(0, digits)) + link);
   return 0x0252570000000000ULL | family << 16 | number;
 }
 
@@ -101,7 +103,7 @@ class Completer {
 
   void completeGuids(DeviceConfig& device) {
     if (device.guid == 0) {
-      device.guid = guidOfName(device.host, device.name);
+      device.guid = guidOfName(device.host, device.name, device.ports[0].link_layer);
       while (!guids_.insert(device.guid).second) ++device.guid;
     }
     device.ports[0].guid = device.guid;
