@@ -163,7 +163,10 @@ int servePeer(int fd) {
     Reply reply = answer(endpoint, request);
     if (request.command == Command::kUnmap) {
       useMapping(endpoint, mapping, kMappingBytes);
-      munmap(mapping, kMappingBytes);
+      // Nothing, but nothing else may come to lie there either.
+      if (mmap(mapping, kMappingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+          MAP_FAILED)
+        return 1;
     }
     reply.address = endpoint.address();
     if (request.command == Command::kUnmap) reply.address.memory = reinterpret_cast<uint64_t>(mapping);
