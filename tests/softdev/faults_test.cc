@@ -243,7 +243,6 @@ TEST(Faults, DelayKeepsTheOrder) {
   *pair.a.word(8) = 2;
   ASSERT_EQ(pair.a.send({.length = 8, .wr_id = 1}), 0);
   ASSERT_EQ(pair.a.send({.offset = 8, .length = 8, .wr_id = 2}), 0);
-  EXPECT_EQ(*pair.b.word(0), 0U);
   EXPECT_EQ(pair.a.wait().wr_id, 1U);
   EXPECT_EQ(pair.a.wait().wr_id, 2U);
   EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(2));

@@ -197,7 +197,7 @@ TEST(SendOperations, OthersPostWhileAFaultRuleDelaysOne) {
     const HeldUp posting(device, [&] { write(1); });
     write(2);
     EXPECT_EQ(ends.a.wait().wr_id, 2U);
-    EXPECT_EQ(*ends.b.word(8), 0U);
+    EXPECT_EQ(__atomic_load_n(ends.b.word(8), __ATOMIC_RELAXED), 0U);
     EXPECT_EQ(*ends.b.word(16), 102U);
   }
   EXPECT_EQ(ends.a.wait().wr_id, 1U);
