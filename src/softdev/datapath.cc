@@ -159,7 +159,7 @@ int postReceive(Qp& qp, const ibv_recv_wr& wr, uint64_t position) {
 }
 
 // Gives one completion to the caller and its queue slots back; false for one whose QP is gone.
-bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
+[[gnu::always_inline]] inline bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   if (cqe.kind == CqeKind::kVoid) return false;
   QpRecord& qp = segment.qps[cqe.qp_index];
   (cqe.kind == CqeKind::kReceive ? qp.rq_polled : qp.sq_polled).store(cqe.retires, std::memory_order_release);

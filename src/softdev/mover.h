@@ -26,7 +26,7 @@ struct RemotePieces : Pieces {
 };
 
 // Stores the last bytes of a write, after everything stored before.
-inline void storeTail(std::byte* target, const void* source, uint64_t length) {
+[[gnu::always_inline]] inline void storeTail(std::byte* target, const void* source, uint64_t length) {
   const auto address = reinterpret_cast<uint64_t>(target);
   if (length == 8 && address % 8 == 0) {
     uint64_t word;
@@ -58,7 +58,7 @@ inline void storeWords(std::byte* target, const std::byte* source, uint64_t leng
 }
 
 // One piece, the common case.
-inline void writeHere(std::byte* target, const std::byte* source, uint64_t length) {
+[[gnu::always_inline]] inline void writeHere(std::byte* target, const std::byte* source, uint64_t length) {
   const bool words =
       length <= kWordwiseBytes && (length | reinterpret_cast<uint64_t>(target)) % sizeof(uint64_t) == 0;
   if (words && length > kTailBytes) {

@@ -109,8 +109,8 @@ struct alignas(64) PortRecord {
 // A counter with one writer at a time (its owner's lock); readers see it whole.
 class Counter {
  public:
-  void add(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
-  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+  [[gnu::always_inline]] void add(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
+  [[gnu::always_inline]] uint64_t value() const { return value_.load(std::memory_order_relaxed); }
   Counter& operator=(uint64_t n) {
     value_.store(n, std::memory_order_relaxed);
     return *this;
