@@ -2,7 +2,6 @@
 
 #include <linux/futex.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "softdev/background_thread.h"
 #include "softdev/doorbell.h"
 #include "softdev/membership.h"
 #include "softdev/mover.h"
@@ -107,12 +107,7 @@ class Agent {
       record_.done.store(record_.posted.load(std::memory_order_relaxed), std::memory_order_relaxed);
       record_.ready.store(fabric_.self.token, std::memory_order_release);
     }
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = startBackgroundThread([this] { run(); });
     return Status::success();
   }
 

@@ -8,8 +8,8 @@
 #include "softdev/completion_ring.h"
 #include "softdev/datapath.h"
 #include "softdev/events.h"
+#include "softdev/monotonic.h"
 #include "softdev/objects.h"
-#include "softdev/pacing.h"
 #include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
@@ -17,36 +17,32 @@ namespace {
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
-// When the first of the completions in the ring may be polled; kNever when there is none.
-uint64_t firstReady(Cq& cq) {
+// When the first and the last of the completions in the ring may be polled; {kNever, 0} when there is none.
+// Without the time model there is nothing to look for, and the caller may be in the middle of ibv_start_poll.
+struct ReadyTimes {
+  uint64_t first = kNever;
+  uint64_t last = 0;
+};
+ReadyTimes readyTimes(Cq& cq) {
+  ReadyTimes ready;
+  if (cq.record->timed.load(std::memory_order_relaxed) == 0) return ready;
   const std::lock_guard lock(cq.poll_lock);
   const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);
-  uint64_t ready = kNever;
   for (uint64_t at = cq.record->head.load(std::memory_order_relaxed); at != tail; ++at) {
     const Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
-    if (cqe.kind != CqeKind::kVoid) ready = std::min(ready, cqe.ready_ns);
+    if (cqe.kind == CqeKind::kVoid) continue;
+    ready.first = std::min(ready.first, cqe.ready_ns);
+    ready.last = std::max(ready.last, cqe.ready_ns);
   }
   return ready;
 }
 
 // Whether a completion in the ring may be polled only later: nobody will announce it again.
-bool unreadyLeft(Cq& cq) {
-  // Without the time model there is nothing to look for, and the caller may be in the middle of
-  // ibv_start_poll.
-  if (cq.record->timed.load(std::memory_order_relaxed) == 0) return false;
-  const uint64_t now = monotonicNs();
-  const std::lock_guard lock(cq.poll_lock);
-  const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);
-  for (uint64_t at = cq.record->head.load(std::memory_order_relaxed); at != tail; ++at) {
-    const Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
-    if (cqe.kind != CqeKind::kVoid && cqe.ready_ns > now) return true;
-  }
-  return false;
-}
+bool unreadyLeft(Cq& cq) { return readyTimes(cq).last > monotonicNs(); }
 
 // In the time model an event is announced when its completion is written, and given when it may be polled.
 void waitUntilReady(Cq& cq) {
-  const uint64_t ready = firstReady(cq);
+  const uint64_t ready = readyTimes(cq).first;
   const uint64_t now = monotonicNs();
   if (ready != kNever && ready > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ready - now));
 }

@@ -7,7 +7,7 @@
 #include "softdev/completion_queue.h"
 #include "softdev/completion_ring.h"
 #include "softdev/datapath.h"
-#include "softdev/pacing.h"
+#include "softdev/monotonic.h"
 
 namespace railwise::softdev {
 namespace {

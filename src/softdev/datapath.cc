@@ -6,7 +6,7 @@
 #include "softdev/datagram.h"
 #include "softdev/express.h"
 #include "softdev/injector.h"
-#include "softdev/pacing.h"
+#include "softdev/monotonic.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 #include "softdev/verb_faults.h"

@@ -20,6 +20,7 @@
 #include "softdev/address_space.h"
 #include "softdev/agent.h"
 #include "softdev/membership.h"
+#include "softdev/monotonic.h"
 #include "softdev/progress.h"
 #include "softdev/tables.h"
 
@@ -230,13 +231,6 @@ Status joinSegment(Fabric& fabric, bool may_create) {
   return systemError("making a socket");
 }
 
-// Coarse: some 5 ns to read, right to some milliseconds.
-int64_t nowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 Result<Fabric*> attach(const std::string& name, bool may_create) {
   watchForks();
   std::lock_guard lock(g_mutex);
@@ -312,7 +306,7 @@ bool peerAlive(Fabric& fabric, uint32_t token) {
   if ((slot.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token) ||
       slot.pid.load(std::memory_order_acquire) == 0)
     return false;
-  const int64_t now = nowNs();
+  const int64_t now = coarseNs();
   if (now - checked.load(std::memory_order_relaxed) < kTrustNs) return true;
   if (!tokenAlive(fabric.self, token)) return false;
   checked.store(now, std::memory_order_relaxed);

@@ -1,8 +1,8 @@
 #include "softdev/pacing.h"
 
-#include <time.h>
-
 #include <algorithm>
+
+#include "softdev/monotonic.h"
 
 namespace railwise::softdev {
 namespace {
@@ -30,12 +30,6 @@ uint32_t pcieMbpsOf(const PortRecord& port) { return port.pcie_mbps.load(std::me
 bool paced(const PortRecord& port) { return port.paced.load(std::memory_order_relaxed) != 0; }
 
 }  // namespace
-
-uint64_t monotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 Passage travel(Segment& segment, PortRecord& from, PortRecord& to, uint64_t bytes) {
   const uint64_t now = monotonicNs();

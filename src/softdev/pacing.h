@@ -10,8 +10,6 @@
 
 namespace railwise::softdev {
 
-uint64_t monotonicNs();
-
 // When a transfer between two ports arrives and when its sender knows.
 struct Passage {
   uint64_t arrived_ns = 0;

@@ -48,7 +48,6 @@ void setPortState(Fabric& fabric, uint32_t port, bool up) {
   {
     SharedLockGuard guard(fabric.segment->tables, fabric.self);
     if (record.state.exchange(wanted, std::memory_order_seq_cst) == wanted) return;
-    record.changes.fetch_add(1, std::memory_order_release);
   }
   recheckConnections(fabric, port);
   raisePortEvent(fabric, port, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
@@ -66,7 +65,6 @@ void setPortGid(Fabric& fabric, uint32_t port, uint32_t index, const uint8_t (&r
     if (type <= static_cast<uint32_t>(GidType::kRoceV2)) record.gids[index].type = type;
     storeGid(record.gids[index].raw, raw);
     record.gid_count.store(std::max(count, index + 1), std::memory_order_release);
-    record.changes.fetch_add(1, std::memory_order_release);
   }
   recheckConnections(fabric, port);
   raisePortEvent(fabric, port, IBV_EVENT_GID_CHANGE);
@@ -75,7 +73,6 @@ void setPortGid(Fabric& fabric, uint32_t port, uint32_t index, const uint8_t (&r
 void setPortSpeed(Fabric& fabric, uint32_t port, uint32_t mbps) {
   SharedLockGuard guard(fabric.segment->tables, fabric.self);
   fabric.segment->ports[port].speed_mbps.store(mbps, std::memory_order_release);
-  fabric.segment->ports[port].changes.fetch_add(1, std::memory_order_release);
 }
 
 void failDevice(Fabric& fabric, const char* host, const char* device) {

@@ -73,7 +73,6 @@ void initialise(Segment& segment, PortRecord& port, const DeviceConfig& config, 
   port.in_free_ns.store(0, std::memory_order_relaxed);
   port.pcie_out_free_ns.store(0, std::memory_order_relaxed);
   port.pcie_in_free_ns.store(0, std::memory_order_relaxed);
-  port.changes.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace

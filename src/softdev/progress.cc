@@ -1,11 +1,10 @@
 #include "softdev/progress.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <thread>
 
+#include "softdev/background_thread.h"
 #include "softdev/random.h"
 #include "softdev/requester.h"
 
@@ -77,16 +76,10 @@ class Progress {
     if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // Signals are the application's: the thread inherits a mask that blocks them all.
   void start() {
     if (thread_.joinable()) thread_.join();  // it has left run() already
     running_ = true;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = startBackgroundThread([this] { run(); });
   }
 
   // Tries one QP with the mutex released; true when something moved.

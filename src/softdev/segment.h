@@ -18,7 +18,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 5;
+constexpr uint32_t kLayoutVersion = 6;
 
 constexpr uint32_t kMaxPorts = 4096;     // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
 constexpr uint32_t kMaxDevicePorts = 4;  // of one device
@@ -52,7 +52,7 @@ struct ReceiveEntry {
 static_assert(sizeof(ReceiveEntry) == 16 && sizeof(Sge) == 16);
 
 // kVoid: taken out of turn, or its QP is gone; polling skips it.
-enum class CqeKind : uint8_t { kSend, kReceive, kSharedReceive, kVoid };
+enum class CqeKind : uint8_t { kSend, kReceive, kVoid };
 
 constexpr uint8_t kSolicited = 0x80;  // the sender asked for an event; no flag of verbs has this bit
 
@@ -84,8 +84,7 @@ struct Gid {
 // A port as its whole fabric sees it: made by the first context that opens it, changed by faults (faults.h)
 // while contexts have it open. Fields below `guid` change under the table lock; `changes` grows with each.
 struct alignas(64) PortRecord {
-  std::atomic<uint64_t> guid;  // 0: free. LID = index + 1
-  std::atomic<uint32_t> changes;
+  std::atomic<uint64_t> guid;   // 0: free. LID = index + 1
   std::atomic<uint32_t> state;  // ibv_port_state
   std::atomic<uint32_t> speed_mbps;
   std::atomic<uint32_t> latency_ns;

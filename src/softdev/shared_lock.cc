@@ -1,20 +1,9 @@
 #include "softdev/shared_lock.h"
 
-#include <ctime>
-
+#include "softdev/monotonic.h"
 #include "softdev/process_table.h"
 
 namespace railwise::softdev {
-
-namespace {
-
-int64_t coarseNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-}  // namespace
 
 // Looks at the owner by the clock, not by a number of yields: on a busy machine one yield may take as long as
 // all others want to run. A look costs some 20 us.

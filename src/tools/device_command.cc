@@ -10,15 +10,10 @@
 #include "tools/machine_options.h"
 #include "tools/message.h"
 #include "tools/options.h"
+#include "tools/subcommands.h"
 
 namespace railwise::tools {
 namespace {
-
-struct Subcommand {
-  const char* name;
-  int (*run)(Args);
-  const char* text;
-};
 
 constexpr std::array kSubcommands = {
     Subcommand{"run", deviceRunCommand, "run a program on software devices instead of real ones"},
@@ -30,18 +25,6 @@ constexpr std::array kSubcommands = {
                "the ports that are open: list them, take one down, change its GIDs"},
     Subcommand{"stats", deviceStatsCommand, "exact counts of what running processes do"},
 };
-
-std::string helpText() {
-  std::string text = "usage: railwise device SUBCOMMAND [options]\n\n";
-  for (const Subcommand& sub : kSubcommands) text += textOf("  %-9s %s\n", sub.name, sub.text);
-  return text + "\nrailwise device SUBCOMMAND --help lists its options.\n";
-}
-
-std::string names() {
-  std::string text;
-  for (const Subcommand& sub : kSubcommands) text += (text.empty() ? "" : ", ") + std::string(sub.name);
-  return text;
-}
 
 constexpr const char* kListHelp =
     "usage: railwise device list\n\n"
@@ -89,23 +72,7 @@ int deviceSysfsCommand(Args args) {
 }
 
 int deviceCommand(Args args) {
-  if (args.empty()) {
-    say("device: which subcommand? %s", names().c_str());
-    return kExitUsage;
-  }
-  const std::string_view name = args[0];
-  if (name == "--help" || name == "-h") {
-    std::fputs(helpText().c_str(), stdout);
-    return kExitOk;
-  }
-  std::vector<std::string> known;
-  for (const Subcommand& sub : kSubcommands) {
-    if (name == sub.name) return sub.run(args.subspan(1));
-    known.emplace_back(sub.name);
-  }
-  const std::string near = suggestion(name, known);
-  say("device: unknown subcommand '%s'%s", args[0], near.empty() ? (": " + names()).c_str() : near.c_str());
-  return kExitUsage;
+  return runSubcommand("device", kSubcommands, "railwise device SUBCOMMAND --help lists its options.", args);
 }
 
 }  // namespace railwise::tools

@@ -12,19 +12,8 @@ namespace {
 
 constexpr const char* kAgents = "mover=agent";
 
-struct Processes {
-  explicit Processes(const Options& ours = {}, const Options& theirs = {})
-      : device(kAgents), peer(device.fabric(), theirs, kAgents), end(device, ours) {
-    end.connect(peer.address());
-    peer.connect(end.address());
-  }
-  OpenDevice device;
-  PeerProcess peer;
-  Endpoint end;
-};
-
 TEST(Agent, WritesReadsAndSends) {
-  Processes two;
+  Processes two({}, {}, kAgents);
   for (size_t i = 0; i < 64; ++i) *two.end.word(8 * i) = 100 + i;
   ASSERT_EQ(two.end.send({.length = 512, .remote_offset = 64}), 0);
   EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
@@ -50,7 +39,7 @@ TEST(Agent, WritesReadsAndSends) {
 
 TEST(Agent, MoreThanItsBouncePagesHold) {
   constexpr size_t kBytes = 3 * kAgentBounceBytes + 4096;
-  Processes two({.buffer_bytes = kBytes}, {.buffer_bytes = kBytes});
+  Processes two({.buffer_bytes = kBytes}, {.buffer_bytes = kBytes}, kAgents);
   for (size_t i = 0; i < kBytes / 8; ++i) *two.end.word(8 * i) = i * i;
   const auto length = static_cast<uint32_t>(kBytes - 24);
   ASSERT_EQ(two.end.send({.length = length, .remote_offset = 16}), 0);
@@ -63,7 +52,7 @@ TEST(Agent, MoreThanItsBouncePagesHold) {
 }
 
 TEST(Agent, MemoryThatThePeerUnmapped) {
-  Processes two;
+  Processes two({}, {}, kAgents);
   two.peer.unmapBuffer();
   two.end.peer = two.peer.address();
   ASSERT_EQ(two.end.send({.length = 8}), 0);
@@ -72,7 +61,7 @@ TEST(Agent, MemoryThatThePeerUnmapped) {
 
 // As the poster leaves it that has waited long enough for a stopped process.
 TEST(Agent, DoesNotExecuteWhatWasWithdrawn) {
-  Processes two;
+  Processes two({}, {}, kAgents);
   ASSERT_EQ(two.end.send({.offset = 64, .length = 8}), 0);
   EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
   Fabric& fabric = *as<Context>(static_cast<ibv_context*>(two.device)).fabric;
@@ -93,7 +82,7 @@ TEST(Agent, DoesNotExecuteWhatWasWithdrawn) {
 }
 
 TEST(Agent, KilledPeer) {
-  Processes two;
+  Processes two({}, {}, kAgents);
   ASSERT_EQ(two.end.send({.length = 8}), 0);
   EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
   two.peer.kill();

@@ -20,18 +20,13 @@
 
 #include "softdev/census.h"
 #include "softdev/kill_worker.h"
+#include "softdev/monotonic.h"
 #include "softdev/objects.h"
 
 namespace railwise::softdev::test {
 namespace {
 
 constexpr int64_t kPatienceNs = 2'000'000'000;
-
-int64_t nowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 class WorkerProcess {
  public:
@@ -116,7 +111,7 @@ class Killing {
     const int64_t killed_ns = killAfterTraffic(victim, at_once);
     WorkerAnswer lost{};
     const bool heard = workers_[1 - victim]->hear(&lost);
-    const double waited_ms = static_cast<double>(nowNs() - killed_ns) / 1e6;
+    const double waited_ms = static_cast<double>(static_cast<int64_t>(monotonicNs()) - killed_ns) / 1e6;
     workers_[victim] = nullptr;
     if (!heard) return "the survivor died";
     longest_ms_ = std::max(longest_ms_, waited_ms);
@@ -175,12 +170,12 @@ class Killing {
   int64_t killAfterTraffic(size_t victim, bool at_once) {
     WorkerCommand command{};
     command.kind = WorkerCommand::kGo;
-    int64_t killed_ns = nowNs();
+    int64_t killed_ns = static_cast<int64_t>(monotonicNs());
     if (at_once) workers_[victim]->kill();
     for (auto& worker : workers_) worker->tell(command);
     if (!at_once) {
       std::this_thread::sleep_for(std::chrono::microseconds(random_() % 4000));  // the instant is random
-      killed_ns = nowNs();
+      killed_ns = static_cast<int64_t>(monotonicNs());
       if (random_() % 4 == 0) {
         command.kind = WorkerCommand::kDieHolding;
         command.lock = static_cast<WorkerLock>(random_() % static_cast<uint32_t>(WorkerLock::kCount));

@@ -14,6 +14,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "softdev/monotonic.h"
 #include "softdev/objects.h"
 #include "softdev/responder.h"
 
@@ -33,12 +34,6 @@ constexpr uint64_t kReceiveId = uint64_t{1} << 63;
 constexpr uint64_t mix(uint64_t value) {
   value = (value ^ value >> 31) * 0x9e3779b97f4a7c15ULL;
   return value ^ value >> 29;
-}
-
-int64_t nowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 // One connection and what is known of it.
@@ -137,7 +132,7 @@ class Line {
       takeSend(wc);
     }
     if (wc.status == IBV_WC_SUCCESS || first_error_ns_ != 0) return;
-    first_error_ns_ = nowNs();
+    first_error_ns_ = static_cast<int64_t>(monotonicNs());
     std::snprintf(first_error_, sizeof first_error_, "%s %llu: %s",
                   (wc.wr_id & kReceiveId) != 0 ? "receive" : "send",
                   static_cast<unsigned long long>(wc.wr_id & ~kReceiveId), wcStatusStr(wc.status));
@@ -181,7 +176,7 @@ class Line {
   }
 
   [[gnu::format(printf, 2, 3)]] void complain(const char* format, ...) {
-    if (first_error_ns_ == 0) first_error_ns_ = nowNs();
+    if (first_error_ns_ == 0) first_error_ns_ = static_cast<int64_t>(monotonicNs());
     if (complaint_[0] != 0) return;
     va_list arguments;
     va_start(arguments, format);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "softdev/endpoint.h"
+#include "softdev/monotonic.h"
 
 namespace railwise::softdev::test {
 namespace {

@@ -42,6 +42,18 @@ class PeerProcess {
   Address address_{};
 };
 
+// This process's end and a peer process's, connected, both with `devices` configured.
+struct Processes {
+  explicit Processes(const Options& ours = {}, const Options& theirs = {}, const std::string& devices = "")
+      : device(devices), peer(device.fabric(), theirs, devices), end(device, ours) {
+    end.connect(peer.address());
+    peer.connect(end.address());
+  }
+  OpenDevice device;
+  PeerProcess peer;
+  Endpoint end;
+};
+
 // Body of the --softdev-peer program; `fd` is the connection to the test.
 int servePeer(int fd);
 // Body of --softdev-peer-again, which it has executed.

@@ -8,18 +8,6 @@
 namespace railwise::softdev::test {
 namespace {
 
-// This process's end and a peer process's, connected.
-struct Processes {
-  explicit Processes(const Options& ours = {}, const Options& theirs = {})
-      : device(""), peer(device.fabric(), theirs), end(device, ours) {
-    end.connect(peer.address());
-    peer.connect(end.address());
-  }
-  OpenDevice device;
-  PeerProcess peer;
-  Endpoint end;
-};
-
 TEST(TwoProcesses, WriteAndRead) {
   Processes two;
   for (size_t i = 0; i < 4; ++i) *two.end.word(8 * i) = 100 + i;

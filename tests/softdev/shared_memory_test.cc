@@ -18,17 +18,6 @@ namespace {
 
 constexpr size_t kBytes = 1 << 16;
 
-struct Processes {
-  explicit Processes(const Options& ours, const Options& theirs, const std::string& devices = "")
-      : device(devices), peer(device.fabric(), theirs, devices), end(device, ours) {
-    end.connect(peer.address());
-    peer.connect(end.address());
-  }
-  OpenDevice device;
-  PeerProcess peer;
-  Endpoint end;
-};
-
 TEST(Area, FollowsTheKernel) {
   Buffer file(kBytes, Memory::kMemoryFile);
   Area area;
