@@ -85,7 +85,8 @@ Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const
   made->done = false;
   made->count = 1;
   made->sizes[0] = static_cast<uint32_t>(bytes);
-  pending_[index] = {made, address, memory != nullptr ? memory->local_key : 0, static_cast<uint32_t>(bytes)};
+  pending_[index] = {made, address, memory != nullptr ? memory->keys[0].local : 0,
+                     static_cast<uint32_t>(bytes)};
   *request = made;
   return ++matched_ == group_count_ ? postGroup() : Status::success();
 }
@@ -234,7 +235,7 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, Request*
   const auto count = static_cast<int>(buffers.size());
   for (int i = 0; i < count; ++i) {
     const ReceiveBuffer& buffer = buffers[i];
-    window_->staging[slot][i] = {buffer.address, buffer.memory != nullptr ? buffer.memory->remote_key : 0,
+    window_->staging[slot][i] = {buffer.address, buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0,
                                  static_cast<uint32_t>(buffer.tag), buffer.bytes,
                                  makeStamp(next_number_, count)};
     room_[slot][i] = static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
@@ -294,7 +295,7 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   work.opcode = IBV_WR_RDMA_READ;
   work.send_flags = IBV_SEND_SIGNALED;
   work.wr.rdma.remote_addr = address;
-  work.wr.rdma.rkey = memory.remote_key;
+  work.wr.rdma.rkey = memory.keys[0].remote;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(flush_qp_.get(), &work, &bad);
   if (error != 0) return flush_failure_ = failPost("ibv_post_send", error);

@@ -141,7 +141,7 @@ Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
     return failed("ibv_query_device", error);
   hca->pd_.reset(verbs.alloc_pd(hca->context()));
   if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", errno);
-  hca->memory_ = std::make_unique<MemoryCache>(hca->pd());
+  hca->memory_ = std::make_unique<MemoryCache>(std::vector{hca->pd()});
   return hca;
 }
 

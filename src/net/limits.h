@@ -11,6 +11,7 @@ inline constexpr int kOutstandingReceives = 32;  // irecv calls outstanding per 
 inline constexpr int kOutstandingSends = kOutstandingReceives * kMaxReceives;
 inline constexpr int kOutstandingFlushes = 2 * kOutstandingReceives;
 inline constexpr std::size_t kHandleBytes = 128;
+inline constexpr int kMaxRails = 8;  // physical ports behind one device (NCCL_NET_MAX_DEVS_PER_NIC)
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;  // NCCL cuts its messages at 1 GiB
 
 // A message larger than the port's limit travels as several work requests; more than this many would not fit

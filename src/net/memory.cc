@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -27,120 +29,193 @@ Status impossibleRange(uint64_t address, std::size_t bytes) {
   return {Code::kInvalidArgument, 0};
 }
 
+// Position of `item` in `items`, where it is appended when it is new.
+template <typename Item>
+uint8_t placeOf(std::vector<Item>& items, const Item& item) {
+  const auto found = std::find(items.begin(), items.end(), item);
+  const auto place = static_cast<uint8_t>(found - items.begin());
+  if (found == items.end()) items.push_back(item);
+  return place;
+}
+
 }  // namespace
 
-MemoryCache::Range MemoryCache::pagesAround(uint64_t address, std::size_t bytes, MemoryKind kind) {
-  if (address + bytes < address) return {address, address, kind};
-  return {pageDown(address), pageUp(address + std::max<std::size_t>(bytes, 1)), kind};
+MemoryCache::MemoryCache(std::vector<ibv_pd*> rails, MemoryOptions options)
+    : access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
+  assert(!rails.empty() && rails.size() <= kMaxRails);
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    const Domain domain{rails[rail], (options.data_direct_rails >> rail & 1) != 0};
+    domain_of_rail_.push_back(placeOf(domains_, domain));
+  }
 }
 
 MemoryCache::~MemoryCache() {
-  if (!by_start_.empty())
-    RAILWISE_INFO(log::kReg, "%zu memory registrations were never released", by_start_.size());
-  for (auto& [start, entry] : by_start_) delete entry;
+  if (!entries_.empty())
+    RAILWISE_INFO(log::kReg, "%zu memory registrations were never released", entries_.size());
 }
 
-MemoryCache::Entry* MemoryCache::findLocked(const Range& range) {
-  auto candidate = by_start_.upper_bound(range.start);
-  while (candidate != by_start_.begin()) {
-    --candidate;
-    Entry* entry = candidate->second;
-    if (entry->range.start + longest_ < range.end) return nullptr;
-    if (entry->range.kind == range.kind && entry->range.end >= range.end) return entry;
+MemoryHandle* MemoryCache::findLocked(const Range& range) {
+  auto& listed = by_start_[static_cast<std::size_t>(range.kind)];
+  const auto after = listed.upper_bound(range.start);
+  if (after == listed.begin()) return nullptr;
+  Entry* entry = std::prev(after)->second;
+  if (!entry->range.covers(range)) return nullptr;
+  Holders& holders = entry->range == range ? entry->whole : entry->part;
+  ++holders.references;
+  return &holders;
+}
+
+bool MemoryCache::beingRegisteredLocked(const Range& range) const {
+  return std::any_of(in_progress_.begin(), in_progress_.end(),
+                     [&](const Range* other) { return other->covers(range); });
+}
+
+// Takes the one entry of `fresh`, which nothing listed covers, and takes the smaller ones that it covers off
+// the list: those live on for their holders.
+MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
+  Entry& entry = fresh.front();
+  entry.self = fresh.begin();
+  entries_.splice(entries_.end(), fresh);
+  auto& listed = by_start_[static_cast<std::size_t>(entry.range.kind)];
+  auto next = listed.lower_bound(entry.range.start);
+  while (next != listed.end() && entry.range.covers(next->second->range)) {
+    next->second->listed = false;
+    next = listed.erase(next);
   }
-  return nullptr;
+  entry.position = listed.emplace_hint(next, entry.range.start, &entry);
+  entry.listed = true;
+  entry.whole.references = 1;
+  return &entry.whole;
 }
 
+// `registerWith` registers the range with one domain.
 template <typename Register>
-Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, Register&& registerRange) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (Entry* entry = findLocked(range)) {
-      ++entry->references;
-      return entry;
-    }
+Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, Register&& registerWith) {
+  std::list<Entry> fresh;  // released after the lock when it is not needed
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (MemoryHandle* found = findLocked(range)) return found;
+    if (!beingRegisteredLocked(range)) break;
+    registered_.wait(lock);
   }
-  Result<verbs::Mr> mr = registerRange();
-  if (!mr.ok()) return mr.status();
-  const std::lock_guard lock(mutex_);
-  if (Entry* entry = findLocked(range)) {  // another thread was faster: its registration serves both
-    ++entry->references;
-    return entry;
+  in_progress_.push_back(&range);
+  lock.unlock();
+
+  Status status;
+  Entry& entry = fresh.emplace_back();
+  entry.range = range;
+  entry.whole.entry = entry.part.entry = &entry;
+  for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
+    Result<verbs::Mr> region = registerWith(domains_[i]);
+    status = region.status();
+    if (status.ok()) entry.regions[i] = std::move(*region);
   }
-  auto* entry = new Entry{{(*mr)->lkey, (*mr)->rkey}, range, 1, std::move(*mr), {}};
-  entry->position = by_start_.emplace(range.start, entry);
-  longest_ = std::max(longest_, range.end - range.start);
-  return entry;
+  for (std::size_t rail = 0; status.ok() && rail < domain_of_rail_.size(); ++rail) {
+    const verbs::Mr& region = entry.regions[domain_of_rail_[rail]];
+    entry.whole.keys[rail] = entry.part.keys[rail] = {region->lkey, region->rkey};
+  }
+  if (!status.ok()) fresh.clear();  // what the other rails made goes before anybody who waits tries again
+
+  lock.lock();
+  std::erase(in_progress_, &range);
+  MemoryHandle* handle = nullptr;
+  if (status.ok()) {
+    handle = findLocked(range);  // a larger one, made meanwhile, serves both
+    if (handle == nullptr) handle = listLocked(fresh);
+  }
+  lock.unlock();
+  registered_.notify_all();
+  if (handle == nullptr) return status;
+  return handle;
 }
 
 Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, MemoryKind kind) {
-  const Range range = pagesAround(address, bytes, kind);
-  if (range.end <= range.start) return impossibleRange(address, bytes);
-  return acquireRange(range, [&] {
-    return verbs::registerMemory(pd_, reinterpret_cast<void*>(range.start), range.end - range.start,
-                                 verbs::kDataAccess);
+  const uint64_t end = address + std::max<std::size_t>(bytes, 1);
+  const Range range{pageDown(address), pageUp(end), kind};
+  if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
+  return acquireRange(range, [&](const Domain& domain) {
+    return verbs::registerMemory(domain.pd, reinterpret_cast<void*>(range.start), range.end - range.start,
+                                 access_);
   });
 }
 
 Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset,
                                                  int fd) {
+  const uint64_t end = address + std::max<std::size_t>(bytes, 1);
+  const Range range{pageDown(address), pageUp(end), MemoryKind::kDmaBuf};
+  if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
   // NCCL's offset belongs to `address`; the range grows downwards to its page, and the offset with it.
-  const Range range{pageDown(address), pageUp(address + std::max<std::size_t>(bytes, 1)),
-                    MemoryKind::kDmaBuf};
   const uint64_t head = address - range.start;
   if (offset < head) {
     RAILWISE_WARN("dma-buf %d: offset %lu for an address %lu bytes into its page", fd,
                   static_cast<unsigned long>(offset), static_cast<unsigned long>(head));
     return Status{Code::kInvalidArgument, 0};
   }
-  return acquireRange(range, [&] {
-    return verbs::registerDmaBuf(pd_, offset - head, range.end - range.start, range.start, fd,
-                                 verbs::kDataAccess);
+  return acquireRange(range, [&](const Domain& domain) {
+    return verbs::registerDmaBuf(domain.pd, offset - head, range.end - range.start, range.start, fd, access_,
+                                 domain.data_direct);
   });
 }
 
 void MemoryCache::release(MemoryHandle* handle) {
-  auto* entry = static_cast<Entry*>(handle);
-  {
-    const std::lock_guard lock(mutex_);
-    if (--entry->references > 0) return;
-    by_start_.erase(entry->position);
+  auto* holders = static_cast<Holders*>(handle);
+  Entry* entry = holders->entry;
+  std::list<Entry> dead;  // deregistered after the lock
+  const std::lock_guard lock(mutex_);
+  assert(holders->references > 0);
+  if (--holders->references > 0 || entry->whole.references > 0) return;
+  if (entry->listed) {
+    by_start_[static_cast<std::size_t>(entry->range.kind)].erase(entry->position);
+    entry->listed = false;
   }
-  delete entry;
+  if (entry->part.references == 0) dead.splice(dead.end(), entries_, entry->self);
 }
 
 std::size_t MemoryCache::entries() const {
   const std::lock_guard lock(mutex_);
-  return by_start_.size();
+  return entries_.size();
 }
 
-Result<RegisteredPages> RegisteredPages::create(ibv_pd* pd, std::size_t bytes) {
+Result<RegisteredPages> RegisteredPages::create(std::span<ibv_pd* const> rails, std::size_t bytes) {
+  assert(!rails.empty() && rails.size() <= kMaxRails);
   RegisteredPages pages;
   pages.bytes_ = pageUp(bytes);
   void* memory = mmap(nullptr, pages.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
+    const int error = errno;
     RAILWISE_WARN("no memory for %zu bytes of connection state", pages.bytes_);
-    return Status{Code::kSystem, errno};
+    return Status{Code::kSystem, error};
   }
   pages.memory_ = memory;
-  Result<verbs::Mr> mr = verbs::registerMemory(pd, memory, pages.bytes_, verbs::kDataAccess);
-  if (!mr.ok()) return mr.status();
-  pages.mr_ = std::move(*mr);
+  std::vector<ibv_pd*> domains;
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    const uint8_t place = placeOf(domains, rails[rail]);
+    if (place == pages.regions_.size()) {
+      Result<verbs::Mr> region = verbs::registerMemory(rails[rail], memory, pages.bytes_, verbs::kDataAccess);
+      if (!region.ok()) return region.status();
+      pages.regions_.push_back(std::move(*region));
+    }
+    pages.keys_[rail] = {pages.regions_[place]->lkey, pages.regions_[place]->rkey};
+  }
   return pages;
 }
 
 RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_), mr_(std::move(other.mr_)) {}
+    : memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_),
+      regions_(std::move(other.regions_)),
+      keys_(other.keys_) {}
 
 RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
-  std::swap(mr_, other.mr_);
+  std::swap(regions_, other.regions_);
+  std::swap(keys_, other.keys_);
   return *this;
 }
 
 RegisteredPages::~RegisteredPages() {
-  mr_.reset();
+  regions_.clear();
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 

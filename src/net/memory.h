@@ -1,38 +1,68 @@
 // Registered memory: the cache behind regMr, and pages of our own.
 #pragma once
 
+#include <array>
+#include <condition_variable>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <mutex>
+#include <span>
+#include <vector>
 
+#include "net/limits.h"
 #include "verbs/memory_region.h"
 
 namespace railwise::net {
 
 enum class MemoryKind : uint8_t { kHost, kDevice, kDmaBuf };
+inline constexpr int kMemoryKinds = 3;
 
-// What NCCL holds as mhandle.
-struct MemoryHandle {
-  uint32_t local_key;
-  uint32_t remote_key;
+struct MemoryKeys {
+  uint32_t local;
+  uint32_t remote;
 };
 
-// Registrations of one protection domain, shared by reference count between all callers that name the same
-// range: NCCL registers a buffer once per connection. Thread-safe; the lock is not held across ibv_reg_mr. No
-// entry outlives its last release().
+// What NCCL holds as mhandle: the keys of one range of memory, by rail of the Device it was registered with.
+struct MemoryHandle {
+  std::array<MemoryKeys, kMaxRails> keys;
+};
+
+struct MemoryOptions {
+  // Lets the PCIe fabric reorder the writes of data (never of the protocol's own memory); see
+  // verbs::relaxedOrdering().
+  bool relaxed_ordering = false;
+  // Bit r: dma-bufs reach rail r through mlx5's data-direct function.
+  uint32_t data_direct_rails = 0;
+};
+
+// Registrations with the protection domains of one Device's rails, shared by reference count between all
+// callers that name the same pages or a part of them: NCCL registers a buffer once per connection, and a part
+// of it per operation. Thread-safe. The lock is not held across ibv_reg_mr: threads that want different
+// memory register it at the same time, and one that wants what another is just registering waits for that.
+//
+// The rule that keeps keys from going stale: memory can be unmapped only after those who registered it have
+// released it. So an entry is offered to newcomers only as long as somebody holds all of it. When the last
+// such holder has gone while holders of parts remain, the entry is never found again, and it dies with the
+// last of them. A holder of a part therefore never keeps the rest alive for others.
 class MemoryCache {
  public:
-  explicit MemoryCache(ibv_pd* pd) : pd_(pd) {}
+  // One domain per rail, 1 to kMaxRails; rails of one domain share a registration.
+  explicit MemoryCache(std::vector<ibv_pd*> rails, MemoryOptions options = {});
   ~MemoryCache();
+  MemoryCache(const MemoryCache&) = delete;
+  MemoryCache& operator=(const MemoryCache&) = delete;
 
   // A handle for [address, address + bytes), from an entry of the same kind that covers it or from a new
-  // registration of the whole pages around it. bytes 0 counts as 1. Errors: kSystem, logged.
+  // registration of the whole pages around it. bytes 0 counts as 1. Errors: kInvalidArgument (beyond all
+  // memory), kSystem (one of the rails refused; what the others made is released); logged.
   Result<MemoryHandle*> acquire(uint64_t address, std::size_t bytes, MemoryKind kind);
   // The same through a dma-buf; `offset` is where `address` lies in `fd`, which the caller may close
   // afterwards.
   Result<MemoryHandle*> acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd);
   void release(MemoryHandle* handle);
 
+  // Registrations alive, found or not.
   std::size_t entries() const;
 
  private:
@@ -40,31 +70,61 @@ class MemoryCache {
     uint64_t start;
     uint64_t end;
     MemoryKind kind;
+
+    bool covers(const Range& other) const {
+      return kind == other.kind && start <= other.start && end >= other.end;
+    }
+    bool operator==(const Range&) const = default;
   };
-  struct Entry : MemoryHandle {
+  struct Entry;
+  struct Holders : MemoryHandle {
+    Entry* entry;
+    uint64_t references;
+  };
+  // NCCL gives back the very pointer it was given, so release() knows whether a holder of all of it or of a
+  // part goes.
+  struct Entry {
+    Holders whole;
+    Holders part;
     Range range;
-    int references;
-    verbs::Mr mr;
-    std::multimap<uint64_t, Entry*>::iterator position;
+    bool listed;  // in by_start_
+    std::map<uint64_t, Entry*>::iterator position;
+    std::list<Entry>::iterator self;
+    std::array<verbs::Mr, kMaxRails> regions;  // by domain, not by rail
   };
+  // A protection domain as the rails share it.
+  struct Domain {
+    ibv_pd* pd;
+    bool data_direct;
+    bool operator==(const Domain&) const = default;
+  };
+  using Regions = std::array<verbs::Mr, kMaxRails>;
 
-  // Whole pages; end <= start when there is no such memory.
-  static Range pagesAround(uint64_t address, std::size_t bytes, MemoryKind kind);
-  Entry* findLocked(const Range& range);
+  MemoryHandle* findLocked(const Range& range);
+  bool beingRegisteredLocked(const Range& range) const;
+  MemoryHandle* listLocked(std::list<Entry>& fresh);
   template <typename Register>
-  Result<MemoryHandle*> acquireRange(const Range& range, Register&& registerRange);
+  Result<MemoryHandle*> acquireRange(const Range& range, Register&& registerWith);
 
-  ibv_pd* const pd_;
+  std::vector<Domain> domains_;
+  std::vector<uint8_t> domain_of_rail_;
+  const int access_;
   mutable std::mutex mutex_;
-  std::multimap<uint64_t, Entry*> by_start_;  // owns the entries
-  uint64_t longest_ = 0;                      // bound for the search: no entry is longer
+  std::condition_variable registered_;
+  // Per kind, by start: only ranges that lie in no other one. Of those, the one that begins last at or before
+  // an address also ends last, so a single look tells whether any covers a range.
+  std::array<std::map<uint64_t, Entry*>, kMemoryKinds> by_start_;
+  std::list<Entry> entries_;               // all that are alive
+  std::vector<const Range*> in_progress_;  // being registered just now
 };
 
 // Whole pages of ours, zeroed, registered and shared with nobody (so that MADV_DONTFORK on them hurts no
-// neighbour).
+// neighbour). Never with relaxed ordering: the CPU polls them.
 class RegisteredPages {
  public:
-  static Result<RegisteredPages> create(ibv_pd* pd, std::size_t bytes);
+  // With one domain, or with one per rail (rails of one domain share a registration).
+  static Result<RegisteredPages> create(ibv_pd* pd, std::size_t bytes) { return create({&pd, 1}, bytes); }
+  static Result<RegisteredPages> create(std::span<ibv_pd* const> rails, std::size_t bytes);
   RegisteredPages() = default;
   RegisteredPages(RegisteredPages&& other) noexcept;
   RegisteredPages& operator=(RegisteredPages&& other) noexcept;
@@ -75,13 +135,14 @@ class RegisteredPages {
     return reinterpret_cast<T*>(static_cast<std::byte*>(memory_) + offset);
   }
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
-  uint32_t localKey() const { return mr_->lkey; }
-  uint32_t remoteKey() const { return mr_->rkey; }
+  uint32_t localKey(std::size_t rail = 0) const { return keys_[rail].local; }
+  uint32_t remoteKey(std::size_t rail = 0) const { return keys_[rail].remote; }
 
  private:
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  verbs::Mr mr_;
+  std::vector<verbs::Mr> regions_;
+  std::array<MemoryKeys, kMaxRails> keys_ = {};
 };
 
 }  // namespace railwise::net

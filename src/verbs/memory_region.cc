@@ -25,7 +25,8 @@ Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access) {
   return mr;
 }
 
-Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access) {
+Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,
+                          bool) {
   if (library().reg_dmabuf_mr == nullptr) {
     RAILWISE_WARN(
         "this libibverbs has no ibv_reg_dmabuf_mr: install rdma-core 34 or later, or set "

@@ -8,12 +8,17 @@ namespace railwise::verbs {
 // Local write, remote write and remote read: what data buffers, clear-to-send rings and flushes need.
 inline constexpr int kDataAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
+// Added to the access of data regions where the device may reorder its writes over PCIe.
+inline constexpr int kRelaxedOrdering = IBV_ACCESS_RELAXED_ORDERING;
+
 // Errors: kSystem with errno, logged once with the address, the size and what usually helps (locked-memory
 // limit).
 Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access);
 
 // The same for `bytes` at `offset` into the dma-buf `fd`, reachable at the virtual address `iova`.
-Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access);
+// data_direct: through the data-direct function of an mlx5 device.
+Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,
+                          bool data_direct = false);
 
 // Does this device take dma-bufs? Asked with an invalid fd, as NCCL asks (EBADF: yes; EOPNOTSUPP: no).
 bool dmaBufSupported(ibv_pd* pd);
