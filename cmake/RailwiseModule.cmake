@@ -5,6 +5,10 @@ find_path(IBVERBS_INCLUDE_DIR infiniband/verbs.h)
 if(NOT IBVERBS_INCLUDE_DIR)
   message(FATAL_ERROR "infiniband/verbs.h not found: install libibverbs-dev (Debian, Ubuntu) or rdma-core-devel")
 endif()
+find_path(RDMACM_INCLUDE_DIR rdma/rdma_cma.h)
+if(NOT RDMACM_INCLUDE_DIR)
+  message(FATAL_ERROR "rdma/rdma_cma.h not found: install librdmacm-dev (Debian, Ubuntu) or rdma-core-devel")
+endif()
 
 find_package(Threads REQUIRED)
 
@@ -41,7 +45,7 @@ endfunction()
 
 # rdma-core's headers, for the modules that may see them (verbs, softdev, net) and their tests.
 add_library(railwise_rdma_headers INTERFACE)
-target_include_directories(railwise_rdma_headers SYSTEM INTERFACE ${IBVERBS_INCLUDE_DIR})
+target_include_directories(railwise_rdma_headers SYSTEM INTERFACE ${IBVERBS_INCLUDE_DIR} ${RDMACM_INCLUDE_DIR})
 
 # railwise_test(NAME SOURCES... DEPENDS... [LABELS...] [PLUGIN]): one GoogleTest program, one ctest entry for each of
 # its tests. LABELS default to "quick". PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.

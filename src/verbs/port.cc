@@ -70,6 +70,7 @@ Result<Port> queryPort(ibv_context* context, uint8_t number) {
   port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   port.reliable = context->device->transport_type == IBV_TRANSPORT_IB &&
                   (port.ethernet || attributes.link_layer == IBV_LINK_LAYER_INFINIBAND);
+  port.iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
   port.lid = attributes.lid;
   port.mtu = attributes.active_mtu;
   port.grh_required = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;

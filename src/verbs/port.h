@@ -12,6 +12,7 @@ struct Port {
   bool active = false;
   bool ethernet = false;  // RoCE; else InfiniBand
   bool reliable = false;  // InfiniBand or RoCE: what our queue pairs need (not iWARP, not EFA)
+  bool iwarp = false;     // connected by the communication manager only (connection_manager.h)
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_1024;
   bool grh_required = false;

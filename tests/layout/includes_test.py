@@ -21,8 +21,11 @@ MAY_INCLUDE = {
 }
 # project folder -> the only files, or folders, that may include it
 ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs_front/", "src/tools/device_")}
-RDMA_HEADERS = ("infiniband/", "rdma/")
-MAY_SEE_RDMA_HEADERS = {"src/verbs", "src/verbs_front", "src/softdev"}
+# folder of rdma-core's headers -> modules that may include them
+RDMA_HEADERS = {
+    "infiniband": {"src/verbs", "src/verbs_front", "src/softdev"},
+    "rdma": {"src/verbs", "src/softdev"},
+}
 # The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks. The
 # preloaded library stands alone.
 MAY_GETENV = {"src/base/config.cc", "src/sysfs_front/redirect.cc"}
@@ -45,9 +48,9 @@ def check(root):
             text = path.read_text()
             for quote, included in INCLUDE.findall(text):
                 folder = included.split("/")[0]
-                if included.startswith(RDMA_HEADERS):
-                    if module not in MAY_SEE_RDMA_HEADERS:
-                        problems.append(f"{name}: includes <{included}>; only {sorted(MAY_SEE_RDMA_HEADERS)} may")
+                if folder in RDMA_HEADERS:
+                    if module not in RDMA_HEADERS[folder]:
+                        problems.append(f"{name}: includes <{included}>; only {sorted(RDMA_HEADERS[folder])} may")
                 elif quote == '"':
                     if folder not in allowed | {own}:
                         problems.append(f"{name}: includes {included}; {module} may include {sorted(allowed)}")
