@@ -21,10 +21,11 @@ MAY_INCLUDE = {
 }
 # project folder -> the only files, or folders, that may include it
 ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs_front/", "src/tools/device_")}
-# folder of rdma-core's headers -> modules that may include them
+# rdma-core's headers, by how their names begin (the first that fits) -> modules that may include them
 RDMA_HEADERS = {
-    "infiniband": {"src/verbs", "src/verbs_front", "src/softdev"},
-    "rdma": {"src/verbs", "src/softdev"},
+    "rdma/rdma_cma": {"src/verbs", "src/softdev"},
+    "rdma/": {"src/verbs", "src/verbs_front", "src/softdev"},
+    "infiniband/": {"src/verbs", "src/verbs_front", "src/softdev"},
 }
 # The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks. The
 # preloaded library stands alone.
@@ -48,9 +49,10 @@ def check(root):
             text = path.read_text()
             for quote, included in INCLUDE.findall(text):
                 folder = included.split("/")[0]
-                if folder in RDMA_HEADERS:
-                    if module not in RDMA_HEADERS[folder]:
-                        problems.append(f"{name}: includes <{included}>; only {sorted(RDMA_HEADERS[folder])} may")
+                may_include = [who for prefix, who in RDMA_HEADERS.items() if included.startswith(prefix)]
+                if may_include:
+                    if module not in may_include[0]:
+                        problems.append(f"{name}: includes <{included}>; only {sorted(may_include[0])} may")
                 elif quote == '"':
                     if folder not in allowed | {own}:
                         problems.append(f"{name}: includes {included}; {module} may include {sorted(allowed)}")
