@@ -2,49 +2,84 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <vector>
 
 #include "base/log.h"
+#include "base/setting_checks.h"
 
 namespace railwise {
 namespace {
 
-void readInt(const char* env, int min, int max, int& value) {
+const char* variable(const char* env) {
   const char* text = std::getenv(env);
-  if (text == nullptr || *text == '\0') return;
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+SettingSource readInt(const char* env, int min, int max, int& value) {
+  const char* text = variable(env);
+  if (text == nullptr) return SettingSource::kDefault;
   char* end = nullptr;
   errno = 0;
   const long parsed = std::strtol(text, &end, 0);
   if (errno != 0 || *end != '\0' || parsed < min || parsed > max) {
     RAILWISE_WARN("%s=%s is not a number from %d to %d: using %d", env, text, min, max, value);
-    return;
+    return SettingSource::kRejected;
   }
   value = static_cast<int>(parsed);
   RAILWISE_INFO(log::kEnv, "%s set to %d", env, value);
+  return SettingSource::kEnvironment;
 }
 
-void readString(const char* env, std::string& value) {
-  const char* text = std::getenv(env);
-  if (text == nullptr || *text == '\0') return;
+SettingSource readString(const char* env, std::string& value) {
+  const char* text = variable(env);
+  if (text == nullptr) return SettingSource::kDefault;
   value = text;
   RAILWISE_INFO(log::kEnv, "%s set to %s", env, text);
+  return SettingSource::kEnvironment;
+}
+
+// `form`: what is accepted. `accepts`: is the text of that form?
+template <typename Accepts>
+SettingSource readChecked(const char* env, const std::string& form, const Accepts& accepts,
+                          std::string& value) {
+  const char* text = variable(env);
+  if (text != nullptr && !accepts(text)) {
+    const bool none = value.empty();
+    RAILWISE_WARN("%s=%s is not %s: %s%s", env, text, form.c_str(), none ? "as if it were not set" : "using ",
+                  value.c_str());
+    return SettingSource::kRejected;
+  }
+  return readString(env, value);
+}
+
+// "a,b,c" as "a, b or c".
+std::string choiceText(std::string_view choices) {
+  std::string text;
+  while (!choices.empty()) {
+    const auto comma = choices.find(',');
+    const std::string_view word = choices.substr(0, comma);
+    choices = comma == std::string_view::npos ? std::string_view() : choices.substr(comma + 1);
+    if (!text.empty()) text += choices.empty() ? " or " : ", ";
+    text += word;
+  }
+  return text;
 }
 
 }  // namespace
 
-Config Config::load() {
+Config Config::load(std::vector<SettingSource>* sources) {
   Config config;
-#define RAILWISE_INT(field, env, default_value, min, max, text) readInt(env, min, max, config.field);
-#define RAILWISE_STRING(field, env, default_value, form, text) readString(env, config.field);
+  const std::vector<SettingSource> found = {
+#define RAILWISE_INT(field, env, default_value, min, max, text) readInt(env, min, max, config.field),
+#define RAILWISE_STRING(field, env, default_value, form, text) readString(env, config.field),
+#define RAILWISE_CHOICE(field, env, default_value, choices, text)                               \
+  readChecked(                                                                                  \
+      env, choiceText(choices), [](std::string_view value) { return isOneOf(value, choices); }, \
+      config.field),
+#define RAILWISE_CHECKED(field, env, default_value, form, check, text) \
+  readChecked(env, form, check, config.field),
 #include "base/config.def"
-#undef RAILWISE_INT
-#undef RAILWISE_STRING
-  if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
-      config.socket_family != "AF_INET6") {
-    RAILWISE_WARN("NCCL_SOCKET_FAMILY=%s is neither AF_INET nor AF_INET6: using both",
-                  config.socket_family.c_str());
-    config.socket_family.clear();
-  }
+  };
+  if (sources != nullptr) *sources = found;
   return config;
 }
 
@@ -55,9 +90,10 @@ std::span<const Setting> settings() {
 #define RAILWISE_INT(field, env, default_value, min, max, text) \
   {env, std::to_string(default_value), std::to_string(min) + " to " + std::to_string(max), text},
 #define RAILWISE_STRING(field, env, default_value, form, text) {env, default_value, form, text},
+#define RAILWISE_CHOICE(field, env, default_value, choices, text) \
+  {env, default_value, choiceText(choices), text},
+#define RAILWISE_CHECKED(field, env, default_value, form, check, text) {env, default_value, form, text},
 #include "base/config.def"
-#undef RAILWISE_INT
-#undef RAILWISE_STRING
   };
   return rows;
 }
@@ -66,11 +102,19 @@ std::string settingValue(const Config& config, std::size_t index) {
   const std::vector<std::string> values = {
 #define RAILWISE_INT(field, env, default_value, min, max, text) std::to_string(config.field),
 #define RAILWISE_STRING(field, env, default_value, form, text) config.field,
+#define RAILWISE_CHOICE(field, env, default_value, choices, text) config.field,
+#define RAILWISE_CHECKED(field, env, default_value, form, check, text) config.field,
 #include "base/config.def"
-#undef RAILWISE_INT
-#undef RAILWISE_STRING
   };
   return index < values.size() ? values[index] : std::string();
+}
+
+std::span<const UnusedSetting> unusedSettings() {
+  static const std::vector<UnusedSetting> rows = {
+#define RAILWISE_UNUSED(env, text) {env, text},
+#include "base/config.def"
+  };
+  return rows;
 }
 
 }  // namespace railwise

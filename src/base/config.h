@@ -6,18 +6,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace railwise {
+
+// Where the value of a setting comes from.
+enum class SettingSource : uint8_t {
+  kDefault,
+  kEnvironment,
+  kRejected,  // the environment has a value that is not accepted: the default stands
+};
 
 struct Config {
 #define RAILWISE_INT(field, env, default_value, min, max, text) int field = (default_value);
 #define RAILWISE_STRING(field, env, default_value, form, text) std::string field = default_value;
+#define RAILWISE_CHOICE(field, env, default_value, choices, text) std::string field = default_value;
+#define RAILWISE_CHECKED(field, env, default_value, form, check, text) std::string field = default_value;
 #include "base/config.def"
-#undef RAILWISE_INT
-#undef RAILWISE_STRING
 
-  // Reads every setting from the environment.
-  static Config load();
+  // Reads every setting from the environment. `sources`, when not null: one for each of settings().
+  static Config load(std::vector<SettingSource>* sources = nullptr);
 };
 
 // A variable of NCCL's that the model of the machine honours (topo/settings.h lists them); null: not set.
@@ -27,11 +35,18 @@ const char* environmentVariable(const char* name);
 struct Setting {
   const char* env;
   std::string default_text;
-  std::string accepted;  // "1 to 31" or the form of a string
+  std::string accepted;  // "1 to 31", "AF_INET or AF_INET6", or the form of a string
   const char* text;
 };
 std::span<const Setting> settings();
 // The value in force of settings()[i], as text.
 std::string settingValue(const Config& config, std::size_t index);
+
+// A variable of NCCL's that has no meaning for the plugin, and why.
+struct UnusedSetting {
+  const char* env;
+  const char* text;
+};
+std::span<const UnusedSetting> unusedSettings();
 
 }  // namespace railwise

@@ -1,41 +1,73 @@
 #include "base/name_selection.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace railwise {
 namespace {
 
-// "mlx5_0:1:rail:plane"
-struct Item {
-  std::string_view name;
-  int port = -1;
-};
+constexpr int kLargestField = 32767;  // rails and planes are 16 bits in NCCL's properties
 
-Item parseItem(std::string_view text) {
-  Item item{text.substr(0, text.find(':'))};
-  if (item.name.size() == text.size()) return item;
-  const std::string_view rest = text.substr(item.name.size() + 1);
-  std::from_chars(rest.data(), rest.data() + rest.size(), item.port);  // no number: any port
-  return item;
+// Takes what is before the next `separator` off `text`.
+std::string_view take(std::string_view& text, char separator) {
+  const std::string_view word = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), word.size() + 1));
+  return word;
+}
+
+// "" is -1.
+bool parseField(std::string_view text, int& value) {
+  if (text.empty()) return true;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= -1 && value <= kLargestField;
+}
+
+bool parseItem(std::string_view text, PortItem& item) {
+  item.name = take(text, ':');
+  bool good = true;
+  for (int* field : {&item.port, &item.rail, &item.plane}) good = parseField(take(text, ':'), *field) && good;
+  return good;  // NCCL ignores further fields
+}
+
+// Fields that are no numbers count as not given; `good` tells.
+PortSelection parse(std::string_view text, bool& good) {
+  PortSelection selection;
+  selection.exclude = text.starts_with('^');
+  if (selection.exclude) text.remove_prefix(1);
+  selection.exact = text.starts_with('=');
+  if (selection.exact) text.remove_prefix(1);
+  good = true;
+  while (!text.empty()) {
+    PortItem item;
+    good = parseItem(take(text, ','), item) && good;
+    if (!item.name.empty()) selection.items.push_back(std::move(item));
+  }
+  return selection;
 }
 
 }  // namespace
 
 bool nameSelected(std::string_view selection, std::string_view name, int port) {
-  if (selection.empty()) return true;
-  const bool exclude = selection.front() == '^';
-  if (exclude) selection.remove_prefix(1);
-  const bool exact = selection.starts_with('=');
-  if (exact) selection.remove_prefix(1);
-  bool found = false;
-  while (!selection.empty()) {
-    const auto comma = selection.find(',');
-    const Item item = parseItem(selection.substr(0, comma));
-    const bool same_name = exact ? name == item.name : name.starts_with(item.name);
-    if (!item.name.empty() && same_name && (item.port < 0 || port < 0 || item.port == port)) found = true;
-    selection = comma == std::string_view::npos ? std::string_view() : selection.substr(comma + 1);
+  bool good = true;
+  return choosePort(parse(selection, good), name, port).selected;
+}
+
+std::optional<PortSelection> parsePortSelection(std::string_view text) {
+  bool good = true;
+  PortSelection selection = parse(text, good);
+  if (!good) return std::nullopt;
+  return selection;
+}
+
+PortChoice choosePort(const PortSelection& selection, std::string_view name, int port) {
+  if (selection.items.empty()) return {.selected = !selection.exclude};
+  for (const PortItem& item : selection.items) {
+    const bool same_name = selection.exact ? name == item.name : name.starts_with(item.name);
+    if (!same_name || (port >= 0 && item.port >= 0 && port != item.port)) continue;
+    if (selection.exclude) return {};
+    return {true, item.rail, item.plane};
   }
-  return found != exclude;
+  return {.selected = selection.exclude};
 }
 
 }  // namespace railwise

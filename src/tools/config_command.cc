@@ -44,6 +44,8 @@ void printMarkdown() {
   for (const Setting& row : settings())
     std::printf("| `%s` | %s | %s | %s |\n", row.env, orEmpty(row.default_text, "empty").c_str(),
                 row.accepted.c_str(), row.text);
+  std::puts("\n## NCCL's variables without a meaning here\n\n| Variable | Why |\n|---|---|");
+  for (const UnusedSetting& row : unusedSettings()) std::printf("| `%s` | %s |\n", row.env, row.text);
 }
 
 void printJson(const Config& config) {

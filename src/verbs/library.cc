@@ -45,11 +45,14 @@ const char* resolveAll(Library& table) {
   RAILWISE_REQUIRED(modify_qp);
   RAILWISE_REQUIRED(query_qp);
   RAILWISE_REQUIRED(destroy_qp);
+  RAILWISE_REQUIRED(get_async_event);
+  RAILWISE_REQUIRED(ack_async_event);
   RAILWISE_REQUIRED(fork_init);
   RAILWISE_REQUIRED(wc_status_str);
 #undef RAILWISE_REQUIRED
   resolve("ibv_reg_dmabuf_mr", "IBVERBS_1.12", table.reg_dmabuf_mr);
   resolve("_ibv_query_gid_ex", "IBVERBS_1.11", table.query_gid_ex);
+  resolve("_ibv_query_gid_table", "IBVERBS_1.11", table.query_gid_table);
   resolve("ibv_query_port_speed", "IBVERBS_1.16", table.query_port_speed);
   table.name = "libibverbs";
   return nullptr;
@@ -98,10 +101,13 @@ Status loadSoftware(const char* config, const std::string& host) {
       .modify_qp = softdev::modifyQp,
       .query_qp = softdev::queryQp,
       .destroy_qp = softdev::destroyQp,
+      .get_async_event = softdev::getAsyncEvent,
+      .ack_async_event = softdev::ackAsyncEvent,
       .fork_init = softdev::forkInit,
       .wc_status_str = softdev::wcStatusStr,
       .reg_dmabuf_mr = softdev::regDmabufMr,
-      .query_gid_ex = nullptr,
+      .query_gid_ex = softdev::queryGidEx,
+      .query_gid_table = softdev::queryGidTable,
       .query_port_speed = nullptr,
       .pci_path = softdev::pciPath,
       .fabric_identity = softdev::fabricIdentity,

@@ -30,6 +30,8 @@ struct Library {
   int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
   int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
   int (*destroy_qp)(ibv_qp* qp);
+  int (*get_async_event)(ibv_context* context, ibv_async_event* event);
+  void (*ack_async_event)(ibv_async_event* event);
   int (*fork_init)();
   const char* (*wc_status_str)(ibv_wc_status status);
 
@@ -37,6 +39,8 @@ struct Library {
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
   int (*query_gid_ex)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
                       uint32_t flags, size_t entry_size);
+  ssize_t (*query_gid_table)(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
+                             size_t entry_size);                                  // of all ports
   int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed);  // in units of 100 Mb/s
 
   // The PCI path that a software device claims, "" for none. Null for real devices: /sys/class/infiniband
