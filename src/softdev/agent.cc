@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "base/log.h"
-#include "softdev/background_thread.h"
+#include "base/background_thread.h"
 #include "softdev/doorbell.h"
 #include "softdev/membership.h"
 #include "softdev/mover.h"

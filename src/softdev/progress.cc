@@ -4,7 +4,7 @@
 #include <condition_variable>
 #include <thread>
 
-#include "softdev/background_thread.h"
+#include "base/background_thread.h"
 #include "softdev/random.h"
 #include "softdev/requester.h"
 

@@ -1,4 +1,4 @@
-// Threads of the device inside somebody's process: signals are the application's, so they block them all.
+// Threads of ours inside somebody's process: signals are the application's, so they block them all.
 #pragma once
 
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace railwise::softdev {
+namespace railwise {
 
 template <typename Body>
 std::thread startBackgroundThread(Body body) {
@@ -19,4 +19,4 @@ std::thread startBackgroundThread(Body body) {
   return thread;
 }
 
-}  // namespace railwise::softdev
+}  // namespace railwise

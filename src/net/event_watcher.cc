@@ -1,0 +1,201 @@
+#include "net/event_watcher.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+
+#include "base/background_thread.h"
+#include "base/log.h"
+
+namespace railwise::net {
+namespace {
+
+// A device that never stops talking must not keep the thread from the others.
+constexpr int kEventsAtOnce = 64;
+
+Status failed(const char* call, int error) {
+  RAILWISE_WARN("events of devices are not watched: %s failed: %s", call, std::strerror(error));
+  return {Code::kSystem, error};
+}
+
+}  // namespace
+
+DeviceState::DeviceState(ibv_context* context, const std::vector<verbs::Port>& ports) : context_(context) {
+  for (const verbs::Port& port : ports) ports_.push_back(std::make_unique<PortState>(port));
+}
+
+DeviceState::PortState* DeviceState::find(uint8_t port) const {
+  for (const auto& state : ports_) {
+    if (state->number == port) return state.get();
+  }
+  return nullptr;
+}
+
+bool DeviceState::active(uint8_t port) const {
+  const PortState* state = find(port);
+  return state != nullptr && !fatal() && state->active.load(std::memory_order_acquire);
+}
+
+uint32_t DeviceState::changes(uint8_t port) const {
+  const PortState* state = find(port);
+  return state != nullptr ? state->changes.load(std::memory_order_acquire) : 0;
+}
+
+std::optional<verbs::Port> DeviceState::port(uint8_t port) const {
+  const PortState* state = find(port);
+  if (state == nullptr) return std::nullopt;
+  const std::lock_guard lock(state->mutex);
+  return state->attributes;
+}
+
+void DeviceState::setGids(uint8_t port, verbs::GidTable* gids) {
+  PortState* state = find(port);
+  if (state == nullptr) return;
+  const std::lock_guard lock(state->mutex);
+  state->gids = gids;
+}
+
+void DeviceState::refresh() {
+  for (const auto& state : ports_) refresh(*state, verbs::EventEffect::kAddresses);
+}
+
+// Whether the link is up the event says, if it does: drivers may report it before the port's attributes
+// follow.
+void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
+  const Result<verbs::Port> now = verbs::queryPort(context_, state.number);
+  const std::lock_guard lock(state.mutex);
+  if (now.ok()) state.attributes = *now;
+  const bool up = effect == verbs::EventEffect::kPortUp;
+  const bool told = up || effect == verbs::EventEffect::kPortDown;
+  if (told) state.attributes.active = up;
+  state.active.store(state.attributes.active, std::memory_order_release);
+  if (state.gids != nullptr) state.gids->invalidate();
+  state.changes.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void DeviceState::handle(const verbs::AsyncEvent& event) {
+  const verbs::EventEffect effect = verbs::effectOf(event.type);
+  const std::string text = verbs::describeEvent(name(), event);
+  switch (effect) {
+    case verbs::EventEffect::kFatal:
+      if (event.of == verbs::AsyncEvent::Of::kDevice) fatal_.raise(event.type);
+      if (event.flag != nullptr) event.flag->raise(event.type);
+      RAILWISE_WARN("%s", text.c_str());
+      break;
+    case verbs::EventEffect::kPortDown:
+    case verbs::EventEffect::kPortUp:
+      RAILWISE_WARN("%s", text.c_str());
+      break;
+    default:
+      RAILWISE_INFO(log::kNet, "%s", text.c_str());
+  }
+  if (event.of != verbs::AsyncEvent::Of::kPort) return;
+  if (PortState* state = find(event.port); state != nullptr) refresh(*state, effect);
+}
+
+Result<std::unique_ptr<EventWatcher>> EventWatcher::start() {
+  std::unique_ptr<EventWatcher> watcher(new EventWatcher);
+  watcher->owner_pid_ = getpid();
+  watcher->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (watcher->epoll_fd_ < 0) return failed("epoll_create1", errno);
+  watcher->stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (watcher->stop_fd_ < 0) return failed("eventfd", errno);
+  epoll_event interest = {};
+  interest.events = EPOLLIN;
+  interest.data.ptr = nullptr;
+  if (epoll_ctl(watcher->epoll_fd_, EPOLL_CTL_ADD, watcher->stop_fd_, &interest) != 0)
+    return failed("epoll_ctl", errno);
+  try {
+    watcher->thread_ = startBackgroundThread([self = watcher.get()] { self->run(); });
+  } catch (const std::system_error& error) {
+    return failed("the start of a thread", error.code().value());
+  }
+  pthread_setname_np(watcher->thread_.native_handle(), "railwise-events");
+  return watcher;
+}
+
+EventWatcher::~EventWatcher() {
+  if (thread_.joinable() && inParent()) {
+    const uint64_t one = 1;
+    if (write(stop_fd_, &one, sizeof one) < 0)
+      RAILWISE_INFO(log::kNet, "the events' thread cannot be woken: %s", std::strerror(errno));
+    thread_.join();
+  } else if (thread_.joinable()) {
+    // A forked child: its copy of std::thread names a thread that it does not have. Neither joined nor
+    // detached.
+    new (&thread_) std::thread;
+  }
+  // The child's descriptors are its own; closing them changes nothing for the parent.
+  if (stop_fd_ >= 0) close(stop_fd_);
+  if (epoll_fd_ >= 0) close(epoll_fd_);
+}
+
+bool EventWatcher::inParent() const { return getpid() == owner_pid_; }
+
+Status EventWatcher::watch(DeviceState& device) {
+  // A child shares the parent's epoll set, and its copy of the lock may be held for ever.
+  if (!inParent()) return Status::success();
+  RAILWISE_TRY(verbs::makeEventsNonBlocking(device.context()));
+  const std::lock_guard lock(mutex_);
+  epoll_event interest = {};
+  interest.events = EPOLLIN;
+  interest.data.ptr = &device;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, device.context()->async_fd, &interest) != 0)
+    return failed("epoll_ctl", errno);
+  devices_.push_back(&device);
+  device.refresh();  // what happened since it was opened
+  return Status::success();
+}
+
+void EventWatcher::unwatch(DeviceState& device) {
+  if (!inParent()) return;
+  const std::lock_guard lock(mutex_);
+  if (std::erase(devices_, &device) == 0) return;
+  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, device.context()->async_fd, nullptr);
+}
+
+void EventWatcher::run() {
+  std::array<epoll_event, 16> ready;
+  for (;;) {
+    const int count = epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), -1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      (void)failed("epoll_wait", errno);
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = ready[static_cast<std::size_t>(i)];
+      if (event.data.ptr == nullptr) return;
+      const std::lock_guard lock(mutex_);
+      auto* const device = static_cast<DeviceState*>(event.data.ptr);
+      // Unwatched since epoll_wait returned?
+      if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) continue;
+      serve(*device, (event.events & (EPOLLERR | EPOLLHUP)) != 0);
+    }
+  }
+}
+
+// mutex_ is held.
+void EventWatcher::serve(DeviceState& device, bool hung_up) {
+  for (int i = 0; i < kEventsAtOnce; ++i) {
+    const Result<bool> taken =
+        verbs::takeEvent(device.context(), [&](const verbs::AsyncEvent& event) { device.handle(event); });
+    if (taken.ok() && *taken) continue;
+    if (taken.ok() && !hung_up) return;
+    // The kernel has let go of the device. Left in the set, its descriptor would wake us for ever.
+    RAILWISE_WARN("%s: the device is gone: look for its reset or removal in `dmesg`", device.name());
+    device.fail(IBV_EVENT_DEVICE_FATAL);
+    std::erase(devices_, &device);
+    (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, device.context()->async_fd, nullptr);
+    return;
+  }
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,99 @@
+// What the devices say by themselves: a link goes down or comes back, an address changes, the device fails.
+// One thread of the process reads the events of all devices, says each once in words with what to check, and
+// keeps the state of ports here. A reader sees a change within a millisecond or so of the driver's report.
+// Used by net::Net, which makes a DeviceState for each verbs device and one EventWatcher.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "verbs/async_events.h"
+#include "verbs/gid.h"
+#include "verbs/port.h"
+
+namespace railwise::net {
+
+// A verbs device as its events tell of it. Written by the watcher's thread, read by any.
+class DeviceState {
+ public:
+  // `context` outlives it. `ports`: as queried when the device was opened, any of them, in any order.
+  DeviceState(ibv_context* context, const std::vector<verbs::Port>& ports);
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  ibv_context* context() const { return context_; }
+  const char* name() const { return verbs::library().get_device_name(context_->device); }
+
+  // The device has failed: nothing works over it any more.
+  bool fatal() const { return fatal_.raised(); }
+  std::optional<ibv_event_type> fatalEvent() const { return fatal_.event(); }
+
+  // Of a port that is not among `ports`: false, 0, nothing.
+  bool active(uint8_t port) const;
+  // Counts every event that concerned the port: who remembers it knows when to look again. Cheap.
+  uint32_t changes(uint8_t port) const;
+  // The port's attributes (LID, MTU, speed) as of the last event that may have changed them.
+  std::optional<verbs::Port> port(uint8_t port) const;
+
+  // `gids` (null: none) is invalidated when the port's addresses may have changed. It must live until
+  // unwatched, or until another takes its place.
+  void setGids(uint8_t port, verbs::GidTable* gids);
+
+  // Asks the device again about all its ports.
+  void refresh();
+  // For the watcher: the event, said and taken to heart.
+  void handle(const verbs::AsyncEvent& event);
+  void fail(ibv_event_type event) { fatal_.raise(event); }
+
+ private:
+  struct PortState {
+    explicit PortState(const verbs::Port& now) : number(now.number), active(now.active), attributes(now) {}
+    const uint8_t number;
+    std::atomic<bool> active;
+    std::atomic<uint32_t> changes{0};
+    mutable std::mutex mutex;  // guards what follows
+    verbs::Port attributes;
+    verbs::GidTable* gids = nullptr;
+  };
+  PortState* find(uint8_t port) const;
+  void refresh(PortState& port, verbs::EventEffect effect);
+
+  ibv_context* const context_;
+  verbs::FatalFlag fatal_;
+  std::vector<std::unique_ptr<PortState>> ports_;
+};
+
+class EventWatcher {
+ public:
+  // Errors: kSystem, logged. Without a watcher everything works, but nothing is noticed before it fails.
+  static Result<std::unique_ptr<EventWatcher>> start();
+  // Ends the thread; no DeviceState is touched afterwards. In a forked child, which has no such thread, it
+  // leaves everything as it is.
+  ~EventWatcher();
+  EventWatcher(const EventWatcher&) = delete;
+  EventWatcher& operator=(const EventWatcher&) = delete;
+
+  // From now on until unwatch() (or the watcher's end) the thread reads the device's events. Errors: kSystem,
+  // logged.
+  Status watch(DeviceState& device);
+  // Returns when the thread is done with it.
+  void unwatch(DeviceState& device);
+
+ private:
+  EventWatcher() = default;
+  void run();
+  void serve(DeviceState& device, bool hung_up);
+  bool inParent() const;
+
+  int epoll_fd_ = -1;
+  int stop_fd_ = -1;
+  int owner_pid_ = 0;
+  std::mutex mutex_;  // guards devices_, and is held while one of them is served
+  std::vector<DeviceState*> devices_;
+  std::thread thread_;
+};
+
+}  // namespace railwise::net
