@@ -7,6 +7,7 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "softdev/softdev.h"
+#include "verbs/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {
@@ -51,6 +52,9 @@ const char* resolveAll(Library& table) {
   RAILWISE_REQUIRED(wc_status_str);
 #undef RAILWISE_REQUIRED
   resolve("ibv_reg_dmabuf_mr", "IBVERBS_1.12", table.reg_dmabuf_mr);
+  resolve("ibv_reg_mr_iova2", "IBVERBS_1.8", table.reg_mr_iova2);
+  resolve("ibv_query_ece", "IBVERBS_1.10", table.query_ece);
+  resolve("ibv_set_ece", "IBVERBS_1.10", table.set_ece);
   resolve("_ibv_query_gid_ex", "IBVERBS_1.11", table.query_gid_ex);
   resolve("_ibv_query_gid_table", "IBVERBS_1.11", table.query_gid_table);
   resolve("ibv_query_port_speed", "IBVERBS_1.16", table.query_port_speed);
@@ -58,7 +62,7 @@ const char* resolveAll(Library& table) {
   return nullptr;
 }
 
-Status loadIbverbs(const std::string& name) {
+Status loadIbverbs(const std::string& name, const std::string& mlx5_name) {
   std::string error;
   const char* file = name.empty() ? "libibverbs.so.1" : name.c_str();
   Result<DynamicLibrary> opened = DynamicLibrary::open({file}, &error);
@@ -77,6 +81,7 @@ Status loadIbverbs(const std::string& name) {
     return {Code::kNoDevice, 0};
   }
   g_library = table;
+  setMlx5Library(mlx5_name.empty() ? "libmlx5.so.1" : mlx5_name);
   return Status::success();
 }
 
@@ -106,6 +111,9 @@ Status loadSoftware(const char* config, const std::string& host) {
       .fork_init = softdev::forkInit,
       .wc_status_str = softdev::wcStatusStr,
       .reg_dmabuf_mr = softdev::regDmabufMr,
+      .reg_mr_iova2 = softdev::regMrIova2,
+      .query_ece = softdev::queryEce,
+      .set_ece = softdev::setEce,
       .query_gid_ex = softdev::queryGidEx,
       .query_gid_table = softdev::queryGidTable,
       .query_port_speed = nullptr,
@@ -123,7 +131,8 @@ const Library& library() { return g_library; }
 Status load(const Config& config) {
   constexpr std::string_view kSoftware = "software";
   const std::string_view device = config.device;
-  if (device.empty() || device == "verbs") return loadIbverbs(config.ibverbs_library);
+  if (device.empty() || device == "verbs") return loadIbverbs(config.ibverbs_library, config.mlx5_library);
+  setMlx5Library(config.mlx5_library);
   if (device == kSoftware) return loadSoftware("", config.host);
   if (device.starts_with("software:"))
     return loadSoftware(config.device.c_str() + kSoftware.size() + 1, config.host);
@@ -133,6 +142,7 @@ Status load(const Config& config) {
 }
 
 void unload() {
+  setMlx5Library("");
   g_library = {};
   g_shared_object.reset();
 }

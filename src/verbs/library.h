@@ -37,6 +37,10 @@ struct Library {
 
   // Optional: null where this libibverbs has none.
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+  // The one that knows which access flags the kernel takes and drops the others (relaxed ordering).
+  ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access);
+  int (*query_ece)(ibv_qp* qp, ibv_ece* ece);
+  int (*set_ece)(ibv_qp* qp, ibv_ece* ece);
   int (*query_gid_ex)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
                       uint32_t flags, size_t entry_size);
   ssize_t (*query_gid_table)(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,

@@ -1,32 +1,67 @@
 #include "verbs/memory_region.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <cstring>
+#include <string>
+
+#include "verbs/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {
 
+// "8192 KiB", "unlimited"
+std::string lockedMemoryLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
+  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
+}
+
+std::string adviceFor(int error) {
+  switch (error) {
+    case ENOMEM:
+      return ": out of memory that may be locked; the limit is " + lockedMemoryLimit() +
+             ". Raise it (ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity for "
+             "systemd, "
+             "memlock in /etc/security/limits.conf) or register less";
+    case EFAULT:
+      return ": the memory is not mapped, or is GPU memory without nvidia_peermem";
+    default:
+      return "";
+  }
+}
+
 Status registrationFailed(const char* call, const ibv_pd* pd, uint64_t address, size_t bytes) {
   const int error = errno;
-  const char* advice =
-      error == ENOMEM   ? ": raise the locked-memory limit (ulimit -l unlimited; docker --ulimit memlock=-1)"
-      : error == EFAULT ? ": the memory is not mapped, or is GPU memory without nvidia_peermem"
-                        : "";
   RAILWISE_WARN("%s: %s of %zu bytes at 0x%lx failed: %s%s", library().get_device_name(pd->context->device),
-                call, bytes, static_cast<unsigned long>(address), std::strerror(error), advice);
+                call, bytes, static_cast<unsigned long>(address), std::strerror(error),
+                adviceFor(error).c_str());
   return {Code::kSystem, error};
 }
 
 }  // namespace
 
+int relaxedOrdering(const Config& config) {
+  return config.ib_pci_relaxed_ordering != 0 && library().reg_mr_iova2 != nullptr ? kRelaxedOrdering : 0;
+}
+
 Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access) {
-  Mr mr(library().reg_mr(pd, address, bytes, access));
-  if (mr == nullptr) return registrationFailed("ibv_reg_mr", pd, reinterpret_cast<uint64_t>(address), bytes);
+  const auto iova = reinterpret_cast<uint64_t>(address);
+  const bool optional = (access & IBV_ACCESS_OPTIONAL_RANGE) != 0 && library().reg_mr_iova2 != nullptr;
+  Mr mr(optional ? library().reg_mr_iova2(pd, address, bytes, iova, static_cast<unsigned>(access))
+                 : library().reg_mr(pd, address, bytes, access & ~IBV_ACCESS_OPTIONAL_RANGE));
+  if (mr == nullptr) return registrationFailed(optional ? "ibv_reg_mr_iova2" : "ibv_reg_mr", pd, iova, bytes);
   return mr;
 }
 
 Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,
-                          bool) {
+                          bool data_direct) {
+  if (data_direct) {
+    Mr mr(registerDataDirect(pd, offset, bytes, iova, fd, access));
+    if (mr == nullptr) return registrationFailed("mlx5dv_reg_dmabuf_mr (data-direct)", pd, iova, bytes);
+    return mr;
+  }
   if (library().reg_dmabuf_mr == nullptr) {
     RAILWISE_WARN(
         "this libibverbs has no ibv_reg_dmabuf_mr: install rdma-core 34 or later, or set "

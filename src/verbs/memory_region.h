@@ -11,8 +11,11 @@ inline constexpr int kDataAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WR
 // Added to the access of data regions where the device may reorder its writes over PCIe.
 inline constexpr int kRelaxedOrdering = IBV_ACCESS_RELAXED_ORDERING;
 
-// Errors: kSystem with errno, logged once with the address, the size and what usually helps (locked-memory
-// limit).
+// kRelaxedOrdering where NCCL_IB_PCI_RELAXED_ORDERING and this libibverbs allow it, else 0.
+int relaxedOrdering(const Config& config);
+
+// Errors: kSystem with errno, logged once with the address, the size and what usually helps; for ENOMEM the
+// locked-memory limit in force and how to raise it.
 Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access);
 
 // The same for `bytes` at `offset` into the dma-buf `fd`, reachable at the virtual address `iova`.

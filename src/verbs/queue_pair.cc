@@ -1,8 +1,12 @@
 #include "verbs/queue_pair.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+
+#include "verbs/mlx5_library.h"
+#include "verbs/path.h"
 
 namespace railwise::verbs {
 namespace {
@@ -39,10 +43,48 @@ Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
   return error == 0 ? Status::success() : modifyFailed(qp, port, "INIT", error, " (check NCCL_IB_PKEY)");
 }
 
+// Some devices refuse where others would grant fewer inline bytes. Null with errno; `attributes` is what was
+// granted.
+template <typename Create>
+Qp createWithInline(ibv_qp_init_attr& attributes, Create&& create) {
+  ibv_qp_init_attr wanted = attributes;
+  for (;;) {
+    attributes = wanted;
+    Qp qp(create(attributes));
+    if (qp != nullptr || wanted.cap.max_inline_data == 0) return qp;
+    wanted.cap.max_inline_data /= 2;
+  }
+}
+
+void reportInOrder(const char* device, const char* reason) {
+  static std::atomic_flag reported;
+  if (reported.test_and_set()) return;
+  RAILWISE_INFO(log::kNet, "%s: NCCL_IB_OOO_RQ=1, but %s: queue pairs take their messages in order", device,
+                reason);
+}
+
+// Without the peer's ECE the connection works as the standard says, so a refusal is no error.
+void setEce(ibv_qp* qp, const Ece& ece) {
+  if (library().set_ece == nullptr) return;
+  ibv_ece wanted = {ece.vendor, ece.options, ece.comp_mask};
+  if (const int error = library().set_ece(qp, &wanted); error != 0) {
+    RAILWISE_INFO(log::kNet, "%s qp %u: the peer's ECE (vendor 0x%x, options 0x%x) is not taken: %s",
+                  library().get_device_name(qp->context->device), qp->qp_num, ece.vendor, ece.options,
+                  std::strerror(error));
+  }
+}
+
+// On InfiniBand a router's FLID stands for the port behind it.
+void setLocalRoute(ibv_ah_attr& path, const PathAddress& remote, bool other_subnet) {
+  const uint16_t flid = other_subnet ? routableLid(remote.gid) : 0;
+  path.dlid = flid != 0 ? flid : remote.lid;
+}
+
 }  // namespace
 
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
-                                  QueuePairSize size) {
+                                  QueuePairSize size, OutOfOrder out_of_order) {
+  const char* name = library().get_device_name(pd->context->device);
   ibv_qp_init_attr wanted = {};
   wanted.send_cq = cq;
   wanted.recv_cq = cq;
@@ -54,18 +96,23 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   wanted.cap.max_inline_data = size.inline_bytes;
   QueuePair made;
   ibv_qp_init_attr granted = wanted;
-  made.qp.reset(library().create_qp(pd, &granted));
-  while (made.qp == nullptr &&
-         wanted.cap.max_inline_data > 0) {  // some devices refuse instead of granting less
-    wanted.cap.max_inline_data /= 2;
+  if (out_of_order != OutOfOrder::kNo) {
+    made.qp =
+        createWithInline(granted, [pd](auto& attributes) { return createOutOfOrderQp(pd, attributes); });
+    made.out_of_order = made.qp != nullptr;
+    if (!made.out_of_order && out_of_order == OutOfOrder::kIfPossible)
+      reportInOrder(name, "the device refuses such a queue pair");
+  }
+  if (made.qp == nullptr && out_of_order != OutOfOrder::kRequired) {
     granted = wanted;
-    made.qp.reset(library().create_qp(pd, &granted));
+    made.qp =
+        createWithInline(granted, [pd](auto& attributes) { return library().create_qp(pd, &attributes); });
   }
   if (made.qp == nullptr) {
     const int error = errno;
-    RAILWISE_WARN("%s port %u: a queue pair with %u send and %u receive requests cannot be made: %s",
-                  library().get_device_name(pd->context->device), port.number, size.send_requests,
-                  size.receive_requests, std::strerror(error));
+    RAILWISE_WARN("%s port %u: a%s queue pair with %u send and %u receive requests cannot be made: %s", name,
+                  port.number, out_of_order == OutOfOrder::kRequired ? "n out-of-order" : "",
+                  size.send_requests, size.receive_requests, std::strerror(error));
     return Status{Code::kSystem, error};
   }
   made.inline_bytes = granted.cap.max_inline_data;
@@ -73,8 +120,31 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   return made;
 }
 
+uint32_t outOfOrderReceives(ibv_context* context, const Config& config) {
+  if (config.ib_ooo_rq == 0) return 0;
+  const uint32_t receives = mlx5OutOfOrderReceives(context);
+  if (receives == 0)
+    reportInOrder(library().get_device_name(context->device),
+                  "the device or its driver offers no such queue pairs");
+  return receives;
+}
+
+uint8_t clearToSendTrafficClass(const Port& port, const Config& config, uint8_t senders) {
+  return port.ethernet && config.ib_fifo_traffic_class >= 0
+             ? static_cast<uint8_t>(config.ib_fifo_traffic_class)
+             : senders;
+}
+
+std::optional<Ece> queryEce(ibv_qp* qp, const Config& config) {
+  ibv_ece ece = {};
+  if (config.ib_ece_enable == 0 || library().query_ece == nullptr || library().query_ece(qp, &ece) != 0)
+    return std::nullopt;
+  return Ece{ece.vendor_id, ece.options, ece.comp_mask};
+}
+
 Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
                       const PathSettings& settings) {
+  if (settings.ece.has_value()) setEce(qp, *settings.ece);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = std::min(local.mtu, remote.mtu);
@@ -86,15 +156,16 @@ Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
   path.port_num = local.number;
   path.sl = settings.service_level;
   const ibv_gid& local_gid = settings.local_gid.value;
-  const bool other_subnet = local_gid.global.subnet_prefix != remote.gid.global.subnet_prefix;
+  const bool other_subnet = !local.ethernet && onOtherSubnet(local_gid, remote.gid);
   path.is_global = local.ethernet || local.grh_required || other_subnet;
   if (path.is_global != 0) {
     path.grh.dgid = remote.gid;
     path.grh.sgid_index = static_cast<uint8_t>(settings.local_gid.index);
     path.grh.hop_limit = kHopLimit;
     path.grh.traffic_class = settings.traffic_class;
+    path.grh.flow_label = settings.flow_label;
   }
-  if (!local.ethernet) path.dlid = remote.lid;
+  if (!local.ethernet) setLocalRoute(path, remote, other_subnet);
   const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   const int error = library().modify_qp(qp, &attributes, mask);
