@@ -80,6 +80,11 @@ Config Config::load(std::vector<SettingSource>* sources) {
 #include "base/config.def"
   };
   if (sources != nullptr) *sources = found;
+  // Those of net_ib: who sets one expects something. The others are NCCL's own business.
+  for (const UnusedSetting& unused : unusedSettings()) {
+    if (std::string_view(unused.env).starts_with("NCCL_IB_") && variable(unused.env) != nullptr)
+      RAILWISE_INFO(log::kEnv, "%s is set but has no meaning here: %s", unused.env, unused.text);
+  }
   return config;
 }
 

@@ -1,10 +1,13 @@
 // railwise config: the plugin's settings, with the values that this environment gives them.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/config.h"
 #include "base/json.h"
 #include "tools/commands.h"
 #include "tools/message.h"
+#include "tools/nccl_conf.h"
 #include "tools/options.h"
 
 namespace railwise::tools {
@@ -23,20 +26,58 @@ std::vector<Option> optionTable(ConfigOptions& fields) {
 std::string helpText() {
   ConfigOptions fields;
   return "usage: railwise config [options]\n\n"
-         "Lists the environment variables that the plugin reads, with the values in force.\n\n" +
+         "Lists the environment variables that the plugin reads, with the value in force, the default, and "
+         "where "
+         "the value\ncomes from: the environment, one of NCCL's configuration files ($NCCL_CONF_FILE or "
+         "~/.nccl.conf, and\n/etc/nccl.conf), or the default.\n\n" +
          optionHelp(optionTable(fields)) + "\nExit status: 0 all right, 2 a mistake on the command line.\n";
 }
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
-void printValues(const Config& config) {
+// The settings of this environment and of NCCL's files.
+struct Values {
+  std::vector<ConfVariable> files = applyNcclConf();
+  std::vector<SettingSource> sources;
+  Config config = Config::load(&sources);
+
+  const ConfVariable* fileOf(const char* env) const {
+    const auto found =
+        std::find_if(files.begin(), files.end(), [&](const ConfVariable& v) { return v.name == env; });
+    return found != files.end() ? &*found : nullptr;
+  }
+  // Who set the variable.
+  std::string setter(const char* env) const {
+    const ConfVariable* file = fileOf(env);
+    return file != nullptr ? file->file + ":" + std::to_string(file->line) : "environment";
+  }
+  std::string source(std::size_t index, const char* env) const {
+    if (sources[index] == SettingSource::kDefault) return "default";
+    if (sources[index] == SettingSource::kEnvironment) return setter(env);
+    return "default: " + setter(env) + " has a value that is not accepted";
+  }
+};
+
+// NCCL's variables that somebody has set in vain.
+template <typename Do>
+void forUnusedThatAreSet(const Do& act) {
+  for (const UnusedSetting& row : unusedSettings()) {
+    const char* value = std::getenv(row.env);
+    if (value != nullptr && *value != '\0') act(row, value);
+  }
+}
+
+void printValues(const Values& values) {
   const auto rows = settings();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string value = settingValue(config, i);
-    const char* mark = value == rows[i].default_text ? "" : " (set)";
-    std::printf("%s=%s%s\n    %s\n    accepted: %s; default: %s\n", rows[i].env, value.c_str(), mark,
-                rows[i].text, rows[i].accepted.c_str(), orEmpty(rows[i].default_text, "empty").c_str());
+    std::printf("%s=%s (%s)\n    %s\n    accepted: %s; default: %s\n", rows[i].env,
+                settingValue(values.config, i).c_str(), values.source(i, rows[i].env).c_str(), rows[i].text,
+                rows[i].accepted.c_str(), orEmpty(rows[i].default_text, "empty").c_str());
   }
+  forUnusedThatAreSet([&](const UnusedSetting& row, const char* value) {
+    std::printf("%s=%s (%s)\n    has no meaning here: %s\n", row.env, value, values.setter(row.env).c_str(),
+                row.text);
+  });
 }
 
 void printMarkdown() {
@@ -48,19 +89,33 @@ void printMarkdown() {
   for (const UnusedSetting& row : unusedSettings()) std::printf("| `%s` | %s |\n", row.env, row.text);
 }
 
-void printJson(const Config& config) {
+void printJson(const Values& values) {
+  static constexpr const char* kSources[] = {"default", "environment", "rejected"};
   JsonWriter json;
   json.beginArray();
   const auto rows = settings();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     json.beginObject();
     json.key("name").value(rows[i].env);
-    json.key("value").value(settingValue(config, i));
+    json.key("value").value(settingValue(values.config, i));
     json.key("default").value(rows[i].default_text);
+    json.key("source").value(kSources[static_cast<std::size_t>(values.sources[i])]);
+    if (const ConfVariable* file = values.fileOf(rows[i].env); file != nullptr) {
+      json.key("file").value(file->file);
+      json.key("line").value(file->line);
+    }
     json.key("accepted").value(rows[i].accepted);
     json.key("text").value(rows[i].text);
     json.endObject();
   }
+  forUnusedThatAreSet([&](const UnusedSetting& row, const char* value) {
+    json.beginObject();
+    json.key("name").value(row.env);
+    json.key("value").value(value);
+    json.key("source").value("unused");
+    json.key("text").value(row.text);
+    json.endObject();
+  });
   json.endArray();
   std::fputs(json.text().c_str(), stdout);
 }
@@ -83,9 +138,9 @@ int configCommand(Args args) {
   } else if (options.markdown) {
     printMarkdown();
   } else if (options.json) {
-    printJson(Config::load());
+    printJson(Values());
   } else {
-    printValues(Config::load());
+    printValues(Values());
   }
   return kExitOk;
 }

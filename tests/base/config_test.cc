@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -69,6 +70,59 @@ TEST_F(ConfigTest, AnUnknownFamilyWarnsAndIsBoth) {
   setenv("NCCL_SOCKET_FAMILY", "AF_UNIX", 1);
   EXPECT_EQ(Config::load().socket_family, "");
   EXPECT_NE(g_warnings.find("NCCL_SOCKET_FAMILY=AF_UNIX"), std::string::npos);
+}
+
+TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
+  const struct {
+    const char* env;
+    const char* value;
+    const char* said;
+  } cases[] = {
+      {"NCCL_IB_ADDR_FAMILY", "AF_UNIX", "is not AF_INET or AF_INET6: as if it were not set"},
+      {"NCCL_IB_ADDR_RANGE", "10.0.0.0", "is not ADDRESS/BITS, 10.1.0.0/16: as if it were not set"},
+      {"RAILWISE_CONNECT", "udp", "is not auto, tcp or cm: using auto"},
+      {"RAILWISE_GPU", "GPU0", "is not PCI address, 0000:3b:00.0: as if it were not set"},
+      {"NCCL_IB_HCA", "mlx5_0:one",
+       "is not name[:port[:rail[:plane]]],... after nothing, =, ^ or ^=: as if it"},
+      {"NCCL_IB_AR_THRESHOLD", "-3", "is not a number from -2 to 1073741824: using -2"},
+  };
+  for (const auto& [env, value, said] : cases) {
+    g_warnings.clear();
+    setenv(env, value, 1);
+    std::vector<SettingSource> sources;
+    (void)Config::load(&sources);
+    EXPECT_NE(g_warnings.find(std::string(env) + "=" + value + " " + said), std::string::npos) << g_warnings;
+    EXPECT_EQ(std::count(sources.begin(), sources.end(), SettingSource::kRejected), 1) << env;
+    unsetenv(env);
+  }
+}
+
+TEST_F(ConfigTest, SaysWhereValuesComeFrom) {
+  setenv("NCCL_IB_RETRY_CNT", "7", 1);  // set, though to the default
+  std::vector<SettingSource> sources;
+  (void)Config::load(&sources);
+  ASSERT_EQ(sources.size(), settings().size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const bool set = std::string(settings()[i].env) == "NCCL_IB_RETRY_CNT";
+    EXPECT_EQ(sources[i], set ? SettingSource::kEnvironment : SettingSource::kDefault) << settings()[i].env;
+  }
+}
+
+TEST_F(ConfigTest, DefaultsAreOfTheAcceptedForm) {
+  for (const Setting& setting : settings()) {
+    if (!setting.default_text.empty()) setenv(setting.env, setting.default_text.c_str(), 1);
+  }
+  (void)Config::load();
+  EXPECT_EQ(g_warnings, "");
+}
+
+TEST_F(ConfigTest, AVariableIsUsedOrUnusedOnce) {
+  std::set<std::string> names;
+  for (const Setting& setting : settings()) EXPECT_TRUE(names.insert(setting.env).second) << setting.env;
+  for (const UnusedSetting& setting : unusedSettings()) {
+    EXPECT_TRUE(names.insert(setting.env).second) << setting.env;
+    EXPECT_NE(std::string(setting.text), "");
+  }
 }
 
 TEST_F(ConfigTest, AnEmptyVariableIsUnset) {

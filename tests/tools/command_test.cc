@@ -1,6 +1,10 @@
 // The built command from outside: what needs no ranks.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "base/config.h"
 #include "process.h"
 
@@ -112,18 +116,72 @@ TEST(Devices, VerboseShowsThePluginsInfo) {
   EXPECT_NE(verbose.err.find("railwise: plugin: loopback: started\n"), std::string::npos) << verbose.err;
 }
 
+// A folder with a file, for NCCL_CONF_FILE or HOME.
+class ConfFile {
+ public:
+  explicit ConfFile(const std::string& text) {
+    char name[] = "/tmp/railwise-conf-XXXXXX";
+    folder_ = mkdtemp(name);
+    std::ofstream(path()) << text;
+  }
+  ~ConfFile() { std::filesystem::remove_all(folder_); }
+  ConfFile(const ConfFile&) = delete;
+  ConfFile& operator=(const ConfFile&) = delete;
+  std::string path() const { return folder_ + "/.nccl.conf"; }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+const std::string kNoFile = "NCCL_CONF_FILE=/nonexistent";
+
 TEST(ConfigCommand, ListsEverySettingWithItsValue) {
-  const auto result = railwise({"config"}, {"NCCL_IB_TIMEOUT=22"});
+  const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_TIMEOUT=22"});
   EXPECT_EQ(result.status, 0);
   for (const Setting& setting : settings())
     EXPECT_NE(result.out.find(std::string(setting.env) + "="), std::string::npos) << setting.env;
-  EXPECT_NE(result.out.find("NCCL_IB_TIMEOUT=22 (set)\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("NCCL_IB_TIMEOUT=22 (environment)\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("NCCL_IB_RETRY_CNT=7 (default)\n"), std::string::npos) << result.out;
 }
 
-TEST(ConfigCommand, MarkdownHasOneRowPerSetting) {
+TEST(ConfigCommand, SaysWhichFileSetAValue) {
+  const ConfFile conf("# NCCL_IB_TC=1\nNCCL_IB_TIMEOUT=22\r\nNCCL_IB_SL=3\nno variable\nNCCL_IB_SL=4\n");
+  const std::vector<std::string> by_name = {"NCCL_CONF_FILE=" + conf.path(), "NCCL_IB_TIMEOUT=21"};
+  const auto named = railwise({"config"}, by_name);
+  EXPECT_NE(named.out.find("NCCL_IB_TIMEOUT=21 (environment)\n"), std::string::npos) << named.out;
+  EXPECT_NE(named.out.find("NCCL_IB_SL=3 (" + conf.path() + ":3)\n"), std::string::npos) << named.out;
+  EXPECT_NE(named.out.find("NCCL_IB_TC=-1 (default)\n"), std::string::npos) << named.out;
+  const auto at_home = railwise({"config"}, {"NCCL_CONF_FILE=", "HOME=" + conf.folder()});
+  EXPECT_NE(at_home.out.find("NCCL_IB_TIMEOUT=22 (" + conf.path() + ":2)\n"), std::string::npos)
+      << at_home.out;
+  const auto json = railwise({"config", "--json"}, by_name);
+  EXPECT_NE(json.out.find("\"line\": 3"), std::string::npos) << json.out;
+}
+
+TEST(ConfigCommand, SaysWhatIsNotAccepted) {
+  const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_ADDR_FAMILY=AF_UNIX"});
+  EXPECT_NE(result.out.find("NCCL_IB_ADDR_FAMILY= (default: environment has a value that is not accepted)\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.err.find("NCCL_IB_ADDR_FAMILY=AF_UNIX is not AF_INET or AF_INET6"), std::string::npos)
+      << result.err;
+}
+
+TEST(ConfigCommand, SaysWhatIsSetInVain) {
+  const auto result = railwise({"config"}, {kNoFile, "NCCL_IB_USE_INLINE=1"});
+  EXPECT_NE(result.out.find("NCCL_IB_USE_INLINE=1 (environment)\n    has no meaning here: "),
+            std::string::npos)
+      << result.out;
+  EXPECT_EQ(railwise({"config"}, {kNoFile}).out.find("NCCL_IB_USE_INLINE"), std::string::npos);
+}
+
+TEST(ConfigCommand, MarkdownHasOneRowPerVariable) {
   const auto result = railwise({"config", "--markdown"}, {"NCCL_IB_TIMEOUT=22"});
-  const auto rows = std::count(result.out.begin(), result.out.end(), '\n');
-  EXPECT_EQ(static_cast<std::size_t>(rows), settings().size() + 2);
+  for (const Setting& setting : settings())
+    EXPECT_NE(result.out.find("\n| `" + std::string(setting.env) + "` |"), std::string::npos) << setting.env;
+  for (const UnusedSetting& setting : unusedSettings())
+    EXPECT_NE(result.out.find("\n| `" + std::string(setting.env) + "` |"), std::string::npos) << setting.env;
   EXPECT_EQ(result.out.find("22"), std::string::npos) << "documentation must not depend on the environment";
 }
 

@@ -46,11 +46,10 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 Process::Process(const std::string& program, const std::vector<std::string>& args,
                  const std::vector<std::string>& environment) {
-  std::vector<std::string> variables;
+  std::vector<std::string> variables = environment;  // the first of a name counts
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (inherited(*variable)) variables.emplace_back(*variable);
   }
-  variables.insert(variables.end(), environment.begin(), environment.end());
   std::vector<std::string> words = {program};
   words.insert(words.end(), args.begin(), args.end());
   const auto argv = pointers(words);
