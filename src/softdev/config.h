@@ -75,6 +75,7 @@ struct DeviceConfig : PciConfig {
   uint32_t max_inline_bytes = 220;
   uint32_t max_message_bytes = 1U << 30;
   bool ece = true;  // what the device says it can do
+  uint32_t ece_options = 0x1;
   bool dmabuf = true;
   bool atomics = true;
   bool engine = false;       // an engine thread executes what is posted

@@ -90,8 +90,15 @@ constexpr Key<DeviceDraft> kDeviceKeys[] = {
      [](DeviceDraft& d, std::string_view v) {
        return parseNumber(v, 1, 1U << 31, &d.device.max_message_bytes);
      }},
-    {"ece", "on or off",
-     [](DeviceDraft& d, std::string_view v) { return switchOf(&DeviceConfig::ece, d, v); }},
+    {"ece", "on, off or the options it offers like 0x3",
+     [](DeviceDraft& d, std::string_view v) {
+       uint64_t options = 0;
+       if (!v.starts_with("0x")) return switchOf(&DeviceConfig::ece, d, v);
+       if (!parseNumber64(v, &options) || options > UINT32_MAX) return false;
+       d.device.ece = true;
+       d.device.ece_options = static_cast<uint32_t>(options);
+       return true;
+     }},
     {"dmabuf", "on or off",
      [](DeviceDraft& d, std::string_view v) { return switchOf(&DeviceConfig::dmabuf, d, v); }},
     {"atomics", "on or off",

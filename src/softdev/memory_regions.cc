@@ -163,6 +163,10 @@ ibv_mr* regMrIova2(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsig
 ibv_mr* regDmabufMr(ibv_pd* base, uint64_t offset, size_t length, uint64_t iova, int fd, int flags) {
   const auto access = static_cast<unsigned>(flags);
   if (base != nullptr && verbFails(as<Context>(base->context), Verb::kRegDmabufMr)) return nullptr;
+  if (base != nullptr && !as<Context>(base->context).config_device->config.dmabuf) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
   if (fcntl(fd, F_GETFD) < 0)
     return nullptr;  // EBADF, whatever else is wrong: by it programs probe for dma-buf
   if (base == nullptr || length == 0 || (essential(access) & ~kAccepted) != 0 || !consistent(access)) {

@@ -193,6 +193,8 @@ struct Qp : ibv_qp_ex {
   uint64_t drained_at = 0;  // sends up to this one are executed in SQD
   // Set-up only, under sq_lock.
   ibv_qp_attr attr{};
+  uint32_t ece_wanted = 0;  // options: as set or offered
+  uint32_t ece_agreed = 0;  // what a query tells
   Context* owner = nullptr;
   uint32_t events_read = 0;  // by the application; guarded by ibv_qp's mutex
 

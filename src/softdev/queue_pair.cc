@@ -168,6 +168,7 @@ ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   qp->special = init.qp_type == IBV_QPT_RC ? 0 : uint32_t{kSpecialType};
   qp->max_message_bytes = context.config_device->config.max_message_bytes;
   qp->atomics = context.config_device->config.atomics;
+  offerEce(*qp);
   qp->engine = context.config_device->config.engine;
   if (context.config_device->config.adversarial) qp->special |= kSpecialPlacement;
   if (const int error = publishQp(*qp); error != 0) {

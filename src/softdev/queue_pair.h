@@ -10,5 +10,8 @@ ibv_qp* makeQp(ibv_pd* pd, ibv_qp_init_attr& init);
 // Destroys one that its program has left behind: no fault rule keeps it, and nobody will acknowledge the
 // events that were read.
 void discardQp(Qp& qp);
+// ECE of a fresh queue pair, and what becomes of it on the way to RTR.
+void offerEce(Qp& qp);
+void agreeOnEce(Qp& qp);
 
 }  // namespace railwise::softdev

@@ -1,10 +1,16 @@
 // What is newer than ibv_create_qp: queue pairs with send operations, and ECE (softdev.h).
 #include <cerrno>
+#include <mutex>
 
 #include "softdev/queue_pair.h"
 #include "softdev/send_builder.h"
 
 namespace railwise::softdev {
+namespace {
+
+constexpr uint32_t kEceVendor = 0x5257;  // "RW"
+
+}  // namespace
 
 ibv_qp* createQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   constexpr uint32_t kUnderstood =
@@ -37,16 +43,27 @@ ibv_qp_ex* qpToQpEx(ibv_qp* base) {
   return qp.builder != nullptr ? &qp : nullptr;
 }
 
-// Enhanced connection establishment: this vendor has no options, and takes no other's.
-int setEce(ibv_qp* qp, ibv_ece* ece) {
-  if (!as<Context>(qp->context).config_device->config.ece) return EOPNOTSUPP;
-  if (ece->comp_mask != 0) return EINVAL;
-  return ece->vendor_id == 0 && ece->options == 0 ? 0 : EOPNOTSUPP;
+void offerEce(Qp& qp) { qp.ece_wanted = qp.ece_agreed = qp.owner->config_device->config.ece_options; }
+
+void agreeOnEce(Qp& qp) { qp.ece_agreed = qp.ece_wanted & qp.owner->config_device->config.ece_options; }
+
+// As mlx5's: what is set takes effect at the next transition, and until then a query tells of no options.
+int setEce(ibv_qp* base, ibv_ece* ece) {
+  Qp& qp = as<Qp>(base);
+  if (!qp.owner->config_device->config.ece) return EOPNOTSUPP;
+  const bool none = ece->vendor_id == 0 && ece->options == 0;
+  if (ece->comp_mask != 0 || (ece->vendor_id != kEceVendor && !none)) return EINVAL;
+  std::lock_guard lock(qp.sq_lock);
+  qp.ece_wanted = ece->options;
+  qp.ece_agreed = 0;
+  return 0;
 }
 
-int queryEce(ibv_qp* qp, ibv_ece* ece) {
-  if (!as<Context>(qp->context).config_device->config.ece) return EOPNOTSUPP;
-  *ece = {};
+int queryEce(ibv_qp* base, ibv_ece* ece) {
+  Qp& qp = as<Qp>(base);
+  if (!qp.owner->config_device->config.ece) return EOPNOTSUPP;
+  std::lock_guard lock(qp.sq_lock);
+  *ece = {kEceVendor, qp.ece_agreed, 0};
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "softdev/completion_queue.h"
 #include "softdev/destination.h"
 #include "softdev/progress.h"
+#include "softdev/queue_pair.h"
 #include "softdev/requester.h"
 #include "softdev/verb_faults.h"
 
@@ -34,6 +35,7 @@ void reset(Qp& qp) {
   record.rq_polled.store(record.rq_tail.load(std::memory_order_relaxed), std::memory_order_release);
   record.sq_polled.store(qp.sq_posted, std::memory_order_release);
   qp.attr = {};
+  offerEce(qp);
   qp.peer = {};
   if (qp.peer_memory != nullptr) qp.peer_memory->forget();
   qp.draining = false;
@@ -51,6 +53,7 @@ void enterErrorByUser(Qp& qp) {
 // Into a state in which work goes on, or new values in the same state.
 void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
   storeAttributes(qp.attr, attr, mask);
+  if (to == IBV_QPS_RTR) agreeOnEce(qp);
   if ((mask & IBV_QP_DEST_QPN) != 0) {
     const uint32_t peer = qpIndexOf(attr.dest_qp_num);
     qp.peer = {};

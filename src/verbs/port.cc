@@ -1,5 +1,8 @@
 #include "verbs/port.h"
 
+#include <cstddef>
+#include <cstring>
+
 namespace railwise::verbs {
 namespace {
 
@@ -45,13 +48,30 @@ int lanes(unsigned code) {
   }
 }
 
+// Room for what newer headers than those at hand have behind the fields of rdma-core 28 (2020): libibverbs
+// fills as many bytes as it is given and knows, and clears the others.
+struct PortAttributes {
+  ibv_port_attr known = {};
+  uint32_t more[16] = {};
+
+  // ibv_port_attr.active_speed_ex, rdma-core 49: the speed when it is XDR or above, which the old 8 bits do
+  // not hold (and then say NDR); else 0.
+  uint32_t extendedSpeed() const {
+    constexpr std::size_t kOffset = offsetof(ibv_port_attr, port_cap_flags2) + 2 * sizeof(uint16_t);
+    static_assert(kOffset % alignof(uint32_t) == 0 && kOffset == 52);
+    uint32_t speed = 0;
+    std::memcpy(&speed, reinterpret_cast<const std::byte*>(this) + kOffset, sizeof speed);
+    return speed;
+  }
+};
+
 // The exported function fills the port attributes of 2008 only; newer fields come through the context's
 // extension, as in rdma-core's own inline ibv_query_port.
-int queryAttributes(ibv_context* context, uint8_t number, ibv_port_attr& attributes) {
+int queryAttributes(ibv_context* context, uint8_t number, PortAttributes& attributes) {
   if (verbs_context* extended = verbs_get_ctx_op(context, query_port); extended != nullptr) {
-    return extended->query_port(context, number, &attributes, sizeof attributes);
+    return extended->query_port(context, number, &attributes.known, sizeof attributes);
   }
-  return library().query_port(context, number, &attributes);
+  return library().query_port(context, number, &attributes.known);
 }
 
 }  // namespace
@@ -60,9 +80,10 @@ int linkSpeedMbps(unsigned active_speed, unsigned active_width) {
   return laneSpeedMbps(active_speed) * lanes(active_width);
 }
 
-Result<Port> queryPort(ibv_context* context, uint8_t number) {
-  ibv_port_attr attributes = {};
-  if (const int error = queryAttributes(context, number, attributes); error != 0)
+Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed) {
+  PortAttributes answer;
+  const ibv_port_attr& attributes = answer.known;
+  if (const int error = queryAttributes(context, number, answer); error != 0)
     return Status{Code::kSystem, error};
   Port port;
   port.number = number;
@@ -76,9 +97,12 @@ Result<Port> queryPort(ibv_context* context, uint8_t number) {
   port.grh_required = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
   port.gid_entries = attributes.gid_tbl_len;
   port.max_message_bytes = attributes.max_msg_sz;
-  port.speed_mbps = linkSpeedMbps(attributes.active_speed, attributes.active_width);
+  const uint32_t extended_speed = answer.extendedSpeed();
+  port.speed_mbps =
+      linkSpeedMbps(extended_speed != 0 ? extended_speed : attributes.active_speed, attributes.active_width);
   uint64_t hundreds = 0;
-  if (library().query_port_speed != nullptr && library().query_port_speed(context, number, &hundreds) == 0) {
+  if (ask_speed && library().query_port_speed != nullptr &&
+      library().query_port_speed(context, number, &hundreds) == 0) {
     port.speed_mbps = static_cast<int>(hundreds * 100);
   }
   return port;

@@ -80,6 +80,15 @@ TEST(Device, WhatTheConfigurationTakesAwayIsRefused) {
   EXPECT_EQ(destroyCq(cq), 0);
 }
 
+TEST(Device, WithoutDmaBufNoneIsTaken) {
+  const OpenDevice device("dmabuf=off");
+  ibv_pd* pd = allocPd(device);
+  errno = 0;
+  EXPECT_EQ(regDmabufMr(pd, 0, 0, 0, -1, 0), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP) << "as a kernel without dma-buf answers";
+  EXPECT_EQ(deallocPd(pd), 0);
+}
+
 TEST(Device, MaxQpIsEnforced) {
   const OpenDevice device("max_qp=2");
   const Endpoint first(device);

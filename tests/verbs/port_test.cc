@@ -37,6 +37,14 @@ TEST(QueryPort, ReportsWhatTheDeviceIsConfiguredTo) {
   EXPECT_EQ(down->speed_mbps, 25000);
 }
 
+TEST(QueryPort, AnXdrPortIsFasterThanTheOldFieldSays) {
+  const test::SoftwareDevice device("speed=800000,width=4,link=ib");
+  const Context context = device.open();
+  const Result<Port> port = queryPort(context.get(), 1);
+  ASSERT_TRUE(port.ok());
+  EXPECT_EQ(port->speed_mbps, 800000) << "active_speed says NDR, active_speed_ex XDR";
+}
+
 TEST(QueryPort, APortThatDoesNotExistIsAnError) {
   const test::SoftwareDevice device;
   const Context context = device.open();

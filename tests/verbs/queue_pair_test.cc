@@ -1,6 +1,7 @@
 #include "verbs/queue_pair.h"
 
 #include "software_device.h"
+#include "verbs/path.h"
 
 namespace railwise::verbs {
 namespace {
@@ -62,6 +63,107 @@ TEST(QueuePair, MoreInlineThanTheDeviceHasIsNoError) {
   Result<QueuePair> made = bench.make({16, 16, 4096});
   ASSERT_TRUE(made.ok());
   EXPECT_LE(made->inline_bytes, 32U);
+}
+
+TEST(QueuePair, FlowLabelAndTrafficClassArriveAtTheDevice) {
+  Bench bench("link=roce");
+  Result<QueuePair> made = bench.make();
+  const PathSettings settings{bench.gid, 3, 106, laneFlowLabel(7, 1)};
+  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), settings).ok());
+  const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
+  EXPECT_EQ(path.grh.flow_label, laneFlowLabel(7, 1));
+  EXPECT_EQ(path.grh.traffic_class, 106);
+  EXPECT_EQ(path.sl, 3);
+}
+
+TEST(QueuePair, ClearToSendsHaveATrafficClassOfTheirOwnOnRoce) {
+  Port port;
+  Config config;
+  EXPECT_EQ(clearToSendTrafficClass(port, config, 96), 96);
+  config.ib_fifo_traffic_class = 106;
+  EXPECT_EQ(clearToSendTrafficClass(port, config, 96), 96) << "InfiniBand";
+  port.ethernet = true;
+  EXPECT_EQ(clearToSendTrafficClass(port, config, 96), 106);
+}
+
+ibv_gid gidAt(const Bench& bench, int index) {
+  ibv_gid gid = {};
+  EXPECT_EQ(library().query_gid(bench.context.get(), 1, index, &gid), 0);
+  return gid;
+}
+
+TEST(QueuePair, InfiniBandStaysLocalWithinASubnet) {
+  Bench bench("link=ib");
+  Result<QueuePair> made = bench.make();
+  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}).ok());
+  const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
+  EXPECT_EQ(path.is_global, 0);
+  EXPECT_EQ(path.dlid, bench.port.lid);
+}
+
+TEST(QueuePair, APortThatRequiresAGlobalHeaderGetsOne) {
+  Bench bench("link=ib");
+  bench.port.grh_required = true;
+  Result<QueuePair> made = bench.make();
+  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}).ok());
+  const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
+  EXPECT_EQ(path.is_global, 1);
+  EXPECT_EQ(path.dlid, bench.port.lid);
+}
+
+TEST(QueuePair, AnotherInfiniBandSubnetIsReachedByItsRouter) {
+  Bench bench("link=ib,gid=fec0:0:1111:2::1/ib,gid=fec0:0:1234:1::1/ib");
+  Result<QueuePair> made = bench.make();
+  const Gid local{.index = 0, .value = gidAt(bench, 0)};
+  PathAddress remote = bench.addressOf(*made);
+  remote.gid = gidAt(bench, 1);
+  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, remote, {local, 0, 0}).ok());
+  const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
+  EXPECT_EQ(path.is_global, 1);
+  EXPECT_EQ(path.dlid, 0x1234) << "the FLID of the peer's subnet";
+  EXPECT_EQ(gidText(path.grh.dgid), "fec0:0:1234:1::1");
+}
+
+// As sender and receiver do it: offer, reduce, take.
+TEST(Ece, BothEndsAgreeOnWhatBothHave) {
+  Bench sender("ece=0x7");
+  Result<QueuePair> sending = sender.make();
+  const std::optional<Ece> offered = queryEce(sending->qp.get(), sender.device.config());
+  ASSERT_TRUE(offered.has_value());
+  EXPECT_EQ(offered->options, 0x7U);
+  Result<QueuePair> receiving = sender.make();
+  Ece less = *offered;
+  less.options = 0x13;  // as a device with other options offers
+  ASSERT_TRUE(readyToReceive(receiving->qp.get(), sender.port, sender.addressOf(*sending),
+                             {.local_gid = sender.gid, .service_level = 0, .traffic_class = 0, .ece = less})
+                  .ok());
+  const std::optional<Ece> reduced = queryEce(receiving->qp.get(), sender.device.config());
+  ASSERT_TRUE(reduced.has_value());
+  EXPECT_EQ(reduced->options, 0x3U);
+  ASSERT_TRUE(
+      readyToReceive(sending->qp.get(), sender.port, sender.addressOf(*receiving),
+                     {.local_gid = sender.gid, .service_level = 0, .traffic_class = 0, .ece = reduced})
+          .ok());
+  EXPECT_EQ(queryEce(sending->qp.get(), sender.device.config()), reduced);
+}
+
+TEST(Ece, ADeviceWithoutItConnectsAllTheSame) {
+  Bench bench("ece=off");
+  Result<QueuePair> made = bench.make();
+  EXPECT_FALSE(queryEce(made->qp.get(), bench.device.config()).has_value());
+  EXPECT_TRUE(
+      readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made),
+                     {.local_gid = bench.gid, .service_level = 0, .traffic_class = 0, .ece = Ece{1, 2, 0}})
+          .ok());
+}
+
+TEST(Ece, IsNotOfferedWhenItIsSwitchedOff) {
+  Bench bench;
+  Result<QueuePair> made = bench.make();
+  Config config = bench.device.config();
+  EXPECT_TRUE(queryEce(made->qp.get(), config).has_value());
+  config.ib_ece_enable = 0;
+  EXPECT_FALSE(queryEce(made->qp.get(), config).has_value());
 }
 
 TEST(QueuePair, ImpossibleSizesAreAnError) {

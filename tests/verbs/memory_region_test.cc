@@ -1,0 +1,68 @@
+#include "verbs/memory_region.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstdarg>
+
+#include "software_device.h"
+
+namespace railwise::verbs {
+namespace {
+
+std::string g_last_warning;
+
+void keepWarning(int level, unsigned long, const char*, int, const char* format, ...) {
+  if (level != log::kWarn) return;
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  g_last_warning = text;
+}
+
+struct Bench {
+  explicit Bench(const std::string& more = "")
+      : device(more), context(device.open()), pd(library().alloc_pd(context.get())) {
+    g_last_warning.clear();
+    log::setSink(keepWarning);
+  }
+  ~Bench() { log::setSink(nullptr); }
+
+  test::SoftwareDevice device;
+  Context context;
+  Pd pd;
+  alignas(4096) char page[4096] = {};
+};
+
+TEST(RegisterMemory, NoLockableMemoryNamesTheLimitAndTheRemedy) {
+  Bench bench("fault=verb=reg_mr errno=ENOMEM");
+  rlimit limit = {};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  const Status status = registerMemory(bench.pd.get(), bench.page, sizeof bench.page, kDataAccess).status();
+  EXPECT_EQ(status.sys_errno, ENOMEM);
+  const std::string shown =
+      limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
+  for (const std::string& part : {std::string("soft0"), std::string("4096 bytes"), "the limit is " + shown,
+                                  std::string("memlock=-1"), std::string("ulimit -l unlimited")})
+    EXPECT_NE(g_last_warning.find(part), std::string::npos) << part << " in: " << g_last_warning;
+}
+
+TEST(RegisterMemory, RelaxedOrderingIsTakenByTheDevice) {
+  const Bench bench;
+  Config config = bench.device.config();
+  EXPECT_EQ(relaxedOrdering(config), kRelaxedOrdering);
+  const int access = kDataAccess | relaxedOrdering(config);
+  EXPECT_TRUE(registerMemory(bench.pd.get(), const_cast<char*>(bench.page), sizeof bench.page, access).ok());
+  config.ib_pci_relaxed_ordering = 0;
+  EXPECT_EQ(relaxedOrdering(config), 0);
+}
+
+TEST(DmaBufSupported, IsTheDevicesAnswer) {
+  EXPECT_TRUE(dmaBufSupported(Bench().pd.get()));
+  EXPECT_FALSE(dmaBufSupported(Bench("dmabuf=off").pd.get()));
+}
+
+}  // namespace
+}  // namespace railwise::verbs
