@@ -154,6 +154,19 @@ topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string
   return topo::makeMachine(std::move(*document), settings, tree->name());
 }
 
+void numberRails(const topo::Machine& machine, std::vector<Device>& devices) {
+  const topo::Graph& graph = *machine.graph;
+  int next_rail = 0;
+  for (int gpu = 0; gpu < graph.count(topo::NodeType::kGpu); ++gpu) {
+    const auto nets = topo::localNets(*machine.paths, gpu);
+    if (!nets.ok()) continue;
+    for (const int net : *nets) {
+      Device& device = devices[static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev)];
+      if (device.properties.rail < 0) device.properties.rail = next_rail++;
+    }
+  }
+}
+
 }  // namespace
 
 std::string provideTopology(const Config& config) {
@@ -178,26 +191,25 @@ std::string provideTopology(const Config& config) {
   return path;
 }
 
-void findRails(const Config& config, const std::string& topology_file, std::vector<Device>& devices) {
+PathBandwidth findRails(const Config& config, const std::string& topology_file,
+                        std::vector<Device>& devices) {
   const bool in_pci_tree = std::any_of(devices.begin(), devices.end(), [](const Device& device) {
     return device.properties.pci_path != nullptr;
   });
-  if (!in_pci_tree) return;
+  if (!in_pci_tree) return {};
   const auto machine = readMachine(config, topology_file, devices);
   if (!machine.ok()) {
     RAILWISE_INFO(log::kInit | log::kNet, "no rails: %s", machine.error().c_str());
-    return;
+    return {};
   }
-  const topo::Graph& graph = *machine->graph;
-  int next_rail = 0;
-  for (int gpu = 0; gpu < graph.count(topo::NodeType::kGpu); ++gpu) {
-    const auto nets = topo::localNets(*machine->paths, gpu);
-    if (!nets.ok()) continue;
-    for (const int net : *nets) {
-      Device& device = devices[static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev)];
-      if (device.properties.rail < 0) device.properties.rail = next_rail++;
-    }
-  }
+  const bool given = std::any_of(devices.begin(), devices.end(),
+                                 [](const Device& device) { return device.properties.rail >= 0; });
+  if (!given) numberRails(*machine, devices);
+  PathBandwidth paths = PathBandwidth::compute(*machine, devices.size());
+  if (!config.gpu.empty() && paths.findGpu(config.gpu) < 0)
+    RAILWISE_WARN("RAILWISE_GPU=%s is none of the %d GPUs of this machine: the nearest counts",
+                  config.gpu.c_str(), paths.gpus());
+  return paths;
 }
 
 }  // namespace railwise::net

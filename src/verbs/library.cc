@@ -62,8 +62,9 @@ const char* resolveAll(Library& table) {
   return nullptr;
 }
 
-Status loadIbverbs(const std::string& name, const std::string& mlx5_name) {
+Status loadIbverbs(const Config& config) {
   std::string error;
+  const std::string& name = config.ibverbs_library;
   const char* file = name.empty() ? "libibverbs.so.1" : name.c_str();
   Result<DynamicLibrary> opened = DynamicLibrary::open({file}, &error);
   if (!opened.ok()) {
@@ -80,8 +81,9 @@ Status loadIbverbs(const std::string& name, const std::string& mlx5_name) {
     g_shared_object.reset();
     return {Code::kNoDevice, 0};
   }
+  if (config.ib_query_port_speed == 0) table.query_port_speed = nullptr;
   g_library = table;
-  setMlx5Library(mlx5_name.empty() ? "libmlx5.so.1" : mlx5_name);
+  setMlx5Library(config.mlx5_library.empty() ? "libmlx5.so.1" : config.mlx5_library);
   return Status::success();
 }
 
@@ -131,7 +133,7 @@ const Library& library() { return g_library; }
 Status load(const Config& config) {
   constexpr std::string_view kSoftware = "software";
   const std::string_view device = config.device;
-  if (device.empty() || device == "verbs") return loadIbverbs(config.ibverbs_library, config.mlx5_library);
+  if (device.empty() || device == "verbs") return loadIbverbs(config);
   setMlx5Library(config.mlx5_library);
   if (device == kSoftware) return loadSoftware("", config.host);
   if (device.starts_with("software:"))
