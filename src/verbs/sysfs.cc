@@ -27,7 +27,7 @@ std::string readSysfs(const std::string& path) {
   return line;
 }
 
-PciPlace pciPlace(const ibv_device* device) {
+PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions) {
   PciPlace place;
   if (library().pci_path != nullptr) {
     place.path = library().pci_path(device);
@@ -37,6 +37,9 @@ PciPlace pciPlace(const ibv_device* device) {
   place.function0_path = place.path;
   if (pciOrder(place.path) < 0) return place;
   std::string function0 = place.path;
+  // A virtual function names its NIC; in a VM it has lost it, and stands for itself.
+  const std::string nic = merge_virtual_functions ? realPath(place.path + "/physfn") : "";
+  if (pciOrder(nic) >= 0) function0 = nic;
   function0.back() = '0';
   // A function passed through to a VM alone has no function 0 beside it: NCCL would look up a device that is
   // not there.

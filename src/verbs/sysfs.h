@@ -11,13 +11,15 @@ namespace railwise::verbs {
 std::string readSysfs(const std::string& path);
 
 // The device's place in the PCI tree: realpath of /sys/class/infiniband/NAME/device (or the software device's
-// configured path), as is and with NCCL's function-0 rule (the ports of a dual-port card count as one PCI
-// device: last digit set to 0 where such a function exists). Both "" when the device has no PCI place.
+// configured path), as is and as NCCL is told it, so that the ports of a dual-port card, and the virtual functions of a
+// NIC (NCCL_IB_MERGE_VFS), count as one PCI device: function 0 of the same device, or of the NIC of a virtual function.
+// net_ib also moves functions that are not virtual to device 0 of their bus, whatever that is; here only what is there,
+// and belongs together, counts. Both "" when the device has no PCI place.
 struct PciPlace {
   std::string path;
   std::string function0_path;
 };
-PciPlace pciPlace(const ibv_device* device);
+PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions = true);
 
 // "0000:3b:00.1" at the end of `path` as a number that orders as NCCL orders devices; -1 when there is none.
 int64_t pciOrder(const std::string& path);
