@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "net/profiler.h"
 #include "plugin/calls.h"
 #include "plugin/guard.h"
 
@@ -68,7 +69,28 @@ ncclResult_t init_v6(ncclDebugLogger_t logger) {
   return guarded("init", [&] { return initShared(logger); });
 }
 
-ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t) { return init_v6(logger); }
+// NCCL's profiler, behind our own interface: a call through a pointer of another type would be undefined.
+static std::atomic<ncclProfilerCallback_t> g_profiler = nullptr;
+
+static_assert(net::profiler::kStart == ncclProfilerNetEventStart);
+static_assert(net::profiler::kStop == ncclProfilerNetEventStop);
+static_assert(net::profiler::kUpdate == ncclProfilerNetEventUpdate);
+static_assert(net::profiler::kUpdateAndStop == ncclProfilerNetEventUpdateAndStop);
+
+static int profileToNccl(void** event, int call, void* parent, int64_t id, void* data) {
+  const ncclProfilerCallback_t profiler = g_profiler;
+  return profiler != nullptr ? profiler(event, call, parent, id, data) : ncclSuccess;
+}
+
+static void setProfiler(ncclProfilerCallback_t profiler) {
+  g_profiler = profiler;
+  net::profiler::setCallback(profiler != nullptr ? profileToNccl : nullptr);
+}
+
+ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
+  setProfiler(profiler);
+  return init_v6(logger);
+}
 
 static Status initContext(void** context, const ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger) {
   RAILWISE_REQUIRE("init", context);
@@ -81,7 +103,8 @@ static Status initContext(void** context, const ncclNetCommConfig_v11_t* config,
 }
 
 ncclResult_t init_v11(void** context, uint64_t, ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger,
-                      ncclProfilerCallback_t) {
+                      ncclProfilerCallback_t profiler) {
+  setProfiler(profiler);
   return guarded("init", [&] { return initContext(context, config, logger); });
 }
 

@@ -14,7 +14,7 @@ MAY_INCLUDE = {
     "src/verbs": {"base", "softdev"},
     "src/verbs_front": {"base", "softdev", "railwise"},
     "src/topo": {"base", "railwise"},
-    "src/net": {"base", "verbs", "topo"},
+    "src/net": {"base", "verbs", "topo", "railwise"},
     "plugin": {"base", "net", "nccl"},
     "src/sysfs_front": set(),
     "src/tools": {"base", "nccl", "softdev", "topo"},
