@@ -72,10 +72,10 @@ ncclResult_t init_v6(ncclDebugLogger_t logger) {
 // NCCL's profiler, behind our own interface: a call through a pointer of another type would be undefined.
 static std::atomic<ncclProfilerCallback_t> g_profiler = nullptr;
 
-static_assert(net::profiler::kStart == ncclProfilerNetEventStart);
-static_assert(net::profiler::kStop == ncclProfilerNetEventStop);
-static_assert(net::profiler::kUpdate == ncclProfilerNetEventUpdate);
-static_assert(net::profiler::kUpdateAndStop == ncclProfilerNetEventUpdateAndStop);
+static_assert(int{net::profiler::kStart} == int{ncclProfilerNetEventStart});
+static_assert(int{net::profiler::kStop} == int{ncclProfilerNetEventStop});
+static_assert(int{net::profiler::kUpdate} == int{ncclProfilerNetEventUpdate});
+static_assert(int{net::profiler::kUpdateAndStop} == int{ncclProfilerNetEventUpdateAndStop});
 
 static int profileToNccl(void** event, int call, void* parent, int64_t id, void* data) {
   const ncclProfilerCallback_t profiler = g_profiler;
