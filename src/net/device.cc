@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/name_selection.h"
+#include "verbs/gpu_direct.h"
 #include "verbs/sysfs.h"
 
 namespace railwise::net {
@@ -65,12 +66,9 @@ bool before(const Candidate& a, const Candidate& b) {
   return order_a < order_b;
 }
 
-int pointerSupport(Hca& hca) {
-  int support = kHostPointers;
-  if (verbs::library().pci_path != nullptr) return support;  // the software device moves bytes with the CPU
-  if (verbs::peerMemoryModuleLoaded()) support |= kDevicePointers;
-  if (verbs::dmaBufSupported(hca.pd())) support |= kDmaBufPointers;
-  return support;
+int pointerSupport(const verbs::GpuDirect& gpu_direct) {
+  return kHostPointers | (gpu_direct.peer_memory.empty() ? 0 : kDevicePointers) |
+         (gpu_direct.dma_buf ? kDmaBufPointers : 0);
 }
 
 // Unique per port: the verbs name for port 1 (net_ib's name), with ":port" for the others.
@@ -79,14 +77,16 @@ std::string deviceName(const Candidate& candidate) {
   return candidate.port.number == 1 ? name : name + ":" + std::to_string(candidate.port.number);
 }
 
-Device makeDevice(const Candidate& candidate, const std::vector<Device>& earlier) {
+Device makeDevice(const Candidate& candidate, const Config& config, const std::vector<Device>& earlier) {
   Hca& hca = *candidate.hca;
   const std::string& path = candidate.place.function0_path;
   DeviceProperties properties = {};
   properties.name = internString(deviceName(candidate));
   properties.pci_path = path.empty() ? nullptr : internString(path);
   properties.guid = hca.attributes().sys_image_guid;
-  properties.pointer_support = pointerSupport(hca);
+  const verbs::GpuDirect gpu_direct = verbs::gpuDirect(hca.pd(), config.sysfs_root);
+  RAILWISE_INFO(log::kInit | log::kNet, "%s: GPUDirect: %s", properties.name, gpu_direct.text().c_str());
+  properties.pointer_support = pointerSupport(gpu_direct);
   properties.speed_mbps = candidate.port.speed_mbps;
   // net_ib's rule: ports of one PCI device are told apart by the number of earlier ones, since the verbs port
   // is 1 on cards that show a function per port.
@@ -161,7 +161,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
   if (list != nullptr) verbs.free_device_list(list);
   std::stable_sort(candidates.begin(), candidates.end(), before);
   for (const Candidate& candidate : candidates)
-    result.devices.push_back(makeDevice(candidate, result.devices));
+    result.devices.push_back(makeDevice(candidate, config, result.devices));
   if (result.devices.empty()) return noDevice(present, result.hcas.size());
   return result;
 }

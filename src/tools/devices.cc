@@ -45,7 +45,7 @@ std::string memoryText(int ptr_support) {
 
 void printTable(const std::vector<NetProperties>& devices) {
   std::vector<std::vector<std::string>> rows = {{"dev", "name", "pciPath", "guid", "Gb/s", "port",
-                                                 "latency us", "GPUDirect", "maxRecvs", "maxComms", "rail",
+                                                 "latency us", "memory", "maxRecvs", "maxComms", "rail",
                                                  "plane"}};
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const NetProperties& device = devices[i];
@@ -67,6 +67,28 @@ void printTable(const std::vector<NetProperties>& devices) {
       if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
     }
     std::puts(line.c_str());
+  }
+}
+
+// What the plugin said of GPU memory and a device when it started, "" when it said nothing (other plugins).
+// Railwise's words are "NAME: GPUDirect: HOW" (src/net/device.cc).
+constexpr char kGpuDirectMark[] = ": GPUDirect: ";
+
+std::string gpuDirectOf(const std::string& device) {
+  const std::string beginning = device + kGpuDirectMark;
+  for (const std::string& line : keptPluginLines()) {
+    const std::size_t at = line.find(beginning);
+    // Behind the plugin's name, "NET/Railwise : ".
+    if (at != std::string::npos && (at == 0 || line[at - 1] == ' '))
+      return line.substr(at + beginning.size());
+  }
+  return {};
+}
+
+void printGpuDirect(const std::vector<NetProperties>& devices) {
+  for (const NetProperties& device : devices) {
+    const std::string how = gpuDirectOf(device.name);
+    if (!how.empty()) std::printf("%s: GPUDirect: %s\n", device.name.c_str(), how.c_str());
   }
 }
 
@@ -92,6 +114,9 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
     json.key("host_memory").value((device.ptr_support & NCCL_PTR_HOST) != 0);
     json.key("cuda_memory").value((device.ptr_support & NCCL_PTR_CUDA) != 0);
     json.key("dmabuf_memory").value((device.ptr_support & NCCL_PTR_DMABUF) != 0);
+    const std::string gpu_direct = gpuDirectOf(device.name);
+    json.key("gpu_direct");
+    gpu_direct.empty() ? json.null() : json.value(gpu_direct);
     json.key("max_recvs").value(device.max_recvs);
     json.key("max_comms").value(device.max_comms);
     json.key("rail");
@@ -115,6 +140,7 @@ int list(const DevicesOptions& options) {
     return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
   }
   NetApi& api = *plugin->api;
+  keepPluginLines(kGpuDirectMark);
   const auto count = startPlugin(api, 1, &error);
   if (!count.ok()) {
     say("%s", error.c_str());
@@ -127,7 +153,12 @@ int list(const DevicesOptions& options) {
     say("getProperties(%d) failed: %s", i, resultText(result).c_str());
     return kExitFailed;
   }
-  options.json ? printJson(*plugin, devices) : printTable(devices);
+  if (options.json) {
+    printJson(*plugin, devices);
+  } else {
+    printTable(devices);
+    printGpuDirect(devices);
+  }
   return api.finalize() == ncclSuccess ? kExitOk : kExitFailed;
 }
 

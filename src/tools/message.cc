@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <mutex>
 
 #include "base/log.h"
 
@@ -14,6 +15,18 @@ namespace {
 std::string g_prefix;
 std::atomic<PluginLog> g_plugin_log{PluginLog::kWarn};
 std::atomic<bool> g_progress_shown{false};
+
+struct KeptLines {
+  std::mutex mutex;
+  std::string part;  // empty: nothing is kept
+  std::vector<std::string> lines;
+};
+KeptLines g_kept;
+
+void keepLine(const std::string& text) {
+  const std::lock_guard lock(g_kept.mutex);
+  if (text.find(g_kept.part) != std::string::npos) g_kept.lines.push_back(text);
+}
 
 [[gnu::format(printf, 1, 0)]] std::string vtextOf(const char* format, va_list arguments) {
   va_list again;
@@ -70,7 +83,8 @@ PluginLog pluginLog() { return g_plugin_log; }
 void pluginLogger(ncclDebugLogLevel level, unsigned long, const char*, int, const char* format, ...) {
   const PluginLog shown = g_plugin_log;
   const bool wanted = level <= NCCL_LOG_WARN ? shown != PluginLog::kNone : shown == PluginLog::kInfo;
-  if (!wanted || format == nullptr || (level == NCCL_LOG_TRACE)) return;
+  const bool keeps = !g_kept.part.empty();
+  if ((!wanted && !keeps) || format == nullptr || (level == NCCL_LOG_TRACE)) return;
   va_list arguments;
   va_start(arguments, format);
 #pragma GCC diagnostic push
@@ -78,7 +92,15 @@ void pluginLogger(ncclDebugLogLevel level, unsigned long, const char*, int, cons
   const std::string text = vtextOf(format, arguments);
 #pragma GCC diagnostic pop
   va_end(arguments);
-  sayLine((level == NCCL_LOG_WARN ? "plugin warns: " : "plugin: ") + text);
+  if (keeps) keepLine(text);
+  if (wanted) sayLine((level == NCCL_LOG_WARN ? "plugin warns: " : "plugin: ") + text);
+}
+
+void keepPluginLines(std::string part) { g_kept.part = std::move(part); }
+
+std::vector<std::string> keptPluginLines() {
+  const std::lock_guard lock(g_kept.mutex);
+  return g_kept.lines;
 }
 
 void showProgress(const std::string& text) {

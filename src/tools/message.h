@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nccl/types.h"
 
@@ -24,6 +25,10 @@ PluginLog pluginLog();
 // NCCL's logger as a plugin sees it.
 void pluginLogger(ncclDebugLogLevel level, unsigned long flags, const char* file, int line,
                   const char* format, ...);
+
+// Keeps the plugin's lines that contain `part`, whether they are shown or not. Before the plugin starts.
+void keepPluginLines(std::string part);
+std::vector<std::string> keptPluginLines();
 
 // A line that is rewritten in place; say() clears it first. Only when stderr is a terminal and stdout is not,
 // where it would stand between the rows of the table.

@@ -58,12 +58,25 @@ int64_t pciOrder(const std::string& path) {
   return (static_cast<int64_t>(domain) << 20) | (bus << 12) | (device << 4) | function;
 }
 
-bool peerMemoryModuleLoaded() {
-  // nv_peer_mem's legacy name, nvidia_peermem, and the folder both publish (NCCL 2.30.7, net_ib/gdr.cc).
-  return exists("/sys/kernel/mm/memory_peers/nv_mem/version") ||
-         exists("/sys/kernel/mm/memory_peers/nv_mem_nc/version") ||
-         exists("/sys/module/nvidia_peermem/version") ||
-         exists("/sys/kernel/mm/memory_peers/amdkfd/version") || exists("/sys/memory_peers/amdkfd/version");
+std::string peerMemoryModule(const std::string& root) {
+  struct Sign {
+    const char* module;
+    const char* file;
+  };
+  // NVIDIA's as in NCCL 2.30.7, net_ib/gdr.cc; AMD's as in RCCL, net_ib.cc.
+  static constexpr Sign kSigns[] = {
+      {"nvidia_peermem", "sys/module/nvidia_peermem/version"},
+      {"nv_peer_mem", "sys/kernel/mm/memory_peers/nv_mem/version"},
+      {"nvidia_peermem, no persistent clients", "sys/kernel/mm/memory_peers/nv_mem_nc/version"},
+      {"amdgpu", "sys/kernel/mm/memory_peers/amdkfd/version"},
+      {"amdgpu", "sys/kernel/memory_peers/amdkfd/version"},
+      {"amdgpu", "sys/memory_peers/amdkfd/version"},
+  };
+  const std::string folder = root.ends_with('/') ? root : root + '/';
+  for (const Sign& sign : kSigns) {
+    if (exists(folder + sign.file)) return sign.module;
+  }
+  return {};
 }
 
 }  // namespace railwise::verbs

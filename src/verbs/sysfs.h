@@ -24,7 +24,8 @@ PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions = true)
 // "0000:3b:00.1" at the end of `path` as a number that orders as NCCL orders devices; -1 when there is none.
 int64_t pciOrder(const std::string& path);
 
-// Can NICs read and write GPU memory through the peer-memory module (nvidia_peermem, nv_peer_mem, amdgpu's)?
-bool peerMemoryModuleLoaded();
+// The loaded kernel module through which NICs read and write GPU memory that is registered by its address:
+// nvidia_peermem, nv_peer_mem or amdgpu's; "" when none is. `root`: where /sys is.
+std::string peerMemoryModule(const std::string& root = "/");
 
 }  // namespace railwise::verbs

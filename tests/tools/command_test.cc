@@ -66,9 +66,8 @@ TEST(Command, MistakesEndWith2AndOneLine) {
 TEST(Devices, ListsWhatThePluginReports) {
   const auto result = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(
-      result.out.find("0    loop0v12  -        0x0000000000000001  10    1     0           host       1"),
-      std::string::npos)
+  EXPECT_NE(result.out.find("0    loop0v12  -        0x0000000000000001  10    1     0           host    1"),
+            std::string::npos)
       << result.out;
   EXPECT_NE(result.out.find("\n1    loop1v12"), std::string::npos);
   const auto old = railwise({"devices", "--plugin", LOOPBACK_PLUGIN, "--api", "v9", "--json"});

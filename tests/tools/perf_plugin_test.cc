@@ -47,6 +47,9 @@ INSTANTIATE_TEST_SUITE_P(Quick, PerfPlugin, kEveryCase, caseName);
 TEST(OwnPlugin, TheCommandFindsItByItself) {
   const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", "software"});
   EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("soft0: GPUDirect: none, because the software device moves bytes with the CPU\n"),
+            std::string::npos)
+      << result.out;
 }
 #endif
 

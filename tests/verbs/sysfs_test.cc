@@ -1,5 +1,8 @@
 #include "verbs/sysfs.h"
 
+#include <filesystem>
+#include <fstream>
+
 #include "software_device.h"
 
 namespace railwise::verbs {
@@ -25,6 +28,20 @@ TEST(PciPlace, PortsOfACardAreFunctionZero) {
 }
 
 TEST(PciPlace, ADeviceOutsidePciHasNone) { EXPECT_EQ(placeOf("").path, ""); }
+
+TEST(PeerMemoryModule, IsNamedByWhatItPublishes) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / ("peer" + std::to_string(getpid()));
+  EXPECT_EQ(peerMemoryModule(root), "");
+  for (const auto& [folder, module] : {std::pair("sys/memory_peers/amdkfd", "amdgpu"),
+                                       std::pair("sys/kernel/mm/memory_peers/nv_mem", "nv_peer_mem"),
+                                       std::pair("sys/module/nvidia_peermem", "nvidia_peermem")}) {
+    std::filesystem::create_directories(root / folder);
+    std::ofstream(root / folder / "version") << "1\n";
+    EXPECT_EQ(peerMemoryModule(root), module);
+  }
+  std::filesystem::remove_all(root);
+}
 
 TEST(ReadSysfs, AMissingFileIsEmpty) {
   EXPECT_EQ(readSysfs("/sys/no/such/file"), "");

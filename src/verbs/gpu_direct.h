@@ -1,0 +1,22 @@
+// Can a NIC read and write GPU memory, and by what? Asked once per device at init.
+#pragma once
+
+#include <string>
+
+#include "verbs/library.h"
+
+namespace railwise::verbs {
+
+struct GpuDirect {
+  bool dma_buf = false;         // regMrDmaBuf works
+  std::string peer_memory;      // the kernel module that makes regMr of GPU memory work, "": none is loaded
+  std::string missing_dma_buf;  // why there is no dma-buf, "" when there is
+
+  // "dma-buf", "peermem (nvidia_peermem)", "dma-buf and peermem (...)", "none, because ... and ...".
+  std::string text() const;
+};
+
+// `root`: where /sys is (RAILWISE_SYSFS_ROOT).
+GpuDirect gpuDirect(ibv_pd* pd, const std::string& root = "/");
+
+}  // namespace railwise::verbs

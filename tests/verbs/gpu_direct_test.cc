@@ -1,0 +1,25 @@
+#include "verbs/gpu_direct.h"
+
+#include "software_device.h"
+
+namespace railwise::verbs {
+namespace {
+
+TEST(GpuDirect, IsSaidInWords) {
+  EXPECT_EQ((GpuDirect{true, "", ""}).text(), "dma-buf");
+  EXPECT_EQ((GpuDirect{false, "nvidia_peermem", "no"}).text(), "peermem (nvidia_peermem)");
+  EXPECT_EQ((GpuDirect{true, "nvidia_peermem", ""}).text(), "dma-buf and peermem (nvidia_peermem)");
+  EXPECT_EQ((GpuDirect{false, "", "it rains"}).text(), "none, because it rains");
+}
+
+TEST(GpuDirect, TheSoftwareDeviceHasNone) {
+  const test::SoftwareDevice device;
+  const Context context = device.open();
+  const Pd pd(library().alloc_pd(context.get()));
+  const GpuDirect answer = gpuDirect(pd.get());
+  EXPECT_FALSE(answer.dma_buf);
+  EXPECT_EQ(answer.text(), "none, because the software device moves bytes with the CPU");
+}
+
+}  // namespace
+}  // namespace railwise::verbs
