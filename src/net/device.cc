@@ -127,7 +127,7 @@ Status noDevice(int present, size_t opened) {
 
 }  // namespace
 
-Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
+Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, const Config& config) {
   const verbs::Library& verbs = verbs::library();
   std::unique_ptr<Hca> hca(new Hca);
   const auto failed = [&](const char* call, int error) {
@@ -141,7 +141,7 @@ Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
     return failed("ibv_query_device", error);
   hca->pd_.reset(verbs.alloc_pd(hca->context()));
   if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", errno);
-  hca->memory_ = std::make_unique<MemoryCache>(std::vector{hca->pd()});
+  hca->memory_ = std::make_unique<MemoryCache>(std::vector{hca->pd()}, memoryOptions(config));
   return hca;
 }
 
@@ -153,7 +153,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
   DeviceList result;
   std::vector<Candidate> candidates;
   for (int i = 0; i < present; ++i) {
-    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i]);
+    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i], config);
     if (!hca.ok()) continue;
     findPorts(**hca, config, candidates);
     result.hcas.push_back(std::move(*hca));

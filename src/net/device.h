@@ -34,7 +34,7 @@ struct DeviceProperties {
 class Hca {
  public:
   // Errors: kSystem, logged with the device's name.
-  static Result<std::unique_ptr<Hca>> open(ibv_device* device);
+  static Result<std::unique_ptr<Hca>> open(ibv_device* device, const Config& config);
 
   const char* name() const { return verbs::library().get_device_name(context_->device); }
   ibv_context* context() const { return context_.get(); }

@@ -40,6 +40,10 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
 
 }  // namespace
 
+MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails) {
+  return {.relaxed_ordering = verbs::relaxedOrdering(config) != 0, .data_direct_rails = data_direct_rails};
+}
+
 MemoryCache::MemoryCache(std::vector<ibv_pd*> rails, MemoryOptions options)
     : access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
   assert(!rails.empty() && rails.size() <= kMaxRails);

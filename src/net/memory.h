@@ -35,6 +35,7 @@ struct MemoryOptions {
   // Bit r: dma-bufs reach rail r through mlx5's data-direct function.
   uint32_t data_direct_rails = 0;
 };
+MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails = 0);
 
 // Registrations with the protection domains of one Device's rails, shared by reference count between all
 // callers that name the same pages or a part of them: NCCL registers a buffer once per connection, and a part
