@@ -12,8 +12,9 @@
 namespace railwise::verbs {
 
 // Raised when an event says that a queue pair or completion queue is lost. The qp_context and cq_context of
-// everything that is made over a watched device point to one of these, or are null; it must live as long as
-// that object. Any thread may ask; raise() is for the reader of events.
+// everything that is made over a watched device point to one of these, or are null: given when it is made, or
+// written into the ibv_qp or ibv_cq right after. It must live as long as that object. Any thread may ask;
+// raise() is for the reader of events.
 class FatalFlag {
  public:
   bool raised() const { return event_.load(std::memory_order_relaxed) != 0; }

@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <array>
 #include <cstdarg>
 
 #include "base/log.h"
@@ -63,27 +64,64 @@ TEST_F(EventWatcherTest, AFailedDeviceHasNoActivePort) {
   EXPECT_EQ(state_.fatalEvent(), IBV_EVENT_DEVICE_FATAL);
 }
 
-TEST_F(EventWatcherTest, ALostQueuePairRaisesItsOwnersFlag) {
-  verbs::FatalFlag flag;
-  const verbs::Pd pd(verbs::library().alloc_pd(context_.get()));
-  const verbs::Cq cq(verbs::library().create_cq(context_.get(), 16, nullptr, nullptr, 0));
-  ibv_qp_init_attr attributes = {};
-  attributes.qp_context = &flag;
-  attributes.send_cq = cq.get();
-  attributes.recv_cq = cq.get();
-  attributes.cap = {
-      .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
-  attributes.qp_type = IBV_QPT_RC;
-  const verbs::Qp qp(verbs::library().create_qp(pd.get(), &attributes));
-  verbs::AsyncEvent event;
-  event.type = IBV_EVENT_QP_ACCESS_ERR;
-  event.of = verbs::AsyncEvent::Of::kQueuePair;
-  event.qp_number = qp->qp_num;
-  event.flag = static_cast<verbs::FatalFlag*>(qp->qp_context);
-  state_.handle(event);
-  EXPECT_EQ(flag.event(), IBV_EVENT_QP_ACCESS_ERR);
-  EXPECT_FALSE(state_.fatal()) << "the others go on";
+// A queue pair that is connected to itself. Its first write is struck by `event`.
+class LostQueuePairTest : public testing::TestWithParam<const char*> {
+ protected:
+  LostQueuePairTest() {
+    const verbs::Port port = *verbs::queryPort(context_.get(), 1);
+    const Config& config = device_.config();
+    verbs::QueuePair made = std::move(*verbs::createQueuePair(pd_.get(), cq_.get(), port, config, {4, 4, 0}));
+    qp_ = std::move(made.qp);
+    qp_->qp_context = &qp_flag_;
+    const verbs::Gid gid = *verbs::chooseGid(context_.get(), port, config);
+    const verbs::PathAddress self = {.qp_number = qp_->qp_num,
+                                     .lid = port.lid,
+                                     .ethernet = port.ethernet,
+                                     .mtu = port.mtu,
+                                     .gid = gid.value};
+    EXPECT_TRUE(verbs::readyToReceive(qp_.get(), port, self, {.local_gid = gid}).ok());
+    EXPECT_TRUE(verbs::readyToSend(qp_.get(), port, config).ok());
+  }
+
+  void write() {
+    ibv_sge piece = {reinterpret_cast<uint64_t>(bytes_.data()), 8, memory_->lkey};
+    ibv_send_wr request = {};
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.wr.rdma = {.remote_addr = piece.addr + 8, .rkey = memory_->rkey};
+    ibv_send_wr* bad = nullptr;
+    EXPECT_EQ(ibv_post_send(qp_.get(), &request, &bad), 0);
+  }
+
+  const test::SoftwareDevice device_{std::string("gid=10.9.0.1/v2;fault opcode=write ") + GetParam()};
+  const verbs::Context context_ = device_.open();
+  verbs::FatalFlag cq_flag_;
+  verbs::FatalFlag qp_flag_;
+  std::array<char, 64> bytes_ = {};
+  const verbs::Pd pd_{verbs::library().alloc_pd(context_.get())};
+  const verbs::Mr memory_{verbs::library().reg_mr(pd_.get(), bytes_.data(), bytes_.size(),
+                                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)};
+  const verbs::Cq cq_{verbs::library().create_cq(context_.get(), 16, &cq_flag_, nullptr, 0)};
+  verbs::Qp qp_;
+};
+
+TEST_P(LostQueuePairTest, RaisesTheFlagOfItsOwner) {
+  DeviceState state(context_.get(), {*verbs::queryPort(context_.get(), 1)});
+  const auto watcher = std::move(*EventWatcher::start());
+  EXPECT_TRUE(watcher->watch(state).ok());
+  EXPECT_FALSE(qp_flag_.raised() || cq_flag_.raised());
+  write();
+  const bool of_queue = std::string(GetParam()) == "event=cq_err";
+  until([&] { return (of_queue ? cq_flag_ : qp_flag_).raised(); });
+  EXPECT_FALSE((of_queue ? qp_flag_ : cq_flag_).raised());
+  EXPECT_FALSE(state.fatal()) << "the others go on";
+  watcher->unwatch(state);
 }
+
+INSTANTIATE_TEST_SUITE_P(Events, LostQueuePairTest,
+                         testing::Values("qp_fatal", "event=qp_access_err", "event=qp_req_err",
+                                         "event=cq_err"));
 
 TEST_F(EventWatcherTest, WhatHappenedBeforeItWatchedIsSeen) {
   watcher_->unwatch(state_);
