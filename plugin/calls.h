@@ -29,6 +29,8 @@ ncclResult_t init_v11(void** context, uint64_t communicator, ncclNetCommConfig_v
 // after an init that failed.
 ncclResult_t finalize_v11(void* context);
 ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes);
+ncclResult_t makeVDevice_v9(int* index, ncclNetVDeviceProps_v9_t* props);
+ncclResult_t makeVDevice_v12(int* index, ncclNetVDeviceProps_v12_t* props);
 
 ncclResult_t devices_v6(int* count);
 // Device `index`, or null with a warning.
@@ -39,7 +41,7 @@ ncclResult_t getProperties(int index, Properties* properties) {
     RAILWISE_REQUIRE("getProperties", properties);
     const net::Device* device = findDevice(index);
     if (device == nullptr) return Status{Code::kInvalidArgument, 0};
-    fillProperties(index, device->properties, *properties);
+    fillProperties(*device, *properties);
     return Status::success();
   });
 }

@@ -25,7 +25,8 @@ static Status connectionOf(const char* function, void* connection, net::Directio
   return {Code::kInvalidArgument, 0};
 }
 
-ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request) {
+ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void* profiler,
+                       void** request) {
   return guarded("isend", [&] {
     RAILWISE_REQUIRE("isend", request);
     *request = nullptr;  // on entry it holds the slot's previous request
@@ -34,10 +35,14 @@ ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void*
     if (bytes > 0) RAILWISE_REQUIRE("isend", handle);
     Request* made = nullptr;
     const Status status = send->isend(reinterpret_cast<uint64_t>(data), bytes, tag,
-                                      static_cast<const MemoryHandle*>(handle), &made);
+                                      static_cast<const MemoryHandle*>(handle), profiler, &made);
     *request = made;
     return status;
   });
+}
+
+ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request) {
+  return isend_v10(connection, data, bytes, tag, handle, nullptr, request);
 }
 
 // A negative size of the versions with int sizes becomes one that no device takes, and is refused there.
@@ -45,16 +50,13 @@ ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* ha
   return isend_v9(connection, data, static_cast<size_t>(bytes), tag, handle, request);
 }
 
-ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void*,
-                       void** request) {
-  return isend_v9(connection, data, bytes, tag, handle, request);
-}
-
+// `may_be_silent`: NCCL may say on entry that it needs no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
 template <typename Size>
-static Status receive(void* connection, int n, void** data, const Size* sizes, const int* tags,
-                      void** handles, void** request) {
+static Status receive(bool may_be_silent, void* connection, int n, void** data, const Size* sizes,
+                      const int* tags, void** handles, void** profilers, void** request) {
   RAILWISE_REQUIRE("irecv", request);
-  *request = nullptr;  // on entry it may hold NCCL_NET_OPTIONAL_RECV_COMPLETION
+  const bool silent = may_be_silent && *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
+  *request = nullptr;
   ReceiveConnection* receive = nullptr;
   RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
   if (n < 1 || n > net::kMaxReceives) {
@@ -70,31 +72,35 @@ static Status receive(void* connection, int n, void** data, const Size* sizes, c
     }
     const auto bytes = static_cast<size_t>(sizes[i]);
     if (bytes > 0) RAILWISE_REQUIRE("irecv", handle);
-    buffers[static_cast<size_t>(i)] = {reinterpret_cast<uint64_t>(data[i]), bytes, tags[i], handle};
+    buffers[static_cast<size_t>(i)] = {reinterpret_cast<uint64_t>(data[i]), bytes, tags[i], handle,
+                                       profilers != nullptr ? profilers[i] : nullptr};
   }
   Request* made = nullptr;
-  const Status status = receive->irecv({buffers.data(), static_cast<size_t>(n)}, &made);
+  const Status status = receive->irecv({buffers.data(), static_cast<size_t>(n)}, silent, &made);
   *request = made;
   return status;
 }
 
 ncclResult_t irecv_v6(void* connection, int n, void** data, int* sizes, int* tags, void** handles,
                       void** request) {
-  return guarded("irecv", [&] { return receive(connection, n, data, sizes, tags, handles, request); });
+  return guarded("irecv",
+                 [&] { return receive(false, connection, n, data, sizes, tags, handles, nullptr, request); });
+}
+
+ncclResult_t irecv_v10(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
+                       void** profilers, void** request) {
+  return guarded(
+      "irecv", [&] { return receive(true, connection, n, data, sizes, tags, handles, profilers, request); });
 }
 
 ncclResult_t irecv_v9(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
                       void** request) {
-  return guarded("irecv", [&] { return receive(connection, n, data, sizes, tags, handles, request); });
-}
-
-ncclResult_t irecv_v10(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles, void**,
-                       void** request) {
-  return irecv_v9(connection, n, data, sizes, tags, handles, request);
+  return irecv_v10(connection, n, data, sizes, tags, handles, nullptr, request);
 }
 
 // `data` and `handles` are compacted to the receives still of interest while `sizes` is by position in the
-// group, so sizes[i] need not belong to data[i]. A null request means that there was nothing to flush.
+// group, so sizes[i] need not belong to data[i]. A null request means that there was nothing to flush: no
+// bytes, or host memory, which needs none.
 static Status flush(void* connection, int n, void** data, const int* sizes, void** handles, void** request) {
   RAILWISE_REQUIRE("iflush", request);
   *request = nullptr;
@@ -104,7 +110,8 @@ static Status flush(void* connection, int n, void** data, const int* sizes, void
   bool any = false;
   for (int i = 0; i < n; ++i) {
     any = any || sizes[i] > 0;
-    if (handles[i] != nullptr) last = i;
+    const auto* handle = static_cast<const MemoryHandle*>(handles[i]);
+    if (handle != nullptr && handle->kind != net::MemoryKind::kHost) last = i;
   }
   if (!any || last < 0) return Status::success();
   Request* made = nullptr;

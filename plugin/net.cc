@@ -103,7 +103,7 @@ RAILWISE_TABLE(9) = {
     .closeListen = closeListen_v6,
     .getDeviceMr = nullptr,
     .irecvConsumed = nullptr,
-    .makeVDevice = nullptr,  // NCCL then fuses no NICs
+    .makeVDevice = makeVDevice_v9,
 };
 
 RAILWISE_TABLE(10) = {
@@ -126,7 +126,7 @@ RAILWISE_TABLE(10) = {
     .closeListen = closeListen_v6,
     .getDeviceMr = nullptr,
     .irecvConsumed = nullptr,
-    .makeVDevice = nullptr,
+    .makeVDevice = makeVDevice_v9,
 };
 
 RAILWISE_TABLE(11) = {
@@ -149,7 +149,7 @@ RAILWISE_TABLE(11) = {
     .closeListen = closeListen_v6,
     .getDeviceMr = nullptr,
     .irecvConsumed = nullptr,
-    .makeVDevice = nullptr,
+    .makeVDevice = makeVDevice_v9,
     .finalize = finalize_v11,
     .setNetAttr = setNetAttr_v11,
 };
@@ -174,7 +174,7 @@ RAILWISE_TABLE(12) = {
     .closeListen = closeListen_v6,
     .getDeviceMr = nullptr,
     .irecvConsumed = nullptr,
-    .makeVDevice = nullptr,
+    .makeVDevice = makeVDevice_v12,
     .finalize = finalize_v11,
     .setNetAttr = setNetAttr_v11,
 };

@@ -2,6 +2,9 @@
 // field that the version has is written.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+
 #include "nccl/net_device.h"
 #include "nccl/types.h"
 #include "net/device.h"
@@ -13,7 +16,8 @@ static_assert(net::kDevicePointers == NCCL_PTR_CUDA);
 static_assert(net::kDmaBufPointers == NCCL_PTR_DMABUF);
 
 template <typename Properties>
-void fillProperties(int index, const net::DeviceProperties& from, Properties& to) {
+void fillProperties(const net::Device& device, Properties& to) {
+  const net::DeviceProperties& from = device.properties();
   to = {};
   to.name = const_cast<char*>(from.name);
   to.pciPath = const_cast<char*>(from.pci_path);
@@ -32,15 +36,17 @@ void fillProperties(int index, const net::DeviceProperties& from, Properties& to
     to.regIsGlobal = 1;  // a registration serves every connection of the device
   if constexpr (requires { to.forceFlush; }) to.forceFlush = 0;
   if constexpr (requires { to.vProps; }) {
-    to.vProps.ndevs = 1;
-    to.vProps.devs[0] = index;
+    constexpr std::size_t kMost = std::size(decltype(to.vProps.devs){});
+    const std::size_t count = std::min(device.members().size(), kMost);
+    to.vProps.ndevs = static_cast<int>(count);
+    std::copy_n(device.members().begin(), count, to.vProps.devs);
     to.maxP2pBytes = from.max_message_bytes;
     to.maxCollBytes = from.max_message_bytes;
   }
   if constexpr (requires { to.maxMultiRequestSize; }) to.maxMultiRequestSize = 1;
   if constexpr (requires { to.railId; }) {
     to.railId = static_cast<decltype(to.railId)>(from.rail);
-    to.planeId = NCCL_NET_ID_UNDEF;
+    to.planeId = static_cast<decltype(to.planeId)>(from.plane);
   }
 }
 

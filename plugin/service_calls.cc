@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <iterator>
 #include <mutex>
 
 #include "net/profiler.h"
@@ -18,6 +19,7 @@ using net::ReceiveConnection;
 using net::SendConnection;
 
 static_assert(net::kHandleBytes == NCCL_NET_HANDLE_MAXSIZE);
+static_assert(net::kMaxRails == std::size(decltype(ncclNetVDeviceProps_v12_t::devs){}));
 static_assert(net::kMaxMessageBytes <= NCCL_MAX_NET_SIZE_BYTES);
 static_assert(int{log::kWarn} == int{NCCL_LOG_WARN} && int{log::kInfo} == int{NCCL_LOG_INFO} &&
               int{log::kTrace} == int{NCCL_LOG_TRACE});
@@ -117,17 +119,28 @@ ncclResult_t finalize_v11(void* context) {
   });
 }
 
-ncclResult_t setNetAttr_v11(void*, ncclNetAttr_v11_t*) { return ncclSuccess; }  // hints; none is used yet
+// Hints about what the communicator will do; NCCL_NET_ID_UNDEF: not known.
+ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes) {
+  return guarded("setNetAttr", [&] {
+    if (context == nullptr || attributes == nullptr) return Status::success();
+    const auto& send = attributes->sendCommAttr;
+    static_cast<Context*>(context)->setHints(send.maxConcurrentPeers, send.maxFlowsPerPeer);
+    return Status::success();
+  });
+}
 
 // ---- devices
 
+static Status beforeInit(const char* function) {
+  RAILWISE_WARN("%s: called before init succeeded", function);
+  return {Code::kInvalidUsage, 0};
+}
+
 static Status countDevices(int* count) {
   RAILWISE_REQUIRE("devices", count);
-  const net::Net* net = net::Net::current();
-  *count = net != nullptr ? static_cast<int>(net->devices().size()) : 0;
-  if (net != nullptr) return Status::success();
-  RAILWISE_WARN("devices: called before init succeeded");
-  return {Code::kInvalidUsage, 0};
+  net::Net* net = net::Net::current();
+  *count = net != nullptr ? net->deviceCount() : 0;
+  return net != nullptr ? Status::success() : beforeInit("devices");
 }
 
 ncclResult_t devices_v6(int* count) {
@@ -136,11 +149,37 @@ ncclResult_t devices_v6(int* count) {
 
 const net::Device* findDevice(int index) {
   const net::Net* net = net::Net::current();
-  if (net != nullptr && index >= 0 && static_cast<size_t>(index) < net->devices().size()) {
-    return &net->devices()[static_cast<size_t>(index)];
+  const net::Device* device = net != nullptr ? net->device(index) : nullptr;
+  if (device == nullptr) RAILWISE_WARN("getProperties: device %d does not exist", index);
+  return device;
+}
+
+static Status fuse(int* index, const int* members, int count, int most) {
+  RAILWISE_REQUIRE("makeVDevice", index);
+  if (count < 1 || count > most) {
+    RAILWISE_WARN("makeVDevice: %d devices to fuse, 1 to %d are possible", count, most);
+    return {Code::kInvalidArgument, 0};
   }
-  RAILWISE_WARN("getProperties: device %d does not exist", index);
-  return nullptr;
+  net::Net* net = net::Net::current();
+  if (net == nullptr) return beforeInit("makeVDevice");
+  const Result<int> made = net->makeVirtualDevice({members, static_cast<std::size_t>(count)});
+  if (!made.ok()) return made.status();
+  *index = *made;
+  return Status::success();
+}
+
+ncclResult_t makeVDevice_v9(int* index, ncclNetVDeviceProps_v9_t* props) {
+  return guarded("makeVDevice", [&] {
+    RAILWISE_REQUIRE("makeVDevice", props);
+    return fuse(index, props->devs, props->ndevs, static_cast<int>(std::size(props->devs)));
+  });
+}
+
+ncclResult_t makeVDevice_v12(int* index, ncclNetVDeviceProps_v12_t* props) {
+  return guarded("makeVDevice", [&] {
+    RAILWISE_REQUIRE("makeVDevice", props);
+    return fuse(index, props->devs, props->ndevs, static_cast<int>(std::size(props->devs)));
+  });
 }
 
 // ---- connections

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -68,6 +70,21 @@ socklen_t SocketAddress::rawSize() const {
   return family() == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
+bool SocketAddress::sameHost(const SocketAddress& other) const {
+  const auto mapped = [](const SocketAddress& address) {
+    std::array<uint8_t, 16> bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const std::span<const uint8_t> own = address.bytes();
+    std::copy(own.begin(), own.end(), bytes.end() - static_cast<std::ptrdiff_t>(own.size()));
+    return bytes;
+  };
+  return valid() && other.valid() && mapped(*this) == mapped(other);
+}
+
+SocketAddress SocketAddress::any() {
+  const std::array<uint8_t, 16> zeros = {};
+  return {AF_INET6, zeros, 0, 0};
+}
+
 std::string SocketAddress::text() const {
   if (!valid()) return "no address";
   char host[INET6_ADDRSTRLEN] = "";
@@ -87,6 +104,8 @@ Result<Socket> Socket::listen(const SocketAddress& address, int backlog) {
   if (!socket.valid()) return lastError();
   const int on = 1;
   (void)setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const int off = 0;  // any() is for both families, whatever net.ipv6.bindv6only says
+  if (address.family() == AF_INET6) (void)setsockopt(socket.fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::bind(socket.fd_, address.raw(), address.rawSize()) != 0) return lastError();
   if (::listen(socket.fd_, backlog) != 0) return lastError();
   return socket;

@@ -31,6 +31,10 @@ class SocketAddress {
   uint32_t scopeId() const;
   // 4 or 16 bytes, network order.
   std::span<const uint8_t> bytes() const;
+  // The same address, whatever the port; an IPv4 address and the IPv6 one that it is mapped to are the same.
+  bool sameHost(const SocketAddress& other) const;
+  // All addresses of the machine, of both families.
+  static SocketAddress any();
   // "10.0.0.1:4567" or "[fe80::1%2]:4567".
   std::string text() const;
 

@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "net/windows.h"
+#include "verbs/path.h"
 
 namespace railwise::net {
 namespace {
 
-// Enough for every group at once, with its size records.
-constexpr uint32_t kSendDepth = 512;
+// Receives that either end posts to a queue pair at most.
+constexpr uint32_t kMostReceives = 2 * kOutstandingReceives;
 
 constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
 // After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
@@ -39,91 +39,231 @@ const char* adviceFor(ibv_wc_status status) {
   }
 }
 
+// Vendor 0 stands for "none".
+void setEce(QueuePairInfo& info, const std::optional<verbs::Ece>& ece) {
+  if (!ece) return;
+  info.ece_vendor = ece->vendor;
+  info.ece_options = ece->options;
+  info.ece_mask = ece->comp_mask;
+}
+
+std::optional<verbs::Ece> eceOf(const QueuePairInfo& info) {
+  if (info.ece_vendor == 0) return std::nullopt;
+  return verbs::Ece{info.ece_vendor, info.ece_options, info.ece_mask};
+}
+
+// iWARP has addresses instead of GIDs: those of its network interface.
+Result<verbs::GidList> managerAddresses(const Rail& rail) {
+  Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
+  if (!addresses.ok()) return addresses.status();
+  verbs::GidList list;
+  for (const SocketAddress& address : *addresses) list.push({.value = verbs::cmAddressBytes(address)});
+  if (!list.empty()) return list;
+  RAILWISE_WARN("%s port %u: no address: give its network interface an IP address", rail.hca->name(),
+                rail.port.number);
+  return Status{Code::kInvalidUsage, 0};
+}
+
 }  // namespace
 
-Status Connection::openQueuePair(const ConnectionOptions& options, int completions,
-                                 verbs::QueuePairSize size) {
-  const Hca& hca = *device_.hca;
-  cq_.reset(verbs::library().create_cq(hca.context(), completions, nullptr, nullptr, 0));
-  if (cq_ == nullptr) {
-    const int error = errno;
-    RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hca.name(), completions,
-                  std::strerror(error));
-    return {Code::kSystem, error};
+bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
+  return std::all_of(device.rails().begin(), device.rails().end(), [&](const Rail& rail) {
+    return verbs::outOfOrderReceives(rail.hca->context(), config) >= kMostReceives;
+  });
+}
+
+Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t per_queue_pair,
+                                        uint32_t more) {
+  std::vector<const Hca*> hcas;
+  for (std::size_t rail = 0; rail < device_.rails().size(); ++rail) {
+    const Hca* hca = device_.rails()[rail].hca;
+    const auto found = std::find(hcas.begin(), hcas.end(), hca);
+    cq_of_rail_[rail] = static_cast<uint8_t>(found - hcas.begin());
+    if (found == hcas.end()) hcas.push_back(hca);
   }
-  Result<verbs::QueuePair> made =
-      verbs::createQueuePair(hca.pd(), cq_.get(), device_.port, options.config, size);
-  if (!made.ok()) return made.status();
-  qp_ = std::move(made->qp);
-  inline_bytes_ = made->inline_bytes;
-  Result<verbs::Gid> gid = verbs::chooseGid(hca.context(), device_.port, options.config);
-  if (!gid.ok()) return gid.status();
-  gid_ = *gid;
+  for (std::size_t i = 0; i < hcas.size(); ++i) {
+    const auto users = static_cast<uint32_t>(
+        std::count_if(rails.begin(), rails.end(), [&](uint8_t rail) { return cq_of_rail_[rail] == i; }));
+    const auto entries = static_cast<int>(users * per_queue_pair + more);
+    verbs::Cq cq(verbs::library().create_cq(hcas[i]->context(), entries, nullptr, nullptr, 0));
+    if (cq == nullptr) {
+      const int error = errno;
+      RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hcas[i]->name(), entries,
+                    std::strerror(error));
+      return {Code::kSystem, error};
+    }
+    cqs_.push_back(std::move(cq));
+  }
+  queue_pairs_.reserve(rails.size());
   return Status::success();
 }
 
-EndInfo Connection::describe(const ConnectionOptions& options, uint64_t window_address) {
-  EndInfo& end = local_;
-  end.qp_number = qp_->qp_num;
-  end.lid = device_.port.lid;
-  end.link_layer = device_.port.ethernet ? 2 : 1;
-  end.mtu = static_cast<uint8_t>(device_.port.mtu);
-  std::memcpy(end.gid, gid_.value.raw, sizeof end.gid);
-  end.window_address = window_address;
-  end.window_key = pages_.remoteKey();
-  end.piece_bytes = device_.port.max_message_bytes;
-  // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
-  const int communicator = std::max(options.traffic_class, 0);
-  const Config& config = options.config;
-  end.service_level =
-      static_cast<uint8_t>(config.ib_service_level >= 0 ? config.ib_service_level : communicator & 0xf);
-  end.traffic_class =
-      static_cast<uint8_t>(config.ib_traffic_class >= 0 ? config.ib_traffic_class : communicator);
-  copyText(end.host, options.local_host);
-  copyText(end.device, device_.properties.name);
-  const auto fabric_identity = verbs::library().fabric_identity;
-  end.fabric = fabric_identity != nullptr ? fabric_identity(device_.hca->context()) : 0;
-  return end;
+Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
+  const Rail& local = device_.rails()[rail];
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config_, size,
+                             out_of_order_ ? verbs::OutOfOrder::kRequired : verbs::OutOfOrder::kNo);
+  if (!made.ok()) return made.status();
+  LaneQueuePair& queue_pair = queue_pairs_.emplace_back();
+  queue_pair.made = std::move(*made);
+  queue_pair.qp = queue_pair.made.qp.get();
+  queue_pair.rail = rail;
+  queue_pair.inline_bytes = queue_pair.made.inline_bytes;
+  queue_pair.window_key = window_.localKey(rail);
+  queue_pair.send_free = size.send_requests;
+  return Status::success();
 }
 
-Status Connection::establish(const ConnectionOptions& options, const EndInfo& remote) {
-  peer_ = fieldText(remote.host) + " (" + fieldText(remote.device) + " qp " +
-          std::to_string(remote.qp_number) + ")";
-  const bool remote_ethernet = remote.link_layer == 2;
-  if (remote_ethernet != device_.port.ethernet) {
-    return fail({Code::kRemote, 0}, std::string("this port is ") +
-                                        (remote_ethernet ? "InfiniBand" : "Ethernet") +
-                                        " and the peer's is not: choose matching NICs with NCCL_IB_HCA");
+void Connection::makeLanes(int lanes) {
+  lanes_.resize(static_cast<std::size_t>(lanes));
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    LaneQueuePair& queue_pair = queue_pairs_[i];
+    queue_pair.lane = static_cast<uint8_t>(i % lanes_.size());
+    if (!queue_pair.used) continue;
+    Lane& lane = lanes_[queue_pair.lane];
+    lane.queue_pairs[lane.count++] = static_cast<uint8_t>(i);
   }
-  piece_bytes_ = std::min(device_.port.max_message_bytes, remote.piece_bytes) & ~(kPieceAlignment - 1);
+}
+
+Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end) const {
+  end.rails = static_cast<uint8_t>(device_.rails().size());
+  for (std::size_t i = 0; i < device_.rails().size(); ++i) {
+    const Rail& rail = device_.rails()[i];
+    RailInfo& info = end.rail[i];
+    info.lid = rail.port.lid;
+    info.link_layer = rail.port.iwarp      ? LinkLayer::kIwarp
+                      : rail.port.ethernet ? LinkLayer::kRoce
+                                           : LinkLayer::kInfiniBand;
+    info.mtu = static_cast<uint8_t>(rail.port.mtu);
+    info.port = rail.port.number;
+    info.rail = static_cast<int16_t>(rail.rail);
+    info.plane = static_cast<int16_t>(rail.plane);
+    info.speed_mbps = static_cast<uint32_t>(std::max(options.rail_mbps[i], 1));
+    info.piece_bytes = rail.port.max_message_bytes;
+    info.window_key = window_.remoteKey(i);
+    copyText(info.device, rail.name);
+    const Result<verbs::GidList> gids = rail.port.iwarp ? managerAddresses(rail) : rail.gids->get();
+    if (!gids.ok()) return gids.status();
+    for (const verbs::Gid& gid : *gids) {
+      std::memcpy(info.gids[info.gid_count], gid.value.raw, sizeof gid.value.raw);
+      info.gid_versions[info.gid_count] = static_cast<uint8_t>(gid.roce_version);
+      info.gid_index[info.gid_count++] = static_cast<uint8_t>(gid.index);
+    }
+  }
+  return Status::success();
+}
+
+Status Connection::describe(const ConnectionOptions& options, EndInfo& end) const {
+  end = {};
+  copyText(end.host, options.local_host);
+  const auto fabric_identity = verbs::library().fabric_identity;
+  end.fabric = fabric_identity != nullptr ? fabric_identity(device_.rails().front().hca->context()) : 0;
+  end.window_address = window_.address();
+  // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
+  const int communicator = std::max(options.traffic_class, 0);
+  end.service_level =
+      static_cast<uint8_t>(config_.ib_service_level >= 0 ? config_.ib_service_level : communicator & 0xf);
+  end.traffic_class =
+      static_cast<uint8_t>(config_.ib_traffic_class >= 0 ? config_.ib_traffic_class : communicator);
+  end.connection_manager = wantsConnectionManager() ? 1 : 0;
+  return describeRails(options, end);
+}
+
+void Connection::describeQueuePairs(EndInfo& end) const {
+  end.queue_pairs = static_cast<uint8_t>(queue_pairs_.size());
+  end.lanes = static_cast<uint8_t>(lanes_.size());
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    QueuePairInfo& info = end.queue_pair[i];
+    info.number = queue_pairs_[i].qp->qp_num;
+    info.rail = queue_pairs_[i].rail;
+  }
+  describeEce(end);
+}
+
+bool Connection::wantsConnectionManager() const {
+  return device_.rails().front().port.iwarp || config_.connect == "cm";
+}
+
+void Connection::adopt(const EndInfo& remote) {
+  peer_ = fieldText(remote.host) + " (";
+  for (int i = 0; i < remote.rails; ++i) peer_ += (i > 0 ? "+" : "") + fieldText(remote.rail[i].device);
+  peer_ += ")";
   peer_window_ = remote.window_address;
-  peer_window_key_ = remote.window_key;
-  // Both directions travel as the sender asked.
-  const EndInfo& sender = direction_ == Direction::kSend ? local_ : remote;
-  const verbs::PathSettings settings{gid_, sender.service_level, sender.traffic_class};
-  RAILWISE_TRY(verbs::readyToReceive(qp_.get(), device_.port, pathAddress(remote), settings));
-  return verbs::readyToSend(qp_.get(), device_.port, options.config);
+  for (LaneQueuePair& queue_pair : queue_pairs_) {
+    const RailInfo& peer = remote.rail[queue_pair.peer_rail];
+    queue_pair.peer_window_key = peer.window_key;
+    queue_pair.piece_bytes =
+        std::min(device_.rails()[queue_pair.rail].port.max_message_bytes, peer.piece_bytes) &
+        ~(kPieceAlignment - 1);
+  }
+}
+
+Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote,
+                           std::size_t local_gid, std::size_t remote_gid) {
+  LaneQueuePair& queue_pair = queue_pairs_[index];
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  const RailInfo& here = local.rail[queue_pair.rail];
+  const RailInfo& there = remote.rail[queue_pair.peer_rail];
+  verbs::PathAddress address;
+  address.qp_number = remote.queue_pair[index].number;
+  address.lid = there.lid;
+  address.ethernet = there.link_layer != LinkLayer::kInfiniBand;
+  address.mtu = static_cast<ibv_mtu>(there.mtu);
+  std::memcpy(address.gid.raw, there.gids[remote_gid], sizeof address.gid.raw);
+  verbs::Gid gid;
+  gid.index = here.gid_index[local_gid];
+  std::memcpy(gid.value.raw, here.gids[local_gid], sizeof gid.value.raw);
+  // Both directions travel as the sender asked, but for clear-to-send where NCCL_IB_FIFO_TC says so.
+  const EndInfo& sender = direction_ == Direction::kSend ? local : remote;
+  const uint8_t traffic_class =
+      direction_ == Direction::kSend
+          ? sender.traffic_class
+          : verbs::clearToSendTrafficClass(rail.port, config_, sender.traffic_class);
+  verbs::PathSettings settings{gid, sender.service_level, traffic_class};
+  settings.flow_label =
+      verbs::laneFlowLabel(address.qp_number ^ queue_pair.qp->qp_num, static_cast<uint32_t>(index));
+  settings.ece = eceOf(remote.queue_pair[index]);
+  RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, rail.port, address, settings));
+  RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_));
+  queue_pair.connected = true;
+  return Status::success();
+}
+
+void Connection::describeEce(EndInfo& end) const {
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    QueuePairInfo& info = end.queue_pair[i];
+    info.ece_vendor = info.ece_options = info.ece_mask = 0;
+    if (queue_pairs_[i].used) setEce(info, verbs::queryEce(queue_pairs_[i].qp, config_));
+  }
 }
 
 Status Connection::fail(Status status, const std::string& what) {
   if (failure_.ok()) {
-    RAILWISE_WARN("%s qp %u: connection %s %s: %s", device_.properties.name, qp_->qp_num,
-                  direction_ == Direction::kSend ? "to" : "from", peer_.c_str(), what.c_str());
+    RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
+                  peer_.c_str(), what.c_str());
     failure_ = status;
     side_channel_.shutdown();
   }
   return failure_;
 }
 
-Status Connection::failPost(const char* call, int error) {
-  return fail({Code::kSystem, error}, std::string(call) + " failed: " + std::strerror(error));
+std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
+         std::to_string(queue_pair.qp->qp_num);
 }
 
-Status Connection::failCompletion(const ibv_wc& completion, const char* operation) {
-  return fail({Code::kRemote, 0},
-              std::string(operation) + " failed: " + verbs::library().wc_status_str(completion.status) +
-                  " (status " + std::to_string(completion.status) + ", vendor " +
-                  std::to_string(completion.vendor_err) + "): " + adviceFor(completion.status));
+Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
+  return fail({Code::kSystem, error}, nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(error));
+}
+
+Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
+                                  const char* operation) {
+  return fail({Code::kRemote, 0}, nameOf(queue_pair) + ": " + operation +
+                                      " failed: " + verbs::library().wc_status_str(completion.status) +
+                                      " (status " + std::to_string(completion.status) + ", vendor " +
+                                      std::to_string(completion.vendor_err) +
+                                      "): " + adviceFor(completion.status));
 }
 
 Status Connection::checkPeer(Waiting waiting) {
@@ -135,67 +275,6 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::duration grace = waiting == Waiting::kPeer ? kDataGrace : kAcknowledgementGrace;
   if (now - peer_left_ < grace) return Status::success();
   return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
-}
-
-Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& device,
-                                                               const ConnectionOptions& options) {
-  std::unique_ptr<SendConnection> made(new SendConnection(Direction::kSend, device));
-  Result<RegisteredPages> pages = RegisteredPages::create(device.hca->pd(), sizeof(Window));
-  if (!pages.ok()) return pages.status();
-  made->pages_ = std::move(*pages);
-  made->window_ = made->pages_.at<Window>(0);
-  const auto depth = static_cast<uint32_t>(std::min<int>(kSendDepth, device.hca->attributes().max_qp_wr));
-  made->send_queue_free_ = depth;
-  // A failed queue pair flushes all its work requests, signalled or not.
-  RAILWISE_TRY(made->openQueuePair(options, static_cast<int>(depth) + 1, {depth, 1, sizeof(SlotSizes)}));
-  for (int i = 0; i < kChain; ++i) {
-    made->chain_[i].next = i + 1 < kChain ? &made->chain_[i + 1] : nullptr;
-    made->chain_[i].sg_list = &made->segments_[i];
-  }
-  return made;
-}
-
-EndInfo SendConnection::describe(const ConnectionOptions& options) {
-  return Connection::describe(options, reinterpret_cast<uint64_t>(window_->ring));
-}
-
-Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Device& device,
-                                                                     const ConnectionOptions& options) {
-  std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device));
-  Result<RegisteredPages> pages = RegisteredPages::create(device.hca->pd(), sizeof(Window));
-  if (!pages.ok()) return pages.status();
-  made->pages_ = std::move(*pages);
-  made->window_ = made->pages_.at<Window>(0);
-  constexpr int kCompletions = kPostedReceives + static_cast<int>(kClearToSendDepth) + kOutstandingFlushes;
-  RAILWISE_TRY(
-      made->openQueuePair(options, kCompletions, {kClearToSendDepth, kPostedReceives, sizeof(SlotEntries)}));
-  for (int i = 0; i < kReplenish; ++i) {
-    made->receive_chain_[i].next = i + 1 < kReplenish ? &made->receive_chain_[i + 1] : nullptr;
-    made->receive_chain_[i].wr_id = kDataWork;
-  }
-  for (int posted = 0; posted < kPostedReceives; posted += kReplenish) RAILWISE_TRY(made->postReceives());
-  made->config_ = &options.config;
-  const bool device_memory = (device.properties.pointer_support & (kDevicePointers | kDmaBufPointers)) != 0;
-  if (device_memory) RAILWISE_TRY(made->openFlushQueuePair());
-  return made;
-}
-
-// A queue pair connected to itself: its reads go through the NIC and back to this machine's memory. Made with
-// the connection where the NIC reaches GPU memory, else at the first flush: host memory needs none, and some
-// networks do not let a port reach itself.
-Status ReceiveConnection::openFlushQueuePair() {
-  Result<verbs::QueuePair> made = verbs::createQueuePair(device_.hca->pd(), cq_.get(), device_.port, *config_,
-                                                         {kOutstandingFlushes, 1, 0});
-  if (!made.ok()) return made.status();
-  flush_qp_ = std::move(made->qp);
-  const verbs::PathAddress self{flush_qp_->qp_num, device_.port.lid, device_.port.ethernet, device_.port.mtu,
-                                gid_.value};
-  RAILWISE_TRY(verbs::readyToReceive(flush_qp_.get(), device_.port, self, {gid_, 0, 0}));
-  return verbs::readyToSend(flush_qp_.get(), device_.port, *config_);
-}
-
-EndInfo ReceiveConnection::describe(const ConnectionOptions& options) {
-  return Connection::describe(options, reinterpret_cast<uint64_t>(window_->records));
 }
 
 }  // namespace railwise::net

@@ -1,6 +1,6 @@
 // A connection carries messages one way: SendConnection at the end that called connect, ReceiveConnection at
-// the end that called accept. Both own a reliable queue pair, its completion queue and the memory the other
-// end writes into.
+// the end that called accept. This is what both have: queue pairs in lanes between the rails of both ends,
+// the completion queues of the rails' devices, and the window that the other end writes into.
 //
 // Threads: made and closed by NCCL's service thread; isend, irecv, iflush and test belong to one thread at a
 // time (NCCL's progress thread). Registering memory meanwhile is safe: it touches only the device's cache.
@@ -8,18 +8,21 @@
 // outstanding is safe at any time.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/config.h"
-#include "base/fixed_pool.h"
 #include "base/socket.h"
 #include "net/device.h"
 #include "net/handshake.h"
+#include "net/lane.h"
 #include "net/request.h"
 #include "net/wire.h"
-#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 
@@ -29,7 +32,10 @@ enum class Direction : uint8_t { kSend, kReceive };
 struct ConnectionOptions {
   const Config& config;
   const std::string& local_host;
-  int traffic_class;  // the communicator's; negative: undefined
+  int traffic_class;    // the communicator's; negative: undefined
+  int queue_pairs = 1;  // for each lane
+  // What each rail can carry, Mb/s: its port's speed, or what the way to the GPU in use lets through.
+  std::array<int, kMaxRails> rail_mbps = {};
 };
 
 class Context;
@@ -44,12 +50,10 @@ class Connection {
   // The communicator that owns this connection; set when it is handed out.
   Context* owner() const { return owner_; }
   void setOwner(Context* owner) { owner_ = owner; }
-  MemoryCache& memory() const { return device_.hca->memory(); }
-  // "host:pid (mlx5_1 qp 77)" of the other end; valid once established.
+  MemoryCache& memory() const { return device_.memory(); }
+  // "host:pid (mlx5_1)" of the other end; valid once its description is there.
   const std::string& peer() const { return peer_; }
 
-  // Brings the queue pair to "ready to send" towards `remote`. Errors are logged.
-  Status establish(const ConnectionOptions& options, const EndInfo& remote);
   // The socket of the finished handshake; it stays open, since its end tells of the peer's death.
   void attach(Socket side_channel) {
     side_channel.keepAlive();
@@ -60,18 +64,45 @@ class Connection {
   // receive, none for a flush; and the request is free. Never blocks. Errors: kRemote, kSystem.
   Result<bool> test(Request& request, int* sizes);
 
+  std::size_t queuePairs() const { return queue_pairs_.size(); }
+
+  // Can queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? Both ends must be able to.
+  static bool offersOutOfOrder(const Device& device, const Config& config);
+
  protected:
-  Connection(Direction direction, const Device& device) : direction_(direction), device_(device) {}
+  Connection(Direction direction, const Device& device, const Config& config)
+      : direction_(direction), device_(device), config_(config) {}
   ~Connection() { side_channel_.shutdown(); }
 
-  Status openQueuePair(const ConnectionOptions& options, int completions, verbs::QueuePairSize size);
-  // What the peer must know of this end; kept for establish().
-  EndInfo describe(const ConnectionOptions& options, uint64_t window_address);
+  // One completion queue for each device of the rails, with room for `per_queue_pair` entries of each of its
+  // queue pairs and `more`. `rails`: the rail of each queue pair.
+  Status openCompletionQueues(std::span<const uint8_t> rails, uint32_t per_queue_pair, uint32_t more);
+  // A queue pair in INIT on `rail`; out of order when out_of_order_ says so.
+  Status addQueuePair(uint8_t rail, verbs::QueuePairSize size);
+  // Sorts the queue pairs into lanes: queue pair i belongs to lane i mod `lanes`.
+  void makeLanes(int lanes);
+  // What the peer must know of this end; the queue pairs follow when they are there. Errors: kSystem,
+  // kInvalidUsage (no usable GID), logged.
+  Status describe(const ConnectionOptions& options, EndInfo& end) const;
+  void describeQueuePairs(EndInfo& end) const;
+  // What the devices offer, or have agreed to.
+  void describeEce(EndInfo& end) const;
+  // What the other end's description settles: its name, the keys of its window, the size of pieces.
+  void adopt(const EndInfo& remote);
+  // Brings queue pair `index` to "ready to send" over these entries of both rails' lists of GIDs. ETIMEDOUT:
+  // the way is not resolved yet (ARP); the same again later.
+  Status bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
+                 std::size_t remote_gid);
+  // iWARP knows no other way; elsewhere RAILWISE_CONNECT=cm asks for it.
+  bool wantsConnectionManager() const;
+
+  ibv_cq* cqOf(uint8_t rail) const { return cqs_[cq_of_rail_[rail]].get(); }
+  bool iwarp() const { return device_.rails().front().port.iwarp; }
 
   // Logs, remembers and returns the failure, and lets the peer know by the end of the side channel.
   Status fail(Status status, const std::string& what);
-  Status failPost(const char* call, int error);
-  Status failCompletion(const ibv_wc& completion, const char* operation);
+  Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
+  Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   // Called when there is nothing to do but wait: now and then looks whether the peer is still there. When it
   // has left, a wait for something it should still do (kPeer) is soon over; a kAcknowledgement may still be
   // on its way.
@@ -84,20 +115,22 @@ class Connection {
 
   const Direction direction_;
   const Device& device_;
+  const Config& config_;
   Status failure_;
-  EndInfo local_ = {};
-  uint32_t piece_bytes_ = 0;   // largest work request both ports take
-  uint32_t inline_bytes_ = 0;  // what the queue pair sends inline
+  bool out_of_order_ = false;
   uint64_t peer_window_ = 0;
-  uint32_t peer_window_key_ = 0;
-  RegisteredPages pages_;
-  verbs::Cq cq_;
-  verbs::Qp qp_;
-  verbs::Gid gid_;
+  Window window_;
+  std::vector<verbs::Cq> cqs_;
+  std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
+  std::vector<LaneQueuePair> queue_pairs_;
+  std::vector<Lane> lanes_;
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
   Status checkPeer(Waiting waiting);
+  Status describeRails(const ConnectionOptions& options, EndInfo& end) const;
+  // "mlx5_1 port 1 qp 77"
+  std::string nameOf(const LaneQueuePair& queue_pair) const;
 
   Context* owner_ = nullptr;
   uint32_t idle_polls_ = 0;
@@ -105,117 +138,6 @@ class Connection {
   Clock::time_point last_check_ = {};
   Socket side_channel_;
   std::string peer_;
-};
-
-class SendConnection final : public Connection {
- public:
-  static Result<std::unique_ptr<SendConnection>> create(const Device& device,
-                                                        const ConnectionOptions& options);
-  EndInfo describe(const ConnectionOptions& options);
-
-  // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
-  // again. `memory` may be null when bytes is 0. Errors: kInvalidArgument (longer than the receive or than
-  // the device's limit).
-  Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, Request** request);
-  // For test(): polls until nothing more is there; true when `request` has completed.
-  Result<bool> progress(const Request& request);
-  void release(Request& request);
-
- private:
-  struct Window;
-  struct Pending {
-    Request* request;
-    uint64_t address;
-    uint32_t local_key;
-    uint32_t bytes;
-  };
-  struct Group {  // posted, waiting for its completion; count 0: none
-    std::array<Request*, kMaxReceives> requests;
-    uint8_t count;
-    uint16_t work_requests;
-  };
-  // Work requests are built and linked once; a send fills in what varies.
-  static constexpr int kChain = 16;
-
-  using Connection::Connection;
-  Status drain();
-  Status openGroup();
-  // All sends of the group are there, but the send queue had no room for them yet.
-  bool groupWaits() const { return group_count_ > 0 && matched_ == group_count_; }
-  int match(int tag) const;
-  Status checkSize(std::size_t bytes, const ClearToSend& entry);
-  uint32_t pieces(uint32_t bytes) const { return bytes == 0 ? 0 : (bytes - 1) / piece_bytes_ + 1; }
-  Status postGroup();
-  Status appendMessage(const Pending& pending, const ClearToSend& entry, bool last, uint32_t slot);
-  Status appendSizes(uint32_t slot);
-  ibv_send_wr& nextWorkRequest(uint64_t remote_address, uint32_t remote_key);
-  static void addImmediate(ibv_send_wr& work_request, uint32_t value, uint32_t slot);
-  Status postChain();
-
-  Window* window_ = nullptr;
-  uint64_t next_number_ = 1;  // the receive that is being matched
-  int group_count_ = 0;       // its entries; 0: its clear-to-send has not been seen yet
-  int matched_ = 0;
-  std::array<Pending, kMaxReceives> pending_ = {};
-  std::array<Group, kSlots> groups_ = {};
-  uint32_t send_queue_free_ = 0;
-  int chain_length_ = 0;
-  std::array<ibv_send_wr, kChain> chain_ = {};
-  std::array<ibv_sge, kChain> segments_ = {};
-  FixedPool<Request, kOutstandingSends> requests_;
-};
-
-// One receive of a grouped irecv.
-struct ReceiveBuffer {
-  uint64_t address;
-  std::size_t bytes;
-  int tag;
-  const MemoryHandle* memory;  // may be null when bytes is 0
-};
-
-class ReceiveConnection final : public Connection {
- public:
-  static Result<std::unique_ptr<ReceiveConnection>> create(const Device& device,
-                                                           const ConnectionOptions& options);
-  EndInfo describe(const ConnectionOptions& options);
-
-  // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
-  Status irecv(std::span<const ReceiveBuffer> buffers, Request** request);
-  // Makes received data visible to whoever reads `address` behind the NIC: a read of it through the NIC.
-  Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
-  Result<bool> progress(const Request& request);
-  void release(Request& request);
-
- private:
-  struct Window;
-  // More receives are posted than can be outstanding, so that half of them can be replaced at once.
-  static constexpr int kPostedReceives = 2 * kOutstandingReceives;
-  static constexpr int kReplenish = kOutstandingReceives;
-  static constexpr uint32_t kClearToSendDepth = 64;
-  static constexpr uint32_t kClearToSendSignal = 16;  // every so many ask for a completion
-  enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1, kFlushWork = 2 };  // high half of wr_id
-
-  using Connection::Connection;
-  Status openFlushQueuePair();
-  Status postReceives();
-  Status postClearToSend(uint32_t slot, int count);
-  Status poll();
-  void onCompletion(const ibv_wc& completion);
-  Status onData(const ibv_wc& completion);
-
-  const Config* config_ = nullptr;
-  Window* window_ = nullptr;
-  verbs::Qp flush_qp_;             // null until it is needed
-  Status flush_failure_;           // flushes need no peer: they outlive the failure of the connection
-  uint64_t next_number_ = 1;       // of the next receive
-  uint64_t completed_number_ = 0;  // of the last receive whose data has arrived
-  int consumed_ = 0;               // posted receives used up since the last replenishing
-  uint32_t clear_to_send_free_ = kClearToSendDepth;
-  uint32_t unsignalled_ = 0;
-  std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
-  std::array<Request, kSlots> requests_ = {};
-  std::array<SlotSizes, kSlots> room_ = {};  // bytes each posted buffer takes
-  FixedPool<Request, kOutstandingFlushes> flushes_;
 };
 
 }  // namespace railwise::net

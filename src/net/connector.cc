@@ -10,9 +10,11 @@ namespace railwise::net {
 namespace {
 
 // A call that is refused or cut before the first byte of an answer is tried again: the listener may have been
-// full of strangers. Ten calls with growing pauses take some three seconds.
-constexpr int kMaxCalls = 10;
+// full of strangers. Ten calls of each address with growing pauses take some three seconds.
+constexpr std::size_t kMaxCalls = 10;
 constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
+// An address from which nothing at all comes back: the next one is tried meanwhile.
+constexpr Clock::duration kCallTime = std::chrono::seconds(2);
 
 bool worthAnotherCall(int error) {
   return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EPIPE ||
@@ -24,12 +26,11 @@ bool worthAnotherCall(int error) {
 Result<std::unique_ptr<Connector>> Connector::create(const Device& device, const ConnectionOptions& options,
                                                      const ListenHandle& handle) {
   if (const std::string problem = checkHandle(handle); !problem.empty()) {
-    RAILWISE_WARN("%s at %s: cannot connect: %s", device.properties.name, options.local_host.c_str(),
-                  problem.c_str());
+    RAILWISE_WARN("%s at %s: cannot connect: %s", device.name(), options.local_host.c_str(), problem.c_str());
     return Status{Code::kInvalidUsage, 0};
   }
-  std::unique_ptr<Connector> made(new Connector(device, options, handle, *handleAddress(handle)));
-  Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device, options);
+  std::unique_ptr<Connector> made(new Connector(device, options, handle));
+  Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device, options, handle);
   if (!connection.ok()) return connection.status();
   made->connection_ = std::move(*connection);
   return made;
@@ -42,7 +43,8 @@ Result<std::unique_ptr<SendConnection>> Connector::advance() {
     if (*stepped == Io::kDone) continue;
     if (deadline_.passed()) {
       return failed(
-          "no answer in RAILWISE_CONNECT_TIMEOUT=" + std::to_string(config_.connect_timeout_s) + " s", 0);
+          "no answer in RAILWISE_CONNECT_TIMEOUT=" + std::to_string(options_.config.connect_timeout_s) + " s",
+          0);
     }
     return std::unique_ptr<SendConnection>();
   }
@@ -63,6 +65,10 @@ Result<Io> Connector::step() {
         RAILWISE_TRY(callFailed(connected.status().sys_errno));
         return Io::kAgain;
       }
+      if (*connected == Io::kAgain && addresses_.size() > 1 && Clock::now() >= call_ends_) {
+        RAILWISE_TRY(callFailed(ETIMEDOUT));
+        return Io::kAgain;
+      }
       if (*connected == Io::kDone) stage_ = Stage::kSendingRequest;
       return *connected;
     }
@@ -80,6 +86,8 @@ Result<Io> Connector::step() {
     }
     case Stage::kAwaitingReply:
       return onReply();
+    case Stage::kEstablishing:
+      return establish();
     case Stage::kDone:
       return Io::kDone;
   }
@@ -88,12 +96,13 @@ Result<Io> Connector::step() {
 
 Status Connector::call() {
   ++calls_;
-  Result<Socket> socket = Socket::connect(address_);
+  call_ends_ = Clock::now() + kCallTime;
+  Result<Socket> socket = Socket::connect(address());
   if (!socket.ok()) return callFailed(socket.status().sys_errno);
   socket_ = std::move(*socket);
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
   request_.nonce = handle_.nonce;
-  request_.end = connection_->describe(options());
+  RAILWISE_TRY(connection_->describe(options_, request_.end));
   transfer_ = transferOf(request_);
   stage_ = Stage::kConnecting;
   return Status::success();
@@ -115,10 +124,16 @@ Result<Io> Connector::onReply() {
     return failed("the reply has " + problem, 0);
   if (const std::string problem = checkFabric(request_.end, reply_.end); !problem.empty())
     return failed(problem, 0);
-  const Status established = connection_->establish(options(), reply_.end);
-  // The path to the peer may not be resolved yet (ARP): the same again at the next call.
-  if (established.sys_errno == ETIMEDOUT && !deadline_.passed()) return Io::kAgain;
-  if (!established.ok()) return failed("no path to the peer's queue pair", established.sys_errno);
+  if (const std::string problem = checkPairing(request_.end, reply_.end); !problem.empty())
+    return failed("the reply has " + problem, 0);
+  stage_ = Stage::kEstablishing;
+  return Io::kDone;
+}
+
+Result<Io> Connector::establish() {
+  const Result<bool> established = connection_->establish(request_.end, reply_.end, handle_.nonce);
+  if (!established.ok()) return failed("no path to the peer's queue pairs", established.status().sys_errno);
+  if (!*established) return Io::kAgain;
   ready_ = makeMessage<ConnectReady>(MessageType::kReady);
   transfer_ = transferOf(ready_);
   stage_ = Stage::kSendingReady;
@@ -129,19 +144,27 @@ Result<Io> Connector::onReply() {
 Status Connector::callFailed(int error) {
   const bool answered =
       stage_ == Stage::kSendingReady || (stage_ == Stage::kAwaitingReply && transfer_.moved > 0);
-  if (answered || calls_ >= kMaxCalls || !worthAnotherCall(error)) return failed("no connection", error);
-  RAILWISE_INFO(log::kNet, "%s: call %d to %s failed: %s; calling again", device_.properties.name, calls_,
-                address_.text().c_str(), std::strerror(error));
+  const auto calls = static_cast<std::size_t>(calls_);
+  const bool last = calls >= kMaxCalls * addresses_.size();
+  if (answered || last || (addresses_.size() == 1 && !worthAnotherCall(error)))
+    return failed("no connection", error);
+  RAILWISE_INFO(log::kNet, "%s: call %d to %s failed: %s; calling again", device_.name(), calls_,
+                address().text().c_str(), std::strerror(error));
   socket_.close();
-  next_call_ = Clock::now() + kCallPause * calls_;
+  // Another address at once, all of them again after a pause.
+  next_call_ = Clock::now();
+  if (calls % addresses_.size() == 0)
+    next_call_ += kCallPause * static_cast<Clock::rep>(calls / addresses_.size());
   stage_ = Stage::kIdle;
   return Status::success();
 }
 
 Status Connector::failed(const std::string& what, int error) {
-  RAILWISE_WARN("%s at %s: connecting to %s at %s: %s%s%s", device_.properties.name, host_.c_str(),
-                fieldText(handle_.host).c_str(), address_.text().c_str(), what.c_str(),
-                error != 0 ? ": " : "", error != 0 ? std::strerror(error) : "");
+  std::string places;
+  for (const SocketAddress& place : addresses_) places += (places.empty() ? "" : ", ") + place.text();
+  RAILWISE_WARN("%s at %s: connecting to %s at %s: %s%s%s", device_.name(), options_.local_host.c_str(),
+                fieldText(handle_.host).c_str(), places.c_str(), what.c_str(), error != 0 ? ": " : "",
+                error != 0 ? std::strerror(error) : "");
   return {Code::kRemote, error};
 }
 

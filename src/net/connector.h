@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "net/connection.h"
 #include "net/handshake.h"
+#include "net/send_connection.h"
 
 namespace railwise::net {
 
@@ -27,35 +27,43 @@ class Connector {
   Result<std::unique_ptr<SendConnection>> advance();
 
  private:
-  enum class Stage : uint8_t { kIdle, kConnecting, kSendingRequest, kAwaitingReply, kSendingReady, kDone };
+  enum class Stage : uint8_t {
+    kIdle,
+    kConnecting,
+    kSendingRequest,
+    kAwaitingReply,
+    kEstablishing,
+    kSendingReady,
+    kDone
+  };
 
-  Connector(const Device& device, const ConnectionOptions& options, const ListenHandle& handle,
-            SocketAddress address)
+  Connector(const Device& device, const ConnectionOptions& options, const ListenHandle& handle)
       : device_(device),
-        config_(options.config),
-        host_(options.local_host),
-        traffic_class_(options.traffic_class),
+        options_(options),
         handle_(handle),
-        address_(address),
+        addresses_(handleAddresses(handle)),
         deadline_(Deadline::after(std::chrono::seconds(options.config.connect_timeout_s))) {}
 
   Result<Io> step();
   Status call();
   Result<Io> onReply();
+  Result<Io> establish();
+  // The address of this call: each in turn.
+  const SocketAddress& address() const {
+    return addresses_[static_cast<std::size_t>(calls_ - 1) % addresses_.size()];
+  }
   Status callFailed(int error);
   Status failed(const std::string& what, int error);
-  ConnectionOptions options() const { return {config_, host_, traffic_class_}; }
 
   const Device& device_;
-  const Config& config_;
-  const std::string host_;
-  const int traffic_class_;
+  const ConnectionOptions options_;
   const ListenHandle handle_;
-  const SocketAddress address_;
+  const std::vector<SocketAddress> addresses_;
   const Deadline deadline_;
   Stage stage_ = Stage::kIdle;
   int calls_ = 0;
   Clock::time_point next_call_ = {};
+  Clock::time_point call_ends_ = {};  // when the next address is tried, if there is one
   Socket socket_;
   ConnectRequest request_ = {};
   ConnectReply reply_ = {};

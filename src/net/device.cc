@@ -34,6 +34,7 @@ struct Candidate {
 
 void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   const verbs::PciPlace place = verbs::pciPlace(hca.context()->device);
+  std::vector<verbs::Port> all;
   for (uint8_t number = 1; number <= hca.attributes().phys_port_cnt; ++number) {
     if (!nameSelected(config.ib_hca, hca.name(), number)) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not chosen by NCCL_IB_HCA=%s", hca.name(), number,
@@ -44,15 +45,27 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
     if (!port.ok()) {
       RAILWISE_WARN("%s port %u: cannot be queried (%s), not used", hca.name(), number,
                     std::strerror(port.status().sys_errno));
-    } else if (!port->reliable) {
-      RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: neither InfiniBand nor RoCE, not used", hca.name(),
-                    number);
+      continue;
+    }
+    all.push_back(*port);
+    if (!port->reliable && !port->iwarp) {
+      RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: neither InfiniBand, RoCE nor iWARP, not used",
+                    hca.name(), number);
     } else if (!port->active) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not active, not used", hca.name(), number);
     } else {
       found.push_back({&hca, *port, place});
     }
   }
+  hca.setPorts(all);
+}
+
+// Without a watcher everything works, but nothing is noticed before it fails; the reason is logged.
+void watchEvents(DeviceList& list) {
+  Result<std::unique_ptr<EventWatcher>> watcher = EventWatcher::start();
+  if (!watcher.ok()) return;
+  list.watcher = std::move(*watcher);
+  for (const auto& hca : list.hcas) (void)list.watcher->watch(hca->state());
 }
 
 // net_ib sorts by PCI address and puts devices without one last (NCCL 2.30.7, net_ib/init.cc,
@@ -66,7 +79,9 @@ bool before(const Candidate& a, const Candidate& b) {
   return order_a < order_b;
 }
 
-int pointerSupport(const verbs::GpuDirect& gpu_direct) {
+int pointerSupport(const verbs::GpuDirect& gpu_direct, const verbs::Port& port) {
+  // A flush reads through a queue pair that is connected to itself, which iWARP cannot do.
+  if (port.iwarp) return kHostPointers;
   return kHostPointers | (gpu_direct.peer_memory.empty() ? 0 : kDevicePointers) |
          (gpu_direct.dma_buf ? kDmaBufPointers : 0);
 }
@@ -77,7 +92,8 @@ std::string deviceName(const Candidate& candidate) {
   return candidate.port.number == 1 ? name : name + ":" + std::to_string(candidate.port.number);
 }
 
-Device makeDevice(const Candidate& candidate, const Config& config, const std::vector<Device>& earlier) {
+std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& config,
+                                   const std::vector<std::unique_ptr<Device>>& earlier) {
   Hca& hca = *candidate.hca;
   const std::string& path = candidate.place.function0_path;
   DeviceProperties properties = {};
@@ -86,22 +102,52 @@ Device makeDevice(const Candidate& candidate, const Config& config, const std::v
   properties.guid = hca.attributes().sys_image_guid;
   const verbs::GpuDirect gpu_direct = verbs::gpuDirect(hca.pd(), config.sysfs_root);
   RAILWISE_INFO(log::kInit | log::kNet, "%s: GPUDirect: %s", properties.name, gpu_direct.text().c_str());
-  properties.pointer_support = pointerSupport(gpu_direct);
+  properties.pointer_support = pointerSupport(gpu_direct, candidate.port);
   properties.speed_mbps = candidate.port.speed_mbps;
   // net_ib's rule: ports of one PCI device are told apart by the number of earlier ones, since the verbs port
   // is 1 on cards that show a function per port.
   properties.port = candidate.port.number;
   if (!path.empty()) {
     properties.port +=
-        static_cast<int>(std::count_if(earlier.begin(), earlier.end(), [&](const Device& device) {
-          return device.properties.pci_path == properties.pci_path;
+        static_cast<int>(std::count_if(earlier.begin(), earlier.end(), [&](const auto& device) {
+          return device->properties().pci_path == properties.pci_path;
         }));
   }
   properties.latency_us = 0;  // "not set", as net_ib
   properties.max_connections = hca.attributes().max_qp;
   const uint64_t piece = candidate.port.max_message_bytes & ~(kPieceAlignment - 1);
   properties.max_message_bytes = std::min<uint64_t>(kMaxMessageBytes, piece * kMaxPieces);
-  return {&hca, candidate.port, properties};
+  Rail rail = {&hca, candidate.port, &hca.addGidTable(candidate.port, config), properties.name};
+  return std::make_unique<Device>(config, properties, std::vector<Rail>{rail},
+                                  std::vector<int>{static_cast<int>(earlier.size())});
+}
+
+std::vector<ibv_pd*> protectionDomains(const std::vector<Rail>& rails) {
+  std::vector<ibv_pd*> pds;
+  for (const Rail& rail : rails) pds.push_back(rail.hca->pd());
+  return pds;
+}
+
+// Equal in all, else "not known".
+int common(const std::vector<const Device*>& members, int DeviceProperties::*field) {
+  const int first = members.front()->properties().*field;
+  const bool equal = std::all_of(members.begin(), members.end(),
+                                 [&](const Device* member) { return member->properties().*field == first; });
+  return equal ? first : -1;
+}
+
+// net_ib's number for several planes: this bit and one for each plane (NCCL 2.30.7, net_ib/init.cc).
+constexpr int kPlanesBit = 0x4000;
+constexpr int kMostPlanes = 14;
+
+int fusedPlane(const std::vector<const Device*>& members) {
+  int planes = kPlanesBit;
+  for (const Device* member : members) {
+    const int plane = member->properties().plane;
+    if (plane < 0 || plane >= kMostPlanes) return -1;
+    planes |= 1 << plane;
+  }
+  return planes;
 }
 
 Status noDevice(int present, size_t opened) {
@@ -127,7 +173,7 @@ Status noDevice(int present, size_t opened) {
 
 }  // namespace
 
-Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, const Config& config) {
+Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
   const verbs::Library& verbs = verbs::library();
   std::unique_ptr<Hca> hca(new Hca);
   const auto failed = [&](const char* call, int error) {
@@ -141,9 +187,27 @@ Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, const Config& config)
     return failed("ibv_query_device", error);
   hca->pd_.reset(verbs.alloc_pd(hca->context()));
   if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", errno);
-  hca->memory_ = std::make_unique<MemoryCache>(std::vector{hca->pd()}, memoryOptions(config));
   return hca;
 }
+
+void Hca::setPorts(const std::vector<verbs::Port>& ports) {
+  state_ = std::make_unique<DeviceState>(context(), ports);
+}
+
+verbs::GidTable& Hca::addGidTable(const verbs::Port& port, const Config& config) {
+  gid_tables_.push_back(std::make_unique<verbs::GidTable>(context(), port, config));
+  state_->setGids(port.number, gid_tables_.back().get());
+  return *gid_tables_.back();
+}
+
+Device::Device(const Config& config, DeviceProperties properties, std::vector<Rail> rails,
+               std::vector<int> members)
+    : properties_(properties),
+      rails_(std::move(rails)),
+      members_(std::move(members)),
+      memory_(std::make_unique<MemoryCache>(
+          protectionDomains(rails_), MemoryOptions{.relaxed_ordering = verbs::relaxedOrdering(config) != 0})),
+      windows_(std::make_unique<WindowArena>(protectionDomains(rails_))) {}
 
 Result<DeviceList> discoverDevices(const Config& config) {
   const verbs::Library& verbs = verbs::library();
@@ -153,7 +217,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
   DeviceList result;
   std::vector<Candidate> candidates;
   for (int i = 0; i < present; ++i) {
-    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i], config);
+    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i]);
     if (!hca.ok()) continue;
     findPorts(**hca, config, candidates);
     result.hcas.push_back(std::move(*hca));
@@ -163,7 +227,48 @@ Result<DeviceList> discoverDevices(const Config& config) {
   for (const Candidate& candidate : candidates)
     result.devices.push_back(makeDevice(candidate, config, result.devices));
   if (result.devices.empty()) return noDevice(present, result.hcas.size());
+  watchEvents(result);
   return result;
+}
+
+Result<std::unique_ptr<Device>> fuseDevices(const Config& config, const std::vector<const Device*>& members) {
+  if (members.empty() || members.size() > std::size_t{kMaxRails}) {
+    RAILWISE_WARN("makeVDevice: %zu devices to fuse, 1 to %d are possible", members.size(), kMaxRails);
+    return Status{Code::kInvalidArgument, 0};
+  }
+  if (members.size() > 1 && config.ib_merge_nics == 0) {
+    RAILWISE_INFO(log::kInit | log::kNet, "makeVDevice: NCCL_IB_MERGE_NICS=0 forbids fusing NICs");
+    return Status{Code::kInvalidUsage, 0};
+  }
+  DeviceProperties properties = members.front()->properties();
+  std::string name;
+  std::vector<Rail> rails;
+  std::vector<int> indices;
+  properties.speed_mbps = 0;
+  for (const Device* member : members) {
+    const DeviceProperties& its = member->properties();
+    if (std::count(members.begin(), members.end(), member) > 1) {
+      RAILWISE_WARN("makeVDevice: %s is named twice", its.name);
+      return Status{Code::kInvalidArgument, 0};
+    }
+    const Rail& rail = member->rails().front();
+    const verbs::Port& first = members.front()->rails().front().port;
+    if (rail.port.ethernet != first.ethernet || rail.port.iwarp != first.iwarp) {
+      RAILWISE_WARN("makeVDevice: %s and %s have different link layers", members.front()->name(), its.name);
+      return Status{Code::kInvalidArgument, 0};
+    }
+    name += (name.empty() ? "" : "+") + std::string(its.name);
+    rails.push_back(rail);
+    indices.push_back(member->members().front());
+    properties.speed_mbps += its.speed_mbps;
+    properties.pointer_support &= its.pointer_support;
+    properties.max_connections = std::min(properties.max_connections, its.max_connections);
+    properties.max_message_bytes = std::min(properties.max_message_bytes, its.max_message_bytes);
+  }
+  properties.name = internString(name);
+  properties.rail = common(members, &DeviceProperties::rail);
+  properties.plane = fusedPlane(members);
+  return std::make_unique<Device>(config, properties, std::move(rails), std::move(indices));
 }
 
 }  // namespace railwise::net

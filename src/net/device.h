@@ -1,6 +1,9 @@
-// RDMA devices as NCCL sees them: one net::Device for each active port, over one net::Hca for each verbs
-// device. Made once at init and constant afterwards (the memory cache has its own lock), so any thread may
-// read them.
+// RDMA devices as NCCL sees them. A physical device is one active port; a virtual one (makeVDevice) is up to
+// eight of them that a connection uses together. What a connection goes over is called a rail, so a physical
+// device has one rail.
+//
+// Threads: physical devices are made at init, virtual ones while NCCL reads the topology; each is constant
+// from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
 #include <memory>
@@ -8,8 +11,11 @@
 #include <vector>
 
 #include "base/config.h"
+#include "net/event_watcher.h"
 #include "net/limits.h"
 #include "net/memory.h"
+#include "net/window_arena.h"
+#include "verbs/gid.h"
 #include "verbs/port.h"
 
 namespace railwise::net {
@@ -27,42 +33,82 @@ struct DeviceProperties {
   float latency_us;
   int max_connections;
   std::size_t max_message_bytes;
-  int rail = -1;  // -1: not known
+  int rail = -1;   // -1: not known
+  int plane = -1;  // likewise
 };
 
-// A verbs device: its context, protection domain and registered memory, shared by its ports.
+// A verbs device: its context and protection domain, shared by its ports, and what its events say of it.
 class Hca {
  public:
   // Errors: kSystem, logged with the device's name.
-  static Result<std::unique_ptr<Hca>> open(ibv_device* device, const Config& config);
+  static Result<std::unique_ptr<Hca>> open(ibv_device* device);
+  // All ports, before anything else is asked.
+  void setPorts(const std::vector<verbs::Port>& ports);
 
   const char* name() const { return verbs::library().get_device_name(context_->device); }
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   const ibv_device_attr& attributes() const { return attributes_; }
-  MemoryCache& memory() { return *memory_; }
+  // The GIDs of a port that is used.
+  verbs::GidTable& addGidTable(const verbs::Port& port, const Config& config);
+  // Valid after setPorts().
+  DeviceState& state() const { return *state_; }
 
  private:
   Hca() = default;
   verbs::Context context_;
   verbs::Pd pd_;
   ibv_device_attr attributes_ = {};
-  std::unique_ptr<MemoryCache> memory_;
+  std::vector<std::unique_ptr<verbs::GidTable>> gid_tables_;
+  std::unique_ptr<DeviceState> state_;  // knows the tables
 };
 
-struct Device {
+// One port that a device uses.
+struct Rail {
   Hca* hca;
   verbs::Port port;
-  DeviceProperties properties;
+  verbs::GidTable* gids;
+  const char* name;  // of the physical device
+  int rail = -1;     // of the network; -1: not known
+  int plane = -1;
+};
+
+class Device {
+ public:
+  Device(const Config& config, DeviceProperties properties, std::vector<Rail> rails,
+         std::vector<int> members);
+
+  const DeviceProperties& properties() const { return properties_; }
+  const std::vector<Rail>& rails() const { return rails_; }
+  // At init: the rail of the network that the (physical) device is on.
+  void setRail(int rail) { properties_.rail = rails_.front().rail = rail; }
+  // Indices of the physical devices it consists of; of a physical one: its own.
+  const std::vector<int>& members() const { return members_; }
+  const char* name() const { return properties_.name; }
+  // Memory registered with all rails, and the windows of connections.
+  MemoryCache& memory() const { return *memory_; }
+  WindowArena& windows() const { return *windows_; }
+
+ private:
+  DeviceProperties properties_;
+  std::vector<Rail> rails_;
+  std::vector<int> members_;
+  std::unique_ptr<MemoryCache> memory_;
+  std::unique_ptr<WindowArena> windows_;
 };
 
 struct DeviceList {
   std::vector<std::unique_ptr<Hca>> hcas;
-  std::vector<Device> devices;  // in net_ib's order: by PCI address, then port
+  std::unique_ptr<EventWatcher> watcher;         // of the hcas; null when it cannot be had
+  std::vector<std::unique_ptr<Device>> devices;  // physical, in net_ib's order: by PCI address, then port
 };
 
 // All usable ports that NCCL_IB_HCA chooses. A device or port that cannot be used is named with the reason.
 // Errors: kNoDevice when none is left, logged in one line that tells what to do.
 Result<DeviceList> discoverDevices(const Config& config);
+
+// One device of several physical ones. Errors, logged: kInvalidArgument (none, too many, one twice, link
+// layers that differ), kInvalidUsage (NCCL_IB_MERGE_NICS=0).
+Result<std::unique_ptr<Device>> fuseDevices(const Config& config, const std::vector<const Device*>& members);
 
 }  // namespace railwise::net

@@ -18,11 +18,35 @@ constexpr uint32_t kMaxQpNumber = 0xffffff;
 
 }  // namespace
 
-std::optional<SocketAddress> handleAddress(const ListenHandle& handle) {
-  if (handle.family != 4 && handle.family != 6) return std::nullopt;
-  const bool v4 = handle.family == 4;
-  const std::span<const uint8_t> bytes(handle.address, v4 ? 4 : 16);
-  return SocketAddress(v4 ? AF_INET : AF_INET6, bytes, handle.port, handle.scope_id);
+namespace {
+
+constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+}  // namespace
+
+std::vector<SocketAddress> handleAddresses(const ListenHandle& handle) {
+  std::vector<SocketAddress> addresses;
+  if (handle.candidates > kCandidates || handle.port == 0) return addresses;
+  for (int i = 0; i < handle.candidates; ++i) {
+    const HandleAddress& candidate = handle.addresses[i];
+    const bool v4 = std::memcmp(candidate.bytes, kMappedPrefix, sizeof kMappedPrefix) == 0;
+    const std::span<const uint8_t> bytes(candidate.bytes);
+    addresses.emplace_back(v4 ? AF_INET : AF_INET6, v4 ? bytes.subspan(12) : bytes, handle.port,
+                           candidate.scope_id);
+  }
+  return addresses;
+}
+
+void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> addresses, uint16_t port) {
+  handle.port = port;
+  handle.candidates = static_cast<uint8_t>(std::min<std::size_t>(addresses.size(), kCandidates));
+  for (int i = 0; i < handle.candidates; ++i) {
+    const std::span<const uint8_t> bytes = addresses[static_cast<std::size_t>(i)].bytes();
+    HandleAddress& candidate = handle.addresses[i];
+    std::memcpy(candidate.bytes, kMappedPrefix, sizeof kMappedPrefix);
+    std::copy(bytes.begin(), bytes.end(), candidate.bytes + (bytes.size() == 4 ? 12 : 0));
+    candidate.scope_id = addresses[static_cast<std::size_t>(i)].scopeId();
+  }
 }
 
 std::string checkHandle(const ListenHandle& handle) {
@@ -36,8 +60,10 @@ std::string checkHandle(const ListenHandle& handle) {
            " of Railwise and this end version " + std::to_string(kProtocolVersion) +
            ": install the same Railwise on every node";
   }
-  if (!handleAddress(handle) || handle.port == 0 || !terminated(handle.host))
+  if (handleAddresses(handle).empty() || !terminated(handle.host) || handle.rails < 1 ||
+      handle.rails > kMaxRails) {
     return "the peer's handle is damaged";
+  }
   return {};
 }
 
@@ -52,20 +78,62 @@ std::string checkHeader(const MessageHeader& header, MessageType type, std::size
   return {};
 }
 
-std::string checkEnd(const EndInfo& end) {
-  if (!terminated(end.host) || !terminated(end.device)) return "a name without end";
-  if (end.qp_number == 0 || end.qp_number > kMaxQpNumber) return "an impossible queue pair number";
-  if (end.link_layer != 1 && end.link_layer != 2) return "an unknown link layer";
-  if (end.mtu < IBV_MTU_256 || end.mtu > IBV_MTU_4096) return "an unknown MTU";
-  if (end.window_address == 0) return "no window";
-  if (end.piece_bytes < kPieceAlignment) return "an impossible message limit";
-  if (end.service_level > 15) return "an impossible service level";
+static std::string checkRail(const RailInfo& rail) {
+  if (!terminated(rail.device)) return "a name without end";
+  if (rail.link_layer < LinkLayer::kInfiniBand || rail.link_layer > LinkLayer::kIwarp)
+    return "an unknown link layer";
+  if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096) return "an unknown MTU";
+  if (rail.piece_bytes < kPieceAlignment) return "an impossible message limit";
+  if (rail.gid_count > kRailGids) return "an impossible number of GIDs";
   return {};
+}
+
+std::string checkEnd(const EndInfo& end) {
+  if (!terminated(end.host)) return "a name without end";
+  if (end.rails < 1 || end.rails > kMaxRails) return "an impossible number of rails";
+  if (end.queue_pairs < 1 || end.queue_pairs > kMaxQueuePairs) return "an impossible number of queue pairs";
+  if (end.lanes < 1 || end.lanes > std::min<int>(kMaxLanes, end.queue_pairs))
+    return "an impossible number of lanes";
+  if (end.window_address == 0) return "no window";
+  if (end.service_level > 15) return "an impossible service level";
+  for (int i = 0; i < end.rails; ++i) {
+    if (std::string problem = checkRail(end.rail[i]); !problem.empty()) return problem;
+    if (end.rail[i].link_layer != end.rail[0].link_layer) return "rails of different link layers";
+  }
+  for (int i = 0; i < end.queue_pairs; ++i) {
+    const QueuePairInfo& queue_pair = end.queue_pair[i];
+    if (queue_pair.rail >= end.rails) return "a queue pair on a rail that it does not have";
+    if (queue_pair.number > kMaxQpNumber) return "an impossible queue pair number";
+  }
+  return {};
+}
+
+std::string checkPairing(const EndInfo& request, const EndInfo& reply) {
+  if (reply.queue_pairs != request.queue_pairs || reply.lanes != request.lanes)
+    return "another number of queue pairs than was asked for";
+  if (reply.connection_manager != request.connection_manager) return "another way to connect";
+  bool any = false;
+  for (int i = 0; i < request.queue_pairs; ++i) {
+    const QueuePairInfo& pair = reply.queue_pair[i];
+    if ((pair.used != 0) != (reply.queue_pair[i % reply.lanes].used != 0)) return "half a lane";
+    if (pair.used == 0) continue;
+    any = true;
+    const RailInfo& theirs = reply.rail[pair.rail];
+    const bool numbered = pair.number != 0 && request.queue_pair[i].number != 0;
+    if (!numbered || pair.gid >= theirs.gid_count ||
+        pair.peer_gid >= request.rail[request.queue_pair[i].rail].gid_count)
+      return "an impossible pairing";
+    if (pair.rail != reply.queue_pair[i % reply.lanes].rail) return "a lane to two rails";
+    if (reply.connection_manager != 0 && theirs.cm_port == 0) return "no port to connect to";
+  }
+  return any ? "" : "no queue pair in use";
 }
 
 std::string checkFabric(const EndInfo& here, const EndInfo& there) {
   if (here.fabric == there.fabric) return {};
-  const auto name = [](const EndInfo& end) { return fieldText(end.device) + " on " + fieldText(end.host); };
+  const auto name = [](const EndInfo& end) {
+    return fieldText(end.rail[0].device) + " on " + fieldText(end.host);
+  };
   if (here.fabric != 0 && there.fabric != 0) {
     return name(here) + " and " + name(there) +
            " are software devices of different machines or fabrics, and these reach only processes of their "
@@ -75,16 +143,6 @@ std::string checkFabric(const EndInfo& here, const EndInfo& there) {
   const bool software_here = here.fabric != 0;
   return name(software_here ? here : there) + " is a software device and " +
          name(software_here ? there : here) + " a real one: set or unset RAILWISE_DEVICE on both";
-}
-
-verbs::PathAddress pathAddress(const EndInfo& end) {
-  verbs::PathAddress address;
-  address.qp_number = end.qp_number;
-  address.lid = end.lid;
-  address.ethernet = end.link_layer == 2;
-  address.mtu = static_cast<ibv_mtu>(end.mtu);
-  std::memcpy(address.gid.raw, end.gid, sizeof end.gid);
-  return address;
 }
 
 std::string fieldText(std::span<const char> field) {

@@ -1,7 +1,7 @@
 // The connection protocol's bytes: the listen handle that NCCL carries to the peer, and three TCP messages.
 //
 //   connector                                   listener
-//   ConnectRequest  ------------------------->  makes its queue pair, ready to send and receive
+//   ConnectRequest  ------------------------->  pairs the rails, makes its queue pairs, ready to send
 //   makes its own ready  <---------------------  ConnectReply (or a refusal with the reason)
 //   ConnectReady    ------------------------->  the connection stands
 //
@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/socket.h"
 #include "net/limits.h"
@@ -25,22 +27,30 @@ static_assert(std::endian::native == std::endian::little,
               "the wire format is the memory of a little-endian machine");
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
+inline constexpr int kCandidates = 3;            // TCP addresses in a handle
+inline constexpr int kRailGids = 3;              // GIDs that a rail offers
+
+struct HandleAddress {
+  uint8_t bytes[16];  // IPv4 as ::ffff:a.b.c.d
+  uint32_t scope_id;
+};
+static_assert(sizeof(HandleAddress) == 20);
 
 struct ListenHandle {
   uint64_t magic;
   uint16_t version;
-  uint16_t family;  // 4 or 6
   uint16_t port;
-  uint16_t reserved;
-  uint64_t nonce;  // the secret that tells the peer from a stranger
-  uint32_t scope_id;
-  uint32_t reserved2;
-  uint8_t address[16];
-  char host[72];
+  uint8_t candidates;    // addresses that are valid, the listener's favourite first
+  uint8_t rails;         // of the listener's device
+  uint8_t out_of_order;  // 1: its queue pairs can take messages in any order
+  uint8_t reserved;
+  uint64_t nonce;       // the secret that tells the peer from a stranger
   uint64_t connecting;  // written by connect() into the caller's copy: which attempt this is; 0 in transit
+  HandleAddress addresses[kCandidates];
+  char host[36];
 };
 static_assert(sizeof(ListenHandle) == kHandleBytes);
 
@@ -54,45 +64,87 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 16);
 
+enum class LinkLayer : uint8_t { kInfiniBand = 1, kRoce = 2, kIwarp = 3 };
+
+// One port of an end.
+struct RailInfo {
+  uint16_t lid;
+  LinkLayer link_layer;
+  uint8_t mtu;  // verbs code, 1 (256) to 5 (4096)
+  uint8_t port;
+  uint8_t gid_count;
+  uint16_t cm_port;  // where the RDMA connection manager listens for this rail; 0: it does not
+  int16_t rail;      // of the network; -1: not known
+  int16_t plane;
+  uint32_t speed_mbps;
+  uint32_t piece_bytes;  // largest work request this port takes
+  uint32_t window_key;   // remote key of the end's window through this rail
+  uint8_t gids[kRailGids][16];
+  uint8_t gid_versions[kRailGids];  // RoCE: 1 or 2; 0: not known
+  uint8_t gid_index[kRailGids];     // in the port's own table, for messages
+  uint8_t reserved[2];
+  uint8_t cm_address[16];  // IPv4 as ::ffff:a.b.c.d; valid with cm_port
+  char device[kDeviceBytes];
+};
+static_assert(sizeof(RailInfo) == 160);
+
+// One queue pair of an end. In a reply also how it was paired: `rail` is the listener's, `gid` the entry of
+// that rail and `peer_gid` the one of the connector's rail.
+struct QueuePairInfo {
+  uint32_t number;  // 0: not used. Not told where the connection manager makes the queue pairs.
+  uint8_t rail;
+  uint8_t gid;
+  uint8_t peer_gid;
+  uint8_t used;  // in a reply: 0 when no rail of the listener can be reached from this one
+  uint32_t ece_vendor;
+  uint32_t ece_options;
+  uint32_t ece_mask;
+};
+static_assert(sizeof(QueuePairInfo) == 20);
+
 // One end of a connection.
 struct EndInfo {
-  uint32_t qp_number;
-  uint16_t lid;
-  uint8_t link_layer;  // 1 InfiniBand, 2 Ethernet
-  uint8_t mtu;         // verbs code, 1 (256) to 5 (4096)
-  uint8_t gid[16];
-  uint64_t
-      window_address;  // where the other end writes: clear-to-send ring (connector), size records (listener)
-  uint32_t window_key;
-  uint32_t piece_bytes;  // largest work request this port takes
+  char host[kHostBytes];
+  uint64_t fabric;          // of a software device: which processes it reaches; 0: a real device
+  uint64_t window_address;  // where the other end writes: clear-to-send ring (connector), records (listener)
+  uint8_t rails;
+  uint8_t queue_pairs;
+  uint8_t lanes;  // queue pair i belongs to lane i mod lanes
   uint8_t service_level;
   uint8_t traffic_class;
-  uint8_t reserved[6];
-  char host[kHostBytes];
-  char device[kDeviceBytes];
-  uint64_t fabric;  // of a software device: which processes it reaches; 0: a real device
+  uint8_t connection_manager;  // 1: queue pairs are connected by RDMA CM
+  uint8_t out_of_order;        // 1: queue pairs take messages in any order
+  uint8_t reserved;
+  RailInfo rail[kMaxRails];
+  QueuePairInfo queue_pair[kMaxQueuePairs];
 };
-static_assert(sizeof(EndInfo) == 184);
+static_assert(sizeof(EndInfo) == 88 + 8 * 160 + 32 * 20);
 
 struct ConnectRequest {
   MessageHeader header;
   uint64_t nonce;
   EndInfo end;
 };
-static_assert(sizeof(ConnectRequest) == 208);
 
 struct ConnectReply {
   MessageHeader header;
   uint32_t accepted;  // 1, or 0 with the reason
   uint32_t reserved;
-  char reason[160];
+  char reason[256];
   EndInfo end;
 };
-static_assert(sizeof(ConnectReply) == 368);
 
 struct ConnectReady {
   MessageHeader header;
 };
+
+// Private data of a connection manager's request: which queue pair of which connection it is for.
+struct CmPrivate {
+  uint64_t nonce;
+  uint32_t queue_pair;
+  uint32_t reserved;
+};
+static_assert(sizeof(CmPrivate) <= 56);
 
 template <typename Message>
 Message makeMessage(MessageType type) {
@@ -101,18 +153,20 @@ Message makeMessage(MessageType type) {
   return message;
 }
 
-// The address in a handle, or no value when a field is impossible.
-std::optional<SocketAddress> handleAddress(const ListenHandle& handle);
+// The addresses in a handle, favourites first; none when a field is impossible.
+std::vector<SocketAddress> handleAddresses(const ListenHandle& handle);
+// Puts up to kCandidates addresses of one port into a handle.
+void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> addresses, uint16_t port);
 
 // What is wrong, in words for a log line, or "" when nothing is.
 std::string checkHandle(const ListenHandle& handle);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
+// A reply's pairing against the request that it answers.
+std::string checkPairing(const EndInfo& request, const EndInfo& reply);
 // Whether the two ends' devices can reach each other at all: software devices reach only processes of their
 // own machine. Names both hosts otherwise.
 std::string checkFabric(const EndInfo& here, const EndInfo& there);
-
-verbs::PathAddress pathAddress(const EndInfo& end);
 
 // The bytes of a message, ready to be sent or received.
 template <typename Message>

@@ -11,8 +11,17 @@ inline constexpr int kOutstandingReceives = 32;  // irecv calls outstanding per 
 inline constexpr int kOutstandingSends = kOutstandingReceives * kMaxReceives;
 inline constexpr int kOutstandingFlushes = 2 * kOutstandingReceives;
 inline constexpr std::size_t kHandleBytes = 128;
-inline constexpr int kMaxRails = 8;  // physical ports behind one device (NCCL_NET_MAX_DEVS_PER_NIC)
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;  // NCCL cuts its messages at 1 GiB
+
+// Physical and virtual devices of a process: NCCL indexes arrays of this size (NCCL_MAX_NETDEVS).
+inline constexpr int kMaxDevices = 128;
+// Ports of one virtual device (NCCL_NET_MAX_DEVS_PER_NIC of version 12; 4 before).
+inline constexpr int kMaxRails = 8;
+// Lanes of one connection: what a message can be spread over. The parts of a message are numbered with four
+// bits of the immediate.
+inline constexpr int kMaxLanes = 16;
+// Queue pairs of one connection, over all its lanes.
+inline constexpr int kMaxQueuePairs = 32;
 
 // A message larger than the port's limit travels as several work requests; more than this many would not fit
 // the send queue of a whole group.

@@ -16,6 +16,21 @@ constexpr Clock::duration kHelloTime = std::chrono::seconds(30);
 constexpr int kBacklog = 128;
 constexpr int kAdmitsPerCall = 16;
 
+// What the handle names: the addresses that NCCL_SOCKET_IFNAME chooses. Without it neither loopback nor
+// docker bridges, which are other machines' too, unless there is nothing else.
+std::vector<SocketAddress> chooseAddresses(const std::vector<Interface>& interfaces) {
+  std::vector<SocketAddress> chosen;
+  const auto everywhere = [](const Interface& interface) {
+    return interface.loopback || interface.name.starts_with("docker");
+  };
+  for (const Interface& interface : interfaces) {
+    if (chosen.size() == std::size_t{kCandidates}) break;
+    if (chosen.empty() || everywhere(interface) == everywhere(interfaces.front()))
+      chosen.push_back(interface.address);
+  }
+  return chosen;
+}
+
 int familyOf(const Config& config) {
   if (config.socket_family == "AF_INET") return AF_INET;
   return config.socket_family == "AF_INET6" ? AF_INET6 : AF_UNSPEC;
@@ -29,33 +44,48 @@ Result<std::unique_ptr<Listener>> Listener::create(const Device& device, const C
   ListenHandle& handle = listener->handle_;
   handle.magic = kMagic;
   handle.version = kProtocolVersion;
-  const SocketAddress address = listener->socket_.localAddress();
-  handle.family = address.family() == AF_INET ? 4 : 6;
-  handle.port = address.port();
-  handle.scope_id = address.scopeId();
-  std::copy(address.bytes().begin(), address.bytes().end(), handle.address);
+  handle.rails = static_cast<uint8_t>(device.rails().size());
+  handle.out_of_order = Connection::offersOutOfOrder(device, options.config) ? 1 : 0;
+  setHandleAddresses(handle, listener->addresses_, listener->socket_.localAddress().port());
   handle.nonce = randomNonce();
   copyText(handle.host, options.local_host);
   return listener;
 }
 
+// One socket: on the address when there is one, else on all of the machine, and callers to addresses that
+// were not chosen are sent away.
 Status Listener::openSocket() {
-  const std::vector<Interface> interfaces = listInterfaces(config_.socket_ifname, familyOf(config_));
+  const std::vector<Interface> interfaces =
+      listInterfaces(options_.config.socket_ifname, familyOf(options_.config));
   if (interfaces.empty()) {
     RAILWISE_WARN(
         "no network interface for the handshakes: none is up that matches NCCL_SOCKET_IFNAME=%s "
         "NCCL_SOCKET_FAMILY=%s; `ip address` lists them",
-        config_.socket_ifname.c_str(), config_.socket_family.c_str());
+        options_.config.socket_ifname.c_str(), options_.config.socket_family.c_str());
     return {Code::kInvalidUsage, 0};
   }
-  Result<Socket> socket = Socket::listen(interfaces.front().address, kBacklog);
+  addresses_ = chooseAddresses(interfaces);
+  const SocketAddress everywhere = SocketAddress::any();
+  const bool several = addresses_.size() > 1;
+  Result<Socket> socket = Socket::listen(several ? everywhere : addresses_.front(), kBacklog);
+  if (several && !socket.ok()) {  // no IPv6 here
+    addresses_.resize(1);
+    socket = Socket::listen(addresses_.front(), kBacklog);
+  }
   if (!socket.ok()) {
     RAILWISE_WARN("listening on %s (%s) failed: %s", interfaces.front().name.c_str(),
-                  interfaces.front().address.text().c_str(), std::strerror(socket.status().sys_errno));
+                  addresses_.front().text().c_str(), std::strerror(socket.status().sys_errno));
     return socket.status();
   }
   socket_ = std::move(*socket);
   return Status::success();
+}
+
+bool Listener::atOurAddress(const Socket& socket) const {
+  if (addresses_.size() == 1) return true;
+  const SocketAddress called = socket.localAddress();
+  return std::any_of(addresses_.begin(), addresses_.end(),
+                     [&](const SocketAddress& address) { return address.sameHost(called); });
 }
 
 Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
@@ -70,11 +100,9 @@ Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
     const Result<Io> sent = peer_->socket.send(transfer_);
     if (!sent.ok() || *sent == Io::kClosed)
       return peerFailed("hung up during the handshake", sent.status().sys_errno);
-    if (*sent == Io::kDone) {
-      stage_ = Stage::kAwaitingReady;
-      transfer_ = transferOf(ready_);
-    }
+    if (*sent == Io::kDone) stage_ = Stage::kEstablishing;
   }
+  if (stage_ == Stage::kEstablishing) RAILWISE_TRY(establish());
   if (stage_ == Stage::kAwaitingReady) RAILWISE_TRY(awaitReady());
   return std::move(connection_ready_);
 }
@@ -93,6 +121,7 @@ void Listener::admitCallers() {
       return;
     }
     if (!socket->valid()) return;
+    if (!atOurAddress(*socket)) continue;
     if (callers_.size() == kMaxCallers) {
       noteStranger(*callers_.front(), "says nothing while others wait");
       callers_.erase(callers_.begin());
@@ -150,8 +179,7 @@ void Listener::noteStranger(const Caller& caller, const std::string& reason) {
   RAILWISE_WARN(
       "%s: listening on %s for a peer, a stranger called from %s: %s. Still waiting for the peer; "
       "further strangers are not reported",
-      device_.properties.name, socket_.localAddress().text().c_str(), caller.address.text().c_str(),
-      reason.c_str());
+      device_.name(), socket_.localAddress().text().c_str(), caller.address.text().c_str(), reason.c_str());
 }
 
 Status Listener::answerPeer() {
@@ -168,8 +196,8 @@ Status Listener::answerPeer() {
     (void)peerFailed("is refused: " + refusal, 0);
     return built;
   }
-  reply_.end = connection_->describe(options());
-  peer_->deadline = Deadline::after(std::chrono::seconds(config_.connect_timeout_s));
+  reply_.end = connection_->local();
+  peer_->deadline = Deadline::after(std::chrono::seconds(options_.config.connect_timeout_s));
   stage_ = Stage::kSendingReply;
   return Status::success();
 }
@@ -182,21 +210,41 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
     return {Code::kRemote, 0};
   }
   if (connection_ == nullptr) {
-    Result<std::unique_ptr<ReceiveConnection>> made = ReceiveConnection::create(device_, options());
+    Result<std::unique_ptr<ReceiveConnection>> made =
+        ReceiveConnection::create(device_, options_, request.end, refusal);
     if (!made.ok()) {
-      refusal = std::string(device_.properties.name) + ": the queue pair could not be made, see the log of " +
-                host_;
+      if (refusal.empty())
+        refusal = std::string(device_.name()) + ": the queue pairs could not be made, see the log of " +
+                  options_.local_host;
       return made.status();
     }
     connection_ = std::move(*made);
   }
-  refusal = checkFabric(connection_->describe(options()), request.end);
-  if (!refusal.empty()) return {Code::kRemote, 0};
-  const Status established = connection_->establish(options(), request.end);
-  if (!established.ok())
-    refusal =
-        std::string(device_.properties.name) + ": no path between the queue pairs, see the log of " + host_;
-  return established;
+  const Status prepared = connection_->prepare(request.end);
+  if (!prepared.ok())
+    refusal = std::string(device_.name()) + ": no path between the queue pairs, see the log of " +
+              options_.local_host;
+  return prepared;
+}
+
+Status Listener::establish() {
+  const Result<bool> established = connection_->establish(peer_->request.end, handle_.nonce);
+  if (!established.ok()) return peerFailed("cannot be connected to", established.status().sys_errno);
+  if (*established) {
+    stage_ = Stage::kAwaitingReady;
+    transfer_ = transferOf(ready_);
+    return Status::success();
+  }
+  return peerStillThere();
+}
+
+// While RDMA CM is at work, the side channel says nothing; its end, or the time, ends the attempt.
+Status Listener::peerStillThere() {
+  if (peer_->socket.peek() == Io::kClosed) return peerFailed("hung up during the handshake", 0);
+  if (!peer_->deadline.passed()) return Status::success();
+  return peerFailed("did not finish the handshake in RAILWISE_CONNECT_TIMEOUT=" +
+                        std::to_string(options_.config.connect_timeout_s) + " s",
+                    ETIMEDOUT);
 }
 
 Status Listener::awaitReady() {
@@ -211,15 +259,13 @@ Status Listener::awaitReady() {
     peer_.reset();
     stage_ = Stage::kListening;
   } else if (peer_->deadline.passed()) {
-    return peerFailed("did not finish the handshake in RAILWISE_CONNECT_TIMEOUT=" +
-                          std::to_string(config_.connect_timeout_s) + " s",
-                      ETIMEDOUT);
+    return peerStillThere();
   }
   return Status::success();
 }
 
 Status Listener::peerFailed(const std::string& what, int error) {
-  RAILWISE_WARN("%s at %s: peer %s calling from %s %s%s%s", device_.properties.name, host_.c_str(),
+  RAILWISE_WARN("%s at %s: peer %s calling from %s %s%s%s", device_.name(), options_.local_host.c_str(),
                 fieldText(peer_->request.end.host).c_str(), peer_->address.text().c_str(), what.c_str(),
                 error != 0 ? ": " : "", error != 0 ? std::strerror(error) : "");
   stage_ = Stage::kListening;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "net/connection.h"
 #include "net/handshake.h"
+#include "net/receive_connection.h"
 
 namespace railwise::net {
 
@@ -41,17 +41,15 @@ class Listener {
     ConnectRequest request = {};
     Transfer transfer = {};
   };
-  enum class Stage : uint8_t { kListening, kSendingReply, kAwaitingReady };
+  enum class Stage : uint8_t { kListening, kSendingReply, kEstablishing, kAwaitingReady };
 
   static constexpr std::size_t kMaxCallers = 32;
 
-  Listener(const Device& device, const ConnectionOptions& options)
-      : device_(device),
-        config_(options.config),
-        host_(options.local_host),
-        traffic_class_(options.traffic_class) {}
+  Listener(const Device& device, const ConnectionOptions& options) : device_(device), options_(options) {}
 
   Status openSocket();
+  // Did this caller come to an address that the handle names?
+  bool atOurAddress(const Socket& socket) const;
   void admitCallers();
   void hearCallers();
   enum class Hearing : uint8_t { kWait, kPeer, kDrop };
@@ -59,17 +57,17 @@ class Listener {
   void noteStranger(const Caller& caller, const std::string& reason);
   Status answerPeer();
   Status buildConnection(const ConnectRequest& request, std::string& refusal);
+  Status establish();
   Status awaitReady();
+  Status peerStillThere();
   Status peerFailed(const std::string& what, int error);
-  ConnectionOptions options() const { return {config_, host_, traffic_class_}; }
 
   const Device& device_;
-  const Config& config_;
-  const std::string host_;
-  const int traffic_class_;
+  const ConnectionOptions options_;
   Context* owner_ = nullptr;
   ListenHandle handle_ = {};
   Socket socket_;
+  std::vector<SocketAddress> addresses_;  // where the peer may call
   std::vector<std::unique_ptr<Caller>> callers_;
   bool stranger_logged_ = false;
   bool accept_failure_logged_ = false;

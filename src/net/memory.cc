@@ -109,6 +109,7 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, Register&& r
   Entry& entry = fresh.emplace_back();
   entry.range = range;
   entry.whole.entry = entry.part.entry = &entry;
+  entry.whole.kind = entry.part.kind = range.kind;
   for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
     Result<verbs::Mr> region = registerWith(domains_[i]);
     status = region.status();

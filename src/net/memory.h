@@ -26,6 +26,7 @@ struct MemoryKeys {
 // What NCCL holds as mhandle: the keys of one range of memory, by rail of the Device it was registered with.
 struct MemoryHandle {
   std::array<MemoryKeys, kMaxRails> keys;
+  MemoryKind kind;
 };
 
 struct MemoryOptions {

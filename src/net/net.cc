@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
+#include "net/gpu_in_use.h"
 #include "net/topology.h"
 #include "verbs/library.h"
 
@@ -13,6 +15,8 @@ namespace {
 
 std::mutex g_mutex;
 int g_references = 0;
+// Names of the virtual devices that NCCL has made, by place: they outlive Net (see deviceCount()).
+std::vector<std::string>& g_fused = *new std::vector<std::string>;
 std::unique_ptr<Net>& instance() {
   // Never destroyed at exit: NCCL's threads may still be running then.
   static auto& net = *new std::unique_ptr<Net>;
@@ -73,26 +77,131 @@ Status Net::start() {
   Result<DeviceList> list = discoverDevices(config_);
   if (!list.ok()) return list.status();
   list_ = std::move(*list);
-  findRails(config_, provideTopology(config_), list_.devices);
+  paths_ = findRails(config_, provideTopology(config_), list_.devices);
   std::string names;
-  for (const Device& device : list_.devices) {
-    names += " " + std::string(device.properties.name) + (device.port.ethernet ? "/RoCE" : "/IB");
+  for (const auto& device : list_.devices) {
+    const verbs::Port& port = device->rails().front().port;
+    names += " " + std::string(device->name()) + (port.iwarp ? "/iWARP" : port.ethernet ? "/RoCE" : "/IB");
   }
   RAILWISE_INFO(log::kInit | log::kNet, "Railwise " RAILWISE_VERSION ", %s:%s", verbs::library().name,
                 names.c_str());
+  restoreVirtualDevices();
   return Status::success();
 }
 
+const Device* Net::device(int index) const {
+  const auto physical = static_cast<int>(list_.devices.size());
+  if (index < 0 || index >= physical + virtual_count_.load(std::memory_order_acquire)) return nullptr;
+  return index < physical ? list_.devices[static_cast<std::size_t>(index)].get()
+                          : virtual_[static_cast<std::size_t>(index - physical)].get();
+}
+
+int Net::deviceCount() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(list_.devices.size()) + (fused_ ? virtual_count_.load() : 0);
+}
+
+Result<int> Net::makeVirtualDevice(std::span<const int> members) {
+  const auto physical = static_cast<int>(list_.devices.size());
+  if (members.size() == 1 && members[0] >= 0 && members[0] < physical) return members[0];
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(fused_, true)) virtual_count_ = 0;  // begins anew; those of before keep their places
+  const int index = virtual_count_;
+  const Device* const before = virtual_[static_cast<std::size_t>(index)].get();
+  const bool same = before != nullptr && std::ranges::equal(before->members(), members);
+  if (!same) RAILWISE_TRY(addVirtualDevice(members));
+  virtual_count_.store(index + 1, std::memory_order_release);
+  if (static_cast<std::size_t>(index) >= g_fused.size()) g_fused.resize(static_cast<std::size_t>(index) + 1);
+  g_fused[static_cast<std::size_t>(index)] = virtual_[static_cast<std::size_t>(index)]->name();
+  return physical + index;
+}
+
+// At the next free place.
+Status Net::addVirtualDevice(std::span<const int> members) {
+  const auto physical = static_cast<int>(list_.devices.size());
+  if (physical + virtual_count_ >= kMaxDevices) {
+    RAILWISE_WARN("makeVDevice: there are %d devices already, NCCL takes no more", kMaxDevices);
+    return {Code::kInvalidArgument, 0};
+  }
+  std::vector<const Device*> devices;
+  for (const int member : members) {
+    if (member < 0 || member >= physical) {
+      RAILWISE_WARN("makeVDevice: device %d is not a physical one: there are %d", member, physical);
+      return {Code::kInvalidArgument, 0};
+    }
+    devices.push_back(list_.devices[static_cast<std::size_t>(member)].get());
+  }
+  Result<std::unique_ptr<Device>> fused = fuseDevices(config_, devices);
+  if (!fused.ok()) return fused.status();
+  RAILWISE_INFO(log::kInit | log::kNet, "made device %s of %zu rails, %d Gb/s", (*fused)->name(),
+                members.size(), (*fused)->properties().speed_mbps / 1000);
+  std::unique_ptr<Device>& place = virtual_[static_cast<std::size_t>(virtual_count_)];
+  if (place != nullptr) retired_.push_back(std::move(place));
+  place = std::move(*fused);
+  return Status::success();
+}
+
+// Those of an earlier life, as far as all their members are still there; a later one may not take the place
+// of one that is gone, so they end with it.
+void Net::restoreVirtualDevices() {
+  for (const std::string& name : g_fused) {
+    std::vector<int> members;
+    for (std::size_t at = 0; at != std::string::npos;) {
+      const std::size_t plus = name.find('+', at);
+      const std::string member = name.substr(at, plus == std::string::npos ? plus : plus - at);
+      const auto found = std::find_if(list_.devices.begin(), list_.devices.end(),
+                                      [&](const auto& device) { return device->name() == member; });
+      if (found == list_.devices.end()) return;
+      members.push_back(static_cast<int>(found - list_.devices.begin()));
+      at = plus == std::string::npos ? plus : plus + 1;
+    }
+    if (!addVirtualDevice(members).ok()) return;
+    ++virtual_count_;
+  }
+}
+
+std::array<int, kMaxRails> Net::railBandwidths(const Device& device) const {
+  std::vector<RailPort> ports;
+  for (std::size_t i = 0; i < device.rails().size(); ++i)
+    ports.push_back({static_cast<std::size_t>(device.members()[i]), device.rails()[i].port.speed_mbps});
+  // Of one rail there are no shares.
+  const int gpu = ports.size() > 1 ? gpuInUse(config_, paths_, ports) : -1;
+  std::array<int, kMaxRails> mbps = {};
+  for (std::size_t i = 0; i < ports.size(); ++i) mbps[i] = railMbps(paths_, gpu, ports[i]);
+  return mbps;
+}
+
 const Device* Context::device(int index) const {
-  const std::vector<Device>& devices = net_.devices();
-  if (index >= 0 && static_cast<size_t>(index) < devices.size()) return &devices[static_cast<size_t>(index)];
-  RAILWISE_WARN("device %d does not exist: there are %zu", index, devices.size());
-  return nullptr;
+  const Device* found = net_.device(index);
+  if (found == nullptr) RAILWISE_WARN("device %d does not exist: there are %d", index, net_.deviceCount());
+  return found;
+}
+
+void Context::setHints(int peers, int connections_per_peer) {
+  peers_ = peers;
+  connections_per_peer_ = connections_per_peer;
+}
+
+// RoCE switches spread flows by queue pair over equal-cost paths: few flows need several queue pairs each to
+// find more than one of them, many do not.
+constexpr int kFlowsWanted = 4;
+
+ConnectionOptions Context::options(const Device& device, int traffic_class) const {
+  const Config& config = net_.config();
+  int queue_pairs = config.ib_qps_per_connection;
+  const verbs::Port& port = device.rails().front().port;
+  const int peers = peers_;
+  if (queue_pairs == 0) {  // not set
+    queue_pairs = 1;
+    if (peers > 0 && port.ethernet && !port.iwarp)
+      queue_pairs =
+          std::clamp(kFlowsWanted / (peers * std::max(connections_per_peer_.load(), 1)), 1, kFlowsWanted);
+  }
+  return {config, net_.host(), traffic_class, queue_pairs, net_.railBandwidths(device)};
 }
 
 Result<Listener*> Context::listen(const Device& device, void* handle) {
-  Result<std::unique_ptr<Listener>> made =
-      Listener::create(device, {net_.config(), net_.host(), traffic_class_});
+  Result<std::unique_ptr<Listener>> made = Listener::create(device, options(device, traffic_class_));
   if (!made.ok()) return made.status();
   std::memcpy(handle, &(*made)->handle(), sizeof(ListenHandle));
   (*made)->setOwner(this);
@@ -120,7 +229,7 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
   if (connector == nullptr) {
     const int effective_class = traffic_class >= 0 ? traffic_class : traffic_class_;
     Result<std::unique_ptr<Connector>> made =
-        Connector::create(device, {net_.config(), net_.host(), effective_class}, handle);
+        Connector::create(device, options(device, effective_class), handle);
     if (!made.ok()) return made.status();
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);

@@ -6,14 +6,18 @@
 // from any thread, each listener and connection from one at a time.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "net/connector.h"
 #include "net/device.h"
 #include "net/listener.h"
+#include "net/path_bandwidth.h"
 
 namespace railwise::net {
 
@@ -28,20 +32,45 @@ class Net {
 
   const Config& config() const { return config_; }
   const std::string& host() const { return host_; }
-  const std::vector<Device>& devices() const { return list_.devices; }
+  // Device `index`, physical ones first; null: there is none.
+  const Device* device(int index) const;
+  // How many NCCL shall see. The virtual ones of an earlier life of Net stay where they were, but do not
+  // count before NCCL makes them again: an NCCL that has loaded the plugin anew asks for this number first
+  // and takes it for that of the physical ones, and one that has not goes on using them without asking.
+  int deviceCount();
+
+  // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
+  std::array<int, kMaxRails> railBandwidths(const Device& device) const;
+
+  // Makes one device of these; answers its index. The same as before answers the same index. Errors, logged:
+  // kInvalidArgument (an index that is not of a physical device, one twice, too many), kInvalidUsage
+  // (NCCL_IB_MERGE_NICS=0).
+  Result<int> makeVirtualDevice(std::span<const int> members);
 
  private:
   Net() = default;
   Status start();
+  void restoreVirtualDevices();
+  Status addVirtualDevice(std::span<const int> members);
 
   Config config_;
   std::string host_;
   DeviceList list_;
+  PathBandwidth paths_;
+  std::mutex mutex_;    // for making virtual devices
+  bool fused_ = false;  // NCCL has made some since start()
+  std::array<std::unique_ptr<Device>, kMaxDevices> virtual_;
+  std::atomic<int> virtual_count_ = 0;
+  std::vector<std::unique_ptr<Device>> retired_;  // connections may still be on them
 };
 
 class Context {
  public:
   Context(Net& net, int traffic_class) : net_(net), traffic_class_(traffic_class) {}
+
+  // What NCCL expects of the communicator: how many peers at once, and how many connections with each.
+  // Negative: not known.
+  void setHints(int peers, int connections_per_peer);
 
   // Device `index` or null with an error logged.
   const Device* device(int index) const;
@@ -66,8 +95,12 @@ class Context {
   // none.
   std::unique_ptr<Connector> takeAttempt(const Device& device, const ListenHandle& handle);
 
+  ConnectionOptions options(const Device& device, int traffic_class) const;
+
   Net& net_;
   const int traffic_class_;
+  std::atomic<int> peers_ = -1;
+  std::atomic<int> connections_per_peer_ = -1;
   std::mutex mutex_;  // guards the lists, not what is in them
   uint64_t last_attempt_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;

@@ -1,4 +1,6 @@
-// One outstanding send, receive or flush: what NCCL holds as request.
+// One outstanding send, receive or flush: what NCCL holds as request. It lives in its connection, in the slot
+// of the receive that it belongs to, never in a queue pair: what a queue pair that fails takes with it is
+// only the way, not the state.
 #pragma once
 
 #include <array>
@@ -10,15 +12,16 @@ namespace railwise::net {
 
 class Connection;
 
-struct alignas(64) Request {
+struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
   Connection* connection = nullptr;
   Kind kind = Kind::kFree;
   bool done = false;
-  uint8_t count = 0;                              // sizes that are valid
-  std::array<uint32_t, kMaxReceives> sizes = {};  // bytes, when done
+  uint8_t count = 0;  // sizes that test() reports
+  uint8_t slot = 0;
+  uint32_t bytes = 0;  // of a send
 };
-static_assert(sizeof(Request) == 64);
+static_assert(sizeof(Request) == 16);
 
 }  // namespace railwise::net

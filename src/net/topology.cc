@@ -136,17 +136,18 @@ std::optional<topo::XmlDocument> readFile(const std::string& path) {
 
 // The model with the devices that this plugin offers, and no others.
 topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file,
-                                         const std::vector<Device>& devices) {
+                                         const std::vector<std::unique_ptr<Device>>& devices) {
   topo::Settings settings = topo::settingsFromEnvironment(environmentVariable);
   settings.net_merge_level = topo::PathType::kLoc;  // each port by itself
   topo::SysfsOptions options;
   options.nets.emplace();
-  for (const Device& device : devices) {
-    const std::string path = device.properties.pci_path != nullptr ? device.properties.pci_path : "";
-    options.nets->push_back({.name = device.properties.name,
+  for (const auto& device : devices) {
+    const DeviceProperties& its = device->properties();
+    const std::string path = its.pci_path != nullptr ? its.pci_path : "";
+    options.nets->push_back({.name = its.name,
                              .busid = path.substr(path.rfind('/') + 1),
-                             .speed_mbps = device.properties.speed_mbps,
-                             .port = device.properties.port});
+                             .speed_mbps = its.speed_mbps,
+                             .port = its.port});
   }
   const auto tree = topo::makeLiveTree(config.sysfs_root);
   auto document = topo::readSysfs(*tree, readFile(topology_file), settings, options, nullptr);
@@ -154,15 +155,15 @@ topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string
   return topo::makeMachine(std::move(*document), settings, tree->name());
 }
 
-void numberRails(const topo::Machine& machine, std::vector<Device>& devices) {
+void numberRails(const topo::Machine& machine, std::vector<std::unique_ptr<Device>>& devices) {
   const topo::Graph& graph = *machine.graph;
   int next_rail = 0;
   for (int gpu = 0; gpu < graph.count(topo::NodeType::kGpu); ++gpu) {
     const auto nets = topo::localNets(*machine.paths, gpu);
     if (!nets.ok()) continue;
     for (const int net : *nets) {
-      Device& device = devices[static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev)];
-      if (device.properties.rail < 0) device.properties.rail = next_rail++;
+      Device& device = *devices[static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev)];
+      if (device.properties().rail < 0) device.setRail(next_rail++);
     }
   }
 }
@@ -192,9 +193,9 @@ std::string provideTopology(const Config& config) {
 }
 
 PathBandwidth findRails(const Config& config, const std::string& topology_file,
-                        std::vector<Device>& devices) {
-  const bool in_pci_tree = std::any_of(devices.begin(), devices.end(), [](const Device& device) {
-    return device.properties.pci_path != nullptr;
+                        std::vector<std::unique_ptr<Device>>& devices) {
+  const bool in_pci_tree = std::any_of(devices.begin(), devices.end(), [](const auto& device) {
+    return device->properties().pci_path != nullptr;
   });
   if (!in_pci_tree) return {};
   const auto machine = readMachine(config, topology_file, devices);
@@ -203,7 +204,7 @@ PathBandwidth findRails(const Config& config, const std::string& topology_file,
     return {};
   }
   const bool given = std::any_of(devices.begin(), devices.end(),
-                                 [](const Device& device) { return device.properties.rail >= 0; });
+                                 [](const auto& device) { return device->properties().rail >= 0; });
   if (!given) numberRails(*machine, devices);
   PathBandwidth paths = PathBandwidth::compute(*machine, devices.size());
   if (!config.gpu.empty() && paths.findGpu(config.gpu) < 0)

@@ -22,6 +22,7 @@ std::string provideTopology(const Config& config);
 // no GPU uses the NIC, or the machine cannot be read. Answers the paths between GPUs and devices (empty where
 // the machine cannot be read); RAILWISE_GPU that is not among the GPUs is reported. `topology_file`:
 // provideTopology's answer.
-PathBandwidth findRails(const Config& config, const std::string& topology_file, std::vector<Device>& devices);
+PathBandwidth findRails(const Config& config, const std::string& topology_file,
+                        std::vector<std::unique_ptr<Device>>& devices);
 
 }  // namespace railwise::net

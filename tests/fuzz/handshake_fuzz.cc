@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "net/handshake.h"
+#include "net/pairing.h"
 
 namespace {
 
@@ -23,22 +24,42 @@ void require(bool condition) {
 
 void useEnd(const EndInfo& end) {
   (void)fieldText(end.host);
-  (void)fieldText(end.device);
   if (!checkEnd(end).empty()) return;
-  const auto address = pathAddress(end);
-  require(address.mtu >= IBV_MTU_256 && address.mtu <= IBV_MTU_4096);
-  require(address.qp_number != 0 && address.qp_number < (1U << 24));
+  for (int i = 0; i < end.rails; ++i) {
+    require(end.rail[i].mtu >= IBV_MTU_256 && end.rail[i].mtu <= IBV_MTU_4096);
+    require(fieldText(end.rail[i].device).size() < kDeviceBytes);
+    require(railGids(end.rail[i]).size() == end.rail[i].gid_count);
+  }
+  for (int i = 0; i < end.queue_pairs; ++i) {
+    require(end.queue_pair[i].rail < end.rails);
+    require(end.queue_pair[i].number < (1U << 24));
+  }
   require(fieldText(end.host).size() < kHostBytes);
+}
+
+// Two ends that are each all right by themselves: what one is paired with of the other is there.
+void usePairing(const EndInfo& request, const EndInfo& reply) {
+  if (!checkEnd(request).empty() || !checkEnd(reply).empty()) return;
+  for (const auto& pair : pairRails(request, reply, request.lanes, 24)) {
+    if (!pair) continue;
+    require(pair->listener_rail < reply.rails);
+    require(pair->listener_gid < reply.rail[pair->listener_rail].gid_count);
+  }
+  if (!checkPairing(request, reply).empty()) return;
+  for (int i = 0; i < request.queue_pairs; ++i) {
+    const QueuePairInfo& pair = reply.queue_pair[i];
+    if (pair.used != 0) require(pair.gid < reply.rail[pair.rail].gid_count);
+  }
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto handle = as<ListenHandle>(data, size);
-  if (checkHandle(handle).empty()) require(handleAddress(handle)->valid());
+  if (checkHandle(handle).empty()) require(handleAddresses(handle).front().valid());
   handle.magic = kMagic;  // so that the fuzzer gets past it
   handle.version = kProtocolVersion;
-  if (checkHandle(handle).empty()) require(!handleAddress(handle)->text().empty());
+  if (checkHandle(handle).empty()) require(!handleAddresses(handle).front().text().empty());
 
   const auto request = as<ConnectRequest>(data, size);
   (void)checkHeader(request.header, MessageType::kRequest, sizeof request);
@@ -47,5 +68,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)checkHeader(reply.header, MessageType::kReply, sizeof reply);
   require(fieldText(reply.reason).size() <= sizeof reply.reason);
   useEnd(reply.end);
+  usePairing(request.end, reply.end);
   return 0;
 }

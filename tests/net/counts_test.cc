@@ -1,74 +1,31 @@
 // What a message costs, counted exactly by the software device: the numbers that carry over to hardware.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <string>
 #include <vector>
 
-#include "net/net.h"
-#include "softdev/softdev.h"
+#include "loop_connection.h"
 
 namespace railwise::net {
 namespace {
 
-// A connection from this process to itself.
 class CountsTest : public testing::Test {
  protected:
-  CountsTest() : buffer_(1 << 20) {
-    setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(getpid())).c_str(), 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    net_ = *Net::acquire();
-    context_ = std::make_unique<Context>(*net_, -1);
-    const Device& device = net_->devices()[0];
-    char handle[kHandleBytes];
-    Listener* listener = *context_->listen(device, handle);
-    while (send_ == nullptr || receive_ == nullptr) {
-      if (send_ == nullptr) send_ = *context_->connect(device, handle, -1);
-      if (receive_ == nullptr) receive_ = *Context::accept(*listener);
-    }
-    memory_ = *send_->memory().acquire(address(0), buffer_.size(), MemoryKind::kHost);
-  }
-  ~CountsTest() override {
-    send_->memory().release(memory_);
-    context_.reset();
-    Net::release();
-  }
-
-  uint64_t address(size_t offset) const { return reinterpret_cast<uint64_t>(buffer_.data()) + offset; }
-
-  void finish(Request* request) {
-    for (bool done = false; !done;) {
-      const Result<bool> tested = request->connection->test(*request, nullptr);
-      ASSERT_TRUE(tested.ok());
-      done = *tested;
-    }
-  }
-
   // One group of `n` messages of `bytes` each, to completion.
   void exchange(int n, size_t bytes) {
-    std::vector<ReceiveBuffer> buffers(static_cast<size_t>(n), {address(bytes), bytes, 0, memory_});
-    Request* receive = nullptr;
-    ASSERT_TRUE(receive_->irecv(buffers, &receive).ok());
+    Request* receive = loop_.receive(n, bytes, bytes);
+    ASSERT_NE(receive, nullptr);
     std::vector<Request*> sends;
     for (int i = 0; i < n; ++i) {
-      Request* send = nullptr;
-      ASSERT_TRUE(send_->isend(address(0), bytes, 0, memory_, &send).ok());
-      ASSERT_NE(send, nullptr);
-      sends.push_back(send);
+      sends.push_back(loop_.send(0, bytes));
+      ASSERT_NE(sends.back(), nullptr);
     }
-    for (Request* send : sends) finish(send);
-    finish(receive);
+    for (Request* send : sends) ASSERT_TRUE(LoopConnection::finish(send));
+    ASSERT_TRUE(LoopConnection::finish(receive));
   }
 
-  softdev::Counters counters() const { return softdev::counters(net_->devices()[0].hca->context()); }
+  softdev::Counters counters() const { return loop_.counters(); }
 
-  std::vector<char> buffer_;
-  Net* net_ = nullptr;
-  std::unique_ptr<Context> context_;
-  SendConnection* send_ = nullptr;
-  ReceiveConnection* receive_ = nullptr;
-  MemoryHandle* memory_ = nullptr;
+  LoopConnection loop_{1 << 20};
 };
 
 constexpr uint64_t kMessages = 320;  // a multiple of every batch, so that nothing is left over
@@ -105,8 +62,8 @@ TEST_F(CountsTest, ClearToSendTravelsInline) {
 TEST_F(CountsTest, AFlushIsOneReadOfTheDevice) {
   const softdev::Counters before = counters();
   Request* flush = nullptr;
-  ASSERT_TRUE(receive_->iflush(address(0), *memory_, &flush).ok());
-  finish(flush);
+  ASSERT_TRUE(loop_.receiver().iflush(loop_.address(0), *loop_.memory(), &flush).ok());
+  ASSERT_TRUE(LoopConnection::finish(flush));
   const softdev::Counters after = counters();
   EXPECT_EQ(after.reads - before.reads, 1U);
   EXPECT_EQ(after.bytes - before.bytes, 1U);

@@ -12,23 +12,41 @@ ListenHandle makeHandle() {
   ListenHandle handle = {};
   handle.magic = kMagic;
   handle.version = kProtocolVersion;
-  handle.family = 4;
-  handle.port = 4000;
   handle.nonce = 5;
-  handle.address[0] = 127;
+  handle.rails = 2;
+  const uint8_t v4[4] = {127, 0, 0, 1};
+  const uint8_t v6[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
+  const SocketAddress addresses[] = {{AF_INET, v4, 9, 0}, {AF_INET6, v6, 9, 3}};
+  setHandleAddresses(handle, addresses, 4000);
   copyText(handle.host, "node7:123");
   return handle;
 }
 
 EndInfo makeEnd() {
   EndInfo end = {};
-  end.qp_number = 17;
-  end.lid = 3;
-  end.link_layer = 2;
-  end.mtu = IBV_MTU_4096;
   end.window_address = 0x1000;
-  end.window_key = 9;
-  end.piece_bytes = 1 << 30;
+  end.rails = 2;
+  end.queue_pairs = 4;
+  end.lanes = 2;
+  for (int i = 0; i < end.rails; ++i) {
+    RailInfo& rail = end.rail[i];
+    rail.lid = static_cast<uint16_t>(3 + i);
+    rail.link_layer = LinkLayer::kRoce;
+    rail.mtu = IBV_MTU_4096;
+    rail.piece_bytes = 1 << 30;
+    rail.gid_count = 1;
+  }
+  for (int i = 0; i < end.queue_pairs; ++i) {
+    end.queue_pair[i].number = static_cast<uint32_t>(17 + i);
+    end.queue_pair[i].rail = static_cast<uint8_t>(i % 2);
+  }
+  return end;
+}
+
+// The answer to makeEnd().
+EndInfo makeReply() {
+  EndInfo end = makeEnd();
+  for (int i = 0; i < end.queue_pairs; ++i) end.queue_pair[i].used = 1;
   return end;
 }
 
@@ -36,14 +54,20 @@ TEST(Magic, IsReadableInMemory) { EXPECT_EQ(std::memcmp(&kMagic, "RAILWISE", 8),
 
 TEST(Handle, AGoodOneIsAccepted) {
   EXPECT_EQ(checkHandle(makeHandle()), "");
-  EXPECT_EQ(handleAddress(makeHandle())->text(), "127.0.0.0:4000");
+  const std::vector<SocketAddress> addresses = handleAddresses(makeHandle());
+  ASSERT_EQ(addresses.size(), 2U);
+  EXPECT_EQ(addresses[0].text(), "127.0.0.1:4000");
+  EXPECT_EQ(addresses[1].text(), "[fe80::7%3]:4000");
 }
 
 TEST(Handle, EveryBadFieldIsRefused) {
   const std::pair<const char*, std::function<void(ListenHandle&)>> cases[] = {
       {"another network plugin", [](ListenHandle& h) { h.magic = 2; }},
       {"protocol version 9", [](ListenHandle& h) { h.version = 9; }},
-      {"damaged", [](ListenHandle& h) { h.family = 10; }},
+      {"damaged", [](ListenHandle& h) { h.candidates = 0; }},
+      {"damaged", [](ListenHandle& h) { h.candidates = kCandidates + 1; }},
+      {"damaged", [](ListenHandle& h) { h.rails = 0; }},
+      {"damaged", [](ListenHandle& h) { h.rails = kMaxRails + 1; }},
       {"damaged", [](ListenHandle& h) { h.port = 0; }},
       {"damaged", [](ListenHandle& h) { std::memset(h.host, 'x', sizeof h.host); }},
   };
@@ -64,25 +88,33 @@ TEST(Header, EveryBadFieldIsRefused) {
   EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("does not run Railwise"),
             std::string::npos);
   header = good;
-  header.version = 3;
-  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("version 3"),
+  header.version = 77;
+  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("version 77"),
             std::string::npos);
 }
 
 TEST(End, EveryBadFieldIsRefused) {
   EXPECT_EQ(checkEnd(makeEnd()), "");
   const std::function<void(EndInfo&)> cases[] = {
-      [](EndInfo& e) { e.qp_number = 0; },
-      [](EndInfo& e) { e.qp_number = 1 << 24; },
-      [](EndInfo& e) { e.link_layer = 0; },
-      [](EndInfo& e) { e.link_layer = 3; },
-      [](EndInfo& e) { e.mtu = 0; },
-      [](EndInfo& e) { e.mtu = 6; },
+      [](EndInfo& e) { e.rails = 0; },
+      [](EndInfo& e) { e.rails = kMaxRails + 1; },
+      [](EndInfo& e) { e.queue_pairs = 0; },
+      [](EndInfo& e) { e.queue_pairs = kMaxQueuePairs + 1; },
+      [](EndInfo& e) { e.lanes = 0; },
+      [](EndInfo& e) { e.lanes = 5; },
+      [](EndInfo& e) { e.queue_pair[3].number = 1 << 24; },
+      [](EndInfo& e) { e.queue_pair[3].rail = 2; },
+      [](EndInfo& e) { e.rail[1].link_layer = LinkLayer{0}; },
+      [](EndInfo& e) { e.rail[1].link_layer = LinkLayer{4}; },
+      [](EndInfo& e) { e.rail[1].link_layer = LinkLayer::kInfiniBand; },
+      [](EndInfo& e) { e.rail[1].mtu = 0; },
+      [](EndInfo& e) { e.rail[1].mtu = 6; },
+      [](EndInfo& e) { e.rail[1].piece_bytes = 127; },
+      [](EndInfo& e) { e.rail[1].gid_count = kRailGids + 1; },
       [](EndInfo& e) { e.window_address = 0; },
-      [](EndInfo& e) { e.piece_bytes = 127; },
       [](EndInfo& e) { e.service_level = 16; },
       [](EndInfo& e) { std::memset(e.host, 'x', sizeof e.host); },
-      [](EndInfo& e) { std::memset(e.device, 'x', sizeof e.device); },
+      [](EndInfo& e) { std::memset(e.rail[1].device, 'x', sizeof e.rail[1].device); },
   };
   for (const auto& spoil : cases) {
     EndInfo end = makeEnd();
@@ -91,14 +123,38 @@ TEST(End, EveryBadFieldIsRefused) {
   }
 }
 
+TEST(Pairing, EveryBadFieldIsRefused) {
+  EXPECT_EQ(checkPairing(makeEnd(), makeReply()), "");
+  const std::function<void(EndInfo&)> cases[] = {
+      [](EndInfo& e) { e.queue_pairs = 3; },
+      [](EndInfo& e) { e.lanes = 1; },
+      [](EndInfo& e) { e.connection_manager = 1; },
+      [](EndInfo& e) { e.queue_pair[2].number = 0; },
+      [](EndInfo& e) { e.queue_pair[2].gid = 1; },
+      [](EndInfo& e) { e.queue_pair[2].peer_gid = 1; },
+      [](EndInfo& e) { e.queue_pair[2].used = 0; },  // but not the other of its lane
+      [](EndInfo& e) {
+        for (QueuePairInfo& pair : e.queue_pair) pair.used = 0;
+      },
+  };
+  for (const auto& spoil : cases) {
+    EndInfo reply = makeReply();
+    spoil(reply);
+    EXPECT_NE(checkPairing(makeEnd(), reply), "") << "case " << &spoil - cases;
+  }
+  EndInfo one_lane = makeReply();
+  one_lane.queue_pair[1].used = one_lane.queue_pair[3].used = 0;
+  EXPECT_EQ(checkPairing(makeEnd(), one_lane), "") << "a lane that nothing can be reached by is no error";
+}
+
 TEST(Fabric, SoftwareDevicesOfTwoMachinesAreRefusedByName) {
   EndInfo here = makeEnd();
   EndInfo there = makeEnd();
   EXPECT_EQ(checkFabric(here, there), "");  // real ones
   copyText(here.host, "node1:10");
   copyText(there.host, "node2:20");
-  copyText(here.device, "soft0");
-  copyText(there.device, "mlx5_0");
+  copyText(here.rail[0].device, "soft0");
+  copyText(there.rail[0].device, "mlx5_0");
   here.fabric = 5;
   EXPECT_EQ(
       checkFabric(here, there).find("soft0 on node1:10 is a software device and mlx5_0 on node2:20 a real"),

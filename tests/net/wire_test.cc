@@ -7,22 +7,39 @@ namespace {
 
 TEST(Stamp, KeepsNumberAndCount) {
   for (const uint64_t number : {uint64_t{1}, uint64_t{33}, (uint64_t{1} << 56) - 1}) {
-    for (int count = 1; count <= kMaxReceives; ++count) {
-      const uint64_t stamp = makeStamp(number, count);
+    for (int i = 0; i < 2 * kMaxReceives; ++i) {
+      const int count = i / 2 + 1;
+      const bool silent = i % 2 == 1;
+      const uint64_t stamp = makeStamp(number, count, silent);
       EXPECT_EQ(stampNumber(stamp), number);
+      EXPECT_EQ(stampSilent(stamp), silent);
       EXPECT_EQ(stampCount(stamp), count);
     }
   }
 }
 
-TEST(Immediate, KeepsSlotSizeAndRecordFlag) {
+TEST(Immediate, OfAWholeMessageKeepsSlotAndSize) {
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     for (const uint32_t size : {0U, 1U, kImmediateSizeLimit - 1}) {
-      const uint32_t value = immediate(slot, size);
+      const uint32_t value = wholeImmediate(slot, size);
+      EXPECT_EQ(immediateForm(value), ImmediateForm::kWhole);
       EXPECT_EQ(immediateSlot(value), slot);
       EXPECT_EQ(immediateSize(value), size);
-      EXPECT_EQ(value & kSizesInRecord, 0U);
-      EXPECT_EQ(immediateSlot(value | kSizesInRecord), slot);
+    }
+  }
+}
+
+TEST(Immediate, OfAPartKeepsSlotPartAndLowBitsOfTheNumber) {
+  for (const ImmediateForm form : {ImmediateForm::kPart, ImmediateForm::kPartWithRecord}) {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      for (uint32_t part = 0; part < kMaxLanes; ++part) {
+        const uint64_t number = (uint64_t{7} << 21 | 0x155555) + slot;
+        const uint32_t value = partImmediate(form, slot, part, number);
+        EXPECT_EQ(immediateForm(value), form);
+        EXPECT_EQ(immediateSlot(value), slot);
+        EXPECT_EQ(immediatePart(value), part);
+        EXPECT_EQ(immediateNumber(value), 0x155555 + slot);
+      }
     }
   }
 }

@@ -1,0 +1,43 @@
+// A lane: the way from one rail of this end to one rail of the other, with the queue pairs on it. Messages
+// are spread over lanes; which of a lane's queue pairs carries a part is a matter of turns (they differ in
+// the path that switches choose for them). Plain state of one connection; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "net/limits.h"
+#include "verbs/connection_manager.h"
+#include "verbs/queue_pair.h"
+
+namespace railwise::net {
+
+// One queue pair of a connection. Destroyed before the completion queue and the memory that it uses.
+struct LaneQueuePair {
+  verbs::QueuePair made;                    // empty once the connection manager owns it
+  std::unique_ptr<verbs::CmConnection> cm;  // only where the connection manager connects
+  ibv_qp* qp = nullptr;                     // of either
+  bool connected = false;
+  bool used = true;  // false: no rail of the peer can be reached from this one
+
+  uint8_t lane = 0;
+  uint8_t rail = 0;       // of this end
+  uint8_t peer_rail = 0;  // of the other
+  uint32_t inline_bytes = 0;
+  uint32_t piece_bytes = 0;      // largest work request both ports take
+  uint32_t window_key = 0;       // local key of this end's window
+  uint32_t peer_window_key = 0;  // remote key of the other end's
+
+  uint32_t send_free = 0;    // work requests that the send queue takes
+  uint32_t unsignalled = 0;  // posted since the last that asked for a completion
+  uint32_t consumed = 0;     // receives used up since they were last replenished
+};
+
+// Which queue pairs belong to a lane: `first`, `first` + lanes, ...
+struct Lane {
+  uint8_t next = 0;  // turn
+  uint8_t count = 0;
+  std::array<uint8_t, kMaxQueuePairs> queue_pairs = {};
+};
+
+}  // namespace railwise::net

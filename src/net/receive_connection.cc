@@ -1,0 +1,232 @@
+#include "net/receive_connection.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "base/log.h"
+#include "net/pairing.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr std::size_t kFlushTargetBytes = 64;
+constexpr int kCmBacklog = 128;
+
+std::string railNames(const EndInfo& end) {
+  std::string names;
+  for (int i = 0; i < end.rails; ++i) {
+    names += (i > 0 ? ", " : "") + fieldText(end.rail[i].device) + " (";
+    const verbs::GidList gids = railGids(end.rail[i]);
+    for (std::size_t g = 0; g < gids.size(); ++g) names += (g > 0 ? " " : "") + verbs::gidText(gids[g].value);
+    names += ")";
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Device& device,
+                                                                     const ConnectionOptions& options,
+                                                                     const EndInfo& request,
+                                                                     std::string& refusal) {
+  std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options.config));
+  made->out_of_order_ = request.out_of_order != 0;
+  RAILWISE_TRY(made->openWindow(request.queue_pairs));
+  RAILWISE_TRY(made->Connection::describe(options, made->local_));
+  RAILWISE_TRY(made->pair(request, refusal));
+  RAILWISE_TRY(made->openQueuePairs());
+  made->makeLanes(request.lanes);
+  made->adopt(request);
+  made->describePairing(request);
+  // On iWARP the order in which data become visible says nothing without a completion.
+  made->may_be_silent_ = options.config.optional_receive_completion != 0 && !made->iwarp();
+  made->flush_qps_.resize(device.rails().size());
+  const int pointers = device.properties().pointer_support;
+  for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
+    if ((pointers & (kDevicePointers | kDmaBufPointers)) != 0 && options.config.gdr_flush_disable == 0)
+      RAILWISE_TRY(made->openFlushQueuePair(static_cast<uint8_t>(rail)));
+  }
+  return made;
+}
+
+Status ReceiveConnection::openWindow(int queue_pairs) {
+  entry_bytes_ = entryBytes(static_cast<int>(device_.rails().size()));
+  const std::size_t records = sizeof(Record) * kSlots;
+  const std::size_t staging = std::size_t{kSlots} * kMaxReceives * entry_bytes_;
+  const std::size_t notices =
+      iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
+  Result<Window> window = device_.windows().take(records + staging + kFlushTargetBytes + notices);
+  if (!window.ok()) return window.status();
+  window_ = std::move(*window);
+  records_ = window_.at<Record>(0);
+  staging_ = window_.at<std::byte>(records);
+  flush_target_ = window_.at<uint64_t>(records + staging);
+  notices_ = window_.at<Record>(records + staging + kFlushTargetBytes);
+  return Status::success();
+}
+
+// Which rail of ours answers which queue pair of the peer; kept in local_, which is the reply.
+Status ReceiveConnection::pair(const EndInfo& request, std::string& refusal) {
+  if (request.rail[0].link_layer != local_.rail[0].link_layer) {
+    refusal = "the ports have different link layers (" + railNames(request) + " on " +
+              fieldText(request.host) + ", " + railNames(local_) + " on " + fieldText(local_.host) +
+              "): choose matching NICs with NCCL_IB_HCA";
+    return {Code::kRemote, 0};
+  }
+  const auto pairs = pairRails(request, local_, request.lanes, config_.ib_subnet_prefix_len);
+  bool any = false;
+  local_.queue_pairs = request.queue_pairs;
+  local_.lanes = request.lanes;
+  local_.connection_manager = request.connection_manager;
+  for (int i = 0; i < request.queue_pairs; ++i) {
+    const auto& found = pairs[static_cast<std::size_t>(i % request.lanes)];
+    QueuePairInfo& info = local_.queue_pair[i];
+    info.used = found ? 1 : 0;
+    if (!found) continue;
+    any = true;
+    info.rail = found->listener_rail;
+    info.gid = found->listener_gid;
+    info.peer_gid = found->connector_gid;
+  }
+  if (any) return Status::success();
+  refusal = "no rail of one end can reach one of the other: " + railNames(request) + " on " +
+            fieldText(request.host) + ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            ": their GIDs are of different kinds; check NCCL_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY and "
+            "NCCL_IB_ROCE_VERSION_NUM";
+  return {Code::kRemote, 0};
+}
+
+Status ReceiveConnection::openQueuePairs() {
+  std::vector<uint8_t> rails;
+  for (int i = 0; i < local_.queue_pairs; ++i) rails.push_back(local_.queue_pair[i].rail);
+  for (std::size_t i = 0; i < kReplenish; ++i) {
+    receive_chain_[i].next = i + 1 < kReplenish ? &receive_chain_[i + 1] : nullptr;
+    receive_chain_[i].sg_list = iwarp() ? &receive_segments_[i] : nullptr;
+    receive_chain_[i].num_sge = iwarp() ? 1 : 0;
+  }
+  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth, kOutstandingFlushes));
+  const uint32_t inline_bytes = entry_bytes_ * kMaxReceives;
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    const QueuePairInfo& info = local_.queue_pair[i];
+    if (info.used == 0) {
+      queue_pairs_.emplace_back().used = false;
+      continue;
+    }
+    RAILWISE_TRY(addQueuePair(rails[i], {kClearToSendDepth, kPostedReceives, inline_bytes}));
+    for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
+      RAILWISE_TRY(postReceives(i, posted));
+  }
+  return Status::success();
+}
+
+void ReceiveConnection::describePairing(const EndInfo& request) {
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    LaneQueuePair& queue_pair = queue_pairs_[i];
+    if (!queue_pair.used) continue;
+    local_.queue_pair[i].number = queue_pair.qp->qp_num;
+    queue_pair.peer_rail = request.queue_pair[i].rail;
+  }
+}
+
+// ---- bringing the queue pairs up
+
+// One for each rail that is used; the peer calls there.
+Status ReceiveConnection::listenForConnectionManager() {
+  cm_listeners_.resize(device_.rails().size());
+  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+    if (!queue_pair.used || cm_listeners_[queue_pair.rail]) continue;
+    const Rail& rail = device_.rails()[queue_pair.rail];
+    Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
+    if (!addresses.ok()) return addresses.status();
+    if (addresses->empty()) {
+      RAILWISE_WARN("%s has no address for RDMA CM: give its network interface one", rail.name);
+      return {Code::kInvalidUsage, 0};
+    }
+    Result<verbs::CmListener> listener =
+        verbs::CmListener::create(rail.hca->context(), rail.port, addresses->front(), kCmBacklog);
+    if (!listener.ok()) return listener.status();
+    RailInfo& info = local_.rail[queue_pair.rail];
+    info.cm_port = listener->address().port();
+    const ibv_gid bytes = verbs::cmAddressBytes(listener->address());
+    std::memcpy(info.cm_address, bytes.raw, sizeof bytes.raw);
+    cm_listeners_[queue_pair.rail] = std::move(*listener);
+  }
+  return Status::success();
+}
+
+Status ReceiveConnection::prepare(const EndInfo& request) {
+  if (request.connection_manager != 0) {
+    return cm_listeners_.empty() ? listenForConnectionManager() : Status::success();
+  }
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    if (!queue_pairs_[i].used || queue_pairs_[i].connected) continue;
+    RAILWISE_TRY(bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid));
+  }
+  describeEce(local_);  // what the devices have made of the peer's offer
+  return Status::success();
+}
+
+// A request of the connection manager: is it from our peer, and for which queue pair?
+Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
+                                 uint64_t nonce) {
+  CmPrivate data = {};
+  const auto bytes = request.privateData().span();
+  if (bytes.size() < sizeof data) return Status::success();  // a stranger: refused by dropping it
+  std::memcpy(&data, bytes.data(), sizeof data);
+  if (data.nonce != nonce || data.queue_pair >= queue_pairs_.size()) return Status::success();
+  LaneQueuePair& queue_pair = queue_pairs_[data.queue_pair];
+  if (!queue_pair.used || queue_pair.cm != nullptr || queue_pair.rail != rail) return Status::success();
+  Result<std::unique_ptr<verbs::CmConnection>> made =
+      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.made), device_.rails()[rail].port,
+                                  config_, {peer.traffic_class}, {});
+  if (!made.ok()) return made.status();
+  queue_pair.cm = std::move(*made);
+  return Status::success();
+}
+
+Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce) {
+  if (request.connection_manager == 0) return true;
+  for (std::size_t rail = 0; rail < cm_listeners_.size(); ++rail) {
+    while (cm_listeners_[rail]) {
+      Result<std::optional<verbs::CmRequest>> called = cm_listeners_[rail]->poll();
+      if (!called.ok()) return called.status();
+      if (!*called) break;
+      RAILWISE_TRY(answer(std::move(**called), static_cast<uint8_t>(rail), request, nonce));
+    }
+  }
+  bool all = true;
+  for (LaneQueuePair& queue_pair : queue_pairs_) {
+    if (!queue_pair.used || queue_pair.connected) continue;
+    if (queue_pair.cm != nullptr) {
+      const Result<bool> up = queue_pair.cm->advance();
+      if (!up.ok()) return up.status();
+      queue_pair.connected = *up;
+    }
+    all = all && queue_pair.connected;
+  }
+  if (all) cm_listeners_.clear();
+  return all;
+}
+
+// A queue pair connected to itself: its reads go through the NIC and back to this machine's memory. Made with
+// the connection where the NIC reaches GPU memory, else at the first flush: host memory needs none, and some
+// networks do not let a port reach itself.
+Status ReceiveConnection::openFlushQueuePair(uint8_t rail_index) {
+  const Rail& rail = device_.rails()[rail_index];
+  Result<verbs::QueuePair> made = verbs::createQueuePair(rail.hca->pd(), cqOf(rail_index), rail.port, config_,
+                                                         {kOutstandingFlushes, 1, 0});
+  if (!made.ok()) return made.status();
+  const RailInfo& info = local_.rail[rail_index];
+  verbs::Gid gid;
+  gid.index = info.gid_index[0];
+  std::memcpy(gid.value.raw, info.gids[0], sizeof gid.value.raw);
+  const verbs::PathAddress self{made->qp->qp_num, rail.port.lid, rail.port.ethernet, rail.port.mtu,
+                                gid.value};
+  RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
+  RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
+  flush_qps_[rail_index] = std::move(made->qp);
+  return Status::success();
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,176 @@
+#include "net/send_connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+
+namespace railwise::net {
+namespace {
+
+// Room for all groups at once as long as they are small; what does not fit waits for completions.
+constexpr uint32_t kSendDepth = 128;
+
+uint32_t slotBytes(uint32_t entry_bytes) { return entry_bytes * kMaxReceives; }
+
+// NCCL_IB_AR_THRESHOLD's default (NCCL 2.30.7, net_ib/common.cc).
+constexpr int kAdaptiveRoutingBytes = 8192;
+
+uint64_t adaptiveRoutingBytes(const Config& config, bool ethernet) {
+  const bool on = config.ib_adaptive_routing < 0 ? !ethernet : config.ib_adaptive_routing != 0;
+  if (!on) return UINT64_MAX;
+  return static_cast<uint64_t>(config.ib_ar_threshold < 0 ? kAdaptiveRoutingBytes : config.ib_ar_threshold);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& device,
+                                                               const ConnectionOptions& options,
+                                                               const ListenHandle& handle) {
+  std::unique_ptr<SendConnection> made(new SendConnection(Direction::kSend, device, options.config));
+  const Config& config = options.config;
+  const int rails = static_cast<int>(device.rails().size());
+  const int peer_rails = handle.rails;
+  made->out_of_order_ = handle.out_of_order != 0 && offersOutOfOrder(device, config);
+  const int widest = std::max(rails, peer_rails);
+  const int per_lane = std::clamp(options.queue_pairs, 1, kMaxQueuePairs / widest);
+  const int queue_pairs = widest * per_lane;
+  const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
+  RAILWISE_TRY(made->openWindow(peer_rails, lanes, queue_pairs));
+  RAILWISE_TRY(made->openQueuePairs(queue_pairs, lanes));
+  made->makeLanes(lanes);
+  made->parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
+  made->adaptive_routing_bytes_ = adaptiveRoutingBytes(config, device.rails().front().port.ethernet);
+  made->even_ = config.split == "even";
+  for (int i = 0; i < kChain; ++i) {
+    made->chain_[i].next = i + 1 < kChain ? &made->chain_[i + 1] : nullptr;
+    made->chain_[i].sg_list = &made->segments_[i];
+  }
+  return made;
+}
+
+Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
+  entry_bytes_ = entryBytes(peer_rails);
+  const std::size_t ring = std::size_t{kSlots} * slotBytes(entry_bytes_);
+  record_stride_ = iwarp() ? static_cast<uint32_t>(lanes) : 1;
+  const std::size_t records = sizeof(Record) * kSlots * record_stride_;
+  const std::size_t notices =
+      iwarp() ? std::size_t{kNoticeReceives} * slotBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs)
+              : 0;
+  Result<Window> window = device_.windows().take(ring + records + notices);
+  if (!window.ok()) return window.status();
+  window_ = std::move(*window);
+  ring_ = window_.at<std::byte>(0);
+  records_ = window_.at<Record>(ring);
+  notices_ = window_.at<std::byte>(ring + records);
+  return Status::success();
+}
+
+// All queue pairs of a lane are on the lane's rail.
+Status SendConnection::openQueuePairs(int count, int lanes) {
+  const auto rails = static_cast<int>(device_.rails().size());
+  std::vector<uint8_t> rail_of;
+  int limit = kSendDepth;
+  for (int i = 0; i < count; ++i) {
+    rail_of.push_back(static_cast<uint8_t>(i % lanes % rails));
+    limit = std::min(limit, device_.rails()[rail_of.back()].hca->attributes().max_qp_wr);
+  }
+  send_depth_ = static_cast<uint32_t>(limit);
+  const uint32_t receives = iwarp() ? kNoticeReceives : 1;
+  // A failed queue pair flushes all its work requests, signalled or not.
+  RAILWISE_TRY(openCompletionQueues(rail_of, send_depth_ + receives, 1));
+  for (std::size_t i = 0; i < rail_of.size(); ++i) {
+    RAILWISE_TRY(addQueuePair(rail_of[i], {send_depth_, receives, sizeof(Record)}));
+    for (uint32_t buffer = 0; iwarp() && buffer < kNoticeReceives; ++buffer)
+      RAILWISE_TRY(postNoticeReceive(i, buffer));
+  }
+  return Status::success();
+}
+
+Status SendConnection::describe(const ConnectionOptions& options, EndInfo& end) const {
+  RAILWISE_TRY(Connection::describe(options, end));
+  describeQueuePairs(end);
+  end.out_of_order = out_of_order_ ? 1 : 0;
+  return Status::success();
+}
+
+// ---- once the reply is there
+
+void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    queue_pairs_[i].used = reply.queue_pair[i].used != 0;
+    queue_pairs_[i].peer_rail = reply.queue_pair[i].rail;
+  }
+  adopt(reply);
+  std::erase_if(lanes_, [&](const Lane& lane) { return !queue_pairs_[lane.queue_pairs[0]].used; });
+  // Several lanes may share a rail of either end.
+  std::array<int, kMaxRails> here = {};
+  std::array<int, kMaxRails> there = {};
+  for (const Lane& lane : lanes_) {
+    ++here[queue_pairs_[lane.queue_pairs[0]].rail];
+    ++there[queue_pairs_[lane.queue_pairs[0]].peer_rail];
+  }
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    for (int q = 0; q < lanes_[i].count; ++q)
+      queue_pairs_[lanes_[i].queue_pairs[q]].lane = static_cast<uint8_t>(i);
+    const LaneQueuePair& first = queue_pairs_[lanes_[i].queue_pairs[0]];
+    const int from = static_cast<int>(local.rail[first.rail].speed_mbps) / here[first.rail];
+    const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
+    loads_.emplace_back(std::min(from, to));
+  }
+}
+
+Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+  if (loads_.empty()) adoptPairing(local, reply);
+  bool all = true;
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    LaneQueuePair& queue_pair = queue_pairs_[i];
+    if (!queue_pair.used || queue_pair.connected) continue;
+    const QueuePairInfo& pair = reply.queue_pair[i];
+    if (reply.connection_manager == 0) {
+      const Status up = bringUp(i, local, reply, pair.peer_gid, pair.gid);
+      if (up.sys_errno == ETIMEDOUT) return false;
+      RAILWISE_TRY(up);
+      continue;
+    }
+    if (queue_pair.cm == nullptr) RAILWISE_TRY(call(i, local, reply, nonce));
+    Result<bool> up = queue_pair.cm->advance();
+    if (!up.ok()) return up.status();
+    queue_pair.connected = *up;
+    all = all && *up;
+  }
+  return all;
+}
+
+Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+  LaneQueuePair& queue_pair = queue_pairs_[index];
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
+  if (!addresses.ok()) return addresses.status();
+  const RailInfo& peer_rail = reply.rail[queue_pair.peer_rail];
+  ibv_gid peer;
+  std::memcpy(peer.raw, peer_rail.cm_address, sizeof peer.raw);
+  // Ours of the same family and scope as the peer's.
+  const auto same = [&](const SocketAddress& address) {
+    const ibv_gid mine = verbs::cmAddressBytes(address);
+    return verbs::isIpv4(mine) == verbs::isIpv4(peer) && verbs::isLinkLocal(mine) == verbs::isLinkLocal(peer);
+  };
+  const auto mine = std::find_if(addresses->begin(), addresses->end(), same);
+  if (mine == addresses->end()) {
+    RAILWISE_WARN(
+        "%s has no address of the kind of the peer's %s for RDMA CM: give its network interface one",
+        rail.name, verbs::gidText(peer).c_str());
+    return {Code::kInvalidUsage, 0};
+  }
+  CmPrivate data = {nonce, static_cast<uint32_t>(index), 0};
+  Result<std::unique_ptr<verbs::CmConnection>> made =
+      verbs::CmConnection::connect(std::move(queue_pair.made), rail.port, *mine,
+                                   verbs::cmAddressOf(peer, peer_rail.cm_port, mine->scopeId()), config_,
+                                   {local.traffic_class}, std::as_bytes(std::span(&data, 1)));
+  if (!made.ok()) return made.status();
+  queue_pair.cm = std::move(*made);
+  return Status::success();
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,116 @@
+// The sending end of a connection: finds the receiver's clear-to-send, cuts what is sent into parts for the
+// lanes, posts them, and sees them complete. Threads: see connection.h.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "net/connection.h"
+#include "net/stripe.h"
+
+namespace railwise::net {
+
+class SendConnection final : public Connection {
+ public:
+  // With queue pairs for the rails of the listener that `handle` tells of.
+  static Result<std::unique_ptr<SendConnection>> create(const Device& device,
+                                                        const ConnectionOptions& options,
+                                                        const ListenHandle& handle);
+  // Errors: kSystem, logged (no usable GID).
+  Status describe(const ConnectionOptions& options, EndInfo& end) const;
+
+  // Takes part in the pairing of the reply: brings the queue pairs up. False: not all are up yet, call again.
+  Result<bool> establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce);
+
+  // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
+  // again. `memory` may be null when bytes is 0; `profiler` is NCCL's handle for events, or null. Errors:
+  // kInvalidArgument (longer than the receive or than the device's limit).
+  Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+               Request** request);
+  // For test(): polls until nothing more is there; true when `request` has completed.
+  Result<bool> progress(const Request& request);
+  void release(Request& request);
+
+ private:
+  // One send of a group: what NCCL holds.
+  struct Message : Request {
+    uint64_t address = 0;
+    const MemoryHandle* memory = nullptr;
+    void* profiler = nullptr;
+  };
+  // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
+  struct Part {
+    uint64_t end = 0;
+    uint8_t queue_pair = 0;
+  };
+  // The group of sends for one receive.
+  struct Group {
+    uint64_t number = 0;  // of the receive; 0: none yet
+    uint8_t count = 0;    // messages
+    uint8_t matched = 0;
+    uint8_t held = 0;  // requests that NCCL has not yet seen complete
+    uint8_t parts = 0;
+    uint8_t parts_posted = 0;
+    uint8_t parts_done = 0;
+    uint8_t record_part = 0;
+    bool silent = false;    // the receiver wants no completion
+    bool recorded = false;  // sizes and parts are in a record
+    bool tail = false;      // of the part that is being posted all bytes are, but not what follows them
+    uint64_t posted = 0;    // bytes, over all parts
+    std::array<Message, kMaxReceives> messages;
+
+    bool free() const { return held == 0 && parts_done == parts; }
+  };
+  // Work requests are built and linked once; a send fills in what varies.
+  static constexpr int kChain = 16;
+  // Receives for clear to send, on iWARP: more than can be on their way.
+  static constexpr uint32_t kNoticeReceives = 2 * kOutstandingReceives;
+
+  using Connection::Connection;
+  // Set-up (send_connection.cc).
+  Status openWindow(int peer_rails, int lanes, int queue_pairs);
+  Status openQueuePairs(int count, int lanes);
+  void adoptPairing(const EndInfo& local, const EndInfo& reply);
+  Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
+
+  // Data path (send_datapath.cc).
+  Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
+  Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
+  ClearToSend* entries(uint32_t slot) const;
+  Status drain();
+  Status onCompletion(const ibv_wc& completion);
+  Status openGroup(Group& group);
+  int match(const Group& group, int tag) const;
+  Status checkSize(std::size_t bytes, const ClearToSend& entry);
+  Status postGroups();
+  void plan(Group& group, uint32_t slot);
+  void planLanes(Group& group, Part* parts, uint64_t bytes);
+  uint8_t takeTurn(std::size_t lane);
+  // These are false when the send queue has no room: to be continued.
+  Result<bool> postPart(Group& group, uint32_t slot, uint32_t part);
+  Result<bool> postBytes(Group& group, uint32_t slot, uint32_t part, bool last_carries_immediate);
+  Result<bool> postTail(Group& group, uint32_t slot, uint32_t part);
+  Result<ibv_send_wr*> nextWorkRequest(LaneQueuePair& queue_pair);
+  void finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t part);
+  void signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part, bool last);
+  Status postChain(LaneQueuePair& queue_pair);
+
+  std::byte* ring_ = nullptr;     // written by the receiver: clear to send
+  Record* records_ = nullptr;     // source of the records, where inline is not to be had
+  std::byte* notices_ = nullptr;  // iWARP: buffers of the receives for clear to send
+  uint32_t entry_bytes_ = sizeof(ClearToSend);
+  uint32_t record_stride_ = 1;  // records of a slot: one, on iWARP one for each part
+  uint32_t send_depth_ = 0;
+  uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
+  bool even_ = false;                             // RAILWISE_SPLIT=even
+  uint64_t next_number_ = 1;                      // the receive that is being matched
+  uint64_t next_post_ = 1;                        // the oldest that is not posted as a whole
+  int chain_length_ = 0;
+  std::array<ibv_send_wr, kChain> chain_ = {};
+  std::array<ibv_sge, kChain> segments_ = {};
+  std::vector<LaneLoad> loads_;
+  std::unique_ptr<Part[]> parts_;  // kSlots x lanes
+  std::array<Group, kSlots> groups_;
+};
+
+}  // namespace railwise::net

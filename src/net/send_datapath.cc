@@ -1,0 +1,436 @@
+// The hot path of the sender. Allocates, locks, logs and calls the kernel nowhere on the way of a good
+// message; the clock is read for messages that are spread over lanes.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "net/send_connection.h"
+
+namespace railwise::net {
+namespace {
+
+// What a work request says of itself in its completion: slot, part, queue pair, whether the part ends with
+// it, and how many work requests of the queue pair end with it.
+constexpr uint64_t kLastOfPart = uint64_t{1} << 24;
+constexpr uint64_t kNotice = uint64_t{1}
+                             << 25;  // iWARP: a receive, whose buffer has the number in the low half
+
+uint64_t workId(uint32_t slot, uint32_t part, std::size_t queue_pair) {
+  return slot | uint64_t{part} << 8 | uint64_t{queue_pair} << 16;
+}
+
+uint64_t nowNs() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+}
+
+[[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
+  return "a send of " + std::to_string(bytes) + " bytes does not fit " + std::to_string(room) + " bytes";
+}
+
+}  // namespace
+
+ClearToSend* SendConnection::entries(uint32_t slot) const {
+  // Keys of further rails stand in front of each entry.
+  return reinterpret_cast<ClearToSend*>(ring_ + std::size_t{slot} * kMaxReceives * entry_bytes_ +
+                                        entry_bytes_ - sizeof(ClearToSend));
+}
+
+static const ClearToSend& at(const ClearToSend* first, int index, uint32_t entry_bytes) {
+  return *reinterpret_cast<const ClearToSend*>(reinterpret_cast<const std::byte*>(first) +
+                                               static_cast<std::size_t>(index) * entry_bytes);
+}
+
+static uint32_t remoteKey(const ClearToSend& entry, uint8_t rail) {
+  if (rail == 0) return entry.remote_key;
+  return reinterpret_cast<const MoreKeys*>(&entry)[-1].remote_key[rail];
+}
+
+// Has the clear-to-send of the next receive arrived as a whole? Then the group is open.
+Status SendConnection::openGroup(Group& group) {
+  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  const ClearToSend* first = entries(slot);
+  const uint64_t stamp = __atomic_load_n(&first->stamp, __ATOMIC_ACQUIRE);
+  if (stampNumber(stamp) != next_number_) {
+    if (iwarp()) RAILWISE_TRY(drain());  // there it comes as a message
+    return idle(Waiting::kPeer);
+  }
+  const int count = stampCount(stamp);
+  if (count < 1 || count > kMaxReceives)
+    return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives");
+  for (int i = count - 1; i > 0; --i) {
+    if (__atomic_load_n(&at(first, i, entry_bytes_).stamp, __ATOMIC_ACQUIRE) != stamp)
+      return idle(Waiting::kPeer);
+  }
+  if (!group.free()) [[unlikely]] {  // this slot's last turn: not yet acknowledged, or not yet asked for
+    RAILWISE_TRY(drain());
+    if (!group.free()) return idle(Waiting::kAcknowledgement);
+  }
+  group.number = next_number_;
+  group.count = static_cast<uint8_t>(count);
+  group.matched = 0;
+  group.parts = group.parts_posted = group.parts_done = 0;
+  group.silent = stampSilent(stamp);
+  return Status::success();
+}
+
+// The first open entry with this tag (a tag may stand twice in a group), or -1.
+int SendConnection::match(const Group& group, int tag) const {
+  const ClearToSend* first = entries(static_cast<uint32_t>(group.number % kSlots));
+  for (int i = 0; i < group.count; ++i) {
+    const bool open = group.messages[static_cast<std::size_t>(i)].kind == Request::Kind::kFree;
+    if (open && at(first, i, entry_bytes_).tag == static_cast<uint32_t>(tag)) return i;
+  }
+  return -1;
+}
+
+Status SendConnection::checkSize(std::size_t bytes, const ClearToSend& entry) {
+  const std::size_t limit = device_.properties().max_message_bytes;
+  if (bytes <= entry.bytes && bytes <= limit) [[likely]]
+    return Status::success();
+  return fail({Code::kInvalidArgument, 0}, sizeText(bytes, std::min<std::size_t>(entry.bytes, limit)));
+}
+
+Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                             void* profiler, Request** request) {
+  *request = nullptr;
+  if (!failure_.ok()) return failure_;
+  if (next_post_ != next_number_) [[unlikely]]
+    RAILWISE_TRY(postGroups());
+  Group& group = groups_[next_number_ % kSlots];
+  if (group.number != next_number_) {
+    RAILWISE_TRY(openGroup(group));
+    if (group.number != next_number_) return Status::success();
+  }
+  const int index = match(group, tag);
+  if (index < 0) return idle(Waiting::kPeer);
+  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  RAILWISE_TRY(checkSize(bytes, at(entries(slot), index, entry_bytes_)));
+  Message& message = group.messages[static_cast<std::size_t>(index)];
+  message.connection = this;
+  message.kind = Request::Kind::kSend;
+  message.done = false;
+  message.count = 1;
+  message.slot = static_cast<uint8_t>(slot);
+  message.bytes = static_cast<uint32_t>(bytes);
+  message.address = address;
+  message.memory = memory;
+  message.profiler = profiler;
+  ++group.held;
+  *request = &message;
+  if (++group.matched < group.count) return Status::success();
+  plan(group, slot);
+  ++next_number_;
+  return postGroups();
+}
+
+// Posts what is planned, in the order of the receives, as far as the send queues have room.
+Status SendConnection::postGroups() {
+  while (next_post_ != next_number_) {
+    const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
+    Group& group = groups_[slot];
+    while (group.parts_posted < group.parts) {
+      const Result<bool> posted = postPart(group, slot, group.parts_posted);
+      if (!posted.ok()) return posted.status();
+      if (!*posted) return Status::success();
+      ++group.parts_posted;
+    }
+    ++next_post_;
+  }
+  return Status::success();
+}
+
+// Which lanes carry what.
+void SendConnection::plan(Group& group, uint32_t slot) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < group.count; ++i) bytes += group.messages[static_cast<std::size_t>(i)].bytes;
+  Part* const parts = &parts_[slot * lanes_.size()];
+  group.posted = 0;
+  group.tail = false;
+  group.record_part = 0;
+  if (lanes_.size() == 1) {
+    parts[0] = {bytes, takeTurn(0)};
+    group.parts = 1;
+  } else {
+    planLanes(group, parts, bytes);
+  }
+  group.recorded = !group.silent && (group.count > 1 || group.parts > 1 || bytes >= kImmediateSizeLimit);
+  if (!group.recorded && !iwarp()) return;
+  for (uint32_t part = 0; part < record_stride_; ++part) {
+    Record& record = records_[slot * record_stride_ + part];
+    record.number = static_cast<uint32_t>(group.number);
+    record.parts = group.parts;
+    for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i].bytes;
+  }
+}
+
+void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
+  const bool even = even_;
+  const std::size_t turn = group.number % lanes_.size();
+  if (bytes < kStripeBytes && !even) {
+    const std::size_t lane = fastestLane(loads_, bytes, turn);
+    loads_[lane].posted(bytes, 0);
+    parts[0] = {bytes, takeTurn(lane)};
+    group.parts = 1;
+    return;
+  }
+  const Shares shares = cutShares(loads_, bytes, turn, even);
+  const uint64_t now = nowNs();
+  // Cuts lie on lines of the messages, not of the whole: pieces of a message end at multiples of
+  // kPieceAlignment from its begin.
+  uint64_t begin = 0;
+  uint64_t message_begin = 0;
+  std::size_t message = 0;
+  double best_rate = 0;
+  for (LaneLoad& load : loads_) load.skipped();
+  for (int i = 0; i < shares.count; ++i) {
+    const Share& share = shares.share[static_cast<std::size_t>(i)];
+    uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
+    while (message + 1 < group.count && message_begin + group.messages[message].bytes <= end)
+      message_begin += group.messages[message++].bytes;
+    if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kPieceAlignment - 1});
+    end = std::max(end, begin);
+    LaneLoad& load = loads_[share.lane];
+    if (load.rate() > best_rate) {
+      best_rate = load.rate();
+      group.record_part = static_cast<uint8_t>(i);
+    }
+    load.posted(end - begin, now);
+    parts[i] = {end, takeTurn(share.lane)};
+    begin = end;
+  }
+  group.parts = static_cast<uint8_t>(shares.count);
+}
+
+uint8_t SendConnection::takeTurn(std::size_t index) {
+  Lane& lane = lanes_[index];
+  const uint8_t turn = lane.next;
+  lane.next = static_cast<uint8_t>(turn + 1 < lane.count ? turn + 1 : 0);
+  return lane.queue_pairs[turn];
+}
+
+Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t index) {
+  const Part* const parts = &parts_[slot * lanes_.size()];
+  const Part& part = parts[index];
+  const uint64_t bytes = part.end - (index > 0 ? parts[index - 1].end : 0);
+  const bool records = group.recorded && index == group.record_part;
+  const bool tail = bytes == 0 || (!group.silent && (records || iwarp() || bytes > adaptive_routing_bytes_));
+  if (!group.tail) {  // no byte is left to post when a tail was postponed
+    const Result<bool> posted = postBytes(group, slot, index, !tail);
+    if (!posted.ok() || !*posted) return posted;
+  }
+  if (tail) {
+    group.tail = true;
+    const Result<bool> posted = postTail(group, slot, index);
+    if (!posted.ok() || !*posted) return posted;
+    group.tail = false;
+  }
+  LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
+  RAILWISE_TRY(postChain(queue_pair));
+  return true;
+}
+
+// The writes of a part, piece by piece. `last_carries_immediate`: nothing follows them.
+Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t index,
+                                       bool last_carries_immediate) {
+  const Part& part = parts_[slot * lanes_.size() + index];
+  LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
+  const ClearToSend* const first = entries(slot);
+  uint64_t begin = 0;  // of the message, all messages laid end to end
+  for (int i = 0; i < group.count && group.posted < part.end; ++i) {
+    const Message& message = group.messages[static_cast<std::size_t>(i)];
+    const uint64_t end = std::min(begin + message.bytes, part.end);
+    while (group.posted < end) {
+      const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair);
+      if (!work.ok()) return work.status();
+      if (*work == nullptr) return false;
+      const uint64_t offset = group.posted - begin;
+      const auto piece =
+          static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.piece_bytes));
+      const ClearToSend& entry = at(first, i, entry_bytes_);
+      (*work)->opcode = IBV_WR_RDMA_WRITE;
+      (*work)->wr.rdma.remote_addr = entry.address + offset;
+      (*work)->wr.rdma.rkey = remoteKey(entry, queue_pair.peer_rail);
+      (*work)->num_sge = 1;
+      *(*work)->sg_list = {message.address + offset, piece, message.memory->keys[queue_pair.rail].local};
+      group.posted += piece;
+      const bool last = last_carries_immediate && group.posted == part.end;
+      if (last) finish(**work, group, slot, index);
+      signal(**work, queue_pair, slot, index, last);
+    }
+    begin += message.bytes;
+  }
+  return true;
+}
+
+// The request behind the writes: the record, an empty write for the immediate alone, or on iWARP a send.
+Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
+  LaneQueuePair& queue_pair = queue_pairs_[parts_[slot * lanes_.size() + index].queue_pair];
+  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair);
+  if (!next.ok()) return next.status();
+  if (*next == nullptr) return false;
+  ibv_send_wr& work = **next;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.num_sge = 0;
+  work.wr.rdma.remote_addr = peer_window_ + slot * sizeof(Record);
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  const bool records = group.recorded && index == group.record_part;
+  if (!group.silent && (records || iwarp())) {
+    const Record& record = records_[slot * record_stride_ + (iwarp() ? index : 0)];
+    const uint32_t bytes = recordBytes(group.count);
+    *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
+    work.num_sge = 1;
+    if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
+  }
+  finish(work, group, slot, index);
+  signal(work, queue_pair, slot, index, true);
+  return true;
+}
+
+// Makes the last request of a part tell the receiver of it.
+void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t index) {
+  if (group.silent) return;
+  const ImmediateForm form = !group.recorded              ? ImmediateForm::kWhole
+                             : index == group.record_part ? ImmediateForm::kPartWithRecord
+                                                          : ImmediateForm::kPart;
+  const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0].bytes)
+                                                       : partImmediate(form, slot, index, group.number);
+  if (iwarp()) {
+    work.opcode = IBV_WR_SEND;
+    records_[slot * record_stride_ + index].immediate = value;
+  } else {
+    work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    work.imm_data = htonl(value);
+  }
+}
+
+// A free work request at the end of the chain, or null: the send queue is full.
+Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) {
+  if (queue_pair.send_free == 0) [[unlikely]] {
+    RAILWISE_TRY(postChain(queue_pair));
+    RAILWISE_TRY(drain());
+    if (queue_pair.send_free == 0) return static_cast<ibv_send_wr*>(nullptr);
+  }
+  if (chain_length_ == kChain) RAILWISE_TRY(postChain(queue_pair));
+  --queue_pair.send_free;
+  ++queue_pair.unsignalled;
+  ibv_send_wr& work = chain_[static_cast<std::size_t>(chain_length_++)];
+  work.send_flags = 0;
+  return &work;
+}
+
+// Every part asks for one completion, with its last request; so does the request that fills the queue.
+void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part,
+                            bool last) {
+  work.wr_id = workId(slot, part, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
+  if (!last && queue_pair.send_free > 0) return;
+  work.send_flags |= IBV_SEND_SIGNALED;
+  work.wr_id |= uint64_t{queue_pair.unsignalled} << 32 | (last ? kLastOfPart : 0);
+  queue_pair.unsignalled = 0;
+}
+
+// The chain is linked for good; while it is posted it ends at its last work request.
+Status SendConnection::postChain(LaneQueuePair& queue_pair) {
+  if (chain_length_ == 0) return Status::success();
+  ibv_send_wr& last = chain_[static_cast<std::size_t>(chain_length_ - 1)];
+  ibv_send_wr* const next = std::exchange(last.next, nullptr);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_pair.qp, chain_.data(), &bad);
+  last.next = next;
+  chain_length_ = 0;
+  if (error == 0) [[likely]]
+    return Status::success();
+  return failPost(queue_pair, "ibv_post_send", error);
+}
+
+// What has completed is reported although the connection failed meanwhile.
+Result<bool> SendConnection::progress(const Request& request) {
+  if (request.done) return true;
+  RAILWISE_TRY(failure_);
+  const Status drained = drain();
+  if (request.done) return true;
+  RAILWISE_TRY(drained);
+  if (next_post_ != next_number_) [[unlikely]]
+    RAILWISE_TRY(postGroups());
+  RAILWISE_TRY(idle(Waiting::kAcknowledgement));
+  return false;
+}
+
+Status SendConnection::drain() {
+  for (const verbs::Cq& cq : cqs_) {
+    ibv_wc completions[kPollBatch];
+    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
+    if (count < 0) [[unlikely]]
+      return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
+  }
+  const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
+  if (lanes_.size() > 1 && std::any_of(loads_.begin(), loads_.end(), measurable)) {
+    const uint64_t now = nowNs();
+    for (LaneLoad& load : loads_) load.measure(now);
+  }
+  return Status::success();
+}
+
+Status SendConnection::onCompletion(const ibv_wc& completion) {
+  const std::size_t index = (completion.wr_id >> 16) & 0xff;
+  LaneQueuePair& queue_pair = queue_pairs_[index];
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+    return failCompletion(queue_pair, completion, (completion.wr_id & kNotice) != 0 ? "a receive" : "a send");
+  if ((completion.wr_id & kNotice) != 0) [[unlikely]]
+    return onClearToSend(index, static_cast<uint32_t>(completion.wr_id & 0xffff), completion.byte_len);
+  queue_pair.send_free += static_cast<uint32_t>(completion.wr_id >> 32);
+  if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
+  const std::size_t slot = completion.wr_id & 0xff;
+  Group& group = groups_[slot];
+  if (lanes_.size() > 1) {
+    const Part* const parts = &parts_[slot * lanes_.size()];
+    const std::size_t part = (completion.wr_id >> 8) & 0xff;
+    loads_[queue_pair.lane].completed(parts[part].end - (part > 0 ? parts[part - 1].end : 0));
+  }
+  if (++group.parts_done < group.parts) return Status::success();
+  for (std::size_t i = 0; i < group.count; ++i) group.messages[i].done = true;
+  return Status::success();
+}
+
+void SendConnection::release(Request& request) {
+  request.kind = Request::Kind::kFree;
+  --groups_[request.slot].held;
+}
+
+// ---- iWARP: clear to send comes as a message
+
+Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
+  const uint32_t bytes = entry_bytes_ * kMaxReceives;
+  const std::size_t number = queue_pair * kNoticeReceives + buffer;
+  ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
+                     queue_pairs_[queue_pair].window_key};
+  ibv_recv_wr work = {};
+  work.wr_id = buffer | uint64_t{queue_pair} << 16 | kNotice;
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(queue_pairs_[queue_pair].qp, &work, &bad);
+  return error == 0 ? Status::success() : failPost(queue_pairs_[queue_pair], "ibv_post_recv", error);
+}
+
+Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
+  const std::size_t number = queue_pair * kNoticeReceives + buffer;
+  const std::byte* const from = notices_ + number * entry_bytes_ * kMaxReceives;
+  const uint32_t count = bytes / entry_bytes_;
+  uint64_t stamp = 0;
+  std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
+  const uint64_t receive = stampNumber(stamp);
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes_ != 0 || receive < next_number_ ||
+      receive >= next_number_ + kSlots) {
+    return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
+                                        std::to_string(receive) + ", which is not expected");
+  }
+  std::memcpy(ring_ + receive % kSlots * kMaxReceives * entry_bytes_, from, bytes);
+  return postNoticeReceive(queue_pair, buffer);
+}
+
+}  // namespace railwise::net
