@@ -45,6 +45,12 @@ constexpr Transition kDatagram[] = {
     {IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_QKEY},
 };
 
+constexpr Transition kIwarp[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, 0, kPort},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kPort},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_ACCESS_FLAGS},
+};
+
 template <size_t count>
 bool allowed(const Transition (&transitions)[count], ibv_qp_state from, ibv_qp_state to, int mask) {
   for (const Transition& transition : transitions) {
@@ -63,9 +69,10 @@ bool validMtu(const Context& context, const ibv_qp_attr& attr) {
 
 }  // namespace
 
-bool transitionAllowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
+bool transitionAllowed(ibv_qp_type type, bool iwarp, ibv_qp_state from, ibv_qp_state to, int mask) {
   mask &= ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
   if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return mask == 0;
+  if (iwarp) return allowed(kIwarp, from, to, mask);
   return type == IBV_QPT_UD ? allowed(kDatagram, from, to, mask) : allowed(kConnected, from, to, mask);
 }
 

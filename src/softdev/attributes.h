@@ -7,7 +7,8 @@
 namespace railwise::softdev {
 
 // Alternate paths and changes of capacity are not supported by any transition.
-bool transitionAllowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask);
+// `iwarp`: as the program may change such a queue pair; RTR and RTS are the connection manager's.
+bool transitionAllowed(ibv_qp_type type, bool iwarp, ibv_qp_state from, ibv_qp_state to, int mask);
 bool validAttributes(const Context& context, const ibv_qp_attr& attr, int mask);
 void storeAttributes(ibv_qp_attr& to, const ibv_qp_attr& from, int mask);
 

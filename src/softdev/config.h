@@ -38,6 +38,7 @@ struct PortConfig {
   uint8_t active_width = 2;     // 4x
   uint16_t active_speed = 128;  // NDR; 256 (XDR) does not fit the ABI's first field
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  bool iwarp = false;
   ibv_mtu mtu = IBV_MTU_4096;
   bool active = true;
   uint32_t latency_ns = 0;  // of the way to any other port; counts when pacing is on
@@ -45,6 +46,7 @@ struct PortConfig {
   int32_t plane = -1;
   uint64_t guid = 0;  // completed: the device's for port 1, derived from it for the others
   std::vector<Gid> gids;
+  std::vector<Gid> addresses;  // iWARP: completed; where the connection manager finds the port
   std::string netdev;  // RoCE: completed; InfiniBand: ""
 };
 
@@ -83,6 +85,7 @@ struct DeviceConfig : PciConfig {
   bool adversarial = false;  // bytes are placed in the least convenient legal order
   MoverChoice mover = MoverChoice::kAuto;
 
+  bool iwarp() const { return ports[0].iwarp; }
   uint32_t portCount() const { return static_cast<uint32_t>(ports.size()); }
   // `number` as in verbs: 1 is the first. Null when there is none.
   const PortConfig* port(uint32_t number) const {

@@ -30,12 +30,13 @@ uint32_t hash24(std::string_view name) {
 // The same host, name and link layer give the same GUID in every process: it is the same device. (soft0 of
 // one configuration may be InfiniBand, and of another RoCE; they are two devices, also on one fabric.) 02 52
 // 57, three bytes of the host and the name without its number, and the number.
-uint64_t guidOfName(const std::string& host, std::string_view name, uint8_t link_layer) {
+uint64_t guidOfName(const std::string& host, std::string_view name, const PortConfig& port) {
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   uint32_t number = 0;
   if (!parseNumber(name.substr(digits), 0, 0xffff, &number))
     number = static_cast<uint32_t>(hashName(name) & 0xffff);
-  const char* link = link_layer == IBV_LINK_LAYER_INFINIBAND ? "/infiniband" : "";
+  const char* ethernet = port.iwarp ? "/iwarp" : "";
+  const char* link = port.link_layer == IBV_LINK_LAYER_INFINIBAND ? "/infiniband" : ethernet;
   const uint64_t family = hash24(host + "/" + std::string(name.substr(0, digits)) + link);
   return 0x0252570000000000ULL | family << 16 | number;
 }
@@ -59,6 +60,16 @@ Gid ipv4Mapped(uint32_t address, GidType type) {
   return gid;
 }
 
+// The MAC address and nothing else, as iWARP devices show it (the bytes of /sys: tools/device_tree_parts).
+Gid macOf(uint64_t guid) {
+  Gid gid{};
+  unsigned at = 0;
+  for (const unsigned shift : {56U, 48U, 40U, 16U, 8U, 0U})
+    gid.raw[at++] = static_cast<uint8_t>(guid >> shift);
+  gid.type = static_cast<uint32_t>(GidType::kIb);
+  return gid;
+}
+
 class Completer {
  public:
   Completer(MachineConfig& machine, const std::string& file) : machine_(machine), source_{file, 0} {}
@@ -72,7 +83,11 @@ class Completer {
       for (DeviceConfig& device : host.devices) {
         device.host = host.name;
         completeGuids(device);
-        for (PortConfig& port : device.ports) completeGids(port, network);
+        for (PortConfig& port : device.ports) {
+          completeGids(port, network);
+          if (port.iwarp) moveAddresses(port);
+        }
+        if (device.iwarp()) device.atomics = false;
       }
       nameInterfaces(host);
       RAILWISE_TRY(shareLinks(host));
@@ -103,7 +118,7 @@ class Completer {
 
   void completeGuids(DeviceConfig& device) {
     if (device.guid == 0) {
-      device.guid = guidOfName(device.host, device.name, device.ports[0].link_layer);
+      device.guid = guidOfName(device.host, device.name, device.ports[0]);
       while (!guids_.insert(device.guid).second) ++device.guid;
     }
     device.ports[0].guid = device.guid;
@@ -134,6 +149,14 @@ class Completer {
       host = (host + 1) & kMask;
     port.gids = {linkLocal(port.guid, GidType::kRoceV1), linkLocal(port.guid, GidType::kRoceV2),
                  ipv4Mapped(host, GidType::kRoceV1), ipv4Mapped(host, GidType::kRoceV2)};
+  }
+
+  // What is the interface's stays with it: the GID table of iWARP holds the MAC address alone.
+  static void moveAddresses(PortConfig& port) {
+    for (const Gid& gid : port.gids) {
+      if (gid.type != static_cast<uint32_t>(GidType::kRoceV1)) port.addresses.push_back(gid);  // each once
+    }
+    port.gids = {macOf(port.guid)};
   }
 
   static void nameInterfaces(HostConfig& host) {

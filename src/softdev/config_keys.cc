@@ -40,8 +40,8 @@ constexpr Key<PortDraft> kPortKeys[] = {
        return parseNumber(v, 1, 12, &p.lanes) &&
               (p.lanes == 1 || p.lanes == 2 || p.lanes == 4 || p.lanes == 8 || p.lanes == 12);
      }},
-    {"link", "roce (or ethernet) or ib (or infiniband)",
-     [](PortDraft& p, std::string_view v) { return parseLink(v, &p.port.link_layer); }},
+    {"link", "roce (or ethernet), ib (or infiniband) or iwarp",
+     [](PortDraft& p, std::string_view v) { return parseLink(v, &p.port.link_layer, &p.port.iwarp); }},
     {"mtu", "256, 512, 1024, 2048 or 4096 bytes",
      [](PortDraft& p, std::string_view v) { return parseMtu(v, &p.port.mtu); }},
     {"gid", "an IPv6 or IPv4 address, then /ib, /v1 or /v2 if wanted; at most 16 of them",

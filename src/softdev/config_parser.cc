@@ -164,6 +164,8 @@ Status ConfigParser::addDevices(DeviceDraft& draft, const std::vector<PortPair>&
     if (!speedCodes(port.port.speed_mbps, port.lanes, &port.port.active_width, &port.port.active_speed))
       return refuse(source, "width", std::to_string(port.lanes),
                     "lanes that carry speed=" + std::to_string(port.port.speed_mbps));
+    if (port.port.iwarp != ports[0].port.iwarp)
+      return refuse(source, "link", "iwarp", "all ports of a device alike: iWARP is the device's transport");
     draft.device.ports.push_back(std::move(port.port));
   }
   for (uint32_t i = 0; i < draft.count; ++i)

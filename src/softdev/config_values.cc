@@ -106,10 +106,11 @@ bool parseName(std::string_view text, size_t max_length, std::string* name) {
   return !text.empty() && text.size() <= max_length && std::all_of(text.begin(), text.end(), allowed);
 }
 
-bool parseLink(std::string_view text, uint8_t* link_layer) {
+bool parseLink(std::string_view text, uint8_t* link_layer, bool* iwarp) {
   const bool infiniband = text == "ib" || text == "infiniband";
   *link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
-  return infiniband || text == "roce" || text == "ethernet";
+  *iwarp = text == "iwarp";
+  return infiniband || *iwarp || text == "roce" || text == "ethernet";
 }
 
 bool parseMtu(std::string_view text, ibv_mtu* mtu) {

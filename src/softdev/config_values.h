@@ -24,7 +24,7 @@ bool parseSmall(std::string_view text, int32_t high, int32_t* number);  // 0 to 
 bool parseHex16(std::string_view text, uint32_t* number);               // "0x15b3"
 bool parseOnOff(std::string_view text, bool* value);
 bool parseName(std::string_view text, size_t max_length, std::string* name);
-bool parseLink(std::string_view text, uint8_t* link_layer);
+bool parseLink(std::string_view text, uint8_t* link_layer, bool* iwarp);
 bool parseMtu(std::string_view text, ibv_mtu* mtu);
 bool parseGuid(std::string_view text, uint64_t* guid);
 bool parseGid(std::string_view text, std::vector<Gid>* gids);

@@ -6,6 +6,7 @@
 #include "softdev/datagram.h"
 #include "softdev/express.h"
 #include "softdev/injector.h"
+#include "softdev/iwarp.h"
 #include "softdev/monotonic.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
@@ -24,6 +25,7 @@ int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
   if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
   if (qp.qp_base.qp_type == IBV_QPT_UD && wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_SEND_WITH_IMM)
     return EINVAL;
+  if (qp.iwarp && !iwarpSends(wr)) return EINVAL;
   work->wr_id = wr.wr_id;
   work->sges = wr.sg_list;
   work->num_sge = wr.num_sge;

@@ -36,8 +36,8 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
   device.host = machine.host;
   device.seed = machine.seed;
   device.faults = machine.faults;
-  device.node_type = IBV_NODE_CA;
-  device.transport_type = IBV_TRANSPORT_IB;
+  device.node_type = config.iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
+  device.transport_type = config.iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
   std::strncpy(device.name, config.name.c_str(), sizeof device.name - 1);
   std::strncpy(device.dev_name, config.name.c_str(), sizeof device.dev_name - 1);
   // No sysfs entry stands behind the device: dev_path and ibdev_path stay empty.

@@ -147,6 +147,7 @@ enum Special : uint32_t {
   kSpecialType = 1,       // not RC
   kSpecialTime = 2,       // completions become ready later
   kSpecialPlacement = 4,  // bytes become visible in random order
+  kSpecialIwarp = 8,      // the rules of iWARP (iwarp.h)
 };
 
 // What the connection looked like when it was verified; valid while the peer's epoch is the same.
@@ -176,10 +177,12 @@ struct Qp : ibv_qp_ex {
   uint64_t sq_posted = 0;
   uint64_t max_message_bytes = 0;
   bool atomics = true;  // the device does them
+  bool iwarp = false;
   Peer peer;
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
   std::unique_ptr<PeerMemory> peer_memory;
   std::deque<ParkedWork> parked;
+  std::vector<ParkedWork> held;          // writes of iWARP that are completed here and not yet placed there
   std::unique_ptr<SendBuilder> builder;  // of a QP with send operations
   Wait wait;
   Random random;               // of adversarial placement

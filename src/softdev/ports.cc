@@ -67,6 +67,9 @@ void initialise(Segment& segment, PortRecord& port, const DeviceConfig& config, 
   port.latency_ns.store(settings.latency_ns, std::memory_order_relaxed);
   port.paced.store(config.paced ? 1 : 0, std::memory_order_relaxed);
   port.state.store(settings.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN, std::memory_order_relaxed);
+  port.iwarp = settings.iwarp ? 1 : 0;
+  std::copy(settings.addresses.begin(), settings.addresses.end(), port.addresses);
+  port.address_count.store(static_cast<uint32_t>(settings.addresses.size()), std::memory_order_release);
   std::copy(settings.gids.begin(), settings.gids.end(), port.gids);
   port.gid_count.store(static_cast<uint32_t>(settings.gids.size()), std::memory_order_release);
   port.out_free_ns.store(0, std::memory_order_relaxed);
@@ -86,7 +89,7 @@ uint32_t openPort(Fabric& fabric, const DeviceConfig& config, const std::string&
   PortRecord& port = segment.ports[index];
   if (!inUse(segment, index)) {
     initialise(segment, port, config, host, number);
-  } else if (port.link_layer != settings.link_layer ||
+  } else if (port.link_layer != settings.link_layer || (port.iwarp != 0) != settings.iwarp ||
              port.gid_count.load(std::memory_order_acquire) != settings.gids.size()) {
     RAILWISE_WARN(
         "software device: %s port %u is already open on this fabric with another configuration (link or "
@@ -102,6 +105,22 @@ bool hasGid(const PortRecord& port, const uint8_t (&raw)[16], uint32_t type) {
   return std::any_of(port.gids, port.gids + count, [&](const Gid& gid) {
     return (type == kAnyGidType || gid.type == type) && std::memcmp(gid.raw, raw, sizeof gid.raw) == 0;
   });
+}
+
+std::span<const Gid> addressesOf(const PortRecord& port) {
+  const bool iwarp = port.iwarp != 0;
+  const uint32_t count = (iwarp ? port.address_count : port.gid_count).load(std::memory_order_acquire);
+  return {iwarp ? port.addresses : port.gids, std::min(count, kMaxGids)};
+}
+
+const PortRecord* findAddress(const Segment& segment, const uint8_t (&raw)[16]) {
+  for (const PortRecord& port : segment.ports) {
+    if (port.guid.load(std::memory_order_acquire) == 0) continue;
+    for (const Gid& address : addressesOf(port)) {
+      if (std::memcmp(address.raw, raw, sizeof address.raw) == 0) return &port;
+    }
+  }
+  return nullptr;
 }
 
 const PortRecord* findGid(const Segment& segment, const uint8_t (&raw)[16], uint32_t type) {

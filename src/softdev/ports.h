@@ -1,6 +1,8 @@
 // The ports of a fabric (segment.h, PortRecord): found by GUID, made by the first context that opens them.
 #pragma once
 
+#include <span>
+
 #include "softdev/config.h"
 #include "softdev/fabric.h"
 
@@ -15,6 +17,10 @@ uint32_t openPort(Fabric& fabric, const DeviceConfig& config, const std::string&
 constexpr uint32_t kAnyGidType = ~0U;
 const PortRecord* findGid(const Segment& segment, const uint8_t (&raw)[16], uint32_t type);
 bool hasGid(const PortRecord& port, const uint8_t (&raw)[16], uint32_t type);
+
+// The addresses by which the connection manager knows the port: its GIDs, of iWARP those of its interface.
+std::span<const Gid> addressesOf(const PortRecord& port);
+const PortRecord* findAddress(const Segment& segment, const uint8_t (&raw)[16]);  // null: nobody's
 
 inline uint32_t lidOf(const Segment& segment, const PortRecord& port) {
   return static_cast<uint32_t>(&port - segment.ports) + 1;

@@ -96,10 +96,10 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   attr->hw_ver = kLayoutVersion;
   attr->max_qp = static_cast<int>(config.max_qp);
   attr->max_qp_wr = kMaxQpWr;
-  attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
-                           IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT;
+  attr->device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD |
+                           IBV_DEVICE_PORT_ACTIVE_EVENT | (config.iwarp() ? 0 : IBV_DEVICE_RC_RNR_NAK_GEN);
   attr->max_sge = static_cast<int>(config.max_sge);
-  attr->max_sge_rd = static_cast<int>(config.max_sge);
+  attr->max_sge_rd = config.iwarp() ? 1 : static_cast<int>(config.max_sge);
   attr->max_cq = kMaxCqs - 1;
   attr->max_cqe = static_cast<int>(config.max_cqe);
   attr->max_mr = kMaxMrs - 1;
@@ -111,7 +111,7 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   attr->max_srq = kMaxSrqs - 1;
   attr->max_srq_wr = kMaxQpWr;
   attr->max_srq_sge = static_cast<int>(config.max_sge);
-  attr->max_ah = INT32_MAX;
+  attr->max_ah = config.iwarp() ? 0 : INT32_MAX;
   attr->max_pkeys = 1;
   attr->phys_port_cnt = static_cast<uint8_t>(config.portCount());
   return 0;
@@ -131,7 +131,7 @@ int queryPortSized(ibv_context* base, uint8_t port_num, ibv_port_attr* attr, siz
   a.max_mtu = IBV_MTU_4096;
   a.active_mtu = config.port(port_num)->mtu;
   a.gid_tbl_len = static_cast<int>(port->gid_count.load(std::memory_order_acquire));
-  a.port_cap_flags = infiniband ? 0 : IBV_PORT_IP_BASED_GIDS;
+  a.port_cap_flags = infiniband || config.iwarp() ? 0 : IBV_PORT_IP_BASED_GIDS;
   a.max_msg_sz = config.max_message_bytes;
   a.pkey_tbl_len = 1;
   a.lid = lid;

@@ -7,6 +7,7 @@
 
 #include "softdev/completion_queue.h"
 #include "softdev/events.h"
+#include "softdev/iwarp.h"
 #include "softdev/progress.h"
 #include "softdev/requester.h"
 #include "softdev/send_builder.h"
@@ -21,7 +22,7 @@ namespace {
 int checkInit(const Context& context, const ibv_qp_init_attr& init) {
   const DeviceConfig& config = context.config_device->config;
   const ibv_qp_cap& cap = init.cap;
-  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC && (init.qp_type != IBV_QPT_UD || config.iwarp())) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr || init.send_cq->context != &context.context ||
       init.recv_cq->context != &context.context ||
       (init.srq != nullptr && init.srq->context != &context.context))
@@ -100,6 +101,7 @@ void unpublishQp(Qp& qp) {
     progressRemove(qp);
     emptyInbox(qp);
     qp.parked.clear();
+    qp.held.clear();
     ResponderGuard guard(*qp.fabric, *qp.record);
     ++qp.record->epoch;
     qp.record->qp_num.store(0, std::memory_order_release);
@@ -121,6 +123,7 @@ void freeQp(Qp& qp) {
 void destroy(Qp& qp, bool await_acknowledgements) {
   ibv_qp& base = qp.qp_base;
   Context& context = as<Context>(base.context);
+  if (qp.iwarp) removeIwarp(qp);
   forgetQp(context, qp);
   if (!qp.fabric->forgotten) {
     unpublishQp(qp);
@@ -169,6 +172,8 @@ ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   qp->max_message_bytes = context.config_device->config.max_message_bytes;
   qp->atomics = context.config_device->config.atomics;
   offerEce(*qp);
+  qp->iwarp = context.config_device->config.iwarp();
+  if (qp->iwarp) qp->special |= kSpecialIwarp;
   qp->engine = context.config_device->config.engine;
   if (context.config_device->config.adversarial) qp->special |= kSpecialPlacement;
   if (const int error = publishQp(*qp); error != 0) {
@@ -181,6 +186,7 @@ ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   qp->random = Random(context.config_device->seed ^ (uint64_t{qp->index} << 32));
   countUsers(*qp, 1);
   context.qps.push_back(qp.get());
+  if (qp->iwarp) addIwarp(*qp);
   return &qp.release()->qp_base;
 }
 

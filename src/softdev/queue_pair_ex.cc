@@ -17,10 +17,11 @@ ibv_qp* createQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   const auto has = [attr](uint32_t field) { return (attr->comp_mask & field) != 0; };
   const uint64_t operations = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ? attr->send_ops_flags : 0;
+  const bool iwarp = as<Context>(context).config_device->config.iwarp();
   int error = 0;
   if ((attr->comp_mask & ~kUnderstood) != 0 ||
       (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags != 0) ||
-      (operations & ~sendOperations(attr->qp_type)) != 0) {
+      (operations & ~sendOperations(attr->qp_type, iwarp)) != 0) {
     error = EOPNOTSUPP;
   } else if (!has(IBV_QP_INIT_ATTR_PD) || attr->pd == nullptr || attr->pd->context != context) {
     error = EINVAL;

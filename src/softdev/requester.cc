@@ -47,7 +47,9 @@ ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   if (work.length != sizeof(uint64_t) && (isAtomic(work.opcode) || work.opcode == IBV_WR_ATOMIC_WRITE))
       [[unlikely]]
     return IBV_WC_LOC_LEN_ERR;
-  const int access = fetches ? IBV_ACCESS_LOCAL_WRITE : 0;
+  // The sink of a read is written to over the wire on iWARP: what answers is a write (RFC 5040, section 4.4).
+  const int sink = IBV_ACCESS_LOCAL_WRITE | (qp.iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+  const int access = fetches ? sink : 0;
   for (int i = 0; i < work.num_sge; ++i) {
     const ibv_sge& sge = work.sges[i];
     if (sge.length == 0) continue;
@@ -125,7 +127,8 @@ bool connected(const Qp& qp, const QpRecord& peer) {
     return false;
   const PortRecord& there = segment.ports[peer.port];
   const PortRecord& here = segment.ports[qp.record->port];
-  if (there.link_layer != here.link_layer || !active(there) || !active(here)) return false;
+  if (there.link_layer != here.link_layer || there.iwarp != here.iwarp) return false;
+  if (!active(there) || !active(here)) return false;
   const ibv_ah_attr& path = qp.attr.ah_attr;
   const bool infiniband = here.link_layer == IBV_LINK_LAYER_INFINIBAND;
   if (infiniband && path.dlid != peer.port + 1) return false;
@@ -133,6 +136,12 @@ bool connected(const Qp& qp, const QpRecord& peer) {
   if (peer.global_path != 0 && !hasGid(here, peer.dgid, type)) return false;  // its answers go astray
   if (path.is_global == 0) return infiniband;
   return hasGid(there, path.grh.dgid.raw, type);
+}
+
+// Whether the connection manager may still bring `peer` up.
+bool awaited(const Qp& qp, const QpRecord& peer) {
+  return peer.qp_num.load(std::memory_order_relaxed) == qp.attr.dest_qp_num && peer.dest_qp_num == 0 &&
+         peer.state.load(std::memory_order_relaxed) <= IBV_QPS_INIT;
 }
 
 // What a failed transfer means. The peer may be dying: then its memory goes before it is reported dead.
@@ -189,6 +198,10 @@ Outcome Chain::run(const Work& work) {
     if (const Outcome outcome = lockPeer(); outcome.verdict != Verdict::kDone) [[unlikely]]
       return outcome;
   }
+  if ((qp_.special & kSpecialIwarp) != 0 && (qp_.special & kSpecialPlacement) != 0) [[unlikely]] {
+    if (work.opcode == IBV_WR_RDMA_WRITE) return hold(work, pieces);
+    if (const Outcome outcome = placeHeld(); outcome.verdict != Verdict::kDone) return outcome;
+  }
   if (work.opcode >= IBV_WR_RDMA_READ) [[unlikely]] {
     if (const ibv_wc_status status = askable(work, *qp_.peer.record); status != IBV_WC_SUCCESS)
       return !qp_.peer.local && !flush() ? Outcome{Verdict::kBroken} : refuse(status);
@@ -212,7 +225,10 @@ Outcome Chain::verifyPeer() {
   Peer& peer = qp_.peer;
   Fabric& fabric = *qp_.fabric;
   if (!connected(qp_, *peer.record)) {
-    const bool died = peer.token != 0 && peer.token != fabric.self.token && !peerAlive(fabric, peer.token);
+    // What was a connection of iWARP and is none any more will never be one again.
+    const bool died =
+        (peer.token != 0 && peer.token != fabric.self.token && !peerAlive(fabric, peer.token)) ||
+        (qp_.iwarp && !awaited(qp_, *peer.record));
     return dropPeer(died ? kPeerDead : Outcome{Verdict::kUnreachable});
   }
   peer.token = peer.record->owner.load(std::memory_order_acquire);
@@ -268,10 +284,49 @@ Outcome Chain::rejectSend(ibv_wc_status receiver_status) {
           receiver_status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR};
 }
 
+// A send finds no receive. TCP delivered it, so nothing asks for it again: on iWARP that ends the connection.
+Outcome Chain::noReceive() { return qp_.iwarp ? refuse(IBV_WC_REM_OP_ERR) : Outcome{Verdict::kNoReceive}; }
+
+// Adversarial iWARP: a write completes here and becomes visible there when a later send does, no sooner.
+Outcome Chain::hold(const Work& work, const Pieces& pieces) {
+  ParkedWork& held = qp_.held.emplace_back();
+  held.work = work;
+  held.work.signalled = false;
+  held.work.inlined = true;
+  held.payload.reserve(work.length);
+  for (int i = 0; i < pieces.count; ++i) {
+    const Piece& piece = pieces.list[i];
+    held.payload.insert(held.payload.end(), piece.address, piece.address + piece.length);
+  }
+  held.sges = {{reinterpret_cast<uint64_t>(held.payload.data()), static_cast<uint32_t>(work.length), 0}};
+  held.work.sges = held.sges.data();
+  held.work.num_sge = 1;
+  finish(qp_, work);
+  return {};
+}
+
+// The held writes, in any order; one by one, for placement in random order batches nothing.
+Outcome Chain::placeHeld() {
+  std::vector<ParkedWork> writes = std::move(qp_.held);
+  qp_.held.clear();
+  for (size_t i = writes.size(); i > 1; --i) std::swap(writes[i - 1], writes[qp_.random.below(i)]);
+  const uint32_t special = qp_.special;
+  qp_.special &= ~uint32_t{kSpecialTime};  // their time was counted when they were posted
+  Outcome outcome;
+  for (ParkedWork& write : writes) {
+    Pieces pieces;
+    if (!write.payload.empty()) pieces.list[pieces.count++] = {write.payload.data(), write.payload.size()};
+    outcome = qp_.peer.local ? runHere(write.work, pieces) : runThere(write.work, pieces);
+    if (outcome.verdict != Verdict::kDone) break;
+  }
+  qp_.special = special;
+  return outcome;
+}
+
 Outcome Chain::runHere(const Work& work, const Pieces& pieces) {
   QpRecord& peer = *qp_.peer.record;
   if (consumesReceive(work.opcode) && !hasReceive(*qp_.fabric, peer, 0)) [[unlikely]]
-    return {Verdict::kNoReceive};
+    return noReceive();
   if (isSend(work.opcode)) return sendHere(work, pieces);
   if (work.length > 0) {
     std::byte* memory = nullptr;
@@ -341,7 +396,7 @@ Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
   if (work.opcode == IBV_WR_RDMA_READ) return flush() ? readThere(work, pieces) : Outcome{Verdict::kBroken};
   const bool consumes = consumesReceive(work.opcode);
   if (consumes && !hasReceive(*qp_.fabric, *qp_.peer.record, batch.receives()))
-    return flush() ? Outcome{Verdict::kNoReceive} : Outcome{Verdict::kBroken};
+    return flush() ? noReceive() : Outcome{Verdict::kBroken};
   RemotePieces target;
   const Outcome outcome = targetOf(work, batch.receives(), &target);
   if (outcome.verdict != Verdict::kDone) {

@@ -56,6 +56,9 @@ class Chain {
   Outcome placeMapped(const Work& work, const Pieces& pieces, const Pieces& target);
   Outcome placeThereNow(const Work& work, const Pieces& pieces, const Pieces& target);
   Outcome refuse(ibv_wc_status status);
+  Outcome hold(const Work& work, const Pieces& pieces);
+  Outcome placeHeld();
+  Outcome noReceive();
   Outcome sendHere(const Work& work, const Pieces& pieces);
   Outcome rejectSend(ibv_wc_status receiver_status);
   bool flush();

@@ -36,7 +36,7 @@ class SendBuilder {
 };
 
 // The operations that may be asked for in ibv_qp_init_attr_ex.send_ops_flags.
-uint64_t sendOperations(ibv_qp_type type);
+uint64_t sendOperations(ibv_qp_type type, bool iwarp);
 // Fills in the functions of the QP; those not in `operations` fail when called.
 void setSendOperations(Qp& qp, uint64_t operations);
 

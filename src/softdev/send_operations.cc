@@ -131,7 +131,8 @@ void set(void (*&function)(ibv_qp_ex*, Arguments...), void (*ours)(ibv_qp_ex*, A
 
 }  // namespace
 
-uint64_t sendOperations(ibv_qp_type type) {
+uint64_t sendOperations(ibv_qp_type type, bool iwarp) {
+  if (iwarp) return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
   constexpr uint64_t kSends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
   if (type == IBV_QPT_UD) return kSends;
   return kSends | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |

@@ -19,6 +19,7 @@ void reset(Qp& qp) {
   progressRemove(qp);
   emptyInbox(qp);
   qp.parked.clear();
+  qp.held.clear();
   qp.wait = {};
   qp.last_ready_ns = 0;
   std::lock_guard receives(qp.rq_lock);
@@ -101,11 +102,17 @@ int modifyQp(ibv_qp* base, ibv_qp_attr* attr, int mask) {
   Qp& qp = as<Qp>(base);
   if (const int injected = verbFault(as<Context>(base->context), Verb::kModifyQp, qp.record); injected != 0)
     return injected;
+  return changeState(qp, *attr, mask, qp.iwarp);
+}
+
+int changeState(Qp& qp, const ibv_qp_attr& wanted, int mask, bool restricted) {
+  ibv_qp* base = &qp.qp_base;
+  const ibv_qp_attr* attr = &wanted;
   std::lock_guard lock(qp.sq_lock);
   const ibv_qp_state from = qp.currentState();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && attr->cur_qp_state != from) return EINVAL;
-  if (!transitionAllowed(base->qp_type, from, to, mask) ||
+  if (!transitionAllowed(base->qp_type, restricted, from, to, mask) ||
       !validAttributes(as<Context>(base->context), *attr, mask))
     return EINVAL;
   if (to == IBV_QPS_RTR && base->qp_type == IBV_QPT_RC && (mask & IBV_QP_AV) != 0) {

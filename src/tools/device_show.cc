@@ -25,6 +25,7 @@ constexpr const char* kHelp =
     "configuration.\n\n";
 
 const char* linkName(const softdev::PortConfig& port) {
+  if (port.iwarp) return "iwarp";
   return port.link_layer == IBV_LINK_LAYER_INFINIBAND ? "ib" : "roce";
 }
 

@@ -154,7 +154,7 @@ Files functionFiles(const PciFunction& function, const std::string& busid) {
 }
 
 Files deviceFiles(const softdev::DeviceConfig& device) {
-  return {{"node_type", "1: CA"},
+  return {{"node_type", device.iwarp() ? "4: RNIC" : "1: CA"},
           {"node_guid", guidText(device.guid)},
           {"sys_image_guid", guidText(device.system_guid)},
           {"node_desc", device.host + " " + device.name},
@@ -174,7 +174,7 @@ Files portFiles(const softdev::PortConfig& port) {
                  {"lid_mask_count", "0"},
                  {"sm_lid", "0x0"},
                  {"sm_sl", "0"},
-                 {"cap_mask", infiniband ? "0x00000000" : "0x04010000"},
+                 {"cap_mask", infiniband || port.iwarp ? "0x00000000" : "0x04010000"},
                  {"pkeys/0", "0xffff"}};
   for (size_t i = 0; i < port.gids.size(); ++i) {
     const softdev::Gid& gid = port.gids[i];

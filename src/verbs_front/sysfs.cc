@@ -109,7 +109,7 @@ std::string attribute(softdev::Device& device, std::string_view file) {
   if (file == "board_id") return device.config.board.empty() ? "railwise-software" : device.config.board;
   if (file == "hca_type") return device.config.hca_type.empty() ? "software" : device.config.hca_type;
   if (file == "hw_rev") return "1";
-  if (file == "node_type") return "1: CA";
+  if (file == "node_type") return device.config.iwarp() ? "4: RNIC" : "1: CA";
   if (file == "node_desc") return device.name;
   if (file == "node_guid") return guidText(be64toh(ibv_get_device_guid(&device)));
   if (file == "sys_image_guid") return guidText(device.config.system_guid);

@@ -1,0 +1,47 @@
+// The software device's RDMA connection manager: the functions of librdmacm that Railwise needs, with their
+// signatures and conventions (0, or -1 with errno; pointers null with errno), for devices of any link, within
+// a process and between the processes of a fabric. A port of the fabric is found by the addresses of its GID
+// table, one of iWARP by those of its interface; port numbers are per address. Nothing is sent but over
+// abstract unix sockets, which vanish with their process. No thread runs: what a peer has sent is read by
+// getEvent(). Events and their order are those of rdma_get_cm_event(3); two that need no answer are left out
+// (TIMEWAIT_EXIT, ADDR_CHANGE). Thread-safe, as librdmacm is.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+
+namespace railwise::softdev::cm {
+
+// The descriptor can be polled and made non-blocking; getEvent() fails with EAGAIN then.
+rdma_event_channel* createEventChannel();
+void destroyEventChannel(rdma_event_channel* channel);
+int getEvent(rdma_event_channel* channel, rdma_cm_event** event);
+int ackEvent(rdma_cm_event* event);
+
+int createId(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps);
+int destroyId(rdma_cm_id* id);  // waits until its events are acknowledged
+int migrateId(rdma_cm_id* id, rdma_event_channel* channel);
+int bindAddr(rdma_cm_id* id, sockaddr* address);
+int resolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int timeout_ms);
+int resolveRoute(rdma_cm_id* id, int timeout_ms);
+__be16 getSrcPort(rdma_cm_id* id);
+// Type of service and acknowledge timeout count; others of RDMA_OPTION_ID are accepted.
+int setOption(rdma_cm_id* id, int level, int name, void* value, size_t bytes);
+
+int createQp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr);
+void destroyQp(rdma_cm_id* id);
+int initQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask);
+
+int listen(rdma_cm_id* id, int backlog);
+int connect(rdma_cm_id* id, rdma_conn_param* parameters);
+int accept(rdma_cm_id* id, rdma_conn_param* parameters);
+int reject(rdma_cm_id* id, const void* private_data, uint8_t bytes);
+int establish(rdma_cm_id* id);
+int disconnect(rdma_cm_id* id);
+
+// The addresses by which the connection manager finds a port, best first: how many; `most` at most are
+// written.
+int localAddresses(ibv_context* context, uint8_t port, ibv_gid* addresses, int most);
+
+}  // namespace railwise::softdev::cm
