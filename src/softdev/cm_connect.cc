@@ -88,7 +88,7 @@ int accept(rdma_cm_id* base, rdma_conn_param* parameters) {
   id.initiator_depth = std::min(id.initiator_depth, id.remote.responder_resources);
   id.responder_resources = std::min(id.responder_resources, id.remote.initiator_depth);
   if (const int error = bringUp(id); error != 0) return answer(error);
-  id.listener = 0;
+  countAnswered(id);
   if (!sendMessage(id, Kind::kReply, &conn, conn.private_data, conn.private_data_len)) {
     bringDown(id);
     return answer(ECONNRESET);
@@ -107,7 +107,7 @@ int reject(rdma_cm_id* base, const void* private_data, uint8_t bytes) {
   if (id.state != State::kRequested && id.state != State::kResponded) return answer(EINVAL);
   (void)sendMessage(id, Kind::kReject, nullptr, private_data, bytes, kReasonConsumer);
   closeSockets(id);
-  id.listener = 0;
+  countAnswered(id);
   id.state = State::kOver;
   return 0;
 }

@@ -224,10 +224,13 @@ void deleteId(Id& id) {
     delete event;
     return true;
   });
-  for (const auto& [serial, other] : manager().ids) {
-    if (other->listener == id.serial && other->state == State::kCalled) unseen.push_back(other);
+  if (id.state == State::kListening) {
+    for (const auto& [serial, other] : manager().ids) {
+      if (other->listener == id.serial && other->state == State::kCalled) unseen.push_back(other);
+    }
   }
   for (Id* other : unseen) deleteId(*other);
+  countAnswered(id);
   closeSockets(id);
   leaveDevice(id);
   manager().ids.erase(id.serial);

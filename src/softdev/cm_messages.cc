@@ -14,15 +14,10 @@ namespace railwise::softdev::cm {
 namespace {
 
 void end(Id& id, rdma_cm_event_type type, int status, const Message* message = nullptr) {
+  countAnswered(id);
   id.state = State::kOver;
   closeSockets(id);
   raise(id, type, status, message);
-}
-
-// Connections of this listener that the program has not answered yet.
-int64_t unanswered(const Id& listener) {
-  return std::count_if(manager().ids.begin(), manager().ids.end(),
-                       [&](const auto& entry) { return entry.second->listener == listener.serial; });
 }
 
 void answerCalls(Id& listener) {
@@ -55,12 +50,13 @@ bool handleRequest(Id& id, const Message& message) {
   writeAddress(id.destination, &id.route.addr.dst_storage);
   id.retry_count = message.retry_count;
   id.rnr_retry_count = message.rnr_retry_count;
-  if (unanswered(*listener->second) > listener->second->backlog) {
+  if (listener->second->unanswered >= listener->second->backlog) {
     (void)sendMessage(id, Kind::kReject, nullptr, nullptr, 0, kReasonConsumer);
     deleteId(id);
     return false;
   }
   id.state = State::kRequested;
+  ++listener->second->unanswered;
   raiseRequest(*listener->second, id);
   return true;
 }
@@ -127,6 +123,12 @@ void handleEnd(Id& id) {
 }
 
 }  // namespace
+
+void countAnswered(Id& id) {
+  const auto listener = manager().ids.find(id.listener);
+  if (id.state == State::kRequested && listener != manager().ids.end()) --listener->second->unanswered;
+  id.listener = 0;
+}
 
 int refusedStatus(const Id& id, int reason) { return id.iwarp() ? -ECONNREFUSED : reason; }
 

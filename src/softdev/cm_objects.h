@@ -79,6 +79,7 @@ struct Id : rdma_cm_id {
   std::vector<int> sockets;  // of the connection; of a listener on every address one for each
   uint64_t listener = 0;     // passive: serial, until it is answered
   int backlog = 0;
+  int unanswered = 0;  // requests to this listener
   uint32_t events_given = 0;
   uint32_t events_acknowledged = 0;
   uint8_t traffic_class = 0;
@@ -130,6 +131,8 @@ void raiseRequest(Id& listener, Id& id);
 void readSockets(Id& id);
 bool sendMessage(Id& id, Kind kind, const rdma_conn_param* parameters, const void* private_data,
                  uint8_t bytes, uint8_t reason = 0);
+// A request that is to be answered, or is void: its listener has room for another.
+void countAnswered(Id& id);
 // How it says that nobody is there, or that the other end went.
 int refusedStatus(const Id& id, int reason);
 
