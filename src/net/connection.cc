@@ -85,7 +85,7 @@ Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t
     const auto users = static_cast<uint32_t>(
         std::count_if(rails.begin(), rails.end(), [&](uint8_t rail) { return cq_of_rail_[rail] == i; }));
     const auto entries = static_cast<int>(users * per_queue_pair + more);
-    verbs::Cq cq(verbs::library().create_cq(hcas[i]->context(), entries, nullptr, nullptr, 0));
+    verbs::Cq cq(verbs::library().create_cq(hcas[i]->context(), entries, &lost_, nullptr, 0));
     if (cq == nullptr) {
       const int error = errno;
       RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hcas[i]->name(), entries,
@@ -107,6 +107,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   LaneQueuePair& queue_pair = queue_pairs_.emplace_back();
   queue_pair.made = std::move(*made);
   queue_pair.qp = queue_pair.made.qp.get();
+  queue_pair.qp->qp_context = &lost_;
   queue_pair.rail = rail;
   queue_pair.inline_bytes = queue_pair.made.inline_bytes;
   queue_pair.window_key = window_.localKey(rail);
@@ -130,11 +131,12 @@ Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end)
   for (std::size_t i = 0; i < device_.rails().size(); ++i) {
     const Rail& rail = device_.rails()[i];
     RailInfo& info = end.rail[i];
-    info.lid = rail.port.lid;
+    const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
+    info.lid = now.lid;
     info.link_layer = rail.port.iwarp      ? LinkLayer::kIwarp
                       : rail.port.ethernet ? LinkLayer::kRoce
                                            : LinkLayer::kInfiniBand;
-    info.mtu = static_cast<uint8_t>(rail.port.mtu);
+    info.mtu = static_cast<uint8_t>(now.mtu);
     info.port = rail.port.number;
     info.rail = static_cast<int16_t>(rail.rail);
     info.plane = static_cast<int16_t>(rail.plane);
@@ -266,7 +268,20 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
                                       "): " + adviceFor(completion.status));
 }
 
+Status Connection::checkEvents() {
+  if (config_.ib_return_async_events == 0) return Status::success();
+  if (const auto event = lost_.event())
+    return fail({Code::kSystem, EIO}, std::string("an event ended it: ") + verbs::eventText(*event));
+  for (const Rail& rail : device_.rails()) {
+    const auto event = rail.hca->state().fatalEvent();
+    if (event)
+      return fail({Code::kSystem, EIO}, std::string(rail.hca->name()) + ": " + verbs::eventText(*event));
+  }
+  return Status::success();
+}
+
 Status Connection::checkPeer(Waiting waiting) {
+  RAILWISE_TRY(checkEvents());
   const Clock::time_point now = Clock::now();
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   last_check_ = now;

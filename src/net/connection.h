@@ -108,7 +108,8 @@ class Connection {
   // on its way.
   enum class Waiting : uint8_t { kPeer, kAcknowledgement };
   Status idle(Waiting waiting) {
-    return (++idle_polls_ & kIdleMask) != 0 ? Status::success() : checkPeer(waiting);
+    const bool nothing_new = (++idle_polls_ & kIdleMask) != 0 && !lost_.raised();
+    return nothing_new ? Status::success() : checkPeer(waiting);
   }
 
   static constexpr int kPollBatch = 16;
@@ -120,6 +121,7 @@ class Connection {
   bool out_of_order_ = false;
   uint64_t peer_window_ = 0;
   Window window_;
+  verbs::FatalFlag lost_;  // raised by an event of one of the queues
   std::vector<verbs::Cq> cqs_;
   std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
   std::vector<LaneQueuePair> queue_pairs_;
@@ -128,6 +130,8 @@ class Connection {
  private:
   static constexpr uint32_t kIdleMask = 0xff;
   Status checkPeer(Waiting waiting);
+  // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
+  Status checkEvents();
   Status describeRails(const ConnectionOptions& options, EndInfo& end) const;
   // "mlx5_1 port 1 qp 77"
   std::string nameOf(const LaneQueuePair& queue_pair) const;

@@ -30,13 +30,30 @@ struct Candidate {
   Hca* hca;
   verbs::Port port;
   verbs::PciPlace place;
+  PortChoice choice;  // its rail and plane
 };
 
+// net_ib's number for several planes: this bit and one for each plane (NCCL 2.30.7, net_ib/init.cc).
+constexpr int kPlanesBit = 0x4000;
+constexpr int kMostPlanes = 14;
+
+// What NCCL_IB_HCA says of the port.
+PortChoice choiceOf(const PortSelection& selection, const Hca& hca, uint8_t port) {
+  PortChoice choice = choosePort(selection, hca.name(), port);
+  if (choice.plane < kPlanesBit) return choice;
+  RAILWISE_WARN("%s port %u: NCCL_IB_HCA says plane %d, but planes from %d stand for several: not used",
+                hca.name(), port, choice.plane, kPlanesBit);
+  choice.plane = -1;
+  return choice;
+}
+
 void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
-  const verbs::PciPlace place = verbs::pciPlace(hca.context()->device);
+  const verbs::PciPlace place = verbs::pciPlace(hca.context()->device, config.ib_merge_vfs != 0);
+  const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
   std::vector<verbs::Port> all;
   for (uint8_t number = 1; number <= hca.attributes().phys_port_cnt; ++number) {
-    if (!nameSelected(config.ib_hca, hca.name(), number)) {
+    const PortChoice choice = choiceOf(selection, hca, number);
+    if (!choice.selected) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not chosen by NCCL_IB_HCA=%s", hca.name(), number,
                     config.ib_hca.c_str());
       continue;
@@ -54,7 +71,7 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
     } else if (!port->active) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not active, not used", hca.name(), number);
     } else {
-      found.push_back({&hca, *port, place});
+      found.push_back({&hca, *port, place, choice});
     }
   }
   hca.setPorts(all);
@@ -117,7 +134,14 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
   properties.max_connections = hca.attributes().max_qp;
   const uint64_t piece = candidate.port.max_message_bytes & ~(kPieceAlignment - 1);
   properties.max_message_bytes = std::min<uint64_t>(kMaxMessageBytes, piece * kMaxPieces);
-  Rail rail = {&hca, candidate.port, &hca.addGidTable(candidate.port, config), properties.name};
+  properties.rail = candidate.choice.rail;
+  properties.plane = candidate.choice.plane;
+  Rail rail = {&hca,
+               candidate.port,
+               &hca.addGidTable(candidate.port, config),
+               properties.name,
+               properties.rail,
+               properties.plane};
   return std::make_unique<Device>(config, properties, std::vector<Rail>{rail},
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }
@@ -135,10 +159,6 @@ int common(const std::vector<const Device*>& members, int DeviceProperties::*fie
                                  [&](const Device* member) { return member->properties().*field == first; });
   return equal ? first : -1;
 }
-
-// net_ib's number for several planes: this bit and one for each plane (NCCL 2.30.7, net_ib/init.cc).
-constexpr int kPlanesBit = 0x4000;
-constexpr int kMostPlanes = 14;
 
 int fusedPlane(const std::vector<const Device*>& members) {
   int planes = kPlanesBit;
@@ -223,7 +243,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
     result.hcas.push_back(std::move(*hca));
   }
   if (list != nullptr) verbs.free_device_list(list);
-  std::stable_sort(candidates.begin(), candidates.end(), before);
+  if (config.ib_device_pci_order != 0) std::stable_sort(candidates.begin(), candidates.end(), before);
   for (const Candidate& candidate : candidates)
     result.devices.push_back(makeDevice(candidate, config, result.devices));
   if (result.devices.empty()) return noDevice(present, result.hcas.size());

@@ -217,12 +217,13 @@ Status ReceiveConnection::openFlushQueuePair(uint8_t rail_index) {
   Result<verbs::QueuePair> made = verbs::createQueuePair(rail.hca->pd(), cqOf(rail_index), rail.port, config_,
                                                          {kOutstandingFlushes, 1, 0});
   if (!made.ok()) return made.status();
+  made->qp->qp_context = &lost_;
   const RailInfo& info = local_.rail[rail_index];
   verbs::Gid gid;
   gid.index = info.gid_index[0];
   std::memcpy(gid.value.raw, info.gids[0], sizeof gid.value.raw);
-  const verbs::PathAddress self{made->qp->qp_num, rail.port.lid, rail.port.ethernet, rail.port.mtu,
-                                gid.value};
+  const verbs::PathAddress self{made->qp->qp_num, info.lid, rail.port.ethernet,
+                                static_cast<ibv_mtu>(info.mtu), gid.value};
   RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
   RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
   flush_qps_[rail_index] = std::move(made->qp);

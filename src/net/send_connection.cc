@@ -97,6 +97,14 @@ Status SendConnection::describe(const ConnectionOptions& options, EndInfo& end) 
 
 // ---- once the reply is there
 
+// NCCL_IB_WARN_RAIL_LOCAL
+void SendConnection::warnOfRails(const RailInfo& here, const RailInfo& there) const {
+  if (config_.ib_warn_rail_local == 0 || here.rail < 0 || there.rail < 0 || here.rail == there.rail) return;
+  RAILWISE_WARN("%s is on rail %d, but reaches %s of %s on rail %d: traffic crosses rails",
+                fieldText(here.device).c_str(), here.rail, fieldText(there.device).c_str(), peer().c_str(),
+                there.rail);
+}
+
 void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
     queue_pairs_[i].used = reply.queue_pair[i].used != 0;
@@ -115,6 +123,7 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     for (int q = 0; q < lanes_[i].count; ++q)
       queue_pairs_[lanes_[i].queue_pairs[q]].lane = static_cast<uint8_t>(i);
     const LaneQueuePair& first = queue_pairs_[lanes_[i].queue_pairs[0]];
+    warnOfRails(local.rail[first.rail], reply.rail[first.peer_rail]);
     const int from = static_cast<int>(local.rail[first.rail].speed_mbps) / here[first.rail];
     const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
     loads_.emplace_back(std::min(from, to));

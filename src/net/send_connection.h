@@ -71,6 +71,7 @@ class SendConnection final : public Connection {
   Status openWindow(int peer_rails, int lanes, int queue_pairs);
   Status openQueuePairs(int count, int lanes);
   void adoptPairing(const EndInfo& local, const EndInfo& reply);
+  void warnOfRails(const RailInfo& here, const RailInfo& there) const;
   Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
 
   // Data path (send_datapath.cc).
