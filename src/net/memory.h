@@ -46,7 +46,7 @@ MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails = 0
 // The rule that keeps keys from going stale: memory can be unmapped only after those who registered it have
 // released it. So an entry is offered to newcomers only as long as somebody holds all of it. When the last
 // such holder has gone while holders of parts remain, the entry is never found again, and it dies with the
-// last of them. A holder of a part therefore never keeps the rest alive for others.
+// last of them (all of its pages stay pinned until then).
 class MemoryCache {
  public:
   // One domain per rail, 1 to kMaxRails; rails of one domain share a registration.
