@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/name_selection.h"
 #include "verbs/gpu_direct.h"
+#include "verbs/mlx5_library.h"
 #include "verbs/sysfs.h"
 
 namespace railwise::net {
@@ -30,7 +31,8 @@ struct Candidate {
   Hca* hca;
   verbs::Port port;
   verbs::PciPlace place;
-  PortChoice choice;  // its rail and plane
+  PortChoice choice;        // its rail and plane
+  std::string data_direct;  // the PCI path of the function by which it is used; "": its own
 };
 
 // net_ib's number for several planes: this bit and one for each plane (NCCL 2.30.7, net_ib/init.cc).
@@ -47,10 +49,22 @@ PortChoice choiceOf(const PortSelection& selection, const Hca& hca, uint8_t port
   return choice;
 }
 
+// The ways in which NCCL is shown a port, net_ib's rule (NCCL 2.30.7, net_ib/init.cc): a NIC with a
+// data-direct function is shown as that alone, or as itself and that (NCCL_IB_DATA_DIRECT=2). "": as itself.
+std::vector<std::string> waysToShow(const Hca& hca, const Config& config) {
+  const std::string data_direct =
+      config.ib_data_direct > 0 ? verbs::dataDirectPath(hca.context(), hca.pd()) : std::string();
+  if (data_direct.empty()) return {""};
+  RAILWISE_INFO(log::kInit | log::kNet, "%s: data-direct function at %s", hca.name(), data_direct.c_str());
+  return config.ib_data_direct == 2 ? std::vector<std::string>{"", data_direct}
+                                    : std::vector<std::string>{data_direct};
+}
+
 void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   const verbs::PciPlace place = verbs::pciPlace(hca.context()->device, config.ib_merge_vfs != 0);
   const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
   std::vector<verbs::Port> all;
+  std::vector<std::string> ways;  // asked for once a port is used
   for (uint8_t number = 1; number <= hca.attributes().phys_port_cnt; ++number) {
     const PortChoice choice = choiceOf(selection, hca, number);
     if (!choice.selected) {
@@ -58,7 +72,7 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
                     config.ib_hca.c_str());
       continue;
     }
-    Result<verbs::Port> port = verbs::queryPort(hca.context(), number);
+    Result<verbs::Port> port = verbs::queryPort(hca.context(), number, config.ib_query_port_speed != 0);
     if (!port.ok()) {
       RAILWISE_WARN("%s port %u: cannot be queried (%s), not used", hca.name(), number,
                     std::strerror(port.status().sys_errno));
@@ -71,7 +85,8 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
     } else if (!port->active) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not active, not used", hca.name(), number);
     } else {
-      found.push_back({&hca, *port, place, choice});
+      if (ways.empty()) ways = waysToShow(hca, config);
+      for (const std::string& way : ways) found.push_back({&hca, *port, place, choice, way});
     }
   }
   hca.setPorts(all);
@@ -103,22 +118,26 @@ int pointerSupport(const verbs::GpuDirect& gpu_direct, const verbs::Port& port) 
          (gpu_direct.dma_buf ? kDmaBufPointers : 0);
 }
 
-// Unique per port: the verbs name for port 1 (net_ib's name), with ":port" for the others.
+// Unique per port: the verbs name for port 1 (net_ib's name, also that of a data-direct function), with
+// ":port" for the others.
 std::string deviceName(const Candidate& candidate) {
-  const std::string name = candidate.hca->name();
+  const std::string name = candidate.hca->name() + std::string(candidate.data_direct.empty() ? "" : "_dma");
   return candidate.port.number == 1 ? name : name + ":" + std::to_string(candidate.port.number);
 }
 
 std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& config,
                                    const std::vector<std::unique_ptr<Device>>& earlier) {
   Hca& hca = *candidate.hca;
-  const std::string& path = candidate.place.function0_path;
+  const bool data_direct = !candidate.data_direct.empty();
+  const std::string& path = data_direct ? candidate.data_direct : candidate.place.function0_path;
   DeviceProperties properties = {};
   properties.name = internString(deviceName(candidate));
   properties.pci_path = path.empty() ? nullptr : internString(path);
   properties.guid = hca.attributes().sys_image_guid;
-  const verbs::GpuDirect gpu_direct = verbs::gpuDirect(hca.pd(), config.sysfs_root);
-  RAILWISE_INFO(log::kInit | log::kNet, "%s: GPUDirect: %s", properties.name, gpu_direct.text().c_str());
+  verbs::GpuDirect gpu_direct = verbs::gpuDirect(hca.pd(), config.sysfs_root);
+  if (data_direct) gpu_direct.dma_buf = true;  // asked with its path
+  RAILWISE_INFO(log::kInit | log::kNet, "%s: GPUDirect: %s%s", properties.name, gpu_direct.text().c_str(),
+                data_direct ? ", through the data-direct function" : "");
   properties.pointer_support = pointerSupport(gpu_direct, candidate.port);
   properties.speed_mbps = candidate.port.speed_mbps;
   // net_ib's rule: ports of one PCI device are told apart by the number of earlier ones, since the verbs port
@@ -138,10 +157,11 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
   properties.plane = candidate.choice.plane;
   Rail rail = {&hca,
                candidate.port,
-               &hca.addGidTable(candidate.port, config),
+               &hca.gidTable(candidate.port, config),
                properties.name,
                properties.rail,
-               properties.plane};
+               properties.plane,
+               data_direct};
   return std::make_unique<Device>(config, properties, std::vector<Rail>{rail},
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }
@@ -150,6 +170,12 @@ std::vector<ibv_pd*> protectionDomains(const std::vector<Rail>& rails) {
   std::vector<ibv_pd*> pds;
   for (const Rail& rail : rails) pds.push_back(rail.hca->pd());
   return pds;
+}
+
+MemoryOptions memoryOptionsOf(const Config& config, const std::vector<Rail>& rails) {
+  uint32_t data_direct = 0;
+  for (std::size_t i = 0; i < rails.size(); ++i) data_direct |= rails[i].data_direct ? 1U << i : 0U;
+  return memoryOptions(config, data_direct);
 }
 
 // Equal in all, else "not known".
@@ -214,10 +240,13 @@ void Hca::setPorts(const std::vector<verbs::Port>& ports) {
   state_ = std::make_unique<DeviceState>(context(), ports);
 }
 
-verbs::GidTable& Hca::addGidTable(const verbs::Port& port, const Config& config) {
-  gid_tables_.push_back(std::make_unique<verbs::GidTable>(context(), port, config));
-  state_->setGids(port.number, gid_tables_.back().get());
-  return *gid_tables_.back();
+verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
+  std::unique_ptr<verbs::GidTable>& table = gid_tables_[port.number];
+  if (table == nullptr) {
+    table = std::make_unique<verbs::GidTable>(context(), port, config);
+    state_->setGids(port.number, table.get());
+  }
+  return *table;
 }
 
 Device::Device(const Config& config, DeviceProperties properties, std::vector<Rail> rails,
@@ -225,8 +254,7 @@ Device::Device(const Config& config, DeviceProperties properties, std::vector<Ra
     : properties_(properties),
       rails_(std::move(rails)),
       members_(std::move(members)),
-      memory_(std::make_unique<MemoryCache>(
-          protectionDomains(rails_), MemoryOptions{.relaxed_ordering = verbs::relaxedOrdering(config) != 0})),
+      memory_(std::make_unique<MemoryCache>(protectionDomains(rails_), memoryOptionsOf(config, rails_))),
       windows_(std::make_unique<WindowArena>(protectionDomains(rails_))) {}
 
 Result<DeviceList> discoverDevices(const Config& config) {

@@ -6,6 +6,7 @@
 // from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,7 +51,7 @@ class Hca {
   ibv_pd* pd() const { return pd_.get(); }
   const ibv_device_attr& attributes() const { return attributes_; }
   // The GIDs of a port that is used.
-  verbs::GidTable& addGidTable(const verbs::Port& port, const Config& config);
+  verbs::GidTable& gidTable(const verbs::Port& port, const Config& config);
   // Valid after setPorts().
   DeviceState& state() const { return *state_; }
 
@@ -59,8 +60,8 @@ class Hca {
   verbs::Context context_;
   verbs::Pd pd_;
   ibv_device_attr attributes_ = {};
-  std::vector<std::unique_ptr<verbs::GidTable>> gid_tables_;
-  std::unique_ptr<DeviceState> state_;  // knows the tables
+  std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;  // by port
+  std::unique_ptr<DeviceState> state_;                              // knows the tables
 };
 
 // One port that a device uses.
@@ -71,6 +72,7 @@ struct Rail {
   const char* name;  // of the physical device
   int rail = -1;     // of the network; -1: not known
   int plane = -1;
+  bool data_direct = false;  // dma-bufs go through mlx5's data-direct function
 };
 
 class Device {
