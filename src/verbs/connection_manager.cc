@@ -1,28 +1,363 @@
 #include "verbs/connection_manager.h"
 
-namespace railwise::verbs {
+#include <fcntl.h>
 
-void CmRelease::operator()(rdma_event_channel*) const {}
-void CmRelease::operator()(rdma_cm_id*) const {}
-CmConnection::~CmConnection() = default;
-Result<std::vector<SocketAddress>> cmAddresses(ibv_context*, const Port&) {
-  return Status{Code::kNoDevice, 0};
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "verbs/cm_library.h"
+
+namespace railwise::verbs {
+namespace {
+
+// How long the kernel may look for the way to the peer (its ARP); the caller's own patience counts besides.
+constexpr int kResolveTimeoutMs = 5000;
+// As for queue pairs that are connected without the manager (queue_pair.cc).
+constexpr uint8_t kReadDepth = 1;
+constexpr uint8_t kMinRnrTimer = 12;
+constexpr uint8_t kRnrRetry = 7;
+// Why InfiniBand's and RoCE's managers reject (InfiniBand specification, table 110); iWARP's says
+// ECONNREFUSED.
+constexpr int kReasonNoService = 8;
+
+const char* deviceName(const ibv_context* context) { return library().get_device_name(context->device); }
+
+// An event channel that never waits, and an id on it. Null with errno.
+CmChannel makeChannel(const CmLibrary& cm) {
+  CmChannel channel(cm.create_event_channel());
+  if (channel == nullptr) return channel;
+  const int flags = fcntl(channel->fd, F_GETFL);
+  if (flags >= 0 && fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) == 0) return channel;
+  return nullptr;
 }
-ibv_gid cmAddressBytes(const SocketAddress&) { return {}; }
-SocketAddress cmAddressOf(const ibv_gid&, uint16_t, uint32_t) { return {}; }
-Result<CmListener> CmListener::create(ibv_context*, const Port&, const SocketAddress&, int) {
-  return Status{Code::kNoDevice, 0};
+
+CmId makeId(const CmLibrary& cm, rdma_event_channel* channel) {
+  rdma_cm_id* id = nullptr;
+  if (channel == nullptr || cm.create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) return nullptr;
+  return CmId(id);
 }
-Result<std::optional<CmRequest>> CmListener::poll() { return Status{Code::kNoDevice, 0}; }
-Result<std::unique_ptr<CmConnection>> CmConnection::connect(QueuePair, const Port&, const SocketAddress&,
-                                                            const SocketAddress&, const Config&,
-                                                            const CmPath&, std::span<const std::byte>) {
-  return Status{Code::kNoDevice, 0};
+
+sockaddr_storage storageOf(const SocketAddress& address) {
+  sockaddr_storage storage = {};
+  std::memcpy(&storage, address.raw(), address.rawSize());
+  return storage;
 }
-Result<std::unique_ptr<CmConnection>> CmConnection::accept(CmRequest, QueuePair, const Port&, const Config&,
-                                                           const CmPath&, std::span<const std::byte>) {
-  return Status{Code::kNoDevice, 0};
+sockaddr* raw(sockaddr_storage& storage) { return reinterpret_cast<sockaddr*>(&storage); }
+
+CmPrivateData copyOf(const rdma_cm_event& event) {
+  CmPrivateData data;
+  const rdma_conn_param& conn = event.param.conn;
+  if (conn.private_data == nullptr) return data;
+  data.size = std::min<size_t>(conn.private_data_len, data.bytes.size());
+  std::memcpy(data.bytes.data(), conn.private_data, data.size);
+  return data;
 }
-Result<bool> CmConnection::advance() { return Status{Code::kNoDevice, 0}; }
+
+// What of it is text: a peer may have said why.
+std::string textOf(const CmPrivateData& data) {
+  std::string text;
+  for (const std::byte byte : data.span()) {
+    const auto c = std::to_integer<unsigned char>(byte);
+    if (std::isprint(c) == 0) break;
+    text += static_cast<char>(c);
+  }
+  return text;
+}
+
+// The manager's statuses are errno values below zero, or reasons above.
+std::string reasonOf(int status) {
+  if (status < 0) return std::strerror(-status);
+  return "reason " + std::to_string(status);
+}
+
+Status managerFailed(const ibv_context* context, const Port& port, const char* what, int error) {
+  RAILWISE_WARN("%s port %u: RDMA CM: %s: %s%s", deviceName(context), port.number, what, std::strerror(error),
+                error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
+  return {Code::kSystem, error};
+}
+
+}  // namespace
+
+void CmRelease::operator()(rdma_event_channel* channel) const {
+  cmLibraryInUse().destroy_event_channel(channel);
+}
+
+void CmRelease::operator()(rdma_cm_id* id) const {
+  if (cmLibraryInUse().destroy_id(id) != 0)
+    RAILWISE_INFO(log::kNet, "rdma_destroy_id failed: %s", std::strerror(errno));
+}
+
+SocketAddress CmRequest::peer() const { return SocketAddress(id_->route.addr.dst_addr); }
+
+void CmRequest::reject(std::span<const std::byte> reason) {
+  constexpr size_t kRejectBytes = 148;
+  if (id_ == nullptr) return;
+  (void)cmLibraryInUse().reject(id_.get(), reason.data(),
+                                static_cast<uint8_t>(std::min(reason.size(), kRejectBytes)));
+  id_.reset();
+}
+
+Result<CmListener> CmListener::create(ibv_context* context, const Port& port, const SocketAddress& address,
+                                      int backlog) {
+  const Result<const CmLibrary*> library = cmLibrary();
+  if (!library.ok()) return library.status();
+  const CmLibrary& cm = **library;
+  CmListener made;
+  made.device_ = deviceName(context);
+  made.channel_ = makeChannel(cm);
+  made.id_ = makeId(cm, made.channel_.get());
+  if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno);
+  sockaddr_storage local = storageOf(address);
+  if (cm.bind_addr(made.id_.get(), raw(local)) != 0 || cm.listen(made.id_.get(), backlog) != 0)
+    return managerFailed(context, port, ("listening on " + address.text()).c_str(), errno);
+  made.address_ = SocketAddress(address.family(), address.bytes(), ntohs(cm.get_src_port(made.id_.get())),
+                                address.scopeId());
+  return made;
+}
+
+Result<std::optional<CmRequest>> CmListener::poll() {
+  const CmLibrary& cm = cmLibraryInUse();
+  rdma_cm_event* event = nullptr;
+  while (cm.get_cm_event(channel_.get(), &event) == 0) {
+    const rdma_cm_event_type type = event->event;
+    CmRequest request;
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      request.id_.reset(event->id);
+      request.private_data_ = copyOf(*event);
+    }
+    (void)cm.ack_cm_event(event);
+    if (type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+      RAILWISE_WARN("%s: RDMA CM: the device of the listener %s was removed", device_.c_str(),
+                    address_.text().c_str());
+      return Status{Code::kSystem, ENODEV};
+    }
+    if (type != RDMA_CM_EVENT_CONNECT_REQUEST) continue;
+    // A channel of its own: the listener may go before the connection does.
+    request.channel_ = makeChannel(cm);
+    if (request.channel_ != nullptr && cm.migrate_id(request.id_.get(), request.channel_.get()) == 0)
+      return std::optional<CmRequest>(std::move(request));
+    RAILWISE_WARN("%s: RDMA CM: a connection to %s is refused: no event channel for it: %s", device_.c_str(),
+                  address_.text().c_str(), std::strerror(errno));
+    request.id_.reset();  // while the channel that it is still on lives
+  }
+  const int error = errno;
+  if (error == EAGAIN || error == EINTR) return std::optional<CmRequest>();
+  RAILWISE_WARN("%s: RDMA CM: the listener on %s failed: %s", device_.c_str(), address_.text().c_str(),
+                std::strerror(error));
+  return Status{Code::kSystem, error};
+}
+
+std::unique_ptr<CmConnection> CmConnection::make(QueuePair queue_pair, const Port& port, const Config& config,
+                                                 const CmPath& path) {
+  std::unique_ptr<CmConnection> made(new CmConnection);
+  made->queue_pair_ = std::move(queue_pair);
+  made->port_ = port;
+  made->path_ = path;
+  made->timeout_ = static_cast<uint8_t>(config.ib_timeout);
+  made->retry_count_ = static_cast<uint8_t>(config.ib_retry_count);
+  return made;
+}
+
+Result<std::unique_ptr<CmConnection>> CmConnection::connect(QueuePair queue_pair, const Port& port,
+                                                            const SocketAddress& local,
+                                                            const SocketAddress& peer, const Config& config,
+                                                            const CmPath& path,
+                                                            std::span<const std::byte> private_data) {
+  if (private_data.size() > kCmRequestBytes) return Status{Code::kInvalidArgument, 0};
+  const Result<const CmLibrary*> library = cmLibrary();
+  if (!library.ok()) return library.status();
+  const CmLibrary& cm = **library;
+  std::unique_ptr<CmConnection> made = make(std::move(queue_pair), port, config, path);
+  made->local_ = SocketAddress(local.family(), local.bytes(), 0, local.scopeId());
+  made->peer_ = peer;
+  std::copy(private_data.begin(), private_data.end(), made->request_.bytes.begin());
+  made->request_.size = private_data.size();
+  made->channel_ = makeChannel(cm);
+  made->id_ = makeId(cm, made->channel_.get());
+  if (made->id_ == nullptr) return made->fail("no event channel or id", errno);
+  made->setTypeOfService();
+  sockaddr_storage from = storageOf(made->local_);
+  sockaddr_storage to = storageOf(peer);
+  if (cm.resolve_addr(made->id_.get(), raw(from), raw(to), kResolveTimeoutMs) != 0)
+    return made->fail("resolving the address", errno);
+  return made;
+}
+
+Result<std::unique_ptr<CmConnection>> CmConnection::accept(CmRequest request, QueuePair queue_pair,
+                                                           const Port& port, const Config& config,
+                                                           const CmPath& path,
+                                                           std::span<const std::byte> private_data) {
+  if (private_data.size() > kCmReplyBytes || request.id_ == nullptr) return Status{Code::kInvalidArgument, 0};
+  std::unique_ptr<CmConnection> made = make(std::move(queue_pair), port, config, path);
+  made->channel_ = std::move(request.channel_);
+  made->id_ = std::move(request.id_);
+  made->local_ = SocketAddress(made->id_->route.addr.src_addr);
+  made->peer_ = SocketAddress(made->id_->route.addr.dst_addr);
+  made->state_ = State::kEstablishing;
+  made->setTypeOfService();
+  RAILWISE_TRY(made->checkDevice());
+  RAILWISE_TRY(made->bringUp());
+  rdma_conn_param reply = made->parameters(private_data);
+  if (cmLibraryInUse().accept(made->id_.get(), &reply) != 0) return made->fail("accepting", errno);
+  return made;
+}
+
+CmConnection::~CmConnection() {
+  if (id_ != nullptr && state_ != State::kResolving) (void)cmLibraryInUse().disconnect(id_.get());
+}
+
+// Before the route is chosen. Where it is too late, or refused, the queue pair's path has it all the same.
+void CmConnection::setTypeOfService() {
+  if (path_.traffic_class != 0)
+    (void)cmLibraryInUse().set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &path_.traffic_class,
+                                      sizeof path_.traffic_class);
+}
+
+rdma_conn_param CmConnection::parameters(std::span<const std::byte> private_data) const {
+  rdma_conn_param parameters = {};
+  parameters.private_data = private_data.data();
+  parameters.private_data_len = static_cast<uint8_t>(private_data.size());
+  parameters.responder_resources = kReadDepth;
+  parameters.initiator_depth = kReadDepth;
+  parameters.retry_count = retry_count_;
+  parameters.rnr_retry_count = kRnrRetry;
+  parameters.qp_num = qp()->qp_num;
+  return parameters;
+}
+
+Result<bool> CmConnection::advance() {
+  if (!failure_.ok()) return failure_;
+  const CmLibrary& cm = cmLibraryInUse();
+  rdma_cm_event* event = nullptr;
+  while (cm.get_cm_event(channel_.get(), &event) == 0) {
+    const Status status = step(*event);
+    (void)cm.ack_cm_event(event);
+    RAILWISE_TRY(status);
+  }
+  if (errno != EAGAIN && errno != EINTR) return fail("reading its events", errno);
+  return state_ == State::kUp;
+}
+
+Status CmConnection::step(const rdma_cm_event& event) {
+  const CmLibrary& cm = cmLibraryInUse();
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      RAILWISE_TRY(checkDevice());
+      if (cm.resolve_route(id_.get(), kResolveTimeoutMs) != 0) return fail("resolving the route", errno);
+      return Status::success();
+    case RDMA_CM_EVENT_ROUTE_RESOLVED: {
+      rdma_conn_param request = parameters(request_.span());
+      state_ = State::kConnecting;
+      if (cm.connect(id_.get(), &request) != 0) return fail("connecting", errno);
+      return Status::success();
+    }
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:  // InfiniBand, RoCE: the queue pair is ours to bring up
+      reply_ = copyOf(event);
+      RAILWISE_TRY(bringUp());
+      if (cm.establish(id_.get()) != 0) return fail("confirming the connection", errno);
+      state_ = State::kUp;
+      return Status::success();
+    case RDMA_CM_EVENT_ESTABLISHED:
+      if (state_ == State::kConnecting) reply_ = copyOf(event);
+      state_ = State::kUp;
+      return Status::success();
+    default:
+      return stepOnError(event);
+  }
+}
+
+Status CmConnection::stepOnError(const rdma_cm_event& event) {
+  const std::string reason = reasonOf(event.status);
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      return give("no way there: " + reason +
+                  "; check that the interface of the device is up and reaches the peer");
+    case RDMA_CM_EVENT_UNREACHABLE:
+      return give("no answer: " + reason + "; check the network between them");
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+      return give("the connection failed: " + reason);
+    case RDMA_CM_EVENT_REJECTED: {
+      if (event.status == kReasonNoService) return give("refused: nobody listens there");
+      const std::string said = textOf(copyOf(event));
+      return give("refused by the peer (" + (said.empty() ? reason : said) + ")");
+    }
+    case RDMA_CM_EVENT_DISCONNECTED:
+      if (state_ != State::kUp) return give("the peer closed the connection before it stood");
+      failure_ = {Code::kRemote, 0};
+      RAILWISE_INFO(log::kNet, "%s", describe("the peer has disconnected").c_str());
+      return failure_;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return fail("the device was removed", ENODEV);
+    default:
+      return Status::success();  // a change of address, the end of a time of waiting
+  }
+}
+
+// The manager opens devices itself; is it ours that it has found?
+Status CmConnection::checkDevice() {
+  const ibv_context* found = id_->verbs;
+  const char* ours = deviceName(qp()->context);
+  if (found != nullptr && std::strcmp(deviceName(found), ours) == 0 && id_->port_num == port_.number)
+    return Status::success();
+  return give(std::string("the address belongs to ") +
+                  (found != nullptr ? deviceName(found) : "no RDMA device") + ", not to this port",
+              Code::kInvalidUsage);
+}
+
+// From INIT to RTS with the manager's path and our own limits. On iWARP the manager does it.
+Status CmConnection::bringUp() {
+  if (port_.iwarp) return Status::success();
+  RAILWISE_TRY(enter(IBV_QPS_INIT));
+  RAILWISE_TRY(enter(IBV_QPS_RTR));
+  return enter(IBV_QPS_RTS);
+}
+
+Status CmConnection::enter(ibv_qp_state state) {
+  ibv_qp_attr attributes = {};
+  int mask = 0;
+  attributes.qp_state = state;
+  if (cmLibraryInUse().init_qp_attr(id_.get(), &attributes, &mask) != 0)
+    return fail("asking for the queue pair's attributes", errno);
+  // Bits of RoCE that older kernels set for InfiniBand too, and refuse then.
+  constexpr int kEthernetOnly = 0xe00000;
+  if (!port_.ethernet) mask &= ~kEthernetOnly;
+  if (state == IBV_QPS_INIT) {
+    attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    mask |= IBV_QP_ACCESS_FLAGS;
+  } else if (state == IBV_QPS_RTR) {
+    attributes.min_rnr_timer = kMinRnrTimer;
+    if (path_.traffic_class != 0) attributes.ah_attr.grh.traffic_class = path_.traffic_class;
+  } else {
+    attributes.timeout = timeout_;
+    attributes.retry_cnt = retry_count_;
+    attributes.rnr_retry = kRnrRetry;
+  }
+  const int error = library().modify_qp(qp(), &attributes, mask);
+  if (error == 0) return Status::success();
+  const char* name = state == IBV_QPS_INIT ? "INIT" : state == IBV_QPS_RTR ? "RTR" : "RTS";
+  return fail((std::string("transition to ") + name).c_str(), error);
+}
+
+std::string CmConnection::describe(const std::string& what) const {
+  return std::string(deviceName(qp()->context)) + " port " + std::to_string(port_.number) + " qp " +
+         std::to_string(qp()->qp_num) + ": RDMA CM connection " + local_.text() +
+         (state_ == State::kEstablishing ? " from " : " to ") + peer_.text() + ": " + what;
+}
+
+Status CmConnection::give(const std::string& what, Code code) {
+  RAILWISE_WARN("%s", describe(what).c_str());
+  failure_ = {code, 0};
+  return failure_;
+}
+
+Status CmConnection::fail(const char* what, int error) {
+  RAILWISE_WARN("%s", describe(std::string(what) + ": " + std::strerror(error)).c_str());
+  failure_ = {Code::kSystem, error};
+  return failure_;
+}
 
 }  // namespace railwise::verbs

@@ -47,7 +47,8 @@ struct CmPrivateData {
 
 // The addresses under which the communication manager finds this port, best first, each with port 0. Empty
 // where it has none (InfiniBand without IP over IB). Of a real device this asks the kernel about every
-// address of the machine: not for a hot path. Errors: kNoDevice, when librdmacm is missing.
+// address of the machine, and believes the answer for ten seconds. Errors: kNoDevice, when librdmacm is
+// missing.
 Result<std::vector<SocketAddress>> cmAddresses(ibv_context* context, const Port& port);
 
 // The address in 16 bytes (IPv4 mapped, as a GID has it) for a handshake, and back. `scope_id` is local to a
@@ -129,23 +130,35 @@ class CmConnection {
   int fd() const { return channel_->fd; }
 
  private:
-  enum class State { kResolvingAddress, kResolvingRoute, kConnecting, kEstablishing, kUp, kFailed };
+  enum class State {
+    kResolving,     // nothing has left yet
+    kConnecting,    // the request is out
+    kEstablishing,  // the reply is out
+    kUp,
+  };
 
   CmConnection() = default;
-  Status begin(const SocketAddress& local, const SocketAddress& peer, const CmPath& path);
+  static std::unique_ptr<CmConnection> make(QueuePair queue_pair, const Port& port, const Config& config,
+                                            const CmPath& path);
+  void setTypeOfService();
+  rdma_conn_param parameters(std::span<const std::byte> private_data) const;
   Status step(const rdma_cm_event& event);
-  Status sendRequest();
-  Status finish(const rdma_cm_event& event);
-  Status bringUp(ibv_qp_state state);
-  Status fail(const char* what, int error, Code code);
+  Status stepOnError(const rdma_cm_event& event);
+  Status checkDevice();
+  Status bringUp();
+  Status enter(ibv_qp_state state);
+  std::string describe(const std::string& what) const;
+  Status give(const std::string& what, Code code = Code::kRemote);
+  Status fail(const char* what, int error);
 
   CmChannel channel_;
-  CmId id_;               // after the queue pair in destruction
-  QueuePair queue_pair_;  // last: destroyed first
-  State state_ = State::kResolvingAddress;
+  CmId id_;
+  QueuePair queue_pair_;  // goes before the id
+  State state_ = State::kResolving;
   Port port_;
-  bool iwarp_ = false;
-  Config const* config_ = nullptr;
+  CmPath path_;
+  uint8_t timeout_ = 0;
+  uint8_t retry_count_ = 0;
   SocketAddress local_;
   SocketAddress peer_;
   CmPrivateData request_;

@@ -7,6 +7,7 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "softdev/softdev.h"
+#include "verbs/cm_library.h"
 #include "verbs/mlx5_library.h"
 
 namespace railwise::verbs {
@@ -84,11 +85,13 @@ Status loadIbverbs(const Config& config) {
   if (config.ib_query_port_speed == 0) table.query_port_speed = nullptr;
   g_library = table;
   setMlx5Library(config.mlx5_library.empty() ? "libmlx5.so.1" : config.mlx5_library);
+  setCmLibrary(config.rdmacm_library.empty() ? "librdmacm.so.1" : config.rdmacm_library);
   return Status::success();
 }
 
 Status loadSoftware(const char* config, const std::string& host) {
   RAILWISE_TRY(softdev::configure(config, host.c_str()));
+  setSoftwareCm();
   g_library = Library{
       .get_device_list = softdev::getDeviceList,
       .free_device_list = softdev::freeDeviceList,
@@ -144,6 +147,7 @@ Status load(const Config& config) {
 }
 
 void unload() {
+  setCmLibrary("");
   setMlx5Library("");
   g_library = {};
   g_shared_object.reset();

@@ -38,7 +38,8 @@ Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
   attributes.pkey_index = static_cast<uint16_t>(config.ib_pkey_index);
   attributes.port_num = port.number;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  const int partition = port.iwarp ? 0 : IBV_QP_PKEY_INDEX;  // which iWARP has not
+  const int mask = IBV_QP_STATE | partition | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   const int error = library().modify_qp(qp, &attributes, mask);
   return error == 0 ? Status::success() : modifyFailed(qp, port, "INIT", error, " (check NCCL_IB_PKEY)");
 }
