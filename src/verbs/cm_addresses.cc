@@ -9,8 +9,7 @@
 
 #include "base/clock.h"
 #include "base/interfaces.h"
-#include "verbs/cm_library.h"
-#include "verbs/connection_manager.h"
+#include "verbs/cm_handles.h"
 
 namespace railwise::verbs {
 namespace {
@@ -29,15 +28,12 @@ std::vector<SocketAddress> ofSoftware(const CmLibrary& library, ibv_context* con
 // The kernel's answer: binding an id to an address of ours binds it to the port behind that address. The GID
 // table would not tell on iWARP, where it holds a MAC address.
 bool leadsTo(const CmLibrary& library, SocketAddress address, const char* device, const Port& port) {
-  const CmChannel channel(library.create_event_channel());
-  rdma_cm_id* made = nullptr;
-  if (channel == nullptr || library.create_id(channel.get(), &made, nullptr, RDMA_PS_TCP) != 0) return false;
-  const CmId id(made);
-  sockaddr_storage storage = {};
-  std::memcpy(&storage, address.raw(), address.rawSize());
-  return library.bind_addr(id.get(), reinterpret_cast<sockaddr*>(&storage)) == 0 && id->verbs != nullptr &&
-         id->port_num == port.number &&
-         std::strcmp(verbs::library().get_device_name(id->verbs->device), device) == 0;
+  const CmChannel channel = makeCmChannel(library);
+  const CmId id = makeCmId(library, channel.get());
+  if (id == nullptr) return false;
+  sockaddr_storage storage = storageOf(address);
+  return library.bind_addr(id.get(), raw(storage)) == 0 && id->verbs != nullptr &&
+         id->port_num == port.number && std::strcmp(deviceName(id->verbs), device) == 0;
 }
 
 // IPv4, then routable IPv6, then link-local.
@@ -47,7 +43,7 @@ int rank(const SocketAddress& address) {
 }
 
 std::vector<SocketAddress> ofKernel(const CmLibrary& library, ibv_context* context, const Port& port) {
-  const char* device = verbs::library().get_device_name(context->device);
+  const char* device = deviceName(context);
   std::vector<SocketAddress> addresses;
   for (const Interface& interface : listInterfaces("", AF_UNSPEC)) {
     if (!interface.loopback && leadsTo(library, interface.address, device, port))
@@ -66,7 +62,7 @@ struct Known {
 constexpr auto kBelieved = std::chrono::seconds(10);
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<ibv_context*, uint8_t>, Known> known;
+  std::map<std::pair<std::string, uint8_t>, Known> known;  // by device and port
 };
 Cache& cache() {
   static Cache& it = *new Cache;
@@ -81,7 +77,7 @@ Result<std::vector<SocketAddress>> cmAddresses(ibv_context* context, const Port&
   if ((*library)->local_addresses != nullptr) return ofSoftware(**library, context, port);
   Cache& it = cache();
   const std::lock_guard lock(it.mutex);
-  Known& known = it.known[{context, port.number}];
+  Known& known = it.known[{deviceName(context), port.number}];
   const Clock::time_point now = Clock::now();
   if (known.until <= now || known.addresses.empty())
     known = {now + kBelieved, ofKernel(**library, context, port)};

@@ -1,14 +1,12 @@
 #include "verbs/connection_manager.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "verbs/cm_library.h"
+#include "verbs/cm_handles.h"
 
 namespace railwise::verbs {
 namespace {
@@ -22,39 +20,6 @@ constexpr uint8_t kRnrRetry = 7;
 // Why InfiniBand's and RoCE's managers reject (InfiniBand specification, table 110); iWARP's says
 // ECONNREFUSED.
 constexpr int kReasonNoService = 8;
-
-const char* deviceName(const ibv_context* context) { return library().get_device_name(context->device); }
-
-// An event channel that never waits, and an id on it. Null with errno.
-CmChannel makeChannel(const CmLibrary& cm) {
-  CmChannel channel(cm.create_event_channel());
-  if (channel == nullptr) return channel;
-  const int flags = fcntl(channel->fd, F_GETFL);
-  if (flags >= 0 && fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) == 0) return channel;
-  return nullptr;
-}
-
-CmId makeId(const CmLibrary& cm, rdma_event_channel* channel) {
-  rdma_cm_id* id = nullptr;
-  if (channel == nullptr || cm.create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) return nullptr;
-  return CmId(id);
-}
-
-sockaddr_storage storageOf(const SocketAddress& address) {
-  sockaddr_storage storage = {};
-  std::memcpy(&storage, address.raw(), address.rawSize());
-  return storage;
-}
-sockaddr* raw(sockaddr_storage& storage) { return reinterpret_cast<sockaddr*>(&storage); }
-
-CmPrivateData copyOf(const rdma_cm_event& event) {
-  CmPrivateData data;
-  const rdma_conn_param& conn = event.param.conn;
-  if (conn.private_data == nullptr) return data;
-  data.size = std::min<size_t>(conn.private_data_len, data.bytes.size());
-  std::memcpy(data.bytes.data(), conn.private_data, data.size);
-  return data;
-}
 
 // What of it is text: a peer may have said why.
 std::string textOf(const CmPrivateData& data) {
@@ -73,82 +38,7 @@ std::string reasonOf(int status) {
   return "reason " + std::to_string(status);
 }
 
-Status managerFailed(const ibv_context* context, const Port& port, const char* what, int error) {
-  RAILWISE_WARN("%s port %u: RDMA CM: %s: %s%s", deviceName(context), port.number, what, std::strerror(error),
-                error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
-  return {Code::kSystem, error};
-}
-
 }  // namespace
-
-void CmRelease::operator()(rdma_event_channel* channel) const {
-  cmLibraryInUse().destroy_event_channel(channel);
-}
-
-void CmRelease::operator()(rdma_cm_id* id) const {
-  if (cmLibraryInUse().destroy_id(id) != 0)
-    RAILWISE_INFO(log::kNet, "rdma_destroy_id failed: %s", std::strerror(errno));
-}
-
-SocketAddress CmRequest::peer() const { return SocketAddress(id_->route.addr.dst_addr); }
-
-void CmRequest::reject(std::span<const std::byte> reason) {
-  constexpr size_t kRejectBytes = 148;
-  if (id_ == nullptr) return;
-  (void)cmLibraryInUse().reject(id_.get(), reason.data(),
-                                static_cast<uint8_t>(std::min(reason.size(), kRejectBytes)));
-  id_.reset();
-}
-
-Result<CmListener> CmListener::create(ibv_context* context, const Port& port, const SocketAddress& address,
-                                      int backlog) {
-  const Result<const CmLibrary*> library = cmLibrary();
-  if (!library.ok()) return library.status();
-  const CmLibrary& cm = **library;
-  CmListener made;
-  made.device_ = deviceName(context);
-  made.channel_ = makeChannel(cm);
-  made.id_ = makeId(cm, made.channel_.get());
-  if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno);
-  sockaddr_storage local = storageOf(address);
-  if (cm.bind_addr(made.id_.get(), raw(local)) != 0 || cm.listen(made.id_.get(), backlog) != 0)
-    return managerFailed(context, port, ("listening on " + address.text()).c_str(), errno);
-  made.address_ = SocketAddress(address.family(), address.bytes(), ntohs(cm.get_src_port(made.id_.get())),
-                                address.scopeId());
-  return made;
-}
-
-Result<std::optional<CmRequest>> CmListener::poll() {
-  const CmLibrary& cm = cmLibraryInUse();
-  rdma_cm_event* event = nullptr;
-  while (cm.get_cm_event(channel_.get(), &event) == 0) {
-    const rdma_cm_event_type type = event->event;
-    CmRequest request;
-    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-      request.id_.reset(event->id);
-      request.private_data_ = copyOf(*event);
-    }
-    (void)cm.ack_cm_event(event);
-    if (type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
-      RAILWISE_WARN("%s: RDMA CM: the device of the listener %s was removed", device_.c_str(),
-                    address_.text().c_str());
-      return Status{Code::kSystem, ENODEV};
-    }
-    if (type != RDMA_CM_EVENT_CONNECT_REQUEST) continue;
-    // A channel of its own: the listener may go before the connection does.
-    request.channel_ = makeChannel(cm);
-    if (request.channel_ != nullptr && cm.migrate_id(request.id_.get(), request.channel_.get()) == 0)
-      return std::optional<CmRequest>(std::move(request));
-    RAILWISE_WARN("%s: RDMA CM: a connection to %s is refused: no event channel for it: %s", device_.c_str(),
-                  address_.text().c_str(), std::strerror(errno));
-    request.id_.reset();  // while the channel that it is still on lives
-  }
-  const int error = errno;
-  if (error == EAGAIN || error == EINTR) return std::optional<CmRequest>();
-  RAILWISE_WARN("%s: RDMA CM: the listener on %s failed: %s", device_.c_str(), address_.text().c_str(),
-                std::strerror(error));
-  return Status{Code::kSystem, error};
-}
 
 std::unique_ptr<CmConnection> CmConnection::make(QueuePair queue_pair, const Port& port, const Config& config,
                                                  const CmPath& path) {
@@ -175,8 +65,8 @@ Result<std::unique_ptr<CmConnection>> CmConnection::connect(QueuePair queue_pair
   made->peer_ = peer;
   std::copy(private_data.begin(), private_data.end(), made->request_.bytes.begin());
   made->request_.size = private_data.size();
-  made->channel_ = makeChannel(cm);
-  made->id_ = makeId(cm, made->channel_.get());
+  made->channel_ = makeCmChannel(cm);
+  made->id_ = makeCmId(cm, made->channel_.get());
   if (made->id_ == nullptr) return made->fail("no event channel or id", errno);
   made->setTypeOfService();
   sockaddr_storage from = storageOf(made->local_);
