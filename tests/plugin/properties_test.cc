@@ -92,6 +92,22 @@ TYPED_TEST(PropertiesTest, NcclIbHcaChooses) {
   unsetenv("NCCL_IB_HCA");
 }
 
+TYPED_TEST(PropertiesTest, NcclIbHcaNamesRailAndPlane) {
+  setenv("NCCL_IB_HCA", "=soft0:1:3:2,soft1::4", 1);
+  {
+    Session<TypeParam> session("count=2");
+    const auto both = propertiesOver<TypeParam>(0, 0xee);
+    const auto rail = propertiesOver<TypeParam>(1, 0xee);
+    if constexpr (requires { both.railId; }) {
+      EXPECT_EQ(both.railId, 3);
+      EXPECT_EQ(both.planeId, 2);
+      EXPECT_EQ(rail.railId, 4);
+      EXPECT_EQ(rail.planeId, NCCL_NET_ID_UNDEF);
+    }
+  }
+  unsetenv("NCCL_IB_HCA");
+}
+
 TYPED_TEST(PropertiesTest, StringsOutliveTheCommunicator) {
   const char* name = nullptr;
   {
