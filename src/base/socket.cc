@@ -34,7 +34,12 @@ void setNoDelay(int fd) {
 
 SocketAddress::SocketAddress(const sockaddr& address) {
   if (address.sa_family == AF_INET) std::memcpy(&storage_, &address, sizeof(sockaddr_in));
-  if (address.sa_family == AF_INET6) std::memcpy(&storage_, &address, sizeof(sockaddr_in6));
+  if (address.sa_family != AF_INET6) return;
+  std::memcpy(&storage_, &address, sizeof(sockaddr_in6));
+  // An IPv4 peer of a socket for both families.
+  if (!IN6_IS_ADDR_V4MAPPED(&asV6(storage_).sin6_addr)) return;
+  const SocketAddress v6 = *this;
+  *this = SocketAddress(AF_INET, v6.bytes().subspan(12), v6.port(), 0);
 }
 
 SocketAddress::SocketAddress(int family, std::span<const uint8_t> bytes, uint16_t port, uint32_t scope_id) {
@@ -71,13 +76,9 @@ socklen_t SocketAddress::rawSize() const {
 }
 
 bool SocketAddress::sameHost(const SocketAddress& other) const {
-  const auto mapped = [](const SocketAddress& address) {
-    std::array<uint8_t, 16> bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    const std::span<const uint8_t> own = address.bytes();
-    std::copy(own.begin(), own.end(), bytes.end() - static_cast<std::ptrdiff_t>(own.size()));
-    return bytes;
-  };
-  return valid() && other.valid() && mapped(*this) == mapped(other);
+  const std::span<const uint8_t> own = bytes();
+  const std::span<const uint8_t> its = other.bytes();
+  return valid() && std::equal(own.begin(), own.end(), its.begin(), its.end());
 }
 
 SocketAddress SocketAddress::any() {

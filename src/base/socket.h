@@ -19,7 +19,8 @@ namespace railwise {
 class SocketAddress {
  public:
   SocketAddress() = default;
-  // From a kernel sockaddr of family AF_INET or AF_INET6; any other family gives an invalid address.
+  // From a kernel sockaddr of family AF_INET or AF_INET6 (an IPv4-mapped one becomes IPv4); any other family
+  // gives an invalid address.
   explicit SocketAddress(const sockaddr& address);
   // Raw address bytes in network order: 4 for AF_INET, 16 for AF_INET6; scope_id only counts for link-local
   // IPv6.
@@ -31,7 +32,7 @@ class SocketAddress {
   uint32_t scopeId() const;
   // 4 or 16 bytes, network order.
   std::span<const uint8_t> bytes() const;
-  // The same address, whatever the port; an IPv4 address and the IPv6 one that it is mapped to are the same.
+  // The same address, whatever the port.
   bool sameHost(const SocketAddress& other) const;
   // All addresses of the machine, of both families.
   static SocketAddress any();

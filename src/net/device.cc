@@ -272,8 +272,10 @@ Result<DeviceList> discoverDevices(const Config& config) {
   }
   if (list != nullptr) verbs.free_device_list(list);
   if (config.ib_device_pci_order != 0) std::stable_sort(candidates.begin(), candidates.end(), before);
-  for (const Candidate& candidate : candidates)
+  for (const Candidate& candidate : candidates) {
     result.devices.push_back(makeDevice(candidate, config, result.devices));
+    result.devices.back()->setIndex(static_cast<int>(result.devices.size()) - 1);
+  }
   if (result.devices.empty()) return noDevice(present, result.hcas.size());
   watchEvents(result);
   return result;

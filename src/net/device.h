@@ -87,6 +87,9 @@ class Device {
   // Indices of the physical devices it consists of; of a physical one: its own.
   const std::vector<int>& members() const { return members_; }
   const char* name() const { return properties_.name; }
+  // NCCL's number of it; -1 until it has one.
+  int index() const { return index_; }
+  void setIndex(int index) { index_ = index; }
   // Memory registered with all rails, and the windows of connections.
   MemoryCache& memory() const { return *memory_; }
   WindowArena& windows() const { return *windows_; }
@@ -95,6 +98,7 @@ class Device {
   DeviceProperties properties_;
   std::vector<Rail> rails_;
   std::vector<int> members_;
+  int index_ = -1;
   std::unique_ptr<MemoryCache> memory_;
   std::unique_ptr<WindowArena> windows_;
 };

@@ -138,6 +138,7 @@ Status Net::addVirtualDevice(std::span<const int> members) {
   std::unique_ptr<Device>& place = virtual_[static_cast<std::size_t>(virtual_count_)];
   if (place != nullptr) retired_.push_back(std::move(place));
   place = std::move(*fused);
+  place->setIndex(physical + virtual_count_);
   return Status::success();
 }
 

@@ -54,10 +54,11 @@ class ReceiveConnection final : public Connection {
     uint32_t parts = 0;    // 0: not yet known
     uint32_t rails = 0;    // bit r: rail r has carried some of it
     bool silent = false;
+    bool profiled = false;  // some event is not null
     std::array<uint32_t, kMaxReceives> sizes = {};
     std::array<uint32_t, kMaxReceives> room = {};  // bytes each posted buffer takes
     std::array<uint64_t, kMaxReceives> addresses = {};
-    std::array<void*, kMaxReceives> profilers = {};
+    std::array<void*, kMaxReceives> events = {};  // the profiler's
   };
   struct Flush : Request {
     uint32_t reads = 0;  // outstanding
@@ -89,6 +90,8 @@ class ReceiveConnection final : public Connection {
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onImmediate(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   Status complete(Receive& receive);
+  void startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers);
+  void stopEvents(Receive& receive);
   EndInfo local_ = {};
   Record* records_ = nullptr;         // written by the sender
   std::byte* staging_ = nullptr;      // source of the clear-to-send writes

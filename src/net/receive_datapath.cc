@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "net/profiler.h"
 #include "net/receive_connection.h"
 #include "net/send_connection.h"
 
@@ -55,6 +56,7 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool sil
   made.silent = silent && may_be_silent_ && buffers.size() == 1 && next_number_ % kSilentRun != 0;
   const auto count = static_cast<int>(buffers.size());
   const std::size_t rails = device_.rails().size();
+  bool profiled = false;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& buffer = buffers[i];
     std::byte* const place = staging_ + (slot * kMaxReceives + i) * entry_bytes_;
@@ -68,18 +70,20 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool sil
     }
     made.room[i] = static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
     made.addresses[i] = buffer.address;
-    made.profilers[i] = buffer.profiler;
+    profiled = profiled || buffer.profiler != nullptr;
   }
   made.connection = this;
   made.kind = Request::Kind::kReceive;
   made.count = static_cast<uint8_t>(count);
-  made.slot = static_cast<uint8_t>(slot);
   made.number = next_number_;
   made.arrived = 0;
   made.parts = 0;
   made.rails = 0;
   made.done = made.silent;
   if (made.silent) made.sizes[0] = made.room[0];  // NCCL reads no size of such a receive
+  made.profiled = profiled && !made.silent;
+  if (made.profiled) [[unlikely]]
+    startEvents(made, buffers);
   RAILWISE_TRY(postClearToSend(slot, count));
   ++next_number_;
   *request = &made;
@@ -277,7 +281,35 @@ Status ReceiveConnection::complete(Receive& receive) {
   }
   consumed_number_ = std::max(consumed_number_, receive.number);
   receive.done = true;
+  if (receive.profiled) [[unlikely]]
+    stopEvents(receive);
   return Status::success();
+}
+
+void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers) {
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_RECEIVE;
+    event.device = device_.index();
+    event.rail = -1;
+    event.qp_number = queue_pairs_[reply_queue_pair_].qp->qp_num;
+    event.tag = buffers[i].tag;
+    event.message = receive.number;
+    event.bytes = buffers[i].bytes;
+    receive.events[i] = profiler::start(buffers[i].profiler, event);
+  }
+}
+
+void ReceiveConnection::stopEvents(Receive& receive) {
+  for (std::size_t i = 0; i < receive.count; ++i) {
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_RECEIVE;
+    event.device = device_.index();
+    event.rail = -1;
+    event.message = receive.number;
+    event.bytes = receive.sizes[i];
+    profiler::stop(receive.events[i], event);
+  }
 }
 
 void ReceiveConnection::release(Request& request) {

@@ -1,5 +1,5 @@
-// One outstanding send, receive or flush: what NCCL holds as request. It lives in its connection, in the slot
-// of the receive that it belongs to, never in a queue pair: what a queue pair that fails takes with it is
+// One outstanding send, receive or flush: what NCCL holds as request. It lives in its connection, never in a
+// queue pair: what a queue pair that fails takes with it is
 // only the way, not the state.
 #pragma once
 
@@ -18,8 +18,7 @@ struct Request {
   Connection* connection = nullptr;
   Kind kind = Kind::kFree;
   bool done = false;
-  uint8_t count = 0;  // sizes that test() reports
-  uint8_t slot = 0;
+  uint8_t count = 0;   // sizes that test() reports
   uint32_t bytes = 0;  // of a send
 };
 static_assert(sizeof(Request) == 16);

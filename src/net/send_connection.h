@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 
+#include "base/fixed_pool.h"
 #include "net/connection.h"
 #include "net/stripe.h"
 
@@ -36,7 +37,8 @@ class SendConnection final : public Connection {
   struct Message : Request {
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
-    void* profiler = nullptr;
+    void* profiler = nullptr;  // NCCL's handle for events, or null
+    int tag = 0;
   };
   // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
   struct Part {
@@ -48,18 +50,18 @@ class SendConnection final : public Connection {
     uint64_t number = 0;  // of the receive; 0: none yet
     uint8_t count = 0;    // messages
     uint8_t matched = 0;
-    uint8_t held = 0;  // requests that NCCL has not yet seen complete
     uint8_t parts = 0;
     uint8_t parts_posted = 0;
     uint8_t parts_done = 0;
     uint8_t record_part = 0;
     bool silent = false;    // the receiver wants no completion
+    bool profiled = false;  // NCCL wants events of some message
     bool recorded = false;  // sizes and parts are in a record
     bool tail = false;      // of the part that is being posted all bytes are, but not what follows them
     uint64_t posted = 0;    // bytes, over all parts
-    std::array<Message, kMaxReceives> messages;
+    std::array<Message*, kMaxReceives> messages = {};  // null: not yet sent
 
-    bool free() const { return held == 0 && parts_done == parts; }
+    bool free() const { return parts_done == parts; }
   };
   // Work requests are built and linked once; a send fills in what varies.
   static constexpr int kChain = 16;
@@ -95,6 +97,8 @@ class SendConnection final : public Connection {
   void finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t part);
   void signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part, bool last);
   Status postChain(LaneQueuePair& queue_pair);
+  void startEvents(const Group& group, uint32_t slot, uint32_t part);
+  void stopEvents(uint32_t slot, uint32_t part);
 
   std::byte* ring_ = nullptr;     // written by the receiver: clear to send
   Record* records_ = nullptr;     // source of the records, where inline is not to be had
@@ -111,7 +115,14 @@ class SendConnection final : public Connection {
   std::array<ibv_sge, kChain> segments_ = {};
   std::vector<LaneLoad> loads_;
   std::unique_ptr<Part[]> parts_;  // kSlots x lanes
+  struct PartEvent {
+    uint32_t slot;
+    uint32_t part;
+    void* event;
+  };
+  std::vector<PartEvent> events_;  // the profiler's, of parts that are on their way
   std::array<Group, kSlots> groups_;
+  FixedPool<Message, kOutstandingSends> messages_;
 };
 
 }  // namespace railwise::net

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "net/profiler.h"
 #include "net/send_connection.h"
 
 namespace railwise::net {
@@ -65,15 +66,17 @@ Status SendConnection::openGroup(Group& group) {
     if (__atomic_load_n(&at(first, i, entry_bytes_).stamp, __ATOMIC_ACQUIRE) != stamp)
       return idle(Waiting::kPeer);
   }
-  if (!group.free()) [[unlikely]] {  // this slot's last turn: not yet acknowledged, or not yet asked for
+  if (!group.free()) [[unlikely]] {  // this slot's last turn is not yet acknowledged
     RAILWISE_TRY(drain());
     if (!group.free()) return idle(Waiting::kAcknowledgement);
   }
   group.number = next_number_;
   group.count = static_cast<uint8_t>(count);
   group.matched = 0;
+  group.messages.fill(nullptr);
   group.parts = group.parts_posted = group.parts_done = 0;
   group.silent = stampSilent(stamp);
+  group.profiled = false;
   return Status::success();
 }
 
@@ -81,7 +84,7 @@ Status SendConnection::openGroup(Group& group) {
 int SendConnection::match(const Group& group, int tag) const {
   const ClearToSend* first = entries(static_cast<uint32_t>(group.number % kSlots));
   for (int i = 0; i < group.count; ++i) {
-    const bool open = group.messages[static_cast<std::size_t>(i)].kind == Request::Kind::kFree;
+    const bool open = group.messages[static_cast<std::size_t>(i)] == nullptr;
     if (open && at(first, i, entry_bytes_).tag == static_cast<uint32_t>(tag)) return i;
   }
   return -1;
@@ -109,18 +112,22 @@ Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const
   if (index < 0) return idle(Waiting::kPeer);
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   RAILWISE_TRY(checkSize(bytes, at(entries(slot), index, entry_bytes_)));
-  Message& message = group.messages[static_cast<std::size_t>(index)];
+  Message* const taken = messages_.take();
+  if (taken == nullptr) return idle(Waiting::kAcknowledgement);
+  group.messages[static_cast<std::size_t>(index)] = taken;
+  Message& message = *taken;
   message.connection = this;
   message.kind = Request::Kind::kSend;
   message.done = false;
   message.count = 1;
-  message.slot = static_cast<uint8_t>(slot);
   message.bytes = static_cast<uint32_t>(bytes);
   message.address = address;
   message.memory = memory;
   message.profiler = profiler;
-  ++group.held;
-  *request = &message;
+  message.tag = tag;
+  if (profiler != nullptr) [[unlikely]]
+    group.profiled = true;
+  *request = taken;
   if (++group.matched < group.count) return Status::success();
   plan(group, slot);
   ++next_number_;
@@ -146,7 +153,7 @@ Status SendConnection::postGroups() {
 // Which lanes carry what.
 void SendConnection::plan(Group& group, uint32_t slot) {
   uint64_t bytes = 0;
-  for (int i = 0; i < group.count; ++i) bytes += group.messages[static_cast<std::size_t>(i)].bytes;
+  for (int i = 0; i < group.count; ++i) bytes += group.messages[static_cast<std::size_t>(i)]->bytes;
   Part* const parts = &parts_[slot * lanes_.size()];
   group.posted = 0;
   group.tail = false;
@@ -163,7 +170,7 @@ void SendConnection::plan(Group& group, uint32_t slot) {
     Record& record = records_[slot * record_stride_ + part];
     record.number = static_cast<uint32_t>(group.number);
     record.parts = group.parts;
-    for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i].bytes;
+    for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i]->bytes;
   }
 }
 
@@ -189,8 +196,8 @@ void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
   for (int i = 0; i < shares.count; ++i) {
     const Share& share = shares.share[static_cast<std::size_t>(i)];
     uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
-    while (message + 1 < group.count && message_begin + group.messages[message].bytes <= end)
-      message_begin += group.messages[message++].bytes;
+    while (message + 1 < group.count && message_begin + group.messages[message]->bytes <= end)
+      message_begin += group.messages[message++]->bytes;
     if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kPieceAlignment - 1});
     end = std::max(end, begin);
     LaneLoad& load = loads_[share.lane];
@@ -228,6 +235,8 @@ Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t inde
     if (!posted.ok() || !*posted) return posted;
     group.tail = false;
   }
+  if (group.profiled) [[unlikely]]
+    startEvents(group, slot, index);
   LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
   RAILWISE_TRY(postChain(queue_pair));
   return true;
@@ -241,7 +250,7 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
   const ClearToSend* const first = entries(slot);
   uint64_t begin = 0;  // of the message, all messages laid end to end
   for (int i = 0; i < group.count && group.posted < part.end; ++i) {
-    const Message& message = group.messages[static_cast<std::size_t>(i)];
+    const Message& message = *group.messages[static_cast<std::size_t>(i)];
     const uint64_t end = std::min(begin + message.bytes, part.end);
     while (group.posted < end) {
       const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair);
@@ -296,7 +305,7 @@ void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot
   const ImmediateForm form = !group.recorded              ? ImmediateForm::kWhole
                              : index == group.record_part ? ImmediateForm::kPartWithRecord
                                                           : ImmediateForm::kPart;
-  const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0].bytes)
+  const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0]->bytes)
                                                        : partImmediate(form, slot, index, group.number);
   if (iwarp()) {
     work.opcode = IBV_WR_SEND;
@@ -391,14 +400,51 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
     const std::size_t part = (completion.wr_id >> 8) & 0xff;
     loads_[queue_pair.lane].completed(parts[part].end - (part > 0 ? parts[part - 1].end : 0));
   }
+  if (group.profiled) [[unlikely]]
+    stopEvents(static_cast<uint32_t>(slot), static_cast<uint32_t>((completion.wr_id >> 8) & 0xff));
   if (++group.parts_done < group.parts) return Status::success();
-  for (std::size_t i = 0; i < group.count; ++i) group.messages[i].done = true;
+  for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
   return Status::success();
 }
 
 void SendConnection::release(Request& request) {
   request.kind = Request::Kind::kFree;
-  --groups_[request.slot].held;
+  messages_.give(static_cast<Message*>(&request));
+}
+
+// ---- NCCL's profiler, where it asks for events of a message: allocates and calls
+
+void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
+  const Part* const parts = &parts_[slot * lanes_.size()];
+  const LaneQueuePair& queue_pair = queue_pairs_[parts[index].queue_pair];
+  const uint64_t part_begin = index > 0 ? parts[index - 1].end : 0;
+  uint64_t begin = 0;  // of the message
+  for (std::size_t i = 0; i < group.count; ++i) {
+    const Message& message = *group.messages[i];
+    const uint64_t from = std::max(begin, part_begin);
+    const uint64_t to = std::min(begin + message.bytes, parts[index].end);
+    begin += message.bytes;
+    if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_SEND;
+    event.device = device_.index();
+    event.rail = queue_pair.rail;
+    event.qp_number = queue_pair.qp->qp_num;
+    event.opcode = IBV_WR_RDMA_WRITE;
+    event.tag = message.tag;
+    event.message = group.number;
+    event.bytes = to > from ? to - from : 0;
+    if (void* const started = profiler::start(message.profiler, event); started != nullptr)
+      events_.push_back({slot, index, started});
+  }
+}
+
+void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
+  std::erase_if(events_, [&](const PartEvent& event) {
+    const bool ended = event.slot == slot && event.part == part;
+    if (ended) profiler::stop(event.event);
+    return ended;
+  });
 }
 
 // ---- iWARP: clear to send comes as a message

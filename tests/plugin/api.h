@@ -247,9 +247,9 @@ class Pair {
 template <typename A>
 class Memory {
  public:
-  Memory(void* comm, size_t bytes, int seed = 0) : comm_(comm), bytes_(bytes) {
+  Memory(void* comm, size_t bytes, int seed = 0, int type = NCCL_PTR_HOST) : comm_(comm), bytes_(bytes) {
     for (size_t i = 0; i < bytes; ++i) bytes_[i] = pattern(seed, i);
-    EXPECT_EQ(A::regMr(comm, bytes_.data(), bytes, &handle_), ncclSuccess) << warnings();
+    EXPECT_EQ(A::regMr(comm, bytes_.data(), bytes, &handle_, type), ncclSuccess) << warnings();
   }
   ~Memory() { EXPECT_EQ(A::table().deregMr(comm_, handle_), ncclSuccess); }
   Memory(const Memory&) = delete;

@@ -85,7 +85,7 @@ TYPED_TEST(CloseTest, DataOutlivesTheSender) {
   Session<TypeParam> session;
   Ends<TypeParam> ends(session);
   {
-    Memory<TypeParam> to(ends.receive, 32);
+    Memory<TypeParam> to(ends.receive, 32, 0, NCCL_PTR_CUDA);
     void* request = startReceive<TypeParam>(ends.receive, {{to.data(), 32, 0, to.handle()}});
     {
       Memory<TypeParam> from(ends.send, 32, 4);

@@ -154,7 +154,6 @@ TYPED_TEST(ApiTest, OptionalFunctionsAreNullOrHarmless) {
     EXPECT_EQ(TypeParam::table().getDeviceMr, nullptr);
     EXPECT_EQ(TypeParam::table().irecvConsumed, nullptr);
   }
-  if constexpr (TypeParam::kVersion >= 9) EXPECT_EQ(TypeParam::table().makeVDevice, nullptr);
   if constexpr (TypeParam::kVersion >= 11) {
     ncclNetAttr_v11_t attributes = {};
     EXPECT_EQ(TypeParam::table().setNetAttr(nullptr, &attributes), ncclSuccess);

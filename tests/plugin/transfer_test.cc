@@ -270,7 +270,8 @@ TYPED_TEST(TransferTest, OptionalCompletionOnEntryStillGivesARequest) {
 TYPED_TEST(TransferTest, FlushCompletesAndNothingToFlushIsNull) {
   Session<TypeParam> session;
   Pair<TypeParam> pair(session);
-  Memory<TypeParam> to(pair.receive(), 64);
+  Memory<TypeParam> to(pair.receive(), 64, 0, NCCL_PTR_CUDA);
+  Memory<TypeParam> host(pair.receive(), 64);
   std::array<void*, 2> data = {to.data(), to.data() + 32};
   std::array<void*, 2> handles = {to.handle(), to.handle()};
   std::array<int, 2> none = {0, 0};
@@ -279,6 +280,12 @@ TYPED_TEST(TransferTest, FlushCompletesAndNothingToFlushIsNull) {
   ASSERT_EQ(TypeParam::table().iflush(pair.receive(), 2, data.data(), none.data(), handles.data(), &request),
             ncclSuccess);
   EXPECT_EQ(request, nullptr);
+  request = kStale;
+  void* host_data = host.data();
+  void* host_handle = host.handle();
+  ASSERT_EQ(TypeParam::table().iflush(pair.receive(), 1, &host_data, &one[1], &host_handle, &request),
+            ncclSuccess);
+  EXPECT_EQ(request, nullptr) << "host memory needs no flush";
   std::vector<void*> flushes;
   for (int i = 0; i < 32; ++i) {  // as many as receives: a flush cannot be tried later
     request = kStale;
