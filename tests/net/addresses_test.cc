@@ -1,0 +1,153 @@
+// Connections between ports whose addresses differ: the pair that can talk is found, or both ends say why
+// not. Also when the addresses have changed since init.
+#include <gtest/gtest.h>
+
+#include <cstdarg>
+#include <mutex>
+
+#include "base/log.h"
+#include "net/net.h"
+#include "softdev/control.h"
+
+namespace railwise::net {
+namespace {
+
+std::mutex g_mutex;
+std::string g_said;
+
+[[gnu::format(printf, 5, 6)]] void keep(int level, unsigned long, const char*, int, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  const std::lock_guard lock(g_mutex);
+  if (level == log::kWarn) g_said += std::string(text) + "\n";
+}
+
+// Two devices of this process, "one" and "two", with these keys.
+class AddressesTest : public testing::Test {
+ protected:
+  void start(const std::string& one, const std::string& two) {
+    const std::string text = "software:fabric=" + fabric_ + ",name=one," + one + ";name=two," + two;
+    setenv("RAILWISE_DEVICE", text.c_str(), 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    g_said.clear();
+    log::setSink(keep);
+    Result<Net*> net = Net::acquire();
+    ASSERT_TRUE(net.ok()) << g_said;
+    net_ = *net;
+    context_ = std::make_unique<Context>(*net_, -1);
+  }
+  ~AddressesTest() override {
+    context_.reset();
+    if (net_ != nullptr) Net::release();
+    log::setSink(nullptr);
+  }
+
+  // From one to two; then one message. False: it failed.
+  bool talks() {
+    char handle[kHandleBytes];
+    Listener* listener = *context_->listen(*net_->device(1), handle);
+    SendConnection* send = nullptr;
+    ReceiveConnection* receive = nullptr;
+    while (send == nullptr || receive == nullptr) {
+      if (send == nullptr) {
+        const Result<SendConnection*> connected = context_->connect(*net_->device(0), handle, -1);
+        if (!connected.ok()) return false;
+        send = *connected;
+      }
+      if (receive == nullptr) {
+        const Result<ReceiveConnection*> accepted = Context::accept(*listener);
+        if (!accepted.ok()) return false;
+        receive = *accepted;
+      }
+    }
+    return transfer(*send, *receive);
+  }
+
+  bool transfer(SendConnection& send, ReceiveConnection& receive) {
+    char bytes[128] = "to be sent";
+    const auto address = reinterpret_cast<uint64_t>(bytes);
+    MemoryHandle* const from = *send.memory().acquire(address, sizeof bytes, MemoryKind::kHost);
+    MemoryHandle* const to = *receive.memory().acquire(address, sizeof bytes, MemoryKind::kHost);
+    const ReceiveBuffer buffer{address + 64, 64, 0, to};
+    Request* received = nullptr;
+    Request* sent = nullptr;
+    bool good = receive.irecv({&buffer, 1}, false, &received).ok();
+    while (good && sent == nullptr) good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
+    for (Request* request : {sent, received}) {
+      Result<bool> done = false;
+      while (good && done.ok() && !*done) done = request->connection->test(*request, nullptr);
+      good = good && done.ok();
+    }
+    send.memory().release(from);
+    receive.memory().release(to);
+    return good && std::string(bytes + 64) == "to be sent";
+  }
+
+  void change(const std::string& port, const std::string& what) {
+    const auto fabric = softdev::joinFabric(fabric_);
+    ASSERT_TRUE(fabric.ok());
+    std::string error;
+    const auto ports = softdev::findPorts(**fabric, port, &error);
+    ASSERT_EQ(ports.size(), 1U) << error;
+    EXPECT_TRUE(softdev::changePort(**fabric, ports[0], what, &error)) << error;
+    softdev::detachFabric(*fabric);
+  }
+
+  const std::string fabric_ = "addresses" + std::to_string(getpid());
+  Net* net_ = nullptr;
+  std::unique_ptr<Context> context_;
+};
+
+TEST_F(AddressesTest, TheFamilyThatBothHave) {
+  start("gid=10.1.0.1/v2,gid=2001:db8::1/v2", "gid=2001:db8::2/v2");
+  EXPECT_TRUE(talks()) << g_said;
+}
+
+TEST_F(AddressesTest, TheVersionThatBothHave) {
+  start("gid=10.1.0.1/v1,gid=10.1.0.1/v2", "gid=10.1.0.2/v1");
+  EXPECT_TRUE(talks()) << g_said;
+}
+
+TEST_F(AddressesTest, LinkLocalWhenThereIsNothingElse) {
+  start("gid=fe80::1/v2", "gid=fe80::2/v2,gid=10.1.0.2/v2");
+  EXPECT_TRUE(talks()) << g_said;
+}
+
+TEST_F(AddressesTest, NoPairIsSaidWithBothEndsAddresses) {
+  start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2");
+  EXPECT_FALSE(talks());
+  EXPECT_NE(g_said.find("10.1.0.1"), std::string::npos) << g_said;
+  EXPECT_NE(g_said.find("2001:db8::2"), std::string::npos) << g_said;
+}
+
+TEST_F(AddressesTest, OneVersionEachIsNoPair) {
+  start("gid=10.1.0.1/v1", "gid=10.1.0.2/v2");
+  EXPECT_FALSE(talks());
+}
+
+TEST_F(AddressesTest, AnAddressThatCameAfterInit) {
+  start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
+  change("two:1", "gid=0=10.1.0.77");
+  EXPECT_TRUE(talks()) << g_said;
+  change("one:1", "gid=0=::");
+  change("one:1", "gid=4=10.1.0.66/v2");
+  EXPECT_TRUE(talks()) << g_said;
+}
+
+TEST_F(AddressesTest, APortWithoutAnAddressIsNamed) {
+  start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
+  change("one:1", "gid=0=::");
+  EXPECT_FALSE(talks());
+  EXPECT_NE(g_said.find("one port 1: no usable GID"), std::string::npos) << g_said;
+}
+
+TEST_F(AddressesTest, InfiniBandPortsOfOneSubnet) {
+  start("link=ib", "link=ib");
+  EXPECT_TRUE(talks()) << g_said;
+}
+
+}  // namespace
+}  // namespace railwise::net
