@@ -20,6 +20,8 @@ constexpr uint8_t kRnrRetry = 7;
 // Why InfiniBand's and RoCE's managers reject (InfiniBand specification, table 110); iWARP's says
 // ECONNREFUSED.
 constexpr int kReasonNoService = 8;
+constexpr int kReasonConsumer = 28;  // the program did, or has ended
+constexpr const char* kNobody = "refused: nobody listens there";
 
 // What of it is text: a peer may have said why.
 std::string textOf(const CmPrivateData& data) {
@@ -35,6 +37,7 @@ std::string textOf(const CmPrivateData& data) {
 // The manager's statuses are errno values below zero, or reasons above.
 std::string reasonOf(int status) {
   if (status < 0) return std::strerror(-status);
+  if (status == kReasonConsumer) return "it does not want the connection, or is gone";
   return "reason " + std::to_string(status);
 }
 
@@ -141,8 +144,9 @@ Status CmConnection::step(const rdma_cm_event& event) {
     case RDMA_CM_EVENT_ROUTE_RESOLVED: {
       rdma_conn_param request = parameters(request_.span());
       state_ = State::kConnecting;
-      if (cm.connect(id_.get(), &request) != 0) return fail("connecting", errno);
-      return Status::success();
+      if (cm.connect(id_.get(), &request) == 0) return Status::success();
+      if (errno == ECONNREFUSED) return give(kNobody);  // siw knows at once
+      return fail("connecting", errno);
     }
     case RDMA_CM_EVENT_CONNECT_RESPONSE:  // InfiniBand, RoCE: the queue pair is ours to bring up
       reply_ = copyOf(event);
@@ -171,7 +175,7 @@ Status CmConnection::stepOnError(const rdma_cm_event& event) {
     case RDMA_CM_EVENT_CONNECT_ERROR:
       return give("the connection failed: " + reason);
     case RDMA_CM_EVENT_REJECTED: {
-      if (event.status == kReasonNoService) return give("refused: nobody listens there");
+      if (event.status == kReasonNoService) return give(kNobody);
       const std::string said = textOf(copyOf(event));
       return give("refused by the peer (" + (said.empty() ? reason : said) + ")");
     }
