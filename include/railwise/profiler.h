@@ -2,14 +2,14 @@
  * in C (C99) and C++. They arrive as ncclProfileNetPlugin events below NCCL's proxy step:
  *
  *   if (descriptor->type == ncclProfileNetPlugin && RAILWISE_PROFILER_IS_V1(descriptor->netPlugin.id)) {
- *     const struct railwise_profiler_event_v1* event = descriptor->netPlugin.data;   // copy it: good during
- * the call only
+ *     const struct railwise_profiler_event_v1* event = descriptor->netPlugin.data;
+ *     ...   // copy what you need: it is good during this call only
  *   }
  *
- * An event starts when work is given to a queue pair and stops when its completion has been seen; the state
- * ncclProfilerNetPluginUpdate just before the stop carries the same structure with what was not known at the
- * start: the bytes that a receive got. ABI: what version 1 means stays; another version gets another number.
- */
+ * An event starts when work is given to a queue pair and stops when its completion has been seen. That of a
+ * receive has, just before the stop, the state ncclProfilerNetPluginUpdate with kind, device, message, and
+ * the bytes that came; of its other fields rail is -1 and the rest 0. ABI: what version 1 means stays;
+ * another version gets another number. */
 #ifndef RAILWISE_PROFILER_H
 #define RAILWISE_PROFILER_H
 
