@@ -21,8 +21,8 @@ struct Port {
   int speed_mbps = 0;
 };
 
-// `ask_speed`: the speed from ibv_query_port_speed where libibverbs has it (NCCL_IB_QUERY_PORT_SPEED), else from
-// the codes of speed and width. Errors: kSystem, not logged.
+// `ask_speed`: the speed from ibv_query_port_speed where libibverbs has it (NCCL_IB_QUERY_PORT_SPEED), else
+// from the codes of speed and width. Errors: kSystem, not logged.
 Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed = true);
 
 // Speed of a link in Mb/s from the verbs codes; 0 for codes that are not known. Source: InfiniBand
