@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
@@ -104,6 +105,16 @@ class Device {
 };
 
 struct DeviceList {
+  DeviceList() = default;
+  DeviceList(DeviceList&&) = default;
+  // What was here goes in the order of the destructor: devices, then the watcher, then what it watches.
+  DeviceList& operator=(DeviceList&& other) noexcept {
+    std::swap(hcas, other.hcas);
+    std::swap(watcher, other.watcher);
+    std::swap(devices, other.devices);
+    return *this;
+  }
+
   std::vector<std::unique_ptr<Hca>> hcas;
   std::unique_ptr<EventWatcher> watcher;         // of the hcas; null when it cannot be had
   std::vector<std::unique_ptr<Device>> devices;  // physical, in net_ib's order: by PCI address, then port

@@ -23,12 +23,12 @@ class DataDirect : public testing::Test {
     EXPECT_TRUE(verbs::load(config_).ok());
   }
   ~DataDirect() override {
-    list_ = {};
+    list_ = DeviceList();
     verbs::unload();
   }
   // "NAME PATH", by index.
   std::vector<std::string> shown(int setting) {
-    list_ = {};
+    list_ = DeviceList();
     config_.ib_data_direct = setting;
     Result<DeviceList> list = discoverDevices(config_);
     EXPECT_TRUE(list.ok());
