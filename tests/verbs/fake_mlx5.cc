@@ -27,7 +27,7 @@ void write(void* to, size_t offset, T value) {
 
 extern "C" {
 
-__attribute__((visibility("default"))) FakeMlx5& railwiseFakeMlx5();
+__attribute__((visibility("default"))) FakeMlx5* railwiseFakeMlx5();
 __attribute__((visibility("default"))) bool mlx5dv_is_supported(ibv_device*);
 __attribute__((visibility("default"))) int mlx5dv_query_device(ibv_context*, void* attributes);
 __attribute__((visibility("default"))) ibv_qp* mlx5dv_create_qp(ibv_context* context,
@@ -39,24 +39,24 @@ __attribute__((visibility("default"))) ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, 
 __attribute__((visibility("default"))) int mlx5dv_get_data_direct_sysfs_path(ibv_context*, char* path,
                                                                              size_t bytes);
 
-FakeMlx5& railwiseFakeMlx5() {
+FakeMlx5* railwiseFakeMlx5() {
   static FakeMlx5 state;
-  return state;
+  return &state;
 }
 
-bool mlx5dv_is_supported(ibv_device*) { return railwiseFakeMlx5().supported; }
+bool mlx5dv_is_supported(ibv_device*) { return railwiseFakeMlx5()->supported; }
 
 int mlx5dv_query_device(ibv_context*, void* attributes) {
   constexpr uint64_t kOutOfOrder = 1 << 16;
   const bool asked = (read<uint64_t>(attributes, 16) & kOutOfOrder) != 0;
-  const uint32_t receives = railwiseFakeMlx5().out_of_order_receives;
+  const uint32_t receives = railwiseFakeMlx5()->out_of_order_receives;
   write<uint64_t>(attributes, 16, asked && receives > 0 ? kOutOfOrder : 0);
   if (asked && receives > 0) write<uint32_t>(attributes, 176, receives);
   return 0;
 }
 
 ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes, const void* mlx5) {
-  FakeMlx5& state = railwiseFakeMlx5();
+  FakeMlx5& state = *railwiseFakeMlx5();
   state.qp_mask = read<uint64_t>(mlx5, 0);
   state.qp_flags = read<uint32_t>(mlx5, 8);
   if (state.create_qp != nullptr) return state.create_qp(context, attributes);
@@ -66,7 +66,7 @@ ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes, 
 
 ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
                              int mlx5_access) {
-  FakeMlx5& state = railwiseFakeMlx5();
+  FakeMlx5& state = *railwiseFakeMlx5();
   if (fd < 0) {
     errno = EBADF;
     return nullptr;
@@ -78,7 +78,7 @@ ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_
 }
 
 int mlx5dv_get_data_direct_sysfs_path(ibv_context*, char* path, size_t bytes) {
-  const FakeMlx5& state = railwiseFakeMlx5();
+  const FakeMlx5& state = *railwiseFakeMlx5();
   if (state.data_direct_error != 0) return state.data_direct_error;
   if (state.data_direct_path.size() >= bytes) return ENOSPC;
   std::strcpy(path, state.data_direct_path.c_str());

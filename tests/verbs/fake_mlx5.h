@@ -27,8 +27,8 @@ struct FakeMlx5 {
 
 inline FakeMlx5& fakeMlx5(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // stays loaded
-  auto* state = reinterpret_cast<FakeMlx5& (*)()>(dlsym(library, "railwiseFakeMlx5"));
-  return state();
+  auto* state = reinterpret_cast<FakeMlx5* (*)()>(dlsym(library, "railwiseFakeMlx5"));
+  return *state();
 }
 
 }  // namespace railwise::test

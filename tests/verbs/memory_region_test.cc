@@ -12,7 +12,8 @@ namespace {
 
 std::string g_last_warning;
 
-void keepWarning(int level, unsigned long, const char*, int, const char* format, ...) {
+[[gnu::format(printf, 5, 6)]] void keepWarning(int level, unsigned long, const char*, int, const char* format,
+                                               ...) {
   if (level != log::kWarn) return;
   char text[1024];
   va_list arguments;
