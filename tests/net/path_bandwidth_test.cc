@@ -2,8 +2,13 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 #include "net/gpu_in_use.h"
+#include "net/net.h"
 #include "softdev/config.h"
 #include "tests/topo/output_machines.h"
 #include "tools/device_tree.h"
@@ -123,6 +128,33 @@ TEST(GpuInUse, WhatTheSettingSays) {
   config.gpu = "0000:99:00.0";
   EXPECT_EQ(gpuInUse(config, paths, {{RailPort{1, kPort}}}), 1);
   EXPECT_EQ(gpuInUse(config, PathBandwidth(), {{RailPort{1, kPort}}}), -1);
+}
+
+// The whole way: the machine's /sys in a folder, a device of two rails on different NUMA nodes, a GPU beside
+// one.
+TEST(RailBandwidths, OfADeviceAcrossSockets) {
+  char folder[] = "/tmp/railwise-paths-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto machine = softdev::parseMachine("@asymmetric", "A");
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(tools::writeTree(tools::deviceTree(machine->hosts[0]), std::string(folder) + "/root"), "");
+  const std::string device = "software:@asymmetric;fabric=paths" + std::to_string(getpid());
+  setenv("RAILWISE_DEVICE", device.c_str(), 1);
+  setenv("RAILWISE_HOST", "A", 1);
+  setenv("RAILWISE_SYSFS_ROOT", (std::string(folder) + "/root").c_str(), 1);
+  setenv("RAILWISE_GPU", "0000:04:00.0", 1);  // beside mlx5_0
+  {
+    const Result<Net*> net = Net::acquire();
+    ASSERT_TRUE(net.ok());
+    const int members[] = {0, 2};
+    const Device& fused = *(*net)->device(*(*net)->makeVirtualDevice(members));
+    const auto mbps = (*net)->railBandwidths(fused);
+    EXPECT_EQ(mbps[0], 384000) << "PCIe 5 x16, less than the port's 400 Gb/s";
+    EXPECT_GT(mbps[1], 0);
+    EXPECT_LT(mbps[1], mbps[0] / 2) << "through the other socket";
+    Net::release();
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // The stand-in for NVIDIA's driver library answers GPU 0000:11:00.0 (fake_cuda.c).
