@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -73,7 +74,7 @@ class CmProcesses : public testing::TestWithParam<const char*> {
  protected:
   bool iwarp() const { return std::string_view(GetParam()) == "iwarp"; }
   const std::string fabric = uniqueFabric();
-  const std::string ours = "name=ours,link=" + std::string(GetParam());
+  const std::string ours = "name=ours,adversarial=on,link=" + std::string(GetParam());
   const std::string theirs = "name=theirs,link=" + std::string(GetParam());
 };
 INSTANTIATE_TEST_SUITE_P(Links, CmProcesses, testing::Values("roce", "ib", "iwarp"),
@@ -94,11 +95,13 @@ void serve(ibv_context* context, const Line& line, bool iwarp) {
   CmId accepted(channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST).id);
   if (end.toInit() != 0 || end.receive(1, 0, 64) != 0) throw std::runtime_error("queue pair");
   if (!iwarp) bringUp(accepted, end.qp);
-  rdma_conn_param reply = parameters("", end.qp->qp_num);
+  const Address memory = end.address();
+  const std::string where(reinterpret_cast<const char*>(&memory), sizeof memory);
+  rdma_conn_param reply = parameters(where, end.qp->qp_num);
   if (cm::accept(accepted, &reply) != 0) throw std::runtime_error("accept");
   channel.expect(RDMA_CM_EVENT_ESTABLISHED);
   if (end.wait().status != IBV_WC_SUCCESS) throw std::runtime_error("receive");
-  line.tell(static_cast<int32_t>(*end.word(0)));
+  line.tell(static_cast<int32_t>(*end.word(0) + *end.word(128)));
   for (;;) pause();
 }
 
@@ -120,17 +123,20 @@ TEST_P(CmProcesses, ConnectAndSeeTheOtherDie) {
   Endpoint end(device);
   ASSERT_EQ(end.toInit(), 0);
   CmId caller = calling(channel, device, address, parameters("", end.qp->qp_num));
-  if (iwarp()) {
-    channel.expect(RDMA_CM_EVENT_ESTABLISHED);
-  } else {
-    channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
+  const CmEvent answer = channel.expect(iwarp() ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_RESPONSE);
+  ASSERT_GE(answer.private_data.size(), sizeof end.peer);
+  std::memcpy(&end.peer, answer.private_data.data(), sizeof end.peer);
+  if (!iwarp()) {
     bringUp(caller, end.qp);
     ASSERT_EQ(cm::establish(caller), 0);
   }
-  *end.word(0) = 4242;
+  *end.word(8) = 4000;
+  ASSERT_EQ(end.send({.offset = 8, .length = 8, .remote_offset = 128}), 0);
+  EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
+  *end.word(0) = 242;
   ASSERT_EQ(end.send({.opcode = IBV_WR_SEND, .length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(child.line.hear(), 4242);
+  EXPECT_EQ(child.line.hear(), 4242);  // what was sent, and what was written before it
   EXPECT_TRUE(channel.empty());
   child.kill();
   channel.expect(RDMA_CM_EVENT_DISCONNECTED);

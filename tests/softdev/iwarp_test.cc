@@ -146,6 +146,20 @@ TEST(Iwarp, AWriteIsSeenAfterASendAndNotBefore) {
   EXPECT_EQ(pair.a.wait().wr_id, 9U);
 }
 
+// The same with an engine: what was posted is copied before it is held.
+TEST(Iwarp, AnEngineHoldsWritesToo) {
+  OpenDevice device("link=iwarp,adversarial=on,engine=on");
+  IwarpPair pair(device);
+  ASSERT_EQ(pair.b.receive(1, 1024, 64), 0);
+  *pair.a.word(0) = 100;
+  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 8}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(*pair.b.word(8), 0U);
+  ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .offset = 512, .length = 8}), 0);
+  EXPECT_EQ(pair.b.wait().opcode, IBV_WC_RECV);
+  EXPECT_EQ(*pair.b.word(8), 100U);
+}
+
 TEST(Iwarp, ABadWriteThatWasHeldFailsTheSend) {
   OpenDevice device("link=iwarp,adversarial=on");
   IwarpPair pair(device);
