@@ -23,7 +23,7 @@ class LoopConnection {
   explicit LoopConnection(std::size_t bytes, const std::string& devices = "", int rails = 1)
       : buffer_(bytes) {
     const std::string text =
-        "software:fabric=loop" + std::to_string(getpid()) + (devices.empty() ? "" : "," + devices);
+        "software:fabric=test" + std::to_string(getpid()) + (devices.empty() ? "" : "," + devices);
     setenv("RAILWISE_DEVICE", text.c_str(), 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     net_ = *Net::acquire();
@@ -51,8 +51,8 @@ class LoopConnection {
   char* at(std::size_t offset) { return buffer_.data() + offset; }
   uint64_t address(std::size_t offset) const { return reinterpret_cast<uint64_t>(buffer_.data()) + offset; }
 
-  // Another connection of the same device beside the first, which stays the one that the others are about.
-  void connect() {
+  // Another connection of the same device; the first stays the one that everything else here is about.
+  SendConnection* connect() {
     char handle[kHandleBytes];
     Listener* listener = *context_->listen(*device_, handle);
     SendConnection* send = nullptr;
@@ -62,9 +62,11 @@ class LoopConnection {
       if (receive == nullptr) receive = *Context::accept(*listener);
     }
     Context::close(listener);
-    if (send_ != nullptr) return;
-    send_ = send;
-    receive_ = receive;
+    if (send_ == nullptr) {
+      send_ = send;
+      receive_ = receive;
+    }
+    return send;
   }
 
   // Polls until the request has completed; false: it failed.

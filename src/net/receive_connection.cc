@@ -37,8 +37,8 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   RAILWISE_TRY(made->pair(request, refusal));
   RAILWISE_TRY(made->openQueuePairs());
   made->makeLanes(request.lanes);
-  made->adopt(request);
   made->describePairing(request);
+  made->adopt(request);
   // On iWARP the order in which data become visible says nothing without a completion.
   made->may_be_silent_ = options.config.optional_receive_completion != 0 && !made->iwarp();
   made->flush_qps_.resize(device.rails().size());

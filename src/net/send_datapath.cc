@@ -54,11 +54,12 @@ static uint32_t remoteKey(const ClearToSend& entry, uint8_t rail) {
 Status SendConnection::openGroup(Group& group) {
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   const ClearToSend* first = entries(slot);
-  const uint64_t stamp = __atomic_load_n(&first->stamp, __ATOMIC_ACQUIRE);
-  if (stampNumber(stamp) != next_number_) {
-    if (iwarp()) RAILWISE_TRY(drain());  // there it comes as a message
-    return idle(Waiting::kPeer);
+  uint64_t stamp = __atomic_load_n(&first->stamp, __ATOMIC_ACQUIRE);
+  if (stampNumber(stamp) != next_number_ && iwarp()) {  // there it comes as a message
+    RAILWISE_TRY(drain());
+    stamp = first->stamp;
   }
+  if (stampNumber(stamp) != next_number_) return idle(Waiting::kPeer);
   const int count = stampCount(stamp);
   if (count < 1 || count > kMaxReceives)
     return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives");

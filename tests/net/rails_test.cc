@@ -1,0 +1,264 @@
+// Connections over several rails: what goes where, counted by the software device.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "loop_connection.h"
+
+namespace railwise::net {
+namespace {
+
+// One setting for the time of a test.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+constexpr std::size_t kHalf = 8 << 20;
+
+void fillRandom(LoopConnection& loop, std::size_t bytes) {
+  std::mt19937_64 random(bytes);
+  for (std::size_t i = 0; i < bytes; i += 8) {
+    const uint64_t value = random();
+    std::memcpy(loop.at(i), &value, sizeof value);
+  }
+}
+
+// `bytes` from the first half of the buffer to the second, each checked.
+void exchange(LoopConnection& loop, std::size_t bytes, int group = 1) {
+  std::memset(loop.at(kHalf), 0, bytes);
+  Request* receive = loop.receive(group, kHalf, bytes);
+  ASSERT_NE(receive, nullptr);
+  std::vector<Request*> sends;
+  for (int i = 0; i < group; ++i) {
+    sends.push_back(loop.send(0, bytes));
+    ASSERT_NE(sends.back(), nullptr);
+  }
+  for (Request* send : sends) ASSERT_TRUE(LoopConnection::finish(send));
+  int sizes[kMaxReceives] = {};
+  for (bool done = false; !done;) {
+    const Result<bool> tested = receive->connection->test(*receive, sizes);
+    ASSERT_TRUE(tested.ok());
+    done = *tested;
+  }
+  for (int i = 0; i < group; ++i) ASSERT_EQ(sizes[i], static_cast<int>(bytes));
+  ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0);
+}
+
+std::vector<uint64_t> bytesByRail(const LoopConnection& loop) {
+  std::vector<uint64_t> bytes;
+  for (std::size_t rail = 0; rail < loop.device().rails().size(); ++rail)
+    bytes.push_back(loop.counters(rail).bytes);
+  return bytes;
+}
+
+TEST(Rails, ALargeMessageGoesOverAllBySpeed) {
+  LoopConnection loop(2 * kHalf, "speed=400000;speed=100000", 2);
+  fillRandom(loop, kHalf);
+  const auto before = bytesByRail(loop);
+  exchange(loop, kHalf);
+  const auto after = bytesByRail(loop);
+  EXPECT_NEAR(static_cast<double>(after[0] - before[0]) / kHalf, 0.8, 0.01);
+  EXPECT_NEAR(static_cast<double>(after[1] - before[1]) / kHalf, 0.2, 0.01);
+}
+
+TEST(Rails, EvenSharesWhenAsked) {
+  const Setting even("RAILWISE_SPLIT", "even");
+  LoopConnection loop(2 * kHalf, "speed=400000;speed=100000", 2);
+  fillRandom(loop, kHalf);
+  const auto before = bytesByRail(loop);
+  exchange(loop, kHalf);
+  const auto after = bytesByRail(loop);
+  EXPECT_NEAR(static_cast<double>(after[1] - before[1]) / kHalf, 0.5, 0.01);
+}
+
+TEST(Rails, ASmallMessageTakesOne) {
+  LoopConnection loop(2 * kHalf, "count=4", 4);
+  fillRandom(loop, kHalf);
+  const softdev::Counters before = loop.counters();
+  constexpr uint64_t kMessages = 64;
+  for (uint64_t i = 0; i < kMessages; ++i) exchange(loop, 1024);
+  const softdev::Counters after = loop.counters();
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
+  EXPECT_EQ(after.writes - before.writes, kMessages) << "clear to send, and nothing else";
+}
+
+TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
+  for (int rails = 1; rails <= kMaxRails; ++rails) {
+    LoopConnection loop(2 * kHalf, "count=8,link=" + std::string(rails % 2 == 0 ? "ib" : "roce"), rails);
+    fillRandom(loop, kHalf);
+    for (const std::size_t bytes : {0, 1, 127, 65535, 65536, 65537, 262144, 1000001}) {
+      exchange(loop, bytes);
+      if (testing::Test::HasFatalFailure()) FAIL() << rails << " rails, " << bytes << " bytes";
+    }
+    exchange(loop, 100'003, kMaxReceives);
+  }
+}
+
+TEST(Rails, SeveralQueuePairsPerRailTakeTurns) {
+  const Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "3");
+  LoopConnection loop(2 * kHalf, "count=2", 2);
+  fillRandom(loop, kHalf);
+  EXPECT_EQ(loop.sender().queuePairs(), 6U);
+  for (int i = 0; i < 40; ++i) exchange(loop, 200'000 + static_cast<std::size_t>(i) * 1000);
+}
+
+TEST(Rails, AMessageIsSplitOverQueuePairsWhenAsked) {
+  const Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "4");
+  const Setting split("NCCL_IB_SPLIT_DATA_ON_QPS", "1");
+  LoopConnection loop(2 * kHalf);
+  fillRandom(loop, kHalf);
+  const softdev::Counters before = loop.counters();
+  exchange(loop, kHalf);
+  const softdev::Counters after = loop.counters();
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 4U);
+}
+
+TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
+  LoopConnection loop(2 * kHalf, "link=ib");
+  fillRandom(loop, kHalf);
+  softdev::Counters before = loop.counters();
+  exchange(loop, 8192);
+  softdev::Counters after = loop.counters();
+  EXPECT_EQ(after.writes - before.writes, 1U);
+  before = after;
+  exchange(loop, 8193);
+  after = loop.counters();
+  EXPECT_EQ(after.writes - before.writes, 2U);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 1U);
+}
+
+// NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.
+TEST(Rails, SilentReceivesCostNothing) {
+  LoopConnection loop(2 * kHalf);
+  fillRandom(loop, 1 << 16);
+  const softdev::Counters before = loop.counters();
+  constexpr uint64_t kMessages = 800;
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    Request* receive = nullptr;
+    const ReceiveBuffer buffer = {loop.address(kHalf + i * 64), 64, 0, loop.memory()};
+    ASSERT_TRUE(loop.receiver().irecv({&buffer, 1}, true, &receive).ok());
+    ASSERT_NE(receive, nullptr);
+    Request* send = loop.send(i * 64, 64);
+    ASSERT_NE(send, nullptr);
+    ASSERT_TRUE(LoopConnection::finish(send));
+    ASSERT_TRUE(LoopConnection::finish(receive));
+    ASSERT_EQ(std::memcmp(loop.at(i * 64), loop.at(kHalf + i * 64), 64), 0);
+  }
+  const softdev::Counters after = loop.counters();
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages / 8);
+}
+
+// A receiver that asks for no completions must not overrun a sender that has not looked yet.
+TEST(Rails, SilentReceivesWaitForTheSender) {
+  LoopConnection loop(2 * kHalf);
+  int posted = 0;
+  for (int i = 0; i < 100; ++i) {
+    Request* receive = nullptr;
+    const ReceiveBuffer buffer = {loop.address(kHalf), 64, 0, loop.memory()};
+    ASSERT_TRUE(loop.receiver().irecv({&buffer, 1}, true, &receive).ok());
+    if (receive == nullptr) break;
+    ++posted;
+    if (posted % 8 != 0) ASSERT_TRUE(LoopConnection::finish(receive));
+  }
+  EXPECT_LE(posted, kSlots);
+  EXPECT_GE(posted, kSlots / 2);
+}
+
+TEST(Rails, BothEndsMayHaveDifferentNumbers) {
+  for (const auto& [from, to] : {std::pair{1, 2}, {2, 1}, {3, 2}, {2, 8}, {8, 3}}) {
+    LoopConnection loop(2 * kHalf, "count=8", 8);
+    fillRandom(loop, 1 << 20);
+    Net& net = loop.net();
+    const auto device = [&](int rails) {
+      std::vector<int> members(static_cast<std::size_t>(rails));
+      std::iota(members.begin(), members.end(), 0);
+      return net.device(*net.makeVirtualDevice(members));
+    };
+    const Device& sender = *device(from);
+    const Device& receiver = *device(to);
+    char handle[kHandleBytes];
+    Listener* listener = *loop.context().listen(receiver, handle);
+    SendConnection* send = nullptr;
+    ReceiveConnection* receive = nullptr;
+    while (send == nullptr || receive == nullptr) {
+      if (send == nullptr) send = *loop.context().connect(sender, handle, -1);
+      if (receive == nullptr) receive = *Context::accept(*listener);
+    }
+    MemoryHandle* source = *sender.memory().acquire(loop.address(0), 1 << 20, MemoryKind::kHost);
+    MemoryHandle* target = *receiver.memory().acquire(loop.address(kHalf), 1 << 20, MemoryKind::kHost);
+    for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{5}, std::size_t{700'001}}) {
+      std::memset(loop.at(kHalf), 0, bytes);
+      Request *sent = nullptr, *received = nullptr;
+      const ReceiveBuffer buffer = {loop.address(kHalf), bytes, 0, target};
+      ASSERT_TRUE(receive->irecv({&buffer, 1}, false, &received).ok());
+      ASSERT_TRUE(send->isend(loop.address(0), bytes, 0, source, nullptr, &sent).ok());
+      ASSERT_TRUE(LoopConnection::finish(sent));
+      ASSERT_TRUE(LoopConnection::finish(received));
+      ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0) << from << " to " << to;
+    }
+    sender.memory().release(source);
+    receiver.memory().release(target);
+  }
+}
+
+TEST(Rails, AFlushReadsThroughTheRailsThatCarriedTheData) {
+  LoopConnection loop(2 * kHalf, "count=4", 4);
+  fillRandom(loop, kHalf);
+  exchange(loop, 64);  // one rail
+  softdev::Counters before = loop.counters();
+  Request* flush = nullptr;
+  ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+  ASSERT_TRUE(LoopConnection::finish(flush));
+  EXPECT_EQ(loop.counters().reads - before.reads, 1U);
+  exchange(loop, kHalf);  // all four
+  before = loop.counters();
+  ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+  ASSERT_TRUE(LoopConnection::finish(flush));
+  EXPECT_EQ(loop.counters().reads - before.reads, 4U);
+}
+
+TEST(Rails, TheCommunicatorsHintsSizeQueuePairs) {
+  LoopConnection loop(2 * kHalf);
+  EXPECT_EQ(loop.sender().queuePairs(), 1U);
+  loop.context().setHints(1, 1);
+  SendConnection* few = loop.connect();
+  EXPECT_EQ(few->queuePairs(), 4U) << "one flow finds one of the fabric's paths; four find more";
+  loop.context().setHints(64, 2);
+  EXPECT_EQ(loop.connect()->queuePairs(), 1U);
+}
+
+TEST(Rails, ConnectionsThroughTheConnectionManager) {
+  const Setting cm("RAILWISE_CONNECT", "cm");
+  for (const char* link : {"roce", "iwarp"}) {
+    for (const int rails : {1, 3}) {
+      LoopConnection loop(2 * kHalf, std::string("count=4,link=") + link, rails);
+      fillRandom(loop, kHalf);
+      for (const std::size_t bytes : {0, 1, 65536, 1000001}) exchange(loop, bytes);
+      for (int i = 0; i < 100; ++i) exchange(loop, 5000, 1 + i % kMaxReceives);
+      if (testing::Test::HasFatalFailure()) FAIL() << link << ", " << rails << " rails";
+    }
+  }
+}
+
+TEST(Rails, IwarpUsesTheConnectionManagerByItself) {
+  LoopConnection loop(2 * kHalf, "link=iwarp");
+  fillRandom(loop, kHalf);
+  const softdev::Counters before = loop.counters();
+  exchange(loop, 1'000'000);
+  const softdev::Counters after = loop.counters();
+  EXPECT_EQ(after.writes_with_imm, before.writes_with_imm);
+  EXPECT_EQ(after.sends - before.sends, 2U) << "clear to send, and the notice behind the data";
+}
+
+}  // namespace
+}  // namespace railwise::net
