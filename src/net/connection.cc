@@ -100,10 +100,15 @@ Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t
 
 Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   const Rail& local = device_.rails()[rail];
+  // Whoever creates first finds out whether it is to be had; all others must then have it too.
+  const bool first = direction_ == Direction::kSend && queue_pairs_.empty();
+  const verbs::OutOfOrder order = !out_of_order_ ? verbs::OutOfOrder::kNo
+                                  : first        ? verbs::OutOfOrder::kIfPossible
+                                                 : verbs::OutOfOrder::kRequired;
   Result<verbs::QueuePair> made =
-      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config_, size,
-                             out_of_order_ ? verbs::OutOfOrder::kRequired : verbs::OutOfOrder::kNo);
+      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config_, size, order);
   if (!made.ok()) return made.status();
+  if (first) out_of_order_ = made->out_of_order;
   LaneQueuePair& queue_pair = queue_pairs_.emplace_back();
   queue_pair.made = std::move(*made);
   queue_pair.qp = queue_pair.made.qp.get();
