@@ -30,85 +30,6 @@ void watchForks() {
   });
 }
 
-void setSource(Id& id, const Address& address) {
-  id.source = address;
-  writeAddress(address, &id.route.addr.src_storage);
-}
-
-// Every address of this host and the name of its fabric.
-std::vector<Address> everyAddress(std::string* fabric) {
-  std::vector<Address> addresses;
-  ibv_device** list = getDeviceList(nullptr);
-  for (ibv_device** at = list; at != nullptr && *at != nullptr; ++at) {
-    const Device& device = as<Device>(*at);
-    *fabric = device.fabric;
-    for (const PortConfig& port : device.config.ports) {
-      for (const Gid& gid : port.iwarp ? port.addresses : port.gids) {
-        Address address;
-        std::memcpy(address.ip, gid.raw, sizeof address.ip);
-        const auto same = [&](const Address& other) {
-          return std::memcmp(other.ip, address.ip, sizeof address.ip) == 0;
-        };
-        if (std::none_of(addresses.begin(), addresses.end(), same)) addresses.push_back(address);
-      }
-    }
-  }
-  freeDeviceList(list);
-  return addresses;
-}
-
-// Sockets with one port number on all of `addresses`: 0 or errno.
-int bindAll(Id& id, const std::string& fabric, std::vector<Address> addresses, uint16_t port) {
-  for (Address& address : addresses) {
-    address.port = port;
-    const int fd = bindAddress(fabric, address);
-    if (fd < 0) {
-      const int error = errno;
-      closeSockets(id);
-      return error;
-    }
-    id.sockets.push_back(fd);
-  }
-  watch(id);
-  return 0;
-}
-
-int bindSockets(Id& id, const std::string& fabric, const std::vector<Address>& addresses, uint16_t* port) {
-  if (*port != 0) return bindAll(id, fabric, addresses, *port);
-  constexpr int kTries = 1000;  // of 28,000
-  int error = EADDRINUSE;
-  for (int i = 0; i < kTries && error == EADDRINUSE; ++i) {
-    *port = ephemeralPort();
-    error = bindAll(id, fabric, addresses, *port);
-  }
-  return error;
-}
-
-int bindHere(Id& id, Address address) {
-  uint8_t port_number = 1;
-  Device* device = nullptr;
-  std::string fabric;
-  std::vector<Address> addresses;
-  if (address.any()) {
-    addresses = everyAddress(&fabric);
-  } else {
-    device = findLocal(address, &port_number);
-    if (device == nullptr) return EADDRNOTAVAIL;
-    fabric = device->fabric;
-    addresses = {address};
-  }
-  if (const int error = bindSockets(id, fabric, addresses, &address.port); error != 0) return error;
-  if (device != nullptr) {
-    if (const int error = useDevice(id, *device, port_number); error != 0) {
-      closeSockets(id);
-      return error;
-    }
-  }
-  setSource(id, address);
-  id.state = State::kBound;
-  return 0;
-}
-
 bool isZero(const Gid& gid) {
   return std::all_of(std::begin(gid.raw), std::end(gid.raw), [](uint8_t byte) { return byte == 0; });
 }
@@ -252,14 +173,6 @@ int destroyId(rdma_cm_id* base) {
   manager().acknowledged.wait(lock, [&] { return id.events_given == id.events_acknowledged; });
   deleteId(id);
   return 0;
-}
-
-int bindAddr(rdma_cm_id* base, sockaddr* wanted) {
-  Id& id = *static_cast<Id*>(base);
-  std::lock_guard lock(manager().mutex);
-  Address address;
-  if (id.state != State::kIdle || !readAddress(wanted, &address)) return answer(EINVAL);
-  return answer(bindHere(id, address));
 }
 
 int resolveAddr(rdma_cm_id* base, sockaddr* source, sockaddr* destination, int) {

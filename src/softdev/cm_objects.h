@@ -118,6 +118,9 @@ void deleteId(Id& id);
 void closeSockets(Id& id);
 // Puts the sockets into the channel's set.
 void watch(Id& id);
+// Sockets on the address, with a port number of the system's choice for 0, and its device, unless it is every
+// address: 0 or errno (cm_bind.cc).
+int bindHere(Id& id, Address address);
 // Binds it to a device: 0 or errno. It keeps the one it has.
 int useDevice(Id& id, Device& device, uint8_t port);
 void leaveDevice(Id& id);

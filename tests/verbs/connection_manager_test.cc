@@ -16,7 +16,8 @@ namespace railwise::verbs {
 namespace {
 
 std::string g_warnings;
-void collect(int level, unsigned long, const char*, int, const char* format, ...) {
+[[gnu::format(printf, 5, 6)]] void collect(int level, unsigned long, const char*, int, const char* format,
+                                           ...) {
   if (level != log::kWarn) return;
   char text[2048];
   va_list arguments;
