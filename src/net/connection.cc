@@ -132,6 +132,8 @@ void Connection::makeLanes(int lanes) {
 }
 
 Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end) const {
+  bool any = false;
+  Status failed;
   end.rails = static_cast<uint8_t>(device_.rails().size());
   for (std::size_t i = 0; i < device_.rails().size(); ++i) {
     const Rail& rail = device_.rails()[i];
@@ -149,15 +151,26 @@ Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end)
     info.piece_bytes = rail.port.max_message_bytes;
     info.window_key = window_.remoteKey(i);
     copyText(info.device, rail.name);
+    // A port that is down, or has no address, is one that nobody can reach: the others do without it.
+    if (!rail.hca->state().active(rail.port.number)) {
+      RAILWISE_INFO(log::kNet, "%s: port %u is down: left out of a connection", rail.name, rail.port.number);
+      continue;
+    }
     const Result<verbs::GidList> gids = rail.port.iwarp ? managerAddresses(rail) : rail.gids->get();
-    if (!gids.ok()) return gids.status();
+    if (!gids.ok()) {
+      failed = gids.status();
+      continue;
+    }
+    any = true;
     for (const verbs::Gid& gid : *gids) {
       std::memcpy(info.gids[info.gid_count], gid.value.raw, sizeof gid.value.raw);
       info.gid_versions[info.gid_count] = static_cast<uint8_t>(gid.roce_version);
       info.gid_index[info.gid_count++] = static_cast<uint8_t>(gid.index);
     }
   }
-  return Status::success();
+  if (any) return Status::success();
+  if (failed.ok()) RAILWISE_WARN("%s: every port is down: check the cables and `ibstat`", device_.name());
+  return failed.ok() ? Status{Code::kSystem, ENETDOWN} : failed;
 }
 
 Status Connection::describe(const ConnectionOptions& options, EndInfo& end) const {

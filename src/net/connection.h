@@ -65,6 +65,8 @@ class Connection {
   Result<bool> test(Request& request, int* sizes);
 
   std::size_t queuePairs() const { return queue_pairs_.size(); }
+  // Of the sender, once it is connected: lanes by which the peer can be reached.
+  std::size_t lanesInUse() const { return lanes_.size(); }
 
   // Can queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? Both ends must be able to.
   static bool offersOutOfOrder(const Device& device, const Config& config);

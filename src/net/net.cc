@@ -163,8 +163,11 @@ void Net::restoreVirtualDevices() {
 
 std::array<int, kMaxRails> Net::railBandwidths(const Device& device) const {
   std::vector<RailPort> ports;
-  for (std::size_t i = 0; i < device.rails().size(); ++i)
-    ports.push_back({static_cast<std::size_t>(device.members()[i]), device.rails()[i].port.speed_mbps});
+  for (std::size_t i = 0; i < device.rails().size(); ++i) {
+    const Rail& rail = device.rails()[i];
+    const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
+    ports.push_back({static_cast<std::size_t>(device.members()[i]), now.speed_mbps});
+  }
   // Of one rail there are no shares.
   const int gpu = ports.size() > 1 ? gpuInUse(config_, paths_, ports) : -1;
   std::array<int, kMaxRails> mbps = {};

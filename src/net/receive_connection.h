@@ -40,7 +40,7 @@ class ReceiveConnection final : public Connection {
   // `silent`: NCCL sees by itself when the data are there; the request is complete at once.
   Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
-  // that carried data of the receive there.
+  // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Result<bool> progress(const Request& request);
   // The sizes of a receive that has completed; `sizes` may be null.

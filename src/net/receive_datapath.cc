@@ -130,6 +130,7 @@ uint32_t ReceiveConnection::railsOf(uint64_t address) const {
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
   *request = nullptr;
+  if (config_.gdr_flush_disable != 0) return Status::success();
   RAILWISE_TRY(flush_failure_);
   Flush* made = flushes_.take();
   if (made == nullptr) {  // there is no "try later" for a flush

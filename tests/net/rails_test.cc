@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "loop_connection.h"
+#include "port_control.h"
 
 namespace railwise::net {
 namespace {
@@ -225,6 +226,28 @@ TEST(Rails, AFlushReadsThroughTheRailsThatCarriedTheData) {
   ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
   ASSERT_TRUE(LoopConnection::finish(flush));
   EXPECT_EQ(loop.counters().reads - before.reads, 4U);
+}
+
+TEST(Rails, NoFlushWhenItIsSwitchedOff) {
+  const Setting off("NCCL_GDR_FLUSH_DISABLE", "1");
+  LoopConnection loop(2 * kHalf);
+  Request* flush = nullptr;
+  ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+  EXPECT_EQ(flush, nullptr);
+}
+
+TEST(Rails, APortThatIsDownIsLeftOut) {
+  LoopConnection loop(2 * kHalf, "count=3", 3);
+  fillRandom(loop, kHalf);
+  test::changePort("soft1:1", "down");
+  while (loop.device().rails()[1].hca->state().active(1)) {
+  }
+  EXPECT_EQ(loop.device().rails()[0].hca->state().active(1), true);
+  const softdev::Counters before = loop.counters(1);
+  SendConnection* const other = loop.connect();
+  EXPECT_EQ(other->queuePairs(), 3U);
+  EXPECT_EQ(loop.counters(1).bytes, before.bytes);
+  EXPECT_EQ(other->lanesInUse(), 2U);
 }
 
 TEST(Rails, TheCommunicatorsHintsSizeQueuePairs) {
