@@ -35,9 +35,10 @@ struct Candidate {
   std::string data_direct;  // the PCI path of the function by which it is used; "": its own
 };
 
-// net_ib's number for several planes: this bit and one for each plane (NCCL 2.30.7, net_ib/init.cc).
+// net_ib's number for several planes: this bit and one for each plane, the planes numbered in the order of
+// the devices, from 1; bit 0 stands for "not known" (NCCL 2.30.7, net_ib/init.cc, ncclIbGetPlaneIndex).
 constexpr int kPlanesBit = 0x4000;
-constexpr int kMostPlanes = 14;
+constexpr std::size_t kMostPlanes = 14;
 
 // What NCCL_IB_HCA says of the port.
 PortChoice choiceOf(const PortSelection& selection, const Hca& hca, uint8_t port) {
@@ -188,12 +189,25 @@ int common(const std::vector<const Device*>& members, int DeviceProperties::*fie
 
 int fusedPlane(const std::vector<const Device*>& members) {
   int planes = kPlanesBit;
-  for (const Device* member : members) {
-    const int plane = member->properties().plane;
-    if (plane < 0 || plane >= kMostPlanes) return -1;
-    planes |= 1 << plane;
-  }
+  for (const Device* member : members) planes |= 1 << member->planeNumber();
   return planes;
+}
+
+void numberPlanes(std::vector<std::unique_ptr<Device>>& devices) {
+  std::vector<int> planes = {-1};
+  for (const auto& device : devices) {
+    const int plane = device->properties().plane;
+    auto found = std::find(planes.begin(), planes.end(), plane);
+    if (found == planes.end()) {
+      if (planes.size() == kMostPlanes) {
+        RAILWISE_WARN("NCCL_IB_HCA names more than %zu planes: %s counts as on none", kMostPlanes - 1,
+                      device->name());
+        continue;
+      }
+      found = planes.insert(planes.end(), plane);
+    }
+    device->setPlaneNumber(static_cast<int>(found - planes.begin()));
+  }
 }
 
 Status noDevice(int present, size_t opened) {
@@ -277,6 +291,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
     result.devices.back()->setIndex(static_cast<int>(result.devices.size()) - 1);
   }
   if (result.devices.empty()) return noDevice(present, result.hcas.size());
+  numberPlanes(result.devices);
   watchEvents(result);
   return result;
 }

@@ -91,6 +91,9 @@ class Device {
   // NCCL's number of it; -1 until it has one.
   int index() const { return index_; }
   void setIndex(int index) { index_ = index; }
+  // Of the plane among those of all devices; 0: not known.
+  int planeNumber() const { return plane_number_; }
+  void setPlaneNumber(int number) { plane_number_ = number; }
   // Memory registered with all rails, and the windows of connections.
   MemoryCache& memory() const { return *memory_; }
   WindowArena& windows() const { return *windows_; }
@@ -100,6 +103,7 @@ class Device {
   std::vector<Rail> rails_;
   std::vector<int> members_;
   int index_ = -1;
+  int plane_number_ = 0;
   std::unique_ptr<MemoryCache> memory_;
   std::unique_ptr<WindowArena> windows_;
 };

@@ -1,0 +1,148 @@
+// makeVDevice: devices of several rails, as NCCL makes and uses them (versions 9 to 12).
+#include <numeric>
+
+#include "api.h"
+
+namespace railwise::test {
+namespace {
+
+template <typename A>
+class VirtualDevicesTest : public testing::Test {
+ protected:
+  // Makes a device of `members`; its index, or -1.
+  int make(const std::vector<int>& members) {
+    decltype(typename A::Properties{}.vProps) props = {};
+    props.ndevs = static_cast<int>(members.size());
+    for (std::size_t i = 0; i < members.size() && i < std::size(props.devs); ++i) props.devs[i] = members[i];
+    int index = kUnwritten;
+    result_ = A::table().makeVDevice(&index, &props);
+    return result_ == ncclSuccess ? index : -1;
+  }
+  static int count() {
+    int devices = kUnwritten;
+    EXPECT_EQ(A::table().devices(&devices), ncclSuccess);
+    return devices;
+  }
+  static typename A::Properties properties(int index) {
+    typename A::Properties filled;
+    std::memset(&filled, 0xa5, sizeof filled);
+    EXPECT_EQ(A::table().getProperties(index, &filled), ncclSuccess) << warnings();
+    return filled;
+  }
+  // What the version allows.
+  static constexpr int kMost = A::kVersion >= 12 ? 8 : 4;
+
+  ncclResult_t result_ = ncclSuccess;
+};
+using VersionsWithVirtualDevices = testing::Types<Api<9>, Api<10>, Api<11>, Api<12>>;
+TYPED_TEST_SUITE(VirtualDevicesTest, VersionsWithVirtualDevices, VersionName);
+
+TYPED_TEST(VirtualDevicesTest, AreCountedBehindThePhysicalOnes) {
+  Session<TypeParam> session("count=8");
+  EXPECT_EQ(this->count(), 8);
+  EXPECT_EQ(this->make({0, 1}), 8);
+  EXPECT_EQ(this->make({4, 5, 6}), 9);
+  EXPECT_EQ(this->count(), 10);
+  const auto two = this->properties(8);
+  EXPECT_STREQ(two.name, "soft0+soft1");
+  EXPECT_EQ(two.speed, 800000);
+  EXPECT_EQ(two.vProps.ndevs, 2);
+  EXPECT_EQ(two.vProps.devs[0], 0);
+  EXPECT_EQ(two.vProps.devs[1], 1);
+  const auto three = this->properties(9);
+  EXPECT_STREQ(three.name, "soft4+soft5+soft6");
+  EXPECT_EQ(three.vProps.ndevs, 3);
+  EXPECT_EQ(three.vProps.devs[2], 6);
+  const auto physical = this->properties(3);
+  EXPECT_EQ(physical.vProps.ndevs, 1);
+  EXPECT_EQ(physical.vProps.devs[0], 3);
+}
+
+TYPED_TEST(VirtualDevicesTest, OfOneIsThatOne) {
+  Session<TypeParam> session("count=2");
+  EXPECT_EQ(this->make({1}), 1);
+  EXPECT_EQ(this->count(), 2);
+}
+
+TYPED_TEST(VirtualDevicesTest, BadOnesAreRefusedByName) {
+  Session<TypeParam> session("count=9;name=ib,link=ib");
+  struct Case {
+    std::vector<int> members;
+    const char* expected;
+  };
+  std::vector<int> too_many(this->kMost + 1);
+  std::iota(too_many.begin(), too_many.end(), 0);
+  const Case cases[] = {{{}, "0 devices to fuse"},
+                        {{0, 10}, "device 10 is not a physical one"},
+                        {{-1, 0}, "device -1 is not a physical one"},
+                        {{2, 2}, "soft2 is named twice"},
+                        {{0, 9}, "soft0 and ib have different link layers"},
+                        {too_many, "devices to fuse, 1 to"}};
+  for (const Case& bad : cases) {
+    clearLog();
+    EXPECT_EQ(this->make(bad.members), -1);
+    EXPECT_EQ(this->result_, ncclInvalidArgument);
+    EXPECT_NE(warnings().find(bad.expected), std::string::npos) << bad.expected << "\n" << warnings();
+  }
+  EXPECT_EQ(this->count(), 10) << "nothing was made";
+}
+
+TYPED_TEST(VirtualDevicesTest, AreForbiddenByMergeNics) {
+  setenv("NCCL_IB_MERGE_NICS", "0", 1);
+  Session<TypeParam> session("count=2");
+  EXPECT_EQ(this->make({0, 1}), -1);
+  EXPECT_EQ(this->result_, ncclInvalidUsage);
+  unsetenv("NCCL_IB_MERGE_NICS");
+}
+
+TYPED_TEST(VirtualDevicesTest, CarryGroupsOfEverySize) {
+  for (int rails = 2; rails <= this->kMost; rails += 2) {
+    Session<TypeParam> session(rails % 4 == 0 ? "count=8,link=ib" : "count=7;name=slow,speed=100000");
+    std::vector<int> members(static_cast<std::size_t>(rails));
+    std::iota(members.begin(), members.end(), 0);
+    const int device = this->make(members);
+    Pair<TypeParam> pair(session, device, device);
+    for (const size_t bytes : {size_t{1}, size_t{65'537}, size_t{3'000'001}}) {
+      Memory<TypeParam> from(pair.send(), bytes, 3);
+      Memory<TypeParam> to(pair.receive(), bytes);
+      int size = 0;
+      void* receive = startReceive<TypeParam>(pair.receive(), {{to.data(), bytes, 5, to.handle()}});
+      finish<TypeParam>(startSend<TypeParam>(pair.send(), from.data(), bytes, 5, from.handle()));
+      finish<TypeParam>(receive, &size);
+      EXPECT_EQ(size, static_cast<int>(bytes));
+      EXPECT_EQ(to.wrong(3, bytes), 0U) << rails << " rails, " << bytes << " bytes";
+    }
+  }
+}
+
+template <typename A>
+class VirtualDevicesReloadTest : public VirtualDevicesTest<A> {};
+TYPED_TEST_SUITE(VirtualDevicesReloadTest, ContextVersions, VersionName);
+
+// NCCL that has unloaded the plugin asks for the number of devices first and takes it for the physical ones.
+TYPED_TEST(VirtualDevicesReloadTest, AfterUnloadingOnlyPhysicalOnesCount) {
+  {
+    Session<TypeParam> session("count=4");
+    EXPECT_EQ(this->make({0, 1}), 4);
+  }
+  Session<TypeParam> session("count=4");
+  EXPECT_EQ(this->count(), 4);
+  EXPECT_EQ(this->make({2, 3}), 4);
+  EXPECT_STREQ(this->properties(4).name, "soft2+soft3");
+  EXPECT_EQ(this->count(), 5);
+}
+
+// With NCCL_NET_PLUGIN_REF_COUNT=1 it remembers the virtual ones and uses them without asking.
+TYPED_TEST(VirtualDevicesReloadTest, AfterFinalizeTheyAreStillThere) {
+  {
+    Session<TypeParam> session("count=4");
+    EXPECT_EQ(this->make({0, 1}), 4);
+    EXPECT_EQ(this->make({2, 3}), 5);
+  }
+  Session<TypeParam> session("count=4");
+  EXPECT_STREQ(this->properties(5).name, "soft2+soft3");
+  Pair<TypeParam> pair(session, 5, 4);
+}
+
+}  // namespace
+}  // namespace railwise::test
