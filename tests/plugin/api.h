@@ -44,15 +44,17 @@ RAILWISE_TYPES(12);
 inline void* const kStale = reinterpret_cast<void*>(0x5a5a5a5a);
 inline constexpr int kUnwritten = 0x7a7a7a7a;
 
+inline void* loadPlugin() {
+  void* opened = dlopen(RAILWISE_PLUGIN_PATH, RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::abort();
+  }
+  return opened;
+}
+
 inline void* openPlugin() {
-  static void* const library = [] {
-    void* opened = dlopen(RAILWISE_PLUGIN_PATH, RTLD_NOW | RTLD_LOCAL);
-    if (opened == nullptr) {
-      std::fprintf(stderr, "%s\n", dlerror());
-      std::abort();
-    }
-    return opened;
-  }();
+  static void* const library = loadPlugin();
   return library;
 }
 
@@ -72,7 +74,12 @@ class Api {
   using Net = typename Types<V>::Net;
   using Properties = typename Types<V>::Properties;
 
-  static const Net& table(const char* prefix = "ncclNetPlugin_v") {
+  // Looked up once: dlsym takes a lock of the loader, which would put threads in order.
+  static const Net& table() {
+    static const Net& found = table("ncclNetPlugin_v");
+    return found;
+  }
+  static const Net& table(const char* prefix) {
     const std::string symbol = prefix + std::to_string(V);
     const void* found = dlsym(openPlugin(), symbol.c_str());
     EXPECT_NE(found, nullptr) << symbol;

@@ -1,0 +1,175 @@
+#include "plugin/random_transfers/run_cell.h"
+
+#include <sched.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace railwise::test {
+namespace {
+
+constexpr std::size_t kSlabBytes = 64 << 20;
+// Steps in a row that bring nothing, after which nothing ever will: some minutes.
+constexpr uint64_t kPatience = 400'000'000;
+
+void fillRandom(Pages& pages, softdev::Random& random) {
+  for (std::size_t i = 0; i + sizeof(uint64_t) <= pages.bytes(); i += sizeof(uint64_t)) {
+    const uint64_t word = random.next();
+    std::memcpy(pages.data() + i, &word, sizeof word);
+  }
+}
+
+template <typename A>
+class CellRun {
+ public:
+  CellRun(const Cell& cell, uint64_t seed, Counts& counts)
+      : cell_(cell), dice_(seed), counts_(counts), source_(2 * kMaxMessage), slab_(kSlabBytes) {
+    fillRandom(source_, dice_);
+  }
+
+  void run(uint64_t messages) {
+    // NCCL's two ranks of a process have a communicator each.
+    must(A::init(&contexts_[0]), "init");
+    must(A::init(&contexts_[1]), "init");
+    makeDevices();
+    const uint64_t count = 2 + dice_.below(2);
+    for (uint64_t i = 0; i < count; ++i) connect(i, messages / count + (i < messages % count ? 1 : 0));
+    transfer();
+    for (auto& flow : flows_) flow->close(dice_.below(2) == 0);
+    flows_.clear();
+    must(A::finalize(contexts_[0]), "finalize");
+    must(A::finalize(contexts_[1]), "finalize");
+    if (!warnings().empty()) throw Wrong{"there were warnings"};
+  }
+
+  std::string state() const {
+    std::string text;
+    for (const auto& flow : flows_) text += "  connection: " + flow->state() + "\n";
+    return text;
+  }
+
+ private:
+  // A device of all rails, and now and then one of fewer: the two ends of a connection need not be alike.
+  void makeDevices() {
+    int physical = 0;
+    must(A::table().devices(&physical), "devices");
+    if (physical != cell_.rails) throw Wrong{"there are " + std::to_string(physical) + " devices"};
+    wide_ = narrow_ = 0;
+    if constexpr (A::kVersion >= 9) {
+      if (cell_.rails < 2) return;
+      wide_ = fuse(cell_.rails);
+      const auto fewer = static_cast<int>(1 + dice_.below(static_cast<uint64_t>(cell_.rails)));
+      narrow_ = fewer == 1 || fewer == cell_.rails ? physical - 1 : fuse(fewer);
+    }
+  }
+
+  int fuse(int rails) {
+    int index = -1;
+    if constexpr (A::kVersion >= 9) {
+      std::conditional_t<A::kVersion == 12, ncclNetVDeviceProps_v12_t, ncclNetVDeviceProps_v9_t> props = {};
+      props.ndevs = rails;
+      // Beginning anywhere: rail numbers of the two ends differ.
+      const auto first = static_cast<int>(dice_.below(static_cast<uint64_t>(cell_.rails)));
+      for (int i = 0; i < rails; ++i) props.devs[i] = (first + i) % cell_.rails;
+      must(A::table().makeVDevice(&index, &props), "makeVDevice");
+    }
+    return index;
+  }
+
+  void connect(uint64_t number, uint64_t messages) {
+    void* const sender = contexts_[number % 2];
+    void* const receiver = contexts_[1 - number % 2];
+    const int from = dice_.below(4) == 0 ? narrow_ : wide_;
+    const int to = dice_.below(4) == 0 ? narrow_ : wide_;
+    Handle handle;
+    void* listener = nullptr;
+    must(A::listen(receiver, to, handle.bytes(), &listener), "listen");
+    void* send = nullptr;
+    void* receive = nullptr;
+    uint64_t fruitless = 0;
+    while (send == nullptr || receive == nullptr) {
+      if (send == nullptr) must(A::connect(sender, from, handle.bytes(), &send), "connect");
+      if (receive == nullptr) must(A::accept(listener, &receive), "accept");
+      if (++fruitless % 64 == 0) sched_yield();
+      if (fruitless > kPatience) throw Wrong{"a connection never came up"};
+    }
+    must(A::table().closeListen(listener), "closeListen");
+    const Abilities abilities = {A::kVersion >= 9, cell_.link != "iwarp"};
+    const typename Flow<A>::Shared shared = {source_, slab_, counts_, abilities};
+    flows_.push_back(std::make_unique<Flow<A>>(shared, send, receive, dice_.next(), messages));
+  }
+
+  void transfer() {
+    uint64_t fruitless = 0;
+    for (std::size_t left = flows_.size(); left > 0;) {
+      Flow<A>& flow = *flows_[dice_.below(flows_.size())];
+      if (flow.finished()) {
+        left = 0;
+        for (const auto& each : flows_) left += each->finished() ? 0 : 1;
+      } else if (flow.step(dice_)) {
+        fruitless = 0;
+      } else {
+        if (++fruitless % 1024 == 0) sched_yield();  // an engine may need the processor
+        if (fruitless > kPatience) throw Wrong{"nothing moves any more"};
+      }
+    }
+  }
+
+  const Cell& cell_;
+  softdev::Random dice_;
+  Counts& counts_;
+  Pages source_;
+  Slab slab_;
+  void* contexts_[2] = {};
+  int wide_ = 0;
+  int narrow_ = 0;
+  std::vector<std::unique_ptr<Flow<A>>> flows_;
+};
+
+template <int V>
+bool runVersion(const Cell& cell, uint64_t seed, uint64_t messages, Counts& counts) {
+  const std::string environment = setEnvironment(cell, seed);
+  std::unique_ptr<CellRun<Api<V>>> cell_run;
+  try {
+    cell_run = std::make_unique<CellRun<Api<V>>>(cell, seed, counts);
+    cell_run->run(messages);
+    return true;
+  } catch (const Wrong& wrong) {
+    std::printf(
+        "WRONG: %s\n%s%s  again: plugin_random_transfers --cell %s --cell-seed %llu --messages %llu\n  %s\n",
+        wrong.what.c_str(), cell_run != nullptr ? cell_run->state().c_str() : "", warnings().c_str(),
+        cellName(cell).c_str(), static_cast<unsigned long long>(seed),
+        static_cast<unsigned long long>(messages), environment.c_str());
+    std::fflush(stdout);
+    (void)cell_run.release();  // something may still write into its memory
+  }
+  return false;
+}
+
+}  // namespace
+
+bool runCell(const Cell& cell, uint64_t seed, uint64_t messages, Counts& counts) {
+  switch (cell.version) {
+    case 6:
+      return runVersion<6>(cell, seed, messages, counts);
+    case 7:
+      return runVersion<7>(cell, seed, messages, counts);
+    case 8:
+      return runVersion<8>(cell, seed, messages, counts);
+    case 9:
+      return runVersion<9>(cell, seed, messages, counts);
+    case 10:
+      return runVersion<10>(cell, seed, messages, counts);
+    case 11:
+      return runVersion<11>(cell, seed, messages, counts);
+    default:
+      return runVersion<12>(cell, seed, messages, counts);
+  }
+}
+
+}  // namespace railwise::test
