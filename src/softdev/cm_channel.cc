@@ -117,8 +117,9 @@ int getEvent(rdma_event_channel* base, rdma_cm_event** event) {
     std::lock_guard lock(manager().mutex);
     for (int i = 0; i < count; ++i) {
       eventfd_t rings = 0;  // 0: our own events, or the ring of one that has gone with its id
-      if (seen[i].data.u64 == 0 && channel.ready.empty()) (void)eventfd_read(channel.signal_fd, &rings);
-      const auto found = manager().ids.find(seen[i].data.u64);
+      const uint64_t id = seen[i].data.u64;  // epoll_event is packed
+      if (id == 0 && channel.ready.empty()) (void)eventfd_read(channel.signal_fd, &rings);
+      const auto found = manager().ids.find(id);
       if (found != manager().ids.end() && found->second->channel == base) readSockets(*found->second);
     }
     if (!channel.ready.empty()) {
