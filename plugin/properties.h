@@ -34,7 +34,7 @@ void fillProperties(const net::Device& device, Properties& to) {
   }
   if constexpr (requires { to.regIsGlobal; })
     to.regIsGlobal = 1;  // a registration serves every connection of the device
-  if constexpr (requires { to.forceFlush; }) to.forceFlush = 0;
+  if constexpr (requires { to.forceFlush; }) to.forceFlush = from.force_flush ? 1 : 0;
   if constexpr (requires { to.vProps; }) {
     constexpr std::size_t kMost = std::size(decltype(to.vProps.devs){});
     const std::size_t count = std::min(device.members().size(), kMost);

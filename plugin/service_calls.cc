@@ -53,7 +53,10 @@ static std::atomic<Context*> g_shared_context = nullptr;
 static Status initShared(ncclDebugLogger_t logger) {
   setLogger(logger);
   const std::lock_guard lock(g_shared_mutex);
-  if (g_shared_context != nullptr) return Status::success();
+  if (g_shared_context != nullptr) {
+    net::Net::current()->reloaded();
+    return Status::success();
+  }
   Result<net::Net*> net = net::Net::acquire();
   if (!net.ok()) return net.status();
   g_shared_context = new Context(**net, NCCL_NET_ID_UNDEF);

@@ -52,7 +52,7 @@ std::optional<verbs::Ece> eceOf(const QueuePairInfo& info) {
   return verbs::Ece{info.ece_vendor, info.ece_options, info.ece_mask};
 }
 
-// iWARP has addresses instead of GIDs: those of its network interface.
+// For the connection manager a rail has addresses instead of GIDs: those of its network interface.
 Result<verbs::GidList> managerAddresses(const Rail& rail) {
   Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
   if (!addresses.ok()) return addresses.status();
@@ -156,7 +156,8 @@ Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end)
       RAILWISE_INFO(log::kNet, "%s: port %u is down: left out of a connection", rail.name, rail.port.number);
       continue;
     }
-    const Result<verbs::GidList> gids = rail.port.iwarp ? managerAddresses(rail) : rail.gids->get();
+    const Result<verbs::GidList> gids =
+        end.connection_manager != 0 ? managerAddresses(rail) : rail.gids->get();
     if (!gids.ok()) {
       failed = gids.status();
       continue;
@@ -173,7 +174,17 @@ Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end)
   return failed.ok() ? Status{Code::kSystem, ENETDOWN} : failed;
 }
 
-Status Connection::describe(const ConnectionOptions& options, EndInfo& end) const {
+Result<SocketAddress> Connection::managerAddress(const Rail& rail, const uint8_t* bytes) {
+  Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
+  if (!addresses.ok()) return addresses.status();
+  for (const SocketAddress& address : *addresses) {
+    if (std::memcmp(verbs::cmAddressBytes(address).raw, bytes, sizeof(ibv_gid)) == 0) return address;
+  }
+  RAILWISE_WARN("%s: its address changed while a connection was made", rail.name);
+  return Status{Code::kSystem, EADDRNOTAVAIL};
+}
+
+Status Connection::describe(const ConnectionOptions& options, bool manager, EndInfo& end) const {
   end = {};
   copyText(end.host, options.local_host);
   const auto fabric_identity = verbs::library().fabric_identity;
@@ -185,7 +196,7 @@ Status Connection::describe(const ConnectionOptions& options, EndInfo& end) cons
       static_cast<uint8_t>(config_.ib_service_level >= 0 ? config_.ib_service_level : communicator & 0xf);
   end.traffic_class =
       static_cast<uint8_t>(config_.ib_traffic_class >= 0 ? config_.ib_traffic_class : communicator);
-  end.connection_manager = wantsConnectionManager() ? 1 : 0;
+  end.connection_manager = manager ? 1 : 0;
   return describeRails(options, end);
 }
 
@@ -243,7 +254,9 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   settings.flow_label =
       verbs::laneFlowLabel(address.qp_number ^ queue_pair.qp->qp_num, static_cast<uint32_t>(index));
   settings.ece = eceOf(remote.queue_pair[index]);
-  RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, rail.port, address, settings));
+  verbs::Port port = rail.port;
+  port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
+  RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, port, address, settings));
   RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_));
   queue_pair.connected = true;
   return Status::success();
@@ -303,9 +316,11 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::time_point now = Clock::now();
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   last_check_ = now;
-  if (side_channel_.peek() != Io::kClosed) return Status::success();
+  if (!cut_off_ && side_channel_.peek() != Io::kClosed) return Status::success();
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
-  const Clock::duration grace = waiting == Waiting::kPeer ? kDataGrace : kAcknowledgementGrace;
+  // On iWARP a send is complete when TCP has it, which may be long before it arrives.
+  const bool in_memory = waiting == Waiting::kPeer && !iwarp();
+  const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
   if (now - peer_left_ < grace) return Status::success();
   return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
 }

@@ -85,7 +85,8 @@ class Connection {
   void makeLanes(int lanes);
   // What the peer must know of this end; the queue pairs follow when they are there. Errors: kSystem,
   // kInvalidUsage (no usable GID), logged.
-  Status describe(const ConnectionOptions& options, EndInfo& end) const;
+  // `manager`: for RDMA CM, with its addresses instead of GIDs.
+  Status describe(const ConnectionOptions& options, bool manager, EndInfo& end) const;
   void describeQueuePairs(EndInfo& end) const;
   // What the devices offer, or have agreed to.
   void describeEce(EndInfo& end) const;
@@ -97,6 +98,8 @@ class Connection {
                  std::size_t remote_gid);
   // iWARP knows no other way; elsewhere RAILWISE_CONNECT=cm asks for it.
   bool wantsConnectionManager() const;
+  // The address of this rail for RDMA CM that has these bytes. Errors: kSystem, logged (it is gone).
+  static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);
 
   ibv_cq* cqOf(uint8_t rail) const { return cqs_[cq_of_rail_[rail]].get(); }
   bool iwarp() const { return device_.rails().front().port.iwarp; }
@@ -120,6 +123,7 @@ class Connection {
   const Device& device_;
   const Config& config_;
   Status failure_;
+  bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
   uint64_t peer_window_ = 0;
   Window window_;

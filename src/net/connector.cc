@@ -15,6 +15,7 @@ constexpr std::size_t kMaxCalls = 10;
 constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
 // An address from which nothing at all comes back: the next one is tried meanwhile.
 constexpr Clock::duration kCallTime = std::chrono::seconds(2);
+constexpr Clock::duration kAbandonedAfter = std::chrono::minutes(5);
 
 bool worthAnotherCall(int error) {
   return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EPIPE ||
@@ -36,7 +37,12 @@ Result<std::unique_ptr<Connector>> Connector::create(const Device& device, const
   return made;
 }
 
+bool Connector::abandoned() const {
+  return deadline_.passed() && Clock::now() - last_asked_ > kAbandonedAfter;
+}
+
 Result<std::unique_ptr<SendConnection>> Connector::advance() {
+  last_asked_ = Clock::now();
   while (stage_ != Stage::kDone) {
     const Result<Io> stepped = step();
     if (!stepped.ok()) return stepped.status();
@@ -124,6 +130,8 @@ Result<Io> Connector::onReply() {
     return failed("the reply has " + problem, 0);
   if (const std::string problem = checkFabric(request_.end, reply_.end); !problem.empty())
     return failed(problem, 0);
+  if (reply_.end.rails != handle_.rails)
+    return failed("the reply has another number of rails than the handle", 0);
   if (const std::string problem = checkPairing(request_.end, reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
   stage_ = Stage::kEstablishing;
@@ -133,7 +141,10 @@ Result<Io> Connector::onReply() {
 Result<Io> Connector::establish() {
   const Result<bool> established = connection_->establish(request_.end, reply_.end, handle_.nonce);
   if (!established.ok()) return failed("no path to the peer's queue pairs", established.status().sys_errno);
-  if (!*established) return Io::kAgain;
+  if (!*established) {
+    if (socket_.peek() == Io::kClosed) return failed("the peer hung up during the handshake", 0);
+    return Io::kAgain;
+  }
   ready_ = makeMessage<ConnectReady>(MessageType::kReady);
   transfer_ = transferOf(ready_);
   stage_ = Stage::kSendingReady;

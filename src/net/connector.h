@@ -20,7 +20,8 @@ class Connector {
     return &device == &device_ && handle.nonce == handle_.nonce;
   }
 
-  bool expired() const { return deadline_.passed(); }
+  // NCCL has given it up without a word: out of time, and not asked for since a while.
+  bool abandoned() const;
 
   // The connection, or null for "not yet". Errors, logged with both ends: kRemote when the peer refuses,
   // fails or does not answer in RAILWISE_CONNECT_TIMEOUT.
@@ -60,6 +61,7 @@ class Connector {
   const ListenHandle handle_;
   const std::vector<SocketAddress> addresses_;
   const Deadline deadline_;
+  Clock::time_point last_asked_ = Clock::now();
   Stage stage_ = Stage::kIdle;
   int calls_ = 0;
   Clock::time_point next_call_ = {};

@@ -132,6 +132,7 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
   const bool data_direct = !candidate.data_direct.empty();
   const std::string& path = data_direct ? candidate.data_direct : candidate.place.function0_path;
   DeviceProperties properties = {};
+  properties.force_flush = data_direct;
   properties.name = internString(deviceName(candidate));
   properties.pci_path = path.empty() ? nullptr : internString(path);
   properties.guid = hca.attributes().sys_image_guid;
@@ -327,6 +328,7 @@ Result<std::unique_ptr<Device>> fuseDevices(const Config& config, const std::vec
     indices.push_back(member->members().front());
     properties.speed_mbps += its.speed_mbps;
     properties.pointer_support &= its.pointer_support;
+    properties.force_flush |= its.force_flush;
     properties.max_connections = std::min(properties.max_connections, its.max_connections);
     properties.max_message_bytes = std::min(properties.max_message_bytes, its.max_message_bytes);
   }

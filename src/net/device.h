@@ -35,8 +35,9 @@ struct DeviceProperties {
   float latency_us;
   int max_connections;
   std::size_t max_message_bytes;
-  int rail = -1;   // -1: not known
-  int plane = -1;  // likewise
+  int rail = -1;             // -1: not known
+  int plane = -1;            // likewise
+  bool force_flush = false;  // data come another way than their completions: flush whatever the GPU
 };
 
 // A verbs device: its context and protection domain, shared by its ports, and what its events say of it.

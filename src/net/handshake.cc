@@ -112,6 +112,7 @@ std::string checkPairing(const EndInfo& request, const EndInfo& reply) {
   if (reply.queue_pairs != request.queue_pairs || reply.lanes != request.lanes)
     return "another number of queue pairs than was asked for";
   if (reply.connection_manager != request.connection_manager) return "another way to connect";
+  if (reply.out_of_order != request.out_of_order) return "another order of messages than was asked for";
   bool any = false;
   for (int i = 0; i < request.queue_pairs; ++i) {
     const QueuePairInfo& pair = reply.queue_pair[i];
@@ -124,7 +125,7 @@ std::string checkPairing(const EndInfo& request, const EndInfo& reply) {
         pair.peer_gid >= request.rail[request.queue_pair[i].rail].gid_count)
       return "an impossible pairing";
     if (pair.rail != reply.queue_pair[i % reply.lanes].rail) return "a lane to two rails";
-    if (reply.connection_manager != 0 && theirs.cm_port == 0) return "no port to connect to";
+    if (reply.connection_manager != 0 && theirs.cm_ports[pair.gid] == 0) return "no port to connect to";
   }
   return any ? "" : "no queue pair in use";
 }

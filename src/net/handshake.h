@@ -73,20 +73,21 @@ struct RailInfo {
   uint8_t mtu;  // verbs code, 1 (256) to 5 (4096)
   uint8_t port;
   uint8_t gid_count;
-  uint16_t cm_port;  // where the RDMA connection manager listens for this rail; 0: it does not
-  int16_t rail;      // of the network; -1: not known
+  uint16_t reserved;
+  int16_t rail;  // of the network; -1: not known
   int16_t plane;
   uint32_t speed_mbps;
-  uint32_t piece_bytes;  // largest work request this port takes
-  uint32_t window_key;   // remote key of the end's window through this rail
-  uint8_t gids[kRailGids][16];
+  uint32_t piece_bytes;             // largest work request this port takes
+  uint32_t window_key;              // remote key of the end's window through this rail
+  uint8_t gids[kRailGids][16];      // with RDMA CM: addresses, IPv4 as ::ffff:a.b.c.d
   uint8_t gid_versions[kRailGids];  // RoCE: 1 or 2; 0: not known
   uint8_t gid_index[kRailGids];     // in the port's own table, for messages
-  uint8_t reserved[2];
-  uint8_t cm_address[16];  // IPv4 as ::ffff:a.b.c.d; valid with cm_port
+  uint8_t reserved2[2];
+  uint16_t cm_ports[kRailGids];  // in a reply: where RDMA CM listens, for each of `gids`; 0: nowhere
+  uint16_t reserved3;
   char device[kDeviceBytes];
 };
-static_assert(sizeof(RailInfo) == 160);
+static_assert(sizeof(RailInfo) == 152);
 
 // One queue pair of an end. In a reply also how it was paired: `rail` is the listener's, `gid` the entry of
 // that rail and `peer_gid` the one of the connector's rail.
@@ -118,7 +119,7 @@ struct EndInfo {
   RailInfo rail[kMaxRails];
   QueuePairInfo queue_pair[kMaxQueuePairs];
 };
-static_assert(sizeof(EndInfo) == 88 + 8 * 160 + 32 * 20);
+static_assert(sizeof(EndInfo) == 88 + 8 * 152 + 32 * 20);
 
 struct ConnectRequest {
   MessageHeader header;

@@ -190,7 +190,10 @@ Status Listener::answerPeer() {
   copyText(reply_.reason, refusal);
   transfer_ = transferOf(reply_);
   // The path to the peer may not be resolved yet (ARP): the same again at the next call.
-  if (built.sys_errno == ETIMEDOUT && !peer_->deadline.passed()) return Status::success();
+  if (built.sys_errno == ETIMEDOUT && !peer_->deadline.passed()) {
+    if (peer_->socket.peek() == Io::kClosed) return peerFailed("hung up during the handshake", 0);
+    return Status::success();
+  }
   if (!built.ok()) {
     (void)peer_->socket.send(transfer_);  // fits the empty socket buffer; if not, the peer sees us hang up
     (void)peerFailed("is refused: " + refusal, 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -94,6 +95,11 @@ const Device* Net::device(int index) const {
   if (index < 0 || index >= physical + virtual_count_.load(std::memory_order_acquire)) return nullptr;
   return index < physical ? list_.devices[static_cast<std::size_t>(index)].get()
                           : virtual_[static_cast<std::size_t>(index - physical)].get();
+}
+
+void Net::reloaded() {
+  const std::lock_guard lock(mutex_);
+  fused_ = false;
 }
 
 int Net::deviceCount() {
@@ -229,6 +235,7 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
   ListenHandle handle;
   std::memcpy(&handle, handle_bytes, sizeof handle);  // NCCL's buffer has no alignment
   uint64_t id = handle.connecting;
+  std::vector<Attempt> abandoned;  // destroyed without the lock
   std::unique_ptr<Connector> connector = takeAttempt(device, handle);
   if (connector == nullptr) {
     const int effective_class = traffic_class >= 0 ? traffic_class : traffic_class_;
@@ -238,7 +245,11 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);
     // Attempts that NCCL has given up without a word (it has none for that) end here, or with the context.
-    std::erase_if(attempts_, [](const Attempt& attempt) { return attempt.connector->expired(); });
+    const auto given_up = std::partition(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
+      return !attempt.connector->abandoned();
+    });
+    abandoned.assign(std::make_move_iterator(given_up), std::make_move_iterator(attempts_.end()));
+    attempts_.erase(given_up, attempts_.end());
     id = ++last_attempt_;
   }
   const auto remember = [&](uint64_t value) {

@@ -38,6 +38,8 @@ class Net {
   // count before NCCL makes them again: an NCCL that has loaded the plugin anew asks for this number first
   // and takes it for that of the physical ones, and one that has not goes on using them without asking.
   int deviceCount();
+  // NCCL begins anew on a Net that lives on (versions 6 to 10, which have no finalize).
+  void reloaded();
 
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
   std::array<int, kMaxRails> railBandwidths(const Device& device) const;

@@ -39,7 +39,8 @@ std::vector<std::optional<RailPair>> pairRails(const EndInfo& connector, const E
       const verbs::GidList remote_gids = railGids(remote);
       const auto gids =
           verbs::choosePair({local_gids.begin(), local_gids.end()}, {remote_gids.begin(), remote_gids.end()},
-                            local.link_layer != LinkLayer::kInfiniBand, subnet_prefix_bits);
+                            local.link_layer != LinkLayer::kInfiniBand || connector.connection_manager != 0,
+                            subnet_prefix_bits);
       if (!gids) continue;
       const Score score = {static_cast<int>(gids->reach), sameOrUnknown(local.plane, remote.plane),
                            -uses[static_cast<std::size_t>(to)], local.rail >= 0 && local.rail == remote.rail,

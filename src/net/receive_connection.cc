@@ -33,7 +33,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options.config));
   made->out_of_order_ = request.out_of_order != 0;
   RAILWISE_TRY(made->openWindow(request.queue_pairs));
-  RAILWISE_TRY(made->Connection::describe(options, made->local_));
+  RAILWISE_TRY(made->describe(options, request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->pair(request, refusal));
   RAILWISE_TRY(made->openQueuePairs());
   made->makeLanes(request.lanes);
@@ -44,7 +44,9 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   made->flush_qps_.resize(device.rails().size());
   const int pointers = device.properties().pointer_support;
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
-    if ((pointers & (kDevicePointers | kDmaBufPointers)) != 0 && options.config.gdr_flush_disable == 0)
+    const bool reached = made->local_.rail[rail].gid_count > 0;
+    const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
+    if (reached && device_memory && options.config.gdr_flush_disable == 0)
       RAILWISE_TRY(made->openFlushQueuePair(static_cast<uint8_t>(rail)));
   }
   return made;
@@ -78,7 +80,7 @@ Status ReceiveConnection::pair(const EndInfo& request, std::string& refusal) {
   bool any = false;
   local_.queue_pairs = request.queue_pairs;
   local_.lanes = request.lanes;
-  local_.connection_manager = request.connection_manager;
+  local_.out_of_order = request.out_of_order;
   for (int i = 0; i < request.queue_pairs; ++i) {
     const auto& found = pairs[static_cast<std::size_t>(i % request.lanes)];
     QueuePairInfo& info = local_.queue_pair[i];
@@ -105,7 +107,8 @@ Status ReceiveConnection::openQueuePairs() {
     receive_chain_[i].sg_list = iwarp() ? &receive_segments_[i] : nullptr;
     receive_chain_[i].num_sge = iwarp() ? 1 : 0;
   }
-  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth, kOutstandingFlushes));
+  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth,
+                                    kOutstandingFlushes * static_cast<uint32_t>(device_.rails().size())));
   const uint32_t inline_bytes = entry_bytes_ * kMaxReceives;
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
@@ -117,6 +120,9 @@ Status ReceiveConnection::openQueuePairs() {
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
       RAILWISE_TRY(postReceives(i, posted));
   }
+  const auto first = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+                                  [](const LaneQueuePair& queue_pair) { return queue_pair.used; });
+  reply_queue_pair_ = static_cast<uint8_t>(first - queue_pairs_.begin());
   return Status::success();
 }
 
@@ -131,26 +137,22 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
 
 // ---- bringing the queue pairs up
 
-// One for each rail that is used; the peer calls there.
+// One for each address that a queue pair was paired with; the peer calls there.
 Status ReceiveConnection::listenForConnectionManager() {
-  cm_listeners_.resize(device_.rails().size());
-  for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    if (!queue_pair.used || cm_listeners_[queue_pair.rail]) continue;
-    const Rail& rail = device_.rails()[queue_pair.rail];
-    Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
-    if (!addresses.ok()) return addresses.status();
-    if (addresses->empty()) {
-      RAILWISE_WARN("%s has no address for RDMA CM: give its network interface one", rail.name);
-      return {Code::kInvalidUsage, 0};
-    }
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    if (!queue_pairs_[i].used) continue;
+    const uint8_t rail_index = queue_pairs_[i].rail;
+    const uint8_t gid = local_.queue_pair[i].gid;
+    RailInfo& info = local_.rail[rail_index];
+    if (info.cm_ports[gid] != 0) continue;
+    const Rail& rail = device_.rails()[rail_index];
+    Result<SocketAddress> address = managerAddress(rail, info.gids[gid]);
+    if (!address.ok()) return address.status();
     Result<verbs::CmListener> listener =
-        verbs::CmListener::create(rail.hca->context(), rail.port, addresses->front(), kCmBacklog);
+        verbs::CmListener::create(rail.hca->context(), rail.port, *address, kCmBacklog);
     if (!listener.ok()) return listener.status();
-    RailInfo& info = local_.rail[queue_pair.rail];
-    info.cm_port = listener->address().port();
-    const ibv_gid bytes = verbs::cmAddressBytes(listener->address());
-    std::memcpy(info.cm_address, bytes.raw, sizeof bytes.raw);
-    cm_listeners_[queue_pair.rail] = std::move(*listener);
+    info.cm_ports[gid] = listener->address().port();
+    cm_listeners_.push_back({rail_index, std::move(*listener)});
   }
   return Status::success();
 }
@@ -187,12 +189,12 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
 
 Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce) {
   if (request.connection_manager == 0) return true;
-  for (std::size_t rail = 0; rail < cm_listeners_.size(); ++rail) {
-    while (cm_listeners_[rail]) {
-      Result<std::optional<verbs::CmRequest>> called = cm_listeners_[rail]->poll();
+  for (RailListener& at : cm_listeners_) {
+    for (;;) {
+      Result<std::optional<verbs::CmRequest>> called = at.listener.poll();
       if (!called.ok()) return called.status();
       if (!*called) break;
-      RAILWISE_TRY(answer(std::move(**called), static_cast<uint8_t>(rail), request, nonce));
+      RAILWISE_TRY(answer(std::move(**called), at.rail, request, nonce));
     }
   }
   bool all = true;
@@ -218,10 +220,10 @@ Status ReceiveConnection::openFlushQueuePair(uint8_t rail_index) {
                                                          {kOutstandingFlushes, 1, 0});
   if (!made.ok()) return made.status();
   made->qp->qp_context = &lost_;
+  const Result<verbs::GidList> gids = rail.gids->get();
+  if (!gids.ok()) return gids.status();
+  const verbs::Gid& gid = (*gids)[0];
   const RailInfo& info = local_.rail[rail_index];
-  verbs::Gid gid;
-  gid.index = info.gid_index[0];
-  std::memcpy(gid.value.raw, info.gids[0], sizeof gid.value.raw);
   const verbs::PathAddress self{made->qp->qp_num, info.lid, rail.port.ethernet,
                                 static_cast<ibv_mtu>(info.mtu), gid.value};
   RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));

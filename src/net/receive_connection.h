@@ -99,8 +99,12 @@ class ReceiveConnection final : public Connection {
   uint64_t* flush_target_ = nullptr;  // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   bool may_be_silent_ = false;  // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
-  std::vector<std::optional<verbs::CmListener>> cm_listeners_;  // by rail, while connecting
-  std::vector<verbs::Qp> flush_qps_;                            // by rail; null until one is needed
+  struct RailListener {
+    uint8_t rail;
+    verbs::CmListener listener;
+  };
+  std::vector<RailListener> cm_listeners_;  // while connecting
+  std::vector<verbs::Qp> flush_qps_;        // by rail; null until one is needed
   Status flush_failure_;          // flushes need no peer: they outlive the failure of the connection
   uint64_t next_number_ = 1;      // of the next receive
   uint64_t consumed_number_ = 0;  // the sender has matched all receives up to this one

@@ -176,7 +176,6 @@ Status ReceiveConnection::postFlush(Flush& flush, uint8_t rail, uint64_t address
 Result<bool> ReceiveConnection::progress(const Request& request) {
   if (request.done) return true;
   const bool flush = request.kind == Request::Kind::kFlush;
-  if (!flush) RAILWISE_TRY(failure_);
   const Status polled = poll();
   if (request.done) return true;
   RAILWISE_TRY(flush ? flush_failure_ : polled);
@@ -209,7 +208,9 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     return;
   }
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+  if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  } else if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
     (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
   } else if (kind == kDataWork) [[likely]] {
     (void)onData(index, completion);  // a failure is remembered

@@ -89,7 +89,7 @@ Status SendConnection::openQueuePairs(int count, int lanes) {
 }
 
 Status SendConnection::describe(const ConnectionOptions& options, EndInfo& end) const {
-  RAILWISE_TRY(Connection::describe(options, end));
+  RAILWISE_TRY(Connection::describe(options, wantsConnectionManager(), end));
   describeQueuePairs(end);
   end.out_of_order = out_of_order_ ? 1 : 0;
   return Status::success();
@@ -155,28 +155,17 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
 Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
   LaneQueuePair& queue_pair = queue_pairs_[index];
   const Rail& rail = device_.rails()[queue_pair.rail];
-  Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
-  if (!addresses.ok()) return addresses.status();
-  const RailInfo& peer_rail = reply.rail[queue_pair.peer_rail];
+  const QueuePairInfo& pair = reply.queue_pair[index];
+  const RailInfo& theirs = reply.rail[queue_pair.peer_rail];
+  Result<SocketAddress> mine = managerAddress(rail, local.rail[queue_pair.rail].gids[pair.peer_gid]);
+  if (!mine.ok()) return mine.status();
   ibv_gid peer;
-  std::memcpy(peer.raw, peer_rail.cm_address, sizeof peer.raw);
-  // Ours of the same family and scope as the peer's.
-  const auto same = [&](const SocketAddress& address) {
-    const ibv_gid mine = verbs::cmAddressBytes(address);
-    return verbs::isIpv4(mine) == verbs::isIpv4(peer) && verbs::isLinkLocal(mine) == verbs::isLinkLocal(peer);
-  };
-  const auto mine = std::find_if(addresses->begin(), addresses->end(), same);
-  if (mine == addresses->end()) {
-    RAILWISE_WARN(
-        "%s has no address of the kind of the peer's %s for RDMA CM: give its network interface one",
-        rail.name, verbs::gidText(peer).c_str());
-    return {Code::kInvalidUsage, 0};
-  }
+  std::memcpy(peer.raw, theirs.gids[pair.gid], sizeof peer.raw);
   CmPrivate data = {nonce, static_cast<uint32_t>(index), 0};
   Result<std::unique_ptr<verbs::CmConnection>> made =
       verbs::CmConnection::connect(std::move(queue_pair.made), rail.port, *mine,
-                                   verbs::cmAddressOf(peer, peer_rail.cm_port, mine->scopeId()), config_,
-                                   {local.traffic_class}, std::as_bytes(std::span(&data, 1)));
+                                   verbs::cmAddressOf(peer, theirs.cm_ports[pair.gid], mine->scopeId()),
+                                   config_, {local.traffic_class}, std::as_bytes(std::span(&data, 1)));
   if (!made.ok()) return made.status();
   queue_pair.cm = std::move(*made);
   return Status::success();

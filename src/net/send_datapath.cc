@@ -359,10 +359,10 @@ Status SendConnection::postChain(LaneQueuePair& queue_pair) {
 // What has completed is reported although the connection failed meanwhile.
 Result<bool> SendConnection::progress(const Request& request) {
   if (request.done) return true;
-  RAILWISE_TRY(failure_);
   const Status drained = drain();
   if (request.done) return true;
   RAILWISE_TRY(drained);
+  RAILWISE_TRY(failure_);
   if (next_post_ != next_number_) [[unlikely]]
     RAILWISE_TRY(postGroups());
   RAILWISE_TRY(idle(Waiting::kAcknowledgement));
@@ -388,6 +388,10 @@ Status SendConnection::drain() {
 Status SendConnection::onCompletion(const ibv_wc& completion) {
   const std::size_t index = (completion.wr_id >> 16) & 0xff;
   LaneQueuePair& queue_pair = queue_pairs_[index];
+  if ((completion.wr_id & kNotice) != 0 && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    return Status::success();
+  }
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     return failCompletion(queue_pair, completion, (completion.wr_id & kNotice) != 0 ? "a receive" : "a send");
   if ((completion.wr_id & kNotice) != 0) [[unlikely]]

@@ -16,7 +16,7 @@ inline constexpr uint64_t kMinPartBytes = 16 << 10;
 // A message from this size on is spread.
 inline constexpr uint64_t kStripeBytes = 4 * kMinPartBytes;
 // Completions tell the rate of a lane only where bytes, not latency, took the time.
-inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes;
+inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes - kPieceAlignment;  // cuts round down
 
 // One lane's load as the sender sees it. Times are in nanoseconds of one clock.
 class LaneLoad {

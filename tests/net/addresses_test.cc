@@ -46,14 +46,16 @@ class AddressesTest : public testing::Test {
   }
 
   // From one to two; then one message. False: it failed.
-  bool talks() {
+  bool talks() { return talk(*net_->device(0), *net_->device(1)); }
+
+  bool talk(const Device& from, const Device& to) {
     char handle[kHandleBytes];
-    Listener* listener = *context_->listen(*net_->device(1), handle);
+    Listener* listener = *context_->listen(to, handle);
     SendConnection* send = nullptr;
     ReceiveConnection* receive = nullptr;
     while (send == nullptr || receive == nullptr) {
       if (send == nullptr) {
-        const Result<SendConnection*> connected = context_->connect(*net_->device(0), handle, -1);
+        const Result<SendConnection*> connected = context_->connect(from, handle, -1);
         if (!connected.ok()) return false;
         send = *connected;
       }
@@ -142,6 +144,23 @@ TEST_F(AddressesTest, APortWithoutAnAddressIsNamed) {
   change("one:1", "gid=0=::");
   EXPECT_FALSE(talks());
   EXPECT_NE(g_said.find("one port 1: no usable GID"), std::string::npos) << g_said;
+}
+
+TEST_F(AddressesTest, TheConnectionManagerUsesThePairThatBothHave) {
+  setenv("RAILWISE_CONNECT", "cm", 1);
+  start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2,gid=10.1.0.2/v2");
+  EXPECT_TRUE(talks()) << g_said;
+  unsetenv("RAILWISE_CONNECT");
+}
+
+// Two rails at each end, of which the first of the sender reaches nothing.
+TEST_F(AddressesTest, TheFirstRailMayReachNothing) {
+  start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2;name=three,gid=2001:db8::3/v2;name=four,gid=2001:db8::4/v2");
+  const int first_two[] = {0, 1};
+  const int last_two[] = {2, 3};
+  EXPECT_TRUE(talk(*net_->device(*net_->makeVirtualDevice(first_two)),
+                   *net_->device(*net_->makeVirtualDevice(last_two))))
+      << g_said;
 }
 
 TEST_F(AddressesTest, InfiniBandPortsOfOneSubnet) {
