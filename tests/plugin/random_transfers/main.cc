@@ -22,13 +22,11 @@
 namespace railwise::test {
 namespace {
 
-// Fewer messages are not worth a process and its connections.
-constexpr uint64_t kLeastPerCell = 150;
-
 struct Settings {
   uint64_t messages = 2000;
   uint64_t seed = 1;
   uint64_t jobs = 1;
+  uint64_t per_cell = 150;        // at least: fewer messages are not worth a process and its connections
   uint64_t at_most = UINT64_MAX;  // messages of this run
   std::string tally;
   std::string cell;
@@ -37,9 +35,11 @@ struct Settings {
 
 int usage() {
   std::fputs(
-      "plugin_random_transfers [--messages N] [--seed N] [--jobs N] [--tally FILE [--at-most N]]\n"
+      "plugin_random_transfers [--messages N] [--per-cell N] [--seed N] [--jobs N] [--tally FILE [--at-most "
+      "N]]\n"
       "plugin_random_transfers --cell NAME --cell-seed N --messages N\n"
       "  --messages   in total, over the cells of the matrix; the whole matrix from some 420000 on\n"
+      "  --per-cell   messages of a cell, at least: 150\n"
       "  --tally      keep what is done in FILE, and go on from there when called again\n"
       "  --at-most    messages of this call\n",
       stderr);
@@ -47,11 +47,10 @@ int usage() {
 }
 
 bool parse(int argc, char** argv, Settings* settings) {
-  const std::map<std::string, uint64_t*> numbers = {{"--messages", &settings->messages},
-                                                    {"--seed", &settings->seed},
-                                                    {"--jobs", &settings->jobs},
-                                                    {"--at-most", &settings->at_most},
-                                                    {"--cell-seed", &settings->cell_seed}};
+  const std::map<std::string, uint64_t*> numbers = {
+      {"--messages", &settings->messages}, {"--seed", &settings->seed},
+      {"--per-cell", &settings->per_cell}, {"--jobs", &settings->jobs},
+      {"--at-most", &settings->at_most},   {"--cell-seed", &settings->cell_seed}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--tally") {
@@ -66,7 +65,7 @@ bool parse(int argc, char** argv, Settings* settings) {
       if (end == argv[i + 1] || *end != 0) return false;
     }
   }
-  return argc % 2 == 1 && settings->jobs >= 1 && settings->messages >= 1;
+  return argc % 2 == 1 && settings->jobs >= 1 && settings->messages >= 1 && settings->per_cell >= 1;
 }
 
 std::ostream& operator<<(std::ostream& out, const Counts& c) {
@@ -104,7 +103,7 @@ int runOnly(const Settings& settings) {
 class Driver {
  public:
   explicit Driver(const Settings& settings) : settings_(settings), cells_(balanced(settings.seed)) {
-    share_ = std::max(kLeastPerCell, (settings.messages + cells_.size() - 1) / cells_.size());
+    share_ = std::max(settings.per_cell, (settings.messages + cells_.size() - 1) / cells_.size());
     cells_.resize(std::min<std::size_t>(cells_.size(), (settings.messages + share_ - 1) / share_));
   }
 

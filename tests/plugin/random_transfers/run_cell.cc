@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -17,11 +18,16 @@ constexpr std::size_t kSlabBytes = 64 << 20;
 // Steps in a row that bring nothing, after which nothing ever will: some minutes.
 constexpr uint64_t kPatience = 400'000'000;
 
+// The same again after an odd number of bytes that no mistake is likely to be off by.
+constexpr std::size_t kPeriod = 2'097'175;
+
 void fillRandom(Pages& pages, softdev::Random& random) {
-  for (std::size_t i = 0; i + sizeof(uint64_t) <= pages.bytes(); i += sizeof(uint64_t)) {
+  for (std::size_t i = 0; i < kPeriod; i += sizeof(uint64_t)) {
     const uint64_t word = random.next();
     std::memcpy(pages.data() + i, &word, sizeof word);
   }
+  for (std::size_t i = kPeriod; i < pages.bytes(); i += kPeriod)
+    std::memcpy(pages.data() + i, pages.data(), std::min(kPeriod, pages.bytes() - i));
 }
 
 template <typename A>

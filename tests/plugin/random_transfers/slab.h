@@ -45,7 +45,7 @@ class Slab {
   static constexpr std::size_t kGuard = 48;
   // Up to this size every byte is made to differ from what will arrive. Larger ones lie on what earlier
   // messages left there, which differs in almost every byte.
-  static constexpr std::size_t kInverted = 4096;
+  static constexpr std::size_t kInverted = 1024;
 
   explicit Slab(std::size_t bytes) : pages_(bytes) {}
 

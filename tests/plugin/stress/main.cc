@@ -183,9 +183,8 @@ class Stress {
 
 template <int V>
 void runVersion(const Settings& settings, const Variant& variant) {
-  // Never destroyed: it is the size of the process's life.
-  auto* const stress = new Stress<Api<V>>(settings, variant);
-  stress->run();
+  Stress<Api<V>> stress(settings, variant);
+  stress.run();
 }
 
 int runVariant(const Settings& settings, const Variant& variant) {

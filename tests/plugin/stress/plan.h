@@ -9,13 +9,15 @@
 #include <vector>
 
 #include "plugin/random_transfers/plan.h"
+#include "plugin/sanitizers.h"
 #include "softdev/random.h"
 
 namespace railwise::test {
 
-constexpr std::size_t kSourceBytes = 4 << 20;      // of random bytes that every rank sends from
-constexpr std::size_t kMostSlotBytes = 512 << 10;  // of a step, over all receives of its group
-constexpr int kSteps = 8;                          // NCCL_STEPS: how many are on their way at most
+constexpr std::size_t kSourceBytes = 4 << 20;  // of random bytes that every rank sends from
+// Of a step, over all receives of its group. With a sanitizer there is more to find in calls than in bytes.
+constexpr std::size_t kMostSlotBytes = (kThreadSanitizer || kAddressSanitizer ? 64 : 512) << 10;
+constexpr int kSteps = 8;  // NCCL_STEPS: how many are on their way at most
 
 // A connection from one rank to the other. A step is a group of `subs` receives with the tags 0, 1, ...
 struct ChannelPlan {

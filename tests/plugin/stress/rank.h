@@ -18,14 +18,6 @@
 
 namespace railwise::test {
 
-#ifdef __SANITIZE_THREAD__
-inline constexpr bool kThreadSanitizer = true;
-#elif defined(__has_feature)
-inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
-#else
-inline constexpr bool kThreadSanitizer = false;
-#endif
-
 // What all ranks of the process share.
 struct Process {
   Pages source{2 * kSourceBytes};
