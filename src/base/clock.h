@@ -2,10 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace railwise {
 
 using Clock = std::chrono::steady_clock;
+
+// For differences only.
+inline uint64_t nowNs() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+}
 
 class Deadline {
  public:

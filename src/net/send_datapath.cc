@@ -1,32 +1,17 @@
-// The hot path of the sender. Allocates, locks, logs and calls the kernel nowhere on the way of a good
-// message; the clock is read for messages that are spread over lanes.
+// The hot path of the sender: from isend to the queue pairs (what comes back: send_completions.cc).
+// Allocates, locks, logs and calls the kernel nowhere on the way of a good message; the clock is read for
+// messages that are spread over lanes.
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
-#include "net/profiler.h"
 #include "net/send_connection.h"
+#include "net/send_work_id.h"
 
 namespace railwise::net {
 namespace {
-
-// What a work request says of itself in its completion: slot, part, queue pair, whether the part ends with
-// it, and how many work requests of the queue pair end with it.
-constexpr uint64_t kLastOfPart = uint64_t{1} << 24;
-constexpr uint64_t kNotice = uint64_t{1}
-                             << 25;  // iWARP: a receive, whose buffer has the number in the low half
-
-uint64_t workId(uint32_t slot, uint32_t part, std::size_t queue_pair) {
-  return slot | uint64_t{part} << 8 | uint64_t{queue_pair} << 16;
-}
-
-uint64_t nowNs() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-}
 
 [[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
   return "a send of " + std::to_string(bytes) + " bytes does not fit " + std::to_string(room) + " bytes";
@@ -335,10 +320,10 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) 
 // Every part asks for one completion, with its last request; so does the request that fills the queue.
 void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part,
                             bool last) {
-  work.wr_id = workId(slot, part, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
+  work.wr_id = sendWorkId(slot, part, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
   if (!last && queue_pair.send_free > 0) return;
   work.send_flags |= IBV_SEND_SIGNALED;
-  work.wr_id |= uint64_t{queue_pair.unsignalled} << 32 | (last ? kLastOfPart : 0);
+  work.wr_id |= endsWorkRequests(queue_pair.unsignalled) | (last ? kLastOfPart : 0);
   queue_pair.unsignalled = 0;
 }
 
@@ -354,134 +339,6 @@ Status SendConnection::postChain(LaneQueuePair& queue_pair) {
   if (error == 0) [[likely]]
     return Status::success();
   return failPost(queue_pair, "ibv_post_send", error);
-}
-
-// What has completed is reported although the connection failed meanwhile.
-Result<bool> SendConnection::progress(const Request& request) {
-  if (request.done) return true;
-  const Status drained = drain();
-  if (request.done) return true;
-  RAILWISE_TRY(drained);
-  RAILWISE_TRY(failure_);
-  if (next_post_ != next_number_) [[unlikely]]
-    RAILWISE_TRY(postGroups());
-  RAILWISE_TRY(idle(Waiting::kAcknowledgement));
-  return false;
-}
-
-Status SendConnection::drain() {
-  for (const verbs::Cq& cq : cqs_) {
-    ibv_wc completions[kPollBatch];
-    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-    for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
-    if (count < 0) [[unlikely]]
-      return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
-  }
-  const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
-  if (lanes_.size() > 1 && std::any_of(loads_.begin(), loads_.end(), measurable)) {
-    const uint64_t now = nowNs();
-    for (LaneLoad& load : loads_) load.measure(now);
-  }
-  return Status::success();
-}
-
-Status SendConnection::onCompletion(const ibv_wc& completion) {
-  const std::size_t index = (completion.wr_id >> 16) & 0xff;
-  LaneQueuePair& queue_pair = queue_pairs_[index];
-  if ((completion.wr_id & kNotice) != 0 && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
-    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
-    return Status::success();
-  }
-  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
-    return failCompletion(queue_pair, completion, (completion.wr_id & kNotice) != 0 ? "a receive" : "a send");
-  if ((completion.wr_id & kNotice) != 0) [[unlikely]]
-    return onClearToSend(index, static_cast<uint32_t>(completion.wr_id & 0xffff), completion.byte_len);
-  queue_pair.send_free += static_cast<uint32_t>(completion.wr_id >> 32);
-  if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
-  const std::size_t slot = completion.wr_id & 0xff;
-  Group& group = groups_[slot];
-  if (lanes_.size() > 1) {
-    const Part* const parts = &parts_[slot * lanes_.size()];
-    const std::size_t part = (completion.wr_id >> 8) & 0xff;
-    loads_[queue_pair.lane].completed(parts[part].end - (part > 0 ? parts[part - 1].end : 0));
-  }
-  if (group.profiled) [[unlikely]]
-    stopEvents(static_cast<uint32_t>(slot), static_cast<uint32_t>((completion.wr_id >> 8) & 0xff));
-  if (++group.parts_done < group.parts) return Status::success();
-  for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
-  return Status::success();
-}
-
-void SendConnection::release(Request& request) {
-  request.kind = Request::Kind::kFree;
-  messages_.give(static_cast<Message*>(&request));
-}
-
-// ---- NCCL's profiler, where it asks for events of a message: allocates and calls
-
-void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
-  const Part* const parts = &parts_[slot * lanes_.size()];
-  const LaneQueuePair& queue_pair = queue_pairs_[parts[index].queue_pair];
-  const uint64_t part_begin = index > 0 ? parts[index - 1].end : 0;
-  uint64_t begin = 0;  // of the message
-  for (std::size_t i = 0; i < group.count; ++i) {
-    const Message& message = *group.messages[i];
-    const uint64_t from = std::max(begin, part_begin);
-    const uint64_t to = std::min(begin + message.bytes, parts[index].end);
-    begin += message.bytes;
-    if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
-    profiler::Event event = {};
-    event.kind = RAILWISE_PROFILER_SEND;
-    event.device = device_.index();
-    event.rail = queue_pair.rail;
-    event.qp_number = queue_pair.qp->qp_num;
-    event.opcode = IBV_WR_RDMA_WRITE;
-    event.tag = message.tag;
-    event.message = group.number;
-    event.bytes = to > from ? to - from : 0;
-    if (void* const started = profiler::start(message.profiler, event); started != nullptr)
-      events_.push_back({slot, index, started});
-  }
-}
-
-void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
-  std::erase_if(events_, [&](const PartEvent& event) {
-    const bool ended = event.slot == slot && event.part == part;
-    if (ended) profiler::stop(event.event);
-    return ended;
-  });
-}
-
-// ---- iWARP: clear to send comes as a message
-
-Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
-  const uint32_t bytes = entry_bytes_ * kMaxReceives;
-  const std::size_t number = queue_pair * kNoticeReceives + buffer;
-  ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
-                     queue_pairs_[queue_pair].window_key};
-  ibv_recv_wr work = {};
-  work.wr_id = buffer | uint64_t{queue_pair} << 16 | kNotice;
-  work.sg_list = &segment;
-  work.num_sge = 1;
-  ibv_recv_wr* bad = nullptr;
-  const int error = ibv_post_recv(queue_pairs_[queue_pair].qp, &work, &bad);
-  return error == 0 ? Status::success() : failPost(queue_pairs_[queue_pair], "ibv_post_recv", error);
-}
-
-Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
-  const std::size_t number = queue_pair * kNoticeReceives + buffer;
-  const std::byte* const from = notices_ + number * entry_bytes_ * kMaxReceives;
-  const uint32_t count = bytes / entry_bytes_;
-  uint64_t stamp = 0;
-  std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
-  const uint64_t receive = stampNumber(stamp);
-  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes_ != 0 || receive < next_number_ ||
-      receive >= next_number_ + kSlots) {
-    return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
-                                        std::to_string(receive) + ", which is not expected");
-  }
-  std::memcpy(ring_ + receive % kSlots * kMaxReceives * entry_bytes_, from, bytes);
-  return postNoticeReceive(queue_pair, buffer);
 }
 
 }  // namespace railwise::net

@@ -1,0 +1,140 @@
+// What comes back to the sender: completions, and on iWARP clear-to-send. Part of the hot path
+// (send_datapath.cc says what that means).
+#include <algorithm>
+#include <cstring>
+
+#include "net/profiler.h"
+#include "net/send_connection.h"
+#include "net/send_work_id.h"
+
+namespace railwise::net {
+
+// What has completed is reported although the connection failed meanwhile.
+Result<bool> SendConnection::progress(const Request& request) {
+  if (request.done) return true;
+  const Status drained = drain();
+  if (request.done) return true;
+  RAILWISE_TRY(drained);
+  RAILWISE_TRY(failure_);
+  if (next_post_ != next_number_) [[unlikely]]
+    RAILWISE_TRY(postGroups());
+  RAILWISE_TRY(idle(Waiting::kAcknowledgement));
+  return false;
+}
+
+Status SendConnection::drain() {
+  for (const verbs::Cq& cq : cqs_) {
+    ibv_wc completions[kPollBatch];
+    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
+    if (count < 0) [[unlikely]]
+      return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
+  }
+  const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
+  if (lanes_.size() > 1 && std::any_of(loads_.begin(), loads_.end(), measurable)) {
+    const uint64_t now = nowNs();
+    for (LaneLoad& load : loads_) load.measure(now);
+  }
+  return Status::success();
+}
+
+Status SendConnection::onCompletion(const ibv_wc& completion) {
+  const std::size_t index = workQueuePair(completion.wr_id);
+  LaneQueuePair& queue_pair = queue_pairs_[index];
+  if ((completion.wr_id & kNotice) != 0 && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    return Status::success();
+  }
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+    return failCompletion(queue_pair, completion, (completion.wr_id & kNotice) != 0 ? "a receive" : "a send");
+  if ((completion.wr_id & kNotice) != 0) [[unlikely]]
+    return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
+  queue_pair.send_free += workRequestsEnded(completion.wr_id);
+  if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
+  const std::size_t slot = workSlot(completion.wr_id);
+  Group& group = groups_[slot];
+  if (lanes_.size() > 1) {
+    const Part* const parts = &parts_[slot * lanes_.size()];
+    const std::size_t part = workPart(completion.wr_id);
+    loads_[queue_pair.lane].completed(parts[part].end - (part > 0 ? parts[part - 1].end : 0));
+  }
+  if (group.profiled) [[unlikely]]
+    stopEvents(static_cast<uint32_t>(slot), workPart(completion.wr_id));
+  if (++group.parts_done < group.parts) return Status::success();
+  for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+  return Status::success();
+}
+
+void SendConnection::release(Request& request) {
+  request.kind = Request::Kind::kFree;
+  messages_.give(static_cast<Message*>(&request));
+}
+
+// ---- NCCL's profiler, where it asks for events of a message: allocates and calls
+
+void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
+  const Part* const parts = &parts_[slot * lanes_.size()];
+  const LaneQueuePair& queue_pair = queue_pairs_[parts[index].queue_pair];
+  const uint64_t part_begin = index > 0 ? parts[index - 1].end : 0;
+  uint64_t begin = 0;  // of the message
+  for (std::size_t i = 0; i < group.count; ++i) {
+    const Message& message = *group.messages[i];
+    const uint64_t from = std::max(begin, part_begin);
+    const uint64_t to = std::min(begin + message.bytes, parts[index].end);
+    begin += message.bytes;
+    if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_SEND;
+    event.device = device_.index();
+    event.rail = queue_pair.rail;
+    event.qp_number = queue_pair.qp->qp_num;
+    event.opcode = IBV_WR_RDMA_WRITE;
+    event.tag = message.tag;
+    event.message = group.number;
+    event.bytes = to > from ? to - from : 0;
+    if (void* const started = profiler::start(message.profiler, event); started != nullptr)
+      events_.push_back({slot, index, started});
+  }
+}
+
+void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
+  std::erase_if(events_, [&](const PartEvent& event) {
+    const bool ended = event.slot == slot && event.part == part;
+    if (ended) profiler::stop(event.event);
+    return ended;
+  });
+}
+
+// ---- iWARP: clear to send comes as a message
+
+Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
+  const uint32_t bytes = entry_bytes_ * kMaxReceives;
+  const std::size_t number = queue_pair * kNoticeReceives + buffer;
+  ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
+                     queue_pairs_[queue_pair].window_key};
+  ibv_recv_wr work = {};
+  work.wr_id = noticeWorkId(buffer, queue_pair);
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(queue_pairs_[queue_pair].qp, &work, &bad);
+  return error == 0 ? Status::success() : failPost(queue_pairs_[queue_pair], "ibv_post_recv", error);
+}
+
+Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
+  const std::size_t number = queue_pair * kNoticeReceives + buffer;
+  const std::byte* const from = notices_ + number * entry_bytes_ * kMaxReceives;
+  const uint32_t count = bytes / entry_bytes_;
+  uint64_t stamp = 0;
+  std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
+  const uint64_t receive = stampNumber(stamp);
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes_ != 0 || receive < next_number_ ||
+      receive >= next_number_ + kSlots) {
+    return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
+                                        std::to_string(receive) + ", which is not expected");
+  }
+  std::memcpy(ring_ + receive % kSlots * kMaxReceives * entry_bytes_, from, bytes);
+  return postNoticeReceive(queue_pair, buffer);
+}
+
+}  // namespace railwise::net
