@@ -11,6 +11,14 @@ std::mutex g_mutex;
 std::string g_warnings;
 std::string g_all;
 
+// Of a long run the latest lines.
+constexpr std::size_t kKept = 1 << 20;
+void append(std::string& lines, const char* text) {
+  if (lines.size() > kKept) lines.erase(0, kKept / 2);
+  lines += text;
+  lines += '\n';
+}
+
 }  // namespace
 
 void keepLog(ncclDebugLogLevel level, unsigned long, const char*, int, const char* format, ...) {
@@ -20,10 +28,8 @@ void keepLog(ncclDebugLogLevel level, unsigned long, const char*, int, const cha
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   const std::lock_guard lock(g_mutex);
-  g_all += std::string(text) + "\n";
-  if (level != NCCL_LOG_WARN) return;
-  g_warnings += text;
-  g_warnings += '\n';
+  append(g_all, text);
+  if (level == NCCL_LOG_WARN) append(g_warnings, text);
 }
 
 std::string warnings() {

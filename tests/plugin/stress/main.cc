@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -73,22 +75,33 @@ class Stress {
     const auto end = Clock::now() + std::chrono::seconds(settings_.seconds);
     uint64_t left = settings_.rounds;
     process_.disturbed.store(variant_.disturbed);
+    makeDevices();
+    const std::size_t files = openFiles();
     // Under the thread sanitizer nobody may look for data that another thread writes without a word.
     process_.abilities = {!kThreadSanitizer, variant_.link != std::string("iwarp")};
     while (left > 0 && !over_.load()) {
       const uint64_t rounds = variant_.epoch_rounds > 0 ? std::min(left, variant_.epoch_rounds) : left;
-      makeDevices();
       epoch(rounds, end);
       left -= rounds;
-      if (variant_.epoch_rounds > 0) reload();
+      if (variant_.epoch_rounds > 0) {
+        reload();
+        makeDevices();
+      }
       clearLog();
     }
     print();
+    if (A::kHasContext && openFiles() > files)
+      fail(std::to_string(openFiles()) + " files are open, " + std::to_string(files) +
+           " were at the beginning");
     const Totals& totals = process_.totals;
     if (totals.messages.load() == 0 || totals.connections.load() == 0) fail("nothing was sent");
   }
 
  private:
+  static std::size_t openFiles() {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+  }
+
   // As NCCL does at its first communicator: the number of physical devices, then the virtual ones.
   void makeDevices() {
     void* context = nullptr;
