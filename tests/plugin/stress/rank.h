@@ -15,32 +15,9 @@
 #include <vector>
 
 #include "plugin/stress/channel.h"
+#include "plugin/stress/meeting.h"
 
 namespace railwise::test {
-
-// What all ranks of the process share.
-struct Process {
-  Pages source{2 * kSourceBytes};
-  Abilities abilities;
-  Totals totals;
-  std::mutex net_mutex;                 // NCCL's netPluginMutex: init, finalize
-  std::vector<int> devices;             // physical and virtual ones, all of which reach each other
-  std::atomic<bool> disturbed = false;  // ports go down: any call may fail
-  std::atomic<int> forgotten_for_ever = 0;
-};
-
-// What the two ranks of a round share: NCCL's bootstrap, and the application that aborts.
-struct Meeting {
-  struct Mailbox {
-    std::atomic<bool> full = false;
-    Handle handle;
-  };
-  explicit Meeting(std::size_t channels) : mailboxes(channels) {}
-  std::vector<Mailbox> mailboxes;     // of each channel, from its receiver
-  std::atomic<bool> aborted = false;  // the application has told all ranks
-  std::atomic<bool> left = false;     // some rank has begun to leave early: errors are to be expected
-  std::atomic<int> done = 0;          // ranks that have transferred everything
-};
 
 template <typename A>
 class Rank {
@@ -167,7 +144,8 @@ class Rank {
         if (end->up) continue;
         moved |= advance(*end);
         ++calls;
-        if (leaves && plan_.ending == Ending::kAbortConnect && calls > plan_.leaves_after) return;
+        if (leaves && plan_.ending == Ending::kAbortConnect && calls > plan_.leaves_after && mayForget())
+          return;
       }
       if (leaves && plan_.ending == Ending::kAbort && stepsDone() >= plan_.leaves_after && allUp()) return;
       if (meeting_.aborted.load()) return;
@@ -357,8 +335,10 @@ class Rank {
         totals_.forgotten.fetch_add(1, std::memory_order_relaxed);
       }
     }
-    for (void* const listener : idle_)
+    for (void* const listener : idle_) {
       if (listener != nullptr && !forget) must(A::table().closeListen(listener), "closeListen");
+      if (forget) totals_.forgotten.fetch_add(1, std::memory_order_relaxed);
+    }
     service_.does("finalize");
     {
       const std::lock_guard lock(process_.net_mutex);
@@ -367,8 +347,9 @@ class Rank {
     service_.does("gone");
   }
 
-  // Without finalize nobody takes back what is forgotten.
-  bool mayForget() { return A::kHasContext || process_.forgotten_for_ever.fetch_add(1) < 20; }
+  // Without finalize nobody takes back listeners that are forgotten, and attempts to connect only after
+  // minutes.
+  bool mayForget() const { return A::kHasContext || totals_.forgotten.load(std::memory_order_relaxed) < 200; }
 
   void close(End& end) {
     for (auto& [handle, pages] : end.registered) must(A::table().deregMr(end.comm(), handle), "deregMr");
