@@ -15,7 +15,7 @@ constexpr std::size_t kMaxCalls = 10;
 constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
 // An address from which nothing at all comes back: the next one is tried meanwhile.
 constexpr Clock::duration kCallTime = std::chrono::seconds(2);
-constexpr Clock::duration kAbandonedAfter = std::chrono::minutes(5);
+constexpr Clock::duration kAbandonedAfter = std::chrono::minutes(1);
 
 bool worthAnotherCall(int error) {
   return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EPIPE ||
