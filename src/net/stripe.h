@@ -40,11 +40,8 @@ class LaneLoad {
   bool measurable() const { return finished_ >= kMeasuredPartBytes; }
   void measure(uint64_t now_ns);
   void skipped() { ++unmeasured_; }
-  // What was posted will never complete.
-  void abandon() { *this = LaneLoad(rate_); }
 
  private:
-  explicit LaneLoad(double rate) : rate_(rate) {}
   double rate_;
   uint64_t queued_ = 0;
   uint64_t busy_since_ns_ = 0;  // begin of what the next measurement is about
