@@ -78,8 +78,9 @@ static_assert(sizeof(Mlx5QpInit) == 40);
 
 struct Functions {
   bool (*is_supported)(ibv_device* device);
-  int (*query_device)(ibv_context* context, Mlx5Context* attributes);
-  ibv_qp* (*create_qp)(ibv_context* context, ibv_qp_init_attr_ex* attributes, Mlx5QpInit* mlx5);
+  int (*query_device)(ibv_context* context, void* attributes);  // Mlx5Context
+  ibv_qp* (*create_qp)(ibv_context* context, ibv_qp_init_attr_ex* attributes,
+                       const void* mlx5);  // Mlx5QpInit
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, std::size_t length, uint64_t iova, int fd, int access,
                            int mlx5_access);
   int (*get_data_direct_sysfs_path)(ibv_context* context, char* path, std::size_t bytes);

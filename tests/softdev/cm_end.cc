@@ -82,7 +82,7 @@ sockaddr* raw(sockaddr_storage& address) { return reinterpret_cast<sockaddr*>(&a
 
 uint16_t portOf(const rdma_cm_id* id) { return ntohs(cm::getSrcPort(const_cast<rdma_cm_id*>(id))); }
 
-rdma_conn_param parameters(const std::string& private_data, uint32_t qp_num) {
+rdma_conn_param parameters(std::string_view private_data, uint32_t qp_num) {
   rdma_conn_param conn{};
   conn.private_data = private_data.data();
   conn.private_data_len = static_cast<uint8_t>(private_data.size());

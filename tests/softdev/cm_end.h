@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "softdev/connection_manager.h"
@@ -57,7 +58,7 @@ sockaddr_storage cmAddress(ibv_context* context, uint16_t port = 0, uint8_t numb
 sockaddr* raw(sockaddr_storage& address);
 uint16_t portOf(const rdma_cm_id* id);
 
-rdma_conn_param parameters(const std::string& private_data, uint32_t qp_num = 0);
+rdma_conn_param parameters(std::string_view private_data, uint32_t qp_num = 0);
 
 // A listener on the first port of the device, on a port number that was free.
 CmId listenOn(CmChannel& channel, ibv_context* context, uint16_t port = 0, int backlog = 0);
