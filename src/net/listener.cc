@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include "base/interfaces.h"
 #include "base/log.h"
@@ -31,6 +32,29 @@ std::vector<SocketAddress> chooseAddresses(const std::vector<Interface>& interfa
   return chosen;
 }
 
+// The interfaces that the settings choose, asked for again when the answer is a second old: a rank makes
+// hundreds of listeners in a row. Any thread.
+std::vector<Interface> currentInterfaces(const std::string& selection, int family) {
+  struct Known {
+    std::mutex mutex;
+    std::string selection;
+    int family = -1;
+    Clock::time_point asked;
+    std::vector<Interface> interfaces;
+  };
+  static auto& known = *new Known;  // never destroyed: NCCL's threads may still run at exit
+  const std::lock_guard lock(known.mutex);
+  const Clock::time_point now = Clock::now();
+  const bool same = known.family == family && known.selection == selection;
+  if (!same || known.interfaces.empty() || now - known.asked > std::chrono::seconds(1)) {
+    known.selection = selection;
+    known.family = family;
+    known.asked = now;
+    known.interfaces = listInterfaces(selection, family);
+  }
+  return known.interfaces;
+}
+
 int familyOf(const Config& config) {
   if (config.socket_family == "AF_INET") return AF_INET;
   return config.socket_family == "AF_INET6" ? AF_INET6 : AF_UNSPEC;
@@ -56,7 +80,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Device& device, const C
 // were not chosen are sent away.
 Status Listener::openSocket() {
   const std::vector<Interface> interfaces =
-      listInterfaces(options_.config.socket_ifname, familyOf(options_.config));
+      currentInterfaces(options_.config.socket_ifname, familyOf(options_.config));
   if (interfaces.empty()) {
     RAILWISE_WARN(
         "no network interface for the handshakes: none is up that matches NCCL_SOCKET_IFNAME=%s "

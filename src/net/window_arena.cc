@@ -21,6 +21,7 @@ Window& Window::operator=(Window&& other) noexcept {
   std::swap(pages_, other.pages_);
   std::swap(offset_, other.offset_);
   std::swap(bytes_, other.bytes_);
+  std::swap(used_before_, other.used_before_);
   return *this;
 }
 
@@ -35,6 +36,7 @@ Window WindowArena::takeLocked(std::size_t bytes) {
   if (free != free_.end()) {
     window.pages_ = free->pages;
     window.offset_ = free->offset;
+    window.used_before_ = true;
     *free = free_.back();
     free_.pop_back();
   } else if (!pieces_.empty() && pieces_.back()->bytes - pieces_.back()->used >= bytes) {
@@ -64,7 +66,7 @@ Result<Window> WindowArena::take(std::size_t bytes) {
     window = takeLocked(bytes);
   }
   lock.unlock();
-  std::memset(window.at<std::byte>(0), 0, bytes);
+  if (window.used_before_) std::memset(window.at<std::byte>(0), 0, bytes);
   return window;
 }
 

@@ -35,6 +35,7 @@ class Window {
   const RegisteredPages* pages_ = nullptr;
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
+  bool used_before_ = false;
 };
 
 class WindowArena {
