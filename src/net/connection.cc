@@ -10,9 +10,6 @@
 namespace railwise::net {
 namespace {
 
-// Receives that either end posts to a queue pair at most.
-constexpr uint32_t kMostReceives = 2 * kOutstandingReceives;
-
 constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
 // After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
 constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
@@ -68,7 +65,7 @@ Result<verbs::GidList> managerAddresses(const Rail& rail) {
 
 bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
   return std::all_of(device.rails().begin(), device.rails().end(), [&](const Rail& rail) {
-    return verbs::outOfOrderReceives(rail.hca->context(), config) >= kMostReceives;
+    return verbs::outOfOrderReceives(rail.hca->context(), config) >= kPostedReceives;
   });
 }
 

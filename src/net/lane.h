@@ -3,6 +3,7 @@
 // the path that switches choose for them). Plain state of one connection; one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -33,7 +34,7 @@ struct LaneQueuePair {
   uint32_t consumed = 0;     // receives used up since they were last replenished
 };
 
-// Which queue pairs belong to a lane: `first`, `first` + lanes, ...
+// Which queue pairs belong to a lane, and whose turn it is.
 struct Lane {
   uint8_t next = 0;  // turn
   uint8_t count = 0;

@@ -9,6 +9,9 @@ namespace railwise::net {
 inline constexpr int kMaxReceives = 8;           // receives in one grouped irecv
 inline constexpr int kOutstandingReceives = 32;  // irecv calls outstanding per connection
 inline constexpr int kOutstandingSends = kOutstandingReceives * kMaxReceives;
+// Receives posted to a queue pair: more than can be on their way, so that half of them can be replaced at
+// once.
+inline constexpr uint32_t kPostedReceives = 2 * kOutstandingReceives;
 inline constexpr int kOutstandingFlushes = 2 * kOutstandingReceives;
 inline constexpr std::size_t kHandleBytes = 128;
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;  // NCCL cuts its messages at 1 GiB

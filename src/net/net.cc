@@ -16,8 +16,9 @@ namespace {
 
 std::mutex g_mutex;
 int g_references = 0;
-// Names of the virtual devices that NCCL has made, by place: they outlive Net (see deviceCount()).
-std::vector<std::string>& g_fused = *new std::vector<std::string>;
+// Names of the members of the virtual devices that NCCL has made, by place: they outlive Net (deviceCount()).
+using MemberNames = std::vector<std::string>;
+std::vector<MemberNames>& g_fused = *new std::vector<MemberNames>;
 std::unique_ptr<Net>& instance() {
   // Never destroyed at exit: NCCL's threads may still be running then.
   static auto& net = *new std::unique_ptr<Net>;
@@ -118,7 +119,9 @@ Result<int> Net::makeVirtualDevice(std::span<const int> members) {
   if (!same) RAILWISE_TRY(addVirtualDevice(members));
   virtual_count_.store(index + 1, std::memory_order_release);
   if (static_cast<std::size_t>(index) >= g_fused.size()) g_fused.resize(static_cast<std::size_t>(index) + 1);
-  g_fused[static_cast<std::size_t>(index)] = virtual_[static_cast<std::size_t>(index)]->name();
+  MemberNames& names = g_fused[static_cast<std::size_t>(index)];
+  names.clear();
+  for (const int member : members) names.push_back(list_.devices[static_cast<std::size_t>(member)]->name());
   return physical + index;
 }
 
@@ -151,16 +154,13 @@ Status Net::addVirtualDevice(std::span<const int> members) {
 // Those of an earlier life, as far as all their members are still there; a later one may not take the place
 // of one that is gone, so they end with it.
 void Net::restoreVirtualDevices() {
-  for (const std::string& name : g_fused) {
+  for (const MemberNames& names : g_fused) {
     std::vector<int> members;
-    for (std::size_t at = 0; at != std::string::npos;) {
-      const std::size_t plus = name.find('+', at);
-      const std::string member = name.substr(at, plus == std::string::npos ? plus : plus - at);
+    for (const std::string& name : names) {
       const auto found = std::find_if(list_.devices.begin(), list_.devices.end(),
-                                      [&](const auto& device) { return device->name() == member; });
+                                      [&](const auto& device) { return device->name() == name; });
       if (found == list_.devices.end()) return;
       members.push_back(static_cast<int>(found - list_.devices.begin()));
-      at = plus == std::string::npos ? plus : plus + 1;
     }
     if (!addVirtualDevice(members).ok()) return;
     ++virtual_count_;

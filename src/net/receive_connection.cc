@@ -55,7 +55,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
 Status ReceiveConnection::openWindow(int queue_pairs) {
   entry_bytes_ = entryBytes(static_cast<int>(device_.rails().size()));
   const std::size_t records = sizeof(Record) * kSlots;
-  const std::size_t staging = std::size_t{kSlots} * kMaxReceives * entry_bytes_;
+  const std::size_t staging = kSlots * slotBytes(entry_bytes_);
   const std::size_t notices =
       iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
   Result<Window> window = device_.windows().take(records + staging + kFlushTargetBytes + notices);
@@ -109,7 +109,7 @@ Status ReceiveConnection::openQueuePairs() {
   }
   RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth,
                                     kOutstandingFlushes * static_cast<uint32_t>(device_.rails().size())));
-  const uint32_t inline_bytes = entry_bytes_ * kMaxReceives;
+  const auto inline_bytes = static_cast<uint32_t>(slotBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
     if (info.used == 0) {

@@ -63,8 +63,6 @@ class ReceiveConnection final : public Connection {
   struct Flush : Request {
     uint32_t reads = 0;  // outstanding
   };
-  // More receives are posted than can be outstanding, so that half of them can be replaced at once.
-  static constexpr uint32_t kPostedReceives = 2 * kOutstandingReceives;
   static constexpr uint32_t kReplenish = kOutstandingReceives;
   static constexpr uint32_t kClearToSendDepth = 64;
   static constexpr uint32_t kClearToSendSignal = 16;  // every so many ask for a completion

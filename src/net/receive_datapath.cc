@@ -59,7 +59,7 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool sil
   bool profiled = false;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& buffer = buffers[i];
-    std::byte* const place = staging_ + (slot * kMaxReceives + i) * entry_bytes_;
+    std::byte* const place = staging_ + slot * slotBytes(entry_bytes_) + i * entry_bytes_;
     auto* const entry = reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend));
     *entry = {buffer.address, buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0,
               static_cast<uint32_t>(buffer.tag), buffer.bytes, makeStamp(next_number_, count, made.silent)};
@@ -94,7 +94,7 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool sil
 Status ReceiveConnection::postClearToSend(uint32_t slot, int count) {
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
   const uint32_t bytes = entry_bytes_ * static_cast<uint32_t>(count);
-  const std::size_t offset = std::size_t{slot} * kMaxReceives * entry_bytes_;
+  const std::size_t offset = slot * slotBytes(entry_bytes_);
   ibv_sge segment = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
   ibv_send_wr work = {};
   work.sg_list = &segment;

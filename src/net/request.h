@@ -1,6 +1,5 @@
 // One outstanding send, receive or flush: what NCCL holds as request. It lives in its connection, never in a
-// queue pair: what a queue pair that fails takes with it is
-// only the way, not the state.
+// queue pair: what a queue pair that fails takes with it is only the way, not the state.
 #pragma once
 
 #include <array>

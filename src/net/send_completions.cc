@@ -54,9 +54,8 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_[slot];
   if (lanes_.size() > 1) {
-    const Part* const parts = &parts_[slot * lanes_.size()];
-    const std::size_t part = workPart(completion.wr_id);
-    loads_[queue_pair.lane].completed(parts[part].end - (part > 0 ? parts[part - 1].end : 0));
+    const Part& part = partsOf(slot)[workPart(completion.wr_id)];
+    loads_[queue_pair.lane].completed(part.end - part.begin);
   }
   if (group.profiled) [[unlikely]]
     stopEvents(static_cast<uint32_t>(slot), workPart(completion.wr_id));
@@ -73,14 +72,13 @@ void SendConnection::release(Request& request) {
 // ---- NCCL's profiler, where it asks for events of a message: allocates and calls
 
 void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
-  const Part* const parts = &parts_[slot * lanes_.size()];
-  const LaneQueuePair& queue_pair = queue_pairs_[parts[index].queue_pair];
-  const uint64_t part_begin = index > 0 ? parts[index - 1].end : 0;
+  const Part& part = partsOf(slot)[index];
+  const LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
   uint64_t begin = 0;  // of the message
   for (std::size_t i = 0; i < group.count; ++i) {
     const Message& message = *group.messages[i];
-    const uint64_t from = std::max(begin, part_begin);
-    const uint64_t to = std::min(begin + message.bytes, parts[index].end);
+    const uint64_t from = std::max(begin, part.begin);
+    const uint64_t to = std::min(begin + message.bytes, part.end);
     begin += message.bytes;
     if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
     profiler::Event event = {};
@@ -108,8 +106,8 @@ void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
 // ---- iWARP: clear to send comes as a message
 
 Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
-  const uint32_t bytes = entry_bytes_ * kMaxReceives;
-  const std::size_t number = queue_pair * kNoticeReceives + buffer;
+  const auto bytes = static_cast<uint32_t>(slotBytes(entry_bytes_));
+  const std::size_t number = queue_pair * kPostedReceives + buffer;
   ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
                      queue_pairs_[queue_pair].window_key};
   ibv_recv_wr work = {};
@@ -122,8 +120,8 @@ Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer
 }
 
 Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
-  const std::size_t number = queue_pair * kNoticeReceives + buffer;
-  const std::byte* const from = notices_ + number * entry_bytes_ * kMaxReceives;
+  const std::size_t number = queue_pair * kPostedReceives + buffer;
+  const std::byte* const from = notices_ + number * slotBytes(entry_bytes_);
   const uint32_t count = bytes / entry_bytes_;
   uint64_t stamp = 0;
   std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
@@ -133,7 +131,7 @@ Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, ui
     return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
                                         std::to_string(receive) + ", which is not expected");
   }
-  std::memcpy(ring_ + receive % kSlots * kMaxReceives * entry_bytes_, from, bytes);
+  std::memcpy(ring_ + receive % kSlots * slotBytes(entry_bytes_), from, bytes);
   return postNoticeReceive(queue_pair, buffer);
 }
 

@@ -12,8 +12,6 @@ namespace {
 // Room for all groups at once as long as they are small; what does not fit waits for completions.
 constexpr uint32_t kSendDepth = 128;
 
-uint32_t slotBytes(uint32_t entry_bytes) { return entry_bytes * kMaxReceives; }
-
 // NCCL_IB_AR_THRESHOLD's default (NCCL 2.30.7, net_ib/common.cc).
 constexpr int kAdaptiveRoutingBytes = 8192;
 
@@ -52,12 +50,11 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
 
 Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
   entry_bytes_ = entryBytes(peer_rails);
-  const std::size_t ring = std::size_t{kSlots} * slotBytes(entry_bytes_);
+  const std::size_t ring = kSlots * slotBytes(entry_bytes_);
   record_stride_ = iwarp() ? static_cast<uint32_t>(lanes) : 1;
   const std::size_t records = sizeof(Record) * kSlots * record_stride_;
   const std::size_t notices =
-      iwarp() ? std::size_t{kNoticeReceives} * slotBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs)
-              : 0;
+      iwarp() ? kPostedReceives * slotBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs) : 0;
   Result<Window> window = device_.windows().take(ring + records + notices);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
@@ -76,13 +73,13 @@ Status SendConnection::openQueuePairs(int count, int lanes) {
     rail_of.push_back(static_cast<uint8_t>(i % lanes % rails));
     limit = std::min(limit, device_.rails()[rail_of.back()].hca->attributes().max_qp_wr);
   }
-  send_depth_ = static_cast<uint32_t>(limit);
-  const uint32_t receives = iwarp() ? kNoticeReceives : 1;
+  const auto depth = static_cast<uint32_t>(limit);
+  const uint32_t receives = iwarp() ? kPostedReceives : 1;
   // A failed queue pair flushes all its work requests, signalled or not.
-  RAILWISE_TRY(openCompletionQueues(rail_of, send_depth_ + receives, 1));
+  RAILWISE_TRY(openCompletionQueues(rail_of, depth + receives, 1));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
-    RAILWISE_TRY(addQueuePair(rail_of[i], {send_depth_, receives, sizeof(Record)}));
-    for (uint32_t buffer = 0; iwarp() && buffer < kNoticeReceives; ++buffer)
+    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}));
+    for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
       RAILWISE_TRY(postNoticeReceive(i, buffer));
   }
   return Status::success();

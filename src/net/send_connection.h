@@ -42,6 +42,7 @@ class SendConnection final : public Connection {
   };
   // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
   struct Part {
+    uint64_t begin = 0;
     uint64_t end = 0;
     uint8_t queue_pair = 0;
   };
@@ -65,8 +66,6 @@ class SendConnection final : public Connection {
   };
   // Work requests are built and linked once; a send fills in what varies.
   static constexpr int kChain = 16;
-  // Receives for clear to send, on iWARP: more than can be on their way.
-  static constexpr uint32_t kNoticeReceives = 2 * kOutstandingReceives;
 
   using Connection::Connection;
   // Set-up (send_connection.cc).
@@ -80,6 +79,7 @@ class SendConnection final : public Connection {
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
   ClearToSend* entries(uint32_t slot) const;
+  Part* partsOf(std::size_t slot) const { return &parts_[slot * lanes_.size()]; }
   Status drain();
   Status onCompletion(const ibv_wc& completion);
   Status openGroup(Group& group);
@@ -104,8 +104,7 @@ class SendConnection final : public Connection {
   Record* records_ = nullptr;     // source of the records, where inline is not to be had
   std::byte* notices_ = nullptr;  // iWARP: buffers of the receives for clear to send
   uint32_t entry_bytes_ = sizeof(ClearToSend);
-  uint32_t record_stride_ = 1;  // records of a slot: one, on iWARP one for each part
-  uint32_t send_depth_ = 0;
+  uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
   uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
   bool even_ = false;                             // RAILWISE_SPLIT=even
   uint64_t next_number_ = 1;                      // the receive that is being matched

@@ -21,8 +21,8 @@ namespace {
 
 ClearToSend* SendConnection::entries(uint32_t slot) const {
   // Keys of further rails stand in front of each entry.
-  return reinterpret_cast<ClearToSend*>(ring_ + std::size_t{slot} * kMaxReceives * entry_bytes_ +
-                                        entry_bytes_ - sizeof(ClearToSend));
+  return reinterpret_cast<ClearToSend*>(ring_ + slot * slotBytes(entry_bytes_) + entry_bytes_ -
+                                        sizeof(ClearToSend));
 }
 
 static const ClearToSend& at(const ClearToSend* first, int index, uint32_t entry_bytes) {
@@ -140,12 +140,12 @@ Status SendConnection::postGroups() {
 void SendConnection::plan(Group& group, uint32_t slot) {
   uint64_t bytes = 0;
   for (int i = 0; i < group.count; ++i) bytes += group.messages[static_cast<std::size_t>(i)]->bytes;
-  Part* const parts = &parts_[slot * lanes_.size()];
+  Part* const parts = partsOf(slot);
   group.posted = 0;
   group.tail = false;
   group.record_part = 0;
   if (lanes_.size() == 1) {
-    parts[0] = {bytes, takeTurn(0)};
+    parts[0] = {0, bytes, takeTurn(0)};
     group.parts = 1;
   } else {
     planLanes(group, parts, bytes);
@@ -161,16 +161,15 @@ void SendConnection::plan(Group& group, uint32_t slot) {
 }
 
 void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
-  const bool even = even_;
   const std::size_t turn = group.number % lanes_.size();
-  if (bytes < kStripeBytes && !even) {
+  if (bytes < kStripeBytes && !even_) {
     const std::size_t lane = fastestLane(loads_, bytes, turn);
     loads_[lane].posted(bytes, 0);
-    parts[0] = {bytes, takeTurn(lane)};
+    parts[0] = {0, bytes, takeTurn(lane)};
     group.parts = 1;
     return;
   }
-  const Shares shares = cutShares(loads_, bytes, turn, even);
+  const Shares shares = cutShares(loads_, bytes, turn, even_);
   const uint64_t now = nowNs();
   // Cuts lie on lines of the messages, not of the whole: pieces of a message end at multiples of
   // kPieceAlignment from its begin.
@@ -192,7 +191,7 @@ void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
       group.record_part = static_cast<uint8_t>(i);
     }
     load.posted(end - begin, now);
-    parts[i] = {end, takeTurn(share.lane)};
+    parts[i] = {begin, end, takeTurn(share.lane)};
     begin = end;
   }
   group.parts = static_cast<uint8_t>(shares.count);
@@ -206,9 +205,8 @@ uint8_t SendConnection::takeTurn(std::size_t index) {
 }
 
 Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t index) {
-  const Part* const parts = &parts_[slot * lanes_.size()];
-  const Part& part = parts[index];
-  const uint64_t bytes = part.end - (index > 0 ? parts[index - 1].end : 0);
+  const Part& part = partsOf(slot)[index];
+  const uint64_t bytes = part.end - part.begin;
   const bool records = group.recorded && index == group.record_part;
   const bool tail = bytes == 0 || (!group.silent && (records || iwarp() || bytes > adaptive_routing_bytes_));
   if (!group.tail) {  // no byte is left to post when a tail was postponed
@@ -231,7 +229,7 @@ Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t inde
 // The writes of a part, piece by piece. `last_carries_immediate`: nothing follows them.
 Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t index,
                                        bool last_carries_immediate) {
-  const Part& part = parts_[slot * lanes_.size() + index];
+  const Part& part = partsOf(slot)[index];
   LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
   const ClearToSend* const first = entries(slot);
   uint64_t begin = 0;  // of the message, all messages laid end to end
@@ -263,7 +261,7 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
 
 // The request behind the writes: the record, an empty write for the immediate alone, or on iWARP a send.
 Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
-  LaneQueuePair& queue_pair = queue_pairs_[parts_[slot * lanes_.size() + index].queue_pair];
+  LaneQueuePair& queue_pair = queue_pairs_[partsOf(slot)[index].queue_pair];
   const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair);
   if (!next.ok()) return next.status();
   if (*next == nullptr) return false;

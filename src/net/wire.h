@@ -11,6 +11,7 @@
 // writes of every part, and clear to send is a send too.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "net/limits.h"
@@ -37,6 +38,11 @@ static_assert(sizeof(MoreKeys) == 32);
 // Bytes from one entry of a slot to the next.
 inline constexpr uint32_t entryBytes(int receiver_rails) {
   return receiver_rails > 1 ? sizeof(MoreKeys) + sizeof(ClearToSend) : sizeof(ClearToSend);
+}
+
+// Bytes of a slot of the ring.
+inline constexpr std::size_t slotBytes(uint32_t entry_bytes) {
+  return std::size_t{kMaxReceives} * entry_bytes;
 }
 
 inline constexpr uint64_t kStampCountMask = 0xf;
