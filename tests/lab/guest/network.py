@@ -106,7 +106,7 @@ def address(port: Port) -> None:
 
 
 def route_by_source(ports: list[Port]) -> None:
-    """Traffic from an address leaves through its device, also to another address of this kernel."""
+    """Traffic from an address leaves through its device, also to another address of this kernel (to itself it stays)."""
     for name in ("all", "default", *(port.netdev for port in ports)):
         for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
             sysctl(f"net.ipv4.conf.{name}.{key}", value)
@@ -117,6 +117,7 @@ def route_by_source(ports: list[Port]) -> None:
             own = port.ipv4 if family == "-4" else port.ipv6
             lines += [
                 f"rule add pref 10 iif {port.netdev} lookup local",
+                f"rule add pref 20 from {own} to {own} lookup local",
                 f"route add {net} dev {port.netdev} src {own} table {table}",
                 f"rule add pref 100 from {own} lookup {table}",
                 f"rule add pref 101 oif {port.netdev} lookup {table}",
