@@ -207,6 +207,9 @@ def set_up(conf: dict) -> None:
             raise CommandFailed(conf["siw"])
         run(["modprobe", "siw"])
         ports += add_siw_hosts(conf["iwarp"], mtus[0])
+    if conf["machine"]:
+        import shape  # pylint: disable=import-outside-toplevel
+        ports += shape.lay(conf["machine"])
     wait_active(ports)
     Path("/run/lab").mkdir()
     Path("/run/lab/ports.json").write_text(json.dumps([port.__dict__ for port in ports]))
