@@ -50,14 +50,16 @@ std::optional<verbs::Ece> eceOf(const QueuePairInfo& info) {
 }
 
 // For the connection manager a rail has addresses instead of GIDs: those of its network interface.
-Result<verbs::GidList> managerAddresses(const Rail& rail) {
+Result<verbs::GidList> managerAddresses(const Rail& rail, const Config& config) {
   Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
   if (!addresses.ok()) return addresses.status();
-  verbs::GidList list;
-  for (const SocketAddress& address : *addresses) list.push({.value = verbs::cmAddressBytes(address)});
-  if (!list.empty()) return list;
-  RAILWISE_WARN("%s port %u: no address: give its network interface an IP address", rail.hca->name(),
-                rail.port.number);
+  std::vector<verbs::Gid> found;
+  for (const SocketAddress& address : *addresses) found.push_back({.value = verbs::cmAddressBytes(address)});
+  if (!found.empty()) return verbs::usableAddresses(found, rail.hca->name(), rail.port, config);
+  RAILWISE_WARN(
+      "%s port %u: RDMA CM finds no address of it: give its network interface an IP address, in the network "
+      "namespace of this process",
+      rail.hca->name(), rail.port.number);
   return Status{Code::kInvalidUsage, 0};
 }
 
@@ -154,7 +156,7 @@ Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end)
       continue;
     }
     const Result<verbs::GidList> gids =
-        end.connection_manager != 0 ? managerAddresses(rail) : rail.gids->get();
+        end.connection_manager != 0 ? managerAddresses(rail, config_) : rail.gids->get();
     if (!gids.ok()) {
       failed = gids.status();
       continue;
@@ -256,7 +258,24 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, port, address, settings));
   RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_));
   queue_pair.connected = true;
+  sayConnected(index, local, remote, local_gid, remote_gid);
   return Status::success();
+}
+
+void Connection::sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote,
+                              std::size_t local_gid, std::size_t remote_gid) const {
+  const LaneQueuePair& queue_pair = queue_pairs_[index];
+  const RailInfo& here = local.rail[queue_pair.rail];
+  const RailInfo& there = remote.rail[queue_pair.peer_rail];
+  ibv_gid from;
+  ibv_gid to;
+  std::memcpy(from.raw, here.gids[local_gid], sizeof from.raw);
+  std::memcpy(to.raw, there.gids[remote_gid], sizeof to.raw);
+  const bool send = direction_ == Direction::kSend;
+  RAILWISE_INFO(log::kNet, "%s (%s) %s %s of %s (%s), MTU %d%s", nameOf(queue_pair).c_str(),
+                verbs::gidText(from).c_str(), send ? "sends to" : "receives from",
+                fieldText(there.device).c_str(), fieldText(remote.host).c_str(), verbs::gidText(to).c_str(),
+                128 << std::min(here.mtu, there.mtu), queue_pair.cm != nullptr ? ", by RDMA CM" : "");
 }
 
 void Connection::describeEce(EndInfo& end) const {

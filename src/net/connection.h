@@ -96,6 +96,9 @@ class Connection {
   // the way is not resolved yet (ARP); the same again later.
   Status bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                  std::size_t remote_gid);
+  // One line for who asks which way a connection took.
+  void sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
+                    std::size_t remote_gid) const;
   // iWARP knows no other way; elsewhere RAILWISE_CONNECT=cm asks for it.
   bool wantsConnectionManager() const;
   // The address of this rail for RDMA CM that has these bytes. Errors: kSystem, logged (it is gone).

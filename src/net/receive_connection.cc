@@ -198,12 +198,14 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce
     }
   }
   bool all = true;
-  for (LaneQueuePair& queue_pair : queue_pairs_) {
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    LaneQueuePair& queue_pair = queue_pairs_[i];
     if (!queue_pair.used || queue_pair.connected) continue;
     if (queue_pair.cm != nullptr) {
       const Result<bool> up = queue_pair.cm->advance();
       if (!up.ok()) return up.status();
       queue_pair.connected = *up;
+      if (*up) sayConnected(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     }
     all = all && queue_pair.connected;
   }

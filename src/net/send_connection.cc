@@ -144,6 +144,7 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     Result<bool> up = queue_pair.cm->advance();
     if (!up.ok()) return up.status();
     queue_pair.connected = *up;
+    if (*up) sayConnected(i, local, reply, pair.peer_gid, pair.gid);
     all = all && *up;
   }
   return all;

@@ -122,32 +122,6 @@ int preference(const Gid& gid, int wanted_version) {
   return version * 3 + address;
 }
 
-Result<GidList> usableOnRoce(std::span<const Gid> gids, const char* device, const Port& port,
-                             const Config& config) {
-  std::vector<Gid> configured;
-  std::copy_if(gids.begin(), gids.end(), std::back_inserter(configured),
-               [](const Gid& gid) { return isConfigured(gid.value); });
-  if (const Wanted wanted(config); !wanted.acceptsAll()) {
-    std::vector<Gid> matching;
-    std::copy_if(configured.begin(), configured.end(), std::back_inserter(matching),
-                 [&](const Gid& gid) { return wanted(gid.value); });
-    if (matching.empty() && !configured.empty()) {
-      RAILWISE_WARN("%s port %u: no GID is of %s; others are used. `ibv_devinfo -v` lists them", device,
-                    port.number, wanted.words().c_str());
-    } else {
-      configured = std::move(matching);
-    }
-  }
-  std::stable_sort(configured.begin(), configured.end(), [&](const Gid& a, const Gid& b) {
-    return preference(a, config.ib_roce_version) > preference(b, config.ib_roce_version);
-  });
-  GidList list;
-  for (const Gid& gid : configured) list.push(gid);
-  if (!list.empty()) return list;
-  RAILWISE_WARN("%s port %u: no usable GID: give its network interface an IP address", device, port.number);
-  return Status{Code::kSystem, 0};
-}
-
 Reach infinibandReach(const ibv_gid& local, const ibv_gid& remote) {
   const uint16_t flid = routableLid(remote);
   // A routable LID stands in the middle of the prefix; the last 16 bits number the subnet (NCCL 2.30.7,
@@ -182,10 +156,36 @@ std::vector<Gid> readGids(ibv_context* context, const Port& port) {
   return gids;
 }
 
+Result<GidList> usableAddresses(std::span<const Gid> gids, const char* device, const Port& port,
+                                const Config& config) {
+  std::vector<Gid> configured;
+  std::copy_if(gids.begin(), gids.end(), std::back_inserter(configured),
+               [](const Gid& gid) { return isConfigured(gid.value); });
+  if (const Wanted wanted(config); !wanted.acceptsAll()) {
+    std::vector<Gid> matching;
+    std::copy_if(configured.begin(), configured.end(), std::back_inserter(matching),
+                 [&](const Gid& gid) { return wanted(gid.value); });
+    if (matching.empty() && !configured.empty()) {
+      RAILWISE_WARN("%s port %u: no GID is of %s; others are used. `ibv_devinfo -v` lists them", device,
+                    port.number, wanted.words().c_str());
+    } else {
+      configured = std::move(matching);
+    }
+  }
+  std::stable_sort(configured.begin(), configured.end(), [&](const Gid& a, const Gid& b) {
+    return preference(a, config.ib_roce_version) > preference(b, config.ib_roce_version);
+  });
+  GidList list;
+  for (const Gid& gid : configured) list.push(gid);
+  if (!list.empty()) return list;
+  RAILWISE_WARN("%s port %u: no usable GID: give its network interface an IP address", device, port.number);
+  return Status{Code::kSystem, 0};
+}
+
 Result<GidList> usableGids(std::span<const Gid> gids, const char* device, const Port& port,
                            const Config& config) {
   if (!port.ethernet) return usableOnInfiniBand(gids, device, port, config);
-  if (config.ib_gid_index < 0) return usableOnRoce(gids, device, port, config);
+  if (config.ib_gid_index < 0) return usableAddresses(gids, device, port, config);
   if (config.ib_gid_index < port.gid_entries) return only(gids, config.ib_gid_index, device, port);
   RAILWISE_WARN(
       "%s port %u: NCCL_IB_GID_INDEX=%d is beyond the GID table of %d entries; `ibv_devinfo -v` lists it",
@@ -244,7 +244,8 @@ bool isLinkLocal(const ibv_gid& gid) { return gid.raw[0] == 0xfe && (gid.raw[1] 
 
 std::string gidText(const ibv_gid& gid) {
   char text[INET6_ADDRSTRLEN] = "";
-  inet_ntop(AF_INET6, gid.raw, text, sizeof text);
+  const bool ipv4 = isIpv4(gid);
+  inet_ntop(ipv4 ? AF_INET : AF_INET6, gid.raw + (ipv4 ? 12 : 0), text, sizeof text);
   return text;
 }
 

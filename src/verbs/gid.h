@@ -56,6 +56,9 @@ std::vector<Gid> readGids(ibv_context* context, const Port& port);
 Result<GidList> usableGids(ibv_context* context, const Port& port, const Config& config);
 Result<GidList> usableGids(std::span<const Gid> gids, const char* device, const Port& port,
                            const Config& config);
+// The rule of RoCE without an index, for addresses that have none: RDMA CM's. Errors as usableGids.
+Result<GidList> usableAddresses(std::span<const Gid> addresses, const char* device, const Port& port,
+                                const Config& config);
 
 // How far two GIDs are from each other; more is better.
 enum class Reach : uint8_t {

@@ -13,7 +13,8 @@ namespace railwise::net {
 namespace {
 
 std::mutex g_mutex;
-std::string g_said;
+std::string g_said;  // warnings
+std::string g_told;  // the rest
 
 [[gnu::format(printf, 5, 6)]] void keep(int level, unsigned long, const char*, int, const char* format, ...) {
   char text[1024];
@@ -22,7 +23,7 @@ std::string g_said;
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   const std::lock_guard lock(g_mutex);
-  if (level == log::kWarn) g_said += std::string(text) + "\n";
+  (level == log::kWarn ? g_said : g_told) += std::string(text) + "\n";
 }
 
 // Two devices of this process, "one" and "two", with these keys.
@@ -33,6 +34,7 @@ class AddressesTest : public testing::Test {
     setenv("RAILWISE_DEVICE", text.c_str(), 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     g_said.clear();
+    g_told.clear();
     log::setSink(keep);
     Result<Net*> net = Net::acquire();
     ASSERT_TRUE(net.ok()) << g_said;
@@ -151,6 +153,25 @@ TEST_F(AddressesTest, TheConnectionManagerUsesThePairThatBothHave) {
   start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2,gid=10.1.0.2/v2");
   EXPECT_TRUE(talks()) << g_said;
   unsetenv("RAILWISE_CONNECT");
+}
+
+TEST_F(AddressesTest, TheConnectionManagerKeepsToTheFamily) {
+  setenv("RAILWISE_CONNECT", "cm", 1);
+  setenv("NCCL_IB_ADDR_FAMILY", "AF_INET6", 1);
+  start("gid=10.1.0.1/v2,gid=2001:db8::1/v2", "gid=10.1.0.2/v2,gid=2001:db8::2/v2");
+  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_NE(g_told.find("(2001:db8::1) sends to two"), std::string::npos) << g_told;
+  EXPECT_NE(g_told.find("(2001:db8::2) receives from one"), std::string::npos) << g_told;
+  EXPECT_EQ(g_told.find("(10.1.0."), std::string::npos) << g_told;
+  unsetenv("NCCL_IB_ADDR_FAMILY");
+  unsetenv("RAILWISE_CONNECT");
+}
+
+TEST_F(AddressesTest, AConnectionSaysWhichWayItTook) {
+  start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
+  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_NE(g_told.find("(10.1.0.1) sends to two of "), std::string::npos) << g_told;
+  EXPECT_NE(g_told.find("(10.1.0.2) receives from one of "), std::string::npos) << g_told;
 }
 
 // Two rails at each end, of which the first of the sender reaches nothing.

@@ -46,15 +46,15 @@ Result<GidList> usable(const Config& config, std::vector<Gid> table = usualTable
 }
 
 TEST(UsableGids, Version2BeforeIpv4BeforeIpv6BeforeLinkLocal) {
-  EXPECT_EQ(texts(*usable({})), (Texts{"::ffff:10.1.0.1/2", "::ffff:192.168.0.1/2", "2001:db8::1/2"}));
+  EXPECT_EQ(texts(*usable({})), (Texts{"10.1.0.1/2", "192.168.0.1/2", "2001:db8::1/2"}));
   const auto few = usable({}, {makeGid("fe80::1", 1), makeGid("fe80::1", 2, 1), makeGid("10.1.0.1", 1, 2)});
-  EXPECT_EQ(texts(*few), (Texts{"fe80::1/2", "::ffff:10.1.0.1/1", "fe80::1/1"}));
+  EXPECT_EQ(texts(*few), (Texts{"fe80::1/2", "10.1.0.1/1", "fe80::1/1"}));
 }
 
 TEST(UsableGids, TheOtherVersionWhenAskedFor) {
   Config config;
   config.ib_roce_version = 1;
-  EXPECT_EQ(texts(*usable(config)), (Texts{"::ffff:10.1.0.1/1", "::ffff:192.168.0.1/1", "2001:db8::1/1"}));
+  EXPECT_EQ(texts(*usable(config)), (Texts{"10.1.0.1/1", "192.168.0.1/1", "2001:db8::1/1"}));
 }
 
 TEST(UsableGids, OneFamily) {
@@ -62,30 +62,29 @@ TEST(UsableGids, OneFamily) {
   config.ib_addr_family = "AF_INET6";
   EXPECT_EQ(texts(*usable(config)), (Texts{"2001:db8::1/2", "fe80::1/2", "2001:db8::1/1"}));
   config.ib_addr_family = "AF_INET";
-  EXPECT_EQ(texts(*usable(config)),
-            (Texts{"::ffff:10.1.0.1/2", "::ffff:192.168.0.1/2", "::ffff:10.1.0.1/1"}));
+  EXPECT_EQ(texts(*usable(config)), (Texts{"10.1.0.1/2", "192.168.0.1/2", "10.1.0.1/1"}));
 }
 
 TEST(UsableGids, OneRange) {
   Config config;
   config.ib_addr_range = "192.168.0.0/16";
-  EXPECT_EQ(texts(*usable(config)), (Texts{"::ffff:192.168.0.1/2", "::ffff:192.168.0.1/1"}));
+  EXPECT_EQ(texts(*usable(config)), (Texts{"192.168.0.1/2", "192.168.0.1/1"}));
   config.ib_addr_range = "2001:db8::/32";
   EXPECT_EQ(texts(*usable(config)), (Texts{"2001:db8::1/2", "2001:db8::1/1"}));
   config.ib_addr_family = "AF_INET";  // nothing is both: all are used, as net_ib does
-  EXPECT_EQ(texts(*usable(config)).front(), "::ffff:10.1.0.1/2");
+  EXPECT_EQ(texts(*usable(config)).front(), "10.1.0.1/2");
 }
 
 TEST(UsableGids, OthersWhereNoneIsInTheRange) {
   Config config;
   config.ib_addr_range = "172.16.0.0/12";
-  EXPECT_EQ(texts(*usable(config)).front(), "::ffff:10.1.0.1/2");
+  EXPECT_EQ(texts(*usable(config)).front(), "10.1.0.1/2");
 }
 
 TEST(UsableGids, AnIndexIsExact) {
   Config config;
   config.ib_gid_index = 20;
-  EXPECT_EQ(texts(*usable(config)), (Texts{"::ffff:192.168.0.1/1"}));
+  EXPECT_EQ(texts(*usable(config)), (Texts{"192.168.0.1/1"}));
   config.ib_gid_index = 19;  // empty
   EXPECT_EQ(usable(config).status().code, Code::kSystem);
   config.ib_gid_index = 256;
@@ -211,9 +210,9 @@ class GidTableTest : public testing::Test {
 };
 
 TEST_F(GidTableTest, NoticesThatItsBestEntryHasChanged) {
-  EXPECT_EQ(texts(*table_.get()).front(), "::ffff:10.9.0.1/2");
+  EXPECT_EQ(texts(*table_.get()).front(), "10.9.0.1/2");
   test::changePort("soft0:1", "gid=1=10.9.0.2");
-  EXPECT_EQ(texts(*table_.get()).front(), "::ffff:10.9.0.2/2");
+  EXPECT_EQ(texts(*table_.get()).front(), "10.9.0.2/2");
   test::changePort("soft0:1", "gid=1=::");
   EXPECT_EQ(texts(*table_.get()).front(), "2001:db8::9/2");
 }
@@ -224,7 +223,7 @@ TEST_F(GidTableTest, ReadsABetterEntryWhenTold) {
   test::changePort("soft0:1", "gid=7=10.9.0.7/v2");
   EXPECT_EQ(texts(*table_.get()).front(), "2001:db8::9/2") << "the table is not read for every connection";
   table_.invalidate();
-  EXPECT_EQ(texts(*table_.get()).front(), "::ffff:10.9.0.7/2");
+  EXPECT_EQ(texts(*table_.get()).front(), "10.9.0.7/2");
 }
 
 TEST_F(GidTableTest, TellsWhetherAnEntryHolds) {

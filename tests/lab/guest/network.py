@@ -157,6 +157,25 @@ def add_siw_hosts(per_host: int, mtu: int) -> list[Port]:
     return ports
 
 
+# Where the two hosts of one guest meet for TCP.
+TCP_HOSTS = {"a": "10.1.0.1", "b": "10.1.0.2"}
+
+
+def add_tcp_hosts() -> None:
+    """Two hosts (network namespaces a and b) with a wire for TCP. rxe devices stay where they are; their verbs work from any."""
+    run(["ip", "link", "add", "tcpa", "type", "veth", "peer", "name", "tcpb"])
+    for host, ipv4 in TCP_HOSTS.items():
+        run(["ip", "netns", "add", host])
+        run(["ip", "link", "set", f"tcp{host}", "netns", host])
+        batch("ip", ["link set lo up", f"addr add {ipv4}/24 dev tcp{host}", f"link set tcp{host} up"], "-n", host)
+
+
+def set_mtu(port: Port, mtu: int) -> None:
+    """Of the network device and the other end of its cable; the RDMA device takes the next smaller MTU that it knows."""
+    prefix = ["-n", port.host] if port.host else []
+    batch("ip", [f"link set {port.netdev} mtu {mtu}"], *prefix)
+
+
 def wait_active(ports: list[Port], seconds: float = 10) -> None:
     """Until every port is ACTIVE; raises CommandFailed with those that are not."""
     deadline = time.monotonic() + seconds
