@@ -80,7 +80,7 @@ class Guest:
         mine, peer = (self.folder.parent / f"wire{number}" for number in (self.number, 1 - self.number))
         arguments = ["-netdev", f"dgram,id=wire,local.type=unix,local.path={mine},remote.type=unix,remote.path={peer}",
                      "-netdev", "hubport,id=uplink,hubid=1,netdev=wire"]
-        for device in range(self.plan.devices):
+        for device in range(self.plan.devices + self.plan.iwarp):
             arguments += ["-netdev", f"hubport,id=nic{device},hubid=1", "-device",
                           f"virtio-net-pci,netdev=nic{device},mac=52:54:00:00:{self.number:02x}:{device:02x},host_mtu=9000"]
         return arguments

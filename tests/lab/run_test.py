@@ -39,9 +39,6 @@ class Mistakes(unittest.TestCase):
     def test_too_many_siw_devices(self) -> None:
         self.refused("--iwarp 5: 0 to 4", "--iwarp", "5", "--", "true")
 
-    def test_siw_between_guests(self) -> None:
-        self.refused("--iwarp is for one guest", "--guests", "2", "--iwarp", "1", "--", "true")
-
     def test_mtu_in_words(self) -> None:
         self.refused("--mtu large: numbers", "--mtu", "large", "--", "true")
 

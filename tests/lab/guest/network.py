@@ -43,6 +43,7 @@ class Port:
     ipv6: str
     kind: str = "rxe"
     host: str = ""  # network namespace of a siw device
+    guest: int = 0
 
     @property
     def bridge_end(self) -> str:
@@ -54,7 +55,21 @@ def make_port(number: int, mtu: int = 4200, guest: int = 0, **more) -> Port:
     """Port `number` (0..9) of a guest: addresses 10.0.0.(1 + number + 10 x guest) and fd00::same."""
     last = 1 + number + 10 * guest
     defaults = {"rdma": f"rxe{number}", "netdev": f"net{number}"}
-    return Port(number=number, mtu=mtu, ipv4=f"10.0.0.{last}", ipv6=f"fd00::{last:x}", **{**defaults, **more})
+    return Port(number=number, mtu=mtu, ipv4=f"10.0.0.{last}", ipv6=f"fd00::{last:x}", guest=guest, **{**defaults, **more})
+
+
+def siw_port(wire: int, end: int, mtu: int, **more) -> Port:
+    """The port at end 0 or 1 of a wire: addresses 10.8.WIRE.1 or .2."""
+    return Port(**{"rdma": f"siw{wire}", "ipv4": f"10.8.{wire}.{1 + end}", "ipv6": f"fd08:{wire}::{1 + end}", "kind": "siw", "mtu": mtu,
+                   "guest": end, **more})
+
+
+def peer_of(port: Port) -> Port:
+    """The port of the other guest on the same place of the wire."""
+    if port.kind == "rxe":
+        return make_port(port.number, port.mtu, 1 - port.guest)
+    wire = int(port.rdma.removeprefix("siw"))
+    return siw_port(wire, 1 - port.guest, port.mtu, netdev=port.netdev, number=port.number)
 
 
 def mac(number: int, guest: int) -> str:
@@ -148,8 +163,7 @@ def add_siw_hosts(per_host: int, mtu: int) -> list[Port]:
         run(["ip", "link", "add", f"wa{number}", "mtu", str(mtu), "type", "veth", "peer", "name", f"wb{number}", "mtu", str(mtu)])
         for index, host in enumerate(("a", "b")):
             name = f"w{host}{number}"
-            port = Port(rdma=f"siw{index * per_host + number}", netdev=name, number=number, mtu=mtu, ipv4=f"10.8.{number}.{1 + index}",
-                        ipv6=f"fd08:{number}::{1 + index}", kind="siw", host=host)
+            port = siw_port(number, index, mtu, rdma=f"siw{index * per_host + number}", netdev=name, number=number, host=host, guest=0)
             run(["ip", "link", "set", name, "netns", host])
             batch("ip", [f"addr add {port.ipv4}/24 dev {name}", f"addr add {port.ipv6}/64 dev {name} nodad", f"link set {name} up"], "-n", host)
             run(["ip", "netns", "exec", host, "rdma", "link", "add", port.rdma, "type", "siw", "netdev", name])
@@ -196,36 +210,53 @@ def port_state(rdma: str) -> str:
         return ""
 
 
+def add_rxe_ports(count: int, mtus: list[int], guest: int, guests: int) -> list[Port]:
+    """rxe0.. of this guest, on the bridge or on the wire between guests."""
+    ports = [make_port(number, mtus[number % len(mtus)], guest) for number in range(count)]
+    if guests == 1:
+        add_bridge()
+        for port in ports:
+            add_veth(port)
+    else:
+        name_nics(ports, guest)
+    for port in ports:
+        address(port)
+    route_by_source(ports)
+    everyone = [make_port(number, guest=other) for other in range(guests) for number in range(count)]
+    know_neighbours(ports, [(port.ipv4, port.ipv6, mac(port.number, port.guest)) for port in everyone])
+    for port in ports:
+        add_rxe(port)
+    return ports
+
+
+def add_siw_ports(count: int, mtus: list[int], guest: int, first: int) -> list[Port]:
+    """siw0.. of one of two guests, on its NICs from number `first` on; each pair has a subnet of its own."""
+    ports = [siw_port(number, guest, mtus[0], netdev=f"iw{number}", number=first + number) for number in range(count)]
+    name_nics(ports, guest)
+    for port in ports:
+        address(port)
+        run(["rdma", "link", "add", port.rdma, "type", "siw", "netdev", port.netdev])
+    return ports
+
+
 def set_up(conf: dict) -> None:
     """What `run` was asked for. `ports.json` in /run/lab tells scenarios what there is."""
     pin_static_keys()
     for module in ("ib_uverbs", "rdma_ucm", "rdma_rxe"):
         run(["modprobe", module])
     ports: list[Port] = []
-    mtus = conf["mtu"]
+    if conf["guests"] > 1:
+        run(["modprobe", "-q", "virtio_net"])
     if conf["devices"]:
-        ports = [make_port(number, mtus[number % len(mtus)], conf["guest"]) for number in range(conf["devices"])]
-        if conf["guests"] == 1:
-            add_bridge()
-            for port in ports:
-                add_veth(port)
-            others = [(port.ipv4, port.ipv6, mac(port.number, 0)) for port in ports]
-        else:
-            run(["modprobe", "-q", "virtio_net"])
-            name_nics(ports, conf["guest"])
-            others = [(port.ipv4, port.ipv6, mac(port.number, guest)) for guest in range(conf["guests"])
-                      for port in (make_port(number, guest=guest) for number in range(conf["devices"]))]
-        for port in ports:
-            address(port)
-        route_by_source(ports)
-        know_neighbours(ports, others)
-        for port in ports:
-            add_rxe(port)
+        ports = add_rxe_ports(conf["devices"], conf["mtu"], conf["guest"], conf["guests"])
     if conf["iwarp"]:
         if conf["siw"]:
             raise CommandFailed(conf["siw"])
         run(["modprobe", "siw"])
-        ports += add_siw_hosts(conf["iwarp"], mtus[0])
+        if conf["guests"] == 1:
+            ports += add_siw_hosts(conf["iwarp"], conf["mtu"][0])
+        else:
+            ports += add_siw_ports(conf["iwarp"], conf["mtu"], conf["guest"], conf["devices"])
     if conf["machine"]:
         import shape  # pylint: disable=import-outside-toplevel
         ports += shape.lay(conf["machine"])

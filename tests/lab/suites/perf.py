@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Collectives of `railwise perf` over the kernel's devices, every element checked. Runs in a guest of tests/lab/run:
 
-  perf.py rxe      between two network namespaces of one guest   (--devices 8)
-  perf.py siw      the same over soft-iWARP, through RDMA CM     (--iwarp 4)
-  perf.py guests   between two guests                            (--guests 2 --devices 4)
+  perf.py rxe    between two network namespaces of one guest, with half of its devices each, or between two guests
+  perf.py siw    the same over soft-iWARP, through RDMA CM
 """
 
 import argparse
@@ -44,30 +43,33 @@ class Scenario:
 
 @dataclass
 class Place:
-    """Where the jobs run: the ports of both hosts, those of this guest alone, and where rank 0 listens."""
+    """Where the jobs run: the ports of both hosts, and where rank 0 listens."""
 
-    kind: str
     ports: dict[str, list[network.Port]]
     address: str
     namespaces: dict[str, str]
+    here: tuple[str, ...] = ("a", "b")  # hosts in this guest
 
     def local_ports(self) -> list[network.Port]:
-        here = ("a", "b") if self.kind != "guests" else ("a" if os.environ["LAB_GUEST"] == "0" else "b",)
-        return [port for host in here for port in self.ports[host]]
+        return [port for host in self.here for port in self.ports[host]]
+
+
+GUESTS = os.environ["LAB_GUESTS"] == "2"
 
 
 def place(kind: str) -> Place:
     """Finds the ports, and gives the hosts of one guest a wire for TCP."""
-    ports = network.ports()
+    ports = [port for port in network.ports() if port.kind == kind]
+    if GUESTS:
+        guest = int(os.environ["LAB_GUEST"])
+        by_host = {"ab"[guest]: ports, "ab"[1 - guest]: [network.peer_of(port) for port in ports]}
+        return Place(by_host, by_host["a"][0].ipv4, {"a": "", "b": ""}, ("ab"[guest],))
     if kind == "siw":
         by_host = {host: [port for port in ports if port.host == host] for host in ("a", "b")}
-        return Place(kind, by_host, by_host["a"][0].ipv4, {"a": "a", "b": "b"})
-    if kind == "guests":
-        by_host = {host: [network.make_port(port.number, guest=guest) for port in ports] for guest, host in enumerate(("a", "b"))}
-        return Place(kind, by_host, by_host["a"][0].ipv4, {"a": "", "b": ""})
+        return Place(by_host, by_host["a"][0].ipv4, {"a": "a", "b": "b"})
     half = len(ports) // 2
     network.add_tcp_hosts()
-    return Place(kind, {"a": ports[:half], "b": ports[half:]}, network.TCP_HOSTS["a"], {"a": "a", "b": "b"})
+    return Place({"a": ports[:half], "b": ports[half:]}, network.TCP_HOSTS["a"], {"a": "a", "b": "b"})
 
 
 def set_mtu(mtu: int) -> Callable[[Place], None]:
@@ -104,22 +106,21 @@ def scenarios(kind: str) -> list[Scenario]:
         Scenario("families that cannot meet", environment={"NCCL_IB_ADDR_FAMILY": "AF_INET"}, environment_b={"NCCL_IB_ADDR_FAMILY": "AF_INET6"},
                  fails_with=r"no pair of addresses|NCCL_IB_ADDR_FAMILY"),
     ]
-    if kind == "guests":
+    if GUESTS:
         found.append(Scenario("link-local", environment={"NCCL_IB_GID_INDEX": "0"}, says=r"\(fe80::\S+\).*\(fe80::\S+\)"))
     return found
 
 
 def run(scenario: Scenario, where: Place, number: int) -> list[str]:
     """Runs a scenario; what is wrong with how it ended."""
-    apart = not (scenario.one_namespace and where.kind == "rxe")
+    apart = not scenario.one_namespace
     address = where.address if apart else where.ports["a"][0].ipv4
     ranks = [Rank(where.namespaces[host] if apart else "", [port.rdma for port in where.ports[host][:scenario.devices]],
                   {**scenario.environment, **(scenario.environment_b if host == "b" else {})})
              for host in ("a", "b") for _ in range(scenario.ranks_per_host)]
     first, mine = 0, ranks
-    if where.kind == "guests":
-        guest = int(os.environ["LAB_GUEST"])
-        first = guest * scenario.ranks_per_host
+    if GUESTS:
+        first = int(os.environ["LAB_GUEST"]) * scenario.ranks_per_host
         mine = ranks[first:first + scenario.ranks_per_host]
     if scenario.before:
         scenario.before(where)
@@ -159,22 +160,23 @@ def judge(scenario: Scenario, result: Result, sent: dict[str, int], reports: boo
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("rxe", "siw", "guests"))
+    parser.add_argument("kinds", nargs="+", choices=("rxe", "siw"))
     parser.add_argument("--only", default="", metavar="PATTERN", help="scenarios whose name matches")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     options = parser.parse_args()
-    chosen = [scenario for scenario in scenarios(options.kind) if re.search(options.only, scenario.name)]
+    chosen = [(kind, scenario) for kind in options.kinds for scenario in scenarios(kind) if re.search(options.only, scenario.name)]
     if options.list or not chosen:
-        print("\n".join(scenario.name for scenario in scenarios(options.kind)))
+        print("\n".join(f"{kind}: {scenario.name}" for kind in options.kinds for scenario in scenarios(kind)))
         return 0 if chosen else 2
-    where = place(options.kind)
+    places = {kind: place(kind) for kind in options.kinds}
     failed = 0
-    for number, scenario in enumerate(chosen):
+    for number, (kind, scenario) in enumerate(chosen):
         begin = time.monotonic()
-        problems = run(scenario, where, number)
+        problems = run(scenario, places[kind], number)
         failed += bool(problems)
         took = time.monotonic() - begin
-        print(f"{'FAILED' if problems else 'ok':6} {took:5.1f} s  {scenario.name}", *(f"       {problem}" for problem in problems), sep="\n", flush=True)
+        print(f"{'FAILED' if problems else 'ok':6} {took:5.1f} s  {kind}: {scenario.name}", *(f"       {problem}" for problem in problems),
+              sep="\n", flush=True)
     print(f"{len(chosen) - failed} of {len(chosen)} passed")
     return 1 if failed else 0
 
