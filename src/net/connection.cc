@@ -30,7 +30,7 @@ const char* adviceFor(ibv_wc_status status) {
     case IBV_WC_LOC_PROT_ERR:
       return "the local memory was released while in use";
     case IBV_WC_WR_FLUSH_ERR:
-      return "the queue pair had failed before";
+      return "the device gave the queue pair up without a reason: see dmesg, and the peer's log";
     default:
       return "see the device's own log (dmesg)";
   }
@@ -306,13 +306,19 @@ Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, i
   return fail({Code::kSystem, error}, nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(error));
 }
 
+// A port that is down shows in many a status: in a flush (Soft-RoCE), or in retries that were in vain. Its
+// event may still be on its way.
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                   const char* operation) {
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
+  const bool down = now.ok() ? !now->active : !rail.hca->state().active(rail.port.number);
+  const char* const advice =
+      down ? "its port is down: check the cable, the switch port and `ibstat`" : adviceFor(completion.status);
   return fail({Code::kRemote, 0}, nameOf(queue_pair) + ": " + operation +
                                       " failed: " + verbs::library().wc_status_str(completion.status) +
                                       " (status " + std::to_string(completion.status) + ", vendor " +
-                                      std::to_string(completion.vendor_err) +
-                                      "): " + adviceFor(completion.status));
+                                      std::to_string(completion.vendor_err) + "): " + advice);
 }
 
 Status Connection::checkEvents() {

@@ -211,7 +211,7 @@ void numberPlanes(std::vector<std::unique_ptr<Device>>& devices) {
   }
 }
 
-Status noDevice(int present, size_t opened) {
+Status noDevice(int present, int opened) {
   const char* const software = "set RAILWISE_DEVICE=software to run on the built-in software device";
   if (present == 0) {
     RAILWISE_WARN(
@@ -225,7 +225,7 @@ Status noDevice(int present, size_t opened) {
         present, software);
   } else {
     RAILWISE_WARN(
-        "no RDMA device: %zu opened, none with an active InfiniBand or RoCE port that NCCL_IB_HCA "
+        "no RDMA device: %d opened, none with an active InfiniBand or RoCE port that NCCL_IB_HCA "
         "chooses. Check it, the cables and `ibv_devinfo`, or %s",
         opened, software);
   }
@@ -277,13 +277,17 @@ Result<DeviceList> discoverDevices(const Config& config) {
   int present = 0;
   ibv_device** list = verbs.get_device_list(&present);
   if (list == nullptr) present = 0;
+  int opened = 0;
   DeviceList result;
   std::vector<Candidate> candidates;
   for (int i = 0; i < present; ++i) {
     Result<std::unique_ptr<Hca>> hca = Hca::open(list[i]);
     if (!hca.ok()) continue;
+    ++opened;
+    const std::size_t before_it = candidates.size();
     findPorts(**hca, config, candidates);
-    result.hcas.push_back(std::move(*hca));
+    // One that is not used is let go: nobody can remove an open device, and its events are not ours to tell.
+    if (candidates.size() > before_it) result.hcas.push_back(std::move(*hca));
   }
   if (list != nullptr) verbs.free_device_list(list);
   if (config.ib_device_pci_order != 0) std::stable_sort(candidates.begin(), candidates.end(), before);
@@ -291,7 +295,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
     result.devices.push_back(makeDevice(candidate, config, result.devices));
     result.devices.back()->setIndex(static_cast<int>(result.devices.size()) - 1);
   }
-  if (result.devices.empty()) return noDevice(present, result.hcas.size());
+  if (result.devices.empty()) return noDevice(present, opened);
   numberPlanes(result.devices);
   watchEvents(result);
   return result;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "base/background_thread.h"
 #include "base/log.h"
@@ -90,9 +91,13 @@ void DeviceState::handle(const verbs::AsyncEvent& event) {
       RAILWISE_WARN("%s", text.c_str());
       break;
     case verbs::EventEffect::kPortDown:
-    case verbs::EventEffect::kPortUp:
-      RAILWISE_WARN("%s", text.c_str());
+    case verbs::EventEffect::kPortUp: {
+      // Soft-RoCE says each twice.
+      PortState* const state = find(event.port);
+      const bool up = effect == verbs::EventEffect::kPortUp;
+      if (state == nullptr || std::exchange(state->told_up, up) != up) RAILWISE_WARN("%s", text.c_str());
       break;
+    }
     default:
       RAILWISE_INFO(log::kNet, "%s", text.c_str());
   }

@@ -50,8 +50,10 @@ class DeviceState {
 
  private:
   struct PortState {
-    explicit PortState(const verbs::Port& now) : number(now.number), active(now.active), attributes(now) {}
+    explicit PortState(const verbs::Port& now)
+        : number(now.number), told_up(now.active), active(now.active), attributes(now) {}
     const uint8_t number;
+    bool told_up;  // what was said last; the watcher's thread's own
     std::atomic<bool> active;
     std::atomic<uint32_t> changes{0};
     mutable std::mutex mutex;  // guards what follows

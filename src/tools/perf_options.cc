@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 constexpr int kMaxTimeoutSeconds = 86'400;
+constexpr int kMaxDurationSeconds = 30 * 86'400;
 
 constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective::kAllReduce},
                                                {"sendrecv", Collective::kSendRecv},
@@ -34,6 +35,8 @@ void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
       intOption('n', "iters", &fields.iters, 1, 1'000'000'000, "timed iterations per row (default: 20)"));
   options.push_back(intOption('w', "warmup_iters", &fields.warmup_iters, 0, 1'000'000'000,
                               "iterations before the timed ones (default: 1)"));
+  options.push_back(intOption('D', "duration", &fields.duration_s, 1, kMaxDurationSeconds,
+                              "measure all sizes again and again until N seconds have passed"));
   options.push_back(choiceOption<bool>('c', "check", kCheck, &fields.check,
                                        "1: verify every element of every size, out of place and in place\n"
                                        "(default); 0: do not"));
@@ -177,12 +180,12 @@ std::vector<uint64_t> perfSizes(const PerfOptions& options) {
 }
 
 std::string agreementText(const PerfOptions& options) {
-  return textOf("%s -b %llu -e %llu -f %d -i %llu -n %d -w %d -c %d -d %s -o %s --channels %d --api %d",
+  return textOf("%s -b %llu -e %llu -f %d -i %llu -n %d -w %d -D %d -c %d -d %s -o %s --channels %d --api %d",
                 collectiveName(options.collective), static_cast<unsigned long long>(options.min_bytes),
                 static_cast<unsigned long long>(options.max_bytes), options.step_factor,
                 static_cast<unsigned long long>(options.step_bytes), options.iters, options.warmup_iters,
-                options.check ? 1 : 0, dataTypeName(options.type), reduceOpName(options.op), options.channels,
-                options.plugin.api);
+                options.duration_s, options.check ? 1 : 0, dataTypeName(options.type),
+                reduceOpName(options.op), options.channels, options.plugin.api);
 }
 
 }  // namespace railwise::tools

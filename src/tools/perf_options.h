@@ -26,6 +26,7 @@ struct PerfOptions {
   int step_factor = 1;  // above 1: used instead of step_bytes
   int iters = 20;
   int warmup_iters = 1;
+  int duration_s = 0;  // above 0: all sizes again until so many seconds have passed
   bool check = true;
   DataType type = DataType::kFloat;
   ReduceOp op = ReduceOp::kSum;

@@ -215,16 +215,28 @@ class Rank {
     return service_->run([&] { return links_->connect(*handles); });
   }
 
+  // With --duration all sizes again, until rank 0 finds that it is over.
   Status measureAll() {
     std::string error;
     auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, &error);
     if (!measure.ok()) return fail(error);
+    const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
+    for (;;) {
+      RAILWISE_TRY(measureSizes(**measure));
+      if (options_.duration_s == 0) return Status::success();
+      auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() ? 1 : 0).take());
+      if (!over.ok()) return over.status();
+      if (ByteReader(over->front()).u32() != 0) return Status::success();
+    }
+  }
+
+  Status measureSizes(Measure& measure) {
     const auto sizes = perfSizes(options_);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (bootstrap_->rank() == 0)
         showProgress(textOf("%s: size %llu (%zu of %zu)", collectiveName(options_.collective),
                             static_cast<unsigned long long>(sizes[i]), i + 1, sizes.size()));
-      auto row = (*measure)->row(sizes[i]);
+      auto row = measure.row(sizes[i]);
       if (!row.ok()) return row.status();
       report_.rows.push_back(*row);
       if (bootstrap_->rank() == 0) clearProgress();

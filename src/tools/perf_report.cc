@@ -57,6 +57,7 @@ void addSetup(JsonWriter& json, const Report& report) {
   }
   json.key("warmup_iters").value(options.warmup_iters);
   json.key("iterations").value(options.iters);
+  if (options.duration_s > 0) json.key("duration_s").value(options.duration_s);
   json.key("channels").value(options.channels);
   json.key("validation").value(options.check);
   json.endObject();

@@ -56,5 +56,17 @@ TEST(DiscoverDevices, WithTheRailsAndPlanesItNames) {
   EXPECT_EQ(discovered(config), (Names{"a:3:-1"}));
 }
 
+// An open device cannot be removed, and its events would be told.
+TEST(DiscoverDevices, WhatIsNotUsedIsNotKeptOpen) {
+  const test::SoftwareDevice device(kThree);
+  Config config;
+  config.device = device.config().device;
+  config.ib_hca = "=a:2,c";
+  const Result<DeviceList> list = discoverDevices(config);
+  ASSERT_TRUE(list.ok());
+  ASSERT_EQ(list->hcas.size(), 2U);
+  for (const auto& hca : list->hcas) EXPECT_STRNE(hca->name(), "b");
+}
+
 }  // namespace
 }  // namespace railwise::net

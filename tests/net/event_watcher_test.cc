@@ -182,5 +182,23 @@ TEST_F(EventWatcherTest, SaysEachEventOnceInWords) {
   EXPECT_EQ(g_said, "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
 }
 
+// Soft-RoCE reports a link that comes up twice.
+TEST_F(EventWatcherTest, SaysAStateOfTheLinkOnce) {
+  g_said.clear();
+  log::setSink(keep);
+  test::changePort("soft0:1", "down");
+  test::changePort("soft0:1", "up");
+  test::changePort("soft0:1", "event=port_active");
+  test::changePort("soft0:1", "event=port_active");
+  test::changePort("soft0:1", "fatal");
+  until([&] { return state_.fatal(); });
+  watcher_.reset();
+  log::setSink(nullptr);
+  const std::string up = "soft0 port 1: link up\n";
+  const std::size_t first = g_said.find(up);
+  ASSERT_NE(first, std::string::npos) << g_said;
+  EXPECT_EQ(g_said.find(up, first + 1), std::string::npos) << g_said;
+}
+
 }  // namespace
 }  // namespace railwise::net

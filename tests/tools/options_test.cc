@@ -117,10 +117,10 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
   const auto command = parse({"--help", "--nonsense"}, &error);
   ASSERT_TRUE(command) << error;
   EXPECT_TRUE(command->help);
-  for (const char* option :
-       {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters", "--warmup_iters", "--check",
-        "--datatype", "--op", "--ranks", "--address", "--channels", "--timeout", "--json", "--plugin",
-        "--api", "--device", "--verbose", "--help"})
+  for (const char* option : {"--minbytes",     "--maxbytes", "--stepfactor", "--stepbytes", "--iters",
+                             "--warmup_iters", "--duration", "--check",      "--datatype",  "--op",
+                             "--ranks",        "--address",  "--channels",   "--timeout",   "--json",
+                             "--plugin",       "--api",      "--device",     "--verbose",   "--help"})
     EXPECT_NE(perfHelp().find(option), std::string::npos) << option;
 }
 
@@ -137,6 +137,7 @@ TEST(AgreementText, TellsDifferentJobsApart) {
   EXPECT_EQ(text, agreementText(optionsOf({"sendrecv", "-b8", "--maxbytes=64", "--verbose"})));
   EXPECT_NE(text, agreementText(optionsOf({"alltoall", "-b", "8", "-e", "64"})));
   EXPECT_NE(text, agreementText(optionsOf({"sendrecv", "-b", "8", "-e", "64", "--channels", "3"})));
+  EXPECT_NE(text, agreementText(optionsOf({"sendrecv", "-b", "8", "-e", "64", "--duration", "3"})));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 
@@ -98,6 +99,15 @@ TEST(PerfWrongUnchecked, WithoutCheckNobodyLooks) {
       perf({"sendrecv", "-b", "4K", "-e", "4K", "-n", "1", "-c", "0"}, {"LOOPBACK_CORRUPT=0"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(contains(result.out, "     N/A")) << result.out;
+}
+
+TEST(PerfDuration, MeasuresAllSizesAgain) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto result = perf({"all_reduce", "-b", "8", "-e", "16", "-f", "2", "-n", "1", "--duration", "1"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_GE(rowsOf(result.out), 2) << result.out;
+  EXPECT_EQ(rowsOf(result.out) % 2, 0) << result.out;
 }
 
 TEST(PerfJson, IsAWholeDocument) {
