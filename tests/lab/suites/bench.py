@@ -1,0 +1,199 @@
+"""Two ends on one guest, with everything that a fault needs to be made, proved and taken back.
+
+rxe: end a on rxe0 (net0), b on rxe1 (net1), each a veth whose other end (sw0, sw1) is a port of a bridge; handshakes go over
+loopback, so that a fault of the wire is one of RDMA alone. siw: end a on siw0 (wa0) in namespace a, b on siw2 (wb0) in b, joined by a wire of their
+own; handshakes go over a second wire (wa1, wb1).
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import network
+from network import CommandFailed, Port
+
+RESOURCES = ("qp", "cq", "mr", "pd", "cm_id", "ctx", "srq")
+# The kernel lets go of some objects a little after their process has ended (siw: with its last TCP timer).
+RELEASE_SECONDS = 20.0
+
+
+@dataclass
+class Side:
+    """An end's place: its port, the namespace and what its process needs to know."""
+
+    name: str
+    port: Port
+    far: str  # what the other end of its veth is called
+    far_host: str  # and in which namespace that is
+    handshakes: str  # network interface
+
+
+class Bench:
+    """The guest's network between scenarios and under them."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        ports = [port for port in network.ports() if port.kind == kind]
+        if kind == "rxe":
+            if len(ports) < 2:
+                raise CommandFailed(f"needs two rxe devices, there are {len(ports)}: tests/lab/run --devices 2")
+            self.a = Side("a", ports[0], ports[0].bridge_end, "", "lo")
+            self.b = Side("b", ports[1], ports[1].bridge_end, "", "lo")
+        else:
+            hosts = {host: [port for port in ports if port.host == host] for host in "ab"}
+            if any(len(found) < 2 for found in hosts.values()):
+                raise CommandFailed("needs two siw devices in each host: tests/lab/run --devices 0 --iwarp 2")
+            self.a, self.b = (Side(host, hosts[host][0], hosts[other][0].netdev, other, hosts[host][1].netdev)
+                              for host, other in ("ab", "ba"))
+        self.sides = (self.a, self.b)
+        self._settings = {side.name: self._identity(side) for side in self.sides}
+        self._resources = self.resources()
+
+    # ---- what processes are started with
+
+    def commands(self) -> dict[str, list[str]]:
+        return {side.name: ["ip", "netns", "exec", side.port.host] if side.port.host else [] for side in self.sides}
+
+    def environments(self, more: dict[str, str]) -> dict[str, dict[str, str]]:
+        return {side.name: {"NCCL_IB_HCA": "=" + side.port.rdma, "NCCL_SOCKET_IFNAME": "=" + side.handshakes, "NCCL_DEBUG": "WARN", **more}
+                for side in self.sides}
+
+    # ---- commands in a side's namespace
+
+    @staticmethod
+    def _in(host: str) -> list[str]:
+        return ["-n", host] if host else []
+
+    def ip(self, host: str, *lines: str, force: bool = False) -> None:
+        network.batch("ip", list(lines), *self._in(host), *(["-force"] if force else []))
+
+    def tc(self, host: str, *words: str, check: bool = True) -> str:
+        return network.run(["tc", *self._in(host), *words], check=check)
+
+    def exec(self, host: str, *words: str, check: bool = True) -> str:
+        return network.run([*(["ip", "netns", "exec", host] if host else []), *words], check=check)
+
+    # ---- counters, for proofs
+
+    def rdma_counters(self, side: Side) -> dict[str, int]:
+        """What the device has counted; siw counts nothing."""
+        folder = Path(f"/sys/class/infiniband/{side.port.rdma}/ports/1/hw_counters")
+        return {path.name: int(path.read_text()) for path in folder.iterdir() if path.name != "lifespan"} if folder.exists() else {}
+
+    def ip_counters(self, host: str) -> dict[str, int]:
+        """TCP's and IP's counters of a namespace, as /proc/net names them: TcpInCsumErrors, TcpExtTCPOFOQueue, ..."""
+        counters = {}
+        text = self.exec(host, "cat", "/proc/net/snmp", "/proc/net/netstat")
+        lines = text.splitlines()
+        for names, values in zip(lines[::2], lines[1::2]):
+            kind, *fields = names.split()
+            counters.update({kind.rstrip(":") + name: int(value) for name, value in zip(fields, values.split()[1:])})
+        return counters
+
+    def filter_counters(self, host: str, netdev: str, direction: str) -> int:
+        """Packets that the actions of a side's filters have met."""
+        shown = json.loads(self.tc(host, "-s", "-j", "filter", "show", "dev", netdev, direction) or "[]")
+        return sum(action["stats"]["packets"] for item in shown for action in item.get("options", {}).get("actions", []))
+
+    def qdisc(self, host: str, netdev: str) -> dict:
+        """The statistics of the root qdisc: packets, drops, backlog."""
+        shown = json.loads(self.tc(host, "-s", "-j", "qdisc", "show", "dev", netdev))
+        return next(item for item in shown if item.get("root"))
+
+    def netdev_packets(self, host: str, netdev: str) -> dict[str, int]:
+        """rx and tx packets of a network device."""
+        shown = json.loads(network.run(["ip", *self._in(host), "-s", "-j", "link", "show", "dev", netdev]))
+        return {way: shown[0]["stats64"][way]["packets"] for way in ("rx", "tx")}
+
+    # ---- back to the beginning
+
+    @staticmethod
+    def _identity(side: Side) -> list[str]:
+        """The lines for `ip` that give a side its addresses, routes and neighbours back."""
+        port = side.port
+        return [f"link set dev {port.netdev} mtu {port.mtu} up", f"addr replace {port.ipv4}/24 dev {port.netdev}",
+                f"addr replace {port.ipv6}/64 dev {port.netdev} nodad"]
+
+    def restore(self) -> None:
+        """Undoes what a scenario did to devices, addresses, links, queues and filters, whatever it was."""
+        for side in self.sides:
+            self._restore_wire(side)
+        for side in self.sides:
+            self._restore_addresses(side)
+        for side in self.sides:
+            if not Path(f"/sys/class/infiniband/{side.port.rdma}").exists():
+                self.add_device(side)
+        network.wait_active([side.port for side in self.sides])
+
+    def add_device(self, side: Side) -> None:
+        self.exec(side.port.host, "rdma", "link", "add", side.port.rdma, "type", self.kind, "netdev", side.port.netdev)
+
+    def has_netdev(self, host: str, netdev: str) -> bool:
+        return network.run(["ip", *self._in(host), "-o", "link", "show", "dev", netdev], check=False) != ""
+
+    def _restore_wire(self, side: Side) -> None:
+        port = side.port
+        if not self.has_netdev(port.host, port.netdev):
+            self.wait_gone(side)
+            if self.kind == "rxe":
+                network.add_veth(port)
+            else:
+                self.ip("", f"link add {port.netdev} mtu {port.mtu} netns {port.host} type veth peer name {side.far} mtu {port.mtu} "
+                        f"netns {side.far_host}")
+        for netdev, host in ((port.netdev, port.host), (side.far, side.far_host)):
+            for queue in ("root", "clsact"):
+                self.tc(host, "qdisc", "del", "dev", netdev, queue, check=False)
+            self.ip(host, f"link set dev {netdev} mtu {port.mtu} up")
+        if self.kind == "rxe":
+            network.run(["bridge", "link", "set", "dev", side.far, "state", "3"])
+
+    def wait_gone(self, side: Side, seconds: float = 30.0) -> None:
+        """Until a device that was deleted is really gone."""
+        deadline = time.monotonic() + seconds
+        while Path(f"/sys/class/infiniband/{side.port.rdma}").exists():
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"{side.port.rdma} is still there {seconds:.0f} s after its removal")
+            time.sleep(0.05)
+
+    def _restore_addresses(self, side: Side) -> None:
+        port = side.port
+        if self.kind == "rxe":
+            network.sysctl(f"net.ipv6.conf.{port.netdev}.accept_dad", 0)
+            for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
+                network.sysctl(f"net.ipv4.conf.{port.netdev}.{key}", value)
+        shown = json.loads(network.run(["ip", *self._in(port.host), "-j", "addr", "show", "dev", port.netdev]))
+        foreign = [f"addr del {item['local']}/{item['prefixlen']} dev {port.netdev}" for item in shown[0]["addr_info"]
+                   if item["local"] not in (port.ipv4, port.ipv6) and item["scope"] == "global"]
+        self.ip(port.host, *foreign, *self._settings[side.name])
+        if self.kind == "rxe":
+            self.ip("", *self.routes(port, port.ipv4, port.ipv6))
+
+    def routes(self, port: Port, ipv4: str, ipv6: str) -> list[str]:
+        """Routes and neighbours of an rxe port, which the kernel forgets with link and address (network.route_by_source)."""
+        table = 100 + port.number
+        lines = [f"route replace 10.0.0.0/24 dev {port.netdev} src {ipv4} table {table}",
+                 f"route replace fd00::/64 dev {port.netdev} src {ipv6} table {table}"]
+        for other in (side.port for side in self.sides if side.port != port):
+            where = network.mac(other.number, 0)
+            lines += [f"neigh replace {ip} lladdr {where} dev {port.netdev} nud permanent" for ip in (other.ipv4, other.ipv6)]
+        return lines
+
+    # ---- what must not stay
+
+    def resources(self) -> dict[str, int]:
+        """How many objects of each kind the devices of the bench hold."""
+        shown = json.loads(network.run(["rdma", "-j", "resource", "show"]))
+        ours = [item for item in shown if item["ifname"] in [side.port.rdma for side in self.sides]]
+        return {kind: sum(item.get(kind, 0) for item in ours) for kind in RESOURCES}
+
+    def left_behind(self) -> str:
+        """Objects beyond those of the beginning that do not go away; empty when there are none."""
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while (now := self.resources()) != self._resources:
+            if time.monotonic() > deadline:
+                details = [line for kind in ("qp", "cq", "mr", "pd", "cm_id") for line in
+                           network.run(["rdma", "resource", "show", kind], check=False).splitlines() if " pid " in line]
+                return f"the kernel holds {now}, at the beginning {self._resources}: " + " | ".join(details)
+            time.sleep(0.1)
+        return ""

@@ -1,0 +1,71 @@
+"""The table of faults: what is done, what may come of it now, and what failover (issue 8) will have to make of it."""
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from faults_made import (AddressChanged, BlackHole, Fault, LinkDown, Netem, Removed, Signalled, SwitchPortBlocked)
+
+# What may come of a fault: all data right and traffic goes on; or every end says by itself that and why it ends.
+DATA, ERROR = "data", "error"
+BOTH = frozenset({"rxe", "siw"})
+RXE, SIW = frozenset({"rxe"}), frozenset({"siw"})
+
+# What an error of the wire must say. The end that finds it names its port and queue pair, the peer and the status in words; the
+# other is told by the end of the handshake's socket, and names device and peer.
+QUEUE_PAIR = r"{rdma} port 1 qp \d+: .*(failed|ended)"
+TRANSPORT = QUEUE_PAIR + r".*(transport retry counter exceeded|Work Request Flushed Error|does not answer)"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    text: str
+    fault: Callable[[], Fault]
+    now: frozenset[str]  # outcomes that are allowed today, with one rail
+    with_failover: frozenset[str]  # and when a second rail is there to take over
+    seconds: float = 0  # how long the fault lasts; 0: for good
+    kinds: frozenset[str] = BOTH
+    error: str = TRANSPORT  # what an end must say then; {rdma}, {peer}: a's and b's device
+    limit: float = 60  # seconds after the fault within which it must be over: a hang else
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def passing(name: str, text: str, fault: Callable[[], Fault], seconds: float, **more) -> Scenario:
+    """A fault shorter than the retries: traffic goes on, today already."""
+    return Scenario(name, text, fault, frozenset({DATA}), frozenset({DATA}), seconds, **more)
+
+
+def lasting(name: str, text: str, fault: Callable[[], Fault], **more) -> Scenario:
+    """A fault for good: today an error, one day another rail's work."""
+    return Scenario(name, text, fault, frozenset({ERROR}), frozenset({DATA}), **more)
+
+
+def disturbing(name: str, text: str, what: str, shows: str, **more) -> Scenario:
+    """Packets suffer for as long as the scenario goes on."""
+    return Scenario(name, text, lambda: Netem(what, shows), more.pop("now", frozenset({DATA, ERROR})), frozenset({DATA}), **more)
+
+
+SCENARIOS = [
+    passing("black-hole-short", "RDMA packets vanish both ways for 0.3 s", lambda: BlackHole("from", "to"), 0.3),
+    lasting("black-hole", "RDMA packets vanish both ways", lambda: BlackHole("from", "to")),
+    lasting("black-hole-out", "RDMA packets from a vanish", lambda: BlackHole("from")),
+    lasting("black-hole-in", "RDMA packets to a vanish", lambda: BlackHole("to")),
+    passing("switch-short", "a's port of the switch blocks for 0.3 s", SwitchPortBlocked, 0.3, kinds=RXE),
+    lasting("switch", "a's port of the switch blocks", SwitchPortBlocked, kinds=RXE),
+    lasting("smaller-mtu", "the switch drops packets of more than 4096 bytes", lambda: BlackHole("from", "to", large=True), kinds=RXE),
+    Scenario("link-flap", "a's interface is down for 0.3 s", lambda: LinkDown(own=True), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3),
+    lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True)),
+    Scenario("cable-flap", "a has no carrier for 0.3 s", lambda: LinkDown(own=False), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3),
+    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False)),
+    lasting("address", "a's addresses are replaced by others", AddressChanged),
+    disturbing("loss", "2 % of the packets are lost", "loss 2%", "drops"),
+    disturbing("delay", "each packet takes 15 ms", "delay 15ms", "backlog", now=frozenset({DATA})),
+    disturbing("duplication", "5 % of the packets come twice", "duplicate 5%", "repeated"),
+    disturbing("corruption", "a bit of 2 % of the packets is turned", "corrupt 2%", "spoilt"),
+    disturbing("reordering", "a quarter of the packets overtakes others by 5 ms", "delay 5ms reorder 25% 50%", "disorder"),
+    Scenario("device-removed", "`rdma link del`", lambda: Removed(netdev=False), frozenset({DATA, ERROR}), frozenset({DATA})),
+    Scenario("netdev-removed", "the network device is deleted", lambda: Removed(netdev=True), frozenset({ERROR}), frozenset({DATA})),
+    lasting("process-killed", "b's process is killed", lambda: Signalled(signal.SIGKILL), error="died|gone|closed"),
+    passing("process-stopped", "b's process is stopped for 1 s", lambda: Signalled(signal.SIGSTOP), 1.0),
+]
