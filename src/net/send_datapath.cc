@@ -315,11 +315,13 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) 
   return &work;
 }
 
-// Every part asks for one completion, with its last request; so does the request that fills the queue.
+// Every part asks for one completion, with its last request; so does the request that fills the queue. On
+// iWARP each request asks: siw lets TCP take an unsignalled one straight from the user's pages, also for
+// repetitions after a later request has completed, and would send what the user has written there since.
 void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part,
                             bool last) {
   work.wr_id = sendWorkId(slot, part, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
-  if (!last && queue_pair.send_free > 0) return;
+  if (!last && queue_pair.send_free > 0 && !iwarp()) return;
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.unsignalled) | (last ? kLastOfPart : 0);
   queue_pair.unsignalled = 0;
