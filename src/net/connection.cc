@@ -10,13 +10,6 @@
 namespace railwise::net {
 namespace {
 
-constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
-// After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
-constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
-// A receiver may close as soon as it has the data, while their acknowledgement is still on the wire or being
-// repeated.
-constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
-
 const char* adviceFor(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -115,7 +108,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   queue_pair.rail = rail;
   queue_pair.inline_bytes = queue_pair.made.inline_bytes;
   queue_pair.window_key = window_.localKey(rail);
-  queue_pair.send_free = size.send_requests;
+  queue_pair.send_free = size.send_requests - (iwarp() ? 1 : 0);  // one for a probe
   return Status::success();
 }
 
@@ -306,45 +299,14 @@ Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, i
   return fail({Code::kSystem, error}, nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(error));
 }
 
-// A port that is down shows in many a status: in a flush (Soft-RoCE), or in retries that were in vain. Its
-// event may still be on its way.
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                   const char* operation) {
-  const Rail& rail = device_.rails()[queue_pair.rail];
-  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
-  const bool down = now.ok() ? !now->active : !rail.hca->state().active(rail.port.number);
-  const char* const advice =
-      down ? "its port is down: check the cable, the switch port and `ibstat`" : adviceFor(completion.status);
+  const char* const ailment = ailmentOf(queue_pair);
+  const char* const advice = ailment != nullptr ? ailment : adviceFor(completion.status);
   return fail({Code::kRemote, 0}, nameOf(queue_pair) + ": " + operation +
                                       " failed: " + verbs::library().wc_status_str(completion.status) +
                                       " (status " + std::to_string(completion.status) + ", vendor " +
                                       std::to_string(completion.vendor_err) + "): " + advice);
-}
-
-Status Connection::checkEvents() {
-  if (config_.ib_return_async_events == 0) return Status::success();
-  if (const auto event = lost_.event())
-    return fail({Code::kSystem, EIO}, std::string("an event ended it: ") + verbs::eventText(*event));
-  for (const Rail& rail : device_.rails()) {
-    const auto event = rail.hca->state().fatalEvent();
-    if (event)
-      return fail({Code::kSystem, EIO}, std::string(rail.hca->name()) + ": " + verbs::eventText(*event));
-  }
-  return Status::success();
-}
-
-Status Connection::checkPeer(Waiting waiting) {
-  RAILWISE_TRY(checkEvents());
-  const Clock::time_point now = Clock::now();
-  if (now - last_check_ < kPeerCheckInterval) return Status::success();
-  last_check_ = now;
-  if (!cut_off_ && side_channel_.peek() != Io::kClosed) return Status::success();
-  if (peer_left_ == Clock::time_point()) peer_left_ = now;
-  // On iWARP a send is complete when TCP has it, which may be long before it arrives.
-  const bool in_memory = waiting == Waiting::kPeer && !iwarp();
-  const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
-  if (now - peer_left_ < grace) return Status::success();
-  return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
 }
 
 }  // namespace railwise::net

@@ -120,12 +120,19 @@ class Connection {
     return nothing_new ? Status::success() : checkPeer(waiting);
   }
 
+  // The place in the window that the peer's device is asked to answer into (iWARP, peer_check.cc).
+  static constexpr std::size_t kProbeBytes = 64;
+  static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, where nothing else is
+  void setProbeTarget(std::size_t offset) { probe_target_ = window_.at<uint64_t>(offset); }
+  Status onProbe(const ibv_wc& completion);
+
   static constexpr int kPollBatch = 16;
 
   const Direction direction_;
   const Device& device_;
   const Config& config_;
   Status failure_;
+  bool heard_ = false;    // something has completed since checkPeer() looked last
   bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
   uint64_t peer_window_ = 0;
@@ -139,6 +146,14 @@ class Connection {
  private:
   static constexpr uint32_t kIdleMask = 0xff;
   Status checkPeer(Waiting waiting);
+  // That the queue pair's device has failed, or that its port is down, in words; null: nothing of the kind.
+  // It shows in many a status: in a flush (Soft-RoCE), in retries that were in vain, or in an end of the
+  // connection that nobody asked for. The event may still be on its way, so the device is asked.
+  const char* ailmentOf(const LaneQueuePair& queue_pair) const;
+  // What the connection manager has to tell of a connection that is up: its end, or its device's.
+  Status checkManager();
+  Status probe(Clock::duration since_last_check);
+  Status postProbe(std::size_t queue_pair);
   // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
   Status checkEvents();
   Status describeRails(const ConnectionOptions& options, EndInfo& end) const;
@@ -149,6 +164,11 @@ class Connection {
   uint32_t idle_polls_ = 0;
   Clock::time_point peer_left_ = {};  // when that was first seen
   Clock::time_point last_check_ = {};
+  // iWARP: silence so far, counted while this process looks; reads of the peer's window that are not answered
+  // yet.
+  Clock::duration silence_ = {};
+  int probes_ = 0;
+  uint64_t* probe_target_ = nullptr;
   Socket side_channel_;
   std::string peer_;
 };

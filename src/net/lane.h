@@ -19,7 +19,8 @@ struct LaneQueuePair {
   std::unique_ptr<verbs::CmConnection> cm;  // only where the connection manager connects
   ibv_qp* qp = nullptr;                     // of either
   bool connected = false;
-  bool used = true;  // false: no rail of the peer can be reached from this one
+  bool probed = false;  // the peer's device was asked through it, and has not answered yet (iWARP)
+  bool used = true;     // false: no rail of the peer can be reached from this one
 
   uint8_t lane = 0;
   uint8_t rail = 0;       // of this end

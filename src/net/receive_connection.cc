@@ -58,13 +58,15 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   const std::size_t staging = kSlots * slotBytes(entry_bytes_);
   const std::size_t notices =
       iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
-  Result<Window> window = device_.windows().take(records + staging + kFlushTargetBytes + notices);
+  Result<Window> window =
+      device_.windows().take(records + staging + kFlushTargetBytes + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   records_ = window_.at<Record>(0);
   staging_ = window_.at<std::byte>(records);
   flush_target_ = window_.at<uint64_t>(records + staging);
   notices_ = window_.at<Record>(records + staging + kFlushTargetBytes);
+  setProbeTarget(records + staging + kFlushTargetBytes + notices);
   return Status::success();
 }
 

@@ -188,6 +188,7 @@ Status ReceiveConnection::poll() {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
+    heard_ = heard_ || count > 0;
     if (count < 0) [[unlikely]]
       flush_failure_ = fail({Code::kSystem, 0}, "ibv_poll_cq failed");
   }
@@ -205,6 +206,10 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     } else if (--flush.reads == 0) {
       flush.done = true;
     }
+    return;
+  }
+  if ((completion.wr_id & kProbeWork) != 0) [[unlikely]] {
+    (void)onProbe(completion);
     return;
   }
   LaneQueuePair& queue_pair = queue_pairs_[index];

@@ -26,6 +26,7 @@ Status SendConnection::drain() {
   for (const verbs::Cq& cq : cqs_) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    heard_ = heard_ || count > 0;
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
       return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
@@ -39,6 +40,8 @@ Status SendConnection::drain() {
 }
 
 Status SendConnection::onCompletion(const ibv_wc& completion) {
+  if ((completion.wr_id & kProbeWork) != 0) [[unlikely]]
+    return onProbe(completion);
   const std::size_t index = workQueuePair(completion.wr_id);
   LaneQueuePair& queue_pair = queue_pairs_[index];
   if ((completion.wr_id & kNotice) != 0 && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {

@@ -55,12 +55,13 @@ Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
   const std::size_t records = sizeof(Record) * kSlots * record_stride_;
   const std::size_t notices =
       iwarp() ? kPostedReceives * slotBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs) : 0;
-  Result<Window> window = device_.windows().take(ring + records + notices);
+  Result<Window> window = device_.windows().take(ring + records + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   ring_ = window_.at<std::byte>(0);
   records_ = window_.at<Record>(ring);
   notices_ = window_.at<std::byte>(ring + records);
+  setProbeTarget(ring + records + notices);
   return Status::success();
 }
 

@@ -81,6 +81,11 @@ class SendConnection final : public Connection {
   ClearToSend* entries(uint32_t slot) const;
   Part* partsOf(std::size_t slot) const { return &parts_[slot * lanes_.size()]; }
   Status drain();
+  // For waits that poll nothing: on iWARP the answer to a probe must be seen.
+  Status idleAfterDrain(Waiting waiting) {
+    if (iwarp()) RAILWISE_TRY(drain());
+    return idle(waiting);
+  }
   Status onCompletion(const ibv_wc& completion);
   Status openGroup(Group& group);
   int match(const Group& group, int tag) const;

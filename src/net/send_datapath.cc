@@ -50,7 +50,7 @@ Status SendConnection::openGroup(Group& group) {
     return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives");
   for (int i = count - 1; i > 0; --i) {
     if (__atomic_load_n(&at(first, i, entry_bytes_).stamp, __ATOMIC_ACQUIRE) != stamp)
-      return idle(Waiting::kPeer);
+      return idleAfterDrain(Waiting::kPeer);
   }
   if (!group.free()) [[unlikely]] {  // this slot's last turn is not yet acknowledged
     RAILWISE_TRY(drain());
@@ -95,11 +95,11 @@ Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const
     if (group.number != next_number_) return Status::success();
   }
   const int index = match(group, tag);
-  if (index < 0) return idle(Waiting::kPeer);
+  if (index < 0) return idleAfterDrain(Waiting::kPeer);
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   RAILWISE_TRY(checkSize(bytes, at(entries(slot), index, entry_bytes_)));
   Message* const taken = messages_.take();
-  if (taken == nullptr) return idle(Waiting::kAcknowledgement);
+  if (taken == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   group.messages[static_cast<std::size_t>(index)] = taken;
   Message& message = *taken;
   message.connection = this;

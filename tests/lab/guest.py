@@ -50,6 +50,7 @@ class Guest:
         (folder / "main").write_text(str(HERE / "guest/main.py") + "\n")
         (folder / "conf.json").write_text(json.dumps(self._conf()))
         self._requests: set[str] = set()
+        self.killed_as_asked = False
         self._qemu_log = open(folder / "qemu", "wb")
         self._process = subprocess.Popen(self._arguments(), stdin=subprocess.DEVNULL, stdout=self._qemu_log, stderr=self._qemu_log,
                                          start_new_session=True, preexec_fn=lambda: os.nice(5))
@@ -95,7 +96,9 @@ class Guest:
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
-    def kill(self) -> None:
+    def kill(self, asked: bool = False) -> None:
+        """`asked`: by a guest, so its end is part of the scenario."""
+        self.killed_as_asked = self.killed_as_asked or asked
         if self.running():
             self._process.kill()
         self._process.wait()

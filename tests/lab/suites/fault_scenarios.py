@@ -14,7 +14,11 @@ RXE, SIW = frozenset({"rxe"}), frozenset({"siw"})
 # What an error of the wire must say. The end that finds it names its port and queue pair, the peer and the status in words; the
 # other is told by the end of the handshake's socket, and names device and peer.
 QUEUE_PAIR = r"{rdma} port 1 qp \d+: .*(failed|ended)"
-TRANSPORT = QUEUE_PAIR + r".*(transport retry counter exceeded|Work Request Flushed Error|does not answer)"
+TRANSPORT = QUEUE_PAIR + r".*(transport retry counter exceeded|does not answer)"
+PORT_DOWN = QUEUE_PAIR + r".*(its port is down|does not answer)"
+# The port may be up again when somebody looks.
+FLAP = QUEUE_PAIR + r".*(its port is down|Work Request Flushed Error|transport retry counter exceeded|does not answer)"
+REMOVED = QUEUE_PAIR + r".*(device was removed|its port is down|does not answer|Work Request Flushed Error)"
 
 
 @dataclass(frozen=True)
@@ -54,18 +58,20 @@ SCENARIOS = [
     passing("switch-short", "a's port of the switch blocks for 0.3 s", SwitchPortBlocked, 0.3, kinds=RXE),
     lasting("switch", "a's port of the switch blocks", SwitchPortBlocked, kinds=RXE),
     lasting("smaller-mtu", "the switch drops packets of more than 4096 bytes", lambda: BlackHole("from", "to", large=True), kinds=RXE),
-    Scenario("link-flap", "a's interface is down for 0.3 s", lambda: LinkDown(own=True), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3),
-    lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True)),
-    Scenario("cable-flap", "a has no carrier for 0.3 s", lambda: LinkDown(own=False), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3),
-    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False)),
+    Scenario("link-flap", "a's interface is down for 0.3 s", lambda: LinkDown(own=True), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
+             error=FLAP),
+    lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True), error=PORT_DOWN),
+    Scenario("cable-flap", "a has no carrier for 0.3 s", lambda: LinkDown(own=False), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
+             error=FLAP),
+    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False), error=PORT_DOWN),
     lasting("address", "a's addresses are replaced by others", AddressChanged),
     disturbing("loss", "2 % of the packets are lost", "loss 2%", "drops"),
     disturbing("delay", "each packet takes 15 ms", "delay 15ms", "backlog", now=frozenset({DATA})),
     disturbing("duplication", "5 % of the packets come twice", "duplicate 5%", "repeated"),
     disturbing("corruption", "a bit of 2 % of the packets is turned", "corrupt 2%", "spoilt"),
     disturbing("reordering", "a quarter of the packets overtakes others by 5 ms", "delay 5ms reorder 25% 50%", "disorder"),
-    Scenario("device-removed", "`rdma link del`", lambda: Removed(netdev=False), frozenset({DATA, ERROR}), frozenset({DATA})),
-    Scenario("netdev-removed", "the network device is deleted", lambda: Removed(netdev=True), frozenset({ERROR}), frozenset({DATA})),
+    Scenario("device-removed", "`rdma link del`", lambda: Removed(netdev=False), frozenset({DATA, ERROR}), frozenset({DATA}), error=REMOVED),
+    Scenario("netdev-removed", "the network device is deleted", lambda: Removed(netdev=True), frozenset({ERROR}), frozenset({DATA}), error=REMOVED),
     lasting("process-killed", "b's process is killed", lambda: Signalled(signal.SIGKILL), error="died|gone|closed"),
     passing("process-stopped", "b's process is stopped for 1 s", lambda: Signalled(signal.SIGSTOP), 1.0),
 ]

@@ -70,8 +70,12 @@ class Job:
             self._processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL))
             log.close()
 
+    def text(self, rank: int = 0) -> str:
+        """What a rank has said so far; `rank` counts those that run here."""
+        return (self._folder / str(self._first + rank)).read_text(errors="replace")
+
     def said(self, text: str, rank: int = 0) -> bool:
-        return text in (self._folder / str(self._first + rank)).read_text(errors="replace")
+        return text in self.text(rank)
 
     def running(self) -> bool:
         return any(process.poll() is None for process in self._processes)

@@ -1,0 +1,146 @@
+// A connection that waits: is the peer still there, and a way to it? The devices' events, the handshake's
+// socket and the connection manager tell, and on iWARP a question. For there a send is complete when TCP has
+// it, and TCP tries for a quarter of an hour to bring it over a way that is gone, while the device says
+// nothing: both ends would wait as long. So a connection that hears nothing while it waits asks the peer's
+// device for a few bytes of its window, by an RDMA read, which needs nobody at the other end. Elsewhere the
+// acknowledgements of the transport do this.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "net/connection.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
+// After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
+constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
+// A receiver may close as soon as it has the data, while their acknowledgement is still on the wire or being
+// repeated.
+constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
+
+// Silence before the peer's device is asked: far longer than a pause between messages, and cheap by then.
+constexpr Clock::duration kProbeAfter = std::chrono::seconds(1);
+// Whoever was stopped for a while has not heard the answers: time counts in steps of a few checks at most.
+constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
+// TCP repeats a lost packet after 0.2 s, 0.4 s and so on: room for four losses in a row.
+constexpr Clock::duration kLeastPatience = std::chrono::seconds(3);
+
+// What NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT grant an acknowledgement elsewhere.
+Clock::duration patience(const Config& config) {
+  const auto timeout = std::chrono::nanoseconds(int64_t{4096} << config.ib_timeout);
+  return std::max<Clock::duration>(timeout * (config.ib_retry_count + 1), kLeastPatience);
+}
+
+}  // namespace
+
+Status Connection::checkEvents() {
+  if (config_.ib_return_async_events == 0) return Status::success();
+  if (const auto event = lost_.event())
+    return fail({Code::kSystem, EIO}, std::string("an event ended it: ") + verbs::eventText(*event));
+  for (const Rail& rail : device_.rails()) {
+    const auto event = rail.hca->state().fatalEvent();
+    if (event)
+      return fail({Code::kSystem, EIO}, std::string(rail.hca->name()) + ": " + verbs::eventText(*event));
+  }
+  return Status::success();
+}
+
+const char* Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
+  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
+  const bool active = now.ok() ? now->active : rail.hca->state().active(rail.port.number);
+  return active ? nullptr : "its port is down: check the cable, the switch port and `ibstat`";
+}
+
+Status Connection::checkManager() {
+  for (LaneQueuePair& queue_pair : queue_pairs_) {
+    if (queue_pair.cm == nullptr || cut_off_) continue;
+    const Result<bool> up = queue_pair.cm->advance();
+    if (up.ok()) continue;
+    if (up.status().sys_errno == ENODEV)
+      return fail(up.status(), nameOf(queue_pair) + ": ended: its device was removed");
+    cut_off_ = true;
+  }
+  return Status::success();
+}
+
+Status Connection::checkPeer(Waiting waiting) {
+  RAILWISE_TRY(checkEvents());
+  const Clock::time_point now = Clock::now();
+  if (now - last_check_ < kPeerCheckInterval) return Status::success();
+  const Clock::duration since = now - std::exchange(last_check_, now);
+  RAILWISE_TRY(checkManager());
+  if (iwarp()) RAILWISE_TRY(probe(since));
+  if (!cut_off_ && side_channel_.peek() != Io::kClosed) return Status::success();
+  if (peer_left_ == Clock::time_point()) peer_left_ = now;
+  // On iWARP a send is complete when TCP has it, which may be long before it arrives.
+  const bool in_memory = waiting == Waiting::kPeer && !iwarp();
+  const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
+  if (now - peer_left_ < grace) return Status::success();
+  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+    const char* const ailment = queue_pair.used ? ailmentOf(queue_pair) : nullptr;
+    if (ailment != nullptr)
+      return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + ailment);
+  }
+  return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
+}
+
+// ---- iWARP: the question
+
+Status Connection::probe(Clock::duration since_last_check) {
+  if (std::exchange(heard_, false)) {
+    silence_ = {};
+    return Status::success();
+  }
+  silence_ += std::min(since_last_check, kLongestStep);
+  if (cut_off_ || silence_ < kProbeAfter) return Status::success();
+  if (probes_ == 0) {
+    for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+      if (queue_pairs_[i].used) RAILWISE_TRY(postProbe(i));
+    }
+    return Status::success();
+  }
+  const Clock::duration limit = patience(config_);
+  if (silence_ < kProbeAfter + limit) return Status::success();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
+  const auto used = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+                                 [](const LaneQueuePair& queue_pair) { return queue_pair.probed; });
+  return fail(
+      {Code::kRemote, ETIMEDOUT},
+      nameOf(*used) + ": ended: the peer's device does not answer for " + std::to_string(seconds) +
+          " s (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): check the network between them and the peer's host");
+}
+
+Status Connection::postProbe(std::size_t index) {
+  LaneQueuePair& queue_pair = queue_pairs_[index];
+  ibv_sge segment = {reinterpret_cast<uint64_t>(probe_target_), sizeof *probe_target_, queue_pair.window_key};
+  ibv_send_wr work = {};
+  work.wr_id = kProbeWork | index;
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_READ;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma.remote_addr = peer_window_;
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_pair.qp, &work, &bad);
+  if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
+  queue_pair.probed = true;
+  ++probes_;
+  return Status::success();
+}
+
+Status Connection::onProbe(const ibv_wc& completion) {
+  LaneQueuePair& queue_pair = queue_pairs_[completion.wr_id & ~kProbeWork];
+  queue_pair.probed = false;
+  --probes_;
+  if (completion.status == IBV_WC_SUCCESS) return Status::success();
+  if (completion.status != IBV_WC_WR_FLUSH_ERR) return failCompletion(queue_pair, completion, "a probe");
+  cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  return Status::success();
+}
+
+}  // namespace railwise::net

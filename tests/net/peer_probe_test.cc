@@ -1,0 +1,67 @@
+// An iWARP connection that waits asks the peer's device whether there is still a way to it.
+#include <gtest/gtest.h>
+
+#include <cstdarg>
+#include <mutex>
+
+#include "base/log.h"
+#include "loop_connection.h"
+
+namespace railwise::net {
+namespace {
+
+std::mutex g_mutex;
+std::string g_said;
+
+[[gnu::format(printf, 5, 6)]] void keep(int, unsigned long, const char*, int, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  const std::lock_guard lock(g_mutex);
+  g_said += std::string(text) + "\n";
+}
+
+// The first question is answered and the wait goes on; the second, like everything after it, never is.
+TEST(PeerProbe, EndsAWaitThatNothingEnds) {
+  setenv("NCCL_IB_TIMEOUT", "1", 1);  // the least patience then
+  LoopConnection loop(4096, "link=iwarp;fault opcode=read nth=2 stuck");
+  unsetenv("NCCL_IB_TIMEOUT");
+  log::setSink(keep);
+  Request* const request = loop.receive(1, 0, 64);
+  ASSERT_NE(request, nullptr);
+  EXPECT_FALSE(LoopConnection::finish(request));
+  log::setSink(nullptr);
+  const std::lock_guard lock(g_mutex);
+  EXPECT_NE(g_said.find("soft0 port 1 qp "), std::string::npos) << g_said;
+  EXPECT_NE(g_said.find("the peer's device does not answer for 3 s"), std::string::npos) << g_said;
+}
+
+TEST(PeerProbe, AnAnswerIsEnough) {
+  LoopConnection loop(4096, "link=iwarp");
+  Request* const receive = loop.receive(1, 0, 64);
+  ASSERT_NE(receive, nullptr);
+  while (loop.counters().reads < 2) {
+    const Result<bool> tested = loop.receiver().test(*receive, nullptr);
+    ASSERT_TRUE(tested.ok());
+    ASSERT_FALSE(*tested);
+  }
+  Request* send = nullptr;
+  while (send == nullptr) send = loop.send(1024, 64);
+  EXPECT_TRUE(LoopConnection::finish(send));
+  EXPECT_TRUE(LoopConnection::finish(receive));
+}
+
+// Elsewhere the transport's acknowledgements tell.
+TEST(PeerProbe, OnIwarpOnly) {
+  LoopConnection loop(4096, "link=roce");
+  Request* const receive = loop.receive(1, 0, 64);
+  ASSERT_NE(receive, nullptr);
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(1500));
+  while (!deadline.passed()) ASSERT_TRUE(loop.receiver().test(*receive, nullptr).ok());
+  EXPECT_EQ(loop.counters().reads, 0U);
+}
+
+}  // namespace
+}  // namespace railwise::net
