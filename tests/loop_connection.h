@@ -26,6 +26,7 @@ class LoopConnection {
         "software:fabric=test" + std::to_string(getpid()) + (devices.empty() ? "" : "," + devices);
     setenv("RAILWISE_DEVICE", text.c_str(), 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
     net_ = *Net::acquire();
     context_ = std::make_unique<Context>(*net_, -1);
     std::vector<int> members(static_cast<std::size_t>(rails));

@@ -310,6 +310,19 @@ Result<std::unique_ptr<Device>> fuseDevices(const Config& config, const std::vec
     RAILWISE_INFO(log::kInit | log::kNet, "makeVDevice: NCCL_IB_MERGE_NICS=0 forbids fusing NICs");
     return Status{Code::kInvalidUsage, 0};
   }
+  const auto placeless = std::find_if(members.begin(), members.end(), [](const Device* member) {
+    return member->properties().pci_path == nullptr;
+  });
+  if (members.size() > 1 && placeless != members.end() && config.fuse_placeless == 0) {
+    // NCCL up to 2.30.7 hangs such a device on the first CPU's <nic>, takes it for a port of every other
+    // there, and puts the fused one into a <nic> in that <nic>, which it then does not read
+    // (ncclTopoGetVNicParent).
+    RAILWISE_INFO(
+        log::kInit | log::kNet,
+        "makeVDevice: %s has no place in the PCI tree, and NCCL would lose it once fused: it stays alone",
+        (*placeless)->name());
+    return Status{Code::kInvalidUsage, 0};
+  }
   DeviceProperties properties = members.front()->properties();
   std::string name;
   std::vector<Rail> rails;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::array<Choice<topo::NcclVersion>, 2> kVersions = {
     {{"2.30", topo::NcclVersion::k2_30}, {"2.28", topo::NcclVersion::k2_28}}};
+constexpr std::array<Choice<bool>, 2> kNetPlugins = {{{"railwise", false}, {"net_ib", true}}};
 constexpr std::array<Choice<bool>, 2> kXgmi = {{{"rccl", false}, {"nvlink", true}}};
 
 // NCCL's environment variables and --nccl. What NCCL would not understand is said on stderr.
@@ -23,6 +24,7 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options) {
   topo::Settings settings =
       topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, options.nccl);
   settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
+  settings.net_ib = options.net_ib;
   for (const std::string& warning : settings.warnings) say("%s: %s", command, warning.c_str());
   return settings;
 }
@@ -96,6 +98,9 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
                             "Mb/s of NICs whose speed is not known (default 400000)"));
   table.push_back(flagOption(0, "fuse-nics", &fields.detection.fuse_nics,
                              "merge NICs as NCCL does at init, also in a file that describes them"));
+  table.push_back(
+      choiceOption<bool>(0, "net-plugin", kNetPlugins, &fields.net_ib,
+                         "who tells NCCL the NICs of a machine: railwise (default) or net_ib, NCCL's own"));
   table.push_back(flagOption(0, "any-size", &fields.detection.any_size,
                              "read a FILE with more than the 255 elements that NCCL reads"));
   table.push_back(textOption(0, "cpu", "ARCH,VENDOR,FAMILY,MODEL", &fields.cpu,

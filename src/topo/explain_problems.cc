@@ -243,9 +243,9 @@ void addVirtualNics(const Machine& machine, MachineExplanation& all) {
     problem.text += "; so GPU " + rangesText(takers) + " take" + (takers.size() == 1 ? "s" : "") +
                     (one ? " it" : " such a NIC") + " before the NICs that have a place";
   problem.text +=
-      ". E.g. NCCL_IB_MERGE_VFS=1 (the default) moves a VF at a device number other than 0 to an address "
-      "that "
-      "does not exist";
+      ". E.g. Soft-RoCE runs on an interface that is no PCI device, or NCCL's own plugin (net_ib) moves a VF "
+      "at a "
+      "device number other than 0 to an address that does not exist (NCCL_IB_MERGE_VFS=1, the default)";
   problem.fix = std::string("leave ") + (one ? "it" : "them") +
                 " out with NCCL_IB_HCA, or set NCCL_IB_MERGE_VFS=0, or give the place in a topology file "
                 "(NCCL_TOPO_FILE)";

@@ -114,6 +114,10 @@ class Importer {
     if (members.size() == 1) return true;
     if (settings_.ib_merge_nics == 0) return false;
     NetDevice made = devices_[static_cast<std::size_t>(members[0])];
+    for (const int member : members) {
+      const NetDevice& device = devices_[static_cast<std::size_t>(member)];
+      if (!device.can_fuse || device.link != made.link) return false;
+    }
     made.members = members;
     for (std::size_t i = 1; i < members.size(); ++i) {
       const NetDevice& member = devices_[static_cast<std::size_t>(members[i])];

@@ -25,6 +25,8 @@ struct NetDevice {
   int rail = -1;
   int plane = -1;
   std::vector<int> members;  // virtual: the physical devices' indices
+  bool can_fuse = true;      // false: the plugin refuses to make it part of a virtual one
+  std::string link;          // "InfiniBand", "Ethernet": the plugin fuses devices of the same link only
 };
 
 // Hangs a device that the document does not have yet into it (ncclTopoFillNet): the <pci> for its busid,

@@ -70,6 +70,10 @@ struct Settings {
   int ib_merge_vfs = 1;                       // NCCL_IB_MERGE_VFS
   int ib_device_pci_order = 1;                // NCCL_IB_DEVICE_PCI_ORDER
 
+  // Not NCCL's: the NICs of a /sys tree are named and placed as NCCL's own plugin does, not as Railwise's
+  // does.
+  bool net_ib = false;
+
   // Not NCCL's: RCCL files are answered as NCCL's code would, its NVLink constants standing for xGMI's.
   bool xgmi_as_nvlink = false;
 

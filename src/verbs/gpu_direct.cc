@@ -12,22 +12,33 @@ std::string GpuDirect::text() const {
   return "none, because " + missing_dma_buf;
 }
 
-GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
+GpuDirect gpuDirectOf(bool software, std::string peer_memory, DmaBuf dma_buf) {
   GpuDirect answer;
+  answer.dma_buf = dma_buf == DmaBuf::kYes;
+  if (!software) answer.peer_memory = std::move(peer_memory);
+  if (answer.dma_buf) return answer;
+  if (software) {
+    answer.missing_dma_buf = "Soft-RoCE and soft-iWARP move bytes with the CPU";
+    return answer;
+  }
+  answer.missing_dma_buf =
+      dma_buf == DmaBuf::kUnknownToLibrary
+          ? "libibverbs registers no dma-bufs (rdma-core 34 does)"
+          : "the kernel or the NIC's driver registers no dma-bufs (Linux 5.12 and mlx5 do)";
+  answer.missing_dma_buf += ", and no peer-memory module is loaded (modprobe nvidia_peermem)";
+  return answer;
+}
+
+GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
   if (library().pci_path != nullptr) {
+    GpuDirect answer;
     answer.missing_dma_buf = "the software device moves bytes with the CPU";
     return answer;
   }
-  answer.peer_memory = peerMemoryModule(root);
-  answer.dma_buf = dmaBufSupported(pd);
-  if (!answer.dma_buf) {
-    answer.missing_dma_buf =
-        library().reg_dmabuf_mr == nullptr
-            ? "libibverbs registers no dma-bufs (rdma-core 34 does)"
-            : "the kernel or the NIC's driver registers no dma-bufs (Linux 5.12 and mlx5 do)";
-    answer.missing_dma_buf += ", and no peer-memory module is loaded (modprobe nvidia_peermem)";
-  }
-  return answer;
+  const DmaBuf dma_buf = dmaBufSupported(pd)                  ? DmaBuf::kYes
+                         : library().reg_dmabuf_mr == nullptr ? DmaBuf::kUnknownToLibrary
+                                                              : DmaBuf::kNo;
+  return gpuDirectOf(pciPlace(pd->context->device).software, peerMemoryModule(root), dma_buf);
 }
 
 }  // namespace railwise::verbs

@@ -16,6 +16,11 @@ struct GpuDirect {
   std::string text() const;
 };
 
+// What follows from what was found. `software`: Soft-RoCE or soft-iWARP, whose drivers do not ask a
+// peer-memory module.
+enum class DmaBuf { kYes, kNo, kUnknownToLibrary };
+GpuDirect gpuDirectOf(bool software, std::string peer_memory, DmaBuf dma_buf);
+
 // `root`: where /sys is (RAILWISE_SYSFS_ROOT).
 GpuDirect gpuDirect(ibv_pd* pd, const std::string& root = "/");
 

@@ -18,22 +18,39 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-}  // namespace
-
-std::string readSysfs(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+// The last PCI function in a path: a driver may have put devices of its own below it (virtio, USB). "": none.
+std::string pciFunctionOf(std::string path) {
+  while (!path.empty() && pciOrder(path) < 0) path.resize(path.rfind('/'));
+  return path;
 }
 
-PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions) {
-  PciPlace place;
-  if (library().pci_path != nullptr) {
-    place.path = library().pci_path(device);
-  } else {
-    place.path = realPath(std::string("/sys/class/infiniband/") + device->name + "/device");
+// rxe names the interface it runs on; of others (siw) the GID table does.
+std::string interfaceOf(const std::string& rdma_device) {
+  const std::string parent = readSysfs(rdma_device + "/parent");
+  return parent.empty() ? readSysfs(rdma_device + "/ports/1/gid_attrs/ndevs/0") : parent;
+}
+
+// Where the interface's device is, or that of the only one below it (a VLAN's); "": nowhere (veth, dummy), or
+// in several places (a bond). No name leads out of the folder: a name in /sys has no slash.
+std::string interfaceDevice(const std::string& sys, std::string interface) {
+  constexpr int kMostLevels = 8;  // MAX_NEST_DEV of the kernel
+  constexpr std::string_view kLower = "lower_";
+  for (int level = 0; level < kMostLevels && !interface.empty(); ++level) {
+    const std::string folder = sys + "/class/net/" + interface;
+    if (std::string device = realPath(folder + "/device"); !device.empty()) return device;
+    interface.clear();
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with(kLower)) continue;
+      if (!interface.empty()) return {};
+      interface = name.substr(kLower.size());
+    }
   }
+  return {};
+}
+
+PciPlace withFunction0(PciPlace place, bool merge_virtual_functions) {
   place.function0_path = place.path;
   if (pciOrder(place.path) < 0) return place;
   std::string function0 = place.path;
@@ -45,6 +62,30 @@ PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions) {
   // not there.
   if (exists(function0) || !exists(place.path)) place.function0_path = function0;
   return place;
+}
+
+}  // namespace
+
+std::string readSysfs(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+PciPlace pciPlace(const ibv_device* device, bool merge_virtual_functions) {
+  if (library().pci_path == nullptr) return pciPlaceInSysfs(device->name, merge_virtual_functions);
+  return withFunction0({.path = library().pci_path(device)}, merge_virtual_functions);
+}
+
+PciPlace pciPlaceInSysfs(const std::string& name, bool merge_virtual_functions, const std::string& root) {
+  const std::string sys = root.ends_with('/') ? root + "sys" : root + "/sys";
+  const std::string folder = sys + "/class/infiniband/" + name;
+  const std::string linked = realPath(folder + "/device");
+  PciPlace place = {.path = pciFunctionOf(linked), .software = linked.empty() && exists(folder)};
+  if (place.path.empty() && place.software)
+    place.path = pciFunctionOf(interfaceDevice(sys, interfaceOf(folder)));
+  return withFunction0(std::move(place), merge_virtual_functions);
 }
 
 int64_t pciOrder(const std::string& path) {

@@ -64,6 +64,7 @@ inline void useSoftwareDevice(const std::string& more = "") {
       "software:fabric=test" + std::to_string(getpid()) + (more.empty() ? "" : "," + more);
   setenv("RAILWISE_DEVICE", device.c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // these devices are in no PCI tree
 }
 
 template <int V>

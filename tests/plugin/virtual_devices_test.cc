@@ -95,6 +95,17 @@ TYPED_TEST(VirtualDevicesTest, AreForbiddenByMergeNics) {
   unsetenv("NCCL_IB_MERGE_NICS");
 }
 
+// NCCL asks for one device of all that have no PCI place, and then loses it. It goes on with each alone.
+TYPED_TEST(VirtualDevicesTest, OfDevicesWithoutAPciPlaceAreRefused) {
+  setenv("RAILWISE_FUSE_PLACELESS", "0", 1);
+  const std::string card = "pci=/sys/devices/pci0000:3a/0000:3b:00.";
+  Session<TypeParam> session("name=a," + card + "0;name=b," + card + "1;name=c");
+  EXPECT_EQ(this->make({0, 2}), -1);
+  EXPECT_EQ(this->result_, ncclInvalidUsage);
+  EXPECT_EQ(this->make({0, 1}), 3);
+  unsetenv("RAILWISE_FUSE_PLACELESS");
+}
+
 TYPED_TEST(VirtualDevicesTest, CarryGroupsOfEverySize) {
   for (int rails = 2; rails <= this->kMost; rails += 2) {
     Session<TypeParam> session(rails % 4 == 0 ? "count=8,link=ib" : "count=7;name=slow,speed=100000");

@@ -114,6 +114,16 @@ TEST(Generate, TwoGpusCanShareANic) {
   EXPECT_EQ(shapeOf(generate(makeTree(devices))), "cpu0[bridge(0001 0002 0101) bridge(0003 0004 0102)]");
 }
 
+// NCCL puts the ports of both functions at function 0, so a card cannot be shared out.
+TEST(Generate, TheFunctionsOfACardStayTogether) {
+  FlatPci second = ethernetVf("0101", 0);
+  second.busid = "0101:00:00.1";
+  const Generated made = generate(
+      makeTree({h100("0001", 0), h100("0002", 0), ethernetVf("0101", 0), second, ethernetVf("0102", 0)}));
+  EXPECT_EQ(shapeOf(made), "cpu0[bridge(0001 0101 0101) bridge(0002 0102)]") << made.text;
+  EXPECT_TRUE(contains(made.remarks, "2 GPUs and 2 NICs on 2 bridges")) << made.remarks;
+}
+
 TEST(Generate, ANicThatIsLeftOverStaysAtTheCpuAndIsSaid) {
   const auto tree = makeTree({h100("0001", 0), h100("0002", 0), infinibandVf("0101", 0),
                               infinibandVf("0102", 0), infinibandVf("0103", 0)});

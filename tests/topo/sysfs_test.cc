@@ -6,7 +6,6 @@
 
 #include "documents_equal.h"
 #include "flat_tree.h"
-#include "topo/sources/net_devices.h"
 #include "topo/sources/pci_devices.h"
 #include "topo/sources/tar_archive.h"
 #include "topologies.h"
@@ -224,6 +223,16 @@ TEST(Sysfs, MoreGpusThanNcclsXmlHoldsIsAnError) {
   EXPECT_TRUE(contains(remarksOn(makeVm(gpus)), "limited to 256"));
 }
 
+// As "unknown" is a number to NCCL, it is one NUMA node more.
+TEST(Sysfs, SaysWhoseNumaNodeIsNotTold) {
+  const std::vector<FlatPci> devices = {h100("0001", 0), h100("0002", -1),
+                                        rdma(infinibandVf("0101", -1), "mlx5_0"),
+                                        rdma(infinibandVf("0102", 1), "mlx5_1")};
+  const MemoryTree two = makeFlatTree({"00ff", "ff00"}, devices, "x86_64,GenuineIntel,6,143");
+  EXPECT_TRUE(contains(remarksOn(two), "NUMA node of 0002:00:00.0, mlx5_0: NCCL")) << remarksOn(two);
+  EXPECT_FALSE(contains(remarksOn(makeVm(devices)), "NUMA node of")) << "there is only one";
+}
+
 TEST(Sysfs, SaysWhatItAssumes) {
   MemoryTree tree = makeVm({h100("0001", 0)});
   tree.file(*tree.realPath("/sys/bus/pci/devices/0001:00:00.0") + "/current_link_speed", "2.5 GT/s PCIe\n");
@@ -231,71 +240,6 @@ TEST(Sysfs, SaysWhatItAssumes) {
   EXPECT_TRUE(contains(remarks, "--gpu-sm")) << remarks;
   EXPECT_TRUE(contains(remarks, "idle GPUs save power")) << remarks;
   EXPECT_TRUE(contains(remarks, "sockets")) << remarks;
-}
-
-// --- the NICs as net_ib names and places them ---
-
-std::vector<NetDevice> netsOf(const MemoryTree& tree, const Settings& settings = {}) {
-  return netDevices(tree, settings, {}, nullptr);
-}
-
-// Two functions of one card and a VF, on one bus.
-MemoryTree makeCard() {
-  FlatPci first = rdma(infinibandVf("0000", 0), "mlx5_1");
-  FlatPci second = rdma(infinibandVf("0000", 0), "mlx5_0");
-  FlatPci vf = rdma(infinibandVf("0000", 0), "mlx5_2");
-  second.busid = "0000:00:00.1", vf.busid = "0000:00:01.2";
-  return makeVm({h100("0001", 0), vf, second, first});
-}
-
-TEST(NetDevices, AreInTheOrderOfTheirAddressesOrNames) {
-  const auto names = [](const std::vector<NetDevice>& nets) {
-    std::string all;
-    for (const NetDevice& net : nets) all += net.name + " ";
-    return all;
-  };
-  EXPECT_EQ(names(netsOf(makeCard())), "mlx5_1 mlx5_0 mlx5_2 ");
-  Settings by_name;
-  by_name.ib_device_pci_order = 0;
-  EXPECT_EQ(names(netsOf(makeCard(), by_name)), "mlx5_0 mlx5_1 mlx5_2 ");
-}
-
-TEST(NetDevices, FunctionsAndVfsOfABusShareAPlaceAndCountAsPorts) {
-  const auto nets = netsOf(makeCard());
-  ASSERT_EQ(nets.size(), 3U);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(nets[static_cast<std::size_t>(i)].busid, "0000:00:00.0");
-    EXPECT_EQ(nets[static_cast<std::size_t>(i)].port, i + 1);
-  }
-}
-
-TEST(NetDevices, WithoutMergeVfsOnlyFunctionsDo) {
-  Settings settings;
-  settings.ib_merge_vfs = 0;
-  const auto nets = netsOf(makeCard(), settings);
-  ASSERT_EQ(nets.size(), 3U);
-  EXPECT_EQ(nets[1].busid, "0000:00:00.0");
-  EXPECT_EQ(nets[1].port, 2);
-  EXPECT_EQ(nets[2].busid, "") << "0000:00:01.0 is not there";
-  EXPECT_EQ(nets[2].port, 1);
-}
-
-// AWS's EFA is neither InfiniBand nor Ethernet: net_ib leaves it to AWS's plugin, which merges nothing.
-TEST(NetDevices, OtherLinkLayersKeepTheirPlace) {
-  FlatPci efa = rdma(infinibandVf("0000", 0), "rdmap16s27");
-  efa.busid = "0000:10:1b.0";
-  MemoryTree tree = makeVm({efa});
-  tree.file(*tree.realPath("/sys/class/infiniband/rdmap16s27") + "/ports/1/link_layer", "Unknown\n");
-  EXPECT_EQ(netsOf(tree).at(0).busid, "0000:10:1b.0");
-}
-
-TEST(NetDevices, OnlyActivePortsCount) {
-  MemoryTree tree =
-      makeVm({rdma(infinibandVf("0101", 0), "mlx5_0"), rdma(infinibandVf("0102", 0), "mlx5_1")});
-  tree.file(*tree.realPath("/sys/class/infiniband/mlx5_0") + "/ports/1/state", "1: DOWN\n");
-  ASSERT_EQ(netsOf(tree).size(), 1U);
-  EXPECT_EQ(netsOf(tree)[0].name, "mlx5_1");
-  EXPECT_TRUE(contains(remarksOn(makeVm({h100("0001", 0)})), "no RDMA device"));
 }
 
 // --- how files are read ---

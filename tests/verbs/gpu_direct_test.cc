@@ -21,5 +21,13 @@ TEST(GpuDirect, TheSoftwareDeviceHasNone) {
   EXPECT_EQ(answer.text(), "none, because the software device moves bytes with the CPU");
 }
 
+// Its driver pins pages of the CPU; a module for NVIDIA's GPUs beside it changes nothing.
+TEST(GpuDirect, OfSoftRoceIsNoneWhateverIsLoaded) {
+  const GpuDirect answer = gpuDirectOf(true, "nvidia_peermem", DmaBuf::kNo);
+  EXPECT_EQ(answer.peer_memory, "");
+  EXPECT_EQ(answer.text(), "none, because Soft-RoCE and soft-iWARP move bytes with the CPU");
+  EXPECT_EQ(gpuDirectOf(false, "nvidia_peermem", DmaBuf::kNo).text(), "peermem (nvidia_peermem)");
+}
+
 }  // namespace
 }  // namespace railwise::verbs

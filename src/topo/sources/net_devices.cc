@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "topo/bus_id.h"
+#include "topo/sources/net_places.h"
 #include "topo/sources/pci_devices.h"
 
 namespace railwise::topo {
@@ -17,9 +18,9 @@ constexpr float kMaxGbps = 1e6F;
 
 struct Port {
   NetDevice device;
-  std::string path;  // what the plugin tells NCCL; "": no PCI place
-  std::string real_path;
-  bool net_ib = true;  // functions, and by NCCL_IB_MERGE_VFS the devices of a bus, share a path
+  NetPlace place;
+  std::string path;    // what the plugin tells NCCL; "": no PCI place
+  bool net_ib = true;  // else of another plugin, which merges nothing
 };
 
 void remark(std::vector<std::string>* remarks, std::string text) {
@@ -41,12 +42,9 @@ bool drivenByNetIb(const FileTree& tree, const std::string& port, const std::str
   return sysAttribute(tree, device, "vendor") != kAmazon;
 }
 
-std::string mergedPath(std::string path, const Settings& settings) {
-  if (path.size() < kBusIdLength || !isBusId(baseName(path))) return path;
-  const std::size_t end = path.size();
-  path[end - 1] = '0';
-  if (settings.ib_merge_vfs != 0) path[end - 3] = path[end - 4] = '0';
-  return path;
+// 4: RNIC, a device of iWARP, whose link layer is Ethernet too.
+bool isIwarp(const FileTree& tree, const std::string& device) {
+  return tree.read(device + "/node_type").value_or("").starts_with("4:");
 }
 
 std::vector<int> portNumbers(const FileTree& tree, const std::string& device) {
@@ -60,28 +58,54 @@ std::vector<int> portNumbers(const FileTree& tree, const std::string& device) {
   return ports;
 }
 
+// The verbs port is part of the name where Railwise tells two ports apart; net_ib gives both the same.
+std::string nameOf(const std::string& device, int port, const Settings& settings) {
+  return settings.net_ib || port == 1 ? device : device + ":" + std::to_string(port);
+}
+
+// Software devices are where nobody looks for them: what NCCL is told is said, and where that is not the
+// card.
+void remarkSoftware(const std::string& name, const NetPlace& place, const Settings& settings,
+                    std::vector<std::string>* remarks) {
+  const std::string what =
+      name + " is Soft-RoCE or soft-iWARP" + (place.interface.empty() ? "" : " on " + place.interface);
+  if (!place.path.empty()) {
+    remark(remarks, what + ": placed at that interface's card, " + std::string(baseName(place.path)) +
+                        ", as Railwise's plugin tells NCCL");
+  } else if (settings.net_ib) {
+    remark(remarks, what + ": /sys has no PCI place for it, and NCCL puts it at the first CPU");
+  } else {
+    remark(remarks, what + ", which is on no PCI device: NCCL puts it at the first CPU");
+  }
+}
+
 void addPorts(const FileTree& tree, const std::string& name, const Settings& settings,
               const NetDefaults& defaults, std::vector<Port>& ports, std::vector<std::string>* remarks) {
   constexpr std::string_view kActive = "4:";  // IB_PORT_ACTIVE
   const std::string folder = kFolder + name;
-  const Outcome<std::string> place = tree.realPath(folder + "/device");
+  const NetPlace place = netPlace(tree, name, settings);
+  const bool iwarp = !settings.net_ib && isIwarp(tree, folder);  // all one to net_ib
   bool active = false;
   for (const int number : portNumbers(tree, folder)) {
     const std::string port = folder + "/ports/" + std::to_string(number);
     if (!tree.read(port + "/state").value_or("").starts_with(kActive)) continue;
+    if (!active && place.software) remarkSoftware(name, place, settings, remarks);
     active = true;
     Port found;
-    if (place.ok()) found.real_path = *place;
-    found.net_ib = drivenByNetIb(tree, port, found.real_path);
-    found.path = found.net_ib ? mergedPath(found.real_path, settings) : found.real_path;
-    found.device.name = name;
+    found.place = place;
+    found.net_ib = drivenByNetIb(tree, port, place.path);
+    found.path = found.net_ib ? place.told_path : place.path;
+    found.device.name = nameOf(name, number, settings);
     if (isPciDevice(tree, found.path)) found.device.busid = baseName(found.path);
+    // NCCL would lose them (net/device.cc, fuseDevices).
+    found.device.can_fuse = settings.net_ib || !found.net_ib || !found.path.empty();
     found.device.port = number;
     found.device.speed_mbps = rateMbps(sysAttribute(tree, port, "rate"));
     if (found.device.speed_mbps == 0) found.device.speed_mbps = defaults.mbps;
     // net_ib passes the GUID in the byte order of the wire; only whether two are equal counts.
     found.device.guid = parseGuid(sysAttribute(tree, folder, "sys_image_guid"));
-    found.device.gdr = defaults.gdr;
+    found.device.gdr = defaults.gdr && (settings.net_ib || (!place.software && !iwarp));
+    found.device.link = iwarp ? "iWARP" : sysAttribute(tree, port, "link_layer");
     ports.push_back(std::move(found));
   }
   if (!active) remark(remarks, name + " has no active port: NCCL does not use it");
@@ -89,16 +113,18 @@ void addPorts(const FileTree& tree, const std::string& name, const Settings& set
 
 // ncclIbCompareDevs: by PCI address; those without a place last.
 bool before(const Port& a, const Port& b) {
-  if (a.real_path.empty() || b.real_path.empty()) return !a.real_path.empty() && b.real_path.empty();
-  return busIdToNumber(baseName(a.real_path)) < busIdToNumber(baseName(b.real_path));
+  const std::string& first = a.place.path;
+  const std::string& second = b.place.path;
+  if (first.empty() || second.empty()) return !first.empty() && second.empty();
+  return busIdToNumber(baseName(first)) < busIdToNumber(baseName(second));
 }
 
-// ncclIbGetRealPort: earlier devices on the same card (or, merging VFs, on the same bus) count.
+// ncclIbGetRealPort: earlier devices on the same card (net_ib, merging VFs: on the same bus) count.
 void numberPorts(std::vector<Port>& ports, const Settings& settings) {
-  const std::size_t tail = settings.ib_merge_vfs != 0 ? 4 : 1;  // "00.0" or "0"
+  const std::size_t tail = !settings.net_ib ? 0 : settings.ib_merge_vfs != 0 ? 4 : 1;  // "00.0" or "0"
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const std::string& path = ports[i].path;
-    if (!ports[i].net_ib || path.size() < tail) continue;
+    if (!ports[i].net_ib || path.empty() || path.size() < tail) continue;
     const std::string_view card = std::string_view(path).substr(0, path.size() - tail);
     for (std::size_t earlier = 0; earlier < i; ++earlier) {
       if (ports[earlier].net_ib && ports[earlier].path.starts_with(card)) ++ports[i].device.port;

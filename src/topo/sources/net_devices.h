@@ -1,6 +1,6 @@
-// The network devices of a /sys tree as NCCL's net plugin would report them (net_ib/init.cc of NCCL 2.30.7),
-// and as the plugin of a device that is neither InfiniBand nor Ethernet (AWS's EFA) would. Plain values;
-// thread-safe.
+// The network devices of a /sys tree as Railwise's plugin reports them to NCCL, or (Settings::net_ib) NCCL's
+// own (net_ib/init.cc of NCCL 2.30.7), and as the plugin of a device that is neither InfiniBand nor Ethernet
+// (AWS's EFA) would. Plain values; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -34,6 +34,17 @@ long busNumber(const FlatDevice& device) {
   return std::strtol(device.pci.busid.substr(5, 2).c_str(), nullptr, 16);
 }
 
+// The functions of one card are one NIC: NCCL puts the ports of all at function 0.
+std::vector<Devices> cardsOf(const Devices& nics) {
+  const auto cardOf = [](const FlatDevice& nic) { return nic.pci.busid.substr(0, nic.pci.busid.rfind('.')); };
+  std::vector<Devices> cards;
+  for (const FlatDevice* nic : nics) {
+    if (cards.empty() || cardOf(*cards.back().front()) != cardOf(*nic)) cards.emplace_back();
+    cards.back().push_back(nic);
+  }
+  return cards;
+}
+
 struct NodeDevices {
   Devices gpus;
   Devices nics;
@@ -84,12 +95,14 @@ class Pairer {
   // NICs without a node: when they share out evenly, in order, over all GPUs of the machine.
   void placeLostNics(const Devices& lost) {
     const std::size_t gpus = machine_.gpus.size();
-    if (lost.size() != machine_.nics.size() || lost.size() % gpus != 0) {
+    const std::vector<Devices> cards = cardsOf(lost);
+    if (lost.size() != machine_.nics.size() || cards.size() % gpus != 0) {
       remarks_.push_back(names(lost) + " left out: /sys does not tell the NUMA node; --pair=table=FILE can");
       return;
     }
-    for (std::size_t i = 0; i < lost.size(); ++i) {
-      nodes_[machine_.gpus[i / (lost.size() / gpus)].node].nics.push_back(lost[i]);
+    for (std::size_t i = 0; i < cards.size(); ++i) {
+      Devices& nics = nodes_[machine_.gpus[i / (cards.size() / gpus)].node].nics;
+      append(nics, cards[i], 0, cards[i].size());
     }
     remarks_.push_back(
         "/sys does not tell the NUMA node of any NIC: they are shared out over all GPUs in order");
@@ -97,7 +110,11 @@ class Pairer {
 
   void byOrder(NodePlan& plan, const NodeDevices& devices) {
     const std::size_t gpus = devices.gpus.size();
-    const std::size_t nics = devices.nics.size();
+    const std::vector<Devices> cards = cardsOf(devices.nics);
+    const std::size_t nics = cards.size();
+    const auto appendCards = [&cards](Devices& to, std::size_t from, std::size_t number) {
+      for (std::size_t i = from; i < from + number; ++i) append(to, cards[i], 0, cards[i].size());
+    };
     const auto per_bridge = static_cast<std::size_t>(per_bridge_);
     const std::size_t bridges = per_bridge == 0 ? 0 : (gpus + per_bridge - 1) / per_bridge;
     if (bridges == 0 || nics < bridges) {
@@ -112,10 +129,10 @@ class Pairer {
       Bridge& bridge = plan.bridges.emplace_back();
       append(bridge.gpus, devices.gpus, first, count);
       const std::size_t nics_here = per_gpu ? share * count : share;
-      append(bridge.nics, devices.nics, used, nics_here);
+      appendCards(bridge.nics, used, nics_here);
       used += nics_here;
     }
-    append(plan.loose, devices.nics, used, nics - used);
+    appendCards(plan.loose, used, nics - used);
     remarks_.push_back(where_ + counted(gpus, "GPU") + " and " + counted(nics, "NIC") + " on " +
                        counted(bridges, "bridge") + ", paired in the order of their PCI addresses");
     if (used < nics) {

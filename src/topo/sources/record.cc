@@ -6,6 +6,7 @@
 
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/net_devices.h"
+#include "topo/sources/net_places.h"
 #include "topo/sources/pci_devices.h"
 
 namespace railwise::topo {
@@ -22,6 +23,7 @@ constexpr const char* kPciFiles[] = {"class",
                                      "current_link_width",
                                      "numa_node"};
 constexpr const char* kPortFiles[] = {"state", "rate", "link_layer", "phys_state"};
+constexpr const char* kRdmaFiles[] = {"node_type"};
 constexpr const char* kGuidFiles[] = {"sys_image_guid", "node_guid"};
 constexpr const char* kNodeFiles[] = {"cpumap", "cpulist"};
 constexpr char kPciSubsystem[] = "/sys/bus/pci";
@@ -110,18 +112,38 @@ class Recorder {
     addFiles(device.path, folder, kPciFiles);
     if (isPciDevice(live_, device.path)) addLink(folder + "/subsystem", kPciSubsystem);
     addLink(std::string(kPciSubsystem) + "/devices/" + device.busid, folder);
-    for (const std::string& name : live_.list(device.path + "/net")) addInterface(device, folder, name);
+    if (const Outcome<std::string> nic = live_.realPath(device.path + "/physfn"); nic.ok())
+      addLink(folder + "/physfn", recordedPath(*nic));
+    for (const std::string& name : live_.list(device.path + "/net")) {
+      addInterface(folder, name);
+      if (const auto speed = live_.read(device.path + "/net/" + name + "/speed"))
+        tree_.file(folder + "/net/" + shownName(name) + "/speed", *speed);
+    }
   }
 
-  void addInterface(const PciDevice& device, const std::string& folder, const std::string& name) {
-    const std::string shown = namesAddress(name) ? "net" + std::to_string(renamed_++) : name;
-    const std::string interface = folder + "/net/" + shown;
+  // At the PCI function with that recorded folder.
+  void addInterface(const std::string& folder, const std::string& name) {
+    const std::string interface = folder + "/net/" + shownName(name);
     tree_.folder(interface);
     addLink(interface + "/device", folder);
-    addLink("/sys/class/net/" + shown, interface);
-    if (const auto speed = live_.read(device.path + "/net/" + name + "/speed")) {
-      tree_.file(interface + "/speed", *speed);
-    }
+    addLink("/sys/class/net/" + shownName(name), interface);
+  }
+
+  const std::string& shownName(const std::string& interface) {
+    const auto known = shown_names_.find(interface);
+    if (known != shown_names_.end()) return known->second;
+    std::string shown = namesAddress(interface) ? "net" + std::to_string(renamed_++) : interface;
+    return shown_names_.emplace(interface, std::move(shown)).first->second;
+  }
+
+  // Soft-RoCE and soft-iWARP: the interface, and on which card that is; what lies between (a VLAN, virtio's
+  // driver) does not count.
+  void addSoftware(const std::string& name, const std::string& to) {
+    const std::string interface = interfaceOf(live_, name);
+    if (interface.empty()) return;
+    tree_.file(to + "/parent", shownName(interface) + "\n");
+    const std::string function = functionOfInterface(live_, interface);
+    if (!function.empty()) addInterface(recordedPath(function), interface);
   }
 
   void addInfiniband(const std::string& name) {
@@ -132,7 +154,10 @@ class Recorder {
       const std::string folder = recordedPath(*place);
       tree_.folder(folder);
       addLink(to + "/device", folder);
+    } else {
+      addSoftware(name, to);
     }
+    addFiles(from, to, kRdmaFiles);
     for (const char* file : kGuidFiles) {
       if (const auto guid = live_.read(from + "/" + file)) tree_.file(to + "/" + file, guidText(*guid));
     }
@@ -184,6 +209,7 @@ class Recorder {
   const RecordOptions& options_;
   MemoryTree tree_{"recorded tree"};
   std::map<uint64_t, uint64_t> guids_;
+  std::map<std::string, std::string> shown_names_;  // of interfaces, by their own
   int renamed_ = 0;
 };
 

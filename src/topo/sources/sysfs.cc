@@ -78,12 +78,47 @@ class SysfsReader {
       remark("no RDMA device with an active port in /sys/class/infiniband of " + tree_.name() +
              ": NCCL would use sockets, which are not modelled here");
     }
+    remarkLost();
+    remarkNodeless();
     if (amd_) {
-      remark("AMD GPUs: their xGMI links are not read from /sys, so none are shown");
+      remark("AMD GPUs: their xGMI links, gcn and arch are not read from /sys, so none are shown");
     } else if (options_.detection.gpu_sm == 0) {
       remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N tells it");
     }
     for (const PciDevice& gpu : gpus_) remarkSlowLink(gpu);
+  }
+
+  // Devices without a PCI place share the first CPU's <nic>, so they count as ports of one card; the virtual
+  // NIC of them lands in a <nic> of that <nic>, where NCCL does not look (ncclTopoGetVNicParent).
+  void remarkLost() {
+    std::string lost;
+    int count = 0;
+    for (const NetDevice& net : nets_) {
+      if (!net.busid.empty() || !net.can_fuse) continue;
+      lost += (lost.empty() ? "" : ", ") + net.name;
+      ++count;
+    }
+    if (count < 2 || settings_.ib_merge_nics == 0 || settings_.net_merge_level < PathType::kNvl) return;
+    remark(lost +
+           " have no PCI place: NCCL makes one NIC of them and then does not find it, so it has none; "
+           "NCCL_NET_MERGE_LEVEL=LOC keeps them (Railwise's plugin does not let it)");
+  }
+
+  // With one NUMA node that is usual and changes nothing.
+  void remarkNodeless() {
+    if (numaNodes(tree_).size() < 2) return;
+    std::string nodeless;
+    const auto look = [&](const std::string& busid, const std::string& name) {
+      const std::optional<std::string> folder = pciPath(tree_, busid);
+      if (folder && sysAttribute(tree_, *folder, "numa_node") == "-1")
+        nodeless += (nodeless.empty() ? "" : ", ") + name;
+    };
+    for (const PciDevice& gpu : gpus_) look(gpu.busid, gpu.busid);
+    for (const NetDevice& net : nets_) look(net.busid, net.name);
+    if (nodeless.empty()) return;
+    remark("the firmware does not tell the NUMA node of " + nodeless +
+           ": NCCL takes that for a CPU of its own (-1), SYS away from all others; NCCL_TOPO_FILE can say "
+           "where it is");
   }
 
   void remarkSlowLink(const PciDevice& gpu) {

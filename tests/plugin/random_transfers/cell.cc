@@ -93,6 +93,7 @@ std::string setEnvironment(const Cell& cell, uint64_t seed) {
     all += (all.empty() ? "" : " ") + std::string(variable) + "='" + value + "'";
   };
 
+  set("RAILWISE_FUSE_PLACELESS", "1");  // these devices are in no PCI tree
   std::string limits;
   if (chance(4)) limits += chance(2) ? ",max_msg=1048576" : ",max_msg=5000000";
   if (chance(8)) limits += ",max_inline=0";

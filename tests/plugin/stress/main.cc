@@ -206,6 +206,7 @@ int runVariant(const Settings& settings, const Variant& variant) {
                              ",count=" + std::to_string(kDevices) + ",fabric=" + fabric + "," + variant.modes;
   setenv("RAILWISE_DEVICE", device.c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
   const Disturber disturber(variant.disturbed ? fabric : "", settings.seed);
   if (variant.disturbed) setenv("NCCL_IB_TIMEOUT", "8", 1);  // 1 ms: a port that is down is noticed soon
   switch (variant.version) {
