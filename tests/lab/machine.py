@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from errors import LabError
 
-# The names of the files are those of /sys. The ids of the subsystem are those of NVIDIA's and AMD's own boards.
+# The names of the files are those of /sys; the subsystem is that of NVIDIA's and AMD's own boards.
 GPUS = {
     "h100": {"vendor": "0x10de", "device": "0x2330", "class": "0x030200",
              "subsystem_vendor": "0x10de", "subsystem_device": "0x16c1"},
@@ -73,8 +73,8 @@ def load(path: pathlib.Path | str) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a device is: the root bus and, level by level, "slot.function". The firmware numbers the buses below
-    the root; this way leads to the device whatever they are."""
+    """Where a device is: the root bus and, level by level, "slot.function". The firmware numbers the buses
+    below the root; this way leads to the device whatever they are."""
     bus: str
     slots: tuple[str, ...]
 

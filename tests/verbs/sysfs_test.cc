@@ -63,7 +63,8 @@ class PciPlaceInSysfs : public testing::Test {
   void addUpper(const std::string& name, const std::vector<std::string>& lower) const {
     std::filesystem::create_directories(root_ / (virtual_net_ + name));
     link("class/net/" + name, virtual_net_ + name);
-    for (const std::string& below : lower) link(virtual_net_ + name + "/lower_" + below, "class/net/" + below);
+    for (const std::string& below : lower)
+      link(virtual_net_ + name + "/lower_" + below, "class/net/" + below);
   }
   std::string placeOf(const std::string& name) const {
     const PciPlace place = pciPlaceInSysfs(name, true, root_);
