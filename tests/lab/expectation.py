@@ -88,6 +88,11 @@ class Expectation:
             return "PHB"
         return "PIX" if one.switches == other.switches else "PXB"
 
+    def path_to_card(self, gpu: Device, card: Device) -> str:
+        """Without GPUDirect the data goes by the CPU, however near the card."""
+        kind = self.path_type(gpu, card)
+        return "PHB" if kind in ("PIX", "PXB") and card.name in self.software() else kind
+
     @staticmethod
     def bandwidth(gpu: Device, card: Device, ports: int = 0) -> float:
         """GB/s of the way to all ports of a card, or to so many. The links of ports and switches are never
@@ -99,7 +104,7 @@ class Expectation:
         """The cards that NCCL deals out to the GPU: of those with the most bandwidth the nearest. Its graph
         has one NIC for the ports of a card; Railwise's plugin, before NCCL fused them, one for each."""
         def rank(card: Device) -> tuple[float, int]:
-            type_rank = NEAREST_FIRST.index(self.path_type(gpu, card))
+            type_rank = NEAREST_FIRST.index(self.path_to_card(gpu, card))
             return -self.bandwidth(gpu, card, 0 if fused else 1), type_rank
         best = min(map(rank, self.cards))
         return [card for card in self.cards if rank(card) == best]
@@ -112,7 +117,7 @@ class Expectation:
 
     def gpudirect(self, gpu: Device, card: Device) -> bool:
         """Near enough, and no Soft-RoCE that shows itself as such."""
-        return self.path_type(gpu, card) in ("PIX", "PXB") and card.name not in self.software()
+        return self.path_to_card(gpu, card) in ("PIX", "PXB")
 
     def software(self) -> set[str]:
         """Cards whose RDMA devices have no `device` link."""

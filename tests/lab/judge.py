@@ -74,7 +74,7 @@ class Judge:
             gpu, card = gpus[start], cards[names[end]]
             rows += 1
             what = f"{start} ({self.address(gpu)}) to {card.name}"
-            self.equal(what, kind, self.expected.path_type(gpu, card))
+            self.equal(what, kind, self.expected.path_to_card(gpu, card))
             self.equal(f"{what}, GB/s", float(bandwidth), self.expected.bandwidth(gpu, card))
         self.equal("paths to cards", rows, len(self.expected.gpus) * len(cards))
         for start, end, kind, *_ in shown["gpu_gpu"]:

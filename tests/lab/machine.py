@@ -5,7 +5,7 @@ A shape is a JSON object:
     comment           what the machine is and what it is there to show
     sockets           1 or 2 NUMA nodes; "numa": false leaves the firmware's tables without any (then the
                       numa_node of every device reads -1, as on most one-socket machines)
-    cpus_per_socket   default 2, at least 1
+    cpus_per_socket   default: 2 in all, as a lab machine has cores
     buses             list of PCI root buses:
       number            "00" is the chipset's own; any other, in hexadecimal, is a bus of its own (pxb-pcie)
       socket            the NUMA node that the firmware names; null: it names none
@@ -50,6 +50,7 @@ FULL_LINK = ["32.0 GT/s PCIe", 16]
 KINDS = ("switch", "gpu", "nic")
 # Slots below these hold QEMU's own devices and those that the lab adds without an address (disks, 9p).
 FIRST_SLOT = 0x10
+CPUS = 2
 MEMORY_MB = 1024
 MOST_FUNCTIONS = 10  # addresses of a guest: guest/network.py
 
@@ -193,7 +194,7 @@ def _check_device(device: dict) -> None:
 
 
 def _processor_arguments(shape: dict, memory_mb: int) -> list[str]:
-    sockets, cores = shape["sockets"], shape.get("cpus_per_socket", 2)
+    sockets, cores = shape["sockets"], shape.get("cpus_per_socket", CPUS // shape["sockets"])
     arguments = ["-smp", f"{sockets * cores},sockets={sockets},cores={cores}", "-m", str(memory_mb)]
     if not shape.get("numa", True):
         return arguments

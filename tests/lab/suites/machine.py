@@ -130,20 +130,44 @@ def check_generated(answers: Answers, railwise: str) -> None:
         return
     judge.check("restored for NCCL" in auto, f"RAILWISE_TOPOLOGY=auto: {auto[-500:]}")
     if answers.succeeded("generated.xml"):
-        check_bridges(answers)
+        groups = bridges(answers)
+        check_bridges(answers, groups)
+        check_restored(answers, groups, railwise)
         lint = railwise_says(railwise, "topo", "lint", str(answers.folder / "generated.xml"))
         judge.equal(f"topo lint of the generated file ({lint.stdout}), exit", lint.returncode, 0)
 
 
-def check_bridges(answers: Answers) -> None:
+def bridges(answers: Answers) -> list[list[str]]:
+    """The GPUs and cards (function 0) on each made-up bridge."""
+    judge = answers.judge
+    known = {judge.address(device) for device in (*judge.expected.gpus, *judge.expected.cards)}
+    return [[pci.get("busid") for pci in bridge.findall("pci") if pci.get("busid") in known]
+            for bridge in ElementTree.fromstring(answers.text("generated.xml")).iter("pci")
+            if bridge.get("busid").startswith("ffff")]
+
+
+def check_restored(answers: Answers, groups: list[list[str]], railwise: str) -> None:
+    """Laid over the machine, as NCCL lays it, the file puts behind one switch what it has on one bridge.
+    Without GPUDirect the way leads through the CPU all the same."""
+    files = [str(answers.folder / "generated.xml"), "--root", str(answers.folder / ARCHIVE)]
+    shown = json.loads(railwise_says(railwise, "topo", "show", *files, "--format", "json").stdout)
+    nics = {nic["id"]: nic["busid"] for nic in shown["nics"]}
+    gpus = {gpu["id"]: gpu["busid"] for gpu in shown["gpus"]}
+    cards = {net["id"]: (net["name"], nics[net["nic"]]) for net in shown["nets"]}
+    bridge_of = {address: number for number, group in enumerate(groups) for address in group}
+    for start, end, kind, *_ in shown["gpu_net"]:
+        name, place = cards[end]
+        together = (bridge_of[gpus[start]] == bridge_of[place]
+                    and name not in answers.judge.expected.software())
+        answers.judge.equal(f"with the generated file {start} to {end} is PIX", kind == "PIX", together)
+
+
+def check_bridges(answers: Answers, groups: list[list[str]]) -> None:
     """What hangs on the made-up bridges: everything, shared out evenly within a NUMA node."""
     judge = answers.judge
     gpus = {judge.address(gpu): gpu for gpu in judge.expected.gpus}
     cards = {judge.address(card): card for card in judge.expected.cards}
     known = gpus | cards
-    groups = [[pci.get("busid") for pci in bridge.findall("pci") if pci.get("busid") in known]
-              for bridge in ElementTree.fromstring(answers.text("generated.xml")).iter("pci")
-              if bridge.get("busid").startswith("ffff")]
     judge.equal("GPUs and cards on bridges", sorted(sum(groups, [])), sorted(known))
     for group in groups:
         nodes = {known[address].cpu for address in group}
