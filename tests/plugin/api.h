@@ -20,6 +20,7 @@
 #include "nccl/net_v7.h"
 #include "nccl/net_v8.h"
 #include "nccl/net_v9.h"
+#include "tests/plugin/test_device.h"
 
 namespace railwise::test {
 
@@ -56,15 +57,6 @@ inline void* loadPlugin() {
 inline void* openPlugin() {
   static void* const library = loadPlugin();
   return library;
-}
-
-// One fabric per test process, so that tests run side by side.
-inline void useSoftwareDevice(const std::string& more = "") {
-  const std::string device =
-      "software:fabric=test" + std::to_string(getpid()) + (more.empty() ? "" : "," + more);
-  setenv("RAILWISE_DEVICE", device.c_str(), 1);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-  setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // these devices are in no PCI tree
 }
 
 template <int V>
@@ -192,8 +184,9 @@ class Handle {
 template <typename A>
 class Session {
  public:
-  explicit Session(const std::string& device = "") {
-    useSoftwareDevice(device);
+  // `software`: see useDevice().
+  explicit Session(const std::string& software = "") {
+    useDevice(software);
     clearLog();
     EXPECT_EQ(A::init(&context_), ncclSuccess) << warnings();
   }

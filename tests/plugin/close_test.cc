@@ -85,7 +85,7 @@ TYPED_TEST(CloseTest, DataOutlivesTheSender) {
   Session<TypeParam> session;
   Ends<TypeParam> ends(session);
   {
-    Memory<TypeParam> to(ends.receive, 32, 0, NCCL_PTR_CUDA);
+    Memory<TypeParam> to(ends.receive, 32, 0, onIwarp() ? NCCL_PTR_HOST : NCCL_PTR_CUDA);
     void* request = startReceive<TypeParam>(ends.receive, {{to.data(), 32, 0, to.handle()}});
     {
       Memory<TypeParam> from(ends.send, 32, 4);
@@ -98,7 +98,7 @@ TYPED_TEST(CloseTest, DataOutlivesTheSender) {
     EXPECT_EQ(to.wrong(4, 32), 0U);
     void *data = to.data(), *handle = to.handle(), *flush = nullptr;
     ASSERT_EQ(TypeParam::table().iflush(ends.receive, 1, &data, &size, &handle, &flush), ncclSuccess);
-    finish<TypeParam>(flush);
+    if (!onIwarp()) finish<TypeParam>(flush);  // which has no flush
   }
   EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
 }

@@ -29,7 +29,7 @@ TYPED_TEST(ApiTest, InitTwice) {
   Session<TypeParam> second;
   int devices = 0;
   EXPECT_EQ(TypeParam::table().devices(&devices), ncclSuccess);
-  EXPECT_EQ(devices, 1);
+  EXPECT_EQ(devices, deviceCount());
 }
 
 TYPED_TEST(ApiTest, InitAgainAfterFinalize) {
@@ -69,7 +69,7 @@ TYPED_TEST(ApiTest, InitRefusesUnknownDevice) {
 }
 
 TYPED_TEST(ApiTest, InitIsDisabledByNcclIbDisable) {
-  useSoftwareDevice();
+  useDevice();
   setenv("NCCL_IB_DISABLE", "1", 1);
   void* context = kStale;
   EXPECT_NE(TypeParam::init(&context), ncclSuccess);
@@ -111,7 +111,7 @@ TYPED_TEST(ContextTest, ConnectionsNobodyClosedAreReclaimedByFinalize) {
 }
 
 TYPED_TEST(ContextTest, TheSecondCommunicatorOutlivesTheFirst) {
-  useSoftwareDevice();
+  useDevice();
   void* first = nullptr;
   ASSERT_EQ(TypeParam::init(&first), ncclSuccess);
   Session<TypeParam> second;
@@ -125,7 +125,7 @@ TYPED_TEST(ApiTest, RefusesDevicesThatDoNotExist) {
   typename TypeParam::Properties properties;
   Handle handle;
   void* listener = kStale;
-  for (const int device : {-1, 1, 1000}) {
+  for (const int device : {-1, deviceCount(), 1000}) {
     EXPECT_EQ(TypeParam::table().getProperties(device, &properties), ncclInvalidArgument);
     EXPECT_EQ(TypeParam::listen(session.context(), device, handle.bytes(), &listener), ncclInvalidArgument);
     EXPECT_EQ(listener, nullptr);

@@ -69,6 +69,7 @@ TYPED_TEST(PeerTest, AHandleCannotTakeOverAnotherAttempt) {
 }
 
 TYPED_TEST(PeerTest, EthernetAndInfiniBandRefuseEachOther) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE("the kernel's drivers have no InfiniBand");
   Session<TypeParam> session("name=a,link=roce;name=b,link=ib");
   Handle handle;
   void *listener = nullptr, *send = nullptr, *receive = nullptr;
@@ -247,10 +248,11 @@ void acceptAndReceive(int to_parent, int) {
 }
 
 TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
-  useSoftwareDevice();
+  useDevice();
   Child child([](int up, int down) { acceptAndReceive<TypeParam>(up, down); });
   // The child made its fabric's name from its own process id.
-  setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(child.pid())).c_str(), 1);
+  if (!onRealDevices())
+    setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(child.pid())).c_str(), 1);
   void* context = nullptr;
   clearLog();
   ASSERT_EQ(TypeParam::init(&context), ncclSuccess) << warnings();
@@ -275,7 +277,10 @@ TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
       result = TypeParam::table().test(request, &done, nullptr);
   }
   EXPECT_EQ(result, ncclRemoteError);
-  EXPECT_NE(warnings().find(":" + std::to_string(child.pid()) + " (soft0"), std::string::npos) << warnings();
+  typename TypeParam::Properties properties;
+  ASSERT_EQ(TypeParam::table().getProperties(0, &properties), ncclSuccess);
+  EXPECT_NE(warnings().find(":" + std::to_string(child.pid()) + " (" + properties.name), std::string::npos)
+      << warnings();
   EXPECT_EQ(TypeParam::table().deregMr(send, mr), ncclSuccess);
   EXPECT_EQ(TypeParam::table().closeSend(send), ncclSuccess);
   EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);

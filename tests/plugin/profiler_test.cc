@@ -179,6 +179,7 @@ TYPED_TEST(ProfilerTest, AnEmptyMessageIsAnEvent) {
 }
 
 TYPED_TEST(ProfilerTest, PartsOverSeveralRailsAddUp) {
+  RAILWISE_NEEDS_DEVICES(2);
   Profiled<TypeParam> profiled("count=2", 2);
   int send = 0;
   constexpr std::size_t kBytes = 8 << 20;

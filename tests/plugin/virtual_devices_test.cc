@@ -29,6 +29,11 @@ class VirtualDevicesTest : public testing::Test {
     EXPECT_EQ(A::table().getProperties(index, &filled), ncclSuccess) << warnings();
     return filled;
   }
+  static std::string nameOf(const std::vector<int>& members) {
+    std::string name;
+    for (const int member : members) name += (name.empty() ? "" : "+") + std::string(properties(member).name);
+    return name;
+  }
   // What the version allows.
   static constexpr int kMost = A::kVersion >= 12 ? 8 : 4;
 
@@ -38,6 +43,7 @@ using VersionsWithVirtualDevices = testing::Types<Api<9>, Api<10>, Api<11>, Api<
 TYPED_TEST_SUITE(VirtualDevicesTest, VersionsWithVirtualDevices, VersionName);
 
 TYPED_TEST(VirtualDevicesTest, AreCountedBehindThePhysicalOnes) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE("eight devices, named soft0 and on");
   Session<TypeParam> session("count=8");
   EXPECT_EQ(this->count(), 8);
   EXPECT_EQ(this->make({0, 1}), 8);
@@ -59,12 +65,14 @@ TYPED_TEST(VirtualDevicesTest, AreCountedBehindThePhysicalOnes) {
 }
 
 TYPED_TEST(VirtualDevicesTest, OfOneIsThatOne) {
+  RAILWISE_NEEDS_DEVICES(2);
   Session<TypeParam> session("count=2");
   EXPECT_EQ(this->make({1}), 1);
-  EXPECT_EQ(this->count(), 2);
+  EXPECT_EQ(this->count(), deviceCount(2));
 }
 
 TYPED_TEST(VirtualDevicesTest, BadOnesAreRefusedByName) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE("nine devices of Ethernet and one of InfiniBand");
   Session<TypeParam> session("count=9;name=ib,link=ib");
   struct Case {
     std::vector<int> members;
@@ -88,6 +96,7 @@ TYPED_TEST(VirtualDevicesTest, BadOnesAreRefusedByName) {
 }
 
 TYPED_TEST(VirtualDevicesTest, AreForbiddenByMergeNics) {
+  RAILWISE_NEEDS_DEVICES(2);
   setenv("NCCL_IB_MERGE_NICS", "0", 1);
   Session<TypeParam> session("count=2");
   EXPECT_EQ(this->make({0, 1}), -1);
@@ -107,7 +116,8 @@ TYPED_TEST(VirtualDevicesTest, OfDevicesWithoutAPciPlaceAreRefused) {
 }
 
 TYPED_TEST(VirtualDevicesTest, CarryGroupsOfEverySize) {
-  for (int rails = 2; rails <= this->kMost; rails += 2) {
+  RAILWISE_NEEDS_DEVICES(2);
+  for (int rails = 2; rails <= std::min(this->kMost, deviceCount(8)); rails += 2) {
     Session<TypeParam> session(rails % 4 == 0 ? "count=8,link=ib" : "count=7;name=slow,speed=100000");
     std::vector<int> members(static_cast<std::size_t>(rails));
     std::iota(members.begin(), members.end(), 0);
@@ -132,27 +142,31 @@ TYPED_TEST_SUITE(VirtualDevicesReloadTest, ContextVersions, VersionName);
 
 // NCCL that has unloaded the plugin asks for the number of devices first and takes it for the physical ones.
 TYPED_TEST(VirtualDevicesReloadTest, AfterUnloadingOnlyPhysicalOnesCount) {
+  RAILWISE_NEEDS_DEVICES(2);
+  const int devices = deviceCount(4);
   {
     Session<TypeParam> session("count=4");
-    EXPECT_EQ(this->make({0, 1}), 4);
+    EXPECT_EQ(this->make({0, 1}), devices);
   }
   Session<TypeParam> session("count=4");
-  EXPECT_EQ(this->count(), 4);
-  EXPECT_EQ(this->make({2, 3}), 4);
-  EXPECT_STREQ(this->properties(4).name, "soft2+soft3");
-  EXPECT_EQ(this->count(), 5);
+  EXPECT_EQ(this->count(), devices);
+  EXPECT_EQ(this->make({devices - 1, devices - 2}), devices);
+  EXPECT_EQ(this->properties(devices).name, this->nameOf({devices - 1, devices - 2}));
+  EXPECT_EQ(this->count(), devices + 1);
 }
 
 // With NCCL_NET_PLUGIN_REF_COUNT=1 it remembers the virtual ones and uses them without asking.
 TYPED_TEST(VirtualDevicesReloadTest, AfterFinalizeTheyAreStillThere) {
+  RAILWISE_NEEDS_DEVICES(2);
+  const int devices = deviceCount(4);
   {
     Session<TypeParam> session("count=4");
-    EXPECT_EQ(this->make({0, 1}), 4);
-    EXPECT_EQ(this->make({2, 3}), 5);
+    EXPECT_EQ(this->make({0, 1}), devices);
+    EXPECT_EQ(this->make({devices - 1, devices - 2}), devices + 1);
   }
   Session<TypeParam> session("count=4");
-  EXPECT_STREQ(this->properties(5).name, "soft2+soft3");
-  Pair<TypeParam> pair(session, 5, 4);
+  EXPECT_EQ(this->properties(devices + 1).name, this->nameOf({devices - 1, devices - 2}));
+  Pair<TypeParam> pair(session, devices + 1, devices);
 }
 
 }  // namespace
