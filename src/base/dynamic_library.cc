@@ -6,9 +6,11 @@
 
 namespace railwise {
 
-Result<DynamicLibrary> DynamicLibrary::open(std::initializer_list<const char*> names, std::string* error) {
+Result<DynamicLibrary> DynamicLibrary::open(std::initializer_list<const char*> names, std::string* error,
+                                            Unload unload) {
+  const int flags = RTLD_NOW | RTLD_LOCAL | (unload == Unload::kNever ? RTLD_NODELETE : 0);
   for (const char* name : names) {
-    if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return DynamicLibrary(handle);
+    if (void* handle = dlopen(name, flags)) return DynamicLibrary(handle);
     if (const char* text = dlerror(); error != nullptr && text != nullptr) *error = text;
   }
   return Status{Code::kSystem, ENOENT};

@@ -1,6 +1,7 @@
 // A dlopen'ed library, closed by its owner unless released. Not thread-safe to move; symbol() is thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -11,9 +12,13 @@ namespace railwise {
 
 class DynamicLibrary {
  public:
+  // kNever: the code stays in the process when the owner has closed it, and opening it again finds it as it
+  // was.
+  enum class Unload : uint8_t { kWithOwner, kNever };
   // Opens the first of `names` that loads, with RTLD_NOW | RTLD_LOCAL. On failure `error` (may be null)
   // receives the dynamic linker's text for the last name tried.
-  static Result<DynamicLibrary> open(std::initializer_list<const char*> names, std::string* error);
+  static Result<DynamicLibrary> open(std::initializer_list<const char*> names, std::string* error,
+                                     Unload unload = Unload::kWithOwner);
 
   DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {

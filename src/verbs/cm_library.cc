@@ -62,7 +62,10 @@ const char* resolveAll(const DynamicLibrary& library, CmLibrary& table) {
 void openLocked(State& it) {
   it.opened = true;
   std::string error;
-  Result<DynamicLibrary> library = DynamicLibrary::open({it.file.c_str()}, &error);
+  // librdmacm opens each device itself, keeps it open for the life of the process, and has nothing to be told
+  // that it is over: unloaded and loaded again it would open all once more, every time.
+  Result<DynamicLibrary> library =
+      DynamicLibrary::open({it.file.c_str()}, &error, DynamicLibrary::Unload::kNever);
   if (!library.ok()) {
     RAILWISE_WARN(
         "no RDMA communication manager: %s. Install librdmacm1 (Debian, Ubuntu) or librdmacm (others); it is "

@@ -300,6 +300,20 @@ void* startSend(void* send, void* data, size_t bytes, int tag, void* handle) {
   return nullptr;
 }
 
+// What isend finally says to a sender that cannot be served; the receive it is for may still be on its way.
+template <typename A>
+ncclResult_t sendUntilError(void* send, int tag, void* data = nullptr, size_t bytes = 0,
+                            void* handle = nullptr) {
+  ncclResult_t result = ncclSuccess;
+  void* request = nullptr;
+  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
+    EXPECT_EQ(request, nullptr) << "it was sent";
+    result = A::isend(send, data, bytes, tag, handle, &request);
+    if (testing::Test::HasFailure()) break;
+  }
+  return result;
+}
+
 template <typename A>
 void* startReceive(void* receive, const std::vector<typename A::Buffer>& buffers, void* on_entry = kStale) {
   void* request = on_entry;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +10,13 @@
 
 namespace railwise::test {
 
-// What is wrong with what the plugin holds while it is at rest: no connection, no registration. Empty when
-// nothing is. `shared`: versions 6 to 10, whose context, with a context and a protection domain of each
-// device and the pieces of its window arena, lives as long as the process; later versions hold nothing after
-// finalize. `devices`: how many devices, fused ones too, may have an arena.
+// What is wrong with what the plugin holds while it is at rest: no connection, no registration. "" when
+// nothing is.
+//
+// `shared`: versions 6 to 10 share a context that lives as long as the process: one verbs context and one
+// protection domain of each device, and the pieces of window arenas, of which each of `devices` (fused ones
+// too) may have one. Later versions hold nothing after finalize. librdmacm, once it is loaded, keeps a verbs
+// context of its own of each device that it has met until the process ends.
 std::string leftBehind(const std::vector<KernelObject>& objects, bool shared, std::size_t devices);
 
 // Fails a test that leaves anything else behind. Says so once: what has leaked is no fault of the next test.

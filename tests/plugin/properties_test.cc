@@ -89,34 +89,31 @@ TYPED_TEST(PropertiesTest, DevicesAreInPciOrderWithUniqueNames) {
 }
 
 TYPED_TEST(PropertiesTest, NcclIbHcaChooses) {
-  RAILWISE_NEEDS_SOFTWARE_DEVICE("four devices, named soft0 and on");
-  setenv("NCCL_IB_HCA", "^soft0,soft2:1", 1);
-  {
-    Session<TypeParam> session("count=4");
-    int count = 0;
-    ASSERT_EQ(TypeParam::table().devices(&count), ncclSuccess);
-    ASSERT_EQ(count, 2);
-    EXPECT_STREQ(propertiesOver<TypeParam>(0, 0).name, "soft1");
-    EXPECT_STREQ(propertiesOver<TypeParam>(1, 0).name, "soft3");
-  }
-  unsetenv("NCCL_IB_HCA");
+  RAILWISE_NEEDS_DEVICES(2);
+  const std::vector<std::string> names = deviceNames(4);
+  const Setting setting("NCCL_IB_HCA", onRealDevices() ? "=" + names[1] + ":1" : "^soft0,soft2:1");
+  Session<TypeParam> session("count=4");
+  int count = 0;
+  ASSERT_EQ(TypeParam::table().devices(&count), ncclSuccess);
+  ASSERT_EQ(count, onRealDevices() ? 1 : 2);
+  EXPECT_EQ(propertiesOver<TypeParam>(0, 0).name, names[1]);
+  if (count > 1) EXPECT_EQ(propertiesOver<TypeParam>(1, 0).name, names[3]);
 }
 
 TYPED_TEST(PropertiesTest, NcclIbHcaNamesRailAndPlane) {
-  RAILWISE_NEEDS_SOFTWARE_DEVICE("two devices, named soft0 and soft1");
-  setenv("NCCL_IB_HCA", "=soft0:1:3:2,soft1::4", 1);
-  {
-    Session<TypeParam> session("count=2");
-    const auto both = propertiesOver<TypeParam>(0, 0xee);
-    const auto rail = propertiesOver<TypeParam>(1, 0xee);
-    if constexpr (requires { both.railId; }) {
-      EXPECT_EQ(both.railId, 3);
-      EXPECT_EQ(both.planeId, 2);
-      EXPECT_EQ(rail.railId, 4);
-      EXPECT_EQ(rail.planeId, NCCL_NET_ID_UNDEF);
+  RAILWISE_NEEDS_DEVICES(2);
+  const std::vector<std::string> names = deviceNames(2);
+  const Setting setting("NCCL_IB_HCA", "=" + names[0] + ":1:3:2," + names[1] + "::4");
+  Session<TypeParam> session("count=2");
+  for (int device = 0; device < 2; ++device) {
+    const auto properties = propertiesOver<TypeParam>(device, 0xee);
+    const bool first = properties.name == names[0];
+    EXPECT_TRUE(first || properties.name == names[1]) << properties.name;
+    if constexpr (requires { properties.railId; }) {
+      EXPECT_EQ(properties.railId, first ? 3 : 4);
+      EXPECT_EQ(properties.planeId, first ? 2 : NCCL_NET_ID_UNDEF);
     }
   }
-  unsetenv("NCCL_IB_HCA");
 }
 
 TYPED_TEST(PropertiesTest, StringsOutliveTheCommunicator) {

@@ -89,6 +89,23 @@ bool onIwarp() { return onRealDevices() && realDevices().front().iwarp; }
 
 int deviceCount(int software) { return onRealDevices() ? static_cast<int>(realDevices().size()) : software; }
 
+std::vector<std::string> deviceNames(int software) {
+  std::vector<std::string> names;
+  for (const RealDevice& device : realDevices()) names.push_back(device.name);
+  for (int i = 0; !onRealDevices() && i < software; ++i) names.push_back("soft" + std::to_string(i));
+  return names;
+}
+
+Setting::Setting(const char* variable, const std::string& value) : variable_(variable) {
+  if (const char* const set = std::getenv(variable)) before_ = set;
+  setenv(variable, value.c_str(), 1);
+}
+
+Setting::~Setting() {
+  if (before_) setenv(variable_, before_->c_str(), 1);
+  else unsetenv(variable_);
+}
+
 void useDevice(const std::string& software) {
   if (onRealDevices()) {
     (void)realDevices();  // there are some

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,22 @@ const std::vector<RealDevice>& realDevices();
 bool onIwarp();
 // How many devices a test has that asks the software device for `software`, and does with fewer real ones.
 int deviceCount(int software = 1);
+
+// Their names: the software device's are soft0 and on.
+std::vector<std::string> deviceNames(int software = 1);
+
+// A variable of the environment for as long as this lives; afterwards it is what it was.
+class Setting {
+ public:
+  Setting(const char* variable, const std::string& value);
+  ~Setting();
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* const variable_;
+  std::optional<std::string> before_;
+};
 
 // Sets the environment for the next init. `software`: keys of the software device's configuration; real
 // devices are what they are, so a test that depends on such a key begins with one of the macros below.

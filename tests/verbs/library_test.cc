@@ -1,6 +1,9 @@
 #include "verbs/library.h"
 
+#include <dlfcn.h>
+
 #include "software_device.h"
+#include "verbs/cm_library.h"
 
 namespace railwise::verbs {
 namespace {
@@ -27,6 +30,14 @@ TEST(Library, TheSystemsLibibverbsFillsTheWholeTable) {
   EXPECT_STREQ(table.wc_status_str(IBV_WC_SUCCESS), "success");
   unload();
   EXPECT_EQ(library().get_device_list, nullptr);
+}
+
+// Each copy of librdmacm that is loaded opens every device for itself, and never closes it.
+TEST(Library, TheSystemsLibrdmacmIsLoadedOnceAndForAll) {
+  if (!load(Config()).ok() || !cmLibrary().ok()) GTEST_SKIP() << "no libibverbs.so.1 or librdmacm.so.1";
+  unload();
+  EXPECT_EQ(cmLibraryInUse().name, nullptr);
+  EXPECT_NE(dlopen("librdmacm.so.1", RTLD_NOW | RTLD_NOLOAD), nullptr) << "it was unloaded";
 }
 
 TEST(Library, UnknownDevicesAreRefused) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "plugin/test_device.h"
 #include "softdev/random.h"
 
 namespace railwise::test {
@@ -20,6 +21,13 @@ constexpr const char* kLinks[] = {"ib", "roce", "iwarp"};
 
 int mostRails(int version) { return version >= 12 ? 8 : version >= 9 ? 4 : 1; }
 
+// Can the devices at hand be this?
+bool possible(const Cell& cell) {
+  if (!onRealDevices()) return true;
+  return cell.link == (onIwarp() ? "iwarp" : "roce") && cell.rails <= deviceCount() && !cell.unequal &&
+         !cell.engine && !cell.adversarial;
+}
+
 std::array<std::string, 8> values(const Cell& cell) {
   return {"v" + std::to_string(cell.version),
           cell.link,
@@ -29,6 +37,27 @@ std::array<std::string, 8> values(const Cell& cell) {
           cell.adversarial ? "adversarial" : "plain",
           "qps" + std::to_string(cell.queue_pairs),
           cell.split ? "split" : "whole"};
+}
+
+// The configuration of a cell's software device.
+std::string softwareDevice(const Cell& cell, uint64_t seed, Random& random) {
+  const auto chance = [&](uint64_t of) { return random.below(of) == 0; };
+  std::string limits;
+  if (chance(4)) limits += chance(2) ? ",max_msg=1048576" : ",max_msg=5000000";
+  if (chance(8)) limits += ",max_inline=0";
+  if (chance(4)) limits += ",mtu=1024";
+  std::string device = "software:";
+  for (int rail = 0; rail < cell.rails; ++rail) {
+    constexpr int kSpeeds[] = {400000, 100000, 200000, 50000};
+    const int speed = cell.unequal ? kSpeeds[rail % 4] : 400000;
+    device += "name=soft" + std::to_string(rail) + ",link=" + cell.link + ",speed=" + std::to_string(speed) +
+              limits + ";";
+  }
+  device += "fabric=transfers" + std::to_string(getpid()) + ",seed=" + std::to_string(1 + seed % 1000);
+  if (cell.engine) device += ",engine=on";
+  if (cell.adversarial) device += ",adversarial=on";
+  if (chance(3)) device += ",pacing=on,latency_ns=" + std::to_string(random.below(20000));
+  return device;
 }
 
 }  // namespace
@@ -42,8 +71,9 @@ std::vector<Cell> matrix() {
           for (int queue_pairs = 1; queue_pairs <= 3; ++queue_pairs) {
             const bool unequal = (modes & 1) != 0;
             if (unequal && rails == 1) continue;
-            cells.push_back({version, link, rails, unequal, (modes & 2) != 0, (modes & 4) != 0, queue_pairs,
-                             (modes & 8) != 0});
+            const Cell cell = {version,          link,        rails,           unequal, (modes & 2) != 0,
+                               (modes & 4) != 0, queue_pairs, (modes & 8) != 0};
+            if (possible(cell)) cells.push_back(cell);
           }
   return cells;
 }
@@ -93,24 +123,14 @@ std::string setEnvironment(const Cell& cell, uint64_t seed) {
     all += (all.empty() ? "" : " ") + std::string(variable) + "='" + value + "'";
   };
 
-  set("RAILWISE_FUSE_PLACELESS", "1");  // these devices are in no PCI tree
-  std::string limits;
-  if (chance(4)) limits += chance(2) ? ",max_msg=1048576" : ",max_msg=5000000";
-  if (chance(8)) limits += ",max_inline=0";
-  if (chance(4)) limits += ",mtu=1024";
-  std::string device = "software:";
-  for (int rail = 0; rail < cell.rails; ++rail) {
-    constexpr int kSpeeds[] = {400000, 100000, 200000, 50000};
-    const int speed = cell.unequal ? kSpeeds[rail % 4] : 400000;
-    device += "name=soft" + std::to_string(rail) + ",link=" + cell.link + ",speed=" + std::to_string(speed) +
-              limits + ";";
+  const std::string device = softwareDevice(cell, seed, random);
+  if (onRealDevices()) {
+    useDevice();
+  } else {
+    set("RAILWISE_DEVICE", device);
+    set("NCCL_SOCKET_IFNAME", "lo");
+    set("RAILWISE_FUSE_PLACELESS", "1");  // these devices are in no PCI tree
   }
-  device += "fabric=transfers" + std::to_string(getpid()) + ",seed=" + std::to_string(1 + seed % 1000);
-  if (cell.engine) device += ",engine=on";
-  if (cell.adversarial) device += ",adversarial=on";
-  if (chance(3)) device += ",pacing=on,latency_ns=" + std::to_string(random.below(20000));
-  set("RAILWISE_DEVICE", device);
-  set("NCCL_SOCKET_IFNAME", "lo");
   set("NCCL_IB_QPS_PER_CONNECTION", std::to_string(cell.queue_pairs));
   set("NCCL_IB_SPLIT_DATA_ON_QPS", cell.split ? "1" : "0");
   if (chance(8)) set("RAILWISE_SPLIT", "even");

@@ -1,6 +1,7 @@
 // The matrix of the random transfers: a cell is one combination of API version, link, rails and modes.
 // Versions 6 to 10 share a context that lives as long as the process, so each cell is run by a process of its
-// own.
+// own. On real devices (test_device.h) the matrix is what they are: their link, as many rails as there are,
+// none of the software device's modes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct Cell {
   bool split = false;   // NCCL_IB_SPLIT_DATA_ON_QPS
 };
 
-// All cells: versions 6 to 8 have one rail, 9 to 11 up to four, 12 up to eight.
+// All cells: versions 6 to 8 have one rail, 9 to 11 up to four, 12 up to eight. On real devices those of them
+// that the machine can be.
 std::vector<Cell> matrix();
 // The matrix in an order in which any first part has every value of every property about equally often.
 std::vector<Cell> balanced(uint64_t seed);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "plugin/random_transfers/run_cell.h"
+#include "plugin/test_device.h"
 
 namespace railwise::test {
 namespace {
@@ -28,6 +29,7 @@ struct Settings {
   uint64_t jobs = 1;
   uint64_t per_cell = 150;        // at least: fewer messages are not worth a process and its connections
   uint64_t at_most = UINT64_MAX;  // messages of this run
+  uint64_t largest = kMaxMessage;
   std::string tally;
   std::string cell;
   uint64_t cell_seed = 0;
@@ -35,11 +37,12 @@ struct Settings {
 
 int usage() {
   std::fputs(
-      "plugin_random_transfers [--messages N] [--per-cell N] [--seed N] [--jobs N] [--tally FILE [--at-most "
-      "N]]\n"
-      "plugin_random_transfers --cell NAME --cell-seed N --messages N\n"
+      "plugin_random_transfers [--messages N] [--per-cell N] [--seed N] [--jobs N] [--largest N] [--tally "
+      "FILE [--at-most N]]\n"
+      "plugin_random_transfers --cell NAME --cell-seed N --messages N [--largest N]\n"
       "  --messages   in total, over the cells of the matrix; the whole matrix from some 420000 on\n"
       "  --per-cell   messages of a cell, at least: 150\n"
+      "  --largest    bytes of a message at most: 16777216\n"
       "  --tally      keep what is done in FILE, and go on from there when called again\n"
       "  --at-most    messages of this call\n",
       stderr);
@@ -50,7 +53,8 @@ bool parse(int argc, char** argv, Settings* settings) {
   const std::map<std::string, uint64_t*> numbers = {
       {"--messages", &settings->messages}, {"--seed", &settings->seed},
       {"--per-cell", &settings->per_cell}, {"--jobs", &settings->jobs},
-      {"--at-most", &settings->at_most},   {"--cell-seed", &settings->cell_seed}};
+      {"--at-most", &settings->at_most},   {"--cell-seed", &settings->cell_seed},
+      {"--largest", &settings->largest}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--tally") {
@@ -65,7 +69,8 @@ bool parse(int argc, char** argv, Settings* settings) {
       if (end == argv[i + 1] || *end != 0) return false;
     }
   }
-  return argc % 2 == 1 && settings->jobs >= 1 && settings->messages >= 1 && settings->per_cell >= 1;
+  return argc % 2 == 1 && settings->jobs >= 1 && settings->messages >= 1 && settings->per_cell >= 1 &&
+         settings->largest <= kMaxMessage;
 }
 
 std::ostream& operator<<(std::ostream& out, const Counts& c) {
@@ -93,7 +98,7 @@ int runOnly(const Settings& settings) {
     return 2;
   }
   Counts counts;
-  if (!runCell(*cell, settings.cell_seed, settings.messages, counts)) return 1;
+  if (!runCell(*cell, settings.cell_seed, {settings.messages, settings.largest}, counts)) return 1;
   std::ostringstream line;
   line << counts;
   std::printf("%s\n", line.str().c_str());
@@ -158,6 +163,7 @@ class Driver {
     const std::string seed =
         std::to_string(settings_.seed * 1'000'003 + std::hash<std::string>()(cell) % 999'983);
     const std::string messages = std::to_string(share_);
+    const std::string largest = std::to_string(settings_.largest);
     std::fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) {
@@ -165,7 +171,7 @@ class Driver {
       dup2(child.output, STDOUT_FILENO);
       dup2(child.output, STDERR_FILENO);
       execl("/proc/self/exe", "plugin_random_transfers", "--cell", cell.c_str(), "--cell-seed", seed.c_str(),
-            "--messages", messages.c_str(), nullptr);
+            "--messages", messages.c_str(), "--largest", largest.c_str(), nullptr);
       _exit(127);
     }
     running_[pid] = child;
@@ -231,12 +237,16 @@ class Driver {
       printSums(
           [&](const Cell& c) { return "v" + std::to_string(c.version) + " " + c.link + " " + rails(c); });
     }
-    printSums([](const Cell& c) { return c.unequal ? "unequal speeds" : "equal speeds"; });
-    printSums([](const Cell& c) { return c.engine ? "engine on" : "engine off"; });
-    printSums([](const Cell& c) { return c.adversarial ? "adversarial on" : "adversarial off"; });
+    if (!onRealDevices()) printModes();
     printSums([](const Cell& c) { return std::to_string(c.queue_pairs) + " queue pairs"; });
     printSums([](const Cell& c) { return c.split ? "split over queue pairs" : "queue pairs in turn"; });
     printSums([](const Cell&) { return "all"; });
+  }
+
+  void printModes() const {
+    printSums([](const Cell& c) { return c.unequal ? "unequal speeds" : "equal speeds"; });
+    printSums([](const Cell& c) { return c.engine ? "engine on" : "engine off"; });
+    printSums([](const Cell& c) { return c.adversarial ? "adversarial on" : "adversarial off"; });
   }
 
   const Settings& settings_;

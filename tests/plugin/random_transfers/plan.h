@@ -37,10 +37,11 @@ inline std::size_t logUniform(softdev::Random& random, std::size_t most) {
   return static_cast<std::size_t>(std::exp(exponent * std::log(static_cast<double>(most) + 1.0)) - 1.0);
 }
 
-// What the version of the API and the device have.
+// What the version of the API and the device have, and what the caller asks for.
 struct Abilities {
   bool silent_receives = false;
   bool flushes = false;  // iWARP: host memory only, which needs none
+  std::size_t largest = kMaxMessage;
 };
 
 inline PlannedGroup planGroup(softdev::Random& random, std::size_t most_messages,
@@ -55,7 +56,7 @@ inline PlannedGroup planGroup(softdev::Random& random, std::size_t most_messages
   std::size_t left = kMaxGroup;
   for (std::size_t i = 0; i < count; ++i) {
     PlannedMessage message;
-    message.room = std::min(logUniform(random, kMaxMessage), left);
+    message.room = std::min(logUniform(random, abilities.largest), left);
     left -= message.room;
     message.bytes = chance(4) ? logUniform(random, message.room) : message.room;
     message.source = random.below(kMaxMessage);

@@ -1,6 +1,7 @@
 #include "plugin/random_transfers/run_cell.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -10,6 +11,9 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "plugin/kernel_leaks.h"
+#include "plugin/test_device.h"
 
 namespace railwise::test {
 namespace {
@@ -33,24 +37,27 @@ void fillRandom(Pages& pages, softdev::Random& random) {
 template <typename A>
 class CellRun {
  public:
-  CellRun(const Cell& cell, uint64_t seed, Counts& counts)
-      : cell_(cell), dice_(seed), counts_(counts), source_(2 * kMaxMessage), slab_(kSlabBytes) {
+  CellRun(const Cell& cell, uint64_t seed, const Load& load, Counts& counts)
+      : cell_(cell), load_(load), dice_(seed), counts_(counts), source_(2 * kMaxMessage), slab_(kSlabBytes) {
     fillRandom(source_, dice_);
   }
 
-  void run(uint64_t messages) {
+  void run() {
     // NCCL's two ranks of a process have a communicator each.
     must(A::init(&contexts_[0]), "init");
     must(A::init(&contexts_[1]), "init");
     makeDevices();
-    const uint64_t count = 2 + dice_.below(2);
-    for (uint64_t i = 0; i < count; ++i) connect(i, messages / count + (i < messages % count ? 1 : 0));
+    // Of siw a process has no more than a few queue pairs at a time (docs/kernel-lab.md).
+    const uint64_t count = onIwarp() ? 2 : 2 + dice_.below(2);
+    for (uint64_t i = 0; i < count; ++i)
+      connect(i, load_.messages / count + (i < load_.messages % count ? 1 : 0));
     transfer();
     for (auto& flow : flows_) flow->close(dice_.below(2) == 0);
     flows_.clear();
     must(A::finalize(contexts_[0]), "finalize");
     must(A::finalize(contexts_[1]), "finalize");
     if (!warnings().empty()) throw Wrong{"there were warnings"};
+    checkKernel();
   }
 
   std::string state() const {
@@ -64,8 +71,13 @@ class CellRun {
   void makeDevices() {
     int physical = 0;
     must(A::table().devices(&physical), "devices");
-    if (physical != cell_.rails) throw Wrong{"there are " + std::to_string(physical) + " devices"};
-    wide_ = narrow_ = 0;
+    if (physical != deviceCount(cell_.rails))
+      throw Wrong{"there are " + std::to_string(physical) + " devices"};
+    devices_ = physical;
+    if (cell_.rails == 1) {
+      wide_ = static_cast<int>(dice_.below(static_cast<uint64_t>(physical)));
+      narrow_ = static_cast<int>(dice_.below(static_cast<uint64_t>(physical)));
+    }
     if constexpr (A::kVersion >= 9) {
       if (cell_.rails < 2) return;
       wide_ = fuse(cell_.rails);
@@ -74,15 +86,24 @@ class CellRun {
     }
   }
 
+  // When all is closed and finalized.
+  void checkKernel() const {
+    if (!onRealDevices()) return;
+    const std::string left =
+        leftBehind(kernelObjects(getpid()), !A::kHasContext, static_cast<std::size_t>(devices_ + fused_));
+    if (!left.empty()) throw Wrong{left};
+  }
+
   int fuse(int rails) {
     int index = -1;
     if constexpr (A::kVersion >= 9) {
       std::conditional_t<A::kVersion == 12, ncclNetVDeviceProps_v12_t, ncclNetVDeviceProps_v9_t> props = {};
       props.ndevs = rails;
       // Beginning anywhere: rail numbers of the two ends differ.
-      const auto first = static_cast<int>(dice_.below(static_cast<uint64_t>(cell_.rails)));
-      for (int i = 0; i < rails; ++i) props.devs[i] = (first + i) % cell_.rails;
+      const auto first = static_cast<int>(dice_.below(static_cast<uint64_t>(devices_)));
+      for (int i = 0; i < rails; ++i) props.devs[i] = (first + i) % devices_;
       must(A::table().makeVDevice(&index, &props), "makeVDevice");
+      ++fused_;
     }
     return index;
   }
@@ -105,7 +126,7 @@ class CellRun {
       if (fruitless > kPatience) throw Wrong{"a connection never came up"};
     }
     must(A::table().closeListen(listener), "closeListen");
-    const Abilities abilities = {A::kVersion >= 9, cell_.link != "iwarp"};
+    const Abilities abilities = {A::kVersion >= 9, cell_.link != "iwarp", load_.largest};
     const typename Flow<A>::Shared shared = {source_, slab_, counts_, abilities};
     flows_.push_back(std::make_unique<Flow<A>>(shared, send, receive, dice_.next(), messages));
   }
@@ -127,30 +148,35 @@ class CellRun {
   }
 
   const Cell& cell_;
+  const Load load_;
   softdev::Random dice_;
   Counts& counts_;
   Pages source_;
   Slab slab_;
   void* contexts_[2] = {};
+  int devices_ = 0;  // physical
+  int fused_ = 0;
   int wide_ = 0;
   int narrow_ = 0;
   std::vector<std::unique_ptr<Flow<A>>> flows_;
 };
 
 template <int V>
-bool runVersion(const Cell& cell, uint64_t seed, uint64_t messages, Counts& counts) {
+bool runVersion(const Cell& cell, uint64_t seed, const Load& load, Counts& counts) {
   const std::string environment = setEnvironment(cell, seed);
   std::unique_ptr<CellRun<Api<V>>> cell_run;
   try {
-    cell_run = std::make_unique<CellRun<Api<V>>>(cell, seed, counts);
-    cell_run->run(messages);
+    cell_run = std::make_unique<CellRun<Api<V>>>(cell, seed, load, counts);
+    cell_run->run();
     return true;
   } catch (const Wrong& wrong) {
     std::printf(
-        "WRONG: %s\n%s%s  again: plugin_random_transfers --cell %s --cell-seed %llu --messages %llu\n  %s\n",
+        "WRONG: %s\n%s%s  again: plugin_random_transfers --cell %s --cell-seed %llu --messages %llu "
+        "--largest %llu\n  %s\n",
         wrong.what.c_str(), cell_run != nullptr ? cell_run->state().c_str() : "", warnings().c_str(),
         cellName(cell).c_str(), static_cast<unsigned long long>(seed),
-        static_cast<unsigned long long>(messages), environment.c_str());
+        static_cast<unsigned long long>(load.messages), static_cast<unsigned long long>(load.largest),
+        environment.c_str());
     std::fflush(stdout);
     (void)cell_run.release();  // something may still write into its memory
   }
@@ -159,22 +185,22 @@ bool runVersion(const Cell& cell, uint64_t seed, uint64_t messages, Counts& coun
 
 }  // namespace
 
-bool runCell(const Cell& cell, uint64_t seed, uint64_t messages, Counts& counts) {
+bool runCell(const Cell& cell, uint64_t seed, const Load& load, Counts& counts) {
   switch (cell.version) {
     case 6:
-      return runVersion<6>(cell, seed, messages, counts);
+      return runVersion<6>(cell, seed, load, counts);
     case 7:
-      return runVersion<7>(cell, seed, messages, counts);
+      return runVersion<7>(cell, seed, load, counts);
     case 8:
-      return runVersion<8>(cell, seed, messages, counts);
+      return runVersion<8>(cell, seed, load, counts);
     case 9:
-      return runVersion<9>(cell, seed, messages, counts);
+      return runVersion<9>(cell, seed, load, counts);
     case 10:
-      return runVersion<10>(cell, seed, messages, counts);
+      return runVersion<10>(cell, seed, load, counts);
     case 11:
-      return runVersion<11>(cell, seed, messages, counts);
+      return runVersion<11>(cell, seed, load, counts);
     default:
-      return runVersion<12>(cell, seed, messages, counts);
+      return runVersion<12>(cell, seed, load, counts);
   }
 }
 

@@ -8,8 +8,14 @@
 
 namespace railwise::test {
 
-// Sends and checks `messages` over two or three connections in both directions. What was wrong is printed
-// with what shows it again. `counts`: what was done.
-bool runCell(const Cell& cell, uint64_t seed, uint64_t messages, Counts& counts);
+// Of what: messages in all, over two or three connections in both directions, and bytes of one at most.
+struct Load {
+  uint64_t messages = 0;
+  uint64_t largest = kMaxMessage;
+};
+
+// Sends and checks. What was wrong is printed with what shows it again. `counts`: what was done. On real
+// devices what remains in the kernel afterwards counts too.
+bool runCell(const Cell& cell, uint64_t seed, const Load& load, Counts& counts);
 
 }  // namespace railwise::test

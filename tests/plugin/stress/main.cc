@@ -21,15 +21,19 @@
 #include <thread>
 #include <vector>
 
+#include "plugin/kernel_leaks.h"
 #include "plugin/stress/disturber.h"
 #include "plugin/stress/world.h"
+#include "plugin/test_device.h"
 
 namespace railwise::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWorlds = 4;  // of two communicators
+// Of two communicators. Of siw a process has no more than some nine connections at a time
+// (docs/kernel-lab.md).
+int worlds() { return onIwarp() ? 2 : 4; }
 constexpr int kDevices = 4;
 constexpr auto kPatience = std::chrono::seconds(120);
 
@@ -40,6 +44,8 @@ struct Settings {
   std::string variant;  // empty: all, one after the other
 };
 
+// On real devices (test_device.h) only those that ask nothing of the software device, on as many devices as
+// there are.
 struct Variant {
   const char* name;
   int version;  // of the API
@@ -47,15 +53,16 @@ struct Variant {
   const char* modes;      // of the software device
   uint64_t epoch_rounds;  // after which the plugin is unloaded and loaded again; 0: never
   bool disturbed;         // ports go down and up, and change their addresses
+  bool anywhere;          // on real devices too
   uint64_t share;         // of the time, in tenths
 };
 constexpr Variant kVariants[] = {
-    {"contexts", 12, "roce", "engine=on,adversarial=on", 0, false, 3},
-    {"paced", 12, "ib", "engine=on,pacing=on,latency_ns=50000", 0, false, 2},
-    {"shared", 10, "ib", "adversarial=on", 0, false, 2},
-    {"reload", 12, "roce", "engine=on", 6, false, 1},
-    {"iwarp", 11, "iwarp", "engine=on,adversarial=on", 0, false, 1},
-    {"ports", 12, "roce", "engine=on", 0, true, 1},
+    {"contexts", 12, "roce", "engine=on,adversarial=on", 0, false, true, 3},
+    {"paced", 12, "ib", "engine=on,pacing=on,latency_ns=50000", 0, false, false, 2},
+    {"shared", 10, "ib", "adversarial=on", 0, false, true, 2},
+    {"reload", 12, "roce", "engine=on", 6, false, true, 1},
+    {"iwarp", 11, "iwarp", "engine=on,adversarial=on", 0, false, false, 1},
+    {"ports", 12, "roce", "engine=on", 0, true, false, 1},
 };
 
 template <typename A>
@@ -67,7 +74,7 @@ class Stress {
       const uint64_t word = random.next();
       std::memcpy(process_.source.data() + i, &word, sizeof word);
     }
-    for (int i = 0; i < kWorlds; ++i)
+    for (int i = 0; i < worlds(); ++i)
       worlds_.push_back(std::make_unique<WorldOf<A>>(process_, settings.seed, i));
   }
 
@@ -78,7 +85,7 @@ class Stress {
     makeDevices();
     const std::size_t files = openFiles();
     // Under the thread sanitizer nobody may look for data that another thread writes without a word.
-    process_.abilities = {!kThreadSanitizer, variant_.link != std::string("iwarp")};
+    process_.abilities = {!kThreadSanitizer, !iwarp()};
     while (left > 0 && !over_.load()) {
       const uint64_t rounds = variant_.epoch_rounds > 0 ? std::min(left, variant_.epoch_rounds) : left;
       epoch(rounds, end);
@@ -93,6 +100,7 @@ class Stress {
     if (A::kHasContext && openFiles() > files)
       fail(std::to_string(openFiles()) + " files are open, " + std::to_string(files) +
            " were at the beginning");
+    checkKernel();
     const Totals& totals = process_.totals;
     if (totals.messages.load() == 0 || totals.connections.load() == 0) fail("nothing was sent");
   }
@@ -102,16 +110,27 @@ class Stress {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
   }
 
+  bool iwarp() const { return onRealDevices() ? onIwarp() : variant_.link == std::string("iwarp"); }
+
+  // When the last communicator is gone.
+  void checkKernel() const {
+    if (!onRealDevices()) return;
+    const std::string left = leftBehind(kernelObjects(getpid()), !A::kHasContext, process_.devices.size());
+    if (!left.empty()) fail(left);
+  }
+
   // As NCCL does at its first communicator: the number of physical devices, then the virtual ones.
   void makeDevices() {
     void* context = nullptr;
     if (A::init(&context) != ncclSuccess) fail("init failed");
     int count = 0;
-    if (A::table().devices(&count) != ncclSuccess || (count != kDevices && loads_ > 0 && A::kHasContext))
+    const int physical = deviceCount(kDevices);
+    if (A::table().devices(&count) != ncclSuccess || (count != physical && loads_ > 0 && A::kHasContext))
       fail("there are " + std::to_string(count) + " devices");
-    std::vector<int> devices(kDevices);
+    std::vector<int> devices(static_cast<std::size_t>(physical));
     std::iota(devices.begin(), devices.end(), 0);
     for (const std::vector<int>& members : {std::vector<int>{0, 1}, {2, 3}, {3, 0, 1, 2}, {1, 2, 3}}) {
+      if (*std::ranges::max_element(members) >= physical) continue;
       typename std::conditional_t<A::kVersion == 12, ncclNetVDeviceProps_v12_t, ncclNetVDeviceProps_v9_t>
           props = {};
       props.ndevs = static_cast<int>(members.size());
@@ -202,11 +221,10 @@ void runVersion(const Settings& settings, const Variant& variant) {
 
 int runVariant(const Settings& settings, const Variant& variant) {
   const std::string fabric = "stress" + std::to_string(getpid());
+  useDevice();
   const std::string device = "software:link=" + std::string(variant.link) +
                              ",count=" + std::to_string(kDevices) + ",fabric=" + fabric + "," + variant.modes;
-  setenv("RAILWISE_DEVICE", device.c_str(), 1);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-  setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
+  if (!onRealDevices()) setenv("RAILWISE_DEVICE", device.c_str(), 1);
   const Disturber disturber(variant.disturbed ? fabric : "", settings.seed);
   if (variant.disturbed) setenv("NCCL_IB_TIMEOUT", "8", 1);  // 1 ms: a port that is down is noticed soon
   switch (variant.version) {
@@ -226,6 +244,7 @@ int runVariant(const Settings& settings, const Variant& variant) {
 int runAll(const Settings& settings) {
   int failures = 0;
   for (const Variant& variant : kVariants) {
+    if (onRealDevices() && !variant.anywhere) continue;
     std::fflush(stdout);
     const std::string seconds = std::to_string(std::max<uint64_t>(settings.seconds * variant.share / 10, 1));
     const std::string rounds = std::to_string(settings.rounds);
@@ -268,7 +287,8 @@ int run(int argc, char** argv) {
   if (argc % 2 == 0) return usage();
   if (settings.variant.empty()) return runAll(settings);
   for (const Variant& variant : kVariants)
-    if (settings.variant == variant.name) return runVariant(settings, variant);
+    if (settings.variant == variant.name && (variant.anywhere || !onRealDevices()))
+      return runVariant(settings, variant);
   return usage();
 }
 
