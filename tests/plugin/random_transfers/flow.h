@@ -26,7 +26,7 @@ inline void must(ncclResult_t result, const char* call) {
 template <typename A>
 class Flow {
  public:
-  // What the flows of a process share. `source`: random bytes, twice kMaxMessage.
+  // What the flows of a process share. `source`: random bytes, twice the largest message.
   struct Shared {
     Pages& source;
     Slab& slab;

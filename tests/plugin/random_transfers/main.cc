@@ -70,7 +70,7 @@ bool parse(int argc, char** argv, Settings* settings) {
     }
   }
   return argc % 2 == 1 && settings->jobs >= 1 && settings->messages >= 1 && settings->per_cell >= 1 &&
-         settings->largest <= kMaxMessage;
+         settings->largest >= 1 && settings->largest <= kMaxMessage;
 }
 
 std::ostream& operator<<(std::ostream& out, const Counts& c) {

@@ -53,13 +53,13 @@ inline PlannedGroup planGroup(softdev::Random& random, std::size_t most_messages
   group.silent = abilities.silent_receives && count == 1 && chance(4);
   group.flush = abilities.flushes && chance(8);
   const uint64_t tags = 1 + random.below(2 * count);  // few: the same tag stands several times
-  std::size_t left = kMaxGroup;
+  std::size_t left = kMaxGroup / 8 * abilities.largest / (kMaxMessage / 8);
   for (std::size_t i = 0; i < count; ++i) {
     PlannedMessage message;
     message.room = std::min(logUniform(random, abilities.largest), left);
     left -= message.room;
     message.bytes = chance(4) ? logUniform(random, message.room) : message.room;
-    message.source = random.below(kMaxMessage);
+    message.source = random.below(abilities.largest);
     message.tag = static_cast<int>(random.below(tags)) * 7 - 3;
     message.own_registration = chance(16);
     group.messages.push_back(message);

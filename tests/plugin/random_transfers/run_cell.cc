@@ -18,7 +18,8 @@
 namespace railwise::test {
 namespace {
 
-constexpr std::size_t kSlabBytes = 64 << 20;
+constexpr std::size_t kSlabBytes = 64 << 20;  // some groups of the largest messages
+constexpr std::size_t kSmallestSlab = 4 << 20;
 // Steps in a row that bring nothing, after which nothing ever will: some minutes.
 constexpr uint64_t kPatience = 400'000'000;
 
@@ -38,7 +39,12 @@ template <typename A>
 class CellRun {
  public:
   CellRun(const Cell& cell, uint64_t seed, const Load& load, Counts& counts)
-      : cell_(cell), load_(load), dice_(seed), counts_(counts), source_(2 * kMaxMessage), slab_(kSlabBytes) {
+      : cell_(cell),
+        load_(load),
+        dice_(seed),
+        counts_(counts),
+        source_(std::max(2 * load.largest, 2 * kPeriod)),
+        slab_(std::max<std::size_t>(kSlabBytes * load.largest / kMaxMessage, kSmallestSlab)) {
     fillRandom(source_, dice_);
   }
 
