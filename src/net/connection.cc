@@ -77,9 +77,10 @@ Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t
     const auto users = static_cast<uint32_t>(
         std::count_if(rails.begin(), rails.end(), [&](uint8_t rail) { return cq_of_rail_[rail] == i; }));
     const auto entries = static_cast<int>(users * per_queue_pair + more);
-    verbs::Cq cq(verbs::library().create_cq(hcas[i]->context(), entries, &lost_, nullptr, 0));
+    int error = 0;
+    verbs::Cq cq(verbs::makeOrExplain(
+        [&] { return verbs::library().create_cq(hcas[i]->context(), entries, &lost_, nullptr, 0); }, error));
     if (cq == nullptr) {
-      const int error = errno;
       RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hcas[i]->name(), entries,
                     std::strerror(error));
       return {Code::kSystem, error};

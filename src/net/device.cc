@@ -237,17 +237,18 @@ Status noDevice(int present, int opened) {
 Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
   const verbs::Library& verbs = verbs::library();
   std::unique_ptr<Hca> hca(new Hca);
-  const auto failed = [&](const char* call, int error) {
+  const auto failed = [&](const char* call, int reason) {
     RAILWISE_WARN("%s: %s failed: %s; the device is not used", verbs.get_device_name(device), call,
-                  std::strerror(error));
-    return Status{Code::kSystem, error};
+                  std::strerror(reason));
+    return Status{Code::kSystem, reason};
   };
-  hca->context_.reset(verbs.open_device(device));
-  if (hca->context_ == nullptr) return failed("ibv_open_device", errno);
-  if (const int error = verbs.query_device(hca->context(), &hca->attributes_))
+  int error = 0;
+  hca->context_.reset(verbs::makeOrExplain([&] { return verbs.open_device(device); }, error));
+  if (hca->context_ == nullptr) return failed("ibv_open_device", error);
+  if (error = verbs.query_device(hca->context(), &hca->attributes_); error != 0)
     return failed("ibv_query_device", error);
-  hca->pd_.reset(verbs.alloc_pd(hca->context()));
-  if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", errno);
+  hca->pd_.reset(verbs::makeOrExplain([&] { return verbs.alloc_pd(hca->context()); }, error));
+  if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", error);
   return hca;
 }
 

@@ -2,6 +2,7 @@
 // logged; there is nothing a caller could do about it. Thread rules are those of verbs.
 #pragma once
 
+#include <cerrno>
 #include <memory>
 
 #include "base/log.h"
@@ -27,5 +28,15 @@ using Pd = std::unique_ptr<ibv_pd, Release>;
 using Mr = std::unique_ptr<ibv_mr, Release>;
 using Cq = std::unique_ptr<ibv_cq, Release>;
 using Qp = std::unique_ptr<ibv_qp, Release>;
+
+// Calls a verb that answers null where it fails; `error` is then the reason. Drivers need not give one (siw's
+// does not): what an earlier call left in errno is not taken for it.
+template <typename Make>
+auto makeOrExplain(Make make, int& error) {
+  errno = 0;
+  auto* const made = make();
+  error = made != nullptr ? 0 : errno != 0 ? errno : EIO;
+  return made;
+}
 
 }  // namespace railwise::verbs

@@ -32,8 +32,7 @@ std::string adviceFor(int error) {
   }
 }
 
-Status registrationFailed(const char* call, const ibv_pd* pd, uint64_t address, size_t bytes) {
-  const int error = errno;
+Status registrationFailed(const char* call, const ibv_pd* pd, uint64_t address, size_t bytes, int error) {
   RAILWISE_WARN("%s: %s of %zu bytes at 0x%lx failed: %s%s", library().get_device_name(pd->context->device),
                 call, bytes, static_cast<unsigned long>(address), std::strerror(error),
                 adviceFor(error).c_str());
@@ -49,17 +48,25 @@ int relaxedOrdering(const Config& config) {
 Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access) {
   const auto iova = reinterpret_cast<uint64_t>(address);
   const bool optional = (access & IBV_ACCESS_OPTIONAL_RANGE) != 0 && library().reg_mr_iova2 != nullptr;
-  Mr mr(optional ? library().reg_mr_iova2(pd, address, bytes, iova, static_cast<unsigned>(access))
-                 : library().reg_mr(pd, address, bytes, access & ~IBV_ACCESS_OPTIONAL_RANGE));
-  if (mr == nullptr) return registrationFailed(optional ? "ibv_reg_mr_iova2" : "ibv_reg_mr", pd, iova, bytes);
+  int error = 0;
+  Mr mr(makeOrExplain(
+      [&] {
+        return optional ? library().reg_mr_iova2(pd, address, bytes, iova, static_cast<unsigned>(access))
+                        : library().reg_mr(pd, address, bytes, access & ~IBV_ACCESS_OPTIONAL_RANGE);
+      },
+      error));
+  if (mr == nullptr)
+    return registrationFailed(optional ? "ibv_reg_mr_iova2" : "ibv_reg_mr", pd, iova, bytes, error);
   return mr;
 }
 
 Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,
                           bool data_direct) {
+  int error = 0;
   if (data_direct) {
-    Mr mr(registerDataDirect(pd, offset, bytes, iova, fd, access));
-    if (mr == nullptr) return registrationFailed("mlx5dv_reg_dmabuf_mr (data-direct)", pd, iova, bytes);
+    Mr mr(makeOrExplain([&] { return registerDataDirect(pd, offset, bytes, iova, fd, access); }, error));
+    if (mr == nullptr)
+      return registrationFailed("mlx5dv_reg_dmabuf_mr (data-direct)", pd, iova, bytes, error);
     return mr;
   }
   if (library().reg_dmabuf_mr == nullptr) {
@@ -68,8 +75,8 @@ Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t io
         "NCCL_DMABUF_ENABLE=0");
     return Status{Code::kSystem, EOPNOTSUPP};
   }
-  Mr mr(library().reg_dmabuf_mr(pd, offset, bytes, iova, fd, access));
-  if (mr == nullptr) return registrationFailed("ibv_reg_dmabuf_mr", pd, iova, bytes);
+  Mr mr(makeOrExplain([&] { return library().reg_dmabuf_mr(pd, offset, bytes, iova, fd, access); }, error));
+  if (mr == nullptr) return registrationFailed("ibv_reg_dmabuf_mr", pd, iova, bytes, error);
   return mr;
 }
 

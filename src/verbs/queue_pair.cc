@@ -44,14 +44,14 @@ Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
   return error == 0 ? Status::success() : modifyFailed(qp, port, "INIT", error, " (check NCCL_IB_PKEY)");
 }
 
-// Some devices refuse where others would grant fewer inline bytes. Null with errno; `attributes` is what was
-// granted.
+// Some devices refuse where others would grant fewer inline bytes. Null with the reason in `error`;
+// `attributes` is what was granted.
 template <typename Create>
-Qp createWithInline(ibv_qp_init_attr& attributes, Create&& create) {
+Qp createWithInline(ibv_qp_init_attr& attributes, int& error, Create&& create) {
   ibv_qp_init_attr wanted = attributes;
   for (;;) {
     attributes = wanted;
-    Qp qp(create(attributes));
+    Qp qp(makeOrExplain([&] { return create(attributes); }, error));
     if (qp != nullptr || wanted.cap.max_inline_data == 0) return qp;
     wanted.cap.max_inline_data /= 2;
   }
@@ -96,21 +96,21 @@ Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, cons
   wanted.cap.max_recv_sge = 1;
   wanted.cap.max_inline_data = size.inline_bytes;
   QueuePair made;
+  int error = 0;
   ibv_qp_init_attr granted = wanted;
   if (out_of_order != OutOfOrder::kNo) {
-    made.qp =
-        createWithInline(granted, [pd](auto& attributes) { return createOutOfOrderQp(pd, attributes); });
+    made.qp = createWithInline(granted, error,
+                               [pd](auto& attributes) { return createOutOfOrderQp(pd, attributes); });
     made.out_of_order = made.qp != nullptr;
     if (!made.out_of_order && out_of_order == OutOfOrder::kIfPossible)
       reportInOrder(name, "the device refuses such a queue pair");
   }
   if (made.qp == nullptr && out_of_order != OutOfOrder::kRequired) {
     granted = wanted;
-    made.qp =
-        createWithInline(granted, [pd](auto& attributes) { return library().create_qp(pd, &attributes); });
+    made.qp = createWithInline(granted, error,
+                               [pd](auto& attributes) { return library().create_qp(pd, &attributes); });
   }
   if (made.qp == nullptr) {
-    const int error = errno;
     RAILWISE_WARN("%s port %u: a%s queue pair with %u send and %u receive requests cannot be made: %s", name,
                   port.number, out_of_order == OutOfOrder::kRequired ? "n out-of-order" : "",
                   size.send_requests, size.receive_requests, std::strerror(error));

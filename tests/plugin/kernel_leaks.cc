@@ -54,37 +54,44 @@ std::size_t pluginDevices() {
 
 }  // namespace
 
-std::string leftBehind(const std::vector<KernelObject>& objects, bool shared, std::size_t devices) {
+std::string leftBehind(const std::vector<KernelObject>& objects, const AtRest& rest) {
   if (objects.empty()) return "";
   struct Held {
     std::map<std::string, std::size_t> counts;   // by kind
     std::map<uint64_t, std::size_t> registered;  // by size
+    bool chosen = false;                         // the plugin may use it
   };
   std::map<std::string, Held> held;
-  for (const RealDevice& device : realDevices()) held[device.name];
+  for (const RealDevice& device : realDevices()) held[device.name].chosen = true;
   for (const KernelObject& object : objects) {
     if (object.kind == "mr") ++held[object.device].registered[object.bytes];
     else ++held[object.device].counts[object.kind];
   }
-  const std::size_t most_contexts = (shared ? 1 : 0) + (managerIsLoaded() ? 1 : 0);
+  bool right = true;
+  std::size_t queue_pairs = 0;
   for (auto& [device, its] : held) {
-    const std::size_t contexts = std::exchange(its.counts["ctx"], 0);
-    const std::size_t domains = std::exchange(its.counts["pd"], 0);
-    const bool nothing_else =
-        std::ranges::all_of(its.counts, [](const auto& count) { return count.second == 0; });
-    if (contexts <= most_contexts && (!shared || contexts > 0) && domains == (shared ? 1U : 0U) &&
-        nothing_else && arePieces(its.registered, shared ? devices : 0))
-      continue;
-    return "the kernel holds " + describe(objects);
+    const std::size_t own = rest.shared && its.chosen ? 1 : 0;
+    const std::size_t contexts = its.counts["ctx"];
+    const std::size_t here = its.counts["qp"];
+    right &= contexts >= own && contexts <= own + (managerIsLoaded() ? 1 : 0) && its.counts["pd"] == own &&
+             its.counts["cq"] <= here && its.counts["cm_id"] <= here && its.counts["srq"] == 0 &&
+             arePieces(its.registered, rest.shared ? rest.devices : 0);
+    queue_pairs += here;
   }
-  return "";
+  right &= queue_pairs >= rest.fewest_queue_pairs && queue_pairs <= rest.most_queue_pairs;
+  return right ? "" : "the kernel holds " + describe(objects);
 }
 
 void KernelLeaks::OnTestEnd(const testing::TestInfo& test) {
   try {
     const std::vector<KernelObject> objects = kernelObjects(getpid());
-    const bool shared = hasSharedContext(test) && !objects.empty();
-    const std::string wrong = leftBehind(objects, shared, shared ? pluginDevices() : 0);
+    AtRest rest;
+    rest.shared = hasSharedContext(test) && !objects.empty();
+    if (rest.shared) {
+      rest.devices = pluginDevices();
+      rest.fewest_queue_pairs = rest.most_queue_pairs = g_forgotten_attempts;  // each of one rail
+    }
+    const std::string wrong = leftBehind(objects, rest);
     if (wrong != known_) EXPECT_EQ(wrong, "");
     known_ = wrong;
   } catch (const std::runtime_error& error) {

@@ -10,14 +10,20 @@
 
 namespace railwise::test {
 
-// What is wrong with what the plugin holds while it is at rest: no connection, no registration. "" when
-// nothing is.
-//
-// `shared`: versions 6 to 10 share a context that lives as long as the process: one verbs context and one
-// protection domain of each device, and the pieces of window arenas, of which each of `devices` (fused ones
-// too) may have one. Later versions hold nothing after finalize. librdmacm, once it is loaded, keeps a verbs
-// context of its own of each device that it has met until the process ends.
-std::string leftBehind(const std::vector<KernelObject>& objects, bool shared, std::size_t devices);
+// What the plugin may hold while it is at rest: no connection, no registration. Later versions than 10:
+// nothing, after finalize. Versions 6 to 10 share a context that lives as long as the process: of each device
+// one verbs context, one protection domain and the pieces of window arenas; and attempts to connect that
+// nobody has ended, each with its queue pairs, completion queues and communication identifiers, until a
+// minute after their time. Besides, librdmacm keeps a verbs context of its own of each device that it has
+// met, until the process ends.
+struct AtRest {
+  bool shared = false;      // versions 6 to 10
+  std::size_t devices = 0;  // of the plugin, fused ones too: each may have an arena
+  std::size_t fewest_queue_pairs = 0, most_queue_pairs = 0;  // of attempts that were left alone
+};
+
+// "" when the objects are those; else what there is, with the names of the devices.
+std::string leftBehind(const std::vector<KernelObject>& objects, const AtRest& rest);
 
 // Fails a test that leaves anything else behind. Says so once: what has leaked is no fault of the next test.
 class KernelLeaks : public testing::EmptyTestEventListener {

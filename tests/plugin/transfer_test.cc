@@ -51,7 +51,7 @@ TYPED_TEST(TransferTest, MessagesBeyondThePortsLimitTravelInPieces) {
 TYPED_TEST(TransferTest, SizesTooLargeForTheImmediateTravelInTheRecord) {
   Session<TypeParam> session;
   Pair<TypeParam> pair(session);
-  constexpr size_t kLimit = 64 << 20;  // the immediate holds sizes below
+  constexpr size_t kLimit = 32 << 20;  // the immediate holds sizes below
   std::vector<char> from(kLimit + 1, 'f'), to(kLimit + 1);
   void *from_handle = nullptr, *to_handle = nullptr;
   ASSERT_EQ(TypeParam::regMr(pair.send(), from.data(), from.size(), &from_handle), ncclSuccess);

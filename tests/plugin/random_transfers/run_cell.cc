@@ -96,7 +96,7 @@ class CellRun {
   void checkKernel() const {
     if (!onRealDevices()) return;
     const std::string left =
-        leftBehind(kernelObjects(getpid()), !A::kHasContext, static_cast<std::size_t>(devices_ + fused_));
+        leftBehind(kernelObjects(getpid()), {!A::kHasContext, static_cast<std::size_t>(devices_ + fused_)});
     if (!left.empty()) throw Wrong{left};
   }
 
