@@ -109,7 +109,8 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   queue_pair.rail = rail;
   queue_pair.inline_bytes = queue_pair.made.inline_bytes;
   queue_pair.window_key = window_.localKey(rail);
-  queue_pair.send_free = size.send_requests - (iwarp() ? 1 : 0);  // one for a probe
+  queue_pair.send_size = size.send_requests - (iwarp() ? 1 : 0);  // one for a probe
+  queue_pair.send_free = queue_pair.send_size;
   return Status::success();
 }
 

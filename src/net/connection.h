@@ -152,7 +152,12 @@ class Connection {
   const char* ailmentOf(const LaneQueuePair& queue_pair) const;
   // What the connection manager has to tell of a connection that is up: its end, or its device's.
   Status checkManager();
-  Status probe(Clock::duration since_last_check);
+  // Nothing has completed for long: an end where the device owes a completion, or the peer's device an
+  // answer.
+  Status checkSilence(Clock::duration since_last_check);
+  Status checkSends();
+  uint64_t largestUnderWay() const;  // as the direction has it
+  Status probe();
   Status postProbe(std::size_t queue_pair);
   // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
   Status checkEvents();
@@ -164,8 +169,8 @@ class Connection {
   uint32_t idle_polls_ = 0;
   Clock::time_point peer_left_ = {};  // when that was first seen
   Clock::time_point last_check_ = {};
-  // iWARP: silence so far, counted while this process looks; reads of the peer's window that are not answered
-  // yet.
+  // Silence so far, counted while this process looks; on iWARP, reads of the peer's window that are not
+  // answered yet.
   Clock::duration silence_ = {};
   int probes_ = 0;
   uint64_t* probe_target_ = nullptr;

@@ -30,6 +30,7 @@ struct LaneQueuePair {
   uint32_t window_key = 0;       // local key of this end's window
   uint32_t peer_window_key = 0;  // remote key of the other end's
 
+  uint32_t send_size = 0;    // of the send queue
   uint32_t send_free = 0;    // work requests that the send queue takes
   uint32_t unsignalled = 0;  // posted since the last that asked for a completion
   uint32_t consumed = 0;     // receives used up since they were last replenished

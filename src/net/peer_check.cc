@@ -6,9 +6,12 @@
 // acknowledgements of the transport do this.
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
+#include <string>
 #include <utility>
 
-#include "net/connection.h"
+#include "net/receive_connection.h"
+#include "net/send_connection.h"
 
 namespace railwise::net {
 namespace {
@@ -27,10 +30,27 @@ constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
 // TCP repeats a lost packet after 0.2 s, 0.4 s and so on: room for four losses in a row.
 constexpr Clock::duration kLeastPatience = std::chrono::seconds(3);
 
-// What NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT grant an acknowledgement elsewhere.
-Clock::duration patience(const Config& config) {
-  const auto timeout = std::chrono::nanoseconds(int64_t{4096} << config.ib_timeout);
-  return std::max<Clock::duration>(timeout * (config.ib_retry_count + 1), kLeastPatience);
+// Where the transport has acknowledgements, the time until the device must have said something: it may take
+// four times what its timeout says (InfiniBand specification, 9.7.6.1.3), and the least is for small
+// settings.
+constexpr int kTimesOfDevice = 4;
+constexpr Clock::duration kLeastOfDevice = std::chrono::seconds(5);
+
+// What NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT grant an acknowledgement.
+Clock::duration acknowledgeTime(const Config& config) {
+  return std::chrono::nanoseconds(int64_t{4096} << config.ib_timeout) * (config.ib_retry_count + 1);
+}
+
+// Silence is no sign while one message is on its way: it completes at its end, and on iWARP an answer waits
+// behind it. For a link so slow that nobody uses it.
+constexpr uint64_t kSlowestBytesPerSecond = 100'000'000 / 8;
+
+Clock::duration timeOf(uint64_t bytes) {
+  return std::chrono::milliseconds(bytes * 1000 / kSlowestBytesPerSecond);
+}
+
+std::string secondsText(Clock::duration time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
 }  // namespace
@@ -73,7 +93,7 @@ Status Connection::checkPeer(Waiting waiting) {
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   const Clock::duration since = now - std::exchange(last_check_, now);
   RAILWISE_TRY(checkManager());
-  if (iwarp()) RAILWISE_TRY(probe(since));
+  RAILWISE_TRY(checkSilence(since));
   if (!cut_off_ && side_channel_.peek() != Io::kClosed) return Status::success();
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
   // On iWARP a send is complete when TCP has it, which may be long before it arrives.
@@ -88,30 +108,79 @@ Status Connection::checkPeer(Waiting waiting) {
   return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
 }
 
-// ---- iWARP: the question
+// ---- silence
 
-Status Connection::probe(Clock::duration since_last_check) {
+uint64_t SendConnection::largestUnderWay() const {
+  uint64_t largest = 0;
+  for (const Group& group : groups_) {
+    if (group.parts_posted > 0 && !group.free()) largest = std::max(largest, group.posted);
+  }
+  return largest;
+}
+
+uint64_t ReceiveConnection::largestUnderWay() const {
+  uint64_t largest = 0;
+  for (const Receive& receive : receives_) {
+    if (receive.kind != Request::Kind::kReceive || receive.done) continue;
+    const uint64_t room =
+        std::accumulate(receive.room.begin(), receive.room.begin() + receive.count, uint64_t{0});
+    largest = std::max(largest, room);
+  }
+  return largest;
+}
+
+uint64_t Connection::largestUnderWay() const {
+  return direction_ == Direction::kSend ? static_cast<const SendConnection*>(this)->largestUnderWay()
+                                        : static_cast<const ReceiveConnection*>(this)->largestUnderWay();
+}
+
+Status Connection::checkSilence(Clock::duration since_last_check) {
   if (std::exchange(heard_, false)) {
     silence_ = {};
     return Status::success();
   }
   silence_ += std::min(since_last_check, kLongestStep);
-  if (cut_off_ || silence_ < kProbeAfter) return Status::success();
+  if (cut_off_) return Status::success();
+  return iwarp() ? probe() : checkSends();
+}
+
+// Soft-RoCE tries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends when a device goes.
+Status Connection::checkSends() {
+  if (direction_ != Direction::kSend || silence_ < kLeastOfDevice) return Status::success();
+  const Clock::duration limit =
+      std::max<Clock::duration>(acknowledgeTime(config_) * kTimesOfDevice, kLeastOfDevice) +
+      timeOf(largestUnderWay());
+  if (silence_ < limit) return Status::success();
+  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+    if (!queue_pair.used || queue_pair.send_free == queue_pair.send_size) continue;
+    const char* const ailment = ailmentOf(queue_pair);
+    return fail({Code::kRemote, ETIMEDOUT},
+                nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
+                    " the device has reported neither the end of a send nor an error: " +
+                    (ailment != nullptr ? ailment
+                                        : "check the network to the peer, and the device's own log (dmesg)"));
+  }
+  return Status::success();
+}
+
+Status Connection::probe() {
+  if (silence_ < kProbeAfter) return Status::success();
   if (probes_ == 0) {
     for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
       if (queue_pairs_[i].used) RAILWISE_TRY(postProbe(i));
     }
     return Status::success();
   }
-  const Clock::duration limit = patience(config_);
+  const Clock::duration limit =
+      std::max(acknowledgeTime(config_), kLeastPatience) + timeOf(largestUnderWay());
   if (silence_ < kProbeAfter + limit) return Status::success();
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
   const auto used = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
                                  [](const LaneQueuePair& queue_pair) { return queue_pair.probed; });
-  return fail(
-      {Code::kRemote, ETIMEDOUT},
-      nameOf(*used) + ": ended: the peer's device does not answer for " + std::to_string(seconds) +
-          " s (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): check the network between them and the peer's host");
+  const char* const ailment = ailmentOf(*used);
+  return fail({Code::kRemote, ETIMEDOUT},
+              nameOf(*used) + ": ended: the peer's device does not answer for " + secondsText(limit) +
+                  " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): " +
+                  (ailment != nullptr ? ailment : "check the network between them and the peer's host"));
 }
 
 Status Connection::postProbe(std::size_t index) {

@@ -43,6 +43,8 @@ class ReceiveConnection final : public Connection {
   // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Result<bool> progress(const Request& request);
+  // Bytes of the largest receive that is open, as far as its buffers say.
+  uint64_t largestUnderWay() const;
   // The sizes of a receive that has completed; `sizes` may be null.
   void report(const Request& request, int* sizes) const;
   void release(Request& request);

@@ -30,6 +30,8 @@ class SendConnection final : public Connection {
                Request** request);
   // For test(): polls until nothing more is there; true when `request` has completed.
   Result<bool> progress(const Request& request);
+  // Bytes of the largest group that has been posted and is not done; 0: there is none.
+  uint64_t largestUnderWay() const;
   void release(Request& request);
 
  private:

@@ -53,13 +53,23 @@ TEST(PeerProbe, AnAnswerIsEnough) {
   EXPECT_TRUE(LoopConnection::finish(receive));
 }
 
-// Elsewhere the transport's acknowledgements tell.
-TEST(PeerProbe, OnIwarpOnly) {
-  LoopConnection loop(4096, "link=roce");
-  Request* const receive = loop.receive(1, 0, 64);
-  ASSERT_NE(receive, nullptr);
-  const Deadline deadline = Deadline::after(std::chrono::milliseconds(1500));
-  while (!deadline.passed()) ASSERT_TRUE(loop.receiver().test(*receive, nullptr).ok());
+// Elsewhere the transport has acknowledgements. A device that loses track of them must not keep us for ever
+// (Soft-RoCE with 7 retries).
+TEST(SilentDevice, EndsASend) {
+  setenv("NCCL_IB_TIMEOUT", "1", 1);
+  LoopConnection loop(4096, "link=roce;fault opcode=write_imm stuck");
+  unsetenv("NCCL_IB_TIMEOUT");
+  ASSERT_NE(loop.receive(1, 0, 64), nullptr);
+  Request* send = nullptr;
+  while (send == nullptr) send = loop.send(1024, 64);
+  g_said.clear();
+  log::setSink(keep);
+  EXPECT_FALSE(LoopConnection::finish(send));
+  log::setSink(nullptr);
+  const std::lock_guard lock(g_mutex);
+  EXPECT_NE(g_said.find("for 5 s the device has reported neither the end of a send nor an error"),
+            std::string::npos)
+      << g_said;
   EXPECT_EQ(loop.counters().reads, 0U);
 }
 

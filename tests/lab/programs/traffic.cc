@@ -300,7 +300,7 @@ int run(int count, char** arguments) {
     return 2;
   }
   setMessagePrefix(end + ": ");
-  setPluginLog(PluginLog::kWarn);
+  setPluginLog(PluginLog::kInfo);
   std::string error;
   PluginOptions options;
   options.plugin = RAILWISE_PLUGIN_PATH;

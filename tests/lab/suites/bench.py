@@ -48,6 +48,7 @@ class Bench:
                               for host, other in ("ab", "ba"))
         self.sides = (self.a, self.b)
         self._settings = {side.name: self._identity(side) for side in self.sides}
+        self._more_rules: list[str] = []
         self._resources = self.resources()
 
     # ---- what processes are started with
@@ -56,7 +57,7 @@ class Bench:
         return {side.name: ["ip", "netns", "exec", side.port.host] if side.port.host else [] for side in self.sides}
 
     def environments(self, more: dict[str, str]) -> dict[str, dict[str, str]]:
-        return {side.name: {"NCCL_IB_HCA": "=" + side.port.rdma, "NCCL_SOCKET_IFNAME": "=" + side.handshakes, "NCCL_DEBUG": "WARN", **more}
+        return {side.name: {"NCCL_IB_HCA": "=" + side.port.rdma, "NCCL_SOCKET_IFNAME": "=" + side.handshakes, **more}
                 for side in self.sides}
 
     # ---- commands in a side's namespace
@@ -117,6 +118,11 @@ class Bench:
 
     def restore(self) -> None:
         """Undoes what a scenario did to devices, addresses, links, queues and filters, whatever it was."""
+        for rule in self._more_rules:
+            network.run(["ip", *rule.format("del").split()])
+        self._more_rules = []
+        for host, netdev in {(side.port.host, side.handshakes) for side in self.sides}:
+            self.tc(host, "qdisc", "del", "dev", netdev, "clsact", check=False)
         for side in self.sides:
             self._restore_wire(side)
         for side in self.sides:
@@ -178,6 +184,18 @@ class Bench:
             where = network.mac(other.number, 0)
             lines += [f"neigh replace {ip} lladdr {where} dev {port.netdev} nud permanent" for ip in (other.ipv4, other.ipv6)]
         return lines
+
+    def route_also(self, side: Side, ipv4: str, ipv6: str) -> None:
+        """Makes traffic from and to another address of an rxe port go the same way. restore() forgets it."""
+        port, table = side.port, 100 + side.port.number
+        self._more_rules = [f"{family} rule {{}} pref {pref} {which}" for family, own in (("-4", ipv4), ("-6", ipv6))
+                            for pref, which in ((20, f"from {own} to {own} lookup local"), (100, f"from {own} lookup {table}"))]
+        for rule in self._more_rules:
+            network.run(["ip", *rule.format("add").split()])
+        self.ip("", f"route replace 10.0.0.0/24 dev {port.netdev} src {ipv4} table {table}",
+                f"route replace fd00::/64 dev {port.netdev} src {ipv6} table {table}",
+                *[f"neigh replace {ip} lladdr {network.mac(port.number, 0)} dev {other.port.netdev} nud permanent"
+                  for other in self.sides if other is not side for ip in (ipv4, ipv6)])
 
     # ---- what must not stay
 

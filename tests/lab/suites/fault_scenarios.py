@@ -4,7 +4,8 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from faults_made import (AddressChanged, BlackHole, Fault, LinkDown, Netem, Removed, Signalled, SwitchPortBlocked)
+from faults_made import (AddressChanged, BlackHole, Both, Fault, HandshakesLost, Idle, LinkDown, Netem, Removed, Signalled,
+                         SwitchPortBlocked)
 
 # What may come of a fault: all data right and traffic goes on; or every end says by itself that and why it ends.
 DATA, ERROR = "data", "error"
@@ -18,6 +19,7 @@ TRANSPORT = QUEUE_PAIR + r".*(transport retry counter exceeded|does not answer)"
 PORT_DOWN = QUEUE_PAIR + r".*(its port is down|does not answer)"
 # The port may be up again when somebody looks.
 FLAP = QUEUE_PAIR + r".*(its port is down|Work Request Flushed Error|transport retry counter exceeded|does not answer)"
+LINK_DOWN = r"{rdma} port 1: link down"
 REMOVED = QUEUE_PAIR + r".*(device was removed|its port is down|does not answer|Work Request Flushed Error)"
 
 
@@ -33,6 +35,10 @@ class Scenario:
     error: str = TRANSPORT  # what an end must say then; {rdma}, {peer}: a's and b's device
     limit: float = 60  # seconds after the fault within which it must be over: a hang else
     environment: dict[str, str] = field(default_factory=dict)
+    connecting: bool = False  # it is made before the ends connect
+    reports: str = ""  # what a's log must say of the device itself; {rdma}: a's device
+    again: bool = False  # after an error new connections of the same processes must work, the fault taken back or not (`stays`)
+    stays: bool = False
 
 
 def passing(name: str, text: str, fault: Callable[[], Fault], seconds: float, **more) -> Scenario:
@@ -55,16 +61,25 @@ SCENARIOS = [
     lasting("black-hole", "RDMA packets vanish both ways", lambda: BlackHole("from", "to")),
     lasting("black-hole-out", "RDMA packets from a vanish", lambda: BlackHole("from")),
     lasting("black-hole-in", "RDMA packets to a vanish", lambda: BlackHole("to")),
+    lasting("black-hole-7", "the same with NCCL's number of retries, which rxe takes for endless", lambda: BlackHole("from", "to"), kinds=RXE,
+            environment={"NCCL_IB_TIMEOUT": "12", "NCCL_IB_RETRY_CNT": "7"}, error=QUEUE_PAIR + "neither the end of a send nor an error"),
+    lasting("all-lost", "RDMA packets vanish, and what tells the ends of each other", lambda: Both(BlackHole("from", "to"), HandshakesLost())),
+    Scenario("handshakes", "only what tells the ends of each other is lost", HandshakesLost, frozenset({DATA}), frozenset({DATA})),
+    passing("idle", "no fault: 3 s without messages", Idle, 3.0),
+    lasting("connect-black-hole", "RDMA packets vanish before the ends connect", lambda: BlackHole("from", "to"), connecting=True,
+            error=TRANSPORT + "|RDMA CM connection .*: |RAILWISE_CONNECT_TIMEOUT"),
+    lasting("connect-handshakes", "the network of the handshakes loses everything", HandshakesLost, connecting=True,
+            error="connecting to .* no connection: |RAILWISE_CONNECT_TIMEOUT"),
     passing("switch-short", "a's port of the switch blocks for 0.3 s", SwitchPortBlocked, 0.3, kinds=RXE),
     lasting("switch", "a's port of the switch blocks", SwitchPortBlocked, kinds=RXE),
     lasting("smaller-mtu", "the switch drops packets of more than 4096 bytes", lambda: BlackHole("from", "to", large=True), kinds=RXE),
     Scenario("link-flap", "a's interface is down for 0.3 s", lambda: LinkDown(own=True), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
              error=FLAP),
-    lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True), error=PORT_DOWN),
+    lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True), error=PORT_DOWN, reports=LINK_DOWN, again=True),
     Scenario("cable-flap", "a has no carrier for 0.3 s", lambda: LinkDown(own=False), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
              error=FLAP),
-    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False), error=PORT_DOWN),
-    lasting("address", "a's addresses are replaced by others", AddressChanged),
+    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False), error=PORT_DOWN, reports=LINK_DOWN),
+    lasting("address", "a's addresses are replaced by others", AddressChanged, again=True, stays=True),
     disturbing("loss", "2 % of the packets are lost", "loss 2%", "drops"),
     disturbing("delay", "each packet takes 15 ms", "delay 15ms", "backlog", now=frozenset({DATA})),
     disturbing("duplication", "5 % of the packets come twice", "duplicate 5%", "repeated"),

@@ -15,7 +15,7 @@ import traceback
 
 from bench import Bench
 from fault_scenarios import DATA, ERROR, SCENARIOS, Scenario
-from faults_made import NotInForce
+from faults_made import Fault, NotInForce
 from network import CommandFailed
 from traffic import Hang, Traffic
 
@@ -23,9 +23,9 @@ from traffic import Hang, Traffic
 BEFORE, AFTER = 8, 12
 # RC: 268 ms * 7 tries: long enough for a machine that stands still for a while, short enough for a suite. 7 retries would be
 # without end on rxe.
-ENVIRONMENT = {"NCCL_IB_TIMEOUT": "16", "NCCL_IB_RETRY_CNT": "6", "RAILWISE_CONNECT_TIMEOUT": "30"}
+ENVIRONMENT = {"NCCL_IB_TIMEOUT": "16", "NCCL_IB_RETRY_CNT": "6", "RAILWISE_CONNECT_TIMEOUT": "8"}
 # Every end's own words, whoever found the error: its device and its peer.
-SENTENCE = r"{rdma}.*: connection (to|from) \S+:\d+ \({peer}\)"
+SENTENCE = r"{rdma}.*: (connection (to|from) \S+:\d+ \({peer}\)|connecting to |peer \S+ calling from )"
 
 
 class Disallowed(Exception):
@@ -67,15 +67,16 @@ def wrongs(traffic: Traffic, scenario: Scenario) -> list[str]:
     return [line for line in traffic.wrong() if not (line == killed and scenario.name == "process-killed")]
 
 
-def disturb(bench: Bench, scenario: Scenario, traffic: Traffic) -> str:
+def disturb(bench: Bench, scenario: Scenario, fault: Fault, traffic: Traffic) -> str:
     """Makes the fault under traffic and returns the summary of what came of it."""
-    traffic.wait_ready()
-    traffic.flow(BEFORE)
-    if traffic.failed():
-        raise Disallowed("failed before there was a fault")
-    fault = scenario.fault()
+    if not scenario.connecting:
+        traffic.wait_ready()
+        traffic.flow(BEFORE)
+        if traffic.failed():
+            raise Disallowed("failed before there was a fault")
     begin = time.monotonic()
-    fault.begin(bench, traffic)
+    if not scenario.connecting:
+        fault.begin(bench, traffic)
     proof = ""
     if scenario.seconds > 0:
         time.sleep(scenario.seconds)
@@ -84,6 +85,8 @@ def disturb(bench: Bench, scenario: Scenario, traffic: Traffic) -> str:
     outcome = outcome_of(traffic, traffic.counts(), scenario.limit)
     took = time.monotonic() - begin
     proof = proof or fault.prove(bench)
+    if scenario.again and outcome == ERROR:
+        proof += ", " + connect_again(bench, scenario, fault, traffic)
     traffic.finish()
     fault.ends_after_processes(bench)
     if bad := wrongs(traffic, scenario):
@@ -92,23 +95,46 @@ def disturb(bench: Bench, scenario: Scenario, traffic: Traffic) -> str:
         raise Disallowed(f"{outcome} after {took:.1f} s, allowed is {' or '.join(sorted(scenario.now))}")
     if outcome == ERROR:
         check_words(bench, scenario, traffic)
+    reports = scenario.reports.format(rdma=bench.a.port.rdma)
+    if reports and not any(re.search(reports, line.text) for line in traffic.ends[0].log):
+        raise Disallowed(f"a does not report /{reports}/")
     return f"{outcome} after {took:4.1f} s ({proof})"
+
+
+def connect_again(bench: Bench, scenario: Scenario, fault: Fault, traffic: Traffic) -> str:
+    """New connections of the same processes must carry data: what they know of their ports is not of yesterday."""
+    if not scenario.stays:
+        fault.end(bench)
+    traffic.again()
+    traffic.wait_ready()
+    if outcome_of(traffic, traffic.counts(), scenario.limit) != DATA:
+        said = "; ".join(line.text for end in traffic.ends for line in end.log[-3:])
+        raise Disallowed(f"new connections after the fault fail: {said}")
+    return "connected again"
 
 
 def run(bench: Bench, scenario: Scenario, verbose: bool) -> str:
     """The summary of a scenario that ended well. Raises what went wrong."""
+    fault = scenario.fault()
+    if scenario.connecting:
+        fault.begin(bench, None)
     with Traffic(bench.commands(), bench.environments({**ENVIRONMENT, **scenario.environment})) as traffic:
         try:
-            text = disturb(bench, scenario, traffic)
+            text = disturb(bench, scenario, fault, traffic)
         finally:
             if verbose:
-                for end in traffic.ends:
-                    for line in end.out[:2] + end.out[-4:] + end.log:
-                        print(f"    {end.name} {line.when:.2f} {line.text}", flush=True)
+                show(traffic)
     bench.restore()
     if left := bench.left_behind():
         raise Disallowed(left)
     return text
+
+
+def show(traffic: Traffic) -> None:
+    for end in traffic.ends:
+        lines = [line for line in end.out if not line.text.startswith("flow")] + [line for line in end.log if "warns" in line.text]
+        for line in sorted(lines, key=lambda line: line.when):
+            print(f"    {end.name} {line.when:.2f} {line.text}", flush=True)
 
 
 def choose(names: list[str], kind: str) -> list[Scenario]:

@@ -23,7 +23,7 @@ class NotInForce(Exception):
 class Fault:
     """What goes wrong. begin(), then prove() while it lasts or right after, then end(); the bench restores what is left."""
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         raise NotImplementedError
 
     def prove(self, bench: Bench) -> str:
@@ -58,7 +58,7 @@ class LinkDown(Fault):
     def __init__(self, own: bool) -> None:
         self._own = own
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         self._set(bench, "down")
         wait_for(lambda: network.port_state(bench.a.port.rdma) != "ACTIVE", f"port of {bench.a.port.rdma} down")
 
@@ -80,7 +80,7 @@ class SwitchPortBlocked(Fault):
 
     _before = 0
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         network.run(["bridge", "link", "set", "dev", bench.a.far, "state", "0"])
         self._before = bench.netdev_packets("", bench.a.port.netdev)["rx"]
 
@@ -103,7 +103,7 @@ class BlackHole(Fault):
     def __init__(self, *ways: str, large: bool = False) -> None:
         self._ways, self._large = ways, large
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         side = bench.a
         # RoCE v2's port; all of TCP for iWARP.
         match = ["match", "ip", "protocol", "6", "0xff"] if bench.kind == "siw" else ["match", "ip", "dport", "4791", "0xffff"]
@@ -126,6 +126,67 @@ class BlackHole(Fault):
         return "ingress" if way == "from" else "egress"
 
 
+class HandshakesLost(Fault):
+    """Nothing passes the network over which the ends met, and which tells them of each other's end. Begun before there is traffic,
+    they do not meet."""
+
+    _DROP = "protocol ip u32 match ip protocol 6 0xff action drop"
+
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
+        for host, netdev in self._places(bench):
+            bench.tc(host, "qdisc", "add", "dev", netdev, "clsact")
+            bench.tc(host, "filter", "add", "dev", netdev, "ingress", *self._DROP.split())
+
+    def prove(self, bench: Bench) -> str:
+        # Where traffic goes on nobody has to say anything there: that the filter stands must do.
+        shown = [bench.tc(host, "filter", "show", "dev", netdev, "ingress") for host, netdev in self._places(bench)]
+        dropped = sum(bench.filter_counters(host, netdev, "ingress") for host, netdev in self._places(bench))
+        return expect(all("drop" in text for text in shown), f"TCP dropped where they met ({dropped} packets)")
+
+    def end(self, bench: Bench) -> None:
+        for host, netdev in self._places(bench):
+            bench.tc(host, "qdisc", "del", "dev", netdev, "clsact")
+
+    @staticmethod
+    def _places(bench: Bench) -> set[tuple[str, str]]:
+        return {(side.port.host, side.handshakes) for side in bench.sides}
+
+
+class Both(Fault):
+    """Two faults at once."""
+
+    def __init__(self, first: Fault, second: Fault) -> None:
+        self._faults = (first, second)
+
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
+        for fault in self._faults:
+            fault.begin(bench, traffic)
+
+    def prove(self, bench: Bench) -> str:
+        return ", ".join(fault.prove(bench) for fault in self._faults)
+
+    def end(self, bench: Bench) -> None:
+        for fault in self._faults:
+            fault.end(bench)
+
+
+class Idle(Fault):
+    """No fault: the ends have nothing to send for a while, and wait for each other."""
+
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
+        self._traffic = traffic
+        traffic.command("hold")
+        time.sleep(1)
+        self._before = traffic.counts()
+
+    def prove(self, bench: Bench) -> str:
+        moved = sum(self._traffic.counts()) - sum(self._before)
+        return expect(moved <= 4, f"{moved} messages meanwhile")  # the last report may have been on its way
+
+    def end(self, bench: Bench) -> None:
+        self._traffic.command("go")
+
+
 class Netem(Fault):
     """A queue that loses, delays, repeats, spoils or reorders packets on both ways; `shows` says by what that is known."""
 
@@ -133,7 +194,7 @@ class Netem(Fault):
         self._what, self._shows = what.split(), shows
         self._before: dict[str, int] = {}
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         self._before = self._counters(bench)
         for host, netdev in self._places(bench):
             bench.tc(host, "qdisc", "add", "dev", netdev, "root", "netem", "limit", "10000", *self._what)
@@ -188,13 +249,14 @@ class Netem(Fault):
 class AddressChanged(Fault):
     """a's addresses are removed and others take their place."""
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         port = bench.a.port
         self._old = (port.ipv4, port.ipv6)
         self._new = tuple(re.sub(r"[0-9a-f]+$", "63", address) for address in self._old)
         bench.ip(port.host, f"addr del {port.ipv4}/24 dev {port.netdev}", f"addr del {port.ipv6}/64 dev {port.netdev}",
                  f"addr add {self._new[0]}/24 dev {port.netdev}", f"addr add {self._new[1]}/64 dev {port.netdev} nodad")
         if bench.kind == "rxe":
+            bench.route_also(bench.a, *self._new)
             wait_for(lambda: self._gid(bench, self._new[0]) and not self._gid(bench, self._old[0]), "the port's GIDs changed")
 
     def prove(self, bench: Bench) -> str:
@@ -222,7 +284,7 @@ class Removed(Fault):
     def __init__(self, netdev: bool) -> None:
         self._netdev = netdev
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         port = bench.a.port
         what = ["ip", *bench._in(port.host), "link", "del", "dev", port.netdev] if self._netdev else [
             *(["ip", "netns", "exec", port.host] if port.host else []), "rdma", "link", "del", port.rdma]
@@ -249,7 +311,7 @@ class Signalled(Fault):
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def begin(self, bench: Bench, traffic: Traffic) -> None:
+    def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         self._process = traffic.ends[1].process
         os.kill(self._process.pid, self._number)
 

@@ -33,14 +33,15 @@ class End:
     out: list[Line] = field(default_factory=list)
     log: list[Line] = field(default_factory=list)
     threads: list[threading.Thread] = field(default_factory=list)
+    begin: int = 0  # of the lines of `out` since connections were last asked for
 
-    def says(self, pattern: str, begin: int = 0) -> Line | None:
-        """The first line of stdout from the `begin`th on that begins like this."""
-        return next((line for line in self.out[begin:] if re.match(pattern, line.text)), None)
+    def says(self, pattern: str) -> Line | None:
+        """The first line of stdout that begins like this, of the present connections."""
+        return next((line for line in self.out[self.begin:] if re.match(pattern, line.text)), None)
 
     def counts(self) -> tuple[int, int]:
         """Messages sent and received, as far as it has said."""
-        for line in reversed(self.out):
+        for line in reversed(self.out[self.begin:]):
             if line.text.startswith(("flow ", "done ")):
                 sent, received = line.text.split()[1:3]
                 return int(sent), int(received)
@@ -125,6 +126,12 @@ class Traffic:
     def command(self, word: str) -> None:
         for end in self.ends:
             end.command(word)
+
+    def again(self) -> None:
+        """New connections in the same processes, whose last ones have failed."""
+        for end in self.ends:
+            end.begin = len(end.out)
+        self.command("again")
 
     def finish(self, seconds: float = PATIENCE) -> None:
         """Closes the ends' inputs and waits until both have closed everything and exited."""
