@@ -52,7 +52,9 @@ std::string netWithoutReason(const Graph& graph, int net) {
   const bool amd = graph.rccl() || (!gpus.empty() && !graph.node(gpus[0]).gcn.empty());
   if (amd)
     return text + ": it wants the peer memory of the amdgpu driver, or a kernel and driver with DMA-BUF";
-  return text + ": load nvidia-peermem, or use a kernel and driver with DMA-BUF";
+  return text +
+         ": load nvidia-peermem, or use a kernel and driver with DMA-BUF (Soft-RoCE and soft-iWARP have "
+         "none)";
 }
 
 struct RuleText {

@@ -267,6 +267,7 @@ TEST(PolicyTest, ANicWithoutGpuDirectSaysWhatHelps) {
     return checkGdr(*machineOf(text).paths, 0, 0, false)->reason;
   };
   EXPECT_TRUE(has(reason(xml), "load nvidia-peermem"));
+  EXPECT_TRUE(has(reason(xml), "Soft-RoCE and soft-iWARP have none"));
   const std::string sockets = reason(replaced(xml, "port=\"1\"", "port=\"0\""));
   EXPECT_TRUE(has(sockets, "socket device")) << sockets;
   EXPECT_FALSE(has(sockets, "peermem"));
