@@ -17,8 +17,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/log.h"
 #include "base/background_thread.h"
+#include "base/log.h"
 #include "softdev/doorbell.h"
 #include "softdev/membership.h"
 #include "softdev/mover.h"
@@ -207,14 +207,14 @@ class Agent {
   std::thread thread_;
 };
 
-std::mutex g_mutex;
+std::mutex g_agent_mutex;
 Agent* g_agent = nullptr;
 bool g_failed = false;
 
 }  // namespace
 
 Status startAgent(Fabric& fabric) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_agent_mutex);
   if (g_agent != nullptr || fabric.forgotten) return Status::success();
   auto agent = std::make_unique<Agent>(fabric);
   const Status status = agent->start();
@@ -230,20 +230,20 @@ Status startAgent(Fabric& fabric) {
 }
 
 void stopAgent(Fabric&) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_agent_mutex);
   if (g_agent == nullptr) return;
   g_agent->stop();
   delete g_agent;
   g_agent = nullptr;
 }
 
-void holdAgent() { g_mutex.lock(); }
-void releaseAgent() { g_mutex.unlock(); }
+void holdAgent() { g_agent_mutex.lock(); }
+void releaseAgent() { g_agent_mutex.unlock(); }
 
 void forgetAgent() {
   if (g_agent != nullptr) g_agent->closeListener();  // or the parent's name would outlive it
   g_agent = nullptr;
-  g_mutex.unlock();
+  g_agent_mutex.unlock();
 }
 
 bool agentNeeded() {

@@ -21,7 +21,7 @@
 namespace railwise::softdev {
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_device_mutex;
 std::string g_text;
 std::string g_host;
 bool g_configured = false;
@@ -43,7 +43,7 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
   // No sysfs entry stands behind the device: dev_path and ibdev_path stay empty.
 }
 
-// g_mutex is held.
+// g_device_mutex is held.
 Status apply(const char* text, const char* host) {
   Result<Config> config = parseConfig(text, host != nullptr ? host : "");
   if (!config.ok()) return config.status();
@@ -140,7 +140,7 @@ Context* newContext(Device& device, Fabric* fabric) {
 }  // namespace
 
 Status configure(const char* config, const char* host) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_device_mutex);
   const std::string text = config != nullptr ? config : "";
   if (g_open_contexts > 0) {
     if (text == g_text && g_host == (host != nullptr ? host : "")) return Status::success();
@@ -153,7 +153,7 @@ Status configure(const char* config, const char* host) {
 }
 
 ibv_device** getDeviceList(int* num_devices) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_device_mutex);
   if (num_devices != nullptr) *num_devices = 0;
   if (!g_configured && !apply(nullptr, nullptr).ok()) {
     errno = EINVAL;
@@ -174,7 +174,7 @@ ibv_context* openDevice(ibv_device* device) {
     errno = EINVAL;
     return nullptr;
   }
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_device_mutex);
   Device& opened = as<Device>(device);
   Result<Fabric*> fabric = attachFabric(opened.fabric);
   if (!fabric.ok()) {
@@ -202,7 +202,7 @@ ibv_context* openDevice(ibv_device* device) {
 }
 
 int closeDevice(ibv_context* base) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_device_mutex);
   Context& context = as<Context>(base);
   {
     std::lock_guard objects(context.objects);

@@ -27,7 +27,8 @@
 namespace railwise::softdev {
 namespace {
 
-std::mutex g_mutex;  // also held over fork(), so that a child never inherits it locked by a lost thread
+std::mutex
+    g_fabric_mutex;  // also held over fork(), so that a child never inherits it locked by a lost thread
 Fabric* g_attached = nullptr;
 std::atomic<uint8_t> g_probe_byte{1};
 
@@ -48,16 +49,16 @@ void forgetInChild() {
   forgetProgress();
   forgetAddressSpace();
   forgetAgent();
-  g_mutex.unlock();
+  g_fabric_mutex.unlock();
 }
 
 void holdAll() {
-  g_mutex.lock();
+  g_fabric_mutex.lock();
   holdAgent();
 }
 void letAllGo() {
   releaseAgent();
-  g_mutex.unlock();
+  g_fabric_mutex.unlock();
 }
 
 void watchForks() {
@@ -233,7 +234,7 @@ Status joinSegment(Fabric& fabric, bool may_create) {
 
 Result<Fabric*> attach(const std::string& name, bool may_create) {
   watchForks();
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_fabric_mutex);
   const std::string prefix = fabricPrefix(name);
   if (g_attached != nullptr) {
     if (g_attached->prefix != prefix) {
@@ -270,7 +271,7 @@ Result<Fabric*> attachFabric(const std::string& name) { return attach(name, true
 Result<Fabric*> joinFabric(const std::string& name) { return attach(name, false); }
 
 void detachFabric(Fabric* fabric) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_fabric_mutex);
   if (--fabric->uses > 0 || fabric->forgotten) return;
   stopProgress();
   stopAgent(*fabric);

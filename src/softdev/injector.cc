@@ -10,8 +10,6 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr int kForeverRnr = 7;
-
 uint32_t operationOf(ibv_wr_opcode opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:

@@ -11,7 +11,7 @@ namespace railwise::softdev {
 namespace {
 
 // By number, which is unique on the fabric. A queue pair stays while the mutex is held.
-std::mutex g_mutex;
+std::mutex g_queue_pairs_mutex;
 std::map<uint32_t, Qp*>& g_queue_pairs = *new std::map<uint32_t, Qp*>;
 
 // The mutex is held. A connection manager has a context of its own, so only the device must agree.
@@ -61,19 +61,19 @@ int toRts(Qp& qp) {
 }  // namespace
 
 void addIwarp(Qp& qp) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_queue_pairs_mutex);
   g_queue_pairs[qp.qp_base.qp_num] = &qp;
 }
 
 void removeIwarp(Qp& qp) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_queue_pairs_mutex);
   const auto found = g_queue_pairs.find(qp.qp_base.qp_num);
   if (found != g_queue_pairs.end() && found->second == &qp) g_queue_pairs.erase(found);
 }
 
 int connectIwarp(const ibv_context* context, uint32_t qp_num, uint32_t dest_qp_num,
                  const uint8_t (&gid)[16]) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_queue_pairs_mutex);
   Qp* qp = find(context, qp_num);
   if (qp == nullptr) return ENOENT;
   if (const int error = toInit(*qp); error != 0) return error;
@@ -82,7 +82,7 @@ int connectIwarp(const ibv_context* context, uint32_t qp_num, uint32_t dest_qp_n
 }
 
 void disconnectIwarp(const ibv_context* context, uint32_t qp_num) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_queue_pairs_mutex);
   Qp* qp = find(context, qp_num);
   if (qp == nullptr || qp->currentState() == IBV_QPS_RESET) return;
   ibv_qp_attr attr{};

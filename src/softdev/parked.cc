@@ -10,8 +10,6 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr int kForeverRnr = 7;
-
 void startWait(Qp& qp, Wait::Reason reason) {
   qp.wait.reason = reason;
   Clock::duration patience{};

@@ -40,7 +40,7 @@ struct Moved {
   ino_t inode;
   std::shared_ptr<BackingFile> file;
 };
-std::mutex g_mutex;
+std::mutex g_remap_mutex;
 std::vector<Moved>& moved() {
   static auto* list = new std::vector<Moved>;
   return *list;
@@ -168,7 +168,7 @@ bool remapPrivate(uint64_t address, uint64_t length) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = address / page * page;
   const Range range{begin, (address + length - begin + page - 1) / page * page};
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_remap_mutex);
   sweep();
   if (!movable(range)) return false;
   const int fd = memfd_create("railwise-moved", MFD_CLOEXEC | MFD_ALLOW_SEALING);

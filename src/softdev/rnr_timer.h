@@ -7,6 +7,9 @@
 
 namespace railwise::softdev {
 
+// The rnr_retry that means: for ever.
+constexpr int kForeverRnr = 7;
+
 // By the code of min_rnr_timer, in units of 10 us (InfiniBand specification, table 45).
 constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
                                         48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,

@@ -1,11 +1,14 @@
 // PCI addresses as NCCL reads and writes them. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace railwise::topo {
+
+constexpr std::size_t kBusIdLength = 12;  // "0000:00:00.0"
 
 // busIdToInt64: the hexadecimal digits up to the first character that is neither a digit nor '.' or ':'.
 int64_t busIdToNumber(std::string_view busid);

@@ -1,11 +1,10 @@
 #include "topo/decisions.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace railwise::topo {
 namespace {
-
-bool isPowerOfTwo(int value) { return (value & (value - 1)) == 0; }
 
 int mirrorBits(int value, int power) {
   int mirrored = 0;
@@ -148,7 +147,7 @@ int pickLocalNet(const Settings& settings, int gpu_dev, const std::vector<int>& 
   if (settings.netdevs_policy == Settings::NetDevsPolicy::kMax)
     nets_per_gpu = std::min(settings.netdevs_max, count);
   int net = settings.nccl == NcclVersion::k2_28 ? gpu_dev : gpu_dev % sharers;
-  if (isPowerOfTwo(count)) net = mirrorBits(net, count);
+  if (std::has_single_bit(static_cast<unsigned>(count))) net = mirrorBits(net, count);
   net += channel % nets_per_gpu;
   return locals[static_cast<std::size_t>((net % count + count) % count)];
 }

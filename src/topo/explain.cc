@@ -1,6 +1,7 @@
 #include "topo/explain.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "topo/explain_problems.h"
 
@@ -15,8 +16,6 @@ struct Deal {
   int start = 0;          // this GPU's first position in `nets`
   bool reversed = false;  // bit reversal made `start` another number
 };
-
-bool isPowerOfTwo(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
 int reversedBits(int value, int power) {
   int reversed = 0;
@@ -42,7 +41,7 @@ Deal dealOf(const Paths& paths, int gpu) {
   const int dev = std::max(0, paths.graph().of(NodeType::kGpu, gpu).dev);
   deal.start = settings.nccl == NcclVersion::k2_30 ? dev % deal.sharers : dev;
   const int in_order = deal.start % count;
-  if (isPowerOfTwo(count)) deal.start = reversedBits(deal.start, count);
+  if (std::has_single_bit(static_cast<unsigned>(count))) deal.start = reversedBits(deal.start, count);
   deal.start %= count;
   deal.reversed = deal.start != in_order;
   return deal;

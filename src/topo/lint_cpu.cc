@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMaskWords = 32;          // NCCL's cpu_set_t: 1024 CPUs
 using Mask = std::array<uint32_t, kMaskWords>;  // lowest CPUs first
 
-std::string nameOf(const XmlNode& cpu) { return "<cpu> " + cpu.get("numaid", "without numaid"); }
+std::string cpuName(const XmlNode& cpu) { return "<cpu> " + cpu.get("numaid", "without numaid"); }
 
 // The mask, or nothing if a word is not what NCCL takes it for.
 std::optional<Mask> readMask(const std::string& text) {
@@ -82,7 +82,7 @@ std::vector<std::string> missingIdentity(const XmlNode& cpu) {
 void lintComplete(Linter& linter, const XmlNode& cpu) {
   const std::vector<std::string> missing = missingIdentity(cpu);
   if (missing.empty()) return;
-  const std::string what = nameOf(cpu) + " lacks " + join(missing) + "; ";
+  const std::string what = cpuName(cpu) + " lacks " + join(missing) + "; ";
   const std::string fix = "write " + join(missing) + ", as NCCL_TOPO_DUMP_FILE does on that machine";
   const bool identity = missing.size() > 1 || missing[0] != "affinity";
   if (linter.describesNets() && linter.all("cpu").size() > 1 && !linter.rccl()) {
@@ -119,7 +119,7 @@ void lintIdentity(Linter& linter, const XmlNode& cpu) {
   if (needsModel(cpu) && cpu.has("familyid") && !cpu.has("modelid")) {
     linter.error(
         Rule::kCpuModelid, cpu.position,
-        nameOf(cpu) +
+        cpuName(cpu) +
             " has familyid but no modelid; NCCL needs both for this vendor, never adds one alone and "
             "fails its init",
         "write modelid too, or leave out both");
@@ -139,7 +139,7 @@ std::optional<Mask> lintAffinity(Linter& linter, const XmlNode& cpu) {
                      "/cpumap says: \"ffffffff,ffffffff\" is CPU 0 to 63");
   } else if (isEmpty(*mask) && intOf(cpu, "numaid", 0) >= 0) {
     linter.warning(Rule::kAffinityEmpty, place,
-                   "affinity " + quoted(*text) + " holds no CPU, so NCCL pins nothing for " + nameOf(cpu),
+                   "affinity " + quoted(*text) + " holds no CPU, so NCCL pins nothing for " + cpuName(cpu),
                    "write what /sys/devices/system/node/node" + cpu.get("numaid") + "/cpumap says");
   }
   return mask;

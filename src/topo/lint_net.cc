@@ -12,27 +12,27 @@ namespace {
 
 constexpr int kSlowestPlausible = 1000;  // Mb/s; less was meant as Gb/s
 
-std::string nameOf(const XmlNode& net) {
+std::string netName(const XmlNode& net) {
   return net.has("name") ? quoted(net.get("name")) : "without a name";
 }
 
 bool isNet(const XmlNode& net) { return intOf(net, "net", 1) != 0; }
 
-void lintSpeed(Linter& linter, const XmlNode& net) {
+void lintNetSpeed(Linter& linter, const XmlNode& net) {
   const int speed = intOf(net, "speed", 0);
   if (speed >= kSlowestPlausible) return;
   const std::string what =
-      "net " + nameOf(net) + (net.has("speed") ? " has speed " + quoted(net.get("speed")) : " has no speed");
+      "net " + netName(net) + (net.has("speed") ? " has speed " + quoted(net.get("speed")) : " has no speed");
   const std::string reading = speed > 0 ? "Mb/s, that is " + std::to_string(speed) + "/1000 Gb/s" : "10 Gb/s";
   linter.warning(Rule::kNetSpeed, placeOf(net, "speed"), what + "; NCCL takes " + reading,
                  "write Mb/s: speed=\"400000\" for a 400 Gb/s port");
 }
 
 void lintDescribed(Linter& linter, const XmlNode& net) {
-  if (isNet(net)) lintSpeed(linter, net);
+  if (isNet(net)) lintNetSpeed(linter, net);
   if (isNet(net) && !net.has("gdr")) {
     linter.warning(Rule::kNetGdr, net.position,
-                   "net " + nameOf(net) + " has no gdr; NCCL takes 0, and GPUDirect RDMA is off",
+                   "net " + netName(net) + " has no gdr; NCCL takes 0, and GPUDirect RDMA is off",
                    "write gdr=\"1\" if the NIC and the driver support it");
   }
   if (!net.has("name")) {
@@ -48,7 +48,7 @@ void lintNet(Linter& linter, const XmlNode& net) {
     lintDescribed(linter, net);
   } else if (linter.describesNets()) {
     linter.warning(Rule::kNetWithoutDev, net.position,
-                   "net " + nameOf(net) + " has no dev, so NCCL leaves it out",
+                   "net " + netName(net) + " has no dev, so NCCL leaves it out",
                    "write the net plugin's device number, or remove it");
   }
 }

@@ -137,7 +137,7 @@ std::string speedFix(float gigatransfers) {
   return "write \"32.0 GT/s PCIe\" or another speed that PCIe has";
 }
 
-void lintSpeed(Linter& linter, const XmlNode& pci) {
+void lintLinkSpeed(Linter& linter, const XmlNode& pci) {
   const std::string* speed = pci.find("link_speed");
   if (speed == nullptr || pciSpeedKnown(*speed)) return;
   const float value = std::strtof(speed->c_str(), nullptr);
@@ -375,7 +375,7 @@ void lintFlat(Linter& linter) {
 void lintPci(Linter& linter) {
   for (const XmlNode* pci : linter.all("pci")) {
     lintBusid(linter, *pci);
-    lintSpeed(linter, *pci);
+    lintLinkSpeed(linter, *pci);
     lintWidth(linter, *pci);
     lintClass(linter, *pci);
     lintChildren(linter, *pci);

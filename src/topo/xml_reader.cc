@@ -30,14 +30,7 @@ bool handles(std::string_view parent, std::string_view tag, int version) {
   return tag == "nvlink" || tag == "c2c" || (tag == "xgmi" && version == kRcclVersion);
 }
 
-// A word of the file as a message can show it: short, without control characters.
-std::string shown(std::string_view word) {
-  std::string text;
-  for (const char c : word.substr(0, 40)) text += c >= ' ' && c < 127 ? c : '?';
-  return word.size() > 40 ? text + "..." : text;
-}
-
-std::string tagText(std::string_view name) { return "<" + shown(name) + ">"; }
+std::string tagText(std::string_view name) { return "<" + shownWord(name) + ">"; }
 
 class TreeReader {
  public:
@@ -144,9 +137,9 @@ bool TreeReader::finish(bool& done) {
 
 bool TreeReader::close() {
   if (tag_.name != head_->name) {
-    return fail(tag_.position, "</" + shown(tag_.name) + "> closes " + tagText(head_->name) + " of line " +
-                                   std::to_string(head_->position.line) + "; close </" + head_->name +
-                                   "> first");
+    return fail(tag_.position, "</" + shownWord(tag_.name) + "> closes " + tagText(head_->name) +
+                                   " of line " + std::to_string(head_->position.line) + "; close </" +
+                                   head_->name + "> first");
   }
   head_ = head_->parent;
   depth_--;
@@ -199,7 +192,7 @@ bool TreeReader::checkVersion(const XmlNode& system) {
   if (text == nullptr) return fail(tag_.position, "<system> has no version; write <system version=\"1\">");
   const int version = static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
   if (version != kNcclVersion && version != kRcclVersion) {
-    return fail(tag_.position, "<system> has version \"" + shown(*text) +
+    return fail(tag_.position, "<system> has version \"" + shownWord(*text) +
                                    "\"; NCCL takes version 1 only (RCCL 2): write version=\"1\"");
   }
   if (document_.order().size() == 1) {

@@ -12,7 +12,7 @@ bool endsToken(char c) { return c == ' ' || c == '>' || c == '/' || c == '\n' ||
 bool isLineEnd(char c) { return c == '\n' || c == '\r'; }
 
 // A character as a message can show it.
-std::string shown(char c) {
+std::string shownChar(char c) {
   if (c > ' ' && c < 127) return std::string("'") + c + "'";
   switch (c) {
     case ' ':
@@ -30,15 +30,14 @@ std::string shown(char c) {
   return text;
 }
 
-// A name as a message can show it: short, without control characters.
-std::string shown(std::string_view name) {
+}  // namespace
+
+std::string shownWord(std::string_view word) {
   std::string text;
-  for (const char c : name.substr(0, 40)) text += c >= ' ' && c < 127 ? c : '?';
-  if (name.size() > 40) text += "...";
+  for (const char c : word.substr(0, 40)) text += c >= ' ' && c < 127 ? c : '?';
+  if (word.size() > 40) text += "...";
   return text;
 }
-
-}  // namespace
 
 // NCCL works on C strings, which end at a NUL byte.
 std::string_view TagScanner::cut(std::size_t begin, std::size_t end) const {
@@ -64,7 +63,7 @@ bool TagScanner::takeToken(Role role, ScannedAttribute& token, char& last) {
     const std::size_t end = at_;
     char c = 0;
     if (!take(c)) {
-      return fail(token.position, "the file ends inside a tag; close <" + shown(tag_name_) + " with '>'");
+      return fail(token.position, "the file ends inside a tag; close <" + shownWord(tag_name_) + " with '>'");
     }
     token.name = cut(begin, end);
     if (c == '=') {
@@ -81,7 +80,7 @@ bool TagScanner::takeToken(Role role, ScannedAttribute& token, char& last) {
 
 bool TagScanner::takeValue(ScannedAttribute& token, char& last) {
   const XmlPosition quote_position = here();
-  const std::string name = shown(token.name);
+  const std::string name = shownWord(token.name);
   char quote = 0;
   if (!take(quote))
     return fail(quote_position, "the file ends after " + name + "=; give it a value and close the tag");
@@ -102,7 +101,7 @@ bool TagScanner::takeValue(ScannedAttribute& token, char& last) {
     if (c != quote) continue;
     token.value = cut(begin, end);
     if (take(last)) return true;
-    return fail(here(), "the file ends inside <" + shown(tag_name_) + ">; close the tag with '>'");
+    return fail(here(), "the file ends inside <" + shownWord(tag_name_) + ">; close the tag with '>'");
   }
 }
 
@@ -152,7 +151,8 @@ bool TagScanner::takeOpening(ScannedTag& tag, char last) {
     if (last == '>') return true;
     XmlPosition at = here();
     at.column -= at.column > 1 ? 1 : 0;  // of `last`, unless it ended the line
-    return fail(at, shown(last) + " after the '/' of <" + shown(tag.name) + ">; end the tag with '/>'");
+    return fail(at,
+                shownChar(last) + " after the '/' of <" + shownWord(tag.name) + ">; end the tag with '/>'");
   }
   return last == '>' || failUnexpected(tag.position, last, tag.name);
 }
@@ -164,8 +164,8 @@ bool TagScanner::takeClosing(ScannedTag& tag) {
   if (!takeToken(Role::kClosingName, name, last)) return false;
   tag.name = name.name;
   if (last == '>') return true;
-  return fail(tag.position, shown(last) + " inside the closing tag </" + shown(tag.name) + ">; write </" +
-                                shown(tag.name) + "> without anything else");
+  return fail(tag.position, shownChar(last) + " inside the closing tag </" + shownWord(tag.name) +
+                                ">; write </" + shownWord(tag.name) + "> without anything else");
 }
 
 bool TagScanner::scan(ScannedTag& tag) {
@@ -199,7 +199,7 @@ bool TagScanner::fail(XmlPosition position, std::string text) {
 
 // `c` stands where NCCL wants a space, '/' or '>'. It was the last character read.
 bool TagScanner::failUnexpected(XmlPosition position, char c, std::string_view name) {
-  const std::string tag = "<" + shown(name) + ">";
+  const std::string tag = "<" + shownWord(name) + ">";
   if (name == "?xml") {
     return fail(position, "NCCL's parser does not know the <?xml ...?> header; remove it");
   }
@@ -217,7 +217,7 @@ bool TagScanner::failUnexpected(XmlPosition position, char c, std::string_view n
   }
   XmlPosition at = here();
   at.column--;
-  return fail(at, shown(c) + " inside " + tag +
+  return fail(at, shownChar(c) + " inside " + tag +
                       " where NCCL's parser wants a space, '>' or '/>'; separate attributes by "
                       "one space and end the tag with '>' or '/>'");
 }
@@ -230,7 +230,8 @@ bool TagScanner::failText(XmlPosition position, char c) {
     return fail(position,
                 "tab between tags: NCCL's parser skips only spaces and line ends there; indent with spaces");
   }
-  const std::string found = c == '>' ? "'>' without a tag" : "text between tags, beginning with " + shown(c);
+  const std::string found =
+      c == '>' ? "'>' without a tag" : "text between tags, beginning with " + shownChar(c);
   return fail(position,
               found + ": NCCL's parser takes only tags and comments; remove it or make it a comment");
 }
@@ -243,12 +244,13 @@ bool TagScanner::failAssignment(XmlPosition position, Role role, std::string_vie
   }
   if (role == Role::kTagName) {
     const bool tab = name.find('\t') != std::string_view::npos;
-    return fail(position, tab ? "tab inside <" + shown(name.substr(0, name.find('\t'))) +
+    return fail(position, tab ? "tab inside <" + shownWord(name.substr(0, name.find('\t'))) +
                                     ">: NCCL's parser wants a space there; replace it"
                               : "'=' in the name of a tag; write <name attribute=\"value\">");
   }
   if (role == Role::kClosingName) return fail(position, "'=' in a closing tag; write </name>");
-  return fail(position, "an attribute after the '/' of <" + shown(tag_name_) + ">; end the tag with '/>'");
+  return fail(position,
+              "an attribute after the '/' of <" + shownWord(tag_name_) + ">; end the tag with '/>'");
 }
 
 bool TagScanner::failLength(XmlPosition position, Role role, std::string_view name) {

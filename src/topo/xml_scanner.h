@@ -10,6 +10,9 @@
 
 namespace railwise::topo {
 
+// A word of the text as a message can show it: short, without control characters.
+std::string shownWord(std::string_view word);
+
 struct ScannedAttribute {
   std::string_view name;
   std::string_view value;

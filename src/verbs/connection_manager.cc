@@ -13,10 +13,6 @@ namespace {
 
 // How long the kernel may look for the way to the peer (its ARP); the caller's own patience counts besides.
 constexpr int kResolveTimeoutMs = 5000;
-// As for queue pairs that are connected without the manager (queue_pair.cc).
-constexpr uint8_t kReadDepth = 1;
-constexpr uint8_t kMinRnrTimer = 12;
-constexpr uint8_t kRnrRetry = 7;
 // Why InfiniBand's and RoCE's managers reject (InfiniBand specification, table 110); iWARP's says
 // ECONNREFUSED.
 constexpr int kReasonNoService = 8;

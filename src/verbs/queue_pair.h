@@ -12,6 +12,14 @@
 
 namespace railwise::verbs {
 
+// One outstanding read is enough: only flushes read, and one flush at a time decides.
+constexpr uint8_t kReadDepth = 1;
+// Receiver-not-ready timer code 12 = 0.64 ms (InfiniBand specification, table 46), net_ib's value.
+constexpr uint8_t kMinRnrTimer = 12;
+// RNR retry code 7: for ever. A receive is always posted before the sender is told to send, so this never
+// bites.
+constexpr uint8_t kRnrRetry = 7;
+
 // What the other end must know of a queue pair to reach it.
 struct PathAddress {
   uint32_t qp_number = 0;

@@ -13,7 +13,6 @@ namespace railwise::topo {
 namespace {
 
 constexpr char kFolder[] = "/sys/class/infiniband/";
-constexpr std::size_t kBusIdLength = 12;
 constexpr float kMaxGbps = 1e6F;
 
 struct Port {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxAttribute = 255;  // MAX_STR_LEN in NCCL
 constexpr std::size_t kBusLength = 7;       // "0000:00"
-constexpr std::size_t kBusIdLength = 12;    // "0000:00:00.0"
 
 std::string lowerCase(std::string_view text) {
   std::string lower(text);

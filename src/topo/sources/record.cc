@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "topo/bus_id.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/net_places.h"
@@ -200,7 +201,6 @@ class Recorder {
   // Only the names in these folders count.
   void addSwitchLinks(const std::string& folder) {
     for (const std::string& peer : live_.list(folder)) {
-      constexpr std::size_t kBusIdLength = 12;
       if (peer.size() == kBusIdLength) tree_.file(folder + "/" + peer, "");
     }
   }

@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kIds[] = {"vendor", "device", "subsystem_vendor", "subsystem_device"};
 constexpr std::string_view kBroadcom = "0x1000";  // the vendor id of Broadcom's switches (LSI's of old)
-constexpr std::size_t kBusIdLength = 12;
 
 // The number before "GT/s"; what cannot be read counts as infinitely fast.
 float gigatransfers(const std::string& text) {
