@@ -12,6 +12,10 @@ endif()
 
 find_package(Threads REQUIRED)
 
+# What the presets of CI do for speed; off elsewhere, so that every file is also compiled by itself.
+option(RAILWISE_UNITY "Compile a module as few large files" OFF)
+option(RAILWISE_FAST_TESTS "Compile the GoogleTest programs, not what they test, without optimisation and with precompiled headers" OFF)
+
 add_library(railwise_options INTERFACE)
 target_compile_features(railwise_options INTERFACE cxx_std_20)
 target_compile_options(railwise_options INTERFACE
@@ -33,10 +37,16 @@ if(RAILWISE_SANITIZE)
   endif()
 endif()
 
+# railwise_unity(TARGET): its files may be compiled together, so no name in an anonymous namespace occurs in two of them.
+function(railwise_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${RAILWISE_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+endfunction()
+
 function(railwise_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(railwise_${name} STATIC ${arg_SOURCES})
   set_target_properties(railwise_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  railwise_unity(railwise_${name})
   target_link_libraries(railwise_${name} PUBLIC railwise_options)
   foreach(dependency IN LISTS arg_DEPENDS)
     target_link_libraries(railwise_${name} PUBLIC railwise_${dependency})
@@ -47,13 +57,33 @@ endfunction()
 add_library(railwise_rdma_headers INTERFACE)
 target_include_directories(railwise_rdma_headers SYSTEM INTERFACE ${IBVERBS_INCLUDE_DIR} ${RDMACM_INCLUDE_DIR})
 
-# railwise_test(NAME SOURCES... DEPENDS... [LABELS...] [PLUGIN]): one GoogleTest program, one ctest entry for each of
-# its tests. LABELS default to "quick". PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.
-function(railwise_test name)
-  cmake_parse_arguments(arg "PLUGIN" "TIMEOUT" "SOURCES;DEPENDS;LABELS;DEFINITIONS" ${ARGN})
-  if(NOT arg_LABELS)
-    set(arg_LABELS quick)
+# railwise_test_options(TARGET): how the files of a GoogleTest program are compiled.
+function(railwise_test_options target)
+  target_compile_options(${target} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_EQ(...)`
+  if(RAILWISE_FAST_TESTS)
+    target_compile_options(${target} PRIVATE -O0 -g1)
+    target_precompile_headers(${target} REUSE_FROM railwise_test_headers)
   endif()
+endfunction()
+
+# railwise_test_objects(NAME SOURCES... DEPENDS...): what several test programs have in common, compiled once; it stands
+# among the DEPENDS of each.
+function(railwise_test_objects name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(railwise_${name} OBJECT ${arg_SOURCES})
+  target_link_libraries(railwise_${name} PRIVATE railwise_options GTest::gtest)
+  foreach(dependency IN LISTS arg_DEPENDS)
+    target_link_libraries(railwise_${name} PRIVATE railwise_${dependency})
+  endforeach()
+  target_include_directories(railwise_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  railwise_test_options(railwise_${name})
+endfunction()
+
+# railwise_test(NAME SOURCES... DEPENDS... [LONG] [PLUGIN] [DEFINITIONS...] [TIMEOUT S]): one GoogleTest program, one
+# ctest entry for each of its tests, labelled "quick". LONG: among them are instantiations named Full and Campaign, labelled so,
+# which have an hour. PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.
+function(railwise_test name)
+  cmake_parse_arguments(arg "PLUGIN;LONG" "TIMEOUT" "SOURCES;DEPENDS;DEFINITIONS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -63,12 +93,20 @@ function(railwise_test name)
     target_link_libraries(${name} PRIVATE railwise_${dependency})
   endforeach()
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
-  target_compile_options(${name} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_EQ(...)`
+  railwise_test_options(${name})
   if(arg_PLUGIN)
     add_dependencies(${name} railwise_plugin)
     target_compile_definitions(${name} PRIVATE RAILWISE_PLUGIN_PATH="$<TARGET_FILE:railwise_plugin>")
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_TYPES NO_PRETTY_VALUES
-    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  set(discovery DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_TYPES NO_PRETTY_VALUES)
+  if(arg_LONG)
+    gtest_discover_tests(${name} ${discovery} TEST_FILTER "-Full/*:Campaign/*"
+      PROPERTIES LABELS quick TIMEOUT ${arg_TIMEOUT})
+    gtest_discover_tests(${name} ${discovery} TEST_FILTER "Full/*" PROPERTIES LABELS full TIMEOUT 3600 PROCESSORS 2)
+    gtest_discover_tests(${name} ${discovery} TEST_FILTER "Campaign/*"
+      PROPERTIES LABELS campaign TIMEOUT 3600 PROCESSORS 2)
+  else()
+    gtest_discover_tests(${name} ${discovery} PROPERTIES LABELS quick TIMEOUT ${arg_TIMEOUT})
+  endif()
 endfunction()
 include(GoogleTest)

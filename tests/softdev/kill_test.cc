@@ -16,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "softdev/census.h"
@@ -196,15 +197,18 @@ class Killing {
   uint64_t completions_ = 0;
 };
 
-TEST(RAILWISE_KILL_SUITE, EitherEndAtAnyInstant) {
+class Kill : public testing::TestWithParam<int> {};  // how many
+
+TEST_P(Kill, EitherEndAtAnyInstant) {
   constexpr uint64_t kSeed = 20261121;
-  Killing killing(kSeed);
+  const int kills = GetParam();
+  Killing killing(kSeed + static_cast<uint64_t>(kills));
   const Census::Records before = [&] {
     reclaimDead(killing.attached());
     return takeCensus(killing.attached()).of_dead;
   }();
   EXPECT_EQ(before, Census::Records{});
-  for (int i = 0; i < RAILWISE_KILLS; ++i) ASSERT_EQ(killing.round(), "") << "kill " << i;
+  for (int i = 0; i < kills; ++i) ASSERT_EQ(killing.round(), "") << "kill " << i;
   killing.leave();
   reclaimDead(killing.attached());
   const Census census = takeCensus(killing.attached());
@@ -212,9 +216,14 @@ TEST(RAILWISE_KILL_SUITE, EitherEndAtAnyInstant) {
   EXPECT_EQ(census.of_living, (Census::Records{.processes = 1, .contexts = 1}));
   EXPECT_EQ(killing.newSharedFiles(), std::set<std::string>{});
   EXPECT_EQ(socketsOf(killing.fabric()), 2);  // our membership and our asynchronous events
-  std::printf("%d deaths, %llu completions checked, longest until noticed %.1f ms\n", RAILWISE_KILLS,
+  std::printf("%d deaths, %llu completions checked, longest until noticed %.1f ms\n", kills,
               static_cast<unsigned long long>(killing.completions()), killing.longestMs());
 }
+
+std::string killsName(const testing::TestParamInfo<int>& test) { return std::to_string(test.param); }
+INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::Values(30), killsName);
+INSTANTIATE_TEST_SUITE_P(Full, Kill, testing::Values(250), killsName);
+INSTANTIATE_TEST_SUITE_P(Campaign, Kill, testing::Values(5000), killsName);
 
 }  // namespace
 }  // namespace railwise::softdev::test
