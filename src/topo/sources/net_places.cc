@@ -6,8 +6,6 @@
 namespace railwise::topo {
 namespace {
 
-constexpr std::size_t kBusIdLength = 12;
-
 std::string firstLine(const FileTree& tree, const std::string& path) {
   const std::string text = tree.read(path).value_or("");
   return text.substr(0, text.find('\n'));
