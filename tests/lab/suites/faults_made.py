@@ -130,7 +130,7 @@ class HandshakesLost(Fault):
     """Nothing passes the network over which the ends met, and which tells them of each other's end. Begun before there is traffic,
     they do not meet."""
 
-    _DROP = "protocol ip u32 match ip protocol 6 0xff action drop"
+    _DROP = "protocol all u32 match u32 0 0 action drop"
 
     def begin(self, bench: Bench, traffic: Traffic | None) -> None:
         for host, netdev in self._places(bench):
