@@ -73,9 +73,12 @@ std::string leftBehind(const std::vector<KernelObject>& objects, const AtRest& r
     const std::size_t own = rest.shared && its.chosen ? 1 : 0;
     const std::size_t contexts = its.counts["ctx"];
     const std::size_t here = its.counts["qp"];
-    right &= contexts >= own && contexts <= own + (managerIsLoaded() ? 1 : 0) && its.counts["pd"] == own &&
-             its.counts["cq"] <= here && its.counts["cm_id"] <= here && its.counts["srq"] == 0 &&
-             arePieces(its.registered, rest.shared ? rest.devices : 0);
+    // librdmacm has a protection domain of its own on a device for as long as an id is bound to it.
+    const std::size_t domains =
+        its.counts["pd"] - std::min<std::size_t>(its.counts["pd"], its.counts["cm_id"] > 0);
+    right &= contexts >= own && contexts <= own + (managerIsLoaded() ? 1 : 0) && domains <= own &&
+             its.counts["pd"] >= own && its.counts["cq"] <= here && its.counts["cm_id"] <= here &&
+             its.counts["srq"] == 0 && arePieces(its.registered, rest.shared ? rest.devices : 0);
     queue_pairs += here;
   }
   right &= queue_pairs >= rest.fewest_queue_pairs && queue_pairs <= rest.most_queue_pairs;

@@ -118,6 +118,7 @@ TYPED_TEST(VirtualDevicesTest, AreForbiddenByMergeNics) {
 
 // NCCL asks for one device of all that have no PCI place, and then loses it. It goes on with each alone.
 TYPED_TEST(VirtualDevicesTest, OfDevicesWithoutAPciPlaceAreRefused) {
+  RAILWISE_NEEDS_SOFTWARE_DEVICE("it says where its devices are");
   setenv("RAILWISE_FUSE_PLACELESS", "0", 1);
   const std::string card = "pci=/sys/devices/pci0000:3a/0000:3b:00.";
   Session<TypeParam> session("name=a," + card + "0;name=b," + card + "1;name=c");
