@@ -77,7 +77,7 @@ class Boots(unittest.TestCase):
             "fails": ["--", "sh", "-c", "echo out; echo err >&2; exit 3"],
             "complains": ["--", "sh", "-c", "echo 'BUG: made up by a test' > /dev/kmsg"],
             "dies": ["--", "sh", "-c", "sleep 1; echo c > /proc/sysrq-trigger; sleep 60"],
-            "hangs": ["--time-limit", "30", "--", "sleep", "1000"],
+            "hangs": ["--time-limit", "20", "--", "sleep", "1000"],
         }.items()}
         cls.ended = {name: finish(guest) for name, guest in cls.guests.items()}
 
