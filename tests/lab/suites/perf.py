@@ -89,8 +89,9 @@ def scenarios(kind: str) -> list[Scenario]:
         Scenario("four devices", "alltoall", ["--channels", "4"], devices=4),
         # siw: the kernel connects no two devices of one host, so both ranks of a host share one.
         Scenario("four ranks", "all_reduce", ranks_per_host=2, devices=1 if kind == "siw" else 2),
-        Scenario("eight channels", arguments=["--channels", "8"]),
     ]
+    if kind == "rxe":  # libsiw fails at about the tenth connection of a process
+        found.append(Scenario("eight channels", arguments=["--channels", "8"]))
     if kind == "siw":
         return found + [
             Scenario("through RDMA CM", environment={"RAILWISE_CONNECT": "cm"}, says=r"by RDMA CM"),
