@@ -11,6 +11,8 @@
 namespace railwise::verbs {
 namespace {
 
+constexpr int kTries = 16;  // ports to listen on
+
 Status managerFailed(const ibv_context* context, const Port& port, const char* what, int error) {
   RAILWISE_WARN("%s port %u: RDMA CM: %s: %s%s", deviceName(context), port.number, what, std::strerror(error),
                 error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
@@ -74,11 +76,18 @@ Result<CmListener> CmListener::create(ibv_context* context, const Port& port, co
   CmListener made;
   made.device_ = deviceName(context);
   made.channel_ = makeCmChannel(cm);
-  made.id_ = makeCmId(cm, made.channel_.get());
-  if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno);
-  sockaddr_storage local = storageOf(address);
-  if (cm.bind_addr(made.id_.get(), raw(local)) != 0 || cm.listen(made.id_.get(), backlog) != 0)
-    return managerFailed(context, port, ("listening on " + address.text()).c_str(), errno);
+  // The manager takes a free port of its own number space; on iWARP it is TCP's too, where somebody else may
+  // have it, which only listening tells. Another then.
+  int error = EADDRINUSE;
+  for (int tries = 0; tries < kTries && error == EADDRINUSE; ++tries) {
+    made.id_ = makeCmId(cm, made.channel_.get());
+    if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno);
+    sockaddr_storage local = storageOf(address);
+    const bool listens =
+        cm.bind_addr(made.id_.get(), raw(local)) == 0 && cm.listen(made.id_.get(), backlog) == 0;
+    error = listens ? 0 : errno;
+  }
+  if (error != 0) return managerFailed(context, port, ("listening on " + address.text()).c_str(), error);
   made.address_ = SocketAddress(address.family(), address.bytes(), ntohs(cm.get_src_port(made.id_.get())),
                                 address.scopeId());
   return made;
