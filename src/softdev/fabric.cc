@@ -27,8 +27,8 @@
 namespace railwise::softdev {
 namespace {
 
-std::mutex
-    g_fabric_mutex;  // also held over fork(), so that a child never inherits it locked by a lost thread
+// Also held over fork(), so that a child never inherits it locked by a lost thread.
+std::mutex g_fabric_mutex;
 Fabric* g_attached = nullptr;
 std::atomic<uint8_t> g_probe_byte{1};
 

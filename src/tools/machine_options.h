@@ -26,9 +26,8 @@ struct MachineOptions {
   bool say_remarks = true;  // false: the output has them itself
 };
 
-// Appends --root, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --net-plugin, --cpu, --xgmi
-// and
-// --quiet.
+// Appends --root, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --net-plugin, --cpu,
+// --xgmi and --quiet.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
 // The machine of `file` (empty: none), laid over --root when both are given; neither: this machine. Nothing:

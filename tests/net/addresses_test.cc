@@ -2,29 +2,12 @@
 // not. Also when the addresses have changed since init.
 #include <gtest/gtest.h>
 
-#include <cstdarg>
-#include <mutex>
-
-#include "base/log.h"
 #include "net/net.h"
+#include "said.h"
 #include "softdev/control.h"
 
 namespace railwise::net {
 namespace {
-
-std::mutex g_mutex;
-std::string g_said;  // warnings
-std::string g_told;  // the rest
-
-[[gnu::format(printf, 5, 6)]] void keep(int level, unsigned long, const char*, int, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  const std::lock_guard lock(g_mutex);
-  (level == log::kWarn ? g_said : g_told) += std::string(text) + "\n";
-}
 
 // Two devices of this process, "one" and "two", with these keys.
 class AddressesTest : public testing::Test {
@@ -34,18 +17,14 @@ class AddressesTest : public testing::Test {
     setenv("RAILWISE_DEVICE", text.c_str(), 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
-    g_said.clear();
-    g_told.clear();
-    log::setSink(keep);
     Result<Net*> net = Net::acquire();
-    ASSERT_TRUE(net.ok()) << g_said;
+    ASSERT_TRUE(net.ok()) << said_.warnings();
     net_ = *net;
     context_ = std::make_unique<Context>(*net_, -1);
   }
   ~AddressesTest() override {
     context_.reset();
     if (net_ != nullptr) Net::release();
-    log::setSink(nullptr);
   }
 
   // From one to two; then one message. False: it failed.
@@ -102,30 +81,31 @@ class AddressesTest : public testing::Test {
   }
 
   const std::string fabric_ = "addresses" + std::to_string(getpid());
+  const test::Said said_;
   Net* net_ = nullptr;
   std::unique_ptr<Context> context_;
 };
 
 TEST_F(AddressesTest, TheFamilyThatBothHave) {
   start("gid=10.1.0.1/v2,gid=2001:db8::1/v2", "gid=2001:db8::2/v2");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
 }
 
 TEST_F(AddressesTest, TheVersionThatBothHave) {
   start("gid=10.1.0.1/v1,gid=10.1.0.1/v2", "gid=10.1.0.2/v1");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
 }
 
 TEST_F(AddressesTest, LinkLocalWhenThereIsNothingElse) {
   start("gid=fe80::1/v2", "gid=fe80::2/v2,gid=10.1.0.2/v2");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
 }
 
 TEST_F(AddressesTest, NoPairIsSaidWithBothEndsAddresses) {
   start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2");
   EXPECT_FALSE(talks());
-  EXPECT_NE(g_said.find("10.1.0.1"), std::string::npos) << g_said;
-  EXPECT_NE(g_said.find("2001:db8::2"), std::string::npos) << g_said;
+  EXPECT_NE(said_.warnings().find("10.1.0.1"), std::string::npos) << said_.warnings();
+  EXPECT_NE(said_.warnings().find("2001:db8::2"), std::string::npos) << said_.warnings();
 }
 
 TEST_F(AddressesTest, OneVersionEachIsNoPair) {
@@ -136,23 +116,23 @@ TEST_F(AddressesTest, OneVersionEachIsNoPair) {
 TEST_F(AddressesTest, AnAddressThatCameAfterInit) {
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
   change("two:1", "gid=0=10.1.0.77");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
   change("one:1", "gid=0=::");
   change("one:1", "gid=4=10.1.0.66/v2");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
 }
 
 TEST_F(AddressesTest, APortWithoutAnAddressIsNamed) {
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
   change("one:1", "gid=0=::");
   EXPECT_FALSE(talks());
-  EXPECT_NE(g_said.find("one port 1: no usable GID"), std::string::npos) << g_said;
+  EXPECT_NE(said_.warnings().find("one port 1: no usable GID"), std::string::npos) << said_.warnings();
 }
 
 TEST_F(AddressesTest, TheConnectionManagerUsesThePairThatBothHave) {
   setenv("RAILWISE_CONNECT", "cm", 1);
   start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2,gid=10.1.0.2/v2");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
   unsetenv("RAILWISE_CONNECT");
 }
 
@@ -160,19 +140,19 @@ TEST_F(AddressesTest, TheConnectionManagerKeepsToTheFamily) {
   setenv("RAILWISE_CONNECT", "cm", 1);
   setenv("NCCL_IB_ADDR_FAMILY", "AF_INET6", 1);
   start("gid=10.1.0.1/v2,gid=2001:db8::1/v2", "gid=10.1.0.2/v2,gid=2001:db8::2/v2");
-  EXPECT_TRUE(talks()) << g_said;
-  EXPECT_NE(g_told.find("(2001:db8::1) sends to two"), std::string::npos) << g_told;
-  EXPECT_NE(g_told.find("(2001:db8::2) receives from one"), std::string::npos) << g_told;
-  EXPECT_EQ(g_told.find("(10.1.0."), std::string::npos) << g_told;
+  EXPECT_TRUE(talks()) << said_.warnings();
+  EXPECT_NE(said_.all().find("(2001:db8::1) sends to two"), std::string::npos) << said_.all();
+  EXPECT_NE(said_.all().find("(2001:db8::2) receives from one"), std::string::npos) << said_.all();
+  EXPECT_EQ(said_.all().find("(10.1.0."), std::string::npos) << said_.all();
   unsetenv("NCCL_IB_ADDR_FAMILY");
   unsetenv("RAILWISE_CONNECT");
 }
 
 TEST_F(AddressesTest, AConnectionSaysWhichWayItTook) {
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
-  EXPECT_TRUE(talks()) << g_said;
-  EXPECT_NE(g_told.find("(10.1.0.1) sends to two of "), std::string::npos) << g_told;
-  EXPECT_NE(g_told.find("(10.1.0.2) receives from one of "), std::string::npos) << g_told;
+  EXPECT_TRUE(talks()) << said_.warnings();
+  EXPECT_NE(said_.all().find("(10.1.0.1) sends to two of "), std::string::npos) << said_.all();
+  EXPECT_NE(said_.all().find("(10.1.0.2) receives from one of "), std::string::npos) << said_.all();
 }
 
 // Two rails at each end, of which the first of the sender reaches nothing.
@@ -182,12 +162,12 @@ TEST_F(AddressesTest, TheFirstRailMayReachNothing) {
   const int last_two[] = {2, 3};
   EXPECT_TRUE(talk(*net_->device(*net_->makeVirtualDevice(first_two)),
                    *net_->device(*net_->makeVirtualDevice(last_two))))
-      << g_said;
+      << said_.warnings();
 }
 
 TEST_F(AddressesTest, InfiniBandPortsOfOneSubnet) {
   start("link=ib", "link=ib");
-  EXPECT_TRUE(talks()) << g_said;
+  EXPECT_TRUE(talks()) << said_.warnings();
 }
 
 }  // namespace

@@ -5,10 +5,9 @@
 #include <sys/wait.h>
 
 #include <array>
-#include <cstdarg>
 
-#include "base/log.h"
 #include "port_control.h"
+#include "said.h"
 #include "software_device.h"
 #include "verbs/queue_pair.h"
 
@@ -160,32 +159,17 @@ TEST_F(EventWatcherTest, AForkedChildEndsWithoutTheThread) {
   until([&] { return !state_.active(1); });  // the parent's thread goes on
 }
 
-std::mutex g_mutex;
-std::string g_said;
-
-[[gnu::format(printf, 5, 6)]] void keep(int, unsigned long, const char*, int, const char* format, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  const std::lock_guard lock(g_mutex);
-  g_said += std::string(text) + "\n";
-}
-
 TEST_F(EventWatcherTest, SaysEachEventOnceInWords) {
-  log::setSink(keep);
+  const test::Said said;
   test::changePort("soft0:1", "down");
   until([&] { return !state_.active(1); });
   watcher_.reset();
-  log::setSink(nullptr);
-  EXPECT_EQ(g_said, "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
+  EXPECT_EQ(said.all(), "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
 }
 
 // Soft-RoCE reports a link that comes up twice.
 TEST_F(EventWatcherTest, SaysAStateOfTheLinkOnce) {
-  g_said.clear();
-  log::setSink(keep);
+  const test::Said said;
   test::changePort("soft0:1", "down");
   test::changePort("soft0:1", "up");
   test::changePort("soft0:1", "event=port_active");
@@ -193,11 +177,10 @@ TEST_F(EventWatcherTest, SaysAStateOfTheLinkOnce) {
   test::changePort("soft0:1", "fatal");
   until([&] { return state_.fatal(); });
   watcher_.reset();
-  log::setSink(nullptr);
   const std::string up = "soft0 port 1: link up\n";
-  const std::size_t first = g_said.find(up);
-  ASSERT_NE(first, std::string::npos) << g_said;
-  EXPECT_EQ(g_said.find(up, first + 1), std::string::npos) << g_said;
+  const std::size_t first = said.all().find(up);
+  ASSERT_NE(first, std::string::npos) << said.all();
+  EXPECT_EQ(said.all().find(up, first + 1), std::string::npos) << said.all();
 }
 
 }  // namespace

@@ -2,12 +2,9 @@
 // nothing.
 #include <gtest/gtest.h>
 
-#include <cstdarg>
-#include <mutex>
-
-#include "base/log.h"
 #include "loop_connection.h"
 #include "port_control.h"
+#include "said.h"
 
 namespace railwise::net {
 namespace {
@@ -37,19 +34,6 @@ TEST(LostQueue, OnlyReportedWhenSoAsked) {
   EXPECT_TRUE(LoopConnection::finish(receive));
 }
 
-std::mutex g_mutex;
-std::string g_said;
-
-[[gnu::format(printf, 5, 6)]] void keep(int, unsigned long, const char*, int, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  const std::lock_guard lock(g_mutex);
-  g_said += std::string(text) + "\n";
-}
-
 // Whatever the status is that the device reports then.
 TEST(FailedCompletion, SaysThatThePortIsDown) {
   setenv("NCCL_IB_TIMEOUT", "8", 1);
@@ -58,14 +42,12 @@ TEST(FailedCompletion, SaysThatThePortIsDown) {
   unsetenv("NCCL_IB_TIMEOUT");
   unsetenv("NCCL_IB_RETRY_CNT");
   test::changePort("soft0:1", "down");
-  log::setSink(keep);
+  const test::Said said;
   Request* const request = loop.receive(1, 0, 64);  // its clear-to-send does not arrive
   ASSERT_NE(request, nullptr);
   EXPECT_FALSE(LoopConnection::finish(request));
-  log::setSink(nullptr);
-  const std::lock_guard lock(g_mutex);
-  EXPECT_NE(g_said.find("soft0 port 1 qp "), std::string::npos) << g_said;
-  EXPECT_NE(g_said.find("its port is down"), std::string::npos) << g_said;
+  EXPECT_NE(said.all().find("soft0 port 1 qp "), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("its port is down"), std::string::npos) << said.all();
 }
 
 }  // namespace

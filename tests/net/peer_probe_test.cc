@@ -1,41 +1,23 @@
 // An iWARP connection that waits asks the peer's device whether there is still a way to it.
 #include <gtest/gtest.h>
 
-#include <cstdarg>
-#include <mutex>
-
-#include "base/log.h"
 #include "loop_connection.h"
+#include "said.h"
 
 namespace railwise::net {
 namespace {
-
-std::mutex g_mutex;
-std::string g_said;
-
-[[gnu::format(printf, 5, 6)]] void keep(int, unsigned long, const char*, int, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  const std::lock_guard lock(g_mutex);
-  g_said += std::string(text) + "\n";
-}
 
 // The first question is answered and the wait goes on; the second, like everything after it, never is.
 TEST(PeerProbe, EndsAWaitThatNothingEnds) {
   setenv("NCCL_IB_TIMEOUT", "1", 1);  // the least patience then
   LoopConnection loop(4096, "link=iwarp;fault opcode=read nth=2 stuck");
   unsetenv("NCCL_IB_TIMEOUT");
-  log::setSink(keep);
+  const test::Said said;
   Request* const request = loop.receive(1, 0, 64);
   ASSERT_NE(request, nullptr);
   EXPECT_FALSE(LoopConnection::finish(request));
-  log::setSink(nullptr);
-  const std::lock_guard lock(g_mutex);
-  EXPECT_NE(g_said.find("soft0 port 1 qp "), std::string::npos) << g_said;
-  EXPECT_NE(g_said.find("the peer's device does not answer for 3 s"), std::string::npos) << g_said;
+  EXPECT_NE(said.all().find("soft0 port 1 qp "), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("the peer's device does not answer for 3 s"), std::string::npos) << said.all();
 }
 
 TEST(PeerProbe, AnAnswerIsEnough) {
@@ -62,14 +44,11 @@ TEST(SilentDevice, EndsASend) {
   ASSERT_NE(loop.receive(1, 0, 64), nullptr);
   Request* send = nullptr;
   while (send == nullptr) send = loop.send(1024, 64);
-  g_said.clear();
-  log::setSink(keep);
+  const test::Said said;
   EXPECT_FALSE(LoopConnection::finish(send));
-  log::setSink(nullptr);
-  const std::lock_guard lock(g_mutex);
-  EXPECT_NE(g_said.find("for 5 s the device has reported neither the end of a send nor an error"),
+  EXPECT_NE(said.all().find("for 5 s the device has reported neither the end of a send nor an error"),
             std::string::npos)
-      << g_said;
+      << said.all();
   EXPECT_EQ(loop.counters().reads, 0U);
 }
 
