@@ -6,6 +6,7 @@
 
 #include "softdev/cm_objects.h"
 #include "softdev/ports.h"
+#include "softdev/verb_faults.h"
 
 namespace railwise::softdev::cm {
 namespace {
@@ -42,12 +43,18 @@ int fails(Id& id, rdma_cm_event_type type, int status) {
   return 0;
 }
 
+// An id that is bound to no device has no faults.
+int fault(const Id& id, Verb verb) {
+  return id.verbs != nullptr ? verbFault(as<Context>(id.verbs), verb) : 0;
+}
+
 }  // namespace
 
 int listen(rdma_cm_id* base, int backlog) {
   Id& id = *static_cast<Id*>(base);
   std::lock_guard lock(manager().mutex);
   if (id.state != State::kBound) return answer(EINVAL);
+  if (const int error = fault(id, Verb::kRdmaListen); error != 0) return answer(error);
   // More calls may wait in the kernel than in our queue, so that what is too much is told so.
   for (const int fd : id.sockets) {
     if (::listen(fd, SOMAXCONN) != 0) return -1;
@@ -64,6 +71,7 @@ int connect(rdma_cm_id* base, rdma_conn_param* parameters) {
   if (id.state != State::kRouteResolved) return answer(EINVAL);
   const rdma_conn_param conn = describe(id, parameters);
   if (conn.private_data_len > kRequestBytes) return answer(EINVAL);
+  if (const int error = fault(id, Verb::kRdmaConnect); error != 0) return answer(error);
   const PortRecord* there = findAddress(*as<Context>(id.verbs).fabric->segment, id.destination.ip);
   if (there == nullptr || !active(*there) || !active(portOf(id)))
     return fails(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);

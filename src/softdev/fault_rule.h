@@ -60,9 +60,11 @@ enum class Verb : uint8_t {
   kPostRecv,
   kPostSrqRecv,
   kPollCq,
+  kRdmaListen,
+  kRdmaConnect,
   kCount,
 };
-static_assert(static_cast<int>(Verb::kCount) < 32);
+static_assert(static_cast<int>(Verb::kCount) <= 32);  // a bit each
 
 enum class FaultAction : uint8_t {
   kNone,

@@ -136,7 +136,7 @@ const std::array kSelectors = {
              }},
     Selector{"verb", [] { return "any or names joined by +: " + listOf(faultVerbs()); },
              [](std::string_view v, FaultRule* r) {
-               constexpr uint32_t kAll = (1U << static_cast<uint32_t>(Verb::kCount)) - 1;
+               constexpr uint32_t kAll = ~0U >> (32 - static_cast<uint32_t>(Verb::kCount));
                return parseSet(
                    v, faultVerbs(), kAll, [](uint32_t verb) { return 1U << verb; }, &r->verbs);
              }},

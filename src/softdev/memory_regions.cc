@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/log.h"
 #include "softdev/mover.h"
 #include "softdev/objects.h"
 #include "softdev/remap.h"
@@ -71,6 +72,9 @@ Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned acc
   Fabric& fabric = *as<Context>(base->context).fabric;
   const uint32_t index = allocateMr(fabric);
   if (index == 0) {
+    RAILWISE_WARN(
+        "software device: the fabric %s is full (%u memory regions): set fabric=NAME or deregister some",
+        fabric.prefix.c_str(), kMaxMrs - 1);
     errno = ENOMEM;
     return nullptr;
   }

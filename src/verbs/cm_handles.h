@@ -6,6 +6,10 @@
 
 namespace railwise::verbs {
 
+// On iWARP the manager's ports are TCP's too, where somebody else may have one; only listening or connecting
+// tells (EADDRINUSE). Another is taken then, so many times.
+constexpr int kPortTries = 16;
+
 // An event channel that never waits, and an id on it; null with errno.
 CmChannel makeCmChannel(const CmLibrary& cm);
 CmId makeCmId(const CmLibrary& cm, rdma_event_channel* channel);

@@ -11,8 +11,6 @@
 namespace railwise::verbs {
 namespace {
 
-constexpr int kTries = 16;  // ports to listen on
-
 Status managerFailed(const ibv_context* context, const Port& port, const char* what, int error) {
   RAILWISE_WARN("%s port %u: RDMA CM: %s: %s%s", deviceName(context), port.number, what, std::strerror(error),
                 error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
@@ -76,10 +74,8 @@ Result<CmListener> CmListener::create(ibv_context* context, const Port& port, co
   CmListener made;
   made.device_ = deviceName(context);
   made.channel_ = makeCmChannel(cm);
-  // The manager takes a free port of its own number space; on iWARP it is TCP's too, where somebody else may
-  // have it, which only listening tells. Another then.
   int error = EADDRINUSE;
-  for (int tries = 0; tries < kTries && error == EADDRINUSE; ++tries) {
+  for (int tries = 0; tries < kPortTries && error == EADDRINUSE; ++tries) {
     made.id_ = makeCmId(cm, made.channel_.get());
     if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno);
     sockaddr_storage local = storageOf(address);

@@ -65,14 +65,22 @@ Result<std::unique_ptr<CmConnection>> CmConnection::connect(QueuePair queue_pair
   std::copy(private_data.begin(), private_data.end(), made->request_.bytes.begin());
   made->request_.size = private_data.size();
   made->channel_ = makeCmChannel(cm);
-  made->id_ = makeCmId(cm, made->channel_.get());
-  if (made->id_ == nullptr) return made->fail("no event channel or id", errno);
-  made->setTypeOfService();
-  sockaddr_storage from = storageOf(made->local_);
-  sockaddr_storage to = storageOf(peer);
-  if (cm.resolve_addr(made->id_.get(), raw(from), raw(to), kResolveTimeoutMs) != 0)
-    return made->fail("resolving the address", errno);
+  RAILWISE_TRY(made->resolve());
   return made;
+}
+
+// Takes an id, and with it a port, and begins.
+Status CmConnection::resolve() {
+  const CmLibrary& cm = cmLibraryInUse();
+  id_ = makeCmId(cm, channel_.get());
+  if (id_ == nullptr) return fail("no event channel or id", errno);
+  ++ports_tried_;
+  state_ = State::kResolving;
+  setTypeOfService();
+  sockaddr_storage from = storageOf(local_);
+  sockaddr_storage to = storageOf(peer_);
+  if (cm.resolve_addr(id_.get(), raw(from), raw(to), kResolveTimeoutMs) == 0) return Status::success();
+  return fail("resolving the address", errno);
 }
 
 Result<std::unique_ptr<CmConnection>> CmConnection::accept(CmRequest request, QueuePair queue_pair,
@@ -123,8 +131,9 @@ Result<bool> CmConnection::advance() {
   rdma_cm_event* event = nullptr;
   while (cm.get_cm_event(channel_.get(), &event) == 0) {
     const Status status = step(*event);
-    (void)cm.ack_cm_event(event);
+    (void)cm.ack_cm_event(event);  // before its id goes
     RAILWISE_TRY(status);
+    if (std::exchange(port_in_use_, false)) RAILWISE_TRY(resolve());
   }
   if (errno != EAGAIN && errno != EINTR) return fail("reading its events", errno);
   return state_ == State::kUp;
@@ -142,6 +151,8 @@ Status CmConnection::step(const rdma_cm_event& event) {
       state_ = State::kConnecting;
       if (cm.connect(id_.get(), &request) == 0) return Status::success();
       if (errno == ECONNREFUSED) return give(kNobody);  // siw knows at once
+      port_in_use_ = errno == EADDRINUSE && ports_tried_ < kPortTries;
+      if (port_in_use_) return Status::success();
       return fail("connecting", errno);
     }
     case RDMA_CM_EVENT_CONNECT_RESPONSE:  // InfiniBand, RoCE: the queue pair is ours to bring up

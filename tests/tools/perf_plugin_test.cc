@@ -2,6 +2,7 @@
 // few small sizes on two ranks with every build; to 64 MiB on four ranks in CI; the powers of two between as
 // a campaign.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "process.h"
 
@@ -13,12 +14,15 @@ const Options kSmall = {"-b", "8", "-e", "256K", "-f", "8", "-n", "2", "--ranks"
 const Options kLarge = {"-b", "4", "-e", "64M", "-f", "8", "-n", "1", "--ranks", "4"};
 const Options kAll = {"-b", "8", "-e", "64M", "-f", "2", "-n", "2", "--ranks", "4"};
 
+// Tests run beside each other.
+std::string ownFabric() { return "software:fabric=perf" + std::to_string(getpid()); }
+
 class PerfPlugin : public testing::TestWithParam<std::tuple<const char*, int, Options>> {};
 
 TEST_P(PerfPlugin, IsRightOnTheSoftwareDevice) {
   const auto& [collective, api, sizes] = GetParam();
   Options args = {"perf",     collective,          "-c",    "1",
-                  "--device", "software",          "--api", "v" + std::to_string(api),
+                  "--device", ownFabric(),         "--api", "v" + std::to_string(api),
                   "--plugin", RAILWISE_PLUGIN_PATH};
   args.insert(args.end(), sizes.begin(), sizes.end());
   const int timeout_s = sizes == kSmall ? 110 : 1700;  // ctest's own is a little longer
@@ -42,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Full, PerfPlugin, everyCase(kLarge), caseName);
 INSTANTIATE_TEST_SUITE_P(Campaign, PerfPlugin, everyCase(kAll), caseName);
 
 TEST(OwnPlugin, TheCommandFindsItByItself) {
-  const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", "software"});
+  const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.out.find("soft0: GPUDirect: none, because the software device moves bytes with the CPU\n"),
             std::string::npos)

@@ -3,29 +3,16 @@
 
 #include <arpa/inet.h>
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 
 #include "base/dynamic_library.h"
+#include "said.h"
 #include "software_device.h"
 #include "verbs/cm_library.h"
 
 namespace railwise::verbs {
 namespace {
-
-std::string g_warnings;
-[[gnu::format(printf, 5, 6)]] void collect(int level, unsigned long, const char*, int, const char* format,
-                                           ...) {
-  if (level != log::kWarn) return;
-  char text[2048];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  g_warnings += std::string(text) + "\n";
-}
 
 std::span<const std::byte> bytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -89,11 +76,7 @@ Result<bool> finish(CmConnection& connection) {
 
 class CmWrapper : public testing::TestWithParam<const char*> {
  protected:
-  CmWrapper() : device("count=2,link=" + std::string(GetParam())), here(device, 0), there(device, 1) {
-    log::setSink(collect);
-    g_warnings.clear();
-  }
-  ~CmWrapper() override { log::setSink(nullptr); }
+  CmWrapper() : device("count=2,link=" + std::string(GetParam())), here(device, 0), there(device, 1) {}
 
   CmListener listen(const Side& side) {
     return std::move(*CmListener::create(side.context.get(), side.port, side.address, 16));
@@ -121,6 +104,7 @@ class CmWrapper : public testing::TestWithParam<const char*> {
     return std::move(*made);
   }
 
+  test::Said said;
   test::SoftwareDevice device;
   Side here;
   Side there;
@@ -147,7 +131,7 @@ TEST_P(CmWrapper, ConnectsAndCarriesData) {
   EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
   EXPECT_STREQ(here.memory, "clear");
   ASSERT_EQ(ibv_poll_cq(there.cq.get(), 1, &wc), 1);
-  EXPECT_EQ(g_warnings, "");
+  EXPECT_EQ(said.warnings(), "");
 }
 
 TEST_P(CmWrapper, AConnectionOutlivesItsListener) {
@@ -177,9 +161,10 @@ TEST_P(CmWrapper, ARefusalHasAReason) {
   std::unique_ptr<CmConnection> caller = call(here, listener.address());
   awaitRequest(listener, *caller).reject(bytesOf("not from here"));
   EXPECT_EQ(finish(*caller).status().code, Code::kRemote);
-  EXPECT_NE(g_warnings.find("refused by the peer (not from here)"), std::string::npos) << g_warnings;
-  EXPECT_NE(g_warnings.find(listener.address().text()), std::string::npos) << g_warnings;
-  EXPECT_NE(g_warnings.find("soft0 port 1 qp"), std::string::npos) << g_warnings;
+  EXPECT_NE(said.warnings().find("refused by the peer (not from here)"), std::string::npos)
+      << said.warnings();
+  EXPECT_NE(said.warnings().find(listener.address().text()), std::string::npos) << said.warnings();
+  EXPECT_NE(said.warnings().find("soft0 port 1 qp"), std::string::npos) << said.warnings();
   EXPECT_EQ(caller->advance().status().code, Code::kRemote);  // for good
 }
 
@@ -194,7 +179,7 @@ TEST_P(CmWrapper, NobodyListensThere) {
   SocketAddress nobody(there.address.family(), there.address.bytes(), 9, 0);
   std::unique_ptr<CmConnection> caller = call(here, nobody);
   EXPECT_EQ(finish(*caller).status().code, Code::kRemote);
-  EXPECT_NE(g_warnings.find("refused"), std::string::npos) << g_warnings;
+  EXPECT_NE(said.warnings().find("refused"), std::string::npos) << said.warnings();
 }
 
 TEST_P(CmWrapper, WaitsAsLongAsItIsAsked) {
@@ -213,7 +198,7 @@ TEST_P(CmWrapper, TheAddressMustBeThePorts) {
                                     here.config, {}, {});
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(finish(**made).status().code, Code::kInvalidUsage);
-  EXPECT_NE(g_warnings.find("the address belongs to soft1"), std::string::npos) << g_warnings;
+  EXPECT_NE(said.warnings().find("the address belongs to soft1"), std::string::npos) << said.warnings();
 }
 
 TEST_P(CmWrapper, ManyAtOnce) {
@@ -236,6 +221,59 @@ TEST_P(CmWrapper, ManyAtOnce) {
     }
   }
   EXPECT_EQ(up, 2 * kMany);
+}
+
+// On iWARP a port of the manager's may be TCP's already (the fault plays that), which only using it tells.
+class CmPortInUse : public testing::Test {
+ protected:
+  static std::string verbFails(const std::string& verb, int times) {
+    return "count=2,link=iwarp,fault=verb=" + verb + " errno=EADDRINUSE count=" + std::to_string(times);
+  }
+  test::Said said_;
+};
+
+TEST_F(CmPortInUse, TheListenerTakesAnother) {
+  const test::SoftwareDevice device(verbFails("rdma_listen", 3));
+  const Side side(device, 0);
+  EXPECT_TRUE(CmListener::create(side.context.get(), side.port, side.address, 16).ok());
+  EXPECT_EQ(said_.warnings(), "");
+}
+
+TEST_F(CmPortInUse, TheListenerGivesUpInTheEnd) {
+  const test::SoftwareDevice device(verbFails("rdma_listen", 100));
+  const Side side(device, 0);
+  EXPECT_EQ(CmListener::create(side.context.get(), side.port, side.address, 16).status().sys_errno,
+            EADDRINUSE);
+  EXPECT_NE(said_.warnings().find("listening on"), std::string::npos) << said_.warnings();
+}
+
+TEST_F(CmPortInUse, TheCallerTakesAnother) {
+  const test::SoftwareDevice device(verbFails("rdma_connect", 3));
+  Side here(device, 0);
+  const Side there(device, 1);
+  CmListener listener = std::move(*CmListener::create(there.context.get(), there.port, there.address, 16));
+  auto caller = std::move(*CmConnection::connect(here.queuePair(), here.port, here.address,
+                                                 listener.address(), here.config, {}, bytesOf("who calls")));
+  std::optional<CmRequest> request;
+  for (int i = 0; i < kEnough && !request; ++i) {
+    ASSERT_TRUE(caller->advance().ok());
+    request = std::move(*listener.poll());
+  }
+  ASSERT_TRUE(request.has_value());
+  EXPECT_EQ(textOf(request->privateData()).substr(0, 9), "who calls");
+  EXPECT_EQ(said_.warnings(), "");
+}
+
+TEST_F(CmPortInUse, TheCallerGivesUpInTheEnd) {
+  const test::SoftwareDevice device(verbFails("rdma_connect", 100));
+  Side here(device, 0);
+  const Side there(device, 1);
+  CmListener listener = std::move(*CmListener::create(there.context.get(), there.port, there.address, 16));
+  auto caller = std::move(*CmConnection::connect(here.queuePair(), here.port, here.address,
+                                                 listener.address(), here.config, {}, {}));
+  EXPECT_EQ(finish(*caller).status().sys_errno, EADDRINUSE);
+  EXPECT_NE(said_.warnings().find("connecting: Address already in use"), std::string::npos)
+      << said_.warnings();
 }
 
 TEST(CmLimits, ThePathAndOurLimitsReachTheQueuePair) {
@@ -297,18 +335,17 @@ TEST(CmAddresses, TravelAsSixteenBytes) {
 
 // The table of the library in force is put back by the next load().
 TEST(CmLibraryFile, SaysWhatToInstall) {
-  g_warnings.clear();
-  log::setSink(collect);
+  test::Said said;
   setCmLibrary("librailwise-there-is-none.so.1");
   EXPECT_EQ(cmLibrary().status().code, Code::kNoDevice);
-  EXPECT_NE(g_warnings.find("Install librdmacm1"), std::string::npos) << g_warnings;
-  g_warnings.clear();
+  EXPECT_NE(said.warnings().find("Install librdmacm1"), std::string::npos) << said.warnings();
+  said.clear();
   EXPECT_EQ(cmLibrary().status().code, Code::kNoDevice);
-  EXPECT_EQ(g_warnings, "");  // once is enough
+  EXPECT_EQ(said.warnings(), "");  // once is enough
   setCmLibrary("libm.so.6");
   EXPECT_EQ(cmLibrary().status().code, Code::kNoDevice);
-  EXPECT_NE(g_warnings.find("rdma_create_event_channel@RDMACM_1.0"), std::string::npos) << g_warnings;
-  log::setSink(nullptr);
+  EXPECT_NE(said.warnings().find("rdma_create_event_channel@RDMACM_1.0"), std::string::npos)
+      << said.warnings();
   setCmLibrary("");
 }
 

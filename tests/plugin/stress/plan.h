@@ -14,6 +14,7 @@
 
 namespace railwise::test {
 
+constexpr std::size_t kMostUserBuffers = 64;   // of an end, beside its own; the device has room for some
 constexpr std::size_t kSourceBytes = 4 << 20;  // of random bytes that every rank sends from
 // Of a step, over all receives of its group. With a sanitizer there is more to find in calls than in bytes.
 constexpr std::size_t kMostSlotBytes = (kThreadSanitizer || kAddressSanitizer ? 64 : 512) << 10;

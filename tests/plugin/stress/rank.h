@@ -211,7 +211,7 @@ class Rank {
     switch (dice_.below(6)) {
       case 0:
       case 1:
-        if (end.up) registerUserBuffer(end);
+        if (end.up && end.registered.size() < kMostUserBuffers) registerUserBuffer(end);
         break;
       case 2:
         if (end.up && !end.registered.empty()) deregisterUserBuffer(end);
