@@ -10,25 +10,6 @@
 namespace railwise::net {
 namespace {
 
-const char* adviceFor(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-      return "the peer died or cannot be reached: check its log, the link, and on RoCE NCCL_IB_GID_INDEX, "
-             "MTU and PFC";
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return "the peer posts no receives: it is stopped or out of memory";
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_OP_ERR:
-      return "the peer's memory was released or never registered for this access";
-    case IBV_WC_LOC_PROT_ERR:
-      return "the local memory was released while in use";
-    case IBV_WC_WR_FLUSH_ERR:
-      return "the device gave the queue pair up without a reason: see dmesg, and the peer's log";
-    default:
-      return "see the device's own log (dmesg)";
-  }
-}
-
 // Vendor 0 stands for "none".
 void setEce(QueuePairInfo& info, const std::optional<verbs::Ece>& ece) {
   if (!ece) return;
@@ -253,6 +234,7 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, port, address, settings));
   RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_));
   queue_pair.connected = true;
+  if (address.ethernet) queue_pair.gid = gid;
   sayConnected(index, local, remote, local_gid, remote_gid);
   return Status::success();
 }
@@ -279,36 +261,6 @@ void Connection::describeEce(EndInfo& end) const {
     info.ece_vendor = info.ece_options = info.ece_mask = 0;
     if (queue_pairs_[i].used) setEce(info, verbs::queryEce(queue_pairs_[i].qp, config_));
   }
-}
-
-Status Connection::fail(Status status, const std::string& what) {
-  if (failure_.ok()) {
-    RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
-                  peer_.c_str(), what.c_str());
-    failure_ = status;
-    side_channel_.shutdown();
-  }
-  return failure_;
-}
-
-std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = device_.rails()[queue_pair.rail];
-  return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
-         std::to_string(queue_pair.qp->qp_num);
-}
-
-Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
-  return fail({Code::kSystem, error}, nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(error));
-}
-
-Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
-                                  const char* operation) {
-  const char* const ailment = ailmentOf(queue_pair);
-  const char* const advice = ailment != nullptr ? ailment : adviceFor(completion.status);
-  return fail({Code::kRemote, 0}, nameOf(queue_pair) + ": " + operation +
-                                      " failed: " + verbs::library().wc_status_str(completion.status) +
-                                      " (status " + std::to_string(completion.status) + ", vendor " +
-                                      std::to_string(completion.vendor_err) + "): " + advice);
 }
 
 }  // namespace railwise::net

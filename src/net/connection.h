@@ -146,10 +146,13 @@ class Connection {
  private:
   static constexpr uint32_t kIdleMask = 0xff;
   Status checkPeer(Waiting waiting);
-  // That the queue pair's device has failed, or that its port is down, in words; null: nothing of the kind.
+  // That the queue pair's device has failed, its port is down or its address gone, in words; "": nothing of
+  // the kind.
   // It shows in many a status: in a flush (Soft-RoCE), in retries that were in vain, or in an end of the
   // connection that nobody asked for. The event may still be on its way, so the device is asked.
-  const char* ailmentOf(const LaneQueuePair& queue_pair) const;
+  std::string ailmentOf(const LaneQueuePair& queue_pair) const;
+  std::string ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
+  std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) const;
   // What the connection manager has to tell of a connection that is up: its end, or its device's.
   Status checkManager();
   // Nothing has completed for long: an end where the device owes a completion, or the peer's device an

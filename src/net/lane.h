@@ -6,9 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "net/limits.h"
 #include "verbs/connection_manager.h"
+#include "verbs/gid.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
@@ -21,6 +23,8 @@ struct LaneQueuePair {
   bool connected = false;
   bool probed = false;  // the peer's device was asked through it, and has not answered yet (iWARP)
   bool used = true;     // false: no rail of the peer can be reached from this one
+
+  std::optional<verbs::Gid> gid;  // RoCE: where it sends from, unless the connection manager has chosen it
 
   uint8_t lane = 0;
   uint8_t rail = 0;       // of this end

@@ -67,17 +67,9 @@ Status Connection::checkEvents() {
   return Status::success();
 }
 
-const char* Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = device_.rails()[queue_pair.rail];
-  if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
-  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
-  const bool active = now.ok() ? now->active : rail.hca->state().active(rail.port.number);
-  return active ? nullptr : "its port is down: check the cable, the switch port and `ibstat`";
-}
-
 Status Connection::checkManager() {
   for (LaneQueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.cm == nullptr || cut_off_) continue;
+    if (queue_pair.cm == nullptr) continue;
     const Result<bool> up = queue_pair.cm->advance();
     if (up.ok()) continue;
     if (up.status().sys_errno == ENODEV)
@@ -101,9 +93,8 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
   if (now - peer_left_ < grace) return Status::success();
   for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    const char* const ailment = queue_pair.used ? ailmentOf(queue_pair) : nullptr;
-    if (ailment != nullptr)
-      return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + ailment);
+    const std::string ailment = queue_pair.used ? ailmentOf(queue_pair) : "";
+    if (!ailment.empty()) return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + ailment);
   }
   return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
 }
@@ -153,12 +144,10 @@ Status Connection::checkSends() {
   if (silence_ < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : queue_pairs_) {
     if (!queue_pair.used || queue_pair.send_free == queue_pair.send_size) continue;
-    const char* const ailment = ailmentOf(queue_pair);
     return fail({Code::kRemote, ETIMEDOUT},
                 nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
                     " the device has reported neither the end of a send nor an error: " +
-                    (ailment != nullptr ? ailment
-                                        : "check the network to the peer, and the device's own log (dmesg)"));
+                    ailmentOr(queue_pair, "check the network to the peer, and the device's own log (dmesg)"));
   }
   return Status::success();
 }
@@ -176,11 +165,10 @@ Status Connection::probe() {
   if (silence_ < kProbeAfter + limit) return Status::success();
   const auto used = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
                                  [](const LaneQueuePair& queue_pair) { return queue_pair.probed; });
-  const char* const ailment = ailmentOf(*used);
   return fail({Code::kRemote, ETIMEDOUT},
               nameOf(*used) + ": ended: the peer's device does not answer for " + secondsText(limit) +
                   " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): " +
-                  (ailment != nullptr ? ailment : "check the network between them and the peer's host"));
+                  ailmentOr(*used, "check the network between them and the peer's host"));
 }
 
 Status Connection::postProbe(std::size_t index) {

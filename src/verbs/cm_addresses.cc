@@ -42,10 +42,11 @@ int rank(const SocketAddress& address) {
   return address.scopeId() == 0 ? 1 : 2;
 }
 
-std::vector<SocketAddress> ofKernel(const CmLibrary& library, ibv_context* context, const Port& port) {
+std::vector<SocketAddress> ofKernel(const CmLibrary& library, ibv_context* context, const Port& port,
+                                    std::span<const Interface> interfaces) {
   const char* device = deviceName(context);
   std::vector<SocketAddress> addresses;
-  for (const Interface& interface : listInterfaces("", AF_UNSPEC)) {
+  for (const Interface& interface : interfaces) {
     if (!interface.loopback && leadsTo(library, interface.address, device, port))
       addresses.push_back(interface.address);
   }
@@ -54,9 +55,18 @@ std::vector<SocketAddress> ofKernel(const CmLibrary& library, ibv_context* conte
   return addresses;
 }
 
-// A process that connects a thousand times asks the kernel about its addresses once in a while.
+// All addresses of this host, to see whether one has changed.
+std::string textOf(std::span<const Interface> interfaces) {
+  std::string text;
+  for (const Interface& interface : interfaces)
+    text += interface.name + " " + interface.address.text() + "\n";
+  return text;
+}
+
+// A process that connects a thousand times asks the kernel which of them lead to the port once in a while.
 struct Known {
   Clock::time_point until;
+  std::string interfaces;
   std::vector<SocketAddress> addresses;
 };
 constexpr auto kBelieved = std::chrono::seconds(10);
@@ -75,12 +85,14 @@ Result<std::vector<SocketAddress>> cmAddresses(ibv_context* context, const Port&
   const Result<const CmLibrary*> library = cmLibrary();
   if (!library.ok()) return library.status();
   if ((*library)->local_addresses != nullptr) return ofSoftware(**library, context, port);
+  const std::vector<Interface> interfaces = listInterfaces("", AF_UNSPEC);
+  const std::string all = textOf(interfaces);
   Cache& it = cache();
   const std::lock_guard lock(it.mutex);
   Known& known = it.known[{deviceName(context), port.number}];
   const Clock::time_point now = Clock::now();
-  if (known.until <= now || known.addresses.empty())
-    known = {now + kBelieved, ofKernel(**library, context, port)};
+  if (known.until <= now || known.addresses.empty() || known.interfaces != all)
+    known = {now + kBelieved, all, ofKernel(**library, context, port, interfaces)};
   return known.addresses;
 }
 

@@ -126,7 +126,8 @@ rdma_conn_param CmConnection::parameters(std::span<const std::byte> private_data
 }
 
 Result<bool> CmConnection::advance() {
-  if (!failure_.ok()) return failure_;
+  // The peer's parting may only be what a removal of our own device begins with.
+  if (!failure_.ok() && state_ != State::kUp) return failure_;
   const CmLibrary& cm = cmLibraryInUse();
   rdma_cm_event* event = nullptr;
   while (cm.get_cm_event(channel_.get(), &event) == 0) {
@@ -135,6 +136,7 @@ Result<bool> CmConnection::advance() {
     RAILWISE_TRY(status);
     if (std::exchange(port_in_use_, false)) RAILWISE_TRY(resolve());
   }
+  if (!failure_.ok()) return failure_;
   if (errno != EAGAIN && errno != EINTR) return fail("reading its events", errno);
   return state_ == State::kUp;
 }

@@ -50,5 +50,20 @@ TEST(FailedCompletion, SaysThatThePortIsDown) {
   EXPECT_NE(said.all().find("its port is down"), std::string::npos) << said.all();
 }
 
+TEST(FailedCompletion, SaysThatTheAddressIsGone) {
+  setenv("NCCL_IB_TIMEOUT", "8", 1);
+  setenv("NCCL_IB_RETRY_CNT", "0", 1);
+  LoopConnection loop(4096, "count=1,link=roce");
+  unsetenv("NCCL_IB_TIMEOUT");
+  unsetenv("NCCL_IB_RETRY_CNT");
+  const test::Said said;
+  for (int index = 0; index < 4; ++index)
+    test::changePort("soft0:1", "gid=" + std::to_string(index) + "=10.99.0." + std::to_string(index + 1));
+  Request* const request = loop.receive(1, 0, 64);
+  ASSERT_NE(request, nullptr);
+  EXPECT_FALSE(LoopConnection::finish(request));
+  EXPECT_NE(said.all().find("is gone from the port (GID index "), std::string::npos) << said.all();
+}
+
 }  // namespace
 }  // namespace railwise::net

@@ -46,6 +46,8 @@ class Bench:
                 raise CommandFailed("needs two siw devices in each host: tests/lab/run --devices 0 --iwarp 2")
             self.a, self.b = (Side(host, hosts[host][0], hosts[other][0].netdev, other, hosts[host][1].netdev)
                               for host, other in ("ab", "ba"))
+            for host in "ab":  # siw connects in the kernel, where nobody can end it: 7 s, not 127
+                self.exec(host, "sh", "-c", "echo 2 >/proc/sys/net/ipv4/tcp_syn_retries")
         self.sides = (self.a, self.b)
         self._settings = {side.name: self._identity(side) for side in self.sides}
         self._more_rules: list[str] = []
@@ -101,11 +103,6 @@ class Bench:
         """The statistics of the root qdisc: packets, drops, backlog."""
         shown = json.loads(self.tc(host, "-s", "-j", "qdisc", "show", "dev", netdev))
         return next(item for item in shown if item.get("root"))
-
-    def netdev_packets(self, host: str, netdev: str) -> dict[str, int]:
-        """rx and tx packets of a network device."""
-        shown = json.loads(network.run(["ip", *self._in(host), "-s", "-j", "link", "show", "dev", netdev]))
-        return {way: shown[0]["stats64"][way]["packets"] for way in ("rx", "tx")}
 
     # ---- back to the beginning
 

@@ -19,6 +19,7 @@ TRANSPORT = QUEUE_PAIR + r".*(transport retry counter exceeded|does not answer)"
 PORT_DOWN = QUEUE_PAIR + r".*(its port is down|does not answer)"
 # The port may be up again when somebody looks.
 FLAP = QUEUE_PAIR + r".*(its port is down|Work Request Flushed Error|transport retry counter exceeded|does not answer)"
+ADDRESS_GONE = QUEUE_PAIR + r".*(its address \S+ is gone from the port|does not answer)"
 LINK_DOWN = r"{rdma} port 1: link down"
 REMOVED = QUEUE_PAIR + r".*(device was removed|its port is down|does not answer|Work Request Flushed Error)"
 
@@ -78,8 +79,9 @@ SCENARIOS = [
     lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True), error=PORT_DOWN, reports=LINK_DOWN, again=True),
     Scenario("cable-flap", "a has no carrier for 0.3 s", lambda: LinkDown(own=False), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
              error=FLAP),
-    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False), error=PORT_DOWN, reports=LINK_DOWN),
-    lasting("address", "a's addresses are replaced by others", AddressChanged, again=True, stays=True),
+    lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False), error=PORT_DOWN, kinds=RXE, reports=LINK_DOWN),
+    lasting("cable-out", "the same on siw, which tells nobody of it", lambda: LinkDown(own=False), error=PORT_DOWN, kinds=SIW),
+    lasting("address", "a's addresses are replaced by others", AddressChanged, error=ADDRESS_GONE, again=True, stays=True),
     disturbing("loss", "2 % of the packets are lost", "loss 2%", "drops"),
     disturbing("delay", "each packet takes 15 ms", "delay 15ms", "backlog", now=frozenset({DATA})),
     disturbing("duplication", "5 % of the packets come twice", "duplicate 5%", "repeated"),

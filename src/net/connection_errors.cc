@@ -1,0 +1,98 @@
+// What a connection says when it ends: which queue pair, what the device reported, and what may be behind it.
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+#include "net/connection.h"
+
+namespace railwise::net {
+namespace {
+
+// A queue pair whose device gives no reason (Soft-RoCE, when its interface does not take a packet): the
+// port's state may follow, since the same event of the interface changes both. Nothing else is worth doing
+// meanwhile.
+constexpr Clock::duration kReasonFollows = std::chrono::milliseconds(100);
+
+const char* adviceFor(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+      return "the peer died or cannot be reached: check its log, the link, and on RoCE NCCL_IB_GID_INDEX, "
+             "MTU and PFC";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "the peer posts no receives: it is stopped or out of memory";
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return "the peer's memory was released or never registered for this access";
+    case IBV_WC_LOC_PROT_ERR:
+      return "the local memory was released while in use";
+    case IBV_WC_WR_FLUSH_ERR:
+      return "the device gave the queue pair up without a reason: see dmesg, and the peer's log";
+    default:
+      return "see the device's own log (dmesg)";
+  }
+}
+
+}  // namespace
+
+Status Connection::fail(Status status, const std::string& what) {
+  if (failure_.ok()) {
+    RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
+                  peer_.c_str(), what.c_str());
+    failure_ = status;
+    side_channel_.shutdown();
+  }
+  return failure_;
+}
+
+std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
+         std::to_string(queue_pair.qp->qp_num);
+}
+
+Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
+  return fail({Code::kSystem, error}, nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(error));
+}
+
+Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
+                                  const char* operation) {
+  return fail({Code::kRemote, 0}, nameOf(queue_pair) + ": " + operation +
+                                      " failed: " + verbs::library().wc_status_str(completion.status) +
+                                      " (status " + std::to_string(completion.status) + ", vendor " +
+                                      std::to_string(completion.vendor_err) +
+                                      "): " + reasonFor(queue_pair, completion.status));
+}
+
+std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = device_.rails()[queue_pair.rail];
+  if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
+  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
+  if (!now.ok())
+    return std::string("its device does not answer any more: ") + std::strerror(now.status().sys_errno);
+  if (!now->active) return "its port is down: check the cable, the switch port and `ibstat`";
+  ibv_gid gid = {};
+  if (!queue_pair.gid ||
+      (verbs::library().query_gid(rail.hca->context(), rail.port.number, queue_pair.gid->index, &gid) == 0 &&
+       std::memcmp(gid.raw, queue_pair.gid->value.raw, sizeof gid.raw) == 0))
+    return "";
+  return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
+         std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
+}
+
+std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const {
+  const std::string ailment = ailmentOf(queue_pair);
+  return ailment.empty() ? otherwise : ailment;
+}
+
+std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) const {
+  std::string ailment = ailmentOf(queue_pair);
+  const Deadline deadline = Deadline::after(kReasonFollows);
+  while (status == IBV_WC_WR_FLUSH_ERR && ailment.empty() && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ailment = ailmentOf(queue_pair);
+  }
+  return ailment.empty() ? adviceFor(status) : ailment;
+}
+
+}  // namespace railwise::net
