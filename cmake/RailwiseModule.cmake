@@ -79,11 +79,12 @@ function(railwise_test_objects name)
   railwise_test_options(railwise_${name})
 endfunction()
 
-# railwise_test(NAME SOURCES... DEPENDS... [LONG] [PLUGIN] [DEFINITIONS...] [TIMEOUT S]): one GoogleTest program, one
+# railwise_test(NAME SOURCES... DEPENDS... [WHOLE] [LONG] [PLUGIN] [DEFINITIONS...] [TIMEOUT S]): one GoogleTest program, one
 # ctest entry for each of its tests, labelled "quick". LONG: among them are instantiations named Full and Campaign, labelled so,
-# which have an hour. PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.
+# which have an hour. WHOLE: its tests need no process each; with a sanitizer, where processes begin slowly, they are one ctest
+# entry. PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.
 function(railwise_test name)
-  cmake_parse_arguments(arg "PLUGIN;LONG" "TIMEOUT" "SOURCES;DEPENDS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(arg "PLUGIN;LONG;WHOLE" "TIMEOUT" "SOURCES;DEPENDS;DEFINITIONS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -99,7 +100,10 @@ function(railwise_test name)
     target_compile_definitions(${name} PRIVATE RAILWISE_PLUGIN_PATH="$<TARGET_FILE:railwise_plugin>")
   endif()
   set(discovery DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_TYPES NO_PRETTY_VALUES)
-  if(arg_LONG)
+  if(arg_WHOLE AND RAILWISE_SANITIZE)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT 600)
+  elseif(arg_LONG)
     gtest_discover_tests(${name} ${discovery} TEST_FILTER "-Full/*:Campaign/*"
       PROPERTIES LABELS quick TIMEOUT ${arg_TIMEOUT})
     gtest_discover_tests(${name} ${discovery} TEST_FILTER "Full/*" PROPERTIES LABELS full TIMEOUT 3600 PROCESSORS 2)

@@ -152,6 +152,8 @@ class Connection {
   // connection that nobody asked for. The event may still be on its way, so the device is asked.
   std::string ailmentOf(const LaneQueuePair& queue_pair) const;
   std::string ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
+  // The same, for an error that comes without a reason: the reason may follow.
+  std::string ailmentThatFollows(const LaneQueuePair& queue_pair) const;
   std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) const;
   // What the connection manager has to tell of a connection that is up: its end, or its device's.
   Status checkManager();

@@ -1,4 +1,6 @@
 // What a connection says when it ends: which queue pair, what the device reported, and what may be behind it.
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -52,7 +54,11 @@ std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
 }
 
 Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
-  return fail({Code::kSystem, error}, nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(error));
+  // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
+  const int reason = error == -1 ? errno : std::abs(error);
+  const std::string ailment = ailmentThatFollows(queue_pair);
+  return fail({Code::kSystem, reason}, nameOf(queue_pair) + ": " + call + " failed: " +
+                                           std::strerror(reason) + (ailment.empty() ? "" : ": " + ailment));
 }
 
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
@@ -67,6 +73,8 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
 std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
   const Rail& rail = device_.rails()[queue_pair.rail];
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
+  if (queue_pair.cm != nullptr && queue_pair.cm->advance().status().sys_errno == ENODEV)
+    return "its device was removed";
   const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
   if (!now.ok())
     return std::string("its device does not answer any more: ") + std::strerror(now.status().sys_errno);
@@ -80,18 +88,24 @@ std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
          std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
 }
 
+std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) const {
+  std::string ailment = ailmentOf(queue_pair);
+  const Deadline deadline = Deadline::after(kReasonFollows);
+  while (ailment.empty() && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ailment = ailmentOf(queue_pair);
+  }
+  return ailment;
+}
+
 std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const {
   const std::string ailment = ailmentOf(queue_pair);
   return ailment.empty() ? otherwise : ailment;
 }
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) const {
-  std::string ailment = ailmentOf(queue_pair);
-  const Deadline deadline = Deadline::after(kReasonFollows);
-  while (status == IBV_WC_WR_FLUSH_ERR && ailment.empty() && !deadline.passed()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ailment = ailmentOf(queue_pair);
-  }
+  if (status != IBV_WC_WR_FLUSH_ERR) return ailmentOr(queue_pair, adviceFor(status));
+  const std::string ailment = ailmentThatFollows(queue_pair);
   return ailment.empty() ? adviceFor(status) : ailment;
 }
 

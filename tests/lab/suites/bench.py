@@ -50,7 +50,7 @@ class Bench:
                 self.exec(host, "sh", "-c", "echo 2 >/proc/sys/net/ipv4/tcp_syn_retries")
         self.sides = (self.a, self.b)
         self._settings = {side.name: self._identity(side) for side in self.sides}
-        self._more_rules: list[str] = []
+        self._more_rules: dict[str, list[str]] = {}  # by the family option of `ip`
         self._resources = self.resources()
 
     # ---- what processes are started with
@@ -68,8 +68,8 @@ class Bench:
     def _in(host: str) -> list[str]:
         return ["-n", host] if host else []
 
-    def ip(self, host: str, *lines: str, force: bool = False) -> None:
-        network.batch("ip", list(lines), *self._in(host), *(["-force"] if force else []))
+    def ip(self, host: str, *lines: str) -> None:
+        network.batch("ip", list(lines), *self._in(host))
 
     def tc(self, host: str, *words: str, check: bool = True) -> str:
         return network.run(["tc", *self._in(host), *words], check=check)
@@ -114,42 +114,66 @@ class Bench:
                 f"addr replace {port.ipv6}/64 dev {port.netdev} nodad"]
 
     def restore(self) -> None:
-        """Undoes what a scenario did to devices, addresses, links, queues and filters, whatever it was."""
-        for rule in self._more_rules:
-            network.run(["ip", *rule.format("del").split()])
-        self._more_rules = []
-        for host, netdev in {(side.port.host, side.handshakes) for side in self.sides}:
-            self.tc(host, "qdisc", "del", "dev", netdev, "clsact", check=False)
+        """Undoes what a scenario did to devices, addresses, links, queues and filters, whatever it was. In few commands: each takes
+        0.1 s here."""
+        self._rules("del")
+        self._more_rules = {}
         for side in self.sides:
-            self._restore_wire(side)
-        for side in self.sides:
-            self._restore_addresses(side)
+            if not self._has_netdev(side):
+                self._restore_netdev(side)
+        for host in self._hosts():
+            self._clear_queues(host)
+            self._restore_links(host)
+        if self.kind == "rxe":
+            network.batch("bridge", [f"link set dev {side.far} state 3" for side in self.sides])
         for side in self.sides:
             if not Path(f"/sys/class/infiniband/{side.port.rdma}").exists():
                 self.add_device(side)
         network.wait_active([side.port for side in self.sides])
 
+    def _hosts(self) -> set[str]:
+        return {side.port.host for side in self.sides}  # far ends are in one of these too
+
     def add_device(self, side: Side) -> None:
         self.exec(side.port.host, "rdma", "link", "add", side.port.rdma, "type", self.kind, "netdev", side.port.netdev)
 
-    def has_netdev(self, host: str, netdev: str) -> bool:
-        return network.run(["ip", *self._in(host), "-o", "link", "show", "dev", netdev], check=False) != ""
+    def _has_netdev(self, side: Side) -> bool:
+        if not side.port.host:
+            return Path(f"/sys/class/net/{side.port.netdev}").exists()
+        return network.run(["ip", *self._in(side.port.host), "-o", "link", "show", "dev", side.port.netdev], check=False) != ""
 
-    def _restore_wire(self, side: Side) -> None:
+    def _restore_netdev(self, side: Side) -> None:
         port = side.port
-        if not self.has_netdev(port.host, port.netdev):
-            self.wait_gone(side)
-            if self.kind == "rxe":
-                network.add_veth(port)
-            else:
-                self.ip("", f"link add {port.netdev} mtu {port.mtu} netns {port.host} type veth peer name {side.far} mtu {port.mtu} "
-                        f"netns {side.far_host}")
-        for netdev, host in ((port.netdev, port.host), (side.far, side.far_host)):
-            for queue in ("root", "clsact"):
-                self.tc(host, "qdisc", "del", "dev", netdev, queue, check=False)
-            self.ip(host, f"link set dev {netdev} mtu {port.mtu} up")
+        self.wait_gone(side)
         if self.kind == "rxe":
-            network.run(["bridge", "link", "set", "dev", side.far, "state", "3"])
+            network.add_veth(port)
+        else:
+            self.ip("", f"link add {port.netdev} mtu {port.mtu} netns {port.host} type veth peer name {side.far} mtu {port.mtu} "
+                    f"netns {side.far_host}")
+
+    def _clear_queues(self, host: str) -> None:
+        netdevs = {netdev for side in self.sides for where, netdev in
+                   ((side.port.host, side.port.netdev), (side.far_host, side.far), (side.port.host, side.handshakes)) if where == host}
+        lines = [f"qdisc del dev {netdev} {queue}" for netdev in sorted(netdevs) for queue in ("root", "clsact")]
+        network.batch("tc", lines, *self._in(host), "-force", check=False)  # most are not there
+
+    def _restore_links(self, host: str) -> None:
+        lines = [f"link set dev {netdev} mtu {side.port.mtu} up" for side in self.sides for where, netdev in
+                 ((side.port.host, side.port.netdev), (side.far_host, side.far)) if where == host]
+        shown = {item["ifname"]: item["addr_info"] for item in json.loads(network.run(["ip", *self._in(host), "-j", "addr", "show"]))}
+        mine = [side for side in self.sides if side.port.host == host]
+        for side in mine:
+            port = side.port
+            if self.kind == "rxe":
+                network.sysctl(f"net.ipv6.conf.{port.netdev}.accept_dad", 0)
+                for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
+                    network.sysctl(f"net.ipv4.conf.{port.netdev}.{key}", value)
+            lines += [f"addr del {item['local']}/{item['prefixlen']} dev {port.netdev}" for item in shown[port.netdev]
+                      if item["local"] not in (port.ipv4, port.ipv6) and item["scope"] == "global"]
+            lines += self._settings[side.name]
+        if self.kind == "rxe":  # routes go by a link that is up
+            lines += [line for side in mine for line in self.routes(side.port, side.port.ipv4, side.port.ipv6)]
+        self.ip(host, *lines)
 
     def wait_gone(self, side: Side, seconds: float = 30.0) -> None:
         """Until a device that was deleted is really gone."""
@@ -158,19 +182,6 @@ class Bench:
             if time.monotonic() > deadline:
                 raise CommandFailed(f"{side.port.rdma} is still there {seconds:.0f} s after its removal")
             time.sleep(0.05)
-
-    def _restore_addresses(self, side: Side) -> None:
-        port = side.port
-        if self.kind == "rxe":
-            network.sysctl(f"net.ipv6.conf.{port.netdev}.accept_dad", 0)
-            for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
-                network.sysctl(f"net.ipv4.conf.{port.netdev}.{key}", value)
-        shown = json.loads(network.run(["ip", *self._in(port.host), "-j", "addr", "show", "dev", port.netdev]))
-        foreign = [f"addr del {item['local']}/{item['prefixlen']} dev {port.netdev}" for item in shown[0]["addr_info"]
-                   if item["local"] not in (port.ipv4, port.ipv6) and item["scope"] == "global"]
-        self.ip(port.host, *foreign, *self._settings[side.name])
-        if self.kind == "rxe":
-            self.ip("", *self.routes(port, port.ipv4, port.ipv6))
 
     def routes(self, port: Port, ipv4: str, ipv6: str) -> list[str]:
         """Routes and neighbours of an rxe port, which the kernel forgets with link and address (network.route_by_source)."""
@@ -185,14 +196,17 @@ class Bench:
     def route_also(self, side: Side, ipv4: str, ipv6: str) -> None:
         """Makes traffic from and to another address of an rxe port go the same way. restore() forgets it."""
         port, table = side.port, 100 + side.port.number
-        self._more_rules = [f"{family} rule {{}} pref {pref} {which}" for family, own in (("-4", ipv4), ("-6", ipv6))
-                            for pref, which in ((20, f"from {own} to {own} lookup local"), (100, f"from {own} lookup {table}"))]
-        for rule in self._more_rules:
-            network.run(["ip", *rule.format("add").split()])
+        self._more_rules = {family: [f"pref 20 from {own} to {own} lookup local", f"pref 100 from {own} lookup {table}"]
+                            for family, own in (("-4", ipv4), ("-6", ipv6))}
+        self._rules("add")
         self.ip("", f"route replace 10.0.0.0/24 dev {port.netdev} src {ipv4} table {table}",
                 f"route replace fd00::/64 dev {port.netdev} src {ipv6} table {table}",
                 *[f"neigh replace {ip} lladdr {network.mac(port.number, 0)} dev {other.port.netdev} nud permanent"
                   for other in self.sides if other is not side for ip in (ipv4, ipv6)])
+
+    def _rules(self, what: str) -> None:
+        for family, rules in self._more_rules.items():
+            network.batch("ip", [f"rule {what} {rule}" for rule in rules], family)
 
     # ---- what must not stay
 

@@ -21,7 +21,7 @@ PORT_DOWN = QUEUE_PAIR + r".*(its port is down|does not answer)"
 FLAP = QUEUE_PAIR + r".*(its port is down|Work Request Flushed Error|transport retry counter exceeded|does not answer)"
 ADDRESS_GONE = QUEUE_PAIR + r".*(its address \S+ is gone from the port|does not answer)"
 LINK_DOWN = r"{rdma} port 1: link down"
-REMOVED = QUEUE_PAIR + r".*(device was removed|its port is down|does not answer|Work Request Flushed Error)"
+REMOVED = QUEUE_PAIR + r".*(device was removed|its device does not answer|its port is down|does not answer|Work Request Flushed Error)"
 
 
 @dataclass(frozen=True)
