@@ -11,8 +11,11 @@
 namespace railwise::verbs {
 namespace {
 
-// How long the kernel may look for the way to the peer (its ARP); the caller's own patience counts besides.
-constexpr int kResolveTimeoutMs = 5000;
+// How long the kernel may look for the way to the peer (its ARP), and how often; the caller's own patience
+// counts besides. Linux 6.12 may miss the answer when both ends ask each other at once, and finds it at the
+// end of the time only: better soon, and again.
+constexpr int kResolveTimeoutMs = 1000;
+constexpr int kResolveTries = 5;
 // Why InfiniBand's and RoCE's managers reject (InfiniBand specification, table 110); iWARP's says
 // ECONNREFUSED.
 constexpr int kReasonNoService = 8;
@@ -74,7 +77,6 @@ Status CmConnection::resolve() {
   const CmLibrary& cm = cmLibraryInUse();
   id_ = makeCmId(cm, channel_.get());
   if (id_ == nullptr) return fail("no event channel or id", errno);
-  ++ports_tried_;
   state_ = State::kResolving;
   setTypeOfService();
   sockaddr_storage from = storageOf(local_);
@@ -134,7 +136,7 @@ Result<bool> CmConnection::advance() {
     const Status status = step(*event);
     (void)cm.ack_cm_event(event);  // before its id goes
     RAILWISE_TRY(status);
-    if (std::exchange(port_in_use_, false)) RAILWISE_TRY(resolve());
+    if (std::exchange(again_, false)) RAILWISE_TRY(resolve());
   }
   if (!failure_.ok()) return failure_;
   if (errno != EAGAIN && errno != EINTR) return fail("reading its events", errno);
@@ -153,8 +155,7 @@ Status CmConnection::step(const rdma_cm_event& event) {
       state_ = State::kConnecting;
       if (cm.connect(id_.get(), &request) == 0) return Status::success();
       if (errno == ECONNREFUSED) return give(kNobody);  // siw knows at once
-      port_in_use_ = errno == EADDRINUSE && ports_tried_ < kPortTries;
-      if (port_in_use_) return Status::success();
+      if (errno == EADDRINUSE && ++ports_tried_ < kPortTries) return tryAgain();
       return fail("connecting", errno);
     }
     case RDMA_CM_EVENT_CONNECT_RESPONSE:  // InfiniBand, RoCE: the queue pair is ours to bring up
@@ -177,6 +178,7 @@ Status CmConnection::stepOnError(const rdma_cm_event& event) {
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
+      if (event.status == -ETIMEDOUT && ++times_resolved_ < kResolveTries) return tryAgain();
       return give("no way there: " + reason +
                   "; check that the interface of the device is up and reaches the peer");
     case RDMA_CM_EVENT_UNREACHABLE:
@@ -249,6 +251,12 @@ std::string CmConnection::describe(const std::string& what) const {
   return std::string(deviceName(qp()->context)) + " port " + std::to_string(port_.number) + " qp " +
          std::to_string(qp()->qp_num) + ": RDMA CM connection " + local_.text() +
          (state_ == State::kEstablishing ? " from " : " to ") + peer_.text() + ": " + what;
+}
+
+// The id cannot go before its event is acknowledged.
+Status CmConnection::tryAgain() {
+  again_ = true;
+  return Status::success();
 }
 
 Status CmConnection::give(const std::string& what, Code code) {

@@ -141,6 +141,7 @@ class CmConnection {
   static std::unique_ptr<CmConnection> make(QueuePair queue_pair, const Port& port, const Config& config,
                                             const CmPath& path);
   Status resolve();
+  Status tryAgain();
   void setTypeOfService();
   rdma_conn_param parameters(std::span<const std::byte> private_data) const;
   Status step(const rdma_cm_event& event);
@@ -157,7 +158,8 @@ class CmConnection {
   QueuePair queue_pair_;  // goes before the id
   State state_ = State::kResolving;
   int ports_tried_ = 0;
-  bool port_in_use_ = false;  // our own: another id has to be taken
+  int times_resolved_ = 0;
+  bool again_ = false;  // from the beginning, with another id
   Port port_;
   CmPath path_;
   uint8_t timeout_ = 0;

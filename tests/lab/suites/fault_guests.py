@@ -69,10 +69,12 @@ def mend_wire() -> None:
     network.batch("tc", ["filter del dev net0 ingress", "qdisc change dev net0 root netem limit 10000 loss 0%"])
 
 
-def pause_long() -> None:
-    """Guest 1 stands still, and what is sent to it is lost: QEMU's wire would hold guest 0 back instead, as no network does."""
-    cut_wire()
-    lab_host("pause", "1", "10")
+def lost(*words: str) -> Callable[[], None]:
+    """Guest 1 stands still or dies, and what is sent to it is lost: QEMU's wire would hold guest 0 back instead, as no network does."""
+    def lose() -> None:
+        cut_wire()
+        lab_host(*words)
+    return lose
 
 
 def cut_wire_for(seconds: float) -> Callable[[], None]:
@@ -88,9 +90,9 @@ SCENARIOS = [
     Scenario("pause-short", "guest 1 stands still for 1 s", lambda: lab_host("pause", "1", "1"), DATA, DATA, seconds=4, stopped=0.8,
              environment=PATIENT),
     Scenario("wire-short", "nothing passes the wire for 0.5 s", cut_wire_for(0.5), DATA, DATA, seconds=3, environment=PATIENT),
-    Scenario("pause-long", "guest 1 stands still for 10 s", pause_long, ERROR, ERROR, end=mend_wire, stopped=8, says=TRANSPORT, noticed=9),
+    Scenario("pause-long", "guest 1 stands still for 10 s", lost("pause", "1", "10"), ERROR, ERROR, end=mend_wire, stopped=8, says=TRANSPORT, noticed=9),
     Scenario("wire", "nothing passes the wire any more", cut_wire, ERROR, DATA, end=mend_wire, says=TRANSPORT),
-    Scenario("killed", "guest 1 is killed", lambda: lab_host("kill", "1"), ERROR, ERROR, says=TRANSPORT),
+    Scenario("killed", "guest 1 is killed", lost("kill", "1"), ERROR, ERROR, end=mend_wire, says=TRANSPORT),
 ]
 
 

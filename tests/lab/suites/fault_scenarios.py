@@ -38,6 +38,7 @@ class Scenario:
     environment: dict[str, str] = field(default_factory=dict)
     connecting: bool = False  # it is made before the ends connect
     reports: str = ""  # what a's log must say of the device itself; {rdma}: a's device
+    extra: bool = False  # nearly the same as another, and not in CI
     again: bool = False  # after an error new connections of the same processes must work, the fault taken back or not (`stays`)
     stays: bool = False
 
@@ -60,33 +61,33 @@ def disturbing(name: str, text: str, what: str, shows: str, **more) -> Scenario:
 SCENARIOS = [
     passing("black-hole-short", "RDMA packets vanish both ways for 0.3 s", lambda: BlackHole("from", "to"), 0.3),
     lasting("black-hole", "RDMA packets vanish both ways", lambda: BlackHole("from", "to")),
-    lasting("black-hole-out", "RDMA packets from a vanish", lambda: BlackHole("from")),
+    lasting("black-hole-out", "RDMA packets from a vanish", lambda: BlackHole("from"), extra=True),
     lasting("black-hole-in", "RDMA packets to a vanish", lambda: BlackHole("to")),
     lasting("black-hole-7", "the same with NCCL's number of retries, which rxe takes for endless", lambda: BlackHole("from", "to"), kinds=RXE,
             environment={"NCCL_IB_TIMEOUT": "12", "NCCL_IB_RETRY_CNT": "7"}, error=QUEUE_PAIR + ".*neither the end of a send nor an error"),
     lasting("all-lost", "RDMA packets vanish, and what tells the ends of each other", lambda: Both(BlackHole("from", "to"), HandshakesLost())),
-    Scenario("handshakes", "only what tells the ends of each other is lost", HandshakesLost, frozenset({DATA}), frozenset({DATA})),
+    Scenario("handshakes", "only what tells the ends of each other is lost", HandshakesLost, frozenset({DATA}), frozenset({DATA}), extra=True),
     passing("idle", "no fault: 3 s without messages", Idle, 3.0),
     lasting("connect-black-hole", "RDMA packets vanish before the ends connect", lambda: BlackHole("from", "to"), connecting=True,
             error=TRANSPORT + "|RDMA CM connection .*: |RAILWISE_CONNECT_TIMEOUT"),
     lasting("connect-handshakes", "the network of the handshakes loses everything", HandshakesLost, connecting=True,
-            error="connecting to .* no connection: |RAILWISE_CONNECT_TIMEOUT"),
-    passing("switch-short", "a's port of the switch blocks for 0.3 s", SwitchPortBlocked, 0.3, kinds=RXE),
+            error="connecting to .* no connection: |RAILWISE_CONNECT_TIMEOUT", extra=True),
+    passing("switch-short", "a's port of the switch blocks for 0.3 s", SwitchPortBlocked, 0.3, kinds=RXE, extra=True),
     lasting("switch", "a's port of the switch blocks", SwitchPortBlocked, kinds=RXE),
     lasting("smaller-mtu", "the switch drops packets of more than 4096 bytes", lambda: BlackHole("from", "to", large=True), kinds=RXE),
     Scenario("link-flap", "a's interface is down for 0.3 s", lambda: LinkDown(own=True), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
              error=FLAP),
     lasting("link-down", "a's interface goes down", lambda: LinkDown(own=True), error=PORT_DOWN, reports=LINK_DOWN, again=True),
     Scenario("cable-flap", "a has no carrier for 0.3 s", lambda: LinkDown(own=False), frozenset({DATA, ERROR}), frozenset({DATA}), 0.3,
-             error=FLAP),
+             error=FLAP, extra=True),
     lasting("cable-out", "a has no carrier any more", lambda: LinkDown(own=False), error=PORT_DOWN, kinds=RXE, reports=LINK_DOWN),
     lasting("cable-out", "the same on siw, which tells nobody of it", lambda: LinkDown(own=False), error=PORT_DOWN, kinds=SIW),
     lasting("address", "a's addresses are replaced by others", AddressChanged, error=ADDRESS_GONE, again=True, stays=True),
     disturbing("loss", "2 % of the packets are lost", "loss 2%", "drops"),
     disturbing("delay", "each packet takes 15 ms", "delay 15ms", "backlog", now=frozenset({DATA})),
-    disturbing("duplication", "5 % of the packets come twice", "duplicate 5%", "repeated"),
+    disturbing("duplication", "5 % of the packets come twice", "duplicate 5%", "repeated", extra=True),
     disturbing("corruption", "a bit of 2 % of the packets is turned", "corrupt 2%", "spoilt"),
-    disturbing("reordering", "a quarter of the packets overtakes others by 5 ms", "delay 5ms reorder 25% 50%", "disorder"),
+    disturbing("reordering", "a quarter of the packets overtakes others by 5 ms", "delay 5ms reorder 25% 50%", "disorder", extra=True),
     Scenario("device-removed", "`rdma link del`", lambda: Removed(netdev=False), frozenset({DATA, ERROR}), frozenset({DATA}), error=REMOVED),
     Scenario("netdev-removed", "the network device is deleted", lambda: Removed(netdev=True), frozenset({ERROR}), frozenset({DATA}), error=REMOVED),
     lasting("process-killed", "b's process is killed", lambda: Signalled(signal.SIGKILL), error="died|gone|closed"),

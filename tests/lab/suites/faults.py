@@ -137,12 +137,12 @@ def show(traffic: Traffic) -> None:
             print(f"    {end.name} {line.when:.2f} {line.text}", flush=True)
 
 
-def choose(names: list[str], kind: str) -> list[Scenario]:
+def choose(names: list[str], kind: str, short: bool) -> list[Scenario]:
     known = {scenario.name: scenario for scenario in SCENARIOS if kind in scenario.kinds}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"faults: no such scenario for {kind}: {' '.join(unknown)} (--list names them)")
-    return [known[name] for name in names] if names else list(known.values())
+    return [known[name] for name in names] if names else [one for one in known.values() if not (short and one.extra)]
 
 
 def listing() -> str:
@@ -156,6 +156,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=("rxe", "siw"), default="rxe", help="which devices (default rxe)")
     parser.add_argument("--list", action="store_true", help="name the scenarios and what is allowed to come of them")
     parser.add_argument("--verbose", action="store_true", help="show what the ends say")
+    parser.add_argument("--short", action="store_true", help="leave out what is nearly the same as another")
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to run (default: all of the kind)")
     options = parser.parse_args()
     if options.list:
@@ -163,7 +164,7 @@ def main() -> int:
         return 0
     bench = Bench(options.kind)
     bad = 0
-    for scenario in choose(options.names, options.kind):
+    for scenario in choose(options.names, options.kind, options.short):
         begin = time.monotonic()
         try:
             word, text = "ok  ", run(bench, scenario, options.verbose)

@@ -31,9 +31,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of two communicators. Of siw a process has no more than some nine connections at a time
-// (docs/kernel-lab.md).
-int worlds() { return onIwarp() ? 2 : 4; }
+// Of two communicators.
+int worlds() { return onIwarp() ? 1 : 4; }
 constexpr int kDevices = 4;
 constexpr std::size_t kMostQueuePairs = 32;  // of a connection
 constexpr auto kPatience = std::chrono::seconds(120);
@@ -48,6 +47,10 @@ struct Settings {
 // On real devices (test_device.h) only those that ask nothing of the software device, on as many devices as
 // there are.
 struct Variant {
+  // Of siw a process has no more than some nine connections at a time (docs/kernel-lab.md), and the context
+  // that versions 6 to 10 share keeps attempts to connect that were left.
+  bool possible() const { return !onRealDevices() || (anywhere && !(onIwarp() && version <= 10)); }
+
   const char* name;
   int version;  // of the API
   const char* link;
@@ -254,7 +257,7 @@ int runVariant(const Settings& settings, const Variant& variant) {
 int runAll(const Settings& settings) {
   int failures = 0;
   for (const Variant& variant : kVariants) {
-    if (onRealDevices() && !variant.anywhere) continue;
+    if (!variant.possible()) continue;
     std::fflush(stdout);
     const std::string seconds = std::to_string(std::max<uint64_t>(settings.seconds * variant.share / 10, 1));
     const std::string rounds = std::to_string(settings.rounds);
@@ -297,8 +300,7 @@ int run(int argc, char** argv) {
   if (argc % 2 == 0) return usage();
   if (settings.variant.empty()) return runAll(settings);
   for (const Variant& variant : kVariants)
-    if (settings.variant == variant.name && (variant.anywhere || !onRealDevices()))
-      return runVariant(settings, variant);
+    if (settings.variant == variant.name && variant.possible()) return runVariant(settings, variant);
   return usage();
 }
 
