@@ -152,9 +152,9 @@ class Connection {
   // connection that nobody asked for. The event may still be on its way, so the device is asked.
   std::string ailmentOf(const LaneQueuePair& queue_pair) const;
   std::string ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
-  // The same, for an error that comes without a reason: the reason may follow.
-  std::string ailmentThatFollows(const LaneQueuePair& queue_pair) const;
-  std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) const;
+  // The same, for an error that comes without a reason: the reason may follow, unless the peer has left.
+  std::string ailmentThatFollows(const LaneQueuePair& queue_pair);
+  std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status);
   // What the connection manager has to tell of a connection that is up: its end, or its device's.
   Status checkManager();
   // Nothing has completed for long: an end where the device owes a completion, or the peer's device an

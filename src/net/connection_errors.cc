@@ -88,10 +88,10 @@ std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
          std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
 }
 
-std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) const {
+std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) {
   std::string ailment = ailmentOf(queue_pair);
   const Deadline deadline = Deadline::after(kReasonFollows);
-  while (ailment.empty() && !deadline.passed()) {
+  while (ailment.empty() && side_channel_.peek() != Io::kClosed && !deadline.passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ailment = ailmentOf(queue_pair);
   }
@@ -103,7 +103,7 @@ std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* o
   return ailment.empty() ? otherwise : ailment;
 }
 
-std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) const {
+std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
   if (status != IBV_WC_WR_FLUSH_ERR) return ailmentOr(queue_pair, adviceFor(status));
   const std::string ailment = ailmentThatFollows(queue_pair);
   return ailment.empty() ? adviceFor(status) : ailment;

@@ -11,11 +11,13 @@
 namespace railwise::verbs {
 namespace {
 
-// How long the kernel may look for the way to the peer (its ARP), and how often; the caller's own patience
+// How long the kernel may look for the peer's address (its ARP), and how often; the caller's own patience
 // counts besides. Linux 6.12 may miss the answer when both ends ask each other at once, and finds it at the
 // end of the time only: better soon, and again.
-constexpr int kResolveTimeoutMs = 1000;
+constexpr int kResolveAddressMs = 1000;
 constexpr int kResolveTries = 5;
+// And for the route: on InfiniBand one subnet manager answers everybody.
+constexpr int kResolveRouteMs = 5000;
 // Why InfiniBand's and RoCE's managers reject (InfiniBand specification, table 110); iWARP's says
 // ECONNREFUSED.
 constexpr int kReasonNoService = 8;
@@ -81,7 +83,7 @@ Status CmConnection::resolve() {
   setTypeOfService();
   sockaddr_storage from = storageOf(local_);
   sockaddr_storage to = storageOf(peer_);
-  if (cm.resolve_addr(id_.get(), raw(from), raw(to), kResolveTimeoutMs) == 0) return Status::success();
+  if (cm.resolve_addr(id_.get(), raw(from), raw(to), kResolveAddressMs) == 0) return Status::success();
   return fail("resolving the address", errno);
 }
 
@@ -148,7 +150,7 @@ Status CmConnection::step(const rdma_cm_event& event) {
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
       RAILWISE_TRY(checkDevice());
-      if (cm.resolve_route(id_.get(), kResolveTimeoutMs) != 0) return fail("resolving the route", errno);
+      if (cm.resolve_route(id_.get(), kResolveRouteMs) != 0) return fail("resolving the route", errno);
       return Status::success();
     case RDMA_CM_EVENT_ROUTE_RESOLVED: {
       rdma_conn_param request = parameters(request_.span());
@@ -177,8 +179,9 @@ Status CmConnection::stepOnError(const rdma_cm_event& event) {
   const std::string reason = reasonOf(event.status);
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
-    case RDMA_CM_EVENT_ROUTE_ERROR:
       if (event.status == -ETIMEDOUT && ++times_resolved_ < kResolveTries) return tryAgain();
+      [[fallthrough]];
+    case RDMA_CM_EVENT_ROUTE_ERROR:
       return give("no way there: " + reason +
                   "; check that the interface of the device is up and reaches the peer");
     case RDMA_CM_EVENT_UNREACHABLE:

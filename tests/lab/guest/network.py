@@ -120,11 +120,16 @@ def address(port: Port) -> None:
     ])
 
 
+def take_local_sources(netdev: str) -> None:
+    """A packet may come from an address of this kernel, and only the device that has an address answers for it."""
+    for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
+        sysctl(f"net.ipv4.conf.{netdev}.{key}", value)
+
+
 def route_by_source(ports: list[Port]) -> None:
     """Traffic from an address leaves through its device, also to another address of this kernel (to itself it stays)."""
     for name in ("all", "default", *(port.netdev for port in ports)):
-        for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
-            sysctl(f"net.ipv4.conf.{name}.{key}", value)
+        take_local_sources(name)
     for family, net in (("-4", "10.0.0.0/24"), ("-6", "fd00::/64")):
         lines = ["rule add pref 1000 lookup local", "rule del pref 0"]
         for port in ports:
@@ -148,8 +153,10 @@ def know_neighbours(ports: list[Port], others: list[tuple[str, str, str]]) -> No
         batch("ip", lines)
 
 
-def add_rxe(port: Port) -> None:
-    run(["rdma", "link", "add", port.rdma, "type", "rxe", "netdev", port.netdev])
+def add_device(port: Port) -> None:
+    """The RDMA device on a network device."""
+    before = ["ip", "netns", "exec", port.host] if port.host else []
+    run([*before, "rdma", "link", "add", port.rdma, "type", port.kind, "netdev", port.netdev])
 
 
 def add_siw_hosts(per_host: int, mtu: int) -> list[Port]:
@@ -166,7 +173,7 @@ def add_siw_hosts(per_host: int, mtu: int) -> list[Port]:
             port = siw_port(number, index, mtu, rdma=f"siw{index * per_host + number}", netdev=name, number=number, host=host, guest=0)
             run(["ip", "link", "set", name, "netns", host])
             batch("ip", [f"addr add {port.ipv4}/24 dev {name}", f"addr add {port.ipv6}/64 dev {name} nodad", f"link set {name} up"], "-n", host)
-            run(["ip", "netns", "exec", host, "rdma", "link", "add", port.rdma, "type", "siw", "netdev", name])
+            add_device(port)
             ports.append(port)
     return ports
 
@@ -225,7 +232,7 @@ def add_rxe_ports(count: int, mtus: list[int], guest: int, guests: int) -> list[
     everyone = [make_port(number, guest=other) for other in range(guests) for number in range(count)]
     know_neighbours(ports, [(port.ipv4, port.ipv6, mac(port.number, port.guest)) for port in everyone])
     for port in ports:
-        add_rxe(port)
+        add_device(port)
     return ports
 
 
@@ -235,7 +242,7 @@ def add_siw_ports(count: int, mtus: list[int], guest: int, first: int) -> list[P
     name_nics(ports, guest)
     for port in ports:
         address(port)
-        run(["rdma", "link", "add", port.rdma, "type", "siw", "netdev", port.netdev])
+        add_device(port)
     return ports
 
 

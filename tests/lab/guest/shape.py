@@ -107,7 +107,7 @@ def lay(setup: dict) -> list[network.Port]:
     network.know_neighbours(ports, [(port.ipv4, port.ipv6, network.mac(port.number, 0)) for port in ports])
     for card, port in zip(setup["networks"], ports):
         if port.rdma:
-            network.add_rxe(port)
+            network.add_device(port)
             if card["device_link"]:
                 give_device_link(card)
     return [port for port in ports if port.rdma]

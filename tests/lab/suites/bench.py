@@ -128,14 +128,11 @@ class Bench:
             network.batch("bridge", [f"link set dev {side.far} state 3" for side in self.sides])
         for side in self.sides:
             if not Path(f"/sys/class/infiniband/{side.port.rdma}").exists():
-                self.add_device(side)
+                network.add_device(side.port)
         network.wait_active([side.port for side in self.sides])
 
     def _hosts(self) -> set[str]:
         return {side.port.host for side in self.sides}  # far ends are in one of these too
-
-    def add_device(self, side: Side) -> None:
-        self.exec(side.port.host, "rdma", "link", "add", side.port.rdma, "type", self.kind, "netdev", side.port.netdev)
 
     def _has_netdev(self, side: Side) -> bool:
         if not side.port.host:
@@ -166,8 +163,7 @@ class Bench:
             port = side.port
             if self.kind == "rxe":
                 network.sysctl(f"net.ipv6.conf.{port.netdev}.accept_dad", 0)
-                for key, value in (("rp_filter", 0), ("accept_local", 1), ("arp_ignore", 1), ("arp_announce", 2)):
-                    network.sysctl(f"net.ipv4.conf.{port.netdev}.{key}", value)
+                network.take_local_sources(port.netdev)
             lines += [f"addr del {item['local']}/{item['prefixlen']} dev {port.netdev}" for item in shown[port.netdev]
                       if item["local"] not in (port.ipv4, port.ipv6) and item["scope"] == "global"]
             lines += self._settings[side.name]

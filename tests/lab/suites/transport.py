@@ -48,19 +48,17 @@ def of_version(version: int, *more: str) -> Run:
 
 # Emulated code is four to five times slower, and a test of one version tests the same transport as that of another: what differs
 # are the tables, and whether communicators share a context. So v12 has every test, but for those that are long because they wait
-# for a time of the handshake's sockets or need many messages; v11 what only it and v12 have; v6 to v10 those tests that differ in
+# for a time of the handshake's sockets or need many messages; v11 what only it and v12 have; v6, v8 and v10 those tests that differ in
 # their signatures (sizes, grouped receives, null arguments), and what connections leave in the shared context, v8 also how they
-# end, v10 the virtual devices. A shared context lives as long as its process: so each version has a process, and no test is in it
+# end, v10 the virtual devices; v7 and v9 have the tables of v6 and v10 for what matters here. A shared context lives as long as its process: so each version has a process, and no test is in it
 # that sets the environment of an init of its own. Everything runs on the software device in host builds.
 DIFFERS = ("EverySizeArrives", "GroupedReceivesTakeTheirTags", "RefusesNullArguments", "ConnectionsThatComeAndGoLeaveNothingThatGrows")
 V12 = suite("v12", "*/12.*:-TransferTest/12.TwoThreadsOneForEachEnd:PeerTest/12.AListenerThatIsGone*:PeerTest/12.ConnectGivesUp*")
 VERSIONS = [
     V12,
     of_version(6),
-    of_version(7),
     of_version(8, "AllOutstandingAtOnce", "EveryFieldIsWritten", "AHandleCannotTakeOverAnotherAttempt", "ListenerAtEvery*",
                "WithRequestsOutstanding", "DataOutlivesTheSender", "ASendOutlivesTheReceiver", "AFailureReachesThePeer"),
-    of_version(9),
     of_version(10, "CarryGroupsOfEverySize", "PartsOverSeveralRailsAddUp"),
     suite("v11", *(f"*/11.{test}" for test in DIFFERS), "ContextTest/11.*", "VirtualDevicesReloadTest/11.*"),
 ]
