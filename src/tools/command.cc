@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kHelp =
     "usage: railwise COMMAND [options]\n\n"
     "  perf      run a collective through a net plugin: bandwidth, latency, every element verified\n"
+    "  bench     what a message costs with one plugin or several, counted and timed side by side\n"
     "  devices   list the devices of a net plugin as NCCL sees them\n"
     "  topo      read, make, check, compare and draw topologies\n"
     "  device    run programs on software devices; machines made of them\n"
@@ -35,12 +36,13 @@ int printHelp() {
 
 int runCommand(Args args) {
   if (args.empty()) {
-    say("which command? perf, devices, topo, device, explain, config, version or help");
+    say("which command? perf, bench, devices, topo, device, explain, config, version or help");
     return kExitUsage;
   }
   const std::string_view name = args[0];
   const Args rest = args.subspan(1);
   if (name == "perf") return perfCommand(rest);
+  if (name == "bench") return benchCommand(rest);
   if (name == "devices") return devicesCommand(rest);
   if (name == "topo") return topoCommand(rest);
   if (name == "device") return deviceCommand(rest);
@@ -56,11 +58,11 @@ int runCommand(Args args) {
   }
   if (help || (version && asks_help)) return printHelp();
   if (version) return printVersion();
-  const std::vector<std::string> names = {"perf",    "devices", "topo",    "device",
-                                          "explain", "config",  "version", "help"};
+  const std::vector<std::string> names = {"perf",    "bench",  "devices", "topo", "device",
+                                          "explain", "config", "version", "help"};
   const std::string near = suggestion(name, names);
   say("unknown command '%s'%s", args[0],
-      near.empty() ? ": perf, devices, topo, device, explain, config, version or help" : near.c_str());
+      near.empty() ? ": perf, bench, devices, topo, device, explain, config, version or help" : near.c_str());
   return kExitUsage;
 }
 

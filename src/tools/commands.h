@@ -10,6 +10,7 @@ using Args = std::span<const char* const>;
 int runCommand(Args args);  // the whole command line, without the executable
 
 int perfCommand(Args args);
+int benchCommand(Args args);
 int devicesCommand(Args args);
 int configCommand(Args args);
 int explainCommand(Args args);

@@ -1,6 +1,8 @@
 #include "tools/net_api.h"
 
+#include <array>
 #include <climits>
+#include <type_traits>
 
 #include "nccl/net_v10.h"
 #include "nccl/net_v11.h"
@@ -142,6 +144,29 @@ class NetTable final : public NetApi {
       if (bytes > INT_MAX) return ncclInternalError;
       int int_bytes = static_cast<int>(bytes);
       return net_.irecv(comm, 1, &data, &int_bytes, &tag, &mhandle, request);
+    }
+  }
+  ncclResult_t irecvGroup(void* comm, std::span<const Buffer> buffers, void** request) override {
+    using Size = std::conditional_t<(kVersion >= 9), std::size_t, int>;
+    std::array<void*, kMaxGroup> data;
+    std::array<Size, kMaxGroup> sizes;
+    std::array<int, kMaxGroup> tags;
+    std::array<void*, kMaxGroup> mhandles;
+    if (buffers.size() > kMaxGroup) return ncclInvalidArgument;
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      if (kVersion < 9 && buffers[i].bytes > INT_MAX) return ncclInternalError;
+      data[i] = buffers[i].data;
+      sizes[i] = static_cast<Size>(buffers[i].bytes);
+      tags[i] = buffers[i].tag;
+      mhandles[i] = buffers[i].mhandle;
+    }
+    const int count = static_cast<int>(buffers.size());
+    if constexpr (kVersion >= 10) {
+      std::array<void*, kMaxGroup> profiler_handles = {};
+      return net_.irecv(comm, count, data.data(), sizes.data(), tags.data(), mhandles.data(),
+                        profiler_handles.data(), request);
+    } else {
+      return net_.irecv(comm, count, data.data(), sizes.data(), tags.data(), mhandles.data(), request);
     }
   }
   ncclResult_t test(void* request, int* done, int* bytes) override { return net_.test(request, done, bytes); }

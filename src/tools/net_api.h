@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "nccl/types.h"
@@ -16,6 +17,7 @@ namespace railwise::tools {
 
 inline constexpr int kOldestApi = 6;
 inline constexpr int kNewestApi = 12;
+inline constexpr std::size_t kMaxGroup = 8;  // NCCL_NET_IB_MAX_RECVS
 
 // ncclNetProperties of any version; what a version lacks is as NCCL's shim sets it.
 struct NetProperties {
@@ -57,6 +59,14 @@ class NetApi {
   // A receive of one buffer (NCCL's n == 1).
   virtual ncclResult_t irecv(void* comm, void* data, std::size_t bytes, int tag, void* mhandle,
                              void** request) = 0;
+  // One of several buffers, which sends fill by their tags: at most kMaxGroup, and the plugin's maxRecvs.
+  struct Buffer {
+    void* data;
+    std::size_t bytes;
+    int tag;
+    void* mhandle;
+  };
+  virtual ncclResult_t irecvGroup(void* comm, std::span<const Buffer> buffers, void** request) = 0;
   virtual ncclResult_t test(void* request, int* done, int* bytes) = 0;
   virtual ncclResult_t closeSend(void* comm) = 0;
   virtual ncclResult_t closeRecv(void* comm) = 0;

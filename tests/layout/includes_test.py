@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "src/tools": {"base", "nccl", "softdev", "topo"},
 }
 # project folder -> the only files, or folders, that may include it
-ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs/cm_library.cc", "src/verbs_front/", "src/tools/device_")}
+ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs/cm_library.cc", "src/verbs_front/", "src/tools/device_", "src/tools/bench")}
 # rdma-core's headers, by how their names begin (the first that fits) -> modules that may include them
 RDMA_HEADERS = {
     "rdma/rdma_cma": {"src/verbs", "src/softdev"},

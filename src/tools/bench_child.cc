@@ -1,0 +1,147 @@
+#include "tools/bench_child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "softdev/control.h"
+#include "tools/bench_worker.h"
+#include "tools/message.h"
+
+namespace railwise::tools {
+namespace {
+
+std::string uniqueFabric() {
+  static int count = 0;
+  return "bench" + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+void closePair(const int (&pair)[2]) {
+  for (const int fd : pair) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+}  // namespace
+
+BenchChild::BenchChild(BenchPlugin plugin, const BenchPlace& place, BenchShape shape)
+    : plugin_(std::move(plugin)), place_(place), shape_(shape), fabric_(uniqueFabric()) {}
+
+BenchChild::~BenchChild() {
+  if (orders_ != nullptr) std::fclose(orders_);
+  if (answers_ != nullptr) std::fclose(answers_);
+  if (child_ > 0) {
+    int status = 0;
+    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+std::vector<std::string> BenchChild::command() const {
+  const std::string self = "/proc/self/exe";
+  char path[4096];
+  const ssize_t length = readlink(self.c_str(), path, sizeof path);
+  const std::string executable = length > 0 ? std::string(path, static_cast<std::size_t>(length)) : self;
+  std::vector<std::string> words = {executable};
+  if (!place_.real) {
+    words.insert(words.end(), {"device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});
+    if (!place_.software.empty()) words.insert(words.end(), {"--machine", place_.software});
+    words.insert(words.end(), {"--", executable});
+  }
+  words.insert(words.end(),
+               {"bench", kBenchWorker, std::to_string(plugin_.api), std::to_string(place_.device),
+                std::to_string(shape_.size), std::to_string(shape_.window), std::to_string(shape_.grouped),
+                place_.verbose ? "1" : "0"});
+  if (!plugin_.plugin.empty()) words.push_back(plugin_.plugin);
+  return words;
+}
+
+bool BenchChild::start() {
+  int orders[2] = {-1, -1};
+  int answers[2] = {-1, -1};
+  if (pipe2(orders, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0 || (child_ = fork()) < 0) {
+    error_ = std::string("cannot start a process: ") + std::strerror(errno);
+    closePair(orders);
+    closePair(answers);
+    return false;
+  }
+  if (child_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(orders[0], STDIN_FILENO);
+    dup2(answers[1], STDOUT_FILENO);
+    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);  // there need not be any other
+    const std::vector<std::string> words = command();
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(orders[0]);
+  close(answers[1]);
+  orders_ = fdopen(orders[1], "w");
+  answers_ = fdopen(answers[0], "r");
+  const auto ready = answer("ready ");
+  if (!ready) return false;
+  int at = 0;
+  if (std::sscanf(ready->c_str(), "%d %d %n", &api_, &worker_, &at) != 2) {
+    error_ = "its worker speaks another language: " + *ready;
+    return false;
+  }
+  name_ = ready->substr(static_cast<std::size_t>(at));
+  return true;
+}
+
+// What follows `beginning` in its next line; nothing: error_.
+std::optional<std::string> BenchChild::answer(const char* beginning) {
+  constexpr const char* kError = "error ";
+  char* line = nullptr;
+  std::size_t room = 0;
+  const ssize_t length = getline(&line, &room, answers_);
+  std::string text = length > 0 ? std::string(line, static_cast<std::size_t>(length)) : std::string();
+  std::free(line);
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.starts_with(beginning)) return text.substr(std::strlen(beginning));
+  if (text.starts_with(kError)) {
+    error_ = text.substr(std::strlen(kError));
+  } else {
+    error_ = "the process that had it ended (its last words stand above; --verbose shows the plugin's log)";
+  }
+  return std::nullopt;
+}
+
+std::optional<BenchChild::Ran> BenchChild::run(uint64_t messages) {
+  std::fprintf(orders_, "run %" PRIu64 "\n", messages);
+  std::fflush(orders_);
+  const auto ran = answer("ran ");
+  if (!ran) return std::nullopt;
+  Ran result = {};
+  if (std::sscanf(ran->c_str(), "%" SCNu64 " %" SCNu64, &result.cpu_ns, &result.wall_ns) == 2) return result;
+  error_ = "its worker speaks another language: " + *ran;
+  return std::nullopt;
+}
+
+std::optional<softdev::Counters> BenchChild::counters() const {
+  if (place_.real) return std::nullopt;
+  const auto fabric = softdev::joinFabric(fabric_);
+  if (!fabric.ok()) return std::nullopt;
+  std::optional<softdev::Counters> sum;
+  for (const softdev::CountsRow& row : softdev::listCounts(**fabric, softdev::CountsBy::kProcess)) {
+    if (row.process != static_cast<uint32_t>(worker_)) continue;
+    if (!sum) sum.emplace();
+    for (const softdev::NamedCount& count : softdev::kNamedCounts)
+      (*sum).*count.field += row.counts.*count.field;
+  }
+  softdev::detachFabric(*fabric);
+  return sum;
+}
+
+}  // namespace railwise::tools
