@@ -104,8 +104,8 @@ std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* o
 }
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
-  if (status != IBV_WC_WR_FLUSH_ERR) return ailmentOr(queue_pair, adviceFor(status));
-  const std::string ailment = ailmentThatFollows(queue_pair);
+  const bool without_reason = status == IBV_WC_WR_FLUSH_ERR;
+  const std::string ailment = without_reason ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
   return ailment.empty() ? adviceFor(status) : ailment;
 }
 

@@ -207,10 +207,10 @@ void printJson(const BenchOptions& options, const std::vector<Costs>& all) {
 }
 
 void printText(const BenchOptions& options, const std::vector<Costs>& all) {
-  std::printf("# %s bench: %llu bytes, window %d, %d buffer(s) in a receive, %d repeats of %llu messages\n",
-              "railwise", static_cast<unsigned long long>(options.size), options.window, options.grouped,
-              options.repeats,
-              static_cast<unsigned long long>(all[0].messages / static_cast<uint64_t>(options.repeats)));
+  std::printf(
+      "# railwise bench: %llu bytes, window %d, %d buffer(s) in a receive, %d repeats of %llu messages\n",
+      static_cast<unsigned long long>(options.size), options.window, options.grouped, options.repeats,
+      static_cast<unsigned long long>(all[0].messages / static_cast<uint64_t>(options.repeats)));
   std::printf("# per message; both ends in one thread; posts: calls of ibv_post_send and ibv_post_recv\n");
   std::printf("%-24s %4s %9s %9s %9s %8s %8s %8s %8s %8s\n", "plugin", "API", "cpu min", "median", "bench/it",
               "send WR", "recv WR", "CQE", "sends", "recvs");

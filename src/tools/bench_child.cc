@@ -15,6 +15,7 @@
 #include "softdev/control.h"
 #include "tools/bench_worker.h"
 #include "tools/message.h"
+#include "tools/plugin_loader.h"
 
 namespace railwise::tools {
 namespace {
@@ -46,10 +47,7 @@ BenchChild::~BenchChild() {
 }
 
 std::vector<std::string> BenchChild::command() const {
-  const std::string self = "/proc/self/exe";
-  char path[4096];
-  const ssize_t length = readlink(self.c_str(), path, sizeof path);
-  const std::string executable = length > 0 ? std::string(path, static_cast<std::size_t>(length)) : self;
+  const std::string executable = executablePath();
   std::vector<std::string> words = {executable};
   if (!place_.real) {
     words.insert(words.end(), {"device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});

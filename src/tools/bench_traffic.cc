@@ -92,18 +92,12 @@ bool BenchTraffic::right(uint64_t message) {
 bool BenchTraffic::postReceive() {
   void*& request = receives_[receive_posted_ / group_ % receives_.size()];
   request = nullptr;
-  if (group_ == 1) {
-    if (!check("irecv",
-               api_.irecv(receive_, at(to_, receive_posted_), shape_.size, kTag, to_handle_, &request)))
-      return false;
-  } else {
-    std::array<NetApi::Buffer, kMaxGroup> buffers;
-    for (std::size_t i = 0; i < group_; ++i)
-      buffers[i] = {at(to_, receive_posted_ + i), shape_.size, kTag + static_cast<int>(i), to_handle_};
-    if (!check("irecv",
-               api_.irecvGroup(receive_, {buffers.data(), static_cast<std::size_t>(group_)}, &request)))
-      return false;
-  }
+  std::array<NetApi::Buffer, kMaxGroup> buffers;
+  for (std::size_t i = 0; i < group_; ++i)
+    buffers[i] = {at(to_, receive_posted_ + i), shape_.size, kTag + static_cast<int>(i), to_handle_};
+  if (!check("irecv",
+             api_.irecvGroup(receive_, {buffers.data(), static_cast<std::size_t>(group_)}, &request)))
+    return false;
   if (request != nullptr) receive_posted_ += group_;
   return request != nullptr;
 }

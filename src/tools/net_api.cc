@@ -133,19 +133,6 @@ class NetTable final : public NetApi {
       return net_.isend(comm, data, static_cast<int>(bytes), tag, mhandle, request);
     }
   }
-  ncclResult_t irecv(void* comm, void* data, std::size_t bytes, int tag, void* mhandle,
-                     void** request) override {
-    if constexpr (kVersion >= 10) {
-      void* profiler_handle = nullptr;
-      return net_.irecv(comm, 1, &data, &bytes, &tag, &mhandle, &profiler_handle, request);
-    } else if constexpr (kVersion == 9) {
-      return net_.irecv(comm, 1, &data, &bytes, &tag, &mhandle, request);
-    } else {
-      if (bytes > INT_MAX) return ncclInternalError;
-      int int_bytes = static_cast<int>(bytes);
-      return net_.irecv(comm, 1, &data, &int_bytes, &tag, &mhandle, request);
-    }
-  }
   ncclResult_t irecvGroup(void* comm, std::span<const Buffer> buffers, void** request) override {
     using Size = std::conditional_t<(kVersion >= 9), std::size_t, int>;
     std::array<void*, kMaxGroup> data;

@@ -56,9 +56,6 @@ class NetApi {
   virtual ncclResult_t deregMr(void* comm, void* mhandle) = 0;
   virtual ncclResult_t isend(void* comm, void* data, std::size_t bytes, int tag, void* mhandle,
                              void** request) = 0;
-  // A receive of one buffer (NCCL's n == 1).
-  virtual ncclResult_t irecv(void* comm, void* data, std::size_t bytes, int tag, void* mhandle,
-                             void** request) = 0;
   // One of several buffers, which sends fill by their tags: at most kMaxGroup, and the plugin's maxRecvs.
   struct Buffer {
     void* data;
@@ -67,6 +64,11 @@ class NetApi {
     void* mhandle;
   };
   virtual ncclResult_t irecvGroup(void* comm, std::span<const Buffer> buffers, void** request) = 0;
+  // A receive of one buffer (NCCL's n == 1).
+  ncclResult_t irecv(void* comm, void* data, std::size_t bytes, int tag, void* mhandle, void** request) {
+    const Buffer buffer = {data, bytes, tag, mhandle};
+    return irecvGroup(comm, {&buffer, 1}, request);
+  }
   virtual ncclResult_t test(void* request, int* done, int* bytes) = 0;
   virtual ncclResult_t closeSend(void* comm) = 0;
   virtual ncclResult_t closeRecv(void* comm) = 0;

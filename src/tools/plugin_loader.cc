@@ -18,12 +18,6 @@ namespace {
 
 constexpr const char* kOwnPlugin = "libnccl-net-railwise.so";
 
-std::string executablePath() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : std::string();
-}
-
 std::string symbolName(int version) { return "ncclNetPlugin_v" + std::to_string(version); }
 
 std::string exportedVersions(const DynamicLibrary& library) {
@@ -65,6 +59,12 @@ bool acceptDevice(std::string_view value, std::string* field) {
 }
 
 }  // namespace
+
+std::string executablePath() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : std::string();
+}
 
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
   options.push_back(textOption(0, "plugin", "NAME", &fields.plugin,

@@ -23,6 +23,8 @@ void addPluginOptions(std::vector<Option>& options, PluginOptions& fields);
 
 // The names that NCCL would dlopen for NCCL_NET_PLUGIN=`name`, in order.
 std::vector<std::string> pluginFileNames(const std::string& name);
+// Of this process's program; "" when the system does not tell.
+std::string executablePath();
 // Where railwise's own plugin may lie next to an executable at `exe`, in order; the last is a bare name.
 std::vector<std::string> ownPluginPaths(const std::string& exe);
 

@@ -45,11 +45,11 @@ class MemoryNet final : public NetApi {
     *request = &requests.emplace_back(Pending{static_cast<Wire*>(comm), nullptr, bytes, false});
     return ncclSuccess;
   }
-  ncclResult_t irecv(void* comm, void* data, std::size_t bytes, int, void*, void** request) override {
-    *request = &requests.emplace_back(Pending{static_cast<Wire*>(comm), data, bytes, true});
+  ncclResult_t irecvGroup(void* comm, std::span<const Buffer> buffers, void** request) override {
+    *request =
+        &requests.emplace_back(Pending{static_cast<Wire*>(comm), buffers[0].data, buffers[0].bytes, true});
     return ncclSuccess;
   }
-  ncclResult_t irecvGroup(void*, std::span<const Buffer>, void**) override { return ncclInvalidUsage; }
   ncclResult_t test(void* request, int* done, int* bytes) override {
     auto* pending = static_cast<Pending*>(request);
     *done = 0;
