@@ -11,9 +11,10 @@
 namespace railwise::net {
 namespace {
 
-// A queue pair whose device gives no reason (Soft-RoCE, when its interface does not take a packet): the
-// port's state may follow, since the same event of the interface changes both. Nothing else is worth doing
-// meanwhile.
+// What a completion cannot say may follow. A queue pair whose device gives no reason (Soft-RoCE, when its
+// interface does not take a packet): the port's state, since the same event of the interface changes both. A
+// peer that refuses access: the end of its side channel, since the kernel of a process that is killed takes
+// the memory away before the queue pairs. Nothing else is worth doing meanwhile.
 constexpr Clock::duration kReasonFollows = std::chrono::milliseconds(100);
 
 const char* adviceFor(ibv_wc_status status) {
@@ -25,7 +26,8 @@ const char* adviceFor(ibv_wc_status status) {
       return "the peer posts no receives: it is stopped or out of memory";
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_OP_ERR:
-      return "the peer's memory was released or never registered for this access";
+      return "the peer died with its memory in use (see its log), released the memory, or never registered it "
+             "for this access";
     case IBV_WC_LOC_PROT_ERR:
       return "the local memory was released while in use";
     case IBV_WC_WR_FLUSH_ERR:
@@ -104,9 +106,13 @@ std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* o
 }
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
-  const bool without_reason = status == IBV_WC_WR_FLUSH_ERR;
-  const std::string ailment = without_reason ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
-  return ailment.empty() ? adviceFor(status) : ailment;
+  const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
+  const bool may_follow = refused || status == IBV_WC_WR_FLUSH_ERR;
+  const std::string ailment = may_follow ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
+  if (!ailment.empty()) return ailment;
+  if (refused && side_channel_.peek() == Io::kClosed)
+    return "the peer died or closed the connection while its memory was in use: see its log";
+  return adviceFor(status);
 }
 
 }  // namespace railwise::net
