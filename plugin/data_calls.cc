@@ -135,10 +135,10 @@ ncclResult_t test_v6(void* request, int* done, int* sizes) {
       RAILWISE_WARN("test: the request has completed before");
       return Status{Code::kInvalidUsage, 0};
     }
-    const Result<bool> complete = typed.connection->test(typed, sizes);
-    if (!complete.ok()) return complete.status();
-    *done = *complete ? 1 : 0;
-    return Status::success();
+    bool complete = false;
+    const Status status = typed.connection->test(typed, &complete, sizes);
+    *done = complete ? 1 : 0;
+    return status;
   });
 }
 

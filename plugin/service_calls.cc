@@ -331,7 +331,9 @@ ncclResult_t regMrDmaBuf_v6(void* connection, void* data, size_t bytes, int, uin
 ncclResult_t deregMr_v6(void* connection, void* handle) {
   return guarded("deregMr", [&] {
     if (connection == nullptr || handle == nullptr) return Status::success();
-    static_cast<Connection*>(connection)->memory().release(static_cast<MemoryHandle*>(handle));
+    auto& typed = *static_cast<Connection*>(connection);
+    if (typed.direction() == net::Direction::kSend) static_cast<net::SendConnection&>(typed).settle();
+    typed.memory().release(static_cast<MemoryHandle*>(handle));
     return Status::success();
   });
 }

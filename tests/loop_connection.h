@@ -73,9 +73,9 @@ class LoopConnection {
   // Polls until the request has completed; false: it failed.
   static bool finish(Request* request) {
     for (;;) {
-      const Result<bool> tested = request->connection->test(*request, nullptr);
-      if (!tested.ok()) return false;
-      if (*tested) return true;
+      bool done = false;
+      if (!request->connection->test(*request, &done, nullptr).ok()) return false;
+      if (done) return true;
     }
   }
 

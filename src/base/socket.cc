@@ -194,6 +194,11 @@ Io Socket::peek() {
   return Io::kAgain;
 }
 
+bool Socket::peerHasShutDown() const {
+  pollfd state = {fd_, POLLRDHUP, 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
 void Socket::keepAlive() {
   const auto set = [&](int level, int option, int value) {
     (void)setsockopt(fd_, level, option, &value, sizeof value);

@@ -72,7 +72,7 @@ Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t
   return Status::success();
 }
 
-Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
+Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved) {
   const Rail& local = device_.rails()[rail];
   // Whoever creates first finds out whether it is to be had; all others must then have it too.
   const bool first = direction_ == Direction::kSend && queue_pairs_.empty();
@@ -90,7 +90,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   queue_pair.rail = rail;
   queue_pair.inline_bytes = queue_pair.made.inline_bytes;
   queue_pair.window_key = window_.localKey(rail);
-  queue_pair.send_size = size.send_requests - (iwarp() ? 1 : 0);  // one for a probe
+  queue_pair.send_size = size.send_requests - reserved;
   queue_pair.send_free = queue_pair.send_size;
   return Status::success();
 }

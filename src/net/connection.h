@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,7 @@ class Connection {
 
   // Has `request` completed? Then its sizes go to `sizes` (may be null): one for a send, `count` for a
   // receive, none for a flush; and the request is free. Never blocks. Errors: kRemote, kSystem.
-  Result<bool> test(Request& request, int* sizes);
+  Status test(Request& request, bool* done, int* sizes);
 
   std::size_t queuePairs() const { return queue_pairs_.size(); }
   // Of the sender, once it is connected: lanes by which the peer can be reached.
@@ -74,13 +75,14 @@ class Connection {
  protected:
   Connection(Direction direction, const Device& device, const Config& config)
       : direction_(direction), device_(device), config_(config) {}
-  ~Connection() { side_channel_.shutdown(); }
+  ~Connection() { endSideChannel(); }
 
   // One completion queue for each device of the rails, with room for `per_queue_pair` entries of each of its
   // queue pairs and `more`. `rails`: the rail of each queue pair.
   Status openCompletionQueues(std::span<const uint8_t> rails, uint32_t per_queue_pair, uint32_t more);
-  // A queue pair in INIT on `rail`; out of order when out_of_order_ says so.
-  Status addQueuePair(uint8_t rail, verbs::QueuePairSize size);
+  // A queue pair in INIT on `rail`; out of order when out_of_order_ says so. `reserved`: of the send queue,
+  // for what the data path does not count.
+  Status addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved);
   // Sorts the queue pairs into lanes: queue pair i belongs to lane i mod `lanes`.
   void makeLanes(int lanes);
   // What the peer must know of this end; the queue pairs follow when they are there. Errors: kSystem,
@@ -106,6 +108,11 @@ class Connection {
 
   ibv_cq* cqOf(uint8_t rail) const { return cqs_[cq_of_rail_[rail]].get(); }
   bool iwarp() const { return device_.rails().front().port.iwarp; }
+
+  // Tells the peer that this end will do nothing more, and a sender what has arrived before.
+  void endSideChannel();
+  // Has the peer ended its side channel? Its last words, if there are any, have then been heard.
+  bool peerHasEnded();
 
   // Logs, remembers and returns the failure, and lets the peer know by the end of the side channel.
   Status fail(Status status, const std::string& what);
@@ -135,6 +142,8 @@ class Connection {
   bool heard_ = false;    // something has completed since checkPeer() looked last
   bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
+  // All receives up to this number are complete: at the receiver, and as far as the sender has heard.
+  uint64_t arrived_ = 0;
   uint64_t peer_window_ = 0;
   Window window_;
   verbs::FatalFlag lost_;  // raised by an event of one of the queues
@@ -142,6 +151,7 @@ class Connection {
   std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
   std::vector<LaneQueuePair> queue_pairs_;
   std::vector<Lane> lanes_;
+  Socket side_channel_;
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
@@ -179,7 +189,8 @@ class Connection {
   Clock::duration silence_ = {};
   int probes_ = 0;
   uint64_t* probe_target_ = nullptr;
-  Socket side_channel_;
+  LastWords last_words_ = {};
+  Transfer last_words_heard_ = {std::as_writable_bytes(std::span(&last_words_, 1))};
   std::string peer_;
 };
 

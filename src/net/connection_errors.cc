@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "net/connection.h"
+#include "net/send_connection.h"
 
 namespace railwise::net {
 namespace {
@@ -44,9 +45,27 @@ Status Connection::fail(Status status, const std::string& what) {
     RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
                   peer_.c_str(), what.c_str());
     failure_ = status;
-    side_channel_.shutdown();
+    endSideChannel();
   }
   return failure_;
+}
+
+void Connection::endSideChannel() {
+  if (direction_ == Direction::kReceive && side_channel_.valid()) {
+    LastWords words = {kLastWordsMagic, arrived_};
+    Transfer transfer = {std::as_writable_bytes(std::span(&words, 1))};
+    (void)side_channel_.send(transfer);  // fails only where nobody listens any more
+  }
+  side_channel_.shutdown();
+}
+
+bool Connection::peerHasEnded() {
+  if (direction_ == Direction::kReceive || last_words_heard_.complete())
+    return side_channel_.peek() == Io::kClosed;
+  const Result<Io> heard = side_channel_.receive(last_words_heard_);
+  if (!last_words_heard_.complete()) return !heard.ok() || *heard == Io::kClosed;
+  if (last_words_.magic == kLastWordsMagic) static_cast<SendConnection*>(this)->onArrived(last_words_.arrived);
+  return side_channel_.peek() == Io::kClosed;
 }
 
 std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
@@ -93,7 +112,7 @@ std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
 std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) {
   std::string ailment = ailmentOf(queue_pair);
   const Deadline deadline = Deadline::after(kReasonFollows);
-  while (ailment.empty() && side_channel_.peek() != Io::kClosed && !deadline.passed()) {
+  while (ailment.empty() && !peerHasEnded() && !deadline.passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ailment = ailmentOf(queue_pair);
   }
@@ -110,7 +129,7 @@ std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status
   const bool may_follow = refused || status == IBV_WC_WR_FLUSH_ERR;
   const std::string ailment = may_follow ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
   if (!ailment.empty()) return ailment;
-  if (refused && side_channel_.peek() == Io::kClosed)
+  if (refused && peerHasEnded())
     return "the peer died or closed the connection while its memory was in use: see its log";
   return adviceFor(status);
 }

@@ -38,6 +38,15 @@ struct LaneQueuePair {
   uint32_t send_free = 0;    // work requests that the send queue takes
   uint32_t unsignalled = 0;  // posted since the last that asked for a completion
   uint32_t consumed = 0;     // receives used up since they were last replenished
+  uint64_t completed = 0;    // work requests that have left the send queue, since ever
+
+  // How many work requests have been posted, since ever: the last one is complete when `completed` says as
+  // many.
+  uint64_t posted() const { return completed + (send_size - send_free); }
+  void retire(uint32_t work_requests) {
+    send_free += work_requests;
+    completed += work_requests;
+  }
 };
 
 // Which queue pairs belong to a lane, and whose turn it is.

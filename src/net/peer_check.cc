@@ -86,7 +86,7 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::duration since = now - std::exchange(last_check_, now);
   RAILWISE_TRY(checkManager());
   RAILWISE_TRY(checkSilence(since));
-  if (!cut_off_ && side_channel_.peek() != Io::kClosed) return Status::success();
+  if (!peerHasEnded() && !cut_off_) return Status::success();
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
   // On iWARP a send is complete when TCP has it, which may be long before it arrives.
   const bool in_memory = waiting == Waiting::kPeer && !iwarp();
@@ -113,8 +113,9 @@ uint64_t ReceiveConnection::largestUnderWay() const {
   uint64_t largest = 0;
   for (const Receive& receive : receives_) {
     if (receive.kind != Request::Kind::kReceive || receive.done) continue;
-    const uint64_t room =
-        std::accumulate(receive.room.begin(), receive.room.begin() + receive.count, uint64_t{0});
+    const uint64_t room = std::accumulate(
+        receive.pieces.begin(), receive.pieces.begin() + receive.count, uint64_t{0},
+        [](uint64_t sum, const Piece& piece) { return sum + piece.room; });
     largest = std::max(largest, room);
   }
   return largest;
@@ -132,6 +133,7 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
   }
   silence_ += std::min(since_last_check, kLongestStep);
   if (cut_off_) return Status::success();
+  if (direction_ == Direction::kSend) RAILWISE_TRY(static_cast<SendConnection*>(this)->refresh());
   return iwarp() ? probe() : checkSends();
 }
 

@@ -55,18 +55,20 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
 Status ReceiveConnection::openWindow(int queue_pairs) {
   entry_bytes_ = entryBytes(static_cast<int>(device_.rails().size()));
   const std::size_t records = sizeof(Record) * kSlots;
-  const std::size_t staging = kSlots * slotBytes(entry_bytes_);
+  const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
   const std::size_t notices =
       iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
   Result<Window> window =
-      device_.windows().take(records + staging + kFlushTargetBytes + notices + kProbeBytes);
+      device_.windows().take(sizeof(WindowHead) + records + staging + kFlushTargetBytes + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
-  records_ = window_.at<Record>(0);
-  staging_ = window_.at<std::byte>(records);
-  flush_target_ = window_.at<uint64_t>(records + staging);
-  notices_ = window_.at<Record>(records + staging + kFlushTargetBytes);
-  setProbeTarget(records + staging + kFlushTargetBytes + notices);
+  window_.at<WindowHead>(0)->mark = kWindowMark;
+  std::size_t at = sizeof(WindowHead);
+  records_ = window_.at<Record>(at);
+  staging_ = window_.at<std::byte>(at += records);
+  flush_target_ = window_.at<uint64_t>(at += staging);
+  notices_ = window_.at<Record>(at += kFlushTargetBytes);
+  setProbeTarget(at + notices);
   return Status::success();
 }
 
@@ -111,14 +113,14 @@ Status ReceiveConnection::openQueuePairs() {
   }
   RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth,
                                     kOutstandingFlushes * static_cast<uint32_t>(device_.rails().size())));
-  const auto inline_bytes = static_cast<uint32_t>(slotBytes(entry_bytes_));
+  const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
     if (info.used == 0) {
       queue_pairs_.emplace_back().used = false;
       continue;
     }
-    RAILWISE_TRY(addQueuePair(rails[i], {kClearToSendDepth, kPostedReceives, inline_bytes}));
+    RAILWISE_TRY(addQueuePair(rails[i], {kClearToSendDepth, kPostedReceives, inline_bytes}, iwarp() ? 1 : 0));
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
       RAILWISE_TRY(postReceives(i, posted));
   }

@@ -9,6 +9,7 @@
 
 #include "base/fixed_pool.h"
 #include "net/connection.h"
+#include "net/postponed.h"
 
 namespace railwise::net {
 
@@ -37,12 +38,19 @@ class ReceiveConnection final : public Connection {
   Result<bool> establish(const EndInfo& request, uint64_t nonce);
 
   // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
-  // `silent`: NCCL sees by itself when the data are there; the request is complete at once.
+  // `silent`: NCCL sees by itself when the data are there; the request is complete at once. The sender hears
+  // of it now or with the next test() of any request: as many receives as were posted between two tests are
+  // expected between the next two, and travel together.
   Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
   // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Result<bool> progress(const Request& request);
+  // A row of receives ends with a test(), which also posts what found no room before.
+  bool inRow() const { return (row_ | pending_) != 0; }
+  Status endRow();
+  // Posts the clear-to-sends that wait, as far as there is room.
+  Status postPending();
   // Bytes of the largest receive that is open, as far as its buffers say.
   uint64_t largestUnderWay() const;
   // The sizes of a receive that has completed; `sizes` may be null.
@@ -50,16 +58,21 @@ class ReceiveConnection final : public Connection {
   void release(Request& request);
 
  private:
-  struct Receive : Request {
+  // What of a receive belongs to one of its buffers.
+  struct Piece {
+    uint32_t size;  // that has arrived
+    uint32_t room;  // that the posted buffer has
+    uint64_t address;
+  };
+  // The first cache line is all that a receive of one buffer needs.
+  struct alignas(64) Receive : Request {
     uint64_t number = 0;
     uint32_t arrived = 0;  // bit p: part p is here
     uint32_t parts = 0;    // 0: not yet known
-    uint32_t rails = 0;    // bit r: rail r has carried some of it
+    uint16_t rails = 0;    // bit r: rail r has carried some of it
     bool silent = false;
     bool profiled = false;  // some event is not null
-    std::array<uint32_t, kMaxReceives> sizes = {};
-    std::array<uint32_t, kMaxReceives> room = {};  // bytes each posted buffer takes
-    std::array<uint64_t, kMaxReceives> addresses = {};
+    std::array<Piece, kMaxReceives> pieces = {};
     std::array<void*, kMaxReceives> events = {};  // the profiler's
   };
   struct Flush : Request {
@@ -81,7 +94,9 @@ class ReceiveConnection final : public Connection {
 
   // Data path (receive_datapath.cc).
   Status postReceives(std::size_t queue_pair, uint32_t first);
-  Status postClearToSend(uint32_t slot, int count);
+  void fillClearToSend(const Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
+  Status postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes);
+  std::byte* stagingOf(uint32_t slot, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
   Status postFlush(Flush& flush, uint8_t rail, uint64_t address, uint32_t remote_key);
   Status failFlush(std::size_t rail, const ibv_wc& completion);
@@ -90,6 +105,7 @@ class ReceiveConnection final : public Connection {
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onImmediate(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   Status complete(Receive& receive);
+  Status failTooLong(const Piece& piece);
   void startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers);
   void stopEvents(Receive& receive);
   EndInfo local_ = {};
@@ -108,11 +124,16 @@ class ReceiveConnection final : public Connection {
   Status flush_failure_;          // flushes need no peer: they outlive the failure of the connection
   uint64_t next_number_ = 1;      // of the next receive
   uint64_t consumed_number_ = 0;  // the sender has matched all receives up to this one
+  uint32_t next_place_ = 0;       // in the sender's ring, of the next entry
+  uint32_t pending_ = 0;          // entries before it that are not posted yet
+  uint32_t row_ = 0;              // receives posted since the last test()
+  uint32_t expected_row_ = 1;     // as many as were the last time
   uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
   std::array<Receive, kSlots> receives_;
   FixedPool<Flush, kOutstandingFlushes> flushes_;
+  Postponed postponed_{*this};
 };
 
 }  // namespace railwise::net

@@ -1,10 +1,11 @@
 // The hot path of the receiver. Allocates, locks, logs and calls the kernel nowhere on the way of a good
-// message.
+// message. (Of clear-to-sends that wait, the first in a thread's life is remembered under a lock.)
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "net/profiler.h"
 #include "net/receive_connection.h"
@@ -41,36 +42,57 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   return failPost(queue_pair, "ibv_post_recv", error);
 }
 
-Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request) {
-  *request = nullptr;
-  if (!failure_.ok()) return failure_;
-  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
-  Receive& made = receives_[slot];
-  if (made.kind != Request::Kind::kFree) return Status::success();
-  const bool slot_used = next_number_ > consumed_number_ + kSlots;
-  if (slot_used || queue_pairs_[reply_queue_pair_].send_free == 0) [[unlikely]] {
-    RAILWISE_TRY(poll());
-    if (next_number_ > consumed_number_ + kSlots || queue_pairs_[reply_queue_pair_].send_free == 0)
-      return idle(Waiting::kPeer);
-  }
-  made.silent = silent && may_be_silent_ && buffers.size() == 1 && next_number_ % kSilentRun != 0;
-  const auto count = static_cast<int>(buffers.size());
+// Where entry `i` of a group is put together: as it will stand in the sender's ring. On iWARP the entries of a
+// group are one message, so there they have a row of their own.
+std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
+  const uint32_t place = iwarp() ? slot * kMaxReceives + i : (next_place_ + i) & (kRingEntries - 1);
+  return staging_ + std::size_t{place} * entry_bytes_;
+}
+
+void ReceiveConnection::fillClearToSend(const Receive& receive, uint32_t slot,
+                                        std::span<const ReceiveBuffer> buffers) {
+  const uint64_t stamp =
+      makeStamp(next_number_, next_place_, static_cast<int>(buffers.size()), receive.silent);
   const std::size_t rails = device_.rails().size();
-  bool profiled = false;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& buffer = buffers[i];
-    std::byte* const place = staging_ + slot * slotBytes(entry_bytes_) + i * entry_bytes_;
+    std::byte* const place = stagingOf(slot, static_cast<uint32_t>(i));
     auto* const entry = reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend));
-    *entry = {buffer.address, buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0,
-              static_cast<uint32_t>(buffer.tag), buffer.bytes, makeStamp(next_number_, count, made.silent)};
-    if (rails > 1 && buffer.memory != nullptr) {
-      auto* const keys = reinterpret_cast<MoreKeys*>(place);
-      for (std::size_t rail = 1; rail < rails; ++rail)
-        keys->remote_key[rail] = buffer.memory->keys[rail].remote;
-    }
-    made.room[i] = static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
-    made.addresses[i] = buffer.address;
-    profiled = profiled || buffer.profiler != nullptr;
+    *entry = {buffer.address,
+              buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0,
+              static_cast<uint32_t>(buffer.tag),
+              receive.pieces[i].room,
+              static_cast<uint32_t>(arrived_),
+              stamp};
+    if (rails == 1 || buffer.memory == nullptr) continue;
+    auto* const keys = reinterpret_cast<MoreKeys*>(place);
+    for (std::size_t rail = 1; rail < rails; ++rail)
+      keys->remote_key[rail] = buffer.memory->keys[rail].remote;
+  }
+}
+
+Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request) {
+  *request = nullptr;
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  Receive& made = receives_[slot];
+  if (made.kind != Request::Kind::kFree) return endRow();
+  const auto blocked = [&] {  // by silent receives that the sender has not seen, or on iWARP by the send queue
+    return next_number_ > consumed_number_ + kSlots ||
+           (iwarp() && queue_pairs_[reply_queue_pair_].send_free < 2);
+  };
+  if (blocked()) [[unlikely]] {
+    RAILWISE_TRY(endRow());
+    RAILWISE_TRY(poll());
+    if (blocked()) return idle(Waiting::kPeer);
+  }
+  const auto count = static_cast<uint32_t>(buffers.size());
+  bool profiled = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    made.pieces[i].room = static_cast<uint32_t>(std::min<std::size_t>(buffers[i].bytes, kMaxMessageBytes));
+    made.pieces[i].address = buffers[i].address;
+    profiled = profiled || buffers[i].profiler != nullptr;
   }
   made.connection = this;
   made.kind = Request::Kind::kReceive;
@@ -79,31 +101,62 @@ Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool sil
   made.arrived = 0;
   made.parts = 0;
   made.rails = 0;
+  made.silent = silent && may_be_silent_ && count == 1 && next_number_ % kSilentRun != 0;
   made.done = made.silent;
-  if (made.silent) made.sizes[0] = made.room[0];  // NCCL reads no size of such a receive
+  if (made.silent) made.pieces[0].size = made.pieces[0].room;  // NCCL reads no size of such a receive
   made.profiled = profiled && !made.silent;
   if (made.profiled) [[unlikely]]
     startEvents(made, buffers);
-  RAILWISE_TRY(postClearToSend(slot, count));
+  fillClearToSend(made, slot, buffers);
+  next_place_ = (next_place_ + count) & (kRingEntries - 1);
+  pending_ += count;
   ++next_number_;
   *request = &made;
+  if (++row_ >= expected_row_ || iwarp()) return postPending();
+  postponed_.remember();
   return Status::success();
 }
 
-// Over the queue pair that brought data last: the sender gives most to what is fastest.
-Status ReceiveConnection::postClearToSend(uint32_t slot, int count) {
+Status ReceiveConnection::endRow() {
+  if (row_ != 0) expected_row_ = row_;
+  row_ = 0;
+  return pending_ == 0 ? Status::success() : postPending();
+}
+
+// Over the queue pair that brought data last: the sender gives most to what is fastest. At the end of the ring
+// a write ends, and another follows.
+Status ReceiveConnection::postPending() {
+  if (pending_ == 0) return Status::success();
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
-  const uint32_t bytes = entry_bytes_ * static_cast<uint32_t>(count);
-  const std::size_t offset = slot * slotBytes(entry_bytes_);
-  ibv_sge segment = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
-  ibv_send_wr work = {};
+  if (queue_pair.send_free < 2) [[unlikely]] {
+    RAILWISE_TRY(poll());
+    if (queue_pair.send_free < 2) return Status::success();
+  }
+  if (iwarp()) {
+    const auto slot = static_cast<uint32_t>((next_number_ - 1) % kSlots);
+    const std::byte* const from = stagingOf(slot, 0);
+    return postClearToSend(from, 0, std::exchange(pending_, 0) * entry_bytes_);
+  }
+  const uint32_t first = (next_place_ - pending_) & (kRingEntries - 1);
+  const uint32_t here = std::min(pending_, kRingEntries - first);
+  const uint32_t rest = pending_ - here;
+  pending_ = 0;
+  const std::size_t offset = std::size_t{first} * entry_bytes_;
+  RAILWISE_TRY(postClearToSend(staging_ + offset, offset, here * entry_bytes_));
+  return rest == 0 ? Status::success() : postClearToSend(staging_, 0, rest * entry_bytes_);
+}
+
+Status ReceiveConnection::postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes) {
+  LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
+  ibv_sge segment = {reinterpret_cast<uint64_t>(from), bytes, queue_pair.window_key};
+  ibv_send_wr work;
+  work.next = nullptr;
   work.sg_list = &segment;
   work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_WRITE;
-  if (iwarp()) work.opcode = IBV_WR_SEND;
+  work.opcode = iwarp() ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
+  work.send_flags = bytes <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
   work.wr.rdma.remote_addr = peer_window_ + offset;
   work.wr.rdma.rkey = queue_pair.peer_window_key;
-  if (bytes <= queue_pair.inline_bytes) work.send_flags |= IBV_SEND_INLINE;
   --queue_pair.send_free;
   // Errors are reported for the unsignalled too.
   work.wr_id = workId(kClearToSendWork, reply_queue_pair_, kClearToSendSignal);
@@ -122,8 +175,9 @@ Status ReceiveConnection::postClearToSend(uint32_t slot, int count) {
 uint32_t ReceiveConnection::railsOf(uint64_t address) const {
   for (uint64_t back = 1; back <= kSlots && back < next_number_; ++back) {
     const Receive& receive = receives_[(next_number_ - back) % kSlots];
-    const auto end = receive.addresses.begin() + receive.count;
-    if (receive.rails != 0 && std::find(receive.addresses.begin(), end, address) != end) return receive.rails;
+    const auto end = receive.pieces.begin() + receive.count;
+    const auto has = [&](const Piece& piece) { return piece.address == address; };
+    if (receive.rails != 0 && std::any_of(receive.pieces.begin(), end, has)) return receive.rails;
   }
   return (1U << device_.rails().size()) - 1;
 }
@@ -220,7 +274,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
   } else if (kind == kDataWork) [[likely]] {
     (void)onData(index, completion);  // a failure is remembered
   } else {
-    queue_pair.send_free += number;
+    queue_pair.retire(number);
   }
 }
 
@@ -253,16 +307,15 @@ Status ReceiveConnection::onImmediate(std::size_t index, uint32_t value, const R
   const uint32_t part = whole ? 0 : immediatePart(value);
   const bool expected =
       receive.kind == Request::Kind::kReceive && !receive.done && (receive.arrived >> part & 1) == 0 &&
-      (whole ? receive.count == 1
-             : form <= ImmediateForm::kPartWithRecord &&
-                   immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number)));
+      (whole || (form <= ImmediateForm::kPartWithRecord &&
+                 immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number))));
   if (!expected) [[unlikely]]
     return fail({Code::kRemote, 0}, "data for receive slot " + std::to_string(slot) + ", which is not open");
   receive.arrived |= 1U << part;
-  receive.rails |= 1U << queue_pairs_[index].rail;
+  receive.rails = static_cast<uint16_t>(receive.rails | 1U << queue_pairs_[index].rail);
   if (whole) {
     receive.parts = 1;
-    receive.sizes[0] = immediateSize(value);
+    for (std::size_t i = 0; i < receive.count; ++i) receive.pieces[i].size = immediateSize(value);
   } else if (form == ImmediateForm::kPartWithRecord) {
     if (record_bytes < recordBytes(receive.count) ||
         record->number != static_cast<uint32_t>(receive.number) || record->parts < 1 ||
@@ -271,23 +324,31 @@ Status ReceiveConnection::onImmediate(std::size_t index, uint32_t value, const R
                   "a record that does not belong to receive " + std::to_string(receive.number));
     }
     receive.parts = record->parts;
-    for (std::size_t i = 0; i < receive.count; ++i) receive.sizes[i] = record->sizes[i];
+    for (std::size_t i = 0; i < receive.count; ++i) receive.pieces[i].size = record->sizes[i];
   }
   if (form != ImmediateForm::kPart) reply_queue_pair_ = static_cast<uint8_t>(index);
+  if (whole) return complete(receive);
   if (receive.parts == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.parts))
     return Status::success();
   return complete(receive);
 }
 
+Status ReceiveConnection::failTooLong(const Piece& piece) {
+  return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(piece.size) +
+                                      " bytes for a buffer of " + std::to_string(piece.room));
+}
+
 Status ReceiveConnection::complete(Receive& receive) {
   for (std::size_t i = 0; i < receive.count; ++i) {
-    if (receive.sizes[i] > receive.room[i]) [[unlikely]] {
-      return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(receive.sizes[i]) +
-                                          " bytes for a buffer of " + std::to_string(receive.room[i]));
-    }
+    if (receive.pieces[i].size > receive.pieces[i].room) [[unlikely]]
+      return failTooLong(receive.pieces[i]);
   }
   consumed_number_ = std::max(consumed_number_, receive.number);
   receive.done = true;
+  // Lanes overtake each other; silent ones bring nothing, and are there when one behind them is.
+  while (receives_[(arrived_ + 1) % kSlots].number == arrived_ + 1 &&
+         receives_[(arrived_ + 1) % kSlots].done)
+    ++arrived_;
   if (receive.profiled) [[unlikely]]
     stopEvents(receive);
   return Status::success();
@@ -314,7 +375,7 @@ void ReceiveConnection::stopEvents(Receive& receive) {
     event.device = device_.index();
     event.rail = -1;
     event.message = receive.number;
-    event.bytes = receive.sizes[i];
+    event.bytes = receive.pieces[i].size;
     profiler::stop(receive.events[i], event);
   }
 }
@@ -327,27 +388,39 @@ void ReceiveConnection::release(Request& request) {
 
 // ---- both directions
 
-Result<bool> Connection::test(Request& request, int* sizes) {
+Status Connection::test(Request& request, bool* done, int* sizes) {
   if (direction_ == Direction::kSend) {
     auto& self = *static_cast<SendConnection*>(this);
-    const Result<bool> done = self.progress(request);
-    if (!done.ok() || !*done) return done;
+    *done = self.complete(request);
+    if (!*done) {
+      const Result<bool> found = self.progress(request);
+      if (!found.ok()) return found.status();
+      if (!*found) return Status::success();
+      *done = true;
+    }
     if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
     self.release(request);
-    return true;
+    return Status::success();
   }
   auto& self = *static_cast<ReceiveConnection*>(this);
-  const Result<bool> done = self.progress(request);
-  if (!done.ok() || !*done) return done;
+  *done = request.done;
+  if (self.inRow()) [[unlikely]]
+    (void)self.endRow();  // a failure is remembered
+  if (!*done) {
+    const Result<bool> found = self.progress(request);
+    if (!found.ok()) return found.status();
+    if (!*found) return Status::success();
+    *done = true;
+  }
   self.report(request, sizes);
   self.release(request);
-  return true;
+  return Status::success();
 }
 
 void ReceiveConnection::report(const Request& request, int* sizes) const {
   if (sizes == nullptr || request.kind != Request::Kind::kReceive) return;
   const auto& receive = static_cast<const Receive&>(request);
-  for (std::size_t i = 0; i < receive.count; ++i) sizes[i] = static_cast<int>(receive.sizes[i]);
+  for (std::size_t i = 0; i < receive.count; ++i) sizes[i] = static_cast<int>(receive.pieces[i].size);
 }
 
 }  // namespace railwise::net

@@ -8,16 +8,30 @@
 #include "net/send_work_id.h"
 
 namespace railwise::net {
+namespace {
+
+// While no completion is asked for, errors alone come: a look now and then is enough.
+constexpr uint32_t kPollUnasked = 16;
+// Calls of test() that find nothing, until completions are asked for.
+constexpr uint32_t kAskAfter = 64;
+
+}  // namespace
 
 // What has completed is reported although the connection failed meanwhile.
 Result<bool> SendConnection::progress(const Request& request) {
-  if (request.done) return true;
-  const Status drained = drain();
-  if (request.done) return true;
+  const auto& message = static_cast<const Message&>(request);
+  if (complete(message)) return true;
+  const Status looked = look();
+  ++fruitless_;
+  Status drained;
+  if (signals_ > 0 || fruitless_ % kPollUnasked == 0 || iwarp()) drained = drain();
+  if (complete(message) || queue_pairs_[message.queue_pair].completed >= message.position) return true;
+  RAILWISE_TRY(looked);
   RAILWISE_TRY(drained);
   RAILWISE_TRY(failure_);
   if (next_post_ != next_number_) [[unlikely]]
     RAILWISE_TRY(postGroups());
+  if (fruitless_ >= kAskAfter) RAILWISE_TRY(ask());
   RAILWISE_TRY(idle(Waiting::kAcknowledgement));
   return false;
 }
@@ -26,7 +40,10 @@ Status SendConnection::drain() {
   for (const verbs::Cq& cq : cqs_) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-    heard_ = heard_ || count > 0;
+    if (count > 0) {
+      heard_ = true;
+      fruitless_ = 0;
+    }
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
       return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
@@ -39,20 +56,57 @@ Status SendConnection::drain() {
   return Status::success();
 }
 
+// Empty writes: when one is complete, so is all that was posted before it.
+Status SendConnection::ask() {
+  fruitless_ = 0;
+  for (LaneQueuePair& queue_pair : queue_pairs_) {
+    if (queue_pair.unsignalled == 0 || queue_pair.send_free == 0) continue;
+    ibv_send_wr work = {};
+    work.opcode = IBV_WR_RDMA_WRITE;
+    work.send_flags = IBV_SEND_SIGNALED;
+    work.wr.rdma.remote_addr = peer_window_;
+    work.wr.rdma.rkey = queue_pair.peer_window_key;
+    work.wr_id = sendWorkId(0, 0, static_cast<std::size_t>(&queue_pair - queue_pairs_.data())) |
+                 endsWorkRequests(queue_pair.unsignalled + 1);
+    --queue_pair.send_free;
+    queue_pair.unsignalled = 0;
+    ++signals_;
+    RAILWISE_TRY(post(queue_pair, &work));
+  }
+  return Status::success();
+}
+
+Status SendConnection::refresh() {
+  RAILWISE_TRY(drain());
+  return ask();
+}
+
+Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
+  const bool notice = (completion.wr_id & kNotice) != 0;
+  if (notice && completion.status == IBV_WC_WR_FLUSH_ERR) {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    return Status::success();
+  }
+  // The receiver had all of it and went, before it answered to what was asked.
+  if (peerHasEnded() && arrived_ + 1 == next_post_) return Status::success();
+  return failCompletion(queue_pair, completion, notice ? "a receive" : "a send");
+}
+
 Status SendConnection::onCompletion(const ibv_wc& completion) {
   if ((completion.wr_id & kProbeWork) != 0) [[unlikely]]
     return onProbe(completion);
   const std::size_t index = workQueuePair(completion.wr_id);
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  if ((completion.wr_id & kNotice) != 0 && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
-    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
-    return Status::success();
-  }
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
-    return failCompletion(queue_pair, completion, (completion.wr_id & kNotice) != 0 ? "a receive" : "a send");
+    return onFailedCompletion(queue_pair, completion);
   if ((completion.wr_id & kNotice) != 0) [[unlikely]]
     return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
-  queue_pair.send_free += workRequestsEnded(completion.wr_id);
+  if ((completion.wr_id & kSettleWork) != 0) [[unlikely]] {
+    ++settles_seen_;
+    return Status::success();
+  }
+  --signals_;
+  queue_pair.retire(workRequestsEnded(completion.wr_id));
   if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_[slot];
@@ -109,7 +163,7 @@ void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
 // ---- iWARP: clear to send comes as a message
 
 Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
-  const auto bytes = static_cast<uint32_t>(slotBytes(entry_bytes_));
+  const auto bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   const std::size_t number = queue_pair * kPostedReceives + buffer;
   ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
                      queue_pairs_[queue_pair].window_key};
@@ -124,7 +178,7 @@ Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer
 
 Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
   const std::size_t number = queue_pair * kPostedReceives + buffer;
-  const std::byte* const from = notices_ + number * slotBytes(entry_bytes_);
+  const std::byte* const from = notices_ + number * groupBytes(entry_bytes_);
   const uint32_t count = bytes / entry_bytes_;
   uint64_t stamp = 0;
   std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
@@ -134,7 +188,10 @@ Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, ui
     return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
                                         std::to_string(receive) + ", which is not expected");
   }
-  std::memcpy(ring_ + receive % kSlots * slotBytes(entry_bytes_), from, bytes);
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::size_t place = (stampPlace(stamp) + i) & (kRingEntries - 1);
+    std::memcpy(ring_ + place * entry_bytes_, from + std::size_t{i} * entry_bytes_, entry_bytes_);
+  }
   return postNoticeReceive(queue_pair, buffer);
 }
 

@@ -3,14 +3,25 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/log.h"
+#include "net/send_work_id.h"
 
 namespace railwise::net {
 namespace {
 
 // Room for all groups at once as long as they are small; what does not fit waits for completions.
 constexpr uint32_t kSendDepth = 128;
+// Of it, on iWARP: for the probe of a connection that waits (peer_check.cc).
+constexpr uint32_t kProbeReserve = 1;
+
+constexpr auto kSettlePatience = std::chrono::seconds(2);
+constexpr auto kSettlePause = std::chrono::microseconds(20);
+
+// Larger messages ask for a completion each: theirs costs little then, and it comes sooner than the
+// receiver's next clear-to-send.
+constexpr std::size_t kSmallBytes = 32768;
 
 // NCCL_IB_AR_THRESHOLD's default (NCCL 2.30.7, net_ib/common.cc).
 constexpr int kAdaptiveRoutingBytes = 8192;
@@ -50,11 +61,11 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
 
 Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
   entry_bytes_ = entryBytes(peer_rails);
-  const std::size_t ring = kSlots * slotBytes(entry_bytes_);
+  const std::size_t ring = std::size_t{kRingEntries} * entry_bytes_;
   record_stride_ = iwarp() ? static_cast<uint32_t>(lanes) : 1;
   const std::size_t records = sizeof(Record) * kSlots * record_stride_;
   const std::size_t notices =
-      iwarp() ? kPostedReceives * slotBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs) : 0;
+      iwarp() ? kPostedReceives * groupBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs) : 0;
   Result<Window> window = device_.windows().take(ring + records + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
@@ -62,6 +73,7 @@ Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
   records_ = window_.at<Record>(ring);
   notices_ = window_.at<std::byte>(ring + records);
   setProbeTarget(ring + records + notices);
+  settle_target_ = window_.at<uint64_t>(ring + records + notices) + 1;
   return Status::success();
 }
 
@@ -79,7 +91,8 @@ Status SendConnection::openQueuePairs(int count, int lanes) {
   // A failed queue pair flushes all its work requests, signalled or not.
   RAILWISE_TRY(openCompletionQueues(rail_of, depth + receives, 1));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
-    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}));
+    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)},
+                              iwarp() ? kProbeReserve : kSettleReserve));
     for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
       RAILWISE_TRY(postNoticeReceive(i, buffer));
   }
@@ -91,6 +104,48 @@ Status SendConnection::describe(const ConnectionOptions& options, EndInfo& end) 
   describeQueuePairs(end);
   end.out_of_order = out_of_order_ ? 1 : 0;
   return Status::success();
+}
+
+// ---- before memory is released
+
+// Posts a read of the peer's window, behind all that was posted before, and waits for the bytes.
+bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline deadline) {
+  const auto over = [&] {
+    std::this_thread::sleep_for(kSettlePause);
+    return deadline.passed() || side_channel_.peerHasShutDown();
+  };
+  while (settles_posted_ - settles_seen_.load() >= kSettleReserve) {
+    if (over()) return false;
+  }
+  __atomic_store_n(settle_target_, 0, __ATOMIC_RELAXED);
+  ibv_sge segment = {reinterpret_cast<uint64_t>(settle_target_), sizeof *settle_target_, queue_pair.window_key};
+  ibv_send_wr work = {};
+  work.wr_id = sendWorkId(0, 0, static_cast<std::size_t>(&queue_pair - queue_pairs_.data())) | kSettleWork;
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_READ;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma.remote_addr = peer_window_;
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(queue_pair.qp, &work, &bad) != 0) return false;
+  ++settles_posted_;
+  while (__atomic_load_n(settle_target_, __ATOMIC_ACQUIRE) == 0) {
+    if (over()) return false;
+  }
+  return true;
+}
+
+// Nothing is polled here: another thread may be doing that. A queue pair that has failed reads nothing more,
+// nor does one whose peer has gone, or only what nobody looks at.
+void SendConnection::settle() {
+  const std::lock_guard lock(settle_mutex_);
+  if (settles_in_vain_ || !unsettled_.exchange(false)) return;
+  const Deadline deadline = Deadline::after(kSettlePatience);
+  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+    settles_in_vain_ = queue_pair.used && !readBehindAll(queue_pair, deadline);
+    if (settles_in_vain_) return;
+  }
 }
 
 // ---- once the reply is there
@@ -126,6 +181,12 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
     loads_.emplace_back(std::min(from, to));
   }
+  if (lanes_.size() > 1 || iwarp()) return;
+  const Lane& lane = lanes_.front();
+  uint64_t limit = std::min<uint64_t>({kSmallBytes, adaptive_routing_bytes_, device_.properties().max_message_bytes});
+  for (int q = 0; q < lane.count; ++q)
+    limit = std::min<uint64_t>(limit, queue_pairs_[lane.queue_pairs[q]].piece_bytes);
+  small_bytes_ = limit;
 }
 
 Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {

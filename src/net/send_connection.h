@@ -2,8 +2,11 @@
 // lanes, posts them, and sees them complete. Threads: see connection.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "base/fixed_pool.h"
 #include "net/connection.h"
@@ -28,8 +31,23 @@ class SendConnection final : public Connection {
   // kInvalidArgument (longer than the receive or than the device's limit).
   Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                Request** request);
-  // For test(): polls until nothing more is there; true when `request` has completed.
+  // For test(): looks for what is new; true when `request` has completed.
   Result<bool> progress(const Request& request);
+  bool complete(const Request& request) const {
+    const auto& message = static_cast<const Message&>(request);
+    return message.done || message.number <= arrived_;
+  }
+  // Waits until the device reads nothing any more of what has been sent and reported as complete: before
+  // memory is released. From any thread, also while another one sends. It is over at once when that is so
+  // already, in a round trip of the network else, and after 2 s when the peer does not answer.
+  void settle();
+  // The receiver has said that all receives up to `number` are complete.
+  void onArrived(uint64_t number) {
+    // Not what was never sent, whatever a peer may say.
+    if (number > arrived_) arrived_ = std::min(number, next_post_ - 1);
+  }
+  // Asks for the completions that nothing else brings, and looks for them.
+  Status refresh();
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
   uint64_t largestUnderWay() const;
   void release(Request& request);
@@ -40,8 +58,14 @@ class SendConnection final : public Connection {
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     void* profiler = nullptr;  // NCCL's handle for events, or null
+    // Of one that asks for no completion of its own, once it is posted: complete when the receiver reports
+    // this receive, or when the queue pair has completed so many work requests.
+    uint64_t number = UINT64_MAX;
+    uint64_t position = UINT64_MAX;
     int tag = 0;
+    uint8_t queue_pair = 0;
   };
+  static_assert(sizeof(Message) <= 64, "one cache line");
   // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
   struct Part {
     uint64_t begin = 0;
@@ -51,6 +75,7 @@ class SendConnection final : public Connection {
   // The group of sends for one receive.
   struct Group {
     uint64_t number = 0;  // of the receive; 0: none yet
+    uint32_t place = 0;   // of its first entry in the ring
     uint8_t count = 0;    // messages
     uint8_t matched = 0;
     uint8_t parts = 0;
@@ -68,6 +93,8 @@ class SendConnection final : public Connection {
   };
   // Work requests are built and linked once; a send fills in what varies.
   static constexpr int kChain = 16;
+  // Of the send queue: for settle(), which other threads call.
+  static constexpr uint32_t kSettleReserve = 8;
 
   using Connection::Connection;
   // Set-up (send_connection.cc).
@@ -78,9 +105,14 @@ class SendConnection final : public Connection {
   Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
 
   // Data path (send_datapath.cc).
+  bool readBehindAll(const LaneQueuePair& queue_pair, Deadline deadline);
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
-  ClearToSend* entries(uint32_t slot) const;
+  const ClearToSend& entryAt(uint32_t place) const {
+    // Keys of further rails stand in front of each entry.
+    return *reinterpret_cast<const ClearToSend*>(
+        ring_ + std::size_t{place & (kRingEntries - 1)} * entry_bytes_ + entry_bytes_ - sizeof(ClearToSend));
+  }
   Part* partsOf(std::size_t slot) const { return &parts_[slot * lanes_.size()]; }
   Status drain();
   // For waits that poll nothing: on iWARP the answer to a probe must be seen.
@@ -89,6 +121,19 @@ class SendConnection final : public Connection {
     return idle(waiting);
   }
   Status onCompletion(const ibv_wc& completion);
+  Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
+  Status look();
+  Status notReady();
+  Status sendSmall(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+                   Request** request);
+  Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                     Request** request);
+  bool smallGroup(const Group& group) const;
+  Result<bool> postSmallGroup(Group& group, uint32_t slot);
+  LaneQueuePair* queuePairWithRoom(uint32_t work_requests);
+  void signalNowAndThen(LaneQueuePair& queue_pair, ibv_send_wr& last, uint32_t work_requests);
+  Status post(LaneQueuePair& queue_pair, ibv_send_wr* work);
+  Status ask();
   Status openGroup(Group& group);
   int match(const Group& group, int tag) const;
   Status checkSize(std::size_t bytes, const ClearToSend& entry);
@@ -114,8 +159,23 @@ class SendConnection final : public Connection {
   uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
   uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
   bool even_ = false;                             // RAILWISE_SPLIT=even
-  uint64_t next_number_ = 1;                      // the receive that is being matched
-  uint64_t next_post_ = 1;                        // the oldest that is not posted as a whole
+  std::size_t small_bytes_ = 0;  // messages up to this ask for no completion of their own; 0: none
+  // The receive that is being matched, its place in the ring; the oldest that is not posted as a whole; the
+  // first whose clear-to-send has not been seen, its place.
+  uint64_t next_number_ = 1;
+  uint64_t next_post_ = 1;
+  uint64_t seen_number_ = 1;
+  uint32_t next_place_ = 0;
+  uint32_t seen_place_ = 0;
+  uint32_t signals_ = 0;    // completions that are asked for and not here yet
+  uint32_t fruitless_ = 0;  // calls of progress() in a row that found nothing new
+  // settle(): whether anything was sent without a completion since; its reads, posted and completed.
+  std::atomic<bool> unsettled_ = false;
+  std::atomic<uint32_t> settles_seen_ = 0;
+  uint32_t settles_posted_ = 0;
+  bool settles_in_vain_ = false;  // the peer answers no more
+  std::mutex settle_mutex_;
+  uint64_t* settle_target_ = nullptr;
   int chain_length_ = 0;
   std::array<ibv_send_wr, kChain> chain_ = {};
   std::array<ibv_sge, kChain> segments_ = {};

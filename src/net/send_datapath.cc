@@ -1,17 +1,24 @@
-// The hot path of the sender: from isend to the queue pairs (what comes back: send_completions.cc).
-// Allocates, locks, logs and calls the kernel nowhere on the way of a good message; the clock is read for
-// messages that are spread over lanes.
+// The hot path of the sender: from isend to the queue pairs (what comes back: send_completions.cc; what is
+// large, or spread over lanes: send_parts.cc). Allocates, locks, logs and calls the kernel nowhere on the way
+// of a good message; the clock is read for messages that are spread over lanes.
+//
+// A small message asks for no completion. That it has arrived the receiver says with the next clear-to-send;
+// every so many work requests one asks after all, which keeps room in the send queue; and when test() finds
+// nothing for a while, an empty write asks for all before it. That needs the device, not the receiver.
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
+#include "net/postponed.h"
 #include "net/send_connection.h"
 #include "net/send_work_id.h"
 
 namespace railwise::net {
 namespace {
+
+// Of unsignalled work requests on a queue pair.
+constexpr uint32_t kSignalEvery = 32;
 
 [[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
   return "a send of " + std::to_string(bytes) + " bytes does not fit " + std::to_string(room) + " bytes";
@@ -19,45 +26,136 @@ namespace {
 
 }  // namespace
 
-ClearToSend* SendConnection::entries(uint32_t slot) const {
-  // Keys of further rails stand in front of each entry.
-  return reinterpret_cast<ClearToSend*>(ring_ + slot * slotBytes(entry_bytes_) + entry_bytes_ -
-                                        sizeof(ClearToSend));
+// Takes in the clear-to-sends that have arrived as a whole, and what they say of earlier receives.
+Status SendConnection::look() {
+  for (;;) {
+    const ClearToSend& first = entryAt(seen_place_);
+    const uint64_t stamp = __atomic_load_n(&first.stamp, __ATOMIC_ACQUIRE);
+    if (stampNumber(stamp) != seen_number_) return Status::success();
+    const int count = stampCount(stamp);
+    if (count < 1 || count > kMaxReceives || stampPlace(stamp) != seen_place_) [[unlikely]]
+      return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives at " +
+                                          std::to_string(stampPlace(stamp)) + ", expected at " +
+                                          std::to_string(seen_place_));
+    for (int i = count - 1; i > 0; --i) {
+      const uint32_t place = seen_place_ + static_cast<uint32_t>(i);
+      if (__atomic_load_n(&entryAt(place).stamp, __ATOMIC_ACQUIRE) != stamp) return Status::success();
+    }
+    onArrived(seen_number_ - (static_cast<uint32_t>(seen_number_) - first.arrived));
+    seen_place_ = (seen_place_ + static_cast<uint32_t>(count)) & (kRingEntries - 1);
+    ++seen_number_;
+    heard_ = true;
+  }
 }
 
-static const ClearToSend& at(const ClearToSend* first, int index, uint32_t entry_bytes) {
-  return *reinterpret_cast<const ClearToSend*>(reinterpret_cast<const std::byte*>(first) +
-                                               static_cast<std::size_t>(index) * entry_bytes);
+// The next receive is not there. One that this very thread has posted may wait for more of its kind.
+Status SendConnection::notReady() {
+  if (iwarp()) RAILWISE_TRY(drain());  // there clear-to-send comes as a message
+  Postponed::postAll();
+  RAILWISE_TRY(look());
+  return next_number_ == seen_number_ ? idle(Waiting::kPeer) : Status::success();
 }
 
-static uint32_t remoteKey(const ClearToSend& entry, uint8_t rail) {
-  if (rail == 0) return entry.remote_key;
-  return reinterpret_cast<const MoreKeys*>(&entry)[-1].remote_key[rail];
+Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                             void* profiler, Request** request) {
+  *request = nullptr;
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  if (next_number_ == seen_number_) {
+    RAILWISE_TRY(look());
+    if (next_number_ == seen_number_) {
+      RAILWISE_TRY(notReady());
+      if (next_number_ == seen_number_) return Status::success();
+    }
+  }
+  const ClearToSend& entry = entryAt(next_place_);
+  const bool alone = (entry.stamp & (kStampCountMask | kStampSilent)) == 1;
+  if (alone && bytes - 1 < small_bytes_ && profiler == nullptr && next_post_ == next_number_ &&
+      entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes) [[likely]]
+    return sendSmall(entry, address, static_cast<uint32_t>(bytes), *memory, request);
+  return sendInGroup(address, bytes, tag, memory, profiler, request);
 }
 
-// Has the clear-to-send of the next receive arrived as a whole? Then the group is open.
+Status SendConnection::sendSmall(const ClearToSend& entry, uint64_t address, uint32_t bytes,
+                                 const MemoryHandle& memory, Request** request) {
+  LaneQueuePair* const queue_pair = queuePairWithRoom(1);
+  Message* const message = messages_.take();
+  if (queue_pair == nullptr || message == nullptr) [[unlikely]] {
+    if (message != nullptr) messages_.give(message);
+    return idleAfterDrain(Waiting::kAcknowledgement);
+  }
+  message->connection = this;
+  message->kind = Request::Kind::kSend;
+  message->done = false;
+  message->count = 1;
+  message->bytes = bytes;
+  message->number = next_number_;
+  ibv_sge segment = {address, bytes, memory.keys[queue_pair->rail].local};
+  ibv_send_wr work;
+  work.next = nullptr;
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  work.send_flags = 0;
+  work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
+  work.wr.rdma.remote_addr = entry.address;
+  work.wr.rdma.rkey = keyOfRail(entry, queue_pair->peer_rail);
+  if (bytes <= queue_pair->inline_bytes && memory.kind == MemoryKind::kHost)
+    work.send_flags = IBV_SEND_INLINE;
+  --queue_pair->send_free;
+  signalNowAndThen(*queue_pair, work, 1);
+  message->queue_pair = static_cast<uint8_t>(queue_pair - queue_pairs_.data());
+  message->position = queue_pair->posted();
+  *request = message;
+  next_place_ = (next_place_ + 1) & (kRingEntries - 1);
+  next_post_ = ++next_number_;
+  return post(*queue_pair, &work);
+}
+
+// The queue pair whose turn it is, when its send queue takes so many work requests; else null.
+LaneQueuePair* SendConnection::queuePairWithRoom(uint32_t work_requests) {
+  Lane& lane = lanes_.front();
+  LaneQueuePair& queue_pair = queue_pairs_[lane.queue_pairs[lane.next]];
+  if (queue_pair.send_free < work_requests) [[unlikely]] {
+    if (!drain().ok() || queue_pair.send_free < work_requests) return nullptr;
+  }
+  if (lane.count > 1) lane.next = static_cast<uint8_t>(lane.next + 1 < lane.count ? lane.next + 1 : 0);
+  return &queue_pair;
+}
+
+// For the last of so many work requests that ask for no completion of their own.
+void SendConnection::signalNowAndThen(LaneQueuePair& queue_pair, ibv_send_wr& last, uint32_t work_requests) {
+  last.wr_id = sendWorkId(0, 0, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
+  queue_pair.unsignalled += work_requests;
+  unsettled_.store(true, std::memory_order_relaxed);
+  if (queue_pair.unsignalled < kSignalEvery) [[likely]]
+    return;
+  last.send_flags |= IBV_SEND_SIGNALED;
+  last.wr_id |= endsWorkRequests(queue_pair.unsignalled);
+  queue_pair.unsignalled = 0;
+  ++signals_;
+}
+
+Status SendConnection::post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_pair.qp, work, &bad);
+  if (error == 0) [[likely]]
+    return Status::success();
+  return failPost(queue_pair, "ibv_post_send", error);
+}
+
+// ---- groups, and whatever is not small
+
+// The first send for a receive.
 Status SendConnection::openGroup(Group& group) {
-  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
-  const ClearToSend* first = entries(slot);
-  uint64_t stamp = __atomic_load_n(&first->stamp, __ATOMIC_ACQUIRE);
-  if (stampNumber(stamp) != next_number_ && iwarp()) {  // there it comes as a message
-    RAILWISE_TRY(drain());
-    stamp = first->stamp;
-  }
-  if (stampNumber(stamp) != next_number_) return idle(Waiting::kPeer);
-  const int count = stampCount(stamp);
-  if (count < 1 || count > kMaxReceives)
-    return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(count) + " receives");
-  for (int i = count - 1; i > 0; --i) {
-    if (__atomic_load_n(&at(first, i, entry_bytes_).stamp, __ATOMIC_ACQUIRE) != stamp)
-      return idleAfterDrain(Waiting::kPeer);
-  }
   if (!group.free()) [[unlikely]] {  // this slot's last turn is not yet acknowledged
     RAILWISE_TRY(drain());
     if (!group.free()) return idle(Waiting::kAcknowledgement);
   }
+  const uint64_t stamp = entryAt(next_place_).stamp;
   group.number = next_number_;
-  group.count = static_cast<uint8_t>(count);
+  group.place = next_place_;
+  group.count = static_cast<uint8_t>(stampCount(stamp));
   group.matched = 0;
   group.messages.fill(nullptr);
   group.parts = group.parts_posted = group.parts_done = 0;
@@ -68,10 +166,9 @@ Status SendConnection::openGroup(Group& group) {
 
 // The first open entry with this tag (a tag may stand twice in a group), or -1.
 int SendConnection::match(const Group& group, int tag) const {
-  const ClearToSend* first = entries(static_cast<uint32_t>(group.number % kSlots));
-  for (int i = 0; i < group.count; ++i) {
-    const bool open = group.messages[static_cast<std::size_t>(i)] == nullptr;
-    if (open && at(first, i, entry_bytes_).tag == static_cast<uint32_t>(tag)) return i;
+  for (uint32_t i = 0; i < group.count; ++i) {
+    if (group.messages[i] == nullptr && entryAt(group.place + i).tag == static_cast<uint32_t>(tag))
+      return static_cast<int>(i);
   }
   return -1;
 }
@@ -83,21 +180,19 @@ Status SendConnection::checkSize(std::size_t bytes, const ClearToSend& entry) {
   return fail({Code::kInvalidArgument, 0}, sizeText(bytes, std::min<std::size_t>(entry.bytes, limit)));
 }
 
-Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
-                             void* profiler, Request** request) {
-  *request = nullptr;
-  if (!failure_.ok()) return failure_;
+Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                                   void* profiler, Request** request) {
   if (next_post_ != next_number_) [[unlikely]]
     RAILWISE_TRY(postGroups());
-  Group& group = groups_[next_number_ % kSlots];
+  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  Group& group = groups_[slot];
   if (group.number != next_number_) {
     RAILWISE_TRY(openGroup(group));
     if (group.number != next_number_) return Status::success();
   }
   const int index = match(group, tag);
   if (index < 0) return idleAfterDrain(Waiting::kPeer);
-  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
-  RAILWISE_TRY(checkSize(bytes, at(entries(slot), index, entry_bytes_)));
+  RAILWISE_TRY(checkSize(bytes, entryAt(group.place + static_cast<uint32_t>(index))));
   Message* const taken = messages_.take();
   if (taken == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   group.messages[static_cast<std::size_t>(index)] = taken;
@@ -110,235 +205,64 @@ Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const
   message.address = address;
   message.memory = memory;
   message.profiler = profiler;
+  message.number = message.position = UINT64_MAX;
   message.tag = tag;
   if (profiler != nullptr) [[unlikely]]
     group.profiled = true;
   *request = taken;
   if (++group.matched < group.count) return Status::success();
-  plan(group, slot);
+  next_place_ = (next_place_ + group.count) & (kRingEntries - 1);
   ++next_number_;
+  if (next_post_ + 1 == next_number_ && smallGroup(group)) {
+    const Result<bool> posted = postSmallGroup(group, slot);
+    if (!posted.ok()) return posted.status();
+    if (*posted) return Status::success();
+  }
+  plan(group, slot);
   return postGroups();
 }
 
-// Posts what is planned, in the order of the receives, as far as the send queues have room.
-Status SendConnection::postGroups() {
-  while (next_post_ != next_number_) {
-    const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
-    Group& group = groups_[slot];
-    while (group.parts_posted < group.parts) {
-      const Result<bool> posted = postPart(group, slot, group.parts_posted);
-      if (!posted.ok()) return posted.status();
-      if (!*posted) return Status::success();
-      ++group.parts_posted;
-    }
-    ++next_post_;
-  }
-  return Status::success();
+bool SendConnection::smallGroup(const Group& group) const {
+  if (small_bytes_ == 0 || group.silent || group.profiled || group.count < 2) return false;
+  const auto bytes = group.messages[0]->bytes;
+  return bytes > 0 && uint64_t{bytes} * group.count <= small_bytes_ &&
+         std::all_of(group.messages.begin() + 1, group.messages.begin() + group.count,
+                     [&](const Message* message) { return message->bytes == bytes; });
 }
 
-// Which lanes carry what.
-void SendConnection::plan(Group& group, uint32_t slot) {
-  uint64_t bytes = 0;
-  for (int i = 0; i < group.count; ++i) bytes += group.messages[static_cast<std::size_t>(i)]->bytes;
-  Part* const parts = partsOf(slot);
-  group.posted = 0;
-  group.tail = false;
-  group.record_part = 0;
-  if (lanes_.size() == 1) {
-    parts[0] = {0, bytes, takeTurn(0)};
-    group.parts = 1;
-  } else {
-    planLanes(group, parts, bytes);
-  }
-  group.recorded = !group.silent && (group.count > 1 || group.parts > 1 || bytes >= kImmediateSizeLimit);
-  if (!group.recorded && !iwarp()) return;
-  for (uint32_t part = 0; part < record_stride_; ++part) {
-    Record& record = records_[slot * record_stride_ + part];
-    record.number = static_cast<uint32_t>(group.number);
-    record.parts = group.parts;
-    for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i]->bytes;
-  }
-}
-
-void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
-  const std::size_t turn = group.number % lanes_.size();
-  if (bytes < kStripeBytes && !even_) {
-    const std::size_t lane = fastestLane(loads_, bytes, turn);
-    loads_[lane].posted(bytes, 0);
-    parts[0] = {0, bytes, takeTurn(lane)};
-    group.parts = 1;
-    return;
-  }
-  const Shares shares = cutShares(loads_, bytes, turn, even_);
-  const uint64_t now = nowNs();
-  // Cuts lie on lines of the messages, not of the whole: pieces of a message end at multiples of
-  // kPieceAlignment from its begin.
-  uint64_t begin = 0;
-  uint64_t message_begin = 0;
-  std::size_t message = 0;
-  double best_rate = 0;
-  for (LaneLoad& load : loads_) load.skipped();
-  for (int i = 0; i < shares.count; ++i) {
-    const Share& share = shares.share[static_cast<std::size_t>(i)];
-    uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
-    while (message + 1 < group.count && message_begin + group.messages[message]->bytes <= end)
-      message_begin += group.messages[message++]->bytes;
-    if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kPieceAlignment - 1});
-    end = std::max(end, begin);
-    LaneLoad& load = loads_[share.lane];
-    if (load.rate() > best_rate) {
-      best_rate = load.rate();
-      group.record_part = static_cast<uint8_t>(i);
-    }
-    load.posted(end - begin, now);
-    parts[i] = {begin, end, takeTurn(share.lane)};
-    begin = end;
-  }
-  group.parts = static_cast<uint8_t>(shares.count);
-}
-
-uint8_t SendConnection::takeTurn(std::size_t index) {
-  Lane& lane = lanes_[index];
-  const uint8_t turn = lane.next;
-  lane.next = static_cast<uint8_t>(turn + 1 < lane.count ? turn + 1 : 0);
-  return lane.queue_pairs[turn];
-}
-
-Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t index) {
-  const Part& part = partsOf(slot)[index];
-  const uint64_t bytes = part.end - part.begin;
-  const bool records = group.recorded && index == group.record_part;
-  const bool tail = bytes == 0 || (!group.silent && (records || iwarp() || bytes > adaptive_routing_bytes_));
-  if (!group.tail) {  // no byte is left to post when a tail was postponed
-    const Result<bool> posted = postBytes(group, slot, index, !tail);
-    if (!posted.ok() || !*posted) return posted;
-  }
-  if (tail) {
-    group.tail = true;
-    const Result<bool> posted = postTail(group, slot, index);
-    if (!posted.ok() || !*posted) return posted;
-    group.tail = false;
-  }
-  if (group.profiled) [[unlikely]]
-    startEvents(group, slot, index);
-  LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
-  RAILWISE_TRY(postChain(queue_pair));
-  return true;
-}
-
-// The writes of a part, piece by piece. `last_carries_immediate`: nothing follows them.
-Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t index,
-                                       bool last_carries_immediate) {
-  const Part& part = partsOf(slot)[index];
-  LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
-  const ClearToSend* const first = entries(slot);
-  uint64_t begin = 0;  // of the message, all messages laid end to end
-  for (int i = 0; i < group.count && group.posted < part.end; ++i) {
-    const Message& message = *group.messages[static_cast<std::size_t>(i)];
-    const uint64_t end = std::min(begin + message.bytes, part.end);
-    while (group.posted < end) {
-      const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair);
-      if (!work.ok()) return work.status();
-      if (*work == nullptr) return false;
-      const uint64_t offset = group.posted - begin;
-      const auto piece =
-          static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.piece_bytes));
-      const ClearToSend& entry = at(first, i, entry_bytes_);
-      (*work)->opcode = IBV_WR_RDMA_WRITE;
-      (*work)->wr.rdma.remote_addr = entry.address + offset;
-      (*work)->wr.rdma.rkey = remoteKey(entry, queue_pair.peer_rail);
-      (*work)->num_sge = 1;
-      *(*work)->sg_list = {message.address + offset, piece, message.memory->keys[queue_pair.rail].local};
-      group.posted += piece;
-      const bool last = last_carries_immediate && group.posted == part.end;
-      if (last) finish(**work, group, slot, index);
-      signal(**work, queue_pair, slot, index, last);
-    }
-    begin += message.bytes;
-  }
-  return true;
-}
-
-// The request behind the writes: the record, an empty write for the immediate alone, or on iWARP a send.
-Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
-  LaneQueuePair& queue_pair = queue_pairs_[partsOf(slot)[index].queue_pair];
-  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair);
-  if (!next.ok()) return next.status();
-  if (*next == nullptr) return false;
-  ibv_send_wr& work = **next;
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.num_sge = 0;
-  work.wr.rdma.remote_addr = peer_window_ + slot * sizeof(Record);
-  work.wr.rdma.rkey = queue_pair.peer_window_key;
-  const bool records = group.recorded && index == group.record_part;
-  if (!group.silent && (records || iwarp())) {
-    const Record& record = records_[slot * record_stride_ + (iwarp() ? index : 0)];
-    const uint32_t bytes = recordBytes(group.count);
-    *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
+// A write for each message, the last of them with the immediate. False: no room for all of them.
+Result<bool> SendConnection::postSmallGroup(Group& group, uint32_t slot) {
+  LaneQueuePair* const queue_pair = queuePairWithRoom(group.count);
+  if (queue_pair == nullptr) [[unlikely]]
+    return false;
+  queue_pair->send_free -= group.count;
+  const auto index = static_cast<uint8_t>(queue_pair - queue_pairs_.data());
+  const uint64_t position = queue_pair->posted();
+  for (uint32_t i = 0; i < group.count; ++i) {
+    Message& message = *group.messages[i];
+    const ClearToSend& entry = entryAt(group.place + i);
+    ibv_send_wr& work = chain_[i];
+    work.wr_id = sendWorkId(slot, 0, index);
+    *work.sg_list = {message.address, message.bytes, message.memory->keys[queue_pair->rail].local};
     work.num_sge = 1;
-    if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
+    work.opcode = IBV_WR_RDMA_WRITE;
+    work.send_flags = message.bytes <= queue_pair->inline_bytes && message.memory->kind == MemoryKind::kHost
+                          ? IBV_SEND_INLINE
+                          : 0;
+    work.wr.rdma.remote_addr = entry.address;
+    work.wr.rdma.rkey = keyOfRail(entry, queue_pair->peer_rail);
+    message.number = group.number;
+    message.position = position;
+    message.queue_pair = index;
   }
-  finish(work, group, slot, index);
-  signal(work, queue_pair, slot, index, true);
+  ibv_send_wr& last = chain_[group.count - 1U];
+  last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  last.imm_data = htonl(wholeImmediate(slot, group.messages[0]->bytes));
+  signalNowAndThen(*queue_pair, last, group.count);
+  next_post_ = next_number_;
+  chain_length_ = group.count;
+  RAILWISE_TRY(postChain(*queue_pair));
   return true;
-}
-
-// Makes the last request of a part tell the receiver of it.
-void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t index) {
-  if (group.silent) return;
-  const ImmediateForm form = !group.recorded              ? ImmediateForm::kWhole
-                             : index == group.record_part ? ImmediateForm::kPartWithRecord
-                                                          : ImmediateForm::kPart;
-  const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0]->bytes)
-                                                       : partImmediate(form, slot, index, group.number);
-  if (iwarp()) {
-    work.opcode = IBV_WR_SEND;
-    records_[slot * record_stride_ + index].immediate = value;
-  } else {
-    work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    work.imm_data = htonl(value);
-  }
-}
-
-// A free work request at the end of the chain, or null: the send queue is full.
-Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) {
-  if (queue_pair.send_free == 0) [[unlikely]] {
-    RAILWISE_TRY(postChain(queue_pair));
-    RAILWISE_TRY(drain());
-    if (queue_pair.send_free == 0) return static_cast<ibv_send_wr*>(nullptr);
-  }
-  if (chain_length_ == kChain) RAILWISE_TRY(postChain(queue_pair));
-  --queue_pair.send_free;
-  ++queue_pair.unsignalled;
-  ibv_send_wr& work = chain_[static_cast<std::size_t>(chain_length_++)];
-  work.send_flags = 0;
-  return &work;
-}
-
-// Every part asks for one completion, with its last request; so does the request that fills the queue. On
-// iWARP each request asks: siw lets TCP take an unsignalled one straight from the user's pages, also for
-// repetitions after a later request has completed, and would send what the user has written there since.
-void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part,
-                            bool last) {
-  work.wr_id = sendWorkId(slot, part, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
-  if (!last && queue_pair.send_free > 0 && !iwarp()) return;
-  work.send_flags |= IBV_SEND_SIGNALED;
-  work.wr_id |= endsWorkRequests(queue_pair.unsignalled) | (last ? kLastOfPart : 0);
-  queue_pair.unsignalled = 0;
-}
-
-// The chain is linked for good; while it is posted it ends at its last work request.
-Status SendConnection::postChain(LaneQueuePair& queue_pair) {
-  if (chain_length_ == 0) return Status::success();
-  ibv_send_wr& last = chain_[static_cast<std::size_t>(chain_length_ - 1)];
-  ibv_send_wr* const next = std::exchange(last.next, nullptr);
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(queue_pair.qp, chain_.data(), &bad);
-  last.next = next;
-  chain_length_ = 0;
-  if (error == 0) [[likely]]
-    return Status::success();
-  return failPost(queue_pair, "ibv_post_send", error);
 }
 
 }  // namespace railwise::net

@@ -11,6 +11,9 @@ inline constexpr uint64_t kLastOfPart = uint64_t{1} << 24;
 // iWARP: a receive for clear-to-send, whose buffer has the number in the low 16 bits.
 inline constexpr uint64_t kNotice = uint64_t{1} << 25;
 
+// The read behind which all that was posted before has left memory (SendConnection::settle).
+inline constexpr uint64_t kSettleWork = uint64_t{1} << 26;
+
 inline constexpr uint64_t sendWorkId(uint32_t slot, uint32_t part, std::size_t queue_pair) {
   return slot | uint64_t{part} << 8 | uint64_t{queue_pair} << 16;
 }

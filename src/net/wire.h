@@ -1,11 +1,16 @@
 // What the two ends of a connection write into each other's memory.
 //
-// Clear to send: for receive number k (from 1) with n buffers the receiver writes n entries into slot k mod
-// kSlots of the sender's ring. Every entry carries the number, so an entry is valid by itself however the
-// write is cut; it is aligned to its own size, so no PCIe write splits one. Data: RDMA writes. What a lane
-// carries of a group is a part; the last request of each part has an immediate. One part with one message
-// below 32 MiB says everything in the immediate; else one of the parts also writes a record: how many parts
-// there are, and the sizes.
+// Clear to send: for a receive with n buffers the receiver writes n entries into the sender's ring, behind
+// those of the receive before it, so that several receives are one write. Every entry carries the number of
+// its receive (from 1), so an entry is valid by itself however the write is cut; it is aligned to its own
+// size, so no PCIe write splits one. It also tells up to which receive everything has arrived, which spares
+// the sender a completion for each message. The ring holds the entries of all receives that can be open, so
+// none is written over before it was used. Data: RDMA writes. What a lane carries of a group is a part; the
+// last request of each part has an immediate. One part whose messages are of one size, below 32 MiB in all,
+// says everything in the immediate; else one of the parts also writes a record: how many parts there are, and
+// the sizes.
+//
+// A receiver that closes sends its last words over the side channel: what has arrived.
 //
 // iWARP has no immediate data and no order of placement: there a record with the immediate is sent behind the
 // writes of every part, and clear to send is a send too.
@@ -19,13 +24,15 @@
 namespace railwise::net {
 
 inline constexpr int kSlots = kOutstandingReceives;
+inline constexpr uint32_t kRingEntries = uint32_t{kSlots} * kMaxReceives;
 
 struct alignas(32) ClearToSend {
   uint64_t address;
   uint32_t remote_key;  // through the receiver's rail 0
   uint32_t tag;
-  uint64_t bytes;  // room in the buffer
-  uint64_t stamp;  // number of the receive << 8 | flags | entries in the group; the last word to be written
+  uint32_t bytes;    // room in the buffer
+  uint32_t arrived;  // low half of a number: all receives up to it are complete
+  uint64_t stamp;    // number of the receive, place, flags, entries in the group; the last word to be written
 };
 static_assert(sizeof(ClearToSend) == 32);
 
@@ -35,27 +42,47 @@ struct alignas(32) MoreKeys {
 };
 static_assert(sizeof(MoreKeys) == 32);
 
-// Bytes from one entry of a slot to the next.
+// The remote key through one of the receiver's rails.
+inline uint32_t keyOfRail(const ClearToSend& entry, uint8_t rail) {
+  return rail == 0 ? entry.remote_key : reinterpret_cast<const MoreKeys*>(&entry)[-1].remote_key[rail];
+}
+
+// Bytes from one entry to the next.
 inline constexpr uint32_t entryBytes(int receiver_rails) {
   return receiver_rails > 1 ? sizeof(MoreKeys) + sizeof(ClearToSend) : sizeof(ClearToSend);
 }
 
-// Bytes of a slot of the ring.
-inline constexpr std::size_t slotBytes(uint32_t entry_bytes) {
+// Bytes of the largest group's entries.
+inline constexpr std::size_t groupBytes(uint32_t entry_bytes) {
   return std::size_t{kMaxReceives} * entry_bytes;
 }
 
+// Stamp: number (48 bits), place of the group's first entry in the ring (8 bits), silent, count.
+inline constexpr int kStampNumberShift = 16;
+inline constexpr int kStampPlaceShift = 8;
+static_assert(kRingEntries == 1U << (kStampNumberShift - kStampPlaceShift));
 inline constexpr uint64_t kStampCountMask = 0xf;
 // The receiver wants no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION): the data come without immediate.
 inline constexpr uint64_t kStampSilent = 0x80;
 static_assert(kMaxReceives <= static_cast<int>(kStampCountMask));
 
-inline constexpr uint64_t makeStamp(uint64_t number, int count, bool silent) {
-  return number << 8 | (silent ? kStampSilent : 0) | static_cast<uint64_t>(count);
+inline constexpr uint64_t makeStamp(uint64_t number, uint32_t place, int count, bool silent) {
+  return number << kStampNumberShift | uint64_t{place} << kStampPlaceShift | (silent ? kStampSilent : 0) |
+         static_cast<uint64_t>(count);
 }
-inline constexpr uint64_t stampNumber(uint64_t stamp) { return stamp >> 8; }
+inline constexpr uint64_t stampNumber(uint64_t stamp) { return stamp >> kStampNumberShift; }
+inline constexpr uint32_t stampPlace(uint64_t stamp) {
+  return static_cast<uint32_t>(stamp >> kStampPlaceShift) & (kRingEntries - 1);
+}
 inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp & kStampCountMask); }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
+
+// At the begin of the receiver's window, in front of the records: what a sender reads to know that everything
+// it posted before has left its memory.
+struct alignas(64) WindowHead {
+  uint64_t mark;
+};
+inline constexpr uint64_t kWindowMark = 0x4b52414d;  // any but 0
 
 // Only as many sizes as the group has messages are written.
 struct alignas(64) Record {
@@ -69,7 +96,14 @@ inline constexpr uint32_t recordBytes(int messages) {
   return static_cast<uint32_t>(sizeof(uint32_t)) * (3 + static_cast<uint32_t>(messages));
 }
 
-// Immediate, in host order: form (2 bits), slot (5 bits), then the size (25 bits) of a whole message, or
+// What a receiver says over the side channel before it ends it.
+struct LastWords {
+  uint64_t magic;
+  uint64_t arrived;  // all receives up to this number are complete
+};
+inline constexpr uint64_t kLastWordsMagic = 0x5344524f5754534c;  // "LSTWORDS" in memory
+
+// Immediate, in host order: form (2 bits), slot (5 bits), then the size (25 bits) of whole messages, or
 // number of the part (4 bits) and low bits (21) of the number of the receive.
 enum class ImmediateForm : uint32_t { kWhole = 0, kPart = 1, kPartWithRecord = 2 };
 

@@ -61,9 +61,8 @@ class AddressesTest : public testing::Test {
     bool good = receive.irecv({&buffer, 1}, false, &received).ok();
     while (good && sent == nullptr) good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
     for (Request* request : {sent, received}) {
-      Result<bool> done = false;
-      while (good && done.ok() && !*done) done = request->connection->test(*request, nullptr);
-      good = good && done.ok();
+      for (bool done = false; good && !done;)
+        good = request->connection->test(*request, &done, nullptr).ok();
     }
     send.memory().release(from);
     receive.memory().release(to);

@@ -46,11 +46,7 @@ void exchange(LoopConnection& loop, std::size_t bytes, int group = 1) {
   }
   for (Request* send : sends) ASSERT_TRUE(LoopConnection::finish(send));
   int sizes[kMaxReceives] = {};
-  for (bool done = false; !done;) {
-    const Result<bool> tested = receive->connection->test(*receive, sizes);
-    ASSERT_TRUE(tested.ok());
-    done = *tested;
-  }
+  for (bool done = false; !done;) ASSERT_TRUE(receive->connection->test(*receive, &done, sizes).ok());
   for (int i = 0; i < group; ++i) ASSERT_EQ(sizes[i], static_cast<int>(bytes));
   ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0);
 }

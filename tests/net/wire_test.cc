@@ -5,12 +5,14 @@
 namespace railwise::net {
 namespace {
 
-TEST(Stamp, KeepsNumberAndCount) {
-  for (const uint64_t number : {uint64_t{1}, uint64_t{33}, (uint64_t{1} << 56) - 1}) {
+TEST(Stamp, KeepsNumberPlaceAndCount) {
+  for (const uint64_t number : {uint64_t{1}, uint64_t{33}, (uint64_t{1} << 48) - 1}) {
     for (int i = 0; i < 2 * kMaxReceives; ++i) {
       const int count = i / 2 + 1;
       const bool silent = i % 2 == 1;
-      const uint64_t stamp = makeStamp(number, count, silent);
+      const uint32_t place = (number * 7 + static_cast<uint32_t>(i)) % kRingEntries;
+      const uint64_t stamp = makeStamp(number, place, count, silent);
+      EXPECT_EQ(stampPlace(stamp), place);
       EXPECT_EQ(stampNumber(stamp), number);
       EXPECT_EQ(stampSilent(stamp), silent);
       EXPECT_EQ(stampCount(stamp), count);

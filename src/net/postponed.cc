@@ -1,0 +1,45 @@
+#include "net/postponed.h"
+
+#include <utility>
+#include <vector>
+
+#include "net/receive_connection.h"
+
+namespace railwise::net {
+
+struct Postponed::Thread {
+  uint64_t number;  // of no other thread, before or after
+  std::vector<std::shared_ptr<Entry>> entries;
+
+  static Thread& self() {
+    static std::atomic<uint64_t> count = 0;
+    thread_local Thread thread = {++count, {}};
+    return thread;
+  }
+};
+
+uint64_t Postponed::thisThread() { return Thread::self().number; }
+
+Postponed::~Postponed() {
+  const std::lock_guard lock(entry_->mutex);
+  entry_->connection = nullptr;
+}
+
+void Postponed::add() {
+  Thread& self = Thread::self();
+  const std::lock_guard lock(entry_->mutex);
+  entry_->thread = self.number;
+  self.entries.push_back(entry_);
+}
+
+void Postponed::postAll() {
+  Thread& self = Thread::self();
+  for (const std::shared_ptr<Entry>& entry : std::exchange(self.entries, {})) {
+    const std::lock_guard lock(entry->mutex);
+    if (entry->connection == nullptr || entry->thread != self.number) continue;
+    entry->thread = 0;
+    (void)entry->connection->postPending();  // the connection remembers a failure
+  }
+}
+
+}  // namespace railwise::net
