@@ -36,26 +36,33 @@ void closePair(const int (&pair)[2]) {
 BenchChild::BenchChild(BenchPlugin plugin, const BenchPlace& place, BenchShape shape)
     : plugin_(std::move(plugin)), place_(place), shape_(shape), fabric_(uniqueFabric()) {}
 
-BenchChild::~BenchChild() {
-  if (orders_ != nullptr) std::fclose(orders_);
-  if (answers_ != nullptr) std::fclose(answers_);
+BenchChild::~BenchChild() { end(); }
+
+void BenchChild::end() {
+  for (std::FILE** const stream : {&orders_, &answers_}) {
+    if (*stream != nullptr) std::fclose(*stream);
+    *stream = nullptr;
+  }
   if (child_ > 0) {
     int status = 0;
     while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
   }
+  child_ = -1;
 }
 
 std::vector<std::string> BenchChild::command() const {
   const std::string executable = executablePath();
-  std::vector<std::string> words = {executable};
+  std::vector<std::string> words;
   if (!place_.real) {
-    words.insert(words.end(), {"device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});
+    words.insert(words.end(),
+                 {executable, "device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});
     if (!place_.software.empty()) words.insert(words.end(), {"--machine", place_.software});
-    words.insert(words.end(), {"--", executable});
+    words.emplace_back("--");
   }
+  words.insert(words.end(), place_.under.begin(), place_.under.end());
   words.insert(words.end(),
-               {"bench", kBenchWorker, std::to_string(plugin_.api), std::to_string(place_.device),
+               {executable, "bench", kBenchWorker, std::to_string(plugin_.api), std::to_string(place_.device),
                 std::to_string(shape_.size), std::to_string(shape_.window), std::to_string(shape_.grouped),
                 place_.verbose ? "1" : "0"});
   if (!plugin_.plugin.empty()) words.push_back(plugin_.plugin);
@@ -98,6 +105,11 @@ bool BenchChild::start() {
   return true;
 }
 
+void BenchChild::order(const char* what, uint64_t messages) {
+  std::fprintf(orders_, "%s %" PRIu64 "\n", what, messages);
+  std::fflush(orders_);
+}
+
 // What follows `beginning` in its next line; nothing: error_.
 std::optional<std::string> BenchChild::answer(const char* beginning) {
   constexpr const char* kError = "error ";
@@ -117,14 +129,18 @@ std::optional<std::string> BenchChild::answer(const char* beginning) {
 }
 
 std::optional<BenchChild::Ran> BenchChild::run(uint64_t messages) {
-  std::fprintf(orders_, "run %" PRIu64 "\n", messages);
-  std::fflush(orders_);
+  order("run", messages);
   const auto ran = answer("ran ");
   if (!ran) return std::nullopt;
   Ran result = {};
   if (std::sscanf(ran->c_str(), "%" SCNu64 " %" SCNu64, &result.cpu_ns, &result.wall_ns) == 2) return result;
   error_ = "its worker speaks another language: " + *ran;
   return std::nullopt;
+}
+
+std::optional<std::string> BenchChild::count(uint64_t messages) {
+  order("count", messages);
+  return answer("counted ");
 }
 
 std::optional<softdev::Counters> BenchChild::counters() const {

@@ -26,6 +26,7 @@ struct BenchPlace {
   bool sysfs = false;    // show the plugin a /sys of the software machine
   int device = 0;
   bool verbose = false;
+  std::vector<std::string> under = {};  // a command to run the process under, e.g. valgrind's
 };
 
 class BenchChild {
@@ -43,16 +44,21 @@ class BenchChild {
   // Until the plugin is connected and has moved right data. False: error().
   bool start();
   std::optional<Ran> run(uint64_t messages);
+  // The same as run(), for a process under callgrind. The answer is the plugin's file.
+  std::optional<std::string> count(uint64_t messages);
+  void end();  // of the process
   // What its device has counted; nothing on real devices.
   std::optional<softdev::Counters> counters() const;
 
   int api() const { return api_; }
-  const std::string& name() const { return name_; }           // the plugin's own
+  const std::string& name() const { return name_; }  // the plugin's own
+  const BenchPlugin& plugin() const { return plugin_; }
   const std::string& file() const { return plugin_.plugin; }  // as it was asked for
   const std::string& error() const { return error_; }
 
  private:
   std::vector<std::string> command() const;
+  void order(const char* what, uint64_t messages);
   std::optional<std::string> answer(const char* beginning);
 
   const BenchPlugin plugin_;

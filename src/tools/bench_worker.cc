@@ -19,6 +19,12 @@
 
 struct ibv_device;  // of <infiniband/verbs.h>, which is not needed here
 
+// Known to callgrind by its name.
+extern "C" [[gnu::noinline]] bool railwiseBenchCounted(railwise::tools::BenchTraffic* traffic,
+                                                       uint64_t messages) {
+  return traffic->run(messages);
+}
+
 namespace railwise::tools {
 namespace {
 
@@ -62,21 +68,36 @@ void settleDevices(std::optional<DynamicLibrary>& library) {
   setenv("RAILWISE_DEVICE", "verbs", 1);
 }
 
+bool timedRun(BenchTraffic& traffic, uint64_t messages, std::FILE* answers) {
+  const uint64_t wall = nanoseconds(CLOCK_MONOTONIC);
+  const uint64_t cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+  const bool ran = traffic.run(messages);
+  const uint64_t cpu_ns = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  const uint64_t wall_ns = nanoseconds(CLOCK_MONOTONIC) - wall;
+  if (ran) std::fprintf(answers, "ran %" PRIu64 " %" PRIu64 "\n", cpu_ns, wall_ns);
+  return ran;
+}
+
+bool countedRun(BenchTraffic& traffic, uint64_t messages, const std::string& file, std::FILE* answers) {
+  const bool ran = railwiseBenchCounted(&traffic, messages);
+  if (ran) std::fprintf(answers, "counted %s\n", file.c_str());
+  return ran;
+}
+
 // The orders of stdin until its end. False: failed, and the traffic says why.
-bool obey(NetApi& api, BenchTraffic& traffic, std::FILE* answers) {
+bool obey(const LoadedPlugin& plugin, BenchTraffic& traffic, std::FILE* answers) {
   if (!traffic.verify(kWarmUp)) return false;
+  const NetApi& api = *plugin.api;
   std::fprintf(answers, "ready %d %d %s\n", api.version(), getpid(), api.name());
   std::fflush(answers);
   char order[64];
+  char what[16];
   unsigned long long messages = 0;
   while (std::fgets(order, sizeof order, stdin) != nullptr &&
-         std::sscanf(order, "run %llu", &messages) == 1) {
-    const uint64_t wall = nanoseconds(CLOCK_MONOTONIC);
-    const uint64_t cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-    const bool ran = traffic.run(messages);
-    const uint64_t cpu_ns = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+         std::sscanf(order, "%15s %llu", what, &messages) == 2) {
+    const bool ran = std::string_view(what) == "count" ? countedRun(traffic, messages, plugin.path, answers)
+                                                       : timedRun(traffic, messages, answers);
     if (!ran) return false;
-    std::fprintf(answers, "ran %" PRIu64 " %" PRIu64 "\n", cpu_ns, nanoseconds(CLOCK_MONOTONIC) - wall);
     std::fflush(answers);
   }
   return true;
@@ -111,7 +132,7 @@ int benchWorker(Args args) {
   if (!traffic.connect()) return fail(answers, traffic.error());
   bool right = false;
   // Messages move on a thread of their own, as NCCL's contract has it.
-  std::thread progress([&] { right = obey(api, traffic, answers); });
+  std::thread progress([&] { right = obey(*plugin, traffic, answers); });
   progress.join();
   if (!right || !traffic.close()) return fail(answers, traffic.error());
   (void)api.finalize();

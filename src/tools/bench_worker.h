@@ -9,9 +9,12 @@ namespace railwise::tools {
 // The first argument of a worker's command line; never typed by a user.
 inline constexpr const char* kBenchWorker = "--worker";
 
-// `ready API PID NAME` or `error TEXT`, then for each line `run MESSAGES` the answer `ran CPU_NS WALL_NS` or
-// `error TEXT`; ends with its input. Arguments: API (0: the newest) DEVICE SIZE WINDOW GROUPED VERBOSE
-// [PLUGIN].
+// All that `count` runs: what callgrind is told to count.
+inline constexpr const char* kCountedFunction = "railwiseBenchCounted";
+
+// `ready API PID NAME` or `error TEXT`, then for each line `run MESSAGES` the answer `ran CPU_NS WALL_NS`,
+// for `count MESSAGES` `counted PLUGIN_FILE`, or `error TEXT`; ends with its input. Arguments: API (0: the
+// newest) DEVICE SIZE WINDOW GROUPED VERBOSE [PLUGIN].
 int benchWorker(Args args);
 
 }  // namespace railwise::tools

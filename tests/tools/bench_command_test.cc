@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "../plugin/sanitizers.h"
 #include "process.h"
+#include "tools/bench_callgrind.h"
 
 namespace railwise::tools {
 namespace {
@@ -80,6 +82,60 @@ TEST(BenchCommand, SaysThatAGroupIsTooLarge) {
   const auto result = bench({"--vs", LOOPBACK_PLUGIN, "--grouped", "8"});
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(result.err.find("the plugin takes 1 buffers in a receive"), std::string::npos) << result.err;
+}
+
+// Names are given once; what a callee costs is counted where it is spent.
+constexpr const char* kProfile = R"(version: 1
+positions: line
+events: Ir
+
+ob=(1) /lib/plugin.so
+fl=(1) a.cc
+fn=(1) isend
+0 40
+cob=(2) /lib/libibverbs.so.1
+cfn=(2) post
+calls=3 0
+0 900
+0 2
+
+ob=(2)
+fn=(2)
++3 100
+ob=(1)
+fn=(3) test
+* 8
+)";
+
+TEST(BenchCallgrind, AddsUpByObject) {
+  const auto costs = readCallgrind(kProfile);
+  ASSERT_TRUE(costs.has_value());
+  ASSERT_EQ(costs->size(), 2U);
+  EXPECT_EQ((*costs)[0].object, "/lib/libibverbs.so.1");
+  EXPECT_EQ((*costs)[0].instructions, 100U);
+  EXPECT_EQ((*costs)[1].object, "/lib/plugin.so");
+  EXPECT_EQ((*costs)[1].instructions, 50U);
+}
+
+TEST(BenchCallgrind, KnowsWhatIsNoProfile) { EXPECT_FALSE(readCallgrind("nothing\n").has_value()); }
+
+TEST(BenchCommand, CountsInstructions) {
+  if (test::kAddressSanitizer || test::kThreadSanitizer) GTEST_SKIP() << "valgrind and sanitizers exclude each other";
+  if (runProcess("/usr/bin/env", {"valgrind", "--version"}).status != 0) GTEST_SKIP() << "no valgrind";
+  const auto result = bench({"--json", "--instructions", "--repeats", "1"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_GT(number(result.out, "instructions_plugin"), 50) << result.out;
+  EXPECT_GT(number(result.out, "instructions_device"), 50) << result.out;
+  EXPECT_GT(number(result.out, "instructions_bench"), 10) << result.out;
+  EXPECT_GE(number(result.out, "instructions_libc"), 0) << result.out;
+}
+
+TEST(BenchCommand, SaysThatValgrindIsMissing) {
+  const auto result = runProcess(
+      RAILWISE_CLI, {"bench", "--plugin", RAILWISE_PLUGIN_PATH, "-n", "8", "-r", "1", "--instructions"},
+      {"PATH=/nowhere"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("valgrind, which is not in PATH"), std::string::npos) << result.err;
 }
 
 }  // namespace

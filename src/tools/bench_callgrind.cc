@@ -1,0 +1,140 @@
+#include "tools/bench_callgrind.h"
+
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "tools/bench_worker.h"
+#include "tools/message.h"
+#include "tools/plugin_loader.h"
+
+namespace railwise::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kWarmUp = 512;
+constexpr uint64_t kCounted = 2048;  // whole groups of any number of buffers
+
+std::string findValgrind() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/valgrind";
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+// The file that callgrind writes; removed at the end.
+class ProfileFile {
+ public:
+  ProfileFile() : path_((fs::temp_directory_path() / "railwise-bench-XXXXXX").string()) {
+    if (const int fd = mkstemp(path_.data()); fd >= 0) ::close(fd);
+  }
+  ~ProfileFile() { ::unlink(path_.c_str()); }
+  ProfileFile(const ProfileFile&) = delete;
+  ProfileFile& operator=(const ProfileFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string text() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::string path_;
+};
+
+// "(3) /lib/x.so" names object 3, a later "(3)" means it.
+std::string objectName(std::string_view value, std::map<std::string, std::string, std::less<>>& names) {
+  const std::size_t end = value.find(')');
+  if (!value.starts_with('(') || end == std::string_view::npos) return std::string(value);
+  const std::string id(value.substr(0, end + 1));
+  if (end + 2 < value.size()) names[id] = value.substr(end + 2);
+  return names[id];
+}
+
+bool sameFile(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
+
+}  // namespace
+
+std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
+  std::map<std::string, std::string, std::less<>> names;
+  std::map<std::string, uint64_t> costs;
+  std::string object;
+  bool callee = false;  // the next line has the cost of a call, which is counted where it is spent
+  bool profile = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    profile = profile || line.starts_with("events: Ir");
+    if (line.starts_with("ob=")) {
+      object = objectName(std::string_view(line).substr(3), names);
+    } else if (line.starts_with("cob=")) {
+      objectName(std::string_view(line).substr(4), names);
+    } else if (line.starts_with("calls=")) {
+      callee = true;
+    } else if (!line.empty() &&
+               (std::isdigit(static_cast<unsigned char>(line[0])) != 0 || line.find_first_of("+-*") == 0)) {
+      const std::size_t space = line.find(' ');
+      if (!callee && space != std::string::npos)
+        costs[object] += std::strtoull(line.c_str() + space, nullptr, 10);
+      callee = false;
+    }
+  }
+  if (!profile) return std::nullopt;
+  std::vector<ObjectCost> all;
+  for (const auto& [name, cost] : costs) all.push_back({name, cost});
+  return all;
+}
+
+std::optional<Instructions> countInstructions(const BenchPlugin& plugin, BenchPlace place, BenchShape shape,
+                                              std::string* error) {
+  const std::string valgrind = findValgrind();
+  if (valgrind.empty()) {
+    *error = "--instructions counts with valgrind, which is not in PATH (package: valgrind)";
+    return std::nullopt;
+  }
+  const ProfileFile profile;
+  place.under = {valgrind,
+                 "--tool=callgrind",
+                 "-q",
+                 "--log-file=/dev/null",
+                 std::string("--toggle-collect=") + kCountedFunction,
+                 "--callgrind-out-file=" + profile.path()};
+  BenchChild child(plugin, place, shape);
+  std::optional<std::string> file;
+  if (child.start() && child.run(kWarmUp)) file = child.count(kCounted);
+  if (!file) {
+    *error = "under valgrind: " + child.error();
+    return std::nullopt;
+  }
+  child.end();  // callgrind writes at exit
+  const auto costs = readCallgrind(profile.text());
+  if (!costs || costs->empty()) {
+    *error = "valgrind counted nothing: has this program been stripped of its symbols?";
+    return std::nullopt;
+  }
+  Instructions counts = {};
+  for (const ObjectCost& cost : *costs) {
+    const std::string name = fs::path(cost.object).filename().string();
+    double& sum = sameFile(cost.object, *file)              ? counts.plugin
+                  : name.starts_with("libibverbs")          ? counts.device
+                  : sameFile(cost.object, executablePath()) ? counts.bench
+                                                            : counts.rest;
+    sum += static_cast<double>(cost.instructions) / static_cast<double>(kCounted);
+  }
+  return counts;
+}
+
+}  // namespace railwise::tools

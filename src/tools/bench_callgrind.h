@@ -1,0 +1,32 @@
+// Instructions of a message, counted by valgrind's callgrind and told apart by the file they come from. One
+// thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/bench_child.h"
+
+namespace railwise::tools {
+
+// Per message.
+struct Instructions {
+  double plugin;
+  double device;  // libibverbs.so.1: the software device's front, or the system's
+  double bench;   // the loop that calls the plugin
+  double rest;    // libc and the like
+};
+
+// Runs the plugin once more, in a process under valgrind. Nothing: `error` says why.
+std::optional<Instructions> countInstructions(const BenchPlugin& plugin, BenchPlace place, BenchShape shape,
+                                              std::string* error);
+
+// Instructions of a callgrind profile by object file, callees not included. Nothing: not a profile.
+struct ObjectCost {
+  std::string object;
+  uint64_t instructions;
+};
+std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text);
+
+}  // namespace railwise::tools

@@ -1,0 +1,89 @@
+#include "tools/bench_options.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace railwise::tools {
+namespace {
+
+constexpr uint64_t kLargestSize = 1ULL << 30;
+// Of one repeat: enough that the clock does not matter, and not too much memory traffic.
+constexpr uint64_t kMostMessages = 20'000;
+constexpr uint64_t kLeastMessages = 200;
+constexpr uint64_t kBytesOfRepeat = 256 << 20;
+
+bool acceptApi(std::string_view value, int* api) {
+  const auto version =
+      value.starts_with('v') ? parseInt(value.substr(1), kOldestApi, kNewestApi) : std::nullopt;
+  if (version) *api = *version;
+  return version.has_value();
+}
+
+bool acceptDevice(std::string_view value, BenchPlace* place) {
+  constexpr std::string_view kSoftware = "software";
+  place->real = value == "verbs";
+  if (place->real || value == kSoftware) return true;
+  if (!value.starts_with("software:")) return false;
+  place->software = value.substr(kSoftware.size() + 1);
+  return true;
+}
+
+}  // namespace
+
+uint64_t BenchOptions::messagesOfRepeat() const {
+  const uint64_t wanted =
+      messages > 0 ? static_cast<uint64_t>(messages)
+                   : std::clamp(kBytesOfRepeat / std::max<uint64_t>(size, 1), kLeastMessages, kMostMessages);
+  const auto group = static_cast<uint64_t>(grouped);
+  return (wanted + group - 1) / group * group;
+}
+
+std::vector<Option> benchOptionTable(BenchOptions& fields) {
+  std::vector<Option> options = {
+      sizeOption('s', "size", &fields.size, kLargestSize, "bytes of a message (default: 8)"),
+      intOption('w', "window", &fields.window, 1, 256, "messages under way at most (default: 8)"),
+      intOption('g', "grouped", &fields.grouped, 1, static_cast<int>(kMaxGroup),
+                "buffers of a receive (default: 1)"),
+      intOption('n', "messages", &fields.messages, 1, 1'000'000'000,
+                "messages of a repeat (default: 20000, fewer of large ones)"),
+      intOption('r', "repeats", &fields.repeats, 1, 1000, "repeats, the plugins in turn (default: 11)"),
+      textOption(0, "plugin", "NAME", &fields.own.plugin,
+                 "the first plugin, as NCCL_NET_PLUGIN=NAME finds it (default: railwise's\nown)")};
+  options.push_back({.long_name = "vs",
+                     .value = Option::kRequired,
+                     .value_name = "NAME",
+                     .text = "another plugin to measure side by side; may be given several times",
+                     .accepted = "a plugin",
+                     .accept = [&fields](std::string_view value) {
+                       fields.others.push_back({std::string(value)});
+                       return !value.empty();
+                     }});
+  options.push_back(
+      {.long_name = "api",
+       .value = Option::kRequired,
+       .value_name = "VERSION",
+       .text = "v6 to v12: the API version of the first plugin (default: its newest)",
+       .accepted = "an API version from v6 to v12",
+       .accept = [&fields](std::string_view value) { return acceptApi(value, &fields.own.api); }});
+  options.push_back(
+      {.long_name = "device",
+       .value = Option::kRequired,
+       .value_name = "KIND",
+       .text = "software[:CONFIG], or verbs for the machine's own RDMA devices\n(default: software)",
+       .accepted = "software, software:CONFIG or verbs",
+       .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.place); }});
+  options.push_back(
+      intOption(0, "index", &fields.place.device, 0, 1023, "device of the plugin (default: 0)"));
+  options.push_back(flagOption(0, "sysfs", &fields.place.sysfs,
+                               "show the plugins a /sys of the software machine: for those that cannot do\n"
+                               "without"));
+  options.push_back(flagOption(0, "instructions", &fields.instructions,
+                               "also count instructions per message (needs valgrind)"));
+  options.push_back(flagOption(0, "json", &fields.json, "print JSON: an object, or an array with --vs"));
+  options.push_back(
+      flagOption('v', "verbose", &fields.place.verbose, "also show what the plugins log at INFO"));
+  return options;
+}
+
+}  // namespace railwise::tools
