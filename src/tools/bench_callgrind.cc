@@ -98,8 +98,7 @@ std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
   return all;
 }
 
-std::optional<Instructions> countInstructions(const BenchPlugin& plugin, BenchPlace place, BenchShape shape,
-                                              std::string* error) {
+std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, std::string* error) {
   const std::string valgrind = findValgrind();
   if (valgrind.empty()) {
     *error = "--instructions counts with valgrind, which is not in PATH (package: valgrind)";
@@ -112,7 +111,8 @@ std::optional<Instructions> countInstructions(const BenchPlugin& plugin, BenchPl
                  "--log-file=/dev/null",
                  std::string("--toggle-collect=") + kCountedFunction,
                  "--callgrind-out-file=" + profile.path()};
-  BenchChild child(plugin, place, shape);
+  task.ends = BenchEnds::kOneThread;
+  BenchChild child(task, place);
   std::optional<std::string> file;
   if (child.start() && child.run(kWarmUp)) file = child.count(kCounted);
   if (!file) {

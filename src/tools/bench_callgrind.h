@@ -18,9 +18,8 @@ struct Instructions {
   double rest;    // libc and the like
 };
 
-// Runs the plugin once more, in a process under valgrind. Nothing: `error` says why.
-std::optional<Instructions> countInstructions(const BenchPlugin& plugin, BenchPlace place, BenchShape shape,
-                                              std::string* error);
+// Runs the task once more, in one thread of a process under valgrind. Nothing: `error` says why.
+std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, std::string* error);
 
 // Instructions of a callgrind profile by object file, callees not included. Nothing: not a profile.
 struct ObjectCost {

@@ -33,8 +33,8 @@ void closePair(const int (&pair)[2]) {
 
 }  // namespace
 
-BenchChild::BenchChild(BenchPlugin plugin, const BenchPlace& place, BenchShape shape)
-    : plugin_(std::move(plugin)), place_(place), shape_(shape), fabric_(uniqueFabric()) {}
+BenchChild::BenchChild(BenchTask task, BenchPlace place)
+    : task_(std::move(task)), place_(std::move(place)), fabric_(uniqueFabric()) {}
 
 BenchChild::~BenchChild() { end(); }
 
@@ -61,11 +61,9 @@ std::vector<std::string> BenchChild::command() const {
     words.emplace_back("--");
   }
   words.insert(words.end(), place_.under.begin(), place_.under.end());
-  words.insert(words.end(),
-               {executable, "bench", kBenchWorker, std::to_string(plugin_.api), std::to_string(place_.device),
-                std::to_string(shape_.size), std::to_string(shape_.window), std::to_string(shape_.grouped),
-                place_.verbose ? "1" : "0"});
-  if (!plugin_.plugin.empty()) words.push_back(plugin_.plugin);
+  words.insert(words.end(), {executable, "bench", kBenchWorker});
+  const std::vector<std::string> task = wordsOf(task_);
+  words.insert(words.end(), task.begin(), task.end());
   return words;
 }
 
@@ -97,7 +95,7 @@ bool BenchChild::start() {
   const auto ready = answer("ready ");
   if (!ready) return false;
   int at = 0;
-  if (std::sscanf(ready->c_str(), "%d %d %n", &api_, &worker_, &at) != 2) {
+  if (std::sscanf(ready->c_str(), "%d %n", &api_, &at) != 1) {
     error_ = "its worker speaks another language: " + *ready;
     return false;
   }
@@ -128,12 +126,16 @@ std::optional<std::string> BenchChild::answer(const char* beginning) {
   return std::nullopt;
 }
 
-std::optional<BenchChild::Ran> BenchChild::run(uint64_t messages) {
+std::optional<BenchRan> BenchChild::run(uint64_t messages) {
   order("run", messages);
   const auto ran = answer("ran ");
   if (!ran) return std::nullopt;
-  Ran result = {};
-  if (std::sscanf(ran->c_str(), "%" SCNu64 " %" SCNu64, &result.cpu_ns, &result.wall_ns) == 2) return result;
+  BenchRan result;
+  BenchRan::Latency way = {};
+  const int numbers = std::sscanf(ran->c_str(), "%" SCNu64 " %" SCNu64 " %lf %lf %lf %lf", &result.cpu_ns,
+                                  &result.wall_ns, &way.min_ns, &way.p50_ns, &way.p90_ns, &way.p99_ns);
+  if (numbers == 6) result.latency = way;
+  if (numbers == 6 || numbers == 2) return result;
   error_ = "its worker speaks another language: " + *ran;
   return std::nullopt;
 }
@@ -149,7 +151,6 @@ std::optional<softdev::Counters> BenchChild::counters() const {
   if (!fabric.ok()) return std::nullopt;
   std::optional<softdev::Counters> sum;
   for (const softdev::CountsRow& row : softdev::listCounts(**fabric, softdev::CountsBy::kProcess)) {
-    if (row.process != static_cast<uint32_t>(worker_)) continue;
     if (!sum) sum.emplace();
     for (const softdev::NamedCount& count : softdev::kNamedCounts)
       (*sum).*count.field += row.counts.*count.field;

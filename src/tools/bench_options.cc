@@ -1,6 +1,7 @@
 #include "tools/bench_options.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,10 @@ constexpr uint64_t kLargestSize = 1ULL << 30;
 constexpr uint64_t kMostMessages = 20'000;
 constexpr uint64_t kLeastMessages = 200;
 constexpr uint64_t kBytesOfRepeat = 256 << 20;
+
+constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::kOneThread},
+                                                     {"two-threads", BenchEnds::kTwoThreads},
+                                                     {"two-processes", BenchEnds::kTwoProcesses}}};
 
 bool acceptApi(std::string_view value, int* api) {
   const auto version =
@@ -31,24 +36,29 @@ bool acceptDevice(std::string_view value, BenchPlace* place) {
 
 }  // namespace
 
+const char* nameOf(BenchEnds ends) {
+  return std::find_if(kEnds.begin(), kEnds.end(), [&](const auto& choice) { return choice.value == ends; })
+      ->name;
+}
+
 uint64_t BenchOptions::messagesOfRepeat() const {
-  const uint64_t wanted =
-      messages > 0 ? static_cast<uint64_t>(messages)
-                   : std::clamp(kBytesOfRepeat / std::max<uint64_t>(size, 1), kLeastMessages, kMostMessages);
-  const auto group = static_cast<uint64_t>(grouped);
+  const uint64_t wanted = messages > 0 ? static_cast<uint64_t>(messages)
+                                       : std::clamp(kBytesOfRepeat / std::max<uint64_t>(task.shape.size, 1),
+                                                    kLeastMessages, kMostMessages);
+  const auto group = static_cast<uint64_t>(task.shape.grouped);
   return (wanted + group - 1) / group * group;
 }
 
 std::vector<Option> benchOptionTable(BenchOptions& fields) {
   std::vector<Option> options = {
-      sizeOption('s', "size", &fields.size, kLargestSize, "bytes of a message (default: 8)"),
-      intOption('w', "window", &fields.window, 1, 256, "messages under way at most (default: 8)"),
-      intOption('g', "grouped", &fields.grouped, 1, static_cast<int>(kMaxGroup),
+      sizeOption('s', "size", &fields.task.shape.size, kLargestSize, "bytes of a message (default: 8)"),
+      intOption('w', "window", &fields.task.shape.window, 1, 256, "messages under way at most (default: 8)"),
+      intOption('g', "grouped", &fields.task.shape.grouped, 1, static_cast<int>(kMaxGroup),
                 "buffers of a receive (default: 1)"),
       intOption('n', "messages", &fields.messages, 1, 1'000'000'000,
                 "messages of a repeat (default: 20000, fewer of large ones)"),
       intOption('r', "repeats", &fields.repeats, 1, 1000, "repeats, the plugins in turn (default: 11)"),
-      textOption(0, "plugin", "NAME", &fields.own.plugin,
+      textOption(0, "plugin", "NAME", &fields.task.plugin.plugin,
                  "the first plugin, as NCCL_NET_PLUGIN=NAME finds it (default: railwise's\nown)")};
   options.push_back({.long_name = "vs",
                      .value = Option::kRequired,
@@ -65,7 +75,7 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
        .value_name = "VERSION",
        .text = "v6 to v12: the API version of the first plugin (default: its newest)",
        .accepted = "an API version from v6 to v12",
-       .accept = [&fields](std::string_view value) { return acceptApi(value, &fields.own.api); }});
+       .accept = [&fields](std::string_view value) { return acceptApi(value, &fields.task.plugin.api); }});
   options.push_back(
       {.long_name = "device",
        .value = Option::kRequired,
@@ -73,16 +83,22 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
        .text = "software[:CONFIG], or verbs for the machine's own RDMA devices\n(default: software)",
        .accepted = "software, software:CONFIG or verbs",
        .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.place); }});
-  options.push_back(
-      intOption(0, "index", &fields.place.device, 0, 1023, "device of the plugin (default: 0)"));
+  options.push_back(intOption(0, "index", &fields.task.device, 0, 1023, "device of the plugin (default: 0)"));
   options.push_back(flagOption(0, "sysfs", &fields.place.sysfs,
                                "show the plugins a /sys of the software machine: for those that cannot do\n"
                                "without"));
+  options.push_back(choiceOption<BenchEnds>(
+      0, "ends", kEnds, &fields.task.ends,
+      "what drives the two ends of a connection; with two of them CPU time is\nthe sum (default: "
+      "one-thread)"));
+  options.push_back(flagOption(0, "latency", &fields.latency,
+                               "also measure the latency of a ping-pong, between two processes or, with\n"
+                               "--ends two-threads, two threads"));
   options.push_back(flagOption(0, "instructions", &fields.instructions,
                                "also count instructions per message (needs valgrind)"));
   options.push_back(flagOption(0, "json", &fields.json, "print JSON: an object, or an array with --vs"));
   options.push_back(
-      flagOption('v', "verbose", &fields.place.verbose, "also show what the plugins log at INFO"));
+      flagOption('v', "verbose", &fields.task.verbose, "also show what the plugins log at INFO"));
   return options;
 }
 

@@ -9,21 +9,19 @@
 namespace railwise::tools {
 
 struct BenchOptions {
-  BenchPlugin own;
+  BenchTask task;  // of the first plugin
   std::vector<BenchPlugin> others;
   BenchPlace place;
-  uint64_t size = 8;
-  int window = 8;
-  int grouped = 1;
   int repeats = 11;
   int messages = 0;  // 0: by the size
   bool instructions = false;
+  bool latency = false;
   bool json = false;
 
-  BenchShape shape() const { return {size, window, grouped}; }
   uint64_t messagesOfRepeat() const;  // whole groups
 };
 
+const char* nameOf(BenchEnds ends);
 std::vector<Option> benchOptionTable(BenchOptions& fields);
 
 }  // namespace railwise::tools

@@ -14,8 +14,10 @@ uint64_t workRequests(const softdev::Counters& counts) {
   return counts.writes + counts.writes_with_imm + counts.reads + counts.sends + counts.atomics;
 }
 
+using Named = std::vector<std::pair<const char*, double>>;
+
 // Per message, with the names of the JSON output.
-std::vector<std::pair<const char*, double>> perMessage(const Costs& costs) {
+Named perMessage(const Costs& costs) {
   const auto each = [&](uint64_t count) {
     return static_cast<double>(count) / static_cast<double>(costs.messages);
   };
@@ -26,25 +28,54 @@ std::vector<std::pair<const char*, double>> perMessage(const Costs& costs) {
           {"system_calls", each(counts.system_calls)}};
 }
 
-void writeInstructions(JsonWriter& json, const Costs& costs, const Costs& first) {
+Named latencies(const BenchRan::Latency& way) {
+  return {{"latency_ns_min", way.min_ns},
+          {"latency_ns_p50", way.p50_ns},
+          {"latency_ns_p90", way.p90_ns},
+          {"latency_ns_p99", way.p99_ns}};
+}
+
+std::string apiOf(const Costs& costs) { return costs.api != 0 ? "v" + std::to_string(costs.api) : "-"; }
+
+void writeAll(JsonWriter& json, const Named& values) {
+  for (const auto& [name, value] : values) json.key(name).value(value);
+}
+
+void writeInstructions(JsonWriter& json, const Costs& costs) {
   if (!costs.instructions) {
     json.key("instructions_plugin").null();
     return;
   }
-  json.key("instructions_plugin").value(costs.instructions->plugin);
-  json.key("instructions_device").value(costs.instructions->device);
-  json.key("instructions_bench").value(costs.instructions->bench);
-  json.key("instructions_libc").value(costs.instructions->rest);
-  if (&costs != &first)
+  writeAll(json, {{"instructions_plugin", costs.instructions->plugin},
+                  {"instructions_device", costs.instructions->device},
+                  {"instructions_bench", costs.instructions->bench},
+                  {"instructions_libc", costs.instructions->rest}});
+}
+
+// Of the first plugin to this one.
+void writeRatios(JsonWriter& json, const Costs& costs, const Costs& first) {
+  json.key("cpu_ratio").value(first.cpu_ns_min / costs.cpu_ns_min);
+  if (costs.instructions)
     json.key("instructions_ratio").value(first.instructions->plugin / costs.instructions->plugin);
+  if (costs.latency) json.key("latency_ratio").value(first.latency->p50_ns / costs.latency->p50_ns);
 }
 
 void printInstructions(const std::vector<Costs>& all) {
   std::printf("# instructions per message\n%-24s %9s %9s %9s %9s\n", "plugin", "plugin", "device", "bench",
               "libc");
   for (const Costs& costs : all) {
-    std::printf("%-24s %9.1f %9.1f %9.1f %9.1f\n", costs.child->name().c_str(), costs.instructions->plugin,
+    std::printf("%-24s %9.1f %9.1f %9.1f %9.1f\n", costs.name.c_str(), costs.instructions->plugin,
                 costs.instructions->device, costs.instructions->bench, costs.instructions->rest);
+  }
+}
+
+void printLatency(const std::vector<Costs>& all) {
+  std::printf("# latency, one way, in ns: half the time to and fro\n%-24s %9s %9s %9s %9s\n", "plugin", "min",
+              "p50", "p90", "p99");
+  for (const Costs& costs : all) {
+    std::printf("%-24s", costs.name.c_str());
+    for (const auto& [name, value] : latencies(*costs.latency)) std::printf(" %9.0f", value);
+    std::printf("\n");
   }
 }
 
@@ -55,22 +86,23 @@ void printBenchJson(const BenchOptions& options, const std::vector<Costs>& all) 
   if (all.size() > 1) json.beginArray();
   for (const Costs& costs : all) {
     json.beginObject();
-    json.key("plugin").value(costs.child->name());
-    json.key("file").value(costs.child->file());
-    json.key("api").value("v" + std::to_string(costs.child->api()));
-    json.key("size").value(options.size);
-    json.key("window").value(options.window);
-    json.key("grouped").value(options.grouped);
+    json.key("plugin").value(costs.name);
+    json.key("file").value(costs.plugin.plugin);
+    json.key("api").value(apiOf(costs));
+    json.key("size").value(costs.size);
+    json.key("window").value(options.task.shape.window);
+    json.key("grouped").value(options.task.shape.grouped);
+    json.key("ends").value(nameOf(options.task.ends));
     json.key("messages").value(costs.messages);
     json.key("repeats").value(options.repeats);
-    json.key("cpu_ns_min").value(costs.cpu_ns_min);
-    json.key("cpu_ns_median").value(costs.cpu_ns_median);
-    json.key("wall_ns_min").value(costs.wall_ns_min);
-    if (costs.counts) {
-      for (const auto& [name, value] : perMessage(costs)) json.key(name).value(value);
-    }
-    writeInstructions(json, costs, all[0]);
-    if (&costs != &all[0]) json.key("cpu_ratio").value(all[0].cpu_ns_min / costs.cpu_ns_min);
+    writeAll(json, {{"cpu_ns_min", costs.cpu_ns_min},
+                    {"cpu_ns_median", costs.cpu_ns_median},
+                    {"wall_ns_min", costs.wall_ns_min},
+                    {"bandwidth_gbps", costs.bandwidthGbps()}});
+    if (costs.counts) writeAll(json, perMessage(costs));
+    writeInstructions(json, costs);
+    if (costs.latency) writeAll(json, latencies(*costs.latency));
+    if (&costs != &all[0]) writeRatios(json, costs, all[0]);
     json.endObject();
   }
   if (all.size() > 1) json.endArray();
@@ -78,18 +110,19 @@ void printBenchJson(const BenchOptions& options, const std::vector<Costs>& all) 
 }
 
 void printBenchText(const BenchOptions& options, const std::vector<Costs>& all) {
+  const BenchShape& shape = options.task.shape;
   std::printf(
-      "# railwise bench: %llu bytes, window %d, %d buffer(s) in a receive, %d repeats of %llu messages\n",
-      static_cast<unsigned long long>(options.size), options.window, options.grouped, options.repeats,
-      static_cast<unsigned long long>(all[0].messages / static_cast<uint64_t>(options.repeats)));
-  std::printf("# per message; both ends in one thread; posts: calls of ibv_post_send and ibv_post_recv\n");
-  std::printf("%-24s %4s %9s %9s %9s %8s %8s %8s %8s %8s\n", "plugin", "API", "cpu min", "median", "bench/it",
-              "send WR", "recv WR", "CQE", "sends", "recvs");
+      "# railwise bench: %zu bytes, window %d, %d buffer(s) in a receive, %d repeats of %llu messages\n"
+      "# per message; ends: %s; posts: calls of ibv_post_send and ibv_post_recv\n",
+      shape.size, shape.window, shape.grouped, options.repeats,
+      static_cast<unsigned long long>(options.messagesOfRepeat()), nameOf(options.task.ends));
+  std::printf("%-24s %4s %9s %9s %9s %8s %8s %8s %8s %8s %8s\n", "plugin", "API", "cpu min", "median",
+              "bench/it", "Gbit/s", "send WR", "recv WR", "CQE", "sends", "recvs");
   for (const Costs& costs : all) {
-    std::printf("%-24s %4s %6.1f ns %6.1f ns", costs.child->name().c_str(),
-                ("v" + std::to_string(costs.child->api())).c_str(), costs.cpu_ns_min, costs.cpu_ns_median);
-    std::printf(" %9s",
-                &costs == &all[0] ? "-" : textOf("%.2f", all[0].cpu_ns_min / costs.cpu_ns_min).c_str());
+    std::printf("%-24s %4s %6.1f ns %6.1f ns %9s %8.2f", costs.name.c_str(), apiOf(costs).c_str(),
+                costs.cpu_ns_min, costs.cpu_ns_median,
+                &costs == &all[0] ? "-" : textOf("%.2f", all[0].cpu_ns_min / costs.cpu_ns_min).c_str(),
+                costs.bandwidthGbps());
     if (costs.counts) {
       const auto values = perMessage(costs);
       for (std::size_t i = 0; i < 5; ++i) std::printf(" %8.3f", values[i].second);
@@ -97,6 +130,7 @@ void printBenchText(const BenchOptions& options, const std::vector<Costs>& all) 
     std::printf("\n");
   }
   if (all[0].instructions) printInstructions(all);
+  if (all[0].latency) printLatency(all);
 }
 
 }  // namespace railwise::tools

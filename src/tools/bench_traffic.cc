@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
-#include "base/clock.h"
 #include "tools/message.h"
 
 namespace railwise::tools {
@@ -14,155 +12,155 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kCacheLine = 64;
-constexpr int kTag = 77;                   // of the first buffer of a group
-constexpr uint64_t kIdleRounds = 1 << 14;  // between two looks at the clock
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr int kTag = 77;  // of the first buffer of a group
+
+std::size_t roundUp(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 std::byte expected(uint64_t message, std::size_t i) {
   return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
 }
 
+// Without a division, which would be seen in what a message costs.
+void advance(uint64_t& slot, uint64_t by, uint64_t slots) {
+  slot += by;
+  if (slot == slots) slot = 0;
+}
+
 }  // namespace
 
-void BenchTraffic::Free::operator()(std::byte* memory) const { std::free(memory); }
+void BenchEnd::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-BenchTraffic::BenchTraffic(NetApi& api, int device, BenchShape shape)
+BenchEnd::BenchEnd(NetApi& api, BenchShape shape)
     : api_(api),
-      device_(device),
       shape_(shape),
       group_(static_cast<uint64_t>(shape.grouped)),
       slots_(std::max<uint64_t>(static_cast<uint64_t>(shape.window) / group_, 1) * group_),
-      stride_((std::max<std::size_t>(shape.size, 1) + kCacheLine - 1) / kCacheLine * kCacheLine),
-      sends_(slots_),
-      receives_(slots_ / group_) {}
+      stride_(roundUp(std::max<std::size_t>(shape.size, 1), kCacheLine)),
+      bytes_(roundUp(slots_ * stride_, kPage)),
+      memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes_))) {}
 
-BenchTraffic::~BenchTraffic() = default;
-
-bool BenchTraffic::check(const char* call, ncclResult_t result) {
+bool BenchEnd::check(const char* call, ncclResult_t result) {
   if (result != ncclSuccess && error_.empty())
     error_ = textOf("%s failed: %s", call, resultText(result).c_str());
   return result == ncclSuccess;
 }
 
-bool BenchTraffic::connect() {
-  const std::size_t bytes = (slots_ * stride_ + kPage - 1) / kPage * kPage;
-  for (Memory* memory : {&from_, &to_}) {
-    memory->reset(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes)));
-    if (*memory == nullptr) {
-      error_ = textOf("no memory for %zu bytes", bytes);
-      return false;
-    }
-    std::memset(memory->get(), 0, bytes);
+bool BenchEnd::registerMemory() {
+  if (memory_ == nullptr) {
+    error_ = textOf("no memory for %zu bytes", bytes_);
+    return false;
   }
-  alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-  if (!check("listen", api_.listen(device_, handle, &listener_))) return false;
-  const Deadline deadline = Deadline::after(kPatience);
-  while (send_ == nullptr || receive_ == nullptr) {
-    if (send_ == nullptr && !check("connect", api_.connect(device_, handle, &send_))) return false;
-    if (receive_ == nullptr && !check("accept", api_.accept(listener_, &receive_))) return false;
-    if (deadline.passed()) {
-      error_ = "no connection within 30 s";
-      return false;
-    }
+  std::memset(memory_.get(), 0, bytes_);
+  return check("regMr", api_.regMr(comm_, memory_.get(), bytes_, NCCL_PTR_HOST, &mhandle_));
+}
+
+BenchSender::BenchSender(NetApi& api, BenchShape shape)
+    : BenchEnd(api, shape), requests_(slots_), post_tag_(kTag) {}
+
+bool BenchSender::connect(int device, void* handle) {
+  if (!check("connect", api_.connect(device, handle, &comm_))) return false;
+  return !connected() || registerMemory();
+}
+
+bool BenchSender::post() {
+  void*& request = requests_[post_slot_];
+  request = nullptr;
+  if (verifying_) {
+    for (std::size_t i = 0; i < shape_.size; ++i) at(post_slot_)[i] = expected(posted_, i);
   }
-  return check("closeListen", api_.closeListen(listener_)) &&
-         check("regMr", api_.regMr(send_, from_.get(), bytes, NCCL_PTR_HOST, &from_handle_)) &&
-         check("regMr", api_.regMr(receive_, to_.get(), bytes, NCCL_PTR_HOST, &to_handle_));
+  if (!check("isend", api_.isend(comm_, at(post_slot_), shape_.size, post_tag_, mhandle_, &request)))
+    return false;
+  if (request == nullptr) return false;
+  ++posted_;
+  advance(post_slot_, 1, slots_);
+  post_tag_ = post_tag_ + 1 == kTag + shape_.grouped ? kTag : post_tag_ + 1;
+  return true;
 }
 
-bool BenchTraffic::close() {
-  return check("deregMr", api_.deregMr(send_, from_handle_)) &&
-         check("deregMr", api_.deregMr(receive_, to_handle_)) && check("closeSend", api_.closeSend(send_)) &&
-         check("closeRecv", api_.closeRecv(receive_));
+bool BenchSender::test() {
+  int done = 0;
+  int bytes = 0;
+  if (!check("test", api_.test(requests_[test_slot_], &done, &bytes)) || done == 0) return false;
+  ++done_;
+  advance(test_slot_, 1, slots_);
+  return true;
 }
 
-void BenchTraffic::fill(uint64_t message) {
-  for (std::size_t i = 0; i < shape_.size; ++i) at(from_, message)[i] = expected(message, i);
+bool BenchSender::postAll(uint64_t end) {
+  const uint64_t before = posted_;
+  while (posted_ < end && posted_ - done_ < slots_ && post()) {
+  }
+  return posted_ != before;
 }
 
-bool BenchTraffic::right(uint64_t message) {
+bool BenchSender::testAll() {
+  const uint64_t before = done_;
+  while (done_ < posted_ && test()) {
+  }
+  return done_ != before;
+}
+
+bool BenchSender::close() { return deregisterMemory() && check("closeSend", api_.closeSend(comm_)); }
+
+BenchReceiver::BenchReceiver(NetApi& api, BenchShape shape) : BenchEnd(api, shape), requests_(slots_) {}
+
+bool BenchReceiver::listen(int device, void* handle) {
+  return check("listen", api_.listen(device, handle, &listener_));
+}
+
+bool BenchReceiver::accept() {
+  if (!check("accept", api_.accept(listener_, &comm_))) return false;
+  return !connected() || (check("closeListen", api_.closeListen(listener_)) && registerMemory());
+}
+
+bool BenchReceiver::post() {
+  void*& request = requests_[post_slot_];
+  request = nullptr;
+  std::array<NetApi::Buffer, kMaxGroup> buffers;
+  for (std::size_t i = 0; i < group_; ++i)
+    buffers[i] = {at(post_slot_ + i), shape_.size, kTag + static_cast<int>(i), mhandle_};
+  if (!check("irecv", api_.irecvGroup(comm_, {buffers.data(), group_}, &request)) || request == nullptr)
+    return false;
+  posted_ += group_;
+  advance(post_slot_, group_, slots_);
+  return true;
+}
+
+bool BenchReceiver::test() {
+  int done = 0;
+  std::array<int, kMaxGroup> sizes = {};
+  if (!check("test", api_.test(requests_[test_slot_], &done, sizes.data())) || done == 0) return false;
+  for (uint64_t i = 0; verifying_ && i < group_; ++i) {
+    if (!right(done_ + i, test_slot_ + i)) return false;
+  }
+  done_ += group_;
+  advance(test_slot_, group_, slots_);
+  return true;
+}
+
+bool BenchReceiver::postAll(uint64_t end) {
+  const uint64_t before = posted_;
+  while (posted_ < end && posted_ - done_ < slots_ && post()) {
+  }
+  return posted_ != before;
+}
+
+bool BenchReceiver::testAll() {
+  const uint64_t before = done_;
+  while (done_ < posted_ && test()) {
+  }
+  return done_ != before;
+}
+
+bool BenchReceiver::right(uint64_t message, uint64_t slot) {
   for (std::size_t i = 0; i < shape_.size; ++i) {
-    if (at(to_, message)[i] == expected(message, i)) continue;
+    if (at(slot)[i] == expected(message, i)) continue;
     error_ = textOf("wrong data: byte %zu of a message of %zu bytes", i, shape_.size);
     return false;
   }
   return true;
 }
 
-bool BenchTraffic::postReceive() {
-  void*& request = receives_[receive_posted_ / group_ % receives_.size()];
-  request = nullptr;
-  std::array<NetApi::Buffer, kMaxGroup> buffers;
-  for (std::size_t i = 0; i < group_; ++i)
-    buffers[i] = {at(to_, receive_posted_ + i), shape_.size, kTag + static_cast<int>(i), to_handle_};
-  if (!check("irecv",
-             api_.irecvGroup(receive_, {buffers.data(), static_cast<std::size_t>(group_)}, &request)))
-    return false;
-  if (request != nullptr) receive_posted_ += group_;
-  return request != nullptr;
-}
-
-bool BenchTraffic::postSend() {
-  void*& request = sends_[send_posted_ % slots_];
-  request = nullptr;
-  if (verifying_) fill(send_posted_);
-  const int tag = kTag + static_cast<int>(send_posted_ % group_);
-  if (!check("isend", api_.isend(send_, at(from_, send_posted_), shape_.size, tag, from_handle_, &request)))
-    return false;
-  if (request != nullptr) ++send_posted_;
-  return request != nullptr;
-}
-
-bool BenchTraffic::testReceive() {
-  int done = 0;
-  std::array<int, kMaxGroup> sizes = {};
-  if (!check("test", api_.test(receives_[received_ / group_ % receives_.size()], &done, sizes.data())))
-    return false;
-  if (done == 0) return false;
-  for (uint64_t i = 0; verifying_ && i < group_; ++i) {
-    if (!right(received_ + i)) return false;
-  }
-  received_ += group_;
-  return true;
-}
-
-bool BenchTraffic::testSend() {
-  int done = 0;
-  int bytes = 0;
-  if (!check("test", api_.test(sends_[sent_ % slots_], &done, &bytes))) return false;
-  sent_ += done != 0 ? 1 : 0;
-  return done != 0;
-}
-
-bool BenchTraffic::run(uint64_t messages) {
-  const uint64_t end = received_ + (messages + group_ - 1) / group_ * group_;
-  uint64_t idle = 0;
-  Deadline deadline = Deadline::after(kPatience);
-  while ((received_ < end || sent_ < end) && error_.empty()) {
-    const uint64_t before = receive_posted_ + received_ + send_posted_ + sent_;
-    while (receive_posted_ < end && receive_posted_ - received_ < slots_ && postReceive()) {
-    }
-    while (send_posted_ < end && send_posted_ - sent_ < slots_ && postSend()) {
-    }
-    while (received_ < receive_posted_ && testReceive()) {
-    }
-    while (sent_ < send_posted_ && testSend()) {
-    }
-    idle = before == receive_posted_ + received_ + send_posted_ + sent_ ? idle + 1 : 0;
-    if (idle == 0 || idle % kIdleRounds != 0) continue;
-    if (idle == kIdleRounds) deadline = Deadline::after(kPatience);
-    if (deadline.passed())
-      error_ = textOf("nothing moves any more: %llu of %llu messages received",
-                      static_cast<unsigned long long>(received_), static_cast<unsigned long long>(end));
-  }
-  return error_.empty();
-}
-
-bool BenchTraffic::verify(uint64_t messages) {
-  verifying_ = true;
-  const bool all_right = run(messages);
-  verifying_ = false;
-  return all_right;
-}
+bool BenchReceiver::close() { return deregisterMemory() && check("closeRecv", api_.closeRecv(comm_)); }
 
 }  // namespace railwise::tools

@@ -1,14 +1,16 @@
-// Messages from one connection end to the other in one thread, as `railwise bench` measures them: a window of
-// receives is kept posted, sends fill them in order, and the oldest request of each end is tested until it is
-// not done. One thread.
+// The two ends of a connection as `railwise bench` drives them: sends fill receives in order, a window of
+// each is kept posted, and the oldest request is tested until it is done. Each end belongs to one thread at a
+// time.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "tools/net_api.h"
 
 namespace railwise::tools {
@@ -19,58 +21,114 @@ struct BenchShape {
   int grouped = 1;       // buffers of a receive
 };
 
-class BenchTraffic {
+// Tells when nothing moves any more.
+class Patience {
  public:
-  BenchTraffic(NetApi& api, int device, BenchShape shape);
-  ~BenchTraffic();
-  BenchTraffic(const BenchTraffic&) = delete;
-  BenchTraffic& operator=(const BenchTraffic&) = delete;
+  static constexpr auto kLimit = std::chrono::seconds(30);
 
-  // False: failed, see error().
-  bool connect();
-  // At least `messages` messages, whole groups. False: failed.
-  bool run(uint64_t messages);
-  // The same with every byte of every message checked.
-  bool verify(uint64_t messages);
-  bool close();
+  // For each round; true: it has been too long since anything moved.
+  bool lost(bool moved) {
+    idle_ = moved ? 0 : idle_ + 1;
+    return idle_ != 0 && idle_ % kIdleRounds == 0 && tooLong();
+  }
 
+ private:
+  static constexpr uint64_t kIdleRounds = 1 << 14;  // between two looks at the clock
+
+  bool tooLong() {
+    if (idle_ == kIdleRounds) deadline_ = Deadline::after(kLimit);
+    return deadline_.passed();
+  }
+
+  uint64_t idle_ = 0;
+  Deadline deadline_ = Deadline::after(kLimit);
+};
+
+// What both ends have: memory for a window of messages, registered, and errors.
+class BenchEnd {
+ public:
+  BenchEnd(const BenchEnd&) = delete;
+  BenchEnd& operator=(const BenchEnd&) = delete;
+
+  bool connected() const { return comm_ != nullptr; }
+  // The first error; empty: none.
   const std::string& error() const { return error_; }
+  // Every byte of the messages from now on is written, or checked, if `on`.
+  void verify(bool on) { verifying_ = on; }
+
+ protected:
+  BenchEnd(NetApi& api, BenchShape shape);
+  ~BenchEnd() = default;
+
+  bool check(const char* call, ncclResult_t result);
+  bool registerMemory();
+  bool deregisterMemory() { return check("deregMr", api_.deregMr(comm_, mhandle_)); }
+  std::byte* at(uint64_t slot) const { return memory_.get() + slot * stride_; }
+
+  NetApi& api_;
+  const BenchShape shape_;
+  const uint64_t group_;
+  const uint64_t slots_;  // messages under way at most: whole groups
+  void* comm_ = nullptr;
+  void* mhandle_ = nullptr;
+  bool verifying_ = false;
+  std::string error_;
 
  private:
   struct Free {
     void operator()(std::byte* memory) const;
   };
-  using Memory = std::unique_ptr<std::byte, Free>;
 
-  bool check(const char* call, ncclResult_t result);
-  bool postReceive();
-  bool postSend();
-  bool testReceive();
-  bool testSend();
-  void fill(uint64_t message);
-  bool right(uint64_t message);
-  std::byte* at(const Memory& memory, uint64_t message) const {
-    return memory.get() + message % slots_ * stride_;
-  }
-
-  NetApi& api_;
-  const int device_;
-  const BenchShape shape_;
-  const uint64_t group_;
-  const uint64_t slots_;  // messages under way at most: whole groups
   const std::size_t stride_;
-  Memory from_, to_;
+  const std::size_t bytes_;
+  const std::unique_ptr<std::byte, Free> memory_;
+};
+
+class BenchSender : public BenchEnd {
+ public:
+  BenchSender(NetApi& api, BenchShape shape);
+
+  // One try to connect. False: failed.
+  bool connect(int device, void* handle);
+  bool room() const { return posted_ - done_ < slots_; }
+  bool post();  // one message, if there is room; false: not now, or failed
+  bool test();  // the oldest; false: not done, or failed
+  // Posts and tests what can be until `end` messages since the beginning. False: nothing moved.
+  bool postAll(uint64_t end);
+  bool testAll();
+  uint64_t done() const { return done_; }
+  bool close();
+
+ private:
+  std::vector<void*> requests_;
+  uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
+  uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
+  int post_tag_;
+};
+
+class BenchReceiver : public BenchEnd {
+ public:
+  BenchReceiver(NetApi& api, BenchShape shape);
+
+  // Fills `handle`, NCCL_NET_HANDLE_MAXSIZE bytes.
+  bool listen(int device, void* handle);
+  bool accept();  // one try; false: failed
+  // As the sender's, but by groups.
+  bool post();
+  bool test();
+  bool postAll(uint64_t end);
+  bool testAll();
+  uint64_t posted() const { return posted_; }
+  uint64_t done() const { return done_; }
+  bool close();
+
+ private:
+  bool right(uint64_t message, uint64_t slot);
+
   void* listener_ = nullptr;
-  void* send_ = nullptr;
-  void* receive_ = nullptr;
-  void* from_handle_ = nullptr;
-  void* to_handle_ = nullptr;
-  std::vector<void*> sends_;     // requests, by message
-  std::vector<void*> receives_;  // by group
-  // Messages since the beginning.
-  uint64_t receive_posted_ = 0, received_ = 0, send_posted_ = 0, sent_ = 0;
-  bool verifying_ = false;
-  std::string error_;
+  std::vector<void*> requests_;             // by slot, of the first message of a group
+  uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
+  uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
 };
 
 }  // namespace railwise::tools

@@ -84,6 +84,33 @@ TEST(BenchCommand, SaysThatAGroupIsTooLarge) {
   EXPECT_NE(result.err.find("the plugin takes 1 buffers in a receive"), std::string::npos) << result.err;
 }
 
+TEST(BenchCommand, HasEndsInTwoThreadsOrProcesses) {
+  for (const char* ends : {"two-threads", "two-processes"}) {
+    const auto result = bench({"--json", "--ends", ends, "--grouped", "2"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find(std::string("\"ends\": \"") + ends), std::string::npos) << result.out;
+    EXPECT_GT(number(result.out, "cpu_ns_min"), 0) << result.out;
+    EXPECT_GT(number(result.out, "bandwidth_gbps"), 0) << result.out;
+    EXPECT_NEAR(number(result.out, "receive_work_requests"), 0.5, 0.05) << "of both ends: " << result.out;
+  }
+}
+
+TEST(BenchCommand, MeasuresLatency) {
+  const auto result = bench({"--json", "--latency", "--vs", LOOPBACK_PLUGIN});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const int plugin : {0, 1}) {
+    EXPECT_GT(number(result.out, "latency_ns_min", plugin), 0) << result.out;
+    EXPECT_GE(number(result.out, "latency_ns_p50", plugin), number(result.out, "latency_ns_min", plugin));
+    EXPECT_GE(number(result.out, "latency_ns_p99", plugin), number(result.out, "latency_ns_p50", plugin));
+  }
+}
+
+TEST(BenchCommand, SaysThatThereIsNoSuchDevice) {
+  const auto result = bench({"--ends", "two-processes", "--index", "99"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("no device 99"), std::string::npos) << result.err;
+}
+
 // Names are given once; what a callee costs is counted where it is spent.
 constexpr const char* kProfile = R"(version: 1
 positions: line
@@ -120,7 +147,8 @@ TEST(BenchCallgrind, AddsUpByObject) {
 TEST(BenchCallgrind, KnowsWhatIsNoProfile) { EXPECT_FALSE(readCallgrind("nothing\n").has_value()); }
 
 TEST(BenchCommand, CountsInstructions) {
-  if (test::kAddressSanitizer || test::kThreadSanitizer) GTEST_SKIP() << "valgrind and sanitizers exclude each other";
+  if (test::kAddressSanitizer || test::kThreadSanitizer)
+    GTEST_SKIP() << "valgrind and sanitizers exclude each other";
   if (runProcess("/usr/bin/env", {"valgrind", "--version"}).status != 0) GTEST_SKIP() << "no valgrind";
   const auto result = bench({"--json", "--instructions", "--repeats", "1"});
   ASSERT_EQ(result.status, 0) << result.err;

@@ -1,0 +1,83 @@
+// What a worker of `railwise bench` runs, whatever it is that it measures: messages of a plugin whose ends
+// are in one thread, in two threads or in two processes, or bare RDMA writes. One thread.
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/bench_task.h"
+#include "tools/plugin_loader.h"
+
+namespace railwise::tools {
+
+struct BenchRan {
+  uint64_t cpu_ns = 0;  // of both ends
+  uint64_t wall_ns = 0;
+  // One way, of a ping-pong: half the time to and fro.
+  struct Latency {
+    double min_ns, p50_ns, p90_ns, p99_ns;
+  };
+  std::optional<Latency> latency = {};
+};
+
+class BenchLoad {
+ public:
+  static std::unique_ptr<BenchLoad> create(const BenchTask& task);
+  virtual ~BenchLoad() = default;
+  BenchLoad(const BenchLoad&) = delete;
+  BenchLoad& operator=(const BenchLoad&) = delete;
+
+  // Loads, connects, and sends messages of which every byte is checked. False, here and below: error().
+  virtual bool start() = 0;
+  virtual std::optional<BenchRan> run(uint64_t messages) = 0;
+  virtual bool close() = 0;
+
+  const std::string& name() const { return name_; }
+  const std::string& file() const { return file_; }  // whose instructions are the plugin's
+  int api() const { return api_; }                   // 0: none
+  const std::string& error() const { return error_; }
+
+ protected:
+  BenchLoad() = default;
+  bool fail(std::string why) {
+    if (error_.empty()) error_ = std::move(why);
+    return false;
+  }
+  void describe(const LoadedPlugin& plugin);
+
+  std::string name_;
+  std::string file_;
+  int api_ = 0;
+  std::string error_;
+};
+
+inline constexpr uint64_t kCheckedMessages = 256;  // at the beginning, every byte
+
+// CPU and elapsed time since its beginning.
+class BenchClock {
+ public:
+  BenchRan ran() const { return {now(CLOCK_THREAD_CPUTIME_ID) - cpu_, now(CLOCK_MONOTONIC) - wall_}; }
+
+ private:
+  static uint64_t now(clockid_t clock) {
+    timespec time = {};
+    clock_gettime(clock, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  }
+
+  const uint64_t wall_ = now(CLOCK_MONOTONIC);
+  const uint64_t cpu_ = now(CLOCK_THREAD_CPUTIME_ID);
+};
+
+// The libibverbs in front of the system's takes its devices from RAILWISE_DEVICE, by which Railwise's own
+// plugin would choose its built-in device instead of any libibverbs. This lets the one look first, and the
+// other find any libibverbs. Before the first plugin is loaded.
+void settleDevices();
+
+// The task's plugin, started, with the device that the task names. Nothing: `error` says why.
+std::optional<LoadedPlugin> loadForBench(const BenchTask& task, std::string* error);
+
+}  // namespace railwise::tools

@@ -1,0 +1,149 @@
+#include "tools/bench_measure.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "softdev/control.h"
+#include "tools/message.h"
+
+namespace railwise::tools {
+namespace {
+
+using Children = std::vector<std::unique_ptr<BenchChild>>;
+using Runs = std::vector<BenchRan>;
+
+constexpr uint64_t kMostRounds = 2000;  // of a repeat of the ping-pong
+constexpr int kLeastWindow = 8;         // receives that it posts ahead
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+bool sayFailed(const BenchPlugin& plugin, const std::string& why) {
+  const char* const name = plugin.raw              ? "raw WRITE"
+                           : plugin.plugin.empty() ? "railwise's plugin"
+                                                   : plugin.plugin.c_str();
+  say("bench: %s: %s", name, why.c_str());
+  return false;
+}
+
+std::vector<BenchPlugin> pluginsOf(const BenchOptions& options) {
+  std::vector<BenchPlugin> plugins = {options.task.plugin};
+  plugins.insert(plugins.end(), options.others.begin(), options.others.end());
+  return plugins;
+}
+
+// A process for each plugin, warmed up.
+std::optional<Children> startAll(const BenchOptions& options, BenchTask task, uint64_t messages) {
+  Children children;
+  for (const BenchPlugin& plugin : pluginsOf(options)) {
+    task.plugin = plugin;
+    children.push_back(std::make_unique<BenchChild>(task, options.place));
+    BenchChild& child = *children.back();
+    if (child.start() && child.run(messages)) continue;
+    sayFailed(plugin, child.error());
+    return std::nullopt;
+  }
+  return children;
+}
+
+// By child.
+std::optional<std::vector<Runs>> runInTurn(Children& children, uint64_t messages, int repeats) {
+  std::vector<Runs> runs(children.size());
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      const auto ran = children[i]->run(messages);
+      if (!ran) {
+        sayFailed(children[i]->plugin(), children[i]->error());
+        return std::nullopt;
+      }
+      runs[i].push_back(*ran);
+    }
+  }
+  return runs;
+}
+
+template <typename Value>
+std::vector<double> valuesOf(const Runs& runs, Value value) {
+  std::vector<double> values;
+  for (const BenchRan& run : runs) values.push_back(static_cast<double>(value(run)));
+  return values;
+}
+
+double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
+
+// Since `before`.
+std::optional<softdev::Counters> countsSince(const BenchChild& child, const softdev::Counters& before) {
+  std::optional<softdev::Counters> counts = child.counters();
+  if (!counts) return counts;
+  for (const softdev::NamedCount& count : softdev::kNamedCounts)
+    (*counts).*count.field -= before.*count.field;
+  return counts;
+}
+
+}  // namespace
+
+std::optional<std::vector<Costs>> measureCosts(const BenchOptions& options) {
+  const uint64_t messages = options.messagesOfRepeat();
+  auto children = startAll(options, options.task, messages);
+  if (!children) return std::nullopt;
+  std::vector<softdev::Counters> before;
+  for (const auto& child : *children) before.push_back(child->counters().value_or(softdev::Counters{}));
+  const auto runs = runInTurn(*children, messages, options.repeats);
+  if (!runs) return std::nullopt;
+  std::vector<Costs> all;
+  for (std::size_t i = 0; i < children->size(); ++i) {
+    const BenchChild& child = *(*children)[i];
+    const auto each = static_cast<double>(messages);
+    const std::vector<double> cpu = valuesOf((*runs)[i], [](const BenchRan& run) { return run.cpu_ns; });
+    const std::vector<double> wall = valuesOf((*runs)[i], [](const BenchRan& run) { return run.wall_ns; });
+    all.push_back({.plugin = child.plugin(),
+                   .name = child.name(),
+                   .api = child.api(),
+                   .size = options.task.shape.size,
+                   .messages = messages * static_cast<uint64_t>(options.repeats),
+                   .cpu_ns_min = least(cpu) / each,
+                   .cpu_ns_median = median(cpu) / each,
+                   .wall_ns_min = least(wall) / each,
+                   .counts = countsSince(child, before[i])});
+  }
+  return all;
+}
+
+bool addInstructions(const BenchOptions& options, std::vector<Costs>& all) {
+  for (Costs& costs : all) {
+    BenchTask task = options.task;
+    task.plugin = costs.plugin;
+    std::string error;
+    costs.instructions = countInstructions(task, options.place, &error);
+    if (!costs.instructions) return sayFailed(costs.plugin, error);
+  }
+  return true;
+}
+
+bool addLatency(const BenchOptions& options, std::vector<Costs>& all) {
+  BenchTask task = options.task;
+  task.ping_pong = true;
+  task.shape.grouped = 1;
+  task.shape.window = std::max(task.shape.window, kLeastWindow);
+  if (task.ends == BenchEnds::kOneThread) task.ends = BenchEnds::kTwoProcesses;
+  const uint64_t rounds = std::min(options.messagesOfRepeat(), kMostRounds);
+  auto children = startAll(options, task, rounds);
+  if (!children) return false;
+  const auto runs = runInTurn(*children, rounds, options.repeats);
+  if (!runs) return false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto values = [&](double BenchRan::Latency::*field) {
+      return valuesOf((*runs)[i], [&](const BenchRan& run) { return (*run.latency).*field; });
+    };
+    all[i].latency = {.min_ns = least(values(&BenchRan::Latency::min_ns)),
+                      .p50_ns = median(values(&BenchRan::Latency::p50_ns)),
+                      .p90_ns = median(values(&BenchRan::Latency::p90_ns)),
+                      .p99_ns = median(values(&BenchRan::Latency::p99_ns))};
+  }
+  return true;
+}
+
+}  // namespace railwise::tools

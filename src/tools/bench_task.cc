@@ -1,0 +1,38 @@
+#include "tools/bench_task.h"
+
+#include <cstdlib>
+
+namespace railwise::tools {
+namespace {
+
+constexpr std::size_t kWords = 10;
+
+std::string flag(bool value) { return value ? "1" : "0"; }
+
+}  // namespace
+
+std::vector<std::string> wordsOf(const BenchTask& task) {
+  return {std::to_string(task.plugin.api),
+          flag(task.plugin.raw),
+          std::to_string(task.shape.size),
+          std::to_string(task.shape.window),
+          std::to_string(task.shape.grouped),
+          std::to_string(static_cast<int>(task.ends)),
+          flag(task.ping_pong),
+          std::to_string(task.device),
+          flag(task.verbose),
+          task.plugin.plugin};
+}
+
+std::optional<BenchTask> readTask(Args words) {
+  if (words.size() != kWords) return std::nullopt;
+  const auto number = [&](std::size_t i) { return std::atoi(words[i]); };
+  return BenchTask{.plugin = {words[9], number(0), number(1) != 0},
+                   .shape = {std::strtoull(words[2], nullptr, 10), number(3), number(4)},
+                   .ends = static_cast<BenchEnds>(number(5)),
+                   .ping_pong = number(6) != 0,
+                   .device = number(7),
+                   .verbose = number(8) != 0};
+}
+
+}  // namespace railwise::tools
