@@ -15,9 +15,9 @@ using net::SendConnection;
 static_assert(net::kOutstandingReceives == NCCL_NET_MAX_REQUESTS);
 
 template <typename T>
-static Status connectionOf(const char* function, void* connection, net::Direction direction, T** typed) {
+[[gnu::always_inline]] static inline Status connectionOf(const char* function, void* connection, net::Direction direction, T** typed) {
   auto* base = static_cast<Connection*>(connection);
-  if (base != nullptr && base->direction() == direction) {
+  if (base != nullptr && base->direction() == direction) [[likely]] {
     *typed = static_cast<T*>(base);
     return Status::success();
   }
@@ -50,33 +50,54 @@ ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* ha
   return isend_v9(connection, data, static_cast<size_t>(bytes), tag, handle, request);
 }
 
-// `may_be_silent`: NCCL may say on entry that it needs no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
+[[gnu::always_inline]] static inline Status bufferOf(void* data, int64_t bytes, int tag, void* handle,
+                                                     void* profiler, net::ReceiveBuffer* buffer) {
+  if (bytes < 0) [[unlikely]] {
+    RAILWISE_WARN("irecv: a buffer of %ld bytes", static_cast<long>(bytes));
+    return {Code::kInvalidArgument, 0};
+  }
+  if (bytes > 0) RAILWISE_REQUIRE("irecv", handle);
+  *buffer = {reinterpret_cast<uint64_t>(data), static_cast<size_t>(bytes), tag,
+             static_cast<const MemoryHandle*>(handle), profiler};
+  return Status::success();
+}
+
 template <typename Size>
-static Status receive(bool may_be_silent, void* connection, int n, void** data, const Size* sizes,
-                      const int* tags, void** handles, void** profilers, void** request) {
-  RAILWISE_REQUIRE("irecv", request);
-  const bool silent = may_be_silent && *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
-  *request = nullptr;
-  ReceiveConnection* receive = nullptr;
-  RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
+[[gnu::noinline]] static Status receiveGroup(ReceiveConnection& receive, bool silent, int n, void** data,
+                                             const Size* sizes, const int* tags, void** handles,
+                                             void** profilers, Request** request) {
   if (n < 1 || n > net::kMaxReceives) {
     RAILWISE_WARN("irecv: %d receives in a group, 1 to %d are possible", n, net::kMaxReceives);
     return {Code::kInvalidArgument, 0};
   }
   std::array<net::ReceiveBuffer, net::kMaxReceives> buffers;
   for (int i = 0; i < n; ++i) {
-    const auto* handle = static_cast<const MemoryHandle*>(handles[i]);
-    if (static_cast<int64_t>(sizes[i]) < 0) {
-      RAILWISE_WARN("irecv: a buffer of %ld bytes", static_cast<long>(sizes[i]));
-      return {Code::kInvalidArgument, 0};
-    }
-    const auto bytes = static_cast<size_t>(sizes[i]);
-    if (bytes > 0) RAILWISE_REQUIRE("irecv", handle);
-    buffers[static_cast<size_t>(i)] = {reinterpret_cast<uint64_t>(data[i]), bytes, tags[i], handle,
-                                       profilers != nullptr ? profilers[i] : nullptr};
+    RAILWISE_TRY(bufferOf(data[i], static_cast<int64_t>(sizes[i]), tags[i], handles[i],
+                          profilers != nullptr ? profilers[i] : nullptr, &buffers[static_cast<size_t>(i)]));
   }
+  return receive.irecv({buffers.data(), static_cast<size_t>(n)}, silent, request);
+}
+
+// `may_be_silent`: NCCL may say on entry that it needs no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
+template <typename Size>
+[[gnu::always_inline]] static inline Status receive(bool may_be_silent, void* connection, int n, void** data,
+                                                    const Size* sizes, const int* tags, void** handles,
+                                                    void** profilers, void** request) {
+  RAILWISE_REQUIRE("irecv", request);
+  const bool silent = may_be_silent && *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
+  *request = nullptr;
+  ReceiveConnection* receive = nullptr;
+  RAILWISE_TRY(connectionOf("irecv", connection, net::Direction::kReceive, &receive));
   Request* made = nullptr;
-  const Status status = receive->irecv({buffers.data(), static_cast<size_t>(n)}, silent, &made);
+  Status status;
+  if (n == 1) [[likely]] {
+    net::ReceiveBuffer buffer;
+    RAILWISE_TRY(bufferOf(data[0], static_cast<int64_t>(sizes[0]), tags[0], handles[0],
+                          profilers != nullptr ? profilers[0] : nullptr, &buffer));
+    status = receive->irecv({&buffer, 1}, silent, &made);
+  } else {
+    status = receiveGroup(*receive, silent, n, data, sizes, tags, handles, profilers, &made);
+  }
   *request = made;
   return status;
 }
@@ -125,7 +146,7 @@ ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** 
   return guarded("iflush", [&] { return flush(connection, n, data, sizes, handles, request); });
 }
 
-ncclResult_t test_v6(void* request, int* done, int* sizes) {
+[[gnu::noinline]] static ncclResult_t testOtherwise(void* request, int* done, int* sizes) {
   return guarded("test", [&] {
     RAILWISE_REQUIRE("test", done);
     *done = 0;
@@ -136,10 +157,17 @@ ncclResult_t test_v6(void* request, int* done, int* sizes) {
       return Status{Code::kInvalidUsage, 0};
     }
     bool complete = false;
-    const Status status = typed.connection->test(typed, &complete, sizes);
+    const Status status = typed.connection->testOtherwise(typed, &complete, sizes);
     *done = complete ? 1 : 0;
     return status;
   });
+}
+
+ncclResult_t test_v6(void* request, int* done, int* sizes) {
+  if (request == nullptr || done == nullptr || !Connection::testKnown(*static_cast<Request*>(request), sizes))
+    return testOtherwise(request, done, sizes);
+  *done = 1;
+  return ncclSuccess;
 }
 
 }  // namespace railwise::plugin

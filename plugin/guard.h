@@ -11,6 +11,8 @@
 namespace railwise::plugin {
 
 inline ncclResult_t toNccl(Status status) {
+  if (status.ok()) [[likely]]
+    return ncclSuccess;
   switch (status.code) {
     case Code::kOk:
       return ncclSuccess;
@@ -32,7 +34,7 @@ inline ncclResult_t toNccl(Status status) {
 
 // Runs `body`, which returns a Status.
 template <typename Body>
-ncclResult_t guarded(const char* function, Body&& body) noexcept {
+[[gnu::always_inline]] inline ncclResult_t guarded(const char* function, Body&& body) noexcept {
   try {
     return toNccl(body());
   } catch (const std::exception& error) {  // std::bad_alloc, in practice

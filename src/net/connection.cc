@@ -84,6 +84,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_
   if (!made.ok()) return made.status();
   if (first) out_of_order_ = made->out_of_order;
   LaneQueuePair& queue_pair = queue_pairs_.emplace_back();
+  queue_pair.index = static_cast<uint8_t>(queue_pairs_.size() - 1);
   queue_pair.made = std::move(*made);
   queue_pair.qp = queue_pair.made.qp.get();
   queue_pair.qp->qp_context = &lost_;
@@ -91,7 +92,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_
   queue_pair.inline_bytes = queue_pair.made.inline_bytes;
   queue_pair.window_key = window_.localKey(rail);
   queue_pair.send_size = size.send_requests - reserved;
-  queue_pair.send_free = queue_pair.send_size;
+  queue_pair.retire(0);
   return Status::success();
 }
 

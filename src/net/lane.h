@@ -3,6 +3,7 @@
 // the path that switches choose for them). Plain state of one connection; one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -26,6 +27,7 @@ struct LaneQueuePair {
 
   std::optional<verbs::Gid> gid;  // RoCE: where it sends from, unless the connection manager has chosen it
 
+  uint8_t index = 0;  // among those of the connection
   uint8_t lane = 0;
   uint8_t rail = 0;       // of this end
   uint8_t peer_rail = 0;  // of the other
@@ -34,19 +36,34 @@ struct LaneQueuePair {
   uint32_t window_key = 0;       // local key of this end's window
   uint32_t peer_window_key = 0;  // remote key of the other end's
 
-  uint32_t send_size = 0;    // of the send queue
-  uint32_t send_free = 0;    // work requests that the send queue takes
-  uint32_t unsignalled = 0;  // posted since the last that asked for a completion
-  uint32_t consumed = 0;     // receives used up since they were last replenished
-  uint64_t completed = 0;    // work requests that have left the send queue, since ever
+  // The send queue. Work requests are counted since ever: posted, known to be complete, and covered by a
+  // completion that was asked for.
+  uint32_t send_size = 0;
+  uint32_t consumed = 0;  // receives used up since ever
+  uint64_t posted = 0;
+  uint64_t completed = 0;
+  uint64_t covered = 0;
+  // Until so many are posted, one needs neither room nor a completion of its own (of many that ask for none).
+  uint64_t quiet_until = 0;
 
-  // How many work requests have been posted, since ever: the last one is complete when `completed` says as
-  // many.
-  uint64_t posted() const { return completed + (send_size - send_free); }
-  void retire(uint32_t work_requests) {
-    send_free += work_requests;
-    completed += work_requests;
+  uint64_t sendFree() const { return send_size - (posted - completed); }
+  bool allCovered() const { return posted == covered; }
+  // The last that was posted asks for a completion: which tells of how many more?
+  uint32_t cover() {
+    const auto newly = static_cast<uint32_t>(posted - covered);
+    covered = posted;
+    quieten();
+    return newly;
   }
+  void retire(uint32_t work_requests) {
+    completed += work_requests;
+    quieten();
+  }
+
+ private:
+  // A completion for every so many work requests keeps room in the queue.
+  static constexpr uint32_t kCoverEvery = 32;
+  void quieten() { quiet_until = std::min(covered + kCoverEvery - 1, completed + send_size); }
 };
 
 // Which queue pairs belong to a lane, and whose turn it is.

@@ -145,7 +145,7 @@ Status Connection::checkSends() {
       timeOf(largestUnderWay());
   if (silence_ < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    if (!queue_pair.used || queue_pair.send_free == queue_pair.send_size) continue;
+    if (!queue_pair.used || queue_pair.posted == queue_pair.completed) continue;
     return fail({Code::kRemote, ETIMEDOUT},
                 nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
                     " the device has reported neither the end of a send nor an error: " +

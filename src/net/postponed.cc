@@ -38,7 +38,7 @@ void Postponed::postAll() {
     const std::lock_guard lock(entry->mutex);
     if (entry->connection == nullptr || entry->thread != self.number) continue;
     entry->thread = 0;
-    (void)entry->connection->postPending();  // the connection remembers a failure
+    entry->connection->postForOther();
   }
 }
 

@@ -41,6 +41,8 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   made->adopt(request);
   // On iWARP the order in which data become visible says nothing without a completion.
   made->may_be_silent_ = options.config.optional_receive_completion != 0 && !made->iwarp();
+  made->plain_ = device.rails().size() == 1 && !made->iwarp();
+  for (Receive& receive : made->receives_) receive.connection = made.get();
   made->flush_qps_.resize(device.rails().size());
   const int pointers = device.properties().pointer_support;
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {

@@ -2,6 +2,7 @@
 // arrived. Threads: see connection.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -19,7 +20,7 @@ struct ReceiveBuffer {
   std::size_t bytes;
   int tag;
   const MemoryHandle* memory;  // may be null when bytes is 0
-  void* profiler = nullptr;    // NCCL's handle for events, or null
+  void* profiler;              // NCCL's handle for events, or null
 };
 
 class ReceiveConnection final : public Connection {
@@ -45,17 +46,13 @@ class ReceiveConnection final : public Connection {
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
   // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
-  Result<bool> progress(const Request& request);
-  // A row of receives ends with a test(), which also posts what found no room before.
-  bool inRow() const { return (row_ | pending_) != 0; }
-  Status endRow();
-  // Posts the clear-to-sends that wait, as far as there is room.
-  Status postPending();
+  Status progress(const Request& request, bool* done);
+  // Posts the clear-to-sends that wait for more of their kind.
+  void postForOther();
   // Bytes of the largest receive that is open, as far as its buffers say.
   uint64_t largestUnderWay() const;
-  // The sizes of a receive that has completed; `sizes` may be null.
-  void report(const Request& request, int* sizes) const;
-  void release(Request& request);
+  // The sizes of a receive that has completed; `sizes` may be null. The request is free.
+  void finish(Request& request, int* sizes);
 
  private:
   // What of a receive belongs to one of its buffers.
@@ -66,10 +63,11 @@ class ReceiveConnection final : public Connection {
   };
   // The first cache line is all that a receive of one buffer needs.
   struct alignas(64) Receive : Request {
-    uint64_t number = 0;
-    uint32_t arrived = 0;  // bit p: part p is here
-    uint32_t parts = 0;    // 0: not yet known
-    uint16_t rails = 0;    // bit r: rail r has carried some of it
+    uint32_t arrived = 0;     // bit p: part p is here
+    uint32_t parts = 0;       // 0: not yet known
+    uint32_t least_room = 0;  // of its buffers
+    uint16_t rails = 0;       // bit r: rail r has carried some of it
+    bool alike = false;       // the messages are of one size
     bool silent = false;
     bool profiled = false;  // some event is not null
     std::array<Piece, kMaxReceives> pieces = {};
@@ -94,7 +92,12 @@ class ReceiveConnection final : public Connection {
 
   // Data path (receive_datapath.cc).
   Status postReceives(std::size_t queue_pair, uint32_t first);
-  void fillClearToSend(const Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
+  static uint32_t roomOf(const ReceiveBuffer& buffer);
+  static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint32_t arrived, uint64_t stamp);
+  void open(Receive& receive, uint32_t count, uint32_t room) const;
+  Status irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
+  Status postPending();
+  void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
   Status postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes);
   std::byte* stagingOf(uint32_t slot, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
@@ -103,9 +106,16 @@ class ReceiveConnection final : public Connection {
   Status poll();
   void onCompletion(const ibv_wc& completion);
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
-  Status onImmediate(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
-  Status complete(Receive& receive);
-  Status failTooLong(const Piece& piece);
+  Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
+  Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
+  Status endRow();
+  void complete(Receive& receive);
+  void advanceArrived();
+  void makeSilent(Receive& receive) const;
+  bool blocked() const;
+  static uint32_t sizeOf(const Receive& receive, std::size_t i);
+  Status failTooLong(uint32_t bytes, uint32_t room);
+  Status failNotOpen(uint32_t slot);
   void startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers);
   void stopEvents(Receive& receive);
   EndInfo local_ = {};
@@ -114,6 +124,7 @@ class ReceiveConnection final : public Connection {
   Record* notices_ = nullptr;         // iWARP: buffers of the receives
   uint64_t* flush_target_ = nullptr;  // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
+  bool plain_ = false;  // one rail, not iWARP: clear-to-send has one key, and is a write
   bool may_be_silent_ = false;  // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
   struct RailListener {
     uint8_t rail;
@@ -124,10 +135,12 @@ class ReceiveConnection final : public Connection {
   Status flush_failure_;          // flushes need no peer: they outlive the failure of the connection
   uint64_t next_number_ = 1;      // of the next receive
   uint64_t consumed_number_ = 0;  // the sender has matched all receives up to this one
-  uint32_t next_place_ = 0;       // in the sender's ring, of the next entry
-  uint32_t pending_ = 0;          // entries before it that are not posted yet
-  uint32_t row_ = 0;              // receives posted since the last test()
-  uint32_t expected_row_ = 1;     // as many as were the last time
+  // Places in the sender's ring, before they are wrapped: of the next entry, of the first that is not posted.
+  uint32_t next_place_ = 0;
+  uint32_t posted_place_ = 0;
+  // Of the receives posted since the last test(): the first, and the one with which they are posted.
+  uint64_t row_begin_ = 1;
+  uint64_t post_at_ = 0;
   uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
@@ -135,5 +148,48 @@ class ReceiveConnection final : public Connection {
   FixedPool<Flush, kOutstandingFlushes> flushes_;
   Postponed postponed_{*this};
 };
+
+inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint32_t arrived,
+                                              uint64_t stamp) {
+  const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0;
+  return {buffer.address, key, static_cast<uint32_t>(buffer.tag), room, arrived, stamp};
+}
+
+inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
+  return static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
+}
+
+// One buffer on one rail: straight down. It is posted now when as many were posted the last time between two
+// tests; else the thread calls again, for the next receive or for test().
+[[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request) {
+  Receive& made = receives_[next_number_ % kSlots];
+  const ReceiveBuffer& buffer = buffers[0];
+  const bool straight = buffers.size() == 1 && plain_ && !silent && buffer.profiler == nullptr &&
+                        failure_.ok() && made.kind == Request::Kind::kFree &&
+                        next_number_ <= consumed_number_ + kSlots;
+  if (!straight) [[unlikely]]
+    return irecvOtherwise(buffers, silent, request);
+  const uint32_t room = roomOf(buffer);
+  const uint32_t place = next_place_ % kRingEntries;
+  *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
+      entryOf(buffer, room, static_cast<uint32_t>(arrived_), makeStamp(next_number_, place, 1, false));
+  open(made, 1, room);
+  made.pieces[0] = {0, room, buffer.address};
+  *request = &made;
+  ++next_place_;
+  return ++next_number_ < post_at_ ? Status::success() : postPending();
+}
+
+inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {
+  receive.number = next_number_;
+  receive.kind = Request::Kind::kReceive;
+  receive.done = false;
+  receive.count = static_cast<uint8_t>(count);
+  receive.arrived = 0;
+  receive.parts = 0;
+  receive.least_room = room;
+  receive.rails = 0;
+  receive.alike = receive.silent = receive.profiled = false;
+}
 
 }  // namespace railwise::net

@@ -29,8 +29,10 @@ constexpr uint64_t kSilentRun = 8;
 
 Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  for (uint32_t i = 0; i < kReplenish; ++i) {
-    receive_chain_[i].wr_id = workId(kDataWork, index, first + i);
+  // Only on iWARP they have buffers of their own.
+  const bool filled = !iwarp() && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
+  for (uint32_t i = 0; i < kReplenish && !filled; ++i) {
+    receive_chain_[i].wr_id = workId(kDataWork, index, iwarp() ? first + i : 0);
     if (!iwarp()) continue;
     const Record* const buffer = notices_ + index * kPostedReceives + first + i;
     receive_segments_[i] = {reinterpret_cast<uint64_t>(buffer), sizeof(Record), queue_pair.window_key};
@@ -45,25 +47,23 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
 // Where entry `i` of a group is put together: as it will stand in the sender's ring. On iWARP the entries of a
 // group are one message, so there they have a row of their own.
 std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
-  const uint32_t place = iwarp() ? slot * kMaxReceives + i : (next_place_ + i) & (kRingEntries - 1);
+  const uint32_t place = iwarp() ? slot * kMaxReceives + i : (next_place_ + i) % kRingEntries;
   return staging_ + std::size_t{place} * entry_bytes_;
 }
 
-void ReceiveConnection::fillClearToSend(const Receive& receive, uint32_t slot,
-                                        std::span<const ReceiveBuffer> buffers) {
-  const uint64_t stamp =
-      makeStamp(next_number_, next_place_, static_cast<int>(buffers.size()), receive.silent);
+// Whatever is not one buffer on one rail.
+void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers) {
+  const uint64_t stamp = makeStamp(next_number_, next_place_ % kRingEntries,
+                                   static_cast<int>(buffers.size()), receive.silent);
   const std::size_t rails = device_.rails().size();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& buffer = buffers[i];
+    const uint32_t room = roomOf(buffer);
+    receive.pieces[i] = {0, room, buffer.address};
+    receive.least_room = std::min(receive.least_room, room);
     std::byte* const place = stagingOf(slot, static_cast<uint32_t>(i));
-    auto* const entry = reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend));
-    *entry = {buffer.address,
-              buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0,
-              static_cast<uint32_t>(buffer.tag),
-              receive.pieces[i].room,
-              static_cast<uint32_t>(arrived_),
-              stamp};
+    *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
+        entryOf(buffer, room, static_cast<uint32_t>(arrived_), stamp);
     if (rails == 1 || buffer.memory == nullptr) continue;
     auto* const keys = reinterpret_cast<MoreKeys*>(place);
     for (std::size_t rail = 1; rail < rails; ++rail)
@@ -71,79 +71,80 @@ void ReceiveConnection::fillClearToSend(const Receive& receive, uint32_t slot,
   }
 }
 
-Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request) {
+Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent,
+                                         Request** request) {
   *request = nullptr;
-  if (!failure_.ok()) [[unlikely]]
-    return failure_;
+  if (!failure_.ok()) return failure_;
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   Receive& made = receives_[slot];
   if (made.kind != Request::Kind::kFree) return endRow();
-  const auto blocked = [&] {  // by silent receives that the sender has not seen, or on iWARP by the send queue
-    return next_number_ > consumed_number_ + kSlots ||
-           (iwarp() && queue_pairs_[reply_queue_pair_].send_free < 2);
-  };
-  if (blocked()) [[unlikely]] {
+  if (blocked()) {
     RAILWISE_TRY(endRow());
     RAILWISE_TRY(poll());
     if (blocked()) return idle(Waiting::kPeer);
   }
   const auto count = static_cast<uint32_t>(buffers.size());
-  bool profiled = false;
-  for (std::size_t i = 0; i < count; ++i) {
-    made.pieces[i].room = static_cast<uint32_t>(std::min<std::size_t>(buffers[i].bytes, kMaxMessageBytes));
-    made.pieces[i].address = buffers[i].address;
-    profiled = profiled || buffers[i].profiler != nullptr;
-  }
-  made.connection = this;
-  made.kind = Request::Kind::kReceive;
-  made.count = static_cast<uint8_t>(count);
-  made.number = next_number_;
-  made.arrived = 0;
-  made.parts = 0;
-  made.rails = 0;
-  made.silent = silent && may_be_silent_ && count == 1 && next_number_ % kSilentRun != 0;
-  made.done = made.silent;
-  if (made.silent) made.pieces[0].size = made.pieces[0].room;  // NCCL reads no size of such a receive
-  made.profiled = profiled && !made.silent;
-  if (made.profiled) [[unlikely]]
-    startEvents(made, buffers);
-  fillClearToSend(made, slot, buffers);
-  next_place_ = (next_place_ + count) & (kRingEntries - 1);
-  pending_ += count;
-  ++next_number_;
+  open(made, count, roomOf(buffers[0]));
+  if (silent) makeSilent(made);
+  if (!made.silent) startEvents(made, buffers);
+  fillGroup(made, slot, buffers);
   *request = &made;
-  if (++row_ >= expected_row_ || iwarp()) return postPending();
-  postponed_.remember();
-  return Status::success();
+  next_place_ += count;
+  ++next_number_;
+  const bool wait = next_number_ < post_at_ && !made.silent && !iwarp();
+  return wait ? Status::success() : postPending();
 }
 
+// By silent receives that the sender has not seen, or on iWARP by the send queue.
+bool ReceiveConnection::blocked() const {
+  return next_number_ > consumed_number_ + kSlots ||
+         (iwarp() && queue_pairs_[reply_queue_pair_].sendFree() < 2);
+}
+
+// NCCL reads no size of such a receive, and profiles none.
+void ReceiveConnection::makeSilent(Receive& receive) const {
+  if (!may_be_silent_ || receive.count != 1 || receive.number % kSilentRun == 0) return;
+  receive.silent = receive.done = receive.alike = true;
+  receive.bytes = receive.least_room;
+}
+
+// A row of receives ends with a test. The next is expected to be as long.
 Status ReceiveConnection::endRow() {
-  if (row_ != 0) expected_row_ = row_;
-  row_ = 0;
-  return pending_ == 0 ? Status::success() : postPending();
+  const uint64_t length = next_number_ - row_begin_;
+  if (length > 0) {
+    row_begin_ = next_number_;
+    post_at_ = next_number_ + length;
+    if (length > 1) postponed_.remember();
+  }
+  return postPending();
+}
+
+// Another end in this thread waits for what is not posted: it is no good to wait here.
+void ReceiveConnection::postForOther() {
+  post_at_ = row_begin_ = next_number_;
+  (void)postPending();  // a failure is remembered
 }
 
 // Over the queue pair that brought data last: the sender gives most to what is fastest. At the end of the ring
 // a write ends, and another follows.
 Status ReceiveConnection::postPending() {
-  if (pending_ == 0) return Status::success();
+  const uint32_t count = next_place_ - posted_place_;
+  if (count == 0) return Status::success();
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
-  if (queue_pair.send_free < 2) [[unlikely]] {
+  if (queue_pair.sendFree() < 2) [[unlikely]] {
     RAILWISE_TRY(poll());
-    if (queue_pair.send_free < 2) return Status::success();
+    if (queue_pair.sendFree() < 2) return Status::success();
   }
+  const uint32_t first = posted_place_ % kRingEntries;
+  posted_place_ = next_place_;
   if (iwarp()) {
     const auto slot = static_cast<uint32_t>((next_number_ - 1) % kSlots);
-    const std::byte* const from = stagingOf(slot, 0);
-    return postClearToSend(from, 0, std::exchange(pending_, 0) * entry_bytes_);
+    return postClearToSend(stagingOf(slot, 0), 0, count * entry_bytes_);
   }
-  const uint32_t first = (next_place_ - pending_) & (kRingEntries - 1);
-  const uint32_t here = std::min(pending_, kRingEntries - first);
-  const uint32_t rest = pending_ - here;
-  pending_ = 0;
+  const uint32_t here = std::min(count, kRingEntries - first);
   const std::size_t offset = std::size_t{first} * entry_bytes_;
   RAILWISE_TRY(postClearToSend(staging_ + offset, offset, here * entry_bytes_));
-  return rest == 0 ? Status::success() : postClearToSend(staging_, 0, rest * entry_bytes_);
+  return here == count ? Status::success() : postClearToSend(staging_, 0, (count - here) * entry_bytes_);
 }
 
 Status ReceiveConnection::postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes) {
@@ -157,13 +158,13 @@ Status ReceiveConnection::postClearToSend(const std::byte* from, std::size_t off
   work.send_flags = bytes <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
   work.wr.rdma.remote_addr = peer_window_ + offset;
   work.wr.rdma.rkey = queue_pair.peer_window_key;
-  --queue_pair.send_free;
   // Errors are reported for the unsignalled too.
-  work.wr_id = workId(kClearToSendWork, reply_queue_pair_, kClearToSendSignal);
-  if (++queue_pair.unsignalled == kClearToSendSignal) {
+  uint32_t covers = 0;
+  if (++queue_pair.posted - queue_pair.covered == kClearToSendSignal) {
     work.send_flags |= IBV_SEND_SIGNALED;
-    queue_pair.unsignalled = 0;
+    covers = queue_pair.cover();
   }
+  work.wr_id = workId(kClearToSendWork, reply_queue_pair_, covers);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair.qp, &work, &bad);
   if (error == 0) [[likely]]
@@ -227,14 +228,14 @@ Status ReceiveConnection::postFlush(Flush& flush, uint8_t rail, uint64_t address
 }
 
 // A flush needs the NIC, not the peer: neither the peer's leaving nor the connection's failure ends it.
-Result<bool> ReceiveConnection::progress(const Request& request) {
-  if (request.done) return true;
+Status ReceiveConnection::progress(const Request& request, bool* done) {
+  if (next_number_ != row_begin_ || next_place_ != posted_place_) (void)endRow();  // a failure is remembered
   const bool flush = request.kind == Request::Kind::kFlush;
   const Status polled = poll();
-  if (request.done) return true;
+  *done = known(request);
+  if (*done) return Status::success();
   RAILWISE_TRY(flush ? flush_failure_ : polled);
-  if (!flush) RAILWISE_TRY(idle(Waiting::kPeer));
-  return false;
+  return flush ? Status::success() : idle(Waiting::kPeer);
 }
 
 Status ReceiveConnection::poll() {
@@ -253,7 +254,11 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
   const uint64_t kind = completion.wr_id >> 56;
   const std::size_t index = (completion.wr_id >> 32) & 0xff;
   const auto number = static_cast<uint32_t>(completion.wr_id);
-  if (kind == kFlushWork) [[unlikely]] {
+  if (kind == kDataWork && completion.status == IBV_WC_SUCCESS) [[likely]] {
+    (void)onData(index, completion);  // a failure is remembered
+    return;
+  }
+  if (kind == kFlushWork) {
     Flush& flush = flushes_[number];
     if (completion.status != IBV_WC_SUCCESS) {
       flush_failure_ = failFlush(index, completion);
@@ -262,19 +267,17 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     }
     return;
   }
-  if ((completion.wr_id & kProbeWork) != 0) [[unlikely]] {
+  if ((completion.wr_id & kProbeWork) != 0) {
     (void)onProbe(completion);
     return;
   }
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
-    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
-  } else if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-    (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
-  } else if (kind == kDataWork) [[likely]] {
-    (void)onData(index, completion);  // a failure is remembered
-  } else {
+  if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
+  } else if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  } else {
+    (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
   }
 }
 
@@ -283,78 +286,113 @@ Status ReceiveConnection::failFlush(std::size_t rail, const ibv_wc& completion) 
                                       " failed: " + verbs::library().wc_status_str(completion.status));
 }
 
-Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
-  if (iwarp()) {
-    const Record& notice = notices_[index * kPostedReceives + static_cast<uint32_t>(completion.wr_id)];
-    RAILWISE_TRY(onImmediate(index, notice.immediate, &notice, completion.byte_len));
-  } else {
-    const uint32_t value = ntohl(completion.imm_data);
-    RAILWISE_TRY(onImmediate(index, value, &records_[immediateSlot(value)], sizeof(Record)));
-  }
+inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  if (++queue_pair.consumed % kReplenish != 0) return Status::success();
+  const Record* notice = nullptr;
+  uint32_t value = ntohl(completion.imm_data);
+  uint32_t record_bytes = sizeof(Record);
+  if (iwarp()) {
+    notice = &notices_[index * kPostedReceives + static_cast<uint32_t>(completion.wr_id)];
+    value = notice->immediate;
+    record_bytes = completion.byte_len;
+  }
+  if (immediateForm(value) == ImmediateForm::kWhole) [[likely]] {
+    RAILWISE_TRY(onWhole(queue_pair, index, value));
+  } else {
+    const Record* const record = notice != nullptr ? notice : &records_[immediateSlot(value)];
+    RAILWISE_TRY(onPart(index, value, record, record_bytes));
+  }
+  if (++queue_pair.consumed % kReplenish != 0) [[likely]]
+    return Status::success();
   // Receives complete in their order, so the buffers of the older half are free.
   return postReceives(index, queue_pair.consumed % kPostedReceives == 0 ? kReplenish : 0);
 }
 
+Status ReceiveConnection::failNotOpen(uint32_t slot) {
+  return fail({Code::kRemote, 0}, "data for receive slot " + std::to_string(slot) + ", which is not open");
+}
+
+// All messages of a receive have arrived, and are of one size.
+inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
+  Receive& receive = receives_[immediateSlot(value)];
+  if (receive.kind != Request::Kind::kReceive || receive.done || receive.arrived != 0) [[unlikely]]
+    return failNotOpen(immediateSlot(value));
+  receive.arrived = 1;
+  receive.rails = static_cast<uint16_t>(1U << queue_pair.rail);
+  receive.bytes = immediateSize(value);
+  receive.alike = true;
+  reply_queue_pair_ = static_cast<uint8_t>(index);
+  if (receive.bytes > receive.least_room) [[unlikely]]
+    return failTooLong(receive.bytes, receive.least_room);
+  complete(receive);
+  return Status::success();
+}
+
 // A part has arrived. `record`: where its record is, when it says that it brought one.
-Status ReceiveConnection::onImmediate(std::size_t index, uint32_t value, const Record* record,
-                                      uint32_t record_bytes) {
+Status ReceiveConnection::onPart(std::size_t index, uint32_t value, const Record* record,
+                                 uint32_t record_bytes) {
   const uint32_t slot = immediateSlot(value);
   const ImmediateForm form = immediateForm(value);
   Receive& receive = receives_[slot];
-  const bool whole = form == ImmediateForm::kWhole;
-  const uint32_t part = whole ? 0 : immediatePart(value);
-  const bool expected =
-      receive.kind == Request::Kind::kReceive && !receive.done && (receive.arrived >> part & 1) == 0 &&
-      (whole || (form <= ImmediateForm::kPartWithRecord &&
-                 immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number))));
-  if (!expected) [[unlikely]]
-    return fail({Code::kRemote, 0}, "data for receive slot " + std::to_string(slot) + ", which is not open");
+  const uint32_t part = immediatePart(value);
+  const bool expected = receive.kind == Request::Kind::kReceive && !receive.done &&
+                        (receive.arrived >> part & 1) == 0 && form <= ImmediateForm::kPartWithRecord &&
+                        immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
+  if (!expected) return failNotOpen(slot);
   receive.arrived |= 1U << part;
   receive.rails = static_cast<uint16_t>(receive.rails | 1U << queue_pairs_[index].rail);
-  if (whole) {
-    receive.parts = 1;
-    for (std::size_t i = 0; i < receive.count; ++i) receive.pieces[i].size = immediateSize(value);
-  } else if (form == ImmediateForm::kPartWithRecord) {
+  if (form == ImmediateForm::kPartWithRecord) {
     if (record_bytes < recordBytes(receive.count) ||
         record->number != static_cast<uint32_t>(receive.number) || record->parts < 1 ||
-        record->parts > uint32_t{kMaxLanes}) [[unlikely]] {
+        record->parts > uint32_t{kMaxLanes}) {
       return fail({Code::kRemote, 0},
                   "a record that does not belong to receive " + std::to_string(receive.number));
     }
     receive.parts = record->parts;
     for (std::size_t i = 0; i < receive.count; ++i) receive.pieces[i].size = record->sizes[i];
+    reply_queue_pair_ = static_cast<uint8_t>(index);
   }
-  if (form != ImmediateForm::kPart) reply_queue_pair_ = static_cast<uint8_t>(index);
-  if (whole) return complete(receive);
   if (receive.parts == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.parts))
     return Status::success();
-  return complete(receive);
-}
-
-Status ReceiveConnection::failTooLong(const Piece& piece) {
-  return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(piece.size) +
-                                      " bytes for a buffer of " + std::to_string(piece.room));
-}
-
-Status ReceiveConnection::complete(Receive& receive) {
   for (std::size_t i = 0; i < receive.count; ++i) {
-    if (receive.pieces[i].size > receive.pieces[i].room) [[unlikely]]
-      return failTooLong(receive.pieces[i]);
+    const Piece& piece = receive.pieces[i];
+    if (piece.size > piece.room) return failTooLong(piece.size, piece.room);
   }
-  consumed_number_ = std::max(consumed_number_, receive.number);
-  receive.done = true;
-  // Lanes overtake each other; silent ones bring nothing, and are there when one behind them is.
-  while (receives_[(arrived_ + 1) % kSlots].number == arrived_ + 1 &&
-         receives_[(arrived_ + 1) % kSlots].done)
-    ++arrived_;
-  if (receive.profiled) [[unlikely]]
-    stopEvents(receive);
+  receive.bytes = receive.pieces[0].size;
+  complete(receive);
   return Status::success();
 }
 
+Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
+  return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(bytes) +
+                                      " bytes for a buffer of " + std::to_string(room));
+}
+
+inline void ReceiveConnection::complete(Receive& receive) {
+  receive.done = true;
+  const bool in_turn = receive.number == arrived_ + 1 && consumed_number_ == arrived_;
+  consumed_number_ = std::max(consumed_number_, receive.number);
+  if (in_turn) [[likely]]
+    arrived_ = receive.number;
+  else
+    advanceArrived();
+  if (receive.profiled) [[unlikely]]
+    stopEvents(receive);
+}
+
+// Lanes overtake each other; silent receives bring nothing, and are there when one behind them is.
+void ReceiveConnection::advanceArrived() {
+  for (;;) {
+    const Receive& next = receives_[(arrived_ + 1) % kSlots];
+    if (next.number != arrived_ + 1 || !next.done) return;
+    ++arrived_;
+  }
+}
+
 void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers) {
+  const auto wanted = [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; };
+  receive.profiled = std::any_of(buffers.begin(), buffers.end(), wanted);
+  if (!receive.profiled) return;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     profiler::Event event = {};
     event.kind = RAILWISE_PROFILER_RECEIVE;
@@ -375,52 +413,38 @@ void ReceiveConnection::stopEvents(Receive& receive) {
     event.device = device_.index();
     event.rail = -1;
     event.message = receive.number;
-    event.bytes = receive.pieces[i].size;
+    event.bytes = sizeOf(receive, i);
     profiler::stop(receive.events[i], event);
   }
 }
 
-void ReceiveConnection::release(Request& request) {
+uint32_t ReceiveConnection::sizeOf(const Receive& receive, std::size_t i) {
+  return receive.alike ? receive.bytes : receive.pieces[i].size;
+}
+
+void ReceiveConnection::finish(Request& request, int* sizes) {
   const bool flush = request.kind == Request::Kind::kFlush;
   request.kind = Request::Kind::kFree;
-  if (flush) flushes_.give(static_cast<Flush*>(&request));
+  if (flush) return flushes_.give(static_cast<Flush*>(&request));
+  const auto& receive = static_cast<const Receive&>(request);
+  for (std::size_t i = 0; sizes != nullptr && i < receive.count; ++i)
+    sizes[i] = static_cast<int>(sizeOf(receive, i));
 }
 
 // ---- both directions
 
-Status Connection::test(Request& request, bool* done, int* sizes) {
+Status Connection::testOtherwise(Request& request, bool* done, int* sizes) {
   if (direction_ == Direction::kSend) {
-    auto& self = *static_cast<SendConnection*>(this);
-    *done = self.complete(request);
-    if (!*done) {
-      const Result<bool> found = self.progress(request);
-      if (!found.ok()) return found.status();
-      if (!*found) return Status::success();
-      *done = true;
-    }
+    RAILWISE_TRY(static_cast<SendConnection*>(this)->progress(request, done));
+    if (!*done) return Status::success();
     if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
-    self.release(request);
+    request.kind = Request::Kind::kFree;
     return Status::success();
   }
   auto& self = *static_cast<ReceiveConnection*>(this);
-  *done = request.done;
-  if (self.inRow()) [[unlikely]]
-    (void)self.endRow();  // a failure is remembered
-  if (!*done) {
-    const Result<bool> found = self.progress(request);
-    if (!found.ok()) return found.status();
-    if (!*found) return Status::success();
-    *done = true;
-  }
-  self.report(request, sizes);
-  self.release(request);
+  RAILWISE_TRY(self.progress(request, done));
+  if (*done) self.finish(request, sizes);
   return Status::success();
-}
-
-void ReceiveConnection::report(const Request& request, int* sizes) const {
-  if (sizes == nullptr || request.kind != Request::Kind::kReceive) return;
-  const auto& receive = static_cast<const Receive&>(request);
-  for (std::size_t i = 0; i < receive.count; ++i) sizes[i] = static_cast<int>(receive.pieces[i].size);
 }
 
 }  // namespace railwise::net

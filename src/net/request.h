@@ -15,11 +15,14 @@ struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
   Connection* connection = nullptr;
+  // Complete as soon as the connection knows of all receives up to this number that they are; UINT64_MAX: only
+  // `done` says so.
+  uint64_t number = UINT64_MAX;
+  uint32_t bytes = 0;  // of a send; of each message of a receive whose messages are of one size
   Kind kind = Kind::kFree;
   bool done = false;
-  uint8_t count = 0;   // sizes that test() reports
-  uint32_t bytes = 0;  // of a send
+  uint8_t count = 0;  // sizes that test() reports
 };
-static_assert(sizeof(Request) == 16);
+static_assert(sizeof(Request) == 24);
 
 }  // namespace railwise::net

@@ -18,22 +18,22 @@ constexpr uint32_t kAskAfter = 64;
 }  // namespace
 
 // What has completed is reported although the connection failed meanwhile.
-Result<bool> SendConnection::progress(const Request& request) {
+Status SendConnection::progress(const Request& request, bool* done) {
   const auto& message = static_cast<const Message&>(request);
-  if (complete(message)) return true;
-  const Status looked = look();
+  const Status looked = lookForClearToSend();
+  if ((*done = known(message))) return Status::success();
   ++fruitless_;
   Status drained;
   if (signals_ > 0 || fruitless_ % kPollUnasked == 0 || iwarp()) drained = drain();
-  if (complete(message) || queue_pairs_[message.queue_pair].completed >= message.position) return true;
+  *done = known(message) || queue_pairs_[message.queue_pair].completed >= message.position;
+  if (*done) return Status::success();
   RAILWISE_TRY(looked);
   RAILWISE_TRY(drained);
   RAILWISE_TRY(failure_);
   if (next_post_ != next_number_) [[unlikely]]
     RAILWISE_TRY(postGroups());
   if (fruitless_ >= kAskAfter) RAILWISE_TRY(ask());
-  RAILWISE_TRY(idle(Waiting::kAcknowledgement));
-  return false;
+  return idle(Waiting::kAcknowledgement);
 }
 
 Status SendConnection::drain() {
@@ -60,16 +60,15 @@ Status SendConnection::drain() {
 Status SendConnection::ask() {
   fruitless_ = 0;
   for (LaneQueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.unsignalled == 0 || queue_pair.send_free == 0) continue;
+    if (queue_pair.allCovered() || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = {};
     work.opcode = IBV_WR_RDMA_WRITE;
     work.send_flags = IBV_SEND_SIGNALED;
     work.wr.rdma.remote_addr = peer_window_;
     work.wr.rdma.rkey = queue_pair.peer_window_key;
-    work.wr_id = sendWorkId(0, 0, static_cast<std::size_t>(&queue_pair - queue_pairs_.data())) |
-                 endsWorkRequests(queue_pair.unsignalled + 1);
-    --queue_pair.send_free;
-    queue_pair.unsignalled = 0;
+    ++queue_pair.posted;
+    work.wr_id = sendWorkId(0, 0, queue_pair.index) |
+                 endsWorkRequests(queue_pair.cover());
     ++signals_;
     RAILWISE_TRY(post(queue_pair, &work));
   }
@@ -119,11 +118,6 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   if (++group.parts_done < group.parts) return Status::success();
   for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
   return Status::success();
-}
-
-void SendConnection::release(Request& request) {
-  request.kind = Request::Kind::kFree;
-  messages_.give(static_cast<Message*>(&request));
 }
 
 // ---- NCCL's profiler, where it asks for events of a message: allocates and calls

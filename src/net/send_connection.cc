@@ -52,6 +52,11 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   made->parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
   made->adaptive_routing_bytes_ = adaptiveRoutingBytes(config, device.rails().front().port.ethernet);
   made->even_ = config.split == "even";
+  made->max_message_bytes_ = device.properties().max_message_bytes;
+  for (Message& message : made->messages_) {
+    message.connection = made.get();
+    message.count = 1;
+  }
   for (int i = 0; i < kChain; ++i) {
     made->chain_[i].next = i + 1 < kChain ? &made->chain_[i + 1] : nullptr;
     made->chain_[i].sg_list = &made->segments_[i];
@@ -120,7 +125,7 @@ bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline dea
   __atomic_store_n(settle_target_, 0, __ATOMIC_RELAXED);
   ibv_sge segment = {reinterpret_cast<uint64_t>(settle_target_), sizeof *settle_target_, queue_pair.window_key};
   ibv_send_wr work = {};
-  work.wr_id = sendWorkId(0, 0, static_cast<std::size_t>(&queue_pair - queue_pairs_.data())) | kSettleWork;
+  work.wr_id = sendWorkId(0, 0, queue_pair.index) | kSettleWork;
   work.sg_list = &segment;
   work.num_sge = 1;
   work.opcode = IBV_WR_RDMA_READ;
@@ -186,7 +191,18 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   uint64_t limit = std::min<uint64_t>({kSmallBytes, adaptive_routing_bytes_, device_.properties().max_message_bytes});
   for (int q = 0; q < lane.count; ++q)
     limit = std::min<uint64_t>(limit, queue_pairs_[lane.queue_pairs[q]].piece_bytes);
-  small_bytes_ = limit;
+  small_bytes_ = small_now_ = limit;
+  small_turns_ = lane.count > 1;
+  small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+  for (std::size_t i = 0; i < group_chain_.size(); ++i) {
+    group_chain_[i].next = i + 1 < group_chain_.size() ? &group_chain_[i + 1] : nullptr;
+    group_chain_[i].sg_list = &group_segments_[i];
+    group_chain_[i].num_sge = 1;
+    group_chain_[i].opcode = IBV_WR_RDMA_WRITE;
+  }
+  small_work_.sg_list = &small_segment_;
+  small_work_.num_sge = 1;
+  small_work_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
 Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {

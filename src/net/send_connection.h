@@ -2,14 +2,16 @@
 // lanes, posts them, and sees them complete. Threads: see connection.h.
 #pragma once
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 
-#include "base/fixed_pool.h"
 #include "net/connection.h"
+#include "net/send_work_id.h"
 #include "net/stripe.h"
 
 namespace railwise::net {
@@ -32,11 +34,7 @@ class SendConnection final : public Connection {
   Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                Request** request);
   // For test(): looks for what is new; true when `request` has completed.
-  Result<bool> progress(const Request& request);
-  bool complete(const Request& request) const {
-    const auto& message = static_cast<const Message&>(request);
-    return message.done || message.number <= arrived_;
-  }
+  Status progress(const Request& request, bool* done);
   // Waits until the device reads nothing any more of what has been sent and reported as complete: before
   // memory is released. From any thread, also while another one sends. It is over at once when that is so
   // already, in a round trip of the network else, and after 2 s when the peer does not answer.
@@ -50,22 +48,20 @@ class SendConnection final : public Connection {
   Status refresh();
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
   uint64_t largestUnderWay() const;
-  void release(Request& request);
 
  private:
   // One send of a group: what NCCL holds.
-  struct Message : Request {
+  struct alignas(64) Message : Request {
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     void* profiler = nullptr;  // NCCL's handle for events, or null
     // Of one that asks for no completion of its own, once it is posted: complete when the receiver reports
-    // this receive, or when the queue pair has completed so many work requests.
-    uint64_t number = UINT64_MAX;
+    // its receive (number), or when the queue pair has completed so many work requests.
     uint64_t position = UINT64_MAX;
     int tag = 0;
     uint8_t queue_pair = 0;
   };
-  static_assert(sizeof(Message) <= 64, "one cache line");
+  static_assert(sizeof(Message) == 64, "one cache line");
   // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
   struct Part {
     uint64_t begin = 0;
@@ -84,6 +80,9 @@ class SendConnection final : public Connection {
     uint8_t record_part = 0;
     bool silent = false;    // the receiver wants no completion
     bool profiled = false;  // NCCL wants events of some message
+    bool alike = false;     // the messages so far are of one size:
+    bool in_order = false;  // they came in the order of the receives
+    uint32_t each = 0;      // bytes of the first that came
     bool recorded = false;  // sizes and parts are in a record
     bool tail = false;      // of the part that is being posted all bytes are, but not what follows them
     uint64_t posted = 0;    // bytes, over all parts
@@ -122,20 +121,31 @@ class SendConnection final : public Connection {
   }
   Status onCompletion(const ibv_wc& completion);
   Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
-  Status look();
+  Status lookForClearToSend();
+  Status failClearToSend(uint64_t stamp);
   Status notReady();
   Status sendSmall(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
-                   Request** request);
+                   Message& message, LaneQueuePair& queue_pair, bool signalled);
+  void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
+  Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                        void* profiler, Request** request);
+  bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
+  Message* freeMessage();
   Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                      Request** request);
-  bool smallGroup(const Group& group) const;
-  Result<bool> postSmallGroup(Group& group, uint32_t slot);
-  LaneQueuePair* queuePairWithRoom(uint32_t work_requests);
-  void signalNowAndThen(LaneQueuePair& queue_pair, ibv_send_wr& last, uint32_t work_requests);
-  Status post(LaneQueuePair& queue_pair, ibv_send_wr* work);
+  void prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry);
+  bool isSmall(const Group& group) const;
+  Status postSmallGroup(Group& group, uint32_t slot);
+  Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(queue_pair.qp, work, &bad);
+    if (error == 0) [[likely]]
+      return Status::success();
+    return failPost(queue_pair, "ibv_post_send", error);
+  }
   Status ask();
   Status openGroup(Group& group);
-  int match(const Group& group, int tag) const;
+  int match(Group& group, int tag) const;
   Status checkSize(std::size_t bytes, const ClearToSend& entry);
   Status postGroups();
   void plan(Group& group, uint32_t slot);
@@ -159,9 +169,19 @@ class SendConnection final : public Connection {
   uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
   uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
   bool even_ = false;                             // RAILWISE_SPLIT=even
-  std::size_t small_bytes_ = 0;  // messages up to this ask for no completion of their own; 0: none
-  // The receive that is being matched, its place in the ring; the oldest that is not posted as a whole; the
-  // first whose clear-to-send has not been seen, its place.
+  // Messages up to this ask for no completion of their own; 0: none. small_now_: as long as all before is
+  // posted.
+  std::size_t small_bytes_ = 0;
+  std::size_t small_now_ = 0;
+  LaneQueuePair* small_queue_pair_ = nullptr;  // that the next of them goes to
+  bool small_turns_ = false;                   // there are several
+  ibv_send_wr small_work_ = {};
+  ibv_sge small_segment_ = {};
+  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // writes of a small group
+  std::array<ibv_sge, kMaxReceives> group_segments_ = {};
+  std::size_t max_message_bytes_ = 0;  // of the device
+  // The receive that is being matched, its place in the ring (before it is wrapped); the oldest that is not
+  // posted as a whole; the first whose clear-to-send has not been seen, its place.
   uint64_t next_number_ = 1;
   uint64_t next_post_ = 1;
   uint64_t seen_number_ = 1;
@@ -188,7 +208,51 @@ class SendConnection final : public Connection {
   };
   std::vector<PartEvent> events_;  // the profiler's, of parts that are on their way
   std::array<Group, kSlots> groups_;
-  FixedPool<Message, kOutstandingSends> messages_;
+  // Taken in turn; a request that its owner keeps for long is passed over.
+  uint32_t next_message_ = 0;
+  std::array<Message, kOutstandingSends> messages_;
 };
+
+// A small message for a receive that is known: straight down, no call but the device's.
+[[gnu::always_inline]] inline Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                             void* profiler, Request** request) {
+  const ClearToSend& entry = entryAt(next_place_);
+  Message& message = messages_[next_message_ % kOutstandingSends];
+  LaneQueuePair* const queue_pair = small_queue_pair_;
+  const bool straight = next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
+                        (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
+                        entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes && failure_.ok() &&
+                        message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
+  if (!straight) [[unlikely]]
+    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+  *request = &message;
+  return sendSmall(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair, false);
+}
+
+inline Status SendConnection::sendSmall(const ClearToSend& entry, uint64_t address, uint32_t bytes,
+                                        const MemoryHandle& memory, Message& message,
+                                        LaneQueuePair& queue_pair, bool signalled) {
+  ibv_send_wr& work = small_work_;
+  *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
+  work.wr_id = sendWorkId(0, 0, queue_pair.index);
+  work.send_flags = bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
+  work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
+  work.wr.rdma.remote_addr = entry.address;
+  work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+  message.kind = Request::Kind::kSend;
+  message.done = false;
+  message.bytes = bytes;
+  message.number = next_number_;
+  message.position = ++queue_pair.posted;
+  message.queue_pair = queue_pair.index;
+  unsettled_.store(true, std::memory_order_relaxed);
+  if (signalled) askWith(work, queue_pair);
+  ++next_message_;
+  ++next_place_;
+  next_post_ = ++next_number_;
+  if (small_turns_) [[unlikely]]
+    small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+  return post(queue_pair, &work);
+}
 
 }  // namespace railwise::net

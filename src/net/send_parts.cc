@@ -10,8 +10,11 @@
 #include "net/send_work_id.h"
 
 namespace railwise::net {
-// Posts what is planned, in the order of the receives, as far as the send queues have room.
+
+// Posts what is planned, in the order of the receives, as far as the send queues have room. What follows must
+// wait until all of it is posted.
 Status SendConnection::postGroups() {
+  small_now_ = 0;
   while (next_post_ != next_number_) {
     const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
     Group& group = groups_[slot];
@@ -23,6 +26,7 @@ Status SendConnection::postGroups() {
     }
     ++next_post_;
   }
+  small_now_ = small_bytes_;
   return Status::success();
 }
 
@@ -40,10 +44,7 @@ void SendConnection::plan(Group& group, uint32_t slot) {
   } else {
     planLanes(group, parts, bytes);
   }
-  const uint32_t first = group.messages[0]->bytes;
-  const bool alike = std::all_of(group.messages.begin(), group.messages.begin() + group.count,
-                                 [&](const Message* message) { return message->bytes == first; });
-  group.recorded = !group.silent && (!alike || group.parts > 1 || bytes >= kImmediateSizeLimit);
+  group.recorded = !group.silent && (!group.alike || group.parts > 1 || bytes >= kImmediateSizeLimit);
   if (!group.recorded && !iwarp()) return;
   for (uint32_t part = 0; part < record_stride_; ++part) {
     Record& record = records_[slot * record_stride_ + part];
@@ -194,14 +195,13 @@ void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot
 
 // A free work request at the end of the chain, or null: the send queue is full.
 Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) {
-  if (queue_pair.send_free == 0) [[unlikely]] {
+  if (queue_pair.sendFree() == 0) [[unlikely]] {
     RAILWISE_TRY(postChain(queue_pair));
     RAILWISE_TRY(drain());
-    if (queue_pair.send_free == 0) return static_cast<ibv_send_wr*>(nullptr);
+    if (queue_pair.sendFree() == 0) return static_cast<ibv_send_wr*>(nullptr);
   }
   if (chain_length_ == kChain) RAILWISE_TRY(postChain(queue_pair));
-  --queue_pair.send_free;
-  ++queue_pair.unsignalled;
+  ++queue_pair.posted;
   ibv_send_wr& work = chain_[static_cast<std::size_t>(chain_length_++)];
   work.send_flags = 0;
   return &work;
@@ -212,12 +212,11 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) 
 // repetitions after a later request has completed, and would send what the user has written there since.
 void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part,
                             bool last) {
-  work.wr_id = sendWorkId(slot, part, static_cast<std::size_t>(&queue_pair - queue_pairs_.data()));
-  if (!last && queue_pair.send_free > 0 && !iwarp()) return;
+  work.wr_id = sendWorkId(slot, part, queue_pair.index);
+  if (!last && queue_pair.sendFree() > 0 && !iwarp()) return;
   work.send_flags |= IBV_SEND_SIGNALED;
   ++signals_;
-  work.wr_id |= endsWorkRequests(queue_pair.unsignalled) | (last ? kLastOfPart : 0);
-  queue_pair.unsignalled = 0;
+  work.wr_id |= endsWorkRequests(queue_pair.cover()) | (last ? kLastOfPart : 0);
 }
 
 // The chain is linked for good; while it is posted it ends at its last work request.
