@@ -57,17 +57,19 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
 Status ReceiveConnection::openWindow(int queue_pairs) {
   entry_bytes_ = entryBytes(static_cast<int>(device_.rails().size()));
   const std::size_t records = sizeof(Record) * kSlots;
+  const std::size_t packs = sizeof(Pack) * kSlots;
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
   const std::size_t notices =
       iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
   Result<Window> window =
-      device_.windows().take(sizeof(WindowHead) + records + staging + kFlushTargetBytes + notices + kProbeBytes);
+      device_.windows().take(sizeof(WindowHead) + records + packs + staging + kFlushTargetBytes + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   window_.at<WindowHead>(0)->mark = kWindowMark;
-  std::size_t at = sizeof(WindowHead);
-  records_ = window_.at<Record>(at);
-  staging_ = window_.at<std::byte>(at += records);
+  records_ = window_.at<Record>(kRecordsAt);
+  packs_ = window_.at<Pack>(kPacksAt);
+  std::size_t at = kPacksAt + packs;
+  staging_ = window_.at<std::byte>(at);
   flush_target_ = window_.at<uint64_t>(at += staging);
   notices_ = window_.at<Record>(at += kFlushTargetBytes);
   setProbeTarget(at + notices);

@@ -68,6 +68,7 @@ class ReceiveConnection final : public Connection {
     uint32_t least_room = 0;  // of its buffers
     uint16_t rails = 0;       // bit r: rail r has carried some of it
     bool alike = false;       // the messages are of one size
+    bool host = false;        // all of its buffers are host memory
     bool silent = false;
     bool profiled = false;  // some event is not null
     std::array<Piece, kMaxReceives> pieces = {};
@@ -109,6 +110,7 @@ class ReceiveConnection final : public Connection {
   Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   Status endRow();
+  bool unpack(const Receive& receive, const Pack& pack) const;
   void complete(Receive& receive);
   void advanceArrived();
   void makeSilent(Receive& receive) const;
@@ -120,6 +122,7 @@ class ReceiveConnection final : public Connection {
   void stopEvents(Receive& receive);
   EndInfo local_ = {};
   Record* records_ = nullptr;         // written by the sender
+  Pack* packs_ = nullptr;             // by the sender, too
   std::byte* staging_ = nullptr;      // source of the clear-to-send writes
   Record* notices_ = nullptr;         // iWARP: buffers of the receives
   uint64_t* flush_target_ = nullptr;  // where flush reads land
@@ -172,7 +175,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   const uint32_t room = roomOf(buffer);
   const uint32_t place = next_place_ % kRingEntries;
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
-      entryOf(buffer, room, static_cast<uint32_t>(arrived_), makeStamp(next_number_, place, 1, false));
+      entryOf(buffer, room, static_cast<uint32_t>(arrived_), makeStamp(next_number_, place, 1, 0));
   open(made, 1, room);
   made.pieces[0] = {0, room, buffer.address};
   *request = &made;
@@ -189,7 +192,7 @@ inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t r
   receive.parts = 0;
   receive.least_room = room;
   receive.rails = 0;
-  receive.alike = receive.silent = receive.profiled = false;
+  receive.alike = receive.host = receive.silent = receive.profiled = false;
 }
 
 }  // namespace railwise::net

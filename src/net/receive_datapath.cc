@@ -53,8 +53,13 @@ std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
 
 // Whatever is not one buffer on one rail.
 void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers) {
-  const uint64_t stamp = makeStamp(next_number_, next_place_ % kRingEntries,
-                                   static_cast<int>(buffers.size()), receive.silent);
+  const auto isHost = [](const ReceiveBuffer& buffer) {
+    return buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
+  };
+  receive.host = std::all_of(buffers.begin(), buffers.end(), isHost);
+  const uint64_t flags = (receive.silent ? kStampSilent : 0) | (receive.host ? kStampHost : 0);
+  const uint64_t stamp =
+      makeStamp(next_number_, next_place_ % kRingEntries, static_cast<int>(buffers.size()), flags);
   const std::size_t rails = device_.rails().size();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& buffer = buffers[i];
@@ -296,7 +301,8 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
     value = notice->immediate;
     record_bytes = completion.byte_len;
   }
-  if (immediateForm(value) == ImmediateForm::kWhole) [[likely]] {
+  const ImmediateForm form = immediateForm(value);
+  if (form == ImmediateForm::kWhole || form == ImmediateForm::kPacked) [[likely]] {
     RAILWISE_TRY(onWhole(queue_pair, index, value));
   } else {
     const Record* const record = notice != nullptr ? notice : &records_[immediateSlot(value)];
@@ -324,6 +330,8 @@ inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t 
   reply_queue_pair_ = static_cast<uint8_t>(index);
   if (receive.bytes > receive.least_room) [[unlikely]]
     return failTooLong(receive.bytes, receive.least_room);
+  if (immediateForm(value) == ImmediateForm::kPacked && !unpack(receive, packs_[immediateSlot(value)]))
+    return failNotOpen(immediateSlot(value));
   complete(receive);
   return Status::success();
 }
@@ -366,6 +374,21 @@ Status ReceiveConnection::onPart(std::size_t index, uint32_t value, const Record
 Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
   return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(bytes) +
                                       " bytes for a buffer of " + std::to_string(room));
+}
+
+// False: it cannot have come so.
+bool ReceiveConnection::unpack(const Receive& receive, const Pack& pack) const {
+  if (!receive.host || iwarp() || uint64_t{receive.bytes} * receive.count > kPackBytes) return false;
+  for (std::size_t i = 0; i < receive.count; ++i) {
+    void* const to = reinterpret_cast<void*>(receive.pieces[i].address);  // NOLINT(performance-no-int-to-ptr)
+    const std::byte* const from = pack.bytes + i * receive.bytes;
+    if (receive.bytes == sizeof(uint64_t)) {
+      std::memcpy(to, from, sizeof(uint64_t));
+    } else {
+      std::memcpy(to, from, receive.bytes);
+    }
+  }
+  return true;
 }
 
 inline void ReceiveConnection::complete(Receive& receive) {

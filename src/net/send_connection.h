@@ -81,6 +81,8 @@ class SendConnection final : public Connection {
     bool silent = false;    // the receiver wants no completion
     bool profiled = false;  // NCCL wants events of some message
     bool alike = false;     // the messages so far are of one size:
+    bool small = false;     // and they can go without completions of their own; their writes are prepared
+    bool packed = false;    // instead: their bytes are in pack_
     bool in_order = false;  // they came in the order of the receives
     uint32_t each = 0;      // bytes of the first that came
     bool recorded = false;  // sizes and parts are in a record
@@ -130,12 +132,20 @@ class SendConnection final : public Connection {
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                         void* profiler, Request** request);
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
+  Status isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                   Request** request);
   Message* freeMessage();
   Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                      Request** request);
   void prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry);
-  bool isSmall(const Group& group) const;
+  void take(Message& message, uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+            void* profiler);
+  Status closeGroup(Group& group);
   Status postSmallGroup(Group& group, uint32_t slot);
+  bool canPack(const Group& group) const;
+  void pack(const Message& message, uint32_t index);
+  Status postPack(Group& group, uint32_t slot);
+  void settleBy(Group& group, uint32_t work_requests);
   Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
     ibv_send_wr* bad = nullptr;
     const int error = ibv_post_send(queue_pair.qp, work, &bad);
@@ -177,8 +187,10 @@ class SendConnection final : public Connection {
   bool small_turns_ = false;                   // there are several
   ibv_send_wr small_work_ = {};
   ibv_sge small_segment_ = {};
-  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // writes of a small group
+  Group* open_group_ = nullptr;  // that some sends of a small group are there for, in order, but not all
+  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // its writes
   std::array<ibv_sge, kMaxReceives> group_segments_ = {};
+  Pack pack_ = {};                     // or its bytes
   std::size_t max_message_bytes_ = 0;  // of the device
   // The receive that is being matched, its place in the ring (before it is wrapped); the oldest that is not
   // posted as a whole; the first whose clear-to-send has not been seen, its place.
@@ -219,12 +231,14 @@ class SendConnection final : public Connection {
   const ClearToSend& entry = entryAt(next_place_);
   Message& message = messages_[next_message_ % kOutstandingSends];
   LaneQueuePair* const queue_pair = small_queue_pair_;
-  const bool straight = next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
-                        (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
+  const bool straight = (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
+                        next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes && failure_.ok() &&
                         message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
-  if (!straight) [[unlikely]]
-    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+  if (!straight) [[unlikely]] {
+    return open_group_ != nullptr ? isendNext(address, bytes, tag, memory, profiler, request)
+                                  : isendOtherwise(address, bytes, tag, memory, profiler, request);
+  }
   *request = &message;
   return sendSmall(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair, false);
 }

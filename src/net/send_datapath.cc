@@ -104,6 +104,73 @@ bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests)
          (drain().ok() && queue_pair.sendFree() >= work_requests);
 }
 
+inline void SendConnection::take(Message& message, uint64_t address, std::size_t bytes, int tag,
+                                 const MemoryHandle* memory, void* profiler) {
+  ++next_message_;
+  message.kind = Request::Kind::kSend;
+  message.done = false;
+  message.bytes = static_cast<uint32_t>(bytes);
+  message.address = address;
+  message.memory = memory;
+  message.profiler = profiler;
+  message.number = message.position = UINT64_MAX;
+  message.tag = tag;
+}
+
+// A write for a message of a small group.
+inline void SendConnection::prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry) {
+  const LaneQueuePair& queue_pair = *small_queue_pair_;
+  *work.sg_list = {message.address, message.bytes, message.memory->keys[queue_pair.rail].local};
+  const bool inlined = message.bytes <= queue_pair.inline_bytes && message.memory->kind == MemoryKind::kHost;
+  work.send_flags = inlined ? IBV_SEND_INLINE : 0;
+  work.wr.rdma.remote_addr = entry.address;
+  work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+}
+
+// The bytes are copied twice, which costs less than a write of their own.
+bool SendConnection::canPack(const Group& group) const {
+  const uint32_t bytes = group.each * group.count;
+  return stampHost(entryAt(group.place).stamp) && group.count > 1 && bytes <= kPackBytes &&
+         bytes <= small_queue_pair_->inline_bytes;
+}
+
+inline void SendConnection::pack(const Message& message, uint32_t index) {
+  std::byte* const to = pack_.bytes + std::size_t{index} * message.bytes;
+  const void* const from = reinterpret_cast<const void*>(message.address);  // NOLINT(performance-no-int-to-ptr)
+  if (message.bytes == sizeof(uint64_t)) {
+    std::memcpy(to, from, sizeof(uint64_t));
+  } else {
+    std::memcpy(to, from, message.bytes);
+  }
+}
+
+// The next send of a small group, when it comes in order and is as large as the others.
+Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                                 void* profiler, Request** request) {
+  Group& group = *open_group_;
+  const uint32_t index = group.matched;
+  const ClearToSend& entry = entryAt(group.place + index);
+  Message& message = messages_[next_message_ % kOutstandingSends];
+  const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
+                    profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
+  if (!next) [[unlikely]] {
+    open_group_ = nullptr;
+    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+  }
+  take(message, address, bytes, tag, memory, nullptr);
+  group.messages[index] = &message;
+  if (!group.packed) {
+    prepare(group_chain_[index], message, entry);
+  } else if (memory->kind == MemoryKind::kHost) {
+    pack(message, index);
+  } else {
+    group.small = false;
+    open_group_ = nullptr;
+  }
+  *request = &message;
+  return ++group.matched < group.count ? Status::success() : closeGroup(group);
+}
+
 // One that is free, or null: it is messages_[next_message_] then.
 SendConnection::Message* SendConnection::freeMessage() {
   for (int tries = kOutstandingSends; tries > 0; --tries, ++next_message_) {
@@ -168,72 +235,84 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   const auto index = static_cast<uint32_t>(found);
   const ClearToSend& entry = entryAt(group.place + index);
   RAILWISE_TRY(checkSize(bytes, entry));
-  Message* const taken = freeMessage();
-  if (taken == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
-  ++next_message_;
-  Message& message = *taken;
-  message.kind = Request::Kind::kSend;
-  message.done = false;
-  message.bytes = static_cast<uint32_t>(bytes);
-  message.address = address;
-  message.memory = memory;
-  message.profiler = profiler;
-  message.number = message.position = UINT64_MAX;
-  message.tag = tag;
-  group.messages[index] = taken;
+  Message* const message = freeMessage();
+  if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
+  take(*message, address, bytes, tag, memory, profiler);
+  group.messages[index] = message;
   if (profiler != nullptr) [[unlikely]]
     group.profiled = true;
-  if (group.matched == 0) group.each = message.bytes;
-  group.alike = group.alike && message.bytes == group.each;
-  if (bytes - 1 < small_now_) prepare(group_chain_[index], message, entry);
-  *request = taken;
-  if (++group.matched < group.count) return Status::success();
+  if (group.matched == 0) group.each = message->bytes;
+  group.alike = group.alike && message->bytes == group.each;
+  const bool small = group.alike && !group.silent && !group.profiled && bytes - 1 < small_now_ / group.count;
+  if (group.matched == 0) {
+    group.small = small;
+    group.packed = small && memory->kind == MemoryKind::kHost && canPack(group);
+  }
+  group.small = group.small && small && (!group.packed || memory->kind == MemoryKind::kHost);
+  if (group.small) group.packed ? pack(*message, index) : prepare(group_chain_[index], *message, entry);
+  *request = message;
+  if (++group.matched == group.count) return closeGroup(group);
+  open_group_ = group.small && group.in_order ? &group : nullptr;
+  return Status::success();
+}
+
+// All its sends are there.
+Status SendConnection::closeGroup(Group& group) {
+  open_group_ = nullptr;
   next_place_ += group.count;
   ++next_number_;
-  if (next_post_ + 1 == next_number_ && isSmall(group) && makeRoom(*small_queue_pair_, group.count))
-    return postSmallGroup(group, slot);
+  const auto slot = static_cast<uint32_t>(group.number % kSlots);
+  if (next_post_ + 1 == next_number_ && group.small && makeRoom(*small_queue_pair_, group.count))
+    return group.packed ? postPack(group, slot) : postSmallGroup(group, slot);
   plan(group, slot);
   return postGroups();
 }
 
-// A write for a message of a small group.
-inline void SendConnection::prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry) {
-  const LaneQueuePair& queue_pair = *small_queue_pair_;
-  *work.sg_list = {message.address, message.bytes, message.memory->keys[queue_pair.rail].local};
-  const bool inlined = message.bytes <= queue_pair.inline_bytes && message.memory->kind == MemoryKind::kHost;
-  work.send_flags = inlined ? IBV_SEND_INLINE : 0;
-  work.wr.rdma.remote_addr = entry.address;
-  work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
-}
-
-bool SendConnection::isSmall(const Group& group) const {
-  const uint64_t bytes = group.each;
-  return group.alike && !group.silent && !group.profiled && bytes > 0 && bytes * group.count <= small_now_;
-}
-
-// A write for each message, the last of them with the immediate.
-Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
+// So many work requests bring the whole group, and the last of them completes it.
+inline void SendConnection::settleBy(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  queue_pair.posted += group.count;
+  queue_pair.posted += work_requests;
   for (uint32_t i = 0; i < group.count; ++i) {
     Message& message = *group.messages[i];
     message.number = group.number;
     message.position = queue_pair.posted;
     message.queue_pair = queue_pair.index;
-    group_chain_[i].wr_id = sendWorkId(slot, 0, queue_pair.index);
   }
+  unsettled_.store(true, std::memory_order_relaxed);
+  next_post_ = next_number_;
+}
+
+// A write for each message, the last of them with the immediate.
+Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
+  LaneQueuePair& queue_pair = *small_queue_pair_;
+  settleBy(group, group.count);
+  for (uint32_t i = 0; i < group.count; ++i) group_chain_[i].wr_id = sendWorkId(slot, 0, queue_pair.index);
   ibv_send_wr& last = group_chain_[group.count - 1U];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  last.imm_data = htonl(wholeImmediate(slot, group.messages[0]->bytes));
-  unsettled_.store(true, std::memory_order_relaxed);
+  last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair);
-  next_post_ = next_number_;
   if (small_turns_) small_queue_pair_ = &queue_pairs_[takeTurn(0)];
   ibv_send_wr* const next = std::exchange(last.next, nullptr);
   const Status posted = post(queue_pair, group_chain_.data());
   last.next = next;
   last.opcode = IBV_WR_RDMA_WRITE;
   return posted;
+}
+
+// One write for the group, into the receiver's window.
+Status SendConnection::postPack(Group& group, uint32_t slot) {
+  LaneQueuePair& queue_pair = *small_queue_pair_;
+  settleBy(group, 1);
+  ibv_send_wr& work = small_work_;
+  *work.sg_list = {reinterpret_cast<uint64_t>(pack_.bytes), group.each * group.count, 0};
+  work.wr_id = sendWorkId(slot, 0, queue_pair.index);
+  work.send_flags = IBV_SEND_INLINE;
+  work.imm_data = htonl(packedImmediate(slot, group.each));
+  work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  if (queue_pair.posted > queue_pair.quiet_until) askWith(work, queue_pair);
+  if (small_turns_) small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+  return post(queue_pair, &work);
 }
 
 }  // namespace railwise::net

@@ -161,7 +161,7 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
   ibv_send_wr& work = **next;
   work.opcode = IBV_WR_RDMA_WRITE;
   work.num_sge = 0;
-  work.wr.rdma.remote_addr = peer_window_ + sizeof(WindowHead) + slot * sizeof(Record);
+  work.wr.rdma.remote_addr = peer_window_ + kRecordsAt + slot * sizeof(Record);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   const bool records = group.recorded && index == group.record_part;
   if (!group.silent && (records || iwarp())) {

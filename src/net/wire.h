@@ -10,6 +10,9 @@
 // says everything in the immediate; else one of the parts also writes a record: how many parts there are, and
 // the sizes.
 //
+// A group that fits one cache line, of host memory at both ends, travels packed: one write into the receiver's
+// window, from where the receiver copies.
+//
 // A receiver that closes sends its last words over the side channel: what has arrived.
 //
 // iWARP has no immediate data and no order of placement: there a record with the immediate is sent behind the
@@ -64,10 +67,12 @@ static_assert(kRingEntries == 1U << (kStampNumberShift - kStampPlaceShift));
 inline constexpr uint64_t kStampCountMask = 0xf;
 // The receiver wants no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION): the data come without immediate.
 inline constexpr uint64_t kStampSilent = 0x80;
+// All buffers are host memory: a small group may come packed.
+inline constexpr uint64_t kStampHost = 0x40;
 static_assert(kMaxReceives <= static_cast<int>(kStampCountMask));
 
-inline constexpr uint64_t makeStamp(uint64_t number, uint32_t place, int count, bool silent) {
-  return number << kStampNumberShift | uint64_t{place} << kStampPlaceShift | (silent ? kStampSilent : 0) |
+inline constexpr uint64_t makeStamp(uint64_t number, uint32_t place, int count, uint64_t flags) {
+  return number << kStampNumberShift | uint64_t{place} << kStampPlaceShift | flags |
          static_cast<uint64_t>(count);
 }
 inline constexpr uint64_t stampNumber(uint64_t stamp) { return stamp >> kStampNumberShift; }
@@ -75,6 +80,7 @@ inline constexpr uint32_t stampPlace(uint64_t stamp) {
   return static_cast<uint32_t>(stamp >> kStampPlaceShift) & (kRingEntries - 1);
 }
 inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp & kStampCountMask); }
+inline constexpr bool stampHost(uint64_t stamp) { return (stamp & kStampHost) != 0; }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
 
 // At the begin of the receiver's window, in front of the records: what a sender reads to know that everything
@@ -96,6 +102,12 @@ inline constexpr uint32_t recordBytes(int messages) {
   return static_cast<uint32_t>(sizeof(uint32_t)) * (3 + static_cast<uint32_t>(messages));
 }
 
+// A group's messages, one behind the other.
+inline constexpr uint32_t kPackBytes = 64;
+struct alignas(kPackBytes) Pack {
+  std::byte bytes[kPackBytes];
+};
+
 // What a receiver says over the side channel before it ends it.
 struct LastWords {
   uint64_t magic;
@@ -103,9 +115,13 @@ struct LastWords {
 };
 inline constexpr uint64_t kLastWordsMagic = 0x5344524f5754534c;  // "LSTWORDS" in memory
 
-// Immediate, in host order: form (2 bits), slot (5 bits), then the size (25 bits) of whole messages, or
+// Where the receiver's records and packs begin in its window, by slot.
+inline constexpr std::size_t kRecordsAt = sizeof(WindowHead);
+inline constexpr std::size_t kPacksAt = kRecordsAt + kSlots * sizeof(Record);
+
+// Immediate, in host order: form (2 bits), slot (5 bits), then the size (25 bits) of each message, or
 // number of the part (4 bits) and low bits (21) of the number of the receive.
-enum class ImmediateForm : uint32_t { kWhole = 0, kPart = 1, kPartWithRecord = 2 };
+enum class ImmediateForm : uint32_t { kWhole = 0, kPart = 1, kPartWithRecord = 2, kPacked = 3 };
 
 inline constexpr uint32_t kImmediateSizeBits = 25;
 inline constexpr uint32_t kImmediateSizeLimit = 1U << kImmediateSizeBits;
@@ -115,6 +131,9 @@ static_assert(kMaxLanes == 16, "four bits of the immediate name the part");
 
 inline constexpr uint32_t wholeImmediate(uint32_t slot, uint32_t size) {
   return slot << kImmediateSizeBits | size;
+}
+inline constexpr uint32_t packedImmediate(uint32_t slot, uint32_t size) {
+  return static_cast<uint32_t>(ImmediateForm::kPacked) << 30 | wholeImmediate(slot, size);
 }
 inline constexpr uint32_t partImmediate(ImmediateForm form, uint32_t slot, uint32_t part, uint64_t number) {
   return static_cast<uint32_t>(form) << 30 | slot << kImmediateSizeBits | part << kImmediateNumberBits |

@@ -11,7 +11,7 @@ TEST(Stamp, KeepsNumberPlaceAndCount) {
       const int count = i / 2 + 1;
       const bool silent = i % 2 == 1;
       const uint32_t place = (number * 7 + static_cast<uint32_t>(i)) % kRingEntries;
-      const uint64_t stamp = makeStamp(number, place, count, silent);
+      const uint64_t stamp = makeStamp(number, place, count, silent ? kStampSilent : 0);
       EXPECT_EQ(stampPlace(stamp), place);
       EXPECT_EQ(stampNumber(stamp), number);
       EXPECT_EQ(stampSilent(stamp), silent);
