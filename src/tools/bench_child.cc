@@ -149,7 +149,7 @@ std::optional<softdev::Counters> BenchChild::counters() const {
   if (place_.real) return std::nullopt;
   const auto fabric = softdev::joinFabric(fabric_);
   if (!fabric.ok()) return std::nullopt;
-  std::optional<softdev::Counters> sum;
+  std::optional<softdev::Counters> sum;  // of all processes that have opened a device
   for (const softdev::CountsRow& row : softdev::listCounts(**fabric, softdev::CountsBy::kProcess)) {
     if (!sum) sum.emplace();
     for (const softdev::NamedCount& count : softdev::kNamedCounts)

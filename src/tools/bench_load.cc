@@ -24,7 +24,10 @@ class OneThread : public BenchLoad {
     describe(*plugin_);
     sender_.emplace(*plugin_->api, task_.shape);
     receiver_.emplace(*plugin_->api, task_.shape);
-    if (!connect()) return false;
+    return connect();
+  }
+
+  bool check() override {
     verify(true);
     const bool right = move(kCheckedMessages);
     verify(false);

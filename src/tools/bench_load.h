@@ -30,8 +30,11 @@ class BenchLoad {
   BenchLoad(const BenchLoad&) = delete;
   BenchLoad& operator=(const BenchLoad&) = delete;
 
-  // Loads, connects, and sends messages of which every byte is checked. False, here and below: error().
+  // Loads and connects. False, here and below: error().
   virtual bool start() = 0;
+  // Messages of which every byte is checked, before the first run. Both on a thread of their own, as NCCL's
+  // contract has it.
+  virtual bool check() = 0;
   virtual std::optional<BenchRan> run(uint64_t messages) = 0;
   virtual bool close() = 0;
 

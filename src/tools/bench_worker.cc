@@ -46,6 +46,7 @@ bool countedRun(BenchLoad& load, uint64_t messages, std::FILE* answers) {
 
 // The orders of stdin until its end. False: failed, and the load says why.
 bool obey(BenchLoad& load, std::FILE* answers) {
+  if (!load.check()) return false;
   std::fprintf(answers, "ready %d %s\n", load.api(), load.name().c_str());
   std::fflush(answers);
   char order[64];
@@ -58,7 +59,7 @@ bool obey(BenchLoad& load, std::FILE* answers) {
     if (!ran) return false;
     std::fflush(answers);
   }
-  return load.close();
+  return true;
 }
 
 }  // namespace
@@ -70,9 +71,8 @@ int benchWorker(Args args) {
   setPluginLog(task->verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const auto load = BenchLoad::create(*task);
   bool right = load->start();
-  // Messages move on a thread of their own, as NCCL's contract has it.
   if (right) std::thread([&] { right = obey(*load, answers); }).join();
-  if (right) return kExitOk;
+  if (right && load->close()) return kExitOk;
   std::fprintf(answers, "error %s\n", load->error().c_str());
   std::fflush(answers);
   return kExitFailed;
