@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/dynamic_library.h"
+#include "tools/bench_raw.h"
 #include "tools/bench_two_ends.h"
 #include "tools/message.h"
 
@@ -21,7 +22,7 @@ class OneThread : public BenchLoad {
   bool start() override {
     plugin_ = loadForBench(task_, &error_);
     if (!plugin_) return false;
-    describe(*plugin_);
+    origin_ = originOf(*plugin_);
     sender_.emplace(*plugin_->api, task_.shape);
     receiver_.emplace(*plugin_->api, task_.shape);
     return connect();
@@ -95,14 +96,14 @@ class OneThread : public BenchLoad {
 }  // namespace
 
 std::unique_ptr<BenchLoad> BenchLoad::create(const BenchTask& task) {
-  if (task.ends == BenchEnds::kOneThread) return std::make_unique<OneThread>(task);
-  return makeTwoEnds(task);
+  if (task.ends != BenchEnds::kOneThread)
+    return makeTwoEnds(task, task.plugin.raw ? makeRawEnd : makePluginEnd);
+  if (task.plugin.raw) return makeRawWrites(task);
+  return std::make_unique<OneThread>(task);
 }
 
-void BenchLoad::describe(const LoadedPlugin& plugin) {
-  name_ = plugin.api->name();
-  file_ = plugin.path;
-  api_ = plugin.api->version();
+BenchOrigin originOf(const LoadedPlugin& plugin) {
+  return {plugin.api->name(), plugin.path, plugin.api->version()};
 }
 
 void settleDevices() {

@@ -23,6 +23,14 @@ struct BenchRan {
   std::optional<Latency> latency = {};
 };
 
+// Who moves the messages.
+struct BenchOrigin {
+  std::string name;
+  std::string file;  // whose instructions are the plugin's
+  int api = 0;       // 0: none
+};
+BenchOrigin originOf(const LoadedPlugin& plugin);
+
 class BenchLoad {
  public:
   static std::unique_ptr<BenchLoad> create(const BenchTask& task);
@@ -38,9 +46,7 @@ class BenchLoad {
   virtual std::optional<BenchRan> run(uint64_t messages) = 0;
   virtual bool close() = 0;
 
-  const std::string& name() const { return name_; }
-  const std::string& file() const { return file_; }  // whose instructions are the plugin's
-  int api() const { return api_; }                   // 0: none
+  const BenchOrigin& origin() const { return origin_; }  // once started
   const std::string& error() const { return error_; }
 
  protected:
@@ -49,11 +55,8 @@ class BenchLoad {
     if (error_.empty()) error_ = std::move(why);
     return false;
   }
-  void describe(const LoadedPlugin& plugin);
 
-  std::string name_;
-  std::string file_;
-  int api_ = 0;
+  BenchOrigin origin_;
   std::string error_;
 };
 

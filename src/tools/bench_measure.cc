@@ -32,6 +32,7 @@ bool sayFailed(const BenchPlugin& plugin, const std::string& why) {
 std::vector<BenchPlugin> pluginsOf(const BenchOptions& options) {
   std::vector<BenchPlugin> plugins = {options.task.plugin};
   plugins.insert(plugins.end(), options.others.begin(), options.others.end());
+  if (options.raw) plugins.push_back({.raw = true});
   return plugins;
 }
 

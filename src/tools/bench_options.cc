@@ -91,6 +91,9 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
       0, "ends", kEnds, &fields.task.ends,
       "what drives the two ends of a connection; with two of them CPU time is\nthe sum (default: "
       "one-thread)"));
+  options.push_back(flagOption(0, "raw", &fields.raw,
+                               "measure bare RDMA writes side by side, as perftest's ib_write_bw and\n"
+                               "ib_write_lat do"));
   options.push_back(flagOption(0, "latency", &fields.latency,
                                "also measure the latency of a ping-pong, between two processes or, with\n"
                                "--ends two-threads, two threads"));

@@ -15,6 +15,7 @@ struct BenchOptions {
   int repeats = 11;
   int messages = 0;  // 0: by the size
   bool instructions = false;
+  bool raw = false;  // bare RDMA writes, too
   bool latency = false;
   bool json = false;
 

@@ -7,121 +7,28 @@
 #include <csignal>
 #include <thread>
 
-#include "tools/bench_channel.h"
 #include "tools/bench_ping_pong.h"
-#include "tools/message.h"
 
 namespace railwise::tools {
 namespace {
 
-constexpr const char* kStuck = "nothing moves any more";
-
-// One end with its plugin: the near one sends, the far one receives, and in a ping-pong both do both.
-class End {
- public:
-  End(const BenchTask& task, BenchChannel& channel) : task_(task), channel_(channel) {}
-
-  bool load() {
-    plugin_ = loadForBench(task_, &error_);
-    return plugin_.has_value();
-  }
-  const LoadedPlugin& plugin() const { return *plugin_; }
-
-  // The other end connects meanwhile, so neither waits for good.
-  bool connectToOther() {
-    sender_.emplace(*plugin_->api, task_.shape);
-    auto frame = channel_.get(&error_);
-    if (!frame) return false;
-    return until([&] { return sender_->connect(task_.device, frame->handle); },
-                 [&] { return sender_->connected(); });
-  }
-  bool acceptOther() {
-    receiver_.emplace(*plugin_->api, task_.shape);
-    BenchFrame frame;
-    if (!receiver_->listen(task_.device, frame.handle)) return failed();
-    if (!channel_.put(frame)) return fail("the other end has gone");
-    return until([&] { return receiver_->accept(); }, [&] { return receiver_->connected(); });
-  }
-
-  void verify(bool on) {
-    if (sender_) sender_->verify(on);
-    if (receiver_) receiver_->verify(on);
-  }
-
-  // The near end gives `round_trips_ns`, for a ping-pong.
-  bool run(uint64_t messages, std::vector<uint64_t>* round_trips_ns = nullptr) {
-    if (task_.ping_pong)
-      return pingPong(*sender_, *receiver_, messages, round_trips_ns) || failed() || fail(kStuck);
-    return sender_ ? move(*sender_, messages) : move(*receiver_, messages);
-  }
-
-  bool close() {
-    if (sender_ && !sender_->close()) return failed();
-    if (receiver_ && !receiver_->close()) return failed();
-    (void)plugin_->api->finalize();
-    return true;
-  }
-
-  const std::string& error() const { return error_; }
-
- private:
-  bool fail(std::string why) {
-    if (error_.empty()) error_ = std::move(why);
-    return false;
-  }
-  bool failed() {
-    if (sender_ && !sender_->error().empty()) return fail(sender_->error());
-    if (receiver_ && !receiver_->error().empty()) return fail(receiver_->error());
-    return false;
-  }
-
-  template <typename Try, typename Done>
-  bool until(Try tryIt, Done done) {
-    const Deadline deadline = Deadline::after(Patience::kLimit);
-    while (!done()) {
-      if (!tryIt()) return failed();
-      if (deadline.passed()) return fail("no connection within 30 s");
-    }
-    return true;
-  }
-
-  template <typename One>
-  bool move(One& one, uint64_t messages) {
-    const uint64_t end = one.done() + messages;
-    Patience patience;
-    while (one.done() < end) {
-      bool moved = one.postAll(end);
-      moved |= one.testAll();
-      if (!moved && !one.error().empty()) return failed();
-      if (patience.lost(moved)) return fail(kStuck);
-    }
-    return true;
-  }
-
-  const BenchTask& task_;
-  BenchChannel& channel_;
-  std::optional<LoadedPlugin> plugin_;
-  std::optional<BenchSender> sender_;
-  std::optional<BenchReceiver> receiver_;
-  std::string error_;
-};
-
 // An order is a number of messages, the first one of those that are checked; 0 ends.
-bool obey(End& end, BenchChannel& channel) {
+bool obey(BenchOneEnd& end, const BenchChannel& channel) {
   std::string gone;
   for (bool verify = true;; verify = false) {
     const auto order = channel.get(&gone);
     if (!order || order->number == 0) return true;
     end.verify(verify);
     const BenchClock clock;
-    if (!end.run(order->number)) return false;
+    if (!end.run(order->number, nullptr)) return false;
     channel.putNumber(clock.ran().cpu_ns);
   }
 }
 
-void farEnd(const BenchTask& task, BenchChannel channel) {
-  End end(task, channel);
-  bool right = end.load() && end.acceptOther() && (!task.ping_pong || end.connectToOther());
+void farEnd(const BenchTask& task, MakeBenchEnd make, BenchChannel channel) {
+  const auto made = make(task, channel);
+  BenchOneEnd& end = *made;
+  bool right = end.load() && end.join(BenchOneEnd::Side::kFar);
   if (right) std::thread([&] { right = obey(end, channel); }).join();
   if (right && end.close()) {
     channel.putNumber(0);
@@ -132,7 +39,7 @@ void farEnd(const BenchTask& task, BenchChannel channel) {
 
 class TwoEnds : public BenchLoad {
  public:
-  explicit TwoEnds(const BenchTask& task) : TwoEnds(task, BenchChannel::create()) {}
+  TwoEnds(const BenchTask& task, MakeBenchEnd make) : TwoEnds(task, make, BenchChannel::create()) {}
 
   ~TwoEnds() override {
     channel_.close();
@@ -143,18 +50,18 @@ class TwoEnds : public BenchLoad {
   }
 
   bool start() override {
-    if (!end_.load()) return failed();
-    describe(end_.plugin());
+    if (!end_->load()) return failed();
+    origin_ = end_->origin();
     // Behind the near one, whose start may read and write what belongs to the process.
     if (task_.ends == BenchEnds::kTwoThreads)
-      thread_ = std::thread([this] { farEnd(task_, std::move(far_)); });
-    return (end_.connectToOther() && (!task_.ping_pong || end_.acceptOther())) || failed();
+      thread_ = std::thread([this] { farEnd(task_, make_, std::move(far_)); });
+    return end_->join(BenchOneEnd::Side::kNear) || failed();
   }
 
   bool check() override {
-    end_.verify(true);
+    end_->verify(true);
     const bool right = run(kCheckedMessages).has_value();
-    end_.verify(false);
+    end_->verify(false);
     return right;
   }
 
@@ -163,7 +70,7 @@ class TwoEnds : public BenchLoad {
     std::vector<uint64_t> round_trips_ns;
     if (task_.ping_pong) round_trips_ns.reserve(messages);
     const BenchClock clock;
-    const bool ran = end_.run(messages, task_.ping_pong ? &round_trips_ns : nullptr);
+    const bool ran = end_->run(messages, task_.ping_pong ? &round_trips_ns : nullptr);
     BenchRan result = clock.ran();
     if (!ran) {
       failed();
@@ -178,37 +85,40 @@ class TwoEnds : public BenchLoad {
 
   bool close() override {
     channel_.putNumber(0);
-    if (!end_.close()) return failed();
+    if (!end_->close()) return failed();
     return channel_.get(&error_).has_value();
   }
 
  private:
-  TwoEnds(const BenchTask& task, std::pair<BenchChannel, BenchChannel> channels)
-      : task_(task), channel_(std::move(channels.first)), far_(std::move(channels.second)) {
+  TwoEnds(const BenchTask& task, MakeBenchEnd make, std::pair<BenchChannel, BenchChannel> channels)
+      : task_(task), make_(make), channel_(std::move(channels.first)), far_(std::move(channels.second)) {
     if (task_.ends != BenchEnds::kTwoProcesses) return;
     process_ = fork();
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       channel_.close();
       ::close(STDIN_FILENO);
-      farEnd(task_, std::move(far_));
+      farEnd(task_, make_, std::move(far_));
       _exit(0);
     }
     far_.close();
   }
 
-  bool failed() { return fail(end_.error()); }
+  bool failed() { return fail(end_->error()); }
 
   const BenchTask task_;
+  const MakeBenchEnd make_;
   BenchChannel channel_;
   BenchChannel far_;
-  End end_{task_, channel_};
+  const std::unique_ptr<BenchOneEnd> end_ = make_(task_, channel_);
   pid_t process_ = -1;
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<BenchLoad> makeTwoEnds(const BenchTask& task) { return std::make_unique<TwoEnds>(task); }
+std::unique_ptr<BenchLoad> makeTwoEnds(const BenchTask& task, MakeBenchEnd make) {
+  return std::make_unique<TwoEnds>(task, make);
+}
 
 }  // namespace railwise::tools

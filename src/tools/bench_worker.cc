@@ -40,14 +40,14 @@ bool timedRun(BenchLoad& load, uint64_t messages, std::FILE* answers) {
 
 bool countedRun(BenchLoad& load, uint64_t messages, std::FILE* answers) {
   const bool ran = railwiseBenchCounted(&load, messages);
-  if (ran) std::fprintf(answers, "counted %s\n", load.file().c_str());
+  if (ran) std::fprintf(answers, "counted %s\n", load.origin().file.c_str());
   return ran;
 }
 
 // The orders of stdin until its end. False: failed, and the load says why.
 bool obey(BenchLoad& load, std::FILE* answers) {
   if (!load.check()) return false;
-  std::fprintf(answers, "ready %d %s\n", load.api(), load.name().c_str());
+  std::fprintf(answers, "ready %d %s\n", load.origin().api, load.origin().name.c_str());
   std::fflush(answers);
   char order[64];
   char what[16];

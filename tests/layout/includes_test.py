@@ -17,10 +17,11 @@ MAY_INCLUDE = {
     "src/net": {"base", "verbs", "topo", "railwise"},
     "plugin": {"base", "net", "nccl"},
     "src/sysfs_front": set(),
-    "src/tools": {"base", "nccl", "softdev", "topo"},
+    "src/tools": {"base", "nccl", "softdev", "topo", "verbs"},
 }
 # project folder -> the only files, or folders, that may include it
-ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs/cm_library.cc", "src/verbs_front/", "src/tools/device_", "src/tools/bench")}
+ONLY_FROM = {"softdev": ("src/verbs/library.cc", "src/verbs/cm_library.cc", "src/verbs_front/", "src/tools/device_", "src/tools/bench"),
+             "verbs": ("src/net/", "src/tools/bench_raw")}
 # rdma-core's headers, by how their names begin (the first that fits) -> modules that may include them
 RDMA_HEADERS = {
     "rdma/rdma_cma": {"src/verbs", "src/softdev"},

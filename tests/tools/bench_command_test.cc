@@ -105,6 +105,17 @@ TEST(BenchCommand, MeasuresLatency) {
   }
 }
 
+TEST(BenchCommand, MeasuresBareWritesSideBySide) {
+  for (const char* ends : {"one-thread", "two-processes"}) {
+    const auto result = bench({"--json", "--raw", "--latency", "--ends", ends, "--size", "64K"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("\"plugin\": \"raw WRITE\""), std::string::npos) << result.out;
+    EXPECT_NEAR(number(result.out, "work_requests", 1), 1, 0.01) << result.out;
+    EXPECT_NEAR(number(result.out, "completions", 1), 1, 0.01) << result.out;
+    EXPECT_GT(number(result.out, "latency_ns_p50", 1), 0) << result.out;
+  }
+}
+
 TEST(BenchCommand, SaysThatThereIsNoSuchDevice) {
   const auto result = bench({"--ends", "two-processes", "--index", "99"});
   EXPECT_EQ(result.status, 1);
