@@ -28,7 +28,8 @@ int benchCommand(Args args) {
   if (!arguments) return status;
   auto costs = measureCosts(options);
   if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
-      (options.latency && !addLatency(options, *costs)))
+      (options.latency && !addLatency(options, *costs)) ||
+      (options.connections > 0 && !addSetUp(options, *costs)))
     return kExitFailed;
   options.json ? printBenchJson(options, *costs) : printBenchText(options, *costs);
   return kExitOk;

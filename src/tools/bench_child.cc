@@ -20,6 +20,8 @@
 namespace railwise::tools {
 namespace {
 
+constexpr const char* kOtherLanguage = "its worker speaks another language: ";
+
 std::string uniqueFabric() {
   static int count = 0;
   return "bench" + std::to_string(getpid()) + "-" + std::to_string(count++);
@@ -96,7 +98,7 @@ bool BenchChild::start() {
   if (!ready) return false;
   int at = 0;
   if (std::sscanf(ready->c_str(), "%d %n", &api_, &at) != 1) {
-    error_ = "its worker speaks another language: " + *ready;
+    error_ = kOtherLanguage + *ready;
     return false;
   }
   name_ = ready->substr(static_cast<std::size_t>(at));
@@ -136,13 +138,23 @@ std::optional<BenchRan> BenchChild::run(uint64_t messages) {
                                   &result.wall_ns, &way.min_ns, &way.p50_ns, &way.p90_ns, &way.p99_ns);
   if (numbers == 6) result.latency = way;
   if (numbers == 6 || numbers == 2) return result;
-  error_ = "its worker speaks another language: " + *ran;
+  error_ = kOtherLanguage + *ran;
   return std::nullopt;
 }
 
 std::optional<std::string> BenchChild::count(uint64_t messages) {
   order("count", messages);
   return answer("counted ");
+}
+
+std::optional<BenchSetUp> BenchChild::connected() {
+  const auto each = answer("connected ");
+  if (!each) return std::nullopt;
+  BenchSetUp result = {};
+  if (std::sscanf(each->c_str(), "%lf %lf %lf", &result.cpu_ns, &result.wall_ns, &result.bytes) == 3)
+    return result;
+  error_ = kOtherLanguage + *each;
+  return std::nullopt;
 }
 
 std::optional<softdev::Counters> BenchChild::counters() const {

@@ -34,6 +34,8 @@ class BenchChild {
   std::optional<BenchRan> run(uint64_t messages);
   // The same as run(), for a process under callgrind. The answer is the plugin's file.
   std::optional<std::string> count(uint64_t messages);
+  // What a process for connections has measured.
+  std::optional<BenchSetUp> connected();
   void end();  // of the process
   // What its device has counted; nothing on real devices.
   std::optional<softdev::Counters> counters() const;

@@ -25,7 +25,8 @@ class OneThread : public BenchLoad {
     origin_ = originOf(*plugin_);
     sender_.emplace(*plugin_->api, task_.shape);
     receiver_.emplace(*plugin_->api, task_.shape);
-    return connect();
+    if (!connectEnds(*sender_, *receiver_, task_.device, &error_)) return false;
+    return (sender_->registerMemory() && receiver_->registerMemory()) || failed();
   }
 
   bool check() override {
@@ -39,6 +40,10 @@ class OneThread : public BenchLoad {
     const BenchClock clock;
     if (!move(messages)) return std::nullopt;
     return clock.ran();
+  }
+
+  std::optional<BenchSetUp> connectMore(int connections) override {
+    return setUpConnections(*plugin_->api, task_.device, connections, &error_);
   }
 
   bool close() override {
@@ -56,18 +61,6 @@ class OneThread : public BenchLoad {
   void verify(bool on) {
     sender_->verify(on);
     receiver_->verify(on);
-  }
-
-  bool connect() {
-    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
-    if (!receiver_->listen(task_.device, handle)) return failed();
-    const Deadline deadline = Deadline::after(Patience::kLimit);
-    while (!sender_->connected() || !receiver_->connected()) {
-      if (!sender_->connected() && !sender_->connect(task_.device, handle)) return failed();
-      if (!receiver_->connected() && !receiver_->accept()) return failed();
-      if (deadline.passed()) return fail("no connection within 30 s");
-    }
-    return true;
   }
 
   bool move(uint64_t messages) {
@@ -100,6 +93,11 @@ std::unique_ptr<BenchLoad> BenchLoad::create(const BenchTask& task) {
     return makeTwoEnds(task, task.plugin.raw ? makeRawEnd : makePluginEnd);
   if (task.plugin.raw) return makeRawWrites(task);
   return std::make_unique<OneThread>(task);
+}
+
+std::optional<BenchSetUp> BenchLoad::connectMore(int) {
+  fail("connections are counted with both ends in one thread");
+  return std::nullopt;
 }
 
 BenchOrigin originOf(const LoadedPlugin& plugin) {

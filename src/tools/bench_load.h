@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/bench_set_up.h"
 #include "tools/bench_task.h"
 #include "tools/plugin_loader.h"
 
@@ -44,6 +45,8 @@ class BenchLoad {
   // contract has it.
   virtual bool check() = 0;
   virtual std::optional<BenchRan> run(uint64_t messages) = 0;
+  // So many connections more, instead of messages.
+  virtual std::optional<BenchSetUp> connectMore(int connections);
   virtual bool close() = 0;
 
   const BenchOrigin& origin() const { return origin_; }  // once started

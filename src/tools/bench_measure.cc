@@ -13,6 +13,7 @@ using Children = std::vector<std::unique_ptr<BenchChild>>;
 using Runs = std::vector<BenchRan>;
 
 constexpr uint64_t kMostRounds = 2000;  // of a repeat of the ping-pong
+constexpr int kMostSetUps = 5;          // processes of a plugin that set up connections
 constexpr int kLeastWindow = 8;         // receives that it posts ahead
 
 double median(std::vector<double> values) {
@@ -143,6 +144,35 @@ bool addLatency(const BenchOptions& options, std::vector<Costs>& all) {
                       .p50_ns = median(values(&BenchRan::Latency::p50_ns)),
                       .p90_ns = median(values(&BenchRan::Latency::p90_ns)),
                       .p99_ns = median(values(&BenchRan::Latency::p99_ns))};
+  }
+  return true;
+}
+
+bool addSetUp(const BenchOptions& options, std::vector<Costs>& all) {
+  std::vector<std::vector<BenchSetUp>> runs(all.size());
+  for (int repeat = 0; repeat < std::min(options.repeats, kMostSetUps); ++repeat) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].plugin.raw) continue;  // one queue pair, and nothing agreed about
+      BenchTask task = options.task;
+      task.plugin = all[i].plugin;
+      task.ends = BenchEnds::kOneThread;
+      task.connections = options.connections;
+      BenchChild child(task, options.place);
+      const auto set_up = child.start() ? child.connected() : std::nullopt;
+      if (!set_up) return sayFailed(task.plugin, child.error());
+      runs[i].push_back(*set_up);
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto values = [&](double BenchSetUp::*field) {
+      std::vector<double> numbers;
+      for (const BenchSetUp& run : runs[i]) numbers.push_back(run.*field);
+      return numbers;
+    };
+    if (runs[i].empty()) continue;
+    all[i].set_up = {.cpu_ns = least(values(&BenchSetUp::cpu_ns)),
+                     .wall_ns = least(values(&BenchSetUp::wall_ns)),
+                     .bytes = median(values(&BenchSetUp::bytes))};
   }
   return true;
 }

@@ -24,6 +24,7 @@ struct Costs {
   std::optional<softdev::Counters> counts;  // of all repeats
   std::optional<Instructions> instructions = {};
   std::optional<BenchRan::Latency> latency = {};
+  std::optional<BenchSetUp> set_up = {};  // of one connection
 
   double bandwidthGbps() const { return static_cast<double>(size) * 8 / wall_ns_min; }
 };
@@ -32,5 +33,6 @@ struct Costs {
 std::optional<std::vector<Costs>> measureCosts(const BenchOptions& options);
 bool addInstructions(const BenchOptions& options, std::vector<Costs>& all);
 bool addLatency(const BenchOptions& options, std::vector<Costs>& all);
+bool addSetUp(const BenchOptions& options, std::vector<Costs>& all);
 
 }  // namespace railwise::tools

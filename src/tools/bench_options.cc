@@ -97,6 +97,9 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
   options.push_back(flagOption(0, "latency", &fields.latency,
                                "also measure the latency of a ping-pong, between two processes or, with\n"
                                "--ends two-threads, two threads"));
+  options.push_back(intOption(0, "connections", &fields.connections, 1, 4096,
+                              "also measure the time to set up a connection and the memory it takes, over\n"
+                              "that many"));
   options.push_back(flagOption(0, "instructions", &fields.instructions,
                                "also count instructions per message (needs valgrind)"));
   options.push_back(flagOption(0, "json", &fields.json, "print JSON: an object, or an array with --vs"));

@@ -13,7 +13,8 @@ struct BenchOptions {
   std::vector<BenchPlugin> others;
   BenchPlace place;
   int repeats = 11;
-  int messages = 0;  // 0: by the size
+  int messages = 0;     // 0: by the size
+  int connections = 0;  // 0: not measured
   bool instructions = false;
   bool raw = false;  // bare RDMA writes, too
   bool latency = false;

@@ -48,15 +48,14 @@ class PluginEnd : public BenchOneEnd {
     sender_.emplace(*plugin_->api, task_.shape);
     auto frame = channel_.get(&error_);
     if (!frame) return false;
-    return until([&] { return sender_->connect(task_.device, frame->handle); },
-                 [&] { return sender_->connected(); });
+    return become(*sender_, [&] { return sender_->connect(task_.device, frame->handle); });
   }
   bool acceptOther() {
     receiver_.emplace(*plugin_->api, task_.shape);
     BenchFrame frame;
     if (!receiver_->listen(task_.device, frame.handle)) return failed();
     if (!channel_.put(frame)) return fail("the other end has gone");
-    return until([&] { return receiver_->accept(); }, [&] { return receiver_->connected(); });
+    return become(*receiver_, [&] { return receiver_->accept(); });
   }
 
   bool failed() {
@@ -65,14 +64,14 @@ class PluginEnd : public BenchOneEnd {
     return false;
   }
 
-  template <typename Try, typename Done>
-  bool until(Try tryIt, Done done) {
+  template <typename Try>
+  bool become(BenchEnd& end, Try connect) {
     const Deadline deadline = Deadline::after(Patience::kLimit);
-    while (!done()) {
-      if (!tryIt()) return failed();
+    while (!end.connected()) {
+      if (!connect()) return failed();
       if (deadline.passed()) return fail("no connection within 30 s");
     }
-    return true;
+    return end.registerMemory() || failed();
   }
 
   template <typename One>

@@ -35,6 +35,13 @@ Named latencies(const BenchRan::Latency& way) {
           {"latency_ns_p99", way.p99_ns}};
 }
 
+// Of one connection, both ends.
+Named setUps(const BenchSetUp& each) {
+  return {{"set_up_cpu_us", each.cpu_ns / 1000},
+          {"set_up_wall_us", each.wall_ns / 1000},
+          {"bytes_per_connection", each.bytes}};
+}
+
 std::string apiOf(const Costs& costs) { return costs.api != 0 ? "v" + std::to_string(costs.api) : "-"; }
 
 void writeAll(JsonWriter& json, const Named& values) {
@@ -57,6 +64,7 @@ void writeRatios(JsonWriter& json, const Costs& costs, const Costs& first) {
   json.key("cpu_ratio").value(first.cpu_ns_min / costs.cpu_ns_min);
   if (costs.instructions)
     json.key("instructions_ratio").value(first.instructions->plugin / costs.instructions->plugin);
+  if (costs.set_up) json.key("set_up_ratio").value(first.set_up->cpu_ns / costs.set_up->cpu_ns);
   if (costs.latency) json.key("latency_ratio").value(first.latency->p50_ns / costs.latency->p50_ns);
 }
 
@@ -76,6 +84,16 @@ void printLatency(const std::vector<Costs>& all) {
     std::printf("%-24s", costs.name.c_str());
     for (const auto& [name, value] : latencies(*costs.latency)) std::printf(" %9.0f", value);
     std::printf("\n");
+  }
+}
+
+void printSetUp(const std::vector<Costs>& all, int connections) {
+  std::printf("# of one connection out of %d, both ends\n%-24s %12s %12s %12s\n", connections, "plugin",
+              "cpu us", "wall us", "KiB");
+  for (const Costs& costs : all) {
+    if (!costs.set_up) continue;
+    std::printf("%-24s %12.1f %12.1f %12.1f\n", costs.name.c_str(), costs.set_up->cpu_ns / 1000,
+                costs.set_up->wall_ns / 1000, costs.set_up->bytes / 1024);
   }
 }
 
@@ -102,6 +120,10 @@ void printBenchJson(const BenchOptions& options, const std::vector<Costs>& all) 
     if (costs.counts) writeAll(json, perMessage(costs));
     writeInstructions(json, costs);
     if (costs.latency) writeAll(json, latencies(*costs.latency));
+    if (costs.set_up) {
+      json.key("connections").value(options.connections);
+      writeAll(json, setUps(*costs.set_up));
+    }
     if (&costs != &all[0]) writeRatios(json, costs, all[0]);
     json.endObject();
   }
@@ -131,6 +153,7 @@ void printBenchText(const BenchOptions& options, const std::vector<Costs>& all) 
   }
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);
+  if (all[0].set_up) printSetUp(all, options.connections);
 }
 
 }  // namespace railwise::tools

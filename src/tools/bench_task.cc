@@ -5,7 +5,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr std::size_t kWords = 10;
+constexpr std::size_t kWords = 11;
 
 std::string flag(bool value) { return value ? "1" : "0"; }
 
@@ -19,6 +19,7 @@ std::vector<std::string> wordsOf(const BenchTask& task) {
           std::to_string(task.shape.grouped),
           std::to_string(static_cast<int>(task.ends)),
           flag(task.ping_pong),
+          std::to_string(task.connections),
           std::to_string(task.device),
           flag(task.verbose),
           task.plugin.plugin};
@@ -27,12 +28,13 @@ std::vector<std::string> wordsOf(const BenchTask& task) {
 std::optional<BenchTask> readTask(Args words) {
   if (words.size() != kWords) return std::nullopt;
   const auto number = [&](std::size_t i) { return std::atoi(words[i]); };
-  return BenchTask{.plugin = {words[9], number(0), number(1) != 0},
+  return BenchTask{.plugin = {words[10], number(0), number(1) != 0},
                    .shape = {std::strtoull(words[2], nullptr, 10), number(3), number(4)},
                    .ends = static_cast<BenchEnds>(number(5)),
                    .ping_pong = number(6) != 0,
-                   .device = number(7),
-                   .verbose = number(8) != 0};
+                   .connections = number(7),
+                   .device = number(8),
+                   .verbose = number(9) != 0};
 }
 
 }  // namespace railwise::tools

@@ -36,8 +36,7 @@ BenchEnd::BenchEnd(NetApi& api, BenchShape shape)
       group_(static_cast<uint64_t>(shape.grouped)),
       slots_(std::max<uint64_t>(static_cast<uint64_t>(shape.window) / group_, 1) * group_),
       stride_(roundUp(std::max<std::size_t>(shape.size, 1), kCacheLine)),
-      bytes_(roundUp(slots_ * stride_, kPage)),
-      memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes_))) {}
+      bytes_(roundUp(slots_ * stride_, kPage)) {}
 
 bool BenchEnd::check(const char* call, ncclResult_t result) {
   if (result != ncclSuccess && error_.empty())
@@ -46,6 +45,7 @@ bool BenchEnd::check(const char* call, ncclResult_t result) {
 }
 
 bool BenchEnd::registerMemory() {
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes_)));
   if (memory_ == nullptr) {
     error_ = textOf("no memory for %zu bytes", bytes_);
     return false;
@@ -58,8 +58,7 @@ BenchSender::BenchSender(NetApi& api, BenchShape shape)
     : BenchEnd(api, shape), requests_(slots_), post_tag_(kTag) {}
 
 bool BenchSender::connect(int device, void* handle) {
-  if (!check("connect", api_.connect(device, handle, &comm_))) return false;
-  return !connected() || registerMemory();
+  return check("connect", api_.connect(device, handle, &comm_));
 }
 
 bool BenchSender::post() {
@@ -110,7 +109,7 @@ bool BenchReceiver::listen(int device, void* handle) {
 
 bool BenchReceiver::accept() {
   if (!check("accept", api_.accept(listener_, &comm_))) return false;
-  return !connected() || (check("closeListen", api_.closeListen(listener_)) && registerMemory());
+  return !connected() || check("closeListen", api_.closeListen(listener_));
 }
 
 bool BenchReceiver::post() {
@@ -162,5 +161,20 @@ bool BenchReceiver::right(uint64_t message, uint64_t slot) {
 }
 
 bool BenchReceiver::close() { return deregisterMemory() && check("closeRecv", api_.closeRecv(comm_)); }
+
+bool connectEnds(BenchSender& sender, BenchReceiver& receiver, int device, std::string* error) {
+  alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+  bool right = receiver.listen(device, handle);
+  const Deadline deadline = Deadline::after(Patience::kLimit);
+  while (right && !(sender.connected() && receiver.connected())) {
+    right =
+        (sender.connected() || sender.connect(device, handle)) && (receiver.connected() || receiver.accept());
+    if (!right || !deadline.passed()) continue;
+    *error = "no connection within 30 s";
+    return false;
+  }
+  if (!right) *error = sender.error().empty() ? receiver.error() : sender.error();
+  return right;
+}
 
 }  // namespace railwise::tools

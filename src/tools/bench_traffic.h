@@ -51,6 +51,8 @@ class BenchEnd {
   BenchEnd& operator=(const BenchEnd&) = delete;
 
   bool connected() const { return comm_ != nullptr; }
+  // Of a window of messages, once it is connected. False: failed.
+  bool registerMemory();
   // The first error; empty: none.
   const std::string& error() const { return error_; }
   // Every byte of the messages from now on is written, or checked, if `on`.
@@ -61,8 +63,7 @@ class BenchEnd {
   ~BenchEnd() = default;
 
   bool check(const char* call, ncclResult_t result);
-  bool registerMemory();
-  bool deregisterMemory() { return check("deregMr", api_.deregMr(comm_, mhandle_)); }
+  bool deregisterMemory() { return mhandle_ == nullptr || check("deregMr", api_.deregMr(comm_, mhandle_)); }
   std::byte* at(uint64_t slot) const { return memory_.get() + slot * stride_; }
 
   NetApi& api_;
@@ -81,7 +82,7 @@ class BenchEnd {
 
   const std::size_t stride_;
   const std::size_t bytes_;
-  const std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, Free> memory_;
 };
 
 class BenchSender : public BenchEnd {
@@ -130,5 +131,8 @@ class BenchReceiver : public BenchEnd {
   uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
   uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
 };
+
+// Both ends in this thread. False: `error` says why it failed.
+bool connectEnds(BenchSender& sender, BenchReceiver& receiver, int device, std::string* error);
 
 }  // namespace railwise::tools

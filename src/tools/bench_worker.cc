@@ -44,11 +44,23 @@ bool countedRun(BenchLoad& load, uint64_t messages, std::FILE* answers) {
   return ran;
 }
 
+void sayReady(const BenchLoad& load, std::FILE* answers) {
+  std::fprintf(answers, "ready %d %s\n", load.origin().api, load.origin().name.c_str());
+  std::fflush(answers);
+}
+
+bool connectMore(BenchLoad& load, int connections, std::FILE* answers) {
+  sayReady(load, answers);
+  const auto each = load.connectMore(connections);
+  if (each) std::fprintf(answers, "connected %f %f %f\n", each->cpu_ns, each->wall_ns, each->bytes);
+  std::fflush(answers);
+  return each.has_value();
+}
+
 // The orders of stdin until its end. False: failed, and the load says why.
 bool obey(BenchLoad& load, std::FILE* answers) {
   if (!load.check()) return false;
-  std::fprintf(answers, "ready %d %s\n", load.origin().api, load.origin().name.c_str());
-  std::fflush(answers);
+  sayReady(load, answers);
   char order[64];
   char what[16];
   unsigned long long messages = 0;
@@ -71,7 +83,11 @@ int benchWorker(Args args) {
   setPluginLog(task->verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const auto load = BenchLoad::create(*task);
   bool right = load->start();
-  if (right) std::thread([&] { right = obey(*load, answers); }).join();
+  if (right && task->connections > 0) {
+    right = connectMore(*load, task->connections, answers);
+  } else if (right) {
+    std::thread([&] { right = obey(*load, answers); }).join();
+  }
   if (right && load->close()) return kExitOk;
   std::fprintf(answers, "error %s\n", load->error().c_str());
   std::fflush(answers);

@@ -116,6 +116,16 @@ TEST(BenchCommand, MeasuresBareWritesSideBySide) {
   }
 }
 
+TEST(BenchCommand, MeasuresConnections) {
+  const auto result = bench({"--json", "--raw", "--connections", "32"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(number(result.out, "connections"), 32);
+  EXPECT_GT(number(result.out, "set_up_cpu_us"), 1) << result.out;
+  EXPECT_GE(number(result.out, "set_up_wall_us"), 1) << result.out;
+  EXPECT_GT(number(result.out, "bytes_per_connection"), 1024) << result.out;
+  EXPECT_EQ(number(result.out, "connections", 1), -1) << "bare writes have none: " << result.out;
+}
+
 TEST(BenchCommand, SaysThatThereIsNoSuchDevice) {
   const auto result = bench({"--ends", "two-processes", "--index", "99"});
   EXPECT_EQ(result.status, 1);
