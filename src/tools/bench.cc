@@ -1,9 +1,15 @@
 // railwise bench: what a message costs, with one plugin or several side by side.
+#include <array>
+#include <fstream>
+#include <utility>
+
 #include "tools/bench_measure.h"
+#include "tools/bench_plot.h"
 #include "tools/bench_report.h"
 #include "tools/bench_worker.h"
 #include "tools/commands.h"
 #include "tools/machine_options.h"
+#include "tools/message.h"
 
 namespace railwise::tools {
 namespace {
@@ -17,6 +23,33 @@ constexpr const char* kHelp =
     "  railwise bench --size 8 --window 8 --vs /path/to/libnccl-net-other.so\n\n"
     "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
 
+// Powers of four, and the size of a flag.
+constexpr std::array<std::size_t, 9> kPlottedSizes = {8,        64,       256,       1 << 10, 4 << 10,
+                                                      16 << 10, 64 << 10, 256 << 10, 1 << 20};
+
+std::vector<std::size_t> sizesOf(const BenchOptions& options) {
+  if (options.plot.empty()) return {options.task.shape.size};
+  return {kPlottedSizes.begin(), kPlottedSizes.end()};
+}
+
+// Nothing: the reason was said.
+std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
+  auto costs = measureCosts(options);
+  if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
+      (options.latency && !addLatency(options, *costs)) ||
+      (options.connections > 0 && !addSetUp(options, *costs)))
+    return std::nullopt;
+  return costs;
+}
+
+bool writePlot(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size) {
+  std::ofstream file(options.plot);
+  file << plotCosts(options, by_size);
+  if (file.flush()) return true;
+  say("bench: cannot write %s", options.plot.c_str());
+  return false;
+}
+
 }  // namespace
 
 int benchCommand(Args args) {
@@ -26,12 +59,16 @@ int benchCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("bench", table, args, kHelp, 0, &status);
   if (!arguments) return status;
-  auto costs = measureCosts(options);
-  if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
-      (options.latency && !addLatency(options, *costs)) ||
-      (options.connections > 0 && !addSetUp(options, *costs)))
-    return kExitFailed;
-  options.json ? printBenchJson(options, *costs) : printBenchText(options, *costs);
+  std::vector<std::vector<Costs>> by_size;
+  for (const std::size_t size : sizesOf(options)) {
+    BenchOptions of_size = options;
+    of_size.task.shape.size = size;
+    auto costs = measureAll(of_size);
+    if (!costs) return kExitFailed;
+    by_size.push_back(std::move(*costs));
+  }
+  if (!options.plot.empty() && !writePlot(options, by_size)) return kExitFailed;
+  options.json ? printBenchJson(options, by_size) : printBenchText(options, by_size);
   return kExitOk;
 }
 

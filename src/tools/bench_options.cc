@@ -102,7 +102,11 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
                               "that many"));
   options.push_back(flagOption(0, "instructions", &fields.instructions,
                                "also count instructions per message (needs valgrind)"));
-  options.push_back(flagOption(0, "json", &fields.json, "print JSON: an object, or an array with --vs"));
+  options.push_back(textOption(0, "plot", "FILE.svg", &fields.plot,
+                               "measure sizes from 8 bytes to 1 MiB instead of --size, and draw CPU time\n"
+                               "over size"));
+  options.push_back(
+      flagOption(0, "json", &fields.json, "print JSON: an object, or an array when there are several"));
   options.push_back(
       flagOption('v', "verbose", &fields.task.verbose, "also show what the plugins log at INFO"));
   return options;

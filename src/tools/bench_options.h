@@ -1,6 +1,7 @@
 // What the command line of `railwise bench` asks for.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tools/bench_child.h"
@@ -18,6 +19,7 @@ struct BenchOptions {
   bool instructions = false;
   bool raw = false;  // bare RDMA writes, too
   bool latency = false;
+  std::string plot;  // the file; empty: none
   bool json = false;
 
   uint64_t messagesOfRepeat() const;  // whole groups

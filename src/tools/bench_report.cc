@@ -97,47 +97,40 @@ void printSetUp(const std::vector<Costs>& all, int connections) {
   }
 }
 
-}  // namespace
-
-void printBenchJson(const BenchOptions& options, const std::vector<Costs>& all) {
-  JsonWriter json;
-  if (all.size() > 1) json.beginArray();
-  for (const Costs& costs : all) {
-    json.beginObject();
-    json.key("plugin").value(costs.name);
-    json.key("file").value(costs.plugin.plugin);
-    json.key("api").value(apiOf(costs));
-    json.key("size").value(costs.size);
-    json.key("window").value(options.task.shape.window);
-    json.key("grouped").value(options.task.shape.grouped);
-    json.key("ends").value(nameOf(options.task.ends));
-    json.key("messages").value(costs.messages);
-    json.key("repeats").value(options.repeats);
-    writeAll(json, {{"cpu_ns_min", costs.cpu_ns_min},
-                    {"cpu_ns_median", costs.cpu_ns_median},
-                    {"wall_ns_min", costs.wall_ns_min},
-                    {"bandwidth_gbps", costs.bandwidthGbps()}});
-    if (costs.counts) writeAll(json, perMessage(costs));
-    writeInstructions(json, costs);
-    if (costs.latency) writeAll(json, latencies(*costs.latency));
-    if (costs.set_up) {
-      json.key("connections").value(options.connections);
-      writeAll(json, setUps(*costs.set_up));
-    }
-    if (&costs != &all[0]) writeRatios(json, costs, all[0]);
-    json.endObject();
+void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& costs, const Costs& first) {
+  json.beginObject();
+  json.key("plugin").value(costs.name);
+  json.key("file").value(costs.plugin.plugin);
+  json.key("api").value(apiOf(costs));
+  json.key("size").value(costs.size);
+  json.key("window").value(options.task.shape.window);
+  json.key("grouped").value(options.task.shape.grouped);
+  json.key("ends").value(nameOf(options.task.ends));
+  json.key("messages").value(costs.messages);
+  json.key("repeats").value(options.repeats);
+  writeAll(json, {{"cpu_ns_min", costs.cpu_ns_min},
+                  {"cpu_ns_median", costs.cpu_ns_median},
+                  {"wall_ns_min", costs.wall_ns_min},
+                  {"bandwidth_gbps", costs.bandwidthGbps()}});
+  if (costs.counts) writeAll(json, perMessage(costs));
+  writeInstructions(json, costs);
+  if (costs.latency) writeAll(json, latencies(*costs.latency));
+  if (costs.set_up) {
+    json.key("connections").value(options.connections);
+    writeAll(json, setUps(*costs.set_up));
   }
-  if (all.size() > 1) json.endArray();
-  std::fputs(json.text().c_str(), stdout);
+  if (&costs != &first) writeRatios(json, costs, first);
+  json.endObject();
 }
 
-void printBenchText(const BenchOptions& options, const std::vector<Costs>& all) {
+void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
   const BenchShape& shape = options.task.shape;
   std::printf(
       "# railwise bench: %zu bytes, window %d, %d buffer(s) in a receive, %d repeats of %llu messages\n"
       "# per message; ends: %s; posts: calls of ibv_post_send and ibv_post_recv\n",
-      shape.size, shape.window, shape.grouped, options.repeats,
-      static_cast<unsigned long long>(options.messagesOfRepeat()), nameOf(options.task.ends));
+      all[0].size, shape.window, shape.grouped, options.repeats,
+      static_cast<unsigned long long>(all[0].messages) / static_cast<unsigned>(options.repeats),
+      nameOf(options.task.ends));
   std::printf("%-24s %4s %9s %9s %9s %8s %8s %8s %8s %8s %8s\n", "plugin", "API", "cpu min", "median",
               "bench/it", "Gbit/s", "send WR", "recv WR", "CQE", "sends", "recvs");
   for (const Costs& costs : all) {
@@ -154,6 +147,23 @@ void printBenchText(const BenchOptions& options, const std::vector<Costs>& all) 
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);
   if (all[0].set_up) printSetUp(all, options.connections);
+}
+
+}  // namespace
+
+void printBenchJson(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size) {
+  JsonWriter json;
+  const bool several = by_size.size() * by_size[0].size() > 1;
+  if (several) json.beginArray();
+  for (const std::vector<Costs>& all : by_size) {
+    for (const Costs& costs : all) writeCosts(json, options, costs, all[0]);
+  }
+  if (several) json.endArray();
+  std::fputs(json.text().c_str(), stdout);
+}
+
+void printBenchText(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size) {
+  for (const std::vector<Costs>& all : by_size) printCosts(options, all);
 }
 
 }  // namespace railwise::tools

@@ -1,4 +1,4 @@
-// What `railwise bench` has measured, as a table or as JSON.
+// What `railwise bench` has measured, as a table or as JSON: the plugins at one size after the other.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace railwise::tools {
 
-void printBenchJson(const BenchOptions& options, const std::vector<Costs>& all);
-void printBenchText(const BenchOptions& options, const std::vector<Costs>& all);
+void printBenchJson(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size);
+void printBenchText(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size);
 
 }  // namespace railwise::tools

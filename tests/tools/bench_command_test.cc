@@ -1,12 +1,17 @@
 // `railwise bench` on the software device, with railwise's own plugin and others.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "../plugin/sanitizers.h"
 #include "process.h"
 #include "tools/bench_callgrind.h"
+#include "tools/bench_plot.h"
 
 namespace railwise::tools {
 namespace {
@@ -124,6 +129,34 @@ TEST(BenchCommand, MeasuresConnections) {
   EXPECT_GE(number(result.out, "set_up_wall_us"), 1) << result.out;
   EXPECT_GT(number(result.out, "bytes_per_connection"), 1024) << result.out;
   EXPECT_EQ(number(result.out, "connections", 1), -1) << "bare writes have none: " << result.out;
+}
+
+TEST(BenchCommand, PlotsCostOverSize) {
+  const std::string file = ::testing::TempDir() + "bench" + std::to_string(getpid()) + ".svg";
+  const auto result = bench({"--json", "--raw", "--plot", file, "--messages", "32", "--repeats", "1"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out.front(), '[');
+  EXPECT_EQ(number(result.out, "size", 0), 8);
+  EXPECT_EQ(number(result.out, "size", 17), 1 << 20) << "two lines of nine sizes";
+  std::ostringstream svg;
+  svg << std::ifstream(file).rdbuf();
+  std::filesystem::remove(file);
+  EXPECT_TRUE(svg.str().starts_with("<svg ")) << svg.str();
+  for (const char* name : {">Railwise<", ">raw WRITE<", ">1 MiB<"})
+    EXPECT_NE(svg.str().find(name), std::string::npos) << name;
+}
+
+TEST(BenchCommand, SaysThatItCannotWriteThePlot) {
+  const auto result = bench({"--plot", "/nowhere/p.svg", "--messages", "8", "--repeats", "1"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("cannot write /nowhere/p.svg"), std::string::npos) << result.err;
+}
+
+TEST(BenchPlot, DrawsOnePoint) {
+  const std::string svg = plotLines("a < b", {{"one & only", {{8, 100}}}});
+  EXPECT_NE(svg.find("a &lt; b"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("one &amp; only"), std::string::npos) << svg;
+  EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
 }
 
 TEST(BenchCommand, SaysThatThereIsNoSuchDevice) {

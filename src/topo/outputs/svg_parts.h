@@ -1,4 +1,5 @@
-// The drawing as SVG elements, for svg and html. Internal to outputs/.
+// The drawing as SVG elements, for svg and html. Internal to outputs/, but for the style, which the plot of
+// `railwise bench` shares.
 #pragma once
 
 #include <string>
