@@ -59,7 +59,11 @@ std::vector<std::string> BenchChild::command() const {
   if (!place_.real) {
     words.insert(words.end(),
                  {executable, "device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});
-    if (!place_.software.empty()) words.insert(words.end(), {"--machine", place_.software});
+    if (!place_.software.empty()) {
+      words.insert(words.end(), {"--machine", place_.software});
+    } else if (task_.rails > 1) {
+      words.insert(words.end(), {"--machine", "link=ib,count=" + std::to_string(task_.device + task_.rails)});
+    }
     words.emplace_back("--");
   }
   words.insert(words.end(), place_.under.begin(), place_.under.end());
@@ -82,7 +86,10 @@ bool BenchChild::start() {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(orders[0], STDIN_FILENO);
     dup2(answers[1], STDOUT_FILENO);
-    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);  // there need not be any other
+    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);      // there need not be any other
+    if (!place_.real) setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // software devices need no /sys
+    if (place_.queue_pairs > 0)
+      setenv("NCCL_IB_QPS_PER_CONNECTION", std::to_string(place_.queue_pairs).c_str(), 1);
     const std::vector<std::string> words = command();
     std::vector<char*> argv;
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

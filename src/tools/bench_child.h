@@ -19,6 +19,7 @@ struct BenchPlace {
   std::string software;                 // configuration of the software device
   bool real = false;                    // the devices of libibverbs instead
   bool sysfs = false;                   // show the plugin a /sys of the software machine
+  int queue_pairs = 0;                  // of a connection and rail; 0: as the plugin likes
   std::vector<std::string> under = {};  // a command to run the process under, e.g. valgrind's
 };
 

@@ -1,6 +1,7 @@
 #include "tools/bench_load.h"
 
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -80,11 +81,18 @@ class OneThread : public BenchLoad {
     return true;
   }
 
-  const BenchTask task_;
+  BenchTask task_;
   std::optional<LoadedPlugin> plugin_;
   std::optional<BenchSender> sender_;
   std::optional<BenchReceiver> receiver_;
 };
+
+bool fuseRails(NetApi& api, BenchTask& task) {
+  if (task.rails == 1) return true;
+  std::vector<int> rails(static_cast<std::size_t>(task.rails));
+  std::iota(rails.begin(), rails.end(), task.device);
+  return api.makeVDevice(rails, &task.device) == ncclSuccess;
+}
 
 }  // namespace
 
@@ -122,7 +130,7 @@ void settleDevices() {
   setenv("RAILWISE_DEVICE", "verbs", 1);
 }
 
-std::optional<LoadedPlugin> loadForBench(const BenchTask& task, std::string* error) {
+std::optional<LoadedPlugin> loadForBench(BenchTask& task, std::string* error) {
   settleDevices();
   PluginOptions options;
   options.plugin = task.plugin.plugin;
@@ -133,8 +141,12 @@ std::optional<LoadedPlugin> loadForBench(const BenchTask& task, std::string* err
   const auto count = startPlugin(*plugin->api, 1, error);
   if (!count.ok()) return std::nullopt;
   NetProperties properties;
-  if (task.device >= *count || plugin->api->getProperties(task.device, &properties) != ncclSuccess) {
-    *error = textOf("the plugin has %d devices, no device %d", *count, task.device);
+  if (task.device + task.rails > *count) {
+    *error = textOf("the plugin has %d devices: no %d from device %d on", *count, task.rails, task.device);
+  } else if (!fuseRails(*plugin->api, task)) {
+    *error = textOf("the plugin cannot make one device of %d", task.rails);
+  } else if (plugin->api->getProperties(task.device, &properties) != ncclSuccess) {
+    *error = textOf("the plugin does not describe its device %d", task.device);
   } else if (task.shape.grouped > properties.max_recvs) {
     *error = textOf("the plugin takes %d buffers in a receive", properties.max_recvs);
   } else {

@@ -86,7 +86,7 @@ class BenchClock {
 // other find any libibverbs. Before the first plugin is loaded.
 void settleDevices();
 
-// The task's plugin, started, with the device that the task names. Nothing: `error` says why.
-std::optional<LoadedPlugin> loadForBench(const BenchTask& task, std::string* error);
+// The task's plugin, started. Several rails are one device now, the task's. Nothing: `error` says why.
+std::optional<LoadedPlugin> loadForBench(BenchTask& task, std::string* error);
 
 }  // namespace railwise::tools

@@ -14,6 +14,8 @@ constexpr uint64_t kMostMessages = 20'000;
 constexpr uint64_t kLeastMessages = 200;
 constexpr uint64_t kBytesOfRepeat = 256 << 20;
 
+constexpr int kMostRails = 8;  // of NCCL's virtual devices
+
 constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::kOneThread},
                                                      {"two-threads", BenchEnds::kTwoThreads},
                                                      {"two-processes", BenchEnds::kTwoProcesses}}};
@@ -84,6 +86,11 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
        .accepted = "software, software:CONFIG or verbs",
        .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.place); }});
   options.push_back(intOption(0, "index", &fields.task.device, 0, 1023, "device of the plugin (default: 0)"));
+  options.push_back(intOption(0, "rails", &fields.task.rails, 1, kMostRails,
+                              "devices from --index on that the plugins make one of; bare writes take the\n"
+                              "first (default: 1)"));
+  options.push_back(intOption(0, "queue-pairs", &fields.place.queue_pairs, 1, 128,
+                              "sets NCCL_IB_QPS_PER_CONNECTION for the plugins"));
   options.push_back(flagOption(0, "sysfs", &fields.place.sysfs,
                                "show the plugins a /sys of the software machine: for those that cannot do\n"
                                "without"));

@@ -87,7 +87,7 @@ class PluginEnd : public BenchOneEnd {
     return true;
   }
 
-  const BenchTask task_;
+  BenchTask task_;
   const BenchChannel& channel_;
   std::optional<LoadedPlugin> plugin_;
   std::optional<BenchSender> sender_;

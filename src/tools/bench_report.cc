@@ -106,6 +106,8 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
   json.key("window").value(options.task.shape.window);
   json.key("grouped").value(options.task.shape.grouped);
   json.key("ends").value(nameOf(options.task.ends));
+  json.key("rails").value(options.task.rails);
+  if (options.place.queue_pairs > 0) json.key("queue_pairs").value(options.place.queue_pairs);
   json.key("messages").value(costs.messages);
   json.key("repeats").value(options.repeats);
   writeAll(json, {{"cpu_ns_min", costs.cpu_ns_min},

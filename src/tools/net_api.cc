@@ -1,7 +1,9 @@
 #include "tools/net_api.h"
 
+#include <algorithm>
 #include <array>
 #include <climits>
+#include <iterator>
 #include <type_traits>
 
 #include "nccl/net_v10.h"
@@ -79,6 +81,17 @@ class NetTable final : public NetApi {
     const ncclResult_t result = net_.getProperties(device, &raw);
     if (result == ncclSuccess) *properties = uniform(raw);
     return result;
+  }
+
+  ncclResult_t makeVDevice(std::span<const int> physical, int* device) override {
+    if constexpr (requires { net_.makeVDevice; }) {
+      decltype(typename Abi<kVersion>::Properties{}.vProps) parts = {};
+      if (net_.makeVDevice == nullptr || physical.size() > std::size(parts.devs)) return ncclInvalidUsage;
+      parts.ndevs = static_cast<int>(physical.size());
+      std::copy(physical.begin(), physical.end(), parts.devs);
+      return net_.makeVDevice(device, &parts);
+    }
+    return ncclInvalidUsage;
   }
 
   ncclResult_t listen(int device, void* handle, void** listen_comm) override {

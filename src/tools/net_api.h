@@ -49,6 +49,8 @@ class NetApi {
   virtual ncclResult_t init(uint64_t comm_id, ncclDebugLogger_t logger) = 0;
   virtual ncclResult_t devices(int* count) = 0;
   virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
+  // A device made of others. ncclInvalidUsage: before v9, which introduced it, and of plugins that have none.
+  virtual ncclResult_t makeVDevice(std::span<const int> physical, int* device) = 0;
   virtual ncclResult_t listen(int device, void* handle, void** listen_comm) = 0;
   virtual ncclResult_t connect(int device, void* handle, void** send_comm) = 0;
   virtual ncclResult_t accept(void* listen_comm, void** recv_comm) = 0;

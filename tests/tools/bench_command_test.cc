@@ -159,10 +159,27 @@ TEST(BenchPlot, DrawsOnePoint) {
   EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
 }
 
+TEST(BenchCommand, HasRailsAndQueuePairs) {
+  const auto one = bench({"--json", "--size", "1M", "--messages", "64"});
+  const auto more =
+      bench({"--json", "--size", "1M", "--messages", "64", "--rails", "2", "--queue-pairs", "2"});
+  ASSERT_EQ(more.status, 0) << more.err;
+  EXPECT_EQ(number(more.out, "rails"), 2);
+  EXPECT_EQ(number(more.out, "queue_pairs"), 2);
+  EXPECT_GT(number(more.out, "work_requests"), number(one.out, "work_requests") + 0.5)
+      << "a large message is parts: " << more.out;
+}
+
+TEST(BenchCommand, SaysThatThePluginHasNoVirtualDevices) {
+  const auto result = bench({"--vs", LOOPBACK_PLUGIN, "--rails", "2"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("the plugin cannot make one device of 2"), std::string::npos) << result.err;
+}
+
 TEST(BenchCommand, SaysThatThereIsNoSuchDevice) {
   const auto result = bench({"--ends", "two-processes", "--index", "99"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("no device 99"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("no 1 from device 99 on"), std::string::npos) << result.err;
 }
 
 // Names are given once; what a callee costs is counted where it is spent.
