@@ -18,9 +18,10 @@ constexpr const char* kHelp =
     "usage: railwise bench [options]\n\n"
     "Measures what a message costs: CPU time of the thread that has both ends of a connection, and the work "
     "requests,\ncompletions and calls that the software device has counted. With --vs other plugins do the "
-    "same in "
-    "turn, on the same\nlibibverbs.so.1 and a software device of their own.\n\n"
-    "  railwise bench --size 8 --window 8 --vs /path/to/libnccl-net-other.so\n\n"
+    "same in turn, on the same\nlibibverbs.so.1 and a software device of their own.\n\n"
+    "  railwise bench --size 8 --window 8 --vs /path/to/libnccl-net-other.so\n"
+    "  railwise bench --instructions --latency --raw\n"
+    "  railwise bench --vs /path/to/libnccl-net-other.so --plot cost.svg\n\n"
     "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
 
 // Powers of four, and the size of a flag.
@@ -42,12 +43,9 @@ std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
   return costs;
 }
 
-bool writePlot(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size) {
-  std::ofstream file(options.plot);
-  file << plotCosts(options, by_size);
-  if (file.flush()) return true;
-  say("bench: cannot write %s", options.plot.c_str());
-  return false;
+int sayCannotWrite(const std::string& file) {
+  say("bench: cannot write %s", file.c_str());
+  return kExitFailed;
 }
 
 }  // namespace
@@ -59,6 +57,9 @@ int benchCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("bench", table, args, kHelp, 0, &status);
   if (!arguments) return status;
+  std::ofstream plot;
+  if (!options.plot.empty()) plot.open(options.plot);
+  if (!options.plot.empty() && !plot) return sayCannotWrite(options.plot);
   std::vector<std::vector<Costs>> by_size;
   for (const std::size_t size : sizesOf(options)) {
     BenchOptions of_size = options;
@@ -67,7 +68,8 @@ int benchCommand(Args args) {
     if (!costs) return kExitFailed;
     by_size.push_back(std::move(*costs));
   }
-  if (!options.plot.empty() && !writePlot(options, by_size)) return kExitFailed;
+  if (!options.plot.empty() && !(plot << plotCosts(options, by_size)).flush())
+    return sayCannotWrite(options.plot);
   options.json ? printBenchJson(options, by_size) : printBenchText(options, by_size);
   return kExitOk;
 }

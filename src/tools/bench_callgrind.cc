@@ -32,13 +32,19 @@ std::string findValgrind() {
   return "";
 }
 
-// The file that callgrind writes; removed at the end.
+// The file that callgrind writes; a temporary one unless it is to be kept.
 class ProfileFile {
  public:
-  ProfileFile() : path_((fs::temp_directory_path() / "railwise-bench-XXXXXX").string()) {
-    if (const int fd = mkstemp(path_.data()); fd >= 0) ::close(fd);
+  explicit ProfileFile(const std::string& keep)
+      : kept_(!keep.empty()),
+        path_(kept_ ? fs::absolute(keep).string()
+                    : (fs::temp_directory_path() / "railwise-bench-XXXXXX").string()) {
+    const int fd = kept_ ? -1 : mkstemp(path_.data());
+    if (fd >= 0) ::close(fd);
   }
-  ~ProfileFile() { ::unlink(path_.c_str()); }
+  ~ProfileFile() {
+    if (!kept_) ::unlink(path_.c_str());
+  }
   ProfileFile(const ProfileFile&) = delete;
   ProfileFile& operator=(const ProfileFile&) = delete;
 
@@ -50,6 +56,7 @@ class ProfileFile {
   }
 
  private:
+  const bool kept_;
   std::string path_;
 };
 
@@ -98,13 +105,14 @@ std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
   return all;
 }
 
-std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, std::string* error) {
+std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep,
+                                              std::string* error) {
   const std::string valgrind = findValgrind();
   if (valgrind.empty()) {
     *error = "--instructions counts with valgrind, which is not in PATH (package: valgrind)";
     return std::nullopt;
   }
-  const ProfileFile profile;
+  const ProfileFile profile(keep);
   place.under = {valgrind,
                  "--tool=callgrind",
                  "-q",

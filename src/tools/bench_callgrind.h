@@ -18,8 +18,10 @@ struct Instructions {
   double rest;    // libc and the like
 };
 
-// Runs the task once more, in one thread of a process under valgrind. Nothing: `error` says why.
-std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, std::string* error);
+// Runs the task once more, in one thread of a process under valgrind. `keep`: the profile's file, empty for
+// none. Nothing: `error` says why.
+std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep,
+                                              std::string* error);
 
 // Instructions of a callgrind profile by object file, callees not included. Nothing: not a profile.
 struct ObjectCost {

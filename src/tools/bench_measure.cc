@@ -119,7 +119,8 @@ bool addInstructions(const BenchOptions& options, std::vector<Costs>& all) {
     BenchTask task = options.task;
     task.plugin = costs.plugin;
     std::string error;
-    costs.instructions = countInstructions(task, options.place, &error);
+    const std::string keep = &costs == &all[0] ? options.profile : "";
+    costs.instructions = countInstructions(task, options.place, keep, &error);
     if (!costs.instructions) return sayFailed(costs.plugin, error);
   }
   return true;

@@ -101,14 +101,17 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
   options.push_back(flagOption(0, "raw", &fields.raw,
                                "measure bare RDMA writes side by side, as perftest's ib_write_bw and\n"
                                "ib_write_lat do"));
+  options.push_back(flagOption(0, "instructions", &fields.instructions,
+                               "also count instructions per message (needs valgrind)"));
+  options.push_back(textOption(0, "profile", "FILE", &fields.profile,
+                               "with --instructions: keep the first plugin's profile, for\n"
+                               "callgrind_annotate FILE"));
   options.push_back(flagOption(0, "latency", &fields.latency,
                                "also measure the latency of a ping-pong, between two processes or, with\n"
                                "--ends two-threads, two threads"));
   options.push_back(intOption(0, "connections", &fields.connections, 1, 4096,
                               "also measure the time to set up a connection and the memory it takes, over\n"
                               "that many"));
-  options.push_back(flagOption(0, "instructions", &fields.instructions,
-                               "also count instructions per message (needs valgrind)"));
   options.push_back(textOption(0, "plot", "FILE.svg", &fields.plot,
                                "measure sizes from 8 bytes to 1 MiB instead of --size, and draw CPU time\n"
                                "over size"));

@@ -17,7 +17,8 @@ struct BenchOptions {
   int messages = 0;     // 0: by the size
   int connections = 0;  // 0: not measured
   bool instructions = false;
-  bool raw = false;  // bare RDMA writes, too
+  std::string profile;  // the file to keep the first plugin's in; empty: none
+  bool raw = false;     // bare RDMA writes, too
   bool latency = false;
   std::string plot;  // the file; empty: none
   bool json = false;
