@@ -1,5 +1,6 @@
 #include "tools/bench_load.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <optional>
@@ -32,7 +33,7 @@ class OneThread : public BenchLoad {
 
   bool check() override {
     verify(true);
-    const bool right = move(kCheckedMessages);
+    const bool right = move(checkedMessages(task_.shape));
     verify(false);
     return right;
   }
@@ -106,6 +107,14 @@ std::unique_ptr<BenchLoad> BenchLoad::create(const BenchTask& task) {
 std::optional<BenchSetUp> BenchLoad::connectMore(int) {
   fail("connections are counted with both ends in one thread");
   return std::nullopt;
+}
+
+uint64_t checkedMessages(const BenchShape& shape) {
+  constexpr uint64_t kBytes = 16 << 20;
+  const uint64_t wanted = std::max(std::clamp<uint64_t>(kBytes / std::max<uint64_t>(shape.size, 1), 16, 256),
+                                   static_cast<uint64_t>(shape.window));
+  const auto group = static_cast<uint64_t>(shape.grouped);
+  return (wanted + group - 1) / group * group;
 }
 
 BenchOrigin originOf(const LoadedPlugin& plugin) {

@@ -63,7 +63,8 @@ class BenchLoad {
   std::string error_;
 };
 
-inline constexpr uint64_t kCheckedMessages = 256;  // at the beginning, every byte
+// How many are checked: a window at least, else fewer of large ones, in whole groups.
+uint64_t checkedMessages(const BenchShape& shape);
 
 // CPU and elapsed time since its beginning.
 class BenchClock {

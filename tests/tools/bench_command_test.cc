@@ -112,7 +112,7 @@ TEST(BenchCommand, MeasuresLatency) {
 
 TEST(BenchCommand, MeasuresBareWritesSideBySide) {
   for (const char* ends : {"one-thread", "two-processes"}) {
-    const auto result = bench({"--json", "--raw", "--latency", "--ends", ends, "--size", "64K"});
+    const auto result = bench({"--json", "--raw", "--latency", "--ends", ends, "--size", "4K"});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("\"plugin\": \"raw WRITE\""), std::string::npos) << result.out;
     EXPECT_NEAR(number(result.out, "work_requests", 1), 1, 0.01) << result.out;
@@ -160,9 +160,9 @@ TEST(BenchPlot, DrawsOnePoint) {
 }
 
 TEST(BenchCommand, HasRailsAndQueuePairs) {
-  const auto one = bench({"--json", "--size", "1M", "--messages", "64"});
+  const auto one = bench({"--json", "--size", "64K", "--messages", "64"});
   const auto more =
-      bench({"--json", "--size", "1M", "--messages", "64", "--rails", "2", "--queue-pairs", "2"});
+      bench({"--json", "--size", "64K", "--messages", "64", "--rails", "2", "--queue-pairs", "2"});
   ASSERT_EQ(more.status, 0) << more.err;
   EXPECT_EQ(number(more.out, "rails"), 2);
   EXPECT_EQ(number(more.out, "queue_pairs"), 2);
