@@ -33,7 +33,7 @@ class OneThread : public BenchLoad {
 
   bool check() override {
     verify(true);
-    const bool right = move(checkedMessages(task_.shape));
+    const bool right = move(checkedMessages(task_));
     verify(false);
     return right;
   }
@@ -109,7 +109,9 @@ std::optional<BenchSetUp> BenchLoad::connectMore(int) {
   return std::nullopt;
 }
 
-uint64_t checkedMessages(const BenchShape& shape) {
+uint64_t checkedMessages(const BenchTask& task) {
+  const BenchShape& shape = task.shape;
+  if (task.ping_pong) return static_cast<uint64_t>(shape.window);
   constexpr uint64_t kBytes = 16 << 20;
   const uint64_t wanted = std::max(std::clamp<uint64_t>(kBytes / std::max<uint64_t>(shape.size, 1), 16, 256),
                                    static_cast<uint64_t>(shape.window));

@@ -63,8 +63,8 @@ class BenchLoad {
   std::string error_;
 };
 
-// How many are checked: a window at least, else fewer of large ones, in whole groups.
-uint64_t checkedMessages(const BenchShape& shape);
+// How many are checked: a window at least, else fewer of large ones, in whole groups; a few of a ping-pong.
+uint64_t checkedMessages(const BenchTask& task);
 
 // CPU and elapsed time since its beginning.
 class BenchClock {

@@ -41,7 +41,7 @@ class RawWrites : public BenchLoad {
 
   bool check() override {
     near_.fill();
-    return run(checkedMessages(task_.shape)) && (far_.arrived() || fail("wrong data"));
+    return run(checkedMessages(task_)) && (far_.arrived() || fail("wrong data"));
   }
 
   std::optional<BenchRan> run(uint64_t messages) override {

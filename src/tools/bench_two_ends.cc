@@ -60,7 +60,7 @@ class TwoEnds : public BenchLoad {
 
   bool check() override {
     end_->verify(true);
-    const bool right = run(checkedMessages(task_.shape)).has_value();
+    const bool right = run(checkedMessages(task_)).has_value();
     end_->verify(false);
     return right;
   }

@@ -101,7 +101,8 @@ TEST(BenchCommand, HasEndsInTwoThreadsOrProcesses) {
 }
 
 TEST(BenchCommand, MeasuresLatency) {
-  const auto result = bench({"--json", "--latency", "--vs", LOOPBACK_PLUGIN});
+  const auto result =
+      bench({"--json", "--latency", "--vs", LOOPBACK_PLUGIN, "--messages", "64", "--repeats", "2"});
   ASSERT_EQ(result.status, 0) << result.err;
   for (const int plugin : {0, 1}) {
     EXPECT_GT(number(result.out, "latency_ns_min", plugin), 0) << result.out;
@@ -112,7 +113,8 @@ TEST(BenchCommand, MeasuresLatency) {
 
 TEST(BenchCommand, MeasuresBareWritesSideBySide) {
   for (const char* ends : {"one-thread", "two-processes"}) {
-    const auto result = bench({"--json", "--raw", "--latency", "--ends", ends, "--size", "4K"});
+    const auto result =
+        bench({"--json", "--raw", "--latency", "--ends", ends, "--messages", "64", "--repeats", "2"});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("\"plugin\": \"raw WRITE\""), std::string::npos) << result.out;
     EXPECT_NEAR(number(result.out, "work_requests", 1), 1, 0.01) << result.out;
