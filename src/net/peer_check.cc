@@ -106,6 +106,10 @@ uint64_t SendConnection::largestUnderWay() const {
   for (const Group& group : groups_) {
     if (group.parts_posted > 0 && !group.free()) largest = std::max(largest, group.posted);
   }
+  for (const Message& message : messages_) {
+    if (message.kind == Request::Kind::kSend && !known(message))
+      largest = std::max<uint64_t>(largest, message.bytes);
+  }
   return largest;
 }
 

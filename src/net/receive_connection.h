@@ -98,6 +98,7 @@ class ReceiveConnection final : public Connection {
   void open(Receive& receive, uint32_t count, uint32_t room) const;
   Status irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   Status postPending();
+  void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
   void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
   Status postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes);
   std::byte* stagingOf(uint32_t slot, uint32_t i) const;
@@ -108,9 +109,9 @@ class ReceiveConnection final : public Connection {
   void onCompletion(const ibv_wc& completion);
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
+  Status onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   Status endRow();
-  bool unpack(const Receive& receive, const Pack& pack) const;
   void complete(Receive& receive);
   void advanceArrived();
   void makeSilent(Receive& receive) const;

@@ -53,27 +53,33 @@ std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
 
 // Whatever is not one buffer on one rail.
 void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers) {
-  const auto isHost = [](const ReceiveBuffer& buffer) {
-    return buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
-  };
-  receive.host = std::all_of(buffers.begin(), buffers.end(), isHost);
-  const uint64_t flags = (receive.silent ? kStampSilent : 0) | (receive.host ? kStampHost : 0);
-  const uint64_t stamp =
-      makeStamp(next_number_, next_place_ % kRingEntries, static_cast<int>(buffers.size()), flags);
-  const std::size_t rails = device_.rails().size();
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
+  const auto count = static_cast<uint32_t>(buffers.size());
+  const auto arrived = static_cast<uint32_t>(arrived_);
+  uint32_t least_room = UINT32_MAX;
+  bool host = true;
+  for (const ReceiveBuffer& buffer : buffers) {
+    least_room = std::min(least_room, roomOf(buffer));
+    host = host && buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
+  }
+  receive.least_room = least_room;
+  receive.host = host;
+  const uint64_t flags = (receive.silent ? kStampSilent : 0) | (host ? kStampHost : 0);
+  const uint64_t stamp = makeStamp(next_number_, next_place_ % kRingEntries, static_cast<int>(count), flags);
+  for (uint32_t i = 0; i < count; ++i) {
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
     receive.pieces[i] = {0, room, buffer.address};
-    receive.least_room = std::min(receive.least_room, room);
-    std::byte* const place = stagingOf(slot, static_cast<uint32_t>(i));
+    std::byte* const place = stagingOf(slot, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
-        entryOf(buffer, room, static_cast<uint32_t>(arrived_), stamp);
-    if (rails == 1 || buffer.memory == nullptr) continue;
-    auto* const keys = reinterpret_cast<MoreKeys*>(place);
-    for (std::size_t rail = 1; rail < rails; ++rail)
-      keys->remote_key[rail] = buffer.memory->keys[rail].remote;
+        entryOf(buffer, room, arrived, stamp);
+    if (entry_bytes_ > sizeof(ClearToSend) && buffer.memory != nullptr)
+      fillMoreKeys(*reinterpret_cast<MoreKeys*>(place), *buffer.memory);
   }
+}
+
+void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const {
+  for (std::size_t rail = 1; rail < device_.rails().size(); ++rail)
+    keys.remote_key[rail] = memory.keys[rail].remote;
 }
 
 Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent,
@@ -91,7 +97,10 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
   const auto count = static_cast<uint32_t>(buffers.size());
   open(made, count, roomOf(buffers[0]));
   if (silent) makeSilent(made);
-  if (!made.silent) startEvents(made, buffers);
+  if (!made.silent && std::any_of(buffers.begin(), buffers.end(), [](const ReceiveBuffer& buffer) {
+        return buffer.profiler != nullptr;
+      }))
+    startEvents(made, buffers);
   fillGroup(made, slot, buffers);
   *request = &made;
   next_place_ += count;
@@ -301,9 +310,10 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
     value = notice->immediate;
     record_bytes = completion.byte_len;
   }
-  const ImmediateForm form = immediateForm(value);
-  if (form == ImmediateForm::kWhole || form == ImmediateForm::kPacked) [[likely]] {
+  if (immediateForm(value) == ImmediateForm::kWhole) [[likely]] {
     RAILWISE_TRY(onWhole(queue_pair, index, value));
+  } else if (immediateForm(value) == ImmediateForm::kPacked) {
+    RAILWISE_TRY(onPacked(queue_pair, index, value));
   } else {
     const Record* const record = notice != nullptr ? notice : &records_[immediateSlot(value)];
     RAILWISE_TRY(onPart(index, value, record, record_bytes));
@@ -330,10 +340,22 @@ inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t 
   reply_queue_pair_ = static_cast<uint8_t>(index);
   if (receive.bytes > receive.least_room) [[unlikely]]
     return failTooLong(receive.bytes, receive.least_room);
-  if (immediateForm(value) == ImmediateForm::kPacked && !unpack(receive, packs_[immediateSlot(value)]))
-    return failNotOpen(immediateSlot(value));
   complete(receive);
   return Status::success();
+}
+
+// The same, but they stand in the window.
+Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
+  const uint32_t slot = immediateSlot(value);
+  const uint32_t bytes = immediateSize(value);
+  const Receive& receive = receives_[slot];
+  if (receive.kind != Request::Kind::kReceive || !receive.host || iwarp() || bytes > receive.least_room ||
+      uint64_t{bytes} * receive.count > kPackBytes)
+    return failNotOpen(slot);
+  for (std::size_t i = 0; i < receive.count; ++i)
+    copyShort(reinterpret_cast<void*>(receive.pieces[i].address),  // NOLINT(performance-no-int-to-ptr)
+              packs_[slot].bytes + i * bytes, bytes);
+  return onWhole(queue_pair, index, value);
 }
 
 // A part has arrived. `record`: where its record is, when it says that it brought one.
@@ -376,21 +398,6 @@ Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
                                       " bytes for a buffer of " + std::to_string(room));
 }
 
-// False: it cannot have come so.
-bool ReceiveConnection::unpack(const Receive& receive, const Pack& pack) const {
-  if (!receive.host || iwarp() || uint64_t{receive.bytes} * receive.count > kPackBytes) return false;
-  for (std::size_t i = 0; i < receive.count; ++i) {
-    void* const to = reinterpret_cast<void*>(receive.pieces[i].address);  // NOLINT(performance-no-int-to-ptr)
-    const std::byte* const from = pack.bytes + i * receive.bytes;
-    if (receive.bytes == sizeof(uint64_t)) {
-      std::memcpy(to, from, sizeof(uint64_t));
-    } else {
-      std::memcpy(to, from, receive.bytes);
-    }
-  }
-  return true;
-}
-
 inline void ReceiveConnection::complete(Receive& receive) {
   receive.done = true;
   const bool in_turn = receive.number == arrived_ + 1 && consumed_number_ == arrived_;
@@ -413,9 +420,7 @@ void ReceiveConnection::advanceArrived() {
 }
 
 void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers) {
-  const auto wanted = [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; };
-  receive.profiled = std::any_of(buffers.begin(), buffers.end(), wanted);
-  if (!receive.profiled) return;
+  receive.profiled = true;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     profiler::Event event = {};
     event.kind = RAILWISE_PROFILER_RECEIVE;

@@ -188,10 +188,11 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   }
   if (lanes_.size() > 1 || iwarp()) return;
   const Lane& lane = lanes_.front();
-  uint64_t limit = std::min<uint64_t>({kSmallBytes, adaptive_routing_bytes_, device_.properties().max_message_bytes});
+  whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
   for (int q = 0; q < lane.count; ++q)
-    limit = std::min<uint64_t>(limit, queue_pairs_[lane.queue_pairs[q]].piece_bytes);
-  small_bytes_ = small_now_ = limit;
+    whole_bytes_ = std::min<std::size_t>(whole_bytes_, queue_pairs_[lane.queue_pairs[q]].piece_bytes);
+  small_bytes_ = std::min<uint64_t>({whole_bytes_, kSmallBytes, adaptive_routing_bytes_});
+  small_now_ = small_bytes_;
   small_turns_ = lane.count > 1;
   small_queue_pair_ = &queue_pairs_[takeTurn(0)];
   for (std::size_t i = 0; i < group_chain_.size(); ++i) {

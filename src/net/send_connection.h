@@ -126,8 +126,12 @@ class SendConnection final : public Connection {
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp);
   Status notReady();
-  Status sendSmall(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+  Status sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                    Message& message, LaneQueuePair& queue_pair, bool signalled);
+  Status sendApart(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+                   Message& message, LaneQueuePair& queue_pair);
+  void describe(Message& message, uint32_t bytes, const LaneQueuePair& queue_pair) const;
+  void advance();
   void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                         void* profiler, Request** request);
@@ -183,6 +187,7 @@ class SendConnection final : public Connection {
   // posted.
   std::size_t small_bytes_ = 0;
   std::size_t small_now_ = 0;
+  std::size_t whole_bytes_ = 0;                // that go in one piece, with a completion then
   LaneQueuePair* small_queue_pair_ = nullptr;  // that the next of them goes to
   bool small_turns_ = false;                   // there are several
   ibv_send_wr small_work_ = {};
@@ -228,6 +233,7 @@ class SendConnection final : public Connection {
 // A small message for a receive that is known: straight down, no call but the device's.
 [[gnu::always_inline]] inline Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                              void* profiler, Request** request) {
+  if (open_group_ != nullptr) return isendNext(address, bytes, tag, memory, profiler, request);
   const ClearToSend& entry = entryAt(next_place_);
   Message& message = messages_[next_message_ % kOutstandingSends];
   LaneQueuePair* const queue_pair = small_queue_pair_;
@@ -235,15 +241,13 @@ class SendConnection final : public Connection {
                         next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes && failure_.ok() &&
                         message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
-  if (!straight) [[unlikely]] {
-    return open_group_ != nullptr ? isendNext(address, bytes, tag, memory, profiler, request)
-                                  : isendOtherwise(address, bytes, tag, memory, profiler, request);
-  }
+  if (!straight) [[unlikely]]
+    return isendOtherwise(address, bytes, tag, memory, profiler, request);
   *request = &message;
-  return sendSmall(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair, false);
+  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair, false);
 }
 
-inline Status SendConnection::sendSmall(const ClearToSend& entry, uint64_t address, uint32_t bytes,
+inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes,
                                         const MemoryHandle& memory, Message& message,
                                         LaneQueuePair& queue_pair, bool signalled) {
   ibv_send_wr& work = small_work_;
@@ -253,20 +257,31 @@ inline Status SendConnection::sendSmall(const ClearToSend& entry, uint64_t addre
   work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
   work.wr.rdma.remote_addr = entry.address;
   work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+  ++queue_pair.posted;
+  describe(message, bytes, queue_pair);
+  if (signalled) askWith(work, queue_pair);
+  advance();
+  return post(queue_pair, &work);
+}
+
+// A message whose work requests are the last that were counted.
+inline void SendConnection::describe(Message& message, uint32_t bytes, const LaneQueuePair& queue_pair) const {
   message.kind = Request::Kind::kSend;
   message.done = false;
   message.bytes = bytes;
   message.number = next_number_;
-  message.position = ++queue_pair.posted;
+  message.position = queue_pair.posted;
   message.queue_pair = queue_pair.index;
+}
+
+// To the next receive.
+inline void SendConnection::advance() {
   unsettled_.store(true, std::memory_order_relaxed);
-  if (signalled) askWith(work, queue_pair);
   ++next_message_;
   ++next_place_;
   next_post_ = ++next_number_;
   if (small_turns_) [[unlikely]]
     small_queue_pair_ = &queue_pairs_[takeTurn(0)];
-  return post(queue_pair, &work);
 }
 
 }  // namespace railwise::net

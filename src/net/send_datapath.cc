@@ -87,15 +87,42 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
   }
   const ClearToSend& entry = entryAt(next_place_);
   const bool alone = (entry.stamp & (kStampCountMask | kStampSilent)) == 1;
-  const bool small = alone && bytes - 1 < small_now_ && profiler == nullptr &&
+  const bool whole = alone && small_now_ != 0 && bytes - 1 < whole_bytes_ && profiler == nullptr &&
                      entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes;
-  if (!small) return sendInGroup(address, bytes, tag, memory, profiler, request);
+  if (!whole) return sendInGroup(address, bytes, tag, memory, profiler, request);
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  Message* const message = makeRoom(queue_pair, 1) ? freeMessage() : nullptr;
+  Message* const message = makeRoom(queue_pair, 2) ? freeMessage() : nullptr;
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   *request = message;
-  const bool signalled = queue_pair.posted >= queue_pair.quiet_until;
-  return sendSmall(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair, signalled);
+  if (bytes > adaptive_routing_bytes_)
+    return sendApart(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair);
+  const bool signalled = bytes > small_bytes_ || queue_pair.posted >= queue_pair.quiet_until;
+  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair, signalled);
+}
+
+// The immediate in a request of its own: switches may let the packets of the first overtake each other
+// (NCCL_IB_AR_THRESHOLD).
+Status SendConnection::sendApart(const ClearToSend& entry, uint64_t address, uint32_t bytes,
+                                 const MemoryHandle& memory, Message& message, LaneQueuePair& queue_pair) {
+  ibv_sge segment = {address, bytes, memory.keys[queue_pair.rail].local};
+  ibv_send_wr data = {};
+  data.wr_id = sendWorkId(0, 0, queue_pair.index);
+  data.sg_list = &segment;
+  data.num_sge = 1;
+  data.opcode = IBV_WR_RDMA_WRITE;
+  data.wr.rdma.remote_addr = entry.address;
+  data.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+  ibv_send_wr tail = {};
+  data.next = &tail;
+  tail.wr_id = data.wr_id;
+  tail.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  tail.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
+  tail.wr.rdma = data.wr.rdma;
+  queue_pair.posted += 2;
+  describe(message, bytes, queue_pair);
+  askWith(tail, queue_pair);
+  advance();
+  return post(queue_pair, &data);
 }
 
 // Does the send queue take so many work requests?
@@ -135,13 +162,8 @@ bool SendConnection::canPack(const Group& group) const {
 }
 
 inline void SendConnection::pack(const Message& message, uint32_t index) {
-  std::byte* const to = pack_.bytes + std::size_t{index} * message.bytes;
-  const void* const from = reinterpret_cast<const void*>(message.address);  // NOLINT(performance-no-int-to-ptr)
-  if (message.bytes == sizeof(uint64_t)) {
-    std::memcpy(to, from, sizeof(uint64_t));
-  } else {
-    std::memcpy(to, from, message.bytes);
-  }
+  copyShort(pack_.bytes + std::size_t{index} * message.bytes,
+            reinterpret_cast<const void*>(message.address), message.bytes);  // NOLINT(performance-no-int-to-ptr)
 }
 
 // The next send of a small group, when it comes in order and is as large as the others.
@@ -153,21 +175,18 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   Message& message = messages_[next_message_ % kOutstandingSends];
   const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
                     profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
-  if (!next) [[unlikely]] {
+  if (!next || (group.packed && memory->kind != MemoryKind::kHost)) [[unlikely]] {
     open_group_ = nullptr;
     return isendOtherwise(address, bytes, tag, memory, profiler, request);
   }
   take(message, address, bytes, tag, memory, nullptr);
   group.messages[index] = &message;
-  if (!group.packed) {
-    prepare(group_chain_[index], message, entry);
-  } else if (memory->kind == MemoryKind::kHost) {
+  *request = &message;
+  if (group.packed) {
     pack(message, index);
   } else {
-    group.small = false;
-    open_group_ = nullptr;
+    prepare(group_chain_[index], message, entry);
   }
-  *request = &message;
   return ++group.matched < group.count ? Status::success() : closeGroup(group);
 }
 
@@ -257,7 +276,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 }
 
 // All its sends are there.
-Status SendConnection::closeGroup(Group& group) {
+[[gnu::noinline]] Status SendConnection::closeGroup(Group& group) {
   open_group_ = nullptr;
   next_place_ += group.count;
   ++next_number_;
@@ -271,11 +290,11 @@ Status SendConnection::closeGroup(Group& group) {
 // So many work requests bring the whole group, and the last of them completes it.
 inline void SendConnection::settleBy(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  queue_pair.posted += work_requests;
+  const uint64_t position = queue_pair.posted += work_requests;
   for (uint32_t i = 0; i < group.count; ++i) {
     Message& message = *group.messages[i];
     message.number = group.number;
-    message.position = queue_pair.posted;
+    message.position = position;
     message.queue_pair = queue_pair.index;
   }
   unsettled_.store(true, std::memory_order_relaxed);

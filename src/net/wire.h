@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "net/limits.h"
 
@@ -107,6 +108,13 @@ inline constexpr uint32_t kPackBytes = 64;
 struct alignas(kPackBytes) Pack {
   std::byte bytes[kPackBytes];
 };
+inline void copyShort(void* to, const void* from, uint32_t bytes) {
+  if (bytes == sizeof(uint64_t)) {
+    std::memcpy(to, from, sizeof(uint64_t));
+  } else {
+    for (uint32_t i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
+  }
+}
 
 // What a receiver says over the side channel before it ends it.
 struct LastWords {

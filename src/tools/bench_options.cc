@@ -54,7 +54,7 @@ uint64_t BenchOptions::messagesOfRepeat() const {
 std::vector<Option> benchOptionTable(BenchOptions& fields) {
   std::vector<Option> options = {
       sizeOption('s', "size", &fields.task.shape.size, kLargestSize, "bytes of a message (default: 8)"),
-      intOption('w', "window", &fields.task.shape.window, 1, 256, "messages under way at most (default: 8)"),
+      intOption('w', "window", &fields.task.shape.window, 1, 256, "receives under way at most (default: 8)"),
       intOption('g', "grouped", &fields.task.shape.grouped, 1, static_cast<int>(kMaxGroup),
                 "buffers of a receive (default: 1)"),
       intOption('n', "messages", &fields.messages, 1, 1'000'000'000,

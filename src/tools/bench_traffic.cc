@@ -34,14 +34,12 @@ BenchEnd::BenchEnd(NetApi& api, BenchShape shape)
     : api_(api),
       shape_(shape),
       group_(static_cast<uint64_t>(shape.grouped)),
-      slots_(std::max<uint64_t>(static_cast<uint64_t>(shape.window) / group_, 1) * group_),
+      slots_(static_cast<uint64_t>(shape.window) * group_),
       stride_(roundUp(std::max<std::size_t>(shape.size, 1), kCacheLine)),
       bytes_(roundUp(slots_ * stride_, kPage)) {}
 
-bool BenchEnd::check(const char* call, ncclResult_t result) {
-  if (result != ncclSuccess && error_.empty())
-    error_ = textOf("%s failed: %s", call, resultText(result).c_str());
-  return result == ncclSuccess;
+void BenchEnd::note(const char* call, ncclResult_t result) {
+  if (error_.empty()) error_ = textOf("%s failed: %s", call, resultText(result).c_str());
 }
 
 bool BenchEnd::registerMemory() {

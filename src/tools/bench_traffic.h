@@ -18,7 +18,7 @@ namespace railwise::tools {
 
 struct BenchShape {
   std::size_t size = 8;  // bytes of a message
-  int window = 8;        // messages under way at most; at least one group
+  int window = 8;        // receives under way at most
   int grouped = 1;       // buffers of a receive
 };
 
@@ -66,7 +66,12 @@ class BenchEnd {
   BenchEnd(NetApi& api, BenchShape shape);
   ~BenchEnd() = default;
 
-  bool check(const char* call, ncclResult_t result);
+  bool check(const char* call, ncclResult_t result) {
+    if (result != ncclSuccess) [[unlikely]]
+      note(call, result);
+    return result == ncclSuccess;
+  }
+  void note(const char* call, ncclResult_t result);
   bool deregisterMemory() { return mhandle_ == nullptr || check("deregMr", api_.deregMr(comm_, mhandle_)); }
   std::byte* at(uint64_t slot) const { return memory_.get() + slot * stride_; }
 

@@ -57,6 +57,31 @@ NetProperties uniform(const Properties& from) {
   return to;
 }
 
+// The first function that NCCL calls and that the table lacks; null when none.
+template <typename Net>
+const char* missingFunctionOf(const Net& net) {
+#define RAILWISE_NEED(function) \
+  if (net.function == nullptr) return #function;
+  RAILWISE_NEED(devices)
+  RAILWISE_NEED(getProperties)
+  RAILWISE_NEED(listen)
+  RAILWISE_NEED(connect)
+  RAILWISE_NEED(accept)
+  RAILWISE_NEED(regMr)
+  RAILWISE_NEED(deregMr)
+  RAILWISE_NEED(isend)
+  RAILWISE_NEED(irecv)
+  RAILWISE_NEED(test)
+  RAILWISE_NEED(closeSend)
+  RAILWISE_NEED(closeRecv)
+  RAILWISE_NEED(closeListen)
+#undef RAILWISE_NEED
+  if constexpr (requires { net.finalize; }) {
+    if (net.finalize == nullptr) return "finalize";
+  }
+  return nullptr;
+}
+
 template <int kVersion>
 class NetTable final : public NetApi {
   using Net = typename Abi<kVersion>::Net;
@@ -75,6 +100,7 @@ class NetTable final : public NetApi {
       return net_.init(logger);
     }
   }
+  const char* missingFunction() const override { return missingFunctionOf(net_); }
   ncclResult_t devices(int* count) override { return net_.devices(count); }
   ncclResult_t getProperties(int device, NetProperties* properties) override {
     typename Abi<kVersion>::Properties raw = {};
@@ -162,9 +188,8 @@ class NetTable final : public NetApi {
     }
     const int count = static_cast<int>(buffers.size());
     if constexpr (kVersion >= 10) {
-      std::array<void*, kMaxGroup> profiler_handles = {};
       return net_.irecv(comm, count, data.data(), sizes.data(), tags.data(), mhandles.data(),
-                        profiler_handles.data(), request);
+                        profiler_handles_.data(), request);
     } else {
       return net_.irecv(comm, count, data.data(), sizes.data(), tags.data(), mhandles.data(), request);
     }
@@ -185,40 +210,15 @@ class NetTable final : public NetApi {
  private:
   const Net& net_;
   void* context_ = nullptr;
+  std::array<void*, kMaxGroup> profiler_handles_ = {};
   ncclNetCommConfig_v10_t config_ = {.trafficClass = NCCL_NET_ID_UNDEF};
 };
-
-// The first function that NCCL calls and that the table lacks; null when none.
-template <typename Net>
-const char* missingFunction(const Net& net) {
-#define RAILWISE_NEED(function) \
-  if (net.function == nullptr) return #function;
-  RAILWISE_NEED(init)
-  RAILWISE_NEED(devices)
-  RAILWISE_NEED(getProperties)
-  RAILWISE_NEED(listen)
-  RAILWISE_NEED(connect)
-  RAILWISE_NEED(accept)
-  RAILWISE_NEED(regMr)
-  RAILWISE_NEED(deregMr)
-  RAILWISE_NEED(isend)
-  RAILWISE_NEED(irecv)
-  RAILWISE_NEED(test)
-  RAILWISE_NEED(closeSend)
-  RAILWISE_NEED(closeRecv)
-  RAILWISE_NEED(closeListen)
-#undef RAILWISE_NEED
-  if constexpr (requires { net.finalize; }) {
-    if (net.finalize == nullptr) return "finalize";
-  }
-  return nullptr;
-}
 
 template <int kVersion>
 std::unique_ptr<NetApi> make(void* table, std::string* error) {
   const auto& net = *static_cast<const typename Abi<kVersion>::Net*>(table);
-  if (const char* missing = missingFunction(net)) {
-    *error = "ncclNetPlugin_v" + std::to_string(kVersion) + " has no " + missing;
+  if (net.init == nullptr) {
+    *error = "ncclNetPlugin_v" + std::to_string(kVersion) + " has no init";
     return nullptr;
   }
   return std::make_unique<NetTable<kVersion>>(net);

@@ -37,8 +37,7 @@ struct NetProperties {
 
 class NetApi {
  public:
-  // `table` is the ncclNetPlugin_v<version> symbol. Null and `error` set when a function that NCCL needs is
-  // missing.
+  // `table` is the ncclNetPlugin_v<version> symbol. Null and `error` set when it has no init.
   static std::unique_ptr<NetApi> create(int version, void* table, std::string* error);
   virtual ~NetApi() = default;
   NetApi(const NetApi&) = delete;
@@ -47,10 +46,13 @@ class NetApi {
   int version() const { return version_; }
   virtual const char* name() const = 0;
   virtual ncclResult_t init(uint64_t comm_id, ncclDebugLogger_t logger) = 0;
+  // After init, where some plugins fill their table: the first function that NCCL needs and that is missing, or
+  // null.
+  virtual const char* missingFunction() const { return nullptr; }
   virtual ncclResult_t devices(int* count) = 0;
   virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
   // A device made of others. ncclInvalidUsage: before v9, which introduced it, and of plugins that have none.
-  virtual ncclResult_t makeVDevice(std::span<const int> physical, int* device) = 0;
+  virtual ncclResult_t makeVDevice(std::span<const int>, int*) { return ncclInvalidUsage; }
   virtual ncclResult_t listen(int device, void* handle, void** listen_comm) = 0;
   virtual ncclResult_t connect(int device, void* handle, void** send_comm) = 0;
   virtual ncclResult_t accept(void* listen_comm, void** recv_comm) = 0;

@@ -150,6 +150,10 @@ Result<int> startPlugin(NetApi& api, uint64_t comm_id, std::string* error) {
   };
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
     return failed("init", result);
+  if (const char* const missing = api.missingFunction()) {
+    *error = textOf("plugin %s: ncclNetPlugin_v%d has no %s", api.name(), api.version(), missing);
+    return Status{Code::kNoDevice};
+  }
   int count = 0;
   if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
     return failed("devices", result);

@@ -26,31 +26,64 @@ class CountsTest : public testing::Test {
   softdev::Counters counters() const { return loop_.counters(); }
 
   LoopConnection loop_{1 << 20};
+  std::vector<Request*> sent_;
 };
 
 constexpr uint64_t kMessages = 320;  // a multiple of every batch, so that nothing is left over
 
-TEST_F(CountsTest, AMessageIsOneWriteAndOneClearToSend) {
+// What is left over at the end asks for its completions: none of that in the middle.
+TEST_F(CountsTest, AWindowOfEightIsNinePostsAndLittleMoreThanEightCompletions) {
+  const auto window = [&] {
+    std::vector<Request*> requests;
+    for (int i = 0; i < 8; ++i) requests.push_back(loop_.receive(1, 8192, 64));
+    for (Request* sent : sent_) ASSERT_TRUE(LoopConnection::finish(sent));  // the clear-to-send says so
+    sent_.clear();
+    for (int i = 0; i < 8; ++i) sent_.push_back(loop_.send(0, 64));
+    for (Request* received : requests) ASSERT_TRUE(LoopConnection::finish(received));
+  };
+  for (int i = 0; i < 4; ++i) window();
   const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kMessages; ++i) exchange(1, 4096);
+  for (uint64_t i = 0; i < kMessages / 8; ++i) window();
+  const softdev::Counters after = counters();
+  constexpr uint64_t kWindows = kMessages / 8;
+  // The ring of clear-to-sends has 256 entries: a window never lies across its end.
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
+  EXPECT_EQ(after.writes - before.writes, kWindows);
+  EXPECT_EQ(after.post_send_calls - before.post_send_calls, kMessages + kWindows);
+  EXPECT_EQ(after.receives - before.receives, kMessages);
+  EXPECT_EQ(after.post_recv_calls - before.post_recv_calls, kMessages / 32);
+  // The receiver's, the sender's for every 32 messages, and one for every 16 clear-to-sends.
+  EXPECT_NEAR(static_cast<double>(after.completions - before.completions),
+              static_cast<double>(kMessages + kMessages / 32 + kWindows / 16), 1);
+}
+
+TEST_F(CountsTest, ALargeMessageAsksForItsCompletion) {
+  const softdev::Counters before = counters();
+  for (uint64_t i = 0; i < kMessages; ++i) exchange(1, 65536);
   const softdev::Counters after = counters();
   EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.writes - before.writes, kMessages);
   EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kMessages);
-  EXPECT_EQ(after.receives - before.receives, kMessages);
-  // A completion at each end, and one for every 16 clear-to-sends.
   EXPECT_EQ(after.completions - before.completions, 2 * kMessages + kMessages / 16);
 }
 
-TEST_F(CountsTest, AGroupOfEightIsTwoPostsAndTenWorkRequests) {
+// A write for each message, the clear-to-sends in one, and since nothing follows, one that asks.
+TEST_F(CountsTest, AGroupOfEight) {
   const softdev::Counters before = counters();
   for (uint64_t i = 0; i < kMessages; ++i) exchange(8, 64);
   const softdev::Counters after = counters();
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kMessages);
-  EXPECT_EQ(after.writes - before.writes, 9 * kMessages);
+  EXPECT_EQ(after.writes - before.writes, (7 + 1 + 1) * kMessages);
   EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
+  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 3 * kMessages);
   EXPECT_EQ(after.receives - before.receives, kMessages);
-  EXPECT_EQ(after.completions - before.completions, 2 * kMessages + kMessages / 16);
+}
+
+TEST_F(CountsTest, AGroupThatFitsACacheLineIsOneWrite) {
+  const softdev::Counters before = counters();
+  for (uint64_t i = 0; i < kMessages; ++i) exchange(8, 8);
+  const softdev::Counters after = counters();
+  EXPECT_EQ(after.writes - before.writes, 2 * kMessages);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
+  EXPECT_EQ(after.bytes - before.bytes, kMessages * (8 * 8 + 8 * sizeof(ClearToSend)));
 }
 
 // siw takes the bytes of an unsignalled write later than it should (send_datapath.cc).
@@ -73,7 +106,7 @@ TEST(IwarpCounts, EveryWorkRequestOfAMessageCompletes) {
 
 TEST_F(CountsTest, ClearToSendTravelsInline) {
   const softdev::Counters before = counters();
-  exchange(1, 4096);
+  exchange(1, 65536);
   EXPECT_EQ(counters().inline_sends - before.inline_sends, 1U);
 }
 

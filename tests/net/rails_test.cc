@@ -121,17 +121,18 @@ TEST(Rails, AMessageIsSplitOverQueuePairsWhenAsked) {
 }
 
 TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
-  LoopConnection loop(2 * kHalf, "link=ib");
-  fillRandom(loop, kHalf);
-  softdev::Counters before = loop.counters();
-  exchange(loop, 8192);
-  softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes - before.writes, 1U);
-  before = after;
-  exchange(loop, 8193);
-  after = loop.counters();
-  EXPECT_EQ(after.writes - before.writes, 2U);
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 1U);
+  for (const char* threshold : {"", "65536"}) {
+    setenv("NCCL_IB_AR_THRESHOLD", threshold, 1);
+    if (*threshold == '\0') unsetenv("NCCL_IB_AR_THRESHOLD");
+    LoopConnection loop(2 * kHalf, "link=ib");
+    unsetenv("NCCL_IB_AR_THRESHOLD");
+    fillRandom(loop, kHalf);
+    const softdev::Counters before = loop.counters();
+    exchange(loop, 65536);
+    const softdev::Counters after = loop.counters();
+    EXPECT_EQ(after.writes - before.writes, *threshold == '\0' ? 2U : 1U);
+    EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 1U);
+  }
 }
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.

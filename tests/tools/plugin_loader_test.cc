@@ -1,6 +1,9 @@
 #include "tools/plugin_loader.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+
+#include "nccl/net_v8.h"
 
 namespace railwise::tools {
 namespace {
@@ -77,6 +80,45 @@ TEST(LoadPlugin, ALibraryWithoutTheSymbolIsNoPlugin) {
   const std::string error = loadError(pluginOptions("libm.so.6"), Code::kSystem);
   EXPECT_NE(error.find("does not export any ncclNetPlugin_v6 .. ncclNetPlugin_v12"), std::string::npos)
       << error;
+}
+
+// As nccl-rdma-sharp-plugins does: before init the table has a name and init, no more.
+ncclNet_v8_t g_whole = {};
+ncclNet_v8_t g_filled_by_init = {};
+
+ncclResult_t fillAndInit(ncclDebugLogger_t logger) {
+  g_filled_by_init = g_whole;
+  return g_whole.init(logger);
+}
+ncclResult_t initOnly(ncclDebugLogger_t) { return ncclSuccess; }
+
+TEST(StartPlugin, TakesATableThatInitFills) {
+  void* const library = dlopen(LOOPBACK_PLUGIN, RTLD_NOW);
+  ASSERT_NE(library, nullptr);
+  const auto* const table = static_cast<const ncclNet_v8_t*>(dlsym(library, "ncclNetPlugin_v8"));
+  ASSERT_NE(table, nullptr);
+  g_whole = *table;
+  g_filled_by_init.init = fillAndInit;
+  std::string error;
+  const auto api = NetApi::create(8, &g_filled_by_init, &error);
+  ASSERT_NE(api, nullptr) << error;
+  const auto devices = startPlugin(*api, 1, &error);
+  ASSERT_TRUE(devices.ok()) << error;
+  EXPECT_EQ(*devices, 2);
+}
+
+TEST(StartPlugin, SaysWhatATableLacksAfterInit) {
+  ncclNet_v8_t table = {};
+  table.name = "half";
+  table.init = initOnly;
+  std::string error;
+  const auto api = NetApi::create(8, &table, &error);
+  ASSERT_NE(api, nullptr) << error;
+  EXPECT_FALSE(startPlugin(*api, 1, &error).ok());
+  EXPECT_EQ(error, "plugin half: ncclNetPlugin_v8 has no devices");
+  table.init = nullptr;
+  EXPECT_EQ(NetApi::create(8, &table, &error), nullptr);
+  EXPECT_EQ(error, "ncclNetPlugin_v8 has no init");
 }
 
 TEST(ResultText, NamesEveryCode) {
