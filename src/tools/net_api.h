@@ -52,7 +52,9 @@ class NetApi {
   virtual ncclResult_t devices(int* count) = 0;
   virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
   // A device made of others. ncclInvalidUsage: before v9, which introduced it, and of plugins that have none.
-  virtual ncclResult_t makeVDevice(std::span<const int>, int*) { return ncclInvalidUsage; }
+  virtual ncclResult_t makeVDevice(std::span<const int> /*physical*/, int* /*device*/) {
+    return ncclInvalidUsage;
+  }
   virtual ncclResult_t listen(int device, void* handle, void** listen_comm) = 0;
   virtual ncclResult_t connect(int device, void* handle, void** send_comm) = 0;
   virtual ncclResult_t accept(void* listen_comm, void** recv_comm) = 0;
