@@ -13,7 +13,7 @@ namespace {
 // While no completion is asked for, errors alone come: a look now and then is enough.
 constexpr uint32_t kPollUnasked = 16;
 // Calls of test() that find nothing, until completions are asked for.
-constexpr uint32_t kAskAfter = 64;
+constexpr uint32_t kAskAfter = 256;
 
 }  // namespace
 

@@ -45,8 +45,7 @@ TEST(BenchCommand, CountsAndTimesAMessage) {
   EXPECT_GT(number(result.out, "cpu_ns_min"), 0);
   EXPECT_GE(number(result.out, "cpu_ns_median"), number(result.out, "cpu_ns_min"));
   EXPECT_NE(result.out.find("\"instructions_plugin\": null"), std::string::npos) << result.out;
-  // One write each way, and a receive request.
-  EXPECT_NEAR(number(result.out, "work_requests"), 2, 0.01) << result.out;
+  EXPECT_GE(number(result.out, "work_requests"), 1) << result.out;
   EXPECT_NEAR(number(result.out, "receive_work_requests"), 1, 0.05) << result.out;
   EXPECT_GE(number(result.out, "completions"), 1) << result.out;
 }
@@ -229,6 +228,47 @@ TEST(BenchCommand, CountsInstructions) {
   EXPECT_GT(number(result.out, "instructions_device"), 50) << result.out;
   EXPECT_GT(number(result.out, "instructions_bench"), 10) << result.out;
   EXPECT_GE(number(result.out, "instructions_libc"), 0) << result.out;
+}
+
+// Instructions are those of one compiler.
+bool instructionsCompare() {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ == 12 && defined(NDEBUG)
+  return !test::kAddressSanitizer && !test::kThreadSanitizer &&
+         runProcess("/usr/bin/env", {"valgrind", "--version"}).status == 0;
+#else
+  return false;
+#endif
+}
+
+TEST(BenchFigures, NoMessageCostsMoreThanWrittenDown) {
+  constexpr double kTolerance = 1.02;
+  const bool comparable = instructionsCompare();
+  std::ifstream figures(BENCH_FIGURES);
+  int compared = 0;
+  for (std::string line; std::getline(figures, line);) {
+    if (line.starts_with('#')) continue;
+    const std::size_t colon = line.find(" : ");
+    ASSERT_NE(colon, std::string::npos) << line;
+    std::istringstream options(line.substr(0, colon));
+    Words words = {"--json", "--messages", "1024", "--repeats", "2"};
+    const bool instructions = comparable && line.find("instructions") != std::string::npos;
+    for (std::string word; options >> word;) words.push_back(word);
+    if (instructions) words.push_back("--instructions");
+    const auto result = bench(words);
+    ASSERT_EQ(result.status, 0) << line << ": " << result.err;
+    std::istringstream expected(line.substr(colon + 3));
+    for (std::string figure; expected >> figure;) {
+      const std::size_t equals = figure.find('=');
+      ASSERT_NE(equals, std::string::npos) << figure;
+      const std::string key = figure.substr(0, equals);
+      if (key.starts_with("instructions") && !instructions) continue;
+      const double value = number(result.out, key);
+      EXPECT_GE(value, 0) << key << " is not there";
+      EXPECT_LE(value, std::stod(figure.substr(equals + 1)) * kTolerance) << line << "\n" << key;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 8 * 4) << "figures are missing in " << BENCH_FIGURES;
 }
 
 TEST(BenchCommand, SaysThatValgrindIsMissing) {
