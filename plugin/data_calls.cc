@@ -15,7 +15,8 @@ using net::SendConnection;
 static_assert(net::kOutstandingReceives == NCCL_NET_MAX_REQUESTS);
 
 template <typename T>
-[[gnu::always_inline]] static inline Status connectionOf(const char* function, void* connection, net::Direction direction, T** typed) {
+[[gnu::always_inline]] static inline Status connectionOf(const char* function, void* connection,
+                                                         net::Direction direction, T** typed) {
   auto* base = static_cast<Connection*>(connection);
   if (base != nullptr && base->direction() == direction) [[likely]] {
     *typed = static_cast<T*>(base);

@@ -3,7 +3,9 @@
 // the completion queues of the rails' devices, and the window that the other end writes into.
 //
 // Threads: made and closed by NCCL's service thread; isend, irecv, iflush and test belong to one thread at a
-// time (NCCL's progress thread). Registering memory meanwhile is safe: it touches only the device's cache.
+// time (NCCL's progress thread), and between an irecv and the next test() to the same. Registering memory
+// meanwhile is safe: it touches only the device's cache. So is SendConnection::settle(), before memory is
+// released: it posts to queue pairs, whose locks are the device's library's.
 // Any error of the data path is logged once and sticks: every later call returns it. Closing with work
 // outstanding is safe at any time.
 #pragma once
@@ -86,10 +88,7 @@ class Connection {
 
  protected:
   Connection(Direction direction, const Device& device, const Config& config)
-      : direction_(direction),
-        device_(device),
-        config_(config),
-        iwarp_(device.rails().front().port.iwarp) {}
+      : direction_(direction), device_(device), config_(config), iwarp_(device.rails().front().port.iwarp) {}
   ~Connection() { endSideChannel(); }
 
   // One completion queue for each device of the rails, with room for `per_queue_pair` entries of each of its

@@ -27,7 +27,8 @@ const char* adviceFor(ibv_wc_status status) {
       return "the peer posts no receives: it is stopped or out of memory";
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_OP_ERR:
-      return "the peer died with its memory in use (see its log), released the memory, or never registered it "
+      return "the peer died with its memory in use (see its log), released the memory, or never registered "
+             "it "
              "for this access";
     case IBV_WC_LOC_PROT_ERR:
       return "the local memory was released while in use";
@@ -64,7 +65,8 @@ bool Connection::peerHasEnded() {
     return side_channel_.peek() == Io::kClosed;
   const Result<Io> heard = side_channel_.receive(last_words_heard_);
   if (!last_words_heard_.complete()) return !heard.ok() || *heard == Io::kClosed;
-  if (last_words_.magic == kLastWordsMagic) static_cast<SendConnection*>(this)->onArrived(last_words_.arrived);
+  if (last_words_.magic == kLastWordsMagic)
+    static_cast<SendConnection*>(this)->onArrived(last_words_.arrived);
   return side_channel_.peek() == Io::kClosed;
 }
 

@@ -63,7 +63,10 @@ struct LaneQueuePair {
  private:
   // A completion for every so many work requests keeps room in the queue.
   static constexpr uint32_t kCoverEvery = 32;
-  void quieten() { quiet_until = std::min(covered + kCoverEvery - 1, completed + send_size); }
+  void quieten() {
+    const uint64_t every = std::min(kCoverEvery, send_size / 2);
+    quiet_until = std::min(covered + every - 1, completed + send_size);
+  }
 };
 
 // Which queue pairs belong to a lane, and whose turn it is.

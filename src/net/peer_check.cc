@@ -117,9 +117,9 @@ uint64_t ReceiveConnection::largestUnderWay() const {
   uint64_t largest = 0;
   for (const Receive& receive : receives_) {
     if (receive.kind != Request::Kind::kReceive || receive.done) continue;
-    const uint64_t room = std::accumulate(
-        receive.pieces.begin(), receive.pieces.begin() + receive.count, uint64_t{0},
-        [](uint64_t sum, const Piece& piece) { return sum + piece.room; });
+    const uint64_t room =
+        std::accumulate(receive.pieces.begin(), receive.pieces.begin() + receive.count, uint64_t{0},
+                        [](uint64_t sum, const Piece& piece) { return sum + piece.room; });
     largest = std::max(largest, room);
   }
   return largest;
@@ -137,7 +137,11 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
   }
   silence_ += std::min(since_last_check, kLongestStep);
   if (cut_off_) return Status::success();
-  if (direction_ == Direction::kSend) RAILWISE_TRY(static_cast<SendConnection*>(this)->refresh());
+  if (direction_ == Direction::kSend && !iwarp()) {
+    auto& self = *static_cast<SendConnection*>(this);
+    if (self.owedNothing()) silence_ = {};
+    RAILWISE_TRY(self.refresh());
+  }
   return iwarp() ? probe() : checkSends();
 }
 

@@ -1,6 +1,5 @@
 #include "net/postponed.h"
 
-#include <utility>
 #include <vector>
 
 #include "net/receive_connection.h"
@@ -34,12 +33,12 @@ void Postponed::add() {
 
 void Postponed::postAll() {
   Thread& self = Thread::self();
-  for (const std::shared_ptr<Entry>& entry : std::exchange(self.entries, {})) {
+  std::erase_if(self.entries, [&](const std::shared_ptr<Entry>& entry) {
     const std::lock_guard lock(entry->mutex);
-    if (entry->connection == nullptr || entry->thread != self.number) continue;
-    entry->thread = 0;
-    entry->connection->postForOther();
-  }
+    if (entry->connection == nullptr || entry->thread != self.number) return true;
+    if (entry->waits) entry->connection->postForOther();
+    return false;
+  });
 }
 
 }  // namespace railwise::net

@@ -19,11 +19,14 @@ class Postponed {
   Postponed(const Postponed&) = delete;
   Postponed& operator=(const Postponed&) = delete;
 
-  // The calling thread has something to post for the connection. Cheap when it is known.
+  // The calling thread has something to post for the connection. Cheap when the thread is known. Until
+  // forget(), which says that it was posted, no other thread may use the connection.
   void remember() {
     if (entry_->thread.load(std::memory_order_relaxed) != thisThread()) [[unlikely]]
       add();
+    entry_->waits.store(true, std::memory_order_relaxed);
   }
+  void forget() { entry_->waits.store(false, std::memory_order_relaxed); }
 
   // Posts what waits in the calling thread. What fails shows with the receive's own test().
   static void postAll();
@@ -34,6 +37,7 @@ class Postponed {
     std::mutex mutex;               // against the end of the connection meanwhile
     ReceiveConnection* connection;  // null: it has ended
     std::atomic<uint64_t> thread = 0;
+    std::atomic<bool> waits = false;
   };
   struct Thread;
 

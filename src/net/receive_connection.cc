@@ -61,8 +61,8 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
   const std::size_t notices =
       iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
-  Result<Window> window =
-      device_.windows().take(sizeof(WindowHead) + records + packs + staging + kFlushTargetBytes + notices + kProbeBytes);
+  Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
+                                                 kFlushTargetBytes + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   window_.at<WindowHead>(0)->mark = kWindowMark;

@@ -40,8 +40,9 @@ class ReceiveConnection final : public Connection {
 
   // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
   // `silent`: NCCL sees by itself when the data are there; the request is complete at once. The sender hears
-  // of it now or with the next test() of any request: as many receives as were posted between two tests are
-  // expected between the next two, and travel together.
+  // of it now or with the next test() of a request of this connection that is not known to be complete: as
+  // many receives as were posted between two such tests are expected between the next two, and travel
+  // together.
   Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
   // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
@@ -100,7 +101,8 @@ class ReceiveConnection final : public Connection {
   Status postPending();
   void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
   void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
-  Status postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes);
+  Status postClearToSend(LaneQueuePair& queue_pair, const std::byte* from, std::size_t offset,
+                         uint32_t bytes);
   std::byte* stagingOf(uint32_t slot, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
   Status postFlush(Flush& flush, uint8_t rail, uint64_t address, uint32_t remote_key);
@@ -128,7 +130,7 @@ class ReceiveConnection final : public Connection {
   Record* notices_ = nullptr;         // iWARP: buffers of the receives
   uint64_t* flush_target_ = nullptr;  // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
-  bool plain_ = false;  // one rail, not iWARP: clear-to-send has one key, and is a write
+  bool plain_ = false;          // one rail, not iWARP: clear-to-send has one key, and is a write
   bool may_be_silent_ = false;  // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
   struct RailListener {
     uint8_t rail;
@@ -165,7 +167,8 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
 
 // One buffer on one rail: straight down. It is posted now when as many were posted the last time between two
 // tests; else the thread calls again, for the next receive or for test().
-[[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request) {
+[[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
+                                                              bool silent, Request** request) {
   Receive& made = receives_[next_number_ % kSlots];
   const ReceiveBuffer& buffer = buffers[0];
   const bool straight = buffers.size() == 1 && plain_ && !silent && buffer.profiler == nullptr &&
@@ -181,7 +184,9 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   made.pieces[0] = {0, room, buffer.address};
   *request = &made;
   ++next_place_;
-  return ++next_number_ < post_at_ ? Status::success() : postPending();
+  if (++next_number_ >= post_at_) return postPending();
+  if (next_number_ == row_begin_ + 1) postponed_.remember();
+  return Status::success();
 }
 
 inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {

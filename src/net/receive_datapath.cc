@@ -1,5 +1,5 @@
 // The hot path of the receiver. Allocates, locks, logs and calls the kernel nowhere on the way of a good
-// message. (Of clear-to-sends that wait, the first in a thread's life is remembered under a lock.)
+// message. (But the first row of receives in a thread's life is remembered under a lock: postponed.h.)
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -25,6 +25,9 @@ uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
 // before it, whose slots may then be used again.
 constexpr uint64_t kSilentRun = 8;
 
+// Of one write of clear-to-sends: what arrives word by word, in order.
+constexpr uint32_t kClearToSendBytes = 512;
+
 }  // namespace
 
 Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
@@ -44,8 +47,8 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   return failPost(queue_pair, "ibv_post_recv", error);
 }
 
-// Where entry `i` of a group is put together: as it will stand in the sender's ring. On iWARP the entries of a
-// group are one message, so there they have a row of their own.
+// Where entry `i` of a group is put together: as it will stand in the sender's ring. On iWARP the entries of
+// a group are one message, so there they have a row of their own.
 std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
   const uint32_t place = iwarp() ? slot * kMaxReceives + i : (next_place_ + i) % kRingEntries;
   return staging_ + std::size_t{place} * entry_bytes_;
@@ -97,22 +100,23 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
   const auto count = static_cast<uint32_t>(buffers.size());
   open(made, count, roomOf(buffers[0]));
   if (silent) makeSilent(made);
-  if (!made.silent && std::any_of(buffers.begin(), buffers.end(), [](const ReceiveBuffer& buffer) {
-        return buffer.profiler != nullptr;
-      }))
+  if (!made.silent && std::any_of(buffers.begin(), buffers.end(),
+                                  [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; }))
     startEvents(made, buffers);
   fillGroup(made, slot, buffers);
   *request = &made;
   next_place_ += count;
   ++next_number_;
   const bool wait = next_number_ < post_at_ && !made.silent && !iwarp();
-  return wait ? Status::success() : postPending();
+  if (!wait) return postPending();
+  if (next_number_ == row_begin_ + 1) postponed_.remember();
+  return Status::success();
 }
 
 // By silent receives that the sender has not seen, or on iWARP by the send queue.
 bool ReceiveConnection::blocked() const {
   return next_number_ > consumed_number_ + kSlots ||
-         (iwarp() && queue_pairs_[reply_queue_pair_].sendFree() < 2);
+         (iwarp() && queue_pairs_[reply_queue_pair_].sendFree() == 0);
 }
 
 // NCCL reads no size of such a receive, and profiles none.
@@ -128,7 +132,6 @@ Status ReceiveConnection::endRow() {
   if (length > 0) {
     row_begin_ = next_number_;
     post_at_ = next_number_ + length;
-    if (length > 1) postponed_.remember();
   }
   return postPending();
 }
@@ -139,30 +142,33 @@ void ReceiveConnection::postForOther() {
   (void)postPending();  // a failure is remembered
 }
 
-// Over the queue pair that brought data last: the sender gives most to what is fastest. At the end of the ring
-// a write ends, and another follows.
+// Over the queue pair that brought data last: the sender gives most to what is fastest. Writes end at the end
+// of the ring.
 Status ReceiveConnection::postPending() {
-  const uint32_t count = next_place_ - posted_place_;
-  if (count == 0) return Status::success();
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
-  if (queue_pair.sendFree() < 2) [[unlikely]] {
-    RAILWISE_TRY(poll());
-    if (queue_pair.sendFree() < 2) return Status::success();
+  while (posted_place_ != next_place_) {
+    if (queue_pair.sendFree() == 0) [[unlikely]] {
+      RAILWISE_TRY(poll());
+      if (queue_pair.sendFree() == 0) return Status::success();
+    }
+    const uint32_t count = next_place_ - posted_place_;
+    if (iwarp()) {  // one receive, in a message of its own
+      posted_place_ = next_place_;
+      return postClearToSend(queue_pair, stagingOf(static_cast<uint32_t>((next_number_ - 1) % kSlots), 0), 0,
+                             count * entry_bytes_);
+    }
+    const uint32_t first = posted_place_ % kRingEntries;
+    const uint32_t now = std::min({count, kRingEntries - first, kClearToSendBytes / entry_bytes_});
+    posted_place_ += now;
+    const std::size_t offset = std::size_t{first} * entry_bytes_;
+    RAILWISE_TRY(postClearToSend(queue_pair, staging_ + offset, offset, now * entry_bytes_));
   }
-  const uint32_t first = posted_place_ % kRingEntries;
-  posted_place_ = next_place_;
-  if (iwarp()) {
-    const auto slot = static_cast<uint32_t>((next_number_ - 1) % kSlots);
-    return postClearToSend(stagingOf(slot, 0), 0, count * entry_bytes_);
-  }
-  const uint32_t here = std::min(count, kRingEntries - first);
-  const std::size_t offset = std::size_t{first} * entry_bytes_;
-  RAILWISE_TRY(postClearToSend(staging_ + offset, offset, here * entry_bytes_));
-  return here == count ? Status::success() : postClearToSend(staging_, 0, (count - here) * entry_bytes_);
+  postponed_.forget();
+  return Status::success();
 }
 
-Status ReceiveConnection::postClearToSend(const std::byte* from, std::size_t offset, uint32_t bytes) {
-  LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
+Status ReceiveConnection::postClearToSend(LaneQueuePair& queue_pair, const std::byte* from,
+                                          std::size_t offset, uint32_t bytes) {
   ibv_sge segment = {reinterpret_cast<uint64_t>(from), bytes, queue_pair.window_key};
   ibv_send_wr work;
   work.next = nullptr;
@@ -178,7 +184,7 @@ Status ReceiveConnection::postClearToSend(const std::byte* from, std::size_t off
     work.send_flags |= IBV_SEND_SIGNALED;
     covers = queue_pair.cover();
   }
-  work.wr_id = workId(kClearToSendWork, reply_queue_pair_, covers);
+  work.wr_id = workId(kClearToSendWork, queue_pair.index, covers);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair.qp, &work, &bad);
   if (error == 0) [[likely]]
@@ -404,15 +410,14 @@ inline void ReceiveConnection::complete(Receive& receive) {
   consumed_number_ = std::max(consumed_number_, receive.number);
   if (in_turn) [[likely]]
     arrived_ = receive.number;
-  else
-    advanceArrived();
+  else advanceArrived();
   if (receive.profiled) [[unlikely]]
     stopEvents(receive);
 }
 
 // Lanes overtake each other; silent receives bring nothing, and are there when one behind them is.
 void ReceiveConnection::advanceArrived() {
-  for (;;) {
+  while (arrived_ < consumed_number_) {
     const Receive& next = receives_[(arrived_ + 1) % kSlots];
     if (next.number != arrived_ + 1 || !next.done) return;
     ++arrived_;

@@ -67,8 +67,7 @@ Status SendConnection::ask() {
     work.wr.rdma.remote_addr = peer_window_;
     work.wr.rdma.rkey = queue_pair.peer_window_key;
     ++queue_pair.posted;
-    work.wr_id = sendWorkId(0, 0, queue_pair.index) |
-                 endsWorkRequests(queue_pair.cover());
+    work.wr_id = sendWorkId(0, 0, queue_pair.index) | endsWorkRequests(queue_pair.cover());
     ++signals_;
     RAILWISE_TRY(post(queue_pair, &work));
   }
@@ -87,7 +86,13 @@ Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_w
     return Status::success();
   }
   // The receiver had all of it and went, before it answered to what was asked.
-  if (peerHasEnded() && arrived_ + 1 == next_post_) return Status::success();
+  if (peerHasEnded() && arrived_ + 1 == next_post_) {
+    for (const Group& group : groups_) {
+      if (group.parts_posted == 0 || group.free()) continue;
+      for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    }
+    return Status::success();
+  }
   return failCompletion(queue_pair, completion, notice ? "a receive" : "a send");
 }
 
@@ -101,7 +106,7 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   if ((completion.wr_id & kNotice) != 0) [[unlikely]]
     return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
   if ((completion.wr_id & kSettleWork) != 0) [[unlikely]] {
-    ++settles_seen_;
+    ++settles_seen_[index];
     return Status::success();
   }
   --signals_;

@@ -16,7 +16,8 @@ constexpr uint32_t kSendDepth = 128;
 // Of it, on iWARP: for the probe of a connection that waits (peer_check.cc).
 constexpr uint32_t kProbeReserve = 1;
 
-constexpr auto kSettlePatience = std::chrono::seconds(2);
+// A round trip takes microseconds; whose peer's host is dead waits so long for each connection.
+constexpr auto kSettlePatience = std::chrono::milliseconds(500);
 constexpr auto kSettlePause = std::chrono::microseconds(20);
 
 // Larger messages ask for a completion each: theirs costs little then, and it comes sooner than the
@@ -119,13 +120,15 @@ bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline dea
     std::this_thread::sleep_for(kSettlePause);
     return deadline.passed() || side_channel_.peerHasShutDown();
   };
-  while (settles_posted_ - settles_seen_.load() >= kSettleReserve) {
+  const uint8_t index = queue_pair.index;
+  while (settles_posted_[index] - settles_seen_[index] >= kSettleReserve) {
     if (over()) return false;
   }
   __atomic_store_n(settle_target_, 0, __ATOMIC_RELAXED);
-  ibv_sge segment = {reinterpret_cast<uint64_t>(settle_target_), sizeof *settle_target_, queue_pair.window_key};
+  ibv_sge segment = {reinterpret_cast<uint64_t>(settle_target_), sizeof *settle_target_,
+                     queue_pair.window_key};
   ibv_send_wr work = {};
-  work.wr_id = sendWorkId(0, 0, queue_pair.index) | kSettleWork;
+  work.wr_id = sendWorkId(0, 0, index) | kSettleWork;
   work.sg_list = &segment;
   work.num_sge = 1;
   work.opcode = IBV_WR_RDMA_READ;
@@ -134,9 +137,10 @@ bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline dea
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   ibv_send_wr* bad = nullptr;
   if (ibv_post_send(queue_pair.qp, &work, &bad) != 0) return false;
-  ++settles_posted_;
+  ++settles_posted_[index];
   while (__atomic_load_n(settle_target_, __ATOMIC_ACQUIRE) == 0) {
-    if (over()) return false;
+    settles_in_vain_ = over();  // its answer may still come, where another is waited for
+    if (settles_in_vain_) return false;
   }
   return true;
 }
@@ -145,11 +149,10 @@ bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline dea
 // nor does one whose peer has gone, or only what nobody looks at.
 void SendConnection::settle() {
   const std::lock_guard lock(settle_mutex_);
-  if (settles_in_vain_ || !unsettled_.exchange(false)) return;
+  if (settles_in_vain_ || !unsettled_.exchange(false, std::memory_order_acquire)) return;
   const Deadline deadline = Deadline::after(kSettlePatience);
   for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    settles_in_vain_ = queue_pair.used && !readBehindAll(queue_pair, deadline);
-    if (settles_in_vain_) return;
+    if (queue_pair.used && !readBehindAll(queue_pair, deadline)) return;
   }
 }
 
@@ -186,7 +189,8 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
     loads_.emplace_back(std::min(from, to));
   }
-  if (lanes_.size() > 1 || iwarp()) return;
+  // Out of order, a read that has landed says nothing of what was posted before (settle).
+  if (lanes_.size() > 1 || iwarp() || out_of_order_) return;
   const Lane& lane = lanes_.front();
   whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
   for (int q = 0; q < lane.count; ++q)

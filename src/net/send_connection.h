@@ -46,6 +46,12 @@ class SendConnection final : public Connection {
   }
   // Asks for the completions that nothing else brings, and looks for them.
   Status refresh();
+  // Nothing that was posted is without its completion.
+  bool owedNothing() const {
+    return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
+      return queue_pair.posted == queue_pair.completed;
+    });
+  }
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
   uint64_t largestUnderWay() const;
 
@@ -124,13 +130,14 @@ class SendConnection final : public Connection {
   Status onCompletion(const ibv_wc& completion);
   Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
-  Status failClearToSend(uint64_t stamp);
+  Status failClearToSend(uint64_t stamp, uint32_t place);
   Status notReady();
   Status sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                    Message& message, LaneQueuePair& queue_pair, bool signalled);
   Status sendApart(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                    Message& message, LaneQueuePair& queue_pair);
-  void describe(Message& message, uint32_t bytes, const LaneQueuePair& queue_pair) const;
+  void describe(Message& message, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+                const LaneQueuePair& queue_pair) const;
   void advance();
   void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
@@ -149,7 +156,7 @@ class SendConnection final : public Connection {
   bool canPack(const Group& group) const;
   void pack(const Message& message, uint32_t index);
   Status postPack(Group& group, uint32_t slot);
-  void settleBy(Group& group, uint32_t work_requests);
+  void completeWith(Group& group, uint32_t work_requests);
   Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
     ibv_send_wr* bad = nullptr;
     const int error = ibv_post_send(queue_pair.qp, work, &bad);
@@ -157,6 +164,7 @@ class SendConnection final : public Connection {
       return Status::success();
     return failPost(queue_pair, "ibv_post_send", error);
   }
+  Status postUnsettled(LaneQueuePair& queue_pair, ibv_send_wr* work);
   Status ask();
   Status openGroup(Group& group);
   int match(Group& group, int tag) const;
@@ -208,8 +216,8 @@ class SendConnection final : public Connection {
   uint32_t fruitless_ = 0;  // calls of progress() in a row that found nothing new
   // settle(): whether anything was sent without a completion since; its reads, posted and completed.
   std::atomic<bool> unsettled_ = false;
-  std::atomic<uint32_t> settles_seen_ = 0;
-  uint32_t settles_posted_ = 0;
+  std::array<std::atomic<uint32_t>, kMaxQueuePairs> settles_seen_ = {};
+  std::array<uint32_t, kMaxQueuePairs> settles_posted_ = {};
   bool settles_in_vain_ = false;  // the peer answers no more
   std::mutex settle_mutex_;
   uint64_t* settle_target_ = nullptr;
@@ -231,14 +239,15 @@ class SendConnection final : public Connection {
 };
 
 // A small message for a receive that is known: straight down, no call but the device's.
-[[gnu::always_inline]] inline Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
-                             void* profiler, Request** request) {
+[[gnu::always_inline]] inline Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag,
+                                                           const MemoryHandle* memory, void* profiler,
+                                                           Request** request) {
   if (open_group_ != nullptr) return isendNext(address, bytes, tag, memory, profiler, request);
   const ClearToSend& entry = entryAt(next_place_);
   Message& message = messages_[next_message_ % kOutstandingSends];
   LaneQueuePair* const queue_pair = small_queue_pair_;
-  const bool straight = (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
-                        next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
+  const bool straight = next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
+                        (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes && failure_.ok() &&
                         message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
   if (!straight) [[unlikely]]
@@ -253,19 +262,30 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
   ibv_send_wr& work = small_work_;
   *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
   work.wr_id = sendWorkId(0, 0, queue_pair.index);
-  work.send_flags = bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
+  work.send_flags =
+      bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
   work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
   work.wr.rdma.remote_addr = entry.address;
   work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
   ++queue_pair.posted;
-  describe(message, bytes, queue_pair);
+  describe(message, address, bytes, memory, queue_pair);
   if (signalled) askWith(work, queue_pair);
   advance();
-  return post(queue_pair, &work);
+  return postUnsettled(queue_pair, &work);
+}
+
+// What settle() must wait for. It looks after isend has returned, and its read is posted behind.
+inline Status SendConnection::postUnsettled(LaneQueuePair& queue_pair, ibv_send_wr* work) {
+  const Status posted = post(queue_pair, work);
+  unsettled_.store(true, std::memory_order_release);
+  return posted;
 }
 
 // A message whose work requests are the last that were counted.
-inline void SendConnection::describe(Message& message, uint32_t bytes, const LaneQueuePair& queue_pair) const {
+inline void SendConnection::describe(Message& message, uint64_t address, uint32_t bytes,
+                                     const MemoryHandle& memory, const LaneQueuePair& queue_pair) const {
+  message.address = address;
+  message.memory = &memory;
   message.kind = Request::Kind::kSend;
   message.done = false;
   message.bytes = bytes;
@@ -276,7 +296,6 @@ inline void SendConnection::describe(Message& message, uint32_t bytes, const Lan
 
 // To the next receive.
 inline void SendConnection::advance() {
-  unsettled_.store(true, std::memory_order_relaxed);
   ++next_message_;
   ++next_place_;
   next_post_ = ++next_number_;

@@ -1,6 +1,7 @@
 // The hot path of the sender: from isend to the queue pairs (what comes back: send_completions.cc; what is
 // large, or spread over lanes: send_parts.cc). Allocates, locks, logs and calls the kernel nowhere on the way
-// of a good message; the clock is read for messages that are spread over lanes.
+// of a good message (but see postponed.h for a thread that waits for its own receives); the clock is read for
+// messages that are spread over lanes.
 //
 // A small message asks for no completion. That it has arrived the receiver says with the next clear-to-send;
 // every so many work requests one asks after all, which keeps room in the send queue; and when test() finds
@@ -18,6 +19,12 @@
 namespace railwise::net {
 namespace {
 
+bool validStamp(uint64_t stamp, uint64_t number, uint32_t place) {
+  const int count = stampCount(stamp);
+  return stampNumber(stamp) == number && stampPlace(stamp) == place % kRingEntries && count >= 1 &&
+         count <= kMaxReceives;
+}
+
 [[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
   return "a send of " + std::to_string(bytes) + " bytes does not fit " + std::to_string(room) + " bytes";
 }
@@ -34,11 +41,12 @@ Status SendConnection::lookForClearToSend() {
     const ClearToSend& first = entryAt(place);
     const uint64_t stamp = __atomic_load_n(&first.stamp, __ATOMIC_ACQUIRE);
     if (stampNumber(stamp) != number) break;
+    if (!validStamp(stamp, number, place)) [[unlikely]]
+      return failClearToSend(stamp, place);
     const auto count = static_cast<uint32_t>(stampCount(stamp));
-    if (count - 1 >= kMaxReceives || stampPlace(stamp) != place % kRingEntries) [[unlikely]]
-      return failClearToSend(stamp);
     uint32_t whole = 1;
-    while (whole < count && __atomic_load_n(&entryAt(place + whole).stamp, __ATOMIC_ACQUIRE) == stamp) ++whole;
+    while (whole < count && __atomic_load_n(&entryAt(place + whole).stamp, __ATOMIC_ACQUIRE) == stamp)
+      ++whole;
     if (whole < count) break;
     arrived = first.arrived;
     place += count;
@@ -52,10 +60,10 @@ Status SendConnection::lookForClearToSend() {
   return Status::success();
 }
 
-Status SendConnection::failClearToSend(uint64_t stamp) {
-  return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(stampCount(stamp)) +
-                                      " receives at " + std::to_string(stampPlace(stamp)) +
-                                      ", expected at " + std::to_string(seen_place_ % kRingEntries));
+Status SendConnection::failClearToSend(uint64_t stamp, uint32_t place) {
+  return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(stampCount(stamp)) + " receives at " +
+                                      std::to_string(stampPlace(stamp)) + ", expected at " +
+                                      std::to_string(place % kRingEntries));
 }
 
 // The next receive is not there. One that this very thread has posted may wait for more of its kind.
@@ -74,8 +82,8 @@ void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair) {
 }
 
 // What is not known to go straight down.
-Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
-                                      void* profiler, Request** request) {
+Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int tag,
+                                      const MemoryHandle* memory, void* profiler, Request** request) {
   *request = nullptr;
   if (!failure_.ok()) return failure_;
   if (next_number_ == seen_number_) {
@@ -119,16 +127,15 @@ Status SendConnection::sendApart(const ClearToSend& entry, uint64_t address, uin
   tail.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
   tail.wr.rdma = data.wr.rdma;
   queue_pair.posted += 2;
-  describe(message, bytes, queue_pair);
+  describe(message, address, bytes, memory, queue_pair);
   askWith(tail, queue_pair);
   advance();
-  return post(queue_pair, &data);
+  return postUnsettled(queue_pair, &data);
 }
 
 // Does the send queue take so many work requests?
 bool SendConnection::makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests) {
-  return queue_pair.sendFree() >= work_requests ||
-         (drain().ok() && queue_pair.sendFree() >= work_requests);
+  return queue_pair.sendFree() >= work_requests || (drain().ok() && queue_pair.sendFree() >= work_requests);
 }
 
 inline void SendConnection::take(Message& message, uint64_t address, std::size_t bytes, int tag,
@@ -162,8 +169,8 @@ bool SendConnection::canPack(const Group& group) const {
 }
 
 inline void SendConnection::pack(const Message& message, uint32_t index) {
-  copyShort(pack_.bytes + std::size_t{index} * message.bytes,
-            reinterpret_cast<const void*>(message.address), message.bytes);  // NOLINT(performance-no-int-to-ptr)
+  copyShort(pack_.bytes + std::size_t{index} * message.bytes, reinterpret_cast<const void*>(message.address),
+            message.bytes);  // NOLINT(performance-no-int-to-ptr)
 }
 
 // The next send of a small group, when it comes in order and is as large as the others.
@@ -207,7 +214,10 @@ Status SendConnection::openGroup(Group& group) {
     RAILWISE_TRY(drain());
     if (!group.free()) return idle(Waiting::kAcknowledgement);
   }
-  const uint64_t stamp = entryAt(next_place_).stamp;
+  // Once more, and for good: the peer can write there at any time.
+  const uint64_t stamp = __atomic_load_n(&entryAt(next_place_).stamp, __ATOMIC_ACQUIRE);
+  if (!validStamp(stamp, next_number_, next_place_)) [[unlikely]]
+    return failClearToSend(stamp, next_place_);
   group.number = next_number_;
   group.place = next_place_;
   group.count = static_cast<uint8_t>(stampCount(stamp));
@@ -288,7 +298,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 }
 
 // So many work requests bring the whole group, and the last of them completes it.
-inline void SendConnection::settleBy(Group& group, uint32_t work_requests) {
+inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
   const uint64_t position = queue_pair.posted += work_requests;
   for (uint32_t i = 0; i < group.count; ++i) {
@@ -297,22 +307,21 @@ inline void SendConnection::settleBy(Group& group, uint32_t work_requests) {
     message.position = position;
     message.queue_pair = queue_pair.index;
   }
-  unsettled_.store(true, std::memory_order_relaxed);
   next_post_ = next_number_;
+  if (small_turns_) small_queue_pair_ = &queue_pairs_[takeTurn(0)];
 }
 
 // A write for each message, the last of them with the immediate.
 Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  settleBy(group, group.count);
+  completeWith(group, group.count);
   for (uint32_t i = 0; i < group.count; ++i) group_chain_[i].wr_id = sendWorkId(slot, 0, queue_pair.index);
   ibv_send_wr& last = group_chain_[group.count - 1U];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair);
-  if (small_turns_) small_queue_pair_ = &queue_pairs_[takeTurn(0)];
   ibv_send_wr* const next = std::exchange(last.next, nullptr);
-  const Status posted = post(queue_pair, group_chain_.data());
+  const Status posted = postUnsettled(queue_pair, group_chain_.data());
   last.next = next;
   last.opcode = IBV_WR_RDMA_WRITE;
   return posted;
@@ -321,7 +330,7 @@ Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
 // One write for the group, into the receiver's window.
 Status SendConnection::postPack(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  settleBy(group, 1);
+  completeWith(group, 1);
   ibv_send_wr& work = small_work_;
   *work.sg_list = {reinterpret_cast<uint64_t>(pack_.bytes), group.each * group.count, 0};
   work.wr_id = sendWorkId(slot, 0, queue_pair.index);
@@ -330,8 +339,7 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   if (queue_pair.posted > queue_pair.quiet_until) askWith(work, queue_pair);
-  if (small_turns_) small_queue_pair_ = &queue_pairs_[takeTurn(0)];
-  return post(queue_pair, &work);
+  return postUnsettled(queue_pair, &work);
 }
 
 }  // namespace railwise::net

@@ -10,8 +10,8 @@
 // says everything in the immediate; else one of the parts also writes a record: how many parts there are, and
 // the sizes.
 //
-// A group that fits one cache line, of host memory at both ends, travels packed: one write into the receiver's
-// window, from where the receiver copies.
+// A group that fits one cache line, of host memory at both ends, travels packed: one write into the
+// receiver's window, from where the receiver copies.
 //
 // A receiver that closes sends its last words over the side channel: what has arrived.
 //
@@ -68,7 +68,7 @@ static_assert(kRingEntries == 1U << (kStampNumberShift - kStampPlaceShift));
 inline constexpr uint64_t kStampCountMask = 0xf;
 // The receiver wants no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION): the data come without immediate.
 inline constexpr uint64_t kStampSilent = 0x80;
-// All buffers are host memory: a small group may come packed.
+// All buffers of a group are host memory: it may come packed.
 inline constexpr uint64_t kStampHost = 0x40;
 static_assert(kMaxReceives <= static_cast<int>(kStampCountMask));
 

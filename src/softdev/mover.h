@@ -46,14 +46,14 @@ struct RemotePieces : Pieces {
 
 // `source` (of `length` bytes together) to contiguous memory of this process, the tail last.
 void writeHere(std::byte* target, const Pieces& source, uint64_t length);
-// Small aligned writes are stored word by word, as PCIe would deliver them: someone may poll any word of the
-// target (a ring entry with a flag of its own), not only the last.
+// Small aligned writes are stored word by word in their order, as PCIe would deliver them: someone may poll
+// any word of the target (a ring entry with a flag of its own), not only the last.
 inline constexpr uint64_t kWordwiseBytes = 512;
 inline void storeWords(std::byte* target, const std::byte* source, uint64_t length) {
   for (uint64_t done = 0; done + kTailBytes < length; done += sizeof(uint64_t)) {
     uint64_t word;
     std::memcpy(&word, source + done, sizeof word);
-    __atomic_store_n(reinterpret_cast<uint64_t*>(target + done), word, __ATOMIC_RELAXED);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(target + done), word, __ATOMIC_RELEASE);
   }
 }
 

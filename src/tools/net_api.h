@@ -46,8 +46,8 @@ class NetApi {
   int version() const { return version_; }
   virtual const char* name() const = 0;
   virtual ncclResult_t init(uint64_t comm_id, ncclDebugLogger_t logger) = 0;
-  // After init, where some plugins fill their table: the first function that NCCL needs and that is missing, or
-  // null.
+  // After init, where some plugins fill their table: the first function that NCCL needs and that is missing,
+  // or null.
   virtual const char* missingFunction() const { return nullptr; }
   virtual ncclResult_t devices(int* count) = 0;
   virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
