@@ -30,14 +30,16 @@ ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void
                        void** request) {
   return guarded("isend", [&] {
     RAILWISE_REQUIRE("isend", request);
-    *request = nullptr;  // on entry it holds the slot's previous request
-    SendConnection* send = nullptr;
-    RAILWISE_TRY(connectionOf("isend", connection, net::Direction::kSend, &send));
-    if (bytes > 0) RAILWISE_REQUIRE("isend", handle);
     Request* made = nullptr;
-    const Status status = send->isend(reinterpret_cast<uint64_t>(data), bytes, tag,
-                                      static_cast<const MemoryHandle*>(handle), profiler, &made);
-    *request = made;
+    const auto send = [&] {
+      SendConnection* typed = nullptr;
+      RAILWISE_TRY(connectionOf("isend", connection, net::Direction::kSend, &typed));
+      if (bytes > 0) RAILWISE_REQUIRE("isend", handle);
+      return typed->isend(reinterpret_cast<uint64_t>(data), bytes, tag,
+                          static_cast<const MemoryHandle*>(handle), profiler, &made);
+    };
+    const Status status = send();
+    *request = made;  // on entry it holds the slot's previous request
     return status;
   });
 }

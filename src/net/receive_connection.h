@@ -101,8 +101,7 @@ class ReceiveConnection final : public Connection {
   Status postPending();
   void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
   void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
-  Status postClearToSend(LaneQueuePair& queue_pair, const std::byte* from, std::size_t offset,
-                         uint32_t bytes);
+  void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& segment);
   std::byte* stagingOf(uint32_t slot, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
   Status postFlush(Flush& flush, uint8_t rail, uint64_t address, uint32_t remote_key);
@@ -114,6 +113,7 @@ class ReceiveConnection final : public Connection {
   Status onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   Status endRow();
+  Status continueRow();
   void complete(Receive& receive);
   void advanceArrived();
   void makeSilent(Receive& receive) const;
@@ -147,6 +147,7 @@ class ReceiveConnection final : public Connection {
   // Of the receives posted since the last test(): the first, and the one with which they are posted.
   uint64_t row_begin_ = 1;
   uint64_t post_at_ = 0;
+  uint64_t notice_at_ = 0;        // what comes first of a begin that waits, and post_at_
   uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
@@ -184,9 +185,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   made.pieces[0] = {0, room, buffer.address};
   *request = &made;
   ++next_place_;
-  if (++next_number_ >= post_at_) return postPending();
-  if (next_number_ == row_begin_ + 1) postponed_.remember();
-  return Status::success();
+  return ++next_number_ < notice_at_ ? Status::success() : continueRow();
 }
 
 inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {

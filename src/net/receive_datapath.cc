@@ -26,7 +26,8 @@ uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
 constexpr uint64_t kSilentRun = 8;
 
 // Of one write of clear-to-sends: what arrives word by word, in order.
-constexpr uint32_t kClearToSendBytes = 512;
+constexpr uint32_t kClearToSendBytes = 1024;
+constexpr std::size_t kClearToSendChain = 4;
 
 }  // namespace
 
@@ -107,9 +108,15 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
   *request = &made;
   next_place_ += count;
   ++next_number_;
-  const bool wait = next_number_ < post_at_ && !made.silent && !iwarp();
-  if (!wait) return postPending();
-  if (next_number_ == row_begin_ + 1) postponed_.remember();
+  if (made.silent || iwarp()) return postPending();
+  return next_number_ < notice_at_ ? Status::success() : continueRow();
+}
+
+// Its first receive waits, or so many are there that what waits is posted.
+Status ReceiveConnection::continueRow() {
+  if (next_number_ >= post_at_) return postPending();
+  notice_at_ = post_at_;
+  postponed_.remember();
   return Status::success();
 }
 
@@ -132,13 +139,14 @@ Status ReceiveConnection::endRow() {
   if (length > 0) {
     row_begin_ = next_number_;
     post_at_ = next_number_ + length;
+    notice_at_ = next_number_ + 1;
   }
   return postPending();
 }
 
 // Another end in this thread waits for what is not posted: it is no good to wait here.
 void ReceiveConnection::postForOther() {
-  post_at_ = row_begin_ = next_number_;
+  post_at_ = notice_at_ = row_begin_ = next_number_;
   (void)postPending();  // a failure is remembered
 }
 
@@ -151,26 +159,40 @@ Status ReceiveConnection::postPending() {
       RAILWISE_TRY(poll());
       if (queue_pair.sendFree() == 0) return Status::success();
     }
-    const uint32_t count = next_place_ - posted_place_;
-    if (iwarp()) {  // one receive, in a message of its own
-      posted_place_ = next_place_;
-      return postClearToSend(queue_pair, stagingOf(static_cast<uint32_t>((next_number_ - 1) % kSlots), 0), 0,
-                             count * entry_bytes_);
+    std::array<ibv_send_wr, kClearToSendChain> works;
+    std::array<ibv_sge, kClearToSendChain> segments;
+    std::size_t count = 0;
+    while (count < works.size() && posted_place_ != next_place_ && queue_pair.sendFree() > 0) {
+      nextClearToSend(queue_pair, works[count], segments[count]);
+      if (count > 0) works[count - 1].next = &works[count];
+      ++count;
     }
-    const uint32_t first = posted_place_ % kRingEntries;
-    const uint32_t now = std::min({count, kRingEntries - first, kClearToSendBytes / entry_bytes_});
-    posted_place_ += now;
-    const std::size_t offset = std::size_t{first} * entry_bytes_;
-    RAILWISE_TRY(postClearToSend(queue_pair, staging_ + offset, offset, now * entry_bytes_));
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(queue_pair.qp, works.data(), &bad);
+    if (error != 0) [[unlikely]]
+      return failPost(queue_pair, "ibv_post_send", error);
   }
   postponed_.forget();
   return Status::success();
 }
 
-Status ReceiveConnection::postClearToSend(LaneQueuePair& queue_pair, const std::byte* from,
-                                          std::size_t offset, uint32_t bytes) {
-  ibv_sge segment = {reinterpret_cast<uint64_t>(from), bytes, queue_pair.window_key};
-  ibv_send_wr work;
+// As many entries as one work request takes.
+inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work,
+                                               ibv_sge& segment) {
+  uint32_t count = next_place_ - posted_place_;
+  const std::byte* from = nullptr;
+  std::size_t offset = 0;
+  if (iwarp()) {  // one receive, in a message of its own
+    from = stagingOf(static_cast<uint32_t>((next_number_ - 1) % kSlots), 0);
+  } else {
+    const uint32_t first = posted_place_ % kRingEntries;
+    count = std::min({count, kRingEntries - first, kClearToSendBytes / entry_bytes_});
+    offset = std::size_t{first} * entry_bytes_;
+    from = staging_ + offset;
+  }
+  posted_place_ += count;
+  const uint32_t bytes = count * entry_bytes_;
+  segment = {reinterpret_cast<uint64_t>(from), bytes, queue_pair.window_key};
   work.next = nullptr;
   work.sg_list = &segment;
   work.num_sge = 1;
@@ -185,11 +207,6 @@ Status ReceiveConnection::postClearToSend(LaneQueuePair& queue_pair, const std::
     covers = queue_pair.cover();
   }
   work.wr_id = workId(kClearToSendWork, queue_pair.index, covers);
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(queue_pair.qp, &work, &bad);
-  if (error == 0) [[likely]]
-    return Status::success();
-  return failPost(queue_pair, "ibv_post_send", error);
 }
 
 // The rails that brought the latest receive at `address`; all of them when it is not known any more.

@@ -198,7 +198,7 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   small_bytes_ = std::min<uint64_t>({whole_bytes_, kSmallBytes, adaptive_routing_bytes_});
   small_now_ = small_bytes_;
   small_turns_ = lane.count > 1;
-  small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+  takeSmallTurn();
   for (std::size_t i = 0; i < group_chain_.size(); ++i) {
     group_chain_[i].next = i + 1 < group_chain_.size() ? &group_chain_[i + 1] : nullptr;
     group_chain_[i].sg_list = &group_segments_[i];

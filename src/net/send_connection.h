@@ -139,6 +139,8 @@ class SendConnection final : public Connection {
   void describe(Message& message, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                 const LaneQueuePair& queue_pair) const;
   void advance();
+  void takeSmallTurn();
+  Status postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work);
   void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                         void* profiler, Request** request);
@@ -261,7 +263,6 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
                                         LaneQueuePair& queue_pair, bool signalled) {
   ibv_send_wr& work = small_work_;
   *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
-  work.wr_id = sendWorkId(0, 0, queue_pair.index);
   work.send_flags =
       bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
   work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
@@ -269,7 +270,7 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
   work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
   ++queue_pair.posted;
   describe(message, address, bytes, memory, queue_pair);
-  if (signalled) askWith(work, queue_pair);
+  if (signalled) return postAsking(queue_pair, work);
   advance();
   return postUnsettled(queue_pair, &work);
 }
@@ -300,7 +301,7 @@ inline void SendConnection::advance() {
   ++next_place_;
   next_post_ = ++next_number_;
   if (small_turns_) [[unlikely]]
-    small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+    takeSmallTurn();
 }
 
 }  // namespace railwise::net

@@ -19,10 +19,9 @@
 namespace railwise::net {
 namespace {
 
-bool validStamp(uint64_t stamp, uint64_t number, uint32_t place) {
-  const int count = stampCount(stamp);
-  return stampNumber(stamp) == number && stampPlace(stamp) == place % kRingEntries && count >= 1 &&
-         count <= kMaxReceives;
+// Is it the stamp of this receive, at this place?
+bool sameTurn(uint64_t stamp, uint64_t number, uint32_t place) {
+  return (stamp ^ makeStamp(number, place % kRingEntries, 0, 0)) >> kStampPlaceShift == 0;
 }
 
 [[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
@@ -40,10 +39,11 @@ Status SendConnection::lookForClearToSend() {
   for (;;) {
     const ClearToSend& first = entryAt(place);
     const uint64_t stamp = __atomic_load_n(&first.stamp, __ATOMIC_ACQUIRE);
-    if (stampNumber(stamp) != number) break;
-    if (!validStamp(stamp, number, place)) [[unlikely]]
-      return failClearToSend(stamp, place);
     const auto count = static_cast<uint32_t>(stampCount(stamp));
+    if (!sameTurn(stamp, number, place) || count - 1 >= kMaxReceives) [[unlikely]] {
+      if (stampNumber(stamp) == number) return failClearToSend(stamp, place);
+      break;
+    }
     uint32_t whole = 1;
     while (whole < count && __atomic_load_n(&entryAt(place + whole).stamp, __ATOMIC_ACQUIRE) == stamp)
       ++whole;
@@ -72,6 +72,21 @@ Status SendConnection::notReady() {
   Postponed::postAll();
   RAILWISE_TRY(lookForClearToSend());
   return next_number_ == seen_number_ ? idle(Waiting::kPeer) : Status::success();
+}
+
+void SendConnection::takeSmallTurn() {
+  small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+  small_work_.wr_id = sendWorkId(0, 0, small_queue_pair_->index);
+}
+
+// The same, and asks for a completion of all so far.
+Status SendConnection::postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work) {
+  const uint64_t id = work.wr_id;
+  askWith(work, queue_pair);
+  advance();
+  const Status posted = postUnsettled(queue_pair, &work);
+  if (!small_turns_) work.wr_id = id;
+  return posted;
 }
 
 // Makes the work request that was counted last ask for a completion.
@@ -147,8 +162,9 @@ inline void SendConnection::take(Message& message, uint64_t address, std::size_t
   message.address = address;
   message.memory = memory;
   message.profiler = profiler;
-  message.number = message.position = UINT64_MAX;
-  message.tag = tag;
+  message.position = UINT64_MAX;
+  if (profiler != nullptr) [[unlikely]]
+    message.tag = tag;
 }
 
 // A write for a message of a small group.
@@ -187,6 +203,8 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
     return isendOtherwise(address, bytes, tag, memory, profiler, request);
   }
   take(message, address, bytes, tag, memory, nullptr);
+  message.number = group.number;
+  message.queue_pair = small_queue_pair_->index;
   group.messages[index] = &message;
   *request = &message;
   if (group.packed) {
@@ -216,7 +234,8 @@ Status SendConnection::openGroup(Group& group) {
   }
   // Once more, and for good: the peer can write there at any time.
   const uint64_t stamp = __atomic_load_n(&entryAt(next_place_).stamp, __ATOMIC_ACQUIRE);
-  if (!validStamp(stamp, next_number_, next_place_)) [[unlikely]]
+  if (!sameTurn(stamp, next_number_, next_place_) || stampCount(stamp) < 1 ||
+      stampCount(stamp) > kMaxReceives) [[unlikely]]
     return failClearToSend(stamp, next_place_);
   group.number = next_number_;
   group.place = next_place_;
@@ -267,6 +286,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   Message* const message = freeMessage();
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   take(*message, address, bytes, tag, memory, profiler);
+  message->number = group.number;
   group.messages[index] = message;
   if (profiler != nullptr) [[unlikely]]
     group.profiled = true;
@@ -278,7 +298,10 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
     group.packed = small && memory->kind == MemoryKind::kHost && canPack(group);
   }
   group.small = group.small && small && (!group.packed || memory->kind == MemoryKind::kHost);
-  if (group.small) group.packed ? pack(*message, index) : prepare(group_chain_[index], *message, entry);
+  if (group.small) {
+    message->queue_pair = small_queue_pair_->index;
+    group.packed ? pack(*message, index) : prepare(group_chain_[index], *message, entry);
+  }
   *request = message;
   if (++group.matched == group.count) return closeGroup(group);
   open_group_ = group.small && group.in_order ? &group : nullptr;
@@ -293,6 +316,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   const auto slot = static_cast<uint32_t>(group.number % kSlots);
   if (next_post_ + 1 == next_number_ && group.small && makeRoom(*small_queue_pair_, group.count))
     return group.packed ? postPack(group, slot) : postSmallGroup(group, slot);
+  for (uint32_t i = 0; i < group.count; ++i) group.messages[i]->number = UINT64_MAX;  // its parts tell
   plan(group, slot);
   return postGroups();
 }
@@ -302,13 +326,10 @@ inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
   const uint64_t position = queue_pair.posted += work_requests;
   for (uint32_t i = 0; i < group.count; ++i) {
-    Message& message = *group.messages[i];
-    message.number = group.number;
-    message.position = position;
-    message.queue_pair = queue_pair.index;
+    group.messages[i]->position = position;
   }
   next_post_ = next_number_;
-  if (small_turns_) small_queue_pair_ = &queue_pairs_[takeTurn(0)];
+  if (small_turns_) takeSmallTurn();
 }
 
 // A write for each message, the last of them with the immediate.
@@ -333,13 +354,15 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   completeWith(group, 1);
   ibv_send_wr& work = small_work_;
   *work.sg_list = {reinterpret_cast<uint64_t>(pack_.bytes), group.each * group.count, 0};
-  work.wr_id = sendWorkId(slot, 0, queue_pair.index);
+  work.wr_id = sendWorkId(0, 0, queue_pair.index);
   work.send_flags = IBV_SEND_INLINE;
   work.imm_data = htonl(packedImmediate(slot, group.each));
   work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   if (queue_pair.posted > queue_pair.quiet_until) askWith(work, queue_pair);
-  return postUnsettled(queue_pair, &work);
+  const Status posted = postUnsettled(queue_pair, &work);
+  work.wr_id = sendWorkId(0, 0, small_queue_pair_->index);
+  return posted;
 }
 
 }  // namespace railwise::net

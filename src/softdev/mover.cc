@@ -74,6 +74,7 @@ void writeHere(std::byte* target, const Pieces& source, uint64_t length) {
 }
 
 void copyHere(const Piece* target, int targets, const Pieces& source) {
+  if (targets == 1) return writeHere(target->address, source, target->length);  // somebody may poll its end
   Cursor cursor(source.list, source.count);
   for (int i = 0; i < targets; ++i) gather(cursor, target[i].address, target[i].length);
 }

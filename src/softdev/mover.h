@@ -48,7 +48,7 @@ struct RemotePieces : Pieces {
 void writeHere(std::byte* target, const Pieces& source, uint64_t length);
 // Small aligned writes are stored word by word in their order, as PCIe would deliver them: someone may poll
 // any word of the target (a ring entry with a flag of its own), not only the last.
-inline constexpr uint64_t kWordwiseBytes = 512;
+inline constexpr uint64_t kWordwiseBytes = 1024;
 inline void storeWords(std::byte* target, const std::byte* source, uint64_t length) {
   for (uint64_t done = 0; done + kTailBytes < length; done += sizeof(uint64_t)) {
     uint64_t word;
