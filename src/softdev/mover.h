@@ -49,12 +49,20 @@ void writeHere(std::byte* target, const Pieces& source, uint64_t length);
 // Small aligned writes are stored word by word in their order, as PCIe would deliver them: someone may poll
 // any word of the target (a ring entry with a flag of its own), not only the last.
 inline constexpr uint64_t kWordwiseBytes = 1024;
+[[gnu::always_inline]] inline void storeWord(std::byte* target, const std::byte* source) {
+  uint64_t word;
+  std::memcpy(&word, source, sizeof word);
+  __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
+}
 inline void storeWords(std::byte* target, const std::byte* source, uint64_t length) {
-  for (uint64_t done = 0; done + kTailBytes < length; done += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, source + done, sizeof word);
-    __atomic_store_n(reinterpret_cast<uint64_t*>(target + done), word, __ATOMIC_RELEASE);
+  const std::byte* const end = source + length - kTailBytes;
+  for (; end - source >= 4 * ptrdiff_t{kTailBytes}; source += 4 * kTailBytes, target += 4 * kTailBytes) {
+    storeWord(target, source);
+    storeWord(target + kTailBytes, source + kTailBytes);
+    storeWord(target + 2 * kTailBytes, source + 2 * kTailBytes);
+    storeWord(target + 3 * kTailBytes, source + 3 * kTailBytes);
   }
+  for (; source < end; source += kTailBytes, target += kTailBytes) storeWord(target, source);
 }
 
 // One piece, the common case.

@@ -77,7 +77,6 @@ class Progress {
   }
 
   void start() {
-    if (thread_.joinable()) thread_.join();  // it has left run() already
     running_ = true;
     thread_ = startBackgroundThread([this] { run(); });
   }
@@ -131,6 +130,7 @@ class Progress {
       if (!told && waiting_.empty()) break;
     }
     running_ = false;
+    if (!stopping_) thread_.detach();  // nobody will wait for it
   }
 
   std::mutex mutex_;
