@@ -1,19 +1,32 @@
 #include "net/postponed.h"
 
+#include <pthread.h>
+
 #include <vector>
 
 #include "net/receive_connection.h"
 
 namespace railwise::net {
 
+// Thread-specific data instead of thread_local: the plugin is loaded late and has threads that outlive their
+// use of it, and gcc's ThreadSanitizer takes the end of such a thread_local for a race.
 struct Postponed::Thread {
   uint64_t number;  // of no other thread, before or after
   std::vector<std::shared_ptr<Entry>> entries;
 
   static Thread& self() {
     static std::atomic<uint64_t> count = 0;
-    thread_local Thread thread = {++count, {}};
-    return thread;
+    static const pthread_key_t key = [] {
+      pthread_key_t made = 0;
+      pthread_key_create(&made, [](void* thread) { delete static_cast<Thread*>(thread); });
+      return made;
+    }();
+    auto* thread = static_cast<Thread*>(pthread_getspecific(key));
+    if (thread == nullptr) {
+      thread = new Thread{++count, {}};
+      pthread_setspecific(key, thread);
+    }
+    return *thread;
   }
 };
 
