@@ -196,8 +196,8 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   for (int q = 0; q < lane.count; ++q)
     whole_bytes_ = std::min<std::size_t>(whole_bytes_, queue_pairs_[lane.queue_pairs[q]].piece_bytes);
   small_bytes_ = std::min<uint64_t>({whole_bytes_, kSmallBytes, adaptive_routing_bytes_});
-  small_now_ = small_bytes_;
   small_turns_ = lane.count > 1;
+  smallMayGo(true);
   takeSmallTurn();
   for (std::size_t i = 0; i < group_chain_.size(); ++i) {
     group_chain_[i].next = i + 1 < group_chain_.size() ? &group_chain_[i + 1] : nullptr;

@@ -140,6 +140,14 @@ class SendConnection final : public Connection {
                 const LaneQueuePair& queue_pair) const;
   void advance();
   void takeSmallTurn();
+  Status thenNextTurn(Status posted) {
+    if (small_turns_) takeSmallTurn();
+    return posted;
+  }
+  void smallMayGo(bool now) {
+    small_now_ = now ? small_bytes_ : 0;
+    straight_now_ = small_turns_ ? 0 : small_now_;
+  }
   Status postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work);
   void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
@@ -197,6 +205,7 @@ class SendConnection final : public Connection {
   // posted.
   std::size_t small_bytes_ = 0;
   std::size_t small_now_ = 0;
+  std::size_t straight_now_ = 0;               // the same, where one queue pair takes them all
   std::size_t whole_bytes_ = 0;                // that go in one piece, with a completion then
   LaneQueuePair* small_queue_pair_ = nullptr;  // that the next of them goes to
   bool small_turns_ = false;                   // there are several
@@ -248,7 +257,7 @@ class SendConnection final : public Connection {
   const ClearToSend& entry = entryAt(next_place_);
   Message& message = messages_[next_message_ % kOutstandingSends];
   LaneQueuePair* const queue_pair = small_queue_pair_;
-  const bool straight = next_number_ != seen_number_ && bytes - 1 < small_now_ && profiler == nullptr &&
+  const bool straight = next_number_ != seen_number_ && bytes - 1 < straight_now_ && profiler == nullptr &&
                         (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes && failure_.ok() &&
                         message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
@@ -300,8 +309,6 @@ inline void SendConnection::advance() {
   ++next_message_;
   ++next_place_;
   next_post_ = ++next_number_;
-  if (small_turns_) [[unlikely]]
-    takeSmallTurn();
 }
 
 }  // namespace railwise::net

@@ -79,13 +79,13 @@ void SendConnection::takeSmallTurn() {
   small_work_.wr_id = sendWorkId(0, 0, small_queue_pair_->index);
 }
 
-// The same, and asks for a completion of all so far.
+// Posts small_work_ so that it asks for a completion of all so far.
 Status SendConnection::postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work) {
   const uint64_t id = work.wr_id;
   askWith(work, queue_pair);
   advance();
   const Status posted = postUnsettled(queue_pair, &work);
-  if (!small_turns_) work.wr_id = id;
+  work.wr_id = id;
   return posted;
 }
 
@@ -118,9 +118,11 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   *request = message;
   if (bytes > adaptive_routing_bytes_)
-    return sendApart(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair);
+    return thenNextTurn(
+        sendApart(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair));
   const bool signalled = bytes > small_bytes_ || queue_pair.posted >= queue_pair.quiet_until;
-  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair, signalled);
+  return thenNextTurn(
+      sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair, signalled));
 }
 
 // The immediate in a request of its own: switches may let the packets of the first overtake each other
@@ -315,7 +317,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   ++next_number_;
   const auto slot = static_cast<uint32_t>(group.number % kSlots);
   if (next_post_ + 1 == next_number_ && group.small && makeRoom(*small_queue_pair_, group.count))
-    return group.packed ? postPack(group, slot) : postSmallGroup(group, slot);
+    return thenNextTurn(group.packed ? postPack(group, slot) : postSmallGroup(group, slot));
   for (uint32_t i = 0; i < group.count; ++i) group.messages[i]->number = UINT64_MAX;  // its parts tell
   plan(group, slot);
   return postGroups();
@@ -329,7 +331,6 @@ inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
     group.messages[i]->position = position;
   }
   next_post_ = next_number_;
-  if (small_turns_) takeSmallTurn();
 }
 
 // A write for each message, the last of them with the immediate.
@@ -361,7 +362,7 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   if (queue_pair.posted > queue_pair.quiet_until) askWith(work, queue_pair);
   const Status posted = postUnsettled(queue_pair, &work);
-  work.wr_id = sendWorkId(0, 0, small_queue_pair_->index);
+  work.wr_id = sendWorkId(0, 0, queue_pair.index);
   return posted;
 }
 

@@ -14,7 +14,7 @@ namespace railwise::net {
 // Posts what is planned, in the order of the receives, as far as the send queues have room. What follows must
 // wait until all of it is posted.
 Status SendConnection::postGroups() {
-  small_now_ = 0;
+  smallMayGo(false);
   while (next_post_ != next_number_) {
     const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
     Group& group = groups_[slot];
@@ -26,7 +26,7 @@ Status SendConnection::postGroups() {
     }
     ++next_post_;
   }
-  small_now_ = small_bytes_;
+  smallMayGo(true);
   return Status::success();
 }
 

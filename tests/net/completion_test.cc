@@ -68,6 +68,29 @@ TEST(Completion, AReceiverThatClosesEarlyEndsTheSend) {
   EXPECT_NE(said.warnings(), "");
 }
 
+// Every queue pair keeps room in its send queue, whoever asks for completions.
+TEST(Completion, KeepsRoomInEveryQueuePair) {
+  for (const char* queue_pairs : {"1", "3"}) {
+    setenv("NCCL_IB_QPS_PER_CONNECTION", queue_pairs, 1);
+    LoopConnection loop(1 << 17);
+    unsetenv("NCCL_IB_QPS_PER_CONNECTION");
+    std::vector<Request*> sends;
+    for (int turn = 0; turn < 400; ++turn) {
+      const int group = turn % 5 == 4 ? 8 : 1;
+      const std::size_t bytes = turn % 7 == 6 ? 40000 : turn % 3 == 2 ? 8 : 100;
+      std::vector<Request*> receives;
+      for (int i = 0; i < 8; ++i) receives.push_back(loop.receive(group, 65536, bytes));
+      for (Request* send : sends) ASSERT_TRUE(LoopConnection::finish(send)) << turn;
+      sends.clear();
+      for (int i = 0; i < 8 * group; ++i) {
+        sends.push_back(loop.send(0, bytes));
+        ASSERT_NE(sends.back(), nullptr) << "message " << i << " of turn " << turn;
+      }
+      for (Request* receive : receives) ASSERT_TRUE(LoopConnection::finish(receive)) << turn;
+    }
+  }
+}
+
 // Receives of a row wait for the last of it, which never comes; this thread waits for them.
 TEST(Row, WhoWaitsForItsOwnReceivesGetsThem) {
   LoopConnection loop(8192);
