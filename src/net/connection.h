@@ -147,8 +147,12 @@ class Connection {
   // The place in the window that the peer's device is asked to answer into (iWARP, peer_check.cc).
   static constexpr std::size_t kProbeBytes = 64;
   static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, where nothing else is
+  static constexpr uint32_t kProbeReserve = 1;               // of the send queue, on iWARP
   void setProbeTarget(std::size_t offset) { probe_target_ = window_.at<uint64_t>(offset); }
   Status onProbe(const ibv_wc& completion);
+  // Posts a read of the head of the peer's window into `target`, behind all that was posted before. Positive
+  // errno, or -1 with errno: it could not be posted.
+  int readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const;
 
   static constexpr int kPollBatch = 16;
 

@@ -181,11 +181,10 @@ Status Connection::probe() {
                   ailmentOr(*used, "check the network between them and the peer's host"));
 }
 
-Status Connection::postProbe(std::size_t index) {
-  LaneQueuePair& queue_pair = queue_pairs_[index];
-  ibv_sge segment = {reinterpret_cast<uint64_t>(probe_target_), sizeof *probe_target_, queue_pair.window_key};
+int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const {
+  ibv_sge segment = {reinterpret_cast<uint64_t>(target), sizeof *target, queue_pair.window_key};
   ibv_send_wr work = {};
-  work.wr_id = kProbeWork | index;
+  work.wr_id = work_id;
   work.sg_list = &segment;
   work.num_sge = 1;
   work.opcode = IBV_WR_RDMA_READ;
@@ -193,7 +192,12 @@ Status Connection::postProbe(std::size_t index) {
   work.wr.rdma.remote_addr = peer_window_;
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(queue_pair.qp, &work, &bad);
+  return ibv_post_send(queue_pair.qp, &work, &bad);
+}
+
+Status Connection::postProbe(std::size_t index) {
+  LaneQueuePair& queue_pair = queue_pairs_[index];
+  const int error = readPeerWindow(queue_pair, probe_target_, kProbeWork | index);
   if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
   queue_pair.probed = true;
   ++probes_;

@@ -124,7 +124,8 @@ Status ReceiveConnection::openQueuePairs() {
       queue_pairs_.emplace_back().used = false;
       continue;
     }
-    RAILWISE_TRY(addQueuePair(rails[i], {kClearToSendDepth, kPostedReceives, inline_bytes}, iwarp() ? 1 : 0));
+    RAILWISE_TRY(addQueuePair(rails[i], {kClearToSendDepth, kPostedReceives, inline_bytes},
+                              iwarp() ? kProbeReserve : 0));
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
       RAILWISE_TRY(postReceives(i, posted));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <thread>
 
 #include "base/log.h"
@@ -13,8 +14,6 @@ namespace {
 
 // Room for all groups at once as long as they are small; what does not fit waits for completions.
 constexpr uint32_t kSendDepth = 128;
-// Of it, on iWARP: for the probe of a connection that waits (peer_check.cc).
-constexpr uint32_t kProbeReserve = 1;
 
 // A round trip takes microseconds; whose peer's host is dead waits so long for each connection.
 constexpr auto kSettlePatience = std::chrono::milliseconds(500);
@@ -31,6 +30,14 @@ uint64_t adaptiveRoutingBytes(const Config& config, bool ethernet) {
   const bool on = config.ib_adaptive_routing < 0 ? !ethernet : config.ib_adaptive_routing != 0;
   if (!on) return UINT64_MAX;
   return static_cast<uint64_t>(config.ib_ar_threshold < 0 ? kAdaptiveRoutingBytes : config.ib_ar_threshold);
+}
+
+// Work requests one behind the other, each with a piece of its own.
+void link(std::span<ibv_send_wr> works, std::span<ibv_sge> pieces) {
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    works[i].next = i + 1 < works.size() ? &works[i + 1] : nullptr;
+    works[i].sg_list = &pieces[i];
+  }
 }
 
 }  // namespace
@@ -58,10 +65,7 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
     message.connection = made.get();
     message.count = 1;
   }
-  for (int i = 0; i < kChain; ++i) {
-    made->chain_[i].next = i + 1 < kChain ? &made->chain_[i + 1] : nullptr;
-    made->chain_[i].sg_list = &made->segments_[i];
-  }
+  link(made->chain_, made->segments_);
   return made;
 }
 
@@ -125,18 +129,7 @@ bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline dea
     if (over()) return false;
   }
   __atomic_store_n(settle_target_, 0, __ATOMIC_RELAXED);
-  ibv_sge segment = {reinterpret_cast<uint64_t>(settle_target_), sizeof *settle_target_,
-                     queue_pair.window_key};
-  ibv_send_wr work = {};
-  work.wr_id = sendWorkId(0, 0, index) | kSettleWork;
-  work.sg_list = &segment;
-  work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_READ;
-  work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma.remote_addr = peer_window_;
-  work.wr.rdma.rkey = queue_pair.peer_window_key;
-  ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(queue_pair.qp, &work, &bad) != 0) return false;
+  if (readPeerWindow(queue_pair, settle_target_, sendWorkId(0, 0, index) | kSettleWork) != 0) return false;
   ++settles_posted_[index];
   while (__atomic_load_n(settle_target_, __ATOMIC_ACQUIRE) == 0) {
     settles_in_vain_ = over();  // its answer may still come, where another is waited for
@@ -199,11 +192,10 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   small_turns_ = lane.count > 1;
   smallMayGo(true);
   takeSmallTurn();
-  for (std::size_t i = 0; i < group_chain_.size(); ++i) {
-    group_chain_[i].next = i + 1 < group_chain_.size() ? &group_chain_[i + 1] : nullptr;
-    group_chain_[i].sg_list = &group_segments_[i];
-    group_chain_[i].num_sge = 1;
-    group_chain_[i].opcode = IBV_WR_RDMA_WRITE;
+  link(group_chain_, group_segments_);
+  for (ibv_send_wr& work : group_chain_) {
+    work.num_sge = 1;
+    work.opcode = IBV_WR_RDMA_WRITE;
   }
   small_work_.sg_list = &small_segment_;
   small_work_.num_sge = 1;

@@ -174,7 +174,8 @@ class SendConnection final : public Connection {
       return Status::success();
     return failPost(queue_pair, "ibv_post_send", error);
   }
-  Status postUnsettled(LaneQueuePair& queue_pair, ibv_send_wr* work);
+  Status unsettled(Status posted);
+  Status postUpTo(LaneQueuePair& queue_pair, ibv_send_wr* first, ibv_send_wr& last);
   Status ask();
   Status openGroup(Group& group);
   int match(Group& group, int tag) const;
@@ -281,12 +282,11 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
   describe(message, address, bytes, memory, queue_pair);
   if (signalled) return postAsking(queue_pair, work);
   advance();
-  return postUnsettled(queue_pair, &work);
+  return unsettled(post(queue_pair, &work));
 }
 
-// What settle() must wait for. It looks after isend has returned, and its read is posted behind.
-inline Status SendConnection::postUnsettled(LaneQueuePair& queue_pair, ibv_send_wr* work) {
-  const Status posted = post(queue_pair, work);
+// What settle() must wait for was posted. It looks after isend has returned, and its read is posted behind.
+inline Status SendConnection::unsettled(Status posted) {
   unsettled_.store(true, std::memory_order_release);
   return posted;
 }

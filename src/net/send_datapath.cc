@@ -9,8 +9,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "net/postponed.h"
 #include "net/send_connection.h"
@@ -84,7 +82,7 @@ Status SendConnection::postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work) 
   const uint64_t id = work.wr_id;
   askWith(work, queue_pair);
   advance();
-  const Status posted = postUnsettled(queue_pair, &work);
+  const Status posted = unsettled(post(queue_pair, &work));
   work.wr_id = id;
   return posted;
 }
@@ -147,7 +145,7 @@ Status SendConnection::sendApart(const ClearToSend& entry, uint64_t address, uin
   describe(message, address, bytes, memory, queue_pair);
   askWith(tail, queue_pair);
   advance();
-  return postUnsettled(queue_pair, &data);
+  return unsettled(post(queue_pair, &data));
 }
 
 // Does the send queue take so many work requests?
@@ -327,9 +325,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
   const uint64_t position = queue_pair.posted += work_requests;
-  for (uint32_t i = 0; i < group.count; ++i) {
-    group.messages[i]->position = position;
-  }
+  for (uint32_t i = 0; i < group.count; ++i) group.messages[i]->position = position;
   next_post_ = next_number_;
 }
 
@@ -342,9 +338,7 @@ Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair);
-  ibv_send_wr* const next = std::exchange(last.next, nullptr);
-  const Status posted = postUnsettled(queue_pair, group_chain_.data());
-  last.next = next;
+  const Status posted = unsettled(postUpTo(queue_pair, group_chain_.data(), last));
   last.opcode = IBV_WR_RDMA_WRITE;
   return posted;
 }
@@ -354,15 +348,15 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
   completeWith(group, 1);
   ibv_send_wr& work = small_work_;
+  const uint64_t id = work.wr_id;
   *work.sg_list = {reinterpret_cast<uint64_t>(pack_.bytes), group.each * group.count, 0};
-  work.wr_id = sendWorkId(0, 0, queue_pair.index);
   work.send_flags = IBV_SEND_INLINE;
   work.imm_data = htonl(packedImmediate(slot, group.each));
   work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   if (queue_pair.posted > queue_pair.quiet_until) askWith(work, queue_pair);
-  const Status posted = postUnsettled(queue_pair, &work);
-  work.wr_id = sendWorkId(0, 0, queue_pair.index);
+  const Status posted = unsettled(post(queue_pair, &work));
+  work.wr_id = id;
   return posted;
 }
 

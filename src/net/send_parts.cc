@@ -219,15 +219,19 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
   work.wr_id |= endsWorkRequests(queue_pair.cover()) | (last ? kLastOfPart : 0);
 }
 
-// The chain is linked for good; while it is posted it ends at its last work request.
+// A chain is linked for good; while it is posted it ends at its last work request.
+Status SendConnection::postUpTo(LaneQueuePair& queue_pair, ibv_send_wr* first, ibv_send_wr& last) {
+  ibv_send_wr* const next = std::exchange(last.next, nullptr);
+  const Status posted = post(queue_pair, first);
+  last.next = next;
+  return posted;
+}
+
 Status SendConnection::postChain(LaneQueuePair& queue_pair) {
   if (chain_length_ == 0) return Status::success();
   ibv_send_wr& last = chain_[static_cast<std::size_t>(chain_length_ - 1)];
-  ibv_send_wr* const next = std::exchange(last.next, nullptr);
-  const Status posted = post(queue_pair, chain_.data());
-  last.next = next;
   chain_length_ = 0;
-  return posted;
+  return postUpTo(queue_pair, chain_.data(), last);
 }
 
 }  // namespace railwise::net
