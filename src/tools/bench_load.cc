@@ -115,8 +115,7 @@ uint64_t checkedMessages(const BenchTask& task) {
   constexpr uint64_t kBytes = 16 << 20;
   const uint64_t wanted = std::max(std::clamp<uint64_t>(kBytes / std::max<uint64_t>(shape.size, 1), 16, 256),
                                    static_cast<uint64_t>(shape.window));
-  const auto group = static_cast<uint64_t>(shape.grouped);
-  return (wanted + group - 1) / group * group;
+  return roundUp(wanted, static_cast<std::size_t>(shape.grouped));
 }
 
 BenchOrigin originOf(const LoadedPlugin& plugin) {

@@ -20,13 +20,6 @@ constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::k
                                                      {"two-threads", BenchEnds::kTwoThreads},
                                                      {"two-processes", BenchEnds::kTwoProcesses}}};
 
-bool acceptApi(std::string_view value, int* api) {
-  const auto version =
-      value.starts_with('v') ? parseInt(value.substr(1), kOldestApi, kNewestApi) : std::nullopt;
-  if (version) *api = *version;
-  return version.has_value();
-}
-
 bool acceptDevice(std::string_view value, BenchPlace* place) {
   constexpr std::string_view kSoftware = "software";
   place->real = value == "verbs";
@@ -47,8 +40,7 @@ uint64_t BenchOptions::messagesOfRepeat() const {
   const uint64_t wanted = messages > 0 ? static_cast<uint64_t>(messages)
                                        : std::clamp(kBytesOfRepeat / std::max<uint64_t>(task.shape.size, 1),
                                                     kLeastMessages, kMostMessages);
-  const auto group = static_cast<uint64_t>(task.shape.grouped);
-  return (wanted + group - 1) / group * group;
+  return roundUp(wanted, static_cast<std::size_t>(task.shape.grouped));
 }
 
 std::vector<Option> benchOptionTable(BenchOptions& fields) {
@@ -71,13 +63,8 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
                        fields.others.push_back({std::string(value)});
                        return !value.empty();
                      }});
-  options.push_back(
-      {.long_name = "api",
-       .value = Option::kRequired,
-       .value_name = "VERSION",
-       .text = "v6 to v12: the API version of the first plugin (default: its newest)",
-       .accepted = "an API version from v6 to v12",
-       .accept = [&fields](std::string_view value) { return acceptApi(value, &fields.task.plugin.api); }});
+  options.push_back(apiOption("v6 to v12: the API version of the first plugin (default: its newest)",
+                              &fields.task.plugin.api));
   options.push_back(
       {.long_name = "device",
        .value = Option::kRequired,

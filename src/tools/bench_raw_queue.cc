@@ -11,8 +11,6 @@
 namespace railwise::tools {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kCacheLine = 64;
 constexpr uint32_t kInlineBytes = 220;  // ib_write_lat's
 constexpr int kPolled = 16;             // completions in a call, ib_write_bw's
 
@@ -31,7 +29,7 @@ int patternOf(uint64_t slot) { return static_cast<int>(slot % 255) + 1; }
 RawQueue::RawQueue(const Config& config, BenchShape shape)
     : config_(config),
       bytes_(std::max<std::size_t>(shape.size, 1)),
-      stride_((bytes_ + kCacheLine - 1) / kCacheLine * kCacheLine),
+      stride_(roundUp(bytes_, kCacheLine)),
       slots_(static_cast<uint64_t>(shape.window)) {}
 
 bool RawQueue::open(int device, std::string* error) {
@@ -112,10 +110,9 @@ bool RawQueue::arrived() const {
 }
 
 bool RawQueue::registerMemory() {
-  const std::size_t all = (2 * slots_ * stride_ + kPage - 1) / kPage * kPage;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, all)));
+  const std::size_t all = roundUp(2 * slots_ * stride_, kPage);
+  memory_ = allocatePages(all);
   if (memory_ == nullptr) return false;
-  std::memset(memory_.get(), 0, all);
   auto mr = verbs::registerMemory(pd_.get(), memory_.get(), all, verbs::kDataAccess);
   if (mr.ok()) mr_ = std::move(*mr);
   return mr.ok();

@@ -4,12 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <type_traits>
 
 #include "tools/bench_traffic.h"
+#include "tools/page_memory.h"
 #include "verbs/gid.h"
 #include "verbs/queue_pair.h"
 
@@ -52,10 +51,6 @@ class RawQueue {
   std::byte& lastArrived() const { return to(0)[bytes_ - 1]; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-
   std::byte* from(uint64_t slot) const { return memory_.get() + slot * stride_; }
   std::byte* to(uint64_t slot) const { return from(slots_ + slot); }
   bool registerMemory();
@@ -64,7 +59,7 @@ class RawQueue {
   const std::size_t bytes_;
   const std::size_t stride_;
   const uint64_t slots_;
-  std::unique_ptr<std::byte, Free> memory_;
+  PageMemory memory_;
   verbs::Context context_;
   verbs::Pd pd_;
   verbs::Mr mr_;

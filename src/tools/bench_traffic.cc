@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
 
 #include "tools/message.h"
 
 namespace railwise::tools {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kCacheLine = 64;
 constexpr int kTag = 77;  // of the first buffer of a group
-
-std::size_t roundUp(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 std::byte expected(uint64_t message, std::size_t i) {
   return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
@@ -28,13 +22,12 @@ void advance(uint64_t& slot, uint64_t by, uint64_t slots) {
 
 }  // namespace
 
-void BenchEnd::Free::operator()(std::byte* memory) const { std::free(memory); }
-
 BenchEnd::BenchEnd(NetApi& api, BenchShape shape)
     : api_(api),
       shape_(shape),
       group_(static_cast<uint64_t>(shape.grouped)),
       slots_(static_cast<uint64_t>(shape.window) * group_),
+      requests_(slots_),
       stride_(roundUp(std::max<std::size_t>(shape.size, 1), kCacheLine)),
       bytes_(roundUp(slots_ * stride_, kPage)) {}
 
@@ -43,17 +36,15 @@ void BenchEnd::note(const char* call, ncclResult_t result) {
 }
 
 bool BenchEnd::registerMemory() {
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes_)));
+  memory_ = allocatePages(bytes_);
   if (memory_ == nullptr) {
     error_ = textOf("no memory for %zu bytes", bytes_);
     return false;
   }
-  std::memset(memory_.get(), 0, bytes_);
   return check("regMr", api_.regMr(comm_, memory_.get(), bytes_, NCCL_PTR_HOST, &mhandle_));
 }
 
-BenchSender::BenchSender(NetApi& api, BenchShape shape)
-    : BenchEnd(api, shape), requests_(slots_), post_tag_(kTag) {}
+BenchSender::BenchSender(NetApi& api, BenchShape shape) : BenchEnd(api, shape), post_tag_(kTag) {}
 
 bool BenchSender::connect(int device, void* handle) {
   return check("connect", api_.connect(device, handle, &comm_));
@@ -83,23 +74,9 @@ bool BenchSender::test() {
   return true;
 }
 
-bool BenchSender::postAll(uint64_t end) {
-  const uint64_t before = posted_;
-  while (posted_ < end && posted_ - done_ < slots_ && post()) {
-  }
-  return posted_ != before;
-}
-
-bool BenchSender::testAll() {
-  const uint64_t before = done_;
-  while (done_ < posted_ && test()) {
-  }
-  return done_ != before;
-}
-
 bool BenchSender::close() { return deregisterMemory() && check("closeSend", api_.closeSend(comm_)); }
 
-BenchReceiver::BenchReceiver(NetApi& api, BenchShape shape) : BenchEnd(api, shape), requests_(slots_) {}
+BenchReceiver::BenchReceiver(NetApi& api, BenchShape shape) : BenchEnd(api, shape) {}
 
 bool BenchReceiver::listen(int device, void* handle) {
   return check("listen", api_.listen(device, handle, &listener_));
@@ -133,20 +110,6 @@ bool BenchReceiver::test() {
   done_ += group_;
   advance(test_slot_, group_, slots_);
   return true;
-}
-
-bool BenchReceiver::postAll(uint64_t end) {
-  const uint64_t before = posted_;
-  while (posted_ < end && posted_ - done_ < slots_ && post()) {
-  }
-  return posted_ != before;
-}
-
-bool BenchReceiver::testAll() {
-  const uint64_t before = done_;
-  while (done_ < posted_ && test()) {
-  }
-  return done_ != before;
 }
 
 bool BenchReceiver::right(uint64_t message, uint64_t slot) {

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "tools/net_api.h"
+#include "tools/page_memory.h"
 
 namespace railwise::tools {
 
@@ -61,6 +61,8 @@ class BenchEnd {
   const std::string& error() const { return error_; }
   // Every byte of the messages from now on is written, or checked, if `on`.
   void verify(bool on) { verifying_ = on; }
+  uint64_t posted() const { return posted_; }
+  uint64_t done() const { return done_; }
 
  protected:
   BenchEnd(NetApi& api, BenchShape shape);
@@ -72,6 +74,21 @@ class BenchEnd {
     return result == ncclSuccess;
   }
   void note(const char* call, ncclResult_t result);
+  bool room() const { return posted_ - done_ < slots_; }
+  template <typename End>
+  static bool postAllOf(End& of, uint64_t end) {
+    const uint64_t before = of.posted_;
+    while (of.posted_ < end && of.room() && of.post()) {
+    }
+    return of.posted_ != before;
+  }
+  template <typename End>
+  static bool testAllOf(End& of) {
+    const uint64_t before = of.done_;
+    while (of.done_ < of.posted_ && of.test()) {
+    }
+    return of.done_ != before;
+  }
   bool deregisterMemory() { return mhandle_ == nullptr || check("deregMr", api_.deregMr(comm_, mhandle_)); }
   std::byte* at(uint64_t slot) const { return memory_.get() + slot * stride_; }
 
@@ -82,16 +99,15 @@ class BenchEnd {
   void* comm_ = nullptr;
   void* mhandle_ = nullptr;
   bool verifying_ = false;
+  std::vector<void*> requests_;             // by slot; of a group that of its first message
+  uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
+  uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
   std::string error_;
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-
   const std::size_t stride_;
   const std::size_t bytes_;
-  std::unique_ptr<std::byte, Free> memory_;
+  PageMemory memory_;
 };
 
 class BenchSender : public BenchEnd {
@@ -100,19 +116,16 @@ class BenchSender : public BenchEnd {
 
   // One try to connect. False: failed.
   bool connect(int device, void* handle);
-  bool room() const { return posted_ - done_ < slots_; }
+  using BenchEnd::room;
   bool post();  // one message, if there is room; false: not now, or failed
   bool test();  // the oldest; false: not done, or failed
   // Posts and tests what can be until `end` messages since the beginning. False: nothing moved.
-  bool postAll(uint64_t end);
-  bool testAll();
-  uint64_t done() const { return done_; }
+  bool postAll(uint64_t end) { return postAllOf(*this, end); }
+  bool testAll() { return testAllOf(*this); }
   bool close();
 
  private:
-  std::vector<void*> requests_;
-  uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
-  uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
+  friend class BenchEnd;
   int post_tag_;
 };
 
@@ -126,19 +139,15 @@ class BenchReceiver : public BenchEnd {
   // As the sender's, but by groups.
   bool post();
   bool test();
-  bool postAll(uint64_t end);
-  bool testAll();
-  uint64_t posted() const { return posted_; }
-  uint64_t done() const { return done_; }
+  bool postAll(uint64_t end) { return postAllOf(*this, end); }
+  bool testAll() { return testAllOf(*this); }
   bool close();
 
  private:
+  friend class BenchEnd;
   bool right(uint64_t message, uint64_t slot);
 
   void* listener_ = nullptr;
-  std::vector<void*> requests_;             // by slot, of the first message of a group
-  uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
-  uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
 };
 
 // Both ends in this thread. False: `error` says why it failed.

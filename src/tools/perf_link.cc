@@ -1,31 +1,20 @@
 #include "tools/perf_link.h"
 
-#include <cstdlib>
-#include <cstring>
-#include <new>
-
 #include "tools/message.h"
 
 namespace railwise::tools {
-namespace {
-
-constexpr std::size_t kPage = 4096;
-
-}  // namespace
 
 Status NetContext::failed(const std::string& call, ncclResult_t result) {
   failure.set(call + " failed: " + resultText(result));
   return {Code::kRemote};
 }
 
-void Link::Release::operator()(std::byte* memory) const { std::free(memory); }
-
 Link::Link(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
-    : net_(net), peer_(peer), slot_bytes_(slot_bytes), comm_(comm) {
-  const std::size_t bytes = (kSlots * slot_bytes + kPage - 1) / kPage * kPage;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, bytes)));
-  if (memory_ != nullptr) std::memset(memory_.get(), 0, bytes);
-}
+    : net_(net),
+      peer_(peer),
+      slot_bytes_(slot_bytes),
+      comm_(comm),
+      memory_(allocatePages(kSlots * slot_bytes)) {}
 
 Status Link::registerMemory() {
   if (memory_ == nullptr) {

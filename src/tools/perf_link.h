@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "tools/activity.h"
 #include "tools/net_api.h"
+#include "tools/page_memory.h"
 
 namespace railwise::tools {
 
@@ -51,15 +52,11 @@ class Link {
   Status deregisterMemory();
   std::byte* slot(uint64_t step) const { return memory_.get() + step % kSlots * slot_bytes_; }
 
-  struct Release {
-    void operator()(std::byte* memory) const;
-  };
-
   NetContext& net_;
   const int peer_;
   const std::size_t slot_bytes_;
   void* const comm_;
-  std::unique_ptr<std::byte, Release> memory_;
+  const PageMemory memory_;
   void* mhandle_ = nullptr;
   std::array<void*, kSlots> requests_ =
       {};  // like NCCL's, a slot keeps its previous request until the next call

@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "tools/message.h"
 
@@ -66,22 +67,28 @@ std::string executablePath() {
   return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : std::string();
 }
 
+Option apiOption(std::string text, int* version) {
+  return {.long_name = "api",
+          .value = Option::kRequired,
+          .value_name = "VERSION",
+          .text = std::move(text),
+          .accepted = "an API version from v6 to v12",
+          .accept = [version](std::string_view value) {
+            if (!value.starts_with('v')) return false;
+            const auto parsed = parseInt(value.substr(1), kOldestApi, kNewestApi);
+            if (parsed) *version = *parsed;
+            return parsed.has_value();
+          }};
+}
+
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
   options.push_back(textOption(0, "plugin", "NAME", &fields.plugin,
                                "net plugin to load, found as NCCL_NET_PLUGIN=NAME finds it: a file, or\n"
                                "NAME for libnccl-net-NAME.so (default: railwise's own)"));
-  options.push_back({.long_name = "api",
-                     .value = Option::kRequired,
-                     .value_name = "VERSION",
-                     .text = "v6 to v12: the plugin API version to use (default: the newest that the\n"
-                             "plugin exports, as NCCL does)",
-                     .accepted = "an API version from v6 to v12",
-                     .accept = [&fields](std::string_view value) {
-                       if (!value.starts_with('v')) return false;
-                       const auto version = parseInt(value.substr(1), kOldestApi, kNewestApi);
-                       if (version) fields.api = *version;
-                       return version.has_value();
-                     }});
+  options.push_back(
+      apiOption("v6 to v12: the plugin API version to use (default: the newest that the\n"
+                "plugin exports, as NCCL does)",
+                &fields.api));
   options.push_back(
       {.long_name = "device",
        .value = Option::kRequired,

@@ -20,6 +20,8 @@ struct PluginOptions {
   bool verbose = false;
 };
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields);
+// --api by itself.
+Option apiOption(std::string text, int* version);
 
 // The names that NCCL would dlopen for NCCL_NET_PLUGIN=`name`, in order.
 std::vector<std::string> pluginFileNames(const std::string& name);

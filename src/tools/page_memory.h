@@ -1,0 +1,31 @@
+// Whole pages of memory of our own, to register with a device. Plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace railwise::tools {
+
+inline constexpr std::size_t roundUp(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::size_t kPage = 4096;
+
+struct FreePages {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using PageMemory = std::unique_ptr<std::byte, FreePages>;
+
+// At least so many bytes, zeroed; null: there is no memory.
+inline PageMemory allocatePages(std::size_t bytes) {
+  const std::size_t whole = roundUp(bytes, kPage);
+  PageMemory memory(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
+  if (memory != nullptr) std::memset(memory.get(), 0, whole);
+  return memory;
+}
+
+}  // namespace railwise::tools
