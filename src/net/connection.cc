@@ -10,6 +10,9 @@
 namespace railwise::net {
 namespace {
 
+// Between the first packets of epochs that follow each other: far from all others (2^24 by the golden ratio).
+constexpr uint64_t kPsnStep = 10368889;
+
 // Vendor 0 stands for "none".
 void setEce(QueuePairInfo& info, const std::optional<verbs::Ece>& ece) {
   if (!ece) return;
@@ -39,6 +42,25 @@ Result<verbs::GidList> managerAddresses(const Rail& rail, const Config& config) 
 
 }  // namespace
 
+Connection::Connection(Direction direction, const Device& device, const ConnectionOptions& options)
+    : direction_(direction),
+      device_(device),
+      options_(options),
+      config_(options_.config),
+      iwarp_(device.rails().front().port.iwarp) {
+  takeRails(device.rails());
+}
+
+Connection::~Connection() {
+  listenToRails(false);
+  endSideChannel("");
+}
+
+void Connection::attach(Socket socket) {
+  side_channel_.open(std::move(socket), options_.watcher);
+  listenToRails(true);
+}
+
 bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
   return std::all_of(device.rails().begin(), device.rails().end(), [&](const Rail& rail) {
     return verbs::outOfOrderReceives(rail.hca->context(), config) >= kPostedReceives;
@@ -48,8 +70,8 @@ bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
 Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t per_queue_pair,
                                         uint32_t more) {
   std::vector<const Hca*> hcas;
-  for (std::size_t rail = 0; rail < device_.rails().size(); ++rail) {
-    const Hca* hca = device_.rails()[rail].hca;
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+    const Hca* hca = rails_[rail].hca;
     const auto found = std::find(hcas.begin(), hcas.end(), hca);
     cq_of_rail_[rail] = static_cast<uint8_t>(found - hcas.begin());
     if (found == hcas.end()) hcas.push_back(hca);
@@ -73,7 +95,7 @@ Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t
 }
 
 Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved) {
-  const Rail& local = device_.rails()[rail];
+  const Rail& local = rails_[rail];
   // Whoever creates first finds out whether it is to be had; all others must then have it too.
   const bool first = direction_ == Direction::kSend && queue_pairs_.empty();
   const verbs::OutOfOrder order = !out_of_order_ ? verbs::OutOfOrder::kNo
@@ -90,7 +112,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_
   queue_pair.qp->qp_context = &lost_;
   queue_pair.rail = rail;
   queue_pair.inline_bytes = queue_pair.made.inline_bytes;
-  queue_pair.window_key = window_.localKey(rail);
+  queue_pair.window_key = windowKeys(rail).local;
   queue_pair.send_size = size.send_requests - reserved;
   queue_pair.retire(0);
   return Status::success();
@@ -107,26 +129,41 @@ void Connection::makeLanes(int lanes) {
   }
 }
 
-Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end) const {
+bool Connection::addGids(const verbs::GidList& gids, RailInfo& info) {
+  for (const verbs::Gid& gid : gids) {
+    std::memcpy(info.gids[info.gid_count], gid.value.raw, sizeof gid.value.raw);
+    info.gid_versions[info.gid_count] = static_cast<uint8_t>(gid.roce_version);
+    info.gid_index[info.gid_count++] = static_cast<uint8_t>(gid.index);
+  }
+  return !gids.empty();
+}
+
+RailInfo Connection::describeRail(const Rail& rail, int mbps) const {
+  RailInfo info = {};
+  const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
+  info.lid = now.lid;
+  info.link_layer = rail.port.iwarp      ? LinkLayer::kIwarp
+                    : rail.port.ethernet ? LinkLayer::kRoce
+                                         : LinkLayer::kInfiniBand;
+  info.mtu = static_cast<uint8_t>(now.mtu);
+  info.port = rail.port.number;
+  info.rail = static_cast<int16_t>(rail.rail);
+  info.plane = static_cast<int16_t>(rail.plane);
+  info.speed_mbps = static_cast<uint32_t>(std::max(mbps, 1));
+  info.piece_bytes = rail.port.max_message_bytes;
+  copyText(info.device, rail.name);
+  return info;
+}
+
+Status Connection::describeRails(EndInfo& end) const {
   bool any = false;
   Status failed;
-  end.rails = static_cast<uint8_t>(device_.rails().size());
-  for (std::size_t i = 0; i < device_.rails().size(); ++i) {
-    const Rail& rail = device_.rails()[i];
+  end.rails = static_cast<uint8_t>(rails_.size());
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const Rail& rail = rails_[i];
     RailInfo& info = end.rail[i];
-    const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
-    info.lid = now.lid;
-    info.link_layer = rail.port.iwarp      ? LinkLayer::kIwarp
-                      : rail.port.ethernet ? LinkLayer::kRoce
-                                           : LinkLayer::kInfiniBand;
-    info.mtu = static_cast<uint8_t>(now.mtu);
-    info.port = rail.port.number;
-    info.rail = static_cast<int16_t>(rail.rail);
-    info.plane = static_cast<int16_t>(rail.plane);
-    info.speed_mbps = static_cast<uint32_t>(std::max(options.rail_mbps[i], 1));
-    info.piece_bytes = rail.port.max_message_bytes;
+    info = describeRail(rail, options_.rail_mbps[i]);
     info.window_key = window_.remoteKey(i);
-    copyText(info.device, rail.name);
     // A port that is down, or has no address, is one that nobody can reach: the others do without it.
     if (!rail.hca->state().active(rail.port.number)) {
       RAILWISE_INFO(log::kNet, "%s: port %u is down: left out of a connection", rail.name, rail.port.number);
@@ -138,12 +175,7 @@ Status Connection::describeRails(const ConnectionOptions& options, EndInfo& end)
       failed = gids.status();
       continue;
     }
-    any = true;
-    for (const verbs::Gid& gid : *gids) {
-      std::memcpy(info.gids[info.gid_count], gid.value.raw, sizeof gid.value.raw);
-      info.gid_versions[info.gid_count] = static_cast<uint8_t>(gid.roce_version);
-      info.gid_index[info.gid_count++] = static_cast<uint8_t>(gid.index);
-    }
+    any = addGids(*gids, info) || any;
   }
   if (any) return Status::success();
   if (failed.ok()) RAILWISE_WARN("%s: every port is down: check the cables and `ibstat`", device_.name());
@@ -160,20 +192,20 @@ Result<SocketAddress> Connection::managerAddress(const Rail& rail, const uint8_t
   return Status{Code::kSystem, EADDRNOTAVAIL};
 }
 
-Status Connection::describe(const ConnectionOptions& options, bool manager, EndInfo& end) const {
+Status Connection::describe(bool manager, EndInfo& end) const {
   end = {};
-  copyText(end.host, options.local_host);
+  copyText(end.host, options_.local_host);
   const auto fabric_identity = verbs::library().fabric_identity;
-  end.fabric = fabric_identity != nullptr ? fabric_identity(device_.rails().front().hca->context()) : 0;
+  end.fabric = fabric_identity != nullptr ? fabric_identity(rails_.front().hca->context()) : 0;
   end.window_address = window_.address();
   // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
-  const int communicator = std::max(options.traffic_class, 0);
+  const int communicator = std::max(options_.traffic_class, 0);
   end.service_level =
       static_cast<uint8_t>(config_.ib_service_level >= 0 ? config_.ib_service_level : communicator & 0xf);
   end.traffic_class =
       static_cast<uint8_t>(config_.ib_traffic_class >= 0 ? config_.ib_traffic_class : communicator);
   end.connection_manager = manager ? 1 : 0;
-  return describeRails(options, end);
+  return describeRails(end);
 }
 
 void Connection::describeQueuePairs(EndInfo& end) const {
@@ -188,7 +220,7 @@ void Connection::describeQueuePairs(EndInfo& end) const {
 }
 
 bool Connection::wantsConnectionManager() const {
-  return device_.rails().front().port.iwarp || config_.connect == "cm";
+  return rails_.front().port.iwarp || config_.connect == "cm";
 }
 
 void Connection::adopt(const EndInfo& remote) {
@@ -196,19 +228,19 @@ void Connection::adopt(const EndInfo& remote) {
   for (int i = 0; i < remote.rails; ++i) peer_ += (i > 0 ? "+" : "") + fieldText(remote.rail[i].device);
   peer_ += ")";
   peer_window_ = remote.window_address;
+  epoch_there_ = remote;
   for (LaneQueuePair& queue_pair : queue_pairs_) {
     const RailInfo& peer = remote.rail[queue_pair.peer_rail];
     queue_pair.peer_window_key = peer.window_key;
     queue_pair.piece_bytes =
-        std::min(device_.rails()[queue_pair.rail].port.max_message_bytes, peer.piece_bytes) &
-        ~(kPieceAlignment - 1);
+        std::min(rails_[queue_pair.rail].port.max_message_bytes, peer.piece_bytes) & ~(kPieceAlignment - 1);
   }
 }
 
 Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote,
                            std::size_t local_gid, std::size_t remote_gid) {
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  const Rail& rail = device_.rails()[queue_pair.rail];
+  const Rail& rail = rails_[queue_pair.rail];
   const RailInfo& here = local.rail[queue_pair.rail];
   const RailInfo& there = remote.rail[queue_pair.peer_rail];
   verbs::PathAddress address;
@@ -219,6 +251,7 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   std::memcpy(address.gid.raw, there.gids[remote_gid], sizeof address.gid.raw);
   verbs::Gid gid;
   gid.index = here.gid_index[local_gid];
+  gid.roce_version = here.gid_versions[local_gid];
   std::memcpy(gid.value.raw, here.gids[local_gid], sizeof gid.value.raw);
   // Both directions travel as the sender asked, but for clear-to-send where NCCL_IB_FIFO_TC says so.
   const EndInfo& sender = direction_ == Direction::kSend ? local : remote;
@@ -230,10 +263,14 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   settings.flow_label =
       verbs::laneFlowLabel(address.qp_number ^ queue_pair.qp->qp_num, static_cast<uint32_t>(index));
   settings.ece = eceOf(remote.queue_pair[index]);
+  // A packet of an earlier epoch that comes late must not be taken by a queue pair that has got the number of
+  // its own.
+  const auto psn = static_cast<uint32_t>((epoch_ - 1) * kPsnStep & 0xffffff);
+  settings.psn = psn;
   verbs::Port port = rail.port;
   port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
   RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, port, address, settings));
-  RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_));
+  RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_, psn));
   queue_pair.connected = true;
   if (address.ethernet) queue_pair.gid = gid;
   sayConnected(index, local, remote, local_gid, remote_gid);

@@ -25,11 +25,10 @@
 #include "net/handshake.h"
 #include "net/lane.h"
 #include "net/request.h"
+#include "net/side_channel.h"
 #include "net/wire.h"
 
 namespace railwise::net {
-
-enum class Direction : uint8_t { kSend, kReceive };
 
 // What connect and accept need to know to build one end.
 struct ConnectionOptions {
@@ -39,6 +38,9 @@ struct ConnectionOptions {
   int queue_pairs = 1;  // for each lane
   // What each rail can carry, Mb/s: its port's speed, or what the way to the GPU in use lets through.
   std::array<int, kMaxRails> rail_mbps = {};
+  // Where the connection may go when its own rails are lost, best first.
+  std::vector<Rail> standbys = {};
+  EventWatcher* watcher = nullptr;  // reads the side channel; null: nobody but the connection's thread
 };
 
 class Context;
@@ -57,11 +59,9 @@ class Connection {
   // "host:pid (mlx5_1)" of the other end; valid once its description is there.
   const std::string& peer() const { return peer_; }
 
-  // The socket of the finished handshake; it stays open, since its end tells of the peer's death.
-  void attach(Socket side_channel) {
-    side_channel.keepAlive();
-    side_channel_ = std::move(side_channel);
-  }
+  // The socket of the finished handshake stays open, for what follows a failure, and since its end tells of
+  // the peer's death.
+  void attach(Socket socket);
 
   // Has `request` completed? Then its sizes go to `sizes` (may be null): one for a send, `count` for a
   // receive, none for a flush; and the request is free. Never blocks. Errors: kRemote, kSystem.
@@ -79,6 +79,12 @@ class Connection {
   }
   Status testOtherwise(Request& request, bool* done, int* sizes);
 
+  // The rails in use: those of the device, until one of them fails.
+  const std::vector<Rail>& rails() const { return rails_; }
+  // How often the queue pairs were made anew, from 1; and whether they are in use just now.
+  uint64_t epoch() const { return epoch_; }
+  bool running() const { return phase_ == Phase::kRunning; }
+
   std::size_t queuePairs() const { return queue_pairs_.size(); }
   // Of the sender, once it is connected: lanes by which the peer can be reached.
   std::size_t lanesInUse() const { return lanes_.size(); }
@@ -87,9 +93,8 @@ class Connection {
   static bool offersOutOfOrder(const Device& device, const Config& config);
 
  protected:
-  Connection(Direction direction, const Device& device, const Config& config)
-      : direction_(direction), device_(device), config_(config), iwarp_(device.rails().front().port.iwarp) {}
-  ~Connection() { endSideChannel(); }
+  Connection(Direction direction, const Device& device, const ConnectionOptions& options);
+  ~Connection();
 
   // One completion queue for each device of the rails, with room for `per_queue_pair` entries of each of its
   // queue pairs and `more`. `rails`: the rail of each queue pair.
@@ -102,7 +107,7 @@ class Connection {
   // What the peer must know of this end; the queue pairs follow when they are there. Errors: kSystem,
   // kInvalidUsage (no usable GID), logged.
   // `manager`: for RDMA CM, with its addresses instead of GIDs.
-  Status describe(const ConnectionOptions& options, bool manager, EndInfo& end) const;
+  Status describe(bool manager, EndInfo& end) const;
   void describeQueuePairs(EndInfo& end) const;
   // What the devices offer, or have agreed to.
   void describeEce(EndInfo& end) const;
@@ -126,13 +131,18 @@ class Connection {
   // Is it known already that `request` has completed?
   bool known(const Request& request) const { return request.done || request.number <= arrived_; }
 
-  // Tells the peer that this end will do nothing more, and a sender what has arrived before.
-  void endSideChannel();
-  // Has the peer ended its side channel? Its last words, if there are any, have then been heard.
+  // Tells the peer that this end will do nothing more, why, and a sender what has arrived before.
+  void endSideChannel(const std::string& reason);
+  // Has the peer ended its side channel? What it said before has then been heard.
   bool peerHasEnded();
 
   // Logs, remembers and returns the failure, and lets the peer know by the end of the side channel.
   Status fail(Status status, const std::string& what);
+  // A queue pair (null: none in particular), a port or a way is lost. Where the connection can go another way
+  // that begins, and this is a success: whatever is under way will be sent again. Else it fails.
+  Status lose(const LaneQueuePair* queue_pair, Status status, const std::string& what);
+  // From now on no call goes straight down.
+  void stopStraight();
   Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   // Called when there is nothing to do but wait: now and then looks whether the peer is still there. When it
@@ -156,16 +166,82 @@ class Connection {
 
   static constexpr int kPollBatch = 16;
 
+  // ---- failover (failover.cc; docs/transport.md)
+
+  // What becomes of the queue pairs. They live for an epoch, all of them together.
+  enum class Phase : uint8_t {
+    kRunning,
+    kLost,        // to be torn down
+    kWaiting,     // there are none: for the peer, or for a way
+    kConnecting,  // of the next epoch
+  };
+  bool canFailOver() const;
+  // Tears down, waits, connects; does what can be done now. Success: nothing is known to be wrong for good.
+  Status recover();
+  // Frames of the peer.
+  Status hear();
+  // To the rails of the next epoch. `mine`: the device's own come first in `offered`.
+  void takeRails(std::vector<Rail> rails);
+  // What this end can use now, own rails first; `native` tells how many of them. Without windows' keys.
+  std::vector<Rail> usableRails(int* native) const;
+  // Describes rails_, with the keys of the window; the rest of `end` as the connection began.
+  Status describeEpoch(EndInfo& end) const;
+  // The same of any rails, without keys.
+  EndInfo describeOffer(const std::vector<Rail>& rails) const;
+  // The window's own; {} where it cannot be registered, which is logged.
+  MemoryKeys windowKeys(std::size_t rail) const;
+  // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
+  Result<MemoryKeys> keysOf(const MemoryHandle& memory, uint8_t rail) const;
+  // Events of the rails ring the bell, or no more.
+  void listenToRails(bool on);
+  // Queue pairs to the error state; and away with them.
+  void stopQueuePairs();
+  void dropQueuePairs();
+  // "mlx5_1 port 1 qp 77"
+  std::string nameOf(const LaneQueuePair& queue_pair) const;
+  // "mlx5_1 port 1 -> mlx5_3 port 1"
+  std::string wayText(const LaneQueuePair& queue_pair) const;
+  // A warning, or information when there were many of late.
+  static void sayFew(const std::string& line);
+  // Counts the time without a way, and gives up in the end.
+  Status giveUpInTime();
+  Status peerLeft();
+  void ringWhileRecovering() {
+    if (phase_ != Phase::kRunning) lost_.ring();
+  }
+  // Something has gone through the queue pairs of this epoch.
+  bool proven() const;
+
   const Direction direction_;
   const Device& device_;
+  const ConnectionOptions options_;
   const Config& config_;
   const bool iwarp_;
+  std::vector<Rail> rails_;
+  // Of each of rails_: its place among the device's own; -1: a standby.
+  std::array<int8_t, kMaxRails> native_rail_ = {};
+  bool native_ = true;  // rails_ are the device's
+  Phase phase_ = Phase::kRunning;
+  uint64_t epoch_ = 1;                        // the highest that this end knows of
+  uint64_t asked_epoch_ = 0;                  // that the peer goes to
+  uint8_t failed_queue_pair_ = kNoQueuePair;  // of the last epoch
+  bool peer_takes_part_ = false;              // in this recovery
+  std::string trouble_;                       // what happened last
+  std::vector<std::string> tried_;            // the last few ways that failed, and how
+  EndInfo epoch_here_ = {};
+  EndInfo epoch_there_ = {};
+  Clock::duration lost_time_ = {};  // without a way, while both ends look for one
+  Clock::time_point last_recover_ = {};
+  int stalls_ = 0;  // in a row that ended by no progress
+
   Status failure_;
   bool heard_ = false;    // something has completed since checkPeer() looked last
   bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
   // All receives up to this number are complete: at the receiver, and as far as the sender has heard.
-  uint64_t arrived_ = 0;
+  SharedNumber arrived_;
+  // Of a sender: the oldest receive that not everything is posted for.
+  SharedNumber next_post_ = 1;
   uint64_t peer_window_ = 0;
   Window window_;
   verbs::FatalFlag lost_;  // raised by an event of one of the queues
@@ -173,7 +249,8 @@ class Connection {
   std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
   std::vector<LaneQueuePair> queue_pairs_;
   std::vector<Lane> lanes_;
-  Socket side_channel_;
+  // Before the connection's end it is taken from the watcher, which reads arrived_ and rings lost_.
+  SideChannel side_channel_{lost_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
@@ -183,6 +260,8 @@ class Connection {
   // It shows in many a status: in a flush (Soft-RoCE), in retries that were in vain, or in an end of the
   // connection that nobody asked for. The event may still be on its way, so the device is asked.
   std::string ailmentOf(const LaneQueuePair& queue_pair) const;
+  // The same as far as events tell, without asking the device.
+  std::string ailmentByEvents(const LaneQueuePair& queue_pair) const;
   std::string ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
   // The same, for an error that comes without a reason: the reason may follow, unless the peer has left.
   std::string ailmentThatFollows(const LaneQueuePair& queue_pair);
@@ -193,14 +272,20 @@ class Connection {
   // answer.
   Status checkSilence(Clock::duration since_last_check);
   Status checkSends();
+  Status checkStall();
+  // Nothing that was posted is without its completion.
+  bool owedNothing() const;
   uint64_t largestUnderWay() const;  // as the direction has it
   Status probe();
   Status postProbe(std::size_t queue_pair);
   // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
-  Status checkEvents();
-  Status describeRails(const ConnectionOptions& options, EndInfo& end) const;
-  // "mlx5_1 port 1 qp 77"
-  std::string nameOf(const LaneQueuePair& queue_pair) const;
+  Status checkEvents(std::optional<ibv_event_type> event);
+  Status describeRails(EndInfo& end) const;
+  RailInfo describeRail(const Rail& rail, int mbps) const;
+  static bool addGids(const verbs::GidList& gids, RailInfo& info);
+  Status onFrame(std::span<const std::byte> frame);
+  void onFarewell(const FarewellFrame& frame);
+  bool gpuMemoryToo(const Rail& rail) const;
 
   Context* owner_ = nullptr;
   uint32_t idle_polls_ = 0;
@@ -211,8 +296,7 @@ class Connection {
   Clock::duration silence_ = {};
   int probes_ = 0;
   uint64_t* probe_target_ = nullptr;
-  LastWords last_words_ = {};
-  Transfer last_words_heard_ = {std::as_writable_bytes(std::span(&last_words_, 1))};
+  std::string farewell_;  // why the peer left, as it says
   std::string peer_;
 };
 

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "net/connection.h"
-#include "net/send_connection.h"
 
 namespace railwise::net {
 namespace {
@@ -46,32 +45,28 @@ Status Connection::fail(Status status, const std::string& what) {
     RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
                   peer_.c_str(), what.c_str());
     failure_ = status;
-    endSideChannel();
+    stopStraight();
+    endSideChannel(what);
   }
   return failure_;
 }
 
-void Connection::endSideChannel() {
-  if (direction_ == Direction::kReceive && side_channel_.valid()) {
-    LastWords words = {kLastWordsMagic, arrived_};
-    Transfer transfer = {std::as_writable_bytes(std::span(&words, 1))};
-    (void)side_channel_.send(transfer);  // fails only where nobody listens any more
-  }
-  side_channel_.shutdown();
+void Connection::endSideChannel(const std::string& reason) {
+  if (!side_channel_.opened()) return;
+  auto farewell = makeMessage<FarewellFrame>(MessageType::kFarewell);
+  farewell.arrived = arrived_;
+  copyText(farewell.reason, reason);
+  side_channel_.send(farewell);
+  side_channel_.end();
 }
 
 bool Connection::peerHasEnded() {
-  if (direction_ == Direction::kReceive || last_words_heard_.complete())
-    return side_channel_.peek() == Io::kClosed;
-  const Result<Io> heard = side_channel_.receive(last_words_heard_);
-  if (!last_words_heard_.complete()) return !heard.ok() || *heard == Io::kClosed;
-  if (last_words_.magic == kLastWordsMagic)
-    static_cast<SendConnection*>(this)->onArrived(last_words_.arrived);
-  return side_channel_.peek() == Io::kClosed;
+  (void)hear();  // what follows from it is seen later
+  return side_channel_.ended();
 }
 
 std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = device_.rails()[queue_pair.rail];
+  const Rail& rail = rails_[queue_pair.rail];
   return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
          std::to_string(queue_pair.qp->qp_num);
 }
@@ -79,22 +74,25 @@ std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
 Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
   // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
   const int reason = error == -1 ? errno : std::abs(error);
-  const std::string ailment = ailmentThatFollows(queue_pair);
-  return fail({Code::kSystem, reason}, nameOf(queue_pair) + ": " + call + " failed: " +
-                                           std::strerror(reason) + (ailment.empty() ? "" : ": " + ailment));
+  if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
+  const std::string ailment = canFailOver() ? ailmentOf(queue_pair) : ailmentThatFollows(queue_pair);
+  return lose(&queue_pair, {Code::kSystem, reason},
+              nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
+                  (ailment.empty() ? "" : ": " + ailment));
 }
 
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                   const char* operation) {
-  return fail({Code::kRemote, 0}, nameOf(queue_pair) + ": " + operation +
-                                      " failed: " + verbs::library().wc_status_str(completion.status) +
-                                      " (status " + std::to_string(completion.status) + ", vendor " +
-                                      std::to_string(completion.vendor_err) +
-                                      "): " + reasonFor(queue_pair, completion.status));
+  if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
+  return lose(&queue_pair, {Code::kRemote, 0},
+              nameOf(queue_pair) + ": " + operation +
+                  " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
+                  std::to_string(completion.status) + ", vendor " + std::to_string(completion.vendor_err) +
+                  "): " + reasonFor(queue_pair, completion.status));
 }
 
 std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = device_.rails()[queue_pair.rail];
+  const Rail& rail = rails_[queue_pair.rail];
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
   if (queue_pair.cm != nullptr && queue_pair.cm->advance().status().sys_errno == ENODEV)
     return "its device was removed";
@@ -109,6 +107,15 @@ std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
     return "";
   return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
          std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
+}
+
+std::string Connection::ailmentByEvents(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = rails_[queue_pair.rail];
+  if (!rail.hca->state().active(rail.port.number))
+    return "its port is down: check the cable, the switch port and `ibstat`";
+  if (!queue_pair.gid || rail.gids->holds(*queue_pair.gid)) return "";
+  return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
+         std::to_string(queue_pair.gid->index) + ")";
 }
 
 std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) {
@@ -128,7 +135,8 @@ std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* o
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
   const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
-  const bool may_follow = refused || status == IBV_WC_WR_FLUSH_ERR;
+  // Where the connection goes on, nobody waits for a reason.
+  const bool may_follow = (refused || status == IBV_WC_WR_FLUSH_ERR) && !canFailOver();
   const std::string ailment = may_follow ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
   if (!ailment.empty()) return ailment;
   if (refused && peerHasEnded())

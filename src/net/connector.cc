@@ -108,7 +108,7 @@ Status Connector::call() {
   socket_ = std::move(*socket);
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
   request_.nonce = handle_.nonce;
-  RAILWISE_TRY(connection_->describe(options_, request_.end));
+  RAILWISE_TRY(connection_->describe(request_.end));
   transfer_ = transferOf(request_);
   stage_ = Stage::kConnecting;
   return Status::success();

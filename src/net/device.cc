@@ -163,7 +163,8 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
                properties.name,
                properties.rail,
                properties.plane,
-               data_direct};
+               data_direct,
+               properties.pointer_support};
   return std::make_unique<Device>(config, properties, std::vector<Rail>{rail},
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }

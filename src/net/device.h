@@ -75,6 +75,7 @@ struct Rail {
   int rail = -1;     // of the network; -1: not known
   int plane = -1;
   bool data_direct = false;  // dma-bufs go through mlx5's data-direct function
+  int pointer_support = kHostPointers;
 };
 
 class Device {

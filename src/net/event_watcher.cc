@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -20,6 +19,7 @@ namespace {
 
 // A device that never stops talking must not keep the thread from the others.
 constexpr int kEventsAtOnce = 64;
+constexpr int kTickMs = 5;
 
 Status failed(const char* call, int error) {
   RAILWISE_WARN("events of devices are not watched: %s failed: %s", call, std::strerror(error));
@@ -63,6 +63,26 @@ void DeviceState::setGids(uint8_t port, verbs::GidTable* gids) {
   state->gids = gids;
 }
 
+void DeviceState::tell(verbs::FatalFlag* bell) {
+  const std::lock_guard lock(bells_mutex_);
+  bells_.insert(bell);
+}
+
+void DeviceState::forget(verbs::FatalFlag* bell) {
+  const std::lock_guard lock(bells_mutex_);
+  bells_.erase(bell);
+}
+
+void DeviceState::ringAll() {
+  const std::lock_guard lock(bells_mutex_);
+  for (verbs::FatalFlag* bell : bells_) bell->ring();
+}
+
+void DeviceState::fail(ibv_event_type event) {
+  fatal_.raise(event);
+  ringAll();
+}
+
 void DeviceState::refresh() {
   for (const auto& state : ports_) refresh(*state, verbs::EventEffect::kAddresses);
 }
@@ -86,7 +106,7 @@ void DeviceState::handle(const verbs::AsyncEvent& event) {
   const std::string text = verbs::describeEvent(name(), event);
   switch (effect) {
     case verbs::EventEffect::kFatal:
-      if (event.of == verbs::AsyncEvent::Of::kDevice) fatal_.raise(event.type);
+      if (event.of == verbs::AsyncEvent::Of::kDevice) fail(event.type);
       if (event.flag != nullptr) event.flag->raise(event.type);
       RAILWISE_WARN("%s", text.c_str());
       break;
@@ -103,6 +123,21 @@ void DeviceState::handle(const verbs::AsyncEvent& event) {
   }
   if (event.of != verbs::AsyncEvent::Of::kPort) return;
   if (PortState* state = find(event.port); state != nullptr) refresh(*state, effect);
+  ringAll();
+}
+
+bool DeviceState::serve(bool hung_up) {
+  for (int i = 0; i < kEventsAtOnce; ++i) {
+    const Result<bool> taken =
+        verbs::takeEvent(context_, [&](const verbs::AsyncEvent& event) { handle(event); });
+    if (taken.ok() && *taken) continue;
+    if (taken.ok() && !hung_up) return true;
+    // The kernel has let go of the device. Left in the set, its descriptor would wake us for ever.
+    RAILWISE_WARN("%s: the device is gone: look for its reset or removal in `dmesg`", name());
+    fail(IBV_EVENT_DEVICE_FATAL);
+    return false;
+  }
+  return true;
 }
 
 Result<std::unique_ptr<EventWatcher>> EventWatcher::start() {
@@ -148,28 +183,41 @@ Status EventWatcher::watch(DeviceState& device) {
   // A child shares the parent's epoll set, and its copy of the lock may be held for ever.
   if (!inParent()) return Status::success();
   RAILWISE_TRY(verbs::makeEventsNonBlocking(device.context()));
-  const std::lock_guard lock(mutex_);
-  epoll_event interest = {};
-  interest.events = EPOLLIN;
-  interest.data.ptr = &device;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, device.context()->async_fd, &interest) != 0)
-    return failed("epoll_ctl", errno);
-  devices_.push_back(&device);
+  RAILWISE_TRY(watch(static_cast<Watched&>(device)).status());
   device.refresh();  // what happened since it was opened
   return Status::success();
 }
 
-void EventWatcher::unwatch(DeviceState& device) {
+Result<bool> EventWatcher::watch(Watched& what) {
+  if (!inParent()) return false;
+  const std::lock_guard lock(mutex_);
+  epoll_event interest = {};
+  interest.events = EPOLLIN | EPOLLRDHUP;
+  interest.data.ptr = &what;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) != 0)
+    return failed("epoll_ctl", errno);
+  watched_.insert(&what);
+  return true;
+}
+
+void EventWatcher::unwatch(Watched& what) {
   if (!inParent()) return;
   const std::lock_guard lock(mutex_);
-  if (std::erase(devices_, &device) == 0) return;
-  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, device.context()->async_fd, nullptr);
+  ticking_.erase(&what);
+  if (watched_.erase(&what) == 0) return;
+  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
 }
 
 void EventWatcher::run() {
   std::array<epoll_event, 16> ready;
   for (;;) {
-    const int count = epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), -1);
+    const bool ticking = [&] {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(ticking_, [](Watched* watched) { return !watched->tick(); });
+      return !ticking_.empty();
+    }();
+    const int count =
+        epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), ticking ? kTickMs : -1);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       (void)failed("epoll_wait", errno);
@@ -179,27 +227,16 @@ void EventWatcher::run() {
       const epoll_event& event = ready[static_cast<std::size_t>(i)];
       if (event.data.ptr == nullptr) return;
       const std::lock_guard lock(mutex_);
-      auto* const device = static_cast<DeviceState*>(event.data.ptr);
-      // Unwatched since epoll_wait returned?
-      if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) continue;
-      serve(*device, (event.events & (EPOLLERR | EPOLLHUP)) != 0);
+      auto* const watched = static_cast<Watched*>(event.data.ptr);
+      if (!watched_.contains(watched)) continue;  // unwatched since epoll_wait returned
+      if (watched->serve((event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
+        ticking_.insert(watched);
+        continue;
+      }
+      watched_.erase(watched);
+      ticking_.erase(watched);
+      (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, watched->descriptor(), nullptr);
     }
-  }
-}
-
-// mutex_ is held.
-void EventWatcher::serve(DeviceState& device, bool hung_up) {
-  for (int i = 0; i < kEventsAtOnce; ++i) {
-    const Result<bool> taken =
-        verbs::takeEvent(device.context(), [&](const verbs::AsyncEvent& event) { device.handle(event); });
-    if (taken.ok() && *taken) continue;
-    if (taken.ok() && !hung_up) return;
-    // The kernel has let go of the device. Left in the set, its descriptor would wake us for ever.
-    RAILWISE_WARN("%s: the device is gone: look for its reset or removal in `dmesg`", device.name());
-    device.fail(IBV_EVENT_DEVICE_FATAL);
-    std::erase(devices_, &device);
-    (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, device.context()->async_fd, nullptr);
-    return;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "verbs/async_events.h"
@@ -16,8 +17,22 @@
 
 namespace railwise::net {
 
+// Something whose descriptor the watcher's thread waits for.
+class Watched {
+ public:
+  virtual int descriptor() const = 0;
+  // Called by the watcher's thread when there is something to read, or nothing will ever be again
+  // (`hung_up`). False: never again, it is unwatched.
+  virtual bool serve(bool hung_up) = 0;
+  // Called some hundred times a second after something was served, until it answers false.
+  virtual bool tick() { return false; }
+
+ protected:
+  ~Watched() = default;
+};
+
 // A verbs device as its events tell of it. Written by the watcher's thread, read by any.
-class DeviceState {
+class DeviceState final : public Watched {
  public:
   // `context` outlives it. `ports`: as queried when the device was opened, any of them, in any order.
   DeviceState(ibv_context* context, const std::vector<verbs::Port>& ports);
@@ -42,13 +57,21 @@ class DeviceState {
   // unwatched, or until another takes its place.
   void setGids(uint8_t port, verbs::GidTable* gids);
 
+  // `bell` rings at every event of a port, and when the device fails, until it is forgotten.
+  void tell(verbs::FatalFlag* bell);
+  void forget(verbs::FatalFlag* bell);
+
   // Asks the device again about all its ports.
   void refresh();
   // For the watcher: the event, said and taken to heart.
   void handle(const verbs::AsyncEvent& event);
-  void fail(ibv_event_type event) { fatal_.raise(event); }
+  void fail(ibv_event_type event);
+
+  int descriptor() const override { return context_->async_fd; }
+  bool serve(bool hung_up) override;
 
  private:
+  void ringAll();
   struct PortState {
     explicit PortState(const verbs::Port& now)
         : number(now.number), told_up(now.active), active(now.active), attributes(now) {}
@@ -66,6 +89,8 @@ class DeviceState {
   ibv_context* const context_;
   verbs::FatalFlag fatal_;
   std::vector<std::unique_ptr<PortState>> ports_;
+  std::mutex bells_mutex_;
+  std::unordered_set<verbs::FatalFlag*> bells_;
 };
 
 class EventWatcher {
@@ -81,20 +106,22 @@ class EventWatcher {
   // From now on until unwatch() (or the watcher's end) the thread reads the device's events. Errors: kSystem,
   // logged.
   Status watch(DeviceState& device);
+  // The same for anything. False: not in a forked child, which has no such thread.
+  Result<bool> watch(Watched& what);
   // Returns when the thread is done with it.
-  void unwatch(DeviceState& device);
+  void unwatch(Watched& what);
 
  private:
   EventWatcher() = default;
   void run();
-  void serve(DeviceState& device, bool hung_up);
   bool inParent() const;
 
   int epoll_fd_ = -1;
   int stop_fd_ = -1;
   int owner_pid_ = 0;
-  std::mutex mutex_;  // guards devices_, and is held while one of them is served
-  std::vector<DeviceState*> devices_;
+  std::mutex mutex_;  // guards watched_, and is held while one of them is served
+  std::unordered_set<Watched*> watched_;
+  std::unordered_set<Watched*> ticking_;
   std::thread thread_;
 };
 

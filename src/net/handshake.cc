@@ -88,18 +88,24 @@ static std::string checkRail(const RailInfo& rail) {
   return {};
 }
 
-std::string checkEnd(const EndInfo& end) {
+std::string checkRails(const EndInfo& end) {
   if (!terminated(end.host)) return "a name without end";
-  if (end.rails < 1 || end.rails > kMaxRails) return "an impossible number of rails";
+  if (end.rails > kMaxRails) return "an impossible number of rails";
+  for (int i = 0; i < end.rails; ++i) {
+    if (std::string problem = checkRail(end.rail[i]); !problem.empty()) return problem;
+    if (end.rail[i].link_layer != end.rail[0].link_layer) return "rails of different link layers";
+  }
+  return {};
+}
+
+std::string checkEnd(const EndInfo& end) {
+  if (std::string problem = checkRails(end); !problem.empty()) return problem;
+  if (end.rails < 1) return "an impossible number of rails";
   if (end.queue_pairs < 1 || end.queue_pairs > kMaxQueuePairs) return "an impossible number of queue pairs";
   if (end.lanes < 1 || end.lanes > std::min<int>(kMaxLanes, end.queue_pairs))
     return "an impossible number of lanes";
   if (end.window_address == 0) return "no window";
   if (end.service_level > 15) return "an impossible service level";
-  for (int i = 0; i < end.rails; ++i) {
-    if (std::string problem = checkRail(end.rail[i]); !problem.empty()) return problem;
-    if (end.rail[i].link_layer != end.rail[0].link_layer) return "rails of different link layers";
-  }
   for (int i = 0; i < end.queue_pairs; ++i) {
     const QueuePairInfo& queue_pair = end.queue_pair[i];
     if (queue_pair.rail >= end.rails) return "a queue pair on a rail that it does not have";

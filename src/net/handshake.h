@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "the wire format is the memory of a little-endian machine");
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
-inline constexpr uint16_t kProtocolVersion = 4;
+inline constexpr uint16_t kProtocolVersion = 5;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
 inline constexpr int kCandidates = 3;            // TCP addresses in a handle
@@ -54,7 +54,25 @@ struct ListenHandle {
 };
 static_assert(sizeof(ListenHandle) == kHandleBytes);
 
-enum class MessageType : uint16_t { kRequest = 1, kReply = 2, kReady = 3 };
+enum class MessageType : uint16_t {
+  kRequest = 1,
+  kReply = 2,
+  kReady = 3,
+  // Frames of the side channel (frames.h).
+  kBreak = 4,
+  kSettle = 5,
+  kPropose = 6,
+  kAccept = 7,
+  kBegin = 8,
+  kArrived = 9,
+  kAskRails = 10,
+  kRails = 11,
+  kTrial = 12,
+  kTrialReply = 13,
+  kFarewell = 14,
+  kUnposted = 15,
+  kSearching = 16,
+};
 
 struct MessageHeader {
   uint64_t magic;
@@ -163,6 +181,8 @@ void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> add
 std::string checkHandle(const ListenHandle& handle);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
+// The same without what belongs to queue pairs and windows; there may be no rail.
+std::string checkRails(const EndInfo& end);
 // A reply's pairing against the request that it answers.
 std::string checkPairing(const EndInfo& request, const EndInfo& reply);
 // Whether the two ends' devices can reach each other at all: software devices reach only processes of their

@@ -40,6 +40,8 @@ struct LaneQueuePair {
   // completion that was asked for.
   uint32_t send_size = 0;
   uint32_t consumed = 0;  // receives used up since ever
+  uint32_t receives_posted = 0;
+  uint32_t receives_failed = 0;
   uint64_t posted = 0;
   uint64_t completed = 0;
   uint64_t covered = 0;

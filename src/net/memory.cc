@@ -1,5 +1,6 @@
 #include "net/memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -58,6 +59,10 @@ MemoryCache::~MemoryCache() {
     RAILWISE_INFO(log::kReg, "%zu memory registrations were never released", entries_.size());
 }
 
+MemoryCache::Entry::~Entry() {
+  if (fd >= 0) close(fd);
+}
+
 MemoryHandle* MemoryCache::findLocked(const Range& range) {
   auto& listed = by_start_[static_cast<std::size_t>(range.kind)];
   const auto after = listed.upper_bound(range.start);
@@ -94,7 +99,8 @@ MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
 
 // `registerWith` registers the range with one domain.
 template <typename Register>
-Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, Register&& registerWith) {
+Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, int fd, uint64_t fd_offset,
+                                                Register&& registerWith) {
   std::list<Entry> fresh;  // released after the lock when it is not needed
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -110,6 +116,8 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, Register&& r
   entry.range = range;
   entry.whole.entry = entry.part.entry = &entry;
   entry.whole.kind = entry.part.kind = range.kind;
+  if (fd >= 0) entry.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);  // without it, there are no standby rails for it
+  entry.fd_offset = fd_offset;
   for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
     Result<verbs::Mr> region = registerWith(domains_[i]);
     status = region.status();
@@ -138,7 +146,7 @@ Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, 
   const uint64_t end = address + std::max<std::size_t>(bytes, 1);
   const Range range{pageDown(address), pageUp(end), kind};
   if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
-  return acquireRange(range, [&](const Domain& domain) {
+  return acquireRange(range, -1, 0, [&](const Domain& domain) {
     return verbs::registerMemory(domain.pd, reinterpret_cast<void*>(range.start), range.end - range.start,
                                  access_);
   });
@@ -156,7 +164,7 @@ Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t b
                   static_cast<unsigned long>(offset), static_cast<unsigned long>(head));
     return Status{Code::kInvalidArgument, 0};
   }
-  return acquireRange(range, [&](const Domain& domain) {
+  return acquireRange(range, fd, offset - head, [&](const Domain& domain) {
     return verbs::registerDmaBuf(domain.pd, offset - head, range.end - range.start, range.start, fd, access_,
                                  domain.data_direct);
   });
@@ -176,6 +184,19 @@ void MemoryCache::release(MemoryHandle* handle) {
   if (entry->part.references == 0) dead.splice(dead.end(), entries_, entry->self);
 }
 
+Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd) {
+  Entry& entry = *static_cast<const Holders&>(handle).entry;
+  for (std::size_t i = 0; i < domains_.size(); ++i) {
+    if (domains_[i] == Domain{pd, false}) return MemoryKeys{entry.regions[i]->lkey, entry.regions[i]->rkey};
+  }
+  return entry.further.keys(pd, [&](ibv_pd* domain) {
+    const std::size_t bytes = entry.range.end - entry.range.start;
+    if (entry.range.kind == MemoryKind::kDmaBuf)
+      return verbs::registerDmaBuf(domain, entry.fd_offset, bytes, entry.range.start, entry.fd, access_);
+    return verbs::registerMemory(domain, reinterpret_cast<void*>(entry.range.start), bytes, access_);
+  });
+}
+
 std::size_t MemoryCache::entries() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
@@ -185,6 +206,7 @@ Result<RegisteredPages> RegisteredPages::create(std::span<ibv_pd* const> rails, 
   assert(!rails.empty() && rails.size() <= kMaxRails);
   RegisteredPages pages;
   pages.bytes_ = pageUp(bytes);
+  pages.further_ = std::make_unique<FurtherRegions>();
   void* memory = mmap(nullptr, pages.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     const int error = errno;
@@ -205,15 +227,22 @@ Result<RegisteredPages> RegisteredPages::create(std::span<ibv_pd* const> rails, 
   return pages;
 }
 
+Result<MemoryKeys> RegisteredPages::keysOn(ibv_pd* pd) const {
+  return further_->keys(
+      pd, [&](ibv_pd* domain) { return verbs::registerMemory(domain, memory_, bytes_, verbs::kDataAccess); });
+}
+
 RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)),
       bytes_(other.bytes_),
+      further_(std::move(other.further_)),
       regions_(std::move(other.regions_)),
       keys_(other.keys_) {}
 
 RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
+  std::swap(further_, other.further_);
   std::swap(regions_, other.regions_);
   std::swap(keys_, other.keys_);
   return *this;
@@ -221,6 +250,7 @@ RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
 
 RegisteredPages::~RegisteredPages() {
   regions_.clear();
+  further_.reset();
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 

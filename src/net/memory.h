@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "net/limits.h"
@@ -38,6 +40,27 @@ struct MemoryOptions {
 };
 MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails = 0);
 
+// Registrations of the same memory with further protection domains, made when a standby rail needs them: a
+// few at most. Thread-safe; the lock is held across ibv_reg_mr, which nobody on a good way waits for.
+class FurtherRegions {
+ public:
+  template <typename Register>
+  Result<MemoryKeys> keys(ibv_pd* pd, Register&& registerWith) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [domain, region] : regions_) {
+      if (domain == pd) return MemoryKeys{region->lkey, region->rkey};
+    }
+    Result<verbs::Mr> made = registerWith(pd);
+    if (!made.ok()) return made.status();
+    const verbs::Mr& region = regions_.emplace_back(pd, std::move(*made)).second;
+    return MemoryKeys{region->lkey, region->rkey};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<ibv_pd*, verbs::Mr>> regions_;
+};
+
 // Registrations with the protection domains of one Device's rails, shared by reference count between all
 // callers that name the same pages or a part of them: NCCL registers a buffer once per connection, and a part
 // of it per operation. Thread-safe. The lock is not held across ibv_reg_mr: threads that want different
@@ -63,6 +86,10 @@ class MemoryCache {
   // afterwards.
   Result<MemoryHandle*> acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd);
   void release(MemoryHandle* handle);
+
+  // The keys of the same memory through another domain, which is registered now if it was not before, and
+  // lives as long. Errors: kSystem, logged: the device does not take it.
+  Result<MemoryKeys> keysOn(const MemoryHandle& handle, ibv_pd* pd);
 
   // Registrations alive, found or not.
   std::size_t entries() const;
@@ -93,6 +120,15 @@ class MemoryCache {
     std::map<uint64_t, Entry*>::iterator position;
     std::list<Entry>::iterator self;
     std::array<verbs::Mr, kMaxRails> regions;  // by domain, not by rail
+    // For keysOn(). NCCL closes its dma-buf after regMr, so this is a copy of the descriptor; -1: no dma-buf.
+    int fd = -1;
+    uint64_t fd_offset = 0;
+    FurtherRegions further;
+
+    Entry() = default;
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
   };
   // A protection domain as the rails share it.
   struct Domain {
@@ -106,7 +142,7 @@ class MemoryCache {
   bool beingRegisteredLocked(const Range& range) const;
   MemoryHandle* listLocked(std::list<Entry>& fresh);
   template <typename Register>
-  Result<MemoryHandle*> acquireRange(const Range& range, Register&& registerWith);
+  Result<MemoryHandle*> acquireRange(const Range& range, int fd, uint64_t fd_offset, Register&& registerWith);
 
   std::vector<Domain> domains_;
   std::vector<uint8_t> domain_of_rail_;
@@ -139,10 +175,13 @@ class RegisteredPages {
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
   uint32_t localKey(std::size_t rail = 0) const { return keys_[rail].local; }
   uint32_t remoteKey(std::size_t rail = 0) const { return keys_[rail].remote; }
+  // Through another domain, registered now if it was not before. Thread-safe. Errors: kSystem, logged.
+  Result<MemoryKeys> keysOn(ibv_pd* pd) const;
 
  private:
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
+  std::unique_ptr<FurtherRegions> further_;
   std::vector<verbs::Mr> regions_;
   std::array<MemoryKeys, kMaxRails> keys_ = {};
 };

@@ -181,6 +181,42 @@ std::array<int, kMaxRails> Net::railBandwidths(const Device& device) const {
   return mbps;
 }
 
+// Whoever is nearest to the GPU that is nearest to the device's own rails, and of those that are as near the
+// next in turn, so that the connections of a NIC that dies do not all go to one other.
+std::vector<Rail> Net::standbysOf(const Device& device) const {
+  if (config_.failover == 0) return {};
+  std::vector<RailPort> own;
+  for (std::size_t i = 0; i < device.rails().size(); ++i)
+    own.push_back({static_cast<std::size_t>(device.members()[i]), device.rails()[i].port.speed_mbps});
+  const int gpu = paths_.nearestGpu(own);
+  const auto count = list_.devices.size();
+  const auto first = static_cast<std::size_t>(device.members().front());
+  struct Choice {
+    topo::PathType path;
+    int mbps;  // negative: more is better
+    std::size_t turn;
+    const Rail* rail;
+    auto operator<=>(const Choice&) const = default;
+  };
+  std::vector<Choice> choices;
+  for (std::size_t turn = 1; turn < count; ++turn) {
+    const std::size_t index = (first + turn) % count;
+    const Rail& rail = list_.devices[index]->rails().front();
+    const verbs::Port& port = device.rails().front().port;
+    const auto& members = device.members();
+    const bool member = std::find(members.begin(), members.end(), static_cast<int>(index)) != members.end();
+    if (member || rail.port.ethernet != port.ethernet || rail.port.iwarp != port.iwarp) continue;
+    choices.push_back(
+        {paths_.type(gpu, index), -railMbps(paths_, gpu, {index, rail.port.speed_mbps}), turn, &rail});
+  }
+  std::sort(choices.begin(), choices.end());
+  std::vector<Rail> standbys;
+  for (const Choice& choice : choices) {
+    if (standbys.size() < std::size_t{kMaxRails}) standbys.push_back(*choice.rail);
+  }
+  return standbys;
+}
+
 const Device* Context::device(int index) const {
   const Device* found = net_.device(index);
   if (found == nullptr) RAILWISE_WARN("device %d does not exist: there are %d", index, net_.deviceCount());
@@ -207,7 +243,13 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
       queue_pairs =
           std::clamp(kFlowsWanted / (peers * std::max(connections_per_peer_.load(), 1)), 1, kFlowsWanted);
   }
-  return {config, net_.host(), traffic_class, queue_pairs, net_.railBandwidths(device)};
+  return {config,
+          net_.host(),
+          traffic_class,
+          queue_pairs,
+          net_.railBandwidths(device),
+          net_.standbysOf(device),
+          net_.watcher()};
 }
 
 Result<Listener*> Context::listen(const Device& device, void* handle) {

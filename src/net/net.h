@@ -44,6 +44,11 @@ class Net {
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
   std::array<int, kMaxRails> railBandwidths(const Device& device) const;
 
+  // The rails of other devices that a connection of this one may go to, best first.
+  std::vector<Rail> standbysOf(const Device& device) const;
+  // Null when there is none.
+  EventWatcher* watcher() const { return list_.watcher.get(); }
+
   // Makes one device of these; answers its index. The same as before answers the same index. Errors, logged:
   // kInvalidArgument (an index that is not of a physical device, one twice, too many), kInvalidUsage
   // (NCCL_IB_MERGE_NICS=0).

@@ -24,7 +24,8 @@ verbs::GidList railGids(const RailInfo& rail) {
 }
 
 std::vector<std::optional<RailPair>> pairRails(const EndInfo& connector, const EndInfo& listener, int lanes,
-                                               int subnet_prefix_bits) {
+                                               int subnet_prefix_bits,
+                                               const std::function<bool(int, int)>& allowed) {
   std::vector<std::optional<RailPair>> pairs(static_cast<std::size_t>(lanes));
   std::array<int, kMaxRails> uses = {};
   for (int lane = 0; lane < lanes; ++lane) {
@@ -35,7 +36,7 @@ std::vector<std::optional<RailPair>> pairRails(const EndInfo& connector, const E
     std::optional<Score> best;
     for (int to = 0; to < listener.rails; ++to) {
       const RailInfo& remote = listener.rail[to];
-      if (local.link_layer != remote.link_layer) continue;
+      if (local.link_layer != remote.link_layer || (allowed && !allowed(from, to))) continue;
       const verbs::GidList remote_gids = railGids(remote);
       const auto gids =
           verbs::choosePair({local_gids.begin(), local_gids.end()}, {remote_gids.begin(), remote_gids.end()},

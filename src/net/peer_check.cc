@@ -49,20 +49,32 @@ Clock::duration timeOf(uint64_t bytes) {
   return std::chrono::milliseconds(bytes * 1000 / kSlowestBytesPerSecond);
 }
 
+// Where a connection can go another way, so much silence is enough.
+constexpr Clock::duration kStall = std::chrono::seconds(1);
+constexpr int kMostDoublings = 4;
+
 std::string secondsText(Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
 }  // namespace
 
-Status Connection::checkEvents() {
+Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   if (config_.ib_return_async_events == 0) return Status::success();
-  if (const auto event = lost_.event())
-    return fail({Code::kSystem, EIO}, std::string("an event ended it: ") + verbs::eventText(*event));
-  for (const Rail& rail : device_.rails()) {
-    const auto event = rail.hca->state().fatalEvent();
-    if (event)
-      return fail({Code::kSystem, EIO}, std::string(rail.hca->name()) + ": " + verbs::eventText(*event));
+  if (event)
+    return lose(nullptr, {Code::kSystem, EIO}, std::string("an event ended it: ") + verbs::eventText(*event));
+  for (const Rail& rail : rails_) {
+    const auto fatal = rail.hca->state().fatalEvent();
+    if (fatal)
+      return lose(nullptr, {Code::kSystem, EIO},
+                  std::string(rail.hca->name()) + ": " + verbs::eventText(*fatal));
+  }
+  if (!canFailOver()) return Status::success();
+  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+    if (!queue_pair.used) continue;
+    const std::string ailment = ailmentByEvents(queue_pair);
+    if (!ailment.empty())
+      return lose(&queue_pair, {Code::kSystem, ENETDOWN}, nameOf(queue_pair) + ": " + ailment);
   }
   return Status::success();
 }
@@ -80,13 +92,19 @@ Status Connection::checkManager() {
 }
 
 Status Connection::checkPeer(Waiting waiting) {
-  RAILWISE_TRY(checkEvents());
+  if (phase_ == Phase::kRunning && lost_.raised()) {
+    const std::optional<ibv_event_type> event = lost_.event();
+    lost_.clear();  // what is raised from now on is looked at the next time
+    RAILWISE_TRY(checkEvents(event));
+    RAILWISE_TRY(hear());
+  }
+  if (phase_ != Phase::kRunning) return recover();
   const Clock::time_point now = Clock::now();
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   const Clock::duration since = now - std::exchange(last_check_, now);
   RAILWISE_TRY(checkManager());
   RAILWISE_TRY(checkSilence(since));
-  if (!peerHasEnded() && !cut_off_) return Status::success();
+  if (!peerHasEnded() && !cut_off_) return failure_;
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
   // On iWARP a send is complete when TCP has it, which may be long before it arrives.
   const bool in_memory = waiting == Waiting::kPeer && !iwarp();
@@ -96,7 +114,16 @@ Status Connection::checkPeer(Waiting waiting) {
     const std::string ailment = queue_pair.used ? ailmentOf(queue_pair) : "";
     if (!ailment.empty()) return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + ailment);
   }
-  return fail({Code::kRemote, ECONNRESET}, "the peer closed the connection or died with work outstanding");
+  return peerLeft();
+}
+
+Status Connection::peerLeft() {
+  std::string what = "the peer closed the connection or died with work outstanding";
+  if (!farewell_.empty()) what = "the peer gave it up: " + farewell_;
+  const std::string problem = side_channel_.problem();
+  if (!problem.empty()) what = "the peer sent " + problem + " over the side channel";
+  if (!trouble_.empty()) what += "; before that, " + trouble_;
+  return fail({Code::kRemote, ECONNRESET}, what);
 }
 
 // ---- silence
@@ -137,12 +164,40 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
   }
   silence_ += std::min(since_last_check, kLongestStep);
   if (cut_off_) return Status::success();
-  if (direction_ == Direction::kSend && !iwarp()) {
+  if (iwarp()) return probe();
+  if (direction_ == Direction::kSend) {
     auto& self = *static_cast<SendConnection*>(this);
-    if (self.owedNothing()) silence_ = {};
+    if (owedNothing()) silence_ = {};
     RAILWISE_TRY(self.refresh());
+  } else if (canFailOver()) {
+    if (owedNothing()) silence_ = {};
+    RAILWISE_TRY(static_cast<ReceiveConnection*>(this)->ask());
   }
-  return iwarp() ? probe() : checkSends();
+  if (phase_ != Phase::kRunning) return Status::success();
+  return canFailOver() ? checkStall() : checkSends();
+}
+
+bool Connection::owedNothing() const {
+  return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
+    return queue_pair.posted == queue_pair.completed;
+  });
+}
+
+// Retries of the transport take half a minute until they give up, and some never do. A healthy way answers in
+// microseconds; one that only pauses loses nothing but time when it is left, and each time in a row it gets
+// twice as long.
+Status Connection::checkStall() {
+  const Clock::duration limit = kStall * (1 << std::min(stalls_, kMostDoublings)) + timeOf(largestUnderWay());
+  if (silence_ < limit) return Status::success();
+  const auto owing =
+      std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+                   [](const LaneQueuePair& queue_pair) { return queue_pair.posted != queue_pair.completed; });
+  if (owing == queue_pairs_.end()) return Status::success();
+  ++stalls_;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
+  return lose(&*owing, {Code::kRemote, ETIMEDOUT},
+              nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
+                  (ailmentOf(*owing).empty() ? "" : ": " + ailmentOf(*owing)));
 }
 
 // Soft-RoCE tries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends when a device goes.

@@ -30,26 +30,27 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
                                                                      const ConnectionOptions& options,
                                                                      const EndInfo& request,
                                                                      std::string& refusal) {
-  std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options.config));
+  std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options));
   made->out_of_order_ = request.out_of_order != 0;
   RAILWISE_TRY(made->openWindow(request.queue_pairs));
-  RAILWISE_TRY(made->describe(options, request.connection_manager != 0, made->local_));
+  RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->pair(request, refusal));
   RAILWISE_TRY(made->openQueuePairs());
   made->makeLanes(request.lanes);
   made->describePairing(request);
   made->adopt(request);
-  // On iWARP the order in which data become visible says nothing without a completion.
-  made->may_be_silent_ = options.config.optional_receive_completion != 0 && !made->iwarp();
-  made->plain_ = device.rails().size() == 1 && !made->iwarp();
+  // On iWARP the order in which data become visible says nothing without a completion; and after a failure
+  // nobody would know what of silent ones has arrived, or test() them.
+  made->may_be_silent_ =
+      options.config.optional_receive_completion != 0 && !made->iwarp() && options.config.failover == 0;
+  made->straight_ = made->plain_ = device.rails().size() == 1 && !made->iwarp();
   for (Receive& receive : made->receives_) receive.connection = made.get();
-  made->flush_qps_.resize(device.rails().size());
   const int pointers = device.properties().pointer_support;
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
     const bool reached = made->local_.rail[rail].gid_count > 0;
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
     if (reached && device_memory && options.config.gdr_flush_disable == 0)
-      RAILWISE_TRY(made->openFlushQueuePair(static_cast<uint8_t>(rail)));
+      RAILWISE_TRY(made->openFlushPath(device.rails()[rail]).status());
   }
   return made;
 }
@@ -115,8 +116,7 @@ Status ReceiveConnection::openQueuePairs() {
     receive_chain_[i].sg_list = iwarp() ? &receive_segments_[i] : nullptr;
     receive_chain_[i].num_sge = iwarp() ? 1 : 0;
   }
-  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth,
-                                    kOutstandingFlushes * static_cast<uint32_t>(device_.rails().size())));
+  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth, 1));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
@@ -142,6 +142,7 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
     local_.queue_pair[i].number = queue_pair.qp->qp_num;
     queue_pair.peer_rail = request.queue_pair[i].rail;
   }
+  epoch_here_ = local_;
 }
 
 // ---- bringing the queue pairs up
@@ -154,7 +155,7 @@ Status ReceiveConnection::listenForConnectionManager() {
     const uint8_t gid = local_.queue_pair[i].gid;
     RailInfo& info = local_.rail[rail_index];
     if (info.cm_ports[gid] != 0) continue;
-    const Rail& rail = device_.rails()[rail_index];
+    const Rail& rail = rails_[rail_index];
     Result<SocketAddress> address = managerAddress(rail, info.gids[gid]);
     if (!address.ok()) return address.status();
     Result<verbs::CmListener> listener =
@@ -188,9 +189,8 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
   if (data.nonce != nonce || data.queue_pair >= queue_pairs_.size()) return Status::success();
   LaneQueuePair& queue_pair = queue_pairs_[data.queue_pair];
   if (!queue_pair.used || queue_pair.cm != nullptr || queue_pair.rail != rail) return Status::success();
-  Result<std::unique_ptr<verbs::CmConnection>> made =
-      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.made), device_.rails()[rail].port,
-                                  config_, {peer.traffic_class}, {});
+  Result<std::unique_ptr<verbs::CmConnection>> made = verbs::CmConnection::accept(
+      std::move(request), std::move(queue_pair.made), rails_[rail].port, config_, {peer.traffic_class}, {});
   if (!made.ok()) return made.status();
   queue_pair.cm = std::move(*made);
   return Status::success();
@@ -225,22 +225,31 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce
 // A queue pair connected to itself: its reads go through the NIC and back to this machine's memory. Made with
 // the connection where the NIC reaches GPU memory, else at the first flush: host memory needs none, and some
 // networks do not let a port reach itself.
-Status ReceiveConnection::openFlushQueuePair(uint8_t rail_index) {
-  const Rail& rail = device_.rails()[rail_index];
-  Result<verbs::QueuePair> made = verbs::createQueuePair(rail.hca->pd(), cqOf(rail_index), rail.port, config_,
-                                                         {kOutstandingFlushes, 1, 0});
+Result<ReceiveConnection::FlushPath*> ReceiveConnection::openFlushPath(const Rail& rail) {
+  auto path = std::make_unique<FlushPath>();
+  path->rail = rail;
+  int error = 0;
+  path->cq.reset(verbs::makeOrExplain(
+      [&] {
+        return verbs::library().create_cq(rail.hca->context(), kOutstandingFlushes + 1, nullptr, nullptr, 0);
+      },
+      error));
+  if (path->cq == nullptr) {
+    RAILWISE_WARN("%s: no completion queue for flushes: %s", rail.name, std::strerror(error));
+    return Status{Code::kSystem, error};
+  }
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(rail.hca->pd(), path->cq.get(), rail.port, config_, {kOutstandingFlushes, 1, 0});
   if (!made.ok()) return made.status();
-  made->qp->qp_context = &lost_;
   const Result<verbs::GidList> gids = rail.gids->get();
   if (!gids.ok()) return gids.status();
   const verbs::Gid& gid = (*gids)[0];
-  const RailInfo& info = local_.rail[rail_index];
-  const verbs::PathAddress self{made->qp->qp_num, info.lid, rail.port.ethernet,
-                                static_cast<ibv_mtu>(info.mtu), gid.value};
+  const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
+  const verbs::PathAddress self{made->qp->qp_num, now.lid, rail.port.ethernet, now.mtu, gid.value};
   RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
   RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
-  flush_qps_[rail_index] = std::move(made->qp);
-  return Status::success();
+  path->qp = std::move(made->qp);
+  return flush_paths_.emplace_back(std::move(path)).get();
 }
 
 }  // namespace railwise::net

@@ -52,6 +52,14 @@ class ReceiveConnection final : public Connection {
   void postForOther();
   // Bytes of the largest receive that is open, as far as its buffers say.
   uint64_t largestUnderWay() const;
+  // Asks for a completion of all clear-to-sends so far.
+  Status ask();
+
+  // Of a connection that has lost its queue pairs (receive_failover.cc).
+  Status recover();
+  Status onFrame(MessageType type, std::span<const std::byte> bytes);
+  void stopStraight() { straight_ = false; }
+
   // The sizes of a receive that has completed; `sizes` may be null. The request is free.
   void finish(Request& request, int* sizes);
 
@@ -73,10 +81,22 @@ class ReceiveConnection final : public Connection {
     bool silent = false;
     bool profiled = false;  // some event is not null
     std::array<Piece, kMaxReceives> pieces = {};
+    std::array<const MemoryHandle*, kMaxReceives> memories = {};
     std::array<void*, kMaxReceives> events = {};  // the profiler's
   };
   struct Flush : Request {
     uint32_t reads = 0;  // outstanding
+    uint64_t address = 0;
+    const MemoryHandle* memory = nullptr;
+    uint32_t rails = 0;
+    int failures = 0;
+    bool again = false;  // one of its reads has failed
+  };
+  // A queue pair connected to itself. It outlives epochs.
+  struct FlushPath {
+    Rail rail;
+    verbs::Cq cq;
+    verbs::Qp qp;
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
   static constexpr uint32_t kClearToSendDepth = 64;
@@ -90,7 +110,7 @@ class ReceiveConnection final : public Connection {
   void describePairing(const EndInfo& request);
   Status listenForConnectionManager();
   Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, uint64_t nonce);
-  Status openFlushQueuePair(uint8_t rail);
+  Result<FlushPath*> openFlushPath(const Rail& rail);
 
   // Data path (receive_datapath.cc).
   Status postReceives(std::size_t queue_pair, uint32_t first);
@@ -104,8 +124,13 @@ class ReceiveConnection final : public Connection {
   void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& segment);
   std::byte* stagingOf(uint32_t slot, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
-  Status postFlush(Flush& flush, uint8_t rail, uint64_t address, uint32_t remote_key);
-  Status failFlush(std::size_t rail, const ibv_wc& completion);
+  FlushPath* flushPath(const Rail& rail);
+  Status postFlush(Flush& flush);
+  Status readThrough(Flush& flush, uint8_t rail);
+  void pollFlushes();
+  void dropFlushPaths();
+  Status progressFlush(Flush& flush, bool* done);
+  Status flushAgain(Flush& flush);
   Status poll();
   void onCompletion(const ibv_wc& completion);
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
@@ -123,6 +148,21 @@ class ReceiveConnection final : public Connection {
   Status failNotOpen(uint32_t slot);
   void startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers);
   void stopEvents(Receive& receive);
+
+  // Failover.
+  bool drained() const;
+  void forgetParts();
+  void sendSettle();
+  void toEpoch(uint64_t epoch);
+  Status onPropose(const ProposeFrame& frame);
+  bool openEpoch(const ProposeFrame& frame);
+  void refuseEpoch(uint8_t queue_pair, const std::string& what);
+  Status connectEpoch();
+  Status begin();
+  bool writeKeys(Receive& receive, uint32_t place);
+  uint32_t placeOf(uint64_t number) const;
+  uint8_t mostRails() const { return entry_bytes_ > sizeof(ClearToSend) ? kMaxRails : 1; }
+
   EndInfo local_ = {};
   Record* records_ = nullptr;         // written by the sender
   Pack* packs_ = nullptr;             // by the sender, too
@@ -131,13 +171,19 @@ class ReceiveConnection final : public Connection {
   uint64_t* flush_target_ = nullptr;  // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   bool plain_ = false;          // one rail, not iWARP: clear-to-send has one key, and is a write
+  bool straight_ = false;       // and the connection is well, on its own rail
   bool may_be_silent_ = false;  // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
   struct RailListener {
     uint8_t rail;
     verbs::CmListener listener;
   };
   std::vector<RailListener> cm_listeners_;  // while connecting
-  std::vector<verbs::Qp> flush_qps_;        // by rail; null until one is needed
+  std::vector<std::unique_ptr<FlushPath>> flush_paths_;
+  // Failover: when draining began; what this end has offered last, and whether the proposal was answered.
+  std::optional<Deadline> drain_;
+  std::vector<Rail> offered_;
+  EndInfo offer_ = {};
+  bool accept_sent_ = false;
   Status flush_failure_;          // flushes need no peer: they outlive the failure of the connection
   uint64_t next_number_ = 1;      // of the next receive
   uint64_t consumed_number_ = 0;  // the sender has matched all receives up to this one
@@ -172,9 +218,8 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
                                                               bool silent, Request** request) {
   Receive& made = receives_[next_number_ % kSlots];
   const ReceiveBuffer& buffer = buffers[0];
-  const bool straight = buffers.size() == 1 && plain_ && !silent && buffer.profiler == nullptr &&
-                        failure_.ok() && made.kind == Request::Kind::kFree &&
-                        next_number_ <= consumed_number_ + kSlots;
+  const bool straight = buffers.size() == 1 && straight_ && !silent && buffer.profiler == nullptr &&
+                        made.kind == Request::Kind::kFree && next_number_ <= consumed_number_ + kSlots;
   if (!straight) [[unlikely]]
     return irecvOtherwise(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
@@ -183,6 +228,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
       entryOf(buffer, room, static_cast<uint32_t>(arrived_), makeStamp(next_number_, place, 1, 0));
   open(made, 1, room);
   made.pieces[0] = {0, room, buffer.address};
+  made.memories[0] = buffer.memory;
   *request = &made;
   ++next_place_;
   return ++next_number_ < notice_at_ ? Status::success() : continueRow();

@@ -42,6 +42,7 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   }
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(queue_pair.qp, receive_chain_.data(), &bad);
+  queue_pair.receives_posted += error == 0 ? kReplenish : 0;
   if (error == 0) [[likely]]
     return Status::success();
   return failPost(queue_pair, "ibv_post_recv", error);
@@ -72,6 +73,7 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
     receive.pieces[i] = {0, room, buffer.address};
+    receive.memories[i] = buffer.memory;
     std::byte* const place = stagingOf(slot, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
         entryOf(buffer, room, arrived, stamp);
@@ -81,21 +83,21 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
 }
 
 void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const {
-  for (std::size_t rail = 1; rail < device_.rails().size(); ++rail)
-    keys.remote_key[rail] = memory.keys[rail].remote;
+  for (std::size_t rail = 1; rail < rails_.size(); ++rail) keys.remote_key[rail] = memory.keys[rail].remote;
 }
 
 Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent,
                                          Request** request) {
   *request = nullptr;
   if (!failure_.ok()) return failure_;
+  if (!running()) return idle(Waiting::kPeer);
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   Receive& made = receives_[slot];
   if (made.kind != Request::Kind::kFree) return endRow();
   if (blocked()) {
     RAILWISE_TRY(endRow());
     RAILWISE_TRY(poll());
-    if (blocked()) return idle(Waiting::kPeer);
+    if (blocked() || !running()) return idle(Waiting::kPeer);
   }
   const auto count = static_cast<uint32_t>(buffers.size());
   open(made, count, roomOf(buffers[0]));
@@ -104,6 +106,10 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
                                   [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; }))
     startEvents(made, buffers);
   fillGroup(made, slot, buffers);
+  if (!native_ && !writeKeys(made, next_place_)) {
+    (void)lose(&queue_pairs_[reply_queue_pair_], {Code::kSystem, ENOMEM},
+               "memory cannot be registered with a standby rail");
+  }
   *request = &made;
   next_place_ += count;
   ++next_number_;
@@ -152,6 +158,10 @@ void ReceiveConnection::postForOther() {
 // Over the queue pair that brought data last: the sender gives most to what is fastest. Writes end at the end
 // of the ring.
 Status ReceiveConnection::postPending() {
+  if (!running()) [[unlikely]] {  // they go with the next epoch
+    postponed_.forget();
+    return Status::success();
+  }
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
   while (posted_place_ != next_place_) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
@@ -216,7 +226,7 @@ uint32_t ReceiveConnection::railsOf(uint64_t address) const {
     const auto has = [&](const Piece& piece) { return piece.address == address; };
     if (receive.rails != 0 && std::any_of(receive.pieces.begin(), end, has)) return receive.rails;
   }
-  return (1U << device_.rails().size()) - 1;
+  return (1U << rails_.size()) - 1;
 }
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
@@ -230,48 +240,127 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   }
   made->connection = this;
   made->kind = Request::Kind::kFlush;
-  made->done = false;
+  made->done = made->again = false;
   made->count = 0;
   made->reads = 0;
-  const uint32_t rails = railsOf(address);
-  for (uint8_t rail = 0; rail < device_.rails().size(); ++rail) {
-    if ((rails >> rail & 1) == 0) continue;
-    flush_failure_ = postFlush(*made, rail, address, memory.keys[rail].remote);
-    RAILWISE_TRY(flush_failure_);
-  }
+  made->failures = 0;
+  made->address = address;
+  made->memory = &memory;
+  made->rails = railsOf(address);
+  RAILWISE_TRY(postFlush(*made));
   *request = made;
   return Status::success();
 }
 
-Status ReceiveConnection::postFlush(Flush& flush, uint8_t rail, uint64_t address, uint32_t remote_key) {
-  if (flush_qps_[rail] == nullptr) [[unlikely]]
-    RAILWISE_TRY(openFlushQueuePair(rail));
-  ibv_sge segment = {reinterpret_cast<uint64_t>(flush_target_), 1, window_.localKey(rail)};
+ReceiveConnection::FlushPath* ReceiveConnection::flushPath(const Rail& rail) {
+  const auto found = std::find_if(flush_paths_.begin(), flush_paths_.end(), [&](const auto& path) {
+    return path->rail.hca == rail.hca && path->rail.port.number == rail.port.number;
+  });
+  return found != flush_paths_.end() ? found->get() : nullptr;
+}
+
+Status ReceiveConnection::postFlush(Flush& flush) {
+  for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
+    if ((flush.rails >> rail & 1) == 0) continue;
+    const Status posted = readThrough(flush, rail);
+    if (posted.ok()) continue;
+    if (!canFailOver())
+      return flush_failure_ =
+                 fail(posted, std::string("a flush cannot be posted: ") + std::strerror(posted.sys_errno));
+    flush.again = true;
+    dropFlushPaths();
+    break;
+  }
+  return Status::success();
+}
+
+// One of them has failed: every flush that waits for a read begins anew.
+void ReceiveConnection::dropFlushPaths() {
+  flush_paths_.clear();
+  for (std::size_t i = 0; i < kOutstandingFlushes; ++i) {
+    Flush& flush = flushes_[i];
+    if (flush.kind != Request::Kind::kFlush || flush.done) continue;
+    flush.again = flush.again || flush.reads > 0;
+    flush.reads = 0;
+  }
+}
+
+Status ReceiveConnection::readThrough(Flush& flush, uint8_t rail) {
+  FlushPath* path = flushPath(rails_[rail]);
+  if (path == nullptr) [[unlikely]] {
+    const Result<FlushPath*> made = openFlushPath(rails_[rail]);
+    if (!made.ok()) return made.status();
+    path = *made;
+  }
+  const Result<MemoryKeys> keys = keysOf(*flush.memory, rail);
+  if (!keys.ok()) return keys.status();
+  ibv_sge segment = {reinterpret_cast<uint64_t>(flush_target_), 1, windowKeys(rail).local};
   ibv_send_wr work = {};
   work.wr_id = workId(kFlushWork, rail, static_cast<uint32_t>(flushes_.indexOf(&flush)));
   work.sg_list = &segment;
   work.num_sge = 1;
   work.opcode = IBV_WR_RDMA_READ;
   work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma.remote_addr = address;
-  work.wr.rdma.rkey = remote_key;
+  work.wr.rdma.remote_addr = flush.address;
+  work.wr.rdma.rkey = keys->remote;
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(flush_qps_[rail].get(), &work, &bad);
-  if (error != 0)
-    return fail({Code::kSystem, error}, std::string("a flush cannot be posted: ") + std::strerror(error));
+  const int error = ibv_post_send(path->qp.get(), &work, &bad);
+  if (error != 0) return {Code::kSystem, error};
   ++flush.reads;
   return Status::success();
 }
 
+void ReceiveConnection::pollFlushes() {
+  bool lost = false;
+  for (const auto& path : flush_paths_) {
+    ibv_wc completions[kPollBatch];
+    const int count = ibv_poll_cq(path->cq.get(), kPollBatch, completions);
+    for (int i = 0; i < count; ++i) {
+      Flush& flush = flushes_[static_cast<uint32_t>(completions[i].wr_id)];
+      --flush.reads;
+      if (completions[i].status == IBV_WC_SUCCESS) continue;
+      lost = flush.again = true;
+      if (!canFailOver())
+        flush_failure_ =
+            fail({Code::kRemote, 0}, std::string("a flush through ") + path->rail.name +
+                                         " failed: " + verbs::library().wc_status_str(completions[i].status));
+    }
+    lost = lost || count < 0 || !path->rail.hca->state().active(path->rail.port.number);
+  }
+  if (lost && canFailOver()) dropFlushPaths();
+}
+
 // A flush needs the NIC, not the peer: neither the peer's leaving nor the connection's failure ends it.
+Status ReceiveConnection::progressFlush(Flush& flush, bool* done) {
+  pollFlushes();
+  *done = flush.done = flush.reads == 0 && !flush.again;
+  if (*done) return Status::success();
+  RAILWISE_TRY(flush_failure_);
+  if (flush.reads > 0) return Status::success();
+  return running() && failure_.ok() ? flushAgain(flush) : idle(Waiting::kPeer);
+}
+
+// What the rail that died has brought is in memory for long: its PCIe writes have had the time of a failover.
+// Through the rails of now, once more.
+Status ReceiveConnection::flushAgain(Flush& flush) {
+  constexpr int kMostFailures = 8;
+  flush.again = false;
+  if (++flush.failures > kMostFailures)
+    return flush_failure_ = fail({Code::kRemote, 0}, "a flush has failed through every rail");
+  flush.rails = (1U << rails_.size()) - 1;
+  return postFlush(flush);
+}
+
 Status ReceiveConnection::progress(const Request& request, bool* done) {
   if (next_number_ != row_begin_ || next_place_ != posted_place_) (void)endRow();  // a failure is remembered
-  const bool flush = request.kind == Request::Kind::kFlush;
   const Status polled = poll();
+  if (request.kind == Request::Kind::kFlush) [[unlikely]]
+    return progressFlush(
+        flushes_[static_cast<uint32_t>(flushes_.indexOf(static_cast<const Flush*>(&request)))], done);
   *done = known(request);
   if (*done) return Status::success();
-  RAILWISE_TRY(flush ? flush_failure_ : polled);
-  return flush ? Status::success() : idle(Waiting::kPeer);
+  RAILWISE_TRY(polled);
+  return idle(Waiting::kPeer);
 }
 
 Status ReceiveConnection::poll() {
@@ -281,7 +370,7 @@ Status ReceiveConnection::poll() {
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
     heard_ = heard_ || count > 0;
     if (count < 0) [[unlikely]]
-      flush_failure_ = fail({Code::kSystem, 0}, "ibv_poll_cq failed");
+      RAILWISE_TRY(lose(nullptr, {Code::kSystem, 0}, "ibv_poll_cq failed"));
   }
   return failure_;
 }
@@ -294,20 +383,12 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     (void)onData(index, completion);  // a failure is remembered
     return;
   }
-  if (kind == kFlushWork) {
-    Flush& flush = flushes_[number];
-    if (completion.status != IBV_WC_SUCCESS) {
-      flush_failure_ = failFlush(index, completion);
-    } else if (--flush.reads == 0) {
-      flush.done = true;
-    }
-    return;
-  }
   if ((completion.wr_id & kProbeWork) != 0) {
     (void)onProbe(completion);
     return;
   }
   LaneQueuePair& queue_pair = queue_pairs_[index];
+  queue_pair.receives_failed += kind == kDataWork ? 1 : 0;
   if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
   } else if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) {
@@ -317,9 +398,22 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
   }
 }
 
-Status ReceiveConnection::failFlush(std::size_t rail, const ibv_wc& completion) {
-  return fail({Code::kRemote, 0}, std::string("a flush through ") + device_.rails()[rail].name +
-                                      " failed: " + verbs::library().wc_status_str(completion.status));
+// Empty writes: when one is complete, so are all clear-to-sends before it.
+Status ReceiveConnection::ask() {
+  for (LaneQueuePair& queue_pair : queue_pairs_) {
+    if (!queue_pair.used || queue_pair.allCovered() || queue_pair.sendFree() == 0) continue;
+    ibv_send_wr work = {};
+    work.opcode = IBV_WR_RDMA_WRITE;
+    work.send_flags = IBV_SEND_SIGNALED;
+    work.wr.rdma.remote_addr = peer_window_;
+    work.wr.rdma.rkey = queue_pair.peer_window_key;
+    ++queue_pair.posted;
+    work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(queue_pair.qp, &work, &bad);
+    if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
+  }
+  return Status::success();
 }
 
 inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
@@ -436,7 +530,7 @@ void ReceiveConnection::advanceArrived() {
   while (arrived_ < consumed_number_) {
     const Receive& next = receives_[(arrived_ + 1) % kSlots];
     if (next.number != arrived_ + 1 || !next.done) return;
-    ++arrived_;
+    arrived_ = arrived_ + 1;
   }
 }
 

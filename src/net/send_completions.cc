@@ -46,7 +46,7 @@ Status SendConnection::drain() {
     }
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
-      return fail({Code::kSystem, 0}, "ibv_poll_cq failed");
+      return lose(nullptr, {Code::kSystem, 0}, "ibv_poll_cq failed");
   }
   const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
   if (lanes_.size() > 1 && std::any_of(loads_.begin(), loads_.end(), measurable)) {
@@ -85,6 +85,7 @@ Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_w
     cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
     return Status::success();
   }
+  if (!running() && failure_.ok()) return Status::success();  // it is lost already
   // The receiver had all of it and went, before it answered to what was asked.
   if (peerHasEnded() && arrived_ + 1 == next_post_) {
     for (const Group& group : groups_) {

@@ -45,14 +45,13 @@ void link(std::span<ibv_send_wr> works, std::span<ibv_sge> pieces) {
 Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& device,
                                                                const ConnectionOptions& options,
                                                                const ListenHandle& handle) {
-  std::unique_ptr<SendConnection> made(new SendConnection(Direction::kSend, device, options.config));
+  std::unique_ptr<SendConnection> made(new SendConnection(Direction::kSend, device, options));
   const Config& config = options.config;
   const int rails = static_cast<int>(device.rails().size());
   const int peer_rails = handle.rails;
   made->out_of_order_ = handle.out_of_order != 0 && offersOutOfOrder(device, config);
   const int widest = std::max(rails, peer_rails);
-  const int per_lane = std::clamp(options.queue_pairs, 1, kMaxQueuePairs / widest);
-  const int queue_pairs = widest * per_lane;
+  const int queue_pairs = widest * made->queuePairsPerLane(static_cast<std::size_t>(widest));
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
   RAILWISE_TRY(made->openWindow(peer_rails, lanes, queue_pairs));
   RAILWISE_TRY(made->openQueuePairs(queue_pairs, lanes));
@@ -67,6 +66,10 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   }
   link(made->chain_, made->segments_);
   return made;
+}
+
+int SendConnection::queuePairsPerLane(std::size_t lanes) const {
+  return std::clamp(options_.queue_pairs, 1, kMaxQueuePairs / static_cast<int>(lanes));
 }
 
 Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
@@ -89,13 +92,15 @@ Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
 
 // All queue pairs of a lane are on the lane's rail.
 Status SendConnection::openQueuePairs(int count, int lanes) {
-  const auto rails = static_cast<int>(device_.rails().size());
   std::vector<uint8_t> rail_of;
+  for (int i = 0; i < count; ++i)
+    rail_of.push_back(static_cast<uint8_t>(i % lanes % static_cast<int>(rails_.size())));
+  return openQueuePairsOn(rail_of);
+}
+
+Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   int limit = kSendDepth;
-  for (int i = 0; i < count; ++i) {
-    rail_of.push_back(static_cast<uint8_t>(i % lanes % rails));
-    limit = std::min(limit, device_.rails()[rail_of.back()].hca->attributes().max_qp_wr);
-  }
+  for (const uint8_t rail : rail_of) limit = std::min(limit, rails_[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
   const uint32_t receives = iwarp() ? kPostedReceives : 1;
   // A failed queue pair flushes all its work requests, signalled or not.
@@ -109,8 +114,8 @@ Status SendConnection::openQueuePairs(int count, int lanes) {
   return Status::success();
 }
 
-Status SendConnection::describe(const ConnectionOptions& options, EndInfo& end) const {
-  RAILWISE_TRY(Connection::describe(options, wantsConnectionManager(), end));
+Status SendConnection::describe(EndInfo& end) const {
+  RAILWISE_TRY(Connection::describe(wantsConnectionManager(), end));
   describeQueuePairs(end);
   end.out_of_order = out_of_order_ ? 1 : 0;
   return Status::success();
@@ -122,7 +127,7 @@ Status SendConnection::describe(const ConnectionOptions& options, EndInfo& end) 
 bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline deadline) {
   const auto over = [&] {
     std::this_thread::sleep_for(kSettlePause);
-    return deadline.passed() || side_channel_.peerHasShutDown();
+    return deadline.passed() || side_channel_.hungUp() || torn_down_;
   };
   const uint8_t index = queue_pair.index;
   while (settles_posted_[index] - settles_seen_[index] >= kSettleReserve) {
@@ -142,6 +147,8 @@ bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline dea
 // nor does one whose peer has gone, or only what nobody looks at.
 void SendConnection::settle() {
   const std::lock_guard lock(settle_mutex_);
+  // Queue pairs that are gone read nothing; those that are lost will be gone at once.
+  if (torn_down_) return;
   if (settles_in_vain_ || !unsettled_.exchange(false, std::memory_order_acquire)) return;
   const Deadline deadline = Deadline::after(kSettlePatience);
   for (const LaneQueuePair& queue_pair : queue_pairs_) {
@@ -160,6 +167,7 @@ void SendConnection::warnOfRails(const RailInfo& here, const RailInfo& there) co
 }
 
 void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
+  loads_.clear();
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
     queue_pairs_[i].used = reply.queue_pair[i].used != 0;
     queue_pairs_[i].peer_rail = reply.queue_pair[i].rail;
@@ -182,8 +190,21 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
     loads_.emplace_back(std::min(from, to));
   }
+  epoch_ways_.assign(queue_pairs_.size(), {});
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    const LaneQueuePair& queue_pair = queue_pairs_[i];
+    if (queue_pair.used)
+      epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
+  }
+  prepareSmall();
+}
+
+// Where everything goes over one lane between the connection's own rails, small messages go straight down.
+void SendConnection::prepareSmall() {
+  small_bytes_ = whole_bytes_ = 0;
+  smallMayGo(false);
   // Out of order, a read that has landed says nothing of what was posted before (settle).
-  if (lanes_.size() > 1 || iwarp() || out_of_order_) return;
+  if (lanes_.size() > 1 || iwarp() || out_of_order_ || !native_) return;
   const Lane& lane = lanes_.front();
   whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
   for (int q = 0; q < lane.count; ++q)
@@ -203,7 +224,10 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
 }
 
 Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
-  if (loads_.empty()) adoptPairing(local, reply);
+  if (loads_.empty()) {
+    epoch_here_ = local;
+    adoptPairing(local, reply);
+  }
   bool all = true;
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
     LaneQueuePair& queue_pair = queue_pairs_[i];
@@ -227,7 +251,7 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
 
 Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  const Rail& rail = device_.rails()[queue_pair.rail];
+  const Rail& rail = rails_[queue_pair.rail];
   const QueuePairInfo& pair = reply.queue_pair[index];
   const RailInfo& theirs = reply.rail[queue_pair.peer_rail];
   Result<SocketAddress> mine = managerAddress(rail, local.rail[queue_pair.rail].gids[pair.peer_gid]);

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "net/connection.h"
+#include "net/epoch_plan.h"
 #include "net/send_work_id.h"
 #include "net/stripe.h"
 
@@ -23,7 +24,7 @@ class SendConnection final : public Connection {
                                                         const ConnectionOptions& options,
                                                         const ListenHandle& handle);
   // Errors: kSystem, logged (no usable GID).
-  Status describe(const ConnectionOptions& options, EndInfo& end) const;
+  Status describe(EndInfo& end) const;
 
   // Takes part in the pairing of the reply: brings the queue pairs up. False: not all are up yet, call again.
   Result<bool> establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce);
@@ -46,14 +47,16 @@ class SendConnection final : public Connection {
   }
   // Asks for the completions that nothing else brings, and looks for them.
   Status refresh();
-  // Nothing that was posted is without its completion.
-  bool owedNothing() const {
-    return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
-      return queue_pair.posted == queue_pair.completed;
-    });
-  }
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
   uint64_t largestUnderWay() const;
+
+  // Of a connection that has lost its queue pairs (send_failover.cc).
+  Status recover();
+  Status onFrame(MessageType type, std::span<const std::byte> bytes);
+  void stopStraight() {
+    open_group_ = nullptr;
+    smallMayGo(false);
+  }
 
  private:
   // One send of a group: what NCCL holds.
@@ -108,6 +111,25 @@ class SendConnection final : public Connection {
   Status openWindow(int peer_rails, int lanes, int queue_pairs);
   Status openQueuePairs(int count, int lanes);
   void adoptPairing(const EndInfo& local, const EndInfo& reply);
+  void prepareSmall();
+
+  // Failover.
+  bool tearDown();
+  void onSettle(const SettleFrame& frame);
+  Status onAccept(const AcceptFrame& frame);
+  Status settleMessages();
+  Status settleReceive(uint64_t number, bool arrived);
+  Message* messageOf(uint64_t number);
+  Status failLost(uint64_t number);
+  Status keepGroup(Group& group, uint64_t number);
+  void tryToConnect();
+  bool openEpoch(const EpochPlan& plan);
+  void propose(const EpochPlan& plan);
+  Status connectEpoch();
+  Status begin();
+  Result<uint32_t> localKey(const Message& message, const LaneQueuePair& queue_pair);
+  int queuePairsPerLane(std::size_t lanes) const;
+  Status openQueuePairsOn(const std::vector<uint8_t>& rail_of);
   void warnOfRails(const RailInfo& here, const RailInfo& there) const;
   Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
 
@@ -217,15 +239,25 @@ class SendConnection final : public Connection {
   std::array<ibv_sge, kMaxReceives> group_segments_ = {};
   Pack pack_ = {};                     // or its bytes
   std::size_t max_message_bytes_ = 0;  // of the device
-  // The receive that is being matched, its place in the ring (before it is wrapped); the oldest that is not
-  // posted as a whole; the first whose clear-to-send has not been seen, its place.
+  // The receive that is being matched, its place in the ring (before it is wrapped); the first whose
+  // clear-to-send has not been seen, its place.
   uint64_t next_number_ = 1;
-  uint64_t next_post_ = 1;
   uint64_t seen_number_ = 1;
   uint32_t next_place_ = 0;
   uint32_t seen_place_ = 0;
-  uint32_t signals_ = 0;    // completions that are asked for and not here yet
-  uint32_t fruitless_ = 0;  // calls of progress() in a row that found nothing new
+  // Failover: what the receiver has settled for this epoch, the ways that have failed, those of the epoch by
+  // queue pair, and the proposal.
+  std::unique_ptr<SettleFrame> settle_;
+  bool messages_settled_ = false;
+  uint64_t searching_epoch_ = 0;  // the last one that the receiver was told of
+  WayMemory ways_;
+  std::vector<Way> epoch_ways_;
+  std::unique_ptr<ProposeFrame> proposal_;
+  std::unique_ptr<EndInfo> accepted_;
+  Clock::time_point next_try_ = {};
+  std::atomic<bool> torn_down_ = false;  // for settle()
+  uint32_t signals_ = 0;                 // completions that are asked for and not here yet
+  uint32_t fruitless_ = 0;               // calls of progress() in a row that found nothing new
   // settle(): whether anything was sent without a completion since; its reads, posted and completed.
   std::atomic<bool> unsettled_ = false;
   std::array<std::atomic<uint32_t>, kMaxQueuePairs> settles_seen_ = {};
@@ -260,7 +292,7 @@ class SendConnection final : public Connection {
   LaneQueuePair* const queue_pair = small_queue_pair_;
   const bool straight = next_number_ != seen_number_ && bytes - 1 < straight_now_ && profiler == nullptr &&
                         (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
-                        entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes && failure_.ok() &&
+                        entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&
                         message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
   if (!straight) [[unlikely]]
     return isendOtherwise(address, bytes, tag, memory, profiler, request);

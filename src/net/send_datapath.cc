@@ -69,7 +69,7 @@ Status SendConnection::notReady() {
   if (iwarp()) RAILWISE_TRY(drain());  // there clear-to-send comes as a message
   Postponed::postAll();
   RAILWISE_TRY(lookForClearToSend());
-  return next_number_ == seen_number_ ? idle(Waiting::kPeer) : Status::success();
+  return next_number_ >= seen_number_ ? idle(Waiting::kPeer) : Status::success();
 }
 
 void SendConnection::takeSmallTurn() {
@@ -99,11 +99,13 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
                                       const MemoryHandle* memory, void* profiler, Request** request) {
   *request = nullptr;
   if (!failure_.ok()) return failure_;
-  if (next_number_ == seen_number_) {
+  if (!running()) return idle(Waiting::kPeer);
+  // After a failover earlier receives are seen once more.
+  if (next_number_ >= seen_number_) {
     RAILWISE_TRY(lookForClearToSend());
-    if (next_number_ == seen_number_) {
+    if (next_number_ >= seen_number_) {
       RAILWISE_TRY(notReady());
-      if (next_number_ == seen_number_) return Status::success();
+      if (next_number_ >= seen_number_ || !running()) return Status::success();
     }
   }
   const ClearToSend& entry = entryAt(next_place_);

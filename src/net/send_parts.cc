@@ -15,7 +15,9 @@ namespace railwise::net {
 // wait until all of it is posted.
 Status SendConnection::postGroups() {
   smallMayGo(false);
-  while (next_post_ != next_number_) {
+  // After a failover, only what the receiver has made its clear-to-send for once more.
+  while (next_post_ != next_number_ && next_post_ < seen_number_) {
+    if (!running()) return Status::success();
     const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
     Group& group = groups_[slot];
     while (group.parts_posted < group.parts) {
@@ -24,9 +26,9 @@ Status SendConnection::postGroups() {
       if (!*posted) return Status::success();
       ++group.parts_posted;
     }
-    ++next_post_;
+    next_post_ = next_post_ + 1;
   }
-  smallMayGo(true);
+  smallMayGo(next_post_ == next_number_);
   return Status::success();
 }
 
@@ -141,7 +143,9 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
       (*work)->wr.rdma.remote_addr = entry.address + offset;
       (*work)->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
       (*work)->num_sge = 1;
-      *(*work)->sg_list = {message.address + offset, piece, message.memory->keys[queue_pair.rail].local};
+      const Result<uint32_t> key = localKey(message, queue_pair);
+      if (!key.ok()) return key.status();
+      *(*work)->sg_list = {message.address + offset, piece, *key};
       group.posted += piece;
       const bool last = last_carries_immediate && group.posted == part.end;
       if (last) finish(**work, group, slot, index);

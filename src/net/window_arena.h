@@ -28,6 +28,8 @@ class Window {
   uint64_t address() const { return pages_->address() + offset_; }
   uint32_t localKey(std::size_t rail) const { return pages_->localKey(rail); }
   uint32_t remoteKey(std::size_t rail) const { return pages_->remoteKey(rail); }
+  // Through a domain that is not the rails'. Errors: kSystem, logged.
+  Result<MemoryKeys> keysOn(ibv_pd* pd) const { return pages_->keysOn(pd); }
 
  private:
   friend class WindowArena;

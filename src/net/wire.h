@@ -13,8 +13,6 @@
 // A group that fits one cache line, of host memory at both ends, travels packed: one write into the
 // receiver's window, from where the receiver copies.
 //
-// A receiver that closes sends its last words over the side channel: what has arrived.
-//
 // iWARP has no immediate data and no order of placement: there a record with the immediate is sent behind the
 // writes of every part, and clear to send is a send too.
 #pragma once
@@ -115,13 +113,6 @@ inline void copyShort(void* to, const void* from, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
   }
 }
-
-// What a receiver says over the side channel before it ends it.
-struct LastWords {
-  uint64_t magic;
-  uint64_t arrived;  // all receives up to this number are complete
-};
-inline constexpr uint64_t kLastWordsMagic = 0x5344524f5754534c;  // "LSTWORDS" in memory
 
 // Where the receiver's records and packs begin in its window, by slot.
 inline constexpr std::size_t kRecordsAt = sizeof(WindowHead);

@@ -76,14 +76,21 @@ const Meaning& meaningOf(ibv_event_type type) {
 
 std::optional<ibv_event_type> FatalFlag::event() const {
   const uint32_t event = event_.load(std::memory_order_acquire);
-  if (event == 0) return std::nullopt;
+  if (event == 0 || event == kRung) return std::nullopt;
   return static_cast<ibv_event_type>(event - 1);
 }
 
 void FatalFlag::raise(ibv_event_type type) {
+  uint32_t before = event_.load(std::memory_order_relaxed);
+  while ((before == 0 || before == kRung) &&
+         !event_.compare_exchange_weak(before, static_cast<uint32_t>(type) + 1, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+  }
+}
+
+void FatalFlag::ring() {
   uint32_t none = 0;
-  event_.compare_exchange_strong(none, static_cast<uint32_t>(type) + 1, std::memory_order_release,
-                                 std::memory_order_relaxed);
+  event_.compare_exchange_strong(none, kRung, std::memory_order_release, std::memory_order_relaxed);
 }
 
 Status makeEventsNonBlocking(ibv_context* context) {

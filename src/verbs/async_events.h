@@ -15,14 +15,20 @@ namespace railwise::verbs {
 // everything that is made over a watched device point to one of these, or are null: given when it is made, or
 // written into the ibv_qp or ibv_cq right after. It must live as long as that object. Any thread may ask;
 // raise() is for the reader of events.
+//
+// Others may ring(): there is something else to look at.
 class FatalFlag {
  public:
   bool raised() const { return event_.load(std::memory_order_relaxed) != 0; }
-  // The first event.
+  // The first event; nothing: none, or somebody rang only.
   std::optional<ibv_event_type> event() const;
   void raise(ibv_event_type type);
+  void ring();
+  // For the owner, before it looks: what comes from now on raises it again.
+  void clear() { event_.store(0, std::memory_order_release); }
 
  private:
+  static constexpr uint32_t kRung = ~0U;
   std::atomic<uint32_t> event_{0};  // type + 1; 0: none
 };
 

@@ -143,7 +143,7 @@ Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = std::min(local.mtu, remote.mtu);
   attributes.dest_qp_num = remote.qp_number;
-  attributes.rq_psn = 0;
+  attributes.rq_psn = settings.psn;
   attributes.max_dest_rd_atomic = kReadDepth;
   attributes.min_rnr_timer = kMinRnrTimer;
   ibv_ah_attr& path = attributes.ah_attr;
@@ -170,13 +170,13 @@ Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote,
   return modifyFailed(qp, local, "RTR", error, route.c_str());
 }
 
-Status readyToSend(ibv_qp* qp, const Port& local, const Config& config) {
+Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn) {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = static_cast<uint8_t>(config.ib_timeout);
   attributes.retry_cnt = static_cast<uint8_t>(config.ib_retry_count);
   attributes.rnr_retry = kRnrRetry;
-  attributes.sq_psn = 0;
+  attributes.sq_psn = psn;
   attributes.max_rd_atomic = kReadDepth;
   const int mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                    IBV_QP_MAX_QP_RD_ATOMIC;

@@ -75,6 +75,7 @@ struct PathSettings {
   uint8_t traffic_class;
   uint32_t flow_label = 0;      // RoCE: laneFlowLabel() (path.h); 0: the device chooses
   std::optional<Ece> ece = {};  // what the peer said, none: it has none or ours has none
+  uint32_t psn = 0;             // of the first packet, 24 bits; both ends say the same
 };
 
 // The traffic class of the queue pairs that a receiver sends its clear-to-send by: NCCL_IB_FIFO_TC on RoCE,
@@ -84,7 +85,7 @@ uint8_t clearToSendTrafficClass(const Port& port, const Config& config, uint8_t 
 // INIT to RTR towards `remote` (MTU: the smaller of both ends), and RTR to RTS. On InfiniBand the path leaves
 // the subnet by the peer's FLID when the GIDs say so.
 Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote, const PathSettings& settings);
-Status readyToSend(ibv_qp* qp, const Port& local, const Config& config);
+Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn = 0);
 
 // What the device offers (before RTR) or has agreed to (after RTR); none when it has no ECE or
 // NCCL_IB_ECE_ENABLE is 0.

@@ -9,6 +9,14 @@
 namespace railwise::net {
 namespace {
 
+// What is said and done where a connection may not go another way.
+struct WithoutFailover : testing::Test {
+  WithoutFailover() { setenv("RAILWISE_FAILOVER", "0", 1); }
+  ~WithoutFailover() override { unsetenv("RAILWISE_FAILOVER"); }
+};
+struct LostQueue : WithoutFailover {};
+struct FailedCompletion : WithoutFailover {};
+
 // The receiver's clear-to-send is the first write; `event` comes with it.
 bool receiveEnds(const std::string& event) {
   LoopConnection loop(4096, "count=1;fault opcode=write nth=1 " + event);
@@ -17,12 +25,12 @@ bool receiveEnds(const std::string& event) {
          !LoopConnection::finish(request);  // nobody sends: it ends by an error or never
 }
 
-TEST(LostQueue, EndsAWait) {
+TEST_F(LostQueue, EndsAWait) {
   for (const char* event : {"event=qp_access_err", "event=qp_req_err", "event=cq_err", "device_fatal"})
     EXPECT_TRUE(receiveEnds(event)) << event;
 }
 
-TEST(LostQueue, OnlyReportedWhenSoAsked) {
+TEST_F(LostQueue, OnlyReportedWhenSoAsked) {
   setenv("NCCL_IB_RETURN_ASYNC_EVENTS", "0", 1);
   LoopConnection loop(4096, "count=1;fault opcode=write nth=1 event=qp_access_err");
   unsetenv("NCCL_IB_RETURN_ASYNC_EVENTS");
@@ -35,7 +43,7 @@ TEST(LostQueue, OnlyReportedWhenSoAsked) {
 }
 
 // Whatever the status is that the device reports then.
-TEST(FailedCompletion, SaysThatThePortIsDown) {
+TEST_F(FailedCompletion, SaysThatThePortIsDown) {
   setenv("NCCL_IB_TIMEOUT", "8", 1);
   setenv("NCCL_IB_RETRY_CNT", "0", 1);
   LoopConnection loop(4096);
@@ -64,20 +72,20 @@ std::string saidOfRefusal(bool peer_leaves) {
 
 // The kernel takes the memory of a process that is killed before its queue pairs: the peer's last word is a
 // refusal, and that it died shows on the side channel.
-TEST(FailedCompletion, SaysThatThePeerDied) {
+TEST_F(FailedCompletion, SaysThatThePeerDied) {
   const std::string said = saidOfRefusal(true);
   EXPECT_NE(said.find("the peer died or closed the connection while its memory was in use"),
             std::string::npos)
       << said;
 }
 
-TEST(FailedCompletion, SaysThatMemoryIsRefused) {
+TEST_F(FailedCompletion, SaysThatMemoryIsRefused) {
   const std::string said = saidOfRefusal(false);
   EXPECT_NE(said.find("released the memory, or never registered it for this access"), std::string::npos)
       << said;
 }
 
-TEST(FailedCompletion, SaysThatTheAddressIsGone) {
+TEST_F(FailedCompletion, SaysThatTheAddressIsGone) {
   setenv("NCCL_IB_TIMEOUT", "8", 1);
   setenv("NCCL_IB_RETRY_CNT", "0", 1);
   LoopConnection loop(4096, "count=1,link=roce");

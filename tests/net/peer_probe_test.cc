@@ -39,8 +39,10 @@ TEST(PeerProbe, AnAnswerIsEnough) {
 // (Soft-RoCE with 7 retries).
 TEST(SilentDevice, EndsASend) {
   setenv("NCCL_IB_TIMEOUT", "1", 1);
+  setenv("RAILWISE_FAILOVER", "0", 1);
   LoopConnection loop(4096, "link=roce;fault opcode=write_imm stuck");
   unsetenv("NCCL_IB_TIMEOUT");
+  unsetenv("RAILWISE_FAILOVER");
   ASSERT_NE(loop.receive(1, 0, 64), nullptr);
   Request* send = nullptr;
   while (send == nullptr) send = loop.send(1024, 64);

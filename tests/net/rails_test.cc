@@ -137,6 +137,7 @@ TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.
 TEST(Rails, SilentReceivesCostNothing) {
+  const Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kHalf);
   fillRandom(loop, 1 << 16);
   const softdev::Counters before = loop.counters();
@@ -158,6 +159,7 @@ TEST(Rails, SilentReceivesCostNothing) {
 
 // A receiver that asks for no completions must not overrun a sender that has not looked yet.
 TEST(Rails, SilentReceivesWaitForTheSender) {
+  const Setting no_failover("RAILWISE_FAILOVER", "0");
   LoopConnection loop(2 * kHalf);
   int posted = 0;
   for (int i = 0; i < 100; ++i) {

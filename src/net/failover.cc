@@ -1,0 +1,280 @@
+// What both ends do when a queue pair, a port, a device or a way is lost: they leave the queue pairs of this
+// epoch, settle over the side channel what has arrived, and make others. docs/transport.md has the protocol;
+// send_failover.cc and receive_failover.cc have what differs. None of this is on the way of a good message.
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/log.h"
+#include "net/receive_connection.h"
+#include "net/send_connection.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr std::size_t kMostTried = 8;
+// Whoever was stopped for a while has not looked for a way meanwhile.
+constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
+
+// Lines that are warnings; a port may take a thousand connections with it, whose lines are information then.
+constexpr int kFewLines = 8;
+constexpr Clock::duration kFewTime = std::chrono::seconds(10);
+
+bool sameRail(const Rail& a, const Rail& b) { return a.hca == b.hca && a.port.number == b.port.number; }
+
+}  // namespace
+
+bool Connection::canFailOver() const {
+  return config_.failover != 0 && !iwarp() && side_channel_.opened() &&
+         std::none_of(queue_pairs_.begin(), queue_pairs_.end(),
+                      [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
+}
+
+void Connection::stopStraight() {
+  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->stopStraight();
+  else static_cast<ReceiveConnection*>(this)->stopStraight();
+}
+
+void Connection::sayFew(const std::string& line) {
+  static std::mutex mutex;
+  static Clock::time_point since;
+  static int said = 0;
+  bool few = false;
+  {
+    const std::lock_guard lock(mutex);
+    const Clock::time_point now = Clock::now();
+    if (now - since > kFewTime) {
+      since = now;
+      said = 0;
+    }
+    few = ++said <= kFewLines;
+  }
+  if (few) {
+    RAILWISE_WARN("%s", line.c_str());
+  } else {
+    RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  }
+}
+
+bool Connection::proven() const {
+  return std::any_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
+    return queue_pair.completed > 0 || queue_pair.consumed > 0;
+  });
+}
+
+Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
+  if (!failure_.ok()) return failure_;
+  if (!canFailOver()) return fail(status, what);
+  if (phase_ == Phase::kLost || phase_ == Phase::kWaiting) return Status::success();
+  sayFew(device_.name() + std::string(": connection ") + (direction_ == Direction::kSend ? "to " : "from ") +
+         peer_ + ": " + what + "; looking for another way");
+  if (proven()) {
+    lost_time_ = {};
+    tried_.clear();
+  }
+  if (heard_ && status.sys_errno != ETIMEDOUT) stalls_ = 0;
+  trouble_ = what;
+  tried_.push_back((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
+  if (tried_.size() > kMostTried) tried_.erase(tried_.begin());
+  failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
+  phase_ = Phase::kLost;
+  peer_takes_part_ = false;
+  last_recover_ = Clock::now();
+  stopStraight();
+  lost_.ring();
+  return Status::success();
+}
+
+Status Connection::recover() {
+  RAILWISE_TRY(failure_);
+  RAILWISE_TRY(hear());
+  RAILWISE_TRY(direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->recover()
+                                              : static_cast<ReceiveConnection*>(this)->recover());
+  if (phase_ == Phase::kRunning) return Status::success();
+  lost_.ring();
+  // What its queue pairs have brought is taken in first.
+  if (side_channel_.ended() && phase_ != Phase::kLost) return peerLeft();
+  return giveUpInTime();
+}
+
+Status Connection::giveUpInTime() {
+  const Clock::time_point now = Clock::now();
+  const Clock::duration step =
+      std::min<Clock::duration>(now - std::exchange(last_recover_, now), kLongestStep);
+  // One that does not look has nothing under way, and may come back after hours.
+  if (peer_takes_part_) lost_time_ += step;
+  if (lost_time_ < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
+  std::string report = "no way to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
+                       std::to_string(config_.failover_timeout_s) + " s. Tried:";
+  for (const std::string& attempt : tried_) report += " [" + attempt + "]";
+  report += "; ports of this end:";
+  int native = 0;
+  const std::vector<Rail> usable = usableRails(&native);
+  std::vector<Rail> known = device_.rails();
+  known.insert(known.end(), options_.standbys.begin(), options_.standbys.end());
+  for (const Rail& rail : known) {
+    const bool good =
+        std::any_of(usable.begin(), usable.end(), [&](const Rail& other) { return sameRail(rail, other); });
+    const bool up = rail.hca->state().active(rail.port.number);
+    report += std::string(" ") + rail.hca->name() + " port " + std::to_string(rail.port.number) +
+              (good                        ? " usable"
+               : up                        ? " up but not usable"
+               : rail.hca->state().fatal() ? " failed"
+                                           : " down");
+  }
+  report +=
+      "; peer " + peer() + ". Check the cables, switches and `ibstat` at both ends, and `dmesg` for the NICs";
+  return fail({Code::kRemote, ETIMEDOUT}, report);
+}
+
+// ---- what the peer says
+
+Status Connection::hear() {
+  while (const auto frame = side_channel_.next()) {
+    RAILWISE_TRY(failure_);
+    RAILWISE_TRY(onFrame(*frame));
+  }
+  return Status::success();
+}
+
+Status Connection::onFrame(std::span<const std::byte> bytes) {
+  MessageHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.type == MessageType::kFarewell) {
+    FarewellFrame frame;
+    std::memcpy(&frame, bytes.data(), sizeof frame);
+    onFarewell(frame);
+    return Status::success();
+  }
+  if (!canFailOver()) return Status::success();  // the peer's setting is another
+  return direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->onFrame(header.type, bytes)
+                                        : static_cast<ReceiveConnection*>(this)->onFrame(header.type, bytes);
+}
+
+void Connection::onFarewell(const FarewellFrame& frame) {
+  farewell_ = fieldText(frame.reason);
+  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->onArrived(frame.arrived);
+}
+
+// ---- rails
+
+void Connection::takeRails(std::vector<Rail> rails) {
+  rails_ = std::move(rails);
+  const std::vector<Rail>& own = device_.rails();
+  native_ = rails_.size() == own.size();
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const auto found =
+        std::find_if(own.begin(), own.end(), [&](const Rail& rail) { return sameRail(rail, rails_[i]); });
+    native_rail_[i] = found != own.end() ? static_cast<int8_t>(found - own.begin()) : int8_t{-1};
+    native_ = native_ && native_rail_[i] == static_cast<int8_t>(i);
+  }
+}
+
+void Connection::listenToRails(bool on) {
+  for (const Rail& rail : rails_) {
+    if (on) {
+      rail.hca->state().tell(&lost_);
+    } else {
+      rail.hca->state().forget(&lost_);
+    }
+  }
+}
+
+// A rail that reaches GPU memory in fewer ways than the connection's own is no standby for it: NCCL has
+// registered memory for what the device said it can.
+bool Connection::gpuMemoryToo(const Rail& rail) const {
+  const int wanted = device_.properties().pointer_support;
+  return (rail.pointer_support & wanted) == wanted;
+}
+
+std::vector<Rail> Connection::usableRails(int* native) const {
+  std::vector<Rail> usable;
+  const auto add = [&](const Rail& rail) {
+    if (usable.size() == std::size_t{kMaxRails} || !rail.hca->state().active(rail.port.number)) return;
+    const Result<verbs::GidList> gids = rail.gids->get();
+    if (gids.ok() && !gids->empty()) usable.push_back(rail);
+  };
+  for (const Rail& rail : device_.rails()) add(rail);
+  *native = static_cast<int>(usable.size());
+  for (const Rail& rail : options_.standbys) {
+    if (gpuMemoryToo(rail)) add(rail);
+  }
+  return usable;
+}
+
+EndInfo Connection::describeOffer(const std::vector<Rail>& rails) const {
+  EndInfo offer = epoch_here_;
+  std::memset(offer.rail, 0, sizeof offer.rail);
+  std::memset(offer.queue_pair, 0, sizeof offer.queue_pair);
+  offer.queue_pairs = offer.lanes = 0;
+  offer.rails = static_cast<uint8_t>(rails.size());
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    const verbs::Port now = rails[i].hca->state().port(rails[i].port.number).value_or(rails[i].port);
+    offer.rail[i] = describeRail(rails[i], now.speed_mbps);
+    const Result<verbs::GidList> gids = rails[i].gids->get();
+    if (gids.ok()) addGids(*gids, offer.rail[i]);
+  }
+  return offer;
+}
+
+Status Connection::describeEpoch(EndInfo& end) const {
+  end = describeOffer(rails_);
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const MemoryKeys keys = windowKeys(i);
+    if (keys.remote == 0 && keys.local == 0) return {Code::kSystem, ENOMEM};
+    end.rail[i].window_key = keys.remote;
+  }
+  return Status::success();
+}
+
+MemoryKeys Connection::windowKeys(std::size_t rail) const {
+  const int8_t native = native_rail_[rail];
+  if (native >= 0) {
+    const auto own = static_cast<std::size_t>(native);
+    return {window_.localKey(own), window_.remoteKey(own)};
+  }
+  const Result<MemoryKeys> keys = window_.keysOn(rails_[rail].hca->pd());
+  return keys.ok() ? *keys : MemoryKeys{};
+}
+
+Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
+  const int8_t native = native_rail_[rail];
+  if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
+  return device_.memory().keysOn(memory, rails_[rail].hca->pd());
+}
+
+// ---- queue pairs
+
+void Connection::stopQueuePairs() {
+  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+    if (queue_pair.qp == nullptr) continue;
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;
+    (void)verbs::library().modify_qp(queue_pair.qp, &attributes,
+                                     IBV_QP_STATE);  // a dead device answers nothing
+  }
+}
+
+// Once a queue pair is destroyed its device neither reads nor writes memory for it. One that is not used
+// stays in its place, for requests that name it.
+void Connection::dropQueuePairs() {
+  listenToRails(false);
+  queue_pairs_.clear();
+  queue_pairs_.resize(1);
+  queue_pairs_.front().used = false;
+  lanes_.clear();
+  cqs_.clear();
+}
+
+std::string Connection::wayText(const LaneQueuePair& queue_pair) const {
+  if (queue_pair.rail >= rails_.size() || queue_pair.peer_rail >= epoch_there_.rails)
+    return nameOf(queue_pair);
+  const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
+  const Rail& here = rails_[queue_pair.rail];
+  return std::string(here.hca->name()) + " port " + std::to_string(here.port.number) +
+         (direction_ == Direction::kSend ? " -> " : " <- ") + fieldText(there.device) + " port " +
+         std::to_string(there.port);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,107 @@
+#include "net/frames.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace railwise::net {
+namespace {
+
+template <typename Frame>
+Frame as(std::span<const std::byte> bytes) {
+  Frame frame;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  return frame;
+}
+
+std::string checkReason(std::span<const char> reason) {
+  return std::find(reason.begin(), reason.end(), '\0') != reason.end() ? "" : "a reason without end";
+}
+
+std::string checkSettle(const SettleFrame& settle) {
+  if (std::string problem = checkRails(settle.end); !problem.empty()) return problem;
+  if (settle.native > settle.end.rails || settle.most_rails < 1 || settle.most_rails > kMaxRails)
+    return "an impossible number of rails";
+  return checkReason(settle.reason);
+}
+
+std::string checkPropose(const ProposeFrame& propose) {
+  if (std::string problem = checkEnd(propose.end); !problem.empty()) return problem;
+  if (propose.rails < 1 || propose.rails > kMaxRails) return "an impossible number of rails";
+  for (int i = 0; i < propose.end.queue_pairs; ++i) {
+    const QueuePairInfo& pair = propose.pair[i];
+    if (pair.rail >= propose.rails || pair.gid >= kRailGids || pair.peer_gid >= kRailGids)
+      return "an impossible pairing";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t frameBytes(MessageType type) {
+  switch (type) {
+    case MessageType::kBreak:
+      return sizeof(BreakFrame);
+    case MessageType::kSettle:
+      return sizeof(SettleFrame);
+    case MessageType::kPropose:
+      return sizeof(ProposeFrame);
+    case MessageType::kAccept:
+      return sizeof(AcceptFrame);
+    case MessageType::kBegin:
+    case MessageType::kSearching:
+      return sizeof(ReadyFrame);
+    case MessageType::kArrived:
+    case MessageType::kUnposted:
+      return sizeof(ArrivedFrame);
+    case MessageType::kAskRails:
+      return sizeof(AskRailsFrame);
+    case MessageType::kRails:
+      return sizeof(RailsFrame);
+    case MessageType::kTrial:
+      return sizeof(TrialFrame);
+    case MessageType::kTrialReply:
+      return sizeof(TrialReplyFrame);
+    case MessageType::kFarewell:
+      return sizeof(FarewellFrame);
+    default:
+      return 0;
+  }
+}
+
+std::string checkFrame(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(MessageHeader)) return "a frame without header";
+  const auto header = as<MessageHeader>(bytes);
+  const std::size_t expected = frameBytes(header.type);
+  if (expected == 0 || bytes.size() != expected) return "a frame of an unknown kind";
+  if (std::string problem = checkHeader(header, header.type, expected); !problem.empty()) return problem;
+  switch (header.type) {
+    case MessageType::kBreak:
+      return checkReason(as<BreakFrame>(bytes).reason);
+    case MessageType::kSettle:
+      return checkSettle(as<SettleFrame>(bytes));
+    case MessageType::kPropose:
+      return checkPropose(as<ProposeFrame>(bytes));
+    case MessageType::kAccept:
+      return checkEnd(as<AcceptFrame>(bytes).end);
+    case MessageType::kRails: {
+      const auto rails = as<RailsFrame>(bytes);
+      return rails.native > rails.end.rails ? "an impossible number of rails" : checkRails(rails.end);
+    }
+    case MessageType::kTrial: {
+      const auto trial = as<TrialFrame>(bytes);
+      if (trial.rail >= kMaxRails || trial.gid >= kRailGids || trial.peer_gid >= kRailGids)
+        return "an impossible pairing";
+      return checkEnd(trial.end);
+    }
+    case MessageType::kTrialReply: {
+      const auto reply = as<TrialReplyFrame>(bytes);
+      return reply.accepted == 0 ? "" : checkEnd(reply.end);
+    }
+    case MessageType::kFarewell:
+      return checkReason(as<FarewellFrame>(bytes).reason);
+    default:
+      return {};
+  }
+}
+
+}  // namespace railwise::net

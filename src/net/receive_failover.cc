@@ -1,0 +1,261 @@
+// The receiver's half of failover: it takes in what its queue pairs still have, says what has arrived and
+// what it can be reached by, and makes the queue pairs that the sender proposes. docs/transport.md has the
+// protocol.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "net/receive_connection.h"
+
+namespace railwise::net {
+namespace {
+
+// A queue pair in the error state gives its receives back at once, unless its device is dead.
+constexpr Clock::duration kDrainTime = std::chrono::milliseconds(100);
+
+template <typename Frame>
+Frame frameOf(std::span<const std::byte> bytes) {
+  Frame frame;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  return frame;
+}
+
+bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Rail& x, const Rail& y) {
+    return x.hca == y.hca && x.port.number == y.port.number;
+  });
+}
+
+}  // namespace
+
+Status ReceiveConnection::recover() {
+  if (phase_ == Phase::kLost) {
+    if (!drain_) {
+      stopQueuePairs();
+      drain_ = Deadline::after(kDrainTime);
+    }
+    (void)poll();  // what has arrived counts
+    if (!drained() && !drain_->passed()) return Status::success();
+    drain_.reset();
+    toEpoch(std::max(epoch_ + 1, asked_epoch_));
+  }
+  if (phase_ == Phase::kWaiting) {
+    int native = 0;
+    if (asked_epoch_ > epoch_) {
+      toEpoch(asked_epoch_);
+    } else if (!sameRails(usableRails(&native), offered_)) {
+      toEpoch(epoch_ + 1);
+    }
+  }
+  return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
+}
+
+bool ReceiveConnection::drained() const {
+  return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
+    return queue_pair.consumed + queue_pair.receives_failed >= queue_pair.receives_posted;
+  });
+}
+
+// Without queue pairs, and ready for those of this epoch.
+void ReceiveConnection::toEpoch(uint64_t epoch) {
+  if (phase_ != Phase::kWaiting) dropQueuePairs();
+  forgetParts();
+  reply_queue_pair_ = 0;
+  epoch_ = epoch;
+  phase_ = Phase::kWaiting;
+  peer_takes_part_ = false;
+  sendSettle();
+}
+
+// Messages that are not here as a whole come again as a whole.
+void ReceiveConnection::forgetParts() {
+  for (Receive& receive : receives_) {
+    receive.rails = 0;  // whatever they meant
+    if (receive.kind == Request::Kind::kReceive && !receive.done) receive.arrived = receive.parts = 0;
+  }
+}
+
+void ReceiveConnection::sendSettle() {
+  auto frame = makeMessage<SettleFrame>(MessageType::kSettle);
+  frame.epoch = epoch_;
+  frame.arrived = arrived_;
+  for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
+    if (receives_[number % kSlots].done) frame.done |= 1U << (number - arrived_ - 1);
+  }
+  frame.failed = failed_queue_pair_;
+  int native = 0;
+  offered_ = usableRails(&native);
+  offer_ = describeOffer(offered_);
+  frame.native = static_cast<uint8_t>(native);
+  frame.most_rails = mostRails();
+  frame.open = std::any_of(receives_.begin(), receives_.end(), [](const Receive& receive) {
+    return receive.kind == Request::Kind::kReceive && !receive.done;
+  });
+  copyText(frame.reason, trouble_);
+  frame.end = offer_;
+  side_channel_.send(frame);
+  failed_queue_pair_ = kNoQueuePair;
+}
+
+// ---- what the sender says
+
+Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> bytes) {
+  switch (type) {
+    case MessageType::kBreak: {
+      const auto frame = frameOf<BreakFrame>(bytes);
+      if (frame.epoch > epoch_) {
+        if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
+          (void)lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + fieldText(frame.reason));
+        asked_epoch_ = frame.epoch;
+      }
+      return Status::success();
+    }
+    case MessageType::kSearching:
+      peer_takes_part_ = peer_takes_part_ || frameOf<ReadyFrame>(bytes).epoch == epoch_;
+      return Status::success();
+    case MessageType::kUnposted:
+      // It has sent what has not arrived: it looks, or it has lost that and does not know.
+      peer_takes_part_ = peer_takes_part_ || frameOf<ArrivedFrame>(bytes).number > arrived_ + 1;
+      return Status::success();
+    case MessageType::kPropose:
+      return onPropose(frameOf<ProposeFrame>(bytes));
+    case MessageType::kBegin:
+      if (frameOf<ReadyFrame>(bytes).epoch != epoch_ || phase_ != Phase::kConnecting || !accept_sent_)
+        return Status::success();
+      return begin();
+    default:
+      return fail({Code::kRemote, 0}, "the peer sent a frame over the side channel that senders do not send");
+  }
+}
+
+Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
+  if (frame.epoch != epoch_ || phase_ != Phase::kWaiting) return Status::success();
+  peer_takes_part_ = true;
+  bool possible = frame.rails <= mostRails() && frame.end.out_of_order == local_.out_of_order;
+  for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offered_.size();
+  for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
+    const QueuePairInfo& pair = frame.pair[i];
+    const RailInfo& here = offer_.rail[frame.rail[pair.rail]];
+    const RailInfo& there = frame.end.rail[frame.end.queue_pair[i].rail];
+    possible =
+        pair.gid < here.gid_count && pair.peer_gid < there.gid_count && here.link_layer == there.link_layer;
+  }
+  if (!possible) return fail({Code::kRemote, 0}, "the peer proposes ways that this end has not offered");
+  if (openEpoch(frame)) {
+    accept_sent_ = false;
+    phase_ = Phase::kConnecting;
+  } else {
+    refuseEpoch(0, "no queue pair can be made");
+  }
+  return Status::success();
+}
+
+// Another epoch must do.
+void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what) {
+  trouble_ = what;
+  tried_.push_back(what);
+  failed_queue_pair_ = queue_pair;
+  phase_ = Phase::kLost;
+  drain_.reset();
+  toEpoch(std::max(epoch_ + 1, asked_epoch_));
+}
+
+bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
+  queue_pairs_.clear();
+  std::vector<Rail> rails;
+  EndInfo here = offer_;
+  for (int i = 0; i < frame.rails; ++i) {
+    rails.push_back(offered_[frame.rail[i]]);
+    here.rail[i] = offer_.rail[frame.rail[i]];
+  }
+  here.rails = frame.rails;
+  takeRails(std::move(rails));
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const MemoryKeys keys = windowKeys(i);
+    if (keys.local == 0 && keys.remote == 0) return false;
+    here.rail[i].window_key = keys.remote;
+  }
+  here.queue_pairs = frame.end.queue_pairs;
+  here.lanes = frame.end.lanes;
+  for (int i = 0; i < here.queue_pairs; ++i) {
+    here.queue_pair[i] = {};
+    here.queue_pair[i].rail = frame.pair[i].rail;
+    here.queue_pair[i].gid = frame.pair[i].gid;
+    here.queue_pair[i].peer_gid = frame.pair[i].peer_gid;
+    here.queue_pair[i].used = 1;
+  }
+  local_ = here;
+  if (!openQueuePairs().ok()) return false;
+  makeLanes(local_.lanes);
+  describePairing(frame.end);
+  adopt(frame.end);
+  for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
+    Receive& receive = receives_[number % kSlots];
+    if (!receive.done && !writeKeys(receive, placeOf(number))) return false;
+  }
+  return true;
+}
+
+Status ReceiveConnection::connectEpoch() {
+  if (accept_sent_) return Status::success();
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    if (queue_pairs_[i].connected) continue;
+    const Status up =
+        bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+    if (up.sys_errno == ETIMEDOUT) return Status::success();
+    if (up.ok()) continue;
+    refuseEpoch(static_cast<uint8_t>(i),
+                wayText(queue_pairs_[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+    return Status::success();
+  }
+  describeEce(local_);
+  auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
+  frame.epoch = epoch_;
+  frame.end = local_;
+  side_channel_.send(frame);
+  accept_sent_ = true;
+  return Status::success();
+}
+
+// ---- clear to send, once more
+
+// The places of receives follow each other.
+uint32_t ReceiveConnection::placeOf(uint64_t number) const {
+  uint32_t place = next_place_;
+  for (uint64_t later = next_number_ - 1; later >= number; --later) place -= receives_[later % kSlots].count;
+  return place;
+}
+
+// What stands in the staging ring for a receive, with the keys of this epoch's rails. False: its memory
+// cannot be registered with one of them.
+bool ReceiveConnection::writeKeys(Receive& receive, uint32_t place) {
+  for (uint32_t i = 0; i < receive.count; ++i) {
+    std::byte* const at = staging_ + std::size_t{(place + i) % kRingEntries} * entry_bytes_;
+    auto& entry = *reinterpret_cast<ClearToSend*>(at + entry_bytes_ - sizeof(ClearToSend));
+    if (receive.memories[i] == nullptr) continue;
+    for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
+      const Result<MemoryKeys> keys = keysOf(*receive.memories[i], rail);
+      if (!keys.ok()) return false;
+      if (rail == 0) {
+        entry.remote_key = keys->remote;
+      } else {
+        reinterpret_cast<MoreKeys*>(at)->remote_key[rail] = keys->remote;
+      }
+    }
+  }
+  return true;
+}
+
+Status ReceiveConnection::begin() {
+  posted_place_ = placeOf(arrived_ + 1);
+  post_at_ = notice_at_ = row_begin_ = next_number_;
+  phase_ = Phase::kRunning;
+  straight_ = plain_ && native_;
+  heard_ = true;  // silence begins now
+  lost_.clear();
+  listenToRails(true);
+  return postPending();
+}
+
+}  // namespace railwise::net

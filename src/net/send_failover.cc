@@ -1,0 +1,341 @@
+// The sender's half of failover: it settles with the receiver what has arrived, chooses the ways of the next
+// epoch, and sends the rest again. docs/transport.md has the protocol.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "net/profiler.h"
+#include "net/send_connection.h"
+
+namespace railwise::net {
+namespace {
+
+// Nothing can be reached: ports and addresses are looked at again.
+constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
+
+template <typename Frame>
+Frame frameOf(std::span<const std::byte> bytes) {
+  Frame frame;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  return frame;
+}
+
+}  // namespace
+
+Status SendConnection::recover() {
+  if (phase_ == Phase::kLost) {
+    if (!tearDown()) return Status::success();
+    phase_ = Phase::kWaiting;
+    messages_settled_ = false;
+    if (asked_epoch_ > epoch_) {
+      epoch_ = asked_epoch_;
+    } else {
+      ++epoch_;
+      auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
+      frame.epoch = epoch_;
+      copyText(frame.reason, trouble_);
+      side_channel_.send(frame);
+    }
+  }
+  const bool settled = settle_ != nullptr && settle_->epoch == epoch_;
+  if (phase_ == Phase::kWaiting && settled) {
+    if (!messages_settled_) RAILWISE_TRY(settleMessages());
+    tryToConnect();
+  }
+  return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
+}
+
+// False: another thread is in settle(), which will be over soon.
+bool SendConnection::tearDown() {
+  torn_down_ = true;
+  const std::unique_lock lock(settle_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (failed_queue_pair_ < epoch_ways_.size()) ways_.failed(epoch_ways_[failed_queue_pair_], Clock::now());
+  stopQueuePairs();
+  dropQueuePairs();
+  for (const PartEvent& event : events_) profiler::stop(event.event);
+  events_.clear();
+  chain_length_ = 0;
+  loads_.clear();
+  signals_ = fruitless_ = 0;
+  unsettled_ = false;
+  settles_in_vain_ = false;
+  settles_posted_ = {};
+  for (auto& seen : settles_seen_) seen = 0;
+  for (Message& message : messages_) {
+    message.position = UINT64_MAX;
+    message.queue_pair = 0;
+  }
+  std::memset(ring_, 0, std::size_t{kRingEntries} * entry_bytes_);
+  proposal_.reset();
+  accepted_.reset();
+  return true;
+}
+
+// ---- what the receiver says
+
+Status SendConnection::onFrame(MessageType type, std::span<const std::byte> bytes) {
+  switch (type) {
+    case MessageType::kSettle:
+      onSettle(frameOf<SettleFrame>(bytes));
+      return Status::success();
+    case MessageType::kAccept:
+      return onAccept(frameOf<AcceptFrame>(bytes));
+    case MessageType::kArrived:
+      onArrived(frameOf<ArrivedFrame>(bytes).number);
+      return Status::success();
+    default:
+      return fail({Code::kRemote, 0},
+                  "the peer sent a frame over the side channel that receivers do not send");
+  }
+}
+
+void SendConnection::onSettle(const SettleFrame& frame) {
+  if (frame.epoch < epoch_ || (frame.epoch == epoch_ && phase_ != Phase::kWaiting)) return;
+  if (frame.epoch > epoch_) {
+    const std::string reason = fieldText(frame.reason);
+    if (frame.failed < epoch_ways_.size()) ways_.failed(epoch_ways_[frame.failed], Clock::now());
+    if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
+      (void)lose(nullptr, {Code::kRemote, 0}, "the receiver lost it: " + reason);
+    asked_epoch_ = frame.epoch;
+    if (phase_ == Phase::kWaiting) {
+      epoch_ = frame.epoch;
+      messages_settled_ = false;
+    }
+  }
+  // One that waits for nothing may not look for hours.
+  peer_takes_part_ = frame.open != 0;
+  settle_ = std::make_unique<SettleFrame>(frame);
+  next_try_ = {};
+}
+
+Status SendConnection::onAccept(const AcceptFrame& frame) {
+  if (frame.epoch != epoch_ || phase_ != Phase::kConnecting || accepted_ != nullptr) return Status::success();
+  auto reply = std::make_unique<EndInfo>(frame.end);
+  // How they were paired is ours to say.
+  for (int i = 0; i < proposal_->end.queue_pairs; ++i) {
+    QueuePairInfo pair = proposal_->pair[i];
+    pair.number = frame.end.queue_pair[i].number;
+    pair.ece_vendor = frame.end.queue_pair[i].ece_vendor;
+    pair.ece_options = frame.end.queue_pair[i].ece_options;
+    pair.ece_mask = frame.end.queue_pair[i].ece_mask;
+    reply->queue_pair[i] = pair;
+  }
+  std::string problem = checkPairing(proposal_->end, *reply);
+  if (reply->rails != proposal_->rails) problem = "another number of rails than was proposed";
+  if (!problem.empty()) return fail({Code::kRemote, 0}, "the peer's answer after a failure has " + problem);
+  accepted_ = std::move(reply);
+  return Status::success();
+}
+
+// ---- what has arrived
+
+SendConnection::Message* SendConnection::messageOf(uint64_t number) {
+  const auto found = std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) {
+    return message.kind == Request::Kind::kSend && message.number == number;
+  });
+  return found != messages_.end() ? &*found : nullptr;
+}
+
+Status SendConnection::failLost(uint64_t number) {
+  return fail(
+      {Code::kRemote, EIO},
+      "message " + std::to_string(number) +
+          " is lost: the peer's device has acknowledged it, and failed before it told the peer of it");
+}
+
+// The group's messages are still ours to send.
+Status SendConnection::keepGroup(Group& group, uint64_t number) {
+  const bool by_parts = group.parts > 0;
+  bool held = !by_parts || !group.free();
+  for (std::size_t i = 0; held && i < group.count; ++i) {
+    const Message& message = *group.messages[i];
+    held = by_parts || (message.kind == Request::Kind::kSend && message.number == number && !message.done);
+  }
+  if (!held) return failLost(number);
+  for (std::size_t i = 0; i < group.count; ++i)
+    group.messages[i]->number = UINT64_MAX;  // its parts will tell
+  group.small = group.packed = false;
+  group.parts = group.parts_posted = group.parts_done = 0;
+  return Status::success();
+}
+
+Status SendConnection::settleReceive(uint64_t number, bool arrived) {
+  Group& group = groups_[number % kSlots];
+  const bool grouped = group.number == number;
+  if (arrived) {
+    if (grouped && (group.parts == 0 || !group.free())) {
+      for (std::size_t i = 0; i < group.count; ++i) {
+        Message& message = *group.messages[i];
+        if (group.parts > 0 || message.number == number) message.done = true;
+      }
+    } else if (Message* message = grouped ? nullptr : messageOf(number); message != nullptr) {
+      message->done = true;
+    }
+    if (grouped) group.parts = group.parts_posted = group.parts_done = 0;
+    return Status::success();
+  }
+  if (grouped) return keepGroup(group, number);
+  Message* const message = messageOf(number);
+  if (message == nullptr) return failLost(number);
+  group = {};
+  group.number = number;
+  group.count = group.matched = 1;
+  group.messages[0] = message;
+  group.alike = group.in_order = true;
+  group.each = message->bytes;
+  return keepGroup(group, number);
+}
+
+// Completes what the receiver has; what it has not will be sent again, in order, as soon as there is a
+// clear-to-send for it once more.
+Status SendConnection::settleMessages() {
+  messages_settled_ = true;
+  onArrived(settle_->arrived);
+  const uint64_t arrived = arrived_;
+  // Not in the window any more: the receiver has had them for long.
+  for (Group& group : groups_) {
+    if (group.number == 0 || group.number > arrived || group.number == next_number_ || group.free()) continue;
+    for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    group.parts = group.parts_posted = group.parts_done = 0;
+  }
+  if (next_number_ - arrived > kSlots + 1U)
+    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(arrived) +
+                                        " is its latest, and has asked for " +
+                                        std::to_string(next_number_ - 1));
+  uint32_t place = next_place_;
+  for (uint64_t number = next_number_ - 1; number > arrived; --number) {
+    const uint64_t bit = number - arrived - 1;
+    RAILWISE_TRY(settleReceive(number, number < next_post_ && bit < 32 && (settle_->done >> bit & 1) != 0));
+    Group& group = groups_[number % kSlots];
+    place -= group.number == number ? group.count : 1U;
+    if (group.number == number) group.place = place;
+  }
+  // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
+  Group& open = groups_[next_number_ % kSlots];
+  if (open.number == next_number_) open.small = open.packed = false;
+  next_post_ = seen_number_ = arrived + 1;
+  seen_place_ = place;
+  return Status::success();
+}
+
+// ---- the next epoch
+
+void SendConnection::tryToConnect() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_try_) return;
+  next_try_ = now + kLookAgain;
+  int native = 0;
+  const std::vector<Rail> usable = usableRails(&native);
+  const EndInfo offer = describeOffer(usable);
+  PlanAnswer answer = planEpoch({offer, native}, {settle_->end, settle_->native}, settle_->most_rails,
+                                config_.ib_subnet_prefix_len, ways_, now);
+  if (!answer.plan) {
+    next_try_ = std::min(next_try_, answer.again);
+    if (std::exchange(searching_epoch_, epoch_) == epoch_) return;
+    auto frame = makeMessage<ReadyFrame>(MessageType::kSearching);
+    frame.epoch = epoch_;
+    side_channel_.send(frame);
+    return;
+  }
+  std::vector<Rail> rails;
+  for (const uint8_t rail : answer.plan->local) rails.push_back(usable[rail]);
+  takeRails(std::move(rails));
+  if (openEpoch(*answer.plan)) {
+    propose(*answer.plan);
+    phase_ = Phase::kConnecting;
+    return;
+  }
+  for (const EpochPlan::Lane& lane : answer.plan->lanes) {
+    const Way way = wayOf(offer.rail[answer.plan->local[lane.local_rail]],
+                          settle_->end.rail[answer.plan->remote[lane.remote_rail]]);
+    ways_.failed(way, now);
+    tried_.push_back(way.first + " -> " + way.second + ": no queue pair");
+  }
+  dropQueuePairs();
+}
+
+bool SendConnection::openEpoch(const EpochPlan& plan) {
+  // In place of the one that is not used.
+  queue_pairs_.clear();
+  const auto lanes = static_cast<int>(plan.lanes.size());
+  std::vector<uint8_t> rail_of;
+  for (int i = 0; i < lanes * queuePairsPerLane(plan.lanes.size()); ++i)
+    rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % lanes)].local_rail);
+  if (!openQueuePairsOn(rail_of).ok()) return false;
+  makeLanes(lanes);
+  parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
+  return describeEpoch(epoch_here_).ok();
+}
+
+void SendConnection::propose(const EpochPlan& plan) {
+  describeQueuePairs(epoch_here_);
+  proposal_ = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
+  proposal_->epoch = epoch_;
+  proposal_->rails = static_cast<uint8_t>(plan.remote.size());
+  std::copy(plan.remote.begin(), plan.remote.end(), proposal_->rail);
+  proposal_->end = epoch_here_;
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    const EpochPlan::Lane& lane = plan.lanes[i % plan.lanes.size()];
+    QueuePairInfo& pair = proposal_->pair[i];
+    pair.rail = lane.remote_rail;
+    pair.gid = lane.remote_gid;
+    pair.peer_gid = lane.local_gid;
+    pair.used = 1;
+  }
+  accepted_.reset();
+  side_channel_.send(*proposal_);
+}
+
+Status SendConnection::connectEpoch() {
+  if (accepted_ == nullptr) return Status::success();
+  if (loads_.empty()) adoptPairing(epoch_here_, *accepted_);
+  smallMayGo(false);
+  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+    if (queue_pairs_[i].connected) continue;
+    const QueuePairInfo& pair = accepted_->queue_pair[i];
+    const Status up = bringUp(i, epoch_here_, *accepted_, pair.peer_gid, pair.gid);
+    if (up.sys_errno == ETIMEDOUT) return Status::success();
+    if (!up.ok())
+      return lose(&queue_pairs_[i], up,
+                  nameOf(queue_pairs_[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+  }
+  return begin();
+}
+
+Status SendConnection::begin() {
+  auto frame = makeMessage<ReadyFrame>(MessageType::kBegin);
+  frame.epoch = epoch_;
+  side_channel_.send(frame);
+  for (uint64_t number = next_post_; number < next_number_; ++number) {
+    const auto slot = static_cast<uint32_t>(number % kSlots);
+    Group& group = groups_[slot];
+    if (group.number == number && group.count > 0 && !group.messages[0]->done) plan(group, slot);
+  }
+  smallMayGo(next_post_ == next_number_);
+  std::string ways;
+  for (const Way& way : epoch_ways_) ways += (ways.empty() ? "" : ", ") + way.first + " -> " + way.second;
+  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes on over " + ways + " (epoch " +
+         std::to_string(epoch_) + ")");
+  torn_down_ = false;
+  phase_ = Phase::kRunning;
+  heard_ = true;  // silence begins now
+  lost_.clear();
+  listenToRails(true);
+  return Status::success();
+}
+
+// Of memory that is not registered with a standby rail yet, that is done now.
+Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueuePair& queue_pair) {
+  if (native_) [[likely]]
+    return message.memory->keys[queue_pair.rail].local;
+  const Result<MemoryKeys> keys = keysOf(*message.memory, queue_pair.rail);
+  if (keys.ok()) return keys->local;
+  RAILWISE_TRY(
+      lose(&queue_pair, keys.status(),
+           nameOf(queue_pair) + ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
+  return uint32_t{0};  // nobody takes it: the queue pair goes
+}
+
+}  // namespace railwise::net

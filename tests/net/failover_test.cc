@@ -1,0 +1,141 @@
+// A connection goes on when a port, a device, a queue pair or a way fails, and nothing is lost or comes
+// twice.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "loop_connection.h"
+#include "port_control.h"
+#include "said.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr std::size_t kHalf = 1 << 20;
+
+// Sends and receives in rows, each message different, and checks every byte.
+class Traffic {
+ public:
+  explicit Traffic(LoopConnection& loop) : loop_(loop) {}
+
+  // `count` messages of `bytes`, `window` at a time. False: a call failed.
+  bool run(int count, std::size_t bytes, int window = 8) {
+    for (int begin = 0; begin < count; begin += window) {
+      if (!row(std::min(window, count - begin), bytes)) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool row(int messages, std::size_t bytes) {
+    std::vector<Request*> requests;
+    for (int i = 0; i < messages; ++i) {
+      fill(i, bytes);
+      Request* receive = nullptr;
+      while (receive == nullptr) {
+        const ReceiveBuffer buffer = {at(kHalf, i, bytes), bytes, 0, loop_.memory(), nullptr};
+        if (!loop_.receiver().irecv({&buffer, 1}, false, &receive).ok()) return false;
+        if (receive == nullptr && !nudge(requests)) return false;
+      }
+      requests.push_back(receive);
+    }
+    for (int i = 0; i < messages; ++i) {
+      Request* send = nullptr;
+      while (send == nullptr) {
+        if (!loop_.sender().isend(at(0, i, bytes), bytes, 0, loop_.memory(), nullptr, &send).ok())
+          return false;
+        if (send == nullptr && !nudge(requests)) return false;
+      }
+      requests.push_back(send);
+    }
+    while (!requests.empty()) {
+      if (!nudge(requests)) return false;
+    }
+    for (int i = 0; i < messages; ++i) {
+      const auto offset = static_cast<std::size_t>(i) * bytes;
+      EXPECT_EQ(std::memcmp(loop_.at(offset), loop_.at(kHalf + offset), bytes), 0) << "message " << i;
+    }
+    return true;
+  }
+  // Tests every request once, as a thread with both ends does.
+  static bool nudge(std::vector<Request*>& requests) {
+    for (std::size_t i = 0; i < requests.size();) {
+      bool done = false;
+      if (!requests[i]->connection->test(*requests[i], &done, nullptr).ok()) return false;
+      if (done) requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(i));
+      else ++i;
+    }
+    return true;
+  }
+  void fill(int i, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; ++at) {
+      loop_.at(static_cast<std::size_t>(i) * bytes)[at] = static_cast<char>(random_());
+      loop_.at(kHalf + static_cast<std::size_t>(i) * bytes)[at] = 0;
+    }
+  }
+  uint64_t at(std::size_t base, int i, std::size_t bytes) const {
+    return loop_.address(base + static_cast<std::size_t>(i) * bytes);
+  }
+
+  LoopConnection& loop_;
+  std::minstd_rand random_{1};
+};
+
+TEST(Failover, GoesToAStandbyWhenItsPortDies) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(64, 512));
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(64, 512));
+  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+  ASSERT_TRUE(traffic.run(16, 60'000));
+}
+
+TEST(Failover, GoesOnAfterOneFailedCompletion) {
+  for (const char* status :
+       {"loc_prot_err", "rem_access_err", "retry_exc_err", "wr_flush_err", "general_err"}) {
+    LoopConnection loop(2 * kHalf, std::string("count=1;fault opcode=write_imm nth=20 status=") + status);
+    ASSERT_TRUE(Traffic(loop).run(128, 512)) << status;
+    EXPECT_GE(loop.sender().epoch(), 2U) << status;
+    EXPECT_STREQ(loop.sender().rails().front().name, "soft0");
+  }
+}
+
+TEST(Failover, AFusedDeviceGoesOnWithTheRest) {
+  LoopConnection loop(2 * kHalf, "count=3", 2);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(32, 100'000));
+  test::changePort("soft1:1", "down");
+  ASSERT_TRUE(traffic.run(32, 100'000));
+  EXPECT_EQ(loop.sender().rails().size(), 1U);
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(32, 100'000));
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft2");
+}
+
+TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  LoopConnection loop(2 * kHalf, "count=2");
+  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  test::changePort("soft1:1", "down");
+  EXPECT_FALSE(traffic.run(8, 512));
+  EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("soft1 port 1 down"), std::string::npos) << said.all();
+}
+
+TEST(Failover, SurvivesOneFailureAfterTheOther) {
+  LoopConnection loop(2 * kHalf, "count=2;fault opcode=write+write_imm every=97 status=general_err");
+  ASSERT_TRUE(Traffic(loop).run(2000, 256));
+  EXPECT_GE(loop.sender().epoch(), 10U);
+}
+
+}  // namespace
+}  // namespace railwise::net
