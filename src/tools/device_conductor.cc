@@ -40,14 +40,12 @@ bool FaultConductor::attach() {
   return fabric_ != nullptr;
 }
 
-void FaultConductor::conduct(double percent) {
+void FaultConductor::conduct(Clock::duration since_traffic) {
   const auto now = Clock::now();
   bool changed = false;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     StepState& state = states_[i];
-    const FaultStep& step = schedule_.steps[i];
-    if (!state.due && percent >= step.percent) state.due = now + std::chrono::milliseconds(step.after_ms);
-    if (state.done || !state.due || now < *state.due) continue;
+    if (state.done || since_traffic < std::chrono::milliseconds(schedule_.steps[i].at_ms)) continue;
     state.done = true;
     ++steps_done_;
     perform(i);

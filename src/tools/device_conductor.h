@@ -31,8 +31,8 @@ class FaultConductor {
 
   // Attaches as soon as some process is on the fabric. True: attached.
   bool attach();
-  // Does what is due when `percent` of the data have arrived, and looks.
-  void conduct(double percent);
+  // Does what is due, and looks.
+  void conduct(Clock::duration since_traffic);
   // Nothing that happens from now on counts: a rank has ended.
   void close();
   // Reads what is new in the log; at the end too, while attached.
@@ -47,7 +47,6 @@ class FaultConductor {
 
  private:
   struct StepState {
-    std::optional<Clock::time_point> due;
     bool done = false;
     uint32_t rule = 0;  // its id
   };

@@ -35,9 +35,10 @@ bool stopsData(const softdev::FaultRule& rule) {
 
 // What a device cannot send data without.
 bool forData(const softdev::FaultRule& rule) {
-  constexpr uint32_t kPost = 1U << static_cast<uint32_t>(softdev::Verb::kPostSend);
+  const auto bit = [](softdev::Verb verb) { return 1U << static_cast<uint32_t>(verb); };
   constexpr uint32_t kData = softdev::kFaultWrite | softdev::kFaultWriteImm;
-  return (rule.operations & kData) != 0 || (rule.verbs & kPost) != 0;
+  return (rule.operations & kData) != 0 ||
+         (rule.verbs & (bit(softdev::Verb::kPostSend) | bit(softdev::Verb::kPollCq))) != 0;
 }
 
 bool hasAddress(const softdev::PortInfo& port) {

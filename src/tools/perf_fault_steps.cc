@@ -1,6 +1,7 @@
 #include "tools/perf_fault_steps.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "tools/message.h"
@@ -61,8 +62,13 @@ struct Place {
 
 class StepDrawer {
  public:
-  StepDrawer(Draw draw, const FaultMachine& machine, const std::vector<std::pair<int, int>>& talking)
-      : draw_(draw), machine_(machine), talking_(talking), sparing_(draw_.chance(kSpared)) {
+  StepDrawer(Draw draw, const FaultMachine& machine, const std::vector<std::pair<int, int>>& talking,
+             int spread_ms)
+      : draw_(draw),
+        machine_(machine),
+        talking_(talking),
+        spread_ms_(spread_ms),
+        sparing_(draw_.chance(kSpared)) {
     for (const int rails : machine.rails) spared_.push_back(draw_.between(0, rails - 1));
   }
 
@@ -81,11 +87,11 @@ class StepDrawer {
   // consequences.
   void moveOn(std::size_t faults) {
     if (!steps_.empty() && draw_.chance(35)) {
-      after_ms_ = draw_.chance(30) ? 0 : draw_.between(1, 60);
+      now_ms_ += draw_.chance(30) ? 0 : draw_.between(1, 60);
       return;
     }
-    after_ms_ = 0;
-    percent_ += draw_.between(4, static_cast<int>(85 / faults));
+    const int share = spread_ms_ / static_cast<int>(faults);
+    now_ms_ += draw_.between(share / 10, share);
   }
 
   FaultKind drawKind() {
@@ -113,8 +119,7 @@ class StepDrawer {
   FaultStep& add(FaultStep::What what, std::string text, int after_ms = 0) {
     FaultStep step;
     step.kind = kind_;
-    step.percent = percent_;
-    step.after_ms = after_ms_ + after_ms;
+    step.at_ms = now_ms_ + after_ms;
     step.what = what;
     step.text = std::move(text);
     return steps_.emplace_back(std::move(step));
@@ -243,27 +248,41 @@ class StepDrawer {
   Draw draw_;
   const FaultMachine& machine_;
   const std::vector<std::pair<int, int>>& talking_;
+  const int spread_ms_;
   const bool sparing_;
   std::vector<int> spared_;  // of each host the device that nothing takes away for good, when sparing
   FaultKind kind_ = FaultKind::kDelay;
-  int percent_ = 0;
-  int after_ms_ = 0;
+  int now_ms_ = 0;
   std::vector<FaultStep> steps_;
 };
+
+std::vector<FaultStep> inOrder(const std::vector<FaultStep>& drawn) {
+  std::vector<std::size_t> order(drawn.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return drawn[a].at_ms < drawn[b].at_ms; });
+  std::vector<FaultStep> steps;
+  for (const std::size_t index : order) {
+    FaultStep& step = steps.emplace_back(drawn[index]);
+    if (step.heals < 0) continue;
+    const auto healed = std::find(order.begin(), order.end(), static_cast<std::size_t>(step.heals));
+    step.heals = static_cast<int>(healed - order.begin());
+  }
+  return steps;
+}
 
 }  // namespace
 
 const char* faultKindName(FaultKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
 
 std::vector<FaultStep> drawFaultSteps(Draw draw, const FaultMachine& machine,
-                                      const std::vector<std::pair<int, int>>& talking) {
-  return StepDrawer(draw, machine, talking).all();
+                                      const std::vector<std::pair<int, int>>& talking, int spread_ms) {
+  return inOrder(StepDrawer(draw, machine, talking, spread_ms).all());
 }
 
 std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index) {
   const FaultStep& step = steps[index];
-  std::string text = step.after_ms > 0 ? std::to_string(step.after_ms) + " ms behind " : "at ";
-  text += std::to_string(step.percent) + " % of the data: ";
+  const std::string text = "at " + std::to_string(step.at_ms) + " ms: ";
   switch (step.what) {
     case FaultStep::kRule:
       return text + faultKindName(step.kind) + ": rule " + step.text;

@@ -52,7 +52,6 @@ class PerfRun {
   PerfRun(const PerfOptions& options, bool software_fallback)
       : options_(options),
         schedule_(options.faults ? drawSchedule(options) : Schedule{}),
-        expected_(expectedBytes(options)),
         fabric_(options.faults ? fabricName(*options.faults, getpid())
                                : fabricOfRanks(options, software_fallback)),
         conductor_(fabric_, schedule_,
@@ -124,13 +123,9 @@ class PerfRun {
     if (!options_.faults) return conductor_.readLog();
     if (!traffic_at_) return;
     if (anyEnds()) return conductor_.close();
-    conductor_.conduct(percent());
-  }
-
-  double percent() const {
-    if (expected_ > 0) return 100 * static_cast<double>(received()) / static_cast<double>(expected_);
-    const double seconds = std::chrono::duration<double>(Clock::now() - *traffic_at_).count();
-    return 100 * seconds / options_.duration_s;
+    const auto since = Clock::now() - *traffic_at_;
+    conductor_.conduct(since);
+    if (since > std::chrono::milliseconds(schedule_.traffic_ms)) record_->setOver();
   }
 
   void sample() {
@@ -207,7 +202,6 @@ class PerfRun {
 
   const PerfOptions& options_;
   const Schedule schedule_;
-  const uint64_t expected_;
   const std::string fabric_;
   FaultConductor conductor_;
   Launch launch_;

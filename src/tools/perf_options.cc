@@ -208,8 +208,12 @@ std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::str
   PerfCommand command;
   bool parsed = parseOver(args, command, error);
   if (parsed && !command.help && command.options.faults) {
+    const bool max_given = command.options.max_bytes != PerfOptions().max_bytes;
     command.options = drawnOptions(command.options);
     parsed = parseOver(args, command, error);
+    uint64_t& drawn_end = max_given ? command.options.min_bytes : command.options.max_bytes;
+    if (command.options.min_bytes > command.options.max_bytes)
+      drawn_end = max_given ? command.options.max_bytes : command.options.min_bytes;
   }
   if (parsed && !command.help) parsed = consistent(command.options, error);
   if (parsed) return command;

@@ -66,8 +66,8 @@ class Rank {
  private:
   bool openRecord() {
     const char* const fd = std::getenv(kRecordVariable);
-    if (fd == nullptr) return true;
-    auto run = RunRecord::attach(parseInt(fd, 0, INT_MAX).value_or(-1));
+    if (fd == nullptr && !options_.faults) return true;
+    auto run = RunRecord::attach(parseInt(fd != nullptr ? fd : "", 0, INT_MAX).value_or(-1));
     if (!run.ok()) {
       say("cannot map the launcher's record: %s", std::strerror(run.status().sys_errno));
       return false;
@@ -197,7 +197,8 @@ class Rank {
     const ncclResult_t result = plugin_->api->makeVDevice(devices_, &fused);
     if (result != ncclSuccess)
       return fail(textOf("makeVDevice of %zu devices (--fuse) failed: ", devices_.size()) +
-                  resultText(result));
+                  resultText(result) +
+                  "; devices without a place in the PCI tree: RAILWISE_FUSE_PLACELESS=1");
     devices_ = {fused};
     return Status::success();
   }
@@ -257,7 +258,8 @@ class Rank {
     return service_->run([&] { return links_->connect(*handles); });
   }
 
-  // With --duration all sizes again, until rank 0 finds that it is over.
+  // With --duration all sizes again, until rank 0 finds that it is over; with --faults, until the launcher
+  // does.
   Status measureAll() {
     std::string error;
     record_->phase = RankPhase::kTraffic;
@@ -266,8 +268,9 @@ class Rank {
     const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
     for (;;) {
       RAILWISE_TRY(measureSizes(**measure));
-      if (options_.duration_s == 0) return Status::success();
-      auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() ? 1 : 0).take());
+      if (options_.duration_s == 0 && !options_.faults) return Status::success();
+      const bool scheduled = options_.faults && !run_record_->over();
+      auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() && !scheduled ? 1 : 0).take());
       if (!over.ok()) return over.status();
       if (ByteReader(over->front()).u32() != 0) return Status::success();
     }

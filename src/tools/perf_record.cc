@@ -33,6 +33,7 @@ Measurement takeMeasurement(ByteReader& reader) {
 // Reports take turns in two places, so that one is always whole.
 struct RunRecord::Shared {
   RankRecord ranks[kMaxRanks];
+  std::atomic<bool> over{false};
   std::atomic<uint64_t> reports{0};  // ever kept; the latest is at reports % 2
   struct Place {
     uint64_t bytes;
@@ -72,6 +73,9 @@ RunRecord::~RunRecord() {
 }
 
 RankRecord& RunRecord::rank(int index) { return shared_->ranks[index]; }
+
+void RunRecord::setOver() { shared_->over = true; }
+bool RunRecord::over() const { return shared_->over; }
 
 void RunRecord::keep(const Report& report) {
   const Bytes bytes = packReport(report);

@@ -45,6 +45,9 @@ class RunRecord {
 
   int fd() const { return fd_; }
   RankRecord& rank(int index);
+  // The launcher: enough was measured; rank 0 asks behind each pass over the sizes.
+  void setOver();
+  bool over() const;
   // Rank 0: the report so far.
   void keep(const Report& report);
   // The latest report that was kept whole, all but its options; false: none was.

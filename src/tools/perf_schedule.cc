@@ -15,11 +15,13 @@ constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRai
 constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};  // of 2 to 8 ranks: the computer may have two cores
 constexpr int kRailWeights[] = {20, 40, 22, 18};          // of 1 to 4
 constexpr int kNewestWeight = 60;
-// What makes a run of some 0.3 s, of all ranks together: bytes that are verified. An engine thread of each
-// rank costs so much more where ranks outnumber the cores.
-constexpr uint64_t kVolume = uint64_t{96} << 20;
-constexpr uint64_t kEngineVolume = uint64_t{12} << 20;
-constexpr uint64_t kMaxChecks = 60;
+// What all sizes together move in one pass, of all ranks, about: the passes go on until the schedule is over,
+// so each must be short. An engine thread of each rank costs much where ranks outnumber the cores.
+constexpr uint64_t kVolume = uint64_t{4} << 20;
+constexpr uint64_t kEngineVolume = uint64_t{1} << 20;
+constexpr uint64_t kMaxChecks = 12;
+// How long the faults of a run are spread over, without --duration, and how long data flow behind the last.
+constexpr int kShortestMs = 200, kLongestMs = 380, kTailMs = 60;
 
 int drawApi(Draw& draw, bool fuse) {
   if (draw.chance(kNewestWeight)) return 0;
@@ -88,16 +90,16 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin};
   options.type = draw.oneOf(kTypes);
   options.op = draw.oneOf(kOps);
-  constexpr uint64_t kSizes[] = {4, 32, 64, 128, 256, 512, 1024};  // KiB
+  constexpr uint64_t kSizes[] = {4, 32, 64, 128, 256, 512};  // KiB
   options.min_bytes = draw.oneOf(kSizes) << 10;
   options.step_factor = draw.between(2, 4);
   options.max_bytes = options.min_bytes;
-  for (int more = draw.between(0, 2); more > 0 && options.max_bytes < uint64_t{2} << 20; --more)
+  for (int more = draw.between(0, 2); more > 0 && options.max_bytes < uint64_t{1} << 20; --more)
     options.max_bytes *= static_cast<uint64_t>(options.step_factor);
   options.iters = 1;
   options.warmup_iters = 0;
   const uint64_t volume = drawMachine(seed, options.ranks).engine ? kEngineVolume : kVolume;
-  options.check = static_cast<int>(std::clamp<uint64_t>(volume / bytesOfIterations(options), 3, kMaxChecks));
+  options.check = static_cast<int>(std::clamp<uint64_t>(volume / bytesOfIterations(options), 2, kMaxChecks));
   return options;
 }
 
@@ -105,8 +107,12 @@ Schedule drawSchedule(const PerfOptions& options) {
   Schedule schedule;
   schedule.seed = options.faults.value_or(0);
   schedule.machine = drawMachine(schedule.seed, options.ranks);
-  schedule.steps = drawFaultSteps(Draw(schedule.seed, kStepStream), schedule.machine,
-                                  talkingRanks(options.collective, options.ranks));
+  Draw draw(schedule.seed, kStepStream);
+  const int drawn_ms = draw.between(kShortestMs, kLongestMs);
+  const int spread_ms = options.duration_s > 0 ? options.duration_s * 800 : drawn_ms;
+  schedule.steps =
+      drawFaultSteps(draw, schedule.machine, talkingRanks(options.collective, options.ranks), spread_ms);
+  schedule.traffic_ms = std::max(schedule.steps.back().at_ms + kTailMs, spread_ms);
   return schedule;
 }
 
@@ -119,12 +125,6 @@ std::vector<std::pair<int, int>> talkingRanks(Collective collective, int ranks) 
     }
   }
   return pairs;
-}
-
-uint64_t expectedBytes(const PerfOptions& options) {
-  if (options.duration_s > 0) return 0;
-  const auto times = static_cast<uint64_t>(options.warmup_iters + options.iters + options.check);
-  return bytesOfIterations(options) * times;
 }
 
 std::string machineText(const Schedule& schedule, const std::string& fabric) {

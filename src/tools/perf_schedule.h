@@ -54,12 +54,11 @@ enum class FaultKind {
 };
 const char* faultKindName(FaultKind kind);
 
-// One thing that the launcher does: `after_ms` behind the moment at which `percent` of the data have arrived.
+// One thing that the launcher does while data flow.
 struct FaultStep {
   enum What { kRule, kPort, kHeal };
   FaultKind kind = FaultKind::kDelay;
-  int percent = 0;
-  int after_ms = 0;
+  int at_ms = 0;  // since all ranks are connected
   What what = kRule;
   std::string text;   // kRule: of a fault rule; kPort: a change, as `railwise device port` takes it
   std::string place;  // kPort: HOST/DEVICE
@@ -69,7 +68,8 @@ struct FaultStep {
 struct Schedule {
   uint64_t seed = 0;
   FaultMachine machine;
-  std::vector<FaultStep> steps;
+  std::vector<FaultStep> steps;  // in the order of time
+  int traffic_ms = 0;            // data flow at least so long: until a little behind the last step
 };
 
 // What the command line does not give. `faults` is the seed.
@@ -79,8 +79,6 @@ Schedule drawSchedule(const PerfOptions& options);
 
 // The ranks that send to each other, each pair once.
 std::vector<std::pair<int, int>> talkingRanks(Collective collective, int ranks);
-// What all ranks together receive in the whole run, about; 0 with a duration, where nobody knows.
-uint64_t expectedBytes(const PerfOptions& options);
 
 // RAILWISE_DEVICE of the run, and the variables that a rank gets where they are not set.
 std::string machineText(const Schedule& schedule, const std::string& fabric);
