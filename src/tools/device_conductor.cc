@@ -96,6 +96,11 @@ void FaultConductor::look() {
 void FaultConductor::close() {
   if (closed_) return;
   closed_ = true;
+  // Once more: what made a rank end may have happened since the last look, and its devices are still open.
+  if (looked_) {
+    readLog();
+    look();
+  }
   if (!zero_at_) return;
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - *zero_at_);
   pairs_.zero_age_ms = static_cast<int>(age.count());

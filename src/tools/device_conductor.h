@@ -33,7 +33,7 @@ class FaultConductor {
   bool attach();
   // Does what is due, and looks.
   void conduct(Clock::duration since_traffic);
-  // Nothing that happens from now on counts: a rank has ended.
+  // A last look; nothing that happens from now on counts: a rank ends.
   void close();
   // Reads what is new in the log; at the end too, while attached.
   void readLog();

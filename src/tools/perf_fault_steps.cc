@@ -37,6 +37,7 @@ static_assert(std::size(kKinds) == static_cast<std::size_t>(FaultKind::kCount));
 
 constexpr int kCountWeights[] = {35, 27, 18, 12, 8};  // of 1 to 5 faults
 constexpr int kSpared = 88;  // percent of the runs in which each pair of hosts keeps a way, now or soon again
+constexpr int kWhereDataFlow = 80;  // percent of the faults; the others are anywhere, also at standbys
 
 // Of ibv_wc_status, as rules spell them.
 constexpr const char* kStatuses[] = {
@@ -101,9 +102,12 @@ class StepDrawer {
     return static_cast<FaultKind>(draw_.weighted(weights));
   }
 
+  // Mostly where data flow.
   Place anyPlace() {
     const int rank = draw_.between(0, machine_.ranks() - 1);
-    return {rank, draw_.between(0, machine_.rails[static_cast<std::size_t>(rank)] - 1)};
+    const int rails = machine_.rails[static_cast<std::size_t>(rank)];
+    const int used = draw_.chance(kWhereDataFlow) ? std::min(rails, machine_.used_rails) : rails;
+    return {rank, draw_.between(0, used - 1)};
   }
 
   // A place that may be lost for good.

@@ -14,6 +14,7 @@ namespace railwise::tools {
 
 struct FaultMachine {
   std::vector<int> rails;  // devices of each host, soft0 ...; rank r plays host r
+  int used_rails = 1;      // of a host, from soft0 on: by connections while nothing has failed
   bool infiniband = false;
   bool engine = false;
   bool adversarial = false;
