@@ -143,17 +143,25 @@ void collectQueues(const Segment& segment, Collector& collector) {
 std::vector<PortInfo> listPorts(Fabric& fabric) {
   const Segment& segment = *fabric.segment;
   SharedLockGuard guard(fabric.segment->tables, fabric.self);
-  std::map<uint32_t, uint32_t> users;
+  struct Users {
+    uint32_t all = 0;
+    uint32_t failed = 0;
+  };
+  std::map<uint32_t, Users> users;
   for (uint32_t i = 0; i < segment.contexts_marks.high_water; ++i) {
     const ContextRecord& context = segment.contexts[i];
     if (context.owner.load(std::memory_order_acquire) == 0) continue;
-    for (uint32_t port = 0; port < std::min(context.port_count, kMaxDevicePorts); ++port)
-      ++users[context.ports[port]];
+    for (uint32_t port = 0; port < std::min(context.port_count, kMaxDevicePorts); ++port) {
+      Users& of_port = users[context.ports[port]];
+      ++of_port.all;
+      of_port.failed += context.fatal.load(std::memory_order_acquire) != 0 ? 1 : 0;
+    }
   }
   std::vector<PortInfo> ports;
-  for (const auto& [index, contexts] : users) {
+  for (const auto& [index, of_port] : users) {
     ports.push_back(describe(segment, index));
-    ports.back().contexts = contexts;
+    ports.back().contexts = of_port.all;
+    ports.back().failed_contexts = of_port.failed;
   }
   std::sort(ports.begin(), ports.end(), byPlace);
   return ports;

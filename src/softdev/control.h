@@ -23,6 +23,7 @@ struct PortInfo {
   uint32_t speed_mbps = 0;
   uint32_t lid = 0;  // 0 on RoCE
   uint32_t contexts = 0;
+  uint32_t failed_contexts = 0;   // of them, those whose device has failed
   std::vector<std::string> gids;  // by index, "" where empty: "fe80::1/v2"
 };
 std::vector<PortInfo> listPorts(Fabric& fabric);

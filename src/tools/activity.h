@@ -42,9 +42,16 @@ class Activity {
 // The first failure of this rank, in words; later ones are consequences. Thread-safe.
 class FailureNote {
  public:
-  void set(std::string text) {
+  // `result`: of the plugin's call that failed, if it was one.
+  void set(std::string text, int result = 0) {
     const std::lock_guard lock(mutex_);
-    if (text_.empty()) text_ = std::move(text);
+    if (!text_.empty()) return;
+    text_ = std::move(text);
+    result_ = result;
+  }
+  int result() const {
+    const std::lock_guard lock(mutex_);
+    return result_;
   }
   std::string text() const {
     const std::lock_guard lock(mutex_);
@@ -54,6 +61,7 @@ class FailureNote {
  private:
   mutable std::mutex mutex_;
   std::string text_;
+  int result_ = 0;
 };
 
 }  // namespace railwise::tools

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tools/message.h"
+#include "tools/plot_parts.h"
 #include "topo/outputs/svg_parts.h"
 
 namespace railwise::tools {
@@ -29,15 +30,6 @@ std::string timeText(double ns) {
   return ns >= 1e3 ? textOf("%.0f \302\265s", ns / 1e3) : textOf("%.0f ns", ns);
 }
 
-std::string text(const char* style, const char* anchor, double x, double y, const std::string& words) {
-  return textOf("<text class=\"%s\" style=\"text-anchor:%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", style,
-                anchor, x, y, topo::escapeXml(words).c_str());
-}
-
-std::string straight(double x1, double y1, double x2, double y2) {
-  return textOf("<path class=\"frame\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x1, y1, x2, y2);
-}
-
 class Plot {
  public:
   explicit Plot(const std::vector<PlotLine>& lines) : lines_(lines) {
@@ -54,14 +46,7 @@ class Plot {
   }
 
   std::string draw(const std::string& title) {
-    svg_ = textOf(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rw\" viewBox=\"0 0 %.0f %.0f\" "
-        "width=\"%.0f\" height=\"%.0f\" role=\"img\" aria-label=\"CPU time of a message\">\n",
-        kWidth, kHeight, kWidth, kHeight);
-    svg_ += "<style>" + std::string(topo::svgStyle()) + "</style>\n";
-    svg_ += "<rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>\n";
-    svg_ +=
-        text("head", "start", kLeft, 26, "CPU time of a message") + text("sub", "start", kLeft, 44, title);
+    svg_ = plotBegin({kWidth, kHeight, kLeft, kRight, kTop, kBottom}, "CPU time of a message", title);
     addAxes();
     for (std::size_t i = 0; i < lines_.size(); ++i) addLine(i);
     return svg_ + "</svg>\n";
@@ -81,16 +66,16 @@ class Plot {
       for (const double step : kSteps) {
         const double ns = decade * step;
         if (ns < bottom_ || ns > top_) continue;
-        svg_ += straight(kLeft, y(ns), kWidth - kRight, y(ns));
-        svg_ += text("small", "end", kLeft - 8, y(ns) + 4, timeText(ns));
+        svg_ += plotStraight(kLeft, y(ns), kWidth - kRight, y(ns));
+        svg_ += plotText("small", "end", kLeft - 8, y(ns) + 4, timeText(ns));
       }
     }
     if (lines_.empty()) return;
     for (const PlotPoint& point : lines_[0].points) {
-      svg_ += straight(x(point.x), kTop, x(point.x), kHeight - kBottom);
-      svg_ += text("small", "middle", x(point.x), kHeight - kBottom + 18, sizeText(point.x));
+      svg_ += plotStraight(x(point.x), kTop, x(point.x), kHeight - kBottom);
+      svg_ += plotText("small", "middle", x(point.x), kHeight - kBottom + 18, sizeText(point.x));
     }
-    svg_ += text("sub", "middle", (kLeft + kWidth - kRight) / 2, kHeight - 12, "size of the message");
+    svg_ += plotText("sub", "middle", (kLeft + kWidth - kRight) / 2, kHeight - 12, "size of the message");
   }
 
   void addLine(std::size_t i) {
@@ -110,7 +95,7 @@ class Plot {
     const double from = kWidth - kRight + 16;
     svg_ +=
         textOf("<path style=\"stroke-width:2.5;%s\" d=\"M%.1f %.1fh22\"/>\n", stroke.c_str(), from, legend);
-    svg_ += text("name", "start", from + 30, legend + 4, lines_[i].name);
+    svg_ += plotText("name", "start", from + 30, legend + 4, lines_[i].name);
   }
 
   const std::vector<PlotLine>& lines_;

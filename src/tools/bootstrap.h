@@ -23,6 +23,9 @@
 
 namespace railwise::tools {
 
+// How the words of a failure begin when a job was ended because nobody moved.
+inline constexpr const char* kNoProgress = "no progress for ";
+
 struct Peer {
   int rank = 0;
   pid_t pid = 0;

@@ -237,7 +237,7 @@ class Job final : public Bootstrap {
     }
     if (now - last_progress_at_ < options_.timeout) return;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count();
-    fail(textOf("no progress for %lld s: ", static_cast<long long>(seconds)) + doing());
+    fail(textOf("%s%lld s: ", kNoProgress, static_cast<long long>(seconds)) + doing());
   }
 
   // What this rank does, and for whose word its main thread waits.

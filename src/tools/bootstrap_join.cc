@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -22,6 +23,9 @@ constexpr std::size_t kMaxUnknown = 64;
 constexpr Clock::duration kHelloTimeout = std::chrono::seconds(10);
 
 Peer myself(int rank) {
+  // Of a software machine: the host that this process plays.
+  if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0')
+    return {rank, getpid(), played};
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   return {rank, getpid(), host};

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "base/socket.h"
 #include "tools/message.h"
 #include "tools/options.h"
+#include "tools/perf_record.h"
 #include "tools/rank_environment.h"
 
 namespace railwise::tools {
@@ -35,19 +37,40 @@ Result<std::string> randomSecret() {
   return text;
 }
 
+std::vector<pid_t> childrenOfThis() {
+  std::vector<pid_t> children;
+  std::FILE* const list = std::fopen("/proc/thread-self/children", "re");
+  for (int pid = 0; list != nullptr && std::fscanf(list, "%d", &pid) == 1;) children.push_back(pid);
+  if (list != nullptr) std::fclose(list);
+  return children;
+}
+
 struct Child {
   pid_t pid = -1;
   bool running = false;
+  ProcessEnd end = {};
 };
 
 class Launcher {
  public:
-  Launcher(int ranks, std::span<const char* const> args, bool software_fallback)
-      : ranks_(ranks), args_(args), software_fallback_(software_fallback) {}
+  explicit Launcher(const Launch& launch) : launch_(launch) {}
 
-  int run() {
+  Launched run() {
+    before_ = childrenOfThis();
+    Launched launched;
+    launched.exit_status = runAll();
+    launched.signal = signal_;
+    launched.orphans = endOrphans();
+    for (const Child& child : children_) launched.ends.push_back(child.end);
+    launched.ends.resize(static_cast<std::size_t>(launch_.ranks));
+    return launched;
+  }
+
+ private:
+  int runAll() {
+    if (launch_.adopt_orphans) prctl(PR_SET_CHILD_SUBREAPER, 1);
     const uint8_t loopback[] = {127, 0, 0, 1};
-    auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), ranks_ + 64);
+    auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), launch_.ranks + 64);
     auto secret = randomSecret();
     if (!listener.ok() || !secret.ok()) {
       say("cannot listen on 127.0.0.1: %s", std::strerror(listener.status().sys_errno));
@@ -55,7 +78,7 @@ class Launcher {
     }
     secret_ = *secret;
     blockSignals();
-    for (int rank = 0; rank < ranks_; ++rank) {
+    for (int rank = 0; rank < launch_.ranks; ++rank) {
       if (!start(rank, *listener)) {
         say("cannot start rank %d: %s", rank, std::strerror(errno));
         failed_ = true;
@@ -69,7 +92,21 @@ class Launcher {
     return failed_ ? kExitFailed : kExitOk;
   }
 
- private:
+  // What ranks have left behind has become ours.
+  bool endOrphans() const {
+    if (!launch_.adopt_orphans) return false;
+    bool any = false;
+    for (const pid_t pid : childrenOfThis()) {
+      if (std::find(before_.begin(), before_.end(), pid) != before_.end()) continue;
+      if (waitpid(pid, nullptr, WNOHANG) == pid) continue;  // it had ended
+      say("a rank left process %d behind: killing it", static_cast<int>(pid));
+      kill(pid, SIGKILL);
+      (void)waitpid(pid, nullptr, 0);
+      any = true;
+    }
+    return any;
+  }
+
   void blockSignals() {
     sigemptyset(&watched_);
     for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched_, number);
@@ -81,7 +118,7 @@ class Launcher {
     const pid_t pid = fork();
     if (pid < 0) return false;
     if (pid == 0) becomeRank(rank, listener, launcher);
-    children_.push_back({pid, true});
+    children_.push_back({pid, true, {}});
     return true;
   }
 
@@ -90,18 +127,25 @@ class Launcher {
     if (getppid() != launcher) _exit(kExitFailed);
     const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
     set(kRankVariable, std::to_string(rank));
-    set(kSizeVariable, std::to_string(ranks_));
+    set(kSizeVariable, std::to_string(launch_.ranks));
     set(kAddressVariable, listener.localAddress().text());
     set(kSecretVariable, secret_);
     set(kLauncherVariable, std::to_string(launcher));
-    set(kFallbackVariable, software_fallback_ ? "1" : "0");
+    set(kFallbackVariable, launch_.software_fallback ? "1" : "0");
+    if (launch_.environment) {
+      for (const auto& [name, value] : launch_.environment(rank)) set(name.c_str(), value);
+    }
+    if (launch_.record_fd >= 0) {
+      fcntl(launch_.record_fd, F_SETFD, 0);  // survives exec
+      set(kRecordVariable, std::to_string(launch_.record_fd));
+    }
     if (rank == 0) {
-      fcntl(listener.fd(), F_SETFD, 0);  // survives exec
+      fcntl(listener.fd(), F_SETFD, 0);
       set(kListenFdVariable, std::to_string(listener.fd()));
     }
     if (const int null = open("/dev/null", O_RDONLY | O_CLOEXEC); null >= 0) dup2(null, STDIN_FILENO);
     std::vector<char*> argv = {const_cast<char*>("railwise")};
-    for (const char* arg : args_) argv.push_back(const_cast<char*>(arg));
+    for (const char* arg : launch_.args) argv.push_back(const_cast<char*>(arg));
     argv.push_back(nullptr);
     sigprocmask(SIG_SETMASK, &original_mask_, nullptr);
     execv("/proc/self/exe", argv.data());
@@ -120,15 +164,17 @@ class Launcher {
 
   void watch() {
     while (anyRunning()) {
-      const timespec tick = {.tv_sec = 0, .tv_nsec = 200'000'000};
+      if (launch_.tick) launch_.tick();
+      const timespec tick = {.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(launch_.tick_period).count()};
       const int number = sigtimedwait(&watched_, nullptr, &tick);
       if (number > 0 && number != SIGCHLD) interrupted(number);
       reap();
       if (deadline_ && deadline_->passed() && !killed_) {
         killed_ = true;
         for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-          if (children_[rank].running)
-            say("rank %zu (pid %d) did not end: killing it", rank, static_cast<int>(children_[rank].pid));
+          if (!children_[rank].running) continue;
+          children_[rank].end.killed = true;
+          say("rank %zu (pid %d) did not end: killing it", rank, static_cast<int>(children_[rank].pid));
         }
         killAll(SIGKILL);
       }
@@ -152,6 +198,7 @@ class Launcher {
       int status = 0;
       if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
       child.running = false;
+      child.end.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (WIFEXITED(status) && WEXITSTATUS(status) == kExitOk) continue;
       failed_ = true;
       beginGrace();
@@ -164,9 +211,8 @@ class Launcher {
     }
   }
 
-  const int ranks_;
-  const std::span<const char* const> args_;
-  const bool software_fallback_;
+  const Launch& launch_;
+  std::vector<pid_t> before_;  // children that are none of ours
   std::string secret_;
   std::vector<Child> children_;
   sigset_t watched_;
@@ -179,8 +225,6 @@ class Launcher {
 
 }  // namespace
 
-int launchRanks(int ranks, std::span<const char* const> args, bool software_fallback) {
-  return Launcher(ranks, args, software_fallback).run();
-}
+Launched launchRanks(const Launch& launch) { return Launcher(launch).run(); }
 
 }  // namespace railwise::tools

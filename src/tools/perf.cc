@@ -4,8 +4,8 @@
 
 #include "tools/commands.h"
 #include "tools/device_choice.h"
-#include "tools/launcher.h"
 #include "tools/message.h"
+#include "tools/perf_launch.h"
 #include "tools/perf_options.h"
 #include "tools/perf_rank.h"
 
@@ -28,6 +28,15 @@ int checkPlugin(const PluginOptions& options) {
   return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
 }
 
+int startRanks(PerfOptions options, Args args) {
+  if (const int status = checkPlugin(options.plugin); status != kExitOk) return status;
+  if (options.ranks == 0) options.ranks = kDefaultRanks;
+  const bool fallback = !options.faults && needsSoftwareDevice(options.plugin);
+  std::vector<const char*> rank_args = {"perf"};
+  rank_args.insert(rank_args.end(), args.begin(), args.end());
+  return launchPerf(options, rank_args, fallback);
+}
+
 }  // namespace
 
 int perfCommand(Args args) {
@@ -39,20 +48,22 @@ int perfCommand(Args args) {
     return kExitOk;
   }
   const PerfOptions& options = command->options;
+  if (options.dry_run) {
+    printSchedule(options);
+    return kExitOk;
+  }
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const bool child = std::getenv(kLauncherVariable) != nullptr;
   if (child || options.ranks == 0) {
     const auto identity = rankFromEnvironment(std::getenv, options.address, &error);
+    if (identity && !child && !options.timeline.empty())
+      return usageError("perf: option --timeline: it needs the ranks to be started here, with --ranks N");
     if (identity) return runRank(options, *identity);
     if (!error.empty()) return usageError("perf: " + error);
     if (!options.address.empty())
       return usageError("perf: option --address: no job of mpirun, srun or torchrun started this process");
   }
-  if (const int status = checkPlugin(options.plugin); status != kExitOk) return status;
-  const bool fallback = needsSoftwareDevice(options.plugin);
-  std::vector<const char*> rank_args = {"perf"};
-  rank_args.insert(rank_args.end(), args.begin(), args.end());
-  return launchRanks(options.ranks != 0 ? options.ranks : kDefaultRanks, rank_args, fallback);
+  return startRanks(options, args);
 }
 
 }  // namespace railwise::tools

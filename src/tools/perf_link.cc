@@ -5,7 +5,7 @@
 namespace railwise::tools {
 
 Status NetContext::failed(const std::string& call, ncclResult_t result) {
-  failure.set(call + " failed: " + resultText(result));
+  failure.set(call + " failed: " + resultText(result), result);
   return {Code::kRemote};
 }
 
@@ -92,6 +92,7 @@ Result<bool> RecvLink::poll() {
     if (done != 0) {
       sizes_[arrived_ % kSlots] = static_cast<std::size_t>(bytes);
       ++arrived_;
+      net_.count_bytes->fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
       moved = true;
     }
   }

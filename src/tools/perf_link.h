@@ -32,6 +32,8 @@ struct NetContext {
   NetApi& api;
   FailureNote& failure;
   int rank;
+  std::atomic<uint64_t> received{0};               // bytes, of all links
+  std::atomic<uint64_t>* count_bytes = &received;  // where they are counted
   // Notes "<call> failed: <result in words>" and passes kRemote up.
   Status failed(const std::string& call, ncclResult_t result);
 };

@@ -20,8 +20,8 @@ struct LinkPlan {
   std::vector<int> receive_from;
   int channels = 1;
   std::size_t slot_bytes = 4096;
-  int first_device = 0;  // channel c uses device (first_device + c) mod devices
-  int devices = 1;
+  std::vector<int> devices = {0};
+  int first_device = 0;  // channel c uses devices[(first_device + c) mod as many as there are]
 };
 
 class Links {
@@ -63,7 +63,9 @@ class Links {
   }
   template <typename LinkType>
   void addEndpoints(Endpoints<LinkType>& list, std::vector<int>& index, const std::vector<int>& peers);
-  int deviceOf(int channel) const { return (plan_.first_device + channel) % plan_.devices; }
+  int deviceOf(int channel) const {
+    return plan_.devices[static_cast<std::size_t>(plan_.first_device + channel) % plan_.devices.size()];
+  }
   Status tryConnect(Endpoint<SendLink>& end);
   Status tryAccept(Endpoint<RecvLink>& end);
 

@@ -72,7 +72,7 @@ Buffer::~Buffer() {
 
 Result<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Bootstrap& bootstrap,
                                                  Links& links, Worker& progress, Activity& activity,
-                                                 std::string* error) {
+                                                 RankRecord& record, std::string* error) {
   const std::size_t bytes = options.max_bytes + kGuard;
   auto send = Buffer::create(bytes);
   auto receive = Buffer::create(bytes);
@@ -80,17 +80,18 @@ Result<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Boo
     *error = textOf("no memory for two buffers of %zu bytes (-e/--maxbytes)", bytes);
     return Status{Code::kSystem, ENOMEM};
   }
-  return std::unique_ptr<Measure>(
-      new Measure(options, bootstrap, links, progress, activity, std::move(*send), std::move(*receive)));
+  return std::unique_ptr<Measure>(new Measure(options, bootstrap, links, progress, activity, record,
+                                              std::move(*send), std::move(*receive)));
 }
 
 Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
-                 Activity& activity, Buffer send, Buffer receive)
+                 Activity& activity, RankRecord& record, Buffer send, Buffer receive)
     : options_(options),
       bootstrap_(bootstrap),
       links_(links),
       progress_(progress),
       activity_(activity),
+      record_(record),
       send_(std::move(send)),
       receive_(std::move(receive)),
       rank_(bootstrap.rank()),
@@ -133,17 +134,23 @@ Result<Measurement> Measure::measure(const Shape& asked) {
   RAILWISE_TRY(run(tasks, options_.iters));
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / options_.iters;
   Wrong wrong;
-  if (options_.check) {
-    shape.salt = next_salt_++;
-    fill(shape);
-    activity_.setPhase("waiting for the other ranks before the check of " + shapeText(shape));
-    RAILWISE_TRY(bootstrap_.barrier());
-    activity_.setPhase("in the check of " + shapeText(shape));
-    RAILWISE_TRY(run(tasks, 1));
-    wrong = verify(shape);
-  }
+  for (int i = 0; i < options_.check; ++i) RAILWISE_TRY(runChecked(shape, tasks, wrong));
+  wrong_before_ += wrong.count;
   activity_.setPhase("waiting for the other ranks after " + shapeText(shape));
   return agree(shape, seconds, wrong);
+}
+
+// One iteration over new contents, every element of which is verified.
+Status Measure::runChecked(Shape& shape, const Tasks& tasks, Wrong& wrong) {
+  shape.salt = next_salt_++;
+  fill(shape);
+  activity_.setPhase("waiting for the other ranks before the check of " + shapeText(shape));
+  RAILWISE_TRY(bootstrap_.barrier());
+  activity_.setPhase("in the check of " + shapeText(shape));
+  RAILWISE_TRY(run(tasks, 1));
+  verify(shape, wrong);
+  record_.wrong.store(wrong.count + wrong_before_, std::memory_order_relaxed);
+  return Status::success();
 }
 
 Status Measure::run(const Tasks& tasks, int times) {
@@ -261,8 +268,8 @@ void Measure::fillExpected(const Shape& shape, uint64_t first, std::span<std::by
   }
 }
 
-Wrong Measure::verify(const Shape& shape) {
-  Wrong wrong;
+// Adds to `wrong`.
+void Measure::verify(const Shape& shape, Wrong& wrong) {
   const auto got = receive_.first(shape.bytes);
   std::vector<std::byte> expected(std::min(kPiece, shape.bytes));
   for (std::size_t at = 0; at < shape.bytes; at += kPiece) {
@@ -275,10 +282,9 @@ Wrong Measure::verify(const Shape& shape) {
   const auto behind = receive_.after(shape.bytes).first(kGuard);
   Wrong written;
   compare(DataType::kInt8, guard, behind, 0, written);
-  if (written.count == 0) return wrong;
+  if (written.count == 0) return;
   if (wrong.count == 0) wrong = {0, shape.bytes / element_, "nothing written behind the buffer", written.got};
   wrong.count += written.count;
-  return wrong;
 }
 
 // Time: the slowest rank's. Wrong elements: all ranks' together.

@@ -9,6 +9,7 @@
 #include "tools/bootstrap.h"
 #include "tools/perf_links.h"
 #include "tools/perf_options.h"
+#include "tools/perf_record.h"
 #include "tools/perf_report.h"
 #include "tools/perf_task.h"
 #include "tools/worker.h"
@@ -40,7 +41,7 @@ class Measure {
   // Allocates the buffers for the largest row. `error` says what is wrong when it fails.
   static Result<std::unique_ptr<Measure>> create(const PerfOptions& options, Bootstrap& bootstrap,
                                                  Links& links, Worker& progress, Activity& activity,
-                                                 std::string* error);
+                                                 RankRecord& record, std::string* error);
 
   // The row for about `bytes` bytes; the same in every rank. The first wrong element is reported by rank 0.
   Result<Row> row(uint64_t bytes);
@@ -55,7 +56,7 @@ class Measure {
   using Tasks = std::vector<std::unique_ptr<Task>>;
 
   Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
-          Activity& activity, Buffer send, Buffer receive);
+          Activity& activity, RankRecord& record, Buffer send, Buffer receive);
 
   Result<Measurement> measure(const Shape& shape);
   Tasks makeTasks(const Shape& shape);
@@ -64,11 +65,12 @@ class Measure {
                    Tasks& tasks);
   void addAllToAll(const Shape& shape, Tasks& tasks);
   Status run(const Tasks& tasks, int times);
+  Status runChecked(Shape& shape, const Tasks& tasks, Wrong& wrong);
 
   const std::byte* input(const Shape& shape) const { return (shape.in_place ? receive_ : send_).data(); }
   void fill(const Shape& shape);
   void fillExpected(const Shape& shape, uint64_t first, std::span<std::byte> out) const;
-  Wrong verify(const Shape& shape);
+  void verify(const Shape& shape, Wrong& wrong);
   Result<Measurement> agree(const Shape& shape, double seconds, const Wrong& wrong);
   std::string shapeText(const Shape& shape) const;
 
@@ -77,6 +79,8 @@ class Measure {
   Links& links_;
   Worker& progress_;
   Activity& activity_;
+  RankRecord& record_;
+  uint64_t wrong_before_ = 0;  // of this rank, in what was measured before
   const Buffer send_;
   const Buffer receive_;
   const int rank_;

@@ -1,7 +1,11 @@
 #include "tools/perf_options.h"
 
+#include <charconv>
+#include <cstdlib>
+
 #include "tools/message.h"
 #include "tools/options.h"
+#include "tools/perf_schedule.h"
 #include "tools/rank_environment.h"
 
 namespace railwise::tools {
@@ -9,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 constexpr int kMaxTimeoutSeconds = 86'400;
+constexpr int kBeyondFailoverSeconds = 10;  // of --timeout, with --faults
 constexpr int kMaxDurationSeconds = 30 * 86'400;
 
 constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective::kAllReduce},
@@ -21,7 +26,6 @@ constexpr Choice<DataType> kDataTypes[] = {{"int8", DataType::kInt8},
                                            {"double", DataType::kDouble}};
 constexpr Choice<ReduceOp> kReduceOps[] = {
     {"sum", ReduceOp::kSum}, {"prod", ReduceOp::kProd}, {"max", ReduceOp::kMax}, {"min", ReduceOp::kMin}};
-constexpr Choice<bool> kCheck[] = {{"0", false}, {"1", true}};
 
 void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
   options.push_back(sizeOption('b', "minbytes", &fields.min_bytes, kMaxBytes, "first size (default: 32M)"));
@@ -37,10 +41,9 @@ void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
                               "iterations before the timed ones (default: 1)"));
   options.push_back(intOption('D', "duration", &fields.duration_s, 1, kMaxDurationSeconds,
                               "measure all sizes again and again until N seconds have passed"));
-  options.push_back(choiceOption<bool>('c', "check", kCheck, &fields.check,
-                                       "1: verify every element of every size, out of place and in place\n"
-                                       "(default); 0: do not"));
-  options.back().value_name = "0|1";
+  options.push_back(intOption('c', "check", &fields.check, 0, 1'000'000,
+                              "iterations behind the timed ones, of every size, out of place and in\n"
+                              "place, whose every element is verified (default: 1)"));
   options.push_back(choiceOption<DataType>('d', "datatype", kDataTypes, &fields.type,
                                            "int8, int32, int64, float or double (default: float)"));
   options.push_back(choiceOption<ReduceOp>('o', "op", kReduceOps, &fields.op,
@@ -56,6 +59,9 @@ void addJobOptions(std::vector<Option>& options, PerfOptions& fields) {
                                "from the job's environment)"));
   options.push_back(intOption(0, "channels", &fields.channels, 1, kMaxChannels,
                               "connections per pair of ranks, each on the next device (default: 2)"));
+  options.push_back(flagOption(0, "fuse", &fields.fuse,
+                               "use all devices of a rank as one virtual device (makeVDevice, from API v9\n"
+                               "on)"));
   options.push_back(intOption('T', "timeout", &fields.timeout_s, 1, kMaxTimeoutSeconds,
                               "end the run when no rank has made progress for N seconds (default: 60)"));
   options.push_back({.long_name = "json",
@@ -70,10 +76,32 @@ void addJobOptions(std::vector<Option>& options, PerfOptions& fields) {
                      }});
 }
 
+void addFaultOptions(std::vector<Option>& options, PerfOptions& fields) {
+  options.push_back({.long_name = "faults",
+                     .value = Option::kRequired,
+                     .value_name = "SEED",
+                     .text = "run on a software machine on which things go wrong, and draw from SEED what\n"
+                             "the command line does not give: ranks, rails, sizes, faults. Good is right\n"
+                             "data, or ncclRemoteError in all ranks when no pair of devices was left",
+                     .accepted = "a number from 0",
+                     .accept = [&fields](std::string_view value) {
+                       uint64_t seed = 0;
+                       const auto [end, error] = std::from_chars(value.begin(), value.end(), seed);
+                       fields.faults = seed;
+                       return error == std::errc() && end == value.end();
+                     }});
+  options.push_back(
+      flagOption(0, "dry-run", &fields.dry_run, "with --faults: only say in words what would be done"));
+  options.push_back(textOption(0, "timeline", "FILE", &fields.timeline,
+                               "draw throughput over time as SVG, with what the software device's fault\n"
+                               "log says"));
+}
+
 std::vector<Option> perfOptionTable(PerfOptions& fields) {
   std::vector<Option> options;
   addMeasureOptions(options, fields);
   addJobOptions(options, fields);
+  addFaultOptions(options, fields);
   addPluginOptions(options, fields.plugin);
   return options;
 }
@@ -100,6 +128,22 @@ bool readCollective(const std::vector<std::string>& positional, PerfOptions& opt
   return false;
 }
 
+bool consistentFaults(const PerfOptions& options, std::string* error) {
+  if (options.faults && !options.address.empty()) {
+    *error = "option --address: --faults starts its ranks itself";
+    return false;
+  }
+  if (options.faults && options.plugin.device != "auto") {
+    *error = "option --device: --faults makes a software machine of its own";
+    return false;
+  }
+  if (options.dry_run && !options.faults) {
+    *error = "option --dry-run: it says what --faults SEED would do";
+    return false;
+  }
+  return true;
+}
+
 bool consistent(const PerfOptions& options, std::string* error) {
   if (options.min_bytes > options.max_bytes) {
     *error = textOf("option -b/--minbytes: %llu bytes are more than -e/--maxbytes, %llu",
@@ -119,7 +163,18 @@ bool consistent(const PerfOptions& options, std::string* error) {
     *error = "option --address: with --ranks the ranks are started here and need no address";
     return false;
   }
-  return true;
+  return consistentFaults(options, error);
+}
+
+// What was drawn for that the command line does not give.
+PerfOptions drawnOptions(const PerfOptions& given) {
+  PerfOptions options = drawPerfOptions(given.collective, *given.faults);
+  constexpr int kOldestFusing = 9;
+  if (given.plugin.api != 0 && given.plugin.api < kOldestFusing) options.fuse = false;
+  const char* const variable = std::getenv("RAILWISE_FAILOVER_TIMEOUT");
+  const auto failover_s = parseInt(variable != nullptr ? variable : "", 1, kMaxTimeoutSeconds / 2);
+  options.timeout_s = failover_s.value_or(kFailoverTimeoutSeconds) + kBeyondFailoverSeconds;
+  return options;
 }
 
 template <typename Enum, std::size_t N>
@@ -136,22 +191,34 @@ const char* collectiveName(Collective collective) { return nameOf(kCollectives, 
 const char* dataTypeName(DataType type) { return nameOf(kDataTypes, type); }
 const char* reduceOpName(ReduceOp op) { return nameOf(kReduceOps, op); }
 
-std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::string* error) {
-  PerfCommand command;
+namespace {
+
+// The command line over what `options` already says; false: `error`, or --help.
+bool parseOver(std::span<const char* const> args, PerfCommand& command, std::string* error) {
   const auto table = perfOptionTable(command.options);
   const auto arguments = parseArguments(table, args, error);
-  if (!arguments) {
-    *error = "perf: " + *error;
-    return std::nullopt;
-  }
+  if (!arguments) return false;
   command.help = arguments->help;
-  if (command.help) return command;
-  if (!readCollective(arguments->positional, command.options, error)) return std::nullopt;
-  if (!consistent(command.options, error)) {
-    *error = "perf: " + *error;
-    return std::nullopt;
+  return command.help || readCollective(arguments->positional, command.options, error);
+}
+
+}  // namespace
+
+std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::string* error) {
+  PerfCommand command;
+  bool parsed = parseOver(args, command, error);
+  if (parsed && !command.help && command.options.faults) {
+    const bool max_given = command.options.max_bytes != PerfOptions().max_bytes;
+    command.options = drawnOptions(command.options);
+    parsed = parseOver(args, command, error);
+    uint64_t& drawn_end = max_given ? command.options.min_bytes : command.options.max_bytes;
+    if (command.options.min_bytes > command.options.max_bytes)
+      drawn_end = max_given ? command.options.max_bytes : command.options.min_bytes;
   }
-  return command;
+  if (parsed && !command.help) parsed = consistent(command.options, error);
+  if (parsed) return command;
+  if (!error->starts_with("perf: ")) *error = "perf: " + *error;
+  return std::nullopt;
 }
 
 std::string perfHelp() {
@@ -180,12 +247,13 @@ std::vector<uint64_t> perfSizes(const PerfOptions& options) {
 }
 
 std::string agreementText(const PerfOptions& options) {
-  return textOf("%s -b %llu -e %llu -f %d -i %llu -n %d -w %d -D %d -c %d -d %s -o %s --channels %d --api %d",
-                collectiveName(options.collective), static_cast<unsigned long long>(options.min_bytes),
-                static_cast<unsigned long long>(options.max_bytes), options.step_factor,
-                static_cast<unsigned long long>(options.step_bytes), options.iters, options.warmup_iters,
-                options.duration_s, options.check ? 1 : 0, dataTypeName(options.type),
-                reduceOpName(options.op), options.channels, options.plugin.api);
+  return textOf(
+      "%s -b %llu -e %llu -f %d -i %llu -n %d -w %d -D %d -c %d -d %s -o %s --channels %d --api %d --fuse %d",
+      collectiveName(options.collective), static_cast<unsigned long long>(options.min_bytes),
+      static_cast<unsigned long long>(options.max_bytes), options.step_factor,
+      static_cast<unsigned long long>(options.step_bytes), options.iters, options.warmup_iters,
+      options.duration_s, options.check, dataTypeName(options.type), reduceOpName(options.op),
+      options.channels, options.plugin.api, options.fuse ? 1 : 0);
 }
 
 }  // namespace railwise::tools

@@ -27,15 +27,19 @@ struct PerfOptions {
   int iters = 20;
   int warmup_iters = 1;
   int duration_s = 0;  // above 0: all sizes again until so many seconds have passed
-  bool check = true;
+  int check = 1;       // iterations of each size whose every element is verified
   DataType type = DataType::kFloat;
   ReduceOp op = ReduceOp::kSum;
   int ranks = 0;  // 0: not given
   int channels = 2;
+  bool fuse = false;  // all devices of a rank as one virtual device
   std::string address;
   bool json = false;
   std::string json_file;  // empty with `json`: stdout
   int timeout_s = 60;
+  std::string timeline;            // a file; empty: none
+  std::optional<uint64_t> faults;  // the seed of a schedule of faults (perf_schedule.h)
+  bool dry_run = false;
 };
 
 struct PerfCommand {

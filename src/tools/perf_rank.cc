@@ -3,16 +3,18 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "tools/activity.h"
 #include "tools/bootstrap.h"
 #include "tools/device_choice.h"
 #include "tools/message.h"
 #include "tools/perf_measure.h"
+#include "tools/perf_record.h"
 #include "tools/perf_report.h"
 
 namespace railwise::tools {
@@ -54,13 +56,35 @@ class Rank {
 
   int run() {
     fallback_ = identity_.launcher != 0 ? identity_.software_fallback : needsSoftwareDevice(options_.plugin);
-    if (!join()) return kExitFailed;
+    if (!openRecord() || !join()) return kExitFailed;
     const Status status = runJob();
     if (!status.ok()) giveUp();
+    record_->end(RankEnding::kCompleted, "");
     return exit_status_;
   }
 
  private:
+  bool openRecord() {
+    const char* const fd = std::getenv(kRecordVariable);
+    if (fd == nullptr && !options_.faults) return true;
+    auto run = RunRecord::attach(parseInt(fd != nullptr ? fd : "", 0, INT_MAX).value_or(-1));
+    if (!run.ok()) {
+      say("cannot map the launcher's record: %s", std::strerror(run.status().sys_errno));
+      return false;
+    }
+    run_record_ = std::move(*run);
+    record_ = &run_record_->rank(identity_.rank);
+    return true;
+  }
+
+  void recordFailure(const std::string& text) {
+    const int result = failure_.result();
+    record_->result = result;
+    if (result != 0) return record_->end(RankEnding::kPluginError, failure_.text());
+    if (text.find(kNoProgress) != std::string::npos) return record_->end(RankEnding::kTimeLimit, text);
+    record_->end(failure_.text().empty() ? RankEnding::kTold : RankEnding::kOther, text);
+  }
+
   bool join() {
     BootstrapOptions bootstrap;
     std::string error;
@@ -72,8 +96,9 @@ class Rank {
     bootstrap.listener = Socket(identity_.listen_fd);
     bootstrap.progress = [this] { return activity_.ticks(); };
     bootstrap.doing = [this] { return activity_.text(); };
-    bootstrap.on_failure = [](const std::string& text) {
+    bootstrap.on_failure = [this](const std::string& text) {
       say("%s", text.c_str());
+      recordFailure(text);
       _exit(kExitFailed);  // a plugin call of another thread may never return
     };
     if (identity_.size > 1) {
@@ -96,15 +121,17 @@ class Rank {
 
   // The monitor thread ends the process when it knows whom to blame.
   [[noreturn]] void giveUp() {
+    record_->result = failure_.result();  // at once: what is left of the network counts from here
     bootstrap_->fail(failure_.text().empty() ? "a message of the bootstrap network makes no sense"
                                              : failure_.text());
     std::this_thread::sleep_for(std::chrono::seconds(10));
     say("%s", failure_.text().c_str());
+    recordFailure(failure_.text());
     _exit(kExitFailed);
   }
 
-  Status fail(std::string text) {
-    failure_.set(std::move(text));
+  Status fail(std::string text, int result = 0) {
+    failure_.set(std::move(text), result);
     return {Code::kRemote};
   }
 
@@ -118,6 +145,7 @@ class Rank {
     LinkPlan plan = linkPlan(options_, bootstrap_->rank(), bootstrap_->size());
     plan.devices = devices_;
     plan.first_device = rank_on_host_;
+    net_->count_bytes = &record_->received;
     links_ = std::make_unique<Links>(*net_, activity_, plan, bootstrap_->size());
     RAILWISE_TRY(connect());
     RAILWISE_TRY(measureAll());
@@ -128,6 +156,7 @@ class Rank {
   }
 
   Status closeAll() {
+    record_->phase = RankPhase::kMeasured;
     activity_.setPhase("closing the connections");
     RAILWISE_TRY(bootstrap_->barrier());
     activity_.setDetail(nullptr);
@@ -136,7 +165,7 @@ class Rank {
     progress_.reset();
     activity_.setPhase("in finalize");
     if (const ncclResult_t result = plugin_->api->finalize(); result != ncclSuccess)
-      return fail("finalize failed: " + resultText(result));
+      return fail("finalize failed: " + resultText(result), result);
     plugin_.reset();
     return Status::success();
   }
@@ -158,14 +187,27 @@ class Rank {
     plugin_ = std::make_unique<LoadedPlugin>(std::move(*plugin));
     auto devices = startPlugin(*plugin_->api, communicatorId(identity_.secret), &error);
     if (!devices.ok()) return fail(error);
-    devices_ = *devices;
+    devices_.resize(static_cast<std::size_t>(*devices));
+    std::iota(devices_.begin(), devices_.end(), 0);
+    return options_.fuse && devices_.size() > 1 ? fuseDevices() : Status::success();
+  }
+
+  Status fuseDevices() {
+    int fused = 0;
+    const ncclResult_t result = plugin_->api->makeVDevice(devices_, &fused);
+    if (result != ncclSuccess)
+      return fail(textOf("makeVDevice of %zu devices (--fuse) failed: ", devices_.size()) +
+                  resultText(result) +
+                  "; devices without a place in the PCI tree: RAILWISE_FUSE_PLACELESS=1");
+    devices_ = {fused};
     return Status::success();
   }
 
   Result<std::string> deviceNames() {
     std::string names;
-    for (int channel = 0; channel < std::min(options_.channels, devices_); ++channel) {
-      const int device = (rank_on_host_ + channel) % devices_;
+    const int count = static_cast<int>(devices_.size());
+    for (int channel = 0; channel < std::min(options_.channels, count); ++channel) {
+      const int device = devices_[static_cast<std::size_t>((rank_on_host_ + channel) % count)];
       NetProperties properties;
       const ncclResult_t result = plugin_->api->getProperties(device, &properties);
       if (result != ncclSuccess)
@@ -201,6 +243,7 @@ class Rank {
     report_.api = plugin_->api->version();
     report_.software_fallback = fallback_;
     print(headerText(report_));
+    keepReport();
     return Status::success();
   }
 
@@ -215,16 +258,19 @@ class Rank {
     return service_->run([&] { return links_->connect(*handles); });
   }
 
-  // With --duration all sizes again, until rank 0 finds that it is over.
+  // With --duration all sizes again, until rank 0 finds that it is over; with --faults, until the launcher
+  // does.
   Status measureAll() {
     std::string error;
-    auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, &error);
+    record_->phase = RankPhase::kTraffic;
+    auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_, &error);
     if (!measure.ok()) return fail(error);
     const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
     for (;;) {
       RAILWISE_TRY(measureSizes(**measure));
-      if (options_.duration_s == 0) return Status::success();
-      auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() ? 1 : 0).take());
+      if (options_.duration_s == 0 && !options_.faults) return Status::success();
+      const bool scheduled = options_.faults && !run_record_->over();
+      auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() && !scheduled ? 1 : 0).take());
       if (!over.ok()) return over.status();
       if (ByteReader(over->front()).u32() != 0) return Status::success();
     }
@@ -239,10 +285,15 @@ class Rank {
       auto row = measure.row(sizes[i]);
       if (!row.ok()) return row.status();
       report_.rows.push_back(*row);
+      keepReport();
       if (bootstrap_->rank() == 0) clearProgress();
       print(rowText(report_, *row));
     }
     return Status::success();
+  }
+
+  void keepReport() {
+    if (run_record_ != nullptr && bootstrap_->rank() == 0) run_record_->keep(report_);
   }
 
   bool tableOnStdout() const { return !options_.json || !options_.json_file.empty(); }
@@ -256,30 +307,20 @@ class Rank {
   Status finish() {
     exit_status_ = report_.wrong() == 0 ? kExitOk : kExitFailed;
     print(footerText(report_));
-    if (bootstrap_->rank() == 0 && options_.json && !writeJson()) exit_status_ = kExitFailed;
+    const bool ours = bootstrap_->rank() == 0 && options_.json && !options_.faults;  // else the launcher's
+    if (ours && !writeDocument(options_.json_file, jsonText(report_))) exit_status_ = kExitFailed;
     return Status::success();
-  }
-
-  // A file appears complete or not at all.
-  bool writeJson() const {
-    const std::string text = jsonText(report_);
-    if (options_.json_file.empty()) return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-    const std::string temporary = options_.json_file + ".part" + std::to_string(getpid());
-    FILE* file = std::fopen(temporary.c_str(), "we");
-    bool written = file != nullptr && std::fputs(text.c_str(), file) >= 0;
-    written = file != nullptr && std::fclose(file) == 0 && written;
-    if (written && std::rename(temporary.c_str(), options_.json_file.c_str()) == 0) return true;
-    say("cannot write %s: %s", options_.json_file.c_str(), std::strerror(errno));
-    if (file != nullptr) std::remove(temporary.c_str());
-    return false;
   }
 
   const PerfOptions& options_;
   const RankIdentity& identity_;
   Activity activity_;
   FailureNote failure_;
+  RankRecord own_record_;
+  RankRecord* record_ = &own_record_;  // or the launcher's
+  std::unique_ptr<RunRecord> run_record_;
   bool fallback_ = false;
-  int devices_ = 1;
+  std::vector<int> devices_;  // in use
   int rank_on_host_ = 0;
   Report report_;
   int exit_status_ = kExitFailed;

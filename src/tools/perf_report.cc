@@ -1,5 +1,11 @@
 #include "tools/perf_report.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
 #include "base/json.h"
 #include "tools/device_choice.h"
 #include "tools/message.h"
@@ -24,7 +30,7 @@ std::string measurementText(const Report& report, uint64_t bytes, const Measurem
   const double algbw = algorithmBandwidth(bytes, measured.seconds);
   const double busbw = algbw * busFactor(report.options.collective, report.ranks);
   const std::string wrong =
-      report.options.check ? textOf("%6g", static_cast<double>(measured.wrong)) : std::string("   N/A");
+      report.options.check != 0 ? textOf("%6g", static_cast<double>(measured.wrong)) : std::string("   N/A");
   return "  " + fitted(measured.seconds * 1e6, 7) + "  " + fitted(algbw, 6) + "  " + fitted(busbw, 6) + "  " +
          wrong;
 }
@@ -37,7 +43,7 @@ void addMeasurement(JsonWriter& json, const Report& report, const char* key, uin
   json.key("alg_bw").value(algbw);
   json.key("bus_bw").value(algbw * busFactor(report.options.collective, report.ranks));
   json.key("wrong");
-  if (report.options.check) {
+  if (report.options.check != 0) {
     json.value(measured.wrong);
   } else {
     json.null();
@@ -59,7 +65,9 @@ void addSetup(JsonWriter& json, const Report& report) {
   json.key("iterations").value(options.iters);
   if (options.duration_s > 0) json.key("duration_s").value(options.duration_s);
   json.key("channels").value(options.channels);
-  json.key("validation").value(options.check);
+  json.key("validation").value(options.check != 0);
+  json.key("checked_iterations").value(options.check);
+  json.key("fused").value(options.fuse);
   json.endObject();
   json.key("ranks").beginArray();
   for (const RankLine& line : report.rank_lines) {
@@ -121,7 +129,7 @@ std::string headerText(const Report& report) {
       "validation: %d\n",
       report.ranks, options.channels, static_cast<unsigned long long>(options.min_bytes),
       static_cast<unsigned long long>(options.max_bytes), static_cast<unsigned long long>(step),
-      by_factor ? "factor" : "bytes", options.warmup_iters, options.iters, options.check ? 1 : 0);
+      by_factor ? "factor" : "bytes", options.warmup_iters, options.iters, options.check);
   text += "# time: average over iterations, maximum over ranks\n#\n# Using devices\n";
   for (const RankLine& line : report.rank_lines)
     text += textOf("#  Rank %2d Pid %6d on %10s device %s\n", line.rank, line.pid, line.host.c_str(),
@@ -153,7 +161,7 @@ std::string footerText(const Report& report) {
          textOf("# %-20s : %g \n#\n", "Avg bus bandwidth", report.averageBusBandwidth());
 }
 
-std::string jsonText(const Report& report) {
+std::string jsonText(const Report& report, const std::function<void(JsonWriter&)>& more) {
   JsonWriter json;
   json.beginObject();
   json.key("version").value(RAILWISE_VERSION);
@@ -178,8 +186,21 @@ std::string jsonText(const Report& report) {
   json.endArray();
   json.key("out_of_bounds").value(report.wrong());
   json.key("average_bus_bandwidth").value(report.averageBusBandwidth());
+  if (more) more(json);
   json.endObject();
   return json.text();
+}
+
+bool writeDocument(const std::string& file, const std::string& text) {
+  if (file.empty()) return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  const std::string temporary = file + ".part" + std::to_string(getpid());
+  FILE* stream = std::fopen(temporary.c_str(), "we");
+  bool written = stream != nullptr && std::fputs(text.c_str(), stream) >= 0;
+  written = stream != nullptr && std::fclose(stream) == 0 && written;
+  if (written && std::rename(temporary.c_str(), file.c_str()) == 0) return true;
+  say("cannot write %s: %s", file.c_str(), std::strerror(errno));
+  if (stream != nullptr) std::remove(temporary.c_str());
+  return false;
 }
 
 }  // namespace railwise::tools

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "tools/perf_options.h"
 
 namespace railwise::tools {
@@ -52,6 +54,9 @@ double busFactor(Collective collective, int ranks);
 std::string headerText(const Report& report);
 std::string rowText(const Report& report, const Row& row);
 std::string footerText(const Report& report);
-std::string jsonText(const Report& report);
+// `more` adds further members to the document.
+std::string jsonText(const Report& report, const std::function<void(JsonWriter&)>& more = {});
+// To stdout when `file` is empty; else the file appears complete or not at all. False: the reason was said.
+bool writeDocument(const std::string& file, const std::string& text);
 
 }  // namespace railwise::tools

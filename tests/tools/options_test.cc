@@ -53,7 +53,7 @@ TEST(PerfOptions, HasTheDocumentedDefaults) {
   EXPECT_EQ(options.warmup_iters, 1);
   EXPECT_EQ(options.ranks, 0);
   EXPECT_EQ(options.channels, 2);
-  EXPECT_TRUE(options.check);
+  EXPECT_EQ(options.check, 1);
   EXPECT_EQ(options.plugin.device, "auto");
 }
 
@@ -66,7 +66,7 @@ TEST(PerfOptions, TakesEverySpelling) {
   EXPECT_EQ(options.max_bytes, 1u << 20);
   EXPECT_EQ(options.step_factor, 2);
   EXPECT_EQ(options.iters, 3);
-  EXPECT_FALSE(options.check);
+  EXPECT_EQ(options.check, 0);
   EXPECT_EQ(options.type, DataType::kInt64);
   EXPECT_TRUE(options.json);
   EXPECT_EQ(options.json_file, "out.json");
@@ -117,11 +117,39 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
   const auto command = parse({"--help", "--nonsense"}, &error);
   ASSERT_TRUE(command) << error;
   EXPECT_TRUE(command->help);
-  for (const char* option : {"--minbytes",     "--maxbytes", "--stepfactor", "--stepbytes", "--iters",
-                             "--warmup_iters", "--duration", "--check",      "--datatype",  "--op",
-                             "--ranks",        "--address",  "--channels",   "--timeout",   "--json",
-                             "--plugin",       "--api",      "--device",     "--verbose",   "--help"})
+  for (const char* option :
+       {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters",   "--warmup_iters",
+        "--duration", "--check",    "--datatype",   "--op",        "--ranks",   "--address",
+        "--channels", "--timeout",  "--json",       "--plugin",    "--api",     "--device",
+        "--verbose",  "--help",     "--fuse",       "--faults",    "--dry-run", "--timeline"})
     EXPECT_NE(perfHelp().find(option), std::string::npos) << option;
+}
+
+TEST(PerfFaultsOption, DrawsWhatIsNotGiven) {
+  const auto drawn = optionsOf({"sendrecv", "--faults", "7"});
+  EXPECT_EQ(drawn.faults, 7u);
+  EXPECT_GE(drawn.ranks, 2);
+  const auto given = optionsOf(
+      {"sendrecv", "--faults", "7", "--ranks", "5", "-e", "1K", "-d", "double", "-T", "99", "--json"});
+  EXPECT_EQ(given.ranks, 5);
+  EXPECT_EQ(given.max_bytes, 1024u);
+  EXPECT_LE(given.min_bytes, 1024u);
+  EXPECT_EQ(given.type, DataType::kDouble);
+  EXPECT_EQ(given.timeout_s, 99);
+  EXPECT_EQ(given.channels, drawn.channels);
+}
+
+TEST(PerfFaultsOption, AnOldApiIsNotAskedToFuse) {
+  for (const char* seed : {"1", "2", "3", "4", "5", "6", "7", "8"})
+    EXPECT_FALSE(optionsOf({"sendrecv", "--faults", seed, "--api", "v8"}).fuse);
+}
+
+TEST(PerfFaultsOption, RefusesWhatContradictsIt) {
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "-1"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--dry-run"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--device", "verbs"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--address", "host:1"}), "");
 }
 
 TEST(PerfSizes, GoByFactorOrByBytes) {
