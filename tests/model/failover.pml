@@ -17,7 +17,7 @@
  * non-progress cycles: no step is marked as progress, so the state graph has no cycle at all.
  * Not modelled: groups and tags (a group is a message), silent receives, iWARP (where an acknowledgement says nothing about R),
  * packets of a dead epoch that a new queue pair of the same number takes for its own, the choice of pairs and its back-off, a process
- * that dies, wrapping of numbers. A break is one step; so is bringing queue pairs up, which fails as a failure.
+ * that dies, wrapping of numbers. Bringing queue pairs up is one step, which fails as a failure.
  *
  * By hand:  spin -a -DFAILURES=2 failover.pml && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m100000      (-DMUTATION=n: must fail)
  *           without -DSAFETY but with -DNP, ./pan -l: cycles.  After an error: spin -t -p -g -DFAILURES=2 failover.pml
@@ -42,7 +42,7 @@
 #define HAS(mask, some) (((mask) & (some)) == (some))
 #define PREFIX(m) (!((m) & 1) -> 0 : (!((m) & 2) -> 1 : (!((m) & 4) -> 2 : (!((m) & 8) -> 3 : 4))))
 
-mtype = { Running, Broken, Settled, Connecting, Failed, Closed };               /* states; Settled is S's only */
+mtype = { Running, Breaking, Broken, Settled, Connecting, Failed, Closed };     /* states; Settled is S's only */
 mtype = { Break, Settle, Arrived, Propose, Waiting, Accept, Ready, Farewell };  /* frames */
 #define LIVE(state) (state != Failed && state != Closed)
 
@@ -70,6 +70,7 @@ bool peerOpen, waitingSaid;             /* Settle said that R has open receives;
 
 byte opened, rDone, entries;            /* receives: number opened; mask complete; entries written in this epoch */
 byte flying, landed, got, memory;       /* parts: in flight to R's queue pairs, completion not polled, counted, in R's memory */
+byte rNext;                             /* number to which R is breaking */
 byte heard;                             /* last epoch for which S said that it has unfinished sends */
 byte asked, answered;                   /* Break that R's user thread has not handled yet, 0: none; what Arrived said to it */
 #ifdef LAZY
@@ -90,7 +91,7 @@ inline sayS(frame, x, mask, open) { if :: LIVE(sState) -> assert(nfull(toS)); to
 
 /* ---- S ---- */
 
-/* Queue pairs to ERR, drained (acknowledgements seen before or never: both happen), destroyed; the ring zeroed. */
+/* The end of a break: what is left in the completion queues was lost, queue pairs destroyed, the ring zeroed. */
 inline sBreak() {
   sPairs = 0; sPosted = 0;
 #if MUTATION != 7
@@ -108,12 +109,11 @@ inline sBreak() {
 /* S sees a failure. */
 inline sFails() {
 #if MUTATION == 5
-  sState = Broken;
-#else
-  sBreak();
-#endif
-  sTarget++;
+  sState = Broken; sTarget++;
   sayR(Break, sTarget)
+#else
+  sPairs = 0; sState = Breaking         /* queue pairs are in ERR; what has been acknowledged may still be polled */
+#endif
 }
 
 inline sCompletes(those) {
@@ -190,7 +190,7 @@ end:
         k = 0
       fi;
       entry++ }
-  :: atomic { S_POLLED && sPairs && (
+  :: atomic { S_POLLED && (sPairs || sState == Breaking) && (
 #if N >= 2
       (sPosted & ~sDone & 2 && HAS(acked, PARTS(2))) ||
 #endif
@@ -210,16 +210,20 @@ end:
         fi
       }
       k = 0 }
-  :: atomic { S_POLLED && sPairs && UPTO(ringArrived) & ~sDone -> sCompletes(UPTO(ringArrived)) }
+  :: atomic { S_POLLED && (sPairs || sState == Breaking) && UPTO(ringArrived) & ~sDone -> sCompletes(UPTO(ringArrived)) }
   /* Failures: its own, and that its queue pairs have no other half any more. */
   :: atomic { S_POLLED && (sState == Running || sState == Connecting) && failures -> failures--; sFails() }
   :: atomic { S_POLLED && sState == Running && (rPairs != sPairs || !connected) && (rTarget > sTarget || !connected) -> sFails() }
+  :: atomic { S_POLLED && sState == Breaking ->
+      sBreak(); sTarget++;
+      assert(sTarget <= rTarget + 1);
+      sayR(Break, sTarget) }
   /* Propose, or say that there is nothing to propose. */
   :: atomic { S_POLLED && sState == Settled && connected -> sayR(Propose, sTarget); sState = Connecting }
 #ifdef PARTITION
   :: atomic { S_POLLED && sState == Settled && !connected && !waitingSaid && MUTATION != 21 -> sayR(Waiting, sTarget); waitingSaid = true }
 #endif
-  :: atomic { S_POLLED && nempty(sBox) -> sBox?frame,x,mask,open;
+  :: atomic { S_POLLED && sState != Breaking && nempty(sBox) -> sBox?frame,x,mask,open;
       if
       :: frame == Arrived -> sLearns(mask)
       :: frame == Settle -> sOnSettle(x, mask, open)
@@ -232,7 +236,7 @@ end:
           assert(sState == Connecting);
 #endif
           sPairs = x; sState = Running; sayR(Ready, x)
-        :: else
+        :: else -> assert(sState == Broken)
         fi
       :: frame == Farewell ->
 #if MUTATION == 27
@@ -288,17 +292,28 @@ inline rDrain() {
   k = 0
 }
 
-/* Queue pairs to ERR, drained, destroyed: what is in flight dies. */
-inline rBreak(number) {
-  rTarget = number; rState = Broken;
+/* Queue pairs to ERR: what is in flight dies. */
+inline rFails(number) {
+  rNext = number;
+#if MUTATION == 1
+  rBreak()
+#else
+  rPairs = 0;
+#if MUTATION != 29
+  flying = 0;
+#endif
+  rState = Breaking
+#endif
+}
+
+/* The end of a break: drained, queue pairs destroyed. */
+inline rBreak() {
+  rTarget = rNext; rNext = 0; rState = Broken;
   if :: rTarget >= asked -> asked = 0; answered = 0 :: else fi;
 #if MUTATION == 1
   sayS(Settle, rTarget, rDone, (rDone != UPTO(opened)));
 #elif MUTATION != 4
   rDrain();
-#endif
-#if MUTATION != 1
-  rPairs = 0; flying = 0;
 #endif
 #if MUTATION != 6
   got = 0;                      /* of open receives: all of them will come again */
@@ -325,29 +340,34 @@ end:
   :: atomic { R_POLLED && rState == Running && entries < opened ->      /* clear to send, also for those done out of order */
       entries++;
       if :: sPairs == rPairs -> ring[entries] = rPairs; ringArrived = PREFIX(rDone) :: else -> skip fi }
+#if MUTATION == 4
   :: atomic { R_POLLED && rPairs && landed -> rDrain() }
-  :: atomic { R_POLLED && failures ->
+#else
+  :: atomic { R_POLLED && landed -> rDrain() }
+#endif
+  :: atomic { R_POLLED && failures && rState != Breaking ->
       failures--;
 #ifdef LOSS
       /* The device takes completions with it: all, of some lanes, none. */
       if :: landed = 0 :: landed = landed & 5 :: landed = landed & 10 :: skip fi;
 #endif
 #if MUTATION == 25
-      if :: rState == Broken -> rBreak(rTarget) :: else -> rBreak(rTarget + 1) fi }
+      if :: rState == Broken -> rFails(rTarget) :: else -> rFails(rTarget + 1) fi }
 #else
-      rBreak(rTarget + 1) }
+      rFails(rTarget + 1) }
 #endif
-  :: atomic { R_POLLED && rState == Running && (sPairs != rPairs || !connected) && (sTarget > rTarget || !connected) -> rBreak(rTarget + 1) }
+  :: atomic { R_POLLED && rState == Breaking -> rBreak() }
+  :: atomic { R_POLLED && rState == Running && (sPairs != rPairs || !connected) && (sTarget > rTarget || !connected) -> rFails(rTarget + 1) }
 #if MUTATION == 1
   :: atomic { rState == Broken && rPairs -> rDrain(); rPairs = 0; flying = 0; got = 0 }
 #endif
-  :: atomic { R_POLLED && nempty(rBox) -> rBox?frame,x;
+  :: atomic { R_POLLED && rState != Breaking && nempty(rBox) -> rBox?frame,x;
       if
       :: frame == Break ->
 #if MUTATION == 11
-        if :: x > rTarget && rState == Running -> rBreak(x) :: else fi
+        if :: x > rTarget && rState == Running -> rFails(x) :: else fi
 #else
-        if :: x > rTarget -> rBreak(x) :: else fi
+        if :: x > rTarget -> rFails(x) :: else fi
 #endif
       :: frame == Waiting -> heard = x
       :: frame == Propose ->
@@ -363,7 +383,7 @@ end:
 #if MUTATION == 12
           ; rState = Running; entries = PREFIX(rDone)
 #endif
-        :: else
+        :: else -> assert(rState == Broken)
         fi
       :: frame == Ready ->
         if
@@ -377,7 +397,7 @@ end:
 #if MUTATION != 17 && MUTATION != 12
           entries = PREFIX(rDone)
 #endif
-        :: else
+        :: else -> assert(rState == Broken)
         fi
       :: frame == Farewell ->
 #if MUTATION != 19
@@ -425,7 +445,7 @@ end:
 
 /* ---- between them ---- */
 
-#define LAND(part, k) atomic { flying & part -> \
+#define LAND(part, k) atomic { flying & part && (MUTATION != 29 || rPairs) -> \
   assert(k <= opened && !(rDone & BIT(k)));     /* an open receive of this number */ \
   assert(!((landed | got) & part));             /* once in an epoch */ \
   assert(!(sDone & BIT(k)));                    /* from a buffer that is still the message's */ \
