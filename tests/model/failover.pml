@@ -1,5 +1,5 @@
 /* Failover of one connection: S (sender) sends messages 1..N to R (receiver) over RDMA; when queue pairs fail, both go to
- * the next epoch with new ones, and what had not arrived is sent again. model_test.py runs this exhaustively with spin.
+ * the next epoch with new ones, and what had not arrived is sent again. failover_test.py runs this exhaustively with spin.
  *
  * Modelled: every interleaving of
  *   - the data plane: each part's write in flight, landed, its completion polled by R or not, its acknowledgement seen by S or
@@ -13,11 +13,15 @@
  * Checked: a write lands only in an open receive of its number, once, from a buffer that S's user has not got back; S completes
  * a send only when R's memory has all of it, and, when it is told so by a frame, after its own queue pairs are gone; entries
  * are used in the epoch they were made in and for the send they belong to; R completes a receive only with all of its data.
- * At rest everything has completed (with PARTITION or LOSS: or failed at both ends). That it comes to rest is the absence of
- * non-progress cycles: no step is marked as progress, so the state graph has no cycle at all.
+ * At rest everything has completed (with PARTITION, LOSS or ABORT: or an end that has something open has failed). That it comes
+ * to rest is the absence of non-progress cycles: no step is marked as progress, so the state graph has no cycle at all.
  * Not modelled: groups and tags (a group is a message), silent receives, iWARP (where an acknowledgement says nothing about R),
- * packets of a dead epoch that a new queue pair of the same number takes for its own, the choice of pairs and its back-off, a process
- * that dies, wrapping of numbers. Bringing queue pairs up is one step, which fails as a failure.
+ * packets of a dead epoch that a new queue pair of the same number takes for its own (mutation 29 shows why it must not), the
+ * choice of pairs and its back-off, a process that dies, numbers that wrap. Bringing queue pairs up is one step; that it
+ * fails is a failure before or after it.
+ *
+ * Macros: N, WINDOW, FAILURES; LAZY (above); CLOSE: ends close when they are done; ABORT: at any time; PARTITION: the ends may lose
+ * each other for good; LOSS: a device dies with completions that it has acknowledged.
  *
  * By hand:  spin -a -DFAILURES=2 failover.pml && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m100000      (-DMUTATION=n: must fail)
  *           without -DSAFETY but with -DNP, ./pan -l: cycles.  After an error: spin -t -p -g -DFAILURES=2 failover.pml
@@ -32,9 +36,11 @@
 #define FAILURES 2
 #endif
 #ifndef MUTATION
-#define MUTATION 0              /* a mistake, see model_test.py */
+#define MUTATION 0              /* a mistake, see failover_test.py */
 #endif
+#ifndef FRAMES
 #define FRAMES 8                /* room of a FIFO; never full (asserted) */
+#endif
 
 #define BIT(k) (1 << ((k) - 1))                         /* message k in a mask of messages */
 #define UPTO(n) ((1 << (n)) - 1)                        /* messages 1..n */
@@ -72,7 +78,7 @@ byte opened, rDone, entries;            /* receives: number opened; mask complet
 byte flying, landed, got, memory;       /* parts: in flight to R's queue pairs, completion not polled, counted, in R's memory */
 byte rNext;                             /* number to which R is breaking */
 byte heard;                             /* last epoch for which S said that it has unfinished sends */
-byte asked, answered;                   /* Break that R's user thread has not handled yet, 0: none; what Arrived said to it */
+byte asked, answered;                   /* Break that R has not settled for yet, 0: none; what the last Arrived said */
 #ifdef LAZY
 byte prompt_sends, prompt_receives;     /* so many calls come at any time, the others only at rest */
 #else
@@ -84,6 +90,7 @@ byte prompt_sends, prompt_receives;     /* so many calls come at any time, the o
 #define S_POLLED (LIVE(sState) && sDone != UPTO(issued))
 #define R_POLLED (LIVE(rState) && rDone != UPTO(opened))
 
+/* irecv finds room. */
 #define MAY_OPEN (opened < N && opened - PREFIX(rDone) < WINDOW)
 
 inline sayR(frame, x) { if :: LIVE(rState) -> assert(nfull(toR)); toR!frame,x :: else fi }
@@ -106,7 +113,7 @@ inline sBreak() {
   sState = Broken
 }
 
-/* S sees a failure. */
+/* S sees a failure. Until the end of the break it hears no frame. */
 inline sFails() {
 #if MUTATION == 5
   sState = Broken; sTarget++;
@@ -167,6 +174,8 @@ inline sOnSettle(x, mask, open) {
   fi
 }
 
+#define ACKED(k) (sPosted & ~sDone & BIT(k) && HAS(acked, PARTS(k)))
+
 active proctype Sender() {
   mtype frame; byte x, mask, k; bool open;
 end:
@@ -190,24 +199,9 @@ end:
         k = 0
       fi;
       entry++ }
-  :: atomic { S_POLLED && (sPairs || sState == Breaking) && (
-#if N >= 2
-      (sPosted & ~sDone & 2 && HAS(acked, PARTS(2))) ||
-#endif
-#if N >= 3
-      (sPosted & ~sDone & 4 && HAS(acked, PARTS(3))) ||
-#endif
-#if N >= 4
-      (sPosted & ~sDone & 8 && HAS(acked, PARTS(4))) ||
-#endif
-      (sPosted & ~sDone & 1 && HAS(acked, PARTS(1)))) ->
+  :: atomic { S_POLLED && (sPairs || sState == Breaking) && (ACKED(1) || ACKED(2) || ACKED(3) || ACKED(4)) ->
       for (k : 1 .. N) {
-        if
-        :: sPosted & BIT(k) && HAS(acked, PARTS(k)) ->
-          assert(HAS(memory, PARTS(k)));
-          sDone = sDone | BIT(k)
-        :: else
-        fi
+        if :: ACKED(k) -> assert(HAS(memory, PARTS(k))); sDone = sDone | BIT(k) :: else fi
       }
       k = 0 }
   :: atomic { S_POLLED && (sPairs || sState == Breaking) && UPTO(ringArrived) & ~sDone -> sCompletes(UPTO(ringArrived)) }
@@ -221,12 +215,14 @@ end:
   /* Propose, or say that there is nothing to propose. */
   :: atomic { S_POLLED && sState == Settled && connected -> sayR(Propose, sTarget); sState = Connecting }
 #ifdef PARTITION
-  :: atomic { S_POLLED && sState == Settled && !connected && !waitingSaid && MUTATION != 21 -> sayR(Waiting, sTarget); waitingSaid = true }
+  :: atomic { S_POLLED && sState == Settled && !connected && !waitingSaid && MUTATION != 21 ->
+      sayR(Waiting, sTarget); waitingSaid = true }
 #endif
   :: atomic { S_POLLED && sState != Breaking && nempty(sBox) -> sBox?frame,x,mask,open;
       if
       :: frame == Arrived -> sLearns(mask)
       :: frame == Settle -> sOnSettle(x, mask, open)
+      :: frame == Settle && sBox??[Settle,_,_,_] -> skip        /* a mailbox may keep the newest only */
       :: frame == Accept ->
         if
 #if MUTATION == 3
@@ -357,7 +353,8 @@ end:
       rFails(rTarget + 1) }
 #endif
   :: atomic { R_POLLED && rState == Breaking -> rBreak() }
-  :: atomic { R_POLLED && rState == Running && (sPairs != rPairs || !connected) && (sTarget > rTarget || !connected) -> rFails(rTarget + 1) }
+  :: atomic { R_POLLED && rState == Running && (sPairs != rPairs || !connected) && (sTarget > rTarget || !connected) ->
+      rFails(rTarget + 1) }
 #if MUTATION == 1
   :: atomic { rState == Broken && rPairs -> rDrain(); rPairs = 0; flying = 0; got = 0 }
 #endif
@@ -417,7 +414,7 @@ end:
   od
 }
 
-/* R's service thread reads at once, and answers Break from memory; again when more has arrived and the user thread has not handled it. */
+/* R's service thread reads at once, and answers Break from memory; again when more arrives while R has not settled for it. */
 active proctype ReceiverService() {
   mtype frame; byte x;
 end:
@@ -457,15 +454,9 @@ end:
   do
   :: LAND(1, 1)
   :: LAND(2, 1)
-#if N >= 2
   :: LAND(4, 2)
-#endif
-#if N >= 3
   :: LAND(8, 3)
-#endif
-#if N >= 4
   :: LAND(16, 4)
-#endif
 #ifdef PARTITION
   :: atomic { connected -> connected = false }
   :: atomic { !connected && failures -> failures--; connected = true }
