@@ -459,7 +459,11 @@ end:
   :: LAND(16, 4)
 #ifdef PARTITION
   :: atomic { connected -> connected = false }
+#if MUTATION == 30
+  :: atomic { !connected -> connected = true }
+#else
   :: atomic { !connected && failures -> failures--; connected = true }
+#endif
 #endif
   od
 }
