@@ -240,41 +240,44 @@ void Connection::adopt(const EndInfo& remote) {
 Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote,
                            std::size_t local_gid, std::size_t remote_gid) {
   LaneQueuePair& queue_pair = queue_pairs_[index];
-  const Rail& rail = rails_[queue_pair.rail];
-  const RailInfo& here = local.rail[queue_pair.rail];
-  const RailInfo& there = remote.rail[queue_pair.peer_rail];
+  const WayEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
+  verbs::Gid gid;
+  RAILWISE_TRY(makeReady(queue_pair.qp, rails_[queue_pair.rail], ends, index, &gid));
+  queue_pair.connected = true;
+  if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.gid = gid;
+  sayConnected(index, local, remote, local_gid, remote_gid);
+  return Status::success();
+}
+
+Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, std::size_t index,
+                             verbs::Gid* from) const {
+  const RailInfo& here = ends.local.rail[ends.local_rail];
+  const RailInfo& there = ends.remote.rail[ends.remote_rail];
   verbs::PathAddress address;
-  address.qp_number = remote.queue_pair[index].number;
+  address.qp_number = ends.remote.queue_pair[index].number;
   address.lid = there.lid;
   address.ethernet = there.link_layer != LinkLayer::kInfiniBand;
   address.mtu = static_cast<ibv_mtu>(there.mtu);
-  std::memcpy(address.gid.raw, there.gids[remote_gid], sizeof address.gid.raw);
-  verbs::Gid gid;
-  gid.index = here.gid_index[local_gid];
-  gid.roce_version = here.gid_versions[local_gid];
-  std::memcpy(gid.value.raw, here.gids[local_gid], sizeof gid.value.raw);
+  std::memcpy(address.gid.raw, there.gids[ends.remote_gid], sizeof address.gid.raw);
+  from->index = here.gid_index[ends.local_gid];
+  from->roce_version = here.gid_versions[ends.local_gid];
+  std::memcpy(from->value.raw, here.gids[ends.local_gid], sizeof from->value.raw);
   // Both directions travel as the sender asked, but for clear-to-send where NCCL_IB_FIFO_TC says so.
-  const EndInfo& sender = direction_ == Direction::kSend ? local : remote;
+  const EndInfo& sender = direction_ == Direction::kSend ? ends.local : ends.remote;
   const uint8_t traffic_class =
       direction_ == Direction::kSend
           ? sender.traffic_class
           : verbs::clearToSendTrafficClass(rail.port, config_, sender.traffic_class);
-  verbs::PathSettings settings{gid, sender.service_level, traffic_class};
-  settings.flow_label =
-      verbs::laneFlowLabel(address.qp_number ^ queue_pair.qp->qp_num, static_cast<uint32_t>(index));
-  settings.ece = eceOf(remote.queue_pair[index]);
+  verbs::PathSettings settings{*from, sender.service_level, traffic_class};
+  settings.flow_label = verbs::laneFlowLabel(address.qp_number ^ qp->qp_num, static_cast<uint32_t>(index));
+  settings.ece = eceOf(ends.remote.queue_pair[index]);
   // A packet of an earlier epoch that comes late must not be taken by a queue pair that has got the number of
   // its own.
-  const auto psn = static_cast<uint32_t>((epoch_ - 1) * kPsnStep & 0xffffff);
-  settings.psn = psn;
+  settings.psn = static_cast<uint32_t>((epoch_ - 1) * kPsnStep & 0xffffff);
   verbs::Port port = rail.port;
   port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
-  RAILWISE_TRY(verbs::readyToReceive(queue_pair.qp, port, address, settings));
-  RAILWISE_TRY(verbs::readyToSend(queue_pair.qp, rail.port, config_, psn));
-  queue_pair.connected = true;
-  if (address.ethernet) queue_pair.gid = gid;
-  sayConnected(index, local, remote, local_gid, remote_gid);
-  return Status::success();
+  RAILWISE_TRY(verbs::readyToReceive(qp, port, address, settings));
+  return verbs::readyToSend(qp, rail.port, config_, settings.psn);
 }
 
 void Connection::sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote,

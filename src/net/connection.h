@@ -45,6 +45,13 @@ struct ConnectionOptions {
 
 class Context;
 
+// A queue pair by which the sender tries whether a way works again, before it goes back to it.
+struct TrialQueuePair {
+  Rail rail;
+  verbs::Cq cq;
+  verbs::Qp qp;
+};
+
 class Connection {
  public:
   Connection(const Connection&) = delete;
@@ -117,6 +124,19 @@ class Connection {
   // the way is not resolved yet (ARP); the same again later.
   Status bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                  std::size_t remote_gid);
+  // Between which addresses a queue pair goes.
+  struct WayEnds {
+    const EndInfo& local;
+    const EndInfo& remote;
+    std::size_t local_rail;
+    std::size_t remote_rail;
+    std::size_t local_gid;
+    std::size_t remote_gid;
+  };
+  // The same for any queue pair on `rail`; `index`: of it among those of `ends.remote`. `from`: where it
+  // sends from.
+  Status makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, std::size_t index,
+                   verbs::Gid* from) const;
   // One line for who asks which way a connection took.
   void sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                     std::size_t remote_gid) const;
@@ -154,7 +174,9 @@ class Connection {
     return nothing_new ? Status::success() : checkPeer(waiting);
   }
 
-  // The place in the window that the peer's device is asked to answer into (iWARP, peer_check.cc).
+  Status checkPeer(Waiting waiting);
+
+  // The place in the window that the peer's device is asked to answer into (iWARP: peer_check.cc; trials).
   static constexpr std::size_t kProbeBytes = 64;
   static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, where nothing else is
   static constexpr uint32_t kProbeReserve = 1;               // of the send queue, on iWARP
@@ -189,7 +211,10 @@ class Connection {
   // The same of any rails, without keys.
   EndInfo describeOffer(const std::vector<Rail>& rails) const;
   // The window's own; {} where it cannot be registered, which is logged.
-  MemoryKeys windowKeys(std::size_t rail) const;
+  MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(rails_[rail]); }
+  MemoryKeys windowKeysOn(const Rail& rail) const;
+  // A queue pair of no epoch, for a trial. Errors: kSystem, logged.
+  static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
   Result<MemoryKeys> keysOf(const MemoryHandle& memory, uint8_t rail) const;
   // Events of the rails ring the bell, or no more.
@@ -205,6 +230,8 @@ class Connection {
   static void sayFew(const std::string& line);
   // Counts the time without a way, and gives up in the end.
   Status giveUpInTime();
+  Status countUnproven(Clock::duration since_last_check);
+  Status giveUpAfter(Clock::duration lost);
   Status peerLeft();
   void ringWhileRecovering() {
     if (phase_ != Phase::kRunning) lost_.ring();
@@ -212,6 +239,7 @@ class Connection {
   // Something has gone through the queue pairs of this epoch.
   bool proven() const;
 
+  uint64_t* probe_target_ = nullptr;
   const Direction direction_;
   const Device& device_;
   const ConnectionOptions options_;
@@ -254,7 +282,6 @@ class Connection {
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
-  Status checkPeer(Waiting waiting);
   // That the queue pair's device has failed, its port is down or its address gone, in words; "": nothing of
   // the kind.
   // It shows in many a status: in a flush (Soft-RoCE), in retries that were in vain, or in an end of the
@@ -276,6 +303,8 @@ class Connection {
   // Nothing that was posted is without its completion.
   bool owedNothing() const;
   uint64_t largestUnderWay() const;  // as the direction has it
+  // Ports of this end may be up again: for a connection that uses less than it could.
+  void portsChanged();
   Status probe();
   Status postProbe(std::size_t queue_pair);
   // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
@@ -295,7 +324,6 @@ class Connection {
   // answered yet.
   Clock::duration silence_ = {};
   int probes_ = 0;
-  uint64_t* probe_target_ = nullptr;
   std::string farewell_;  // why the peer left, as it says
   std::string peer_;
 };

@@ -104,7 +104,18 @@ Status Connection::giveUpInTime() {
       std::min<Clock::duration>(now - std::exchange(last_recover_, now), kLongestStep);
   // One that does not look has nothing under way, and may come back after hours.
   if (peer_takes_part_) lost_time_ += step;
-  if (lost_time_ < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
+  return giveUpAfter(lost_time_);
+}
+
+// An epoch that nothing has gone through is no better than none.
+Status Connection::countUnproven(Clock::duration since_last_check) {
+  if (epoch_ == 1 || owedNothing() || proven()) return Status::success();
+  lost_time_ += std::min(since_last_check, kLongestStep);
+  return giveUpAfter(lost_time_);
+}
+
+Status Connection::giveUpAfter(Clock::duration lost) {
+  if (lost < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
   std::string report = "no way to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
                        std::to_string(config_.failover_timeout_s) + " s. Tried:";
   for (const std::string& attempt : tried_) report += " [" + attempt + "]";
@@ -228,20 +239,42 @@ Status Connection::describeEpoch(EndInfo& end) const {
   return Status::success();
 }
 
-MemoryKeys Connection::windowKeys(std::size_t rail) const {
-  const int8_t native = native_rail_[rail];
-  if (native >= 0) {
-    const auto own = static_cast<std::size_t>(native);
-    return {window_.localKey(own), window_.remoteKey(own)};
+MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
+  const std::vector<Rail>& own = device_.rails();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (sameRail(own[i], rail)) return {window_.localKey(i), window_.remoteKey(i)};
   }
-  const Result<MemoryKeys> keys = window_.keysOn(rails_[rail].hca->pd());
+  const Result<MemoryKeys> keys = window_.keysOn(rail.hca->pd());
   return keys.ok() ? *keys : MemoryKeys{};
+}
+
+Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& config) {
+  TrialQueuePair trial;
+  trial.rail = rail;
+  int error = 0;
+  trial.cq.reset(verbs::makeOrExplain(
+      [&] { return verbs::library().create_cq(rail.hca->context(), 2, nullptr, nullptr, 0); }, error));
+  if (trial.cq == nullptr) return Status{Code::kSystem, error};
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(rail.hca->pd(), trial.cq.get(), rail.port, config, {1, 1, 0});
+  if (!made.ok()) return made.status();
+  trial.qp = std::move(made->qp);
+  return trial;
 }
 
 Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
   const int8_t native = native_rail_[rail];
   if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
   return device_.memory().keysOn(memory, rails_[rail].hca->pd());
+}
+
+void Connection::portsChanged() {
+  if (!canFailOver()) return;
+  if (direction_ == Direction::kSend) {
+    static_cast<SendConnection*>(this)->lookSoon();
+  } else {
+    static_cast<ReceiveConnection*>(this)->offerAnew();
+  }
 }
 
 // ---- queue pairs

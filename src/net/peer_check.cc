@@ -97,12 +97,15 @@ Status Connection::checkPeer(Waiting waiting) {
     lost_.clear();  // what is raised from now on is looked at the next time
     RAILWISE_TRY(checkEvents(event));
     RAILWISE_TRY(hear());
+    if (running()) portsChanged();
   }
   if (phase_ != Phase::kRunning) return recover();
   const Clock::time_point now = Clock::now();
   if (now - last_check_ < kPeerCheckInterval) return Status::success();
   const Clock::duration since = now - std::exchange(last_check_, now);
   RAILWISE_TRY(checkManager());
+  RAILWISE_TRY(countUnproven(since));
+  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->lookForBetter(now);
   RAILWISE_TRY(checkSilence(since));
   if (!peerHasEnded() && !cut_off_) return failure_;
   if (peer_left_ == Clock::time_point()) peer_left_ = now;

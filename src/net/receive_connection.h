@@ -59,6 +59,8 @@ class ReceiveConnection final : public Connection {
   Status recover();
   Status onFrame(MessageType type, std::span<const std::byte> bytes);
   void stopStraight() { straight_ = false; }
+  // Tells the sender what this end can be reached by, where that has changed.
+  void offerAnew();
 
   // The sizes of a receive that has completed; `sizes` may be null. The request is free.
   void finish(Request& request, int* sizes);
@@ -161,6 +163,8 @@ class ReceiveConnection final : public Connection {
   Status begin();
   bool writeKeys(Receive& receive, uint32_t place);
   uint32_t placeOf(uint64_t number) const;
+  void onTrial(const TrialFrame& frame);
+  void sendRails();
   uint8_t mostRails() const { return entry_bytes_ > sizeof(ClearToSend) ? kMaxRails : 1; }
 
   EndInfo local_ = {};
@@ -184,9 +188,10 @@ class ReceiveConnection final : public Connection {
   std::vector<Rail> offered_;
   EndInfo offer_ = {};
   bool accept_sent_ = false;
-  Status flush_failure_;          // flushes need no peer: they outlive the failure of the connection
-  uint64_t next_number_ = 1;      // of the next receive
-  uint64_t consumed_number_ = 0;  // the sender has matched all receives up to this one
+  std::optional<TrialQueuePair> trial_;  // that the sender reads through
+  Status flush_failure_;                 // flushes need no peer: they outlive the failure of the connection
+  uint64_t next_number_ = 1;             // of the next receive
+  uint64_t consumed_number_ = 0;         // the sender has matched all receives up to this one
   // Places in the sender's ring, before they are wrapped: of the next entry, of the first that is not posted.
   uint32_t next_place_ = 0;
   uint32_t posted_place_ = 0;

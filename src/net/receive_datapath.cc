@@ -90,14 +90,14 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
                                          Request** request) {
   *request = nullptr;
   if (!failure_.ok()) return failure_;
-  if (!running()) return idle(Waiting::kPeer);
+  if (!running() || lost_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   Receive& made = receives_[slot];
   if (made.kind != Request::Kind::kFree) return endRow();
   if (blocked()) {
     RAILWISE_TRY(endRow());
     RAILWISE_TRY(poll());
-    if (blocked() || !running()) return idle(Waiting::kPeer);
+    if (blocked()) return idle(Waiting::kPeer);
   }
   const auto count = static_cast<uint32_t>(buffers.size());
   open(made, count, roomOf(buffers[0]));
@@ -106,7 +106,9 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
                                   [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; }))
     startEvents(made, buffers);
   fillGroup(made, slot, buffers);
-  if (!native_ && !writeKeys(made, next_place_)) {
+  // Without queue pairs this comes with the next epoch.
+  const bool standby = !native_ && phase_ != Phase::kLost && phase_ != Phase::kWaiting;
+  if (standby && !writeKeys(made, next_place_)) {
     (void)lose(&queue_pairs_[reply_queue_pair_], {Code::kSystem, ENOMEM},
                "memory cannot be registered with a standby rail");
   }

@@ -60,6 +60,7 @@ bool ReceiveConnection::drained() const {
 // Without queue pairs, and ready for those of this epoch.
 void ReceiveConnection::toEpoch(uint64_t epoch) {
   if (phase_ != Phase::kWaiting) dropQueuePairs();
+  trial_.reset();
   forgetParts();
   reply_queue_pair_ = 0;
   epoch_ = epoch;
@@ -95,6 +96,7 @@ void ReceiveConnection::sendSettle() {
   copyText(frame.reason, trouble_);
   frame.end = offer_;
   side_channel_.send(frame);
+  side_channel_.breakIsSettled();
   failed_queue_pair_ = kNoQueuePair;
 }
 
@@ -108,6 +110,8 @@ Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> b
         if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
           (void)lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + fieldText(frame.reason));
         asked_epoch_ = frame.epoch;
+      } else {
+        side_channel_.breakIsSettled();
       }
       return Status::success();
     }
@@ -117,6 +121,12 @@ Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> b
     case MessageType::kUnposted:
       // It has sent what has not arrived: it looks, or it has lost that and does not know.
       peer_takes_part_ = peer_takes_part_ || frameOf<ArrivedFrame>(bytes).number > arrived_ + 1;
+      return Status::success();
+    case MessageType::kAskRails:
+      if (running()) sendRails();
+      return Status::success();
+    case MessageType::kTrial:
+      if (running()) onTrial(frameOf<TrialFrame>(bytes));
       return Status::success();
     case MessageType::kPropose:
       return onPropose(frameOf<ProposeFrame>(bytes));
@@ -216,6 +226,55 @@ Status ReceiveConnection::connectEpoch() {
   side_channel_.send(frame);
   accept_sent_ = true;
   return Status::success();
+}
+
+// ---- going back
+
+void ReceiveConnection::sendRails() {
+  auto frame = makeMessage<RailsFrame>(MessageType::kRails);
+  frame.epoch = epoch_;
+  int native = 0;
+  offered_ = usableRails(&native);
+  offer_ = describeOffer(offered_);
+  frame.native = static_cast<uint8_t>(native);
+  frame.end = offer_;
+  side_channel_.send(frame);
+}
+
+void ReceiveConnection::offerAnew() {
+  int native = 0;
+  if (epoch_ > 1 && !sameRails(usableRails(&native), offered_)) sendRails();
+}
+
+// A queue pair for the sender's trial; it stays until the next trial or epoch.
+void ReceiveConnection::onTrial(const TrialFrame& frame) {
+  trial_.reset();
+  auto reply = makeMessage<TrialReplyFrame>(MessageType::kTrialReply);
+  reply.trial = frame.trial;
+  const auto open = [&] {
+    if (frame.rail >= offered_.size() || frame.gid >= offer_.rail[frame.rail].gid_count ||
+        frame.peer_gid >= frame.end.rail[0].gid_count ||
+        frame.end.rail[0].link_layer != offer_.rail[frame.rail].link_layer)
+      return false;
+    const Rail& rail = offered_[frame.rail];
+    Result<TrialQueuePair> made = openTrial(rail, config_);
+    const MemoryKeys keys = windowKeysOn(rail);
+    if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
+    verbs::Gid from;
+    if (!makeReady(made->qp.get(), rail, {offer_, frame.end, frame.rail, 0, frame.gid, frame.peer_gid}, 0,
+                   &from)
+             .ok())
+      return false;
+    trial_ = std::move(*made);
+    reply.end = offer_;
+    reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
+    reply.end.rail[0] = offer_.rail[frame.rail];
+    reply.end.rail[0].window_key = keys.remote;
+    reply.end.queue_pair[0].number = trial_->qp->qp_num;
+    return true;
+  };
+  reply.accepted = open() ? 1 : 0;
+  side_channel_.send(reply);
 }
 
 // ---- clear to send, once more

@@ -33,7 +33,9 @@ Status SendConnection::progress(const Request& request, bool* done) {
   if (next_post_ != next_number_) [[unlikely]]
     RAILWISE_TRY(postGroups());
   if (fruitless_ >= kAskAfter) RAILWISE_TRY(ask());
-  return idle(Waiting::kAcknowledgement);
+  const Status waited = idle(Waiting::kAcknowledgement);
+  *done = known(message);  // the peer may have said so
+  return *done ? Status::success() : waited;
 }
 
 Status SendConnection::drain() {

@@ -196,15 +196,18 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     if (queue_pair.used)
       epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
+  if (epoch_ == 1) first_ways_ = usedWays();
+  reduced_ = usedWays() != first_ways_;
   prepareSmall();
 }
 
 // Where everything goes over one lane between the connection's own rails, small messages go straight down.
+// Not while there may be something better: who sends then looks for it.
 void SendConnection::prepareSmall() {
   small_bytes_ = whole_bytes_ = 0;
   smallMayGo(false);
   // Out of order, a read that has landed says nothing of what was posted before (settle).
-  if (lanes_.size() > 1 || iwarp() || out_of_order_ || !native_) return;
+  if (lanes_.size() > 1 || iwarp() || out_of_order_ || !native_ || reduced_) return;
   const Lane& lane = lanes_.front();
   whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
   for (int q = 0; q < lane.count; ++q)

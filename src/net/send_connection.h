@@ -50,6 +50,12 @@ class SendConnection final : public Connection {
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
   uint64_t largestUnderWay() const;
 
+  // Of a connection that uses less than it did at first (send_failback.cc): now and then it asks the receiver
+  // what it can be reached by, tries better ways, and goes back when they work.
+  void lookForBetter(Clock::time_point now);
+  Status lookNowAndThen();
+  void lookSoon() { next_look_ = {}; }
+
   // Of a connection that has lost its queue pairs (send_failover.cc).
   Status recover();
   Status onFrame(MessageType type, std::span<const std::byte> bytes);
@@ -95,6 +101,7 @@ class SendConnection final : public Connection {
     bool in_order = false;  // they came in the order of the receives
     uint32_t each = 0;      // bytes of the first that came
     bool recorded = false;  // sizes and parts are in a record
+    bool again = false;     // after a failure it is to be posted once more
     bool tail = false;      // of the part that is being posted all bytes are, but not what follows them
     uint64_t posted = 0;    // bytes, over all parts
     std::array<Message*, kMaxReceives> messages = {};  // null: not yet sent
@@ -117,12 +124,19 @@ class SendConnection final : public Connection {
   bool tearDown();
   void onSettle(const SettleFrame& frame);
   Status onAccept(const AcceptFrame& frame);
+  void completeArrived();
   Status settleMessages();
   Status settleReceive(uint64_t number, bool arrived);
   Message* messageOf(uint64_t number);
   Status failLost(uint64_t number);
   Status keepGroup(Group& group, uint64_t number);
   void tryToConnect();
+  std::vector<Way> usedWays() const;
+  void onRails(const RailsFrame& frame);
+  void onTrialReply(const TrialReplyFrame& frame);
+  void tryNextWay();
+  void trialFailed();
+  void goBack();
   bool openEpoch(const EpochPlan& plan);
   void propose(const EpochPlan& plan);
   Status connectEpoch();
@@ -255,6 +269,28 @@ class SendConnection final : public Connection {
   std::unique_ptr<ProposeFrame> proposal_;
   std::unique_ptr<EndInfo> accepted_;
   Clock::time_point next_try_ = {};
+  // Failing back: the ways of the first epoch; a trial that is under way, of the ways to be tried.
+  std::vector<Way> first_ways_;
+  bool reduced_ = false;  // those of this epoch are others
+  uint32_t looks_ = 0;
+  struct Trial {
+    uint64_t number = 0;
+    TrialQueuePair end;
+    Way way;
+    std::size_t lane = 0;
+    uint8_t local_rail = 0;  // in the offer
+    uint8_t local_gid = 0;
+    uint8_t remote_gid = 0;
+    bool reading = false;
+    Clock::time_point until = {};
+  };
+  std::unique_ptr<Trial> trial_;
+  std::unique_ptr<RailsFrame> better_rails_;
+  std::optional<EpochPlan> better_plan_;
+  std::vector<Rail> better_own_;
+  uint64_t trials_ = 0;
+  Clock::time_point next_look_ = {};
+  Clock::duration look_pause_ = {};
   std::atomic<bool> torn_down_ = false;  // for settle()
   uint32_t signals_ = 0;                 // completions that are asked for and not here yet
   uint32_t fruitless_ = 0;               // calls of progress() in a row that found nothing new

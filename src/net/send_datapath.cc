@@ -99,6 +99,7 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
                                       const MemoryHandle* memory, void* profiler, Request** request) {
   *request = nullptr;
   if (!failure_.ok()) return failure_;
+  if (reduced_) RAILWISE_TRY(lookNowAndThen());
   if (!running()) return idle(Waiting::kPeer);
   // After a failover earlier receives are seen once more.
   if (next_number_ >= seen_number_) {
@@ -246,6 +247,7 @@ Status SendConnection::openGroup(Group& group) {
   group.messages.fill(nullptr);
   group.parts = group.parts_posted = group.parts_done = 0;
   group.silent = stampSilent(stamp);
+  group.again = false;
   group.profiled = false;
   group.alike = group.in_order = true;
   return Status::success();

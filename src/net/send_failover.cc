@@ -11,6 +11,9 @@
 namespace railwise::net {
 namespace {
 
+// How soon after a failure better ways are looked for.
+constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
+
 // Nothing can be reached: ports and addresses are looked at again.
 constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
 
@@ -70,6 +73,9 @@ bool SendConnection::tearDown() {
   std::memset(ring_, 0, std::size_t{kRingEntries} * entry_bytes_);
   proposal_.reset();
   accepted_.reset();
+  trial_.reset();
+  better_plan_.reset();
+  completeArrived();
   return true;
 }
 
@@ -80,10 +86,17 @@ Status SendConnection::onFrame(MessageType type, std::span<const std::byte> byte
     case MessageType::kSettle:
       onSettle(frameOf<SettleFrame>(bytes));
       return Status::success();
+    case MessageType::kRails:
+      if (running()) onRails(frameOf<RailsFrame>(bytes));
+      return Status::success();
+    case MessageType::kTrialReply:
+      if (running()) onTrialReply(frameOf<TrialReplyFrame>(bytes));
+      return Status::success();
     case MessageType::kAccept:
       return onAccept(frameOf<AcceptFrame>(bytes));
     case MessageType::kArrived:
       onArrived(frameOf<ArrivedFrame>(bytes).number);
+      if (phase_ == Phase::kWaiting || phase_ == Phase::kConnecting) completeArrived();
       return Status::success();
     default:
       return fail({Code::kRemote, 0},
@@ -147,8 +160,8 @@ Status SendConnection::failLost(uint64_t number) {
 
 // The group's messages are still ours to send.
 Status SendConnection::keepGroup(Group& group, uint64_t number) {
-  const bool by_parts = group.parts > 0;
-  bool held = !by_parts || !group.free();
+  const bool by_parts = group.parts > 0 || group.again;
+  bool held = !by_parts || group.again || !group.free();
   for (std::size_t i = 0; held && i < group.count; ++i) {
     const Message& message = *group.messages[i];
     held = by_parts || (message.kind == Request::Kind::kSend && message.number == number && !message.done);
@@ -157,6 +170,7 @@ Status SendConnection::keepGroup(Group& group, uint64_t number) {
   for (std::size_t i = 0; i < group.count; ++i)
     group.messages[i]->number = UINT64_MAX;  // its parts will tell
   group.small = group.packed = false;
+  group.again = true;
   group.parts = group.parts_posted = group.parts_done = 0;
   return Status::success();
 }
@@ -168,12 +182,15 @@ Status SendConnection::settleReceive(uint64_t number, bool arrived) {
     if (grouped && (group.parts == 0 || !group.free())) {
       for (std::size_t i = 0; i < group.count; ++i) {
         Message& message = *group.messages[i];
-        if (group.parts > 0 || message.number == number) message.done = true;
+        if (group.parts > 0 || group.again || message.number == number) message.done = true;
       }
     } else if (Message* message = grouped ? nullptr : messageOf(number); message != nullptr) {
       message->done = true;
     }
-    if (grouped) group.parts = group.parts_posted = group.parts_done = 0;
+    if (grouped) {
+      group.again = false;
+      group.parts = group.parts_posted = group.parts_done = 0;
+    }
     return Status::success();
   }
   if (grouped) return keepGroup(group, number);
@@ -188,18 +205,23 @@ Status SendConnection::settleReceive(uint64_t number, bool arrived) {
   return keepGroup(group, number);
 }
 
+// Of torn-down queue pairs: what went in parts is complete when the receiver says so.
+void SendConnection::completeArrived() {
+  for (Group& group : groups_) {
+    if (group.number == 0 || group.number > arrived_ || (group.free() && !group.again)) continue;
+    for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    group.again = false;
+    group.parts = group.parts_posted = group.parts_done = 0;
+  }
+}
+
 // Completes what the receiver has; what it has not will be sent again, in order, as soon as there is a
 // clear-to-send for it once more.
 Status SendConnection::settleMessages() {
   messages_settled_ = true;
   onArrived(settle_->arrived);
   const uint64_t arrived = arrived_;
-  // Not in the window any more: the receiver has had them for long.
-  for (Group& group : groups_) {
-    if (group.number == 0 || group.number > arrived || group.number == next_number_ || group.free()) continue;
-    for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
-    group.parts = group.parts_posted = group.parts_done = 0;
-  }
+  completeArrived();
   if (next_number_ - arrived > kSlots + 1U)
     return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(arrived) +
                                         " is its latest, and has asked for " +
@@ -311,7 +333,7 @@ Status SendConnection::begin() {
   for (uint64_t number = next_post_; number < next_number_; ++number) {
     const auto slot = static_cast<uint32_t>(number % kSlots);
     Group& group = groups_[slot];
-    if (group.number == number && group.count > 0 && !group.messages[0]->done) plan(group, slot);
+    if (group.number == number && std::exchange(group.again, false)) plan(group, slot);
   }
   smallMayGo(next_post_ == next_number_);
   std::string ways;
@@ -319,6 +341,8 @@ Status SendConnection::begin() {
   sayFew(device_.name() + std::string(": connection to ") + peer() + " goes on over " + ways + " (epoch " +
          std::to_string(epoch_) + ")");
   torn_down_ = false;
+  look_pause_ = kFirstLook;
+  next_look_ = Clock::now() + look_pause_;
   phase_ = Phase::kRunning;
   heard_ = true;  // silence begins now
   lost_.clear();

@@ -109,7 +109,7 @@ bool SideChannel::serve(bool) {
 }
 
 // The connection's thread may complete its last receive before it looks for frames, and then for long not
-// come again: while a break waits the sender is told whatever has arrived since.
+// come again: until a break is settled the sender is told whatever has arrived since.
 bool SideChannel::tick() {
   const std::lock_guard lock(mutex_);
   if (break_waits_ && number_ != told_) answerLocked<ArrivedFrame>(MessageType::kArrived);
@@ -123,7 +123,6 @@ std::optional<std::vector<std::byte>> SideChannel::next() {
   if (inbox_.empty()) return std::nullopt;
   std::vector<std::byte> frame = std::move(inbox_.front());
   inbox_.pop_front();
-  if (inbox_.empty()) break_waits_ = false;
   return frame;
 }
 
@@ -135,6 +134,11 @@ bool SideChannel::ended() {
 std::string SideChannel::problem() {
   const std::lock_guard lock(mutex_);
   return problem_;
+}
+
+void SideChannel::breakIsSettled() {
+  const std::lock_guard lock(mutex_);
+  break_waits_ = false;
 }
 
 void SideChannel::end() {

@@ -38,8 +38,8 @@ class SharedNumber {
 class SideChannel final : public Watched {
  public:
   // `bell` rings when there is something to hear. `number`: of a receiver what has arrived, with which it
-  // answers each break at once, and again when it has grown until the break is taken; of a sender what it has
-  // not posted, with which it answers each settle.
+  // answers each break at once, and again when it has grown until the break is settled; of a sender what it
+  // has not posted, with which it answers each settle.
   SideChannel(verbs::FatalFlag& bell, Direction direction, const SharedNumber& number)
       : bell_(bell), direction_(direction), number_(number) {}
   ~SideChannel();
@@ -57,6 +57,8 @@ class SideChannel final : public Watched {
   }
   // The next frame that was heard, checked; nothing: there is none now.
   std::optional<std::vector<std::byte>> next();
+  // The latest break needs no more such answers.
+  void breakIsSettled();
   // The peer will send nothing more, and everything that it sent was taken; or it sent what is no frame.
   bool ended();
   // The same, but something may be left to be taken. From any thread.
@@ -90,7 +92,7 @@ class SideChannel final : public Watched {
   std::vector<std::byte> partial_;  // of the frame that is being read
   std::deque<std::vector<std::byte>> inbox_;
   std::string problem_;
-  bool break_waits_ = false;  // it was answered, but not taken yet
+  bool break_waits_ = false;  // it was answered, but not settled yet
   uint64_t told_ = 0;         // the answer
 };
 

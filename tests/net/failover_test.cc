@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "loop_connection.h"
 #include "port_control.h"
 #include "said.h"
@@ -135,6 +136,41 @@ TEST(Failover, SurvivesOneFailureAfterTheOther) {
   LoopConnection loop(2 * kHalf, "count=2;fault opcode=write+write_imm every=97 status=general_err");
   ASSERT_TRUE(Traffic(loop).run(2000, 256));
   EXPECT_GE(loop.sender().epoch(), 10U);
+}
+
+// Traffic until `goal`, for 20 s at most.
+template <typename Goal>
+bool until(Traffic& traffic, Goal&& goal) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!goal()) {
+    if (deadline.passed() || !traffic.run(8, 512)) return false;
+  }
+  return true;
+}
+
+TEST(Failback, GoesBackWhenThePortHasRecovered) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(8, 512));
+  ASSERT_STREQ(loop.sender().rails().front().name, "soft1");
+  test::changePort("soft0:1", "up");
+  EXPECT_TRUE(until(traffic, [&] {
+    return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
+  }));
+  EXPECT_EQ(loop.sender().epoch(), 3U);
+}
+
+TEST(Failback, AFusedDeviceGetsItsRailBack) {
+  LoopConnection loop(2 * kHalf, "count=2", 2);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  test::changePort("soft1:1", "down");
+  ASSERT_TRUE(traffic.run(8, 512));
+  ASSERT_EQ(loop.sender().rails().size(), 1U);
+  test::changePort("soft1:1", "up");
+  EXPECT_TRUE(until(traffic, [&] { return loop.sender().rails().size() == 2U && loop.sender().running(); }));
 }
 
 }  // namespace
