@@ -205,6 +205,9 @@ Status Connection::describe(bool manager, EndInfo& end) const {
   end.traffic_class =
       static_cast<uint8_t>(config_.ib_traffic_class >= 0 ? config_.ib_traffic_class : communicator);
   end.connection_manager = manager ? 1 : 0;
+  end.failover = config_.failover != 0 ? 1 : 0;
+  end.devices = static_cast<uint8_t>(std::min(options_.devices, 255));
+  copyText(end.version, RAILWISE_VERSION);
   return describeRails(end);
 }
 

@@ -40,6 +40,7 @@ struct ConnectionOptions {
   std::array<int, kMaxRails> rail_mbps = {};
   // Where the connection may go when its own rails are lost, best first.
   std::vector<Rail> standbys = {};
+  int devices = 0;                  // physical ones of the process
   EventWatcher* watcher = nullptr;  // reads the side channel; null: nobody but the connection's thread
 };
 

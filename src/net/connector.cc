@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/asymmetry.h"
 
 namespace railwise::net {
 namespace {
@@ -134,6 +135,7 @@ Result<Io> Connector::onReply() {
     return failed("the reply has another number of rails than the handle", 0);
   if (const std::string problem = checkPairing(request_.end, reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
+  warnOfDifferences(request_.end, reply_.end);
   stage_ = Stage::kEstablishing;
   return Io::kDone;
 }

@@ -26,7 +26,7 @@ bool sameRail(const Rail& a, const Rail& b) { return a.hca == b.hca && a.port.nu
 }  // namespace
 
 bool Connection::canFailOver() const {
-  return config_.failover != 0 && !iwarp() && side_channel_.opened() &&
+  return config_.failover != 0 && epoch_there_.failover != 0 && !iwarp() && side_channel_.opened() &&
          std::none_of(queue_pairs_.begin(), queue_pairs_.end(),
                       [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
 }

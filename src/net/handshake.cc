@@ -89,7 +89,7 @@ static std::string checkRail(const RailInfo& rail) {
 }
 
 std::string checkRails(const EndInfo& end) {
-  if (!terminated(end.host)) return "a name without end";
+  if (!terminated(end.host) || !terminated(end.version)) return "a name without end";
   if (end.rails > kMaxRails) return "an impossible number of rails";
   for (int i = 0; i < end.rails; ++i) {
     if (std::string problem = checkRail(end.rail[i]); !problem.empty()) return problem;

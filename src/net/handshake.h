@@ -30,8 +30,9 @@ inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
 inline constexpr uint16_t kProtocolVersion = 5;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
-inline constexpr int kCandidates = 3;            // TCP addresses in a handle
-inline constexpr int kRailGids = 3;              // GIDs that a rail offers
+inline constexpr std::size_t kVersionBytes = 16;
+inline constexpr int kCandidates = 3;  // TCP addresses in a handle
+inline constexpr int kRailGids = 3;    // GIDs that a rail offers
 
 struct HandleAddress {
   uint8_t bytes[16];  // IPv4 as ::ffff:a.b.c.d
@@ -133,11 +134,14 @@ struct EndInfo {
   uint8_t traffic_class;
   uint8_t connection_manager;  // 1: queue pairs are connected by RDMA CM
   uint8_t out_of_order;        // 1: queue pairs take messages in any order
-  uint8_t reserved;
+  uint8_t failover;            // 1: goes another way when one is lost
+  uint8_t devices;             // that the process has
+  uint8_t reserved[7];
+  char version[kVersionBytes];  // of Railwise
   RailInfo rail[kMaxRails];
   QueuePairInfo queue_pair[kMaxQueuePairs];
 };
-static_assert(sizeof(EndInfo) == 88 + 8 * 152 + 32 * 20);
+static_assert(sizeof(EndInfo) == 112 + 8 * 152 + 32 * 20);
 
 struct ConnectRequest {
   MessageHeader header;

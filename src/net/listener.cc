@@ -7,6 +7,7 @@
 
 #include "base/interfaces.h"
 #include "base/log.h"
+#include "net/asymmetry.h"
 
 namespace railwise::net {
 namespace {
@@ -224,6 +225,7 @@ Status Listener::answerPeer() {
     return built;
   }
   reply_.end = connection_->local();
+  warnOfDifferences(reply_.end, peer_->request.end);
   peer_->deadline = Deadline::after(std::chrono::seconds(options_.config.connect_timeout_s));
   stage_ = Stage::kSendingReply;
   return Status::success();

@@ -243,13 +243,11 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
       queue_pairs =
           std::clamp(kFlowsWanted / (peers * std::max(connections_per_peer_.load(), 1)), 1, kFlowsWanted);
   }
-  return {config,
-          net_.host(),
-          traffic_class,
-          queue_pairs,
-          net_.railBandwidths(device),
-          net_.standbysOf(device),
-          net_.watcher()};
+  ConnectionOptions options{config, net_.host(), traffic_class, queue_pairs, net_.railBandwidths(device)};
+  options.standbys = net_.standbysOf(device);
+  options.devices = net_.physicalDevices();
+  options.watcher = net_.watcher();
+  return options;
 }
 
 Result<Listener*> Context::listen(const Device& device, void* handle) {

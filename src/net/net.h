@@ -46,6 +46,7 @@ class Net {
 
   // The rails of other devices that a connection of this one may go to, best first.
   std::vector<Rail> standbysOf(const Device& device) const;
+  int physicalDevices() const { return static_cast<int>(list_.devices.size()); }
   // Null when there is none.
   EventWatcher* watcher() const { return list_.watcher.get(); }
 

@@ -1,0 +1,104 @@
+// Arbitrary bytes on the side channel, as a hostile or broken peer may send them: whatever comes out of it as
+// a frame passes its checks, has the length of its kind, and what its fields index is there.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "net/epoch_plan.h"
+#include "net/side_channel.h"
+
+namespace {
+
+using namespace railwise::net;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+template <typename T>
+T as(const std::vector<std::byte>& bytes) {
+  require(bytes.size() == sizeof(T));
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+// As both ends plan with what the other offers.
+void useOffer(const EndInfo& end, int native) {
+  require(native <= end.rails && end.rails <= kMaxRails);
+  const PlanAnswer answer =
+      planEpoch({end, native}, {end, native}, kMaxRails, 24, {}, railwise::Clock::now());
+  if (!answer.plan) return;
+  for (const EpochPlan::Lane& lane : answer.plan->lanes) {
+    require(lane.local_rail < answer.plan->local.size() && answer.plan->local[lane.local_rail] < end.rails);
+    require(lane.remote_rail < answer.plan->remote.size() &&
+            answer.plan->remote[lane.remote_rail] < end.rails);
+  }
+}
+
+void use(const std::vector<std::byte>& frame) {
+  require(checkFrame(frame).empty());
+  switch (as<MessageHeader>({frame.begin(), frame.begin() + sizeof(MessageHeader)}).type) {
+    case MessageType::kSettle: {
+      const auto settle = as<SettleFrame>(frame);
+      (void)fieldText(settle.reason);
+      useOffer(settle.end, settle.native);
+      break;
+    }
+    case MessageType::kRails: {
+      const auto rails = as<RailsFrame>(frame);
+      useOffer(rails.end, rails.native);
+      break;
+    }
+    case MessageType::kPropose: {
+      const auto propose = as<ProposeFrame>(frame);
+      for (int i = 0; i < propose.end.queue_pairs; ++i) require(propose.pair[i].rail < propose.rails);
+      break;
+    }
+    case MessageType::kFarewell:
+      (void)fieldText(as<FarewellFrame>(frame).reason);
+      break;
+    default:
+      break;
+  }
+}
+
+// The header of a kind of frame, so that the fuzzer gets past it.
+std::vector<uint8_t> withHeader(const uint8_t* data, size_t size) {
+  const auto type = static_cast<MessageType>(data[0] % 20);
+  const MessageHeader header = {kMagic, kProtocolVersion, type, static_cast<uint32_t>(frameBytes(type))};
+  std::vector<uint8_t> bytes(std::max(frameBytes(type), sizeof header));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const size_t rest = std::min(size - 1, bytes.size() - sizeof header);
+  std::memcpy(bytes.data() + sizeof header, data + 1, rest);
+  return bytes;
+}
+
+void feed(const std::vector<uint8_t>& bytes, Direction direction) {
+  int ends[2];
+  require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  railwise::verbs::FatalFlag bell;
+  const SharedNumber number = 7;
+  SideChannel channel(bell, direction, number);
+  channel.open(railwise::Socket(ends[0]), nullptr);
+  require(write(ends[1], bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+  close(ends[1]);
+  while (const auto frame = channel.next()) use(*frame);
+  (void)channel.tick();
+  require(channel.ended());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const Direction direction = data[size - 1] % 2 == 0 ? Direction::kSend : Direction::kReceive;
+  std::vector<uint8_t> bytes = withHeader(data, size);
+  // Two frames, or one and something.
+  if (data[1] % 2 == 0) bytes.insert(bytes.end(), data, data + size);
+  feed(bytes, direction);
+  feed({data, data + size}, direction);
+  return 0;
+}
