@@ -13,7 +13,7 @@ namespace {
 constexpr auto kLookEvery = std::chrono::milliseconds(5);
 // A rule that strikes each of a thousand sends is one mark.
 constexpr uint64_t kSameMarkNs = 200'000'000;
-constexpr std::size_t kMostMarks = 1000;
+constexpr std::size_t kMostKeptMarks = 1000;
 
 std::string markWords(const softdev::FaultLogEntry& entry) {
   std::string words = std::string(entry.host) + "/" + entry.device + " " + entry.action;
@@ -113,7 +113,7 @@ void FaultConductor::readLog() {
     const auto same = std::find_if(marks_.rbegin(), marks_.rend(),
                                    [&](const FaultMark& mark) { return mark.words == words; });
     if (same != marks_.rend() && entry.time_ns - same->realtime_ns < kSameMarkNs) continue;
-    if (marks_.size() < kMostMarks) marks_.push_back({entry.time_ns, std::move(words)});
+    if (marks_.size() < kMostKeptMarks) marks_.push_back({entry.time_ns, std::move(words)});
   }
 }
 
