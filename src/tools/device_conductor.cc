@@ -106,6 +106,12 @@ void FaultConductor::close() {
   pairs_.zero_age_ms = static_cast<int>(age.count());
 }
 
+void FaultConductor::disarm() {
+  for (const softdev::FaultStatus& rule : softdev::listFaults(*fabric_)) {
+    if (rule.rule.nth != 0 || rule.rule.count != 0) (void)softdev::removeFault(*fabric_, rule.id);
+  }
+}
+
 void FaultConductor::readLog() {
   for (const softdev::FaultLogEntry& entry : softdev::readFaultLog(*fabric_, log_seen_)) {
     log_seen_ = entry.sequence;

@@ -35,6 +35,8 @@ class FaultConductor {
   void conduct(Clock::duration since_traffic);
   // A last look; nothing that happens from now on counts: a rank ends.
   void close();
+  // Takes away the rules that might yet strike once more; what lasts stays as it is.
+  void disarm();
   // Reads what is new in the log; at the end too, while attached.
   void readLog();
 

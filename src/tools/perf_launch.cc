@@ -122,10 +122,17 @@ class PerfRun {
     if (!traffic_at_ && all(RankPhase::kTraffic)) traffic_at_ = Clock::now();
     if (!options_.faults) return conductor_.readLog();
     if (!traffic_at_) return;
-    if (anyEnds()) return conductor_.close();
+    if (anyEnds()) return endWatch();
     const auto since = Clock::now() - *traffic_at_;
     conductor_.conduct(since);
     if (since > std::chrono::milliseconds(schedule_.traffic_ms)) record_->setOver();
+  }
+
+  void endWatch() {
+    conductor_.close();
+    if (record_->quiet()) return;
+    conductor_.disarm();
+    record_->setQuiet();
   }
 
   void sample() {

@@ -93,6 +93,22 @@ TEST_F(Conductor, TheLastLookIsAtTheEnd) {
   EXPECT_EQ(conductor.fired(), 2U);
 }
 
+TEST_F(Conductor, DisarmsWhatWouldStrikeOnce) {
+  schedule_.steps = {stepOf(0, FaultStep::kRule, "opcode=write nth=5 qp_fatal"),
+                     stepOf(0, FaultStep::kRule, "verb=post_send count=2 errno=EIO"),
+                     stepOf(0, FaultStep::kRule, "host=h0 device=soft1 drop")};
+  FaultConductor conductor(fabric_, schedule_, talking_);
+  ASSERT_TRUE(conductor.attach());
+  EXPECT_EQ(leftAt(conductor, 0), 1);
+  conductor.disarm();
+  const auto fabric = softdev::joinFabric(fabric_);
+  ASSERT_TRUE(fabric.ok());
+  const auto rules = softdev::listFaults(**fabric);
+  ASSERT_EQ(rules.size(), 1U);
+  EXPECT_EQ(rules[0].rule.action, softdev::FaultAction::kDrop);
+  softdev::detachFabric(*fabric);
+}
+
 TEST_F(Conductor, NoOtherProcessIsThere) {
   FaultConductor conductor(fabric_, schedule_, talking_);
   ASSERT_TRUE(conductor.attach());
