@@ -16,6 +16,7 @@ struct KindRow {
 // In the order of FaultKind. What takes the plugin seconds to notice is rare.
 constexpr KindRow kKinds[] = {{"port down", 14},
                               {"port down and up", 14},
+                              {"host cut off", 5},
                               {"device fatal", 8},
                               {"queue pair fatal", 8},
                               {"send fails", 12},
@@ -96,6 +97,9 @@ class StepDrawer {
   }
 
   FaultKind drawKind() {
+    constexpr FaultKind kFinal[] = {FaultKind::kHostCutOff, FaultKind::kHostCutOff,
+                                    FaultKind::kBlackHoleHosts};
+    if (!sparing_ && steps_.empty() && draw_.chance(60)) return draw_.oneOf(kFinal);
     int weights[std::size(kKinds)];
     std::transform(std::begin(kKinds), std::end(kKinds), weights,
                    [](const KindRow& row) { return row.weight; });
@@ -156,7 +160,18 @@ class StepDrawer {
     }
   }
 
-  // `rule`, for ever or until it is removed.
+  // All ports of a host, nearly at once: for good, or for so long that everything must wait.
+  void cutOffHost() {
+    const int rank = draw_.between(0, machine_.ranks() - 1);
+    const int back_ms = draw_.between(50, 700);
+    for (int device = 0; device < machine_.rails[static_cast<std::size_t>(rank)]; ++device) {
+      const int late_ms = draw_.between(0, 15);
+      port({rank, device}, "down", late_ms);
+      if (sparing_) port({rank, device}, "up", back_ms + late_ms);
+    }
+  }
+
+  // `rules`, for ever or until they are removed.
   void blackHole(const std::vector<std::string>& rules, bool for_ever) {
     const std::size_t first = steps_.size();
     for (const std::string& rule : rules) add(FaultStep::kRule, rule);
@@ -204,6 +219,8 @@ class StepDrawer {
         return flap();
       case FaultKind::kPortFlap:
         return flap();
+      case FaultKind::kHostCutOff:
+        return cutOffHost();
       case FaultKind::kDeviceFatal:
         if (const auto place = losable()) return strikePlace(*place, "fatal", "device_fatal");
         kind_ = FaultKind::kQpFatal;
