@@ -15,6 +15,11 @@ constexpr auto kLookEvery = std::chrono::milliseconds(5);
 constexpr uint64_t kSameMarkNs = 200'000'000;
 constexpr std::size_t kMostKeptMarks = 1000;
 
+uint64_t wallClockNs() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
 std::string markWords(const softdev::FaultLogEntry& entry) {
   std::string words = std::string(entry.host) + "/" + entry.device + " " + entry.action;
   return entry.rule == 0 ? words : words + textOf(" (rule %u)", entry.rule);
@@ -62,7 +67,8 @@ void FaultConductor::perform(std::size_t index) {
   if (step.what == FaultStep::kPort) return changePlace(step);
   if (step.what == FaultStep::kHeal) {
     const uint32_t rule = states_[static_cast<std::size_t>(step.heals)].rule;
-    if (rule != 0) (void)softdev::removeFault(*fabric_, rule);
+    if (rule == 0 || !softdev::removeFault(*fabric_, rule)) return;
+    marks_.push_back({wallClockNs(), textOf("rule %u is removed", rule)});  // the log has no word of it
     return;
   }
   softdev::FaultRule rule;

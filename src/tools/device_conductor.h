@@ -15,7 +15,7 @@
 
 namespace railwise::tools {
 
-// A hit of the fabric's fault log.
+// A hit of the fabric's fault log, or the end of a rule.
 struct FaultMark {
   uint64_t realtime_ns;
   std::string words;

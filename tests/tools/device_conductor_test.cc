@@ -65,8 +65,9 @@ TEST_F(Conductor, DoesEachStepInItsTimeAndSeesWhatIsLeft) {
   EXPECT_EQ(conductor.pairs().least, 0);
   EXPECT_TRUE(conductor.pairs().zero_age_ms);
   EXPECT_EQ(conductor.fired(), 2U);
-  ASSERT_EQ(conductor.marks().size(), 2U);
+  ASSERT_EQ(conductor.marks().size(), 3U);
   EXPECT_EQ(conductor.marks()[0].words, "h0/soft0 port=down");
+  EXPECT_EQ(conductor.marks()[1].words, "rule 1 is removed");
 }
 
 TEST_F(Conductor, ADeviceThatFailedIsGone) {
