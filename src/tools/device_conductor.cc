@@ -113,6 +113,7 @@ void FaultConductor::close() {
 }
 
 void FaultConductor::disarm() {
+  if (fabric_ == nullptr) return;
   for (const softdev::FaultStatus& rule : softdev::listFaults(*fabric_)) {
     if (rule.rule.nth != 0 || rule.rule.count != 0) (void)softdev::removeFault(*fabric_, rule.id);
   }

@@ -111,13 +111,16 @@ class PerfRun {
 
   void tick() {
     if (!options_.timeline.empty()) sample();
-    if (fabric_.empty() || !conductor_.attach()) return;
+    const bool attached = !fabric_.empty() && conductor_.attach();  // not: a plugin without software devices
+    if (!options_.faults) {
+      if (attached) conductor_.readLog();
+      return;
+    }
     if (!traffic_at_ && all(RankPhase::kTraffic)) traffic_at_ = Clock::now();
-    if (!options_.faults) return conductor_.readLog();
     if (!traffic_at_) return;
     if (anyEnds()) return endWatch();
     const auto since = Clock::now() - *traffic_at_;
-    conductor_.conduct(since);
+    if (attached) conductor_.conduct(since);
     if (since > std::chrono::milliseconds(schedule_.traffic_ms)) record_->setOver();
   }
 
