@@ -13,7 +13,12 @@ namespace {
 constexpr auto kLookEvery = std::chrono::milliseconds(5);
 // A rule that strikes each of a thousand sends is one mark.
 constexpr uint64_t kSameMarkNs = 200'000'000;
-constexpr std::size_t kMostMarks = 1000;
+constexpr std::size_t kMostKeptMarks = 1000;
+
+uint64_t wallClockNs() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
 
 std::string markWords(const softdev::FaultLogEntry& entry) {
   std::string words = std::string(entry.host) + "/" + entry.device + " " + entry.action;
@@ -62,7 +67,8 @@ void FaultConductor::perform(std::size_t index) {
   if (step.what == FaultStep::kPort) return changePlace(step);
   if (step.what == FaultStep::kHeal) {
     const uint32_t rule = states_[static_cast<std::size_t>(step.heals)].rule;
-    if (rule != 0) (void)softdev::removeFault(*fabric_, rule);
+    if (rule == 0 || !softdev::removeFault(*fabric_, rule)) return;
+    marks_.push_back({wallClockNs(), textOf("rule %u is removed", rule)});  // the log has no word of it
     return;
   }
   softdev::FaultRule rule;
@@ -106,6 +112,13 @@ void FaultConductor::close() {
   pairs_.zero_age_ms = static_cast<int>(age.count());
 }
 
+void FaultConductor::disarm() {
+  if (fabric_ == nullptr) return;
+  for (const softdev::FaultStatus& rule : softdev::listFaults(*fabric_)) {
+    if (rule.rule.nth != 0 || rule.rule.count != 0) (void)softdev::removeFault(*fabric_, rule.id);
+  }
+}
+
 void FaultConductor::readLog() {
   for (const softdev::FaultLogEntry& entry : softdev::readFaultLog(*fabric_, log_seen_)) {
     log_seen_ = entry.sequence;
@@ -113,7 +126,7 @@ void FaultConductor::readLog() {
     const auto same = std::find_if(marks_.rbegin(), marks_.rend(),
                                    [&](const FaultMark& mark) { return mark.words == words; });
     if (same != marks_.rend() && entry.time_ns - same->realtime_ns < kSameMarkNs) continue;
-    if (marks_.size() < kMostMarks) marks_.push_back({entry.time_ns, std::move(words)});
+    if (marks_.size() < kMostKeptMarks) marks_.push_back({entry.time_ns, std::move(words)});
   }
 }
 

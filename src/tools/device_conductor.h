@@ -15,7 +15,7 @@
 
 namespace railwise::tools {
 
-// A hit of the fabric's fault log.
+// A hit of the fabric's fault log, or the end of a rule.
 struct FaultMark {
   uint64_t realtime_ns;
   std::string words;
@@ -35,6 +35,8 @@ class FaultConductor {
   void conduct(Clock::duration since_traffic);
   // A last look; nothing that happens from now on counts: a rank ends.
   void close();
+  // Takes away the rules that might yet strike once more; what lasts stays as it is.
+  void disarm();
   // Reads what is new in the log; at the end too, while attached.
   void readLog();
 

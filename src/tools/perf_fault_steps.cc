@@ -16,6 +16,7 @@ struct KindRow {
 // In the order of FaultKind. What takes the plugin seconds to notice is rare.
 constexpr KindRow kKinds[] = {{"port down", 14},
                               {"port down and up", 14},
+                              {"host cut off", 5},
                               {"device fatal", 8},
                               {"queue pair fatal", 8},
                               {"send fails", 12},
@@ -96,6 +97,9 @@ class StepDrawer {
   }
 
   FaultKind drawKind() {
+    constexpr FaultKind kFinal[] = {FaultKind::kHostCutOff, FaultKind::kHostCutOff,
+                                    FaultKind::kBlackHoleHosts};
+    if (!sparing_ && steps_.empty() && draw_.chance(60)) return draw_.oneOf(kFinal);
     int weights[std::size(kKinds)];
     std::transform(std::begin(kKinds), std::end(kKinds), weights,
                    [](const KindRow& row) { return row.weight; });
@@ -137,6 +141,13 @@ class StepDrawer {
     return "host=" + hostName(place.rank) + " device=" + deviceName(place.device) + " ";
   }
   std::string nth(int most) { return "nth=" + std::to_string(draw_.between(1, most)) + " "; }
+  // Once, or again and again for a while: then what has just gone on fails anew.
+  std::string times(int most) {
+    if (draw_.chance(80)) return nth(most);
+    const std::string count = "count=" + std::to_string(draw_.between(2, 12)) + " ";
+    if (draw_.chance(50)) return "every=" + std::to_string(draw_.between(3, most)) + " " + count;
+    return textOf("probability=0.0%d seed=%d ", draw_.between(1, 9), draw_.between(1, 1000)) + count;
+  }
   std::string opcode() { return std::string("opcode=") + draw_.oneOf(kOpcodes) + " "; }
 
   // At once by command, or with the n-th send from there.
@@ -156,7 +167,18 @@ class StepDrawer {
     }
   }
 
-  // `rule`, for ever or until it is removed.
+  // All ports of a host, nearly at once: for good, or for so long that everything must wait.
+  void cutOffHost() {
+    const int rank = draw_.between(0, machine_.ranks() - 1);
+    const int back_ms = draw_.between(50, 700);
+    for (int device = 0; device < machine_.rails[static_cast<std::size_t>(rank)]; ++device) {
+      const int late_ms = draw_.between(0, 15);
+      port({rank, device}, "down", late_ms);
+      if (sparing_) port({rank, device}, "up", back_ms + late_ms);
+    }
+  }
+
+  // `rules`, for ever or until they are removed.
   void blackHole(const std::vector<std::string>& rules, bool for_ever) {
     const std::size_t first = steps_.size();
     for (const std::string& rule : rules) add(FaultStep::kRule, rule);
@@ -204,24 +226,26 @@ class StepDrawer {
         return flap();
       case FaultKind::kPortFlap:
         return flap();
+      case FaultKind::kHostCutOff:
+        return cutOffHost();
       case FaultKind::kDeviceFatal:
         if (const auto place = losable()) return strikePlace(*place, "fatal", "device_fatal");
         kind_ = FaultKind::kQpFatal;
-        return rule(at(anyPlace()) + opcode() + nth(40) + "qp_fatal");
+        return rule(at(anyPlace()) + opcode() + times(40) + "qp_fatal");
       case FaultKind::kQpFatal:
-        return rule(at(anyPlace()) + opcode() + nth(40) + "qp_fatal");
+        return rule(at(anyPlace()) + opcode() + times(40) + "qp_fatal");
       case FaultKind::kStatus:
-        return rule(at(anyPlace()) + opcode() + nth(40) + "status=" + draw_.oneOf(kStatuses));
+        return rule(at(anyPlace()) + opcode() + times(40) + "status=" + draw_.oneOf(kStatuses));
       case FaultKind::kReceiveStatus:
-        return rule(at(anyPlace()) + "opcode=recv " + nth(30) + "status=" + draw_.oneOf(kReceiveStatuses));
+        return rule(at(anyPlace()) + "opcode=recv " + times(30) + "status=" + draw_.oneOf(kReceiveStatuses));
       case FaultKind::kDrop:
-        return rule(at(anyPlace()) + opcode() + nth(30) + "drop=" + std::to_string(draw_.between(1, 6)));
+        return rule(at(anyPlace()) + opcode() + times(30) + "drop=" + std::to_string(draw_.between(1, 6)));
       case FaultKind::kBlackHoleDevice:
         return blackHoleOfDevice();
       case FaultKind::kBlackHoleHosts:
         return blackHoleOfHosts();
       case FaultKind::kRnr:
-        return rule(at(anyPlace()) + "opcode=write_imm " + nth(30) +
+        return rule(at(anyPlace()) + "opcode=write_imm " + times(30) +
                     "rnr=" + std::to_string(draw_.between(1, 20)));
       case FaultKind::kDelay:
         return rule(at(anyPlace()) + opcode() + "count=" + std::to_string(draw_.between(1, 20)) +
@@ -243,7 +267,7 @@ class StepDrawer {
         return port(place, "speed=" + std::to_string(draw_.oneOf(kSpeeds)));
       }
       case FaultKind::kEvent:
-        return rule(at(anyPlace()) + opcode() + nth(30) + "event=" + draw_.oneOf(kEvents));
+        return rule(at(anyPlace()) + opcode() + times(30) + "event=" + draw_.oneOf(kEvents));
       case FaultKind::kCount:
         return;
     }

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <optional>
 
 #include "base/clock.h"
@@ -24,12 +23,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kTickPeriod{1};
 constexpr std::chrono::milliseconds kSamplePeriod{10};
-
-uint64_t wallClockNs() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // The fabric that the ranks will be on without --faults; "": they use real devices.
 std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
@@ -118,14 +111,24 @@ class PerfRun {
 
   void tick() {
     if (!options_.timeline.empty()) sample();
-    if (fabric_.empty() || !conductor_.attach()) return;
+    const bool attached = !fabric_.empty() && conductor_.attach();  // not: a plugin without software devices
+    if (!options_.faults) {
+      if (attached) conductor_.readLog();
+      return;
+    }
     if (!traffic_at_ && all(RankPhase::kTraffic)) traffic_at_ = Clock::now();
-    if (!options_.faults) return conductor_.readLog();
     if (!traffic_at_) return;
-    if (anyEnds()) return conductor_.close();
+    if (anyEnds()) return endWatch();
     const auto since = Clock::now() - *traffic_at_;
-    conductor_.conduct(since);
+    if (attached) conductor_.conduct(since);
     if (since > std::chrono::milliseconds(schedule_.traffic_ms)) record_->setOver();
+  }
+
+  void endWatch() {
+    conductor_.close();
+    if (record_->quiet()) return;
+    conductor_.disarm();
+    record_->setQuiet();
   }
 
   void sample() {
@@ -149,10 +152,13 @@ class PerfRun {
     if (options_.timeline.empty()) return true;
     next_sample_ = begun_at_;
     sample();
+    const std::chrono::duration<double, std::milli> begun = begun_wall_.time_since_epoch();
     for (const FaultMark& mark : conductor_.marks()) {
-      const auto since_ns = static_cast<double>(mark.realtime_ns) - static_cast<double>(begun_wall_ns_);
-      if (since_ns >= 0) timeline_.marks.push_back({since_ns / 1e6, mark.words});
+      const double ms = static_cast<double>(mark.realtime_ns) / 1e6 - begun.count();
+      if (ms >= 0) timeline_.marks.push_back({ms, mark.words});
     }
+    std::sort(timeline_.marks.begin(), timeline_.marks.end(),
+              [](const Timeline::Mark& a, const Timeline::Mark& b) { return a.ms < b.ms; });
     std::string title = std::string("railwise perf ") + collectiveName(options_.collective);
     if (options_.faults) title += textOf(" --faults %llu", static_cast<unsigned long long>(*options_.faults));
     title += textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
@@ -209,7 +215,7 @@ class PerfRun {
   std::unique_ptr<RunRecord> record_;
   std::optional<Clock::time_point> traffic_at_;
   const Clock::time_point begun_at_ = Clock::now();
-  const uint64_t begun_wall_ns_ = wallClockNs();
+  const std::chrono::system_clock::time_point begun_wall_ = std::chrono::system_clock::now();
   Clock::time_point next_sample_;
   Timeline timeline_;
   bool fabric_in_use_ = false;

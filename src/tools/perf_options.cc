@@ -202,19 +202,23 @@ bool parseOver(std::span<const char* const> args, PerfCommand& command, std::str
   return command.help || readCollective(arguments->positional, command.options, error);
 }
 
+// The command line over what its seed draws.
+bool parseOverDrawn(std::span<const char* const> args, PerfCommand& command, std::string* error) {
+  const bool max_given = command.options.max_bytes != PerfOptions().max_bytes;
+  command.options = drawnOptions(command.options);
+  if (!parseOver(args, command, error)) return false;
+  PerfOptions& options = command.options;
+  if (options.min_bytes > options.max_bytes)
+    (max_given ? options.min_bytes : options.max_bytes) = max_given ? options.max_bytes : options.min_bytes;
+  return true;
+}
+
 }  // namespace
 
 std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::string* error) {
   PerfCommand command;
   bool parsed = parseOver(args, command, error);
-  if (parsed && !command.help && command.options.faults) {
-    const bool max_given = command.options.max_bytes != PerfOptions().max_bytes;
-    command.options = drawnOptions(command.options);
-    parsed = parseOver(args, command, error);
-    uint64_t& drawn_end = max_given ? command.options.min_bytes : command.options.max_bytes;
-    if (command.options.min_bytes > command.options.max_bytes)
-      drawn_end = max_given ? command.options.max_bytes : command.options.min_bytes;
-  }
+  if (parsed && !command.help && command.options.faults) parsed = parseOverDrawn(args, command, error);
   if (parsed && !command.help) parsed = consistent(command.options, error);
   if (parsed) return command;
   if (!error->starts_with("perf: ")) *error = "perf: " + *error;

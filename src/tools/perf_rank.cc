@@ -20,6 +20,9 @@
 namespace railwise::tools {
 namespace {
 
+// The launcher looks each millisecond.
+constexpr auto kQuietLimit = std::chrono::seconds(5);
+
 // ---- the launcher's end: it asks us to end (SIGTERM), or the kernel tells us of its death (also SIGTERM)
 // ----
 
@@ -157,6 +160,7 @@ class Rank {
 
   Status closeAll() {
     record_->phase = RankPhase::kMeasured;
+    if (options_.faults && bootstrap_->rank() == 0) waitForQuiet();
     activity_.setPhase("closing the connections");
     RAILWISE_TRY(bootstrap_->barrier());
     activity_.setDetail(nullptr);
@@ -168,6 +172,13 @@ class Rank {
       return fail("finalize failed: " + resultText(result), result);
     plugin_.reset();
     return Status::success();
+  }
+
+  // Faults strike while data flow. The others wait for this rank.
+  void waitForQuiet() {
+    const Deadline deadline = Deadline::after(kQuietLimit);
+    while (!run_record_->quiet() && !deadline.passed())
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
   // One rank without an RDMA device, and all use the software device: the two do not talk to each other.

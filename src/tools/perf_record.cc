@@ -34,6 +34,7 @@ Measurement takeMeasurement(ByteReader& reader) {
 struct RunRecord::Shared {
   RankRecord ranks[kMaxRanks];
   std::atomic<bool> over{false};
+  std::atomic<bool> quiet{false};
   std::atomic<uint64_t> reports{0};  // ever kept; the latest is at reports % 2
   struct Place {
     uint64_t bytes;
@@ -76,6 +77,9 @@ RankRecord& RunRecord::rank(int index) { return shared_->ranks[index]; }
 
 void RunRecord::setOver() { shared_->over = true; }
 bool RunRecord::over() const { return shared_->over; }
+
+void RunRecord::setQuiet() { shared_->quiet = true; }
+bool RunRecord::quiet() const { return shared_->quiet; }
 
 void RunRecord::keep(const Report& report) {
   const Bytes bytes = packReport(report);

@@ -48,6 +48,9 @@ class RunRecord {
   // The launcher: enough was measured; rank 0 asks behind each pass over the sizes.
   void setOver();
   bool over() const;
+  // The launcher: nothing new will go wrong; the ranks begin to close their connections only then.
+  void setQuiet();
+  bool quiet() const;
   // Rank 0: the report so far.
   void keep(const Report& report);
   // The latest report that was kept whole, all but its options; false: none was.

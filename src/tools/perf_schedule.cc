@@ -14,7 +14,7 @@ constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRai
 
 constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};  // of 2 to 8 ranks: the computer may have two cores
 constexpr int kRailWeights[] = {20, 40, 22, 18};          // of 1 to 4
-constexpr int kMostRails = static_cast<int>(std::size(kRailWeights));
+constexpr int kMostRailsOfHost = static_cast<int>(std::size(kRailWeights));
 constexpr int kNewestWeight = 60;
 // What all sizes together move in one pass, of all ranks, about: the passes go on until the schedule is over,
 // so each must be short. An engine thread of each rank costs much where ranks outnumber the cores.
@@ -108,7 +108,8 @@ Schedule drawSchedule(const PerfOptions& options) {
   Schedule schedule;
   schedule.seed = options.faults.value_or(0);
   schedule.machine = drawMachine(schedule.seed, options.ranks);
-  schedule.machine.used_rails = options.fuse ? kMostRails : std::min(options.channels, kMostRails);
+  schedule.machine.used_rails =
+      options.fuse ? kMostRailsOfHost : std::min(options.channels, kMostRailsOfHost);
   Draw draw(schedule.seed, kStepStream);
   const int drawn_ms = draw.between(kShortestMs, kLongestMs);
   const int spread_ms = options.duration_s > 0 ? options.duration_s * 800 : drawn_ms;

@@ -34,6 +34,7 @@ std::string fabricName(uint64_t seed, int pid);  // of one run
 enum class FaultKind {
   kPortDown,
   kPortFlap,
+  kHostCutOff,
   kDeviceFatal,
   kQpFatal,
   kStatus,

@@ -18,7 +18,8 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// The first seed that draws nothing but delays and speeds, on two ranks.
+// The first seed that draws nothing but delays and speeds, on two ranks; a speed changes by command, whatever
+// flows.
 uint64_t harmlessSeed() {
   for (uint64_t seed = 1;; ++seed) {
     const PerfOptions options = drawPerfOptions(Collective::kSendRecv, seed);
@@ -26,7 +27,10 @@ uint64_t harmlessSeed() {
     const auto harmless = [](const FaultStep& step) {
       return step.kind == FaultKind::kDelay || step.kind == FaultKind::kSpeed;
     };
-    if (options.ranks == 2 && std::all_of(steps.begin(), steps.end(), harmless)) return seed;
+    const auto speed = [](const FaultStep& step) { return step.kind == FaultKind::kSpeed; };
+    if (options.ranks == 2 && std::all_of(steps.begin(), steps.end(), harmless) &&
+        std::any_of(steps.begin(), steps.end(), speed))
+      return seed;
   }
 }
 
@@ -70,6 +74,15 @@ TEST(PerfFaults, ADryRunStartsNothing) {
   EXPECT_EQ(once.status, 0) << once.err;
   EXPECT_EQ(once.out, again.out);
   EXPECT_TRUE(contains(once.out, " ms: ")) << once.out;
+}
+
+TEST(PerfFaults, AWrongElementIsWrong) {
+  const auto result = runProcess(
+      RAILWISE_CLI,
+      {"perf", "sendrecv", "--faults", std::to_string(harmlessSeed()), "--plugin", LOOPBACK_PLUGIN, "--json"},
+      {"LOOPBACK_CORRUPT=0"});
+  EXPECT_EQ(result.status, 1) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"outcome\": \"wrong\"")) << result.out << result.err;
 }
 
 TEST(PerfFaults, WhenNothingIsLeftItSaysSo) {

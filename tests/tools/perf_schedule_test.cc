@@ -9,6 +9,7 @@
 
 #include "softdev/config.h"
 #include "softdev/fault_rule.h"
+#include "tools/device_reach.h"
 #include "tools/perf_draw.h"
 
 namespace railwise::tools {
@@ -145,6 +146,75 @@ TEST(PerfSchedule, WhatIsHealedIsARuleOfBefore) {
       EXPECT_EQ(schedule.steps[static_cast<std::size_t>(heals)].what, FaultStep::kRule);
     }
   }
+}
+
+// The devices that work when all is over and every rule has struck.
+class Aftermath {
+ public:
+  explicit Aftermath(const Schedule& schedule) {
+    for (int rank = 0; rank < schedule.machine.ranks(); ++rank) {
+      for (int device = 0; device < schedule.machine.rails[static_cast<std::size_t>(rank)]; ++device)
+        addPort(hostName(rank), deviceName(device));
+    }
+    for (std::size_t i = 0; i < schedule.steps.size(); ++i) add(schedule.steps[i], static_cast<uint32_t>(i));
+  }
+
+  int pairsLeft(int a, int b) {
+    DeviceStates devices;
+    devices.see(ports_);
+    return pairsBetween(devices, rules_, hostName(a), hostName(b));
+  }
+
+ private:
+  void addPort(const std::string& host, const std::string& device) {
+    softdev::PortInfo& port = ports_.emplace_back();
+    port.host = host;
+    port.device = device;
+    port.active = true;
+    port.contexts = 1;
+    port.gids = {"fe80::1/v2"};
+  }
+
+  void add(const FaultStep& step, uint32_t id) {
+    if (step.what == FaultStep::kHeal)
+      std::erase_if(rules_, [&](const auto& rule) { return rule.id == static_cast<uint32_t>(step.heals); });
+    if (step.what == FaultStep::kHeal) return;
+    softdev::FaultStatus status;
+    std::string error;
+    const bool of_port = step.what == FaultStep::kPort;
+    const std::size_t slash = step.place.find('/');
+    const std::string place =
+        of_port ? "host=" + step.place.substr(0, slash) + " device=" + step.place.substr(slash + 1) + " "
+                : "";
+    ASSERT_TRUE(softdev::parseFaultRule(place + (of_port ? ruleOfChange(step.text) : step.text), &status.rule,
+                                        &error));
+    status.id = id;
+    status.state = softdev::FaultState::kArmed;
+    for (softdev::PortInfo& port : ports_) {
+      if (port.host != status.rule.host || port.device != status.rule.device) continue;
+      if (status.rule.action == softdev::FaultAction::kPortDown) port.active = false;
+      if (status.rule.action == softdev::FaultAction::kPortUp) port.active = true;
+      if (status.rule.action == softdev::FaultAction::kDeviceFatal) port.failed_contexts = 1;
+    }
+    rules_.push_back(status);
+  }
+
+  std::vector<softdev::PortInfo> ports_;
+  std::vector<softdev::FaultStatus> rules_;
+};
+
+TEST(PerfSchedule, MostRunsKeepAWayAndSomeDoNot) {
+  int cut = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const PerfOptions options = optionsOf(seed);
+    Aftermath aftermath(drawSchedule(options));
+    bool all = true;
+    for (const auto& [a, b] : talkingRanks(options.collective, options.ranks))
+      all = all && aftermath.pairsLeft(a, b) > 0;
+    cut += all ? 0 : 1;
+  }
+  EXPECT_GT(cut, 30);
+  EXPECT_LT(cut, 150);
 }
 
 TEST(PerfSchedule, ADurationSpreadsTheFaults) {
