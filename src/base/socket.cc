@@ -194,11 +194,6 @@ Io Socket::peek() {
   return Io::kAgain;
 }
 
-bool Socket::peerHasShutDown() const {
-  pollfd state = {fd_, POLLRDHUP, 0};
-  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
-}
-
 void Socket::keepAlive() {
   const auto set = [&](int level, int option, int value) {
     (void)setsockopt(fd_, level, option, &value, sizeof value);
@@ -207,6 +202,7 @@ void Socket::keepAlive() {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds of silence before the first probe
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);  // ms; probes rest while there is something to repeat
 }
 
 void Socket::shutdown() {

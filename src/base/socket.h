@@ -84,10 +84,6 @@ class Socket {
   Result<Io> receive(Transfer& transfer);
   // kClosed when the peer has closed or reset, else kAgain. Reads nothing.
   Io peek();
-  // Whether the peer will send nothing more, although some of what it sent may still be unread. From any
-  // thread.
-  bool peerHasShutDown() const;
-
   // Makes the kernel notice within a minute that the peer's machine is gone: without traffic nothing else
   // does.
   void keepAlive();

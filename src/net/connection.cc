@@ -10,7 +10,8 @@
 namespace railwise::net {
 namespace {
 
-// Between the first packets of epochs that follow each other: far from all others (2^24 by the golden ratio).
+// Between the first packets of queue pairs: multiples of it are far from each other (2^24 by the golden
+// ratio).
 constexpr uint64_t kPsnStep = 10368889;
 
 // Vendor 0 stands for "none".
@@ -59,6 +60,7 @@ Connection::~Connection() {
 void Connection::attach(Socket socket) {
   side_channel_.open(std::move(socket), options_.watcher);
   listenToRails(true);
+  lost_.ring();  // what happened before anybody listened
 }
 
 bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
@@ -274,9 +276,10 @@ Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, 
   verbs::PathSettings settings{*from, sender.service_level, traffic_class};
   settings.flow_label = verbs::laneFlowLabel(address.qp_number ^ qp->qp_num, static_cast<uint32_t>(index));
   settings.ece = eceOf(ends.remote.queue_pair[index]);
-  // A packet of an earlier epoch that comes late must not be taken by a queue pair that has got the number of
-  // its own.
-  settings.psn = static_cast<uint32_t>((epoch_ - 1) * kPsnStep & 0xffffff);
+  // A packet that comes late must not be taken by a queue pair that has got the number of its own: of another
+  // epoch, or of another connection.
+  settings.psn =
+      static_cast<uint32_t>((epoch_ * kPsnStep + (address.qp_number ^ qp->qp_num) * kPsnStep * 3) & 0xffffff);
   verbs::Port port = rail.port;
   port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
   RAILWISE_TRY(verbs::readyToReceive(qp, port, address, settings));

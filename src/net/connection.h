@@ -162,9 +162,15 @@ class Connection {
   // A queue pair (null: none in particular), a port or a way is lost. Where the connection can go another way
   // that begins, and this is a success: whatever is under way will be sent again. Else it fails.
   Status lose(const LaneQueuePair* queue_pair, Status status, const std::string& what);
+  // What every end of an epoch has in common, and every begin.
+  void leaveEpoch(const std::string& why);
+  void beginEpoch();
+  // For the report, when nothing is left.
+  void noteTried(const std::string& what);
   // From now on no call goes straight down.
   void stopStraight();
   Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
+  Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   // Called when there is nothing to do but wait: now and then looks whether the peer is still there. When it
   // has left, a wait for something it should still do (kPeer) is soon over; a kAcknowledgement may still be
@@ -188,6 +194,12 @@ class Connection {
   int readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const;
 
   static constexpr int kPollBatch = 16;
+  // Whoever was stopped for a while has not looked meanwhile: time counts in steps of this at most.
+  static constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
+  // For an address on the way to be resolved (RTR answers ETIMEDOUT until then).
+  static constexpr Clock::duration kConnectTime = std::chrono::seconds(2);
+  // Nothing can be reached: ports and addresses are looked at again.
+  static constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
 
   // ---- failover (failover.cc; docs/transport.md)
 
@@ -203,13 +215,13 @@ class Connection {
   Status recover();
   // Frames of the peer.
   Status hear();
-  // To the rails of the next epoch. `mine`: the device's own come first in `offered`.
+  // To the rails of the next epoch.
   void takeRails(std::vector<Rail> rails);
-  // What this end can use now, own rails first; `native` tells how many of them. Without windows' keys.
+  // What this end can use now, own rails first; `native` tells how many of them.
   std::vector<Rail> usableRails(int* native) const;
   // Describes rails_, with the keys of the window; the rest of `end` as the connection began.
   Status describeEpoch(EndInfo& end) const;
-  // The same of any rails, without keys.
+  // The same of any rails, without the window's keys.
   EndInfo describeOffer(const std::vector<Rail>& rails) const;
   // The window's own; {} where it cannot be registered, which is logged.
   MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(rails_[rail]); }

@@ -1,4 +1,5 @@
 // What a connection says when it ends: which queue pair, what the device reported, and what may be behind it.
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -79,6 +80,14 @@ Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, i
   return lose(&queue_pair, {Code::kSystem, reason},
               nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
                   (ailment.empty() ? "" : ": " + ailment));
+}
+
+Status Connection::losePoll(const ibv_cq* cq) {
+  const auto found =
+      std::find_if(queue_pairs_.begin(), queue_pairs_.end(), [&](const LaneQueuePair& queue_pair) {
+        return queue_pair.used && queue_pair.qp != nullptr && queue_pair.qp->send_cq == cq;
+      });
+  return lose(found != queue_pairs_.end() ? &*found : nullptr, {Code::kSystem, 0}, "ibv_poll_cq failed");
 }
 
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,

@@ -76,6 +76,9 @@ struct Rail {
   int plane = -1;
   bool data_direct = false;  // dma-bufs go through mlx5's data-direct function
   int pointer_support = kHostPointers;
+
+  // The same port, whatever it is shown as.
+  bool same(const Rail& other) const { return hca == other.hca && port.number == other.port.number; }
 };
 
 class Device {

@@ -208,12 +208,29 @@ void EventWatcher::unwatch(Watched& what) {
   (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
 }
 
+// Without memory it is tried again at the next event.
+static bool serveSafely(Watched& watched, bool hung_up) {
+  try {
+    return watched.serve(hung_up);
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+}
+
+static bool tickSafely(Watched& watched) {
+  try {
+    return watched.tick();
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+}
+
 void EventWatcher::run() {
   std::array<epoll_event, 16> ready;
   for (;;) {
     const bool ticking = [&] {
       const std::lock_guard lock(mutex_);
-      std::erase_if(ticking_, [](Watched* watched) { return !watched->tick(); });
+      std::erase_if(ticking_, [](Watched* watched) { return !tickSafely(*watched); });
       return !ticking_.empty();
     }();
     const int count =
@@ -229,7 +246,7 @@ void EventWatcher::run() {
       const std::lock_guard lock(mutex_);
       auto* const watched = static_cast<Watched*>(event.data.ptr);
       if (!watched_.contains(watched)) continue;  // unwatched since epoll_wait returned
-      if (watched->serve((event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
+      if (serveSafely(*watched, (event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
         ticking_.insert(watched);
         continue;
       }

@@ -9,19 +9,16 @@
 #include "base/log.h"
 #include "net/receive_connection.h"
 #include "net/send_connection.h"
+#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 namespace {
 
 constexpr std::size_t kMostTried = 8;
-// Whoever was stopped for a while has not looked for a way meanwhile.
-constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
 
 // Lines that are warnings; a port may take a thousand connections with it, whose lines are information then.
 constexpr int kFewLines = 8;
 constexpr Clock::duration kFewTime = std::chrono::seconds(10);
-
-bool sameRail(const Rail& a, const Rail& b) { return a.hca == b.hca && a.port.number == b.port.number; }
 
 }  // namespace
 
@@ -69,21 +66,40 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   if (phase_ == Phase::kLost || phase_ == Phase::kWaiting) return Status::success();
   sayFew(device_.name() + std::string(": connection ") + (direction_ == Direction::kSend ? "to " : "from ") +
          peer_ + ": " + what + "; looking for another way");
+  const bool stalled = status.sys_errno == ETIMEDOUT;
+  if (proven() && !stalled) stalls_ = 0;
+  leaveEpoch(what);
+  noteTried((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
+  failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
+  return Status::success();
+}
+
+void Connection::leaveEpoch(const std::string& why) {
   if (proven()) {
     lost_time_ = {};
     tried_.clear();
   }
-  if (heard_ && status.sys_errno != ETIMEDOUT) stalls_ = 0;
-  trouble_ = what;
-  tried_.push_back((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
-  if (tried_.size() > kMostTried) tried_.erase(tried_.begin());
-  failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
+  trouble_ = why;
+  failed_queue_pair_ = kNoQueuePair;
   phase_ = Phase::kLost;
   peer_takes_part_ = false;
   last_recover_ = Clock::now();
   stopStraight();
   lost_.ring();
-  return Status::success();
+}
+
+void Connection::beginEpoch() {
+  phase_ = Phase::kRunning;
+  trouble_.clear();
+  heard_ = true;  // silence begins now
+  lost_.clear();
+  listenToRails(true);
+  lost_.ring();  // what happened before anybody listened
+}
+
+void Connection::noteTried(const std::string& what) {
+  tried_.push_back(what);
+  if (tried_.size() > kMostTried) tried_.erase(tried_.begin());
 }
 
 Status Connection::recover() {
@@ -126,7 +142,7 @@ Status Connection::giveUpAfter(Clock::duration lost) {
   known.insert(known.end(), options_.standbys.begin(), options_.standbys.end());
   for (const Rail& rail : known) {
     const bool good =
-        std::any_of(usable.begin(), usable.end(), [&](const Rail& other) { return sameRail(rail, other); });
+        std::any_of(usable.begin(), usable.end(), [&](const Rail& other) { return rail.same(other); });
     const bool up = rail.hca->state().active(rail.port.number);
     report += std::string(" ") + rail.hca->name() + " port " + std::to_string(rail.port.number) +
               (good                        ? " usable"
@@ -165,7 +181,7 @@ Status Connection::onFrame(std::span<const std::byte> bytes) {
 
 void Connection::onFarewell(const FarewellFrame& frame) {
   farewell_ = fieldText(frame.reason);
-  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->onArrived(frame.arrived);
+  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->hearArrived(frame.arrived);
 }
 
 // ---- rails
@@ -176,7 +192,7 @@ void Connection::takeRails(std::vector<Rail> rails) {
   native_ = rails_.size() == own.size();
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     const auto found =
-        std::find_if(own.begin(), own.end(), [&](const Rail& rail) { return sameRail(rail, rails_[i]); });
+        std::find_if(own.begin(), own.end(), [&](const Rail& rail) { return rail.same(rails_[i]); });
     native_rail_[i] = found != own.end() ? static_cast<int8_t>(found - own.begin()) : int8_t{-1};
     native_ = native_ && native_rail_[i] == static_cast<int8_t>(i);
   }
@@ -209,7 +225,10 @@ std::vector<Rail> Connection::usableRails(int* native) const {
   for (const Rail& rail : device_.rails()) add(rail);
   *native = static_cast<int>(usable.size());
   for (const Rail& rail : options_.standbys) {
-    if (gpuMemoryToo(rail)) add(rail);
+    // Both ends of a queue pair take messages in any order, or none does.
+    const bool in_order =
+        !out_of_order_ || verbs::outOfOrderReceives(rail.hca->context(), config_) >= kPostedReceives;
+    if (in_order && gpuMemoryToo(rail)) add(rail);
   }
   return usable;
 }
@@ -242,7 +261,7 @@ Status Connection::describeEpoch(EndInfo& end) const {
 MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
   const std::vector<Rail>& own = device_.rails();
   for (std::size_t i = 0; i < own.size(); ++i) {
-    if (sameRail(own[i], rail)) return {window_.localKey(i), window_.remoteKey(i)};
+    if (own[i].same(rail)) return {window_.localKey(i), window_.remoteKey(i)};
   }
   const Result<MemoryKeys> keys = window_.keysOn(rail.hca->pd());
   return keys.ok() ? *keys : MemoryKeys{};

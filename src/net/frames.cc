@@ -1,17 +1,9 @@
 #include "net/frames.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace railwise::net {
 namespace {
-
-template <typename Frame>
-Frame as(std::span<const std::byte> bytes) {
-  Frame frame;
-  std::memcpy(&frame, bytes.data(), sizeof frame);
-  return frame;
-}
 
 std::string checkReason(std::span<const char> reason) {
   return std::find(reason.begin(), reason.end(), '\0') != reason.end() ? "" : "a reason without end";
@@ -49,7 +41,7 @@ std::size_t frameBytes(MessageType type) {
       return sizeof(AcceptFrame);
     case MessageType::kBegin:
     case MessageType::kSearching:
-      return sizeof(ReadyFrame);
+      return sizeof(EpochFrame);
     case MessageType::kArrived:
     case MessageType::kUnposted:
       return sizeof(ArrivedFrame);
@@ -70,35 +62,35 @@ std::size_t frameBytes(MessageType type) {
 
 std::string checkFrame(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(MessageHeader)) return "a frame without header";
-  const auto header = as<MessageHeader>(bytes);
+  const auto header = frameOf<MessageHeader>(bytes);
   const std::size_t expected = frameBytes(header.type);
   if (expected == 0 || bytes.size() != expected) return "a frame of an unknown kind";
   if (std::string problem = checkHeader(header, header.type, expected); !problem.empty()) return problem;
   switch (header.type) {
     case MessageType::kBreak:
-      return checkReason(as<BreakFrame>(bytes).reason);
+      return checkReason(frameOf<BreakFrame>(bytes).reason);
     case MessageType::kSettle:
-      return checkSettle(as<SettleFrame>(bytes));
+      return checkSettle(frameOf<SettleFrame>(bytes));
     case MessageType::kPropose:
-      return checkPropose(as<ProposeFrame>(bytes));
+      return checkPropose(frameOf<ProposeFrame>(bytes));
     case MessageType::kAccept:
-      return checkEnd(as<AcceptFrame>(bytes).end);
+      return checkEnd(frameOf<AcceptFrame>(bytes).end);
     case MessageType::kRails: {
-      const auto rails = as<RailsFrame>(bytes);
+      const auto rails = frameOf<RailsFrame>(bytes);
       return rails.native > rails.end.rails ? "an impossible number of rails" : checkRails(rails.end);
     }
     case MessageType::kTrial: {
-      const auto trial = as<TrialFrame>(bytes);
+      const auto trial = frameOf<TrialFrame>(bytes);
       if (trial.rail >= kMaxRails || trial.gid >= kRailGids || trial.peer_gid >= kRailGids)
         return "an impossible pairing";
       return checkEnd(trial.end);
     }
     case MessageType::kTrialReply: {
-      const auto reply = as<TrialReplyFrame>(bytes);
+      const auto reply = frameOf<TrialReplyFrame>(bytes);
       return reply.accepted == 0 ? "" : checkEnd(reply.end);
     }
     case MessageType::kFarewell:
-      return checkReason(as<FarewellFrame>(bytes).reason);
+      return checkReason(frameOf<FarewellFrame>(bytes).reason);
     default:
       return {};
   }

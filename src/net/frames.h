@@ -5,6 +5,8 @@
 // before anyone uses one. Plain values, any thread.
 #pragma once
 
+#include <cstring>
+#include <span>
 #include <string>
 
 #include "net/handshake.h"
@@ -55,7 +57,7 @@ struct AcceptFrame {
 };
 
 // Sender: the epoch has begun (kBegin); there is no way that it could propose now (kSearching).
-struct ReadyFrame {
+struct EpochFrame {
   MessageHeader header;
   uint64_t epoch;
 };
@@ -105,6 +107,22 @@ struct FarewellFrame {
 };
 
 inline constexpr std::size_t kMaxFrameBytes = sizeof(ProposeFrame);
+static_assert(sizeof(BreakFrame) == 24 + kReasonBytes);
+static_assert(sizeof(SettleFrame) == 40 + kReasonBytes + sizeof(EndInfo) &&
+              sizeof(SettleFrame) <= kMaxFrameBytes);
+static_assert(sizeof(ProposeFrame) == 40 + sizeof(EndInfo) + kMaxQueuePairs * sizeof(QueuePairInfo));
+static_assert(sizeof(AcceptFrame) == 24 + sizeof(EndInfo) && sizeof(TrialReplyFrame) == 32 + sizeof(EndInfo));
+static_assert(sizeof(RailsFrame) == 32 + sizeof(EndInfo) && sizeof(TrialFrame) == 32 + sizeof(EndInfo));
+static_assert(sizeof(FarewellFrame) == 24 + kReasonBytes && sizeof(EpochFrame) == 24 &&
+              sizeof(ArrivedFrame) == 24);
+
+// `bytes` has the length of a Frame.
+template <typename Frame>
+Frame frameOf(std::span<const std::byte> bytes) {
+  Frame frame;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  return frame;
+}
 
 // How long a frame of this type is; 0: there is no such.
 std::size_t frameBytes(MessageType type);

@@ -203,8 +203,8 @@ std::vector<Rail> Net::standbysOf(const Device& device) const {
     const std::size_t index = (first + turn) % count;
     const Rail& rail = list_.devices[index]->rails().front();
     const verbs::Port& port = device.rails().front().port;
-    const auto& members = device.members();
-    const bool member = std::find(members.begin(), members.end(), static_cast<int>(index)) != members.end();
+    const bool member = std::any_of(device.rails().begin(), device.rails().end(),
+                                    [&](const Rail& its) { return its.same(rail); });
     if (member || rail.port.ethernet != port.ethernet || rail.port.iwarp != port.iwarp) continue;
     choices.push_back(
         {paths_.type(gpu, index), -railMbps(paths_, gpu, {index, rail.port.speed_mbps}), turn, &rail});

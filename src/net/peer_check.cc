@@ -25,8 +25,6 @@ constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
 
 // Silence before the peer's device is asked: far longer than a pause between messages, and cheap by then.
 constexpr Clock::duration kProbeAfter = std::chrono::seconds(1);
-// Whoever was stopped for a while has not heard the answers: time counts in steps of a few checks at most.
-constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
 // TCP repeats a lost packet after 0.2 s, 0.4 s and so on: room for four losses in a row.
 constexpr Clock::duration kLeastPatience = std::chrono::seconds(3);
 
@@ -61,13 +59,21 @@ std::string secondsText(Clock::duration time) {
 
 Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   if (config_.ib_return_async_events == 0) return Status::success();
-  if (event)
-    return lose(nullptr, {Code::kSystem, EIO}, std::string("an event ended it: ") + verbs::eventText(*event));
-  for (const Rail& rail : rails_) {
-    const auto fatal = rail.hca->state().fatalEvent();
-    if (fatal)
-      return lose(nullptr, {Code::kSystem, EIO},
-                  std::string(rail.hca->name()) + ": " + verbs::eventText(*fatal));
+  const auto onRail = [&](std::size_t rail) {
+    const auto found = std::find_if(
+        queue_pairs_.begin(), queue_pairs_.end(),
+        [&](const LaneQueuePair& queue_pair) { return queue_pair.used && queue_pair.rail == rail; });
+    return found != queue_pairs_.end() ? &*found : nullptr;
+  };
+  if (event) {
+    const std::string what = std::string("an event ended it: ") + verbs::eventText(*event);
+    return lose(rails_.size() == 1 ? onRail(0) : nullptr, {Code::kSystem, EIO}, what);
+  }
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const auto fatal = rails_[i].hca->state().fatalEvent();
+    if (!fatal) continue;
+    const std::string what = std::string(rails_[i].hca->name()) + ": " + verbs::eventText(*fatal);
+    return lose(onRail(i), {Code::kSystem, EIO}, what);
   }
   if (!canFailOver()) return Status::success();
   for (const LaneQueuePair& queue_pair : queue_pairs_) {

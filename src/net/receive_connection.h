@@ -93,6 +93,7 @@ class ReceiveConnection final : public Connection {
     uint32_t rails = 0;
     int failures = 0;
     bool again = false;  // one of its reads has failed
+    Clock::time_point posted = {};
   };
   // A queue pair connected to itself. It outlives epochs.
   struct FlushPath {
@@ -185,6 +186,8 @@ class ReceiveConnection final : public Connection {
   std::vector<std::unique_ptr<FlushPath>> flush_paths_;
   // Failover: when draining began; what this end has offered last, and whether the proposal was answered.
   std::optional<Deadline> drain_;
+  Clock::time_point connect_until_ = {};
+  Clock::time_point next_look_ = {};
   std::vector<Rail> offered_;
   EndInfo offer_ = {};
   bool accept_sent_ = false;

@@ -24,6 +24,11 @@ uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
 // before it, whose slots may then be used again.
 constexpr uint64_t kSilentRun = 8;
 
+// A flush takes microseconds; where the rail is gone it is repeated through others, for some seconds.
+constexpr Clock::duration kFlushTime = std::chrono::seconds(1);
+constexpr Clock::duration kFlushPause = std::chrono::milliseconds(10);
+constexpr int kMostFlushFailures = 500;
+
 // Of one write of clear-to-sends: what arrives word by word, in order.
 constexpr uint32_t kClearToSendBytes = 1024;
 constexpr std::size_t kClearToSendChain = 4;
@@ -255,13 +260,13 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
 }
 
 ReceiveConnection::FlushPath* ReceiveConnection::flushPath(const Rail& rail) {
-  const auto found = std::find_if(flush_paths_.begin(), flush_paths_.end(), [&](const auto& path) {
-    return path->rail.hca == rail.hca && path->rail.port.number == rail.port.number;
-  });
+  const auto found = std::find_if(flush_paths_.begin(), flush_paths_.end(),
+                                  [&](const auto& path) { return path->rail.same(rail); });
   return found != flush_paths_.end() ? found->get() : nullptr;
 }
 
 Status ReceiveConnection::postFlush(Flush& flush) {
+  flush.posted = Clock::now();
   for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
     if ((flush.rails >> rail & 1) == 0) continue;
     const Status posted = readThrough(flush, rail);
@@ -338,16 +343,20 @@ Status ReceiveConnection::progressFlush(Flush& flush, bool* done) {
   *done = flush.done = flush.reads == 0 && !flush.again;
   if (*done) return Status::success();
   RAILWISE_TRY(flush_failure_);
-  if (flush.reads > 0) return Status::success();
-  return running() && failure_.ok() ? flushAgain(flush) : idle(Waiting::kPeer);
+  (void)idle(
+      Waiting::kPeer);  // it may be this rail that is lost, and with nothing else under way nobody looks
+  if (!canFailOver()) return Status::success();
+  const Clock::duration since = Clock::now() - flush.posted;
+  if (flush.reads > 0 && since > kFlushTime) dropFlushPaths();  // the device is silent
+  if (flush.again && since > kFlushPause && running()) return flushAgain(flush);
+  return flush.again ? failure_ : Status::success();
 }
 
 // What the rail that died has brought is in memory for long: its PCIe writes have had the time of a failover.
 // Through the rails of now, once more.
 Status ReceiveConnection::flushAgain(Flush& flush) {
-  constexpr int kMostFailures = 8;
   flush.again = false;
-  if (++flush.failures > kMostFailures)
+  if (++flush.failures > kMostFlushFailures)
     return flush_failure_ = fail({Code::kRemote, 0}, "a flush has failed through every rail");
   flush.rails = (1U << rails_.size()) - 1;
   return postFlush(flush);
@@ -372,7 +381,7 @@ Status ReceiveConnection::poll() {
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
     heard_ = heard_ || count > 0;
     if (count < 0) [[unlikely]]
-      RAILWISE_TRY(lose(nullptr, {Code::kSystem, 0}, "ibv_poll_cq failed"));
+      RAILWISE_TRY(losePoll(cq.get()));
   }
   return failure_;
 }
@@ -543,7 +552,8 @@ void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuf
     event.kind = RAILWISE_PROFILER_RECEIVE;
     event.device = device_.index();
     event.rail = -1;
-    event.qp_number = queue_pairs_[reply_queue_pair_].qp->qp_num;
+    const ibv_qp* const qp = queue_pairs_[reply_queue_pair_].qp;
+    event.qp_number = qp != nullptr ? qp->qp_num : 0;
     event.tag = buffers[i].tag;
     event.message = receive.number;
     event.bytes = buffers[i].bytes;

@@ -14,17 +14,9 @@ namespace {
 // A queue pair in the error state gives its receives back at once, unless its device is dead.
 constexpr Clock::duration kDrainTime = std::chrono::milliseconds(100);
 
-template <typename Frame>
-Frame frameOf(std::span<const std::byte> bytes) {
-  Frame frame;
-  std::memcpy(&frame, bytes.data(), sizeof frame);
-  return frame;
-}
-
 bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Rail& x, const Rail& y) {
-    return x.hca == y.hca && x.port.number == y.port.number;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Rail& x, const Rail& y) { return x.same(y); });
 }
 
 }  // namespace
@@ -35,7 +27,10 @@ Status ReceiveConnection::recover() {
       stopQueuePairs();
       drain_ = Deadline::after(kDrainTime);
     }
-    (void)poll();  // what has arrived counts
+    do {  // what has arrived counts
+      heard_ = false;
+      (void)poll();
+    } while (heard_);
     if (!drained() && !drain_->passed()) return Status::success();
     drain_.reset();
     toEpoch(std::max(epoch_ + 1, asked_epoch_));
@@ -44,8 +39,9 @@ Status ReceiveConnection::recover() {
     int native = 0;
     if (asked_epoch_ > epoch_) {
       toEpoch(asked_epoch_);
-    } else if (!sameRails(usableRails(&native), offered_)) {
-      toEpoch(epoch_ + 1);
+    } else if (Clock::now() >= next_look_) {
+      next_look_ = Clock::now() + kLookAgain;
+      if (!sameRails(usableRails(&native), offered_)) toEpoch(epoch_ + 1);
     }
   }
   return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
@@ -61,6 +57,7 @@ bool ReceiveConnection::drained() const {
 void ReceiveConnection::toEpoch(uint64_t epoch) {
   if (phase_ != Phase::kWaiting) dropQueuePairs();
   trial_.reset();
+  dropFlushPaths();
   forgetParts();
   reply_queue_pair_ = 0;
   epoch_ = epoch;
@@ -116,7 +113,7 @@ Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> b
       return Status::success();
     }
     case MessageType::kSearching:
-      peer_takes_part_ = peer_takes_part_ || frameOf<ReadyFrame>(bytes).epoch == epoch_;
+      peer_takes_part_ = peer_takes_part_ || frameOf<EpochFrame>(bytes).epoch == epoch_;
       return Status::success();
     case MessageType::kUnposted:
       // It has sent what has not arrived: it looks, or it has lost that and does not know.
@@ -131,7 +128,7 @@ Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> b
     case MessageType::kPropose:
       return onPropose(frameOf<ProposeFrame>(bytes));
     case MessageType::kBegin:
-      if (frameOf<ReadyFrame>(bytes).epoch != epoch_ || phase_ != Phase::kConnecting || !accept_sent_)
+      if (frameOf<EpochFrame>(bytes).epoch != epoch_ || phase_ != Phase::kConnecting || !accept_sent_)
         return Status::success();
       return begin();
     default:
@@ -154,6 +151,7 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
   if (!possible) return fail({Code::kRemote, 0}, "the peer proposes ways that this end has not offered");
   if (openEpoch(frame)) {
     accept_sent_ = false;
+    connect_until_ = Clock::now() + kConnectTime;
     phase_ = Phase::kConnecting;
   } else {
     refuseEpoch(0, "no queue pair can be made");
@@ -164,7 +162,7 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
 // Another epoch must do.
 void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what) {
   trouble_ = what;
-  tried_.push_back(what);
+  noteTried(what);
   failed_queue_pair_ = queue_pair;
   phase_ = Phase::kLost;
   drain_.reset();
@@ -213,7 +211,7 @@ Status ReceiveConnection::connectEpoch() {
     if (queue_pairs_[i].connected) continue;
     const Status up =
         bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
-    if (up.sys_errno == ETIMEDOUT) return Status::success();
+    if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
     if (up.ok()) continue;
     refuseEpoch(static_cast<uint8_t>(i),
                 wayText(queue_pairs_[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
@@ -309,11 +307,8 @@ bool ReceiveConnection::writeKeys(Receive& receive, uint32_t place) {
 Status ReceiveConnection::begin() {
   posted_place_ = placeOf(arrived_ + 1);
   post_at_ = notice_at_ = row_begin_ = next_number_;
-  phase_ = Phase::kRunning;
   straight_ = plain_ && native_;
-  heard_ = true;  // silence begins now
-  lost_.clear();
-  listenToRails(true);
+  beginEpoch();
   return postPending();
 }
 

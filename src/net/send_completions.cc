@@ -48,7 +48,7 @@ Status SendConnection::drain() {
     }
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
-      return lose(nullptr, {Code::kSystem, 0}, "ibv_poll_cq failed");
+      return losePoll(cq.get());
   }
   const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
   if (lanes_.size() > 1 && std::any_of(loads_.begin(), loads_.end(), measurable)) {

@@ -38,13 +38,15 @@ class SendConnection final : public Connection {
   Status progress(const Request& request, bool* done);
   // Waits until the device reads nothing any more of what has been sent and reported as complete: before
   // memory is released. From any thread, also while another one sends. It is over at once when that is so
-  // already, in a round trip of the network else, and after 2 s when the peer does not answer.
+  // already, in a round trip of the network else, and after half a second when the peer does not answer.
   void settle();
   // The receiver has said that all receives up to `number` are complete.
   void onArrived(uint64_t number) {
     // Not what was never sent, whatever a peer may say.
-    if (number > arrived_) arrived_ = std::min(number, next_post_ - 1);
+    if (number > arrived_) arrived_ = std::min(number, next_number_ - 1);
   }
+  // The same, said over the side channel.
+  void hearArrived(uint64_t number);
   // Asks for the completions that nothing else brings, and looks for them.
   Status refresh();
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
@@ -127,6 +129,7 @@ class SendConnection final : public Connection {
   void completeArrived();
   Status settleMessages();
   Status settleReceive(uint64_t number, bool arrived);
+  bool unfinished() const;
   Message* messageOf(uint64_t number);
   Status failLost(uint64_t number);
   Status keepGroup(Group& group, uint64_t number);
@@ -266,9 +269,12 @@ class SendConnection final : public Connection {
   uint64_t searching_epoch_ = 0;  // the last one that the receiver was told of
   WayMemory ways_;
   std::vector<Way> epoch_ways_;
+  uint8_t blamed_ = kNoQueuePair;  // whose way has been marked as failed already
   std::unique_ptr<ProposeFrame> proposal_;
   std::unique_ptr<EndInfo> accepted_;
   Clock::time_point next_try_ = {};
+  Clock::time_point connect_until_ = {};
+  bool wants_to_send_ = false;  // isend was called without queue pairs
   // Failing back: the ways of the first epoch; a trial that is under way, of the ways to be tried.
   std::vector<Way> first_ways_;
   bool reduced_ = false;  // those of this epoch are others
@@ -277,7 +283,6 @@ class SendConnection final : public Connection {
     uint64_t number = 0;
     TrialQueuePair end;
     Way way;
-    std::size_t lane = 0;
     uint8_t local_rail = 0;  // in the offer
     uint8_t local_gid = 0;
     uint8_t remote_gid = 0;

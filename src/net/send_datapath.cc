@@ -100,7 +100,10 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
   *request = nullptr;
   if (!failure_.ok()) return failure_;
   if (reduced_) RAILWISE_TRY(lookNowAndThen());
-  if (!running()) return idle(Waiting::kPeer);
+  if (!running()) {
+    wants_to_send_ = true;
+    return idle(Waiting::kPeer);
+  }
   // After a failover earlier receives are seen once more.
   if (next_number_ >= seen_number_) {
     RAILWISE_TRY(lookForClearToSend());

@@ -18,6 +18,7 @@ constexpr Clock::duration kTrialTime = std::chrono::milliseconds(500);
 
 std::vector<Way> SendConnection::usedWays() const {
   std::vector<Way> ways = epoch_ways_;
+  std::erase(ways, Way());  // of queue pairs that are not used
   std::sort(ways.begin(), ways.end());
   ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
   return ways;
@@ -32,8 +33,11 @@ void SendConnection::lookForBetter(Clock::time_point now) {
       ways_.worked(trial_->way);
       trial_.reset();
       tryNextWay();
-    } else if (count != 0 || now > trial_->until) {
+    } else if (count != 0 || (trial_->reading && now > trial_->until)) {
       trialFailed();
+    } else if (now > trial_->until) {
+      trial_.reset();  // the receiver has nothing to do with us just now
+      better_plan_.reset();
     }
     return;
   }
@@ -126,6 +130,12 @@ void SendConnection::onTrialReply(const TrialReplyFrame& frame) {
   if (trial_ == nullptr || trial_->reading || frame.trial != trial_->number) return;
   const EndInfo offer = describeOffer(better_own_);
   verbs::Gid from;
+  const std::string its = wayOf(frame.end.rail[0], frame.end.rail[0]).first;
+  if (frame.accepted != 0 && its != trial_->way.second) {  // its list of rails has changed meanwhile
+    trial_.reset();
+    better_plan_.reset();
+    return;
+  }
   const bool possible = frame.accepted != 0 && trial_->remote_gid < frame.end.rail[0].gid_count &&
                         trial_->local_gid < offer.rail[trial_->local_rail].gid_count;
   const WayEnds ends = {offer, frame.end, trial_->local_rail, 0, trial_->local_gid, trial_->remote_gid};
@@ -137,18 +147,13 @@ void SendConnection::onTrialReply(const TrialReplyFrame& frame) {
   reader.peer_window_key = frame.end.rail[0].window_key;
   if (readPeerWindow(reader, probe_target_, 0) != 0) return trialFailed();
   trial_->reading = true;
+  trial_->until = Clock::now() + kTrialTime;
 }
 
 void SendConnection::goBack() {
   better_plan_.reset();
-  trouble_ = "a better way works again";
-  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: " + trouble_);
-  failed_queue_pair_ = kNoQueuePair;
-  peer_takes_part_ = false;
-  last_recover_ = Clock::now();
-  phase_ = Phase::kLost;
-  stopStraight();
-  lost_.ring();
+  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: a better way works again");
+  leaveEpoch("a better way works again");
 }
 
 }  // namespace railwise::net

@@ -14,16 +14,6 @@ namespace {
 // How soon after a failure better ways are looked for.
 constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
 
-// Nothing can be reached: ports and addresses are looked at again.
-constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
-
-template <typename Frame>
-Frame frameOf(std::span<const std::byte> bytes) {
-  Frame frame;
-  std::memcpy(&frame, bytes.data(), sizeof frame);
-  return frame;
-}
-
 }  // namespace
 
 Status SendConnection::recover() {
@@ -44,17 +34,26 @@ Status SendConnection::recover() {
   const bool settled = settle_ != nullptr && settle_->epoch == epoch_;
   if (phase_ == Phase::kWaiting && settled) {
     if (!messages_settled_) RAILWISE_TRY(settleMessages());
-    tryToConnect();
+    // Who has nothing to send would keep the receiver waiting for a Begin.
+    if (std::exchange(wants_to_send_, false) || unfinished()) tryToConnect();
   }
   return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
+}
+
+bool SendConnection::unfinished() const {
+  return std::any_of(messages_.begin(), messages_.end(), [&](const Message& message) {
+    return message.kind == Request::Kind::kSend && !known(message);
+  });
 }
 
 // False: another thread is in settle(), which will be over soon.
 bool SendConnection::tearDown() {
   torn_down_ = true;
+  stopStraight();
   const std::unique_lock lock(settle_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  if (failed_queue_pair_ < epoch_ways_.size()) ways_.failed(epoch_ways_[failed_queue_pair_], Clock::now());
+  blamed_ = failed_queue_pair_;
+  if (blamed_ < epoch_ways_.size()) ways_.failed(epoch_ways_[blamed_], Clock::now());
   stopQueuePairs();
   dropQueuePairs();
   for (const PartEvent& event : events_) profiler::stop(event.event);
@@ -95,8 +94,7 @@ Status SendConnection::onFrame(MessageType type, std::span<const std::byte> byte
     case MessageType::kAccept:
       return onAccept(frameOf<AcceptFrame>(bytes));
     case MessageType::kArrived:
-      onArrived(frameOf<ArrivedFrame>(bytes).number);
-      if (phase_ == Phase::kWaiting || phase_ == Phase::kConnecting) completeArrived();
+      hearArrived(frameOf<ArrivedFrame>(bytes).number);
       return Status::success();
     default:
       return fail({Code::kRemote, 0},
@@ -106,9 +104,12 @@ Status SendConnection::onFrame(MessageType type, std::span<const std::byte> byte
 
 void SendConnection::onSettle(const SettleFrame& frame) {
   if (frame.epoch < epoch_ || (frame.epoch == epoch_ && phase_ != Phase::kWaiting)) return;
+  // Of the epoch before: ours, also where we have left it already.
+  const bool next = frame.epoch == epoch_ + (phase_ == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch_ + 1;
+  if (next && frame.failed < epoch_ways_.size() && frame.failed != blamed_)
+    ways_.failed(epoch_ways_[frame.failed], Clock::now());
   if (frame.epoch > epoch_) {
     const std::string reason = fieldText(frame.reason);
-    if (frame.failed < epoch_ways_.size()) ways_.failed(epoch_ways_[frame.failed], Clock::now());
     if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
       (void)lose(nullptr, {Code::kRemote, 0}, "the receiver lost it: " + reason);
     asked_epoch_ = frame.epoch;
@@ -139,6 +140,7 @@ Status SendConnection::onAccept(const AcceptFrame& frame) {
   if (reply->rails != proposal_->rails) problem = "another number of rails than was proposed";
   if (!problem.empty()) return fail({Code::kRemote, 0}, "the peer's answer after a failure has " + problem);
   accepted_ = std::move(reply);
+  connect_until_ = Clock::now() + kConnectTime;
   return Status::success();
 }
 
@@ -205,6 +207,11 @@ Status SendConnection::settleReceive(uint64_t number, bool arrived) {
   return keepGroup(group, number);
 }
 
+void SendConnection::hearArrived(uint64_t number) {
+  onArrived(number);
+  if (phase_ == Phase::kWaiting || phase_ == Phase::kConnecting) completeArrived();
+}
+
 // Of torn-down queue pairs: what went in parts is complete when the receiver says so.
 void SendConnection::completeArrived() {
   for (Group& group : groups_) {
@@ -221,15 +228,15 @@ Status SendConnection::settleMessages() {
   messages_settled_ = true;
   onArrived(settle_->arrived);
   const uint64_t arrived = arrived_;
+  if (settle_->arrived != arrived || next_number_ - arrived > kSlots + 1U)
+    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(settle_->arrived) +
+                                        " is its latest, where receive " + std::to_string(next_number_) +
+                                        " is the next to be sent to");
   completeArrived();
-  if (next_number_ - arrived > kSlots + 1U)
-    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(arrived) +
-                                        " is its latest, and has asked for " +
-                                        std::to_string(next_number_ - 1));
   uint32_t place = next_place_;
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
-    RAILWISE_TRY(settleReceive(number, number < next_post_ && bit < 32 && (settle_->done >> bit & 1) != 0));
+    RAILWISE_TRY(settleReceive(number, bit < kSlots && (settle_->done >> bit & 1) != 0));
     Group& group = groups_[number % kSlots];
     place -= group.number == number ? group.count : 1U;
     if (group.number == number) group.place = place;
@@ -256,7 +263,7 @@ void SendConnection::tryToConnect() {
   if (!answer.plan) {
     next_try_ = std::min(next_try_, answer.again);
     if (std::exchange(searching_epoch_, epoch_) == epoch_) return;
-    auto frame = makeMessage<ReadyFrame>(MessageType::kSearching);
+    auto frame = makeMessage<EpochFrame>(MessageType::kSearching);
     frame.epoch = epoch_;
     side_channel_.send(frame);
     return;
@@ -273,7 +280,7 @@ void SendConnection::tryToConnect() {
     const Way way = wayOf(offer.rail[answer.plan->local[lane.local_rail]],
                           settle_->end.rail[answer.plan->remote[lane.remote_rail]]);
     ways_.failed(way, now);
-    tried_.push_back(way.first + " -> " + way.second + ": no queue pair");
+    noteTried(way.first + " -> " + way.second + ": no queue pair");
   }
   dropQueuePairs();
 }
@@ -281,11 +288,14 @@ void SendConnection::tryToConnect() {
 bool SendConnection::openEpoch(const EpochPlan& plan) {
   // In place of the one that is not used.
   queue_pairs_.clear();
-  const auto lanes = static_cast<int>(plan.lanes.size());
+  const auto ways = static_cast<int>(plan.lanes.size());
+  const int queue_pairs = ways * queuePairsPerLane(plan.lanes.size());
   std::vector<uint8_t> rail_of;
-  for (int i = 0; i < lanes * queuePairsPerLane(plan.lanes.size()); ++i)
-    rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % lanes)].local_rail);
+  for (int i = 0; i < queue_pairs; ++i)
+    rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % ways)].local_rail);
   if (!openQueuePairsOn(rail_of).ok()) return false;
+  // A lane for each queue pair only where they fit, and in whole rounds of the ways.
+  const int lanes = config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / ways * ways) : ways;
   makeLanes(lanes);
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
   return describeEpoch(epoch_here_).ok();
@@ -298,6 +308,8 @@ void SendConnection::propose(const EpochPlan& plan) {
   proposal_->rails = static_cast<uint8_t>(plan.remote.size());
   std::copy(plan.remote.begin(), plan.remote.end(), proposal_->rail);
   proposal_->end = epoch_here_;
+  epoch_ways_.clear();
+  blamed_ = kNoQueuePair;
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
     const EpochPlan::Lane& lane = plan.lanes[i % plan.lanes.size()];
     QueuePairInfo& pair = proposal_->pair[i];
@@ -305,6 +317,8 @@ void SendConnection::propose(const EpochPlan& plan) {
     pair.gid = lane.remote_gid;
     pair.peer_gid = lane.local_gid;
     pair.used = 1;
+    epoch_ways_.push_back(
+        wayOf(epoch_here_.rail[lane.local_rail], settle_->end.rail[plan.remote[lane.remote_rail]]));
   }
   accepted_.reset();
   side_channel_.send(*proposal_);
@@ -318,7 +332,7 @@ Status SendConnection::connectEpoch() {
     if (queue_pairs_[i].connected) continue;
     const QueuePairInfo& pair = accepted_->queue_pair[i];
     const Status up = bringUp(i, epoch_here_, *accepted_, pair.peer_gid, pair.gid);
-    if (up.sys_errno == ETIMEDOUT) return Status::success();
+    if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
     if (!up.ok())
       return lose(&queue_pairs_[i], up,
                   nameOf(queue_pairs_[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
@@ -327,7 +341,7 @@ Status SendConnection::connectEpoch() {
 }
 
 Status SendConnection::begin() {
-  auto frame = makeMessage<ReadyFrame>(MessageType::kBegin);
+  auto frame = makeMessage<EpochFrame>(MessageType::kBegin);
   frame.epoch = epoch_;
   side_channel_.send(frame);
   for (uint64_t number = next_post_; number < next_number_; ++number) {
@@ -343,10 +357,7 @@ Status SendConnection::begin() {
   torn_down_ = false;
   look_pause_ = kFirstLook;
   next_look_ = Clock::now() + look_pause_;
-  phase_ = Phase::kRunning;
-  heard_ = true;  // silence begins now
-  lost_.clear();
-  listenToRails(true);
+  beginEpoch();
   return Status::success();
 }
 
@@ -359,7 +370,7 @@ Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueu
   RAILWISE_TRY(
       lose(&queue_pair, keys.status(),
            nameOf(queue_pair) + ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
-  return uint32_t{0};  // nobody takes it: the queue pair goes
+  return keys.status();
 }
 
 }  // namespace railwise::net

@@ -28,7 +28,7 @@ Status SendConnection::postGroups() {
     }
     next_post_ = next_post_ + 1;
   }
-  smallMayGo(next_post_ == next_number_);
+  smallMayGo(running() && next_post_ == next_number_);
   return Status::success();
 }
 
@@ -144,7 +144,10 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
       (*work)->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
       (*work)->num_sge = 1;
       const Result<uint32_t> key = localKey(message, queue_pair);
-      if (!key.ok()) return key.status();
+      if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
+        chain_length_ = 0;
+        return false;
+      }
       *(*work)->sg_list = {message.address + offset, piece, *key};
       group.posted += piece;
       const bool last = last_carries_immediate && group.posted == part.end;

@@ -1,7 +1,6 @@
 #include "net/side_channel.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace railwise::net {
@@ -10,6 +9,11 @@ namespace {
 // More than a sane peer ever sends before it waits for an answer.
 constexpr std::size_t kMostFrames = 256;
 constexpr std::size_t kMostOutboxBytes = std::size_t{1} << 20;
+
+bool newestCounts(MessageType type) {
+  return type == MessageType::kSettle || type == MessageType::kRails || type == MessageType::kAskRails ||
+         type == MessageType::kTrial;
+}
 
 }  // namespace
 
@@ -27,7 +31,11 @@ void SideChannel::open(Socket socket, EventWatcher* watcher) {
 
 void SideChannel::sendBytes(std::span<const std::byte> frame) {
   const std::lock_guard lock(mutex_);
-  if (hung_up_ || !socket_.valid() || outbox_.size() > kMostOutboxBytes) return;
+  if (hung_up_ || !socket_.valid()) return;
+  if (outbox_.size() > kMostOutboxBytes) {
+    problem_ = "nothing, nor does it take what it is sent";
+    return hangUpLocked();
+  }
   outbox_.insert(outbox_.end(), frame.begin(), frame.end());
   flushLocked();
 }
@@ -61,14 +69,17 @@ void SideChannel::answerLocked(MessageType type) {
 bool SideChannel::takeLocked() {
   problem_ = checkFrame(partial_);
   if (!problem_.empty()) return false;
-  MessageHeader header;
-  std::memcpy(&header, partial_.data(), sizeof header);
+  const auto header = frameOf<MessageHeader>(partial_);
   if (header.type == MessageType::kBreak && direction_ == Direction::kReceive) {
     answerLocked<ArrivedFrame>(MessageType::kArrived);
     break_waits_ = true;
   }
   if (header.type == MessageType::kSettle && direction_ == Direction::kSend)
     answerLocked<ArrivedFrame>(MessageType::kUnposted);
+  // Of some kinds only the newest counts, and an end that does not look may collect many.
+  const bool replaces = newestCounts(header.type) && !inbox_.empty() &&
+                        frameOf<MessageHeader>(inbox_.back()).type == header.type;
+  if (replaces) inbox_.pop_back();
   inbox_.push_back(std::move(partial_));
   partial_.clear();
   bell_.ring();
@@ -82,8 +93,7 @@ bool SideChannel::readLocked() {
   for (;;) {
     std::size_t wanted = sizeof(MessageHeader);
     if (partial_.size() >= wanted) {
-      MessageHeader header;
-      std::memcpy(&header, partial_.data(), sizeof header);
+      const auto header = frameOf<MessageHeader>(partial_);
       wanted = frameBytes(header.type);
       if (wanted == 0 || header.magic != kMagic) {
         problem_ = "bytes that are no frame";

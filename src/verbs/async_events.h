@@ -25,7 +25,7 @@ class FatalFlag {
   void raise(ibv_event_type type);
   void ring();
   // For the owner, before it looks: what comes from now on raises it again.
-  void clear() { event_.store(0, std::memory_order_release); }
+  void clear() { event_.exchange(0); }  // before whatever is loaded next
 
  private:
   static constexpr uint32_t kRung = ~0U;

@@ -1,6 +1,7 @@
 #include "net/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -253,6 +254,32 @@ TEST_F(MemoryTest, UnmappedMemoryIsAnError) {
 
 TEST_F(MemoryTest, ADmaBufOffsetThatCannotBeIsRefused) {
   EXPECT_EQ(cache_.acquireDmaBuf(address(100), kPage, 0, -1).status().code, Code::kInvalidArgument);
+}
+
+// For a standby rail, which is found to be needed long after NCCL has closed its dma-buf.
+TEST_F(MemoryTest, FurtherDomainsAreRegisteredWhenTheyAreNeeded) {
+  const verbs::Pd other(verbs::library().alloc_pd(context_.get()));
+  for (const bool dma_buf : {false, true}) {
+    MemoryHandle* handle = nullptr;
+    if (dma_buf) {
+      const int fd = memfd_create("dma-buf", 0);
+      ASSERT_EQ(ftruncate(fd, kPage), 0);
+      handle = *cache_.acquireDmaBuf(address(4 * kPage), kPage, 0, fd);
+      close(fd);
+    } else {
+      handle = acquire(0, kPage);
+    }
+    const Result<MemoryKeys> own = cache_.keysOn(*handle, pd_.get());
+    ASSERT_TRUE(own.ok());
+    EXPECT_EQ(own->remote, key(handle));
+    const Result<MemoryKeys> first = cache_.keysOn(*handle, other.get());
+    const Result<MemoryKeys> second = cache_.keysOn(*handle, other.get());
+    ASSERT_TRUE(first.ok() && second.ok()) << dma_buf;
+    EXPECT_NE(first->remote, key(handle));
+    EXPECT_EQ(first->remote, second->remote);
+    cache_.release(handle);
+  }
+  EXPECT_EQ(cache_.entries(), 0U);
 }
 
 TEST_F(MemoryTest, RegisteredPagesAreZeroAndMovable) {
