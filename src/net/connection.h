@@ -165,6 +165,7 @@ class Connection {
   // What every end of an epoch has in common, and every begin.
   void leaveEpoch(const std::string& why);
   void beginEpoch();
+  void noteProgress();
   // For the report, when nothing is left.
   void noteTried(const std::string& what);
   // From now on no call goes straight down.
@@ -230,7 +231,7 @@ class Connection {
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
   Result<MemoryKeys> keysOf(const MemoryHandle& memory, uint8_t rail) const;
-  // Events of the rails ring the bell, or no more.
+  // Events of the rails ring the bell, or no more; those of the device's own rails in any case.
   void listenToRails(bool on);
   // Queue pairs to the error state; and away with them.
   void stopQueuePairs();
@@ -271,6 +272,9 @@ class Connection {
   std::vector<std::string> tried_;            // the last few ways that failed, and how
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
+  uint64_t arrived_before_ = 0;     // this recovery, or the last
+  uint64_t refused_at_ = 0;         // what had arrived when memory was refused last
+  int refusals_ = 0;                // in a row without anything that has arrived since
   Clock::duration lost_time_ = {};  // without a way, while both ends look for one
   Clock::time_point last_recover_ = {};
   int stalls_ = 0;  // in a row that ended by no progress
@@ -316,8 +320,7 @@ class Connection {
   // Nothing that was posted is without its completion.
   bool owedNothing() const;
   uint64_t largestUnderWay() const;  // as the direction has it
-  // Ports of this end may be up again: for a connection that uses less than it could.
-  void portsChanged();
+  void lookAtPorts();
   Status probe();
   Status postProbe(std::size_t queue_pair);
   // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
@@ -331,6 +334,7 @@ class Connection {
 
   Context* owner_ = nullptr;
   uint32_t idle_polls_ = 0;
+  uint32_t port_changes_ = 0;         // as seen last
   Clock::time_point peer_left_ = {};  // when that was first seen
   Clock::time_point last_check_ = {};
   // Silence so far, counted while this process looks; on iWARP, reads of the peer's window that are not

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "net/connection.h"
@@ -37,6 +38,14 @@ const char* adviceFor(ibv_wc_status status) {
     default:
       return "see the device's own log (dmesg)";
   }
+}
+
+// As often as a fault of the moment may look like it.
+constexpr int kMostRefusals = 16;
+
+bool refusesMemory(ibv_wc_status status) {
+  return status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_ACCESS_ERR ||
+         status == IBV_WC_REM_INV_REQ_ERR;
 }
 
 }  // namespace
@@ -93,11 +102,17 @@ Status Connection::losePoll(const ibv_cq* cq) {
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                   const char* operation) {
   if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
-  return lose(&queue_pair, {Code::kRemote, 0},
-              nameOf(queue_pair) + ": " + operation +
-                  " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
-                  std::to_string(completion.status) + ", vendor " + std::to_string(completion.vendor_err) +
-                  "): " + reasonFor(queue_pair, completion.status));
+  const std::string what = nameOf(queue_pair) + ": " + operation +
+                           " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
+                           std::to_string(completion.status) + ", vendor " +
+                           std::to_string(completion.vendor_err) +
+                           "): " + reasonFor(queue_pair, completion.status);
+  // Memory that one end does not let the other use stays so, whatever the way.
+  if (refusesMemory(completion.status)) {
+    refusals_ = std::exchange(refused_at_, arrived_) == arrived_ ? refusals_ + 1 : 1;
+    if (refusals_ > kMostRefusals) return fail({Code::kRemote, 0}, what);
+  }
+  return lose(&queue_pair, {Code::kRemote, 0}, what);
 }
 
 std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {

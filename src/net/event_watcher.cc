@@ -140,7 +140,7 @@ bool DeviceState::serve(bool hung_up) {
   return true;
 }
 
-Result<std::unique_ptr<EventWatcher>> EventWatcher::start() {
+Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_name) {
   std::unique_ptr<EventWatcher> watcher(new EventWatcher);
   watcher->owner_pid_ = getpid();
   watcher->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
@@ -157,7 +157,7 @@ Result<std::unique_ptr<EventWatcher>> EventWatcher::start() {
   } catch (const std::system_error& error) {
     return failed("the start of a thread", error.code().value());
   }
-  pthread_setname_np(watcher->thread_.native_handle(), "railwise-events");
+  pthread_setname_np(watcher->thread_.native_handle(), thread_name);
   return watcher;
 }
 

@@ -95,8 +95,9 @@ class DeviceState final : public Watched {
 
 class EventWatcher {
  public:
-  // Errors: kSystem, logged. Without a watcher everything works, but nothing is noticed before it fails.
-  static Result<std::unique_ptr<EventWatcher>> start();
+  // `thread_name`: up to 15 characters. Errors: kSystem, logged. Without a watcher everything works, but
+  // nothing is noticed before it fails.
+  static Result<std::unique_ptr<EventWatcher>> start(const char* thread_name = "railwise-events");
   // Ends the thread; no DeviceState is touched afterwards. In a forked child, which has no such thread, it
   // leaves everything as it is.
   ~EventWatcher();

@@ -75,10 +75,7 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
 }
 
 void Connection::leaveEpoch(const std::string& why) {
-  if (proven()) {
-    lost_time_ = {};
-    tried_.clear();
-  }
+  noteProgress();
   trouble_ = why;
   failed_queue_pair_ = kNoQueuePair;
   phase_ = Phase::kLost;
@@ -86,6 +83,13 @@ void Connection::leaveEpoch(const std::string& why) {
   last_recover_ = Clock::now();
   stopStraight();
   lost_.ring();
+}
+
+// Since messages have arrived there is a way, or there was.
+void Connection::noteProgress() {
+  if (std::exchange(arrived_before_, arrived_) == arrived_) return;
+  lost_time_ = {};
+  tried_.clear();
 }
 
 void Connection::beginEpoch() {
@@ -199,13 +203,11 @@ void Connection::takeRails(std::vector<Rail> rails) {
 }
 
 void Connection::listenToRails(bool on) {
-  for (const Rail& rail : rails_) {
-    if (on) {
-      rail.hca->state().tell(&lost_);
-    } else {
-      rail.hca->state().forget(&lost_);
-    }
-  }
+  const auto listen = [&](const Rail& rail) {
+    on ? rail.hca->state().tell(&lost_) : rail.hca->state().forget(&lost_);
+  };
+  for (const Rail& rail : rails_) listen(rail);
+  for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
 }
 
 // A rail that reaches GPU memory in fewer ways than the connection's own is no standby for it: NCCL has
@@ -287,8 +289,12 @@ Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) 
   return device_.memory().keysOn(memory, rails_[rail].hca->pd());
 }
 
-void Connection::portsChanged() {
-  if (!canFailOver()) return;
+// Ports of this end may be up again: for a connection that uses less than it could.
+void Connection::lookAtPorts() {
+  uint32_t changes = 0;
+  for (const Rail& rail : device_.rails()) changes += rail.hca->state().changes(rail.port.number);
+  for (const Rail& rail : options_.standbys) changes += rail.hca->state().changes(rail.port.number);
+  if (std::exchange(port_changes_, changes) == changes || !canFailOver()) return;
   if (direction_ == Direction::kSend) {
     static_cast<SendConnection*>(this)->lookSoon();
   } else {
@@ -300,7 +306,7 @@ void Connection::portsChanged() {
 
 void Connection::stopQueuePairs() {
   for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.qp == nullptr) continue;
+    if (queue_pair.qp == nullptr || rails_[queue_pair.rail].hca->state().fatal()) continue;
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_ERR;
     (void)verbs::library().modify_qp(queue_pair.qp, &attributes,

@@ -79,6 +79,8 @@ Status Net::start() {
   Result<DeviceList> list = discoverDevices(config_);
   if (!list.ok()) return list.status();
   list_ = std::move(*list);
+  Result<std::unique_ptr<EventWatcher>> peers = EventWatcher::start("railwise-peers");
+  if (peers.ok()) peers_ = std::move(*peers);
   paths_ = findRails(config_, provideTopology(config_), list_.devices);
   std::string names;
   for (const auto& device : list_.devices) {

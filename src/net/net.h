@@ -47,8 +47,8 @@ class Net {
   // The rails of other devices that a connection of this one may go to, best first.
   std::vector<Rail> standbysOf(const Device& device) const;
   int physicalDevices() const { return static_cast<int>(list_.devices.size()); }
-  // Null when there is none.
-  EventWatcher* watcher() const { return list_.watcher.get(); }
+  // Reads the side channels. Not the devices' own, which may hang on one that is dying. Null: there is none.
+  EventWatcher* watcher() const { return peers_.get(); }
 
   // Makes one device of these; answers its index. The same as before answers the same index. Errors, logged:
   // kInvalidArgument (an index that is not of a physical device, one twice, too many), kInvalidUsage
@@ -64,6 +64,7 @@ class Net {
   Config config_;
   std::string host_;
   DeviceList list_;
+  std::unique_ptr<EventWatcher> peers_;
   PathBandwidth paths_;
   std::mutex mutex_;    // for making virtual devices
   bool fused_ = false;  // NCCL has made some since start()

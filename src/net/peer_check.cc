@@ -103,7 +103,7 @@ Status Connection::checkPeer(Waiting waiting) {
     lost_.clear();  // what is raised from now on is looked at the next time
     RAILWISE_TRY(checkEvents(event));
     RAILWISE_TRY(hear());
-    if (running()) portsChanged();
+    if (running()) lookAtPorts();
   }
   if (phase_ != Phase::kRunning) return recover();
   const Clock::time_point now = Clock::now();

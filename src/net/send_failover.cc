@@ -179,7 +179,8 @@ Status SendConnection::keepGroup(Group& group, uint64_t number) {
 
 Status SendConnection::settleReceive(uint64_t number, bool arrived) {
   Group& group = groups_[number % kSlots];
-  const bool grouped = group.number == number;
+  const bool grouped =
+      group.number == number && group.matched == group.count;  // or it went straight after all
   if (arrived) {
     if (grouped && (group.parts == 0 || !group.free())) {
       for (std::size_t i = 0; i < group.count; ++i) {
@@ -233,13 +234,15 @@ Status SendConnection::settleMessages() {
                                         " is its latest, where receive " + std::to_string(next_number_) +
                                         " is the next to be sent to");
   completeArrived();
+  noteProgress();
   uint32_t place = next_place_;
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
     RAILWISE_TRY(settleReceive(number, bit < kSlots && (settle_->done >> bit & 1) != 0));
     Group& group = groups_[number % kSlots];
-    place -= group.number == number ? group.count : 1U;
-    if (group.number == number) group.place = place;
+    const bool grouped = group.number == number && group.matched == group.count;
+    place -= grouped ? group.count : 1U;
+    if (grouped) group.place = place;
   }
   // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
   Group& open = groups_[next_number_ % kSlots];

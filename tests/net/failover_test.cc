@@ -132,6 +132,40 @@ TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   EXPECT_NE(said.all().find("soft1 port 1 down"), std::string::npos) << said.all();
 }
 
+// A send with a tag that nobody wants opens the group of a receive that another then goes straight to.
+TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
+  LoopConnection loop(2 * kHalf, "count=2;fault opcode=write_imm nth=2 status=general_err");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(1, 64));
+  Request* const receive = loop.receive(1, kHalf, 64);
+  Request* send = nullptr;
+  ASSERT_TRUE(loop.sender().isend(loop.address(0), 64, 99, loop.memory(), nullptr, &send).ok());
+  ASSERT_EQ(send, nullptr);
+  while (send == nullptr) {
+    ASSERT_TRUE(loop.sender().isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send).ok());
+    bool done = false;
+    ASSERT_TRUE(receive->connection->test(*receive, &done, nullptr).ok());
+    ASSERT_FALSE(done);
+  }
+  bool sent = false;
+  for (bool received = false; !received || !sent;) {
+    if (!sent) ASSERT_TRUE(send->connection->test(*send, &sent, nullptr).ok());
+    if (!received) ASSERT_TRUE(receive->connection->test(*receive, &received, nullptr).ok());
+  }
+  EXPECT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), 64), 0);
+  EXPECT_EQ(loop.sender().epoch(), 2U);
+}
+
+// Several lanes: what has arrived out of order stays so through several settlements.
+TEST(Failover, SurvivesFailuresInARowOverSeveralRails) {
+  LoopConnection loop(
+      2 * kHalf,
+      "count=4;fault opcode=write_imm every=23 status=general_err;fault verb=create_qp every=5 errno=ENOMEM",
+      3);
+  ASSERT_TRUE(Traffic(loop).run(400, 20'000, 16));
+  EXPECT_GE(loop.sender().epoch(), 10U);
+}
+
 TEST(Failover, SurvivesOneFailureAfterTheOther) {
   LoopConnection loop(2 * kHalf, "count=2;fault opcode=write+write_imm every=97 status=general_err");
   ASSERT_TRUE(Traffic(loop).run(2000, 256));
