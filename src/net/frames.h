@@ -15,6 +15,8 @@
 namespace railwise::net {
 
 inline constexpr std::size_t kReasonBytes = 320;
+// Of a break that nothing has failed for.
+inline constexpr char kGoesBack[] = "a better way works again";
 inline constexpr uint8_t kNoQueuePair = 0xff;
 
 // Sender: my queue pairs of the epoch before this one are gone.

@@ -104,8 +104,12 @@ Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> b
     case MessageType::kBreak: {
       const auto frame = frameOf<BreakFrame>(bytes);
       if (frame.epoch > epoch_) {
-        if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
-          (void)lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + fieldText(frame.reason));
+        const std::string reason = fieldText(frame.reason);
+        if (running() && reason == kGoesBack) {
+          leaveEpoch(reason);
+        } else if (running() || phase_ == Phase::kConnecting) {
+          (void)lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + reason);
+        }
         asked_epoch_ = frame.epoch;
       } else {
         side_channel_.breakIsSettled();

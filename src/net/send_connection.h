@@ -135,6 +135,7 @@ class SendConnection final : public Connection {
   Status keepGroup(Group& group, uint64_t number);
   void tryToConnect();
   std::vector<Way> usedWays() const;
+  std::ptrdiff_t asAtFirst(const std::vector<Way>& ways) const;
   void onRails(const RailsFrame& frame);
   void onTrialReply(const TrialReplyFrame& frame);
   void tryNextWay();

@@ -24,6 +24,12 @@ std::vector<Way> SendConnection::usedWays() const {
   return ways;
 }
 
+std::ptrdiff_t SendConnection::asAtFirst(const std::vector<Way>& ways) const {
+  return std::count_if(first_ways_.begin(), first_ways_.end(), [&](const Way& way) {
+    return std::find(ways.begin(), ways.end(), way) != ways.end();
+  });
+}
+
 void SendConnection::lookForBetter(Clock::time_point now) {
   if (epoch_ == 1 || !canFailOver()) return;
   if (trial_ != nullptr) {
@@ -78,7 +84,14 @@ void SendConnection::onRails(const RailsFrame& frame) {
     add(now.local, offer, way.first);
     add(now.remote, frame.end, way.second);
   }
-  if (!better(*answer.plan, now, native, frame.native)) return;
+  // As many rails as now, but paired as at first, are better, too.
+  std::vector<Way> ways;
+  for (const EpochPlan::Lane& lane : answer.plan->lanes)
+    ways.push_back(wayOf(offer.rail[answer.plan->local[lane.local_rail]],
+                         frame.end.rail[answer.plan->remote[lane.remote_rail]]));
+  const bool straighter =
+      asAtFirst(ways) > asAtFirst(epoch_ways_) && !better(now, *answer.plan, native, frame.native);
+  if (!straighter && !better(*answer.plan, now, native, frame.native)) return;
   better_plan_ = std::move(answer.plan);
   better_rails_ = std::make_unique<RailsFrame>(frame);
   tryNextWay();
@@ -152,8 +165,8 @@ void SendConnection::onTrialReply(const TrialReplyFrame& frame) {
 
 void SendConnection::goBack() {
   better_plan_.reset();
-  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: a better way works again");
-  leaveEpoch("a better way works again");
+  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
+  leaveEpoch(kGoesBack);
 }
 
 }  // namespace railwise::net
