@@ -2,7 +2,7 @@
 
 rxe: end a on rxe0 (net0), b on rxe1 (net1), each a veth whose other end (sw0, sw1) is a port of a bridge; handshakes go over
 loopback, so that a fault of the wire is one of RDMA alone. With more rails each end has as many devices (a: rxe0, rxe1; b: rxe2, rxe3),
-and faults are those of the first rail, of rxe0 mostly. siw: end a on siw0 (wa0) in namespace a, b on siw2 (wb0) in b, joined by a wire of their
+and faults are those of one rail. siw: end a on siw0 (wa0) in namespace a, b on siw2 (wb0) in b, joined by a wire of their
 own; handshakes go over a second wire (wa1, wb1).
 """
 
@@ -56,6 +56,10 @@ class Bench:
         self._settings = {side.name: self._identity(side) for side in self.sides}
         self._more_rules: dict[str, list[str]] = {}  # by the family option of `ip`
         self._resources = self.resources()
+
+    def take(self, a: str, b: str) -> None:
+        """Of several rails, the devices whose wire is to suffer."""
+        self.a, self.b = self.wire = tuple(next(side for side in self.sides if side.port.rdma == rdma) for rdma in (a, b))
 
     # ---- what processes are started with
 

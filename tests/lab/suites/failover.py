@@ -28,7 +28,7 @@ SIZES = ["-b", "16K", "-e", "16K", "-w", "0", "-n", "1", "-c", "3"]
 ENVIRONMENT = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_IB_TIMEOUT": "13", "NCCL_IB_RETRY_CNT": "6"}
 # What perf says when a connection has its new queue pairs: from which port to which.
 GOES_ON = re.compile(r"connection to .* goes on over (.*) \(epoch \d+\)")
-SLOWER = 8
+SLOWER = 4
 LIMIT = 60.0  # seconds until the job must have done the next thing: a hang else
 
 
@@ -45,9 +45,9 @@ class Scenario:
     name: str
     text: str
     fault: Callable[[], Fault]
-    leaves: bool = True  # each connection must go on over ways without rxe0
-    returns: bool = False  # and, with the fault taken back, over rxe0 again
-    seconds: int = 3  # of traffic; where this machine is too slow for so little, it is tried with far more
+    leaves: bool = True  # each connection must go on over ways without rank 0's device
+    returns: bool = False  # and, with the fault taken back, over it again
+    seconds: int = 4  # of traffic; where this machine is too slow for so little, it is tried with far more
     channels: int = 1
     arguments: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
@@ -56,18 +56,18 @@ class Scenario:
 
 FUSED = ["--fuse"]
 SCENARIOS = [
-    Scenario("link-down-up", "rxe0's interface goes down, and up again", lambda: LinkDown(own=True), returns=True, seconds=4),
-    Scenario("link-down-fused", "the same with both rails fused", lambda: LinkDown(own=True), arguments=FUSED, returns=True, seconds=4, extra=True),
-    Scenario("cable-out", "rxe0 has no carrier any more; two channels, each on its device", lambda: LinkDown(own=False), channels=2, extra=True),
-    Scenario("address", "rxe0's addresses are replaced by others", AddressChanged, leaves=False),
+    Scenario("link-down-up", "a rail's interface goes down, and up again", lambda: LinkDown(own=True), returns=True, seconds=6),
+    Scenario("link-down-fused", "the same with both rails fused", lambda: LinkDown(own=True), arguments=FUSED, returns=True, seconds=6, extra=True),
+    Scenario("cable-out", "a rail has no carrier any more; two channels, each on its device", lambda: LinkDown(own=False), channels=2, extra=True),
+    Scenario("address", "a rail's addresses are replaced by others", AddressChanged, leaves=False),
     Scenario("device-removed", "`rdma link del`, which rxe does not tell processes of", lambda: Removed(netdev=False), leaves=False),
-    Scenario("netdev-removed", "the network device is deleted, and rxe0 with it", lambda: Removed(netdev=True)),
-    Scenario("black-hole", "RDMA packets from and to rxe0 vanish", lambda: BlackHole("from", "to"), seconds=4),
-    Scenario("black-hole-in", "RDMA packets to rxe0 vanish", lambda: BlackHole("to"), seconds=4, extra=True),
-    Scenario("black-hole-7", "the same with NCCL's number of retries, which rxe takes for endless", lambda: BlackHole("from", "to"), seconds=4,
+    Scenario("netdev-removed", "the network device is deleted, and the RDMA device with it", lambda: Removed(netdev=True)),
+    Scenario("black-hole", "RDMA packets from and to rank 0 vanish on its rail", lambda: BlackHole("from", "to"), seconds=6),
+    Scenario("black-hole-in", "RDMA packets to rank 0 vanish on its rail", lambda: BlackHole("to"), seconds=6, extra=True),
+    Scenario("black-hole-7", "the same with NCCL's number of retries, which rxe takes for endless", lambda: BlackHole("from", "to"), seconds=6,
              environment={"NCCL_IB_RETRY_CNT": "7"}, extra=True),
-    Scenario("black-hole-fused", "the same with both rails fused", lambda: BlackHole("from", "to"), seconds=4, arguments=FUSED, extra=True),
-    Scenario("loss", "3 % of the packets of rxe0 and rxe2 are lost", lambda: Netem("loss 3%", "drops"), leaves=False),
+    Scenario("black-hole-fused", "the same with both rails fused", lambda: BlackHole("from", "to"), seconds=6, arguments=FUSED, extra=True),
+    Scenario("loss", "3 % of the packets are lost on the rail", lambda: Netem("loss 3%", "drops"), leaves=False),
 ]
 
 
@@ -98,8 +98,9 @@ def uses(job: Job, rdma: str) -> list[bool]:
 
 def disturb(bench: Bench, scenario: Scenario, fault: Fault, job: Job) -> str:
     """Makes the fault under traffic and sees what the job does. The evidence that it was in force."""
-    rdma = bench.a.port.rdma
     wait(job, "row", lambda: rows(job) >= 2)
+    bench.take(*(re.search(rf"Rank +{rank} .* device (\w+)", job.text())[1] for rank in (0, 1)))
+    rdma = bench.a.port.rdma
     begin = time.monotonic()
     fault.begin(bench, None)
     if scenario.leaves:
