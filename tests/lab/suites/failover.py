@@ -41,33 +41,48 @@ class TooShort(Failed):
 
 
 @dataclass(frozen=True)
-class Scenario:
-    name: str
+class Stage:
+    """A fault on the rail that the connections are on, and what must come of it."""
+
     text: str
     fault: Callable[[], Fault]
     leaves: bool = True  # each connection must go on over ways without rank 0's device
     returns: bool = False  # and, with the fault taken back, over it again
-    seconds: int = 4  # of traffic; where this machine is too slow for so little, it is tried with far more
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One job and what it must survive, one after the other."""
+
+    name: str
+    stages: tuple[Stage, ...]
+    seconds: int  # of traffic; where this machine is too slow for so little, it is tried with far more
     channels: int = 1
-    arguments: list[str] = field(default_factory=list)
+    arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     extra: bool = False  # nearly the same as another, and not in CI
 
 
-FUSED = ["--fuse"]
+LINK = Stage("a rail's interface goes down, and up again", lambda: LinkDown(own=True), returns=True)
+CABLE = Stage("a rail has no carrier any more", lambda: LinkDown(own=False))
+ADDRESSES = Stage("its addresses are replaced by others", AddressChanged, leaves=False)
+DEVICE = Stage("`rdma link del`, which rxe tells no process of", lambda: Removed(netdev=False), leaves=False)
+NETDEV = Stage("the network device is deleted, and the RDMA device with it", lambda: Removed(netdev=True))
+LOSS = Stage("3 % of the packets of a rail are lost", lambda: Netem("loss 3%", "drops"), leaves=False)
+HOLE = Stage("all RDMA packets of a rail vanish", lambda: BlackHole("from", "to"))
+HOLE_IN = Stage("all RDMA packets to rank 0 vanish on its rail", lambda: BlackHole("to"))
+
 SCENARIOS = [
-    Scenario("link-down-up", "a rail's interface goes down, and up again", lambda: LinkDown(own=True), returns=True, seconds=6),
-    Scenario("link-down-fused", "the same with both rails fused", lambda: LinkDown(own=True), arguments=FUSED, returns=True, seconds=6, extra=True),
-    Scenario("cable-out", "a rail has no carrier any more; two channels, each on its device", lambda: LinkDown(own=False), channels=2, extra=True),
-    Scenario("address", "a rail's addresses are replaced by others", AddressChanged, leaves=False),
-    Scenario("device-removed", "`rdma link del`, which rxe does not tell processes of", lambda: Removed(netdev=False), leaves=False),
-    Scenario("netdev-removed", "the network device is deleted, and the RDMA device with it", lambda: Removed(netdev=True)),
-    Scenario("black-hole", "RDMA packets from and to rank 0 vanish on its rail", lambda: BlackHole("from", "to"), seconds=6),
-    Scenario("black-hole-in", "RDMA packets to rank 0 vanish on its rail", lambda: BlackHole("to"), seconds=6, extra=True),
-    Scenario("black-hole-7", "the same with NCCL's number of retries, which rxe takes for endless", lambda: BlackHole("from", "to"), seconds=6,
-             environment={"NCCL_IB_RETRY_CNT": "7"}, extra=True),
-    Scenario("black-hole-fused", "the same with both rails fused", lambda: BlackHole("from", "to"), seconds=6, arguments=FUSED, extra=True),
-    Scenario("loss", "3 % of the packets are lost on the rail", lambda: Netem("loss 3%", "drops"), leaves=False),
+    Scenario("link", (LINK, ADDRESSES), 7),
+    Scenario("wire", (LOSS, HOLE), 6),
+    Scenario("device", (DEVICE,), 2),
+    Scenario("netdev", (NETDEV,), 3),
+    Scenario("cable-two-channels", (CABLE,), 4, channels=2, extra=True),
+    Scenario("link-fused", (LINK,), 6, arguments=("--fuse",), extra=True),
+    Scenario("black-hole-fused", (HOLE,), 6, arguments=("--fuse",), extra=True),
+    Scenario("black-hole-in", (HOLE_IN,), 6, extra=True),
+    # NCCL's number of retries, which rxe takes for endless.
+    Scenario("black-hole-7", (HOLE,), 6, environment={"NCCL_IB_RETRY_CNT": "7"}, extra=True),
 ]
 
 
@@ -90,31 +105,49 @@ def wait(job: Job, what: str, done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def now(job: Job) -> list[str]:
+    """The way that each rank's connections have gone on over last, or else began with."""
+    began = " ".join(re.search(rf"Rank +{rank} .* device (\S+)", job.text())[1].replace("+", " ") for rank in (0, 1))
+    return [(ways(job, rank) or [began])[-1] for rank in (0, 1)]
+
+
 def uses(job: Job, rdma: str) -> list[bool]:
-    """Of each rank that has gone on: does what it went to last lead over this device?"""
-    last = [said[-1] for said in (ways(job, 0), ways(job, 1)) if said]
-    return [bool(re.search(rf"\b{rdma} port", way)) for way in last]
+    """Is the rank's last way one over this device?"""
+    return [bool(re.search(rf"\b{rdma}\b", way)) for way in now(job)]
 
 
-def disturb(bench: Bench, scenario: Scenario, fault: Fault, job: Job) -> str:
+def strike(bench: Bench, stage: Stage, fault: Fault, job: Job) -> str:
     """Makes the fault under traffic and sees what the job does. The evidence that it was in force."""
-    wait(job, "row", lambda: rows(job) >= 2)
-    bench.take(*(re.search(rf"Rank +{rank} .* device (\w+)", job.text())[1] for rank in (0, 1)))
+    wait(job, "rows", lambda: rows(job) >= 2)
+    used = [side.port.rdma for side in bench.sides if re.search(rf"\b{side.port.rdma}\b", now(job)[0])]
+    bench.take(*(next(side.port.rdma for side in bench.sides if side.port.rdma in used and side.name.startswith(host)) for host in "ab"))
     rdma = bench.a.port.rdma
+    before = rows(job)
     begin = time.monotonic()
     fault.begin(bench, None)
-    if scenario.leaves:
+    if not job.running():
+        raise TooShort("the job ended before the fault was made")
+    if stage.leaves:
         wait(job, f"going on without {rdma} in both ranks", lambda: uses(job, rdma) == [False, False])
-    took = f"over after {time.monotonic() - begin:.1f} s, " if scenario.leaves else ""
-    before = rows(job)
-    wait(job, "row after the fault", lambda: rows(job) > before)
+    took = f"over after {time.monotonic() - begin:.1f} s, " if stage.leaves else ""
+    wait(job, "rows after the fault", lambda: rows(job) > before + 1)  # one may have been nearly ready
     proof = fault.prove(bench)
-    if scenario.returns:
+    if stage.returns:
         fault.end(bench)
         begin = time.monotonic()
         wait(job, f"going back to {rdma} in both ranks", lambda: uses(job, rdma) == [True, True])
         took += f"back after {time.monotonic() - begin:.1f} s, "
     return took + proof
+
+
+def disturb(bench: Bench, scenario: Scenario, faults: list[Fault], job: Job) -> str:
+    """One fault after the other; the evidence of all."""
+    texts = []
+    for stage, fault in zip(scenario.stages, faults):
+        texts.append(strike(bench, stage, fault, job))
+        if fault is not faults[-1] and not stage.returns:
+            fault.end(bench)
+    return "; ".join(texts)
 
 
 def judge(result: Result) -> None:
@@ -128,19 +161,18 @@ def judge(result: Result) -> None:
 
 def run(bench: Bench, scenario: Scenario, seconds: int, verbose: bool) -> str:
     """The summary of a scenario that ended well. Raises what went wrong."""
-    fault = scenario.fault()
+    faults = [stage.fault() for stage in scenario.stages]
     devices = [[side.port.rdma for side in bench.sides if side.name.startswith(host)] for host in "ab"]
     arguments = [*SIZES, "--duration", str(seconds), "--channels", str(scenario.channels), "-T", "50", *scenario.arguments]
     job = Job("sendrecv", arguments, [Rank("", names, {**ENVIRONMENT, **scenario.environment}) for names in devices], ADDRESS)
     try:
-        text = disturb(bench, scenario, fault, job)
+        text = disturb(bench, scenario, faults, job)
         result = job.finish(LIMIT)
-        fault.ends_after_processes(bench)
+        faults[-1].ends_after_processes(bench)
         judge(result)
     except TooShort:
         judge(job.finish(0))
         if seconds == scenario.seconds:
-            fault.ends_after_processes(bench)
             bench.restore()
             return run(bench, scenario, SLOWER * seconds, verbose)
         print(job.text(0), job.text(1), flush=True)
@@ -165,6 +197,25 @@ def choose(names: list[str], short: bool) -> list[Scenario]:
     return [known[name] for name in names] if names else [one for one in SCENARIOS if not (short and one.extra)]
 
 
+def suite(names: list[str], short: bool, verbose: bool) -> int:
+    """Runs scenarios; how many failed."""
+    bench = Bench("rxe", RAILS)
+    bad = 0
+    for scenario in choose(names, short):
+        begin = time.monotonic()
+        try:
+            word, text = "ok  ", run(bench, scenario, scenario.seconds, verbose)
+        except (Failed, NotInForce, CommandFailed) as error:
+            word, text, bad = "FAIL", f"{type(error).__name__}: {error}", bad + 1
+            try:
+                bench.restore()
+            except CommandFailed as worse:
+                print(f"FAIL the network cannot be restored: {worse}", flush=True)
+                return bad
+        print(f"{word} failover {scenario.name:18} {time.monotonic() - begin:5.1f} s  {text}", flush=True)
+    return bad
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="failover.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="name the scenarios")
@@ -173,22 +224,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to run (default: all)")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(f"{scenario.name:16} {scenario.text}" for scenario in SCENARIOS))
+        print("\n".join(f"{scenario.name:18} {'; '.join(stage.text for stage in scenario.stages)}" for scenario in SCENARIOS))
         return 0
-    bench = Bench("rxe", RAILS)
-    bad = 0
-    for scenario in choose(options.names, options.short):
-        begin = time.monotonic()
-        try:
-            word, text = "ok  ", run(bench, scenario, scenario.seconds, options.verbose)
-        except (Failed, NotInForce, CommandFailed) as error:
-            word, text, bad = "FAIL", f"{type(error).__name__}: {error}", bad + 1
-            try:
-                bench.restore()
-            except CommandFailed as worse:
-                print(f"FAIL the network cannot be restored: {worse}", flush=True)
-                return 1
-        print(f"{word} {scenario.name:16} {time.monotonic() - begin:5.1f} s  {text}", flush=True)
+    bad = suite(options.names, options.short, options.verbose)
     print(f"{bad} scenarios failed" if bad else "all scenarios went on")
     return 1 if bad else 0
 
