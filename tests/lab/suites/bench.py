@@ -139,6 +139,14 @@ class Bench:
                 network.add_device(side.port)
         network.wait_active([side.port for side in self.sides])
 
+    def mend(self, side: Side) -> None:
+        """What a side has lost with its link, in one command: traffic may be waiting for it."""
+        if self.kind != "rxe":
+            return self.restore()
+        port = side.port
+        self.ip("", *self._settings[side.name], *self.routes(port, port.ipv4, port.ipv6))
+        return network.wait_active([port])
+
     def _hosts(self) -> set[str]:
         return {side.port.host for side in self.sides}  # far ends are in one of these too
 

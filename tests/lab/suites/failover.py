@@ -28,7 +28,7 @@ SIZES = ["-b", "16K", "-e", "16K", "-w", "0", "-n", "1", "-c", "3"]
 ENVIRONMENT = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_IB_TIMEOUT": "13", "NCCL_IB_RETRY_CNT": "6"}
 # What perf says when a connection has its new queue pairs: from which port to which.
 GOES_ON = re.compile(r"connection to .* goes on over (.*) \(epoch \d+\)")
-SLOWER = 4
+SLOWER = 3
 LIMIT = 60.0  # seconds until the job must have done the next thing: a hang else
 
 
@@ -75,8 +75,8 @@ HOLE_IN = Stage("all RDMA packets to rank 0 vanish on its rail", lambda: BlackHo
 PLACELESS = {"RAILWISE_FUSE_PLACELESS": "1"}  # rxe on veths has no place in the PCI tree
 
 SCENARIOS = [
-    Scenario("link", (LINK, ADDRESSES), 7),
-    Scenario("wire", (LOSS, HOLE), 6),
+    Scenario("link", (LINK, ADDRESSES), 8),
+    Scenario("wire", (LOSS, HOLE), 5),
     Scenario("device", (DEVICE,), 2),
     Scenario("netdev", (NETDEV,), 3),
     Scenario("cable-two-channels", (CABLE,), 4, channels=2, extra=True),

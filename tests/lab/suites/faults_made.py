@@ -67,7 +67,7 @@ class LinkDown(Fault):
 
     def end(self, bench: Bench) -> None:
         self._set(bench, "up")
-        bench.restore()
+        bench.mend(bench.a)
 
     def _set(self, bench: Bench, state: str) -> None:
         side = bench.a
