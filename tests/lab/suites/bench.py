@@ -1,7 +1,8 @@
 """Two ends on one guest, with everything that a fault needs to be made, proved and taken back.
 
 rxe: end a on rxe0 (net0), b on rxe1 (net1), each a veth whose other end (sw0, sw1) is a port of a bridge; handshakes go over
-loopback, so that a fault of the wire is one of RDMA alone. siw: end a on siw0 (wa0) in namespace a, b on siw2 (wb0) in b, joined by a wire of their
+loopback, so that a fault of the wire is one of RDMA alone. With more rails each end has as many devices (a: rxe0, rxe1; b: rxe2, rxe3),
+and faults are those of one rail. siw: end a on siw0 (wa0) in namespace a, b on siw2 (wb0) in b, joined by a wire of their
 own; handshakes go over a second wire (wa1, wb1).
 """
 
@@ -32,14 +33,16 @@ class Side:
 class Bench:
     """The guest's network between scenarios and under them."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, rails: int = 1) -> None:
+        """More than one rail is for rxe."""
         self.kind = kind
         ports = [port for port in network.ports() if port.kind == kind]
         if kind == "rxe":
-            if len(ports) < 2:
-                raise CommandFailed(f"needs two rxe devices, there are {len(ports)}: tests/lab/run --devices 2")
-            self.a = Side("a", ports[0], ports[0].bridge_end, "", "lo")
-            self.b = Side("b", ports[1], ports[1].bridge_end, "", "lo")
+            if len(ports) < 2 * rails:
+                raise CommandFailed(f"needs {2 * rails} rxe devices, there are {len(ports)}: tests/lab/run --devices {2 * rails}")
+            self.sides = tuple(Side(host if rail == 0 else f"{host}{rail}", port, port.bridge_end, "", "lo") for host, rail, port in
+                               zip("a" * rails + "b" * rails, [*range(rails)] * 2, ports))
+            self.a, self.b = self.sides[0], self.sides[rails]
         else:
             hosts = {host: [port for port in ports if port.host == host] for host in "ab"}
             if any(len(found) < 2 for found in hosts.values()):
@@ -48,19 +51,24 @@ class Bench:
                               for host, other in ("ab", "ba"))
             for host in "ab":  # siw connects in the kernel, where nobody can end it: 7 s, not 127
                 self.exec(host, "sh", "-c", "echo 2 >/proc/sys/net/ipv4/tcp_syn_retries")
-        self.sides = (self.a, self.b)
+            self.sides = (self.a, self.b)
+        self.wire = (self.a, self.b)  # where the faults of a wire are made
         self._settings = {side.name: self._identity(side) for side in self.sides}
         self._more_rules: dict[str, list[str]] = {}  # by the family option of `ip`
         self._resources = self.resources()
 
+    def take(self, a: str, b: str) -> None:
+        """Of several rails, the devices whose wire is to suffer."""
+        self.a, self.b = self.wire = tuple(next(side for side in self.sides if side.port.rdma == rdma) for rdma in (a, b))
+
     # ---- what processes are started with
 
     def commands(self) -> dict[str, list[str]]:
-        return {side.name: ["ip", "netns", "exec", side.port.host] if side.port.host else [] for side in self.sides}
+        return {side.name: ["ip", "netns", "exec", side.port.host] if side.port.host else [] for side in self.wire}
 
     def environments(self, more: dict[str, str]) -> dict[str, dict[str, str]]:
         return {side.name: {"NCCL_IB_HCA": "=" + side.port.rdma, "NCCL_SOCKET_IFNAME": "=" + side.handshakes, **more}
-                for side in self.sides}
+                for side in self.wire}
 
     # ---- commands in a side's namespace
 
@@ -130,6 +138,14 @@ class Bench:
             if not Path(f"/sys/class/infiniband/{side.port.rdma}").exists():
                 network.add_device(side.port)
         network.wait_active([side.port for side in self.sides])
+
+    def mend(self, side: Side) -> None:
+        """What a side has lost with its link, in one command: traffic may be waiting for it."""
+        if self.kind != "rxe":
+            return self.restore()
+        port = side.port
+        self.ip("", *self._settings[side.name], *self.routes(port, port.ipv4, port.ipv6))
+        return network.wait_active([port])
 
     def _hosts(self) -> set[str]:
         return {side.port.host for side in self.sides}  # far ends are in one of these too

@@ -67,7 +67,7 @@ class LinkDown(Fault):
 
     def end(self, bench: Bench) -> None:
         self._set(bench, "up")
-        bench.restore()
+        bench.mend(bench.a)
 
     def _set(self, bench: Bench, state: str) -> None:
         side = bench.a
@@ -213,7 +213,7 @@ class Netem(Fault):
     @staticmethod
     def _places(bench: Bench) -> list[tuple[str, str]]:
         """On rxe the ports of the switch: a device is told of what its own interface does not take."""
-        return [("", side.far) if bench.kind == "rxe" else (side.port.host, side.port.netdev) for side in bench.sides]
+        return [("", side.far) if bench.kind == "rxe" else (side.port.host, side.port.netdev) for side in bench.wire]
 
     def _now(self, bench: Bench) -> dict[str, int]:
         queues = [bench.qdisc(host, netdev) for host, netdev in self._places(bench)]
@@ -224,7 +224,7 @@ class Netem(Fault):
 
     @staticmethod
     def _counters(bench: Bench) -> dict[str, int]:
-        """Sums over both ends."""
+        """Sums over all devices."""
         if bench.kind == "siw":
             counters: dict[str, int] = {}
             for side in bench.sides:
