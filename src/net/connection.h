@@ -277,7 +277,8 @@ class Connection {
   int refusals_ = 0;                // in a row without anything that has arrived since
   Clock::duration lost_time_ = {};  // without a way, while both ends look for one
   Clock::time_point last_recover_ = {};
-  int stalls_ = 0;  // in a row that ended by no progress
+  bool end_seen_ = false;  // of the side channel, in a recovery
+  int stalls_ = 0;         // in a row that ended by no progress
 
   Status failure_;
   bool heard_ = false;    // something has completed since checkPeer() looked last

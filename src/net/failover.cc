@@ -114,7 +114,10 @@ Status Connection::recover() {
   if (phase_ == Phase::kRunning) return Status::success();
   lost_.ring();
   // What its queue pairs have brought is taken in first.
-  if (side_channel_.ended() && phase_ != Phase::kLost) return peerLeft();
+  if (side_channel_.ended() && phase_ != Phase::kLost) {
+    // What it has said last is reported first.
+    return std::exchange(end_seen_, true) ? peerLeft() : Status::success();
+  }
   return giveUpInTime();
 }
 

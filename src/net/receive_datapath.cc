@@ -527,7 +527,8 @@ Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
 
 inline void ReceiveConnection::complete(Receive& receive) {
   receive.done = true;
-  const bool in_turn = receive.number == arrived_ + 1 && consumed_number_ == arrived_;
+  const uint64_t arrived = arrived_;
+  const bool in_turn = receive.number == arrived + 1 && consumed_number_ == arrived;
   consumed_number_ = std::max(consumed_number_, receive.number);
   if (in_turn) [[likely]]
     arrived_ = receive.number;

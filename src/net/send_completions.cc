@@ -33,9 +33,7 @@ Status SendConnection::progress(const Request& request, bool* done) {
   if (next_post_ != next_number_) [[unlikely]]
     RAILWISE_TRY(postGroups());
   if (fruitless_ >= kAskAfter) RAILWISE_TRY(ask());
-  const Status waited = idle(Waiting::kAcknowledgement);
-  *done = known(message);  // the peer may have said so
-  return *done ? Status::success() : waited;
+  return idle(Waiting::kAcknowledgement);
 }
 
 Status SendConnection::drain() {

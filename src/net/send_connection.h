@@ -55,7 +55,7 @@ class SendConnection final : public Connection {
   // Of a connection that uses less than it did at first (send_failback.cc): now and then it asks the receiver
   // what it can be reached by, tries better ways, and goes back when they work.
   void lookForBetter(Clock::time_point now);
-  Status lookNowAndThen();
+  Status lookAround();
   void lookSoon() { next_look_ = {}; }
 
   // Of a connection that has lost its queue pairs (send_failover.cc).
@@ -63,6 +63,7 @@ class SendConnection final : public Connection {
   Status onFrame(MessageType type, std::span<const std::byte> bytes);
   void stopStraight() {
     open_group_ = nullptr;
+    aside_ = true;
     smallMayGo(false);
   }
 
@@ -279,6 +280,7 @@ class SendConnection final : public Connection {
   // Failing back: the ways of the first epoch; a trial that is under way, of the ways to be tried.
   std::vector<Way> first_ways_;
   bool reduced_ = false;  // those of this epoch are others
+  bool aside_ = false;    // that, or there is no epoch, or the connection has failed: isend looks around
   uint32_t looks_ = 0;
   struct Trial {
     uint64_t number = 0;

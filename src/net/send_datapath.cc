@@ -98,11 +98,9 @@ void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair) {
 Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int tag,
                                       const MemoryHandle* memory, void* profiler, Request** request) {
   *request = nullptr;
-  if (!failure_.ok()) return failure_;
-  if (reduced_) RAILWISE_TRY(lookNowAndThen());
-  if (!running()) {
-    wants_to_send_ = true;
-    return idle(Waiting::kPeer);
+  if (aside_) [[unlikely]] {
+    RAILWISE_TRY(lookAround());
+    if (!running()) return Status::success();
   }
   // After a failover earlier receives are seen once more.
   if (next_number_ >= seen_number_) {

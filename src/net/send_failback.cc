@@ -55,8 +55,13 @@ void SendConnection::lookForBetter(Clock::time_point now) {
   side_channel_.send(frame);
 }
 
-// A connection that never waits would never look.
-Status SendConnection::lookNowAndThen() {
+// For isend, while not all is well. A connection that never waits would never look.
+Status SendConnection::lookAround() {
+  RAILWISE_TRY(failure_);
+  if (!running()) {
+    wants_to_send_ = true;
+    return idle(Waiting::kPeer);
+  }
   constexpr uint32_t kLookMask = 0x3f;
   return (++looks_ & kLookMask) != 0 && !lost_.raised() && trial_ == nullptr
              ? Status::success()

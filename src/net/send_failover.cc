@@ -360,6 +360,7 @@ Status SendConnection::begin() {
   torn_down_ = false;
   look_pause_ = kFirstLook;
   next_look_ = Clock::now() + look_pause_;
+  aside_ = reduced_;
   beginEpoch();
   return Status::success();
 }

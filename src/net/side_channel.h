@@ -49,6 +49,8 @@ class SideChannel final : public Watched {
   // `watcher` null: nobody reads but next().
   void open(Socket socket, EventWatcher* watcher);
   bool opened() const { return socket_.valid(); }
+  // Somebody reads, and rings the bell.
+  bool watched() const { return watcher_ != nullptr; }
 
   // What cannot go at once goes later; what the peer does not take because it has gone is lost.
   template <typename Frame>
