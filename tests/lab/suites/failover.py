@@ -2,7 +2,7 @@
 
   tests/lab/run --devices 4 -- python3 suites/failover.py
 
-Runs in a guest: rank 0 on rxe0 and rxe1, rank 1 on rxe2 and rxe3, all on one switch, handshakes and side channels over loopback. One boot, with
+Runs in a guest: rank 0 on rxe0 and rxe1, rank 1 on rxe2 and rxe3, all on one switch; handshakes and side channels over loopback. One boot, with
 the network restored between the scenarios. Most of what perf sends here is verified (-c). Exit code 1 when a job does not end with
 0 and no wrong element, when rows do not go on after the fault, when a rank's log does not say that its connection went to the other rail (or
 back), when the fault was not in force, or when something stays in the kernel.
