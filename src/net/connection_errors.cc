@@ -72,7 +72,7 @@ void Connection::endSideChannel(const std::string& reason) {
 
 bool Connection::peerHasEnded() {
   if (side_channel_.watched() && !side_channel_.hungUp()) return false;  // frames ring the bell
-  (void)hear();  // what follows from it is seen later
+  (void)hear();                                                          // what follows from it is seen later
   return side_channel_.ended();
 }
 

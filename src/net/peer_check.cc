@@ -196,7 +196,8 @@ bool Connection::owedNothing() const {
 // microseconds; one that only pauses loses nothing but time when it is left, and each time in a row it gets
 // twice as long.
 Status Connection::checkStall() {
-  const Clock::duration limit = kStall * (1 << std::min(stalls_, kMostDoublings)) + timeOf(largestUnderWay());
+  const Clock::duration limit =
+      (kStall + timeOf(largestUnderWay())) * (1 << std::min(stalls_, kMostDoublings));
   if (silence_ < limit) return Status::success();
   const auto owing =
       std::find_if(queue_pairs_.begin(), queue_pairs_.end(),

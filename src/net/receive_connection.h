@@ -83,7 +83,6 @@ class ReceiveConnection final : public Connection {
     bool silent = false;
     bool profiled = false;  // some event is not null
     std::array<Piece, kMaxReceives> pieces = {};
-    std::array<const MemoryHandle*, kMaxReceives> memories = {};
     std::array<void*, kMaxReceives> events = {};  // the profiler's
   };
   struct Flush : Request {
@@ -162,7 +161,7 @@ class ReceiveConnection final : public Connection {
   void refuseEpoch(uint8_t queue_pair, const std::string& what);
   Status connectEpoch();
   Status begin();
-  bool writeKeys(Receive& receive, uint32_t place);
+  bool writeKeys(const Receive& receive, uint32_t place);
   uint32_t placeOf(uint64_t number) const;
   void onTrial(const TrialFrame& frame);
   void sendRails();
@@ -206,6 +205,8 @@ class ReceiveConnection final : public Connection {
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
   std::array<Receive, kSlots> receives_;
+  // Of their buffers, for the keys of another rail.
+  std::array<std::array<const MemoryHandle*, kMaxReceives>, kSlots> memories_ = {};
   FixedPool<Flush, kOutstandingFlushes> flushes_;
   Postponed postponed_{*this};
 };
@@ -236,7 +237,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
       entryOf(buffer, room, static_cast<uint32_t>(arrived_), makeStamp(next_number_, place, 1, 0));
   open(made, 1, room);
   made.pieces[0] = {0, room, buffer.address};
-  made.memories[0] = buffer.memory;
+  memories_[next_number_ % kSlots][0] = buffer.memory;
   *request = &made;
   ++next_place_;
   return ++next_number_ < notice_at_ ? Status::success() : continueRow();

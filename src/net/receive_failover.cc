@@ -290,13 +290,14 @@ uint32_t ReceiveConnection::placeOf(uint64_t number) const {
 
 // What stands in the staging ring for a receive, with the keys of this epoch's rails. False: its memory
 // cannot be registered with one of them.
-bool ReceiveConnection::writeKeys(Receive& receive, uint32_t place) {
+bool ReceiveConnection::writeKeys(const Receive& receive, uint32_t place) {
+  const auto& memories = memories_[receive.number % kSlots];
   for (uint32_t i = 0; i < receive.count; ++i) {
     std::byte* const at = staging_ + std::size_t{(place + i) % kRingEntries} * entry_bytes_;
     auto& entry = *reinterpret_cast<ClearToSend*>(at + entry_bytes_ - sizeof(ClearToSend));
-    if (receive.memories[i] == nullptr) continue;
+    if (memories[i] == nullptr) continue;
     for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
-      const Result<MemoryKeys> keys = keysOf(*receive.memories[i], rail);
+      const Result<MemoryKeys> keys = keysOf(*memories[i], rail);
       if (!keys.ok()) return false;
       if (rail == 0) {
         entry.remote_key = keys->remote;

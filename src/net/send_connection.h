@@ -169,7 +169,7 @@ class SendConnection final : public Connection {
     return idle(waiting);
   }
   Status onCompletion(const ibv_wc& completion);
-  Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
+  [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp, uint32_t place);
   Status notReady();
