@@ -341,6 +341,7 @@ class Connection {
   // Silence so far, counted while this process looks; on iWARP, reads of the peer's window that are not
   // answered yet.
   Clock::duration silence_ = {};
+  Clock::duration quiet_ = {};  // the same, with nothing under way that the peer's device would answer
   int probes_ = 0;
   std::string farewell_;  // why the peer left, as it says
   std::string peer_;

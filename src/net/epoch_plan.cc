@@ -1,15 +1,19 @@
 #include "net/epoch_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace railwise::net {
 namespace {
 
 constexpr Clock::duration kFirstPause = std::chrono::seconds(1);
 constexpr Clock::duration kLongestPause = std::chrono::seconds(60);
+// What has held for so long begins anew.
+constexpr Clock::duration kForgetAfter = 2 * kLongestPause;
 // When there is no other way: soon again, since the failure may have been of the moment.
 constexpr Clock::duration kFirstDesperatePause = std::chrono::milliseconds(5);
 constexpr Clock::duration kLongestDesperatePause = std::chrono::seconds(1);
+constexpr int kDesperateTries = 16;  // within the patience of the connection, at least
 
 Clock::duration doubled(Clock::duration first, int times, Clock::duration longest) {
   return std::min(first * (1 << std::min(times, 10)), longest);
@@ -37,11 +41,13 @@ void addLane(EpochPlan& plan, uint8_t local_rail, const RailPair& pair) {
 
 // Rails of the connection's own devices.
 std::optional<EpochPlan> ownRails(const EndInfo& local, const EndInfo& remote, int subnet_prefix_bits,
-                                  const WayMemory& memory, Clock::time_point now) {
+                                  const WayMemory& memory, Clock::time_point now, Purpose purpose) {
   if (local.rails == 0 || remote.rails == 0) return std::nullopt;
   const int lanes = std::max(local.rails, remote.rails);
   const auto allowed = [&](int from, int to) {
-    return memory.freeAt(wayOf(local.rail[from], remote.rail[to])) <= now;
+    const Way way = wayOf(local.rail[from], remote.rail[to]);
+    if (purpose == Purpose::kGoBack) return memory.freeAt(way) <= now;
+    return !memory.doubtful(way, now) && memory.doubts(way, now) == 0;
   };
   const auto pairs = pairRails(local, remote, lanes, subnet_prefix_bits, allowed);
   EpochPlan plan;
@@ -67,18 +73,36 @@ const WayMemory::Entry* WayMemory::find(const Way& way) const {
   return found != entries_.end() ? &found->second : nullptr;
 }
 
+bool WayMemory::doubtful(const Entry& entry, Clock::time_point now) {
+  return !entry.free && now - entry.last <= kForgetAfter;
+}
+
+bool WayMemory::doubtful(const Way& way, Clock::time_point now) const {
+  const Entry* entry = find(way);
+  return entry != nullptr && doubtful(*entry, now);
+}
+
+int WayMemory::doubts(const Way& way, Clock::time_point now) const {
+  const Entry* its = find(way);
+  const Clock::time_point since = its != nullptr ? its->worked : Clock::time_point();
+  return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& known) {
+    const bool common = known.first.first == way.first || known.first.second == way.second;
+    return common && known.first != way && known.second.last > since && doubtful(known.second, now);
+  }));
+}
+
 void WayMemory::failed(const Way& way, Clock::time_point now) {
   Entry& entry = entries_[way];
-  // What has held for long begins anew.
-  if (now - entry.last > 2 * kLongestPause) entry.failures = 0;
+  if (now - entry.last > kForgetAfter) entry.failures = 0;
   ++entry.failures;
   entry.last = now;
   entry.free = false;
 }
 
-void WayMemory::worked(const Way& way) {
-  if (const auto found = entries_.find(way); found != entries_.end())
-    found->second.free = true;  // but the next failure counts on
+void WayMemory::worked(const Way& way, Clock::time_point now) {
+  Entry& entry = entries_[way];
+  entry.free = true;  // but the next failure counts on
+  entry.worked = now;
 }
 
 Clock::time_point WayMemory::freeAt(const Way& way) const {
@@ -90,16 +114,19 @@ Clock::time_point WayMemory::freeAt(const Way& way) const {
 Clock::time_point WayMemory::desperateAt(const Way& way) const {
   const Entry* entry = find(way);
   if (entry == nullptr || entry->free) return {};
-  return entry->last + doubled(kFirstDesperatePause, entry->failures - 1, kLongestDesperatePause);
+  const Clock::duration longest = std::min(kLongestDesperatePause, patience_ / kDesperateTries);
+  return entry->last + doubled(kFirstDesperatePause, entry->failures - 1, longest);
 }
 
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
-                     const WayMemory& memory, Clock::time_point now) {
+                     const WayMemory& memory, Clock::time_point now, Purpose purpose) {
   const EndInfo own = firstRails(local.end, local.native);
   const EndInfo its = firstRails(remote.end, std::min(remote.native, most_remote));
-  if (auto plan = ownRails(own, its, subnet_prefix_bits, memory, now)) return {plan, {}};
+  if (auto plan = ownRails(own, its, subnet_prefix_bits, memory, now, purpose)) return {plan, {}};
   struct Choice {
+    bool doubtful;
     Clock::time_point free;
+    int doubts;
     int rank;
     uint8_t from;
     RailPair pair;
@@ -117,9 +144,12 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
       const Way way = wayOf(one.rail[0], other.rail[0]);
       // Those that are free are all alike.
       const Clock::time_point free = std::max(memory.freeAt(way), now);
-      Choice choice = {free, from + to, static_cast<uint8_t>(from), *pair, memory.desperateAt(way)};
+      const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(way, now);
+      const int doubts = purpose == Purpose::kGoOn ? memory.doubts(way, now) : 0;
+      Choice choice = {
+          doubtful, free, doubts, from + to, static_cast<uint8_t>(from), *pair, memory.desperateAt(way)};
       choice.pair.listener_rail = static_cast<uint8_t>(to);
-      const auto order = [](const Choice& c) { return std::pair(c.free, c.rank); };
+      const auto order = [](const Choice& c) { return std::tuple(c.doubtful, c.free, c.doubts, c.rank); };
       if (!best || order(choice) < order(*best)) best = choice;
     }
   }

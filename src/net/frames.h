@@ -30,12 +30,12 @@ struct BreakFrame {
 struct SettleFrame {
   MessageHeader header;
   uint64_t epoch;
-  uint64_t arrived;    // all receives up to this one are complete
-  uint32_t done;       // bit i: receive arrived + 1 + i is
-  uint8_t failed;      // the queue pair of the last epoch that failed here; kNoQueuePair: none of them
-  uint8_t native;      // so many rails, the first, are those of the connection's own device
-  uint8_t most_rails;  // that an epoch may use
-  uint8_t open;        // 1: there are receives that wait
+  uint64_t arrived;  // all receives up to this one are complete
+  uint32_t done;     // bit i: receive arrived + 1 + i is
+  uint8_t failed;    // the queue pair of the last epoch that failed here; kNoQueuePair: none of them
+  uint8_t native;    // so many rails, the first, are those of the connection's own device
+  uint8_t open;      // 1: there are receives that wait
+  uint8_t reserved;
   char reason[kReasonBytes];
   EndInfo end;  // without queue pairs
 };

@@ -3,7 +3,7 @@
 // it, and TCP tries for a quarter of an hour to bring it over a way that is gone, while the device says
 // nothing: both ends would wait as long. So a connection that hears nothing while it waits asks the peer's
 // device for a few bytes of its window, by an RDMA read, which needs nobody at the other end. Elsewhere the
-// acknowledgements of the transport do this.
+// acknowledgements of the transport do this: of an empty write, when nothing else is under way.
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
@@ -168,20 +168,20 @@ uint64_t Connection::largestUnderWay() const {
 
 Status Connection::checkSilence(Clock::duration since_last_check) {
   if (std::exchange(heard_, false)) {
-    silence_ = {};
+    silence_ = quiet_ = {};
     return Status::success();
   }
   silence_ += std::min(since_last_check, kLongestStep);
   if (cut_off_) return Status::success();
   if (iwarp()) return probe();
-  if (direction_ == Direction::kSend) {
-    auto& self = *static_cast<SendConnection*>(this);
-    if (owedNothing()) silence_ = {};
-    RAILWISE_TRY(self.refresh());
-  } else if (canFailOver()) {
-    if (owedNothing()) silence_ = {};
-    RAILWISE_TRY(static_cast<ReceiveConnection*>(this)->ask());
+  bool anew = false;
+  if (owedNothing()) {
+    quiet_ += std::exchange(silence_, {});
+    anew = quiet_ >= kProbeAfter;
   }
+  if (anew) quiet_ = {};
+  RAILWISE_TRY(direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->refresh(anew)
+                                              : static_cast<ReceiveConnection*>(this)->ask(anew));
   if (phase_ != Phase::kRunning) return Status::success();
   return canFailOver() ? checkStall() : checkSends();
 }
@@ -212,7 +212,7 @@ Status Connection::checkStall() {
 
 // Soft-RoCE tries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends when a device goes.
 Status Connection::checkSends() {
-  if (direction_ != Direction::kSend || silence_ < kLeastOfDevice) return Status::success();
+  if (silence_ < kLeastOfDevice) return Status::success();
   const Clock::duration limit =
       std::max<Clock::duration>(acknowledgeTime(config_) * kTimesOfDevice, kLeastOfDevice) +
       timeOf(largestUnderWay());

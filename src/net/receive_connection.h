@@ -52,8 +52,8 @@ class ReceiveConnection final : public Connection {
   void postForOther();
   // Bytes of the largest receive that is open, as far as its buffers say.
   uint64_t largestUnderWay() const;
-  // Asks for a completion of all clear-to-sends so far.
-  Status ask();
+  // Asks for a completion of all clear-to-sends so far; `anew`: also when there was one.
+  Status ask(bool anew);
 
   // Of a connection that has lost its queue pairs (receive_failover.cc).
   Status recover();
@@ -165,7 +165,6 @@ class ReceiveConnection final : public Connection {
   uint32_t placeOf(uint64_t number) const;
   void onTrial(const TrialFrame& frame);
   void sendRails();
-  uint8_t mostRails() const { return entry_bytes_ > sizeof(ClearToSend) ? kMaxRails : 1; }
 
   EndInfo local_ = {};
   Record* records_ = nullptr;         // written by the sender

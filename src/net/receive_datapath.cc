@@ -410,9 +410,9 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
 }
 
 // Empty writes: when one is complete, so are all clear-to-sends before it.
-Status ReceiveConnection::ask() {
+Status ReceiveConnection::ask(bool anew) {
   for (LaneQueuePair& queue_pair : queue_pairs_) {
-    if (!queue_pair.used || queue_pair.allCovered() || queue_pair.sendFree() == 0) continue;
+    if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = {};
     work.opcode = IBV_WR_RDMA_WRITE;
     work.send_flags = IBV_SEND_SIGNALED;

@@ -86,7 +86,6 @@ void ReceiveConnection::sendSettle() {
   offered_ = usableRails(&native);
   offer_ = describeOffer(offered_);
   frame.native = static_cast<uint8_t>(native);
-  frame.most_rails = mostRails();
   frame.open = std::any_of(receives_.begin(), receives_.end(), [](const Receive& receive) {
     return receive.kind == Request::Kind::kReceive && !receive.done;
   });
@@ -143,7 +142,7 @@ Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> b
 Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
   if (frame.epoch != epoch_ || phase_ != Phase::kWaiting) return Status::success();
   peer_takes_part_ = true;
-  bool possible = frame.rails <= mostRails() && frame.end.out_of_order == local_.out_of_order;
+  bool possible = frame.rails <= mostRails(entry_bytes_) && frame.end.out_of_order == local_.out_of_order;
   for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offered_.size();
   for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
     const QueuePairInfo& pair = frame.pair[i];

@@ -57,10 +57,10 @@ Status SendConnection::drain() {
 }
 
 // Empty writes: when one is complete, so is all that was posted before it.
-Status SendConnection::ask() {
+Status SendConnection::ask(bool anew) {
   fruitless_ = 0;
   for (LaneQueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.allCovered() || queue_pair.sendFree() == 0) continue;
+    if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = {};
     work.opcode = IBV_WR_RDMA_WRITE;
     work.send_flags = IBV_SEND_SIGNALED;
@@ -74,9 +74,9 @@ Status SendConnection::ask() {
   return Status::success();
 }
 
-Status SendConnection::refresh() {
+Status SendConnection::refresh(bool anew) {
   RAILWISE_TRY(drain());
-  return ask();
+  return ask(anew);
 }
 
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {

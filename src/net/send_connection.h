@@ -47,8 +47,8 @@ class SendConnection final : public Connection {
   }
   // The same, said over the side channel.
   void hearArrived(uint64_t number);
-  // Asks for the completions that nothing else brings, and looks for them.
-  Status refresh();
+  // Asks for the completions that nothing else brings (`anew`: for one in any case), and looks for them.
+  Status refresh(bool anew);
   // Bytes of the largest group that has been posted and is not done; 0: there is none.
   uint64_t largestUnderWay() const;
 
@@ -217,7 +217,7 @@ class SendConnection final : public Connection {
   }
   Status unsettled(Status posted);
   Status postUpTo(LaneQueuePair& queue_pair, ibv_send_wr* first, ibv_send_wr& last);
-  Status ask();
+  Status ask(bool anew = false);
   Status openGroup(Group& group);
   int match(Group& group, int tag) const;
   Status checkSize(std::size_t bytes, const ClearToSend& entry);
@@ -269,7 +269,7 @@ class SendConnection final : public Connection {
   std::unique_ptr<SettleFrame> settle_;
   bool messages_settled_ = false;
   uint64_t searching_epoch_ = 0;  // the last one that the receiver was told of
-  WayMemory ways_;
+  WayMemory ways_{std::chrono::seconds(config_.failover_timeout_s)};
   std::vector<Way> epoch_ways_;
   uint8_t blamed_ = kNoQueuePair;  // whose way has been marked as failed already
   std::unique_ptr<ProposeFrame> proposal_;

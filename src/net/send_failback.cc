@@ -36,7 +36,7 @@ void SendConnection::lookForBetter(Clock::time_point now) {
     ibv_wc completion;
     const int count = trial_->reading ? ibv_poll_cq(trial_->end.cq.get(), 1, &completion) : 0;
     if (count > 0 && completion.status == IBV_WC_SUCCESS) {
-      ways_.worked(trial_->way);
+      ways_.worked(trial_->way, now);
       trial_.reset();
       tryNextWay();
     } else if (count != 0 || (trial_->reading && now > trial_->until)) {
@@ -73,9 +73,8 @@ void SendConnection::onRails(const RailsFrame& frame) {
   int native = 0;
   better_own_ = usableRails(&native);
   const EndInfo offer = describeOffer(better_own_);
-  const int most = entry_bytes_ > sizeof(ClearToSend) ? kMaxRails : 1;
-  PlanAnswer answer = planEpoch({offer, native}, {frame.end, frame.native}, most,
-                                config_.ib_subnet_prefix_len, ways_, Clock::now());
+  PlanAnswer answer = planEpoch({offer, native}, {frame.end, frame.native}, mostRails(entry_bytes_),
+                                config_.ib_subnet_prefix_len, ways_, Clock::now(), Purpose::kGoBack);
   if (!answer.plan) return;
   // What is used now, as a plan over the same offers.
   EpochPlan now;

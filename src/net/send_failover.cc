@@ -261,8 +261,8 @@ void SendConnection::tryToConnect() {
   int native = 0;
   const std::vector<Rail> usable = usableRails(&native);
   const EndInfo offer = describeOffer(usable);
-  PlanAnswer answer = planEpoch({offer, native}, {settle_->end, settle_->native}, settle_->most_rails,
-                                config_.ib_subnet_prefix_len, ways_, now);
+  PlanAnswer answer = planEpoch({offer, native}, {settle_->end, settle_->native}, mostRails(entry_bytes_),
+                                config_.ib_subnet_prefix_len, ways_, now, Purpose::kGoOn);
   if (!answer.plan) {
     next_try_ = std::min(next_try_, answer.again);
     if (std::exchange(searching_epoch_, epoch_) == epoch_) return;

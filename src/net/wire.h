@@ -54,6 +54,11 @@ inline constexpr uint32_t entryBytes(int receiver_rails) {
   return receiver_rails > 1 ? sizeof(MoreKeys) + sizeof(ClearToSend) : sizeof(ClearToSend);
 }
 
+// Rails of the receiver that such entries have keys for.
+inline constexpr int mostRails(uint32_t entry_bytes) {
+  return entry_bytes > sizeof(ClearToSend) ? kMaxRails : 1;
+}
+
 // Bytes of the largest group's entries.
 inline constexpr std::size_t groupBytes(uint32_t entry_bytes) {
   return std::size_t{kMaxReceives} * entry_bytes;

@@ -2,11 +2,13 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "base/log.h"
+#include "softdev/agent.h"
 #include "softdev/mover.h"
 #include "softdev/objects.h"
 #include "softdev/remap.h"
@@ -66,6 +68,16 @@ std::shared_ptr<BackingFile> share(const Context& context, MrRecord& record) {
   return backing;
 }
 
+// The kernel lets nobody reach the memory of some devices (a GPU's driver gives programs host memory of its
+// own) but the process itself: our agent does, for peers.
+void helpPeers(Fabric& fabric, void* addr, size_t length) {
+  char bytes[2];
+  iovec here{bytes, sizeof bytes};
+  iovec there[2] = {{addr, 1}, {static_cast<std::byte*>(addr) + length - 1, 1}};
+  const ssize_t read = process_vm_readv(getpid(), &here, 1, there, 2, 0);
+  if (read == 1 || (read < 0 && errno == EFAULT)) (void)startAgent(fabric);
+}
+
 // A region of memory that is there; null with errno when the table is full.
 Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned access) {
   Pd& pd = as<Pd>(base);
@@ -78,6 +90,7 @@ Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned acc
     errno = ENOMEM;
     return nullptr;
   }
+  helpPeers(fabric, addr, length);
   MrRecord& record = fabric.segment->mrs[index];
   const uint32_t key = index << 8 | (record.key_byte.load(std::memory_order_relaxed) & 0xff);
   record.pd.store(pd.id, std::memory_order_relaxed);
@@ -230,6 +243,7 @@ int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int 
   if (moves) {
     mr.addr = addr;
     mr.length = length;
+    helpPeers(*context.fabric, addr, length);
     record.iova.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
     record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
     record.length.store(length, std::memory_order_relaxed);

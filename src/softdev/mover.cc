@@ -79,7 +79,7 @@ void copyHere(const Piece* target, int targets, const Pieces& source) {
   for (int i = 0; i < targets; ++i) gather(cursor, target[i].address, target[i].length);
 }
 
-uint64_t transfer(pid_t pid, bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,
+uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& remote, int& remotes, int* error,
                   uint64_t* calls) {
   uint64_t moved = 0;
   *error = 0;

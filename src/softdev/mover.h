@@ -84,8 +84,9 @@ inline void storeWords(std::byte* target, const std::byte* source, uint64_t leng
 // Both lists have the same bytes; the last piece of `target` ends with the message's tail.
 void copyHere(const Piece* target, int targets, const Pieces& source);
 
-// process_vm_writev or _readv until all is moved or an error: bytes moved, *error 0 or errno, *calls made.
-uint64_t transfer(pid_t pid, bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,
+// process_vm_writev or _readv until all is moved or an error: bytes moved, *error 0 or errno, *calls made. The
+// lists are what is left then; their first pieces may have been cut.
+uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& remote, int& remotes, int* error,
                   uint64_t* calls);
 
 // Whether the whole range is mapped in this process.

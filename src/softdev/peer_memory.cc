@@ -86,12 +86,21 @@ uint64_t PeerMemory::transfer(bool write, iovec* local, int locals, iovec* remot
                               uint64_t* calls) {
   if (by_agent_) return agentTransfer(*fabric_, token_, write, local, locals, remote, remotes, error, calls);
   constexpr uint64_t kProcMemBytes = 4096;  // above that process_vm_writev is quicker
+  uint64_t moved = 0;
   if (file_ != nullptr && write && locals == 1 && remotes == 1 && local->iov_len <= kProcMemBytes) {
     ++*calls;
     *error = file_->write(*local, *remote);
-    return *error == 0 ? local->iov_len : 0;
+    moved = *error == 0 ? local->iov_len : 0;
+  } else {
+    moved = softdev::transfer(pid_, write, local, locals, remote, remotes, error, calls);
   }
-  return softdev::transfer(pid_, write, local, locals, remote, remotes, error, calls);
+  // Memory that the kernel lets nobody touch but its owner: who registers such starts an agent.
+  if (*error != EFAULT || !agentReady(*fabric_, token_)) [[likely]]
+    return moved;
+  int agents_error = 0;
+  moved += agentTransfer(*fabric_, token_, write, local, locals, remote, remotes, &agents_error, calls);
+  if (agents_error == 0) *error = 0;
+  return moved;
 }
 
 }  // namespace railwise::softdev

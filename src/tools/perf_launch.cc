@@ -161,7 +161,8 @@ class PerfRun {
               [](const Timeline::Mark& a, const Timeline::Mark& b) { return a.ms < b.ms; });
     std::string title = std::string("railwise perf ") + collectiveName(options_.collective);
     if (options_.faults) title += textOf(" --faults %llu", static_cast<unsigned long long>(*options_.faults));
-    title += textOf(": bytes received per %d ms", static_cast<int>(kSamplePeriod.count()));
+    title += textOf(": bytes received per %d ms; longest pause %.0f ms",
+                    static_cast<int>(kSamplePeriod.count()), longestPauseMs(timeline_));
     return writeDocument(options_.timeline, drawTimeline(title, timeline_));
   }
 

@@ -118,6 +118,17 @@ class TimelinePlot {
 
 }  // namespace
 
+double longestPauseMs(const Timeline& timeline) {
+  double longest = 0;
+  const Timeline::Sample* since = nullptr;  // when the bytes of now were first seen
+  for (const Timeline::Sample& sample : timeline.samples) {
+    if (since == nullptr || sample.bytes != since->bytes) since = &sample;
+    const bool between = since->bytes != 0 && since->bytes != timeline.samples.back().bytes;
+    if (between) longest = std::max(longest, sample.ms - since->ms);
+  }
+  return longest;
+}
+
 std::string drawTimeline(const std::string& title, const Timeline& timeline) {
   return TimelinePlot(title, timeline).draw();
 }

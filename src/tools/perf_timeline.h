@@ -20,6 +20,10 @@ struct Timeline {
   std::vector<Mark> marks;
 };
 
+// The longest time between two samples in which nothing came, after the first bytes and before the last; 0:
+// none.
+double longestPauseMs(const Timeline& timeline);
+
 // The whole file (SVG).
 std::string drawTimeline(const std::string& title, const Timeline& timeline);
 

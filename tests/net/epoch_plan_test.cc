@@ -33,7 +33,7 @@ struct EpochPlanTest : testing::Test {
   std::string plan(int own, int own_native, int its, int its_native, int most = kMaxRails) {
     const EndInfo a = makeEnd("a", own);
     const EndInfo b = makeEnd("b", its);
-    const PlanAnswer answer = planEpoch({a, own_native}, {b, its_native}, most, 24, memory_, now_);
+    const PlanAnswer answer = planEpoch({a, own_native}, {b, its_native}, most, 24, memory_, now_, purpose_);
     again_ = answer.again;
     std::string text;
     if (!answer.plan) return text;
@@ -47,6 +47,7 @@ struct EpochPlanTest : testing::Test {
   }
 
   WayMemory memory_;
+  Purpose purpose_ = Purpose::kGoOn;
   Clock::time_point now_ = Clock::time_point() + seconds(1000);
   Clock::time_point again_;
 };
@@ -65,12 +66,54 @@ TEST_F(EpochPlanTest, AReceiverWithRoomForOneKeyIsReachedByOneRail) {
   EXPECT_EQ(plan(2, 2, 3, 1, 1), "a0>b0 a1>b0");
 }
 
-TEST_F(EpochPlanTest, AWayThatFailedIsLeftAloneForAWhile) {
+// Nobody knows which end it was: one try must do.
+TEST_F(EpochPlanTest, TheNextWayHasNoEndInCommonWithTheOneThatFailed) {
+  memory_.failed(way(0, 0), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1");
+  EXPECT_EQ(plan(2, 1, 1, 1), "a1>b0");
+  memory_.failed(way(1, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
+}
+
+// What a sender goes back to is proven, and may share an end with what it has left.
+TEST_F(EpochPlanTest, AProvenWayIsWithoutDoubtUntilTheNextFailure) {
+  memory_.failed(way(0, 0), now_);
+  now_ += milliseconds(300);
+  memory_.worked(way(0, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
+  now_ += milliseconds(300);
+  memory_.failed(way(2, 1), now_);
+  EXPECT_EQ(plan(3, 1, 3, 1), "a1>b2");
+}
+
+TEST_F(EpochPlanTest, OfSeveralRailsThoseGoOnThatNoFailureTouched) {
+  memory_.failed(way(1, 1), now_);
+  EXPECT_EQ(plan(3, 2, 3, 2), "a0>b0");
+  purpose_ = Purpose::kGoBack;
+  now_ += milliseconds(1100);
+  EXPECT_EQ(plan(3, 2, 3, 2), "a0>b0 a1>b1");
+}
+
+TEST_F(EpochPlanTest, AWayThatFailedWaitsUntilItIsProvenOrThereIsNoOther) {
+  memory_.failed(way(0, 0), now_);
+  now_ += seconds(30);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1");
+  EXPECT_EQ(plan(1, 1, 1, 1), "a0>b0");
+  memory_.worked(way(0, 0), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
+}
+
+TEST_F(EpochPlanTest, ToGoBackAWayIsLeftAloneForAWhile) {
+  purpose_ = Purpose::kGoBack;
   memory_.failed(way(0, 0), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
-  memory_.failed(way(0, 1), now_);
-  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b0");
   now_ += milliseconds(1100);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
+}
+
+TEST_F(EpochPlanTest, WhatFailedLongAgoIsForgotten) {
+  memory_.failed(way(0, 0), now_);
+  now_ += seconds(121);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
 }
 
@@ -83,7 +126,7 @@ TEST_F(EpochPlanTest, EachFailureInARowCostsMoreTime) {
     pause = longer;
   }
   EXPECT_EQ(pause, seconds(60));
-  memory_.worked(way(0, 0));
+  memory_.worked(way(0, 0), now_);
   EXPECT_LE(memory_.freeAt(way(0, 0)), now_);
   memory_.failed(way(0, 0), now_);
   EXPECT_EQ(memory_.freeAt(way(0, 0)) - now_, seconds(60)) << "one that comes and goes is damped";
@@ -95,6 +138,18 @@ TEST_F(EpochPlanTest, TheOnlyWayIsTriedAgainSoon) {
   EXPECT_LE(again_ - now_, milliseconds(10));
   now_ = again_;
   EXPECT_EQ(plan(1, 1, 1, 1), "a0>b0");
+}
+
+TEST(WayMemory, TheOnlyWayIsTriedSomeTimesBeforePatienceEnds) {
+  const Way way = {"a", "b"};
+  const Clock::time_point now = Clock::time_point() + seconds(1000);
+  const auto longest = [&](Clock::duration patience) {
+    WayMemory memory(patience);
+    for (int i = 0; i < 20; ++i) memory.failed(way, now);
+    return memory.desperateAt(way) - now;
+  };
+  EXPECT_EQ(longest(seconds(60)), seconds(1));
+  EXPECT_EQ(longest(seconds(2)), milliseconds(125));
 }
 
 TEST_F(EpochPlanTest, NoRailsNoPlan) {

@@ -1,5 +1,8 @@
-// An iWARP connection that waits asks the peer's device whether there is still a way to it.
+// A connection that waits asks the peer's device whether there is still a way to it.
 #include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
 
 #include "loop_connection.h"
 #include "said.h"
@@ -35,14 +38,20 @@ TEST(PeerProbe, AnAnswerIsEnough) {
   EXPECT_TRUE(LoopConnection::finish(receive));
 }
 
+std::unique_ptr<LoopConnection> withoutFailover(const std::string& fault) {
+  setenv("NCCL_IB_TIMEOUT", "1", 1);
+  setenv("RAILWISE_FAILOVER", "0", 1);
+  auto loop = std::make_unique<LoopConnection>(4096, "link=roce;" + fault);
+  unsetenv("NCCL_IB_TIMEOUT");
+  unsetenv("RAILWISE_FAILOVER");
+  return loop;
+}
+
 // Elsewhere the transport has acknowledgements. A device that loses track of them must not keep us for ever
 // (Soft-RoCE with 7 retries).
 TEST(SilentDevice, EndsASend) {
-  setenv("NCCL_IB_TIMEOUT", "1", 1);
-  setenv("RAILWISE_FAILOVER", "0", 1);
-  LoopConnection loop(4096, "link=roce;fault opcode=write_imm stuck");
-  unsetenv("NCCL_IB_TIMEOUT");
-  unsetenv("RAILWISE_FAILOVER");
+  const auto connected = withoutFailover("fault opcode=write_imm stuck");
+  LoopConnection& loop = *connected;
   ASSERT_NE(loop.receive(1, 0, 64), nullptr);
   Request* send = nullptr;
   while (send == nullptr) send = loop.send(1024, 64);
@@ -52,6 +61,31 @@ TEST(SilentDevice, EndsASend) {
             std::string::npos)
       << said.all();
   EXPECT_EQ(loop.counters().reads, 0U);
+}
+
+// A receive whose clear-to-send has arrived waits with nothing under way. An empty write now and then asks
+// whether the peer's device is there: here the first of these is answered, and the second never is.
+TEST(SilentDevice, EndsAWaitForData) {
+  const auto connected = withoutFailover("fault opcode=write nth=4 stuck");
+  LoopConnection& loop = *connected;
+  Request* const request = loop.receive(1, 0, 64);
+  ASSERT_NE(request, nullptr);
+  const test::Said said;
+  EXPECT_FALSE(LoopConnection::finish(request));
+  EXPECT_EQ(loop.counters().writes, 4U);  // the clear-to-send, the question whether it has arrived, and two
+  EXPECT_NE(said.all().find("for 5 s the device has reported neither the end of a send nor an error"),
+            std::string::npos)
+      << said.all();
+}
+
+TEST(SilentDevice, ASenderWithoutClearToSendAsksToo) {
+  const auto connected = withoutFailover("fault opcode=write nth=2 stuck");
+  LoopConnection& loop = *connected;
+  const test::Said said;
+  Request* send = nullptr;
+  while (loop.sender().isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send).ok())
+    ASSERT_EQ(send, nullptr);
+  EXPECT_EQ(loop.counters().writes, 2U);
 }
 
 }  // namespace

@@ -51,6 +51,25 @@ TEST(Agent, MoreThanItsBouncePagesHold) {
   for (size_t i = 0; i < length / 8; ++i) ASSERT_EQ(*two.end.word(8 * i), i * i);
 }
 
+// What a GPU's driver pins for NCCL may be such: the kernel moves nothing there, whoever asks.
+TEST(Agent, ReachesMemoryThatOnlyItsOwnerMayTouch) {
+  if (!haveSecretMemory()) GTEST_SKIP() << "this kernel has no memfd_secret";
+  constexpr size_t kBytes = 1 << 16;
+  const Options secret{.memory = Memory::kSecret, .buffer_bytes = kBytes};
+  Processes two(secret, secret, "mover=vm");
+  for (size_t i = 0; i < kBytes / 8; ++i) *two.end.word(8 * i) = i * i + 1;
+  ASSERT_EQ(two.end.send({.length = kBytes / 2, .remote_offset = 16}), 0);
+  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  for (size_t i = 0; i < kBytes / 16; ++i) ASSERT_EQ(two.peer.word(16 + 8 * i), i * i + 1);
+  std::fill(two.end.buffer.begin(), two.end.buffer.end(), std::byte{0});
+  ASSERT_EQ(two.end.send({.opcode = IBV_WR_RDMA_READ, .length = kBytes / 2, .remote_offset = 16}), 0);
+  EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
+  for (size_t i = 0; i < kBytes / 16; ++i) ASSERT_EQ(*two.end.word(8 * i), i * i + 1);
+  two.peer.unmapBuffer();
+  ASSERT_EQ(two.end.send({.length = 8}), 0);
+  EXPECT_EQ(two.end.wait().status, IBV_WC_REM_ACCESS_ERR);
+}
+
 TEST(Agent, MemoryThatThePeerUnmapped) {
   Processes two({}, {}, kAgents);
   two.peer.unmapBuffer();

@@ -1,7 +1,9 @@
 #include "softdev/endpoint.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -43,13 +45,23 @@ OpenDevice::OpenDevice(const std::string& devices, const std::string& fabric) : 
 
 OpenDevice::~OpenDevice() { closeDevice(context_); }
 
+namespace {
+int openSecretMemory() { return static_cast<int>(syscall(SYS_memfd_secret, O_CLOEXEC)); }
+}  // namespace
+
+bool haveSecretMemory() {
+  const int fd = openSecretMemory();
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
 Buffer::Buffer(size_t bytes, Memory memory) : bytes_(bytes), memory_(memory) {
   if (memory == Memory::kHeap) {
     begin_ = new std::byte[bytes]{};
     return;
   }
-  if (memory == Memory::kMemoryFile) {
-    fd_ = memfd_create("railwise-test", MFD_CLOEXEC);
+  if (memory == Memory::kMemoryFile || memory == Memory::kSecret) {
+    fd_ = memory == Memory::kSecret ? openSecretMemory() : memfd_create("railwise-test", MFD_CLOEXEC);
     require(fd_ >= 0 && ftruncate(fd_, static_cast<off_t>(bytes)) == 0, "memfd_create");
   }
   const int kind = (memory == Memory::kAnonymous ? MAP_PRIVATE : MAP_SHARED) | (fd_ < 0 ? MAP_ANONYMOUS : 0);

@@ -186,7 +186,7 @@ TEST(Bootstrap, StrangersAreIgnored) {
   other_job.timeout = milliseconds(300);
   std::string error;
   EXPECT_FALSE(Bootstrap::join(std::move(other_job), &error).ok());
-  EXPECT_NE(error.find("is not there"), std::string::npos) << error;
+  EXPECT_EQ(error.find("rank 0 at "), 0U) << error;  // "is not there", or on a busy machine "still waits"
   auto bootstrap = Bootstrap::join(job.options(1), &error);
   ASSERT_TRUE(bootstrap.ok()) << error;
   EXPECT_TRUE((*bootstrap)->leave().ok());

@@ -37,6 +37,14 @@ TEST(PerfTimeline, AStepOfTheCurveIsTheRateBetweenTwoSamples) {
   EXPECT_TRUE(contains(svg, ">4 GB/s</text>"));
 }
 
+TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
+  EXPECT_EQ(longestPauseMs(makeTimeline()), 10);
+  Timeline timeline;
+  EXPECT_EQ(longestPauseMs(timeline), 0);
+  timeline.samples = {{0, 0}, {500, 0}, {501, 8}, {502, 9}, {520, 9}, {530, 9}, {540, 12}, {900, 12}};
+  EXPECT_EQ(longestPauseMs(timeline), 28);  // not the time before the first, nor behind the last
+}
+
 TEST(PerfTimeline, AMarkStandsAtItsTimeWithItsWords) {
   const std::string svg = drawTimeline("", makeTimeline());
   EXPECT_TRUE(contains(svg, "d=\"M404.0 62.0V324.0\"><title>h0/soft1 port=down</title>")) << svg;

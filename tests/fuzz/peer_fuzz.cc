@@ -1,0 +1,368 @@
+// A peer that lies: a whole connection on the software device, both ends of which tell each other what the
+// fuzzer wants, in the handshake, over the side channel and by RDMA, while ports go down and up and devices
+// err. Neither may crash, or write outside the memory that is registered. PEER_FUZZ_DEVICE: keys of the
+// software device; PEER_FUZZ_RAILS: of the connection; PEER_FUZZ_LOG: any value shows what Railwise says.
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "net/frames.h"
+#include "net/net.h"
+#include "softdev/control.h"
+
+extern "C" ssize_t __real_send(int socket, const void* bytes, size_t size, int flags);  // NOLINT
+
+namespace {
+
+using namespace railwise;
+using namespace railwise::net;
+
+constexpr std::size_t kBufferBytes = 1 << 20;
+constexpr int64_t kFarthest = 0x8000;               // that a lie moves an address
+constexpr std::size_t kGuardBytes = 2 * kFarthest;  // watched; behind it a stretch that ends who touches it
+constexpr int kConnectRounds = 3000;
+constexpr int kFinishRounds = 500;
+constexpr int kTestRounds = 20;
+constexpr useconds_t kPause = 20;
+constexpr std::size_t kMostFrames = 16;
+constexpr char kGuard = 0x5a;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// What the fuzzer wants, byte by byte; then zeros, which are the truth.
+struct Script {
+  const uint8_t* at = nullptr;
+  const uint8_t* end = nullptr;
+  uint8_t byte() { return at < end ? *at++ : uint8_t{0}; }
+  uint32_t word(int bytes) {
+    uint32_t value = 0;
+    for (int i = 0; i < bytes; ++i) value = value << 8 | byte();
+    return value;
+  }
+  bool over() const { return at == end; }
+};
+
+Script script;
+thread_local bool lies = false;  // the thread of the connections does, the plugin's own do not
+
+// One time in eight, where the bytes are random: else no connection gets far.
+bool sometimes() { return !script.over() && script.byte() < 32; }
+
+// ---- lies over TCP
+
+struct Sent {
+  int socket;
+  std::vector<uint8_t> bytes;
+};
+std::vector<Sent> sent;
+
+void remember(int socket, const std::vector<uint8_t>& said) {
+  MessageHeader header;
+  if (sent.size() == kMostFrames || said.size() < sizeof header) return;
+  std::memcpy(&header, said.data(), sizeof header);
+  if (frameBytes(header.type) == said.size()) sent.push_back({socket, said});
+}
+
+// Mostly behind the header, which would end everything.
+void flip(std::vector<uint8_t>& bytes) {
+  const std::size_t header = bytes.size() > sizeof(MessageHeader) && !sometimes() ? sizeof(MessageHeader) : 0;
+  for (int count = script.byte() % 4; count >= 0 && bytes.size() > header; --count)
+    bytes[header + script.word(2) % (bytes.size() - header)] = script.byte();
+}
+
+// ---- lies by RDMA
+
+char* buffer = nullptr;  // registered; what is before and behind it is not
+
+using Post = int (*)(ibv_qp*, ibv_send_wr*, ibv_send_wr**);
+Post honest_post = nullptr;
+
+bool isWindow(const ibv_sge& piece) {
+  const auto from = reinterpret_cast<uint64_t>(buffer);
+  return piece.addr < from || piece.addr >= from + kBufferBytes;
+}
+
+void lieAbout(ibv_send_wr& work) {
+  if (!sometimes()) return;
+  const uint8_t lie = script.byte();
+  switch (lie % 16) {
+    case 1:  // what stands in the other's window: clear-to-sends, records, packed messages
+    case 2:
+    case 3:
+      for (int i = 0; i < work.num_sge; ++i) {
+        if (!isWindow(work.sg_list[i]) || work.sg_list[i].length == 0 || work.opcode == IBV_WR_RDMA_READ)
+          continue;
+        auto* const bytes = reinterpret_cast<uint8_t*>(work.sg_list[i].addr);
+        for (int flips = lie / 64; flips >= 0; --flips)
+          bytes[script.byte() % work.sg_list[i].length] = script.byte();
+      }
+      break;
+    case 4:
+      work.imm_data = htonl(script.word(4));
+      break;
+    case 5:  // the same form and slot, another size or part
+      work.imm_data = htonl((ntohl(work.imm_data) & ~0xffffU) | script.word(2));
+      break;
+    case 6:
+      work.wr.rdma.remote_addr += static_cast<uint64_t>(static_cast<int64_t>(script.word(2)) - kFarthest);
+      break;
+    case 7:
+      if (work.num_sge == 1 && work.opcode != IBV_WR_RDMA_READ)
+        work.sg_list->length = script.byte() % (work.sg_list->length + 1);
+      break;
+    case 8:
+      work.wr.rdma.rkey ^= 1U << script.byte() % 32;
+      break;
+    default:
+      break;
+  }
+}
+
+int lyingPost(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
+  if (!lies || script.over()) return honest_post(qp, work, bad);
+  for (ibv_send_wr* at = work; at != nullptr; at = at->next) lieAbout(*at);
+  const int how = sometimes() ? script.byte() % 8 : 0;
+  // The device's own mistakes: it refuses, does a thing twice, or forgets it.
+  if (how == 1) return EIO;
+  if (how == 2) (void)honest_post(qp, work, bad);
+  if (how == 3) return 0;
+  return honest_post(qp, work, bad);
+}
+
+// ---- the machine
+
+Net* network = nullptr;
+const Device* device = nullptr;
+MemoryHandle* memory = nullptr;
+softdev::Fabric* fabric = nullptr;
+std::vector<softdev::PortInfo> ports;
+
+std::string variable(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+void hear(int, unsigned long, const char*, int, const char*, ...) {}
+
+bool setUp() {
+  if (std::getenv("PEER_FUZZ_LOG") == nullptr) log::setSink(hear);
+  const std::string name = "peerfuzz" + std::to_string(getpid());
+  setenv("RAILWISE_DEVICE",
+         ("software:fabric=" + name + "," + variable("PEER_FUZZ_DEVICE", "count=2")).c_str(), 1);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  setenv("RAILWISE_FUSE_PLACELESS", "1", 1);
+  network = *Net::acquire();
+  std::vector<int> members(std::stoul(variable("PEER_FUZZ_RAILS", "1")));
+  std::iota(members.begin(), members.end(), 0);
+  device = network->device(*network->makeVirtualDevice(members));
+  constexpr std::size_t kAll = kBufferBytes + 4 * kGuardBytes;
+  void* const mapped = mmap(nullptr, kAll, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(mapped != MAP_FAILED);
+  char* const watched = static_cast<char*>(mapped) + kGuardBytes;
+  require(mprotect(watched, kBufferBytes + 2 * kGuardBytes, PROT_READ | PROT_WRITE) == 0);
+  buffer = watched + kGuardBytes;
+  memory = *device->memory().acquire(reinterpret_cast<uint64_t>(buffer), kBufferBytes, MemoryKind::kHost);
+  for (int i = 0; i < network->physicalDevices(); ++i) {
+    Post& post = network->device(i)->rails()[0].hca->context()->ops.post_send;
+    honest_post = post;
+    post = lyingPost;
+  }
+  fabric = *softdev::joinFabric(name);
+  ports = softdev::listPorts(*fabric);
+  return true;
+}
+
+void changePort(std::size_t which, const char* change) {
+  std::string error;
+  require(softdev::changePort(*fabric, ports[which % ports.size()], change, &error));
+}
+
+// ---- traffic
+
+constexpr std::array<std::size_t, 8> kSizes = {0, 1, 8, 64, 1000, 8192, 70000, 300000};
+
+class Conversation {
+ public:
+  Conversation() : context_(*network, -1) {}
+
+  bool connect() {
+    char handle[kHandleBytes];
+    const Result<Listener*> listener = context_.listen(*device, handle);
+    require(listener.ok());
+    for (int round = 0; round < kConnectRounds; ++round) {
+      if (send_ == nullptr) {
+        const Result<SendConnection*> made = context_.connect(*device, handle, -1);
+        if (!made.ok()) return false;
+        send_ = *made;
+      }
+      if (receive_ == nullptr) {
+        const Result<ReceiveConnection*> made = Context::accept(**listener);
+        if (!made.ok()) return false;
+        receive_ = *made;
+      }
+      if (send_ != nullptr && receive_ != nullptr) return true;
+      sched_yield();
+    }
+    return false;
+  }
+
+  void talk() {
+    while (!script.over() && !failed_) step();
+    finish();
+  }
+
+  // One message, which arrives.
+  bool exchange() {
+    std::memset(buffer, 1, 64);
+    std::memset(buffer + 64, 0, 64);
+    const auto from = reinterpret_cast<uint64_t>(buffer);
+    Request* request = nullptr;
+    const ReceiveBuffer to = {from + 64, 64, 0, memory, nullptr};
+    keep(receive_->irecv({&to, 1}, false, &request), request);
+    for (request = nullptr; request == nullptr && !failed_;)
+      failed_ = !send_->isend(from, 64, 0, memory, nullptr, &request).ok();
+    keep({}, request);
+    finish();
+    return !failed_ && requests_.empty() && std::memcmp(buffer, buffer + 64, 64) == 0;
+  }
+
+ private:
+  void finish() {
+    for (int round = 0; round < kFinishRounds && !requests_.empty() && !failed_; ++round) test();
+  }
+
+  void step() {
+    const uint8_t what = script.byte();
+    switch (what % 8) {
+      case 0:
+      case 1:
+        return receive(what / 8 % 8 + 1U);
+      case 2:
+      case 3:
+      case 4:
+        return send();
+      case 5:
+        return what < 128 ? forge() : changePort(what / 8 % 4U, what / 32 % 2 == 0 ? "down" : "up");
+      default:
+        for (int round = 0; round < kTestRounds && !failed_; ++round) test();
+    }
+  }
+
+  void receive(std::size_t count) {
+    std::vector<ReceiveBuffer> buffers;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t bytes = sometimes() ? kSizes[script.byte() % kSizes.size()] : kSizes.back();
+      const std::size_t offset = script.byte() % 2 == 0 ? 0 : kBufferBytes - bytes;
+      buffers.push_back(
+          {reinterpret_cast<uint64_t>(buffer) + offset, bytes, static_cast<int>(i), memory, nullptr});
+    }
+    Request* request = nullptr;
+    keep(receive_->irecv(buffers, false, &request), request);
+  }
+
+  void send() {
+    const uint8_t how = script.byte();
+    Request* request = nullptr;
+    keep(send_->isend(reinterpret_cast<uint64_t>(buffer), kSizes[how % kSizes.size()], how / 8 % 8, memory,
+                      nullptr, &request),
+         request);
+  }
+
+  // A frame that was sent before, at another time, and perhaps by the other end.
+  static void forge() {
+    if (sent.empty()) return;
+    const Sent& from = sent[script.byte() % sent.size()];
+    const Sent& to = sent[script.byte() % sent.size()];
+    std::vector<uint8_t> bytes = from.bytes;
+    flip(bytes);
+    (void)__real_send(to.socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+
+  void keep(Status status, Request* request) {
+    failed_ = failed_ || !status.ok();
+    if (status.ok() && request != nullptr) requests_.push_back(request);
+  }
+
+  void test() {
+    for (std::size_t i = 0; i < requests_.size();) {
+      bool done = false;
+      int sizes[kMaxReceives];
+      if (!requests_[i]->connection->test(*requests_[i], &done, sizes).ok()) failed_ = true;
+      if (done) requests_.erase(requests_.begin() + static_cast<std::ptrdiff_t>(i));
+      else ++i;
+    }
+    usleep(kPause);  // the plugin's own threads bring events and frames
+  }
+
+  Context context_;
+  SendConnection* send_ = nullptr;
+  ReceiveConnection* receive_ = nullptr;
+  std::vector<Request*> requests_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+// All that goes over TCP (the linker's --wrap).
+extern "C" ssize_t __wrap_send(int socket, const void* bytes, size_t size, int flags) {  // NOLINT
+  if (!lies || script.over()) return __real_send(socket, bytes, size, flags);
+  std::vector<uint8_t> said(static_cast<const uint8_t*>(bytes), static_cast<const uint8_t*>(bytes) + size);
+  remember(socket, said);
+  if (sometimes()) flip(said);
+  return __real_send(socket, said.data(), said.size(), flags);
+}
+
+namespace {
+
+void begin(const uint8_t* data, size_t size) {
+  std::memset(buffer - kGuardBytes, kGuard, kGuardBytes);
+  std::memset(buffer + kBufferBytes, kGuard, kGuardBytes);
+  sent.clear();
+  script = {data, data + size};
+}
+
+// Also that this program tests anything: without lies all goes well.
+bool begun() {
+  if (!setUp()) return false;
+  begin(nullptr, 0);
+  Conversation honest;
+  require(honest.connect());
+  require(honest.exchange());
+  return true;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  [[maybe_unused]] static const bool set_up = begun();
+  begin(data + 1, size - 1);
+  {
+    Conversation conversation;
+    lies = data[0] % 4 == 0;
+    if (conversation.connect()) {
+      lies = true;
+      conversation.talk();
+    }
+    lies = false;
+  }
+  for (std::size_t i = 0; i < ports.size(); ++i) changePort(i, "up");
+  const auto untouched = [](char byte) { return byte == kGuard; };
+  require(std::all_of(buffer - kGuardBytes, buffer, untouched));
+  require(std::all_of(buffer + kBufferBytes, buffer + kBufferBytes + kGuardBytes, untouched));
+  return 0;
+}

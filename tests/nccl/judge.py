@@ -1,0 +1,82 @@
+"""What NCCL's log says of a run with Railwise, judged. Formats: NCCL 2.28.9 and 2.30.7 (src/plugin/net.cc, src/plugin/net/*.cc,
+src/init.cc, src/graph/topo.cc, src/transport/net.cc). Each function answers a list of complaints; empty: all right.
+"""
+import re
+
+NAME = "Railwise"
+# The newest table of ncclNetPlugin_v* that each release looks up.
+TABLES = ((23003, 12), (22803, 11), (22602, 10), (22403, 9), (22003, 8), (21901, 7), (21304, 6))
+
+LOADED = re.compile(r"NET/Plugin: Loaded net plugin (\S+) \(v(\d+)\)")
+CHOSEN = re.compile(r"(?:Assigned NET plugin (\S+) to comm|Using network (\S+))")
+GDR = re.compile(r"NET/(\S+) : GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']*)'")
+CHANNEL = re.compile(r"Channel (\d+)/(\d+) : (\d+)\[[^]]*\] -> (\d+)\[[^]]*\] \[(send|receive)\] via NET/(\S+?)/(\d+)")
+DIRECT = re.compile(r"Channel \d+(?:/\d+)? : .* via (P2P|SHM)\S*")
+TOPO_FILE = re.compile(r"NCCL_TOPO_FILE set by environment to (\S+)")
+WARNING = re.compile(r"NCCL WARN (.*)")
+
+
+def newest_table(version):
+    """Of NCCL `version` as ncclGetVersion gives it (23007), the version of the net API that it takes; None: too old."""
+    return next((table for since, table in TABLES if version >= since), None)
+
+
+def loaded(log, version):
+    """Our library was loaded, by the newest table that both know, and nothing else was taken."""
+    complaints = []
+    found = LOADED.findall(log)
+    wanted = (NAME, str(newest_table(version)))
+    if not found:
+        complaints.append("the log has no line of a net plugin that was loaded")
+    elif set(found) != {wanted}:
+        complaints.append(f"loaded {', '.join(f'{name} v{table}' for name, table in sorted(set(found)))}, not {NAME} v{wanted[1]}")
+    chosen = {first or second for first, second in CHOSEN.findall(log)}
+    if chosen != {NAME}:
+        complaints.append(f"networks in use: {', '.join(sorted(chosen)) or 'none'}, not {NAME} alone")
+    if "Failed to initialize NET plugin" in log:
+        complaints.append("a net plugin failed to initialize")
+    return complaints
+
+
+def devices(log, expected):
+    """NCCL sees the devices of `railwise devices --json`: a list of objects with index, name, cuda_memory, dmabuf_memory."""
+    seen = {int(index): (name, state == "Enabled") for net, state, index, name in GDR.findall(log) if net == NAME}
+    complaints = []
+    for device in expected:
+        index, name = device["index"], device["name"]
+        if index not in seen:
+            complaints.append(f"NCCL does not know device {index} ({name})")
+            continue
+        if seen[index][0] != name:
+            complaints.append(f"device {index} is {seen[index][0]} to NCCL, and {name} to railwise devices")
+        direct = device["cuda_memory"] or device["dmabuf_memory"]
+        if seen[index][1] and not direct:
+            complaints.append(f"NCCL has GPUDirect with {name}, which offers none")
+    unknown = sorted(set(seen) - {device["index"] for device in expected})
+    return complaints + [f"NCCL knows device {index} ({seen[index][0]}), railwise devices does not" for index in unknown]
+
+
+def sends(log):
+    """Connections of sends and receives (not of collectives): (channel, rank that sends, device) of what goes out."""
+    return sorted({(int(channel), int(rank), int(device)) for channel, use, rank, _, way, net, device in CHANNEL.findall(log)
+                   if net == NAME and way == "send" and use == "1"})
+
+
+def transport(log):
+    """All connections went through us."""
+    complaints = [f"a connection did not use the network: {line.group(0)}" for line in DIRECT.finditer(log)][:3]
+    other = {net for *_, net, _ in CHANNEL.findall(log)} - {NAME}
+    complaints += [f"a connection went through NET/{net}" for net in sorted(other)]
+    if not CHANNEL.search(log):
+        complaints.append("the log has no connection through the network")
+    return complaints
+
+
+def topology_file(log, path):
+    """NCCL has read the topology file that we gave it."""
+    files = set(TOPO_FILE.findall(log))
+    return [] if files == {str(path)} else [f"topology file: {', '.join(sorted(files)) or 'none'}, not {path}"]
+
+
+def warnings(log):
+    return WARNING.findall(log)
