@@ -150,8 +150,8 @@ class Agent {
 
   // Through the segment's file: the kernel tells of memory that is not there instead of ending us, needs no
   // right to reach processes (seccomp), and touches whatever is ours (what a device's driver gave us,
-  // memfd_secret). By the calls' numbers, since libc's would make the thread sanitizer take a device's access,
-  // which only the protocol above verbs orders, for a thread's.
+  // memfd_secret). By the calls' numbers, since libc's would make the thread sanitizer take a device's
+  // access, which only the protocol above verbs orders, for a thread's.
   void execute() {
     const bool write = record_.write != 0;
     const uint32_t count = std::min(record_.count, kAgentPieces);
@@ -163,7 +163,8 @@ class Agent {
       if (!whole) break;
       auto* const memory = reinterpret_cast<std::byte*>(piece.address);  // NOLINT: an address of ours
       const auto at = static_cast<off_t>(kArenaOffset + record_.bounce + moved);
-      const long copied = syscall(write ? SYS_pread64 : SYS_pwrite64, fabric_.segment_fd, memory, piece.length, at);
+      const long copied =
+          syscall(write ? SYS_pread64 : SYS_pwrite64, fabric_.segment_fd, memory, piece.length, at);
       moved += copied > 0 ? static_cast<uint64_t>(copied) : 0;
       whole = copied == static_cast<long>(piece.length);
     }
