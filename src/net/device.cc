@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/name_selection.h"
+#include "net/reopener.h"
 #include "verbs/gpu_direct.h"
 #include "verbs/mlx5_library.h"
 #include "verbs/sysfs.h"
@@ -94,11 +95,15 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
 }
 
 // Without a watcher everything works, but nothing is noticed before it fails; the reason is logged.
-void watchEvents(DeviceList& list) {
+void watchEvents(DeviceList& list, const Config& config) {
   Result<std::unique_ptr<EventWatcher>> watcher = EventWatcher::start();
   if (!watcher.ok()) return;
   list.watcher = std::move(*watcher);
-  for (const auto& hca : list.hcas) (void)list.watcher->watch(hca->state());
+  if (config.failover != 0) list.reopener = std::make_unique<Reopener>(config, *list.watcher);
+  for (const auto& hca : list.hcas) {
+    if (list.reopener != nullptr) list.reopener->guard(*hca);
+    (void)list.watcher->watch(hca->state());
+  }
 }
 
 // net_ib sorts by PCI address and puts devices without one last (NCCL 2.30.7, net_ib/init.cc,
@@ -235,12 +240,11 @@ Status noDevice(int present, int opened) {
 
 }  // namespace
 
-Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device) {
+Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, std::string& problem) {
   const verbs::Library& verbs = verbs::library();
   std::unique_ptr<Hca> hca(new Hca);
   const auto failed = [&](const char* call, int reason) {
-    RAILWISE_WARN("%s: %s failed: %s; the device is not used", verbs.get_device_name(device), call,
-                  std::strerror(reason));
+    problem = std::string(call) + " failed: " + std::strerror(reason);
     return Status{Code::kSystem, reason};
   };
   int error = 0;
@@ -257,6 +261,47 @@ void Hca::setPorts(const std::vector<verbs::Port>& ports) {
   state_ = std::make_unique<DeviceState>(context(), ports);
 }
 
+// A name may go to another card when several are reset at once; a node GUID does not.
+Result<std::unique_ptr<Hca>> Hca::openAnew(const Config& config, std::string& problem) const {
+  const verbs::Library& verbs = verbs::library();
+  int present = 0;
+  ibv_device** list = verbs.get_device_list(&present);
+  if (list == nullptr) present = 0;
+  ibv_device** const found = std::find_if(list, list + present, [&](ibv_device* device) {
+    return std::strcmp(verbs.get_device_name(device), name()) == 0;
+  });
+  const auto openFound = [&]() -> Result<std::unique_ptr<Hca>> {
+    if (found != list + present) return open(*found, problem);
+    problem = "no device has this name";
+    return Status{Code::kNoDevice, ENODEV};
+  };
+  Result<std::unique_ptr<Hca>> opened = openFound();
+  if (list != nullptr) verbs.free_device_list(list);
+  if (!opened.ok()) return opened;
+  Hca& hca = **opened;
+  if (hca.attributes_.node_guid != attributes_.node_guid) {
+    problem = "another device has its name";
+    return Status{Code::kNoDevice, ENODEV};
+  }
+  std::vector<verbs::Port> ports;
+  for (const auto& [number, table] : gid_tables_) {
+    const Result<verbs::Port> port = verbs::queryPort(hca.context(), number, config.ib_query_port_speed != 0);
+    problem = "its port " + std::to_string(number) + " cannot be queried";
+    if (!port.ok()) return port.status();
+    ports.push_back(*port);
+  }
+  hca.setPorts(ports);
+  for (const verbs::Port& port : ports) (void)hca.gidTable(port, config);
+  hca.earlier_lives_ = earlier_lives_ + 1;
+  return opened;
+}
+
+void Hca::setSuccessor(std::unique_ptr<Hca> successor) {
+  owned_successor_ = std::move(successor);
+  successor_.store(owned_successor_.get(), std::memory_order_release);
+  state_->ringAll();
+}
+
 verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
   std::unique_ptr<verbs::GidTable>& table = gid_tables_[port.number];
   if (table == nullptr) {
@@ -264,6 +309,47 @@ verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
     state_->setGids(port.number, table.get());
   }
   return *table;
+}
+
+Rail Rail::now() const {
+  Hca* latest = hca;
+  while (Hca* const next = latest->successor()) latest = next;
+  if (latest == hca) return *this;
+  Rail renewed = *this;
+  renewed.hca = latest;
+  renewed.port = latest->state().port(port.number).value_or(port);
+  renewed.gids = latest->gids(port.number);
+  return renewed;
+}
+
+uint32_t Rail::changes() const {
+  uint32_t sum = 0;
+  for (const Hca* life = hca; life != nullptr; life = life->successor())
+    sum += 1 + life->state().changes(port.number);
+  return sum;
+}
+
+void Rail::tell(verbs::FatalFlag* bell) const {
+  for (const Hca* life = hca; life != nullptr; life = life->successor()) life->state().tell(bell);
+}
+
+void Rail::forget(verbs::FatalFlag* bell) const {
+  for (const Hca* life = hca; life != nullptr; life = life->successor()) life->state().forget(bell);
+}
+
+DeviceList::DeviceList() = default;
+DeviceList::DeviceList(DeviceList&&) noexcept = default;
+
+DeviceList& DeviceList::operator=(DeviceList&& other) noexcept {
+  std::swap(hcas, other.hcas);
+  std::swap(reopener, other.reopener);
+  std::swap(watcher, other.watcher);
+  std::swap(devices, other.devices);
+  return *this;
+}
+
+DeviceList::~DeviceList() {
+  if (reopener != nullptr) reopener->stop();
 }
 
 Device::Device(const Config& config, DeviceProperties properties, std::vector<Rail> rails,
@@ -283,8 +369,12 @@ Result<DeviceList> discoverDevices(const Config& config) {
   DeviceList result;
   std::vector<Candidate> candidates;
   for (int i = 0; i < present; ++i) {
-    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i]);
-    if (!hca.ok()) continue;
+    std::string problem;
+    Result<std::unique_ptr<Hca>> hca = Hca::open(list[i], problem);
+    if (!hca.ok()) {
+      RAILWISE_WARN("%s: %s; the device is not used", verbs.get_device_name(list[i]), problem.c_str());
+      continue;
+    }
     ++opened;
     const std::size_t before_it = candidates.size();
     findPorts(**hca, config, candidates);
@@ -299,7 +389,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
   }
   if (result.devices.empty()) return noDevice(present, opened);
   numberPlanes(result.devices);
-  watchEvents(result);
+  watchEvents(result, config);
   return result;
 }
 

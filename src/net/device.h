@@ -6,6 +6,7 @@
 // from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,8 @@
 #include "verbs/port.h"
 
 namespace railwise::net {
+
+class Reopener;
 
 enum PointerSupport : int { kHostPointers = 1, kDevicePointers = 2, kDmaBufPointers = 4 };  // NCCL_PTR_*
 
@@ -43,10 +46,20 @@ struct DeviceProperties {
 // A verbs device: its context and protection domain, shared by its ports, and what its events say of it.
 class Hca {
  public:
-  // Errors: kSystem, logged with the device's name.
-  static Result<std::unique_ptr<Hca>> open(ibv_device* device);
+  // Errors: kSystem; `problem` says what failed.
+  static Result<std::unique_ptr<Hca>> open(ibv_device* device, std::string& problem);
   // All ports, before anything else is asked.
   void setPorts(const std::vector<verbs::Port>& ports);
+
+  // After it has failed: the same device with the same ports in use, opened once more. Errors: kNoDevice (not
+  // there, or another has its name), kSystem; `problem` says what failed.
+  Result<std::unique_ptr<Hca>> openAnew(const Config& config, std::string& problem) const;
+  // What came of that, for all who still know this one: it is of no more use, but lives as long.
+  void setSuccessor(std::unique_ptr<Hca> successor);
+  // Null: it was not opened anew. Any thread.
+  Hca* successor() const { return successor_.load(std::memory_order_acquire); }
+  // How often it was opened before.
+  int earlierLives() const { return earlier_lives_; }
 
   const char* name() const { return verbs::library().get_device_name(context_->device); }
   ibv_context* context() const { return context_.get(); }
@@ -54,6 +67,8 @@ class Hca {
   const ibv_device_attr& attributes() const { return attributes_; }
   // The GIDs of a port that is used.
   verbs::GidTable& gidTable(const verbs::Port& port, const Config& config);
+  // The same, which is there already.
+  verbs::GidTable* gids(uint8_t port) const { return gid_tables_.at(port).get(); }
   // Valid after setPorts().
   DeviceState& state() const { return *state_; }
 
@@ -64,6 +79,9 @@ class Hca {
   ibv_device_attr attributes_ = {};
   std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;  // by port
   std::unique_ptr<DeviceState> state_;                              // knows the tables
+  int earlier_lives_ = 0;
+  std::unique_ptr<Hca> owned_successor_;
+  std::atomic<Hca*> successor_{nullptr};
 };
 
 // One port that a device uses.
@@ -77,8 +95,15 @@ struct Rail {
   bool data_direct = false;  // dma-bufs go through mlx5's data-direct function
   int pointer_support = kHostPointers;
 
-  // The same port, whatever it is shown as.
+  // The same port, whatever it is shown as; of a device that was opened anew it is another.
   bool same(const Rail& other) const { return hca == other.hca && port.number == other.port.number; }
+  // The rail itself, or where its device has failed and was opened anew, the same port of that.
+  Rail now() const;
+  // Counts the events of the port, in all lives of the device: who remembers it knows when to look again.
+  uint32_t changes() const;
+  // `bell` rings when something happens to the device, in any of its lives, or no more.
+  void tell(verbs::FatalFlag* bell) const;
+  void forget(verbs::FatalFlag* bell) const;
 };
 
 class Device {
@@ -114,17 +139,15 @@ class Device {
 };
 
 struct DeviceList {
-  DeviceList() = default;
-  DeviceList(DeviceList&&) = default;
-  // What was here goes in the order of the destructor: devices, then the watcher, then what it watches.
-  DeviceList& operator=(DeviceList&& other) noexcept {
-    std::swap(hcas, other.hcas);
-    std::swap(watcher, other.watcher);
-    std::swap(devices, other.devices);
-    return *this;
-  }
+  DeviceList();
+  DeviceList(DeviceList&&) noexcept;
+  // What was here goes in the order of the destructor.
+  DeviceList& operator=(DeviceList&& other) noexcept;
+  // Nothing is opened any more; then the devices go, the watcher, and what it watches.
+  ~DeviceList();
 
   std::vector<std::unique_ptr<Hca>> hcas;
+  std::unique_ptr<Reopener> reopener;            // told by the watcher; null without failover
   std::unique_ptr<EventWatcher> watcher;         // of the hcas; null when it cannot be had
   std::vector<std::unique_ptr<Device>> devices;  // physical, in net_ib's order: by PCI address, then port
 };

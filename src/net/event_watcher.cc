@@ -79,8 +79,10 @@ void DeviceState::ringAll() {
 }
 
 void DeviceState::fail(ibv_event_type event) {
+  const bool first = !fatal();
   fatal_.raise(event);
   ringAll();
+  if (first && when_failed_) when_failed_();
 }
 
 void DeviceState::refresh() {

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "verbs/async_events.h"
@@ -60,6 +62,10 @@ class DeviceState final : public Watched {
   // `bell` rings at every event of a port, and when the device fails, until it is forgotten.
   void tell(verbs::FatalFlag* bell);
   void forget(verbs::FatalFlag* bell);
+  void ringAll();
+
+  // Called by the watcher's thread once the device has failed; set before it is watched.
+  void whenFailed(std::function<void()> call) { when_failed_ = std::move(call); }
 
   // Asks the device again about all its ports.
   void refresh();
@@ -71,7 +77,6 @@ class DeviceState final : public Watched {
   bool serve(bool hung_up) override;
 
  private:
-  void ringAll();
   struct PortState {
     explicit PortState(const verbs::Port& now)
         : number(now.number), told_up(now.active), active(now.active), attributes(now) {}
@@ -91,6 +96,7 @@ class DeviceState final : public Watched {
   std::vector<std::unique_ptr<PortState>> ports_;
   std::mutex bells_mutex_;
   std::unordered_set<verbs::FatalFlag*> bells_;
+  std::function<void()> when_failed_;
 };
 
 class EventWatcher {

@@ -147,7 +147,8 @@ Status Connection::giveUpAfter(Clock::duration lost) {
   const std::vector<Rail> usable = usableRails(&native);
   std::vector<Rail> known = device_.rails();
   known.insert(known.end(), options_.standbys.begin(), options_.standbys.end());
-  for (const Rail& rail : known) {
+  for (const Rail& first : known) {
+    const Rail rail = first.now();
     const bool good =
         std::any_of(usable.begin(), usable.end(), [&](const Rail& other) { return rail.same(other); });
     const bool up = rail.hca->state().active(rail.port.number);
@@ -206,9 +207,7 @@ void Connection::takeRails(std::vector<Rail> rails) {
 }
 
 void Connection::listenToRails(bool on) {
-  const auto listen = [&](const Rail& rail) {
-    on ? rail.hca->state().tell(&lost_) : rail.hca->state().forget(&lost_);
-  };
+  const auto listen = [&](const Rail& rail) { on ? rail.tell(&lost_) : rail.forget(&lost_); };
   for (const Rail& rail : rails_) listen(rail);
   for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
 }
@@ -222,7 +221,8 @@ bool Connection::gpuMemoryToo(const Rail& rail) const {
 
 std::vector<Rail> Connection::usableRails(int* native) const {
   std::vector<Rail> usable;
-  const auto add = [&](const Rail& rail) {
+  const auto add = [&](const Rail& first) {
+    const Rail rail = first.now();
     if (usable.size() == std::size_t{kMaxRails} || !rail.hca->state().active(rail.port.number)) return;
     const Result<verbs::GidList> gids = rail.gids->get();
     if (gids.ok() && !gids->empty()) usable.push_back(rail);
@@ -295,8 +295,8 @@ Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) 
 // Ports of this end may be up again: for a connection that uses less than it could.
 void Connection::lookAtPorts() {
   uint32_t changes = 0;
-  for (const Rail& rail : device_.rails()) changes += rail.hca->state().changes(rail.port.number);
-  for (const Rail& rail : options_.standbys) changes += rail.hca->state().changes(rail.port.number);
+  for (const Rail& rail : device_.rails()) changes += rail.changes();
+  for (const Rail& rail : options_.standbys) changes += rail.changes();
   if (std::exchange(port_changes_, changes) == changes || !canFailOver()) return;
   if (direction_ == Direction::kSend) {
     static_cast<SendConnection*>(this)->lookSoon();

@@ -1,0 +1,103 @@
+// A device that has failed and works again is opened anew, and connections go on over it.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "loop_connection.h"
+#include "net/loop_traffic.h"
+#include "port_control.h"
+#include "said.h"
+
+namespace railwise::net {
+namespace {
+
+TEST(Reopened, TheOnlyDeviceFailsAndTheConnectionGoesOnOverIt) {
+  LoopConnection loop(2 * kHalf, "count=1");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 512));
+  const Hca* const first = loop.sender().rails().front().hca;
+  for (int failure = 1; failure <= 3; ++failure) {
+    test::changePort("soft0:1", "fatal");
+    ASSERT_TRUE(traffic.run(64, 20'000)) << failure;
+    EXPECT_EQ(loop.sender().rails().front().hca->earlierLives(), failure);
+    EXPECT_STREQ(loop.sender().rails().front().hca->name(), first->name());
+  }
+}
+
+TEST(Reopened, AConnectionGoesBackFromAStandby) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.sender().rails().front().hca;
+  const test::Said said;
+  test::changePort("soft0:1", "fatal");
+  bool was_on_standby = false;
+  const auto isOn = [&](const Connection& end, const Hca* hca) {
+    return end.running() && end.rails().front().hca == hca;
+  };
+  ASSERT_TRUE(until(traffic, [&] {
+    was_on_standby = was_on_standby || std::string(loop.sender().rails().front().name) == "soft1";
+    const Hca* const second = first->successor();
+    return second != nullptr && isOn(loop.sender(), second) && isOn(loop.receiver(), second);
+  }));
+  EXPECT_TRUE(was_on_standby);
+  EXPECT_NE(said.all().find("soft0: opened anew after its failure"), std::string::npos) << said.all();
+  ASSERT_TRUE(traffic.run(32, 60'000));
+}
+
+TEST(Reopened, AFusedDeviceGetsItsRailBack) {
+  LoopConnection loop(2 * kHalf, "count=2", 2);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 100'000));
+  test::changePort("soft1:1", "fatal");
+  ASSERT_TRUE(traffic.run(8, 100'000));
+  EXPECT_TRUE(until(traffic, [&] {
+    const auto& rails = loop.sender().rails();
+    return rails.size() == 2 && rails.back().hca->earlierLives() == 1 && loop.sender().running();
+  }));
+  ASSERT_TRUE(traffic.run(32, 100'000));
+}
+
+// Its driver needs a while.
+TEST(Reopened, IsTriedAgainUntilItWorks) {
+  LoopConnection loop(2 * kHalf,
+                      "count=1;fault verb=open_device nth=2 every=1 count=2 errno=EIO;"
+                      "fault verb=alloc_pd nth=2 errno=ENOMEM");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  test::changePort("soft0:1", "fatal");
+  ASSERT_TRUE(traffic.run(8, 512));
+  EXPECT_EQ(loop.sender().rails().front().hca->earlierLives(), 1);
+}
+
+// Nobody goes back to a port that is down.
+TEST(Reopened, APortThatIsDownThenIsWaitedFor) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.sender().rails().front().hca;
+  test::changePort("soft0:1", "down");
+  test::changePort("soft0:1", "fatal");
+  ASSERT_TRUE(until(traffic, [&] { return first->successor() != nullptr; }));
+  ASSERT_TRUE(traffic.run(64, 512));
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+  test::changePort("soft0:1", "up");
+  EXPECT_TRUE(until(traffic, [&] {
+    return loop.sender().rails().front().hca == first->successor() && loop.sender().running();
+  }));
+}
+
+TEST(Reopened, NotWithoutFailover) {
+  setenv("RAILWISE_FAILOVER", "0", 1);
+  LoopConnection loop(2 * kHalf, "count=1");
+  unsetenv("RAILWISE_FAILOVER");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.sender().rails().front().hca;
+  test::changePort("soft0:1", "fatal");
+  EXPECT_FALSE(traffic.run(8, 512));
+  EXPECT_EQ(first->successor(), nullptr);
+}
+
+}  // namespace
+}  // namespace railwise::net
