@@ -28,7 +28,7 @@ class MemoryFixture : public benchmark::Fixture {
     context_.reset(verbs::library().open_device(list[0]));
     verbs::library().free_device_list(list);
     pd_.reset(verbs::library().alloc_pd(context_.get()));
-    cache_ = std::make_unique<MemoryCache>(std::vector{pd_.get()});
+    cache_ = std::make_unique<MemoryCache>(std::vector<RailDomain>{pd_.get()});
     const auto entries = static_cast<std::size_t>(state.range(0));
     memory_.resize((2 * entries * kRegionPages + 1) * kPage);
     first_ = (reinterpret_cast<uint64_t>(memory_.data()) + kPage - 1) & ~(kPage - 1);

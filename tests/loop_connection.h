@@ -70,6 +70,17 @@ class LoopConnection {
     return send;
   }
 
+  // From now on everything here is about a new connection of the same device; the first stays open.
+  void useAnother() {
+    send_ = nullptr;
+    connect();
+  }
+  // The buffer's registration is a new one.
+  void registerAnew() {
+    device_->memory().release(memory_);
+    memory_ = *device_->memory().acquire(address(0), buffer_.size(), MemoryKind::kHost);
+  }
+
   // Polls until the request has completed; false: it failed.
   static bool finish(Request* request) {
     for (;;) {

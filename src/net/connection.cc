@@ -61,6 +61,17 @@ void Connection::attach(Socket socket) {
   side_channel_.open(std::move(socket), options_.watcher);
   listenToRails(true);
   lost_.ring();  // what happened before anybody listened
+  if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& pair) { return pair.used; }))
+    (void)lose(
+        nullptr, {Code::kSystem, ENETDOWN},
+        railsWork() ? "the peer's device has no port that works" : "its device has no port that works");
+}
+
+bool Connection::railsWork() const {
+  const auto fatal = [](const Rail& rail) { return rail.hca->state().fatal(); };
+  const auto active = [](const Rail& rail) { return rail.hca->state().active(rail.port.number); };
+  return std::none_of(rails_.begin(), rails_.end(), fatal) &&
+         std::any_of(rails_.begin(), rails_.end(), active);
 }
 
 bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
@@ -179,7 +190,7 @@ Status Connection::describeRails(EndInfo& end) const {
     }
     any = addGids(*gids, info) || any;
   }
-  if (any) return Status::success();
+  if (any || (failed.ok() && mayBeginLost())) return Status::success();
   if (failed.ok()) RAILWISE_WARN("%s: every port is down: check the cables and `ibstat`", device_.name());
   return failed.ok() ? Status{Code::kSystem, ENETDOWN} : failed;
 }
@@ -214,6 +225,12 @@ Status Connection::describe(bool manager, EndInfo& end) const {
 }
 
 void Connection::describeQueuePairs(EndInfo& end) const {
+  const auto made = [](const LaneQueuePair& queue_pair) { return queue_pair.qp != nullptr; };
+  const auto reachable = [](const RailInfo& rail) { return rail.gid_count > 0; };
+  end.queue_pairs = end.lanes = 0;
+  if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), made) ||
+      std::none_of(end.rail, end.rail + end.rails, reachable))
+    return;
   end.queue_pairs = static_cast<uint8_t>(queue_pairs_.size());
   end.lanes = static_cast<uint8_t>(lanes_.size());
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {

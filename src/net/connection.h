@@ -117,6 +117,10 @@ class Connection {
   // `manager`: for RDMA CM, with its addresses instead of GIDs.
   Status describe(bool manager, EndInfo& end) const;
   void describeQueuePairs(EndInfo& end) const;
+  // May the connection begin without a way, as one that has lost them all?
+  bool mayBeginLost() const { return config_.failover != 0 && !wantsConnectionManager(); }
+  // Can queue pairs be made on the device's rails, and one of them reach somebody?
+  bool railsWork() const;
   // What the devices offer, or have agreed to.
   void describeEce(EndInfo& end) const;
   // What the other end's description settles: its name, the keys of its window, the size of pieces.

@@ -127,13 +127,13 @@ Result<Io> Connector::onReply() {
   }
   if (*heard == Io::kAgain) return Io::kAgain;
   if (reply_.accepted != 1) return failed("refused: " + fieldText(reply_.reason), 0);
-  if (const std::string problem = checkEnd(reply_.end); !problem.empty())
+  if (const std::string problem = checkFirstEnd(reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
   if (const std::string problem = checkFabric(request_.end, reply_.end); !problem.empty())
     return failed(problem, 0);
   if (reply_.end.rails != handle_.rails)
     return failed("the reply has another number of rails than the handle", 0);
-  if (const std::string problem = checkPairing(request_.end, reply_.end); !problem.empty())
+  if (const std::string problem = checkFirstPairing(request_.end, reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
   warnOfDifferences(request_.end, reply_.end);
   stage_ = Stage::kEstablishing;

@@ -174,10 +174,10 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }
 
-std::vector<ibv_pd*> protectionDomains(const std::vector<Rail>& rails) {
-  std::vector<ibv_pd*> pds;
-  for (const Rail& rail : rails) pds.push_back(rail.hca->pd());
-  return pds;
+std::vector<RailDomain> protectionDomains(const std::vector<Rail>& rails) {
+  std::vector<RailDomain> domains;
+  for (const Rail& rail : rails) domains.emplace_back(rail.hca->pd(), &rail.hca->state());
+  return domains;
 }
 
 MemoryOptions memoryOptionsOf(const Config& config, const std::vector<Rail>& rails) {

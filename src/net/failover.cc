@@ -221,15 +221,15 @@ bool Connection::gpuMemoryToo(const Rail& rail) const {
 
 std::vector<Rail> Connection::usableRails(int* native) const {
   std::vector<Rail> usable;
-  const auto add = [&](const Rail& first) {
-    const Rail rail = first.now();
+  const auto add = [&](const Rail& rail) {
     if (usable.size() == std::size_t{kMaxRails} || !rail.hca->state().active(rail.port.number)) return;
     const Result<verbs::GidList> gids = rail.gids->get();
     if (gids.ok() && !gids->empty()) usable.push_back(rail);
   };
-  for (const Rail& rail : device_.rails()) add(rail);
+  for (const Rail& rail : device_.rails()) add(rail.now());
   *native = static_cast<int>(usable.size());
-  for (const Rail& rail : options_.standbys) {
+  for (const Rail& first : options_.standbys) {
+    const Rail rail = first.now();
     // Both ends of a queue pair take messages in any order, or none does.
     const bool in_order =
         !out_of_order_ || verbs::outOfOrderReceives(rail.hca->context(), config_) >= kPostedReceives;

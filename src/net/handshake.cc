@@ -98,19 +98,38 @@ std::string checkRails(const EndInfo& end) {
   return {};
 }
 
-std::string checkEnd(const EndInfo& end) {
+static std::string checkOutline(const EndInfo& end) {
   if (std::string problem = checkRails(end); !problem.empty()) return problem;
   if (end.rails < 1) return "an impossible number of rails";
+  if (end.window_address == 0) return "no window";
+  if (end.service_level > 15) return "an impossible service level";
+  return {};
+}
+
+std::string checkEnd(const EndInfo& end) {
+  if (std::string problem = checkOutline(end); !problem.empty()) return problem;
   if (end.queue_pairs < 1 || end.queue_pairs > kMaxQueuePairs) return "an impossible number of queue pairs";
   if (end.lanes < 1 || end.lanes > std::min<int>(kMaxLanes, end.queue_pairs))
     return "an impossible number of lanes";
-  if (end.window_address == 0) return "no window";
-  if (end.service_level > 15) return "an impossible service level";
   for (int i = 0; i < end.queue_pairs; ++i) {
     const QueuePairInfo& queue_pair = end.queue_pair[i];
     if (queue_pair.rail >= end.rails) return "a queue pair on a rail that it does not have";
     if (queue_pair.number > kMaxQpNumber) return "an impossible queue pair number";
   }
+  return {};
+}
+
+std::string checkFirstEnd(const EndInfo& end) {
+  if (!beginsLost(end)) return checkEnd(end);
+  if (end.lanes != 0) return "an impossible number of lanes";
+  if (end.failover == 0 || end.connection_manager != 0) return "no queue pairs";
+  return checkOutline(end);
+}
+
+std::string checkFirstPairing(const EndInfo& request, const EndInfo& reply) {
+  if (!beginsLost(reply)) return checkPairing(request, reply);
+  if (request.failover == 0 || request.connection_manager != 0) return "no queue pairs";
+  if (reply.out_of_order != request.out_of_order) return "another order of messages than was asked for";
   return {};
 }
 

@@ -185,10 +185,16 @@ void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> add
 std::string checkHandle(const ListenHandle& handle);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
+// Of a request or a reply. An end without a port that works has no queue pairs to tell of: the connection
+// begins as one that has lost its ways (docs/transport.md).
+inline bool beginsLost(const EndInfo& end) { return end.queue_pairs == 0; }
+std::string checkFirstEnd(const EndInfo& end);
 // The same without what belongs to queue pairs and windows; there may be no rail.
 std::string checkRails(const EndInfo& end);
 // A reply's pairing against the request that it answers.
 std::string checkPairing(const EndInfo& request, const EndInfo& reply);
+// The same of a handshake's reply.
+std::string checkFirstPairing(const EndInfo& request, const EndInfo& reply);
 // Whether the two ends' devices can reach each other at all: software devices reach only processes of their
 // own machine. Names both hosts otherwise.
 std::string checkFabric(const EndInfo& here, const EndInfo& there);

@@ -233,7 +233,7 @@ Status Listener::answerPeer() {
 
 // On failure `refusal` tells the peer why.
 Status Listener::buildConnection(const ConnectRequest& request, std::string& refusal) {
-  refusal = checkEnd(request.end);
+  refusal = checkFirstEnd(request.end);
   if (!refusal.empty()) {
     refusal = "the request has " + refusal;
     return {Code::kRemote, 0};

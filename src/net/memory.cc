@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/event_watcher.h"
 
 namespace railwise::net {
 namespace {
@@ -30,6 +31,11 @@ Status impossibleRange(uint64_t address, std::size_t bytes) {
   return {Code::kInvalidArgument, 0};
 }
 
+// Of a device that had failed: none.
+MemoryKeys keysOf(const verbs::Mr& region) {
+  return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
+}
+
 // Position of `item` in `items`, where it is appended when it is new.
 template <typename Item>
 uint8_t placeOf(std::vector<Item>& items, const Item& item) {
@@ -41,11 +47,13 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
 
 }  // namespace
 
+bool RailDomain::failed() const { return device != nullptr && device->fatal(); }
+
 MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails) {
   return {.relaxed_ordering = verbs::relaxedOrdering(config) != 0, .data_direct_rails = data_direct_rails};
 }
 
-MemoryCache::MemoryCache(std::vector<ibv_pd*> rails, MemoryOptions options)
+MemoryCache::MemoryCache(std::vector<RailDomain> rails, MemoryOptions options)
     : access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
   assert(!rails.empty() && rails.size() <= kMaxRails);
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
@@ -119,13 +127,16 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, int fd, uint
   if (fd >= 0) entry.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);  // without it, there are no standby rails for it
   entry.fd_offset = fd_offset;
   for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
+    if (domains_[i].rail.failed()) continue;
     Result<verbs::Mr> region = registerWith(domains_[i]);
-    status = region.status();
-    if (status.ok()) entry.regions[i] = std::move(*region);
+    if (region.ok()) {
+      entry.regions[i] = std::move(*region);
+    } else if (!domains_[i].rail.failed()) {
+      status = region.status();
+    }
   }
   for (std::size_t rail = 0; status.ok() && rail < domain_of_rail_.size(); ++rail) {
-    const verbs::Mr& region = entry.regions[domain_of_rail_[rail]];
-    entry.whole.keys[rail] = entry.part.keys[rail] = {region->lkey, region->rkey};
+    entry.whole.keys[rail] = entry.part.keys[rail] = keysOf(entry.regions[domain_of_rail_[rail]]);
   }
   if (!status.ok()) fresh.clear();  // what the other rails made goes before anybody who waits tries again
 
@@ -147,8 +158,8 @@ Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, 
   const Range range{pageDown(address), pageUp(end), kind};
   if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
   return acquireRange(range, -1, 0, [&](const Domain& domain) {
-    return verbs::registerMemory(domain.pd, reinterpret_cast<void*>(range.start), range.end - range.start,
-                                 access_);
+    return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start),
+                                 range.end - range.start, access_);
   });
 }
 
@@ -165,8 +176,8 @@ Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t b
     return Status{Code::kInvalidArgument, 0};
   }
   return acquireRange(range, fd, offset - head, [&](const Domain& domain) {
-    return verbs::registerDmaBuf(domain.pd, offset - head, range.end - range.start, range.start, fd, access_,
-                                 domain.data_direct);
+    return verbs::registerDmaBuf(domain.rail.pd, offset - head, range.end - range.start, range.start, fd,
+                                 access_, domain.data_direct);
   });
 }
 
@@ -187,7 +198,8 @@ void MemoryCache::release(MemoryHandle* handle) {
 Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd) {
   Entry& entry = *static_cast<const Holders&>(handle).entry;
   for (std::size_t i = 0; i < domains_.size(); ++i) {
-    if (domains_[i] == Domain{pd, false}) return MemoryKeys{entry.regions[i]->lkey, entry.regions[i]->rkey};
+    if (domains_[i].rail.pd == pd && !domains_[i].data_direct && entry.regions[i] != nullptr)
+      return keysOf(entry.regions[i]);
   }
   return entry.further.keys(pd, [&](ibv_pd* domain) {
     const std::size_t bytes = entry.range.end - entry.range.start;
@@ -202,7 +214,7 @@ std::size_t MemoryCache::entries() const {
   return entries_.size();
 }
 
-Result<RegisteredPages> RegisteredPages::create(std::span<ibv_pd* const> rails, std::size_t bytes) {
+Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rails, std::size_t bytes) {
   assert(!rails.empty() && rails.size() <= kMaxRails);
   RegisteredPages pages;
   pages.bytes_ = pageUp(bytes);
@@ -214,15 +226,22 @@ Result<RegisteredPages> RegisteredPages::create(std::span<ibv_pd* const> rails, 
     return Status{Code::kSystem, error};
   }
   pages.memory_ = memory;
-  std::vector<ibv_pd*> domains;
+  std::vector<RailDomain> domains;
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
     const uint8_t place = placeOf(domains, rails[rail]);
     if (place == pages.regions_.size()) {
-      Result<verbs::Mr> region = verbs::registerMemory(rails[rail], memory, pages.bytes_, verbs::kDataAccess);
-      if (!region.ok()) return region.status();
-      pages.regions_.push_back(std::move(*region));
+      verbs::Mr& made = pages.regions_.emplace_back();
+      if (!rails[rail].failed()) {
+        Result<verbs::Mr> region =
+            verbs::registerMemory(rails[rail].pd, memory, pages.bytes_, verbs::kDataAccess);
+        if (region.ok()) {
+          made = std::move(*region);
+        } else if (!rails[rail].failed()) {
+          return region.status();
+        }
+      }
     }
-    pages.keys_[rail] = {pages.regions_[place]->lkey, pages.regions_[place]->rkey};
+    pages.keys_[rail] = keysOf(pages.regions_[place]);
   }
   return pages;
 }

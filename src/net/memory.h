@@ -31,6 +31,19 @@ struct MemoryHandle {
   MemoryKind kind;
 };
 
+class DeviceState;
+
+// A rail's protection domain, and what is known of its device (null: nothing). With one that has failed
+// nothing is registered: its keys are 0, and connections look for another way (failover.cc).
+struct RailDomain {
+  RailDomain(ibv_pd* domain, const DeviceState* state = nullptr) : pd(domain), device(state) {}
+  bool failed() const;
+  bool operator==(const RailDomain&) const = default;
+
+  ibv_pd* pd;
+  const DeviceState* device;
+};
+
 struct MemoryOptions {
   // Lets the PCIe fabric reorder the writes of data (never of the protocol's own memory); see
   // verbs::relaxedOrdering().
@@ -73,7 +86,7 @@ class FurtherRegions {
 class MemoryCache {
  public:
   // One domain per rail, 1 to kMaxRails; rails of one domain share a registration.
-  explicit MemoryCache(std::vector<ibv_pd*> rails, MemoryOptions options = {});
+  explicit MemoryCache(std::vector<RailDomain> rails, MemoryOptions options = {});
   ~MemoryCache();
   MemoryCache(const MemoryCache&) = delete;
   MemoryCache& operator=(const MemoryCache&) = delete;
@@ -132,7 +145,7 @@ class MemoryCache {
   };
   // A protection domain as the rails share it.
   struct Domain {
-    ibv_pd* pd;
+    RailDomain rail;
     bool data_direct;
     bool operator==(const Domain&) const = default;
   };
@@ -161,8 +174,11 @@ class MemoryCache {
 class RegisteredPages {
  public:
   // With one domain, or with one per rail (rails of one domain share a registration).
-  static Result<RegisteredPages> create(ibv_pd* pd, std::size_t bytes) { return create({&pd, 1}, bytes); }
-  static Result<RegisteredPages> create(std::span<ibv_pd* const> rails, std::size_t bytes);
+  static Result<RegisteredPages> create(ibv_pd* pd, std::size_t bytes) {
+    const RailDomain rail(pd);
+    return create({&rail, 1}, bytes);
+  }
+  static Result<RegisteredPages> create(std::span<const RailDomain> rails, std::size_t bytes);
   RegisteredPages() = default;
   RegisteredPages(RegisteredPages&& other) noexcept;
   RegisteredPages& operator=(RegisteredPages&& other) noexcept;

@@ -34,9 +34,18 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   made->out_of_order_ = request.out_of_order != 0;
   RAILWISE_TRY(made->openWindow(request.queue_pairs));
   RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
-  RAILWISE_TRY(made->pair(request, refusal));
-  RAILWISE_TRY(made->openQueuePairs());
-  made->makeLanes(request.lanes);
+  RAILWISE_TRY(made->checkLinkLayer(request, refusal));
+  const bool may_begin_lost =
+      made->mayBeginLost() && request.failover != 0 && request.connection_manager == 0;
+  const bool lost = may_begin_lost && (beginsLost(request) || !made->railsWork());
+  if (lost) {
+    made->local_.out_of_order = request.out_of_order;
+    made->dropQueuePairs();
+  } else {
+    RAILWISE_TRY(made->pair(request, refusal));
+    RAILWISE_TRY(made->openQueuePairs());
+    made->makeLanes(request.lanes);
+  }
   made->describePairing(request);
   made->adopt(request);
   // On iWARP the order in which data become visible says nothing without a completion; and after a failure
@@ -49,7 +58,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
     const bool reached = made->local_.rail[rail].gid_count > 0;
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
-    if (reached && device_memory && options.config.gdr_flush_disable == 0)
+    if (!lost && reached && device_memory && options.config.gdr_flush_disable == 0)
       RAILWISE_TRY(made->openFlushPath(device.rails()[rail]).status());
   }
   return made;
@@ -77,12 +86,19 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   return Status::success();
 }
 
+Status ReceiveConnection::checkLinkLayer(const EndInfo& request, std::string& refusal) const {
+  if (request.rail[0].link_layer == local_.rail[0].link_layer) return Status::success();
+  refusal = "the ports have different link layers (" + railNames(request) + " on " + fieldText(request.host) +
+            ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            "): choose matching NICs with NCCL_IB_HCA";
+  return {Code::kRemote, 0};
+}
+
 // Which rail of ours answers which queue pair of the peer; kept in local_, which is the reply.
 Status ReceiveConnection::pair(const EndInfo& request, std::string& refusal) {
-  if (request.rail[0].link_layer != local_.rail[0].link_layer) {
-    refusal = "the ports have different link layers (" + railNames(request) + " on " +
-              fieldText(request.host) + ", " + railNames(local_) + " on " + fieldText(local_.host) +
-              "): choose matching NICs with NCCL_IB_HCA";
+  if (beginsLost(request)) {
+    refusal = "no port of " + railNames(request) + " on " + fieldText(request.host) +
+              " works, and without failover at both ends (RAILWISE_FAILOVER) there is no other way";
     return {Code::kRemote, 0};
   }
   const auto pairs = pairRails(request, local_, request.lanes, config_.ib_subnet_prefix_len);

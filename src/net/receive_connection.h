@@ -107,6 +107,7 @@ class ReceiveConnection final : public Connection {
   using Connection::Connection;
   // Set-up (receive_connection.cc).
   Status openWindow(int queue_pairs);
+  Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
   Status pair(const EndInfo& request, std::string& refusal);
   Status openQueuePairs();
   void describePairing(const EndInfo& request);

@@ -54,8 +54,10 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   const int queue_pairs = widest * made->queuePairsPerLane(static_cast<std::size_t>(widest));
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
   RAILWISE_TRY(made->openWindow(peer_rails, lanes, queue_pairs));
-  RAILWISE_TRY(made->openQueuePairs(queue_pairs, lanes));
-  made->makeLanes(lanes);
+  if (made->railsWork() || !made->mayBeginLost()) {
+    RAILWISE_TRY(made->openQueuePairs(queue_pairs, lanes));
+    made->makeLanes(lanes);
+  }
   made->parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
   made->adaptive_routing_bytes_ = adaptiveRoutingBytes(config, device.rails().front().port.ethernet);
   made->even_ = config.split == "even";
@@ -73,6 +75,7 @@ int SendConnection::queuePairsPerLane(std::size_t lanes) const {
 }
 
 Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
+  peer_rails_ = peer_rails;
   entry_bytes_ = entryBytes(peer_rails);
   const std::size_t ring = std::size_t{kRingEntries} * entry_bytes_;
   record_stride_ = iwarp() ? static_cast<uint32_t>(lanes) : 1;
@@ -196,7 +199,7 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     if (queue_pair.used)
       epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
-  if (epoch_ == 1) first_ways_ = usedWays();
+  if (epoch_ == 1 || (first_ways_.empty() && whole_)) first_ways_ = usedWays();
   reduced_ = usedWays() != first_ways_;
   prepareSmall();
 }
@@ -227,6 +230,12 @@ void SendConnection::prepareSmall() {
 }
 
 Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+  if (beginsLost(reply)) {
+    dropQueuePairs();
+    adopt(reply);
+    epoch_here_ = local;
+    return true;
+  }
   if (loads_.empty()) {
     epoch_here_ = local;
     adoptPairing(local, reply);

@@ -143,6 +143,8 @@ class SendConnection final : public Connection {
   void trialFailed();
   void goBack();
   bool openEpoch(const EpochPlan& plan);
+  // Does it use all rails of both devices, and no others? `native`: how many of its local rails are own.
+  bool isWhole(const EpochPlan& plan, int native) const;
   void propose(const EpochPlan& plan);
   Status connectEpoch();
   Status begin();
@@ -279,6 +281,8 @@ class SendConnection final : public Connection {
   bool wants_to_send_ = false;  // isend was called without queue pairs
   // Failing back: the ways of the first epoch; a trial that is under way, of the ways to be tried.
   std::vector<Way> first_ways_;
+  int peer_rails_ = 0;    // of its device
+  bool whole_ = false;    // this epoch has all rails of both devices, and no others
   bool reduced_ = false;  // those of this epoch are others
   bool aside_ = false;    // that, or there is no epoch, or the connection has failed: isend looks around
   uint32_t looks_ = 0;

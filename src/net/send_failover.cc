@@ -274,6 +274,7 @@ void SendConnection::tryToConnect() {
   std::vector<Rail> rails;
   for (const uint8_t rail : answer.plan->local) rails.push_back(usable[rail]);
   takeRails(std::move(rails));
+  whole_ = isWhole(*answer.plan, native);
   if (openEpoch(*answer.plan)) {
     propose(*answer.plan);
     phase_ = Phase::kConnecting;
@@ -325,6 +326,15 @@ void SendConnection::propose(const EpochPlan& plan) {
   }
   accepted_.reset();
   side_channel_.send(*proposal_);
+}
+
+bool SendConnection::isWhole(const EpochPlan& plan, int native) const {
+  const auto all = [](const std::vector<uint8_t>& places, int own, std::size_t of_device) {
+    return places.size() == of_device &&
+           std::all_of(places.begin(), places.end(), [&](uint8_t place) { return place < own; });
+  };
+  return all(plan.local, native, device_.rails().size()) &&
+         all(plan.remote, settle_->native, static_cast<std::size_t>(peer_rails_));
 }
 
 Status SendConnection::connectEpoch() {

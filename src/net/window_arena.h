@@ -43,7 +43,7 @@ class Window {
 class WindowArena {
  public:
   // `rails`: the protection domain of each rail.
-  explicit WindowArena(std::vector<ibv_pd*> rails) : rails_(std::move(rails)) {}
+  explicit WindowArena(std::vector<RailDomain> rails) : rails_(std::move(rails)) {}
   WindowArena(const WindowArena&) = delete;
   WindowArena& operator=(const WindowArena&) = delete;
 
@@ -69,7 +69,7 @@ class WindowArena {
   Window takeLocked(std::size_t bytes);
   void give(const Window& window);
 
-  const std::vector<ibv_pd*> rails_;
+  const std::vector<RailDomain> rails_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Piece>> pieces_;
   std::vector<FreeBlock> free_;

@@ -39,7 +39,7 @@ constexpr Meaning kMeanings[] = {
     {IBV_EVENT_PATH_MIG_ERR, Of::kQueuePair, EventEffect::kNone,
      "it could not migrate to its alternate path"},
     {IBV_EVENT_DEVICE_FATAL, Of::kDevice, EventEffect::kFatal,
-     "the device failed: look for its reset or removal in `dmesg`; the job must be started again"},
+     "the device failed: look for its reset or removal in `dmesg`"},
     {IBV_EVENT_PORT_ACTIVE, Of::kPort, EventEffect::kPortUp, "link up"},
     {IBV_EVENT_PORT_ERR, Of::kPort, EventEffect::kPortDown,
      "link down: check the cable, the switch port and `ibstat`"},

@@ -24,7 +24,7 @@ void require(bool condition) {
 
 void useEnd(const EndInfo& end) {
   (void)fieldText(end.host);
-  if (!checkEnd(end).empty()) return;
+  if (!checkFirstEnd(end).empty()) return;
   for (int i = 0; i < end.rails; ++i) {
     require(end.rail[i].mtu >= IBV_MTU_256 && end.rail[i].mtu <= IBV_MTU_4096);
     require(fieldText(end.rail[i].device).size() < kDeviceBytes);
@@ -39,13 +39,13 @@ void useEnd(const EndInfo& end) {
 
 // Two ends that are each all right by themselves: what one is paired with of the other is there.
 void usePairing(const EndInfo& request, const EndInfo& reply) {
-  if (!checkEnd(request).empty() || !checkEnd(reply).empty()) return;
+  if (!checkFirstEnd(request).empty() || !checkFirstEnd(reply).empty()) return;
   for (const auto& pair : pairRails(request, reply, request.lanes, 24)) {
     if (!pair) continue;
     require(pair->listener_rail < reply.rails);
     require(pair->listener_gid < reply.rail[pair->listener_rail].gid_count);
   }
-  if (!checkPairing(request, reply).empty()) return;
+  if (!checkFirstPairing(request, reply).empty() || beginsLost(reply)) return;
   for (int i = 0; i < request.queue_pairs; ++i) {
     const QueuePairInfo& pair = reply.queue_pair[i];
     if (pair.used != 0) require(pair.gid < reply.rail[pair.rail].gid_count);

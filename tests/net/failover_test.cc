@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
@@ -123,6 +124,81 @@ TEST(Failback, AFusedDeviceGetsItsRailBack) {
   ASSERT_EQ(loop.sender().rails().size(), 1U);
   test::changePort("soft1:1", "up");
   EXPECT_TRUE(until(traffic, [&] { return loop.sender().rails().size() == 2U && loop.sender().running(); }));
+}
+
+// Connections are also made while something is down: communicators that come later, peers that NCCL connects
+// at their first message.
+class BeginsLost : public ::testing::TestWithParam<int> {};  // rails of the device
+
+TEST_P(BeginsLost, AConnectionMadeWhilePortsAreDownGoesOverAStandbyAndBack) {
+  LoopConnection loop(2 * kHalf, "count=3", GetParam());
+  for (int rail = 0; rail < GetParam(); ++rail)
+    test::changePort("soft" + std::to_string(rail) + ":1", "down");
+  loop.useAnother();
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 512));
+  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_EQ(loop.sender().rails().front().name, "soft" + std::to_string(GetParam()));
+  for (int rail = 0; rail < GetParam(); ++rail) test::changePort("soft" + std::to_string(rail) + ":1", "up");
+  EXPECT_TRUE(until(traffic, [&] {
+    const auto& rails = loop.sender().rails();
+    return loop.sender().running() && static_cast<int>(rails.size()) == GetParam() &&
+           std::string(rails.front().name) == "soft0";
+  }));
+  ASSERT_TRUE(traffic.run(16, 20'000));
+}
+
+TEST_P(BeginsLost, AConnectionAndMemoryOfADeviceThatHasFailed) {
+  LoopConnection loop(2 * kHalf, "count=3;fault verb=open_device device=soft0 nth=2 every=1 errno=EIO",
+                      GetParam());
+  const Hca& dead = *loop.device().rails().front().hca;
+  test::changePort("soft0:1", "fatal");
+  while (!dead.state().fatal()) std::this_thread::yield();
+  loop.useAnother();
+  loop.registerAnew();
+  EXPECT_EQ(loop.memory()->keys[0].remote, 0U);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 20'000));
+  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+}
+
+INSTANTIATE_TEST_SUITE_P(Rails, BeginsLost, ::testing::Values(1, 2));
+
+TEST(Failover, AConnectionWaitsForTheOnlyPortToComeUp) {
+  LoopConnection loop(2 * kHalf, "count=1");
+  test::changePort("soft0:1", "down");
+  loop.useAnother();
+  Request* const receive = loop.receive(1, kHalf, 64);
+  ASSERT_NE(receive, nullptr);
+  EXPECT_EQ(loop.send(0, 64), nullptr);
+  EXPECT_FALSE(loop.sender().running());
+  test::changePort("soft0:1", "up");
+  Request* send = nullptr;
+  for (bool done = false; !done || send == nullptr;) {
+    if (send == nullptr) send = loop.send(0, 64);
+    if (!done) ASSERT_TRUE(receive->connection->test(*receive, &done, nullptr).ok());
+  }
+  EXPECT_TRUE(LoopConnection::finish(send));
+  const uint64_t epoch = loop.sender().epoch();
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(64, 512));
+  EXPECT_EQ(loop.sender().epoch(), epoch);
+}
+
+TEST(Failover, WithoutItAConnectionIsRefusedWhileThePortIsDown) {
+  setenv("RAILWISE_FAILOVER", "0", 1);
+  LoopConnection loop(2 * kHalf, "count=2");
+  unsetenv("RAILWISE_FAILOVER");
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  char handle[kHandleBytes];
+  Listener* const listener = *loop.context().listen(loop.device(), handle);
+  Result<SendConnection*> made = static_cast<SendConnection*>(nullptr);
+  while (made.ok() && *made == nullptr) made = loop.context().connect(loop.device(), handle, -1);
+  EXPECT_FALSE(made.ok());
+  EXPECT_NE(said.all().find("every port is down"), std::string::npos) << said.all();
+  Context::close(listener);
 }
 
 }  // namespace

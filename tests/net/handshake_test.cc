@@ -123,6 +123,44 @@ TEST(End, EveryBadFieldIsRefused) {
   }
 }
 
+TEST(End, WithoutAPortThatWorksHasNoQueuePairs) {
+  EndInfo end = makeEnd();
+  end.failover = 1;
+  EXPECT_EQ(checkFirstEnd(end), "");
+  end.queue_pairs = end.lanes = 0;
+  EXPECT_EQ(checkFirstEnd(end), "");
+  const std::function<void(EndInfo&)> cases[] = {
+      [](EndInfo& e) { e.failover = 0; },       [](EndInfo& e) { e.connection_manager = 1; },
+      [](EndInfo& e) { e.lanes = 1; },          [](EndInfo& e) { e.rails = 0; },
+      [](EndInfo& e) { e.rail[1].mtu = 0; },    [](EndInfo& e) { e.window_address = 0; },
+      [](EndInfo& e) { e.service_level = 16; },
+  };
+  for (const auto& spoil : cases) {
+    EndInfo spoiled = end;
+    spoil(spoiled);
+    EXPECT_NE(checkFirstEnd(spoiled), "") << "case " << &spoil - cases;
+  }
+}
+
+TEST(Pairing, AReplyWithoutQueuePairsNeedsFailover) {
+  EndInfo request = makeEnd();
+  EndInfo reply = makeReply();
+  EXPECT_EQ(checkFirstPairing(request, reply), "");
+  reply.queue_pairs = reply.lanes = 0;
+  EXPECT_NE(checkFirstPairing(request, reply), "");
+  request.failover = 1;
+  EXPECT_EQ(checkFirstPairing(request, reply), "");
+  reply.out_of_order = 1;
+  EXPECT_NE(checkFirstPairing(request, reply), "");
+  reply.out_of_order = 0;
+  request.connection_manager = 1;
+  EXPECT_NE(checkFirstPairing(request, reply), "");
+  // One who has no queue pairs cannot be answered with some.
+  request = makeEnd();
+  request.queue_pairs = request.lanes = 0;
+  EXPECT_NE(checkFirstPairing(request, makeReply()), "");
+}
+
 TEST(Pairing, EveryBadFieldIsRefused) {
   EXPECT_EQ(checkPairing(makeEnd(), makeReply()), "");
   const std::function<void(EndInfo&)> cases[] = {

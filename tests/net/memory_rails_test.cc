@@ -66,7 +66,7 @@ TEST_F(MemoryRails, EachRailHasItsKeysAndRailsOfADomainShareThem) {
 }
 
 TEST_F(MemoryRails, PagesOfOursHaveKeysForEveryRail) {
-  ibv_pd* const rails[] = {pd(0), pd(1), pd(0)};
+  const RailDomain rails[] = {pd(0), pd(1), pd(0)};
   {
     const Result<RegisteredPages> pages = RegisteredPages::create(rails, 100);
     ASSERT_TRUE(pages.ok());
