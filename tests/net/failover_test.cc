@@ -130,10 +130,15 @@ TEST(Failback, AFusedDeviceGetsItsRailBack) {
 // at their first message.
 class BeginsLost : public ::testing::TestWithParam<int> {};  // rails of the device
 
+// Once this process knows.
+void takeDown(LoopConnection& loop, std::size_t rail) {
+  test::changePort("soft" + std::to_string(rail) + ":1", "down");
+  while (loop.device().rails()[rail].hca->state().active(1)) std::this_thread::yield();
+}
+
 TEST_P(BeginsLost, AConnectionMadeWhilePortsAreDownGoesOverAStandbyAndBack) {
   LoopConnection loop(2 * kHalf, "count=3", GetParam());
-  for (int rail = 0; rail < GetParam(); ++rail)
-    test::changePort("soft" + std::to_string(rail) + ":1", "down");
+  for (int rail = 0; rail < GetParam(); ++rail) takeDown(loop, static_cast<std::size_t>(rail));
   loop.useAnother();
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(16, 512));
@@ -167,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Rails, BeginsLost, ::testing::Values(1, 2));
 
 TEST(Failover, AConnectionWaitsForTheOnlyPortToComeUp) {
   LoopConnection loop(2 * kHalf, "count=1");
-  test::changePort("soft0:1", "down");
+  takeDown(loop, 0);
   loop.useAnother();
   Request* const receive = loop.receive(1, kHalf, 64);
   ASSERT_NE(receive, nullptr);
@@ -191,7 +196,7 @@ TEST(Failover, WithoutItAConnectionIsRefusedWhileThePortIsDown) {
   LoopConnection loop(2 * kHalf, "count=2");
   unsetenv("RAILWISE_FAILOVER");
   const test::Said said;
-  test::changePort("soft0:1", "down");
+  takeDown(loop, 0);
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);
   Result<SendConnection*> made = static_cast<SendConnection*>(nullptr);

@@ -87,6 +87,25 @@ TEST(Reopened, APortThatIsDownThenIsWaitedFor) {
   }));
 }
 
+// What is dead is kept, so not for ever.
+TEST(Reopened, SixteenLives) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  LoopConnection loop(2 * kHalf, "count=1");
+  unsetenv("RAILWISE_FAILOVER_TIMEOUT");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const test::Said said;
+  for (int life = 1; life < 16; ++life) {
+    test::changePort("soft0:1", "fatal");
+    ASSERT_TRUE(traffic.run(8, 512)) << life;
+  }
+  EXPECT_EQ(said.all().find("it has failed"), std::string::npos);
+  test::changePort("soft0:1", "fatal");
+  EXPECT_FALSE(traffic.run(8, 512));
+  EXPECT_NE(said.all().find("soft0: it has failed 16 times"), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+}
+
 TEST(Reopened, NotWithoutFailover) {
   setenv("RAILWISE_FAILOVER", "0", 1);
   LoopConnection loop(2 * kHalf, "count=1");
