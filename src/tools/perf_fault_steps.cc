@@ -167,6 +167,14 @@ class StepDrawer {
     }
   }
 
+  // Opened anew it works, so any device may fail, also while the job finds it again.
+  void failDevice() {
+    const Place place = anyPlace();
+    if (draw_.chance(70)) return strikePlace(place, "fatal", "device_fatal");
+    add(FaultStep::kRule, at(place) + opcode() + "every=" + std::to_string(draw_.between(5, 60)) +
+                              " count=" + std::to_string(draw_.between(2, 4)) + " device_fatal");
+  }
+
   // All ports of a host, nearly at once: for good, or for so long that everything must wait.
   void cutOffHost() {
     const int rank = draw_.between(0, machine_.ranks() - 1);
@@ -229,9 +237,7 @@ class StepDrawer {
       case FaultKind::kHostCutOff:
         return cutOffHost();
       case FaultKind::kDeviceFatal:
-        if (const auto place = losable()) return strikePlace(*place, "fatal", "device_fatal");
-        kind_ = FaultKind::kQpFatal;
-        return rule(at(anyPlace()) + opcode() + times(40) + "qp_fatal");
+        return failDevice();
       case FaultKind::kQpFatal:
         return rule(at(anyPlace()) + opcode() + times(40) + "qp_fatal");
       case FaultKind::kStatus:

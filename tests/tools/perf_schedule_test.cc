@@ -194,7 +194,6 @@ class Aftermath {
       if (port.host != status.rule.host || port.device != status.rule.device) continue;
       if (status.rule.action == softdev::FaultAction::kPortDown) port.active = false;
       if (status.rule.action == softdev::FaultAction::kPortUp) port.active = true;
-      if (status.rule.action == softdev::FaultAction::kDeviceFatal) port.failed_contexts = 1;
     }
     rules_.push_back(status);
   }
