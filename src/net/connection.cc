@@ -62,9 +62,14 @@ void Connection::attach(Socket socket) {
   listenToRails(true);
   lost_.ring();  // what happened before anybody listened
   if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& pair) { return pair.used; }))
-    (void)lose(
-        nullptr, {Code::kSystem, ENETDOWN},
-        railsWork() ? "the peer's device has no port that works" : "its device has no port that works");
+    (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
+}
+
+std::string Connection::whyLost() const {
+  if (railsWork()) return "the peer's device has no port that works";
+  const bool renewed =
+      std::any_of(rails_.begin(), rails_.end(), [](const Rail& rail) { return !rail.now().same(rail); });
+  return renewed ? "its device was opened anew after a failure" : "its device has no port that works";
 }
 
 bool Connection::railsWork() const {

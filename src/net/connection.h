@@ -121,6 +121,8 @@ class Connection {
   bool mayBeginLost() const { return config_.failover != 0 && !wantsConnectionManager(); }
   // Can queue pairs be made on the device's rails, and one of them reach somebody?
   bool railsWork() const;
+  bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
+  std::string whyLost() const;
   // What the devices offer, or have agreed to.
   void describeEce(EndInfo& end) const;
   // What the other end's description settles: its name, the keys of its window, the size of pieces.

@@ -174,9 +174,11 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }
 
-std::vector<RailDomain> protectionDomains(const std::vector<Rail>& rails) {
+// Without failover nobody does without a device that has failed.
+std::vector<RailDomain> protectionDomains(const Config& config, const std::vector<Rail>& rails) {
   std::vector<RailDomain> domains;
-  for (const Rail& rail : rails) domains.emplace_back(rail.hca->pd(), &rail.hca->state());
+  for (const Rail& rail : rails)
+    domains.emplace_back(rail.hca->pd(), config.failover != 0 ? &rail.hca->state() : nullptr);
   return domains;
 }
 
@@ -357,8 +359,9 @@ Device::Device(const Config& config, DeviceProperties properties, std::vector<Ra
     : properties_(properties),
       rails_(std::move(rails)),
       members_(std::move(members)),
-      memory_(std::make_unique<MemoryCache>(protectionDomains(rails_), memoryOptionsOf(config, rails_))),
-      windows_(std::make_unique<WindowArena>(protectionDomains(rails_))) {}
+      memory_(
+          std::make_unique<MemoryCache>(protectionDomains(config, rails_), memoryOptionsOf(config, rails_))),
+      windows_(std::make_unique<WindowArena>(protectionDomains(config, rails_))) {}
 
 Result<DeviceList> discoverDevices(const Config& config) {
   const verbs::Library& verbs = verbs::library();

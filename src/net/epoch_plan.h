@@ -67,8 +67,10 @@ struct EpochPlan {
     uint8_t remote_rail;
     uint8_t local_gid;
     uint8_t remote_gid;
+    bool operator==(const Lane&) const = default;
   };
   std::vector<Lane> lanes;
+  bool operator==(const EpochPlan&) const = default;
 };
 
 struct PlanAnswer {

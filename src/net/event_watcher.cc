@@ -92,11 +92,14 @@ void DeviceState::refresh() {
 // Whether the link is up the event says, if it does: drivers may report it before the port's attributes
 // follow.
 void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
-  const Result<verbs::Port> now = verbs::queryPort(context_, state.number);
-  const std::lock_guard lock(state.mutex);
-  if (now.ok()) state.attributes = *now;
   const bool up = effect == verbs::EventEffect::kPortUp;
   const bool told = up || effect == verbs::EventEffect::kPortDown;
+  const uint32_t before = state.changes.load(std::memory_order_acquire);
+  const Result<verbs::Port> now = verbs::queryPort(context_, state.number);
+  const std::lock_guard lock(state.mutex);
+  // Another thread has asked since, perhaps because of an event: what it found is newer.
+  const bool old = !told && state.changes.load(std::memory_order_acquire) != before;
+  if (now.ok() && !old) state.attributes = *now;
   if (told) state.attributes.active = up;
   state.active.store(state.attributes.active, std::memory_order_release);
   if (state.gids != nullptr) state.gids->invalidate();

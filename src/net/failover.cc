@@ -289,15 +289,20 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
 Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
   const int8_t native = native_rail_[rail];
   if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
-  return device_.memory().keysOn(memory, rails_[rail].hca->pd());
+  return device_.memory().keysOn(memory, rails_[rail].hca->pd(), rails_[rail].data_direct);
 }
 
 // Ports of this end may be up again: for a connection that uses less than it could.
 void Connection::lookAtPorts() {
-  uint32_t changes = 0;
-  for (const Rail& rail : device_.rails()) changes += rail.changes();
-  for (const Rail& rail : options_.standbys) changes += rail.changes();
-  if (std::exchange(port_changes_, changes) == changes || !canFailOver()) return;
+  const auto changes = [&] {
+    uint32_t sum = 0;
+    for (const Rail& rail : device_.rails()) sum += rail.changes();
+    for (const Rail& rail : options_.standbys) sum += rail.changes();
+    return sum;
+  };
+  if (port_changes_ == changes() || !canFailOver()) return;
+  listenToRails(true);  // one may have been opened anew
+  port_changes_ = changes();
   if (direction_ == Direction::kSend) {
     static_cast<SendConnection*>(this)->lookSoon();
   } else {

@@ -195,17 +195,18 @@ void MemoryCache::release(MemoryHandle* handle) {
   if (entry->part.references == 0) dead.splice(dead.end(), entries_, entry->self);
 }
 
-Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd) {
+Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct) {
   Entry& entry = *static_cast<const Holders&>(handle).entry;
   for (std::size_t i = 0; i < domains_.size(); ++i) {
-    if (domains_[i].rail.pd == pd && !domains_[i].data_direct && entry.regions[i] != nullptr)
-      return keysOf(entry.regions[i]);
+    const bool same = domains_[i].rail.pd == pd && domains_[i].data_direct == data_direct;
+    if (same && entry.regions[i] != nullptr) return keysOf(entry.regions[i]);
   }
-  return entry.further.keys(pd, [&](ibv_pd* domain) {
+  return entry.further.keys(pd, data_direct, [&] {
     const std::size_t bytes = entry.range.end - entry.range.start;
     if (entry.range.kind == MemoryKind::kDmaBuf)
-      return verbs::registerDmaBuf(domain, entry.fd_offset, bytes, entry.range.start, entry.fd, access_);
-    return verbs::registerMemory(domain, reinterpret_cast<void*>(entry.range.start), bytes, access_);
+      return verbs::registerDmaBuf(pd, entry.fd_offset, bytes, entry.range.start, entry.fd, access_,
+                                   data_direct);
+    return verbs::registerMemory(pd, reinterpret_cast<void*>(entry.range.start), bytes, access_);
   });
 }
 
@@ -247,8 +248,8 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
 }
 
 Result<MemoryKeys> RegisteredPages::keysOn(ibv_pd* pd) const {
-  return further_->keys(
-      pd, [&](ibv_pd* domain) { return verbs::registerMemory(domain, memory_, bytes_, verbs::kDataAccess); });
+  return further_->keys(pd, false,
+                        [&] { return verbs::registerMemory(pd, memory_, bytes_, verbs::kDataAccess); });
 }
 
 RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept

@@ -57,21 +57,28 @@ MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails = 0
 // few at most. Thread-safe; the lock is held across ibv_reg_mr, which nobody on a good way waits for.
 class FurtherRegions {
  public:
+  // `data_direct`: through mlx5's data-direct function, which makes other keys.
   template <typename Register>
-  Result<MemoryKeys> keys(ibv_pd* pd, Register&& registerWith) {
+  Result<MemoryKeys> keys(ibv_pd* pd, bool data_direct, Register&& registerWith) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [domain, region] : regions_) {
-      if (domain == pd) return MemoryKeys{region->lkey, region->rkey};
+    for (const Further& known : regions_) {
+      if (known.pd == pd && known.data_direct == data_direct)
+        return MemoryKeys{known.region->lkey, known.region->rkey};
     }
-    Result<verbs::Mr> made = registerWith(pd);
+    Result<verbs::Mr> made = registerWith();
     if (!made.ok()) return made.status();
-    const verbs::Mr& region = regions_.emplace_back(pd, std::move(*made)).second;
-    return MemoryKeys{region->lkey, region->rkey};
+    const Further& further = regions_.emplace_back(Further{pd, data_direct, std::move(*made)});
+    return MemoryKeys{further.region->lkey, further.region->rkey};
   }
 
  private:
+  struct Further {
+    ibv_pd* pd;
+    bool data_direct;
+    verbs::Mr region;
+  };
   std::mutex mutex_;
-  std::vector<std::pair<ibv_pd*, verbs::Mr>> regions_;
+  std::vector<Further> regions_;
 };
 
 // Registrations with the protection domains of one Device's rails, shared by reference count between all
@@ -102,7 +109,8 @@ class MemoryCache {
 
   // The keys of the same memory through another domain, which is registered now if it was not before, and
   // lives as long. Errors: kSystem, logged: the device does not take it.
-  Result<MemoryKeys> keysOn(const MemoryHandle& handle, ibv_pd* pd);
+  // `data_direct`: a dma-buf goes through mlx5's data-direct function.
+  Result<MemoryKeys> keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct = false);
 
   // Registrations alive, found or not.
   std::size_t entries() const;

@@ -35,19 +35,14 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   RAILWISE_TRY(made->openWindow(request.queue_pairs));
   RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
-  const bool may_begin_lost =
-      made->mayBeginLost() && request.failover != 0 && request.connection_manager == 0;
-  const bool lost = may_begin_lost && (beginsLost(request) || !made->railsWork());
+  const Status opened =
+      made->beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : made->openFirst(request, refusal);
+  const bool lost = made->beginsLostWith(request);
   if (lost) {
-    made->local_.out_of_order = request.out_of_order;
-    made->dropQueuePairs();
+    made->beginWithoutQueuePairs(request);
   } else {
-    RAILWISE_TRY(made->pair(request, refusal));
-    RAILWISE_TRY(made->openQueuePairs());
-    made->makeLanes(request.lanes);
+    RAILWISE_TRY(opened);
   }
-  made->describePairing(request);
-  made->adopt(request);
   // On iWARP the order in which data become visible says nothing without a completion; and after a failure
   // nobody would know what of silent ones has arrived, or test() them.
   made->may_be_silent_ =
@@ -58,8 +53,9 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
     const bool reached = made->local_.rail[rail].gid_count > 0;
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
-    if (!lost && reached && device_memory && options.config.gdr_flush_disable == 0)
-      RAILWISE_TRY(made->openFlushPath(device.rails()[rail]).status());
+    if (lost || !reached || !device_memory || options.config.gdr_flush_disable != 0) continue;
+    const Result<FlushPath*> path = made->openFlushPath(device.rails()[rail]);
+    if (!path.ok() && !made->beginsLostWith(request)) return path.status();
   }
   return made;
 }
@@ -84,6 +80,30 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   notices_ = window_.at<Record>(at += kFlushTargetBytes);
   setProbeTarget(at + notices);
   return Status::success();
+}
+
+bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
+  const bool both = request.failover != 0 && request.connection_manager == 0;
+  return both && (mustBeginLost() || (mayBeginLost() && beginsLost(request)));
+}
+
+Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
+  RAILWISE_TRY(pair(request, refusal));
+  RAILWISE_TRY(openQueuePairs());
+  makeLanes(request.lanes);
+  describePairing(request);
+  adopt(request);
+  return Status::success();
+}
+
+// What follows a failure finds a way.
+void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
+  dropQueuePairs();
+  local_.queue_pairs = local_.lanes = 0;
+  std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
+  local_.out_of_order = request.out_of_order;
+  epoch_here_ = local_;
+  adopt(request);
 }
 
 Status ReceiveConnection::checkLinkLayer(const EndInfo& request, std::string& refusal) const {
@@ -189,7 +209,12 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
   }
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
     if (!queue_pairs_[i].used || queue_pairs_[i].connected) continue;
-    RAILWISE_TRY(bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid));
+    const Status up = bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+    if (!up.ok() && beginsLostWith(request)) {
+      beginWithoutQueuePairs(request);
+      break;
+    }
+    RAILWISE_TRY(up);
   }
   describeEce(local_);  // what the devices have made of the peer's offer
   return Status::success();

@@ -107,6 +107,11 @@ class ReceiveConnection final : public Connection {
   using Connection::Connection;
   // Set-up (receive_connection.cc).
   Status openWindow(int queue_pairs);
+  // Does this connection begin without queue pairs, since an end has no port that works?
+  bool beginsLostWith(const EndInfo& request) const;
+  void beginWithoutQueuePairs(const EndInfo& request);
+  // Else: pairs the rails and makes the queue pairs.
+  Status openFirst(const EndInfo& request, std::string& refusal);
   Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
   Status pair(const EndInfo& request, std::string& refusal);
   Status openQueuePairs();

@@ -63,8 +63,10 @@ void Reopener::onFailure(Hca& hca) {
 
 void Reopener::stop() {
   if (getpid() != owner_pid_) {
-    // Its copy of a thread that it does not have: neither joined nor detached.
+    // Its copies of a thread that it does not have, neither joined nor detached, and of what that waits for,
+    // which nobody could destroy.
     if (thread_.joinable()) new (&thread_) std::thread;
+    new (&changed_) std::condition_variable;
     return;
   }
   std::thread ended;

@@ -54,9 +54,15 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   const int queue_pairs = widest * made->queuePairsPerLane(static_cast<std::size_t>(widest));
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
   RAILWISE_TRY(made->openWindow(peer_rails, lanes, queue_pairs));
-  if (made->railsWork() || !made->mayBeginLost()) {
-    RAILWISE_TRY(made->openQueuePairs(queue_pairs, lanes));
+  const Status opened =
+      made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->openQueuePairs(queue_pairs, lanes);
+  if (opened.ok()) {
     made->makeLanes(lanes);
+  } else if (made->mustBeginLost()) {
+    made->dropQueuePairs();
+    made->out_of_order_ = false;  // no queue pair has shown that it can
+  } else {
+    return opened;
   }
   made->parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
   made->adaptive_routing_bytes_ = adaptiveRoutingBytes(config, device.rails().front().port.ethernet);
@@ -199,8 +205,15 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     if (queue_pair.used)
       epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
-  if (epoch_ == 1 || (first_ways_.empty() && whole_)) first_ways_ = usedWays();
+  // Of a connection that begins while a port is down, the whole comes later.
+  const auto out = [](const EndInfo& end) {
+    return std::any_of(end.rail, end.rail + end.rails,
+                       [](const RailInfo& rail) { return rail.gid_count == 0; });
+  };
+  if (epoch_ == 1) whole_ = !mayBeginLost() || (!out(local) && !out(reply));
+  if (first_ways_.empty() && whole_) first_ways_ = usedWays();
   reduced_ = usedWays() != first_ways_;
+  if (epoch_ == 1) aside_ = reduced_;
   prepareSmall();
 }
 
@@ -231,9 +244,7 @@ void SendConnection::prepareSmall() {
 
 Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
   if (beginsLost(reply)) {
-    dropQueuePairs();
-    adopt(reply);
-    epoch_here_ = local;
+    beginWithoutQueuePairs(local, reply);
     return true;
   }
   if (loads_.empty()) {
@@ -247,6 +258,10 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     const QueuePairInfo& pair = reply.queue_pair[i];
     if (reply.connection_manager == 0) {
       const Status up = bringUp(i, local, reply, pair.peer_gid, pair.gid);
+      if (!up.ok() && reply.failover != 0 && mustBeginLost()) {
+        beginWithoutQueuePairs(local, reply);
+        return true;
+      }
       if (up.sys_errno == ETIMEDOUT) return false;
       RAILWISE_TRY(up);
       continue;
@@ -259,6 +274,12 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     all = all && *up;
   }
   return all;
+}
+
+void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
+  dropQueuePairs();
+  adopt(reply);
+  epoch_here_ = local;
 }
 
 Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {

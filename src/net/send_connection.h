@@ -120,6 +120,8 @@ class SendConnection final : public Connection {
   // Set-up (send_connection.cc).
   Status openWindow(int peer_rails, int lanes, int queue_pairs);
   Status openQueuePairs(int count, int lanes);
+  // The end of the handshake where an end has no way: what follows a failure finds one.
+  void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
   void adoptPairing(const EndInfo& local, const EndInfo& reply);
   void prepareSmall();
 
@@ -143,8 +145,7 @@ class SendConnection final : public Connection {
   void trialFailed();
   void goBack();
   bool openEpoch(const EpochPlan& plan);
-  // Does it use all rails of both devices, and no others? `native`: how many of its local rails are own.
-  bool isWhole(const EpochPlan& plan, int native) const;
+  bool isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const;
   void propose(const EpochPlan& plan);
   Status connectEpoch();
   Status begin();
@@ -282,7 +283,7 @@ class SendConnection final : public Connection {
   // Failing back: the ways of the first epoch; a trial that is under way, of the ways to be tried.
   std::vector<Way> first_ways_;
   int peer_rails_ = 0;    // of its device
-  bool whole_ = false;    // this epoch has all rails of both devices, and no others
+  bool whole_ = false;    // this epoch has all that both devices have
   bool reduced_ = false;  // those of this epoch are others
   bool aside_ = false;    // that, or there is no epoch, or the connection has failed: isend looks around
   uint32_t looks_ = 0;
@@ -302,7 +303,9 @@ class SendConnection final : public Connection {
   std::vector<Rail> better_own_;
   uint64_t trials_ = 0;
   Clock::time_point next_look_ = {};
-  Clock::duration look_pause_ = {};
+  // How soon after a failure better ways are looked for.
+  static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
+  Clock::duration look_pause_ = kFirstLook;
   std::atomic<bool> torn_down_ = false;  // for settle()
   uint32_t signals_ = 0;                 // completions that are asked for and not here yet
   uint32_t fruitless_ = 0;               // calls of progress() in a row that found nothing new

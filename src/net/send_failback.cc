@@ -31,7 +31,7 @@ std::ptrdiff_t SendConnection::asAtFirst(const std::vector<Way>& ways) const {
 }
 
 void SendConnection::lookForBetter(Clock::time_point now) {
-  if (epoch_ == 1 || !canFailOver()) return;
+  if ((epoch_ == 1 && !reduced_) || !canFailOver()) return;
   if (trial_ != nullptr) {
     ibv_wc completion;
     const int count = trial_->reading ? ibv_poll_cq(trial_->end.cq.get(), 1, &completion) : 0;

@@ -9,12 +9,6 @@
 #include "net/send_connection.h"
 
 namespace railwise::net {
-namespace {
-
-// How soon after a failure better ways are looked for.
-constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
-
-}  // namespace
 
 Status SendConnection::recover() {
   if (phase_ == Phase::kLost) {
@@ -274,7 +268,7 @@ void SendConnection::tryToConnect() {
   std::vector<Rail> rails;
   for (const uint8_t rail : answer.plan->local) rails.push_back(usable[rail]);
   takeRails(std::move(rails));
-  whole_ = isWhole(*answer.plan, native);
+  whole_ = isWhole(*answer.plan, offer, native);
   if (openEpoch(*answer.plan)) {
     propose(*answer.plan);
     phase_ = Phase::kConnecting;
@@ -302,7 +296,11 @@ bool SendConnection::openEpoch(const EpochPlan& plan) {
   const int lanes = config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / ways * ways) : ways;
   makeLanes(lanes);
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
-  return describeEpoch(epoch_here_).ok();
+  // An address may be gone since the plan was made.
+  return describeEpoch(epoch_here_).ok() &&
+         std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const EpochPlan::Lane& lane) {
+           return lane.local_gid < epoch_here_.rail[lane.local_rail].gid_count;
+         });
 }
 
 void SendConnection::propose(const EpochPlan& plan) {
@@ -328,13 +326,13 @@ void SendConnection::propose(const EpochPlan& plan) {
   side_channel_.send(*proposal_);
 }
 
-bool SendConnection::isWhole(const EpochPlan& plan, int native) const {
-  const auto all = [](const std::vector<uint8_t>& places, int own, std::size_t of_device) {
-    return places.size() == of_device &&
-           std::all_of(places.begin(), places.end(), [&](uint8_t place) { return place < own; });
-  };
-  return all(plan.local, native, device_.rails().size()) &&
-         all(plan.remote, settle_->native, static_cast<std::size_t>(peer_rails_));
+// With all rails of both devices there, is this what is made of them?
+bool SendConnection::isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const {
+  if (static_cast<std::size_t>(native) != device_.rails().size() || settle_->native != peer_rails_)
+    return false;
+  const PlanAnswer best = planEpoch({offer, native}, {settle_->end, settle_->native}, mostRails(entry_bytes_),
+                                    config_.ib_subnet_prefix_len, {}, Clock::now(), Purpose::kGoOn);
+  return best.plan && *best.plan == plan;
 }
 
 Status SendConnection::connectEpoch() {

@@ -61,8 +61,7 @@ class AddressesTest : public testing::Test {
     bool good = receive.irecv({&buffer, 1}, false, &received).ok();
     while (good && sent == nullptr) good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
     for (Request* request : {sent, received}) {
-      for (bool done = false; good && !done;)
-        good = request->connection->test(*request, &done, nullptr).ok();
+      for (bool done = false; good && !done;) good = request->connection->test(*request, &done, nullptr).ok();
     }
     send.memory().release(from);
     receive.memory().release(to);

@@ -170,6 +170,21 @@ TEST_P(BeginsLost, AConnectionAndMemoryOfADeviceThatHasFailed) {
 
 INSTANTIATE_TEST_SUITE_P(Rails, BeginsLost, ::testing::Values(1, 2));
 
+TEST(Failback, AFusedConnectionMadeWhileOnePortIsDownGetsItWhenItIsUp) {
+  LoopConnection loop(2 * kHalf, "count=2", 2);
+  takeDown(loop, 1);
+  loop.useAnother();
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 100'000));
+  EXPECT_EQ(loop.sender().epoch(), 1U);
+  EXPECT_EQ(loop.sender().lanesInUse(), 1U);
+  test::changePort("soft1:1", "up");
+  EXPECT_TRUE(until(traffic, [&] { return loop.sender().running() && loop.sender().lanesInUse() == 2; }));
+  const uint64_t epoch = loop.sender().epoch();
+  ASSERT_TRUE(traffic.run(16, 100'000));
+  EXPECT_EQ(loop.sender().epoch(), epoch);
+}
+
 TEST(Failover, AConnectionWaitsForTheOnlyPortToComeUp) {
   LoopConnection loop(2 * kHalf, "count=1");
   takeDown(loop, 0);

@@ -1,12 +1,17 @@
 // A device that has failed and works again is opened anew, and connections go on over it.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <string>
+#include <thread>
 
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
+#include "net/reopener.h"
 #include "port_control.h"
 #include "said.h"
+#include "software_device.h"
 
 namespace railwise::net {
 namespace {
@@ -104,6 +109,25 @@ TEST(Reopened, SixteenLives) {
   EXPECT_FALSE(traffic.run(8, 512));
   EXPECT_NE(said.all().find("soft0: it has failed 16 times"), std::string::npos) << said.all();
   EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+}
+
+TEST(Reopened, AForkedChildEndsWithoutTheThread) {
+  const test::SoftwareDevice device("count=1;fault verb=open_device nth=2 every=1 errno=EIO");
+  Result<DeviceList> found = discoverDevices(device.config());
+  ASSERT_TRUE(found.ok());
+  DeviceList& list = *found;
+  const test::Said said;
+  test::changePort("soft0:1", "fatal");
+  while (!list.hcas.front()->state().fatal()) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    list.reopener.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(Reopened, NotWithoutFailover) {
