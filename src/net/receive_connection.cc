@@ -263,34 +263,4 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce
   return all;
 }
 
-// A queue pair connected to itself: its reads go through the NIC and back to this machine's memory. Made with
-// the connection where the NIC reaches GPU memory, else at the first flush: host memory needs none, and some
-// networks do not let a port reach itself.
-Result<ReceiveConnection::FlushPath*> ReceiveConnection::openFlushPath(const Rail& rail) {
-  auto path = std::make_unique<FlushPath>();
-  path->rail = rail;
-  int error = 0;
-  path->cq.reset(verbs::makeOrExplain(
-      [&] {
-        return verbs::library().create_cq(rail.hca->context(), kOutstandingFlushes + 1, nullptr, nullptr, 0);
-      },
-      error));
-  if (path->cq == nullptr) {
-    RAILWISE_WARN("%s: no completion queue for flushes: %s", rail.name, std::strerror(error));
-    return Status{Code::kSystem, error};
-  }
-  Result<verbs::QueuePair> made =
-      verbs::createQueuePair(rail.hca->pd(), path->cq.get(), rail.port, config_, {kOutstandingFlushes, 1, 0});
-  if (!made.ok()) return made.status();
-  const Result<verbs::GidList> gids = rail.gids->get();
-  if (!gids.ok()) return gids.status();
-  const verbs::Gid& gid = (*gids)[0];
-  const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
-  const verbs::PathAddress self{made->qp->qp_num, now.lid, rail.port.ethernet, now.mtu, gid.value};
-  RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
-  RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
-  path->qp = std::move(made->qp);
-  return flush_paths_.emplace_back(std::move(path)).get();
-}
-
 }  // namespace railwise::net

@@ -14,7 +14,7 @@ namespace railwise::net {
 namespace {
 
 // What a work request says of itself in its completion: kind, queue pair, and a number.
-enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1, kFlushWork = 2 };
+enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
 
 uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
   return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
@@ -23,11 +23,6 @@ uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
 // Every so many silent receives one asks for a completion after all: it tells that the sender has seen all
 // before it, whose slots may then be used again.
 constexpr uint64_t kSilentRun = 8;
-
-// A flush takes microseconds; where the rail is gone it is repeated through others, for some seconds.
-constexpr Clock::duration kFlushTime = std::chrono::seconds(1);
-constexpr Clock::duration kFlushPause = std::chrono::milliseconds(10);
-constexpr int kMostFlushFailures = 500;
 
 // Of one write of clear-to-sends: what arrives word by word, in order.
 constexpr uint32_t kClearToSendBytes = 1024;
@@ -223,143 +218,6 @@ inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_se
     covers = queue_pair.cover();
   }
   work.wr_id = workId(kClearToSendWork, queue_pair.index, covers);
-}
-
-// The rails that brought the latest receive at `address`; all of them when it is not known any more.
-uint32_t ReceiveConnection::railsOf(uint64_t address) const {
-  for (uint64_t back = 1; back <= kSlots && back < next_number_; ++back) {
-    const Receive& receive = receives_[(next_number_ - back) % kSlots];
-    const auto end = receive.pieces.begin() + receive.count;
-    const auto has = [&](const Piece& piece) { return piece.address == address; };
-    if (receive.rails != 0 && std::any_of(receive.pieces.begin(), end, has)) return receive.rails;
-  }
-  return (1U << rails_.size()) - 1;
-}
-
-Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
-  *request = nullptr;
-  if (config_.gdr_flush_disable != 0) return Status::success();
-  RAILWISE_TRY(flush_failure_);
-  Flush* made = flushes_.take();
-  if (made == nullptr) {  // there is no "try later" for a flush
-    return fail({Code::kInternal, 0},
-                "more than " + std::to_string(kOutstandingFlushes) + " flushes outstanding");
-  }
-  made->connection = this;
-  made->kind = Request::Kind::kFlush;
-  made->done = made->again = false;
-  made->count = 0;
-  made->reads = 0;
-  made->failures = 0;
-  made->address = address;
-  made->memory = &memory;
-  made->rails = railsOf(address);
-  RAILWISE_TRY(postFlush(*made));
-  *request = made;
-  return Status::success();
-}
-
-ReceiveConnection::FlushPath* ReceiveConnection::flushPath(const Rail& rail) {
-  const auto found = std::find_if(flush_paths_.begin(), flush_paths_.end(),
-                                  [&](const auto& path) { return path->rail.same(rail); });
-  return found != flush_paths_.end() ? found->get() : nullptr;
-}
-
-Status ReceiveConnection::postFlush(Flush& flush) {
-  flush.posted = Clock::now();
-  for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
-    if ((flush.rails >> rail & 1) == 0) continue;
-    const Status posted = readThrough(flush, rail);
-    if (posted.ok()) continue;
-    if (!canFailOver())
-      return flush_failure_ =
-                 fail(posted, std::string("a flush cannot be posted: ") + std::strerror(posted.sys_errno));
-    flush.again = true;
-    dropFlushPaths();
-    break;
-  }
-  return Status::success();
-}
-
-// One of them has failed: every flush that waits for a read begins anew.
-void ReceiveConnection::dropFlushPaths() {
-  flush_paths_.clear();
-  for (std::size_t i = 0; i < kOutstandingFlushes; ++i) {
-    Flush& flush = flushes_[i];
-    if (flush.kind != Request::Kind::kFlush || flush.done) continue;
-    flush.again = flush.again || flush.reads > 0;
-    flush.reads = 0;
-  }
-}
-
-Status ReceiveConnection::readThrough(Flush& flush, uint8_t rail) {
-  FlushPath* path = flushPath(rails_[rail]);
-  if (path == nullptr) [[unlikely]] {
-    const Result<FlushPath*> made = openFlushPath(rails_[rail]);
-    if (!made.ok()) return made.status();
-    path = *made;
-  }
-  const Result<MemoryKeys> keys = keysOf(*flush.memory, rail);
-  if (!keys.ok()) return keys.status();
-  ibv_sge segment = {reinterpret_cast<uint64_t>(flush_target_), 1, windowKeys(rail).local};
-  ibv_send_wr work = {};
-  work.wr_id = workId(kFlushWork, rail, static_cast<uint32_t>(flushes_.indexOf(&flush)));
-  work.sg_list = &segment;
-  work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_READ;
-  work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma.remote_addr = flush.address;
-  work.wr.rdma.rkey = keys->remote;
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(path->qp.get(), &work, &bad);
-  if (error != 0) return {Code::kSystem, error};
-  ++flush.reads;
-  return Status::success();
-}
-
-void ReceiveConnection::pollFlushes() {
-  bool lost = false;
-  for (const auto& path : flush_paths_) {
-    ibv_wc completions[kPollBatch];
-    const int count = ibv_poll_cq(path->cq.get(), kPollBatch, completions);
-    for (int i = 0; i < count; ++i) {
-      Flush& flush = flushes_[static_cast<uint32_t>(completions[i].wr_id)];
-      --flush.reads;
-      if (completions[i].status == IBV_WC_SUCCESS) continue;
-      lost = flush.again = true;
-      if (!canFailOver())
-        flush_failure_ =
-            fail({Code::kRemote, 0}, std::string("a flush through ") + path->rail.name +
-                                         " failed: " + verbs::library().wc_status_str(completions[i].status));
-    }
-    lost = lost || count < 0 || !path->rail.hca->state().active(path->rail.port.number);
-  }
-  if (lost && canFailOver()) dropFlushPaths();
-}
-
-// A flush needs the NIC, not the peer: neither the peer's leaving nor the connection's failure ends it.
-Status ReceiveConnection::progressFlush(Flush& flush, bool* done) {
-  pollFlushes();
-  *done = flush.done = flush.reads == 0 && !flush.again;
-  if (*done) return Status::success();
-  RAILWISE_TRY(flush_failure_);
-  (void)idle(
-      Waiting::kPeer);  // it may be this rail that is lost, and with nothing else under way nobody looks
-  if (!canFailOver()) return Status::success();
-  const Clock::duration since = Clock::now() - flush.posted;
-  if (flush.reads > 0 && since > kFlushTime) dropFlushPaths();  // the device is silent
-  if (flush.again && since > kFlushPause && running()) return flushAgain(flush);
-  return flush.again ? failure_ : Status::success();
-}
-
-// What the rail that died has brought is in memory for long: its PCIe writes have had the time of a failover.
-// Through the rails of now, once more.
-Status ReceiveConnection::flushAgain(Flush& flush) {
-  flush.again = false;
-  if (++flush.failures > kMostFlushFailures)
-    return flush_failure_ = fail({Code::kRemote, 0}, "a flush has failed through every rail");
-  flush.rails = (1U << rails_.size()) - 1;
-  return postFlush(flush);
 }
 
 Status ReceiveConnection::progress(const Request& request, bool* done) {

@@ -78,6 +78,7 @@ class End {
       in_.emplace(bytes_);
       stop_ = hold_ = last_sent_ = last_received_ = failed_ = false;
       if (connect(round)) exchange();
+      if (!failed_) awaitPeersEnd(round);
       close();
       tell("closed");
       if (!failed_) tell(textOf("done %" PRIu64 " %" PRIu64, out_->done, in_->done));
@@ -96,6 +97,16 @@ class End {
 
   std::string handleFile(int round, bool of_first) const {
     return folder_ + (of_first ? "/a." : "/b.") + std::to_string(round);
+  }
+
+  // As NCCL's ranks meet before they close. Over siw a send is complete when TCP has it, and who closes too
+  // soon may take it back: the socket is reset when something arrives after that.
+  void awaitPeersEnd(int round) const {
+    constexpr auto kPatience = std::chrono::seconds(5);
+    const auto name = [&](bool of_first) { return handleFile(round, of_first) + ".end"; };
+    if (FILE* const file = std::fopen(name(first_).c_str(), "we"); file != nullptr) (void)std::fclose(file);
+    const Deadline deadline = Deadline::after(kPatience);  // it may have failed
+    while (access(name(!first_).c_str(), F_OK) != 0 && !deadline.passed()) usleep(10'000);
   }
 
   bool writeHandle(int round, const Handle& handle) const {
