@@ -11,11 +11,11 @@ bool SharedLock::lockSlow(const LockOwner& self) {
   constexpr int kSpins = 64;
   constexpr int64_t kLookNs = 5'000'000;
   int64_t looked_ns = 0;
-  for (;;) {
+  for (int round = 0;; ++round) {
     for (int spin = 0; spin < kSpins && owner() != 0; ++spin) pauseCpu();
     uint32_t seen = 0;
     if (word_.compare_exchange_strong(seen, self.token, std::memory_order_seq_cst)) return false;
-    sched_yield();
+    giveWay(round);
     const int64_t now_ns = coarseNs();
     if (looked_ns == 0) looked_ns = now_ns;
     if (now_ns - looked_ns < kLookNs) continue;

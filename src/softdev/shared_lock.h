@@ -8,6 +8,7 @@
 #pragma once
 
 #include <sched.h>
+#include <time.h>
 
 #include <atomic>
 #include <cstdint>
@@ -68,23 +69,35 @@ class SharedLockGuard {
   SharedLock& lock_;
 };
 
+// Gives the core away, for a while once that was in vain: Linux 6.18 may let two who only yield starve the
+// one they wait for, and its own threads, for minutes.
+inline void giveWay(int round) {
+  constexpr int kYields = 64;
+  constexpr timespec kPause{0, 50'000};
+  if (round < kYields) {
+    sched_yield();
+  } else {
+    (void)nanosleep(&kPause, nullptr);
+  }
+}
+
 // Meets Lockable, for std::lock_guard and std::unique_lock.
 class SpinLock {
  public:
   void lock() {
-    while (busy_.exchange(true, std::memory_order_seq_cst)) wait();
+    for (int round = 0; busy_.exchange(true, std::memory_order_seq_cst); ++round) wait(round);
   }
   bool try_lock() { return !busy_.exchange(true, std::memory_order_seq_cst); }  // NOLINT: the standard's name
   void unlock() { busy_.store(false, std::memory_order_release); }
 
  private:
-  void wait() const {
+  void wait(int round) const {
     constexpr int kSpins = 64;  // about the length of one small transfer; longer waits give the core away
     for (int spin = 0; spin < kSpins; ++spin) {
       if (!busy_.load(std::memory_order_relaxed)) return;
       pauseCpu();
     }
-    sched_yield();
+    giveWay(round);
   }
 
   std::atomic<bool> busy_{false};
