@@ -231,11 +231,8 @@ Status Connection::describe(bool manager, EndInfo& end) const {
 
 void Connection::describeQueuePairs(EndInfo& end) const {
   const auto made = [](const LaneQueuePair& queue_pair) { return queue_pair.qp != nullptr; };
-  const auto reachable = [](const RailInfo& rail) { return rail.gid_count > 0; };
   end.queue_pairs = end.lanes = 0;
-  if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), made) ||
-      std::none_of(end.rail, end.rail + end.rails, reachable))
-    return;
+  if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), made) || !anyReachable(end)) return;
   end.queue_pairs = static_cast<uint8_t>(queue_pairs_.size());
   end.lanes = static_cast<uint8_t>(lanes_.size());
   for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {

@@ -244,9 +244,7 @@ void ReceiveConnection::sendRails() {
 
 void ReceiveConnection::offerAnew() {
   int native = 0;
-  const auto out = [](const RailInfo& rail) { return rail.gid_count == 0; };
-  const bool all = std::none_of(local_.rail, local_.rail + local_.rails, out);
-  if ((epoch_ > 1 || !all) && !sameRails(usableRails(&native), offered_)) sendRails();
+  if ((epoch_ > 1 || !allReachable(local_)) && !sameRails(usableRails(&native), offered_)) sendRails();
 }
 
 // A queue pair for the sender's trial; it stays until the next trial or epoch.

@@ -206,11 +206,7 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
       epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
   // Of a connection that begins while a port is down, the whole comes later.
-  const auto out = [](const EndInfo& end) {
-    return std::any_of(end.rail, end.rail + end.rails,
-                       [](const RailInfo& rail) { return rail.gid_count == 0; });
-  };
-  if (epoch_ == 1) whole_ = !mayBeginLost() || (!out(local) && !out(reply));
+  if (epoch_ == 1) whole_ = !mayBeginLost() || (allReachable(local) && allReachable(reply));
   if (first_ways_.empty() && whole_) first_ways_ = usedWays();
   reduced_ = usedWays() != first_ways_;
   if (epoch_ == 1) aside_ = reduced_;
