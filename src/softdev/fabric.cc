@@ -201,6 +201,20 @@ void closeFabric(Fabric* fabric) {
   delete fabric;
 }
 
+// The mark's name has the number of the segment's descriptor in it. A process that has just been forked off may
+// still hold the mark of an earlier attachment, which had the same number: another one then.
+Result<int> bindMark(Fabric& fabric) {
+  constexpr int kMostTries = 16;
+  for (int tries = 1;; ++tries) {
+    Result<int> mark = bindName(memberName(fabric.prefix, {getpid(), fabric.segment_fd}));
+    if (mark.ok() || mark.status().sys_errno != EADDRINUSE || tries == kMostTries) return mark;
+    const int other = fcntl(fabric.segment_fd, F_DUPFD_CLOEXEC, fabric.segment_fd + 1);
+    if (other < 0) return mark;
+    close(fabric.segment_fd);
+    fabric.segment_fd = other;
+  }
+}
+
 Status joinSegment(Fabric& fabric, bool may_create) {
   Result<int> found = findSegment(fabric.prefix);
   if (!found.ok()) return found.status();
@@ -217,7 +231,7 @@ Status joinSegment(Fabric& fabric, bool may_create) {
     return {Code::kSystem, EAGAIN};
   }
   reclaimDead(fabric);
-  Result<int> mark = bindName(memberName(fabric.prefix, {getpid(), fabric.segment_fd}));
+  Result<int> mark = bindMark(fabric);
   if (!mark.ok()) {
     leaveSlot(fabric);
     errno = mark.status().sys_errno;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -252,6 +253,29 @@ TEST(Fabric, ForkedChildForgetsTheAttachment) {
     ackAsyncEvent(&event);
   }
   EXPECT_EQ(closeDevice(context), 0);
+}
+
+// What fork() does before its handlers run in the child, made to last: the parent leaves the fabric and comes
+// back meanwhile.
+TEST(Fabric, AChildThatHoldsAnEarlierMarkIsNotInTheWay) {
+  const std::string name = uniqueFabric();
+  auto device = std::make_unique<OpenDevice>("", name);
+  const pid_t child = _Fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) pause();
+  }
+  for (int i = 0; i < 3; ++i) {
+    device.reset();
+    device = std::make_unique<OpenDevice>("", name);
+    EXPECT_EQ(usedSlots(fabricOf(*device)), 1);
+  }
+  {
+    const PeerProcess peer(name);
+    EXPECT_EQ(usedSlots(fabricOf(*device)), 2);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST(Fabric, PagesAreGivenBack) {
