@@ -9,7 +9,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kCommandHelp =
     "usage: railwise COMMAND [options]\n\n"
     "  perf      run a collective through a net plugin: bandwidth, latency, every element verified\n"
     "  bench     what a message costs with one plugin or several, counted and timed side by side\n"
@@ -28,7 +28,7 @@ int printVersion() {
 }
 
 int printHelp() {
-  std::fputs(kHelp, stdout);
+  std::fputs(kCommandHelp, stdout);
   return kExitOk;
 }
 

@@ -15,7 +15,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr std::array kSubcommands = {
+constexpr std::array kDeviceSubcommands = {
     Subcommand{"run", deviceRunCommand, "run a program on software devices instead of real ones"},
     Subcommand{"list", deviceListCommand, "the machines that Railwise brings"},
     Subcommand{"show", deviceShowCommand, "what a machine consists of: hosts, devices, GPUs"},
@@ -72,7 +72,8 @@ int deviceSysfsCommand(Args args) {
 }
 
 int deviceCommand(Args args) {
-  return runSubcommand("device", kSubcommands, "railwise device SUBCOMMAND --help lists its options.", args);
+  return runSubcommand("device", kDeviceSubcommands, "railwise device SUBCOMMAND --help lists its options.",
+                       args);
 }
 
 }  // namespace railwise::tools

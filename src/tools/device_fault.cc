@@ -19,7 +19,7 @@ namespace {
 using softdev::FaultLogEntry;
 using softdev::FaultStatus;
 
-constexpr const char* kHelp =
+constexpr const char* kDeviceFaultHelp =
     "usage: railwise device fault add RULE\n"
     "       railwise device fault list | remove ID | clear | log [--follow]\n\n"
     "Makes software devices fail on demand. A RULE is words:\n"
@@ -182,18 +182,18 @@ int log(softdev::Fabric& fabric, const Request& request) {
   return kExitOk;
 }
 
-struct Subcommand {
+struct FaultSubcommand {
   const char* name;
   std::size_t min_words;
   std::size_t max_words;
   int (*run)(softdev::Fabric& fabric, const Request& request);
 };
 
-constexpr Subcommand kSubcommands[] = {{"add", 1, 64, add},
-                                       {"list", 0, 0, list},
-                                       {"remove", 1, 64, remove},
-                                       {"clear", 0, 0, clear},
-                                       {"log", 0, 0, log}};
+constexpr FaultSubcommand kSubcommands[] = {{"add", 1, 64, add},
+                                            {"list", 0, 0, list},
+                                            {"remove", 1, 64, remove},
+                                            {"clear", 0, 0, clear},
+                                            {"log", 0, 0, log}};
 
 }  // namespace
 
@@ -206,7 +206,7 @@ int deviceFaultCommand(Args args) {
   table.push_back(
       intOption(0, "after", &request.after, 0, INT32_MAX, "log: only entries behind this number"));
   int status = kExitOk;
-  const auto arguments = parseOrLeave("device fault", table, args, kHelp, 65, &status);
+  const auto arguments = parseOrLeave("device fault", table, args, kDeviceFaultHelp, 65, &status);
   if (!arguments) return status;
   request.words = arguments->positional;
   if (request.words.empty()) {
@@ -215,7 +215,7 @@ int deviceFaultCommand(Args args) {
   }
   const std::string name = request.words[0];
   request.words.erase(request.words.begin());
-  for (const Subcommand& sub : kSubcommands) {
+  for (const FaultSubcommand& sub : kSubcommands) {
     if (name != sub.name) continue;
     if (request.words.size() < sub.min_words || request.words.size() > sub.max_words) {
       say("device fault %s: %s (railwise device fault --help)", sub.name,

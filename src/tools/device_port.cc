@@ -13,7 +13,7 @@ namespace {
 
 using softdev::PortInfo;
 
-constexpr const char* kHelp =
+constexpr const char* kDevicePortHelp =
     "usage: railwise device port [options]\n"
     "       railwise device port [HOST/]DEVICE[:PORT] CHANGE...\n\n"
     "Lists the ports that processes on a fabric have open, or changes one (all of the device without :PORT), "
@@ -75,7 +75,7 @@ int devicePortCommand(Args args) {
   std::vector<Option> table;
   addDeviceFabricOptions(table, options);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("device port", table, args, kHelp, 64, &status);
+  const auto arguments = parseOrLeave("device port", table, args, kDevicePortHelp, 64, &status);
   if (!arguments) return status;
   const auto& words = arguments->positional;
   if (words.size() == 1) {

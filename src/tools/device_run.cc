@@ -24,7 +24,7 @@ enum class Sysfs { kAuto, kOn, kOff };
 constexpr std::array<Choice<Sysfs>, 3> kSysfs = {
     {{"auto", Sysfs::kAuto}, {"on", Sysfs::kOn}, {"off", Sysfs::kOff}}};
 
-constexpr const char* kHelp =
+constexpr const char* kDeviceRunHelp =
     "usage: railwise device run [options] [--] COMMAND [ARGUMENT...]\n\n"
     "Runs COMMAND with Railwise's libibverbs.so.1 in front of the system's: its RDMA devices are software "
     "devices.\n"
@@ -109,7 +109,7 @@ int deviceRunCommand(Args args) {
   // Options end where the command begins, with or without "--".
   const std::vector<const char*> own = ownArguments(table, args);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("device run", table, own, kHelp, 0, &status);
+  const auto arguments = parseOrLeave("device run", table, own, kDeviceRunHelp, 0, &status);
   if (!arguments) return status;
   Args command = args.subspan(own.size());
   if (!command.empty() && std::string_view(command[0]) == "--") command = command.subspan(1);

@@ -12,10 +12,11 @@
 namespace railwise::tools {
 namespace {
 
-enum class Format { kTable, kJson };
-constexpr std::array<Choice<Format>, 2> kFormats = {{{"table", Format::kTable}, {"json", Format::kJson}}};
+enum class DeviceFormat { kTable, kJson };
+constexpr std::array<Choice<DeviceFormat>, 2> kDeviceFormats = {
+    {{"table", DeviceFormat::kTable}, {"json", DeviceFormat::kJson}}};
 
-constexpr const char* kHelp =
+constexpr const char* kDeviceShowHelp =
     "usage: railwise device show [options]\n\n"
     "Shows the hosts of a software machine with their devices, all that follows from the configuration "
     "filled "
@@ -195,18 +196,18 @@ std::string jsonText(const DeviceMachine& machine) {
 
 int deviceShowCommand(Args args) {
   DeviceMachineOptions options;
-  Format format = Format::kTable;
+  DeviceFormat format = DeviceFormat::kTable;
   std::string output;
   std::vector<Option> table = {
-      choiceOption<Format>('f', "format", kFormats, &format, "table (default) or json"),
+      choiceOption<DeviceFormat>('f', "format", kDeviceFormats, &format, "table (default) or json"),
       textOption('o', "output", "FILE", &output, "write to FILE instead of stdout")};
   addDeviceMachineOptions(table, options);
   int status = kExitOk;
-  if (!parseOrLeave("device show", table, args, kHelp, 0, &status)) return status;
+  if (!parseOrLeave("device show", table, args, kDeviceShowHelp, 0, &status)) return status;
   const auto machine = openDeviceMachine("device show", options);
   if (!machine) return kExitUsage;
   return writeOutput("device show", output,
-                     format == Format::kJson ? jsonText(*machine) : tableText(machine->config));
+                     format == DeviceFormat::kJson ? jsonText(*machine) : tableText(machine->config));
 }
 
 }  // namespace railwise::tools

@@ -16,7 +16,7 @@ namespace {
 using softdev::CountsBy;
 using softdev::CountsRow;
 
-constexpr const char* kHelp =
+constexpr const char* kDeviceStatsHelp =
     "usage: railwise device stats [options]\n\n"
     "Exact counts of what the processes on a fabric have done with their software devices since they opened "
     "them.\n"
@@ -127,7 +127,7 @@ int deviceStatsCommand(Args args) {
   table.push_back(
       choiceOption<CountsBy>('b', "by", kBy, &by, "a line for each process (default), device, port or qp"));
   int status = kExitOk;
-  if (!parseOrLeave("device stats", table, args, kHelp, 0, &status)) return status;
+  if (!parseOrLeave("device stats", table, args, kDeviceStatsHelp, 0, &status)) return status;
   const DeviceFabric fabric("device stats", options);
   if (!fabric) return kExitFailed;
   const auto rows = softdev::listCounts(*fabric, by);

@@ -10,10 +10,11 @@
 namespace railwise::tools {
 namespace {
 
-enum class Format { kText, kJson };
-constexpr std::array<Choice<Format>, 2> kFormats = {{{"text", Format::kText}, {"json", Format::kJson}}};
+enum class ExplainFormat { kText, kJson };
+constexpr std::array<Choice<ExplainFormat>, 2> kExplainFormats = {
+    {{"text", ExplainFormat::kText}, {"json", ExplainFormat::kJson}}};
 
-constexpr const char* kHelp =
+constexpr const char* kExplainHelp =
     "usage: railwise explain [FILE] [--root DIR|TAR] [options]\n\n"
     "For each GPU: the NICs that NCCL gives it, the path to them, whether GPUDirect is on and by which rule, "
     "and why\n"
@@ -27,21 +28,21 @@ int explainCommand(Args args) {
   MachineOptions machine;
   int gpu = -1;
   int channel = -1;
-  Format format = Format::kText;
-  std::vector<Option> table = {
-      intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
-      intOption('c', "channel", &channel, 0, 63, "only this channel"),
-      choiceOption<Format>('f', "format", kFormats, &format, "text (default) or json, which is complete")};
+  ExplainFormat format = ExplainFormat::kText;
+  std::vector<Option> table = {intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
+                               intOption('c', "channel", &channel, 0, 63, "only this channel"),
+                               choiceOption<ExplainFormat>('f', "format", kExplainFormats, &format,
+                                                           "text (default) or json, which is complete")};
   addMachineOptions(table, machine);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("explain", table, args, kHelp, 1, &status);
+  const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
-  machine.say_remarks = format != Format::kText;  // the text has the notes itself
+  machine.say_remarks = format != ExplainFormat::kText;  // the text has the notes itself
   const auto opened =
       openMachine("explain", arguments->positional.empty() ? "" : arguments->positional[0], machine);
   if (!opened) return kExitFailed;
-  const auto text = format == Format::kJson ? topo::explainJson(*opened, gpu, channel)
-                                            : topo::explainText(*opened, gpu, channel);
+  const auto text = format == ExplainFormat::kJson ? topo::explainJson(*opened, gpu, channel)
+                                                   : topo::explainText(*opened, gpu, channel);
   if (!text.ok()) {
     say("explain: %s", text.error().c_str());
     return kExitUsage;

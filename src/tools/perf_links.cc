@@ -1,9 +1,8 @@
 #include "tools/perf_links.h"
 
-#include <sched.h>
-
 #include <cstring>
 
+#include "tools/idle_wait.h"
 #include "tools/message.h"
 
 namespace railwise::tools {
@@ -59,6 +58,7 @@ Status Links::connect(const std::vector<Bytes>& handles) {
     std::memcpy(end->handle.data(), block.data() + sizeof(Handle) * static_cast<std::size_t>(end->channel),
                 sizeof(Handle));
   }
+  IdleWait wait;
   std::size_t missing = senders_.size() + receivers_.size();
   while (missing > 0) {
     const std::size_t before = missing;
@@ -72,7 +72,11 @@ Status Links::connect(const std::vector<Bytes>& handles) {
       RAILWISE_TRY(tryAccept(*end));
       if (end->up) --missing;
     }
-    if (missing == before) sched_yield();
+    if (missing == before) {
+      wait.idle();
+    } else {
+      wait.moved();
+    }
   }
   return Status::success();
 }

@@ -1,15 +1,12 @@
 #include "tools/perf_task.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "tools/idle_wait.h"
+
 namespace railwise::tools {
 namespace {
-
-// Rounds without any progress after which the core is offered to others: ranks may outnumber the cores.
-constexpr int kIdleRounds = 16;
 
 class CopyTask final : public Task {
  public:
@@ -107,7 +104,7 @@ std::unique_ptr<Task> makeCopy(const std::byte* from, std::byte* to, std::size_t
 Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t window, Activity& activity) {
   for (const auto& task : tasks) task->start();
   std::size_t first = 0;
-  int idle = 0;
+  IdleWait wait;
   while (true) {
     while (first < tasks.size() && tasks[first]->done()) ++first;
     if (first == tasks.size()) return Status::success();
@@ -120,10 +117,10 @@ Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t win
       moved = moved || *advanced;
     }
     if (moved) {
-      idle = 0;
+      wait.moved();
       activity.tick();
-    } else if (++idle > kIdleRounds) {
-      sched_yield();
+    } else {
+      wait.idle();
     }
   }
 }

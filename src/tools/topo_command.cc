@@ -11,7 +11,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr std::array<Subcommand, 6> kSubcommands = {{
+constexpr std::array<Subcommand, 6> kTopoSubcommands = {{
     {"show", topoShowCommand, "the machine as matrix, json, xml, dot, svg or html"},
     {"lint", topoLintCommand, "check a topology file for NCCL's traps"},
     {"diff", topoDiffCommand, "what differs between two machines, or between two versions of NCCL"},
@@ -23,7 +23,7 @@ constexpr std::array<Subcommand, 6> kSubcommands = {{
 }  // namespace
 
 int topoCommand(Args args) {
-  return runSubcommand("topo", kSubcommands,
+  return runSubcommand("topo", kTopoSubcommands,
                        "railwise topo SUBCOMMAND --help lists its options. See also: railwise explain", args);
 }
 

@@ -12,7 +12,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTopoDiffHelp =
     "usage: railwise topo diff A B [options]\n"
     "       railwise topo diff A --against-nccl=2.28 [options]\n\n"
     "What differs in devices, links, paths and choices. A and B are topology files, /sys trees (a folder or "
@@ -55,7 +55,7 @@ int topoDiffCommand(Args args) {
   std::vector<Option> table = {flagOption(0, "json", &as_json, "print JSON"), version};
   addMachineOptions(table, options);
   int status = kExitOk;
-  const auto arguments = parseOrLeave("topo diff", table, args, kHelp, 2, &status);
+  const auto arguments = parseOrLeave("topo diff", table, args, kTopoDiffHelp, 2, &status);
   if (!arguments) return status;
   const auto& operands = arguments->positional;
   if (operands.size() != (against ? 1U : 2U)) {

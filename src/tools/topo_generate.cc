@@ -12,7 +12,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTopoGenerateHelp =
     "usage: railwise topo generate [--root DIR|TAR] [options] > topology.xml\n\n"
     "On a VM every GPU and NIC seems to hang on the CPU, so that NCCL takes all NICs for equally far and "
     "GPUDirect for\n"
@@ -89,7 +89,8 @@ bool readPairing(GenerateFields& fields) {
 int topoGenerateCommand(Args args) {
   GenerateFields fields;
   int status = kExitOk;
-  const auto arguments = parseOrLeave("topo generate", optionTable(fields), args, kHelp, 0, &status);
+  const auto arguments =
+      parseOrLeave("topo generate", optionTable(fields), args, kTopoGenerateHelp, 0, &status);
   if (!arguments) return status;
   if (!readPairing(fields)) return kExitUsage;
   fields.options.exclude = fields.exclude;

@@ -10,7 +10,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTopoLintHelp =
     "usage: railwise topo lint FILE... [options]\n\n"
     "Checks NCCL topology files: what NCCL refuses, and what it reads otherwise than it was meant, each with "
     "line and\n"
@@ -58,7 +58,7 @@ int topoLintCommand(Args args) {
   const std::vector<Option> table = {flagOption(0, "json", &as_json, "print JSON"),
                                      flagOption(0, "strict", &strict, "warnings fail too")};
   int status = kExitOk;
-  const auto arguments = parseOrLeave("topo lint", table, args, kHelp, args.size(), &status);
+  const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
   if (arguments->positional.empty()) {
     say("topo lint: which FILE? (railwise topo lint --help)");

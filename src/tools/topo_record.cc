@@ -8,7 +8,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTopoRecordHelp =
     "usage: railwise topo record OUT.tar.gz [options]\n\n"
     "Packs what `railwise topo` and `railwise explain` need of this machine, so that they can answer for it "
     "elsewhere\n"
@@ -34,7 +34,7 @@ int topoRecordCommand(Args args) {
       flagOption(0, "anonymise", &options.anonymise, "number the GUIDs instead of recording them"),
       textOption(0, "root", "DIR|TAR", &root, "another machine's /sys")};
   int status = kExitOk;
-  const auto arguments = parseOrLeave("topo record", table, args, kHelp, 1, &status);
+  const auto arguments = parseOrLeave("topo record", table, args, kTopoRecordHelp, 1, &status);
   if (!arguments) return status;
   if (arguments->positional.empty()) {
     say("topo record: which file to write? (railwise topo record --help)");

@@ -167,14 +167,14 @@ std::vector<Finding> Linter::take() {
   return std::move(findings_);
 }
 
-std::string quoted(std::string_view value) {
+std::string inQuotes(std::string_view value) {
   std::string text = "\"";
   for (const char c : value.substr(0, 60)) text += c >= ' ' && c < 127 ? c : '?';
   return text + (value.size() > 60 ? "...\"" : "\"");
 }
 
 std::string pciText(const XmlNode& pci) {
-  const std::string busid = quoted(pci.get("busid", "without busid"));
+  const std::string busid = inQuotes(pci.get("busid", "without busid"));
   return "<pci " + busid.substr(1, busid.size() - 2) + ">";
 }
 

@@ -105,14 +105,14 @@ void lintComplete(Linter& linter, const XmlNode& cpu) {
 void lintIdentity(Linter& linter, const XmlNode& cpu) {
   lintComplete(linter, cpu);
   if (cpu.has("arch") && cpuArch(cpu.get("arch")) == cpuArch("")) {
-    linter.error(
-        Rule::kCpuArch, placeOf(cpu, "arch"),
-        "arch " + quoted(cpu.get("arch")) + " is unknown to NCCL, which then takes 5000 GB/s between sockets",
-        "write x86_64, arm64 (not aarch64) or ppc64");
+    linter.error(Rule::kCpuArch, placeOf(cpu, "arch"),
+                 "arch " + inQuotes(cpu.get("arch")) +
+                     " is unknown to NCCL, which then takes 5000 GB/s between sockets",
+                 "write x86_64, arm64 (not aarch64) or ppc64");
   }
   if (isX86(cpu) && cpu.has("vendor") && cpuVendor(cpu.get("vendor")) == cpuVendor("")) {
     linter.warning(Rule::kCpuVendor, placeOf(cpu, "vendor"),
-                   "vendor " + quoted(cpu.get("vendor")) +
+                   "vendor " + inQuotes(cpu.get("vendor")) +
                        " is unknown to NCCL, which then takes 5000 GB/s between sockets",
                    "write GenuineIntel or AuthenticAMD if it is one of them, or the one that comes closest");
   }
@@ -133,13 +133,13 @@ std::optional<Mask> lintAffinity(Linter& linter, const XmlNode& cpu) {
   const std::optional<Mask> mask = readMask(*text);
   if (!mask) {
     linter.error(Rule::kAffinityUnreadable, place,
-                 "affinity " + quoted(*text) +
+                 "affinity " + inQuotes(*text) +
                      " is no list of 32-bit hexadecimal words, so NCCL reads a wrong or empty mask",
                  "write what /sys/devices/system/node/node" + cpu.get("numaid") +
                      "/cpumap says: \"ffffffff,ffffffff\" is CPU 0 to 63");
   } else if (isEmpty(*mask) && intOf(cpu, "numaid", 0) >= 0) {
     linter.warning(Rule::kAffinityEmpty, place,
-                   "affinity " + quoted(*text) + " holds no CPU, so NCCL pins nothing for " + cpuName(cpu),
+                   "affinity " + inQuotes(*text) + " holds no CPU, so NCCL pins nothing for " + cpuName(cpu),
                    "write what /sys/devices/system/node/node" + cpu.get("numaid") + "/cpumap says");
   }
   return mask;

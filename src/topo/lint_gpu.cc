@@ -42,12 +42,12 @@ void lintRanked(Linter& linter, const XmlNode& gpu) {
   const int sm = intOf(gpu, "sm", 0);
   if (gpu.has("sm") && !linter.rccl() && (sm < 30 || sm > 300)) {
     linter.warning(Rule::kGpuSm, placeOf(gpu, "sm"),
-                   "sm " + quoted(gpu.get("sm")) + " is no compute capability; NVLink speeds depend on it",
+                   "sm " + inQuotes(gpu.get("sm")) + " is no compute capability; NVLink speeds depend on it",
                    "write ten times the capability: 80 for A100, 90 for H100, 100 for B200");
   }
   if ((busIdToNumber(gpu.parent->get("busid")) & kPartMask) != 0) {
     linter.error(Rule::kBusidFunction, placeOf(*gpu.parent, "busid"),
-                 "the last digit of " + quoted(gpu.parent->get("busid")) +
+                 "the last digit of " + inQuotes(gpu.parent->get("busid")) +
                      " must leave its two lowest bits 0 for a GPU; NCCL fails its init",
                  "a GPU is function 0: write .0");
   }
@@ -114,7 +114,7 @@ bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
   }
   if (intOf(link, "count", 0) <= 0) {
     linter.warning(Rule::kNvlinkCount, placeOf(link, "count"),
-                   "count " + quoted(link.get("count")) + ": a link without bandwidth",
+                   "count " + inQuotes(link.get("count")) + ": a link without bandwidth",
                    "write the number of links, or remove the tag");
   }
   return false;
@@ -122,14 +122,14 @@ bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
 
 void lintTargetClass(Linter& linter, const XmlNode& link, const XmlNode* target) {
   const NodeType type = targetType(linter, link);
-  const std::string tclass = "tclass " + quoted(link.get("tclass"));
+  const std::string tclass = "tclass " + inQuotes(link.get("tclass"));
   const std::string fix = "write 0x030200 for a GPU, 0x068000 for an NVSwitch, 0x068001 for a POWER CPU";
   const XmlPosition place = placeOf(link, "tclass");
   const bool classed = target != nullptr && target->has("class");
   if (classed && classType(target->get("class"), linter.document().version) != type) {
     linter.warning(
         Rule::kNvlinkTclass, place,
-        tclass + " is not the class " + quoted(target->get("class")) + " of its target in line " +
+        tclass + " is not the class " + inQuotes(target->get("class")) + " of its target in line " +
             std::to_string(target->position.line) +
             (type == NodeType::kGpu ? "" : "; NCCL adds up all such links as links to one NVSwitch"),
         fix);
@@ -154,7 +154,7 @@ void lintLink(Linter& linter, const XmlNode& link) {
         "write the address of the GPU at the other end");
   } else if (target == nullptr || (linter.describesGpus() && !hasRank(*target))) {
     linter.warning(Rule::kNvlinkTargetMissing, placeOf(link, "target"),
-                   "no described GPU has the address " + quoted(busid) + "; NCCL drops this link",
+                   "no described GPU has the address " + inQuotes(busid) + "; NCCL drops this link",
                    "correct the target, or leave the link out if that GPU is not visible here");
   }
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr int kSlowestPlausible = 1000;  // Mb/s; less was meant as Gb/s
 
 std::string netName(const XmlNode& net) {
-  return net.has("name") ? quoted(net.get("name")) : "without a name";
+  return net.has("name") ? inQuotes(net.get("name")) : "without a name";
 }
 
 bool isNet(const XmlNode& net) { return intOf(net, "net", 1) != 0; }
@@ -21,8 +21,8 @@ bool isNet(const XmlNode& net) { return intOf(net, "net", 1) != 0; }
 void lintNetSpeed(Linter& linter, const XmlNode& net) {
   const int speed = intOf(net, "speed", 0);
   if (speed >= kSlowestPlausible) return;
-  const std::string what =
-      "net " + netName(net) + (net.has("speed") ? " has speed " + quoted(net.get("speed")) : " has no speed");
+  const std::string what = "net " + netName(net) +
+                           (net.has("speed") ? " has speed " + inQuotes(net.get("speed")) : " has no speed");
   const std::string reading = speed > 0 ? "Mb/s, that is " + std::to_string(speed) + "/1000 Gb/s" : "10 Gb/s";
   linter.warning(Rule::kNetSpeed, placeOf(net, "speed"), what + "; NCCL takes " + reading,
                  "write Mb/s: speed=\"400000\" for a 400 Gb/s port");

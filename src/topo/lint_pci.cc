@@ -41,18 +41,18 @@ void lintBusid(Linter& linter, const XmlNode& pci) {
   const XmlNode* first = linter.pciAt(pci, *busid);
   if (!isAddress(*busid)) {
     linter.error(Rule::kBusidMalformed, place,
-                 "busid " + quoted(*busid) + " is no PCI address; NCCL reads it as " +
+                 "busid " + inQuotes(*busid) + " is no PCI address; NCCL reads it as " +
                      busIdText(busIdToNumber(*busid)),
                  "write dddd:bb:dd.f in lower-case hexadecimal");
   } else if (hasUpperCase(*busid)) {
     linter.error(Rule::kBusidCase, place,
-                 "busid " + quoted(*busid) +
+                 "busid " + inQuotes(*busid) +
                      " has capitals; NCCL compares addresses as text and adds the device a second time",
                  "write it in lower case");
   } else if (first != &pci) {
     const bool device = typeOf(linter, pci) != NodeType::kPci || typeOf(linter, *first) != NodeType::kPci;
     linter.add(device ? Finding::kError : Finding::kWarning, Rule::kDuplicateBusid, place,
-               "busid " + quoted(*busid) + " stands in line " + std::to_string(first->position.line) +
+               "busid " + inQuotes(*busid) + " stands in line " + std::to_string(first->position.line) +
                    " already; NCCL finds only the first",
                "give each device its own address");
   }
@@ -148,11 +148,11 @@ void lintLinkSpeed(Linter& linter, const XmlNode& pci) {
       pciText(pci);
   if (value > 0) {
     linter.error(Rule::kLinkSpeed, place,
-                 "link_speed " + quoted(*speed) + " is not NCCL's spelling; it reads" + reading,
+                 "link_speed " + inQuotes(*speed) + " is not NCCL's spelling; it reads" + reading,
                  speedFix(value));
   } else {
     linter.warning(Rule::kLinkSpeedUnknown, place,
-                   "link_speed " + quoted(*speed) + " tells no speed; NCCL takes it" + reading,
+                   "link_speed " + inQuotes(*speed) + " tells no speed; NCCL takes it" + reading,
                    "write the real speed, e.g. link_speed=\"32.0 GT/s PCIe\" for Gen5");
   }
 }
@@ -165,11 +165,11 @@ void lintWidth(Linter& linter, const XmlNode& pci) {
   const XmlPosition place = placeOf(pci, "link_width");
   if (value < 0 || (*end != '\0' && value != 0)) {
     linter.add(value < 0 ? Finding::kError : Finding::kWarning, Rule::kBadNumber, place,
-               "link_width " + quoted(*width) + " is no width; NCCL reads " + std::to_string(value),
+               "link_width " + inQuotes(*width) + " is no width; NCCL reads " + std::to_string(value),
                "write 1, 2, 4, 8 or 16");
   } else if (value == 0) {
     linter.warning(Rule::kLinkWidth, place,
-                   "link_width " + quoted(*width) + " tells no width; NCCL takes x16 for " + pciText(pci),
+                   "link_width " + inQuotes(*width) + " tells no width; NCCL takes x16 for " + pciText(pci),
                    "write the real width, e.g. link_width=\"16\"");
   }
 }
@@ -182,7 +182,7 @@ bool classReadable(std::string_view text) {
 
 void lintGpuClass(Linter& linter, const XmlNode& pci, NodeType type) {
   const XmlPosition place = placeOf(pci, "class");
-  const std::string what = "class " + quoted(pci.get("class")) + " of " + pciText(pci);
+  const std::string what = "class " + inQuotes(pci.get("class")) + " of " + pciText(pci);
   if (type == NodeType::kPci) {
     const bool amd = pci.get("class").starts_with("0x12") && !linter.rccl();
     linter.error(Rule::kClassMismatch, place,
@@ -203,7 +203,7 @@ void lintClass(Linter& linter, const XmlNode& pci) {
   const NodeType type = typeOf(linter, pci);
   if (!classReadable(*text)) {
     linter.error(Rule::kClassUnreadable, place,
-                 "class " + quoted(*text) + " of " + pciText(pci) +
+                 "class " + inQuotes(*text) + " of " + pciText(pci) +
                      " is not of the form 0x030200; NCCL takes the device for a switch",
                  "write 0x030200 for a GPU, 0x020700 or 0x020000 for a NIC, 0x060400 for a switch");
     return;
@@ -213,7 +213,7 @@ void lintClass(Linter& linter, const XmlNode& pci) {
   const bool data_direct = text->starts_with("0x0801");  // ConnectX-8
   if (hasChild(pci, "nic") && !hasChild(pci, "gpu") && type != NodeType::kNic && !bridge && !data_direct) {
     linter.warning(Rule::kClassMismatch, place,
-                   "class " + quoted(*text) + " of " + pciText(pci) +
+                   "class " + inQuotes(*text) + " of " + pciText(pci) +
                        " is not a NIC's, yet it has a <nic>; NCCL takes it for a NIC",
                    "write class=\"0x020700\" (InfiniBand) or \"0x020000\" (Ethernet)");
   }
@@ -243,7 +243,7 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
                    "put the <nic> into a <pci> of its own beside them");
     } else if (pci.has("class") && type != NodeType::kPci) {
       linter.error(Rule::kClassDropsChildren, placeOf(pci, "class"),
-                   "by its class " + quoted(pci.get("class")) + " " + pciText(pci) +
+                   "by its class " + inQuotes(pci.get("class")) + " " + pciText(pci) +
                        " is no switch, so NCCL drops the <pci> below it" + lost,
                    "write class=\"0x060400\"");
     }
@@ -263,7 +263,7 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
   } else if (pci.get("class").starts_with("0x12") && !linter.rccl()) {
     linter.error(
         Rule::kClassMismatch, placeOf(pci, "class"),
-        "class " + quoted(pci.get("class")) + " of " + pciText(pci) +
+        "class " + inQuotes(pci.get("class")) + " of " + pciText(pci) +
             " is an AMD GPU's, which in a version 1 file makes it a switch: the file has no such GPU",
         "write <system version=\"2\"> for RCCL");
   } else if (pci.get("class").starts_with("0x0604")) {
@@ -333,7 +333,7 @@ void lintPcilinks(Linter& linter) {
                    "write target=\"dddd:bb:dd.f\"");
     } else if (linter.pciAt(*link, *target) == nullptr) {
       linter.warning(Rule::kPcilinkTarget, placeOf(*link, "target"),
-                     "no <pci> has the address " + quoted(*target) + "; NCCL drops the link",
+                     "no <pci> has the address " + inQuotes(*target) + "; NCCL drops the link",
                      "correct the target, or remove the link");
     }
     const XmlNode& pci = *link->parent;

@@ -131,8 +131,8 @@ void lintNvlinks(Linter& linter);
 void lintNets(Linter& linter);
 
 // Words and places, for all rules.
-std::string quoted(std::string_view value);  // in double quotes, short, without control characters
-std::string pciText(const XmlNode& pci);     // "<pci 0000:45:00.0>"
+std::string inQuotes(std::string_view value);  // in double quotes, short, without control characters
+std::string pciText(const XmlNode& pci);       // "<pci 0000:45:00.0>"
 XmlPosition placeOf(const XmlNode& node, std::string_view attribute);  // of the attribute, else of the tag
 const XmlNode* cpuOf(const XmlNode& node);                             // the <cpu> above, or null
 std::string hostOf(const XmlNode& node);                               // its host_hash, "" without one

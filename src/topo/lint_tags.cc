@@ -63,7 +63,7 @@ void lintNumber(Linter& linter, const TagAttributes& known, const XmlAttribute& 
     reading = std::to_string(static_cast<int>(std::strtol(begin, &end, 0)));
     if (isOctal(attribute.value) && *end == '\0') {
       linter.warning(Rule::kBadNumber, attribute.position,
-                     attribute.name + "=" + quoted(attribute.value) +
+                     attribute.name + "=" + inQuotes(attribute.value) +
                          " begins with 0, so NCCL reads it as octal: " + reading,
                      "write the number without leading zeros");
       return;
@@ -77,7 +77,7 @@ void lintNumber(Linter& linter, const TagAttributes& known, const XmlAttribute& 
   }
   if (end != begin && *end == '\0') return;
   linter.error(Rule::kBadNumber, attribute.position,
-               attribute.name + "=" + quoted(attribute.value) + " is no number; NCCL reads " + reading +
+               attribute.name + "=" + inQuotes(attribute.value) + " is no number; NCCL reads " + reading +
                    " and says nothing",
                "write a plain number (0x before hexadecimal ones)");
 }
@@ -109,13 +109,13 @@ void lintAttributes(Linter& linter, const TagAttributes& known, const XmlNode& n
                           contains(known.floats, attribute.name);
     if (!is_known) {
       linter.warning(Rule::kUnknownAttribute, attribute.position,
-                     "NCCL reads no attribute " + quoted(attribute.name) + " in <" + node.name + ">",
+                     "NCCL reads no attribute " + inQuotes(attribute.name) + " in <" + node.name + ">",
                      "correct the name, or remove it");
       continue;
     }
     if (attribute.value.find('&') != std::string::npos && attribute.value.find(';') != std::string::npos) {
       linter.warning(Rule::kEntity, attribute.position,
-                     "NCCL knows no entities: " + quoted(attribute.value) + " is taken letter by letter",
+                     "NCCL knows no entities: " + inQuotes(attribute.value) + " is taken letter by letter",
                      "write the character itself");
     }
     lintNumber(linter, known, attribute);

@@ -10,7 +10,7 @@ namespace railwise::topo {
 namespace {
 
 // A quoted string of the DOT language; \n stays a line break.
-std::string quoted(const std::string& text) {
+std::string inQuotes(const std::string& text) {
   std::string quote = "\"";
   for (const char c : cleanUtf8(text)) {
     if (c == '"' || c == '\\') quote += '\\';
@@ -49,7 +49,7 @@ class DotWriter {
   explicit DotWriter(const Machine& machine) : machine_(machine), graph_(*machine.graph) {}
 
   std::string whole() {
-    text_ = "graph topology {\n  label=" + quoted(machine_.name + ", GB/s in one direction") +
+    text_ = "graph topology {\n  label=" + inQuotes(machine_.name + ", GB/s in one direction") +
             ";\n  labelloc=t;\n  rankdir=TB;\n  fontname=\"sans-serif\";\n"
             "  node [fontname=\"sans-serif\", fontsize=11, style=filled];\n  edge [fontname=\"sans-serif\", "
             "fontsize=9];\n";
@@ -63,8 +63,8 @@ class DotWriter {
   std::string indent(int depth) const { return std::string(static_cast<std::size_t>(depth) * 2, ' '); }
 
   void openCluster(const std::string& name, const std::string& label, int depth) {
-    text_ += indent(depth) + "subgraph " + quoted("cluster_" + name) + " {\n" + indent(depth + 1) +
-             "label=" + quoted(label) + ";\n" + indent(depth + 1) + "style=rounded;\n" + indent(depth + 1) +
+    text_ += indent(depth) + "subgraph " + inQuotes("cluster_" + name) + " {\n" + indent(depth + 1) +
+             "label=" + inQuotes(label) + ";\n" + indent(depth + 1) + "style=rounded;\n" + indent(depth + 1) +
              "color=\"#8a9bac\";\n";
   }
 
@@ -99,8 +99,8 @@ class DotWriter {
 
   void addNode(NodeIndex i, const std::string& label, int depth) {
     const Look look = lookOf(graph_.node(i).type);
-    text_ += indent(depth) + quoted(graph_.label(i)) + " [label=" + quoted(label) + ", shape=" + look.shape +
-             ", fillcolor=" + quoted(look.fill) + "];\n";
+    text_ += indent(depth) + inQuotes(graph_.label(i)) + " [label=" + inQuotes(label) +
+             ", shape=" + look.shape + ", fillcolor=" + inQuotes(look.fill) + "];\n";
   }
 
   // A rank's node stands in its device's, a port in its NIC's.
@@ -138,9 +138,9 @@ class DotWriter {
     // The tree goes down from the CPUs; links beside it do not shape it.
     const bool tree = link.type == LinkType::kPci;
     const bool up = tree && isParent(link.to, from);
-    const std::string ends = up ? quoted(graph_.label(link.to)) + " -- " + quoted(graph_.label(from))
-                                : quoted(graph_.label(from)) + " -- " + quoted(graph_.label(link.to));
-    text_ += "  " + ends + " [label=" + quoted(linkName(graph_, link) + " " + gbText(link.bandwidth)) +
+    const std::string ends = up ? inQuotes(graph_.label(link.to)) + " -- " + inQuotes(graph_.label(from))
+                                : inQuotes(graph_.label(from)) + " -- " + inQuotes(graph_.label(link.to));
+    text_ += "  " + ends + " [label=" + inQuotes(linkName(graph_, link) + " " + gbText(link.bandwidth)) +
              ", color=\"" + color + "\", penwidth=" + width +
              (tree || link.type == LinkType::kNvl ? "" : ", constraint=false") + "];\n";
   }
