@@ -16,7 +16,8 @@ namespace {
 // What a completion cannot say may follow. A queue pair whose device gives no reason (Soft-RoCE, when its
 // interface does not take a packet): the port's state, since the same event of the interface changes both. A
 // peer that refuses access: the end of its side channel, since the kernel of a process that is killed takes
-// the memory away before the queue pairs. Nothing else is worth doing meanwhile.
+// the memory away before the queue pairs. On iWARP a TCP connection that has broken, of which soft-iWARP says
+// only that it could not send or has flushed: the same. Nothing else is worth doing meanwhile.
 constexpr Clock::duration kReasonFollows = std::chrono::milliseconds(100);
 
 const char* adviceFor(ibv_wc_status status) {
@@ -160,12 +161,18 @@ std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* o
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
   const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
+  const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
+  const bool broken = iwarp() && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
+  const bool may_follow = refused || flushed || broken;
   // Where the connection goes on, nobody waits for a reason.
-  const bool may_follow = (refused || status == IBV_WC_WR_FLUSH_ERR) && !canFailOver();
-  const std::string ailment = may_follow ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
+  const std::string ailment =
+      may_follow && !canFailOver() ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
   if (!ailment.empty()) return ailment;
-  if (refused && peerHasEnded())
-    return "the peer died or closed the connection while its memory was in use: see its log";
+  if (may_follow && peerHasEnded())
+    return std::string("the peer died or closed the connection") +
+           (refused ? " while its memory was in use" : "") + ": see its log";
+  if (broken)
+    return "its TCP connection broke: the peer died or cannot be reached: check its log and the network";
   return adviceFor(status);
 }
 

@@ -58,12 +58,14 @@ TEST_F(FailedCompletion, SaysThatThePortIsDown) {
   EXPECT_NE(said.all().find("its port is down"), std::string::npos) << said.all();
 }
 
-// What the sender says when the peer refuses it access; before it hears of that the peer may leave.
-std::string saidOfRefusal(bool peer_leaves) {
-  LoopConnection loop(4096, "count=1;fault opcode=write_imm status=rem_access_err");
+// What the sender says when its write fails by `status`; before it hears of that the peer may leave.
+std::string saidOfWrite(const std::string& link, const std::string& status, bool peer_leaves) {
+  LoopConnection loop(4096, "count=1,link=" + link + ";fault opcode=" +
+                                (link == "iwarp" ? "write" : "write_imm") + " status=" + status);
   const test::Said said;
   EXPECT_NE(loop.receive(1, 0, 64), nullptr);
-  Request* const request = loop.send(1024, 64);
+  Request* request = nullptr;
+  for (int i = 0; i < 1'000'000 && request == nullptr; ++i) request = loop.send(1024, 64);
   if (request == nullptr) return "no send";
   if (peer_leaves) Context::close(&loop.receiver());
   EXPECT_FALSE(LoopConnection::finish(request));
@@ -73,16 +75,29 @@ std::string saidOfRefusal(bool peer_leaves) {
 // The kernel takes the memory of a process that is killed before its queue pairs: the peer's last word is a
 // refusal, and that it died shows on the side channel.
 TEST_F(FailedCompletion, SaysThatThePeerDied) {
-  const std::string said = saidOfRefusal(true);
+  const std::string said = saidOfWrite("ib", "rem_access_err", true);
   EXPECT_NE(said.find("the peer died or closed the connection while its memory was in use"),
             std::string::npos)
       << said;
 }
 
 TEST_F(FailedCompletion, SaysThatMemoryIsRefused) {
-  const std::string said = saidOfRefusal(false);
+  const std::string said = saidOfWrite("ib", "rem_access_err", false);
   EXPECT_NE(said.find("released the memory, or never registered it for this access"), std::string::npos)
       << said;
+}
+
+// Of a TCP connection that broke, since the peer was killed or for another reason, soft-iWARP says no more.
+TEST_F(FailedCompletion, SaysThatThePeerDiedOverIwarp) {
+  for (const char* status : {"loc_qp_op_err", "wr_flush_err"}) {
+    const std::string said = saidOfWrite("iwarp", status, true);
+    EXPECT_NE(said.find("the peer died or closed the connection: see its log"), std::string::npos) << said;
+  }
+}
+
+TEST_F(FailedCompletion, SaysThatTheTcpConnectionBroke) {
+  const std::string said = saidOfWrite("iwarp", "loc_qp_op_err", false);
+  EXPECT_NE(said.find("its TCP connection broke"), std::string::npos) << said;
 }
 
 TEST_F(FailedCompletion, SaysThatTheAddressIsGone) {
