@@ -201,8 +201,8 @@ void closeFabric(Fabric* fabric) {
   delete fabric;
 }
 
-// The mark's name has the number of the segment's descriptor in it. A process that has just been forked off may
-// still hold the mark of an earlier attachment, which had the same number: another one then.
+// The mark's name has the number of the segment's descriptor in it. A process that has just been forked off
+// may still hold the mark of an earlier attachment, which had the same number: another one then.
 Result<int> bindMark(Fabric& fabric) {
   constexpr int kMostTries = 16;
   for (int tries = 1;; ++tries) {

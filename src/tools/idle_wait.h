@@ -1,6 +1,6 @@
-// A rank that polls and finds nothing. It offers its core first, since ranks may outnumber the cores, and sleeps a little
-// once that has been in vain for long: then a peer does not run, or a way is lost, and others have use for the core.
-// One thread.
+// A rank that polls and finds nothing. It offers its core first, since ranks may outnumber the cores, and
+// sleeps a little once that has been in vain for long: then a peer does not run, or a way is lost, and others
+// have use for the core. One thread.
 #pragma once
 
 #include <sched.h>

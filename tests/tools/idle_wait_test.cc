@@ -1,0 +1,27 @@
+#include "tools/idle_wait.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+namespace railwise::tools {
+namespace {
+
+// How often this thread has slept; to offer the core is none.
+long sleeps() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+TEST(IdleWait, SleepsOnceItHasBeenInVainForLong) {
+  IdleWait wait;
+  const long before = sleeps();
+  while (sleeps() < before + 10) wait.idle();
+  wait.moved();
+  const long after = sleeps();
+  for (int i = 0; i < 40; ++i) wait.idle();
+  EXPECT_EQ(sleeps(), after);
+}
+
+}  // namespace
+}  // namespace railwise::tools
