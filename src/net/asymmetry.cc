@@ -14,7 +14,7 @@ template <typename Field>
 int64_t common(const EndInfo& end, Field RailInfo::*field) {
   int64_t value = -1;
   for (int i = 0; i < end.rails; ++i) {
-    if (end.rail[i].gid_count == 0) continue;
+    if (!reachable(end.rail[i])) continue;
     const auto its = static_cast<int64_t>(end.rail[i].*field);
     if (value >= 0 && its != value) return -1;
     value = its;

@@ -190,12 +190,13 @@ std::string checkEnd(const EndInfo& end);
 // begins as one that has lost its ways (docs/transport.md).
 inline bool beginsLost(const EndInfo& end) { return end.queue_pairs == 0; }
 std::string checkFirstEnd(const EndInfo& end);
-// Does any of its rails, or all, have an address? A port that is down offers none.
+// Does a rail have an address; any of an end's, or all? A port that is down offers none.
+inline bool reachable(const RailInfo& rail) { return rail.gid_count > 0; }
 inline bool anyReachable(const EndInfo& end) {
-  return std::any_of(end.rail, end.rail + end.rails, [](const RailInfo& rail) { return rail.gid_count > 0; });
+  return std::any_of(end.rail, end.rail + end.rails, reachable);
 }
 inline bool allReachable(const EndInfo& end) {
-  return std::all_of(end.rail, end.rail + end.rails, [](const RailInfo& rail) { return rail.gid_count > 0; });
+  return std::all_of(end.rail, end.rail + end.rails, reachable);
 }
 // The same without what belongs to queue pairs and windows; there may be no rail.
 std::string checkRails(const EndInfo& end);

@@ -51,7 +51,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   for (Receive& receive : made->receives_) receive.connection = made.get();
   const int pointers = device.properties().pointer_support;
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
-    const bool reached = made->local_.rail[rail].gid_count > 0;
+    const bool reached = reachable(made->local_.rail[rail]);
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
     if (lost || !reached || !device_memory || options.config.gdr_flush_disable != 0) continue;
     const Result<FlushPath*> path = made->openFlushPath(device.rails()[rail]);
