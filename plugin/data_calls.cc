@@ -26,8 +26,8 @@ template <typename T>
   return {Code::kInvalidArgument, 0};
 }
 
-ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void* profiler,
-                       void** request) {
+[[gnu::noinline]] static ncclResult_t isendReady(void* connection, void* data, size_t bytes, int tag,
+                                                 void* handle, void* profiler, void** request) {
   return guarded("isend", [&] {
     RAILWISE_REQUIRE("isend", request);
     Request* made = nullptr;
@@ -35,13 +35,24 @@ ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void
       SendConnection* typed = nullptr;
       RAILWISE_TRY(connectionOf("isend", connection, net::Direction::kSend, &typed));
       if (bytes > 0) RAILWISE_REQUIRE("isend", handle);
-      return typed->isend(reinterpret_cast<uint64_t>(data), bytes, tag,
-                          static_cast<const MemoryHandle*>(handle), profiler, &made);
+      return typed->isendReady(reinterpret_cast<uint64_t>(data), bytes, tag,
+                               static_cast<const MemoryHandle*>(handle), profiler, &made);
     };
     const Status status = send();
     *request = made;  // on entry it holds the slot's previous request
     return status;
   });
+}
+
+// Most calls find no clear-to-send.
+ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void* profiler,
+                       void** request) {
+  auto* const base = static_cast<Connection*>(connection);
+  if (base == nullptr || request == nullptr || base->direction() != net::Direction::kSend ||
+      !static_cast<SendConnection*>(base)->mustWait()) [[likely]]
+    return isendReady(connection, data, bytes, tag, handle, profiler, request);
+  *request = nullptr;
+  return ncclSuccess;
 }
 
 ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request) {
@@ -166,9 +177,19 @@ ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** 
   });
 }
 
-ncclResult_t test_v6(void* request, int* done, int* sizes) {
-  if (request == nullptr || done == nullptr || !Connection::testKnown(*static_cast<Request*>(request), sizes))
+[[gnu::noinline]] static ncclResult_t testUnknown(void* request, int* done, int* sizes) {
+  const std::optional<bool> complete = Connection::testSoon(*static_cast<Request*>(request), sizes);
+  if (!complete) [[unlikely]]
     return testOtherwise(request, done, sizes);
+  *done = *complete ? 1 : 0;
+  return ncclSuccess;
+}
+
+ncclResult_t test_v6(void* request, int* done, int* sizes) {
+  if (request == nullptr || done == nullptr) [[unlikely]]
+    return testOtherwise(request, done, sizes);
+  if (!Connection::testKnown(*static_cast<Request*>(request), sizes))
+    return testUnknown(request, done, sizes);
   *done = 1;
   return ncclSuccess;
 }

@@ -4,7 +4,10 @@
 #include <cstdio>
 #include <iterator>
 #include <mutex>
+#include <string>
+#include <vector>
 
+#include "net/nccl_own_network.h"
 #include "net/profiler.h"
 #include "plugin/calls.h"
 #include "plugin/guard.h"
@@ -97,6 +100,18 @@ ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
   return init_v6(logger);
 }
 
+// Once in a process, by those who use the versions of NCCL that it is about.
+static void noteNcclsOwnNetwork(const net::Net& net) {
+  static std::atomic_flag said;
+  std::vector<net::DescribedDevice> devices;
+  for (int i = 0; i < net.physicalDevices(); ++i) {
+    const net::DeviceProperties& its = net.device(i)->properties();
+    devices.push_back({its.name, (its.pointer_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0});
+  }
+  const std::string note = net::ownNetworkNote(net.config(), net::onLibibverbs(), devices);
+  if (!note.empty() && !said.test_and_set()) RAILWISE_INFO(log::kInit | log::kNet, "%s", note.c_str());
+}
+
 static Status initContext(void** context, const ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger) {
   RAILWISE_REQUIRE("init", context);
   *context = nullptr;
@@ -104,6 +119,7 @@ static Status initContext(void** context, const ncclNetCommConfig_v11_t* config,
   Result<net::Net*> net = net::Net::acquire();
   if (!net.ok()) return net.status();
   *context = new Context(**net, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF);
+  noteNcclsOwnNetwork(**net);
   return Status::success();
 }
 
@@ -122,14 +138,13 @@ ncclResult_t finalize_v11(void* context) {
   });
 }
 
-// Hints about what the communicator will do; NCCL_NET_ID_UNDEF: not known.
+// Hints about what the communicator will do; NCCL_NET_ID_UNDEF: not known. NCCL's most frequent call (59,267
+// for 1,848 isends of an alltoall of 16 ranks): it stores two numbers, and nothing in it can throw.
 ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes) {
-  return guarded("setNetAttr", [&] {
-    if (context == nullptr || attributes == nullptr) return Status::success();
-    const auto& send = attributes->sendCommAttr;
-    static_cast<Context*>(context)->setHints(send.maxConcurrentPeers, send.maxFlowsPerPeer);
-    return Status::success();
-  });
+  if (context == nullptr || attributes == nullptr) return ncclSuccess;
+  const auto& send = attributes->sendCommAttr;
+  static_cast<Context*>(context)->setHints(send.maxConcurrentPeers, send.maxFlowsPerPeer);
+  return ncclSuccess;
 }
 
 // ---- devices
@@ -332,7 +347,6 @@ ncclResult_t deregMr_v6(void* connection, void* handle) {
   return guarded("deregMr", [&] {
     if (connection == nullptr || handle == nullptr) return Status::success();
     auto& typed = *static_cast<Connection*>(connection);
-    if (typed.direction() == net::Direction::kSend) static_cast<net::SendConnection&>(typed).settle();
     typed.memory().release(static_cast<MemoryHandle*>(handle));
     return Status::success();
   });

@@ -1,5 +1,5 @@
-// What `railwise device port` does, for tests: a port of this process's fabric goes down, comes up, or gets
-// another address while it is in use.
+// What `railwise device port` and `railwise device fault add` do, for tests: a port of this process's fabric
+// goes down, comes up, or gets another address while it is in use; a fault strikes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,6 +8,8 @@
 #include <string>
 
 #include "softdev/control.h"
+#include "softdev/fault_rule.h"
+#include "softdev/faults.h"
 
 namespace railwise::test {
 
@@ -19,6 +21,17 @@ inline void changePort(const std::string& port, const std::string& change) {
   const auto ports = softdev::findPorts(**fabric, port, &error);
   ASSERT_EQ(ports.size(), 1U) << error;
   EXPECT_TRUE(softdev::changePort(**fabric, ports[0], change, &error)) << error;
+  softdev::detachFabric(*fabric);
+}
+
+// `text`: of a rule (docs/software-device.md).
+inline void addFault(const std::string& text) {
+  const auto fabric = softdev::joinFabric("test" + std::to_string(getpid()));
+  ASSERT_TRUE(fabric.ok());
+  softdev::FaultRule rule{};
+  std::string error;
+  ASSERT_TRUE(softdev::parseFaultRule(text, &rule, &error)) << error;
+  EXPECT_TRUE(softdev::addFault(**fabric, rule).ok()) << text;
   softdev::detachFabric(*fabric);
 }
 

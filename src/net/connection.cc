@@ -61,6 +61,7 @@ void Connection::attach(Socket socket) {
   side_channel_.open(std::move(socket), options_.watcher);
   listenToRails(true);
   lost_.ring();  // what happened before anybody listened
+  mayTestSoon();
   if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& pair) { return pair.used; }))
     (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
 }

@@ -4,8 +4,7 @@
 //
 // Threads: made and closed by NCCL's service thread; isend, irecv, iflush and test belong to one thread at a
 // time (NCCL's progress thread), and between an irecv and the next test() to the same. Registering memory
-// meanwhile is safe: it touches only the device's cache. So is SendConnection::settle(), before memory is
-// released: it posts to queue pairs, whose locks are the device's library's.
+// meanwhile is safe: it touches only the device's cache.
 // Any error of the data path is logged once and sticks: every later call returns it. Closing with work
 // outstanding is safe at any time.
 #pragma once
@@ -75,15 +74,34 @@ class Connection {
   // receive, none for a flush; and the request is free. Never blocks. Errors: kRemote, kSystem.
   Status test(Request& request, bool* done, int* sizes) {
     *done = testKnown(request, sizes);
-    return *done ? Status::success() : testOtherwise(request, done, sizes);
+    if (*done) return Status::success();
+    const std::optional<bool> soon = testSoon(request, sizes);
+    if (!soon) return testOtherwise(request, done, sizes);
+    *done = *soon;
+    return Status::success();
   }
   // The same for one of which it is known already, and which has one size: without a call.
   static bool testKnown(Request& request, int* sizes) {
+    request.connection->tested_ = true;
     if (request.count != 1 || !request.connection->known(request) || request.kind == Request::Kind::kFree)
       return false;
     if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
     request.kind = Request::Kind::kFree;
     return true;
+  }
+  // The same for one of which it is not known yet: one look at the completion queue, for most calls find
+  // nothing. Null: it takes testOtherwise() to tell.
+  [[gnu::always_inline]] static std::optional<bool> testSoon(Request& request, int* sizes) {
+    Connection& connection = *request.connection;
+    if (connection.only_cq_ == nullptr || connection.chores_ || request.done ||
+        request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush)
+      return std::nullopt;
+    ibv_wc completions[kPollBatch];
+    const int count = ibv_poll_cq(connection.only_cq_, kPollBatch, completions);
+    if (count == 0) [[likely]]
+      return connection.maySkipIdle() ? std::optional(false) : std::nullopt;
+    connection.takeIn(completions, count);
+    return testKnown(request, sizes) ? std::optional(true) : std::nullopt;
   }
   Status testOtherwise(Request& request, bool* done, int* sizes);
 
@@ -156,7 +174,7 @@ class Connection {
   bool iwarp() const { return iwarp_; }
 
   // Is it known already that `request` has completed?
-  bool known(const Request& request) const { return request.done || request.number <= arrived_; }
+  bool known(const Request& request) const { return request.done || request.number <= known_number_; }
 
   // Tells the peer that this end will do nothing more, why, and a sender what has arrived before.
   void endSideChannel(const std::string& reason);
@@ -171,7 +189,8 @@ class Connection {
   // What every end of an epoch has in common, and every begin.
   void leaveEpoch(const std::string& why);
   void beginEpoch();
-  void noteProgress();
+  // `keep_last`: of the ways that were tried, the last one failed after that.
+  void noteProgress(bool keep_last = false);
   // For the report, when nothing is left.
   void noteTried(const std::string& what);
   // From now on no call goes straight down.
@@ -187,8 +206,23 @@ class Connection {
     const bool nothing_new = (++idle_polls_ & kIdleMask) != 0 && !lost_.raised();
     return nothing_new ? Status::success() : checkPeer(waiting);
   }
+  // The same for a call that found nothing at its first look; false: idle() has something to look at.
+  bool maySkipIdle() {
+    if (((idle_polls_ + 1) & kIdleMask) == 0 || lost_.raised()) return false;
+    ++idle_polls_;
+    return true;
+  }
 
   Status checkPeer(Waiting waiting);
+  // What the only completion queue has brought. A failure is remembered.
+  void takeIn(const ibv_wc* completions, int count) noexcept;
+  // Everything completes in the order in which it was posted.
+  bool oneQueuePair() const { return lanes_.size() == 1 && lanes_.front().count == 1; }
+  // All is well: whoever tests may look into the only completion queue by itself.
+  void mayTestSoon() {
+    const bool one = cqs_.size() == 1 && oneQueuePair() && !iwarp_;
+    only_cq_ = one ? cqs_.front().get() : nullptr;
+  }
 
   // The place in the window that the peer's device is asked to answer into (iWARP: peer_check.cc; trials).
   static constexpr std::size_t kProbeBytes = 64;
@@ -222,6 +256,8 @@ class Connection {
   Status recover();
   // Frames of the peer.
   Status hear();
+  // Among the device's own rails; -1: it is none of them.
+  int ownPlaceOf(const Rail& rail) const;
   // To the rails of the next epoch.
   void takeRails(std::vector<Rail> rails);
   // What this end can use now, own rails first; `native` tells how many of them.
@@ -237,6 +273,8 @@ class Connection {
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
   Result<MemoryKeys> keysOf(const MemoryHandle& memory, uint8_t rail) const;
+  // The same through any rail.
+  Result<MemoryKeys> keysOn(const MemoryHandle& memory, const Rail& rail) const;
   // Events of the rails ring the bell, or no more; those of the device's own rails in any case.
   void listenToRails(bool on);
   // Queue pairs to the error state; and away with them.
@@ -292,6 +330,12 @@ class Connection {
   bool out_of_order_ = false;
   // All receives up to this number are complete: at the receiver, and as far as the sender has heard.
   SharedNumber arrived_;
+  // Of a sender: all messages up to this number are complete, unless only `done` tells.
+  uint64_t known_number_ = 0;
+  bool tested_ = false;  // since the last isend
+  // test() has more to do than to look: something is not posted.
+  bool chores_ = false;
+  ibv_cq* only_cq_ = nullptr;  // null: there are several, or not all is well
   // Of a sender: the oldest receive that not everything is posted for.
   SharedNumber next_post_ = 1;
   uint64_t peer_window_ = 0;

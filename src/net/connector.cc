@@ -102,14 +102,15 @@ Result<Io> Connector::step() {
 }
 
 Status Connector::call() {
+  // First: an end that cannot describe itself must not call. The listener would take it for a stranger.
+  request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
+  request_.nonce = handle_.nonce;
+  RAILWISE_TRY(connection_->describe(request_.end));
   ++calls_;
   call_ends_ = Clock::now() + kCallTime;
   Result<Socket> socket = Socket::connect(address());
   if (!socket.ok()) return callFailed(socket.status().sys_errno);
   socket_ = std::move(*socket);
-  request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
-  request_.nonce = handle_.nonce;
-  RAILWISE_TRY(connection_->describe(request_.end));
   transfer_ = transferOf(request_);
   stage_ = Stage::kConnecting;
   return Status::success();

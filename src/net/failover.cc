@@ -29,6 +29,7 @@ bool Connection::canFailOver() const {
 }
 
 void Connection::stopStraight() {
+  only_cq_ = nullptr;
   if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->stopStraight();
   else static_cast<ReceiveConnection*>(this)->stopStraight();
 }
@@ -86,19 +87,24 @@ void Connection::leaveEpoch(const std::string& why) {
 }
 
 // Since messages have arrived there is a way, or there was.
-void Connection::noteProgress() {
-  if (std::exchange(arrived_before_, arrived_) == arrived_) return;
+void Connection::noteProgress(bool keep_last) {
+  const uint64_t progress = std::max<uint64_t>(arrived_, known_number_);
+  if (progress <= arrived_before_) return;
+  arrived_before_ = progress;
   lost_time_ = {};
-  tried_.clear();
+  if (!tried_.empty()) tried_.erase(tried_.begin(), tried_.end() - (keep_last ? 1 : 0));
 }
 
 void Connection::beginEpoch() {
   phase_ = Phase::kRunning;
+  last_check_ = Clock::now();  // the time before it is counted already (giveUpInTime)
   trouble_.clear();
   heard_ = true;  // silence begins now
   lost_.clear();
   listenToRails(true);
   lost_.ring();  // what happened before anybody listened
+  chores_ = true;
+  mayTestSoon();
 }
 
 void Connection::noteTried(const std::string& what) {
@@ -142,6 +148,7 @@ Status Connection::giveUpAfter(Clock::duration lost) {
   std::string report = "no way to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
                        std::to_string(config_.failover_timeout_s) + " s. Tried:";
   for (const std::string& attempt : tried_) report += " [" + attempt + "]";
+  if (tried_.empty()) report += " nothing, for no pair of ports was up";
   report += "; ports of this end:";
   int native = 0;
   const std::vector<Rail> usable = usableRails(&native);
@@ -165,8 +172,10 @@ Status Connection::giveUpAfter(Clock::duration lost) {
 
 // ---- what the peer says
 
+// Without queue pairs the peer's next frame is all that is waited for: nobody else need be scheduled to read
+// it.
 Status Connection::hear() {
-  while (const auto frame = side_channel_.next()) {
+  while (const auto frame = side_channel_.next(phase_ != Phase::kRunning)) {
     RAILWISE_TRY(failure_);
     RAILWISE_TRY(onFrame(*frame));
   }
@@ -194,14 +203,17 @@ void Connection::onFarewell(const FarewellFrame& frame) {
 
 // ---- rails
 
+int Connection::ownPlaceOf(const Rail& rail) const {
+  const std::vector<Rail>& own = device_.rails();
+  const auto found = std::find_if(own.begin(), own.end(), [&](const Rail& each) { return each.same(rail); });
+  return found != own.end() ? static_cast<int>(found - own.begin()) : -1;
+}
+
 void Connection::takeRails(std::vector<Rail> rails) {
   rails_ = std::move(rails);
-  const std::vector<Rail>& own = device_.rails();
-  native_ = rails_.size() == own.size();
+  native_ = rails_.size() == device_.rails().size();
   for (std::size_t i = 0; i < rails_.size(); ++i) {
-    const auto found =
-        std::find_if(own.begin(), own.end(), [&](const Rail& rail) { return rail.same(rails_[i]); });
-    native_rail_[i] = found != own.end() ? static_cast<int8_t>(found - own.begin()) : int8_t{-1};
+    native_rail_[i] = static_cast<int8_t>(ownPlaceOf(rails_[i]));
     native_ = native_ && native_rail_[i] == static_cast<int8_t>(i);
   }
 }
@@ -264,9 +276,9 @@ Status Connection::describeEpoch(EndInfo& end) const {
 }
 
 MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
-  const std::vector<Rail>& own = device_.rails();
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    if (own[i].same(rail)) return {window_.localKey(i), window_.remoteKey(i)};
+  if (const int own = ownPlaceOf(rail); own >= 0) {
+    const auto place = static_cast<std::size_t>(own);
+    return {window_.localKey(place), window_.remoteKey(place)};
   }
   const Result<MemoryKeys> keys = window_.keysOn(rail.hca->pd());
   return keys.ok() ? *keys : MemoryKeys{};
@@ -289,7 +301,12 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
 Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
   const int8_t native = native_rail_[rail];
   if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
-  return device_.memory().keysOn(memory, rails_[rail].hca->pd(), rails_[rail].data_direct);
+  return keysOn(memory, rails_[rail]);
+}
+
+Result<MemoryKeys> Connection::keysOn(const MemoryHandle& memory, const Rail& rail) const {
+  if (const int own = ownPlaceOf(rail); own >= 0) return memory.keys[static_cast<std::size_t>(own)];
+  return device_.memory().keysOn(memory, rail.hca->pd(), rail.data_direct);
 }
 
 // Ports of this end may be up again: for a connection that uses less than it could.
@@ -330,6 +347,7 @@ void Connection::dropQueuePairs() {
   queue_pairs_.resize(1);
   queue_pairs_.front().used = false;
   lanes_.clear();
+  only_cq_ = nullptr;
   cqs_.clear();
 }
 

@@ -70,8 +70,10 @@ Net* Net::current() {
 Status Net::start() {
   config_ = Config::load();
   host_ = localHostName();
-  if (config_.ib_disable != 0) {
-    RAILWISE_INFO(log::kInit | log::kNet, "disabled by NCCL_IB_DISABLE=1");
+  // Who names libibverbs means NCCL's own IB network alone (nccl_own_network.h).
+  if (config_.ib_disable != 0 && config_.device != "verbs") {
+    RAILWISE_INFO(log::kInit | log::kNet,
+                  "disabled by NCCL_IB_DISABLE=1 (with RAILWISE_DEVICE=verbs only NCCL's own IB network is)");
     return {Code::kNoDevice, 0};
   }
   RAILWISE_TRY(verbs::load(config_));
@@ -223,11 +225,6 @@ const Device* Context::device(int index) const {
   const Device* found = net_.device(index);
   if (found == nullptr) RAILWISE_WARN("device %d does not exist: there are %d", index, net_.deviceCount());
   return found;
-}
-
-void Context::setHints(int peers, int connections_per_peer) {
-  peers_ = peers;
-  connections_per_peer_ = connections_per_peer;
 }
 
 // RoCE switches spread flows by queue pair over equal-cost paths: few flows need several queue pairs each to

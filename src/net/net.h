@@ -79,7 +79,12 @@ class Context {
 
   // What NCCL expects of the communicator: how many peers at once, and how many connections with each.
   // Negative: not known.
-  void setHints(int peers, int connections_per_peer);
+  // Here, since NCCL says it before each operation of its proxy; relaxed, since a hint that comes a little
+  // late is as good.
+  void setHints(int peers, int connections_per_peer) noexcept {
+    peers_.store(peers, std::memory_order_relaxed);
+    connections_per_peer_.store(connections_per_peer, std::memory_order_relaxed);
+  }
 
   // Device `index` or null with an error logged.
   const Device* device(int index) const;

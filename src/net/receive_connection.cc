@@ -152,7 +152,12 @@ Status ReceiveConnection::openQueuePairs() {
     receive_chain_[i].sg_list = iwarp() ? &receive_segments_[i] : nullptr;
     receive_chain_[i].num_sge = iwarp() ? 1 : 0;
   }
-  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + kClearToSendDepth, 1));
+  int limit = kClearToSendDepth;
+  for (const uint8_t rail : rails) limit = std::min(limit, rails_[rail].hca->attributes().max_qp_wr);
+  const auto depth = static_cast<uint32_t>(limit);
+  const uint32_t reserve = iwarp() ? kProbeReserve : 0;
+  clear_to_send_signal_ = std::clamp((depth - reserve) * 3 / 4, 1U, kClearToSendSignal);
+  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + depth, 1));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
@@ -160,8 +165,7 @@ Status ReceiveConnection::openQueuePairs() {
       queue_pairs_.emplace_back().used = false;
       continue;
     }
-    RAILWISE_TRY(addQueuePair(rails[i], {kClearToSendDepth, kPostedReceives, inline_bytes},
-                              iwarp() ? kProbeReserve : 0));
+    RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}, reserve));
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
       RAILWISE_TRY(postReceives(i, posted));
   }

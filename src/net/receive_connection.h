@@ -10,7 +10,6 @@
 
 #include "base/fixed_pool.h"
 #include "net/connection.h"
-#include "net/postponed.h"
 
 namespace railwise::net {
 
@@ -39,17 +38,12 @@ class ReceiveConnection final : public Connection {
   Result<bool> establish(const EndInfo& request, uint64_t nonce);
 
   // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
-  // `silent`: NCCL sees by itself when the data are there; the request is complete at once. The sender hears
-  // of it now or with the next test() of a request of this connection that is not known to be complete: as
-  // many receives as were posted between two such tests are expected between the next two, and travel
-  // together.
+  // `silent`: NCCL sees by itself when the data are there; the request is complete at once.
   Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
   // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Status progress(const Request& request, bool* done);
-  // Posts the clear-to-sends that wait for more of their kind.
-  void postForOther();
   // Bytes of the largest receive that is open, as far as its buffers say.
   uint64_t largestUnderWay() const;
   // Asks for a completion of all clear-to-sends so far; `anew`: also when there was one.
@@ -61,6 +55,8 @@ class ReceiveConnection final : public Connection {
   void stopStraight() { straight_ = false; }
   // Tells the sender what this end can be reached by, where that has changed.
   void offerAnew();
+
+  void onCompletion(const ibv_wc& completion);
 
   // The sizes of a receive that has completed; `sizes` may be null. The request is free.
   void finish(Request& request, int* sizes);
@@ -89,9 +85,9 @@ class ReceiveConnection final : public Connection {
     uint32_t reads = 0;  // outstanding
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
-    uint32_t rails = 0;
     int failures = 0;
     bool again = false;  // one of its reads has failed
+    Clock::time_point begun = {};
     Clock::time_point posted = {};
   };
   // A queue pair connected to itself. It outlives epochs.
@@ -101,8 +97,9 @@ class ReceiveConnection final : public Connection {
     verbs::Qp qp;
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
-  static constexpr uint32_t kClearToSendDepth = 64;
-  static constexpr uint32_t kClearToSendSignal = 16;  // every so many ask for a completion
+  static constexpr uint32_t kClearToSendDepth = 128;
+  static constexpr uint32_t kClearToSendSignal =
+      96;  // every so many ask for a completion, if the queue has room
 
   using Connection::Connection;
   // Set-up (receive_connection.cc).
@@ -123,30 +120,36 @@ class ReceiveConnection final : public Connection {
   // Data path (receive_datapath.cc).
   Status postReceives(std::size_t queue_pair, uint32_t first);
   static uint32_t roomOf(const ReceiveBuffer& buffer);
-  static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint32_t arrived, uint64_t stamp);
+  static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp);
   void open(Receive& receive, uint32_t count, uint32_t room) const;
   Status irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   Status postPending();
   void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
   void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
+  Status postOne(uint32_t place);
+  void fillClearToSend(ibv_send_wr& work, ibv_sge& segment, LaneQueuePair& queue_pair,
+                       std::size_t offset) const;
+  uint64_t clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const;
+  // What a work request says of itself in its completion: kind, queue pair, and a number.
+  enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
+  static uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
+    return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
+  }
   void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& segment);
   std::byte* stagingOf(uint32_t slot, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
   FlushPath* flushPath(const Rail& rail);
-  Status postFlush(Flush& flush);
-  Status readThrough(Flush& flush, uint8_t rail);
+  Status postFlush(Flush& flush, std::span<const Rail> rails, uint32_t which);
+  Status readThrough(Flush& flush, const Rail& rail);
   void pollFlushes();
   void dropFlushPaths();
   Status progressFlush(Flush& flush, bool* done);
   Status flushAgain(Flush& flush);
   Status poll();
-  void onCompletion(const ibv_wc& completion);
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
-  Status endRow();
-  Status continueRow();
   void complete(Receive& receive);
   void advanceArrived();
   void makeSilent(Receive& receive) const;
@@ -173,11 +176,12 @@ class ReceiveConnection final : public Connection {
   void sendRails();
 
   EndInfo local_ = {};
-  Record* records_ = nullptr;         // written by the sender
-  Pack* packs_ = nullptr;             // by the sender, too
-  std::byte* staging_ = nullptr;      // source of the clear-to-send writes
-  Record* notices_ = nullptr;         // iWARP: buffers of the receives
-  uint64_t* flush_target_ = nullptr;  // where flush reads land
+  uint32_t clear_to_send_signal_ = kClearToSendSignal;  // of this connection's queue pairs
+  Record* records_ = nullptr;                           // written by the sender
+  Pack* packs_ = nullptr;                               // by the sender, too
+  std::byte* staging_ = nullptr;                        // source of the clear-to-send writes
+  Record* notices_ = nullptr;                           // iWARP: buffers of the receives
+  uint64_t* flush_target_ = nullptr;                    // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   bool plain_ = false;          // one rail, not iWARP: clear-to-send has one key, and is a write
   bool straight_ = false;       // and the connection is well, on its own rail
@@ -202,10 +206,6 @@ class ReceiveConnection final : public Connection {
   // Places in the sender's ring, before they are wrapped: of the next entry, of the first that is not posted.
   uint32_t next_place_ = 0;
   uint32_t posted_place_ = 0;
-  // Of the receives posted since the last test(): the first, and the one with which they are posted.
-  uint64_t row_begin_ = 1;
-  uint64_t post_at_ = 0;
-  uint64_t notice_at_ = 0;        // what comes first of a begin that waits, and post_at_
   uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
@@ -213,39 +213,78 @@ class ReceiveConnection final : public Connection {
   // Of their buffers, for the keys of another rail.
   std::array<std::array<const MemoryHandle*, kMaxReceives>, kSlots> memories_ = {};
   FixedPool<Flush, kOutstandingFlushes> flushes_;
-  Postponed postponed_{*this};
 };
 
-inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint32_t arrived,
-                                              uint64_t stamp) {
+inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp) {
   const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0;
-  return {buffer.address, key, static_cast<uint32_t>(buffer.tag), room, arrived, stamp};
+  return {0, key, buffer.address, static_cast<uint32_t>(buffer.tag), room, stamp};
 }
 
 inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   return static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
 }
 
-// One buffer on one rail: straight down. It is posted now when as many were posted the last time between two
-// tests; else the thread calls again, for the next receive or for test().
+// One buffer on one rail: straight down.
 [[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
                                                               bool silent, Request** request) {
   Receive& made = receives_[next_number_ % kSlots];
   const ReceiveBuffer& buffer = buffers[0];
-  const bool straight = buffers.size() == 1 && straight_ && !silent && buffer.profiler == nullptr &&
-                        made.kind == Request::Kind::kFree && next_number_ <= consumed_number_ + kSlots;
+  const bool straight = buffers.size() == 1 && straight_ && !(silent && may_be_silent_) &&
+                        buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
+                        next_number_ <= consumed_number_ + kSlots;
   if (!straight) [[unlikely]]
     return irecvOtherwise(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
   const uint32_t place = next_place_ % kRingEntries;
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
-      entryOf(buffer, room, static_cast<uint32_t>(arrived_), makeStamp(next_number_, place, 1, 0));
+      entryOf(buffer, room, makeStamp(next_number_, place, 1, 0));
   open(made, 1, room);
   made.pieces[0] = {0, room, buffer.address};
   memories_[next_number_ % kSlots][0] = buffer.memory;
   *request = &made;
   ++next_place_;
-  return ++next_number_ < notice_at_ ? Status::success() : continueRow();
+  ++next_number_;
+  return postOne(place);
+}
+
+// The clear-to-send at `place`, unless others wait in front of it. One rail, not iWARP.
+[[gnu::always_inline]] inline Status ReceiveConnection::postOne(uint32_t place) {
+  LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
+  if (posted_place_ + 1 != next_place_ || queue_pair.sendFree() == 0) [[unlikely]]
+    return postPending();
+  ++posted_place_;
+  const std::size_t offset = std::size_t{place} * sizeof(ClearToSend) + kUnwrittenBytes;
+  ibv_sge segment = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
+                     queue_pair.window_key};
+  ibv_send_wr work;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  fillClearToSend(work, segment, queue_pair, offset);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_pair.qp, &work, &bad);
+  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
+}
+
+// All but the opcode: `segment` goes to `offset` in the peer's window.
+[[gnu::always_inline]] inline void ReceiveConnection::fillClearToSend(ibv_send_wr& work, ibv_sge& segment,
+                                                                      LaneQueuePair& queue_pair,
+                                                                      std::size_t offset) const {
+  work.next = nullptr;
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  work.send_flags = segment.length <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
+  work.wr.rdma.remote_addr = peer_window_ + offset;
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  work.wr_id = clearToSendId(queue_pair, work.send_flags);
+}
+
+// Counts one, which asks for a completion now and then. Errors are reported for the unsignalled too.
+inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
+  uint32_t covers = 0;
+  if (++queue_pair.posted - queue_pair.covered == clear_to_send_signal_) [[unlikely]] {
+    send_flags |= IBV_SEND_SIGNALED;
+    covers = queue_pair.cover();
+  }
+  return workId(kClearToSendWork, queue_pair.index, covers);
 }
 
 inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {

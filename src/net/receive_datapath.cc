@@ -1,10 +1,12 @@
 // The hot path of the receiver. Allocates, locks, logs and calls the kernel nowhere on the way of a good
-// message. (But the first row of receives in a thread's life is remembered under a lock: postponed.h.)
+// message. Each irecv writes its clear-to-send at once: nobody knows how soon the sender needs it.
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "net/profiler.h"
 #include "net/receive_connection.h"
@@ -12,13 +14,6 @@
 
 namespace railwise::net {
 namespace {
-
-// What a work request says of itself in its completion: kind, queue pair, and a number.
-enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
-
-uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
-  return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
-}
 
 // Every so many silent receives one asks for a completion after all: it tells that the sender has seen all
 // before it, whose slots may then be used again.
@@ -58,7 +53,6 @@ std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
 // Whatever is not one buffer on one rail.
 void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers) {
   const auto count = static_cast<uint32_t>(buffers.size());
-  const auto arrived = static_cast<uint32_t>(arrived_);
   uint32_t least_room = UINT32_MAX;
   bool host = true;
   for (const ReceiveBuffer& buffer : buffers) {
@@ -76,7 +70,7 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
     memories_[slot][i] = buffer.memory;
     std::byte* const place = stagingOf(slot, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
-        entryOf(buffer, room, arrived, stamp);
+        entryOf(buffer, room, stamp);
     if (entry_bytes_ > sizeof(ClearToSend) && buffer.memory != nullptr)
       fillMoreKeys(*reinterpret_cast<MoreKeys*>(place), *buffer.memory);
   }
@@ -93,9 +87,8 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
   if (!running() || lost_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   Receive& made = receives_[slot];
-  if (made.kind != Request::Kind::kFree) return endRow();
+  if (made.kind != Request::Kind::kFree) return Status::success();
   if (blocked()) {
-    RAILWISE_TRY(endRow());
     RAILWISE_TRY(poll());
     if (blocked()) return idle(Waiting::kPeer);
   }
@@ -115,16 +108,7 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
   *request = &made;
   next_place_ += count;
   ++next_number_;
-  if (made.silent || iwarp()) return postPending();
-  return next_number_ < notice_at_ ? Status::success() : continueRow();
-}
-
-// Its first receive waits, or so many are there that what waits is posted.
-Status ReceiveConnection::continueRow() {
-  if (next_number_ >= post_at_) return postPending();
-  notice_at_ = post_at_;
-  postponed_.remember();
-  return Status::success();
+  return postPending();
 }
 
 // By silent receives that the sender has not seen, or on iWARP by the send queue.
@@ -140,35 +124,17 @@ void ReceiveConnection::makeSilent(Receive& receive) const {
   receive.bytes = receive.least_room;
 }
 
-// A row of receives ends with a test. The next is expected to be as long.
-Status ReceiveConnection::endRow() {
-  const uint64_t length = next_number_ - row_begin_;
-  if (length > 0) {
-    row_begin_ = next_number_;
-    post_at_ = next_number_ + length;
-    notice_at_ = next_number_ + 1;
-  }
-  return postPending();
-}
-
-// Another end in this thread waits for what is not posted: it is no good to wait here.
-void ReceiveConnection::postForOther() {
-  post_at_ = notice_at_ = row_begin_ = next_number_;
-  (void)postPending();  // a failure is remembered
-}
-
 // Over the queue pair that brought data last: the sender gives most to what is fastest. Writes end at the end
 // of the ring.
 Status ReceiveConnection::postPending() {
-  if (!running()) [[unlikely]] {  // they go with the next epoch
-    postponed_.forget();
+  if (!running()) [[unlikely]]  // they go with the next epoch
     return Status::success();
-  }
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
   while (posted_place_ != next_place_) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
       RAILWISE_TRY(poll());
-      if (queue_pair.sendFree() == 0) return Status::success();
+      chores_ = queue_pair.sendFree() == 0;
+      if (chores_) return Status::success();
     }
     std::array<ibv_send_wr, kClearToSendChain> works;
     std::array<ibv_sge, kClearToSendChain> segments;
@@ -183,7 +149,6 @@ Status ReceiveConnection::postPending() {
     if (error != 0) [[unlikely]]
       return failPost(queue_pair, "ibv_post_send", error);
   }
-  postponed_.forget();
   return Status::success();
 }
 
@@ -198,30 +163,20 @@ inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_se
   } else {
     const uint32_t first = posted_place_ % kRingEntries;
     count = std::min({count, kRingEntries - first, kClearToSendBytes / entry_bytes_});
-    offset = std::size_t{first} * entry_bytes_;
+    offset = std::size_t{first} * entry_bytes_ + kUnwrittenBytes;
     from = staging_ + offset;
   }
   posted_place_ += count;
-  const uint32_t bytes = count * entry_bytes_;
+  const uint32_t bytes = count * entry_bytes_ - (iwarp() ? 0 : kUnwrittenBytes);
   segment = {reinterpret_cast<uint64_t>(from), bytes, queue_pair.window_key};
-  work.next = nullptr;
-  work.sg_list = &segment;
-  work.num_sge = 1;
   work.opcode = iwarp() ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
-  work.send_flags = bytes <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
-  work.wr.rdma.remote_addr = peer_window_ + offset;
-  work.wr.rdma.rkey = queue_pair.peer_window_key;
-  // Errors are reported for the unsignalled too.
-  uint32_t covers = 0;
-  if (++queue_pair.posted - queue_pair.covered == kClearToSendSignal) {
-    work.send_flags |= IBV_SEND_SIGNALED;
-    covers = queue_pair.cover();
-  }
-  work.wr_id = workId(kClearToSendWork, queue_pair.index, covers);
+  fillClearToSend(work, segment, queue_pair, offset);
 }
 
 Status ReceiveConnection::progress(const Request& request, bool* done) {
-  if (next_number_ != row_begin_ || next_place_ != posted_place_) (void)endRow();  // a failure is remembered
+  if (next_place_ != posted_place_) [[unlikely]]  // the send queue was full
+    (void)postPending();                          // a failure is remembered
+  chores_ = next_place_ != posted_place_;
   const Status polled = poll();
   if (request.kind == Request::Kind::kFlush) [[unlikely]]
     return progressFlush(
@@ -446,6 +401,23 @@ void ReceiveConnection::finish(Request& request, int* sizes) {
 }
 
 // ---- both directions
+
+void Connection::takeIn(const ibv_wc* completions, int count) noexcept {
+  try {
+    heard_ = true;
+    if (count < 0) (void)losePoll(only_cq_);
+    for (int i = 0; i < count; ++i) {
+      if (direction_ == Direction::kReceive) {
+        static_cast<ReceiveConnection*>(this)->onCompletion(completions[i]);
+      } else if (!static_cast<SendConnection*>(this)->onCompletion(completions[i]).ok()) {
+        return;
+      }
+    }
+  } catch (const std::bad_alloc&) {  // while a failure was put into words
+    failure_ = {Code::kInternal, ENOMEM};
+    stopStraight();
+  }
+}
 
 Status Connection::testOtherwise(Request& request, bool* done, int* sizes) {
   if (direction_ == Direction::kSend) {

@@ -310,7 +310,6 @@ bool ReceiveConnection::writeKeys(const Receive& receive, uint32_t place) {
 
 Status ReceiveConnection::begin() {
   posted_place_ = placeOf(arrived_ + 1);
-  post_at_ = notice_at_ = row_begin_ = next_number_;
   straight_ = plain_ && native_;
   beginEpoch();
   return postPending();

@@ -77,8 +77,8 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   made->failures = 0;
   made->address = address;
   made->memory = &memory;
-  made->rails = railsOf(address);
-  RAILWISE_TRY(postFlush(*made));
+  made->begun = {};
+  RAILWISE_TRY(postFlush(*made, rails_, railsOf(address)));
   *request = made;
   return Status::success();
 }
@@ -89,11 +89,13 @@ ReceiveConnection::FlushPath* ReceiveConnection::flushPath(const Rail& rail) {
   return found != flush_paths_.end() ? found->get() : nullptr;
 }
 
-Status ReceiveConnection::postFlush(Flush& flush) {
+// Through those of `rails` whose bit is set.
+Status ReceiveConnection::postFlush(Flush& flush, std::span<const Rail> rails, uint32_t which) {
   flush.posted = Clock::now();
-  for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
-    if ((flush.rails >> rail & 1) == 0) continue;
-    const Status posted = readThrough(flush, rail);
+  if (flush.begun == Clock::time_point()) flush.begun = flush.posted;
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    if ((which >> i & 1) == 0) continue;
+    const Status posted = readThrough(flush, rails[i]);
     if (posted.ok()) continue;
     if (!canFailOver())
       return flush_failure_ =
@@ -116,16 +118,16 @@ void ReceiveConnection::dropFlushPaths() {
   }
 }
 
-Status ReceiveConnection::readThrough(Flush& flush, uint8_t rail) {
-  FlushPath* path = flushPath(rails_[rail]);
+Status ReceiveConnection::readThrough(Flush& flush, const Rail& rail) {
+  FlushPath* path = flushPath(rail);
   if (path == nullptr) [[unlikely]] {
-    const Result<FlushPath*> made = openFlushPath(rails_[rail]);
+    const Result<FlushPath*> made = openFlushPath(rail);
     if (!made.ok()) return made.status();
     path = *made;
   }
-  const Result<MemoryKeys> keys = keysOf(*flush.memory, rail);
+  const Result<MemoryKeys> keys = keysOn(*flush.memory, rail);
   if (!keys.ok()) return keys.status();
-  ibv_sge segment = {reinterpret_cast<uint64_t>(flush_target_), 1, windowKeys(rail).local};
+  ibv_sge segment = {reinterpret_cast<uint64_t>(flush_target_), 1, windowKeysOn(rail).local};
   ibv_send_wr work = {};
   work.wr_id = static_cast<uint64_t>(flushes_.indexOf(&flush));
   work.sg_list = &segment;
@@ -172,18 +174,29 @@ Status ReceiveConnection::progressFlush(Flush& flush, bool* done) {
   if (!canFailOver()) return Status::success();
   const Clock::duration since = Clock::now() - flush.posted;
   if (flush.reads > 0 && since > kFlushTime) dropFlushPaths();  // the device is silent
-  if (flush.again && since > kFlushPause && running()) return flushAgain(flush);
+  if (flush.again && since > kFlushPause) return flushAgain(flush);
   return flush.again ? failure_ : Status::success();
 }
 
 // What the rail that died has brought is in memory for long: its PCIe writes have had the time of a failover.
-// Through the rails of now, once more.
+// Through the rails of now, once more. While the connection waits for the peer, which may have nothing to
+// send for hours, those are all that work.
 Status ReceiveConnection::flushAgain(Flush& flush) {
+  int native = 0;
+  const std::vector<Rail> rails = running() ? rails_ : usableRails(&native);
+  if (rails.empty()) {
+    flush.posted = Clock::now();  // look again after a pause
+    const auto patience = std::chrono::seconds(config_.failover_timeout_s);
+    if (flush.posted - flush.begun < patience) return Status::success();
+    return flush_failure_ =
+               fail({Code::kRemote, ETIMEDOUT},
+                    "a flush waits for a rail of this end that works, for RAILWISE_FAILOVER_TIMEOUT=" +
+                        std::to_string(config_.failover_timeout_s) + " s: check `ibstat`");
+  }
   flush.again = false;
   if (++flush.failures > kMostFlushFailures)
     return flush_failure_ = fail({Code::kRemote, 0}, "a flush has failed through every rail");
-  flush.rails = (1U << rails_.size()) - 1;
-  return postFlush(flush);
+  return postFlush(flush, rails, UINT32_MAX);
 }
 
 }  // namespace railwise::net

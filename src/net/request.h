@@ -15,8 +15,8 @@ struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
   Connection* connection = nullptr;
-  // Complete as soon as the connection knows of all receives up to this number that they are; UINT64_MAX:
-  // only `done` says so.
+  // Of the receive, also at the sender. A send is complete as soon as the connection knows of all sends up to
+  // this number that they are; UINT64_MAX: only `done` says so.
   uint64_t number = UINT64_MAX;
   uint32_t bytes = 0;  // of a send; of each message of a receive whose messages are of one size
   Kind kind = Kind::kFree;

@@ -8,31 +8,29 @@
 #include "net/send_work_id.h"
 
 namespace railwise::net {
-namespace {
-
-// While no completion is asked for, errors alone come: a look now and then is enough.
-constexpr uint32_t kPollUnasked = 16;
-// Calls of test() that find nothing, until completions are asked for.
-constexpr uint32_t kAskAfter = 256;
-
-}  // namespace
-
 // What has completed is reported although the connection failed meanwhile.
 Status SendConnection::progress(const Request& request, bool* done) {
   const auto& message = static_cast<const Message&>(request);
-  const Status looked = lookForClearToSend();
-  if ((*done = known(message))) return Status::success();
-  ++fruitless_;
-  Status drained;
-  if (signals_ > 0 || fruitless_ % kPollUnasked == 0 || iwarp()) drained = drain();
+  const Status drained = drain();
   *done = known(message) || queue_pairs_[message.queue_pair].completed >= message.position;
-  if (*done) return Status::success();
-  RAILWISE_TRY(looked);
+  return *done ? Status::success() : wait(drained);
+}
+
+// Something is not complete.
+Status SendConnection::wait(Status drained) {
   RAILWISE_TRY(drained);
   RAILWISE_TRY(failure_);
-  if (next_post_ != next_number_) [[unlikely]]
+  if (next_post_ != next_number_) [[unlikely]] {
+    RAILWISE_TRY(lookForClearToSend());  // after a failover earlier receives are seen once more
     RAILWISE_TRY(postGroups());
-  if (fruitless_ >= kAskAfter) RAILWISE_TRY(ask());
+  }
+  if (rowIsShort()) {  // it was expected to be longer
+    RAILWISE_TRY(ask());
+    const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
+    if (std::all_of(queue_pairs_.begin(), queue_pairs_.end(), covered))
+      expected_row_ = 1;  // else the queue was full
+  }
+  chores_ = next_post_ != next_number_ || rowIsShort();
   return idle(Waiting::kAcknowledgement);
 }
 
@@ -40,10 +38,7 @@ Status SendConnection::drain() {
   for (const verbs::Cq& cq : cqs_) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-    if (count > 0) {
-      heard_ = true;
-      fruitless_ = 0;
-    }
+    heard_ = heard_ || count > 0;
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
       return losePoll(cq.get());
@@ -58,7 +53,6 @@ Status SendConnection::drain() {
 
 // Empty writes: when one is complete, so is all that was posted before it.
 Status SendConnection::ask(bool anew) {
-  fruitless_ = 0;
   for (LaneQueuePair& queue_pair : queue_pairs_) {
     if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = {};
@@ -67,8 +61,8 @@ Status SendConnection::ask(bool anew) {
     work.wr.rdma.remote_addr = peer_window_;
     work.wr.rdma.rkey = queue_pair.peer_window_key;
     ++queue_pair.posted;
-    work.wr_id = sendWorkId(0, 0, queue_pair.index) | endsWorkRequests(queue_pair.cover());
-    ++signals_;
+    work.wr_id = sendWorkId(0, 0, queue_pair.index);
+    askWith(work, queue_pair, next_post_ - 1);
     RAILWISE_TRY(post(queue_pair, &work));
   }
   return Status::success();
@@ -106,12 +100,9 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
     return onFailedCompletion(queue_pair, completion);
   if ((completion.wr_id & kNotice) != 0) [[unlikely]]
     return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
-  if ((completion.wr_id & kSettleWork) != 0) [[unlikely]] {
-    ++settles_seen_[index];
-    return Status::success();
-  }
-  --signals_;
   queue_pair.retire(workRequestsEnded(completion.wr_id));
+  if ((completion.wr_id & kNumbered) != 0 && oneQueuePair())
+    known_number_ = std::max(known_number_, workNumber(completion.wr_id, next_number_));
   if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_[slot];

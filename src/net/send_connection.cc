@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <thread>
 
 #include "base/log.h"
 #include "net/send_work_id.h"
@@ -15,12 +14,7 @@ namespace {
 // Room for all groups at once as long as they are small; what does not fit waits for completions.
 constexpr uint32_t kSendDepth = 128;
 
-// A round trip takes microseconds; whose peer's host is dead waits so long for each connection.
-constexpr auto kSettlePatience = std::chrono::milliseconds(500);
-constexpr auto kSettlePause = std::chrono::microseconds(20);
-
-// Larger messages ask for a completion each: theirs costs little then, and it comes sooner than the
-// receiver's next clear-to-send.
+// Larger messages ask for a completion each, also in a row: theirs costs little.
 constexpr std::size_t kSmallBytes = 32768;
 
 // NCCL_IB_AR_THRESHOLD's default (NCCL 2.30.7, net_ib/common.cc).
@@ -95,7 +89,6 @@ Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
   records_ = window_.at<Record>(ring);
   notices_ = window_.at<std::byte>(ring + records);
   setProbeTarget(ring + records + notices);
-  settle_target_ = window_.at<uint64_t>(ring + records + notices) + 1;
   return Status::success();
 }
 
@@ -115,8 +108,7 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   // A failed queue pair flushes all its work requests, signalled or not.
   RAILWISE_TRY(openCompletionQueues(rail_of, depth + receives, 1));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
-    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)},
-                              iwarp() ? kProbeReserve : kSettleReserve));
+    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}, iwarp() ? kProbeReserve : 0));
     for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
       RAILWISE_TRY(postNoticeReceive(i, buffer));
   }
@@ -128,41 +120,6 @@ Status SendConnection::describe(EndInfo& end) const {
   describeQueuePairs(end);
   end.out_of_order = out_of_order_ ? 1 : 0;
   return Status::success();
-}
-
-// ---- before memory is released
-
-// Posts a read of the peer's window, behind all that was posted before, and waits for the bytes.
-bool SendConnection::readBehindAll(const LaneQueuePair& queue_pair, Deadline deadline) {
-  const auto over = [&] {
-    std::this_thread::sleep_for(kSettlePause);
-    return deadline.passed() || side_channel_.hungUp() || torn_down_;
-  };
-  const uint8_t index = queue_pair.index;
-  while (settles_posted_[index] - settles_seen_[index] >= kSettleReserve) {
-    if (over()) return false;
-  }
-  __atomic_store_n(settle_target_, 0, __ATOMIC_RELAXED);
-  if (readPeerWindow(queue_pair, settle_target_, sendWorkId(0, 0, index) | kSettleWork) != 0) return false;
-  ++settles_posted_[index];
-  while (__atomic_load_n(settle_target_, __ATOMIC_ACQUIRE) == 0) {
-    settles_in_vain_ = over();  // its answer may still come, where another is waited for
-    if (settles_in_vain_) return false;
-  }
-  return true;
-}
-
-// Nothing is polled here: another thread may be doing that. A queue pair that has failed reads nothing more,
-// nor does one whose peer has gone, or only what nobody looks at.
-void SendConnection::settle() {
-  const std::lock_guard lock(settle_mutex_);
-  // Queue pairs that are gone read nothing; those that are lost will be gone at once.
-  if (torn_down_) return;
-  if (settles_in_vain_ || !unsettled_.exchange(false, std::memory_order_acquire)) return;
-  const Deadline deadline = Deadline::after(kSettlePatience);
-  for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.used && !readBehindAll(queue_pair, deadline)) return;
-  }
 }
 
 // ---- once the reply is there
@@ -218,7 +175,6 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
 void SendConnection::prepareSmall() {
   small_bytes_ = whole_bytes_ = 0;
   smallMayGo(false);
-  // Out of order, a read that has landed says nothing of what was posted before (settle).
   if (lanes_.size() > 1 || iwarp() || out_of_order_ || !native_ || reduced_) return;
   const Lane& lane = lanes_.front();
   whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "net/connection.h"
 #include "net/epoch_plan.h"
@@ -33,13 +31,21 @@ class SendConnection final : public Connection {
   // again. `memory` may be null when bytes is 0; `profiler` is NCCL's handle for events, or null. Errors:
   // kInvalidArgument (longer than the receive or than the device's limit).
   Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
-               Request** request);
+               Request** request) {
+    *request = nullptr;
+    return mustWait() ? Status::success() : isendReady(address, bytes, tag, memory, profiler, request);
+  }
+  Status onCompletion(const ibv_wc& completion);
+  // Its two halves. All is well, and there is no clear-to-send for the next message:
+  bool mustWait() {
+    const uint64_t stamp = __atomic_load_n(&entryAt(next_place_).stamp, __ATOMIC_ACQUIRE);
+    return stampNumber(stamp) < next_number_ && only_cq_ != nullptr && !aside_ && maySkipIdle();
+  }
+  // Whatever else there is.
+  Status isendReady(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                    Request** request);
   // For test(): looks for what is new; true when `request` has completed.
   Status progress(const Request& request, bool* done);
-  // Waits until the device reads nothing any more of what has been sent and reported as complete: before
-  // memory is released. From any thread, also while another one sends. It is over at once when that is so
-  // already, in a round trip of the network else, and after half a second when the peer does not answer.
-  void settle();
   // The receiver has said that all receives up to `number` are complete.
   void onArrived(uint64_t number) {
     // Not what was never sent, whatever a peer may say.
@@ -73,8 +79,8 @@ class SendConnection final : public Connection {
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     void* profiler = nullptr;  // NCCL's handle for events, or null
-    // Of one that asks for no completion of its own, once it is posted: complete when the receiver reports
-    // its receive (number), or when the queue pair has completed so many work requests.
+    // Of one without parts, once it is posted: complete when its queue pair has completed so many work
+    // requests.
     uint64_t position = UINT64_MAX;
     int tag = 0;
     uint8_t queue_pair = 0;
@@ -113,8 +119,6 @@ class SendConnection final : public Connection {
   };
   // Work requests are built and linked once; a send fills in what varies.
   static constexpr int kChain = 16;
-  // Of the send queue: for settle(), which other threads call.
-  static constexpr uint32_t kSettleReserve = 8;
 
   using Connection::Connection;
   // Set-up (send_connection.cc).
@@ -126,7 +130,7 @@ class SendConnection final : public Connection {
   void prepareSmall();
 
   // Failover.
-  bool tearDown();
+  void tearDown();
   void onSettle(const SettleFrame& frame);
   Status onAccept(const AcceptFrame& frame);
   void completeArrived();
@@ -156,7 +160,6 @@ class SendConnection final : public Connection {
   Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
 
   // Data path (send_datapath.cc).
-  bool readBehindAll(const LaneQueuePair& queue_pair, Deadline deadline);
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
   const ClearToSend& entryAt(uint32_t place) const {
@@ -166,18 +169,18 @@ class SendConnection final : public Connection {
   }
   Part* partsOf(std::size_t slot) const { return &parts_[slot * lanes_.size()]; }
   Status drain();
+  Status wait(Status drained);
   // For waits that poll nothing: on iWARP the answer to a probe must be seen.
   Status idleAfterDrain(Waiting waiting) {
     if (iwarp()) RAILWISE_TRY(drain());
     return idle(waiting);
   }
-  Status onCompletion(const ibv_wc& completion);
   [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp, uint32_t place);
   Status notReady();
   Status sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
-                   Message& message, LaneQueuePair& queue_pair, bool signalled);
+                   Message& message, LaneQueuePair& queue_pair);
   Status sendApart(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                    Message& message, LaneQueuePair& queue_pair);
   void describe(Message& message, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
@@ -192,8 +195,9 @@ class SendConnection final : public Connection {
     small_now_ = now ? small_bytes_ : 0;
     straight_now_ = small_turns_ ? 0 : small_now_;
   }
-  Status postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work);
-  void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair);
+  bool asksNow(const LaneQueuePair& queue_pair);
+  bool rowIsShort() const { return row_ > 0 && row_ < expected_row_; }
+  void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number);
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                         void* profiler, Request** request);
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
@@ -218,7 +222,6 @@ class SendConnection final : public Connection {
       return Status::success();
     return failPost(queue_pair, "ibv_post_send", error);
   }
-  Status unsettled(Status posted);
   Status postUpTo(LaneQueuePair& queue_pair, ibv_send_wr* first, ibv_send_wr& last);
   Status ask(bool anew = false);
   Status openGroup(Group& group);
@@ -246,7 +249,7 @@ class SendConnection final : public Connection {
   uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
   uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
   bool even_ = false;                             // RAILWISE_SPLIT=even
-  // Messages up to this ask for no completion of their own; 0: none. small_now_: as long as all before is
+  // Messages up to this need no completion of their own; 0: none. small_now_: as long as all before is
   // posted.
   std::size_t small_bytes_ = 0;
   std::size_t small_now_ = 0;
@@ -306,16 +309,10 @@ class SendConnection final : public Connection {
   // How soon after a failure better ways are looked for.
   static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
   Clock::duration look_pause_ = kFirstLook;
-  std::atomic<bool> torn_down_ = false;  // for settle()
-  uint32_t signals_ = 0;                 // completions that are asked for and not here yet
-  uint32_t fruitless_ = 0;               // calls of progress() in a row that found nothing new
-  // settle(): whether anything was sent without a completion since; its reads, posted and completed.
-  std::atomic<bool> unsettled_ = false;
-  std::array<std::atomic<uint32_t>, kMaxQueuePairs> settles_seen_ = {};
-  std::array<uint32_t, kMaxQueuePairs> settles_posted_ = {};
-  bool settles_in_vain_ = false;  // the peer answers no more
-  std::mutex settle_mutex_;
-  uint64_t* settle_target_ = nullptr;
+  // Small sends without a test() between them: so far, the last time, and how many are expected.
+  uint32_t row_ = 0;
+  uint32_t last_row_ = 0;
+  uint32_t expected_row_ = 1;
   int chain_length_ = 0;
   std::array<ibv_send_wr, kChain> chain_ = {};
   std::array<ibv_sge, kChain> segments_ = {};
@@ -334,26 +331,49 @@ class SendConnection final : public Connection {
 };
 
 // A small message for a receive that is known: straight down, no call but the device's.
-[[gnu::always_inline]] inline Status SendConnection::isend(uint64_t address, std::size_t bytes, int tag,
-                                                           const MemoryHandle* memory, void* profiler,
-                                                           Request** request) {
-  if (open_group_ != nullptr) return isendNext(address, bytes, tag, memory, profiler, request);
+[[gnu::always_inline]] inline Status SendConnection::isendReady(uint64_t address, std::size_t bytes, int tag,
+                                                                const MemoryHandle* memory, void* profiler,
+                                                                Request** request) {
+  if (open_group_ != nullptr) [[unlikely]]
+    return isendNext(address, bytes, tag, memory, profiler, request);
   const ClearToSend& entry = entryAt(next_place_);
+  const uint64_t stamp = __atomic_load_n(&entry.stamp, __ATOMIC_ACQUIRE);
+  if (stamp != makeStamp(next_number_, next_place_ % kRingEntries, 1, 0)) [[unlikely]]
+    return isendOtherwise(address, bytes, tag, memory, profiler, request);
   Message& message = messages_[next_message_ % kOutstandingSends];
   LaneQueuePair* const queue_pair = small_queue_pair_;
-  const bool straight = next_number_ != seen_number_ && bytes - 1 < straight_now_ && profiler == nullptr &&
-                        (entry.stamp & (kStampCountMask | kStampSilent)) == 1 &&
+  const bool straight = bytes - 1 < straight_now_ && profiler == nullptr &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&
                         message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
   if (!straight) [[unlikely]]
     return isendOtherwise(address, bytes, tag, memory, profiler, request);
   *request = &message;
-  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair, false);
+  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
+}
+
+// Of a small message that is about to be posted: must it ask for a completion? NCCL tests after each send, so
+// each asks. Who sends rows of one length without a test between gets one completion for the row; where a row
+// turns out shorter, test() asks.
+inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
+  if (tested_) {
+    expected_row_ = row_ == last_row_ && !small_turns_ ? row_ : 1;
+    last_row_ = row_;
+    row_ = 0;
+    tested_ = false;
+  }
+  chores_ = ++row_ < expected_row_;
+  return !chores_ || queue_pair.posted >= queue_pair.quiet_until;
+}
+
+// Makes the work request that was counted last ask for a completion, which tells of all up to `number`.
+inline void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
+  work.send_flags |= IBV_SEND_SIGNALED;
+  work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);
 }
 
 inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes,
                                         const MemoryHandle& memory, Message& message,
-                                        LaneQueuePair& queue_pair, bool signalled) {
+                                        LaneQueuePair& queue_pair) {
   ibv_send_wr& work = small_work_;
   *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
   work.send_flags =
@@ -361,17 +381,13 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
   work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
   work.wr.rdma.remote_addr = entry.address;
   work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+  work.wr_id = sendWorkId(0, 0, queue_pair.index);
+  const bool asks = asksNow(queue_pair) || bytes > small_bytes_;
   ++queue_pair.posted;
+  if (asks) askWith(work, queue_pair, next_number_);
   describe(message, address, bytes, memory, queue_pair);
-  if (signalled) return postAsking(queue_pair, work);
   advance();
-  return unsettled(post(queue_pair, &work));
-}
-
-// What settle() must wait for was posted. It looks after isend has returned, and its read is posted behind.
-inline Status SendConnection::unsettled(Status posted) {
-  unsettled_.store(true, std::memory_order_release);
-  return posted;
+  return post(queue_pair, &work);
 }
 
 // A message whose work requests are the last that were counted.
@@ -392,6 +408,10 @@ inline void SendConnection::advance() {
   ++next_message_;
   ++next_place_;
   next_post_ = ++next_number_;
+  if (seen_number_ < next_number_) {  // isend saw the clear-to-send itself
+    seen_number_ = next_number_;
+    seen_place_ = next_place_;
+  }
 }
 
 }  // namespace railwise::net

@@ -1,16 +1,10 @@
 // The hot path of the sender: from isend to the queue pairs (what comes back: send_completions.cc; what is
 // large, or spread over lanes: send_parts.cc). Allocates, locks, logs and calls the kernel nowhere on the way
-// of a good message (but see postponed.h for a thread that waits for its own receives); the clock is read for
-// messages that are spread over lanes.
-//
-// A small message asks for no completion. That it has arrived the receiver says with the next clear-to-send;
-// every so many work requests one asks after all, which keeps room in the send queue; and when test() finds
-// nothing for a while, an empty write asks for all before it. That needs the device, not the receiver.
+// of a good message; the clock is read for messages that are spread over lanes.
 #include <arpa/inet.h>
 
 #include <algorithm>
 
-#include "net/postponed.h"
 #include "net/send_connection.h"
 #include "net/send_work_id.h"
 
@@ -28,12 +22,10 @@ bool sameTurn(uint64_t stamp, uint64_t number, uint32_t place) {
 
 }  // namespace
 
-// Takes in the clear-to-sends that have arrived as a whole, and what the last of them says of earlier
-// receives.
+// Takes in the clear-to-sends that have arrived as a whole.
 Status SendConnection::lookForClearToSend() {
   uint64_t number = seen_number_;
   uint32_t place = seen_place_;
-  uint32_t arrived = 0;
   for (;;) {
     const ClearToSend& first = entryAt(place);
     const uint64_t stamp = __atomic_load_n(&first.stamp, __ATOMIC_ACQUIRE);
@@ -46,14 +38,12 @@ Status SendConnection::lookForClearToSend() {
     while (whole < count && __atomic_load_n(&entryAt(place + whole).stamp, __ATOMIC_ACQUIRE) == stamp)
       ++whole;
     if (whole < count) break;
-    arrived = first.arrived;
     place += count;
     ++number;
   }
   if (number == seen_number_) return Status::success();
   seen_number_ = number;
   seen_place_ = place;
-  onArrived(number - (static_cast<uint32_t>(number) - arrived));
   heard_ = true;
   return Status::success();
 }
@@ -64,35 +54,16 @@ Status SendConnection::failClearToSend(uint64_t stamp, uint32_t place) {
                                       std::to_string(place % kRingEntries));
 }
 
-// The next receive is not there. One that this very thread has posted may wait for more of its kind.
+// The next receive is not there.
 Status SendConnection::notReady() {
-  if (iwarp()) RAILWISE_TRY(drain());  // there clear-to-send comes as a message
-  Postponed::postAll();
-  RAILWISE_TRY(lookForClearToSend());
+  if (iwarp()) {  // there clear-to-send comes as a message
+    RAILWISE_TRY(drain());
+    RAILWISE_TRY(lookForClearToSend());
+  }
   return next_number_ >= seen_number_ ? idle(Waiting::kPeer) : Status::success();
 }
 
-void SendConnection::takeSmallTurn() {
-  small_queue_pair_ = &queue_pairs_[takeTurn(0)];
-  small_work_.wr_id = sendWorkId(0, 0, small_queue_pair_->index);
-}
-
-// Posts small_work_ so that it asks for a completion of all so far.
-Status SendConnection::postAsking(LaneQueuePair& queue_pair, ibv_send_wr& work) {
-  const uint64_t id = work.wr_id;
-  askWith(work, queue_pair);
-  advance();
-  const Status posted = unsettled(post(queue_pair, &work));
-  work.wr_id = id;
-  return posted;
-}
-
-// Makes the work request that was counted last ask for a completion.
-void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair) {
-  work.send_flags |= IBV_SEND_SIGNALED;
-  work.wr_id |= endsWorkRequests(queue_pair.cover());
-  ++signals_;
-}
+void SendConnection::takeSmallTurn() { small_queue_pair_ = &queue_pairs_[takeTurn(0)]; }
 
 // What is not known to go straight down.
 Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int tag,
@@ -122,9 +93,7 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
   if (bytes > adaptive_routing_bytes_)
     return thenNextTurn(
         sendApart(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair));
-  const bool signalled = bytes > small_bytes_ || queue_pair.posted >= queue_pair.quiet_until;
-  return thenNextTurn(
-      sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair, signalled));
+  return thenNextTurn(sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, *message, queue_pair));
 }
 
 // The immediate in a request of its own: switches may let the packets of the first overtake each other
@@ -147,9 +116,9 @@ Status SendConnection::sendApart(const ClearToSend& entry, uint64_t address, uin
   tail.wr.rdma = data.wr.rdma;
   queue_pair.posted += 2;
   describe(message, address, bytes, memory, queue_pair);
-  askWith(tail, queue_pair);
+  askWith(tail, queue_pair, next_number_);
   advance();
-  return unsettled(post(queue_pair, &data));
+  return post(queue_pair, &data);
 }
 
 // Does the send queue take so many work requests?
@@ -337,13 +306,14 @@ inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
 // A write for each message, the last of them with the immediate.
 Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
+  const bool asks = asksNow(queue_pair);
   completeWith(group, group.count);
   for (uint32_t i = 0; i < group.count; ++i) group_chain_[i].wr_id = sendWorkId(slot, 0, queue_pair.index);
   ibv_send_wr& last = group_chain_[group.count - 1U];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
-  if (queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair);
-  const Status posted = unsettled(postUpTo(queue_pair, group_chain_.data(), last));
+  if (asks || queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair, group.number);
+  const Status posted = postUpTo(queue_pair, group_chain_.data(), last);
   last.opcode = IBV_WR_RDMA_WRITE;
   return posted;
 }
@@ -351,18 +321,17 @@ Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
 // One write for the group, into the receiver's window.
 Status SendConnection::postPack(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
+  const bool asks = asksNow(queue_pair);
   completeWith(group, 1);
   ibv_send_wr& work = small_work_;
-  const uint64_t id = work.wr_id;
+  work.wr_id = sendWorkId(0, 0, queue_pair.index);
   *work.sg_list = {reinterpret_cast<uint64_t>(pack_.bytes), group.each * group.count, 0};
   work.send_flags = IBV_SEND_INLINE;
   work.imm_data = htonl(packedImmediate(slot, group.each));
   work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
-  if (queue_pair.posted > queue_pair.quiet_until) askWith(work, queue_pair);
-  const Status posted = unsettled(post(queue_pair, &work));
-  work.wr_id = id;
-  return posted;
+  if (asks) askWith(work, queue_pair, group.number);
+  return post(queue_pair, &work);
 }
 
 }  // namespace railwise::net

@@ -12,7 +12,7 @@ namespace railwise::net {
 
 Status SendConnection::recover() {
   if (phase_ == Phase::kLost) {
-    if (!tearDown()) return Status::success();
+    tearDown();
     phase_ = Phase::kWaiting;
     messages_settled_ = false;
     if (asked_epoch_ > epoch_) {
@@ -40,12 +40,8 @@ bool SendConnection::unfinished() const {
   });
 }
 
-// False: another thread is in settle(), which will be over soon.
-bool SendConnection::tearDown() {
-  torn_down_ = true;
+void SendConnection::tearDown() {
   stopStraight();
-  const std::unique_lock lock(settle_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
   blamed_ = failed_queue_pair_;
   if (blamed_ < epoch_ways_.size()) ways_.failed(epoch_ways_[blamed_], Clock::now());
   stopQueuePairs();
@@ -54,11 +50,7 @@ bool SendConnection::tearDown() {
   events_.clear();
   chain_length_ = 0;
   loads_.clear();
-  signals_ = fruitless_ = 0;
-  unsettled_ = false;
-  settles_in_vain_ = false;
-  settles_posted_ = {};
-  for (auto& seen : settles_seen_) seen = 0;
+  row_ = 0;
   for (Message& message : messages_) {
     message.position = UINT64_MAX;
     message.queue_pair = 0;
@@ -68,8 +60,10 @@ bool SendConnection::tearDown() {
   accepted_.reset();
   trial_.reset();
   better_plan_.reset();
+  // What the peer's device has acknowledged, and NCCL has not asked about, is sent again if the peer has not
+  // seen it.
+  known_number_ = arrived_;
   completeArrived();
-  return true;
 }
 
 // ---- what the receiver says
@@ -202,13 +196,16 @@ Status SendConnection::settleReceive(uint64_t number, bool arrived) {
   return keepGroup(group, number);
 }
 
+// Nothing will be sent over the old queue pairs any more, or nobody is there to send to.
 void SendConnection::hearArrived(uint64_t number) {
   onArrived(number);
+  known_number_ = std::max<uint64_t>(known_number_, arrived_);
   if (phase_ == Phase::kWaiting || phase_ == Phase::kConnecting) completeArrived();
 }
 
 // Of torn-down queue pairs: what went in parts is complete when the receiver says so.
 void SendConnection::completeArrived() {
+  known_number_ = std::max<uint64_t>(known_number_, arrived_);
   for (Group& group : groups_) {
     if (group.number == 0 || group.number > arrived_ || (group.free() && !group.again)) continue;
     for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
@@ -228,7 +225,7 @@ Status SendConnection::settleMessages() {
                                         " is its latest, where receive " + std::to_string(next_number_) +
                                         " is the next to be sent to");
   completeArrived();
-  noteProgress();
+  noteProgress(true);
   uint32_t place = next_place_;
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
@@ -365,7 +362,6 @@ Status SendConnection::begin() {
   for (const Way& way : epoch_ways_) ways += (ways.empty() ? "" : ", ") + way.first + " -> " + way.second;
   sayFew(device_.name() + std::string(": connection to ") + peer() + " goes on over " + ways + " (epoch " +
          std::to_string(epoch_) + ")");
-  torn_down_ = false;
   look_pause_ = kFirstLook;
   next_look_ = Clock::now() + look_pause_;
   aside_ = reduced_;

@@ -15,6 +15,7 @@ namespace railwise::net {
 // wait until all of it is posted.
 Status SendConnection::postGroups() {
   smallMayGo(false);
+  chores_ = true;  // until all is posted: test() goes on with it
   // After a failover, only what the receiver has made its clear-to-send for once more.
   while (next_post_ != next_number_ && next_post_ < seen_number_) {
     if (!running()) return Status::success();
@@ -222,8 +223,8 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
   work.wr_id = sendWorkId(slot, part, queue_pair.index);
   if (!last && queue_pair.sendFree() > 0 && !iwarp()) return;
   work.send_flags |= IBV_SEND_SIGNALED;
-  ++signals_;
-  work.wr_id |= endsWorkRequests(queue_pair.cover()) | (last ? kLastOfPart : 0);
+  work.wr_id |= endsWorkRequests(queue_pair.cover());
+  if (last) work.wr_id |= kLastOfPart | withNumber(groups_[slot].number);
 }
 
 // A chain is linked for good; while it is posted it ends at its last work request.

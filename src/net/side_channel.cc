@@ -126,10 +126,10 @@ bool SideChannel::tick() {
   return break_waits_ && !hung_up_;
 }
 
-std::optional<std::vector<std::byte>> SideChannel::next() {
+std::optional<std::vector<std::byte>> SideChannel::next(bool look) {
   const std::lock_guard lock(mutex_);
   flushLocked();
-  if (watcher_ == nullptr && !hung_up_ && socket_.valid() && !readLocked()) hangUpLocked();
+  if ((look || watcher_ == nullptr) && !hung_up_ && socket_.valid() && !readLocked()) hangUpLocked();
   if (inbox_.empty()) return std::nullopt;
   std::vector<std::byte> frame = std::move(inbox_.front());
   inbox_.pop_front();

@@ -57,8 +57,9 @@ class SideChannel final : public Watched {
   void send(const Frame& frame) {
     sendBytes(std::as_bytes(std::span(&frame, 1)));
   }
-  // The next frame that was heard, checked; nothing: there is none now.
-  std::optional<std::vector<std::byte>> next();
+  // The next frame that was heard, checked; nothing: there is none now. `look`: also what nobody has read
+  // yet.
+  std::optional<std::vector<std::byte>> next(bool look = false);
   // The latest break needs no more such answers.
   void breakIsSettled();
   // The peer will send nothing more, and everything that it sent was taken; or it sent what is no frame.

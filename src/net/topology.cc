@@ -138,7 +138,10 @@ std::optional<topo::XmlDocument> readFile(const std::string& path) {
 topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file,
                                          const std::vector<std::unique_ptr<Device>>& devices) {
   topo::Settings settings = topo::settingsFromEnvironment(environmentVariable);
-  settings.net_merge_level = topo::PathType::kLoc;  // each port by itself
+  // The model has each port by itself, also where NCCL will fuse some: the index of a network device in the
+  // model is its index in `devices`.
+  settings.net_merge_level = topo::PathType::kLoc;
+  settings.net_force_merge.clear();
   topo::SysfsOptions options;
   options.nets.emplace();
   for (const auto& device : devices) {
@@ -162,7 +165,10 @@ void numberRails(const topo::Machine& machine, std::vector<std::unique_ptr<Devic
     const auto nets = topo::localNets(*machine.paths, gpu);
     if (!nets.ok()) continue;
     for (const int net : *nets) {
-      Device& device = *devices[static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev)];
+      // A topology file may hold network devices that this plugin does not offer.
+      const auto index = static_cast<std::size_t>(graph.of(topo::NodeType::kNet, net).dev);
+      if (index >= devices.size()) continue;
+      Device& device = *devices[index];
       if (device.properties().rail < 0) device.setRail(next_rail++);
     }
   }

@@ -1,14 +1,12 @@
 // What the two ends of a connection write into each other's memory.
 //
 // Clear to send: for a receive with n buffers the receiver writes n entries into the sender's ring, behind
-// those of the receive before it, so that several receives are one write. Every entry carries the number of
-// its receive (from 1), so an entry is valid by itself however the write is cut; it is aligned to its own
-// size, so no PCIe write splits one. It also tells up to which receive everything has arrived, which spares
-// the sender a completion for each message. The ring holds the entries of all receives that can be open, so
-// none is written over before it was used. Data: RDMA writes. What a lane carries of a group is a part; the
-// last request of each part has an immediate. One part whose messages are of one size, below 32 MiB in all,
-// says everything in the immediate; else one of the parts also writes a record: how many parts there are, and
-// the sizes.
+// those of the receive before it. Every entry carries the number of its receive (from 1), so an entry is
+// valid by itself however the write is cut; it is aligned to its own size, so no PCIe write splits one. The
+// ring holds the entries of all receives that can be open, so none is written over before it was used. Data:
+// RDMA writes. What a lane carries of a group is a part; the last request of each part has an immediate. One
+// part whose messages are of one size, below 32 MiB in all, says everything in the immediate; else one of the
+// parts also writes a record: how many parts there are, and the sizes.
 //
 // A group that fits one cache line, of host memory at both ends, travels packed: one write into the
 // receiver's window, from where the receiver copies.
@@ -28,15 +26,17 @@ namespace railwise::net {
 inline constexpr int kSlots = kOutstandingReceives;
 inline constexpr uint32_t kRingEntries = uint32_t{kSlots} * kMaxReceives;
 
+// The first four bytes are not written: the other 28 fit one 64-byte block of mlx5's send queue, inline.
 struct alignas(32) ClearToSend {
-  uint64_t address;
+  uint32_t unwritten;
   uint32_t remote_key;  // through the receiver's rail 0
+  uint64_t address;
   uint32_t tag;
-  uint32_t bytes;    // room in the buffer
-  uint32_t arrived;  // low half of a number: all receives up to it are complete
-  uint64_t stamp;    // number of the receive, place, flags, entries in the group; the last word to be written
+  uint32_t bytes;  // room in the buffer
+  uint64_t stamp;  // number of the receive, place, flags, entries in the group; the last word to be written
 };
 static_assert(sizeof(ClearToSend) == 32);
+inline constexpr uint32_t kUnwrittenBytes = offsetof(ClearToSend, remote_key);
 
 // In front of an entry when the receiver has several rails: the keys of the others.
 struct alignas(32) MoreKeys {
@@ -87,8 +87,8 @@ inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp 
 inline constexpr bool stampHost(uint64_t stamp) { return (stamp & kStampHost) != 0; }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
 
-// At the begin of the receiver's window, in front of the records: what a sender reads to know that everything
-// it posted before has left its memory.
+// At the begin of the receiver's window, in front of the records: what a sender reads to see that a way
+// works.
 struct alignas(64) WindowHead {
   uint64_t mark;
 };

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "softdev/doorbell.h"
 #include "softdev/membership.h"
+#include "softdev/mover.h"
 #include "softdev/tables.h"
 
 namespace railwise::softdev {
@@ -155,21 +156,33 @@ class Agent {
   void execute() {
     const bool write = record_.write != 0;
     const uint32_t count = std::min(record_.count, kAgentPieces);
+    const bool at_once = !write || kernelKeepsOrder();
     uint64_t moved = 0;
     bool whole = true;
     for (uint32_t i = 0; i < count && whole; ++i) {
       const AgentPiece piece = record_.pieces[i];
       whole = piece.length <= kAgentBounceBytes - moved;
-      if (!whole) break;
-      auto* const memory = reinterpret_cast<std::byte*>(piece.address);  // NOLINT: an address of ours
-      const auto at = static_cast<off_t>(kArenaOffset + record_.bounce + moved);
-      const long copied =
-          syscall(write ? SYS_pread64 : SYS_pwrite64, fabric_.segment_fd, memory, piece.length, at);
-      moved += copied > 0 ? static_cast<uint64_t>(copied) : 0;
-      whole = copied == static_cast<long>(piece.length);
+      for (uint64_t done = 0; done < piece.length && whole;) {
+        const uint64_t address = piece.address + done;
+        const uint64_t left = piece.length - done;
+        const uint64_t bytes = at_once ? left : bytesOfPiece(address, left);
+        const uint64_t copied = copy(write, address, moved, bytes);
+        moved += copied;
+        done += copied;
+        whole = copied == bytes;
+      }
     }
     record_.moved = moved;
     record_.error = whole ? 0 : EFAULT;
+  }
+
+  // Between our memory and the bounce pages `at` bytes from their start: how many bytes.
+  uint64_t copy(bool write, uint64_t address, uint64_t at, uint64_t bytes) const {
+    auto* const memory = reinterpret_cast<std::byte*>(address);  // NOLINT: an address of ours
+    const auto offset = static_cast<off_t>(kArenaOffset + record_.bounce + at);
+    const long copied =
+        syscall(write ? SYS_pread64 : SYS_pwrite64, fabric_.segment_fd, memory, bytes, offset);
+    return copied > 0 ? static_cast<uint64_t>(copied) : 0;
   }
 
   void handOut() const {

@@ -120,12 +120,13 @@ Result<MachineConfig> finish(ConfigParser& parser, const Reference& reference, s
 
 }  // namespace
 
-Result<MachineConfig> parseMachine(const char* text, std::string_view host) {
+Result<MachineConfig> parseMachine(const char* text, std::string_view host, std::string_view fabric) {
   const Reference reference = split(text != nullptr ? text : "");
   ConfigParser parser;
   std::string file;
   if (!reference.file.empty()) RAILWISE_TRY(parseReference(parser, reference, &file));
   RAILWISE_TRY(parser.parseLine(reference.more, kInlineSeparators, {}));
+  if (!fabric.empty()) RAILWISE_TRY(parser.useFabric(fabric));
   return finish(parser, reference, host, file);
 }
 
@@ -136,8 +137,8 @@ Result<MachineConfig> parseMachineText(std::string_view text, const std::string&
   return finish(parser, {}, host, name);
 }
 
-Result<Config> parseConfig(const char* text, std::string_view host) {
-  Result<MachineConfig> machine = parseMachine(text, host);
+Result<Config> parseConfig(const char* text, std::string_view host, std::string_view fabric) {
+  Result<MachineConfig> machine = parseMachine(text, host, fabric);
   if (!machine.ok()) return machine.status();
   HostConfig& played = machine->hosts[machine->chosen];
   Config config;

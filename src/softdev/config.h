@@ -5,7 +5,8 @@
 // describes:
 //   device (or none)   an RDMA device: port keys (speed, link, gid ...; portN.KEY for one port), device keys
 //   host NAME          the devices, GPUs and bridges that follow are this host's; like=HOST copies another
-//   gpu, bridge        a PCI function of the host, for /sys
+//   gpu, nvswitch      a PCI function of the host, and what NVML says of it
+//   bridge             a PCI function of the host, for /sys
 //   fault RULE         kept as it is for the fault injector
 // A stanza of which every key concerns the process (fabric, host, seed, fault) or the mode of its devices
 // (engine, pacing ...) describes no device: it holds for all of them. Text that begins with '/', './' or '@'
@@ -32,6 +33,9 @@ constexpr uint32_t kMaxHosts = 256;
 enum class GidType : uint32_t { kIb, kRoceV1, kRoceV2 };
 // How bytes reach another process; kAuto: the best that works for that peer.
 enum class MoverChoice : uint32_t { kAuto, kVm, kMem, kRemap, kAgent };
+// How the device says that it reaches GPU memory. Nothing else follows: to the device, memory of a software
+// GPU is memory of a process.
+enum class GpuDirectChoice : uint32_t { kOff, kPeermem, kDmabuf, kOn };  // by address, by dma-buf, by both
 
 struct PortConfig {
   uint32_t speed_mbps = 400000;
@@ -47,7 +51,7 @@ struct PortConfig {
   uint64_t guid = 0;  // completed: the device's for port 1, derived from it for the others
   std::vector<Gid> gids;
   std::vector<Gid> addresses;  // iWARP: completed; where the connection manager finds the port
-  std::string netdev;  // RoCE: completed; InfiniBand: ""
+  std::string netdev;          // RoCE: completed; InfiniBand: ""
 };
 
 // A place in the PCI tree, for /sys.
@@ -60,6 +64,26 @@ struct PciConfig {
   uint32_t vendor_id = 0;  // 0: the usual for its kind
   uint32_t part_id = 0;
   std::string busid() const;  // "0000:3b:00.0", or "" when `pci` does not end so
+};
+
+// What NVML calls the other end of an NVLink when the host does not see it: an NVSwitch behind a hypervisor.
+inline constexpr char kHiddenNvswitch[] = "fffffff:ffff:ff";
+constexpr uint32_t kMaxNvlinks = 18;  // of a GPU, as NVML counts them (NVML_NVLINK_MAX_LINKS)
+
+// The NVLinks between a GPU and one other device.
+struct NvlinkConfig {
+  std::string target;  // completed: bus id of a GPU or an NVSwitch of the host, or kHiddenNvswitch
+  uint32_t count = 0;
+  int line = 0;  // of the text, for messages
+};
+
+struct GpuConfig : PciConfig {
+  uint32_t sm = 90;                   // compute capability times ten
+  std::vector<NvlinkConfig> nvlinks;  // completed: by target; a link between GPUs is in both lists
+
+  uint32_t nvlinkCount() const;
+  // The target of one link, as NVML numbers them: 0 to nvlinkCount() - 1, in the order of `nvlinks`.
+  const std::string& nvlinkTarget(uint32_t link) const;
 };
 
 struct DeviceConfig : PciConfig {
@@ -84,8 +108,15 @@ struct DeviceConfig : PciConfig {
   bool paced = false;        // port speed, PCIe link and latency are enforced
   bool adversarial = false;  // bytes are placed in the least convenient legal order
   MoverChoice mover = MoverChoice::kAuto;
+  GpuDirectChoice gpudirect = GpuDirectChoice::kOff;
 
   bool iwarp() const { return ports[0].iwarp; }
+  bool gpuByAddress() const {
+    return gpudirect == GpuDirectChoice::kPeermem || gpudirect == GpuDirectChoice::kOn;
+  }
+  bool gpuByDmabuf() const {
+    return dmabuf && (gpudirect == GpuDirectChoice::kDmabuf || gpudirect == GpuDirectChoice::kOn);
+  }
   uint32_t portCount() const { return static_cast<uint32_t>(ports.size()); }
   // `number` as in verbs: 1 is the first. Null when there is none.
   const PortConfig* port(uint32_t number) const {
@@ -100,9 +131,13 @@ struct HostConfig {
   uint32_t numa_nodes = 0;  // 0: as many as the functions name
   uint32_t cores = 0;       // of a NUMA node; completed
   std::vector<DeviceConfig> devices;
-  std::vector<PciConfig> gpus;
+  std::vector<GpuConfig> gpus;
+  std::vector<PciConfig> nvswitches;
   std::vector<PciConfig> bridges;  // only those that differ from the usual
 };
+
+// It is part of the names of abstract unix sockets, which have 107 characters.
+inline constexpr size_t kMaxFabricName = 32;
 
 // Everything that the text describes.
 struct MachineConfig {
@@ -125,17 +160,20 @@ struct Config {
 };
 
 // Parses `text` (null or "": defaults). `host` is RAILWISE_HOST ("": not set): the host to play, or, where
-// the text names none, what this computer is called. On a mistake one WARN and kInvalidUsage.
-Result<MachineConfig> parseMachine(const char* text, std::string_view host = {});
+// the text names none, what this computer is called. `fabric` is RAILWISE_FABRIC ("": not set): the fabric
+// where the text names none. On a mistake one WARN and kInvalidUsage.
+Result<MachineConfig> parseMachine(const char* text, std::string_view host = {},
+                                   std::string_view fabric = {});
 // The same for text in the format of a file; `name` stands for it in messages.
 Result<MachineConfig> parseMachineText(std::string_view text, const std::string& name,
                                        std::string_view host = {});
-Result<Config> parseConfig(const char* text, std::string_view host = {});
+Result<Config> parseConfig(const char* text, std::string_view host = {}, std::string_view fabric = {});
 
 // Width and speed codes of verbs for a port speed, with `lanes` (0: any); false when verbs has none. Speeds
 // up to NDR lanes are preferred: every program can read those.
 bool speedCodes(uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed);
 
 const char* moverName(MoverChoice mover);
+const char* gpuDirectName(GpuDirectChoice choice);
 
 }  // namespace railwise::softdev

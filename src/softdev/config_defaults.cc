@@ -70,6 +70,94 @@ Gid macOf(uint64_t guid) {
   return gid;
 }
 
+// From NVLinks as the text tells them to the lists that NVML would answer with. A link between two GPUs is
+// told at one end or at both; links to kAnyNvswitch are dealt out evenly.
+class NvlinkCompleter {
+ public:
+  NvlinkCompleter(HostConfig& host, const std::string& file) : host_(host), file_(file) {
+    for (const GpuConfig& gpu : host.gpus) indices_[gpu.busid()] = links_.size(), links_.emplace_back();
+    for (const PciConfig& nvswitch : host.nvswitches) nvswitches_.push_back(nvswitch.busid());
+  }
+
+  Status run() {
+    for (const GpuConfig& gpu : host_.gpus) RAILWISE_TRY(takeTold(gpu));
+    for (const GpuConfig& gpu : host_.gpus) RAILWISE_TRY(answerTold(gpu));
+    for (GpuConfig& gpu : host_.gpus) {
+      gpu.nvlinks = std::move(links_[indices_[gpu.busid()]]);
+      std::sort(gpu.nvlinks.begin(), gpu.nvlinks.end(),
+                [](const auto& a, const auto& b) { return a.target < b.target; });
+      if (gpu.nvlinkCount() > kMaxNvlinks)
+        return refuse({file_, gpu.nvlinks.back().line}, "nvlink", std::to_string(gpu.nvlinkCount()),
+                      "at most 18 NVLinks of GPU " + gpu.busid() + " of host " + host_.name);
+    }
+    return Status::success();
+  }
+
+ private:
+  Status takeTold(const GpuConfig& gpu) {
+    constexpr uint32_t kAmd = 0x1002;
+    for (const NvlinkConfig& told : gpu.nvlinks) {
+      if (gpu.vendor_id == kAmd) return refuseLink(told, "an NVIDIA GPU, but " + gpu.busid() + " is AMD's");
+      if (told.target != kAnyNvswitch) {
+        const bool is_switch = std::count(nvswitches_.begin(), nvswitches_.end(), told.target) > 0;
+        if (!is_switch && (indices_.count(told.target) == 0 || told.target == gpu.busid()))
+          return refuseLink(told,
+                            "\"switch\" or the address of another GPU or an NVSwitch of host " + host_.name);
+        RAILWISE_TRY(add(gpu, told));
+        continue;
+      }
+      const std::vector<std::string> hidden = {kHiddenNvswitch};
+      const std::vector<std::string>& switches = nvswitches_.empty() ? hidden : nvswitches_;
+      const auto number = static_cast<uint32_t>(switches.size());
+      for (uint32_t i = 0; i < number; ++i) {
+        const uint32_t count = told.count / number + (i < told.count % number ? 1 : 0);
+        if (count > 0) RAILWISE_TRY(add(gpu, {switches[i], count, told.line}));
+      }
+    }
+    return Status::success();
+  }
+
+  // The other end of what the text tells.
+  Status answerTold(const GpuConfig& gpu) {
+    for (const NvlinkConfig& told : gpu.nvlinks) {
+      const auto other = indices_.find(told.target);
+      if (other == indices_.end()) continue;
+      const NvlinkConfig* answer = find(links_[other->second], gpu.busid());
+      if (answer == nullptr) {
+        links_[other->second].push_back({gpu.busid(), told.count, told.line});
+      } else if (answer->count != told.count) {
+        return refuseLink(told, std::to_string(answer->count) + " links, as " + told.target + " says of " +
+                                    gpu.busid() + " (host " + host_.name + ")");
+      }
+    }
+    return Status::success();
+  }
+
+  Status add(const GpuConfig& gpu, NvlinkConfig link) {
+    std::vector<NvlinkConfig>& links = links_[indices_[gpu.busid()]];
+    if (find(links, link.target) != nullptr)
+      return refuseLink(link, "every other end once for each GPU (host " + host_.name + ")");
+    links.push_back(std::move(link));
+    return Status::success();
+  }
+
+  static const NvlinkConfig* find(const std::vector<NvlinkConfig>& links, const std::string& target) {
+    const auto found =
+        std::find_if(links.begin(), links.end(), [&](const auto& link) { return link.target == target; });
+    return found == links.end() ? nullptr : &*found;
+  }
+
+  Status refuseLink(const NvlinkConfig& told, const std::string& accepted) const {
+    return refuse({file_, told.line}, "nvlink", told.target + ":" + std::to_string(told.count), accepted);
+  }
+
+  HostConfig& host_;
+  const std::string& file_;
+  std::map<std::string, size_t> indices_;         // of GPUs, by bus id
+  std::vector<std::string> nvswitches_;           // bus ids
+  std::vector<std::vector<NvlinkConfig>> links_;  // completed, by the index of the GPU
+};
+
 class Completer {
  public:
   Completer(MachineConfig& machine, const std::string& file) : machine_(machine), source_{file, 0} {}
@@ -93,6 +181,7 @@ class Completer {
       RAILWISE_TRY(shareLinks(host));
       if (host.described) {
         RAILWISE_TRY(checkFunctions(host));
+        RAILWISE_TRY(NvlinkCompleter(host, source_.file).run());
         RAILWISE_TRY(completeNodes(host));
       }
     }
@@ -210,6 +299,11 @@ class Completer {
         return refuse(source_, "pci", gpu.pci,
                       "an address that no other function of host " + host.name + " has");
     }
+    for (const PciConfig& nvswitch : host.nvswitches) {
+      if (!owners.emplace(nvswitch.busid(), "an NVSwitch").second)
+        return refuse(source_, "pci", nvswitch.pci,
+                      "an address that no other function of host " + host.name + " has");
+    }
     for (const DeviceConfig& device : host.devices) {
       const std::string busid = device.busid();
       if (busid.empty()) continue;
@@ -219,6 +313,7 @@ class Completer {
     }
     std::map<std::string, std::string> places;  // bus or function -> the folder it is in
     for (const PciConfig& gpu : host.gpus) RAILWISE_TRY(checkAbove(host, gpu, owners, places));
+    for (const PciConfig& each : host.nvswitches) RAILWISE_TRY(checkAbove(host, each, owners, places));
     for (const DeviceConfig& device : host.devices) RAILWISE_TRY(checkAbove(host, device, owners, places));
     for (const PciConfig& bridge : host.bridges) RAILWISE_TRY(checkAbove(host, bridge, owners, places));
     return Status::success();
@@ -252,6 +347,7 @@ class Completer {
   Status completeNodes(HostConfig& host) const {
     int32_t highest = -1;
     for (const PciConfig& gpu : host.gpus) highest = std::max(highest, gpu.numa);
+    for (const PciConfig& nvswitch : host.nvswitches) highest = std::max(highest, nvswitch.numa);
     for (const PciConfig& bridge : host.bridges) highest = std::max(highest, bridge.numa);
     for (const DeviceConfig& device : host.devices) highest = std::max(highest, device.numa);
     host.numa_nodes = std::max({host.numa_nodes, static_cast<uint32_t>(highest + 1), 1U});

@@ -1,4 +1,4 @@
-// The stanzas that describe a host: itself, its GPUs and bridges (config_parser.h).
+// The stanzas that describe a host: itself, its GPUs, NVSwitches and bridges (config_parser.h).
 #include "softdev/config_parser.h"
 #include "softdev/config_values.h"
 
@@ -16,7 +16,7 @@ Status ConfigParser::parseHost(std::string_view text, std::string_view separator
   if (!parseName(word, 60, &draft.host.name))
     return refuse(source, "host", word, "a name of 1 to 60 letters, digits, '_', '-' or '.'");
   if (!hosts_.empty() && !hosts_.front().config.described)
-    return refuse(source, "host", word, "to come before the first device, gpu or bridge");
+    return refuse(source, "host", word, "to come before the first device, gpu, nvswitch or bridge");
   for (const Host& other : hosts_) {
     if (other.config.name == draft.host.name) return refuse(source, "host", word, "a name no other host has");
   }
@@ -33,6 +33,7 @@ Status ConfigParser::parseHost(std::string_view text, std::string_view separator
     if (draft.host.numa_nodes == 0) draft.host.numa_nodes = added.config.numa_nodes;
     if (draft.host.cores == 0) draft.host.cores = added.config.cores;
     draft.host.gpus = std::move(added.config.gpus);
+    draft.host.nvswitches = std::move(added.config.nvswitches);
     draft.host.bridges = std::move(added.config.bridges);
   }
   added.config = std::move(draft.host);
@@ -41,7 +42,7 @@ Status ConfigParser::parseHost(std::string_view text, std::string_view separator
   return Status::success();
 }
 
-// Devices, GPUs and bridges of another host; GUIDs and GIDs are its own.
+// Devices, GPUs, NVSwitches and bridges of another host; GUIDs and GIDs are its own.
 Status ConfigParser::likeHost(Host& host, const std::string& name, const Source& source) const {
   for (const Host& other : hosts_) {
     if (other.config.name != name) continue;
@@ -58,18 +59,28 @@ Status ConfigParser::likeHost(Host& host, const std::string& name, const Source&
 Status ConfigParser::parseFunction(std::string_view kind, std::string_view text, std::string_view separators,
                                    const Source& source) {
   if (!described()) return refuse(source, kind, "", "a host above it (host NAME)");
-  PciConfig function;
+  const bool is_gpu = kind == "gpu";
+  GpuConfig function;
   RAILWISE_TRY(eachPair(text, separators, source, [&](std::string_view key, std::string_view value) {
-    const auto applied = applyKey(pciKeys(true), function, key, value, source);
-    return applied ? *applied : unknownKey(key, keyNames(pciKeys(true)), source);
+    PciConfig& place = function;
+    if (const auto applied = applyKey(pciKeys(true), place, key, value, source)) return *applied;
+    const auto applied = is_gpu ? applyKey(gpuKeys(), function, key, value, source) : std::nullopt;
+    const std::string more = is_gpu ? ", " + keyNames(gpuKeys()) : "";
+    return applied ? *applied : unknownKey(key, keyNames(pciKeys(true)) + more, source);
   }));
   if (function.busid().empty())
     return refuse(source, "pci", function.pci,
                   "of a " + std::string(kind) + " a place that ends in an address");
   HostConfig& config = host().config;
-  std::vector<PciConfig>& list = kind == "gpu" ? config.gpus : config.bridges;
-  if (list.size() == kMaxPciFunctions) return refuse(source, kind, function.pci, "at most 4096 of them");
-  list.push_back(std::move(function));
+  std::vector<PciConfig>& list = kind == "bridge" ? config.bridges : config.nvswitches;
+  if ((is_gpu ? config.gpus.size() : list.size()) == kMaxPciFunctions)
+    return refuse(source, kind, function.pci, "at most 4096 of them");
+  for (NvlinkConfig& link : function.nvlinks) link.line = source.line;
+  if (is_gpu) {
+    config.gpus.push_back(std::move(function));
+  } else {
+    list.push_back(std::move(function));
+  }
   return Status::success();
 }
 

@@ -23,6 +23,8 @@ constexpr Key<ModeConfig> kModeKeys[] = {
      [](ModeConfig& m, std::string_view v) { return parseOptional(v, &m.adversarial); }},
     {"mover", "auto, vm, mem, remap or agent",
      [](ModeConfig& m, std::string_view v) { return parseMover(v, &m.mover.emplace()); }},
+    {"gpudirect", "on, off, peermem or dmabuf",
+     [](ModeConfig& m, std::string_view v) { return parseGpuDirect(v, &m.gpudirect.emplace()); }},
     {"latency_ns", "nanoseconds from 0 to 1000000000",
      [](ModeConfig& m, std::string_view v) {
        return parseNumber(v, 0, 1000000000, &m.latency_ns.emplace());
@@ -128,6 +130,14 @@ constexpr Key<PciConfig> kPciKeys[] = {
     {"pci", kPciForm, applyPci<false>},
 };
 
+constexpr Key<GpuConfig> kGpuKeys[] = {
+    {"sm", "the compute capability times ten, like 90, from 10 to 999",
+     [](GpuConfig& g, std::string_view v) { return parseNumber(v, 10, 999, &g.sm); }},
+    {"nvlink",
+     "switch:COUNT or the address of a GPU or NVSwitch and a count like 0000:1b:00.0:2; 1 to 18 links",
+     [](GpuConfig& g, std::string_view v) { return parseNvlink(v, &g.nvlinks.emplace_back()); }},
+};
+
 constexpr Key<HostDraft> kHostKeys[] = {
     {"like", "the name of a host above",
      [](HostDraft& h, std::string_view v) { return parseName(v, 60, &h.like); }},
@@ -156,6 +166,7 @@ constexpr Key<MachineConfig> kProcessKeys[] = {
 std::span<const Key<ModeConfig>> modeKeys() { return kModeKeys; }
 std::span<const Key<PortDraft>> portKeys() { return kPortKeys; }
 std::span<const Key<DeviceDraft>> deviceKeys() { return kDeviceKeys; }
+std::span<const Key<GpuConfig>> gpuKeys() { return kGpuKeys; }
 std::span<const Key<HostDraft>> hostKeys() { return kHostKeys; }
 std::span<const Key<MachineConfig>> processKeys() { return kProcessKeys; }
 

@@ -15,6 +15,7 @@ namespace railwise::softdev {
 struct ModeConfig {
   std::optional<bool> engine, pacing, adversarial;
   std::optional<MoverChoice> mover;
+  std::optional<GpuDirectChoice> gpudirect;
   std::optional<uint32_t> latency_ns;
 };
 
@@ -48,6 +49,7 @@ std::span<const Key<ModeConfig>> modeKeys();
 std::span<const Key<PortDraft>> portKeys();
 std::span<const Key<DeviceDraft>> deviceKeys();
 std::span<const Key<PciConfig>> pciKeys(bool described);  // described: below a `host`
+std::span<const Key<GpuConfig>> gpuKeys();                // beside pciKeys
 std::span<const Key<HostDraft>> hostKeys();
 std::span<const Key<MachineConfig>> processKeys();  // without fabric and host, which may be said once only
 

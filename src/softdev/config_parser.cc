@@ -14,6 +14,7 @@ void fillUnset(ModeConfig& modes, const ModeConfig& all) {
   if (!modes.pacing) modes.pacing = all.pacing;
   if (!modes.adversarial) modes.adversarial = all.adversarial;
   if (!modes.mover) modes.mover = all.mover;
+  if (!modes.gpudirect) modes.gpudirect = all.gpudirect;
   if (!modes.latency_ns) modes.latency_ns = all.latency_ns;
 }
 
@@ -22,6 +23,7 @@ void applyModes(DeviceConfig& device, const ModeConfig& modes) {
   device.paced = modes.pacing.value_or(device.paced);
   device.adversarial = modes.adversarial.value_or(device.adversarial);
   device.mover = modes.mover.value_or(device.mover);
+  device.gpudirect = modes.gpudirect.value_or(device.gpudirect);
   for (PortConfig& port : device.ports) {
     if (port.latency_ns == 0) port.latency_ns = modes.latency_ns.value_or(0);
   }
@@ -70,7 +72,8 @@ Status ConfigParser::parseStanza(std::string_view text, std::string_view separat
     return Status::success();
   }
   if (kind == "host") return parseHost(rest, kWithKind, source);
-  if (kind == "gpu" || kind == "bridge") return parseFunction(kind, rest, kWithKind, source);
+  if (kind == "gpu" || kind == "nvswitch" || kind == "bridge")
+    return parseFunction(kind, rest, kWithKind, source);
   if (kind == "device") return parseDevice(rest, kWithKind, true, source);
   return parseDevice(text, separators, false, source);
 }
@@ -87,11 +90,15 @@ Status ConfigParser::once(std::optional<std::string>& field, std::string_view ke
   return Status::success();
 }
 
+Status ConfigParser::useFabric(std::string_view name) {
+  return fabric_ ? Status::success() : once(fabric_, "RAILWISE_FABRIC", name, kMaxFabricName, {});
+}
+
 // Keys of the process.
 Status ConfigParser::parseShared(std::string_view key, std::string_view value, const Source& source,
                                  bool* known) {
   *known = true;
-  if (key == "fabric") return once(fabric_, key, value, 32, source);
+  if (key == "fabric") return once(fabric_, key, value, kMaxFabricName, source);
   if (key == "host") return once(host_key_, key, value, 60, source);
   const auto applied = applyKey(processKeys(), machine_, key, value, source);
   *known = applied.has_value();

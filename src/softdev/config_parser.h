@@ -20,6 +20,9 @@ class ConfigParser {
   // Lines; `name` is the file in messages.
   Status parseText(std::string_view text, const std::string& name);
 
+  // RAILWISE_FABRIC, after all text: the fabric where the text names none.
+  Status useFabric(std::string_view name);
+
   // Once, at the end: the modes of all devices, and a default device where none is.
   Result<MachineConfig> finish();
   const std::optional<std::string>& hostKey() const { return host_key_; }

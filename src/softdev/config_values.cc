@@ -40,6 +40,12 @@ bool findCodes(std::span<const Rate> rates, uint32_t mbps, uint32_t lanes, uint8
   return false;
 }
 
+std::string lowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
 // "0000:16:01.0/17:00.0/0000:18:04.0" -> a path below /sys/devices/pci0000:16. The domain may be left out
 // behind the first address.
 bool parsePciSteps(std::string_view text, std::string* path) {
@@ -162,8 +168,7 @@ bool parsePci(std::string_view text, bool here, std::string* path) {
     *path = text;
     return text.find("/../") == std::string_view::npos && !text.ends_with("/..");
   }
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = lowerCase(text);
   if (!here || !isBusId(lower)) return parsePciSteps(lower, path);
   *path = "/sys/bus/pci/devices/" + lower;
   char real[PATH_MAX];
@@ -190,11 +195,27 @@ bool parsePcie(std::string_view text, PciConfig* pci) {
   return true;
 }
 
+bool parseNvlink(std::string_view text, NvlinkConfig* link) {
+  const size_t colon = std::min(text.rfind(':'), text.size());
+  link->target = lowerCase(text.substr(0, colon));
+  if (link->target != kAnyNvswitch && !isBusId(link->target)) return false;
+  return parseNumber(text.substr(std::min(colon + 1, text.size())), 1, kMaxNvlinks, &link->count);
+}
+
 bool parseMover(std::string_view text, MoverChoice* mover) {
   for (const MoverChoice choice :
        {MoverChoice::kAuto, MoverChoice::kVm, MoverChoice::kMem, MoverChoice::kRemap, MoverChoice::kAgent}) {
     *mover = choice;
     if (text == moverName(choice)) return true;
+  }
+  return false;
+}
+
+bool parseGpuDirect(std::string_view text, GpuDirectChoice* choice) {
+  for (const GpuDirectChoice each :
+       {GpuDirectChoice::kOff, GpuDirectChoice::kPeermem, GpuDirectChoice::kDmabuf, GpuDirectChoice::kOn}) {
+    *choice = each;
+    if (text == gpuDirectName(each)) return true;
   }
   return false;
 }
@@ -233,8 +254,33 @@ std::string PciConfig::busid() const {
   return isBusId(last) ? last : "";
 }
 
+uint32_t GpuConfig::nvlinkCount() const {
+  uint32_t count = 0;
+  for (const NvlinkConfig& link : nvlinks) count += link.count;
+  return count;
+}
+
+const std::string& GpuConfig::nvlinkTarget(uint32_t link) const {
+  size_t at = 0;
+  while (link >= nvlinks[at].count) link -= nvlinks[at++].count;
+  return nvlinks[at].target;
+}
+
 bool speedCodes(uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed) {
   return findCodes(kLanes, mbps, lanes, width, speed) || findCodes(kXdr, mbps, lanes, width, speed);
+}
+
+const char* gpuDirectName(GpuDirectChoice choice) {
+  switch (choice) {
+    case GpuDirectChoice::kPeermem:
+      return "peermem";
+    case GpuDirectChoice::kDmabuf:
+      return "dmabuf";
+    case GpuDirectChoice::kOn:
+      return "on";
+    default:
+      return "off";
+  }
 }
 
 const char* moverName(MoverChoice mover) {

@@ -15,6 +15,8 @@
 
 namespace railwise::softdev {
 
+// The target of NVLinks that are dealt out to the NVSwitches of the host.
+inline constexpr char kAnyNvswitch[] = "switch";
 // The type of a GID whose link layer decides, until that is known.
 constexpr uint32_t kGidTypeByLink = UINT32_MAX;
 
@@ -31,7 +33,9 @@ bool parseGid(std::string_view text, std::vector<Gid>* gids);
 // An address, addresses from the root port down ("0000:16:01.0/17:00.0"), or a path that begins with /sys/.
 // `here`: a single address is looked up in this computer's /sys; else it lies on the root bus of its number.
 bool parsePci(std::string_view text, bool here, std::string* path);
-bool parsePcie(std::string_view text, PciConfig* pci);  // "5x16" or Mb/s
+bool parsePcie(std::string_view text, PciConfig* pci);        // "5x16" or Mb/s
+bool parseNvlink(std::string_view text, NvlinkConfig* link);  // "switch:18" or "0000:1b:00.0:2"
+bool parseGpuDirect(std::string_view text, GpuDirectChoice* choice);
 bool parseMover(std::string_view text, MoverChoice* mover);
 bool parseCpu(std::string_view text, std::string* cpu);  // "x86_64/GenuineIntel/6/143" or "arm64"
 

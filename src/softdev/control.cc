@@ -11,6 +11,7 @@
 #include "softdev/count_sums.h"
 #include "softdev/events.h"
 #include "softdev/fault_actions.h"
+#include "softdev/fault_names.h"
 #include "softdev/faults.h"
 #include "softdev/ports.h"
 
@@ -179,17 +180,17 @@ std::vector<PortInfo> findPorts(Fabric& fabric, const std::string& name, std::st
   std::string hosts;
   for (const PortInfo& port : listPorts(fabric)) {
     known += (known.empty() ? "" : ", ") + port.host + "/" + port.device + ":" + std::to_string(port.number);
-    if (port.device != device || (!host.empty() && port.host != host)) continue;
+    if (device.empty() || !matchesName(device, port.device) || !matchesName(host, port.host)) continue;
     if (hosts.find(port.host) == std::string::npos) hosts += (hosts.empty() ? "" : ", ") + port.host;
     if (number.empty() || number == std::to_string(port.number)) found.push_back(port);
   }
   if (found.empty()) {
     *error = "no process has \"" + name + "\" open ([HOST/]DEVICE[:PORT]); open are " +
              (known.empty() ? "none" : known);
-  } else if (std::any_of(found.begin(), found.end(),
-                         [&](const auto& p) { return p.host != found[0].host; })) {
-    *error =
-        "\"" + name + "\" is on several hosts (" + hosts + "): say which, as " + found[0].host + "/" + name;
+  } else if (host.empty() && std::any_of(found.begin(), found.end(),
+                                         [&](const auto& p) { return p.host != found[0].host; })) {
+    *error = "\"" + name + "\" is on several hosts (" + hosts + "): say which, as " + found[0].host + "/" +
+             name + " (or */" + name + ")";
     found.clear();
   }
   return found;

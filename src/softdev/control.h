@@ -28,8 +28,8 @@ struct PortInfo {
 };
 std::vector<PortInfo> listPorts(Fabric& fabric);
 
-// The ports that "[HOST/]DEVICE[:PORT]" names. Empty with a sentence in *error when there is none, or when
-// the device exists on several hosts and none is named.
+// The ports that "[HOST/]DEVICE[:PORT]" names; both names may end with *, as in fault rules. Empty with a
+// sentence in *error when there is none, or when the device exists on several hosts and none is named.
 std::vector<PortInfo> findPorts(Fabric& fabric, const std::string& name, std::string* error);
 
 // down, up, speed=MBPS, gid=INDEX=ADDRESS[/TYPE], event=NAME or fatal. False with a sentence in *error.

@@ -15,20 +15,47 @@
 #include "softdev/datapath.h"
 #include "softdev/objects.h"
 #include "softdev/ports.h"
+#include "softdev/progress.h"
 #include "softdev/tables.h"
 #include "softdev/verb_faults.h"
 
 namespace railwise::softdev {
 namespace {
 
+// What needs a destructor is never destroyed: threads may still name devices while the process exits.
 std::mutex g_device_mutex;
-std::string g_text;
-std::string g_host;
+std::string& g_text = *new std::string;
+std::string& g_host = *new std::string;
+std::string& g_fabric = *new std::string;  // RAILWISE_FABRIC
 bool g_configured = false;
 int g_open_contexts = 0;
 // All devices ever configured: a pointer from an old list stays valid. The current ones are g_current.
-std::list<Device> g_devices;
-std::vector<Device*> g_current;
+std::list<Device>& g_devices = *new std::list<Device>;
+std::vector<Device*>& g_current = *new std::vector<Device*>;
+
+// While a configuration with fault rules holds, the process stays on the fabric, also without an open device:
+// a fabric vanishes with its last process, and the next open would arm rules anew that have struck.
+Fabric* g_kept = nullptr;
+std::string& g_kept_name = *new std::string;
+
+// g_device_mutex is held, as for the two below.
+void leaveKept() {
+  if (g_kept != nullptr) detachFabric(g_kept);
+  g_kept = nullptr;
+}
+
+void keep(Fabric& fabric, const std::string& name) {
+  if (g_kept == &fabric || !attachFabric(name).ok()) return;
+  g_kept = &fabric;  // one of a forked child's parent is forgotten
+  g_kept_name = name;
+}
+
+// Without an open device no thread of ours runs.
+void restKept() {
+  if (g_open_contexts > 0 || g_kept == nullptr || g_kept->forgotten) return;
+  stopProgress();
+  stopAgent(*g_kept);
+}
 
 void fillDevice(Device& device, const DeviceConfig& config, const Config& machine) {
   device.config = config;
@@ -44,17 +71,19 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
 }
 
 // g_device_mutex is held.
-Status apply(const char* text, const char* host) {
-  Result<Config> config = parseConfig(text, host != nullptr ? host : "");
+Status apply(const std::string& text, const std::string& host, const std::string& fabric) {
+  Result<Config> config = parseConfig(text.c_str(), host, fabric);
   if (!config.ok()) return config.status();
+  if (g_text != text || g_host != host || g_kept_name != config->fabric) leaveKept();
   g_current.clear();
   for (const DeviceConfig& device : config->devices) {
     Device& added = g_devices.emplace_back();
     fillDevice(added, device, *config);
     g_current.push_back(&added);
   }
-  g_text = text != nullptr ? text : "";
-  g_host = host != nullptr ? host : "";
+  g_text = text;
+  g_host = host;
+  g_fabric = fabric;
   g_configured = true;
   return Status::success();
 }
@@ -91,17 +120,18 @@ void setOperations(Context& context) {
   context.get_srq_num = getSrqNum;
 }
 
-// The context's record on the fabric; false when a table is full.
-bool publishContext(Context& context) {
+// The context's record on the fabric. ENOMEM: a table is full. EADDRINUSE: the fabric is in use with another
+// configuration, logged.
+int publishContext(Context& context) {
   Fabric& fabric = *context.fabric;
   const DeviceConfig& config = context.config_device->config;
   uint32_t ports[kMaxDevicePorts] = {};
   for (uint32_t i = 0; i < config.portCount(); ++i) {
-    ports[i] = openPort(fabric, config, context.config_device->host, i + 1);
-    if (ports[i] == kMaxPorts) return false;
+    const Status opened = openPort(fabric, config, context.config_device->host, i + 1, &ports[i]);
+    if (!opened.ok()) return opened.sys_errno;
   }
   context.index = allocateContext(fabric);
-  if (context.index == 0) return false;
+  if (context.index == 0) return ENOMEM;
   context.record = &fabric.segment->contexts[context.index];
   ContextRecord& record = *context.record;
   std::copy(std::begin(ports), std::end(ports), record.ports);
@@ -113,7 +143,7 @@ bool publishContext(Context& context) {
   std::snprintf(record.device, sizeof record.device, "%s", config.name.c_str());
   for (WorkCounters& retired : record.retired_work) retired.clear();
   record.retired_polls.clear();
-  return true;
+  return 0;
 }
 
 Context* newContext(Device& device, Fabric* fabric) {
@@ -130,8 +160,8 @@ Context* newContext(Device& device, Fabric* fabric) {
     return nullptr;
   }
   context->context.async_fd = context->events.fd();
-  if (!publishContext(*context)) {
-    errno = ENOMEM;
+  if (const int error = publishContext(*context); error != 0) {
+    errno = error;
     return nullptr;
   }
   return context.release();
@@ -139,23 +169,24 @@ Context* newContext(Device& device, Fabric* fabric) {
 
 }  // namespace
 
-Status configure(const char* config, const char* host) {
+Status configure(const char* config, const char* host, const char* fabric) {
   std::lock_guard lock(g_device_mutex);
-  const std::string text = config != nullptr ? config : "";
+  const auto textOf = [](const char* value) { return std::string(value != nullptr ? value : ""); };
+  const std::string text = textOf(config);
   if (g_open_contexts > 0) {
-    if (text == g_text && g_host == (host != nullptr ? host : "")) return Status::success();
+    if (text == g_text && g_host == textOf(host) && g_fabric == textOf(fabric)) return Status::success();
     RAILWISE_WARN(
         "software device: cannot change the configuration from \"%s\" to \"%s\" while a device is open",
         g_text.c_str(), text.c_str());
     return {Code::kInvalidUsage, EBUSY};
   }
-  return apply(config, host);
+  return apply(text, textOf(host), textOf(fabric));
 }
 
 ibv_device** getDeviceList(int* num_devices) {
   std::lock_guard lock(g_device_mutex);
   if (num_devices != nullptr) *num_devices = 0;
-  if (!g_configured && !apply(nullptr, nullptr).ok()) {
+  if (!g_configured && !apply("", "", "").ok()) {
     errno = EINVAL;
     return nullptr;
   }
@@ -181,13 +212,15 @@ ibv_context* openDevice(ibv_device* device) {
     errno = fabric.status().sys_errno != 0 ? fabric.status().sys_errno : EIO;
     return nullptr;
   }
+  if (!opened.faults.empty()) keep(**fabric, opened.fabric);
   Context* context = nullptr;
   if (!addConfiguredFaults(**fabric, opened.faults, opened.seed).ok()) {
     errno = EINVAL;
   } else if (const int error = openFault(**fabric, opened); error != 0) {
     errno = error;
   } else {
-    if (opened.config.mover == MoverChoice::kAgent) (void)startAgent(**fabric);
+    if (opened.config.mover == MoverChoice::kAgent || (g_kept != nullptr && agentNeeded()))
+      (void)startAgent(**fabric);
     context = newContext(opened, *fabric);
   }
   if (context != nullptr) {
@@ -196,6 +229,7 @@ ibv_context* openDevice(ibv_device* device) {
   } else {
     const int error = errno;
     detachFabric(*fabric);
+    restKept();
     errno = error;
   }
   return nullptr;
@@ -214,6 +248,7 @@ int closeDevice(ibv_context* base) {
   pthread_mutex_destroy(&context.context.mutex);
   delete &context;
   --g_open_contexts;
+  restKept();
   return 0;
 }
 
@@ -221,6 +256,14 @@ int forkInit() { return 0; }
 
 const char* pciPath(const ibv_device* device) {
   return static_cast<const Device*>(device)->config.pci.c_str();
+}
+
+bool takesGpuAddresses(const ibv_device* device) {
+  return static_cast<const Device*>(device)->config.gpuByAddress();
+}
+
+bool takesGpuDmabufs(const ibv_device* device) {
+  return static_cast<const Device*>(device)->config.gpuByDmabuf();
 }
 
 uint64_t fabricIdentity(const ibv_context* context) {

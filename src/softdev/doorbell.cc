@@ -26,14 +26,20 @@ Doorbell::~Doorbell() {
   close(fd_);
 }
 
+// Tokens begin anew when a fabric is made anew. A process that has just left the fabric of before, or a child
+// that it has forked, may still have a doorbell with our token: its name is taken, and the next id is not.
 Status Doorbell::open(const Fabric& fabric) {
+  constexpr int kMostTries = 1024;
   static std::atomic<uint32_t> last{0};
-  id_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  Result<int> bound = bindName(bellName(fabric, fabric.self.token, id_));
-  if (!bound.ok()) return bound.status();
-  fd_ = *bound;
-  opener_ = getpid();
-  return Status::success();
+  for (int tries = 1;; ++tries) {
+    id_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
+    Result<int> bound = bindName(bellName(fabric, fabric.self.token, id_));
+    if (!bound.ok() && bound.status().sys_errno == EADDRINUSE && tries < kMostTries) continue;
+    if (!bound.ok()) return bound.status();
+    fd_ = *bound;
+    opener_ = getpid();
+    return Status::success();
+  }
 }
 
 bool Doorbell::take() const {

@@ -128,6 +128,12 @@ const char* nameOfFault(std::span<const FaultName> names, uint32_t value) {
   return found != names.end() ? found->name : "?";
 }
 
+bool matchesName(std::string_view pattern, std::string_view name) {
+  if (pattern.empty()) return true;
+  if (pattern.back() == '*') return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  return pattern == name;
+}
+
 std::string listOf(std::span<const FaultName> names) {
   std::string list;
   for (const FaultName& name : names) list += (list.empty() ? "" : ", ") + std::string(name.name);

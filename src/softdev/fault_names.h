@@ -25,6 +25,8 @@ std::span<const FaultName> faultEvents();  // ibv_event_type
 bool findFaultName(std::span<const FaultName> names, std::string_view text, uint32_t* value);
 // "?" when the value has none.
 const char* nameOfFault(std::span<const FaultName> names, uint32_t value);
+// Whether `name` is what a rule asks for: `pattern` may end with *; empty: any.
+bool matchesName(std::string_view pattern, std::string_view name);
 // "a, b, c"
 std::string listOf(std::span<const FaultName> names);
 

@@ -9,23 +9,17 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "softdev/fault_names.h"
 
 namespace railwise::softdev {
 namespace {
-
-bool matches(const char* pattern, const char* name) {
-  const size_t length = std::strlen(pattern);
-  if (length == 0) return true;
-  if (pattern[length - 1] == '*') return std::strncmp(pattern, name, length - 1) == 0;
-  return std::strcmp(pattern, name) == 0;
-}
 
 bool applies(const FaultRule& rule, const FaultSite& site) {
   const bool operation = site.operation != 0 ? (rule.operations & site.operation) != 0
                                              : (rule.verbs >> static_cast<uint32_t>(site.verb) & 1) != 0;
   return operation && (rule.port == 0 || rule.port == site.port) && (rule.qp == 0 || rule.qp == site.qp) &&
-         (rule.process == 0 || rule.process == site.process) && matches(rule.host, site.host) &&
-         matches(rule.device, site.device) && matches(rule.peer, site.peer);
+         (rule.process == 0 || rule.process == site.process) && matchesName(rule.host, site.host) &&
+         matchesName(rule.device, site.device) && matchesName(rule.peer, site.peer);
 }
 
 // splitmix64: every bit of the answer depends on every bit of `x`.

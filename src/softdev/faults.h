@@ -1,7 +1,8 @@
 // The fault injector: rules in the shared segment (fault_table.h) that every process of the fabric obeys, and
 // the log of what they did. Thread-safe, and safe against the death of any process. The same operations give
-// the same hits: chance is drawn from the rule's seed, the queue pair's place in its table and the number of
-// its send, never from time or from what other queue pairs do.
+// the same hits: chance is drawn from the rule's seed, the queue pair's number, which holds its generation (a
+// successor in its place has another fate), and the number of its send, never from time or from what other
+// queue pairs do.
 #pragma once
 
 #include <string>

@@ -150,7 +150,7 @@ FaultSite siteOf(const Qp& qp, const Work& work) {
   site.operation = operationOf(work.opcode);
   site.wr_id = work.wr_id;
   site.bytes = work.length;
-  site.stream = qp.index;
+  site.stream = qp.qp_base.qp_num;
   site.ordinal = work.retires;
   return site;
 }
@@ -169,7 +169,7 @@ void judge(Qp& qp, const Work& work, Chain* chain, Injection* injection) {
     describePlace(*fabric.segment, *peer, &there);
     there.operation = kFaultReceive;
     there.peer = site.host;
-    there.stream = qpIndexOf(there.qp);
+    there.stream = there.qp;
     hits_there = strike(fabric, there);
   }
   if (hits_here.empty() && hits_there.empty()) return;

@@ -15,12 +15,17 @@
 
 namespace railwise::softdev {
 
-std::string fabricPrefix(const std::string& fabric) {
+namespace {
+
+std::string userPrefix() {
   struct stat pid_namespace = {};
   (void)stat("/proc/self/ns/pid", &pid_namespace);
-  return "railwise/" + std::to_string(geteuid()) + "/" + std::to_string(pid_namespace.st_ino) + "/" + fabric +
-         "/";
+  return "railwise/" + std::to_string(geteuid()) + "/" + std::to_string(pid_namespace.st_ino) + "/";
 }
+
+}  // namespace
+
+std::string fabricPrefix(const std::string& fabric) { return userPrefix() + fabric + "/"; }
 
 std::string memberName(const std::string& prefix, Member member) {
   return prefix + std::to_string(member.pid) + "." + std::to_string(member.fd);
@@ -86,6 +91,23 @@ std::vector<Member> listMembers(const std::string& prefix) {
       members.push_back(member);
   }
   return members;
+}
+
+std::set<std::string> fabricsInUse() {
+  const std::string user = userPrefix();
+  std::set<std::string> names;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    const size_t at = line.find(" @" + user);
+    if (at == std::string::npos) continue;
+    const std::string rest = line.substr(at + 2 + user.size());  // "NAME/4711.9"
+    const size_t slash = rest.find('/');
+    Member member{};
+    if (slash != std::string::npos &&
+        std::sscanf(rest.c_str() + slash + 1, "%d.%d", &member.pid, &member.fd) == 2)
+      names.insert(rest.substr(0, slash));
+  }
+  return names;
 }
 
 }  // namespace railwise::softdev

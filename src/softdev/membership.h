@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,8 @@ Result<int> lockElection(const std::string& prefix);
 
 // Members of this fabric as /proc/net/unix lists them.
 std::vector<Member> listMembers(const std::string& prefix);
+
+// Names of the fabrics that this user has processes on.
+std::set<std::string> fabricsInUse();
 
 }  // namespace railwise::softdev

@@ -118,6 +118,15 @@ off_t sizeOf(int fd) {
   return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : lseek(fd, 0, SEEK_END);
 }
 
+// Where a dma-buf begins in the file that stands for it: a memory file, whose position says so. A part of an
+// allocation is exported so, since a descriptor cannot mean a part of a file.
+uint64_t beginOfDmabuf(int fd) {
+  struct stat file {};
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return 0;
+  const off_t position = lseek(fd, 0, SEEK_CUR);
+  return position > 0 ? static_cast<uint64_t>(position) : 0;
+}
+
 // The part of a file that a dma-buf region is, mapped here; null with errno. EOPNOTSUPP: such a file cannot
 // be mapped.
 void* mapFile(int fd, uint64_t offset, size_t length, unsigned access, size_t* bytes) {
@@ -191,7 +200,7 @@ ibv_mr* regDmabufMr(ibv_pd* base, uint64_t offset, size_t length, uint64_t iova,
     return nullptr;
   }
   size_t bytes = 0;
-  void* mapping = mapFile(fd, offset, length, access, &bytes);
+  void* mapping = mapFile(fd, beginOfDmabuf(fd) + offset, length, access, &bytes);
   if (mapping == nullptr) return nullptr;
   Mr* mr = publish(base, static_cast<std::byte*>(mapping) + (bytes - length), length, iova, access);
   if (mr == nullptr) {

@@ -92,6 +92,11 @@ uint64_t PeerMemory::transfer(bool write, iovec* local, int locals, iovec* remot
     *error = file_->write(*local, *remote);
     moved = *error == 0 ? local->iov_len : 0;
   } else {
+    if (write && !kernelKeepsOrder()) {
+      cutAtLastWords(local, locals, remote, remotes, &cut_);
+      local = cut_.data();
+      locals = static_cast<int>(cut_.size());
+    }
     moved = softdev::transfer(pid_, write, local, locals, remote, remotes, error, calls);
   }
   // Memory that the kernel lets nobody touch but its owner: who registers such starts an agent.

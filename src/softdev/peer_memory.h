@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 #include <memory>
+#include <vector>
 
 #include "softdev/config.h"
 #include "softdev/shared_memory.h"
@@ -46,6 +47,7 @@ class PeerMemory {
   bool by_agent_ = false;
   PeerRegions regions_;
   std::shared_ptr<ProcMem> file_;  // with mover=mem
+  std::vector<iovec> cut_;         // of the transfer that runs
 };
 
 }  // namespace railwise::softdev

@@ -7,8 +7,6 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr uint64_t kBlockBytes = 128;
-
 // Contiguous at both ends.
 struct Run {
   std::byte* target;

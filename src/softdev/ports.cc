@@ -1,10 +1,11 @@
 #include "softdev/ports.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
-#include "base/log.h"
+#include "softdev/unlike_configuration.h"
 
 namespace railwise::softdev {
 namespace {
@@ -71,6 +72,9 @@ void initialise(Segment& segment, PortRecord& port, const DeviceConfig& config, 
   std::copy(settings.addresses.begin(), settings.addresses.end(), port.addresses);
   port.address_count.store(static_cast<uint32_t>(settings.addresses.size()), std::memory_order_release);
   std::copy(settings.gids.begin(), settings.gids.end(), port.gids);
+  const std::vector<Gid>& configured = settings.iwarp ? settings.addresses : settings.gids;
+  std::copy(configured.begin(), configured.end(), port.configured);
+  port.configured_count = static_cast<uint32_t>(configured.size());
   port.gid_count.store(static_cast<uint32_t>(settings.gids.size()), std::memory_order_release);
   port.out_free_ns.store(0, std::memory_order_relaxed);
   port.in_free_ns.store(0, std::memory_order_relaxed);
@@ -80,24 +84,17 @@ void initialise(Segment& segment, PortRecord& port, const DeviceConfig& config, 
 
 }  // namespace
 
-uint32_t openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number) {
+Status openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number,
+                uint32_t* opened) {
   Segment& segment = *fabric.segment;
   const PortConfig& settings = *config.port(number);
   SharedLockGuard guard(segment.tables, fabric.self);
   const uint32_t index = findOrAdd(segment, settings.guid);
-  if (index == kMaxPorts) return index;
-  PortRecord& port = segment.ports[index];
-  if (!inUse(segment, index)) {
-    initialise(segment, port, config, host, number);
-  } else if (port.link_layer != settings.link_layer || (port.iwarp != 0) != settings.iwarp ||
-             port.gid_count.load(std::memory_order_acquire) != settings.gids.size()) {
-    RAILWISE_WARN(
-        "software device: %s port %u is already open on this fabric with another configuration (link or "
-        "GIDs): "
-        "that one counts; give the processes one configuration, or set fabric=NAME",
-        config.name.c_str(), number);
-  }
-  return index;
+  if (index == kMaxPorts) return {Code::kSystem, ENOMEM};
+  RAILWISE_TRY(checkConfiguration(fabric, config, number, index));
+  if (!inUse(segment, index)) initialise(segment, segment.ports[index], config, host, number);
+  *opened = index;
+  return Status::success();
 }
 
 bool hasGid(const PortRecord& port, const uint8_t (&raw)[16], uint32_t type) {

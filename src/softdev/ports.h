@@ -8,10 +8,11 @@
 
 namespace railwise::softdev {
 
-// The record's index, which is the LID less one, the same for every process; kMaxPorts when the table is
-// full. A port that no live context has open begins anew from `config`; another keeps its state, and what
-// differs from `config` is said in one WARN.
-uint32_t openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number);
+// `opened`: the record's index, which is the LID less one, the same for every process. A port that no live
+// context has open begins anew from `config`; another keeps its state. ENOMEM when the table is full;
+// EADDRINUSE, logged, when another process has the fabric with an unlike configuration.
+Status openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number,
+                uint32_t* opened);
 
 // The port with this GID, or null. `type` is a GidType, or kAnyGidType.
 constexpr uint32_t kAnyGidType = ~0U;

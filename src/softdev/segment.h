@@ -18,7 +18,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 7;
+constexpr uint32_t kLayoutVersion = 8;
 
 constexpr uint32_t kMaxPorts = 4096;     // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
 constexpr uint32_t kMaxDevicePorts = 4;  // of one device
@@ -91,7 +91,7 @@ struct alignas(64) PortRecord {
   std::atomic<uint32_t> paced;  // 1: speed and latency are kept to
   std::atomic<uint32_t> gid_count;
   uint32_t link_layer;
-  uint32_t iwarp;  // 1: the connection manager knows it by `addresses`, not by its GIDs
+  uint32_t iwarp;      // 1: the connection manager knows it by `addresses`, not by its GIDs
   uint32_t pcie_link;  // 1 + index of the port that keeps the clock of the PCIe link; 0: a link of its own
   std::atomic<uint32_t> pcie_mbps;  // 0: no limit
   uint8_t number;                   // of the device's ports, from 1
@@ -101,6 +101,9 @@ struct alignas(64) PortRecord {
   Gid gids[kMaxGids];
   std::atomic<uint32_t> address_count;
   Gid addresses[kMaxGids];
+  // GIDs (of iWARP: addresses) as its configuration has them, which faults do not change.
+  uint32_t configured_count;
+  Gid configured[kMaxGids];
   // The time model: when the port (each direction) and the PCIe link are free again, CLOCK_MONOTONIC ns.
   alignas(64) std::atomic<uint64_t> out_free_ns;
   std::atomic<uint64_t> in_free_ns;

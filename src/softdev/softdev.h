@@ -18,8 +18,9 @@ namespace railwise::softdev {
 
 // Sets the devices of this process from the text after "RAILWISE_DEVICE=software:" (grammar: config.h); null
 // or "" is one default device. `host` is RAILWISE_HOST: which host of the machine to play (null or "": the
-// text decides). kInvalidUsage, after one WARN, when the text is wrong or differs while a device is open.
-Status configure(const char* config, const char* host = nullptr);
+// text decides). `fabric` is RAILWISE_FABRIC: the fabric where the text names none (null or "": default).
+// kInvalidUsage, after one WARN, when the text is wrong or differs while a device is open.
+Status configure(const char* config, const char* host = nullptr, const char* fabric = nullptr);
 
 ibv_device** getDeviceList(int* num_devices);
 void freeDeviceList(ibv_device** list);
@@ -92,6 +93,9 @@ int forkInit();
 
 // The configured sysfs path of the PCI device this device claims to be, "" when none.
 const char* pciPath(const ibv_device* device);
+// Whether the device says that it reaches GPU memory: by address (regMr), by dma-buf (regDmabufMr).
+bool takesGpuAddresses(const ibv_device* device);
+bool takesGpuDmabufs(const ibv_device* device);
 // Names the fabric of an open device: equal exactly when both ends can reach each other. Random, not 0.
 uint64_t fabricIdentity(const ibv_context* context);
 

@@ -12,21 +12,24 @@
 namespace railwise::sysfs_front {
 namespace {
 
-// Folders of /sys that are the tree's as a whole when the tree has them. "+": the name may go on
-// ("pci0000:16").
+// Folders of /sys that are the tree's as a whole when the tree has `with`. What the tree then lacks is not
+// there: the modules by which the computer's NICs reach its GPUs are not the machine's.
 struct Part {
   const char* path;
-  bool prefix;
+  const char* with;
+  bool prefix;  // the name may go on ("pci0000:16")
   bool merged;  // only entries that the tree has: the others stay the computer's
 };
 constexpr Part kParts[] = {
-    {"/sys/class/infiniband", false, false},
-    {"/sys/class/pci_bus", false, false},
-    {"/sys/bus/pci", false, false},
-    {"/sys/devices/pci", true, false},
-    {"/sys/devices/platform/railwise", false, false},
-    {"/sys/devices/system/node", false, false},
-    {"/sys/class/net", false, true},
+    {"/sys/class/infiniband", "/sys/class/infiniband", false, false},
+    {"/sys/class/pci_bus", "/sys/class/pci_bus", false, false},
+    {"/sys/bus/pci", "/sys/bus/pci", false, false},
+    {"/sys/devices/pci", "/sys/bus/pci", true, false},
+    {"/sys/devices/platform/railwise", "/sys/devices/platform/railwise", false, false},
+    {"/sys/devices/system/node", "/sys/devices/system/node", false, false},
+    {"/sys/module/nvidia_peermem", "/sys/bus/pci", false, false},
+    {"/sys/kernel/mm/memory_peers", "/sys/bus/pci", false, false},
+    {"/sys/class/net", "/sys/class/net", false, true},
 };
 constexpr std::size_t kPartCount = sizeof kParts / sizeof *kParts;
 
@@ -57,11 +60,9 @@ bool join(const char* path, std::size_t length, char (&buffer)[kPathSize]) {
   return true;
 }
 
-// "/sys/devices/pci" is there when any bus is: the list of PCI devices tells.
 bool present(const Part& part) {
   char path[kPathSize];
-  const char* shown = part.prefix ? "/sys/bus/pci" : part.path;
-  return join(shown, std::strlen(shown), path) && exists(path);
+  return join(part.with, std::strlen(part.with), path) && exists(path);
 }
 
 void readRoot() {

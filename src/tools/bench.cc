@@ -16,10 +16,12 @@ namespace {
 
 constexpr const char* kHelp =
     "usage: railwise bench [options]\n\n"
-    "Measures what a message costs: CPU time of the thread that has both ends of a connection, and the work "
+    "Measures what a message costs: CPU time of the thread that has both ends of the connections, and the "
+    "work "
     "requests,\ncompletions and calls that the software device has counted. With --vs other plugins do the "
     "same in turn, on the same\nlibibverbs.so.1 and a software device of their own.\n\n"
-    "  railwise bench --size 8 --window 8 --vs /path/to/libnccl-net-other.so\n"
+    "  railwise bench --connections 64 --vs /path/to/libnccl-net-other.so\n"
+    "  railwise bench --all --instructions --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --instructions --latency --raw\n"
     "  railwise bench --vs /path/to/libnccl-net-other.so --plot cost.svg\n\n"
     "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
@@ -33,14 +35,58 @@ std::vector<std::size_t> sizesOf(const BenchOptions& options) {
   return {kPlottedSizes.begin(), kPlottedSizes.end()};
 }
 
+// The table of patterns. Sizes up to 32 KiB cost the same but for the copy.
+std::vector<BenchOptions> tableOf(const BenchOptions& options) {
+  using enum BenchPattern;
+  const std::array<BenchShape, 19> shapes = {{{.pattern = kProxy},
+                                              {.pattern = kProxy, .connections = 8},
+                                              {.pattern = kProxy, .connections = 64},
+                                              {.pattern = kProxy, .connections = 256},
+                                              {.size = 4 << 10, .pattern = kProxy},
+                                              {.size = 64 << 10, .pattern = kProxy},
+                                              {.window = 1, .pattern = kProxy},
+                                              {.pattern = kProxy, .gpu_delay = 4},
+                                              {.pattern = kProxy, .optional_completion = true},
+                                              {.pattern = kOps, .steps = 1},
+                                              {.pattern = kOps, .steps = 2},
+                                              {.pattern = kOps, .steps = 8},
+                                              {.pattern = kLone},
+                                              {.pattern = kRing},
+                                              {.pattern = kAlltoall, .connections = 64},
+                                              {.pattern = kBatch},
+                                              {.pattern = kGrouped},
+                                              {.pattern = kIdle},
+                                              {.pattern = kIdle, .connections = 256}}};
+  std::vector<BenchOptions> all;
+  for (const BenchShape& shape : shapes) {
+    BenchOptions row = options;
+    row.task.shape = shape;
+    row.settlePattern();
+    if (shape.pattern == kRing) row.instructions = false;
+    all.push_back(row);
+  }
+  return all;
+}
+
 // Nothing: the reason was said.
 std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
   auto costs = measureCosts(options);
   if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
       (options.latency && !addLatency(options, *costs)) ||
-      (options.connections > 0 && !addSetUp(options, *costs)))
+      (options.set_ups > 0 && !addSetUp(options, *costs)))
     return std::nullopt;
   return costs;
+}
+
+int benchAll(const BenchOptions& options) {
+  std::vector<BenchRow> rows;
+  for (const BenchOptions& row : tableOf(options)) {
+    auto costs = measureAll(row);
+    if (!costs) return kExitFailed;
+    rows.push_back({row, std::move(*costs)});
+  }
+  options.json ? printBenchRowsJson(rows) : printBenchRows(std::move(rows));
+  return kExitOk;
 }
 
 int sayCannotWrite(const std::string& file) {
@@ -57,6 +103,12 @@ int benchCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("bench", table, args, kHelp, 0, &status);
   if (!arguments) return status;
+  options.settlePattern();
+  if (const std::string conflict = options.conflict(); !conflict.empty()) {
+    say("bench: %s", conflict.c_str());
+    return kExitUsage;
+  }
+  if (options.all) return benchAll(options);
   std::ofstream plot;
   if (!options.plot.empty()) plot.open(options.plot);
   if (!options.plot.empty() && !plot) return sayCannotWrite(options.plot);

@@ -12,6 +12,7 @@
 
 #include "tools/bench_worker.h"
 #include "tools/message.h"
+#include "tools/page_memory.h"
 #include "tools/plugin_loader.h"
 
 namespace railwise::tools {
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kWarmUp = 512;
-constexpr uint64_t kCounted = 2048;  // whole groups of any number of buffers
+constexpr uint64_t kCounted = 2048;
 
 std::string findValgrind() {
   const char* const path = std::getenv("PATH");
@@ -78,9 +79,10 @@ bool sameFile(const std::string& a, const std::string& b) {
 
 std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
   std::map<std::string, std::string, std::less<>> names;
-  std::map<std::string, uint64_t> costs;
+  std::map<std::string, ObjectCost> costs;
   std::string object;
-  bool callee = false;  // the next line has the cost of a call, which is counted where it is spent
+  std::string callee;    // of the next call; empty: it stays in the object file
+  bool calling = false;  // the next line has the cost of a call
   bool profile = false;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -88,20 +90,29 @@ std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
     if (line.starts_with("ob=")) {
       object = objectName(std::string_view(line).substr(3), names);
     } else if (line.starts_with("cob=")) {
-      objectName(std::string_view(line).substr(4), names);
+      callee = objectName(std::string_view(line).substr(4), names);
     } else if (line.starts_with("calls=")) {
-      callee = true;
+      calling = true;
     } else if (!line.empty() &&
                (std::isdigit(static_cast<unsigned char>(line[0])) != 0 || line.find_first_of("+-*") == 0)) {
       const std::size_t space = line.find(' ');
-      if (!callee && space != std::string::npos)
-        costs[object] += std::strtoull(line.c_str() + space, nullptr, 10);
-      callee = false;
+      const uint64_t cost = space == std::string::npos ? 0 : std::strtoull(line.c_str() + space, nullptr, 10);
+      ObjectCost& from = costs[object];
+      if (!calling) {
+        from.instructions += cost;
+      } else if (!callee.empty() && callee != object) {
+        from.calls[callee] += cost;
+      }
+      calling = false;
+      callee.clear();
     }
   }
   if (!profile) return std::nullopt;
   std::vector<ObjectCost> all;
-  for (const auto& [name, cost] : costs) all.push_back({name, cost});
+  for (auto& [name, cost] : costs) {
+    cost.object = name;
+    all.push_back(cost);
+  }
   return all;
 }
 
@@ -120,9 +131,10 @@ std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, 
                  std::string("--toggle-collect=") + kCountedFunction,
                  "--callgrind-out-file=" + profile.path()};
   task.ends = BenchEnds::kOneThread;
+  const uint64_t counted = roundUp(kCounted, task.shape.unit());
   BenchChild child(task, place);
   std::optional<std::string> file;
-  if (child.start() && child.run(kWarmUp)) file = child.count(kCounted);
+  if (child.start() && child.run(roundUp(kWarmUp, task.shape.unit()))) file = child.count(counted);
   if (!file) {
     *error = "under valgrind: " + child.error();
     return std::nullopt;
@@ -133,14 +145,29 @@ std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, 
     *error = "valgrind counted nothing: has this program been stripped of its symbols?";
     return std::nullopt;
   }
+  const auto isDevice = [](const std::string& object) {
+    return fs::path(object).filename().string().starts_with("libibverbs");
+  };
+  const auto isRest = [&](const std::string& object) {
+    return !isDevice(object) && !sameFile(object, *file) && !sameFile(object, executablePath());
+  };
   Instructions counts = {};
+  const auto add = [&](double& sum, uint64_t instructions) {
+    sum += static_cast<double>(instructions) / static_cast<double>(counted);
+  };
   for (const ObjectCost& cost : *costs) {
-    const std::string name = fs::path(cost.object).filename().string();
-    double& sum = sameFile(cost.object, *file)              ? counts.plugin
-                  : name.starts_with("libibverbs")          ? counts.device
+    const bool plugin = sameFile(cost.object, *file);
+    double& sum = plugin                                    ? counts.plugin
+                  : isDevice(cost.object)                   ? counts.device
                   : sameFile(cost.object, executablePath()) ? counts.bench
                                                             : counts.rest;
-    sum += static_cast<double>(cost.instructions) / static_cast<double>(kCounted);
+    add(sum, cost.instructions);
+    if (!plugin) continue;
+    for (const auto& [object, instructions] : cost.calls) {
+      if (!isRest(object)) continue;
+      add(counts.plugin, instructions);
+      counts.rest -= static_cast<double>(instructions) / static_cast<double>(counted);
+    }
   }
   return counts;
 }

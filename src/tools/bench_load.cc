@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/dynamic_library.h"
+#include "tools/bench_drive.h"
 #include "tools/bench_raw.h"
 #include "tools/bench_two_ends.h"
 #include "tools/message.h"
@@ -25,22 +26,29 @@ class OneThread : public BenchLoad {
     plugin_ = loadForBench(task_, &error_);
     if (!plugin_) return false;
     origin_ = originOf(*plugin_);
-    sender_.emplace(*plugin_->api, task_.shape);
-    receiver_.emplace(*plugin_->api, task_.shape);
-    if (!connectEnds(*sender_, *receiver_, task_.device, &error_)) return false;
-    return (sender_->registerMemory() && receiver_->registerMemory()) || failed();
+    for (int i = 0; i < task_.shape.connections; ++i) {
+      BenchSender& sender = ends_.senders.emplace_back(*plugin_->api, task_.shape);
+      BenchReceiver& receiver = ends_.receivers.emplace_back(*plugin_->api, task_.shape);
+      if (!connectEnds(sender, receiver, task_.device, &error_)) return false;
+      if (!sender.registerMemory() || !receiver.registerMemory()) return failed();
+      if (task_.shape.optional_completion) receiver.watch(sender);
+    }
+    return true;
   }
 
+  // Idle calls move nothing.
   bool check() override {
-    verify(true);
-    const bool right = move(checkedMessages(task_));
-    verify(false);
+    BenchShape shape = task_.shape;
+    if (shape.pattern == BenchPattern::kIdle) shape.pattern = BenchPattern::kProxy;
+    ends_.verify(true);
+    const bool right = move(shape, checkedMessages(task_));
+    ends_.verify(false);
     return right;
   }
 
   std::optional<BenchRan> run(uint64_t messages) override {
     const BenchClock clock;
-    if (!move(messages)) return std::nullopt;
+    if (!move(task_.shape, messages)) return std::nullopt;
     return clock.ran();
   }
 
@@ -49,43 +57,25 @@ class OneThread : public BenchLoad {
   }
 
   bool close() override {
-    if (!sender_->close() || !receiver_->close()) return failed();
+    const auto closed = [](auto& ends) {
+      return std::all_of(ends.begin(), ends.end(), [](auto& end) { return end.close(); });
+    };
+    if (!closed(ends_.senders) || !closed(ends_.receivers)) return failed();
     (void)plugin_->api->finalize();
     return true;
   }
 
  private:
-  bool failed() {  // what an end says
-    const std::string& of_sender = sender_->error();
-    return fail(of_sender.empty() ? receiver_->error() : of_sender);
-  }
+  bool failed() { return fail(ends_.error()); }
 
-  void verify(bool on) {
-    sender_->verify(on);
-    receiver_->verify(on);
-  }
-
-  bool move(uint64_t messages) {
-    const uint64_t end = receiver_->done() + messages;
-    Patience patience;
-    while (receiver_->done() < end || sender_->done() < end) {
-      bool moved = receiver_->postAll(end);
-      moved |= sender_->postAll(end);
-      moved |= receiver_->testAll();
-      moved |= sender_->testAll();
-      if (!moved && !(sender_->error().empty() && receiver_->error().empty())) return failed();
-      if (patience.lost(moved))
-        return fail(textOf("nothing moves any more: %llu of %llu messages received",
-                           static_cast<unsigned long long>(receiver_->done()),
-                           static_cast<unsigned long long>(end)));
-    }
-    return true;
+  bool move(const BenchShape& shape, uint64_t messages) {
+    std::string why;
+    return moveMessages(ends_, shape, messages / ends_.senders.size(), &why) || fail(why);
   }
 
   BenchTask task_;
   std::optional<LoadedPlugin> plugin_;
-  std::optional<BenchSender> sender_;
-  std::optional<BenchReceiver> receiver_;
+  BenchConnections ends_;
 };
 
 bool fuseRails(NetApi& api, BenchTask& task) {
@@ -115,7 +105,7 @@ uint64_t checkedMessages(const BenchTask& task) {
   constexpr uint64_t kBytes = 16 << 20;
   const uint64_t wanted = std::max(std::clamp<uint64_t>(kBytes / std::max<uint64_t>(shape.size, 1), 16, 256),
                                    static_cast<uint64_t>(shape.window));
-  return roundUp(wanted, static_cast<std::size_t>(shape.grouped));
+  return roundUp(wanted, shape.unit());
 }
 
 BenchOrigin originOf(const LoadedPlugin& plugin) {

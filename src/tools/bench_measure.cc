@@ -130,6 +130,8 @@ bool addLatency(const BenchOptions& options, std::vector<Costs>& all) {
   BenchTask task = options.task;
   task.ping_pong = true;
   task.shape.grouped = 1;
+  task.shape.connections = 1;
+  task.shape.pattern = BenchPattern::kRing;
   task.shape.window = std::max(task.shape.window, kLeastWindow);
   if (task.ends == BenchEnds::kOneThread) task.ends = BenchEnds::kTwoProcesses;
   const uint64_t rounds = std::min(options.messagesOfRepeat(), kMostRounds);
@@ -155,7 +157,7 @@ bool addSetUp(const BenchOptions& options, std::vector<Costs>& all) {
       BenchTask task = options.task;
       task.plugin = all[i].plugin;
       task.ends = BenchEnds::kOneThread;
-      task.connections = options.connections;
+      task.set_ups = options.set_ups;
       BenchChild child(task, options.place);
       const auto set_up = child.start() ? child.connected() : std::nullopt;
       if (!set_up) return sayFailed(task.plugin, child.error());

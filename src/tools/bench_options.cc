@@ -20,6 +20,19 @@ constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::k
                                                      {"two-threads", BenchEnds::kTwoThreads},
                                                      {"two-processes", BenchEnds::kTwoProcesses}}};
 
+constexpr int kGroup = 8;  // of the pattern "grouped"
+
+constexpr std::array<Choice<BenchPattern>, 8> kPatterns = {{{"proxy", BenchPattern::kProxy},
+                                                            {"ops", BenchPattern::kOps},
+                                                            {"lone", BenchPattern::kLone},
+                                                            {"ring", BenchPattern::kRing},
+                                                            {"alltoall", BenchPattern::kAlltoall},
+                                                            {"batch", BenchPattern::kBatch},
+                                                            {"grouped", BenchPattern::kGrouped},
+                                                            {"idle", BenchPattern::kIdle}}};
+
+constexpr std::array<Choice<bool>, 2> kHints = {{{"none", false}, {"ll", true}}};
+
 bool acceptDevice(std::string_view value, BenchPlace* place) {
   constexpr std::string_view kSoftware = "software";
   place->real = value == "verbs";
@@ -31,6 +44,12 @@ bool acceptDevice(std::string_view value, BenchPlace* place) {
 
 }  // namespace
 
+const char* nameOf(BenchPattern pattern) {
+  return std::find_if(kPatterns.begin(), kPatterns.end(),
+                      [&](const auto& choice) { return choice.value == pattern; })
+      ->name;
+}
+
 const char* nameOf(BenchEnds ends) {
   return std::find_if(kEnds.begin(), kEnds.end(), [&](const auto& choice) { return choice.value == ends; })
       ->name;
@@ -40,11 +59,49 @@ uint64_t BenchOptions::messagesOfRepeat() const {
   const uint64_t wanted = messages > 0 ? static_cast<uint64_t>(messages)
                                        : std::clamp(kBytesOfRepeat / std::max<uint64_t>(task.shape.size, 1),
                                                     kLeastMessages, kMostMessages);
-  return roundUp(wanted, static_cast<std::size_t>(task.shape.grouped));
+  return roundUp(wanted, task.shape.unit());
+}
+
+void BenchOptions::settlePattern() {
+  BenchShape& shape = task.shape;
+  if (shape.pattern == BenchPattern::kGrouped && shape.grouped == 1) shape.grouped = kGroup;
+  if (shape.pattern == BenchPattern::kIdle) shape.connections += shape.connections % 2;
+  task.ping_pong = shape.pattern == BenchPattern::kRing;
+  if (task.ping_pong && task.ends == BenchEnds::kOneThread) task.ends = BenchEnds::kTwoProcesses;
+}
+
+std::string BenchOptions::conflict() const {
+  const BenchShape& shape = task.shape;
+  const bool one_thread = task.ends == BenchEnds::kOneThread;
+  if (shape.pattern == BenchPattern::kRing && shape.connections > 1)
+    return "--pattern ring has one connection each way";
+  if (shape.pattern == BenchPattern::kRing && instructions)
+    return "--instructions are counted with both ends in one thread, which --pattern ring does not have";
+  if (shape.pattern == BenchPattern::kIdle && !one_thread)
+    return "--pattern idle has both ends in one thread";
+  if (shape.optional_completion && !one_thread) return "--hint ll has both ends in one thread";
+  if (shape.optional_completion &&
+      (shape.pattern == BenchPattern::kBatch || shape.pattern == BenchPattern::kIdle || shape.grouped > 1))
+    return "--hint ll goes with the patterns proxy, ops, lone and alltoall";
+  if (all && !plot.empty()) return "--all and --plot are two tables";
+  return "";
 }
 
 std::vector<Option> benchOptionTable(BenchOptions& fields) {
   std::vector<Option> options = {
+      choiceOption<BenchPattern>(
+          'p', "pattern", kPatterns, &fields.task.shape.pattern,
+          "the order of the calls (default: proxy, as NCCL's proxy thread makes\nthem)"),
+      intOption('c', "connections", &fields.task.shape.connections, 1, 4096,
+                "connections that have traffic (default: 1)"),
+      intOption(0, "steps", &fields.task.shape.steps, 1, 1'000'000,
+                "of an operation of --pattern ops (default: 1)"),
+      intOption(0, "gpu-delay", &fields.task.shape.gpu_delay, 0, 1'000'000,
+                "passes of the thread until the GPU has consumed, or refilled, a slot\n(default: 0)"),
+      choiceOption<bool>(0, "hint", kHints, &fields.task.shape.optional_completion,
+                         "ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of LL and\nLL128 do"),
+      flagOption('a', "all", &fields.all,
+                 "measure the table of patterns: a line each with ratios to the last --vs,\nworst last"),
       sizeOption('s', "size", &fields.task.shape.size, kLargestSize, "bytes of a message (default: 8)"),
       intOption('w', "window", &fields.task.shape.window, 1, 256, "receives under way at most (default: 8)"),
       intOption('g', "grouped", &fields.task.shape.grouped, 1, static_cast<int>(kMaxGroup),
@@ -96,7 +153,7 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
   options.push_back(flagOption(0, "latency", &fields.latency,
                                "also measure the latency of a ping-pong, between two processes or, with\n"
                                "--ends two-threads, two threads"));
-  options.push_back(intOption(0, "connections", &fields.connections, 1, 4096,
+  options.push_back(intOption(0, "set-up", &fields.set_ups, 1, 4096,
                               "also measure the time to set up a connection and the memory it takes, over\n"
                               "that many"));
   options.push_back(textOption(0, "plot", "FILE.svg", &fields.plot,

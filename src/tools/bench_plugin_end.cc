@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "tools/bench_drive.h"
 #include "tools/bench_ping_pong.h"
 #include "tools/bench_two_ends.h"
 
@@ -20,24 +21,31 @@ class PluginEnd : public BenchOneEnd {
 
   bool join(Side side) override {
     const bool near = side == Side::kNear;
-    const bool both = task_.ping_pong;
-    return near ? connectToOther() && (!both || acceptOther()) : acceptOther() && (!both || connectToOther());
+    for (int i = 0; i < (task_.ping_pong ? 1 : task_.shape.connections); ++i) {
+      if (!(near ? connectToOther() : acceptOther())) return false;
+    }
+    return !task_.ping_pong || (near ? acceptOther() : connectToOther());
   }
 
-  void verify(bool on) override {
-    if (sender_) sender_->verify(on);
-    if (receiver_) receiver_->verify(on);
-  }
+  void verify(bool on) override { ends_.verify(on); }
 
   bool run(uint64_t messages, std::vector<uint64_t>* round_trips_ns) override {
     if (task_.ping_pong)
-      return pingPong(*sender_, *receiver_, messages, round_trips_ns) || failed() || fail(kStuck);
-    return sender_ ? move(*sender_, messages) : move(*receiver_, messages);
+      return pingPong(ends_.senders[0], ends_.receivers[0], messages, round_trips_ns) || failed() ||
+             fail(kStuck);
+    std::string why;
+    return moveMessages(ends_, task_.shape, messages / static_cast<uint64_t>(task_.shape.connections),
+                        &why) ||
+           fail(why);
   }
 
   bool close() override {
-    if (sender_ && !sender_->close()) return failed();
-    if (receiver_ && !receiver_->close()) return failed();
+    for (BenchSender& sender : ends_.senders) {
+      if (!sender.close()) return failed();
+    }
+    for (BenchReceiver& receiver : ends_.receivers) {
+      if (!receiver.close()) return failed();
+    }
     (void)plugin_->api->finalize();
     return true;
   }
@@ -45,23 +53,22 @@ class PluginEnd : public BenchOneEnd {
  private:
   // The other end connects meanwhile, so neither waits for good.
   bool connectToOther() {
-    sender_.emplace(*plugin_->api, task_.shape);
+    BenchSender& sender = ends_.senders.emplace_back(*plugin_->api, task_.shape);
     auto frame = channel_.get(&error_);
     if (!frame) return false;
-    return become(*sender_, [&] { return sender_->connect(task_.device, frame->handle); });
+    return become(sender, [&] { return sender.connect(task_.device, frame->handle); });
   }
   bool acceptOther() {
-    receiver_.emplace(*plugin_->api, task_.shape);
+    BenchReceiver& receiver = ends_.receivers.emplace_back(*plugin_->api, task_.shape);
     BenchFrame frame;
-    if (!receiver_->listen(task_.device, frame.handle)) return failed();
+    if (!receiver.listen(task_.device, frame.handle)) return failed();
     if (!channel_.put(frame)) return fail("the other end has gone");
-    return become(*receiver_, [&] { return receiver_->accept(); });
+    return become(receiver, [&] { return receiver.accept(); });
   }
 
   bool failed() {
-    if (sender_ && !sender_->error().empty()) return fail(sender_->error());
-    if (receiver_ && !receiver_->error().empty()) return fail(receiver_->error());
-    return false;
+    const std::string why = ends_.error();
+    return why.empty() ? false : fail(why);
   }
 
   template <typename Try>
@@ -74,24 +81,10 @@ class PluginEnd : public BenchOneEnd {
     return end.registerMemory() || failed();
   }
 
-  template <typename One>
-  bool move(One& one, uint64_t messages) {
-    const uint64_t end = one.done() + messages;
-    Patience patience;
-    while (one.done() < end) {
-      bool moved = one.postAll(end);
-      moved |= one.testAll();
-      if (!moved && !one.error().empty()) return failed();
-      if (patience.lost(moved)) return fail(kStuck);
-    }
-    return true;
-  }
-
   BenchTask task_;
   const BenchChannel& channel_;
   std::optional<LoadedPlugin> plugin_;
-  std::optional<BenchSender> sender_;
-  std::optional<BenchReceiver> receiver_;
+  BenchConnections ends_;
 };
 
 }  // namespace

@@ -69,7 +69,7 @@ class RawEnd : public BenchOneEnd {
     const Verbs& verbs = verbsInForce();
     if (!verbs.loaded) return fail(kNoVerbs);
     const int window = task_.ping_pong ? kPingPongWrites : task_.shape.window;
-    queue_.emplace(verbs.config, BenchShape{task_.shape.size, window, 1});
+    queue_.emplace(verbs.config, BenchShape{.size = task_.shape.size, .window = window});
     if (!queue_->open(task_.device, &error_)) return false;
     error_.clear();
     return true;

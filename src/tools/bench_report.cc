@@ -1,5 +1,6 @@
 #include "tools/bench_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -105,6 +106,11 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
   json.key("size").value(costs.size);
   json.key("window").value(options.task.shape.window);
   json.key("grouped").value(options.task.shape.grouped);
+  json.key("pattern").value(nameOf(options.task.shape.pattern));
+  json.key("connections").value(options.task.shape.connections);
+  json.key("steps").value(options.task.shape.steps);
+  json.key("gpu_delay").value(options.task.shape.gpu_delay);
+  json.key("hint").value(options.task.shape.optional_completion ? "ll" : "none");
   json.key("ends").value(nameOf(options.task.ends));
   json.key("rails").value(options.task.rails);
   if (options.place.queue_pairs > 0) json.key("queue_pairs").value(options.place.queue_pairs);
@@ -118,19 +124,32 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
   writeInstructions(json, costs);
   if (costs.latency) writeAll(json, latencies(*costs.latency));
   if (costs.set_up) {
-    json.key("connections").value(options.connections);
+    json.key("set_up_connections").value(options.set_ups);
     writeAll(json, setUps(*costs.set_up));
   }
   if (&costs != &first) writeRatios(json, costs, first);
   json.endObject();
 }
 
+// "ops of 2 x64"
+std::string patternText(const BenchShape& shape) {
+  std::string text = nameOf(shape.pattern);
+  if (shape.pattern == BenchPattern::kOps) text += " of " + std::to_string(shape.steps);
+  if (shape.connections > 1) text += " x" + std::to_string(shape.connections);
+  if (shape.window != 8) text += ", window " + std::to_string(shape.window);
+  if (shape.gpu_delay > 0) text += ", delay " + std::to_string(shape.gpu_delay);
+  if (shape.optional_completion) text += ", LL";
+  return text;
+}
+
 void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
   const BenchShape& shape = options.task.shape;
   std::printf(
-      "# railwise bench: %zu bytes, window %d, %d buffer(s) in a receive, %d repeats of %llu messages\n"
+      "# railwise bench: %s, %d connection(s), %zu bytes, window %d, %d buffer(s) in a receive, %d repeats "
+      "of "
+      "%llu messages\n"
       "# per message; ends: %s; posts: calls of ibv_post_send and ibv_post_recv\n",
-      all[0].size, shape.window, shape.grouped, options.repeats,
+      nameOf(shape.pattern), shape.connections, all[0].size, shape.window, shape.grouped, options.repeats,
       static_cast<unsigned long long>(all[0].messages) / static_cast<unsigned>(options.repeats),
       nameOf(options.task.ends));
   std::printf("%-24s %4s %9s %9s %9s %8s %8s %8s %8s %8s %8s\n", "plugin", "API", "cpu min", "median",
@@ -148,7 +167,7 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
   }
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);
-  if (all[0].set_up) printSetUp(all, options.connections);
+  if (all[0].set_up) printSetUp(all, options.set_ups);
 }
 
 }  // namespace
@@ -162,6 +181,46 @@ void printBenchJson(const BenchOptions& options, const std::vector<std::vector<C
   }
   if (several) json.endArray();
   std::fputs(json.text().c_str(), stdout);
+}
+
+void printBenchRowsJson(const std::vector<BenchRow>& rows) {
+  JsonWriter json;
+  json.beginArray();
+  for (const BenchRow& row : rows) {
+    for (const Costs& costs : row.costs) writeCosts(json, row.options, costs, row.costs[0]);
+  }
+  json.endArray();
+  std::fputs(json.text().c_str(), stdout);
+}
+
+void printBenchRows(std::vector<BenchRow> rows) {
+  const bool several = rows[0].costs.size() > 1;
+  const auto ratio = [&](const BenchRow& row, double Costs::*field) {
+    return row.costs.front().*field / (several ? row.costs.back().*field : 1);
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](const BenchRow& a, const BenchRow& b) {
+    return ratio(a, &Costs::cpu_ns_min) < ratio(b, &Costs::cpu_ns_min);
+  });
+  std::printf(
+      "# railwise bench: what a message costs with %s, by pattern%s\n", rows[0].costs[0].name.c_str(),
+      several ? textOf("; ratios to %s in the same run", rows[0].costs.back().name.c_str()).c_str() : "");
+  std::printf("%-24s %8s %6s %6s %6s %9s %6s %9s %6s\n", "pattern", "size", "WR", "posts", "CQE", "instr.",
+              "ratio", "cpu ns", "ratio");
+  for (const BenchRow& row : rows) {
+    const Costs& costs = row.costs.front();
+    std::printf("%-24s %8zu", patternText(row.options.task.shape).c_str(), costs.size);
+    if (costs.counts) {
+      const auto values = perMessage(costs);
+      std::printf(" %6.3f %6.3f %6.3f", values[0].second, values[3].second, values[2].second);
+    } else {
+      std::printf(" %6s %6s %6s", "-", "-", "-");
+    }
+    const auto& mine = costs.instructions;
+    const auto& theirs = row.costs.back().instructions;
+    std::printf(" %9s %6s %9.1f %6s\n", mine ? textOf("%.1f", mine->plugin).c_str() : "-",
+                several && mine ? textOf("%.2f", mine->plugin / theirs->plugin).c_str() : "-",
+                costs.cpu_ns_min, several ? textOf("%.2f", ratio(row, &Costs::cpu_ns_min)).c_str() : "-");
+  }
 }
 
 void printBenchText(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size) {

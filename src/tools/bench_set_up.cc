@@ -10,7 +10,7 @@
 namespace railwise::tools {
 namespace {
 
-constexpr BenchShape kNoMessages = {.size = 0, .window = 1, .grouped = 1};
+constexpr BenchShape kNoMessages = {.size = 0, .window = 1};
 
 struct Connection {
   explicit Connection(NetApi& api) : sender(api, kNoMessages), receiver(api, kNoMessages) {}

@@ -24,7 +24,7 @@ struct BenchTask {
   BenchShape shape;
   BenchEnds ends = BenchEnds::kOneThread;
   bool ping_pong = false;  // one message at a time, to and fro; not in one thread
-  int connections = 0;     // so many more, measured instead of messages; in one thread
+  int set_ups = 0;         // so many connections more, measured instead of messages; in one thread
   int device = 0;
   int rails = 1;  // devices, from `device` on, that the plugin makes one of
   bool verbose = false;

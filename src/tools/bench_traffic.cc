@@ -9,6 +9,8 @@ namespace railwise::tools {
 namespace {
 
 constexpr int kTag = 77;  // of the first buffer of a group
+// NCCL_NET_OPTIONAL_RECV_COMPLETION, as NCCL 2.24 and later hand it to irecv in the request.
+void* const kOptionalCompletion = reinterpret_cast<void*>(1);
 
 std::byte expected(uint64_t message, std::size_t i) {
   return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
@@ -23,16 +25,26 @@ void advance(uint64_t& slot, uint64_t by, uint64_t slots) {
 }  // namespace
 
 BenchEnd::BenchEnd(NetApi& api, BenchShape shape)
-    : api_(api),
+    : late_(shape.gpu_delay > 0 || shape.optional_completion),
+      api_(api),
       shape_(shape),
       group_(static_cast<uint64_t>(shape.grouped)),
       slots_(static_cast<uint64_t>(shape.window) * group_),
       requests_(slots_),
+      done_at_(shape.gpu_delay > 0 ? static_cast<std::size_t>(shape.window) : 0),
       stride_(roundUp(std::max<std::size_t>(shape.size, 1), kCacheLine)),
       bytes_(roundUp(slots_ * stride_, kPage)) {}
 
 void BenchEnd::note(const char* call, ncclResult_t result) {
   if (error_.empty()) error_ = textOf("%s failed: %s", call, resultText(result).c_str());
+}
+
+void BenchEnd::consumeLate() {
+  ++pass_;
+  if (shape_.gpu_delay == 0) consumed_ = done_;
+  while (consumed_ < done_ &&
+         done_at_[(consumed_ / group_) % done_at_.size()] + static_cast<uint64_t>(shape_.gpu_delay) <= pass_)
+    consumed_ += std::min(group_, done_ - consumed_);
 }
 
 bool BenchEnd::registerMemory() {
@@ -69,9 +81,16 @@ bool BenchSender::test() {
   int done = 0;
   int bytes = 0;
   if (!check("test", api_.test(requests_[test_slot_], &done, &bytes)) || done == 0) return false;
-  ++done_;
+  noteDone(1);
   advance(test_slot_, 1, slots_);
   return true;
+}
+
+bool BenchSender::pass() {
+  if (late_) consumeLate();
+  const bool posted = ready() && post();
+  const bool tested = done_ < posted_ && test();
+  return posted || tested;
 }
 
 bool BenchSender::close() { return deregisterMemory() && check("closeSend", api_.closeSend(comm_)); }
@@ -89,11 +108,12 @@ bool BenchReceiver::accept() {
 
 bool BenchReceiver::post() {
   void*& request = requests_[post_slot_];
-  request = nullptr;
+  request = shape_.optional_completion ? kOptionalCompletion : nullptr;
   std::array<NetApi::Buffer, kMaxGroup> buffers;
   for (std::size_t i = 0; i < group_; ++i)
     buffers[i] = {at(post_slot_ + i), shape_.size, kTag + static_cast<int>(i), mhandle_};
-  if (!check("irecv", api_.irecvGroup(comm_, {buffers.data(), group_}, &request)) || request == nullptr)
+  if (!check("irecv", api_.irecvGroup(comm_, {buffers.data(), group_}, &request)) || request == nullptr ||
+      request == kOptionalCompletion)
     return false;
   posted_ += group_;
   advance(post_slot_, group_, slots_);
@@ -104,12 +124,27 @@ bool BenchReceiver::test() {
   int done = 0;
   std::array<int, kMaxGroup> sizes = {};
   if (!check("test", api_.test(requests_[test_slot_], &done, sizes.data())) || done == 0) return false;
-  for (uint64_t i = 0; verifying_ && i < group_; ++i) {
+  const bool arrived = sender_ == nullptr;
+  for (uint64_t i = 0; verifying_ && arrived && i < group_; ++i) {
     if (!right(done_ + i, test_slot_ + i)) return false;
   }
-  done_ += group_;
+  noteDone(group_);
   advance(test_slot_, group_, slots_);
   return true;
+}
+
+// Data that the sender's completion tells of.
+void BenchReceiver::consumeArrived() {
+  for (; consumed_ < std::min(done_, sender_->done()); ++consumed_) {
+    if (verifying_ && !right(consumed_, consumed_ % slots_)) return;
+  }
+}
+
+bool BenchReceiver::pass() {
+  const uint64_t before = consumed_;
+  if (late_) sender_ != nullptr ? consumeArrived() : consumeLate();
+  if (ready() && post()) return true;
+  return (done_ < posted_ && test()) || consumed_ != before;
 }
 
 bool BenchReceiver::right(uint64_t message, uint64_t slot) {

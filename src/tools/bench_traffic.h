@@ -1,6 +1,6 @@
-// The two ends of a connection as `railwise bench` drives them: sends fill receives in order, a window of
-// each is kept posted, and the oldest request is tested until it is done. Each end belongs to one thread at a
-// time.
+// The two ends of a connection as `railwise bench` calls them: sends fill receives in order, a window of each
+// is under way at most, and the oldest request is the one that is tested. bench_drive.h says when. Each end
+// belongs to one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "tools/bench_pattern.h"
 #include "tools/net_api.h"
 #include "tools/page_memory.h"
 
 namespace railwise::tools {
-
-struct BenchShape {
-  std::size_t size = 8;  // bytes of a message
-  int window = 8;        // receives under way at most
-  int grouped = 1;       // buffers of a receive
-};
 
 // Tells when nothing moves any more. Who waits for long lets others run: the other end may need this core.
 class Patience {
@@ -64,6 +59,9 @@ class BenchEnd {
   uint64_t posted() const { return posted_; }
   uint64_t done() const { return done_; }
 
+  // The next operation has so many messages.
+  void begin(uint64_t messages) { operation_end_ = done_ + messages; }
+
  protected:
   BenchEnd(NetApi& api, BenchShape shape);
   ~BenchEnd() = default;
@@ -75,6 +73,16 @@ class BenchEnd {
   }
   void note(const char* call, ncclResult_t result);
   bool room() const { return posted_ - done_ < slots_; }
+  // Does the operation go on, and has the GPU a slot for it?
+  bool ready() const { return posted_ < operation_end_ && posted_ - consumed_ < slots_; }
+  void noteDone(uint64_t messages) {
+    if (shape_.gpu_delay > 0) done_at_[(done_ / group_) % done_at_.size()] = pass_;
+    done_ += messages;
+    if (!late_) consumed_ = done_;
+  }
+  // At each pass: the GPU sees what was done `gpu_delay` passes ago.
+  void consumeLate();
+  const bool late_;
   template <typename End>
   static bool postAllOf(End& of, uint64_t end) {
     const uint64_t before = of.posted_;
@@ -102,9 +110,13 @@ class BenchEnd {
   std::vector<void*> requests_;             // by slot; of a group that of its first message
   uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
   uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
+  uint64_t operation_end_ = 0;              // messages since the beginning
+  uint64_t consumed_ = 0;                   // by the GPU: their slots are free
   std::string error_;
 
  private:
+  uint64_t pass_ = 0;
+  std::vector<uint64_t> done_at_;  // in which pass, by receive
   const std::size_t stride_;
   const std::size_t bytes_;
   PageMemory memory_;
@@ -119,6 +131,10 @@ class BenchSender : public BenchEnd {
   using BenchEnd::room;
   bool post();  // one message, if there is room; false: not now, or failed
   bool test();  // the oldest; false: not done, or failed
+  // What NCCL's proxy thread does for a connection when it comes by (sendProxyProgress): sends if the GPU has
+  // data, and tests the oldest send. False: nothing moved.
+  bool pass();
+  bool operationDone() const { return done_ == operation_end_; }
   // Posts and tests what can be until `end` messages since the beginning. False: nothing moved.
   bool postAll(uint64_t end) { return postAllOf(*this, end); }
   bool testAll() { return testAllOf(*this); }
@@ -139,6 +155,12 @@ class BenchReceiver : public BenchEnd {
   // As the sender's, but by groups.
   bool post();
   bool test();
+  // recvProxyProgress: posts one receive if there is a slot, else tests the oldest.
+  bool pass();
+  bool operationDone() const { return consumed_ == operation_end_; }
+  // With the hint that completions are optional the plugin does not say that data are there; `sender`, the
+  // other end, knows when they are.
+  void watch(const BenchSender& sender) { sender_ = &sender; }
   bool postAll(uint64_t end) { return postAllOf(*this, end); }
   bool testAll() { return testAllOf(*this); }
   bool close();
@@ -146,8 +168,10 @@ class BenchReceiver : public BenchEnd {
  private:
   friend class BenchEnd;
   bool right(uint64_t message, uint64_t slot);
+  void consumeArrived();
 
   void* listener_ = nullptr;
+  const BenchSender* sender_ = nullptr;
 };
 
 // Both ends in this thread. False: `error` says why it failed.

@@ -83,8 +83,8 @@ int benchWorker(Args args) {
   setPluginLog(task->verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const auto load = BenchLoad::create(*task);
   bool right = load->start();
-  if (right && task->connections > 0) {
-    right = connectMore(*load, task->connections, answers);
+  if (right && task->set_ups > 0) {
+    right = connectMore(*load, task->set_ups, answers);
   } else if (right) {
     std::thread([&] { right = obey(*load, answers); }).join();
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "softdev/membership.h"
 #include "tools/device_machine.h"
 #include "tools/message.h"
 
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::array<Choice<DeviceFormat>, 2> kFormats = {
     {{"text", DeviceFormat::kText}, {"json", DeviceFormat::kJson}}};
+
+// The fabric of who names none.
+constexpr const char* kUnnamed = "default";
 
 std::string userName() {
   const passwd* user = getpwuid(geteuid());
@@ -24,7 +28,8 @@ std::string userName() {
 
 void addDeviceFabricOptions(std::vector<Option>& table, DeviceFabricOptions& fields) {
   table.push_back(textOption(0, "fabric", "NAME", &fields.fabric,
-                             "fabric (default: the one that RAILWISE_DEVICE names, else default)"));
+                             "fabric (default: the one that RAILWISE_DEVICE or RAILWISE_FABRIC names,\n"
+                             "else default, else the only one in use)"));
   table.push_back(choiceOption<DeviceFormat>('f', "format", kFormats, &fields.format, "text or json"));
 }
 
@@ -36,6 +41,20 @@ DeviceFabric::DeviceFabric(const char* command, const DeviceFabricOptions& optio
     name = machine->config.fabric;
   }
   auto joined = softdev::joinFabric(name);
+  const bool nobody = !joined.ok() && joined.status().code == Code::kNoDevice;
+  if (nobody && options.fabric.empty() && name == kUnnamed) {
+    const std::set<std::string> others = softdev::fabricsInUse();
+    if (others.size() == 1) {
+      name = *others.begin();
+      say("%s: on fabric %s, the only one in use", command, name.c_str());
+      joined = softdev::joinFabric(name);
+    } else if (!others.empty()) {
+      std::string list;
+      for (const std::string& other : others) list += (list.empty() ? "" : ", ") + other;
+      say("%s: several fabrics are in use, choose one with --fabric: %s", command, list.c_str());
+      return;
+    }
+  }
   if (joined.ok()) {
     fabric_ = *joined;
   } else if (joined.status().code == Code::kNoDevice) {

@@ -76,7 +76,8 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
   machine.text += options.settings;
   const char* variable = std::getenv("RAILWISE_HOST");
   const std::string host = options.host.empty() && variable != nullptr ? variable : options.host;
-  auto parsed = softdev::parseMachine(machine.text.c_str(), host);
+  const char* const fabric = std::getenv("RAILWISE_FABRIC");
+  auto parsed = softdev::parseMachine(machine.text.c_str(), host, fabric != nullptr ? fabric : "");
   if (!parsed.ok()) {
     say("%s: no machine of \"%s\": the reason stands above", command, machine.text.c_str());
     return std::nullopt;

@@ -18,7 +18,7 @@ constexpr const char* kDevicePortHelp =
     "       railwise device port [HOST/]DEVICE[:PORT] CHANGE...\n\n"
     "Lists the ports that processes on a fabric have open, or changes one (all of the device without :PORT), "
     "while\n"
-    "they use it. A change is one of\n"
+    "they use it. HOST and DEVICE may end with *, as in fault rules: 'A/*:1'. A change is one of\n"
     "  down, up                  the link; connections over it retry, and go on when it is up in time\n"
     "  speed=MBPS                what the port says, and keeps to with pacing\n"
     "  gid=INDEX=ADDRESS[/TYPE]  an entry of the GID table; :: empties it\n"
@@ -68,6 +68,17 @@ std::string jsonText(const std::vector<PortInfo>& ports) {
   return json.text() + "\n";
 }
 
+// "2 ports changed: A/mlx5_0:1, A/mlx5_1:1"
+std::string changedText(const std::vector<PortInfo>& ports) {
+  std::string text =
+      std::to_string(ports.size()) + (ports.size() == 1 ? " port changed: " : " ports changed: ");
+  for (const PortInfo& port : ports) {
+    if (&port != &ports.front()) text += ", ";
+    text += port.host + "/" + port.device + ":" + std::to_string(port.number);
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 int devicePortCommand(Args args) {
@@ -97,7 +108,10 @@ int devicePortCommand(Args args) {
       if (error.empty() && !softdev::changePort(*fabric, port, words[i], &error)) break;
     }
   }
-  if (error.empty()) return kExitOk;
+  if (error.empty()) {
+    std::fputs(changedText(ports).c_str(), stdout);
+    return kExitOk;
+  }
   say("device port: %s", error.c_str());
   return kExitUsage;
 }

@@ -69,6 +69,7 @@ bool setUpVerbs(const DeviceMachine& machine, const std::string& host) {
   prepend("LD_LIBRARY_PATH", folder, ':');
   setenv("NCCL_IBVERBS_LIB", (folder + "/" + kFile).c_str(), 1);
   setenv("RAILWISE_DEVICE", ("software:" + machine.text).c_str(), 1);
+  unsetenv("RAILWISE_DROP_IN_DEVICE");  // it would come first, and the command runs on this machine
   if (machine.config.host().described || !host.empty())
     setenv("RAILWISE_HOST", machine.config.host().name.c_str(), 1);
   return true;

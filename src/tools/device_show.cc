@@ -50,6 +50,8 @@ std::string modes(const softdev::DeviceConfig& device) {
   add(device.paced, "pacing");
   add(device.adversarial, "adversarial");
   add(device.mover != softdev::MoverChoice::kAuto, std::string("mover=") + softdev::moverName(device.mover));
+  add(device.gpudirect != softdev::GpuDirectChoice::kOff,
+      std::string("gpudirect=") + softdev::gpuDirectName(device.gpudirect));
   return text.empty() ? "-" : text;
 }
 
@@ -72,6 +74,17 @@ void addRows(Rows& rows, const softdev::HostConfig& host, bool chosen) {
   }
 }
 
+// "; 12 NVLinks: 4 to 0000:1b:00.0, 8 to 0000:05:00.0"; "" for a GPU without any.
+std::string nvlinksText(const softdev::GpuConfig& gpu) {
+  std::string text;
+  for (const softdev::NvlinkConfig& link : gpu.nvlinks) {
+    const bool hidden = link.target == softdev::kHiddenNvswitch;
+    text += textOf("%s%u to %s", text.empty() ? "" : ", ", link.count,
+                   hidden ? "NVSwitches that the host does not see" : link.target.c_str());
+  }
+  return text.empty() ? text : textOf("; %u NVLinks: ", gpu.nvlinkCount()) + text;
+}
+
 std::string tableText(const softdev::MachineConfig& machine) {
   Rows rows = {{"host", "device", "port", "link", "Gb/s", "state", "rail", "guid", "pci", "numa", "PCIe Gb/s",
                 "PCIe link", "modes"}};
@@ -86,10 +99,13 @@ std::string tableText(const softdev::MachineConfig& machine) {
   }
   text += "fabric " + machine.fabric + ", seed " + std::to_string(machine.seed);
   for (const softdev::HostConfig& host : machine.hosts) {
-    if (host.described)
-      text += textOf("\nhost %s: %zu devices, %zu GPUs, %u NUMA nodes, CPU %s", host.name.c_str(),
-                     host.devices.size(), host.gpus.size(), host.numa_nodes,
-                     host.cpu.empty() ? "as this computer's" : host.cpu.c_str());
+    if (!host.described) continue;
+    text += textOf("\nhost %s: %zu devices, %zu GPUs, %zu NVSwitches, %u NUMA nodes, CPU %s",
+                   host.name.c_str(), host.devices.size(), host.gpus.size(), host.nvswitches.size(),
+                   host.numa_nodes, host.cpu.empty() ? "as this computer's" : host.cpu.c_str());
+    for (const softdev::GpuConfig& gpu : host.gpus)
+      text += textOf("\nGPU %s of %s: sm %u%s", gpu.busid().c_str(), host.name.c_str(), gpu.sm,
+                     nvlinksText(gpu).c_str());
   }
   for (const std::string& fault : machine.faults) text += "\nfault " + fault;
   return text + "\n";
@@ -153,9 +169,24 @@ void writeDevice(JsonWriter& json, const softdev::DeviceConfig& device) {
   json.key("pacing").value(device.paced);
   json.key("adversarial").value(device.adversarial);
   json.key("mover").value(softdev::moverName(device.mover));
+  json.key("gpudirect").value(softdev::gpuDirectName(device.gpudirect));
   json.key("ports").beginArray();
   for (uint32_t number = 1; number <= device.portCount(); ++number)
     writePort(json, *device.port(number), number);
+  json.endArray().endObject();
+}
+
+void writeGpu(JsonWriter& json, const softdev::GpuConfig& gpu) {
+  json.beginObject();
+  writePci(json, gpu);
+  json.key("sm").value(uint64_t{gpu.sm});
+  json.key("nvlinks").beginArray();
+  for (const softdev::NvlinkConfig& link : gpu.nvlinks) {
+    json.beginInlineObject();
+    json.key("target").value(link.target);
+    json.key("count").value(uint64_t{link.count});
+    json.endInlineObject();
+  }
   json.endArray().endObject();
 }
 
@@ -181,9 +212,12 @@ std::string jsonText(const DeviceMachine& machine) {
     for (const softdev::DeviceConfig& device : host.devices) writeDevice(json, device);
     json.endArray();
     json.key("gpus").beginArray();
-    for (const softdev::PciConfig& gpu : host.gpus) {
+    for (const softdev::GpuConfig& gpu : host.gpus) writeGpu(json, gpu);
+    json.endArray();
+    json.key("nvswitches").beginArray();
+    for (const softdev::PciConfig& nvswitch : host.nvswitches) {
       json.beginObject();
-      writePci(json, gpu);
+      writePci(json, nvswitch);
       json.endObject();
     }
     json.endArray().endObject();

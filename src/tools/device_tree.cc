@@ -12,6 +12,7 @@
 #include "tools/message.h"
 #include "topo/bus_id.h"
 #include "topo/sources/cpu_identity.h"
+#include "topo/sources/gpu_identity.h"
 
 namespace railwise::tools {
 namespace {
@@ -23,10 +24,12 @@ class TreeMaker {
   explicit TreeMaker(const softdev::HostConfig& host) : host_(host) {}
 
   topo::MemoryTree make() {
-    for (const softdev::PciConfig& gpu : host_.gpus) addFunction(gpu, gpuFunction(gpu));
+    for (const softdev::GpuConfig& gpu : host_.gpus) addGpu(gpu);
+    for (const softdev::PciConfig& each : host_.nvswitches) addFunction(each, nvswitchFunction(each));
     for (const softdev::DeviceConfig& device : host_.devices) addDevice(device);
     addBridges();
     if (host_.described) addNodes();
+    addPeerMemory();
     if (!host_.cpu.empty()) tree_.file(topo::kCpuIdentityPath, host_.cpu + "\n");
     return std::move(tree_);
   }
@@ -55,6 +58,17 @@ class TreeMaker {
       if (bridge.numa < 0) bridge.numa = function.numa;
       above = std::filesystem::path(above).parent_path().string();
     }
+  }
+
+  void addGpu(const softdev::GpuConfig& gpu) {
+    const PciFunction function = gpuFunction(gpu);
+    addFunction(gpu, function);
+    if (function.vendor == kAmd) return;
+    topo::GpuIdentity identity;
+    identity.sm = static_cast<int>(gpu.sm);
+    for (const softdev::NvlinkConfig& link : gpu.nvlinks)
+      identity.nvlinks.push_back({link.target, static_cast<int>(link.count)});
+    tree_.file(topo::gpuIdentityPath(gpu.busid()), topo::gpuIdentityText(identity));
   }
 
   void addBridges() {
@@ -110,6 +124,13 @@ class TreeMaker {
     for (const auto& [name, text] : interfaceFiles(port, number)) file(folder, name.c_str(), text);
   }
 
+  // The kernel module by which NCCL's net_ib knows that NICs take addresses of GPU memory.
+  void addPeerMemory() {
+    const bool any = std::any_of(host_.devices.begin(), host_.devices.end(),
+                                 [](const auto& device) { return device.gpuByAddress(); });
+    if (any) file("/sys/module/nvidia_peermem", "version", "railwise");
+  }
+
   void addNodes() {
     const std::string all = host_.numa_nodes > 1 ? "0-" + std::to_string(host_.numa_nodes - 1) : "0";
     for (const char* name : {"online", "possible", "has_cpu", "has_memory"})
@@ -126,7 +147,7 @@ class TreeMaker {
   }
 
   const softdev::HostConfig& host_;
-  topo::MemoryTree tree_{"software machine"};
+  topo::MemoryTree tree_{"software machine, host " + host_.name};
   std::map<std::string, PciFunction> bridges_;  // by folder
 };
 

@@ -97,11 +97,21 @@ PciFunction gpuFunction(const softdev::PciConfig& gpu) {
   function.class_code = 0x030200;
   function.vendor = gpu.vendor_id != 0 ? gpu.vendor_id : kNvidia;
   function.device = gpu.part_id != 0 ? gpu.part_id : 0x2330;
-  constexpr uint32_t kAmd = 0x1002;
   if (function.vendor == kAmd) function.class_code = 0x120000;  // an accelerator
   function.numa = gpu.numa;
   function.driver = function.vendor == kAmd ? "amdgpu" : "nvidia";
   setLink(function, gpu, uint64_t{kGenerations[4].lane_mbps} * kUsualLanes);
+  return function;
+}
+
+PciFunction nvswitchFunction(const softdev::PciConfig& nvswitch) {
+  PciFunction function;
+  function.class_code = 0x068000;  // by it NCCL knows an NVSwitch
+  function.vendor = nvswitch.vendor_id != 0 ? nvswitch.vendor_id : kNvidia;
+  function.device = nvswitch.part_id != 0 ? nvswitch.part_id : 0x22a3;
+  function.numa = nvswitch.numa;
+  function.driver = "nvidia-nvswitch";
+  setLink(function, nvswitch, 0);
   return function;
 }
 

@@ -11,6 +11,8 @@
 
 namespace railwise::tools {
 
+constexpr uint32_t kAmd = 0x1002;  // PCI vendor
+
 using Files = std::vector<std::pair<std::string, std::string>>;
 
 struct PciFunction {
@@ -24,6 +26,7 @@ struct PciFunction {
 };
 
 PciFunction gpuFunction(const softdev::PciConfig& gpu);
+PciFunction nvswitchFunction(const softdev::PciConfig& nvswitch);
 PciFunction nicFunction(const softdev::DeviceConfig& device);
 // Its link is as fast as the fastest below it, unless `told` says otherwise (null: nothing told).
 void describeBridge(PciFunction& bridge, bool is_root_port, const softdev::PciConfig* told);

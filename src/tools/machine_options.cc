@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tools/device_root.h"
 #include "tools/message.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/sysfs.h"
@@ -33,10 +34,9 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options) {
 // machine's business.
 std::string fileOfNccl(const char* command, const MachineOptions& options) {
   const char* named = std::getenv("NCCL_TOPO_FILE");
-  if (!options.root.empty()) {
+  if (options.elsewhere()) {
     if (named != nullptr && !options.quiet)
-      say("%s: note: NCCL_TOPO_FILE=%s is this machine's: not used with --root (give it as FILE)", command,
-          named);
+      say("%s: note: NCCL_TOPO_FILE=%s is this machine's: not used here (give it as FILE)", command, named);
     return "";
   }
   const std::string file = named != nullptr                            ? named
@@ -48,14 +48,15 @@ std::string fileOfNccl(const char* command, const MachineOptions& options) {
 
 // What to do when this machine cannot be read and none was named.
 const char* hintFor(const MachineOptions& options) {
-  if (!options.root.empty()) return "";
+  if (options.elsewhere()) return "";
   return "; give a topology FILE or --root DIR|TAR, or look whether this container sees the GPUs (ls "
          "/sys/bus/pci/devices)";
 }
 
 std::optional<topo::Machine> fromTree(const char* command, std::string file, const MachineOptions& options,
                                       const topo::Settings& settings) {
-  const auto tree = openRoot(command, options.root);
+  const auto tree = options.software.empty() ? openRoot(command, options.root)
+                                             : deviceRoot(command, options.software, options.host);
   if (!tree) return std::nullopt;
   if (file.empty()) file = fileOfNccl(command, options);
   std::optional<topo::XmlDocument> document;
@@ -88,6 +89,10 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
   table.push_back(textOption(0, "root", "DIR|TAR", &fields.root,
                              "the machine whose /sys is below DIR or recorded in TAR (railwise topo record); "
                              "without a FILE: this machine"));
+  table.push_back(textOption('m', "machine", "NAME|FILE", &fields.software,
+                             "a software machine (railwise device list), with the NVLinks of its GPUs"));
+  table.push_back(
+      textOption('H', "host", "NAME", &fields.host, "which host of --machine (default: its first)"));
   table.push_back(choiceOption<topo::NcclVersion>(
       0, "nccl", kVersions, &fields.nccl, "whose rules: 2.30 (2.30.7, default) or 2.28 (up to 2.30.4)"));
   table.push_back(intOption(0, "gpu-sm", &fields.detection.gpu_sm, 1, 999,
@@ -121,12 +126,16 @@ std::unique_ptr<topo::FileTree> openRoot(const char* command, const std::string&
 
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options) {
-  if (!options.cpu.empty() && options.root.empty() && !file.empty())
+  if (!options.software.empty() && !options.root.empty())
+    return say("%s: --root and --machine are two machines: name one", command), std::nullopt;
+  if (!options.host.empty() && options.software.empty())
+    return say("%s: --host is a host of --machine", command), std::nullopt;
+  if (!options.cpu.empty() && !options.elsewhere() && !file.empty())
     return say("%s: --cpu is for --root: %s says itself what its CPUs are", command, file.c_str()),
            std::nullopt;
   const topo::Settings settings = settingsOf(command, options);
   std::optional<topo::Machine> machine;
-  if (!options.root.empty() || file.empty()) {
+  if (options.elsewhere() || file.empty()) {
     machine = fromTree(command, file, options, settings);
   } else {
     auto loaded = topo::loadFile(file, settings, options.detection);

@@ -16,7 +16,9 @@
 namespace railwise::tools {
 
 struct MachineOptions {
-  std::string root;  // folder or .tar.gz; empty: none given
+  std::string root;      // folder or .tar.gz; empty: none given
+  std::string software;  // a software machine; empty: none given
+  std::string host;      // of it
   topo::NcclVersion nccl = topo::NcclVersion::k2_30;
   topo::Detection detection;
   std::string cpu;
@@ -24,14 +26,18 @@ struct MachineOptions {
   bool net_ib = false;
   bool quiet = false;
   bool say_remarks = true;  // false: the output has them itself
+
+  // The machine is another one than this computer.
+  bool elsewhere() const { return !root.empty() || !software.empty(); }
 };
 
-// Appends --root, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --net-plugin, --cpu,
+// Appends --root, --machine, --host, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics,
+// --net-plugin, --cpu,
 // --xgmi and --quiet.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
-// The machine of `file` (empty: none), laid over --root when both are given; neither: this machine. Nothing:
-// the reason was said. What was assumed is said on stderr, unless --quiet.
+// The machine of `file` (empty: none), laid over --root or --machine when both are given; neither: this
+// machine. Nothing: the reason was said. What was assumed is said on stderr, unless --quiet.
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options);
 

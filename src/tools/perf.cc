@@ -1,10 +1,14 @@
 // railwise perf: decides who this process is, the launcher or one rank, and becomes it.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 
 #include "tools/commands.h"
 #include "tools/device_choice.h"
 #include "tools/message.h"
+#include "tools/own_fabric.h"
+#include "tools/perf_conduct.h"
 #include "tools/perf_launch.h"
 #include "tools/perf_options.h"
 #include "tools/perf_rank.h"
@@ -29,6 +33,7 @@ int checkPlugin(const PluginOptions& options) {
 }
 
 int startRanks(PerfOptions options, Args args) {
+  useOwnFabric("perf" + std::to_string(getpid()));
   if (const int status = checkPlugin(options.plugin); status != kExitOk) return status;
   if (options.ranks == 0) options.ranks = kDefaultRanks;
   const bool fallback = !options.faults && needsSoftwareDevice(options.plugin);
@@ -52,13 +57,17 @@ int perfCommand(Args args) {
     printSchedule(options);
     return kExitOk;
   }
+  if (!options.conduct.empty()) return conductFaults(options);
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const bool child = std::getenv(kLauncherVariable) != nullptr;
   if (child || options.ranks == 0) {
     const auto identity = rankFromEnvironment(std::getenv, options.address, &error);
     if (identity && !child && !options.timeline.empty())
       return usageError("perf: option --timeline: it needs the ranks to be started here, with --ranks N");
-    if (identity) return runRank(options, *identity);
+    if (identity) {
+      if (!child) useOwnFabric(fabricOfJob(*identity));
+      return runRank(options, *identity);
+    }
     if (!error.empty()) return usageError("perf: " + error);
     if (!options.address.empty())
       return usageError("perf: option --address: no job of mpirun, srun or torchrun started this process");

@@ -33,7 +33,7 @@ std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
   if (software_fallback) device = "software";
   if (!device.starts_with("software")) return "";
   const std::size_t colon = device.find(':');
-  if (colon == std::string::npos) return "default";
+  if (colon == std::string::npos) return std::getenv("RAILWISE_FABRIC");  // own_fabric.h
   const std::string machine = device.substr(colon + 1);
   const auto parsed =
       openDeviceMachine("perf", {.machine = machine, .host = "", .fabric = "", .settings = ""});

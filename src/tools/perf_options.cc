@@ -92,6 +92,10 @@ void addFaultOptions(std::vector<Option>& options, PerfOptions& fields) {
                      }});
   options.push_back(
       flagOption(0, "dry-run", &fields.dry_run, "with --faults: only say in words what would be done"));
+  options.push_back(textOption(0, "conduct", "FABRIC", &fields.conduct,
+                               "with --faults: start no ranks, but make the faults happen to those that\n"
+                               "another program runs on FABRIC. Each side says how far it is, on stdin\n"
+                               "and stdout (src/tools/perf_conduct.h)"));
   options.push_back(textOption(0, "timeline", "FILE", &fields.timeline,
                                "draw throughput over time as SVG, with what the software device's fault\n"
                                "log says"));
@@ -139,6 +143,10 @@ bool consistentFaults(const PerfOptions& options, std::string* error) {
   }
   if (options.dry_run && !options.faults) {
     *error = "option --dry-run: it says what --faults SEED would do";
+    return false;
+  }
+  if (!options.conduct.empty() && !options.faults) {
+    *error = "option --conduct: it makes the faults of --faults SEED happen";
     return false;
   }
   return true;

@@ -40,6 +40,7 @@ struct PerfOptions {
   std::string timeline;            // a file; empty: none
   std::optional<uint64_t> faults;  // the seed of a schedule of faults (perf_schedule.h)
   bool dry_run = false;
+  std::string conduct;  // with `faults`: the fabric of another program's ranks; empty: not asked for
 };
 
 struct PerfCommand {

@@ -22,8 +22,6 @@ bool endedByRemoteError(const RankEnd& end) {
          (saidRemoteError(end) || end.ending == RankEnding::kTold);
 }
 
-bool excused(const PairsLeft& pairs) { return pairs.zero_age_ms && *pairs.zero_age_ms <= kExcuseMs; }
-
 // "ncclRemoteError" of "ncclRemoteError (the peer ...)".
 std::string resultName(int result) {
   const std::string text = resultText(static_cast<ncclResult_t>(result));
@@ -66,6 +64,10 @@ std::string endingName(const RankEnd& end) {
   return textOf("status %d without a word", end.exit_status);
 }
 
+bool nothingWasLeft(const PairsLeft& pairs) {
+  return pairs.least == 0 && pairs.zero_age_ms && *pairs.zero_age_ms <= kExcuseMs;
+}
+
 Outcome judgeRun(const RunEnd& run) {
   if (run.wrong > 0) return Outcome::kWrong;
   if (run.left_behind || run.ranks.empty()) return Outcome::kFailed;
@@ -74,8 +76,7 @@ Outcome judgeRun(const RunEnd& run) {
   };
   if (all(completed)) return Outcome::kCompleted;
   const bool said = std::any_of(run.ranks.begin(), run.ranks.end(), saidRemoteError);
-  if (said && all(endedByRemoteError) && run.pairs.least == 0 && excused(run.pairs))
-    return Outcome::kUnreachable;
+  if (said && all(endedByRemoteError) && nothingWasLeft(run.pairs)) return Outcome::kUnreachable;
   return Outcome::kFailed;
 }
 

@@ -44,6 +44,9 @@ struct RunEnd {
 inline constexpr int kExcuseMs = 1000;
 
 Outcome judgeRun(const RunEnd& run);
+// A pair of ranks had no pair of devices left when the first rank ended, or had none so shortly before that
+// an error is excused.
+bool nothingWasLeft(const PairsLeft& pairs);
 
 // What the JSON document of a run with faults has besides.
 struct FaultsReport {
@@ -56,6 +59,8 @@ struct FaultsReport {
   int steps = 0;
 };
 void addFaults(JsonWriter& json, const FaultsReport& faults);
+// Part of it: what was done, and what it left.
+void addFaultFigures(JsonWriter& json, const FaultsReport& faults);
 std::string faultsFooter(const FaultsReport& faults);
 
 }  // namespace railwise::tools

@@ -22,9 +22,7 @@ void addEnds(JsonWriter& json, const RunEnd& end) {
 
 }  // namespace
 
-void addFaults(JsonWriter& json, const FaultsReport& faults) {
-  json.key("outcome").value(outcomeName(faults.outcome));
-  json.key("seed").value(faults.seed);
+void addFaultFigures(JsonWriter& json, const FaultsReport& faults) {
   json.key("faults_fired").value(faults.fired);
   json.key("steps").value(faults.steps);
   json.key("steps_done").value(faults.steps_done);
@@ -36,6 +34,12 @@ void addFaults(JsonWriter& json, const FaultsReport& faults) {
   } else {
     json.null();
   }
+}
+
+void addFaults(JsonWriter& json, const FaultsReport& faults) {
+  json.key("outcome").value(outcomeName(faults.outcome));
+  json.key("seed").value(faults.seed);
+  addFaultFigures(json, faults);
   json.key("wrong").value(faults.end.wrong);
   json.key("left_behind").value(faults.end.left_behind);
   addEnds(json, faults.end);

@@ -15,6 +15,7 @@ constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRai
 constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};  // of 2 to 8 ranks: the computer may have two cores
 constexpr int kRailWeights[] = {20, 40, 22, 18};          // of 1 to 4
 constexpr int kMostRailsOfHost = static_cast<int>(std::size(kRailWeights));
+constexpr int kFirstPciDevice = 4;
 constexpr int kNewestWeight = 60;
 // What all sizes together move in one pass, of all ranks, about: the passes go on until the schedule is over,
 // so each must be short. An engine thread of each rank costs much where ranks outnumber the cores.
@@ -139,9 +140,12 @@ std::string machineText(const Schedule& schedule, const std::string& fabric) {
   for (int rank = 0; rank < machine.ranks(); ++rank) {
     const int rails = machine.rails[static_cast<std::size_t>(rank)];
     text += ";host " + hostName(rank);
-    for (int device = 0; device < rails; ++device)
+    if (machine.placed) text += ";gpu pci=0000:00:02.0";
+    for (int device = 0; device < rails; ++device) {
       text += textOf(";name=%s,link=%s,speed=%d", deviceName(device).c_str(),
                      machine.infiniband ? "ib" : "roce", machine.speed_mbps);
+      if (machine.placed) text += textOf(",pci=0000:00:%02x.0", kFirstPciDevice + device);
+    }
   }
   return text;
 }

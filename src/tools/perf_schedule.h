@@ -20,6 +20,7 @@ struct FaultMachine {
   bool adversarial = false;
   bool pacing = false;
   int speed_mbps = 400000;
+  bool placed = false;  // devices have places in a PCI tree, beside a GPU: NCCL fuses no others
   // What the plugin's settings are set to, so that a lost packet is noticed within a second.
   int ack_timeout = 14;  // 4.096 us * 2^n
   int retries = 3;

@@ -30,9 +30,14 @@ GpuDirect gpuDirectOf(bool software, std::string peer_memory, DmaBuf dma_buf) {
 }
 
 GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
-  if (library().pci_path != nullptr) {
+  if (library().takes_gpu_dmabufs != nullptr) {
+    const ibv_device* device = pd->context->device;
     GpuDirect answer;
-    answer.missing_dma_buf = "the software device moves bytes with the CPU";
+    answer.dma_buf = library().takes_gpu_dmabufs(device);
+    if (library().takes_gpu_addresses(device)) answer.peer_memory = "the software device's";
+    if (!answer.dma_buf)
+      answer.missing_dma_buf =
+          "the software device moves bytes with the CPU; gpudirect=on is for software GPUs";
     return answer;
   }
   const DmaBuf dma_buf = dmaBufSupported(pd)                  ? DmaBuf::kYes

@@ -89,8 +89,8 @@ Status loadIbverbs(const Config& config) {
   return Status::success();
 }
 
-Status loadSoftware(const char* config, const std::string& host) {
-  RAILWISE_TRY(softdev::configure(config, host.c_str()));
+Status loadSoftware(const char* text, const Config& config) {
+  RAILWISE_TRY(softdev::configure(text, config.host.c_str(), config.fabric.c_str()));
   setSoftwareCm();
   g_library = Library{
       .get_device_list = softdev::getDeviceList,
@@ -123,6 +123,8 @@ Status loadSoftware(const char* config, const std::string& host) {
       .query_gid_table = softdev::queryGidTable,
       .query_port_speed = nullptr,
       .pci_path = softdev::pciPath,
+      .takes_gpu_addresses = softdev::takesGpuAddresses,
+      .takes_gpu_dmabufs = softdev::takesGpuDmabufs,
       .fabric_identity = softdev::fabricIdentity,
       .name = "software device",
   };
@@ -138,9 +140,9 @@ Status load(const Config& config) {
   const std::string_view device = config.device;
   if (device.empty() || device == "verbs") return loadIbverbs(config);
   setMlx5Library(config.mlx5_library);
-  if (device == kSoftware) return loadSoftware("", config.host);
+  if (device == kSoftware) return loadSoftware("", config);
   if (device.starts_with("software:"))
-    return loadSoftware(config.device.c_str() + kSoftware.size() + 1, config.host);
+    return loadSoftware(config.device.c_str() + kSoftware.size() + 1, config);
   RAILWISE_WARN("RAILWISE_DEVICE=%s is not known: use verbs, software or software:CONFIG",
                 config.device.c_str());
   return {Code::kInvalidUsage, 0};

@@ -50,6 +50,10 @@ struct Library {
   // The PCI path that a software device claims, "" for none. Null for real devices: /sys/class/infiniband
   // knows.
   const char* (*pci_path)(const ibv_device* device);
+  // Whether a software device says that it reaches GPU memory, by address and by dma-buf. Null for real
+  // devices: their driver and the kernel decide.
+  bool (*takes_gpu_addresses)(const ibv_device* device);
+  bool (*takes_gpu_dmabufs)(const ibv_device* device);
   // Names what a software device reaches: equal exactly when both ends can reach each other, and not 0. Null
   // for real devices.
   uint64_t (*fabric_identity)(const ibv_context* context);

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,15 +24,19 @@ namespace {
 // rdma-core take the first device, and LIDs need no further option.
 constexpr const char* kDefaultDevices = "@default";
 
-// The text for softdev::configure(); null when the variable makes no sense.
-const char* configuredDevices() {
+// The text for softdev::configure(); nothing when the variable makes no sense. The variable that the plugin
+// reads too comes second: the plugin may be on other devices, or on another fabric.
+std::optional<std::string> configuredDevices() {
   constexpr std::string_view kSoftware = "software";
-  const char* value = environmentVariable("RAILWISE_DEVICE");
-  if (value == nullptr || *value == '\0' || std::string_view(value) == "verbs") return kDefaultDevices;
-  if (std::string_view(value) == kSoftware) return "";
-  if (std::string_view(value).starts_with("software:")) return value + kSoftware.size() + 1;
-  RAILWISE_WARN("RAILWISE_DEVICE=%s is not known: use software or software:CONFIG", value);
-  return nullptr;
+  const Config config = Config::load();
+  const bool own = !config.drop_in_device.empty();
+  const std::string& value = own ? config.drop_in_device : config.device;
+  if (!own && (value.empty() || value == "verbs")) return kDefaultDevices;
+  if (value == kSoftware) return "";
+  if (value.starts_with("software:")) return value.substr(kSoftware.size() + 1);
+  RAILWISE_WARN("%s=%s is not known: use software or software:CONFIG",
+                own ? "RAILWISE_DROP_IN_DEVICE" : "RAILWISE_DEVICE", value.c_str());
+  return std::nullopt;
 }
 
 }  // namespace
@@ -40,8 +46,10 @@ bool configureOnce() {
   static bool done = false;
   std::lock_guard lock(mutex);
   if (done) return true;
-  const char* devices = configuredDevices();
-  done = devices != nullptr && softdev::configure(devices, environmentVariable("RAILWISE_HOST")).ok();
+  const std::optional<std::string> devices = configuredDevices();
+  done = devices && softdev::configure(devices->c_str(), environmentVariable("RAILWISE_HOST"),
+                                       environmentVariable("RAILWISE_FABRIC"))
+                        .ok();
   if (!done) errno = EINVAL;
   return done;
 }

@@ -18,9 +18,9 @@
 
 namespace railwise::verbs_front {
 
-// Sets the software device up from RAILWISE_DEVICE, once; later calls return at once after a success. Without
-// the variable (or with "verbs", which only the plugin can mean): an InfiniBand device soft0 and a RoCE
-// device soft1. False after one warning, with errno EINVAL.
+// Sets the software device up from RAILWISE_DROP_IN_DEVICE or, where that is empty, RAILWISE_DEVICE, once;
+// later calls return at once after a success. Without either (or with "verbs", which only the plugin can
+// mean): an InfiniBand device soft0 and a RoCE device soft1. False after one warning, with errno EINVAL.
 bool configureOnce();
 
 // Warns once that the program was linked to a libibverbs before 1.1.

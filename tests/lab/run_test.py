@@ -76,6 +76,7 @@ class Boots(unittest.TestCase):
         cls.guests = {name: start(*BOOT, *arguments) for name, arguments in {
             "fails": ["--", "sh", "-c", "echo out; echo err >&2; exit 3"],
             "complains": ["--", "sh", "-c", "echo 'BUG: made up by a test' > /dev/kmsg"],
+            "races": ["--", "sh", "-c", "echo 'Oops: int3: made up by a test' > /dev/kmsg"],
             "dies": ["--", "sh", "-c", "sleep 1; echo c > /proc/sysrq-trigger; sleep 60"],
             "hangs": ["--time-limit", "20", "--", "sleep", "1000"],
         }.items()}
@@ -90,6 +91,12 @@ class Boots(unittest.TestCase):
         code, _, err = self.ended["complains"]
         self.assertEqual(code, 126, err)
         self.assertIn("BUG: made up by a test", err)
+
+    def test_a_kernel_that_meets_the_emulators_race_has_another_try(self) -> None:
+        code, _, err = self.ended["races"]
+        self.assertEqual(code, 126, err)
+        self.assertEqual(err.count("all CPUs on one thread"), 1, err)
+        self.assertEqual(err.count("the kernel complained"), 2, err)
 
     def test_a_guest_that_dies(self) -> None:
         code, _, err = self.ended["dies"]

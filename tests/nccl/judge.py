@@ -10,7 +10,7 @@ TABLES = ((23003, 12), (22803, 11), (22602, 10), (22403, 9), (22003, 8), (21901,
 LOADED = re.compile(r"NET/Plugin: Loaded net plugin (\S+) \(v(\d+)\)")
 CHOSEN = re.compile(r"(?:Assigned NET plugin (\S+) to comm|Using network (\S+))")
 GDR = re.compile(r"NET/(\S+) : GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']*)'")
-CHANNEL = re.compile(r"Channel (\d+)/(\d+) : (\d+)\[[^]]*\] -> (\d+)\[[^]]*\] \[(send|receive)\] via NET/(\S+?)/(\d+)")
+CHANNEL = re.compile(r"Channel (\d+)/(\d+) : (\d+)\[[^]]*\] -> (\d+)\[[^]]*\] \[(send|receive)\] via NET/(\S+?)/(\d+)(?:\((\d+)\))?")
 DIRECT = re.compile(r"Channel \d+(?:/\d+)? : .* via (P2P|SHM)\S*")
 TOPO_FILE = re.compile(r"NCCL_TOPO_FILE set by environment to (\S+)")
 WARNING = re.compile(r"NCCL WARN (.*)")
@@ -57,17 +57,28 @@ def devices(log, expected):
 
 
 def sends(log):
-    """Connections of sends and receives (not of collectives): (channel, rank that sends, device) of what goes out."""
-    return sorted({(int(channel), int(rank), int(device)) for channel, use, rank, _, way, net, device in CHANNEL.findall(log)
+    """Connections of sends and receives (not of collectives): (channel, rank that sends, rank at whose NIC it goes out, device). The third is
+    another rank of the host where NCCL relays (PXN)."""
+    return sorted({(int(channel), int(rank), int(relay or rank), int(device)) for channel, use, rank, _, way, net, device, relay in CHANNEL.findall(log)
                    if net == NAME and way == "send" and use == "1"})
 
 
-def transport(log):
-    """All connections went through us."""
-    complaints = [f"a connection did not use the network: {line.group(0)}" for line in DIRECT.finditer(log)][:3]
-    other = {net for *_, net, _ in CHANNEL.findall(log)} - {NAME}
+def nics(log, rank):
+    """{"send": {(channel, device)}, "receive": ...}: the network connections of a rank, of collectives and of sends and receives."""
+    used = {"send": set(), "receive": set()}
+    for channel, _, sender, receiver, way, _, device, _ in CHANNEL.findall(log):
+        if int(sender if way == "send" else receiver) == rank:
+            used[way].add((int(channel), int(device)))
+    return used
+
+
+def transport(log, shares_hosts=False):
+    """All connections went through us. `shares_hosts`: ranks of one host may go past the network."""
+    direct = [] if shares_hosts else DIRECT.finditer(log)
+    complaints = [f"a connection did not use the network: {line.group(0)}" for line in direct][:3]
+    other = {net for *_, net, _, _ in CHANNEL.findall(log)} - {NAME}
     complaints += [f"a connection went through NET/{net}" for net in sorted(other)]
-    if not CHANNEL.search(log):
+    if not CHANNEL.search(log) and not (shares_hosts and DIRECT.search(log)):
         complaints.append("the log has no connection through the network")
     return complaints
 

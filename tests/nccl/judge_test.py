@@ -30,7 +30,11 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge.loaded(GOOD, 22809), [])
         self.assertEqual(judge.devices(GOOD, DEVICES), [])
         self.assertEqual(judge.transport(GOOD), [])
-        self.assertEqual(judge.sends(GOOD), [(0, 0, 0), (1, 0, 1)])
+        self.assertEqual(judge.sends(GOOD), [(0, 0, 0, 0), (1, 0, 0, 1)])
+
+    def test_a_send_that_another_rank_relays(self):
+        log = "vm:1:1 [0] NCCL INFO Channel 04/1 : 0[0] -> 3[1] [send] via NET/Railwise/1(1)/GDRDMA/Shared"
+        self.assertEqual(judge.sends(log), [(4, 0, 1, 1)])
         self.assertEqual(judge.warnings(GOOD), [])
 
     def test_an_older_table_than_could_be(self):

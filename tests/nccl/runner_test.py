@@ -1,4 +1,4 @@
-"""scripts/nccl-check on a machine without a GPU: a program in the place of nccl_check says what a rank says, and writes the log that
+"""scripts/nccl-check without a GPU and without NCCL: a program in the place of nccl_check says what a rank says, and writes the log that
 NCCL writes. usage: runner_test.py BUILD-TREE
 """
 import contextlib
@@ -13,6 +13,10 @@ import unittest
 import unittest.mock
 
 BUILD = pathlib.Path(sys.argv.pop(1))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+import job  # noqa: E402
+
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/nccl-check"
 
 RANK = r'''#!/usr/bin/env python3
@@ -33,6 +37,7 @@ if "--figures" in sys.argv:
         print(f"figure all_reduce {size} {size * (2 if net == 'Socket' else 1)}.00")
 with open(os.environ["NCCL_DEBUG_FILE"], "w") as log:
     def say(text): print("node:1:1 [0] NCCL INFO " + text, file=log)
+    say(f"ncclCommInitRankConfig comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId {'1b000' if rank == 0 else '43000'} commId 0x1 - Init COMPLETE")
     if "RAILWISE_TOPOLOGY" in os.environ:
         say("NCCL_TOPO_FILE set by environment to " + os.environ["RAILWISE_TOPOLOGY"])
     say(f"NET/Plugin: Loaded net plugin {net} (v11)")
@@ -71,22 +76,26 @@ def load():
 
 
 class Runner(unittest.TestCase):
-    def judged(self, mode, *words):
+    def judged(self, mode, *words, gpu="real"):
         """(exit status, what was said) of the script, whose ranks behave in this way."""
         check = load()
-        check.LIMIT_S = 60 if mode != "hang" else 2
 
-        def program(out, _cuda, _nccl):
+        def program(out):
             path = out / "nccl_check"
             path.write_text(RANK.replace("@MODE@", mode).replace("@DUMP@", TOPOLOGY))
             path.chmod(0o755)
             return path
 
-        check.compile_program = program
-        check.find_cuda = check.find_nccl = lambda *_: ("", "")
-        check.require_gpu = lambda: None
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as said:
-            sys.argv[1:] = ["--build", str(BUILD), "--ranks", "2", "--out", folder, *words]
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as said, contextlib.ExitStack() as patches:
+            stand_in = check.software_nccl.SoftwareNccl(program(pathlib.Path(folder)).parent, pathlib.Path(folder), "2.28.9")
+            for module, name, value in ((job, "LIMIT_S", 60 if mode != "hang" else 2),
+                                        (check.real_gpu, "compile_program", lambda out, *_: program(out)),
+                                        (check.real_gpu, "find_cuda", lambda *_: ("", "")), (check.real_gpu, "find_nccl", lambda *_: ("", "")),
+                                        (check.real_gpu, "require_gpu", lambda: None),
+                                        (check.software_nccl, "prepare", lambda *_: stand_in)):
+                patches.enter_context(unittest.mock.patch.object(module, name, value))
+            place = ["--ranks", "2"] if gpu == "real" else ["--machine", "count=2", "--gpus", "1"]
+            sys.argv[1:] = ["--gpu", gpu, "--build", str(BUILD), "--out", folder, *place, *words]
             status = check.main()
             for name in ("figures.md", "figures.svg") if status == 0 and "--no-figures" not in words else ():
                 self.assertTrue((pathlib.Path(folder) / name).stat().st_size > 100, name)
@@ -96,6 +105,30 @@ class Runner(unittest.TestCase):
         status, said = self.judged("good")
         self.assertEqual(status, 0, said)
         self.assertIn("| all_reduce | 32 B | 32.0 | 64.0 | 2.00 |", said)
+        self.assertIn("| 0 | rank0 | 0000:1b:00.0 | soft0 (1), soft1 (1) | (no network) |", said)
+        self.assertIn("verdict: all right, NCCL 22809 on a real GPU, 2 ranks", said)
+
+    def test_all_right_on_software_gpus(self):
+        status, said = self.judged("good", gpu="software")
+        self.assertEqual(status, 0, said)
+        self.assertIn("| all_reduce | 32 B | 32.0 | 64.0 | 2.00 |", said)
+        self.assertRegex(said, r"\| 1 \| \S+ \| 0000:43:00.0 \| soft0 \(1\), soft1 \(1\) \| \(no network\) \|")
+        self.assertIn("verdict: all right, NCCL 22809 on software GPUs, 2 ranks", said)
+
+    def test_more_gpus_than_the_machine_has(self):
+        status, said = self.judged("good", "--machine", "dgx", "--gpus", "9", gpu="software")
+        self.assertEqual(status, 1)
+        self.assertIn("--gpus 9: host A of machine dgx has fewer", said)
+
+    def test_nothing_is_prepared(self):
+        with tempfile.TemporaryDirectory() as empty:
+            status, said = self.judged("good", "--build", empty, "--prepared", gpu="software")
+            self.assertEqual(status, 1)
+            self.assertIn("has not been run", said)
+            (pathlib.Path(empty) / "nccl-prepared.json").write_text('{"unavailable": "no headers of CUDA"}')
+            status, said = self.judged("good", "--build", empty, "--prepared", gpu="software")
+            self.assertEqual(status, 77)
+            self.assertIn("skipped: no headers of CUDA", said)
 
     def test_a_wrong_element(self):
         status, said = self.judged("wrong", "--no-figures")

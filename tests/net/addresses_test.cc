@@ -146,6 +146,22 @@ TEST_F(AddressesTest, TheConnectionManagerKeepsToTheFamily) {
   unsetenv("RAILWISE_CONNECT");
 }
 
+// The connecting end fails before it calls: the listening end has nobody to take for a stranger.
+TEST_F(AddressesTest, TheConnectionManagerWithoutAnAddressCallsNobody) {
+  setenv("RAILWISE_CONNECT", "cm", 1);
+  start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
+  char handle[kHandleBytes];
+  Listener* listener = *context_->listen(*net_->device(1), handle);
+  change("one:1", "gid=0=::");
+  EXPECT_FALSE(context_->connect(*net_->device(0), handle, -1).ok());
+  EXPECT_NE(said_.warnings().find("one port 1: RDMA CM finds no address"), std::string::npos)
+      << said_.warnings();
+  const Result<ReceiveConnection*> accepted = Context::accept(*listener);
+  EXPECT_TRUE(accepted.ok() && *accepted == nullptr);
+  EXPECT_EQ(said_.warnings().find("stranger"), std::string::npos) << said_.warnings();
+  unsetenv("RAILWISE_CONNECT");
+}
+
 TEST_F(AddressesTest, AConnectionSaysWhichWayItTook) {
   start("gid=10.1.0.1/v2", "gid=10.1.0.2/v2");
   EXPECT_TRUE(talks()) << said_.warnings();

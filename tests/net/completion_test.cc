@@ -1,4 +1,4 @@
-// Sends that ask for no completion of their own: how they end all the same.
+// When sends are complete, by which completions, and when clear-to-sends are written.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -14,29 +14,96 @@ bool known(Request* request) {
   return request->connection->test(*request, &done, nullptr).ok() && done;
 }
 
-// The receiver does nothing after it has the data: an empty write asks.
-TEST(Completion, NeedsNoFurtherCallOfTheReceiver) {
-  LoopConnection loop(4096);
-  Request* const receive = loop.receive(1, 0, 64);
-  Request* const send = loop.send(1024, 64);
-  ASSERT_TRUE(send != nullptr && LoopConnection::finish(receive));
-  const softdev::Counters before = loop.counters();
-  EXPECT_TRUE(LoopConnection::finish(send));
-  const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes - before.writes, 1U);
-  EXPECT_EQ(after.bytes, before.bytes);
+// The device is done at once: the first test() says so, whatever the receiver does, and costs no work
+// request.
+TEST(Completion, IsKnownAtTheFirstTest) {
+  LoopConnection loop(1 << 16);
+  for (const std::size_t bytes : {0, 8, 4096, 40000}) {
+    Request* const receive = loop.receive(1, 0, 65536);
+    Request* const send = loop.send(0, bytes);
+    ASSERT_TRUE(receive != nullptr && send != nullptr);
+    const softdev::Counters before = loop.counters();
+    EXPECT_TRUE(known(send)) << bytes;
+    EXPECT_EQ(loop.counters().post_send_calls, before.post_send_calls) << bytes;
+    EXPECT_TRUE(LoopConnection::finish(receive));
+  }
 }
 
-TEST(Completion, TheNextClearToSendIsEnough) {
+// As NCCL calls: eight receives ahead, and after each send a test.
+TEST(Completion, EachSendOfAStreamIsKnownAtItsFirstTest) {
   LoopConnection loop(4096);
-  Request* const receive = loop.receive(1, 0, 64);
-  Request* const send = loop.send(1024, 64);
-  ASSERT_TRUE(send != nullptr && LoopConnection::finish(receive));
-  EXPECT_FALSE(known(send));
-  ASSERT_NE(loop.receive(1, 0, 64), nullptr);
+  std::vector<Request*> receives;
+  for (int i = 0; i < 8; ++i) receives.push_back(loop.receive(1, 0, 64));
+  for (std::size_t turn = 0; turn < 100; ++turn) {
+    Request* const send = loop.send(1024, 64);
+    ASSERT_NE(send, nullptr) << turn;
+    EXPECT_TRUE(known(send)) << turn;
+    EXPECT_TRUE(LoopConnection::finish(receives[turn % 8])) << turn;
+    receives[turn % 8] = loop.receive(1, 0, 64);
+  }
+}
+
+std::vector<Request*> row(LoopConnection& loop, int length) {
+  std::vector<Request*> sends;
+  for (int i = 0; i < length; ++i) EXPECT_NE(loop.receive(1, 0, 64), nullptr);
+  for (int i = 0; i < length; ++i) sends.push_back(loop.send(1024, 64));
+  return sends;
+}
+
+// Completions of the sender that `length` sends without a test between take, all of them known at their first
+// test.
+uint64_t completionsOfRow(LoopConnection& loop, int length, int* asked) {
   const softdev::Counters before = loop.counters();
-  EXPECT_TRUE(known(send));
-  EXPECT_EQ(loop.counters().post_send_calls, before.post_send_calls);
+  for (Request* send : row(loop, length)) {
+    if (send == nullptr || !known(send)) *asked += 1;
+    if (send != nullptr && send->kind != Request::Kind::kFree) EXPECT_TRUE(LoopConnection::finish(send));
+  }
+  return loop.counters().writes - before.writes - static_cast<uint64_t>(length);
+}
+
+TEST(Completion, ARowThatIsAsLongAsTheTwoBeforeTellsOnce) {
+  LoopConnection loop(4096);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (Request* send : row(loop, 8)) EXPECT_TRUE(known(send)) << turn;
+  }
+  const softdev::Counters before = loop.counters();
+  for (Request* send : row(loop, 8)) EXPECT_TRUE(known(send));
+  const softdev::Counters after = loop.counters();
+  // The receiver was not polled, so all that was reaped is the sender's.
+  EXPECT_EQ(after.writes - before.writes, 8U) << "clear-to-sends only";
+}
+
+// test() asks where the last of a row did not come.
+TEST(Completion, OfAShorterRowIsAskedFor) {
+  LoopConnection loop(4096);
+  for (const int length : {8, 8, 8, 3}) {
+    int asked = 0;
+    const uint64_t empty_writes = completionsOfRow(loop, length, &asked);
+    EXPECT_EQ(empty_writes, length == 3 ? 1U : 0U) << length;
+    EXPECT_LE(asked, length == 3 ? 1 : 0) << length;
+  }
+  int asked = 0;
+  EXPECT_EQ(completionsOfRow(loop, 1, &asked), 0U) << "none is expected to follow";
+  EXPECT_EQ(asked, 0);
+}
+
+// What the test of one request has found belongs to another, too.
+TEST(Completion, OneTestOfEachIsEnough) {
+  for (const char* queue_pairs : {"1", "3"}) {
+    setenv("NCCL_IB_QPS_PER_CONNECTION", queue_pairs, 1);
+    LoopConnection loop(1 << 17);
+    unsetenv("NCCL_IB_QPS_PER_CONNECTION");
+    for (int turn = 0; turn < 20; ++turn) {
+      std::vector<Request*> requests;
+      for (const int group : {1, 2, 8, 1}) requests.push_back(loop.receive(group, 0, 64));
+      const std::size_t sizes[] = {64, 64, 8, 64, 8, 64, 8, 64, 8, 64, 8, 0};
+      for (const std::size_t bytes : sizes) requests.push_back(loop.send(65536, bytes));
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        ASSERT_NE(requests[i], nullptr) << i;
+        EXPECT_TRUE(known(requests[i])) << i << " of turn " << turn << ", queue pairs: " << queue_pairs;
+      }
+    }
+  }
 }
 
 // The receiver has the data and goes; its queue pairs answer nothing any more.
@@ -91,36 +158,23 @@ TEST(Completion, KeepsRoomInEveryQueuePair) {
   }
 }
 
-// Receives of a row wait for the last of it, which never comes; this thread waits for them.
-TEST(Row, WhoWaitsForItsOwnReceivesGetsThem) {
+// Whoever waits for a receive in a thread that has both ends: nothing is held back.
+TEST(ClearToSend, IsWrittenByEachReceive) {
   LoopConnection loop(8192);
-  for (const int row : {8, 8, 3, 1, 8, 5}) {
+  for (const int count : {8, 8, 3, 1}) {
     std::vector<Request*> requests;
-    for (int i = 0; i < row; ++i) requests.push_back(loop.receive(1, 4096, 64));
-    for (int i = 0; i < row; ++i) requests.push_back(loop.send(0, 64));
+    for (int i = 0; i < count; ++i) {
+      const softdev::Counters before = loop.counters();
+      requests.push_back(loop.receive(1, 4096, 64));
+      EXPECT_EQ(loop.counters().writes, before.writes + 1);
+    }
+    for (int i = 0; i < count; ++i) requests.push_back(loop.send(0, 64));
     for (Request* request : requests) ASSERT_TRUE(request != nullptr && LoopConnection::finish(request));
   }
 }
 
-TEST(Row, TheNextTestPostsWhatWaits) {
-  LoopConnection loop(8192);
-  std::vector<Request*> receives;
-  const auto post = [&](int count) {
-    for (int i = 0; i < count; ++i) receives.push_back(loop.receive(1, 4096, 64));
-  };
-  post(4);
-  EXPECT_FALSE(known(receives.front()));  // the row had four
-  const softdev::Counters before = loop.counters();
-  post(3);
-  EXPECT_EQ(loop.counters().writes, before.writes) << "four are expected";
-  EXPECT_FALSE(known(receives.front()));
-  EXPECT_EQ(loop.counters().writes, before.writes + 1);
-  post(3);
-  EXPECT_EQ(loop.counters().writes, before.writes + 2) << "three were expected";
-}
-
 // The ring of clear-to-sends has 256 entries: rows and groups of all sizes cross its end.
-TEST(Row, CrossesTheEndOfTheRing) {
+TEST(ClearToSend, CrossesTheEndOfTheRing) {
   LoopConnection loop(1 << 16);
   for (int turn = 0; turn < 200; ++turn) {
     const int row = turn % 7 + 1;
@@ -131,38 +185,6 @@ TEST(Row, CrossesTheEndOfTheRing) {
     for (int i = 0; i < row * group; ++i) requests.push_back(loop.send(0, bytes));
     for (Request* request : requests)
       ASSERT_TRUE(request != nullptr && LoopConnection::finish(request)) << turn;
-  }
-}
-
-// deregMr: a read behind everything on each queue pair, although nobody polls; none when nothing was sent
-// since.
-TEST(Settle, ReadsBehindWhatWasSent) {
-  setenv("NCCL_IB_QPS_PER_CONNECTION", "16", 1);
-  LoopConnection loop(8192);
-  unsetenv("NCCL_IB_QPS_PER_CONNECTION");
-  for (int round = 0; round < 3; ++round) {
-    Request* const receive = loop.receive(1, 4096, 64);
-    Request* const send = loop.send(0, 64);
-    ASSERT_TRUE(send != nullptr && LoopConnection::finish(receive) && LoopConnection::finish(send));
-    const softdev::Counters before = loop.counters();
-    loop.sender().settle();
-    EXPECT_EQ(loop.counters().reads - before.reads, 16U) << round;
-    loop.sender().settle();
-    EXPECT_EQ(loop.counters().reads - before.reads, 16U) << round;
-  }
-}
-
-// A peer that does not answer is not waited for twice.
-TEST(Settle, GivesUp) {
-  LoopConnection loop(8192, "count=1;fault opcode=read stuck");
-  Request* const receive = loop.receive(1, 4096, 64);
-  Request* const send = loop.send(0, 64);
-  ASSERT_TRUE(send != nullptr && LoopConnection::finish(receive) && LoopConnection::finish(send));
-  for (int round = 0; round < 2; ++round) {
-    loop.sender().settle();
-    EXPECT_EQ(loop.counters().reads, 1U) << round;
-    ASSERT_NE(loop.receive(1, 4096, 64), nullptr);
-    ASSERT_NE(loop.send(0, 64), nullptr);
   }
 }
 

@@ -47,6 +47,28 @@ TEST(Failover, AFusedDeviceGoesOnWithTheRest) {
   EXPECT_STREQ(loop.sender().rails().front().name, "soft2");
 }
 
+// The sender has nothing more to send, so no queue pairs are made that a flush could wait for.
+TEST(Failover, AFlushNeedsNoSender) {
+  for (const std::string devices : {"count=2", "count=1"}) {
+    LoopConnection loop(2 * kHalf, devices + ";fault opcode=read nth=1 status=general_err");
+    ASSERT_TRUE(Traffic(loop).run(8, 512));
+    Request* flush = nullptr;
+    ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+    test::changePort("soft0:1", "down");
+    const auto waits = [&](std::chrono::milliseconds time) {
+      bool done = false;
+      for (const Deadline deadline = Deadline::after(time); !done && !deadline.passed();)
+        EXPECT_TRUE(loop.receiver().test(*flush, &done, nullptr).ok());
+      return !done;
+    };
+    const bool other_rail = devices == "count=2";
+    ASSERT_EQ(waits(std::chrono::milliseconds(other_rail ? 10'000 : 50)), !other_rail) << devices;
+    test::changePort("soft0:1", "up");
+    if (!other_rail) ASSERT_FALSE(waits(std::chrono::seconds(10)));
+    ASSERT_TRUE(Traffic(loop).run(8, 512)) << devices;
+  }
+}
+
 TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
   LoopConnection loop(2 * kHalf, "count=2");
@@ -59,9 +81,29 @@ TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   EXPECT_FALSE(traffic.run(8, 512));
   EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
   EXPECT_NE(said.all().find("soft1 port 1 down"), std::string::npos) << said.all();
+  // No port was up to try anything with.
+  EXPECT_EQ(said.all().find("Tried:;"), std::string::npos) << said.all();
 }
 
 // A send with a tag that nobody wants opens the group of a receive that another then goes straight to.
+// Epoch after epoch begins, waits for an acknowledgement, and fails: the time between two epochs counts once.
+TEST(Failover, DoesNotGiveUpBeforeItsTime) {
+  setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
+  setenv("NCCL_IB_TIMEOUT", "12", 1);  // 17 ms, once or twice
+  setenv("NCCL_IB_RETRY_CNT", "1", 1);
+  LoopConnection loop(2 * kHalf, "count=1");
+  for (const char* name : {"RAILWISE_FAILOVER_TIMEOUT", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"})
+    unsetenv(name);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const test::Said said;
+  test::addFault("opcode=any drop");
+  const Clock::time_point begun = Clock::now();
+  EXPECT_FALSE(traffic.run(8, 512));
+  EXPECT_GE(Clock::now() - begun, std::chrono::seconds(1)) << said.all();
+  EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+}
+
 TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
   LoopConnection loop(2 * kHalf, "count=2;fault opcode=write_imm nth=2 status=general_err");
   Traffic traffic(loop);

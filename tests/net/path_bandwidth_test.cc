@@ -130,31 +130,55 @@ TEST(GpuInUse, WhatTheSettingSays) {
   EXPECT_EQ(gpuInUse(config, PathBandwidth(), {{RailPort{1, kPort}}}), -1);
 }
 
-// The whole way: the machine's /sys in a folder, a device of two rails on different NUMA nodes, a GPU beside
-// one.
-TEST(RailBandwidths, OfADeviceAcrossSockets) {
-  char folder[] = "/tmp/railwise-paths-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const auto machine = softdev::parseMachine("@asymmetric", "A");
-  ASSERT_TRUE(machine.ok());
-  EXPECT_EQ(tools::writeTree(tools::deviceTree(machine->hosts[0]), std::string(folder) + "/root"), "");
-  const std::string device = "software:@asymmetric;fabric=paths" + std::to_string(getpid());
-  setenv("RAILWISE_DEVICE", device.c_str(), 1);
-  setenv("RAILWISE_HOST", "A", 1);
-  setenv("RAILWISE_SYSFS_ROOT", (std::string(folder) + "/root").c_str(), 1);
+// The plugin's settings for host A of the built-in machine "asymmetric": its devices, and its /sys in a
+// folder.
+class AsymmetricHost : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    const auto machine = softdev::parseMachine("@asymmetric", "A");
+    ASSERT_TRUE(machine.ok());
+    EXPECT_EQ(tools::writeTree(tools::deviceTree(machine->hosts[0]), folder_ + "/root"), "");
+    const std::string device = "software:@asymmetric;fabric=paths" + std::to_string(getpid());
+    setenv("RAILWISE_DEVICE", device.c_str(), 1);
+    setenv("RAILWISE_HOST", "A", 1);
+    setenv("RAILWISE_SYSFS_ROOT", (folder_ + "/root").c_str(), 1);
+  }
+  void TearDown() override {
+    for (const char* name :
+         {"RAILWISE_DEVICE", "RAILWISE_HOST", "RAILWISE_SYSFS_ROOT", "RAILWISE_GPU", "NCCL_NET_FORCE_MERGE"})
+      unsetenv(name);
+    std::filesystem::remove_all(folder_);
+  }
+
+ private:
+  std::string folder_ = "/tmp/railwise-paths-XXXXXX";
+};
+
+// A device of two rails on different NUMA nodes, a GPU beside one.
+TEST_F(AsymmetricHost, RailBandwidthsOfADeviceAcrossSockets) {
   setenv("RAILWISE_GPU", "0000:04:00.0", 1);  // beside mlx5_0
-  {
+  const Result<Net*> net = Net::acquire();
+  ASSERT_TRUE(net.ok());
+  const int members[] = {0, 2};
+  const Device& fused = *(*net)->device(*(*net)->makeVirtualDevice(members));
+  const auto mbps = (*net)->railBandwidths(fused);
+  EXPECT_EQ(mbps[0], 384000) << "PCIe 5 x16, less than the port's 400 Gb/s";
+  EXPECT_GT(mbps[1], 0);
+  EXPECT_LT(mbps[1], mbps[0] / 2) << "through the other socket";
+  Net::release();
+}
+
+// NCCL makes the fused devices itself, by makeVDevice: the rails are numbered as without the setting.
+TEST_F(AsymmetricHost, ForcedMergesDoNotChangeTheRails) {
+  for (const char* merges : {"mlx5_0,mlx5_1", "mlx5_0:1,mlx5_2:1;mlx5_1:1,mlx5_3:1"}) {
+    setenv("NCCL_NET_FORCE_MERGE", merges, 1);
     const Result<Net*> net = Net::acquire();
-    ASSERT_TRUE(net.ok());
-    const int members[] = {0, 2};
-    const Device& fused = *(*net)->device(*(*net)->makeVirtualDevice(members));
-    const auto mbps = (*net)->railBandwidths(fused);
-    EXPECT_EQ(mbps[0], 384000) << "PCIe 5 x16, less than the port's 400 Gb/s";
-    EXPECT_GT(mbps[1], 0);
-    EXPECT_LT(mbps[1], mbps[0] / 2) << "through the other socket";
+    ASSERT_TRUE(net.ok()) << merges;
+    ASSERT_EQ((*net)->deviceCount(), 4) << merges;
+    for (int i = 0; i < 4; ++i) EXPECT_EQ((*net)->device(i)->properties().rail, i) << merges;
     Net::release();
   }
-  std::filesystem::remove_all(folder);
 }
 
 // The stand-in for NVIDIA's driver library answers GPU 0000:11:00.0 (fake_cuda.c).

@@ -9,6 +9,9 @@ import subprocess
 import sys
 import time
 
+# The programs that a test starts are on a fabric of their own.
+os.environ.setdefault("RAILWISE_FABRIC", f"programs{os.getpid()}")
+
 SKIPPED = 77
 PROGRAM_TIMEOUT_S = 60
 

@@ -63,6 +63,18 @@ TEST_F(ConfigTest, NothingIsOneDefaultDevice) {
   }
 }
 
+TEST_F(ConfigTest, TheVariableNamesTheFabricWhereTheTextDoesNot) {
+  const auto fabric = [](const char* text, const char* variable) {
+    const Result<Config> config = parseConfig(text, "", variable);
+    return config.ok() ? config->fabric : "refused";
+  };
+  EXPECT_EQ(fabric("count=2", "mine"), "mine");
+  EXPECT_EQ(fabric("fabric=lab", "mine"), "lab");
+  EXPECT_EQ(fabric("count=2", ""), "default");
+  EXPECT_EQ(fabric("count=2", "a b"), "refused");
+  EXPECT_NE(g_warnings.at(0).find("RAILWISE_FABRIC"), std::string::npos) << g_warnings[0];
+}
+
 TEST_F(ConfigTest, FabricIsForTheWholeProcess) {
   const Result<Config> config = parseConfig("fabric=lab;count=2");
   ASSERT_TRUE(config.ok());

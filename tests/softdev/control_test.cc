@@ -51,6 +51,27 @@ TEST(Control, PortsByName) {
   EXPECT_NE(error.find("open are A/one:1, B/one:1"), std::string::npos) << error;
 }
 
+// As in fault rules: a name may end with *.
+TEST(Control, PortsByPattern) {
+  const OpenDevice device("host=A,name=one,count=2,ports=2");
+  const OpenSecond second("one1");
+  const PeerProcess other(device.fabric(), {}, "host=B,name=two");
+  std::string error;
+  const auto count = [&](const char* name) {
+    error.clear();
+    return findPorts(fabricOf(device), name, &error).size();
+  };
+  EXPECT_EQ(count("A/*:1"), 2U) << error;
+  EXPECT_EQ(count("A/one*"), 4U) << error;
+  EXPECT_EQ(count("one*:2"), 2U) << error;
+  EXPECT_EQ(count("*/*:1"), 3U) << error;
+  EXPECT_EQ(count("B*/*"), 1U) << error;
+  EXPECT_EQ(count("*"), 0U);
+  EXPECT_NE(error.find("several hosts (A, B)"), std::string::npos) << error;
+  EXPECT_EQ(count("A/two*"), 0U);
+  EXPECT_NE(error.find("open are A/one0:1"), std::string::npos) << error;
+}
+
 TEST(Control, ChangesAtACommandAreLogged) {
   const OpenDevice device;
   std::string error;

@@ -2,14 +2,38 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "softdev/endpoint.h"
 
 namespace railwise::softdev::test {
 namespace {
+
+// Destroyed after every other object with static storage, and says by the exit status whether the device
+// still has its name.
+struct LastToGo {
+  ibv_device* device = nullptr;
+  ~LastToGo() {
+    if (device != nullptr) _exit(std::strcmp(getDeviceName(device), "lasting") == 0 ? 0 : 1);
+  }
+};
+__attribute__((init_priority(101))) LastToGo last_to_go;
+
+void exitWithAnOpenDevice() {
+  const OpenDevice device("name=lasting");
+  last_to_go.device = static_cast<ibv_context*>(device)->device;
+  exit(0);
+}
+
+// Threads of the plugin, and NCCL's, may still run then.
+TEST(DeviceDeathTest, HasItsNameWhileTheProcessExits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exitWithAnOpenDevice(), testing::ExitedWithCode(0), "");
+}
 
 TEST(Device, ListHasTheConfiguredDevices) {
   ASSERT_TRUE(configure("count=2;name=rail,pci=/sys/devices/x").ok());

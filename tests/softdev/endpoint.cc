@@ -218,6 +218,15 @@ int Endpoint::receive(uint64_t wr_id, uint64_t offset, uint32_t length) {
   return ibv_post_recv(qp, &wr, &bad);
 }
 
+int Endpoint::sendRounds(const Send& what, uint64_t rounds) {
+  for (uint64_t round = 1; round <= rounds; ++round) {
+    for (uint64_t at = 0; at < what.length; at += sizeof round) *word(what.offset + at) = round;
+    if (const int error = send(what); error != 0) return error;
+    if (const ibv_wc_status status = wait().status; status != IBV_WC_SUCCESS) return status;
+  }
+  return 0;
+}
+
 ibv_wc Endpoint::wait() {
   const Deadline deadline = Deadline::after(std::chrono::minutes(1));
   ibv_wc wc{};

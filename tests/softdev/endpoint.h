@@ -121,6 +121,8 @@ class Endpoint {
   // Positive errno of ibv_post_send / ibv_post_recv.
   int send(const Send& send);
   int receive(uint64_t wr_id, uint64_t offset = 0, uint32_t length = 0);
+  // Sends so often, each time with the round's number, from 1 on, in all words: the first error, 0 when none.
+  int sendRounds(const Send& send, uint64_t rounds);
   // Fills *wr and *sge for a chain of the caller's own.
   void fill(const Send& send, ibv_send_wr* wr, ibv_sge* sge) const;
 

@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 
+#include "said.h"
+#include "softdev/control.h"
+#include "softdev/doorbell.h"
 #include "softdev/events.h"
 #include "softdev/membership.h"
 #include "softdev/objects.h"
@@ -50,6 +52,17 @@ bool socketsMention(const std::string& name) {
   return false;
 }
 
+// Lines of the files in /dev/shm that the process has mapped: they would outlive it. (Other processes of the
+// user may have files there.)
+std::string sharedFilesOf(pid_t pid) {
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  std::string files;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/dev/shm/") != std::string::npos) files += line + "\n";
+  }
+  return files;
+}
+
 TEST(Fabric, ProcessesMeetByName) {
   const OpenDevice device;
   EXPECT_EQ(usedSlots(fabricOf(device)), 1);
@@ -66,6 +79,55 @@ TEST(Fabric, SameDeviceInTwoProcessesHasOneLid) {
   ibv_port_attr port{};
   ASSERT_EQ(queryPort(device, 1, &port), 0);
   EXPECT_EQ(peer.address().lid, port.lid);
+}
+
+// Both would answer to one address, or be one device of two kinds.
+TEST(Fabric, AnotherConfigurationIsRefusedInWords) {
+  const struct {
+    const char* theirs;
+    const char* ours;
+    const char* difference;
+  } kCases[] = {
+      {"name=a,gid=10.7.0.1/v2", "name=b,gid=10.7.0.1/v2", "has the address 10.7.0.1 of our b port 1"},
+      {"name=a,gid=10.7.0.1/v2", "name=a,gid=10.7.0.2/v2",
+       "is RoCE with 10.7.0.1, and ours is RoCE with 10.7.0.2"},
+      {"name=a,guid=0x0252570000000001,link=ib", "name=a,guid=0x0252570000000001", "is InfiniBand with "},
+      {"link=iwarp,name=a,gid=10.7.0.1", "link=iwarp,name=b,gid=10.7.0.1", "has the address 10.7.0.1"},
+  };
+  for (const auto& unlike : kCases) {
+    const std::string name = uniqueFabric();
+    const PeerProcess peer(name, {}, unlike.theirs);
+    const railwise::test::Said said;
+    EXPECT_THROW(OpenDevice(unlike.ours, name), std::runtime_error) << unlike.ours;
+    const std::string text = said.warnings();
+    for (const std::string& part : {"process " + std::to_string(peer.pid()) + " (", "uses the fabric " + name,
+                                    std::string(unlike.difference), std::string("RAILWISE_FABRIC=NAME")})
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
+// What a command has changed is no difference of configurations, and neither is a device that the other does
+// not have.
+TEST(Fabric, WhatACommandHasChangedIsNoOtherConfiguration) {
+  const OpenDevice device("name=a,gid=10.7.0.1/v2");
+  std::string error;
+  const auto ports = findPorts(fabricOf(device), "a:1", &error);
+  ASSERT_EQ(ports.size(), 1U) << error;
+  ASSERT_TRUE(changePort(fabricOf(device), ports[0], "gid=4=10.7.0.9/v2", &error)) << error;
+  const PeerProcess late(device.fabric(), {}, "name=a,gid=10.7.0.1/v2");
+  const PeerProcess more(device.fabric(), {}, "name=b,gid=10.7.0.2/v2;name=a,gid=10.7.0.1/v2");
+  EXPECT_EQ(usedSlots(fabricOf(device)), 3);
+}
+
+TEST(Fabric, ThoseInUseAreKnownByName) {
+  const std::string name = uniqueFabric();
+  {
+    const OpenDevice device("", name);
+    EXPECT_TRUE(fabricsInUse().contains(name));
+    const PeerProcess peer(name);
+    EXPECT_EQ(fabricsInUse().count(name), 1U);
+  }
+  EXPECT_FALSE(fabricsInUse().contains(name));
 }
 
 TEST(Fabric, LastCloseDetaches) {
@@ -90,21 +152,15 @@ TEST(Fabric, SegmentOutlivesItsCreator) {
 
 TEST(Fabric, NothingIsLeftWhenAllAreKilled) {
   const std::string name = uniqueFabric();
-  const auto shared_files = [] {
-    size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-      count += entry.path().filename().string().find("railwise") != std::string::npos ? 1 : 0;
-    return count;
-  };
   {
     PeerProcess first(name);
     PeerProcess second(name);
     EXPECT_TRUE(socketsMention(name));
+    EXPECT_EQ(sharedFilesOf(first.pid()), "");
     first.kill();
     second.kill();
   }
   EXPECT_FALSE(socketsMention(name));
-  EXPECT_EQ(shared_files(), 0U);
 }
 
 TEST(Fabric, WhatTheDeadHadIsReclaimed) {
@@ -276,6 +332,23 @@ TEST(Fabric, AChildThatHoldsAnEarlierMarkIsNotInTheWay) {
   }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+}
+
+// Of a process that had our token on an earlier fabric of this name, and has not closed its doorbells yet; or
+// of its child, which keeps them.
+TEST(Fabric, ADoorbellOfAnEarlierFabricIsNotInTheWay) {
+  const OpenDevice device;
+  const Fabric& fabric = fabricOf(device);
+  Doorbell first;
+  ASSERT_TRUE(first.open(fabric).ok());
+  const Result<int> taken = bindName(fabric.prefix + "bell/" + std::to_string(fabric.self.token) + "." +
+                                     std::to_string(first.id() + 1));
+  ASSERT_TRUE(taken.ok());
+  Doorbell second;
+  ASSERT_TRUE(second.open(fabric).ok());
+  ring(fabric, fabric.self.token, second.id());
+  EXPECT_TRUE(second.pending());
+  close(*taken);
 }
 
 TEST(Fabric, PagesAreGivenBack) {

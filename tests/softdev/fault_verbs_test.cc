@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "softdev/endpoint.h"
+#include "softdev/fabric.h"
 #include "softdev/fault_helpers.h"
 #include "softdev/port_control.h"
 
@@ -73,6 +74,33 @@ TEST(FaultVerbs, EveryVerbFailsWithItsErrno) {
   EXPECT_EQ(faultsArmed(fabricOf(device)), 0U);
   ASSERT_EQ(end.send({.length = 8}), 0);
   EXPECT_EQ(end.wait().status, IBV_WC_SUCCESS) << "nothing was harmed";
+}
+
+// A rule of a configuration that has struck stays spent while the process lives, though no device is open.
+TEST(FaultVerbs, AConfigurationsRuleIsArmedOnce) {
+  const std::string fabric = uniqueFabric();
+  const auto use = [](ibv_device* device) {
+    ibv_context* context = openDevice(device);
+    if (context == nullptr) return errno;
+    ibv_port_attr attr{};
+    const int error = queryPort(context, 1, &attr);
+    EXPECT_EQ(closeDevice(context), 0);
+    return error;
+  };
+  ASSERT_TRUE(
+      configure(("fabric=" + fabric +
+                 ";count=3;fault verb=open_device nth=1 errno=ENODEV;fault verb=query_port nth=1 errno=EIO")
+                    .c_str())
+          .ok());
+  ibv_device** list = getDeviceList(nullptr);
+  EXPECT_EQ(use(list[0]), ENODEV);
+  EXPECT_EQ(use(list[1]), EIO);
+  EXPECT_EQ(use(list[2]), 0);
+  EXPECT_EQ(use(list[0]), 0);
+  freeDeviceList(list);
+  // With another configuration the process leaves, and nothing stays behind.
+  ASSERT_TRUE(configure("").ok());
+  EXPECT_FALSE(joinFabric(fabric).ok());
 }
 
 TEST(FaultVerbs, VerbsOfSharedQueuesChannelsAndAddresses) {

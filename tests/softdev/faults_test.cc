@@ -378,6 +378,27 @@ TEST(Faults, ChanceRepeatsWithItsSeed) {
   EXPECT_NE(hitsOf("probability=0.3 seed=6"), first);
 }
 
+// A connection that chance has ended is made anew: its successor must not meet the same end for ever.
+TEST(Faults, ChanceIsDrawnAnewForTheSuccessorOfAQueuePair) {
+  const OpenDevice device;
+  addRule(device, "probability=0.3 seed=5 delay=1ns");
+  std::vector<std::vector<std::string>> lives;
+  for (int life = 0; life < 3; ++life) {
+    const size_t before = logLines(device).size();
+    Pair pair(device);
+    for (uint64_t i = 1; i <= 40; ++i) {
+      ASSERT_EQ(pair.a.send({.length = 8, .wr_id = i}), 0);
+      ASSERT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+    }
+    const std::vector<FaultLogEntry> log = readFaultLog(fabricOf(device), before);
+    std::vector<std::string>& hits = lives.emplace_back();
+    for (const FaultLogEntry& entry : log) hits.push_back(std::to_string(entry.wr_id));
+    EXPECT_GT(hits.size(), 3U);
+  }
+  EXPECT_NE(lives[0], lives[1]);
+  EXPECT_NE(lives[1], lives[2]);
+}
+
 // The log of random traffic over several queue pairs with several rules.
 std::vector<std::string> randomRun(uint64_t order) {
   const OpenDevice device("name=d");

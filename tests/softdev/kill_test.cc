@@ -1,7 +1,6 @@
 // Death: one of two processes in full traffic is killed at a random instant, again and again. The survivor's
 // sends must fail with "retry exceeded" within two seconds, every completion and byte before must be right,
 // the next connection must work, and nothing of the dead may stay.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -9,13 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -79,15 +79,6 @@ class WorkerProcess {
   WorkerAnswer answer_{};
 };
 
-std::set<std::string> filesIn(const char* path) {
-  std::set<std::string> names;
-  DIR* directory = opendir(path);
-  if (directory == nullptr) return names;
-  while (const dirent* entry = readdir(directory)) names.insert(entry->d_name);
-  closedir(directory);
-  return names;
-}
-
 // Names of sockets of this fabric.
 int socketsOf(const std::string& fabric) {
   std::ifstream sockets("/proc/net/unix");
@@ -97,10 +88,18 @@ int socketsOf(const std::string& fabric) {
   return count;
 }
 
+// Files of this fabric in shared memory: other programs of the computer have theirs there.
+int filesOf(const std::string& fabric) {
+  std::error_code none;  // no such folder, no files
+  const std::filesystem::directory_iterator files("/dev/shm", none);
+  return static_cast<int>(std::count_if(begin(files), end(files), [&](const auto& file) {
+    return file.path().filename().string().find(fabric) != std::string::npos;
+  }));
+}
+
 class Killing {
  public:
   explicit Killing(uint64_t seed) : random_(seed) {
-    shared_before_ = filesIn("/dev/shm");
     for (auto& worker : workers_) worker = spawn();
   }
 
@@ -139,13 +138,6 @@ class Killing {
 
   const std::string& fabric() const { return device_.fabric(); }
   Fabric& attached() { return *as<Context>(static_cast<ibv_context*>(device_)).fabric; }
-  std::set<std::string> newSharedFiles() const {
-    std::set<std::string> names;
-    for (const std::string& name : filesIn("/dev/shm")) {
-      if (shared_before_.count(name) == 0) names.insert(name);
-    }
-    return names;
-  }
   double longestMs() const { return longest_ms_; }
   uint64_t completions() const { return completions_; }
 
@@ -191,7 +183,6 @@ class Killing {
 
   OpenDevice device_;  // keeps the fabric, and with it what the dead leave
   std::mt19937_64 random_;
-  std::set<std::string> shared_before_;
   std::unique_ptr<WorkerProcess> workers_[2];
   double longest_ms_ = 0;
   uint64_t completions_ = 0;
@@ -214,7 +205,7 @@ TEST_P(Kill, EitherEndAtAnyInstant) {
   const Census census = takeCensus(killing.attached());
   EXPECT_EQ(census.of_dead, Census::Records{});
   EXPECT_EQ(census.of_living, (Census::Records{.processes = 1, .contexts = 1}));
-  EXPECT_EQ(killing.newSharedFiles(), std::set<std::string>{});
+  EXPECT_EQ(filesOf(killing.fabric()), 0);
   EXPECT_EQ(socketsOf(killing.fabric()), 2);  // our membership and our asynchronous events
   std::printf("%d deaths, %llu completions checked, longest until noticed %.1f ms\n", kills,
               static_cast<unsigned long long>(killing.completions()), killing.longestMs());

@@ -93,6 +93,102 @@ TEST_F(MachineTest, AHostLikeAnotherHasItsOwnAddresses) {
   EXPECT_NE(b.devices[0].guid, lab.hosts[0].devices[0].guid);
 }
 
+std::string linksOf(const GpuConfig& gpu) {
+  std::string text;
+  for (const NvlinkConfig& link : gpu.nvlinks)
+    text += (text.empty() ? "" : " ") + link.target + ":" + std::to_string(link.count);
+  return text;
+}
+
+constexpr char kSwitched[] =
+    "host A\n"
+    "gpu pci=0000:18:01.0/19:00.0 nvlink=switch:7 sm=80\n"
+    "gpu pci=0000:20:01.0/21:00.0 nvlink=switch:2 part=0x2335\n"
+    "nvswitch pci=0000:01:01.0/04:00.0\n"
+    "nvswitch pci=0000:01:03.0/06:00.0\n"
+    "nvswitch pci=0000:01:02.0/0A:00.0 numa=1\n"
+    "host B like=A\n";
+
+TEST_F(MachineTest, NvlinksToASwitchAreDealtOutToTheSwitchesOfTheHost) {
+  const MachineConfig lab = machine(kSwitched);
+  for (const HostConfig& host : lab.hosts) {
+    ASSERT_EQ(host.gpus.size(), 2U);
+    ASSERT_EQ(host.nvswitches.size(), 3U);
+    EXPECT_EQ(host.numa_nodes, 2U);  // an NVSwitch is on the second
+    EXPECT_EQ(linksOf(host.gpus[0]), "0000:04:00.0:3 0000:06:00.0:2 0000:0a:00.0:2");
+    EXPECT_EQ(linksOf(host.gpus[1]), "0000:04:00.0:1 0000:06:00.0:1");
+    EXPECT_EQ(host.gpus[0].sm, 80U);
+    EXPECT_EQ(host.gpus[1].sm, 90U);
+    EXPECT_EQ(host.gpus[1].part_id, 0x2335U);
+  }
+}
+
+TEST_F(MachineTest, NvlinksToASwitchThatTheHostDoesNotSee) {
+  const MachineConfig vm = machine("host A\ngpu pci=0001:00:00.0 nvlink=switch:18");
+  EXPECT_EQ(linksOf(vm.host().gpus[0]), std::string(kHiddenNvswitch) + ":18");
+}
+
+TEST_F(MachineTest, ANvlinkBetweenGpusIsToldAtEitherEndOrBoth) {
+  const MachineConfig lab = machine(
+      "host A\n"
+      "gpu pci=0000:18:01.0/19:00.0 nvlink=0000:1B:00.0:2 nvlink=0000:1c:00.0:1\n"
+      "gpu pci=0000:1a:01.0/1b:00.0 nvlink=0000:19:00.0:2\n"
+      "gpu pci=0000:1d:01.0/1c:00.0 nvlink=0000:1b:00.0:3\n");
+  const std::vector<GpuConfig>& gpus = lab.host().gpus;
+  EXPECT_EQ(linksOf(gpus[0]), "0000:1b:00.0:2 0000:1c:00.0:1");
+  EXPECT_EQ(linksOf(gpus[1]), "0000:19:00.0:2 0000:1c:00.0:3");
+  EXPECT_EQ(linksOf(gpus[2]), "0000:19:00.0:1 0000:1b:00.0:3");
+}
+
+TEST_F(MachineTest, NvlinksAreNumberedAsNvmlDoes) {
+  const MachineConfig lab = machine(kSwitched);
+  const GpuConfig& gpu = lab.host().gpus[0];
+  ASSERT_EQ(gpu.nvlinkCount(), 7U);
+  EXPECT_EQ(gpu.nvlinkTarget(0), "0000:04:00.0");
+  EXPECT_EQ(gpu.nvlinkTarget(2), "0000:04:00.0");
+  EXPECT_EQ(gpu.nvlinkTarget(3), "0000:06:00.0");
+  EXPECT_EQ(gpu.nvlinkTarget(6), "0000:0a:00.0");
+}
+
+TEST_F(MachineTest, MistakesInNvlinks) {
+  const std::string a = "host A\ngpu pci=0000:18:01.0/19:00.0 ";
+  const std::string b = "\ngpu pci=0000:1a:01.0/1b:00.0 nvlink=0000:19:00.0:2";
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {a + "sm=9", "bad value \"9\" for key \"sm\" (lab.conf line 2): expected the compute capability"},
+      {a + "nvlink=switch",
+       "bad value \"switch\" for key \"nvlink\" (lab.conf line 2): expected switch:COUNT"},
+      {a + "nvlink=switch:19", "1 to 18 links"},
+      {a + "nvlink=switch:0", "1 to 18 links"},
+      {a + "nvlink=0000:1b:00.0:1", "another GPU or an NVSwitch of host A"},
+      {a + "nvlink=0000:19:00.0:1", "bad value \"0000:19:00.0:1\" for key \"nvlink\" (lab.conf line 2)"},
+      {a + "nvlink=0000:1b:00.0:3" + b, "2 links, as 0000:1b:00.0 says of 0000:19:00.0"},
+      {a + b + " nvlink=0000:19:00.0:1", "(lab.conf line 3): expected every other end once"},
+      {a + "nvlink=switch:17" + b, "bad value \"19\" for key \"nvlink\""},
+      {a + "vendor=0x1002 nvlink=switch:1", "an NVIDIA GPU"},
+      {a + "\nnvswitch pci=0000:18:01.0/19:00.0", "an address that no other function"},
+      {a + "\nnvswitch pci=0000:18:02.0/1a:00.0 nvlink=switch:1", "unknown key \"nvlink\""},
+      {a + "color=red", "known keys are numa, pcie, vendor, part, pci, sm, nvlink"},
+      {"nvswitch pci=0000:18:01.0", "a host above it"}};
+  for (const auto& [text, part] : mistakes) {
+    const std::string said = warning(text);
+    EXPECT_TRUE(mentions(said, part)) << said;
+  }
+}
+
+TEST_F(MachineTest, GpuDirectIsAModeOfTheDevices) {
+  EXPECT_FALSE(machine(kTwo).host().devices[0].gpuByDmabuf());
+  const Result<Config> all = parseConfig("@dgx#A;gpudirect=on");
+  ASSERT_TRUE(all.ok());
+  EXPECT_TRUE(all->devices[7].gpuByAddress() && all->devices[7].gpuByDmabuf());
+  const Result<Config> ways =
+      parseConfig("gpudirect=peermem,name=a;gpudirect=dmabuf,name=b;gpudirect=on,dmabuf=off,name=c");
+  ASSERT_TRUE(ways.ok());
+  EXPECT_TRUE(ways->devices[0].gpuByAddress() && !ways->devices[0].gpuByDmabuf());
+  EXPECT_TRUE(!ways->devices[1].gpuByAddress() && ways->devices[1].gpuByDmabuf());
+  EXPECT_TRUE(ways->devices[2].gpuByAddress() && !ways->devices[2].gpuByDmabuf());
+  EXPECT_TRUE(mentions(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf"));
+}
+
 TEST_F(MachineTest, ModesHoldForAllDevicesUnlessOneSaysOtherwise) {
   const MachineConfig lab = machine(kTwo);
   EXPECT_TRUE(lab.hosts[0].devices[0].paced);
@@ -230,8 +326,8 @@ TEST_F(MachineTest, MistakesNameFileLineAndKey) {
 }
 
 TEST_F(MachineTest, FaultsAreKeptInOrder) {
-  const MachineConfig lab =
-      machine("name=a\nfault status=rem_access_err opcode=write nth=3  # comment\nfault opcode=read delay=5us\n");
+  const MachineConfig lab = machine(
+      "name=a\nfault status=rem_access_err opcode=write nth=3  # comment\nfault opcode=read delay=5us\n");
   ASSERT_EQ(lab.faults.size(), 2U);
   EXPECT_EQ(lab.faults[0], "status=rem_access_err opcode=write nth=3");
   EXPECT_EQ(lab.hosts[0].devices.size(), 1U);
@@ -266,8 +362,8 @@ TEST_F(MachineTest, EveryShippedMachineIsWhole) {
       }
     }
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"asymmetric", "cloud-vm", "default", "dgx", "dual-port", "laptop"}));
+  EXPECT_EQ(names, (std::set<std::string>{"asymmetric", "cloud-vm", "default", "dgx", "dual-port", "laptop",
+                                          "nvlink-mesh"}));
 }
 
 }  // namespace

@@ -183,6 +183,29 @@ TEST(MemoryRegion, OfADmaBuf) {
   close(pipes[1]);
 }
 
+TEST(MemoryRegion, OfADmaBufThatBeginsAtItsFilesPosition) {
+  const OpenDevice device;
+  Pair pair(device);
+  const int fd = memfd_create("test", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, 16384), 0);
+  ASSERT_EQ(lseek(fd, 8192, SEEK_SET), 8192);
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  constexpr uint64_t kIova = 0x70000000;
+  ibv_mr* mr = regDmabufMr(pair.b.pd, 0, 4096, kIova, fd, kAccess);
+  ASSERT_NE(mr, nullptr);
+  *pair.a.word(0) = 4711;
+  pair.a.peer.memory = kIova;
+  pair.a.peer.rkey = mr->rkey;
+  ASSERT_EQ(pair.a.send({.length = 8, .remote_offset = 16}), 0);
+  EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+  uint64_t word = 0;
+  EXPECT_EQ(pread(fd, &word, sizeof word, 8192 + 16), 8);
+  EXPECT_EQ(word, 4711U);
+  EXPECT_EQ(deregMr(mr), 0);
+  EXPECT_EQ(regDmabufMr(pair.b.pd, 0, 12288, kIova, fd, kAccess), nullptr);  // beyond the end
+  close(fd);
+}
+
 TEST(MemoryRegion, OptionalAccessFlagsAreNotJudged) {
   const OpenDevice device;
   const Endpoint end(device);

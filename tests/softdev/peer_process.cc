@@ -33,6 +33,7 @@ enum class Command {
   kWait,
   kWord,
   kSetWord,
+  kSendRounds,
   kState,
   kUnmap,
   kLock,
@@ -87,6 +88,9 @@ Reply answer(Endpoint& endpoint, const Request& request) {
       break;
     case Command::kSetWord:
       *endpoint.word(request.offset) = request.value;
+      break;
+    case Command::kSendRounds:
+      reply.result = endpoint.sendRounds(request.send, request.value);
       break;
     case Command::kState:
       reply.value = endpoint.state();
@@ -272,6 +276,14 @@ void PeerProcess::setWord(uint64_t offset, uint64_t value) {
   request.offset = offset;
   request.value = value;
   call(fd_, request);
+}
+
+int PeerProcess::sendRounds(const Send& send, uint64_t rounds) {
+  Request request{};
+  request.command = Command::kSendRounds;
+  request.send = send;
+  request.value = rounds;
+  return call(fd_, request).result;
 }
 
 ibv_qp_state PeerProcess::state() {

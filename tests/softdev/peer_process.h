@@ -26,6 +26,8 @@ class PeerProcess {
   ibv_wc wait();
   uint64_t word(uint64_t offset);
   void setWord(uint64_t offset, uint64_t value);
+  // Sends so often, each time with the round's number, from 1 on, in all words: the first error, 0 when none.
+  int sendRounds(const Send& send, uint64_t rounds);
   ibv_qp_state state();
   void unmapBuffer();                   // the memory goes, its registration stays
   void lockResponder(uint32_t qp_num);  // takes that QP's shared lock, for ever

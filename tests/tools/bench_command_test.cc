@@ -56,6 +56,80 @@ TEST(BenchCommand, GroupsAreOneReceive) {
   EXPECT_NEAR(number(result.out, "receive_work_requests"), 1.0 / 8, 0.01) << result.out;
 }
 
+// Two work requests and two completions a message in every order in which NCCL calls, however many
+// connections there are.
+TEST(BenchCommand, HasThePatternsOfNccl) {
+  const std::vector<Words> patterns = {
+      {"--pattern", "proxy", "--connections", "16"},
+      {"--pattern", "proxy", "--gpu-delay", "3"},
+      {"--pattern", "ops", "--steps", "2"},
+      {"--pattern", "ops", "--connections", "4"},
+      {"--pattern", "lone"},
+      {"--pattern", "alltoall", "--connections", "16"},
+      {"--pattern", "proxy", "--ends", "two-processes", "--connections", "4"}};
+  for (const Words& pattern : patterns) {
+    Words words = {"--json"};
+    words.insert(words.end(), pattern.begin(), pattern.end());
+    const auto result = bench(words);
+    ASSERT_EQ(result.status, 0) << testing::PrintToString(pattern) << result.err;
+    EXPECT_NEAR(number(result.out, "work_requests"), 2, 0.02) << result.out;
+    EXPECT_NEAR(number(result.out, "doorbells_send"), 2, 0.02) << result.out;
+    EXPECT_NEAR(number(result.out, "completions"), 2, 0.05) << result.out;
+  }
+}
+
+TEST(BenchCommand, CountsThePassesOfAGpu) {
+  const auto soon = bench({"--json", "--window", "2"});
+  const auto late = bench({"--json", "--window", "2", "--gpu-delay", "50"});
+  ASSERT_EQ(late.status, 0) << late.err;
+  EXPECT_EQ(number(late.out, "gpu_delay"), 50);
+  EXPECT_GT(number(late.out, "cpu_ns_min"), number(soon.out, "cpu_ns_min")) << "50 passes for two messages";
+}
+
+TEST(BenchCommand, IdleCallsMoveNothing) {
+  const auto result = bench({"--json", "--pattern", "idle", "--connections", "3"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(number(result.out, "connections"), 4) << "a receive is open on every other one";
+  EXPECT_EQ(number(result.out, "work_requests"), 0) << result.out;
+  EXPECT_GT(number(result.out, "poll_calls"), 0) << result.out;
+}
+
+TEST(BenchCommand, HintsThatReceivesNeedNoCompletion) {
+  const auto result = bench({"--json", "--hint", "ll"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("\"hint\": \"ll\""), std::string::npos) << result.out;
+}
+
+TEST(BenchCommand, RefusesOptionsThatDoNotGoTogether) {
+  for (const Words& words :
+       {Words{"--pattern", "ring", "--connections", "2"}, Words{"--pattern", "ring", "--instructions"},
+        Words{"--pattern", "idle", "--ends", "two-threads"}, Words{"--hint", "ll", "--ends", "two-processes"},
+        Words{"--hint", "ll", "--pattern", "batch"}, Words{"--all", "--plot", "p.svg"}}) {
+    const auto result = bench(words);
+    EXPECT_EQ(result.status, 2) << testing::PrintToString(words);
+    EXPECT_NE(result.err.find("railwise: bench: --"), std::string::npos) << result.err;
+  }
+}
+
+TEST(BenchCommand, PrintsTheTableOfPatterns) {
+  const auto result = bench({"--all", "--vs", RAILWISE_PLUGIN_PATH, "--messages", "256", "--repeats", "1"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* line :
+       {"\nproxy ", "\nproxy x256 ", "\nops of 2 ", "\nlone ", "\nring ", "\nalltoall x64 ", "\nbatch ",
+        "\ngrouped ", "\nidle x2 ", "; ratios to Railwise in the same run"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << line << " in\n" << result.out;
+  std::istringstream lines(result.out);
+  double last = 0;
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    const double ratio = std::stod(line.substr(line.rfind(' ')));
+    EXPECT_GE(ratio, last) << "the worst is last: " << result.out;
+    last = ratio;
+  }
+}
+
 TEST(BenchCommand, MeasuresPluginsSideBySide) {
   const auto result = bench({"--json", "--vs", RAILWISE_PLUGIN_PATH, "--vs", LOOPBACK_PLUGIN});
   ASSERT_EQ(result.status, 0) << result.err;
@@ -68,7 +142,9 @@ TEST(BenchCommand, MeasuresPluginsSideBySide) {
 TEST(BenchCommand, PrintsATable) {
   const auto result = bench({"--size", "4K", "--api", "v8"});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("# railwise bench: 4096 bytes, window 8"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("# railwise bench: proxy, 1 connection(s), 4096 bytes, window 8"),
+            std::string::npos)
+      << result.out;
   EXPECT_NE(result.out.find("\nRailwise"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find(" v8 "), std::string::npos) << result.out;
 }
@@ -123,13 +199,13 @@ TEST(BenchCommand, MeasuresBareWritesSideBySide) {
 }
 
 TEST(BenchCommand, MeasuresConnections) {
-  const auto result = bench({"--json", "--raw", "--connections", "32"});
+  const auto result = bench({"--json", "--raw", "--set-up", "32"});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(number(result.out, "connections"), 32);
+  EXPECT_EQ(number(result.out, "set_up_connections"), 32);
   EXPECT_GT(number(result.out, "set_up_cpu_us"), 1) << result.out;
   EXPECT_GE(number(result.out, "set_up_wall_us"), 1) << result.out;
   EXPECT_GT(number(result.out, "bytes_per_connection"), 1024) << result.out;
-  EXPECT_EQ(number(result.out, "connections", 1), -1) << "bare writes have none: " << result.out;
+  EXPECT_EQ(number(result.out, "set_up_connections", 1), -1) << "bare writes have none: " << result.out;
 }
 
 TEST(BenchCommand, PlotsCostOverSize) {
@@ -214,6 +290,7 @@ TEST(BenchCallgrind, AddsUpByObject) {
   EXPECT_EQ((*costs)[0].instructions, 100U);
   EXPECT_EQ((*costs)[1].object, "/lib/plugin.so");
   EXPECT_EQ((*costs)[1].instructions, 50U);
+  EXPECT_EQ((*costs)[1].calls, (std::map<std::string, uint64_t>{{"/lib/libibverbs.so.1", 900}}));
 }
 
 TEST(BenchCallgrind, KnowsWhatIsNoProfile) { EXPECT_FALSE(readCallgrind("nothing\n").has_value()); }

@@ -37,7 +37,8 @@ class DeviceCommand : public testing::Test {
 TEST_F(DeviceCommand, ListNamesTheMachines) {
   const auto result = railwise({"list"});
   EXPECT_EQ(result.status, 0);
-  for (const char* name : {"laptop ", "dgx ", "cloud-vm ", "asymmetric ", "dual-port ", "default "})
+  for (const char* name :
+       {"laptop ", "dgx ", "nvlink-mesh ", "cloud-vm ", "asymmetric ", "dual-port ", "default "})
     EXPECT_TRUE(has(result.out, name)) << result.out;
 }
 
@@ -52,6 +53,15 @@ TEST_F(DeviceCommand, ShowIsATableAndJson) {
   EXPECT_TRUE(has(json.out, "\"pacing\": true")) << json.out;
   EXPECT_TRUE(has(json.out, "\"fabric\": \"t\"")) << json.out;
   EXPECT_TRUE(has(json.out, "\"name\": \"soft1\"")) << json.out;
+}
+
+TEST_F(DeviceCommand, ShowTellsNvlinks) {
+  const auto table = railwise({"show", "--machine", "dgx", "--set", "gpudirect=on"});
+  EXPECT_TRUE(has(table.out, "GPU 0000:1b:00.0 of A: sm 90; 18 NVLinks: 5 to 0000:05:00.0, 5 to "))
+      << table.out;
+  EXPECT_TRUE(has(table.out, "gpudirect=on")) << table.out;
+  const auto json = railwise({"show", "-m", "nvlink-mesh", "-f", "json"});
+  EXPECT_TRUE(has(json.out, "{\"target\": \"0000:07:00.0\", \"count\": 1}")) << json.out;
 }
 
 TEST_F(DeviceCommand, TheDefaultMachineBeginsWithInfiniBand) {
@@ -149,6 +159,14 @@ TEST_F(DeviceCommand, TheSysOfTheMachineIsShown) {
   EXPECT_EQ(left(), 0U);
 }
 
+TEST_F(DeviceCommand, ThePeerMemoryModuleIsShownWithGpuDirectOnly) {
+  for (const auto& [setting, shown] : {std::pair{"gpudirect=on", "loaded\n"}, {"gpudirect=off", "none\n"}}) {
+    const auto result = railwise({"run", "-m", "dgx", "--set", setting, "--", "sh", "-c",
+                                  "test -e /sys/module/nvidia_peermem/version && echo loaded || echo none"});
+    EXPECT_EQ(result.out, shown) << result.err;
+  }
+}
+
 TEST_F(DeviceCommand, TheRestOfSysIsTheComputers) {
   const auto result =
       railwise({"run", "-m", "asymmetric", "--", "sh", "-c",
@@ -190,6 +208,13 @@ TEST_F(DeviceCommand, TheNextRunCleansUpAfterAKilledOne) {
   EXPECT_EQ(left(), 1U);  // its own
   EXPECT_EQ(railwise({"run", "-m", "laptop", "--", "true"}).status, 0);
   EXPECT_EQ(left(), 1U);  // of the one that lives
+}
+
+TEST_F(DeviceCommand, RunMeansTheDropInToo) {
+  const auto result =
+      railwise({"run", "--machine", "link=ib", "--", "sh", "-c", "echo [$RAILWISE_DROP_IN_DEVICE]"},
+               {"RAILWISE_DROP_IN_DEVICE=software:name=other"});
+  EXPECT_EQ(result.out, "[]\n") << result.err;
 }
 
 }  // namespace

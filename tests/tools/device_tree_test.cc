@@ -2,6 +2,7 @@
 // of it.
 #include "tools/device_tree.h"
 
+#include <endian.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -56,7 +57,7 @@ TEST(DeviceTree, EveryShippedHostIsReadAsItIsDescribed) {
         const std::string name = net.name.substr(0, net.name.find(':'));
         ASSERT_TRUE(devices.count(name)) << net.name;
         const softdev::DeviceConfig& device = *devices[name];
-        EXPECT_EQ(net.guid, device.system_guid);
+        EXPECT_EQ(net.guid, htobe64(device.system_guid));  // as NCCL has it: in the byte order of the wire
         EXPECT_EQ(net.speed_mbps, static_cast<int>(device.ports[0].speed_mbps));
         EXPECT_EQ(topo::pciPath(tree, device.busid()), device.pci);
       }
@@ -88,6 +89,51 @@ TEST(DeviceTree, SwitchesLinksAndNodesAsNcclReadsThem) {
   const topo::XmlNode* net = xml.find("net", "name", "mlx5_4");
   ASSERT_NE(net, nullptr);
   EXPECT_EQ(attribute(net, "speed"), "400000");
+}
+
+// "0000:05:00.0 5 0x068000" for each NVLink target of the GPU.
+std::string nvlinksOf(const topo::XmlDocument& xml, const std::string& busid) {
+  const topo::XmlNode* pci = xml.find("pci", "busid", busid);
+  const topo::XmlNode* gpu = pci != nullptr ? pci->child("gpu") : nullptr;
+  if (gpu == nullptr) return "no GPU";
+  std::string text = "sm " + gpu->get("sm");
+  for (const topo::XmlNode* link : gpu->children) {
+    if (link->name == "nvlink")
+      text += ", " + link->get("target") + " " + link->get("count") + " " + link->get("tclass");
+  }
+  return text;
+}
+
+TEST(DeviceTree, NvlinksAsNcclReadsThem) {
+  const topo::XmlDocument switched = xmlOf(deviceTree(machineOf("@dgx").host()));
+  EXPECT_EQ(nvlinksOf(switched, "0000:df:00.0"),
+            "sm 90, 0000:05:00.0 5 0x068000, 0000:06:00.0 5 0x068000, 0000:07:00.0 4 0x068000, "
+            "0000:08:00.0 4 0x068000");
+  const topo::XmlDocument mesh = xmlOf(deviceTree(machineOf("@nvlink-mesh", "B").host()));
+  EXPECT_EQ(nvlinksOf(mesh, "0000:8a:00.0"),
+            "sm 70, 0000:0b:00.0 1 0x030200, 0000:85:00.0 2 0x030200, 0000:86:00.0 1 0x030200, "
+            "0000:89:00.0 2 0x030200");
+  const topo::XmlDocument hidden = xmlOf(deviceTree(machineOf("@cloud-vm").host()));
+  EXPECT_EQ(nvlinksOf(hidden, "0001:00:00.0"), "sm 90, fffffff:ffff:ff 18 0x068000");
+  const topo::XmlDocument none = xmlOf(deviceTree(machineOf("@dual-port").host()));
+  EXPECT_EQ(nvlinksOf(none, "0000:31:00.0"), "sm 80");
+}
+
+TEST(DeviceTree, AnNvswitchIsABridgeByNvidia) {
+  const topo::MemoryTree tree = deviceTree(machineOf("@dgx").host());
+  const auto folder = topo::pciPath(tree, "0000:05:00.0");
+  ASSERT_TRUE(folder);
+  EXPECT_EQ(topo::sysAttribute(tree, *folder, "class"), "0x068000");
+  EXPECT_EQ(topo::sysAttribute(tree, *folder, "vendor"), "0x10de");
+  EXPECT_EQ(topo::sysAttribute(tree, *folder, "max_link_width"), "2");
+  EXPECT_EQ(topo::sysAttribute(tree, *folder, "numa_node"), "0");
+}
+
+TEST(DeviceTree, ThePeerMemoryModuleIsThereWhereADeviceTakesGpuAddresses) {
+  constexpr char kModule[] = "/sys/module/nvidia_peermem/version";  // NCCL's net_ib looks for it
+  EXPECT_FALSE(deviceTree(machineOf("@dgx").host()).exists(kModule));
+  EXPECT_FALSE(deviceTree(machineOf("@dgx;gpudirect=dmabuf").host()).exists(kModule));
+  EXPECT_TRUE(deviceTree(machineOf("@dgx;gpudirect=on").host()).exists(kModule));
 }
 
 TEST(DeviceTree, ABridgeSaysWhatItIsTold) {

@@ -117,11 +117,11 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
   const auto command = parse({"--help", "--nonsense"}, &error);
   ASSERT_TRUE(command) << error;
   EXPECT_TRUE(command->help);
-  for (const char* option :
-       {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters",   "--warmup_iters",
-        "--duration", "--check",    "--datatype",   "--op",        "--ranks",   "--address",
-        "--channels", "--timeout",  "--json",       "--plugin",    "--api",     "--device",
-        "--verbose",  "--help",     "--fuse",       "--faults",    "--dry-run", "--timeline"})
+  for (const char* option : {"--minbytes",     "--maxbytes", "--stepfactor", "--stepbytes", "--iters",
+                             "--warmup_iters", "--duration", "--check",      "--datatype",  "--op",
+                             "--ranks",        "--address",  "--channels",   "--timeout",   "--json",
+                             "--plugin",       "--api",      "--device",     "--verbose",   "--help",
+                             "--fuse",         "--faults",   "--dry-run",    "--conduct",   "--timeline"})
     EXPECT_NE(perfHelp().find(option), std::string::npos) << option;
 }
 
@@ -148,6 +148,7 @@ TEST(PerfFaultsOption, RefusesWhatContradictsIt) {
   EXPECT_NE(errorOf({"sendrecv", "--faults", "-1"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--faults"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--dry-run"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--conduct", "fabric"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--device", "verbs"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--address", "host:1"}), "");
 }

@@ -68,6 +68,19 @@ TEST(PerfFaults, TheTimelineHasTheFaults) {
   std::remove(file.c_str());
 }
 
+// What another program's ranks need stands in the first line, and what came of it in the last; between them
+// this input, which ends at once, has no word.
+TEST(PerfFaults, ConductingStartsNothing) {
+  const auto result = perf({"5", "--ranks", "3", "--conduct", "conduct" + std::to_string(getpid())});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "\"device\": \"software:fabric=conduct" + std::to_string(getpid()) + ","))
+      << result.out;
+  EXPECT_TRUE(contains(result.out, "\"hosts\": [\"h0\", \"h1\", \"h2\"]")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"steps_done\": 0, ")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"unreachable\": false, \"left_behind\": false}")) << result.out;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
+}
+
 TEST(PerfFaults, ADryRunStartsNothing) {
   const auto once = perf({"5", "--dry-run", "--plugin", "/no/such.so"});
   const auto again = perf({"5", "--dry-run"});

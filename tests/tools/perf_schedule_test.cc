@@ -122,6 +122,23 @@ TEST(PerfSchedule, TheDeviceTakesEveryMachine) {
   }
 }
 
+// What NCCL fuses must have a place.
+TEST(PerfSchedule, TheDevicesOfAPlacedMachineLieBesideAGpu) {
+  Schedule schedule = scheduleOf(1);
+  schedule.machine.placed = true;
+  const std::string text = machineText(schedule, "f").substr(std::string("software:").size());
+  const auto machine = softdev::parseMachine(text.c_str(), hostName(0));
+  ASSERT_TRUE(machine.ok()) << text;
+  std::set<std::string> places;
+  for (const auto& host : machine->hosts) {
+    ASSERT_EQ(host.gpus.size(), 1U) << text;
+    places = {host.gpus[0].pci};
+    for (const auto& device : host.devices) places.insert(device.pci);
+    EXPECT_EQ(places.size(), host.devices.size() + 1) << text;
+    EXPECT_FALSE(places.contains("")) << text;
+  }
+}
+
 TEST(PerfSchedule, StepsAreInTheOrderOfTimeWhileDataFlow) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     const Schedule schedule = scheduleOf(seed);

@@ -47,6 +47,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 Process::Process(const std::string& program, const std::vector<std::string>& args,
                  const std::vector<std::string>& environment) {
   std::vector<std::string> variables = environment;  // the first of a name counts
+  // The command and all that it starts are on a fabric of this test.
+  variables.push_back("RAILWISE_FABRIC=test" + std::to_string(getpid()));
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (inherited(*variable)) variables.emplace_back(*variable);
   }

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "tools/own_fabric.h"
+
 namespace railwise::tools {
 namespace {
 
@@ -45,6 +47,18 @@ TEST(RankFromEnvironment, OpenMpiOnOneHostMeetsOnLoopback) {
   EXPECT_EQ(identityOf(variables).secret, one.secret);
   variables["PMIX_NAMESPACE"] = "job-8";
   EXPECT_NE(identityOf(variables).secret, one.secret);
+}
+
+TEST(FabricOfJob, IsOneForItsRanksAndAnotherForEachJob) {
+  const auto rank = [](const char* number, const char* job) {
+    return identityOf({{"OMPI_COMM_WORLD_RANK", number},
+                       {"OMPI_COMM_WORLD_SIZE", "4"},
+                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                       {"PMIX_NAMESPACE", job}});
+  };
+  EXPECT_EQ(fabricOfJob(rank("0", "job-7")), fabricOfJob(rank("3", "job-7")));
+  EXPECT_NE(fabricOfJob(rank("0", "job-7")), fabricOfJob(rank("0", "job-8")));
+  EXPECT_LE(fabricOfJob(rank("0", "job-7")).size(), 32U) << "softdev::kMaxFabricName";
 }
 
 TEST(RankFromEnvironment, SeveralHostsNeedAnAddress) {

@@ -62,6 +62,32 @@ TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
   EXPECT_TRUE(has(railwise({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\""));
 }
 
+TEST(TopoCommand, ASoftwareMachineHasItsNvlinks) {
+  const auto result = railwise({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "") << "nothing has to be assumed";
+  EXPECT_TRUE(has(result.out, "<nvlink target=\"0000:05:00.0\" count=\"5\" tclass=\"0x068000\"/>"))
+      << result.out;
+  EXPECT_TRUE(has(railwise({"topo", "paths", "-m", "nvlink-mesh"}).out, "\"NVB\""))
+      << "a hop over a third GPU";
+  EXPECT_TRUE(has(railwise({"explain", "-m", "asymmetric", "-H", "B"}).out, "mlx5_1"));
+}
+
+TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"--machine", "dgx", "--root", "/"}, "--root and --machine are two machines"},
+      {{"--host", "A"}, "--host is a host of --machine"},
+      {{"--machine", "dgx", "--host", "C"}, "its hosts are A, B"},
+      {{"--machine", "default"}, "no GPU in software machine, host"}};
+  for (const auto& [options, message] : mistakes) {
+    std::vector<std::string> args = {"topo", "show"};
+    args.insert(args.end(), options.begin(), options.end());
+    const auto result = railwise(args);
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
+  }
+}
+
 TEST(TopoCommand, NcclsVariablesChangeTheAnswer) {
   const auto result = railwise({"explain", kMachine, "-g", "0"}, {"NCCL_NET_GDR_C2C=0"});
   EXPECT_TRUE(has(result.out, "GPUDirect  off")) << result.out;

@@ -4,6 +4,8 @@
 
 #include "flat_tree.h"
 #include "topo/sources/generate.h"
+#include "topo/sources/gpu_identity.h"
+#include "topo/sources/pci_devices.h"
 #include "topo/sources/sysfs.h"
 #include "topo/sources/tar_archive.h"
 #include "topologies.h"
@@ -89,6 +91,13 @@ TEST(Record, AnonymisedGuidsKeepEqualityAndOrder) {
 
 TEST(Record, CarriesTheCpu) {
   EXPECT_EQ(recorded(makeVm())->read(kCpuIdentityPath), "x86_64,GenuineIntel,6,143\n");
+}
+
+TEST(Record, CarriesWhatTheTreeTellsOfGpus) {
+  MemoryTree live = makeVm();
+  const std::string path = gpuIdentityPath(pciDevices(live).front().busid);
+  live.file(path, "sm 90\nnvlink fffffff:ffff:ff 18\n");
+  EXPECT_EQ(recorded(live)->read(path), "sm 90\nnvlink fffffff:ffff:ff 18\n");
 }
 
 TEST(Record, CarriesBroadcomsLinks) {

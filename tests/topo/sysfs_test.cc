@@ -6,6 +6,7 @@
 
 #include "documents_equal.h"
 #include "flat_tree.h"
+#include "topo/sources/gpu_identity.h"
 #include "topo/sources/pci_devices.h"
 #include "topo/sources/tar_archive.h"
 #include "topologies.h"
@@ -99,6 +100,39 @@ MemoryTree makeVm(const std::vector<FlatPci>& devices) {
   return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
 }
 
+TEST(GpuIdentity, IsTextAndBack) {
+  const GpuIdentity gpu = {.sm = 70, .nvlinks = {{"0000:05:00.0", 2}, {kHiddenTarget, 4}}};
+  EXPECT_EQ(gpuIdentityText(gpu), "sm 70\nnvlink 0000:05:00.0 2\nnvlink fffffff:ffff:ff 4\n");
+  EXPECT_EQ(parseGpuIdentity(gpuIdentityText(gpu)), gpu);
+  for (const char* text : {"", "sm\n", "sm 9\n", "sm 90\nsm 80\n", "nvlink 0000:05:00.0 2\n",
+                           "sm 90\nnvlink 0000:05:00.0\n", "sm 90\nnvlink \"> 2\n", "sm 90\ncolor red\n"})
+    EXPECT_EQ(parseGpuIdentity(text), std::nullopt) << text;
+}
+
+// Two GPUs, of which the tree describes the first.
+TEST(Sysfs, WhatTheTreeTellsOfAGpuCountsMoreThanTheOptions) {
+  MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
+  tree.file(gpuIdentityPath("0001:00:00.0"), "sm 70\nnvlink 0002:00:00.0 4\nnvlink fffffff:ffff:ff 4\n");
+  const XmlDocument document = read(tree);
+  const XmlNode* first = document.find("pci", "busid", "0001:00:00.0")->child("gpu");
+  EXPECT_EQ(first->get("sm"), "70");
+  ASSERT_EQ(first->children.size(), 2U);
+  EXPECT_EQ(first->children[0]->get("target"), "0002:00:00.0");
+  EXPECT_EQ(first->children[0]->get("count"), "4");
+  EXPECT_EQ(first->children[0]->get("tclass"), "0x030200");
+  EXPECT_EQ(first->children[1]->get("count"), "2") << "NCCL asks for six links of such a GPU";
+  const XmlNode* second = document.find("pci", "busid", "0002:00:00.0")->child("gpu");
+  EXPECT_EQ(second->get("sm"), "90");
+  EXPECT_EQ(second->children[0]->get("count"), "18");
+}
+
+TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
+  MemoryTree tree = makeVm({h100("0001", 0)});
+  EXPECT_TRUE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+  tree.file(gpuIdentityPath("0001:00:00.0"), "sm 90\n");
+  EXPECT_FALSE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+}
+
 TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
   const XmlDocument document = read(makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx5_0")}));
   const XmlNode* cpu = document.find("cpu", "numaid", "0");
@@ -111,7 +145,7 @@ TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
   EXPECT_EQ(cpu->children[1]->get("link_width"), "0");
   const XmlNode* net = document.find("net");
   EXPECT_EQ(net->get("speed"), "400000") << "from the port's rate";
-  EXPECT_EQ(net->get("guid"), "0xc42a10300547e1a");
+  EXPECT_EQ(net->get("guid"), "0x1a7e540003a1420c") << "in the order of the wire, as NCCL dumps it";
 }
 
 TEST(Sysfs, BeforeNvmlWasAskedTheKernelTold) {

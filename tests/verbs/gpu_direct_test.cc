@@ -18,7 +18,20 @@ TEST(GpuDirect, TheSoftwareDeviceHasNone) {
   const Pd pd(library().alloc_pd(context.get()));
   const GpuDirect answer = gpuDirect(pd.get());
   EXPECT_FALSE(answer.dma_buf);
-  EXPECT_EQ(answer.text(), "none, because the software device moves bytes with the CPU");
+  EXPECT_TRUE(answer.text().starts_with("none, because the software device moves bytes with the CPU"));
+}
+
+TEST(GpuDirect, TheSoftwareDeviceHasWhatItIsTold) {
+  const auto textOf = [](const char* keys) {
+    const test::SoftwareDevice device(keys);
+    const Context context = device.open();
+    const Pd pd(library().alloc_pd(context.get()));
+    return gpuDirect(pd.get()).text();
+  };
+  EXPECT_EQ(textOf("gpudirect=on"), "dma-buf and peermem (the software device's)");
+  EXPECT_EQ(textOf("gpudirect=peermem"), "peermem (the software device's)");
+  EXPECT_EQ(textOf("gpudirect=dmabuf"), "dma-buf");
+  EXPECT_EQ(textOf("gpudirect=on,dmabuf=off"), "peermem (the software device's)");
 }
 
 // Its driver pins pages of the CPU; a module for NVIDIA's GPUs beside it changes nothing.

@@ -1,5 +1,7 @@
 #include "topo/sources/net_devices.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -101,10 +103,13 @@ void addPorts(const FileTree& tree, const std::string& name, const Settings& set
     found.device.port = number;
     found.device.speed_mbps = rateMbps(sysAttribute(tree, port, "rate"));
     if (found.device.speed_mbps == 0) found.device.speed_mbps = defaults.mbps;
-    // net_ib passes the GUID in the byte order of the wire; only whether two are equal counts.
-    found.device.guid = parseGuid(sysAttribute(tree, folder, "sys_image_guid"));
     found.device.gdr = defaults.gdr && (settings.net_ib || (!place.software && !iwarp));
     found.device.link = iwarp ? "iWARP" : sysAttribute(tree, port, "link_layer");
+    // net_ib and Railwise pass the GUID as it lies in memory: in the byte order of the wire. A tree without
+    // link layers is one whose GUIDs have been replaced by numbers, which are taken as they are; only whether
+    // two are equal counts.
+    const uint64_t guid = parseGuid(sysAttribute(tree, folder, "sys_image_guid"));
+    found.device.guid = found.device.link.empty() ? guid : htobe64(guid);
     ports.push_back(std::move(found));
   }
   if (!active) remark(remarks, name + " has no active port: NCCL does not use it");

@@ -6,6 +6,7 @@
 
 #include "topo/bus_id.h"
 #include "topo/sources/cpu_identity.h"
+#include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/net_places.h"
 #include "topo/sources/pci_devices.h"
@@ -83,6 +84,10 @@ class Recorder {
       addSwitchLinks(std::string(kSwitchLinks) + "/" + name);
     const CpuAnswer cpu = cpuOf(live_);
     if (!cpu.guessed) tree_.file(kCpuIdentityPath, cpuIdentityText(cpu.cpu) + "\n");
+    for (const PciDevice& device : devices) {
+      if (const auto gpu = gpuOf(live_, device.busid))
+        tree_.file(gpuIdentityPath(device.busid), gpuIdentityText(*gpu));
+    }
     return std::move(tree_);
   }
 

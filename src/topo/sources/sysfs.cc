@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "topo/fusion.h"
+#include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/pci_devices.h"
 #include "topo/sources/sys_walk.h"
@@ -82,7 +83,9 @@ class SysfsReader {
     remarkNodeless();
     if (amd_) {
       remark("AMD GPUs: their xGMI links, gcn and arch are not read from /sys, so none are shown");
-    } else if (options_.detection.gpu_sm == 0) {
+    } else if (options_.detection.gpu_sm == 0 &&
+               std::any_of(gpus_.begin(), gpus_.end(),
+                           [&](const PciDevice& gpu) { return !gpuOf(tree_, gpu.busid); })) {
       remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N tells it");
     }
     for (const PciDevice& gpu : gpus_) remarkSlowLink(gpu);
@@ -182,6 +185,15 @@ class SysfsReader {
     return circles.empty() ? failed : circles;
   }
 
+  // What the tree tells of the GPU, else what the options say of all.
+  GpuIdentity identityOf(const PciDevice& device) const {
+    if (auto told = gpuOf(tree_, device.busid)) return std::move(*told);
+    GpuIdentity assumed;
+    assumed.sm = options_.detection.gpu_sm != 0 ? options_.detection.gpu_sm : kAssumedSm;
+    assumed.nvlinks.push_back({kHiddenTarget, options_.detection.nvswitch_links});
+    return assumed;
+  }
+
   // ncclTopoFillGpu, and what ncclTopoGetSystem adds for the rank.
   std::string fillGpu(SysWalk& walk, XmlDocument& document, int rank) {
     const PciDevice& device = gpus_[static_cast<std::size_t>(rank)];
@@ -192,9 +204,9 @@ class SysfsReader {
     if (gpu == nullptr) gpu = document.add(pci, "gpu");
     gpu->setIfUnset("dev", std::to_string(rank));  // NVML counts in the order of the addresses
     if (std::strtol(gpu->get("dev").c_str(), nullptr, 0) == -1) return {};  // as NCCL: a file can hide a GPU
-    const int told = options_.detection.gpu_sm;
-    gpu->setIfUnset("sm", std::to_string(told != 0 ? told : kAssumedSm));
-    addNvlinks(walk, document, *gpu);
+    const GpuIdentity identity = identityOf(device);
+    gpu->setIfUnset("sm", std::to_string(identity.sm));
+    addNvlinks(walk, document, *gpu, identity);
     gpu->set("keep", "1");
     gpu->set("rank", std::to_string(rank));
     gpu->setIfUnset("gdr", options_.gdr ? "1" : "0");
@@ -202,13 +214,17 @@ class SysfsReader {
     return {};
   }
 
-  void addNvlinks(SysWalk& walk, XmlDocument& document, XmlNode& gpu) {
+  // The links that NVML would tell, as many as NCCL asks for.
+  void addNvlinks(SysWalk& walk, XmlDocument& document, XmlNode& gpu, const GpuIdentity& identity) {
     const int sm = static_cast<int>(std::strtol(gpu.get("sm").c_str(), nullptr, 0));
-    const int links = std::min(options_.detection.nvswitch_links, maxNvlinks(sm));
-    if (!amd_ && links > 0 && gpu.child("nvlink") == nullptr) {
+    int left = amd_ || gpu.child("nvlink") != nullptr ? 0 : maxNvlinks(sm);
+    for (const GpuIdentity::Nvlink& link : identity.nvlinks) {
+      const int count = std::min(left, link.count);
+      if (count <= 0) continue;
       XmlNode* nvlink = document.add(&gpu, "nvlink");
-      nvlink->set("target", kHiddenTarget);
-      nvlink->set("count", std::to_string(links));
+      nvlink->set("target", link.target);
+      nvlink->set("count", std::to_string(count));
+      left -= count;
     }
     for (XmlNode* link : gpu.children) {
       if ((link->name != "nvlink" && link->name != "xgmi") || link->has("tclass")) continue;

@@ -1,0 +1,18 @@
+#include "tools/device_root.h"
+
+#include "tools/device_machine.h"
+#include "tools/device_tree.h"
+
+namespace railwise::tools {
+
+std::unique_ptr<topo::FileTree> deviceRoot(const char* command, const std::string& machine,
+                                           const std::string& host) {
+  DeviceMachineOptions options;
+  options.machine = machine;
+  options.host = host;
+  const auto opened = openDeviceMachine(command, options);
+  if (!opened) return nullptr;
+  return std::make_unique<topo::MemoryTree>(deviceTree(opened->config.host()));
+}
+
+}  // namespace railwise::tools

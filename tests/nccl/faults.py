@@ -1,0 +1,268 @@
+"""Ranks of the program nccl_check under faults: the machine and the schedule of a seed are those of `railwise perf alltoall --faults SEED`, which
+makes the faults happen too (src/tools/perf_conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU.
+
+Good is right data, or, when some pair of ranks had no pair of devices left, ncclRemoteError with the reason in the log of the rank; ranks that already had all
+their data may end well then. A rank that hangs, a wrong element, any other end, and a process or socket that is left behind are failures.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import judge
+import software_gpu
+from job import Job
+
+RANKS = (2, 3, 2, 4)  # of a seed, by its remainder: the kernels of all ranks share this computer's cores
+SPREAD_S = "1"  # faults strike within so long: a step of NCCL's on a software GPU takes milliseconds
+LARGEST = (4096, 65536, 262144)
+TIMESTAMPS = {"NCCL_DEBUG_TIMESTAMP_LEVELS": "ALL", "NCCL_DEBUG_TIMESTAMP_FORMAT": "[%T.%3f] "}
+REMOTE_ERROR = "remote process exited or there was a network error"  # ncclGetErrorString(ncclRemoteError)
+BEGINS = "info traffic begins"
+DONE = "ok traffic"
+# Deadlines. All are far beyond what a busy computer needs, and end a run that hangs.
+START_S = 120  # until data flow
+TRAFFIC_S = 120  # from there until the first rank ends
+END_S = 30  # from there until all have ended
+GONE_S = 10  # from there until the kernel knows no socket of theirs
+POLL_S = 0.005
+
+
+class Place:
+    """See job.py: every rank has a host of the machine for itself. `trees`: what railwise device sysfs wrote, for a machine with a PCI tree."""
+
+    shares_hosts = False
+
+    def __init__(self, nccl, build, plugin, machine, environment, trees=()):
+        self.program = nccl.program
+        self.plugin = plugin
+        self._sysfs_front = build / "lib/railwise-verbs/librailwise-sysfs.so"
+        self._trees = trees
+        self._library_path = nccl.library_path()
+        self._machine = machine
+        self._environment = environment
+
+    def gpu(self, _rank):
+        return 0
+
+    def host(self, rank):
+        return f"host{rank}"
+
+    def host_name(self, rank):
+        return self._machine["hosts"][rank]
+
+    def command(self, _rank, words):
+        return words
+
+    def environment(self, rank):
+        rails = self._machine["rails"][rank]
+        more = {"NCCL_NET_FORCE_MERGE": ",".join(f"soft{rail}" for rail in range(rails))} if self._machine["fuse"] and rails > 1 else {}
+        if self._trees:
+            more.update(LD_PRELOAD=str(self._sysfs_front), RAILWISE_SYSFS_ROOT=str(self._trees[rank]))
+        old = os.environ.get("LD_LIBRARY_PATH")
+        return {**software_gpu.NCCL, **TIMESTAMPS, **self._machine["environment"], **self._environment, **more,
+                "RAILWISE_DEVICE": self._machine["device"], "RAILWISE_HOST": self.host_name(rank), "LD_LIBRARY_PATH": self._library_path + (f":{old}" if old else "")}
+
+
+def write_trees(railwise, machine, folder):
+    """The /sys of each host, where NCCL fuses rails: it fuses none that have no place in one."""
+    trees = []
+    for host in machine["hosts"] if machine["fuse"] else ():
+        trees.append(folder / f"sys-{host}")
+        subprocess.run([str(railwise), "device", "sysfs", "--machine", machine["device"].removeprefix("software:"), "--host", host,
+                        str(trees[-1])], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return trees
+
+
+class Conductor:
+    """The process that makes the faults of a seed happen on a fabric."""
+
+    def __init__(self, railwise, seed, ranks, fabric):
+        self._process = subprocess.Popen([str(railwise), "perf", "alltoall", "--faults", str(seed), "--ranks", str(ranks), "-D", SPREAD_S,
+                                          "--conduct", fabric], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"railwise perf --conduct ended with status {self._process.wait()}")
+        self.machine = json.loads(line)
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._unread = b""
+        self._said = {}
+
+    def tell(self, word):
+        self._process.stdin.write(word.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def has_said(self, word):
+        self._read()
+        return word in self._said
+
+    def report(self):
+        """Its last words; {}: it has failed."""
+        self._process.stdin.close()
+        os.set_blocking(self._process.stdout.fileno(), True)
+        try:
+            status = self._process.wait(timeout=GONE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return {}
+        self._read()
+        return self._said if status == 0 else {}
+
+    def end(self):
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self):
+        self._unread += self._process.stdout.read() or b""
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            self._said.update(json.loads(line))
+
+
+class Run:
+    """The ranks of one seed, from their start to their end."""
+
+    def __init__(self, job, conductor):
+        self._job = job
+        self._conductor = conductor
+        self._first_end = None  # when the first rank has failed or is done
+        self.ended = {}  # rank: seconds from there until its process has ended
+
+    def watch(self):
+        """Follows the job until all ranks have ended; those that hang are killed, and are not in `ended`."""
+        deadline = time.monotonic() + START_S
+        flows = over = quiet = False
+        while len(self.ended) < self._job.ranks and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            self._reap()
+            if self._first_end is None and self._any_ends():
+                self._first_end = time.monotonic()
+                deadline = self._first_end + END_S
+                self._conductor.tell("end")
+            if self._first_end is not None:
+                if not quiet and self._conductor.has_said("quiet"):
+                    self._tell_ranks("quiet")
+                    quiet = True
+            elif not flows:
+                if all(BEGINS in self._job.output(rank) for rank in range(self._job.ranks)):
+                    self._conductor.tell("traffic")
+                    flows = True
+                    deadline = time.monotonic() + TRAFFIC_S
+            elif not over and self._conductor.has_said("over"):
+                self._tell_ranks("over")
+                over = True
+
+    def _any_ends(self):
+        return bool(self.ended) or any(line.startswith((DONE, "WRONG")) for rank in range(self._job.ranks)
+                                       for line in self._job.output(rank).splitlines())
+
+    def _reap(self):
+        for rank, process in enumerate(self._job.processes):
+            if rank not in self.ended and process.poll() is not None:
+                self.ended[rank] = round(time.monotonic() - (self._first_end or time.monotonic()), 3)
+
+    def _tell_ranks(self, word):
+        pathlib.Path(f"{self._job.folder / 'id'}.{word}").touch()
+
+
+def end_of(job, rank):
+    """How a rank has ended, as a line of the tally has it."""
+    status = job.processes[rank].returncode
+    words = job.last_words(rank)
+    reason = next((warning for warning in reversed(judge.warnings(job.log(rank))) if warning.startswith("NET/Railwise")), "")
+    done = any(line.startswith(DONE) for line in job.output(rank).splitlines())
+    if status == 0 and done:
+        ended = "completed"
+    elif status == 1 and words.startswith("WRONG traffic:"):
+        ended = "wrong data"
+    elif status == 1 and done and REMOTE_ERROR in words:
+        ended = "ended with the job"  # its data were all there, and another rank's were not
+    elif status == 1 and REMOTE_ERROR in words:
+        ended = "ncclRemoteError" if reason else "ncclRemoteError without a reason"
+    elif status is not None and status < 0:
+        ended = f"signal {-status}"
+    else:
+        ended = f"status {status}"
+    return {"ended": ended, "words": words, "reason": reason}
+
+
+def outcome_of(ends, hang, unreachable, left_behind):
+    """As judgeRun() in src/tools/perf_outcome.cc has it."""
+    how = [end["ended"] for end in ends]
+    if "wrong data" in how:
+        return "wrong"
+    if hang or left_behind:
+        return "failed"
+    if all(each == "completed" for each in how):
+        return "completed"
+    # Two ranks cannot agree at the last message: a rank that had all its data may end well.
+    if unreachable and "ncclRemoteError" in how and all(each in ("ncclRemoteError", "ended with the job", "completed") for each in how):
+        return "unreachable"
+    return "failed"
+
+
+def kill_all(job):
+    """Ends what is left of the job's sessions; the processes that were there besides the ranks."""
+    left = []
+    for process in job.processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+            left.append(process.pid)
+        except ProcessLookupError:
+            pass
+    return left
+
+
+def sockets_of(fabric, seconds=GONE_S):
+    """Whether the kernel still has sockets of the fabric, after a while."""
+    deadline = time.monotonic() + seconds
+    while f"/{fabric}/" in pathlib.Path("/proc/net/unix").read_text():
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def run(nccl, build, plugin, seed, environment):
+    """One seed as a line of the tally."""
+    begin = time.monotonic()
+    ranks = RANKS[seed % len(RANKS)]
+    fabric = f"nccl-faults{seed}-{os.getpid()}"
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"nccl-faults{seed}-"))
+    conductor = Conductor(build / "bin/railwise", seed, ranks, fabric)
+    try:
+        machine = conductor.machine
+        trees = write_trees(build / "bin/railwise", machine, folder)
+        job = Job(Place(nccl, build, plugin, machine, environment, trees), folder / "job", ranks, judge.NAME,
+                  ["--checks", "traffic", "--until-told", "--max", str(LARGEST[seed % len(LARGEST)])])
+        watched = Run(job, conductor)
+        try:
+            watched.watch()
+        finally:
+            hang = [rank for rank in range(ranks) if rank not in watched.ended]
+            processes = kill_all(job)
+        report = conductor.report()
+    finally:
+        conductor.end()
+    left_behind = bool(processes) or report.get("left_behind", True) or sockets_of(fabric)
+    ends = [end_of(job, rank) for rank in range(ranks)]
+    for rank in hang:
+        ends[rank]["ended"] = "did not end"
+    line = {"seed": seed, "collective": "nccl", "outcome": outcome_of(ends, hang, report.get("unreachable", False), left_behind), "ranks": ranks,
+            "seconds": round(time.monotonic() - begin, 3), "slowest_end": max(watched.ended.values(), default=0), "left_behind": left_behind}
+    line.update({key: report[key] for key in ("faults_fired", "steps", "steps_done", "pairs_left", "pairs_left_min", "ms_since_nothing_left")
+                 if key in report})
+    if line["outcome"] in ("completed", "unreachable"):
+        shutil.rmtree(folder, ignore_errors=True)
+        if line["outcome"] == "unreachable":
+            line["reasons"] = [end["reason"] for end in ends]
+        return line
+    line.update(schedule=machine["schedule"], rank_ends=ends, logs=str(folder))
+    return line

@@ -1,0 +1,29 @@
+// What is checked, by name. Every rank runs the same checks in the same order.
+#pragma once
+
+#include "communicator.h"
+
+struct Check {
+  const char* name;
+  // `main` lives as long as the job.
+  void (*run)(const Communicator& main);
+  bool by_default;
+};
+
+extern const Check kChecks[];
+extern const std::size_t kCheckCount;
+
+// In files of their own.
+void checkCollectives(const Communicator& main);
+void checkTypes(const Communicator& main);
+void checkGraph(const Communicator& main);
+void checkGraphsOfSendAndReceive(const Communicator& main);
+void checkRegisteredBuffers(const Communicator& main);
+void checkSeveralCommunicators(const Communicator& main);
+void checkSideBySide(const Communicator& main);
+void checkSplit(const Communicator& main);
+void checkShrink(const Communicator& main);
+void checkInitAgain(const Communicator& main);
+void checkFinalize(const Communicator& main);
+void checkAbort(const Communicator& main);
+void checkTraffic(const Communicator& main);

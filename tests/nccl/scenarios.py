@@ -1,0 +1,105 @@
+"""Runs of real NCCL on software GPUs that differ in one thing each: an algorithm, a protocol, a transport, what the devices can do."""
+import dataclasses
+import re
+
+import judge
+from job import Job
+
+# NCCL says which algorithm and protocol each collective takes.
+TUNING = {"NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV,TUNING,P2P,SHM,REG"}
+SMALL = 65536
+# Of devices that are in no /sys: NCCL's own IB network, which 2.29 opens for one-sided communication, and its search of the PCIe tree.
+EXPECTED_WARNINGS = ("Could not find real path of ",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    what: str
+    machine: str = "default"
+    hosts: int = 2
+    gpus: int = 1
+    checks: str = "collectives"
+    largest: int = SMALL  # bytes
+    environment: dict = dataclasses.field(default_factory=dict)
+    # Regular expressions that the logs of all ranks together must have, and must not.
+    has: tuple = ()
+    lacks: tuple = ()
+    campaign: bool = False  # too long for every run
+
+
+def algorithm(all_reduce, gathers, protocol):
+    """NCCL takes these for every collective that has them."""
+    return {"NCCL_ALGO": f"allreduce:{all_reduce};allgather:{gathers};reducescatter:{gathers}", "NCCL_PROTO": f"allreduce:{protocol}"}
+
+
+SCENARIOS = {
+    "ring_simple": Scenario("rings, Simple", hosts=3, environment=algorithm("ring", "ring", "simple"), has=(r"AllReduce.*Algo RING proto SIMPLE",), campaign=True),
+    "ring_ll": Scenario("rings, LL", hosts=3, environment={"NCCL_ALGO": "ring", "NCCL_PROTO": "LL"}, has=(r"Algo RING proto LL ",)),
+    "ring_ll128": Scenario("rings, LL128", hosts=3, environment={"NCCL_ALGO": "ring", "NCCL_PROTO": "LL128"}, has=(r"Algo RING proto LL128",)),
+    "tree_simple": Scenario("trees, Simple", hosts=4, environment=algorithm("tree", "ring", "simple"), has=(r"AllReduce.*Algo TREE proto SIMPLE",), campaign=True),
+    "tree_ll": Scenario("trees, LL", hosts=4, environment=algorithm("tree", "ring", "ll"), has=(r"AllReduce.*Algo TREE proto LL ",), campaign=True),
+    "tree_ll128": Scenario("trees, LL128", hosts=4, environment=algorithm("tree", "ring", "ll128"), has=(r"AllReduce.*Algo TREE proto LL128",)),
+    "pat": Scenario("PAT", hosts=4, environment=algorithm("tree", "pat", "simple"), has=(r"AllGather.*Algo PAT", r"ReduceScatter.*Algo PAT")),
+    "gpu_direct": Scenario("GPU memory by dma-buf, and iflush", machine="@dgx;gpudirect=on", checks="collectives,registered",
+                           environment={"NCCL_NET_FORCE_FLUSH": "1"},  # from compute capability 9.0 on NCCL does without
+                           has=(r"via NET/Railwise/\d+/GDRDMA", r"GPU Direct RDMA Enabled", r"deregistered net buffer"), lacks=(r"GPU Direct RDMA Disabled",)),
+    "peer_memory": Scenario("GPU memory by address", machine="@dgx;gpudirect=peermem", checks="collectives,registered",
+                            has=(r"via NET/Railwise/\d+/GDRDMA",), campaign=True),
+    # dmabuf=off: NCCL's own IB network, which it opens for one-sided communication, finds no GPUDirect either (docs/nccl.md).
+    "no_gpu_direct": Scenario("host memory", machine="link=ib,count=2,dmabuf=off", has=(r"GPU Direct RDMA Disabled",), lacks=(r"GDRDMA",)),
+    "nvlink_pxn": Scenario("NVLink in a host, PXN between hosts", machine="@dgx;gpudirect=on", hosts=2, gpus=4, checks="collectives,split",
+                           has=(r"via P2P/IPC", r"\[send\] via NET/Railwise/\d+\(\d+\)/GDRDMA"), campaign=True),
+    "shared_memory": Scenario("shared memory in a host", machine="dgx", gpus=2, environment={"NCCL_P2P_DISABLE": "1"}, has=(r"via SHM/",)),
+    "fused_ports": Scenario("a virtual device of two ports, made by NCCL", machine="dual-port", environment={"NCCL_NET_MERGE_LEVEL": "PORT"},
+                            has=(r"NET/Railwise : made device mlx5_0\+mlx5_1 of 2 rails",)),
+    "forced_merge": Scenario("a virtual device that NCCL_NET_FORCE_MERGE names", machine="dgx",
+                             environment={"NCCL_NET_FORCE_MERGE": "mlx5_0,mlx5_1", "NCCL_NET_MERGE_LEVEL": "LOC"},
+                             has=(r"NET/Railwise : made device mlx5_0\+mlx5_1 of 2 rails",)),
+    "registered_graphs": Scenario("graphs whose buffers NCCL registers", machine="@dgx;gpudirect=on", checks="graph,graph_p2p,registered",
+                                  environment={"NCCL_GRAPH_REGISTER": "1"}, has=(r"GDRDMA", r"deregistered net buffer")),
+    "iwarp": Scenario("iWARP devices", machine="link=iwarp,count=2", checks="collectives"),
+    "infiniband": Scenario("InfiniBand devices, adversarial placement", machine="link=ib,count=2;adversarial=on", checks="collectives"),
+    "communicators": Scenario("communicators made, split, shrunk, ended and aborted", hosts=3, largest=4096,
+                              checks="several,side_by_side,split,shrink,again,finalize,abort"),
+    # With the plugin's sanitizers, in their builds; elsewhere it only shows that the scenario itself is right.
+    "sanitized": Scenario("the plugin's life under NCCL", machine="@dgx;gpudirect=on", largest=4096,
+                          checks="collectives,several,graph,registered,again,finalize,abort", campaign=True),
+    "large": Scenario("up to 64 MiB", hosts=2, largest=64 << 20, campaign=True),
+    "ranks_8": Scenario("8 ranks, all checks", machine="@dgx;gpudirect=on", hosts=2, gpus=4, checks="", campaign=True),
+    "ranks_16": Scenario("16 ranks", machine="@dgx;gpudirect=on", hosts=2, gpus=8, checks="collectives,split,shrink", campaign=True),
+    "ranks_16_hosts": Scenario("16 ranks, each a host", hosts=16, checks="collectives", campaign=True),
+}
+
+
+# A sanitizer's finding, and a leak with its stack. NCCL 2.29 leaks by itself, so the status of a process says nothing of leaks.
+FOUND = re.compile(r"ERROR: AddressSanitizer.*|.*runtime error: .*|WARNING: ThreadSanitizer.*")
+LEAK = re.compile(r"(?:Direct|Indirect) leak of .*\n(?: +#\d+ .*\n)+")
+LEAKS_ARE_JUDGED = {"LSAN_OPTIONS": "exitcode=0"}
+
+
+def findings(output):
+    """What sanitizers say about the plugin in the output of a rank."""
+    ours = [leak.group(0).strip() for leak in LEAK.finditer(output) if "libnccl-net-railwise" in leak.group(0)]
+    return FOUND.findall(output) + ours
+
+
+def run(scenario, place, folder):
+    """Complaints."""
+    words = ["--max", str(scenario.largest)] + (["--checks", scenario.checks] if scenario.checks else [])
+    job = Job(place, folder, place.ranks(), judge.NAME, words, {**TUNING, **LEAKS_ARE_JUDGED, **scenario.environment})
+    complaints = job.wait()
+    complaints += [f"rank {rank}: {what}" for rank in range(job.ranks) for what in findings(job.output(rank))]
+    logs = [job.log(rank) for rank in range(job.ranks)]
+    if complaints:
+        return complaints
+    if scenario.checks:
+        complaints += [f"the program did nothing for {name}" for name in scenario.checks.split(",") if f"ran {name}" not in job.output(0).splitlines()]
+    text = "\n".join(logs)
+    complaints += [f"no log has {pattern}" for pattern in scenario.has if not re.search(pattern, text)]
+    complaints += [f"a log has {match.group(0)}" for match in (re.search(pattern, text) for pattern in scenario.lacks) if match]
+    for rank, log in enumerate(logs):
+        release = job.versions()["nccl"]
+        found = judge.loaded(log, release) + judge.transport(log, shares_hosts=place.shares_hosts)
+        found += [f"NCCL warned: {warning}" for warning in judge.warnings(log) if not warning.startswith(EXPECTED_WARNINGS)]
+        complaints += [f"rank {rank}: {what}" for what in found]
+    return complaints

@@ -1,0 +1,107 @@
+#include <vector>
+
+#include "checks.h"
+
+namespace softgpu {
+namespace {
+
+TEST(SoftgpuCopy, InAllDirections) {
+  const std::vector<int> from = {1, 2, 3, 4};
+  std::vector<int> to(4);
+  int* const first = onDevice<int>(4);
+  int* const second = onDevice<int>(4);
+  ASSERT_CUDA(cudaMemcpy(first, from.data(), 16, cudaMemcpyHostToDevice));
+  ASSERT_CUDA(cudaMemcpy(second, first, 16, cudaMemcpyDeviceToDevice));
+  ASSERT_CUDA(cudaMemcpy(to.data(), second, 16, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(from, to);
+  ASSERT_CUDA(cudaMemcpy(to.data(), from.data(), 8, cudaMemcpyHostToHost));
+  ASSERT_CUDA(cudaMemcpy(to.data() + 2, first, 8, cudaMemcpyDefault));
+  EXPECT_EQ((std::vector<int>{1, 2, 1, 2}), to);
+  EXPECT_CUDA(cudaMemcpy(nullptr, nullptr, 0, cudaMemcpyHostToDevice));
+}
+
+TEST(SoftgpuCopy, RefusesPointersThatDoNotFit) {
+  int host = 1;
+  int* const device = onDevice<int>(1);
+  EXPECT_EQ(cudaErrorInvalidValue, cudaMemcpy(&host, device, 4, cudaMemcpyHostToDevice));
+  EXPECT_EQ(cudaErrorInvalidValue, cudaMemcpy(device, &host, 4, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(cudaErrorInvalidValue, cudaMemcpy(device, &host, 4, cudaMemcpyDeviceToDevice));
+  EXPECT_EQ(cudaErrorInvalidValue, cudaMemcpy(device, &host, 4, cudaMemcpyHostToHost));
+  EXPECT_EQ(cudaErrorInvalidMemcpyDirection, cudaMemcpy(device, &host, 4, static_cast<cudaMemcpyKind>(6)));
+  EXPECT_EQ(cudaErrorInvalidValue, cudaMemset(&host, 0, 4));
+  EXPECT_EQ(1, host);
+}
+
+// CUDA has read pageable memory when the call returns.
+TEST(SoftgpuCopy, AProgramMayChangePageableMemoryAtOnce) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  Gate gate;
+  gate.close(stream);
+  int* const device = onDevice<int>(1);
+  int host = 5;
+  ASSERT_CUDA(cudaMemcpyAsync(device, &host, sizeof host, cudaMemcpyHostToDevice, stream));
+  host = 6;
+  gate.open();
+  ASSERT_TRUE(finished(stream));
+  EXPECT_EQ(5, *device);
+}
+
+TEST(SoftgpuCopy, APageableTargetIsWrittenWhenTheCallReturns) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  Gate gate;
+  gate.close(stream);
+  int* const device = onDevice<int>(1);
+  ASSERT_CUDA(cudaMemsetAsync(device, 1, sizeof(int), stream));
+  std::thread opener([&gate] {
+    EXPECT_TRUE(eventually([&gate] { return gate.reached(); }));
+    gate.open();
+  });
+  int host = 0;
+  EXPECT_CUDA(cudaMemcpyAsync(&host, device, sizeof host, cudaMemcpyDeviceToHost, stream));
+  EXPECT_EQ(0x01010101, host);
+  opener.join();
+}
+
+// One thread may serve two GPUs whose kernels wait for each other.
+TEST(SoftgpuCopy, WorkOnDeviceMemoryAloneDoesNotWait) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreate(&stream));
+  int* const from = onDevice<int>(1);
+  int* const to = onDevice<int>(1);
+  Gate gate;
+  gate.close(stream);
+  ASSERT_CUDA(cudaMemset(from, 1, sizeof(int)));
+  ASSERT_CUDA(cudaMemcpy(to, from, sizeof(int), cudaMemcpyDeviceToDevice));
+  EXPECT_EQ(cudaErrorNotReady, cudaStreamQuery(nullptr));
+  EXPECT_EQ(0, *to);
+  gate.open();
+  ASSERT_TRUE(finished(nullptr));
+  EXPECT_EQ(0x01010101, *to);
+}
+
+#if CUDART_VERSION >= 13000
+TEST(SoftgpuCopy, ManyAtOnce) {
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  int* const from = onDevice<int>(2);
+  int* const to = onDevice<int>(2);
+  from[0] = 8;
+  from[1] = 9;
+  void* const targets[] = {&to[1], &to[0]};
+  const void* const sources[] = {&from[0], &from[1]};
+  const size_t sizes[] = {4, 4};
+  cudaMemcpyAttributes attributes = {};
+  size_t first = 0;
+  EXPECT_EQ(cudaErrorInvalidValue,
+            cudaMemcpyBatchAsync(targets, sources, sizes, 2, &attributes, &first, 1, nullptr));
+  ASSERT_CUDA(cudaMemcpyBatchAsync(targets, sources, sizes, 2, &attributes, &first, 1, stream));
+  ASSERT_TRUE(finished(stream));
+  EXPECT_EQ(9, to[0]);
+  EXPECT_EQ(8, to[1]);
+}
+#endif
+
+}  // namespace
+}  // namespace softgpu

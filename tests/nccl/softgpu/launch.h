@@ -1,0 +1,22 @@
+// Kernels: which symbol is which, and how a launch becomes work of a stream.
+#pragma once
+
+#include <cstddef>
+
+#include "api.h"
+#include "kernel.h"
+#include "stream.h"
+
+namespace softgpu {
+
+struct Kernel;
+
+// Null: nobody has defined the symbol. The first call for a symbol says so.
+Kernel* findKernel(const void* symbol);
+
+// Copies what the launch needs. `pointers`: one for each parameter of the kernel. `extra`: the buffer, as
+// cuLaunchKernel takes it. `device`: CUDA's number.
+cudaError_t prepareLaunch(Kernel* kernel, unsigned blocks, unsigned threads, void** pointers, void** extra,
+                          int device, Work* work);
+
+}  // namespace softgpu
