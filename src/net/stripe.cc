@@ -8,6 +8,8 @@ namespace {
 constexpr double kMbpsPerBytePerNs = 8000;
 // Weight of a new measurement against all before it.
 constexpr double kGain = 0.25;
+// No measurement counts for a rate below the last estimate by more than this factor.
+constexpr double kMostSlowdown = 4;
 // A lane that got nothing for so many spread messages is given a small part, to see whether it has recovered.
 constexpr int kProbeInterval = 64;
 
@@ -15,7 +17,7 @@ uint64_t alignDown(uint64_t bytes) { return bytes & ~uint64_t{kPieceAlignment - 
 
 }  // namespace
 
-LaneLoad::LaneLoad(int bandwidth_mbps) : rate_(std::max(bandwidth_mbps, 1) / kMbpsPerBytePerNs) {}
+LaneLoad::LaneLoad(int bandwidth_mbps) : bytes_(std::max(bandwidth_mbps, 1) / kMbpsPerBytePerNs) {}
 
 void LaneLoad::posted(uint64_t bytes, uint64_t now_ns) {
   if (queued_ == 0) {
@@ -33,8 +35,16 @@ void LaneLoad::completed(uint64_t bytes) {
 void LaneLoad::measure(uint64_t now_ns) {
   if (!measurable()) return;
   if (busy_since_ns_ != 0 && now_ns > busy_since_ns_) {
-    const double sample = static_cast<double>(finished_) / static_cast<double>(now_ns - busy_since_ns_);
-    rate_ += (sample - rate_) * kGain;
+    // One pause says little of what comes: a lane that stood still for long would get nothing for long.
+    const double longest_ns = kMostSlowdown * static_cast<double>(finished_) / rate();
+    const double time_ns = std::min(static_cast<double>(now_ns - busy_since_ns_), longest_ns);
+    if (!measured_) {  // what was known before weighs as much as a measurement of this length
+      bytes_ = rate() * time_ns;
+      time_ns_ = time_ns;
+      measured_ = true;
+    }
+    bytes_ += (static_cast<double>(finished_) - bytes_) * kGain;
+    time_ns_ += (time_ns - time_ns_) * kGain;
     unmeasured_ = 0;
   }
   busy_since_ns_ = now_ns;

@@ -24,8 +24,10 @@ class LaneLoad {
   // `bandwidth_mbps`: what is known before anything was measured; at least 1.
   explicit LaneLoad(int bandwidth_mbps);
 
-  // Bytes per nanosecond, estimated.
-  double rate() const { return rate_; }
+  // Bytes per nanosecond, estimated: what it delivered lately over the time that this took. A mean of bytes
+  // and one of times, not one of rates: of two completions of which the first was found late the second seems
+  // to have taken no time at all, and its rate would outweigh all others.
+  double rate() const { return bytes_ / time_ns_; }
   // Bytes posted and not yet completed.
   uint64_t queued() const { return queued_; }
   // Spread messages since the last measurement.
@@ -42,11 +44,13 @@ class LaneLoad {
   void skipped() { ++unmeasured_; }
 
  private:
-  double rate_;
+  double bytes_;  // of a measurement, mean
+  double time_ns_ = 1;
   uint64_t queued_ = 0;
   uint64_t busy_since_ns_ = 0;  // begin of what the next measurement is about
   uint64_t finished_ = 0;       // bytes completed since then
   int unmeasured_ = 0;
+  bool measured_ = false;
 };
 
 // The lane that would be done first with `bytes` more. `turn` decides among equals.
