@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace railwise::topo {
 namespace {
@@ -85,6 +86,38 @@ TEST(FileTree, OnlyTheMachineItselfIsLive) {
   EXPECT_TRUE(makeLiveTree()->exists("/sys"));
   EXPECT_FALSE(makeLiveTree("/tmp")->live());
   EXPECT_FALSE(makeTree().live());
+}
+
+// Counts what it is asked.
+class CountingTree : public MemoryTree {
+ public:
+  explicit CountingTree(MemoryTree tree) : MemoryTree(std::move(tree)) {}
+  mutable int questions = 0;
+
+ protected:
+  Entry entryAt(const std::string& path) const override { return ++questions, MemoryTree::entryAt(path); }
+  std::optional<std::string> readAt(const std::string& path) const override {
+    return ++questions, MemoryTree::readAt(path);
+  }
+  std::vector<std::string> listAt(const std::string& path) const override {
+    return ++questions, MemoryTree::listAt(path);
+  }
+};
+
+TEST(RememberedTree, AsksOnceAndSaysTheSame) {
+  const CountingTree tree(makeTree());
+  const RememberedTree remembered(tree);
+  int questions = 0;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(remembered.read("/sys/bus/gpu/class"), "0x030200\n");
+    EXPECT_FALSE(remembered.read("/sys/bus/gpu/device"));
+    EXPECT_EQ(remembered.list("/sys/devices"), std::vector<std::string>{"pci0000:00"});
+    EXPECT_EQ(remembered.realPath("/sys/circle").error(), makeTree().realPath("/sys/circle").error());
+    EXPECT_FALSE(remembered.exists("/sys/dangling"));
+    if (round == 0) questions = tree.questions;
+  }
+  EXPECT_GT(questions, 0);
+  EXPECT_EQ(tree.questions, questions);
 }
 
 TEST(FindTreeRoot, LooksOneFolderDown) {

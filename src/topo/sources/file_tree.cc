@@ -157,6 +157,24 @@ std::vector<std::string> FileTree::list(std::string_view path) const {
   return listAt(*real);
 }
 
+FileTree::Entry RememberedTree::entryAt(const std::string& real_path) const {
+  const auto found = entries_.find(real_path);
+  return found != entries_.end() ? found->second
+                                 : entries_.emplace(real_path, entryOf(tree_, real_path)).first->second;
+}
+
+std::optional<std::string> RememberedTree::readAt(const std::string& real_path) const {
+  const auto found = contents_.find(real_path);
+  return found != contents_.end() ? found->second
+                                  : contents_.emplace(real_path, readOf(tree_, real_path)).first->second;
+}
+
+std::vector<std::string> RememberedTree::listAt(const std::string& real_path) const {
+  const auto found = lists_.find(real_path);
+  return found != lists_.end() ? found->second
+                               : lists_.emplace(real_path, listOf(tree_, real_path)).first->second;
+}
+
 std::unique_ptr<FileTree> makeLiveTree(const std::string& root) { return std::make_unique<LiveTree>(root); }
 
 MemoryTree& MemoryTree::file(std::string_view path, std::string_view content) {

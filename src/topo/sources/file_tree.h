@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "topo/outcome.h"
@@ -47,6 +48,37 @@ class FileTree {
   virtual Entry entryAt(const std::string& real_path) const = 0;
   virtual std::optional<std::string> readAt(const std::string& real_path) const = 0;
   virtual std::vector<std::string> listAt(const std::string& real_path) const = 0;
+
+  // Of another tree.
+  static Entry entryOf(const FileTree& tree, const std::string& real_path) { return tree.entryAt(real_path); }
+  static std::optional<std::string> readOf(const FileTree& tree, const std::string& real_path) {
+    return tree.readAt(real_path);
+  }
+  static std::vector<std::string> listOf(const FileTree& tree, const std::string& real_path) {
+    return tree.listAt(real_path);
+  }
+};
+
+// Another tree, which is asked once for each path: for a reading that comes by the same folders many times.
+// One thread at a time.
+class RememberedTree final : public FileTree {
+ public:
+  // `tree` must outlive it.
+  explicit RememberedTree(const FileTree& tree) : tree_(tree) {}
+
+  const std::string& name() const override { return tree_.name(); }
+  bool live() const override { return tree_.live(); }
+
+ protected:
+  Entry entryAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path) const override;
+  std::vector<std::string> listAt(const std::string& real_path) const override;
+
+ private:
+  const FileTree& tree_;
+  mutable std::unordered_map<std::string, Entry> entries_;
+  mutable std::unordered_map<std::string, std::optional<std::string>> contents_;
+  mutable std::unordered_map<std::string, std::vector<std::string>> lists_;
 };
 
 // The files below a folder: "/" is the machine itself.

@@ -247,7 +247,8 @@ class SysfsReader {
 Outcome<XmlDocument> readSysfs(const FileTree& tree, const std::optional<XmlDocument>& topology_file,
                                const Settings& settings, const SysfsOptions& options,
                                std::vector<std::string>* remarks) {
-  return SysfsReader(tree, settings, options, remarks).read(topology_file);
+  const RememberedTree remembered(tree);  // each rank looks at the same devices
+  return SysfsReader(remembered, settings, options, remarks).read(topology_file);
 }
 
 }  // namespace railwise::topo
