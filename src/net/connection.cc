@@ -44,11 +44,11 @@ Result<verbs::GidList> managerAddresses(const Rail& rail, const Config& config) 
 }  // namespace
 
 Connection::Connection(Direction direction, const Device& device, const ConnectionOptions& options)
-    : direction_(direction),
-      device_(device),
+    : device_(device),
       options_(options),
       config_(options_.config),
-      iwarp_(device.rails().front().port.iwarp) {
+      iwarp_(device.rails().front().port.iwarp),
+      direction_(direction) {
   takeRails(device.rails());
 }
 

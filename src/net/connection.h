@@ -298,7 +298,6 @@ class Connection {
   bool proven() const;
 
   uint64_t* probe_target_ = nullptr;
-  const Direction direction_;
   const Device& device_;
   const ConnectionOptions options_;
   const Config& config_;
@@ -324,26 +323,33 @@ class Connection {
   bool end_seen_ = false;  // of the side channel, in a recovery
   int stalls_ = 0;         // in a row that ended by no progress
 
-  Status failure_;
-  bool heard_ = false;    // something has completed since checkPeer() looked last
   bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
-  // All receives up to this number are complete: at the receiver, and as far as the sender has heard.
-  SharedNumber arrived_;
-  // Of a sender: all messages up to this number are complete, unless only `done` tells.
-  uint64_t known_number_ = 0;
+  Window window_;
+  std::vector<verbs::Cq> cqs_;
+  std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
+
+  // ---- what every message needs, together: with many connections in a thread each cache line is fetched
+  // anew
+  alignas(64) const Direction direction_;
   bool tested_ = false;  // since the last isend
   // test() has more to do than to look: something is not posted.
   bool chores_ = false;
+  bool heard_ = false;  // something has completed since checkPeer() looked last
+  uint32_t idle_polls_ = 0;
   ibv_cq* only_cq_ = nullptr;  // null: there are several, or not all is well
+  // Of a sender: all messages up to this number are complete, unless only `done` tells.
+  uint64_t known_number_ = 0;
+  // All receives up to this number are complete: at the receiver, and as far as the sender has heard.
+  SharedNumber arrived_;
   // Of a sender: the oldest receive that not everything is posted for.
   SharedNumber next_post_ = 1;
   uint64_t peer_window_ = 0;
-  Window window_;
+  Status failure_;
   verbs::FatalFlag lost_;  // raised by an event of one of the queues
-  std::vector<verbs::Cq> cqs_;
-  std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
   std::vector<LaneQueuePair> queue_pairs_;
+
+  // ---- the rest
   std::vector<Lane> lanes_;
   // Before the connection's end it is taken from the watcher, which reads arrived_ and rings lost_.
   SideChannel side_channel_{lost_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
@@ -384,7 +390,6 @@ class Connection {
   bool gpuMemoryToo(const Rail& rail) const;
 
   Context* owner_ = nullptr;
-  uint32_t idle_polls_ = 0;
   uint32_t port_changes_ = 0;         // as seen last
   Clock::time_point peer_left_ = {};  // when that was first seen
   Clock::time_point last_check_ = {};

@@ -18,35 +18,36 @@ namespace railwise::net {
 
 // One queue pair of a connection. Destroyed before the completion queue and the memory that it uses.
 struct LaneQueuePair {
-  verbs::QueuePair made;                    // empty once the connection manager owns it
-  std::unique_ptr<verbs::CmConnection> cm;  // only where the connection manager connects
-  ibv_qp* qp = nullptr;                     // of either
-  bool connected = false;
-  bool probed = false;  // the peer's device was asked through it, and has not answered yet (iWARP)
-  bool used = true;     // false: no rail of the peer can be reached from this one
-
-  std::optional<verbs::Gid> gid;  // RoCE: where it sends from, unless the connection manager has chosen it
-
-  uint8_t index = 0;  // among those of the connection
-  uint8_t lane = 0;
-  uint8_t rail = 0;       // of this end
-  uint8_t peer_rail = 0;  // of the other
-  uint32_t inline_bytes = 0;
-  uint32_t piece_bytes = 0;      // largest work request both ports take
-  uint32_t window_key = 0;       // local key of this end's window
-  uint32_t peer_window_key = 0;  // remote key of the other end's
-
+  // ---- what every message needs, on as few cache lines as that takes
+  alignas(64) ibv_qp* qp = nullptr;  // of `made` or `cm`
   // The send queue. Work requests are counted since ever: posted, known to be complete, and covered by a
   // completion that was asked for.
-  uint32_t send_size = 0;
-  uint32_t consumed = 0;  // receives used up since ever
-  uint32_t receives_posted = 0;
-  uint32_t receives_failed = 0;
   uint64_t posted = 0;
   uint64_t completed = 0;
   uint64_t covered = 0;
   // Until so many are posted, one needs neither room nor a completion of its own (of many that ask for none).
   uint64_t quiet_until = 0;
+  uint32_t send_size = 0;
+  uint32_t inline_bytes = 0;
+  uint32_t consumed = 0;  // receives used up since ever
+  uint8_t index = 0;      // among those of the connection
+  uint8_t lane = 0;
+  uint8_t rail = 0;              // of this end
+  uint8_t peer_rail = 0;         // of the other
+  uint32_t window_key = 0;       // local key of this end's window
+  uint32_t peer_window_key = 0;  // remote key of the other end's
+
+  // ---- the rest
+  verbs::QueuePair made;                    // empty once the connection manager owns it
+  std::unique_ptr<verbs::CmConnection> cm;  // only where the connection manager connects
+  uint32_t piece_bytes = 0;                 // largest work request both ports take
+  uint32_t receives_posted = 0;
+  uint32_t receives_failed = 0;
+  bool connected = false;
+  bool probed = false;  // the peer's device was asked through it, and has not answered yet (iWARP)
+  bool used = true;     // false: no rail of the peer can be reached from this one
+
+  std::optional<verbs::Gid> gid;  // RoCE: where it sends from, unless the connection manager has chosen it
 
   uint64_t sendFree() const { return send_size - (posted - completed); }
   bool allCovered() const { return posted == covered; }

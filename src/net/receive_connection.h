@@ -175,17 +175,27 @@ class ReceiveConnection final : public Connection {
   void onTrial(const TrialFrame& frame);
   void sendRails();
 
-  EndInfo local_ = {};
+  // ---- what every receive of one buffer needs, together: with many connections in a thread each cache line
+  // is fetched anew
+  alignas(64) uint64_t next_number_ = 1;  // of the next receive
+  uint64_t consumed_number_ = 0;          // the sender has matched all receives up to this one
+  std::byte* staging_ = nullptr;          // source of the clear-to-send writes
+  // Places in the sender's ring, before they are wrapped: of the next entry, of the first that is not posted.
+  uint32_t next_place_ = 0;
+  uint32_t posted_place_ = 0;
   uint32_t clear_to_send_signal_ = kClearToSendSignal;  // of this connection's queue pairs
-  Record* records_ = nullptr;                           // written by the sender
-  Pack* packs_ = nullptr;                               // by the sender, too
-  std::byte* staging_ = nullptr;                        // source of the clear-to-send writes
-  Record* notices_ = nullptr;                           // iWARP: buffers of the receives
-  uint64_t* flush_target_ = nullptr;                    // where flush reads land
+  uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
+  bool straight_ = false;         // one rail, not iWARP, and the connection is well, on its own rail
+  bool may_be_silent_ = false;    // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
+
+  // ---- the rest
+  EndInfo local_ = {};
+  Record* records_ = nullptr;         // written by the sender
+  Pack* packs_ = nullptr;             // by the sender, too
+  Record* notices_ = nullptr;         // iWARP: buffers of the receives
+  uint64_t* flush_target_ = nullptr;  // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
-  bool plain_ = false;          // one rail, not iWARP: clear-to-send has one key, and is a write
-  bool straight_ = false;       // and the connection is well, on its own rail
-  bool may_be_silent_ = false;  // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
+  bool plain_ = false;  // one rail, not iWARP: clear-to-send has one key, and is a write
   struct RailListener {
     uint8_t rail;
     verbs::CmListener listener;
@@ -201,17 +211,11 @@ class ReceiveConnection final : public Connection {
   bool accept_sent_ = false;
   std::optional<TrialQueuePair> trial_;  // that the sender reads through
   Status flush_failure_;                 // flushes need no peer: they outlive the failure of the connection
-  uint64_t next_number_ = 1;             // of the next receive
-  uint64_t consumed_number_ = 0;         // the sender has matched all receives up to this one
-  // Places in the sender's ring, before they are wrapped: of the next entry, of the first that is not posted.
-  uint32_t next_place_ = 0;
-  uint32_t posted_place_ = 0;
-  uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
   std::array<Receive, kSlots> receives_;
-  // Of their buffers, for the keys of another rail.
-  std::array<std::array<const MemoryHandle*, kMaxReceives>, kSlots> memories_ = {};
+  // Of their buffers, for the keys of another rail: of the first of each receive, of the second, and so on.
+  std::array<std::array<const MemoryHandle*, kSlots>, kMaxReceives> memories_ = {};
   FixedPool<Flush, kOutstandingFlushes> flushes_;
 };
 
@@ -240,7 +244,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
       entryOf(buffer, room, makeStamp(next_number_, place, 1, 0));
   open(made, 1, room);
   made.pieces[0] = {0, room, buffer.address};
-  memories_[next_number_ % kSlots][0] = buffer.memory;
+  memories_[0][next_number_ % kSlots] = buffer.memory;
   *request = &made;
   ++next_place_;
   ++next_number_;

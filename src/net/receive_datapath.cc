@@ -67,7 +67,7 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
     receive.pieces[i] = {0, room, buffer.address};
-    memories_[slot][i] = buffer.memory;
+    memories_[i][slot] = buffer.memory;
     std::byte* const place = stagingOf(slot, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
         entryOf(buffer, room, stamp);

@@ -290,13 +290,13 @@ uint32_t ReceiveConnection::placeOf(uint64_t number) const {
 // What stands in the staging ring for a receive, with the keys of this epoch's rails. False: its memory
 // cannot be registered with one of them.
 bool ReceiveConnection::writeKeys(const Receive& receive, uint32_t place) {
-  const auto& memories = memories_[receive.number % kSlots];
   for (uint32_t i = 0; i < receive.count; ++i) {
     std::byte* const at = staging_ + std::size_t{(place + i) % kRingEntries} * entry_bytes_;
     auto& entry = *reinterpret_cast<ClearToSend*>(at + entry_bytes_ - sizeof(ClearToSend));
-    if (memories[i] == nullptr) continue;
+    const MemoryHandle* const memory = memories_[i][receive.number % kSlots];
+    if (memory == nullptr) continue;
     for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
-      const Result<MemoryKeys> keys = keysOf(*memories[i], rail);
+      const Result<MemoryKeys> keys = keysOf(*memory, rail);
       if (!keys.ok()) return false;
       if (rail == 0) {
         entry.remote_key = keys->remote;

@@ -242,34 +242,46 @@ class SendConnection final : public Connection {
   void startEvents(const Group& group, uint32_t slot, uint32_t part);
   void stopEvents(uint32_t slot, uint32_t part);
 
-  std::byte* ring_ = nullptr;     // written by the receiver: clear to send
-  Record* records_ = nullptr;     // source of the records, where inline is not to be had
-  std::byte* notices_ = nullptr;  // iWARP: buffers of the receives for clear to send
-  uint32_t entry_bytes_ = sizeof(ClearToSend);
-  uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
-  uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
-  bool even_ = false;                             // RAILWISE_SPLIT=even
-  // Messages up to this need no completion of their own; 0: none. small_now_: as long as all before is
-  // posted.
-  std::size_t small_bytes_ = 0;
-  std::size_t small_now_ = 0;
-  std::size_t straight_now_ = 0;               // the same, where one queue pair takes them all
-  std::size_t whole_bytes_ = 0;                // that go in one piece, with a completion then
-  LaneQueuePair* small_queue_pair_ = nullptr;  // that the next of them goes to
-  bool small_turns_ = false;                   // there are several
-  ibv_send_wr small_work_ = {};
-  ibv_sge small_segment_ = {};
+  // ---- what every small message needs, together: with many connections in a thread each cache line is
+  // fetched anew
+  alignas(64) std::byte* ring_ = nullptr;      // written by the receiver: clear to send
+  LaneQueuePair* small_queue_pair_ = nullptr;  // that the next small message goes to
   Group* open_group_ = nullptr;  // that some sends of a small group are there for, in order, but not all
-  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // its writes
-  std::array<ibv_sge, kMaxReceives> group_segments_ = {};
-  Pack pack_ = {};                     // or its bytes
-  std::size_t max_message_bytes_ = 0;  // of the device
   // The receive that is being matched, its place in the ring (before it is wrapped); the first whose
   // clear-to-send has not been seen, its place.
   uint64_t next_number_ = 1;
   uint64_t seen_number_ = 1;
   uint32_t next_place_ = 0;
   uint32_t seen_place_ = 0;
+  // messages_ are taken in turn, of no more than have been in use at once: those that were used last are
+  // still in the cache. A request that its owner keeps for long is passed over.
+  uint32_t next_message_ = 0;
+  uint32_t message_mask_ = 15;
+  // Messages up to this need no completion of their own; 0: none. small_now_: as long as all before is
+  // posted.
+  std::size_t small_bytes_ = 0;
+  std::size_t small_now_ = 0;
+  std::size_t straight_now_ = 0;  // the same, where one queue pair takes them all
+  uint32_t entry_bytes_ = sizeof(ClearToSend);
+  // Small sends without a test() between them: so far, the last time, and how many are expected.
+  uint32_t row_ = 0;
+  uint32_t last_row_ = 0;
+  uint32_t expected_row_ = 1;
+  bool small_turns_ = false;  // several queue pairs take small messages
+  ibv_send_wr small_work_ = {};
+  ibv_sge small_segment_ = {};
+
+  // ---- the rest
+  Record* records_ = nullptr;                     // source of the records, where inline is not to be had
+  std::byte* notices_ = nullptr;                  // iWARP: buffers of the receives for clear to send
+  uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
+  uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
+  bool even_ = false;                             // RAILWISE_SPLIT=even
+  std::size_t whole_bytes_ = 0;                   // that go in one piece, with a completion then
+  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // its writes
+  std::array<ibv_sge, kMaxReceives> group_segments_ = {};
+  Pack pack_ = {};                     // or its bytes
+  std::size_t max_message_bytes_ = 0;  // of the device
   // Failover: what the receiver has settled for this epoch, the ways that have failed, those of the epoch by
   // queue pair, and the proposal.
   std::unique_ptr<SettleFrame> settle_;
@@ -309,10 +321,6 @@ class SendConnection final : public Connection {
   // How soon after a failure better ways are looked for.
   static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
   Clock::duration look_pause_ = kFirstLook;
-  // Small sends without a test() between them: so far, the last time, and how many are expected.
-  uint32_t row_ = 0;
-  uint32_t last_row_ = 0;
-  uint32_t expected_row_ = 1;
   int chain_length_ = 0;
   std::array<ibv_send_wr, kChain> chain_ = {};
   std::array<ibv_sge, kChain> segments_ = {};
@@ -325,8 +333,6 @@ class SendConnection final : public Connection {
   };
   std::vector<PartEvent> events_;  // the profiler's, of parts that are on their way
   std::array<Group, kSlots> groups_;
-  // Taken in turn; a request that its owner keeps for long is passed over.
-  uint32_t next_message_ = 0;
   std::array<Message, kOutstandingSends> messages_;
 };
 
@@ -340,7 +346,7 @@ class SendConnection final : public Connection {
   const uint64_t stamp = __atomic_load_n(&entry.stamp, __ATOMIC_ACQUIRE);
   if (stamp != makeStamp(next_number_, next_place_ % kRingEntries, 1, 0)) [[unlikely]]
     return isendOtherwise(address, bytes, tag, memory, profiler, request);
-  Message& message = messages_[next_message_ % kOutstandingSends];
+  Message& message = messages_[next_message_ & message_mask_];
   LaneQueuePair* const queue_pair = small_queue_pair_;
   const bool straight = bytes - 1 < straight_now_ && profiler == nullptr &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&

@@ -168,7 +168,7 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   Group& group = *open_group_;
   const uint32_t index = group.matched;
   const ClearToSend& entry = entryAt(group.place + index);
-  Message& message = messages_[next_message_ % kOutstandingSends];
+  Message& message = messages_[next_message_ & message_mask_];
   const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
                     profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
   if (!next || (group.packed && memory->kind != MemoryKind::kHost)) [[unlikely]] {
@@ -188,13 +188,16 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
   return ++group.matched < group.count ? Status::success() : closeGroup(group);
 }
 
-// One that is free, or null: it is messages_[next_message_] then.
+// One that is free, or null: it is the next then. Where none of those in use is, twice as many are used from
+// now on.
 SendConnection::Message* SendConnection::freeMessage() {
-  for (int tries = kOutstandingSends; tries > 0; --tries, ++next_message_) {
-    Message& message = messages_[next_message_ % kOutstandingSends];
-    if (message.kind == Request::Kind::kFree) return &message;
+  for (;; message_mask_ = 2 * message_mask_ + 1) {
+    for (uint32_t tries = 0; tries <= message_mask_; ++tries, ++next_message_) {
+      Message& message = messages_[next_message_ & message_mask_];
+      if (message.kind == Request::Kind::kFree) return &message;
+    }
+    if (message_mask_ + 1 == kOutstandingSends) return nullptr;
   }
-  return nullptr;
 }
 
 // ---- groups, and whatever is not small
