@@ -95,6 +95,8 @@ void all(const char* split) {
   setenv("RAILWISE_SPLIT", split, 1);
   print("one rail", split, 10000, Run("speed=10000;pacing=on", 1).best(10000));
   print("two equal rails", split, 20000, Run("count=2,speed=10000;pacing=on", 2).best(20000));
+  print("four equal rails", split, 20000, Run("count=4,speed=5000;pacing=on", 4).best(20000));
+  print("eight equal rails", split, 20000, Run("count=8,speed=2500;pacing=on", 8).best(20000));
   print("two rails, one says that it has a quarter", split, 12500,
         Run("speed=10000;speed=2500;pacing=on", 2).best(12500));
   print("two rails, one has a quarter and does not say so (PCIe)", split, 12500,
