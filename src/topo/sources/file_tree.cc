@@ -7,16 +7,9 @@
 
 #include <algorithm>
 #include <climits>
-#include <iterator>
 
 namespace railwise::topo {
 namespace {
-
-void pushReversed(std::string_view path, std::vector<std::string>& stack) {
-  std::vector<std::string> components = splitPath(path);
-  stack.insert(stack.end(), std::make_move_iterator(components.rbegin()),
-               std::make_move_iterator(components.rend()));
-}
 
 bool isFolder(const std::string& path) {
   struct stat info;
@@ -66,11 +59,9 @@ class LiveTree : public FileTree {
     if (fd < 0) return std::nullopt;
     std::string content(kMaxFileBytes, '\0');
     std::size_t size = 0;
-    while (size < content.size()) {
-      const ssize_t count = ::read(fd, content.data() + size, content.size() - size);
-      if (count <= 0) break;  // the end, or an attribute that the driver refuses
-      size += static_cast<std::size_t>(count);
-    }
+    // A short read of a file ends it, and an attribute always comes whole; none: the driver refuses it.
+    if (const ssize_t count = ::read(fd, content.data(), content.size()); count > 0)
+      size = static_cast<std::size_t>(count);
     ::close(fd);
     content.resize(size);
     return content;
@@ -120,13 +111,14 @@ std::string findTreeRoot(const std::string& folder) {
 // the root is where the kernel would stay at the root; in a recorded tree it means a link that leads out of
 // it.
 Outcome<std::string> FileTree::realPath(std::string_view path) const {
-  std::vector<std::string> rest;  // the next component last
-  pushReversed(path, rest);
+  std::string rest(path);  // from `at` on still to be walked
+  std::size_t at = 0;
   std::string done;
   int links = 0;
-  while (!rest.empty()) {
-    const std::string component = std::move(rest.back());
-    rest.pop_back();
+  while ((at = rest.find_first_not_of('/', at)) != std::string::npos) {
+    const std::size_t end = std::min(rest.find('/', at), rest.size());
+    const std::string_view component = std::string_view(rest).substr(at, end - at);
+    at = end;
     if (component == ".") continue;
     if (component == ".." && done.empty()) return Error{std::string(path) + " leads out of " + name()};
     const std::size_t parent = component == ".." ? done.rfind('/') : done.size();
@@ -135,12 +127,14 @@ Outcome<std::string> FileTree::realPath(std::string_view path) const {
     done.append("/").append(component);
     const Entry entry = entryAt(done);
     if (entry.kind == Kind::kNothing) return Error{done + " is not there in " + name()};
-    if (entry.kind == Kind::kFile && !rest.empty()) return Error{done + " is no folder in " + name()};
+    if (entry.kind == Kind::kFile && rest.find_first_not_of('/', at) != std::string::npos)
+      return Error{done + " is no folder in " + name()};
     if (entry.kind != Kind::kLink) continue;
     if (++links > kMaxLinks) return Error{std::string(path) + " goes in circles in " + name()};
     done.resize(entry.target.starts_with('/') ? 0 : parent);
-    pushReversed(entry.target, rest);
-    if (rest.size() > kMaxEntries) return Error{std::string(path) + " is too long"};
+    rest.replace(0, at, entry.target);
+    at = 0;
+    if (rest.size() > kMaxPathBytes) return Error{std::string(path) + " is too long"};
   }
   return done.empty() ? "/" : done;
 }

@@ -18,9 +18,10 @@ namespace railwise::topo {
 
 class FileTree {
  public:
-  static constexpr std::size_t kMaxFileBytes = 4096;  // a sysfs attribute is at most a page
-  static constexpr std::size_t kMaxEntries = 65536;   // of one directory; /sys has hundreds
-  static constexpr int kMaxLinks = 40;                // as the kernel's MAXSYMLINKS
+  static constexpr std::size_t kMaxFileBytes = 4096;   // a sysfs attribute is at most a page
+  static constexpr std::size_t kMaxEntries = 65536;    // of one directory; /sys has hundreds
+  static constexpr int kMaxLinks = 40;                 // as the kernel's MAXSYMLINKS
+  static constexpr std::size_t kMaxPathBytes = 65536;  // with links in it; the kernel's PATH_MAX is 4096
 
   virtual ~FileTree() = default;
 

@@ -9,6 +9,8 @@
 namespace railwise::topo {
 namespace {
 
+constexpr std::string_view kDisplayClass = "0x03";
+constexpr std::string_view kAcceleratorClass = "0x1200";
 constexpr std::size_t kMaxAttribute = 255;  // MAX_STR_LEN in NCCL
 constexpr std::size_t kBusLength = 7;       // "0000:00"
 
@@ -83,19 +85,25 @@ std::vector<int> numaNodes(const FileTree& tree) {
   return nodes;
 }
 
-bool PciDevice::isNvidiaGpu() const { return vendor == "0x10de" && device_class.starts_with("0x03"); }
+bool PciDevice::isNvidiaGpu() const { return vendor == "0x10de" && device_class.starts_with(kDisplayClass); }
 
 bool PciDevice::isAmdGpu() const {
-  return vendor == "0x1002" && (device_class.starts_with("0x0380") || device_class.starts_with("0x1200"));
+  return vendor == "0x1002" &&
+         (device_class.starts_with("0x0380") || device_class.starts_with(kAcceleratorClass));
 }
 
-std::vector<PciDevice> pciDevices(const FileTree& tree) {
+namespace {
+
+// Those whose class is `wanted`.
+template <typename Wanted>
+std::vector<PciDevice> devicesOf(const FileTree& tree, Wanted wanted) {
   std::vector<PciDevice> devices;
   for (const std::string& folder : deviceFolders(tree)) {
     PciDevice device;
+    device.device_class = sysAttribute(tree, folder, "class");
+    if (!wanted(device.device_class)) continue;
     device.busid = baseName(folder);
     device.path = folder;
-    device.device_class = sysAttribute(tree, folder, "class");
     device.vendor = sysAttribute(tree, folder, "vendor");
     device.device = sysAttribute(tree, folder, "device");
     const std::string node = sysAttribute(tree, folder, "numa_node");
@@ -105,6 +113,21 @@ std::vector<PciDevice> pciDevices(const FileTree& tree) {
   std::stable_sort(devices.begin(), devices.end(), [](const PciDevice& a, const PciDevice& b) {
     return busIdToNumber(a.busid) < busIdToNumber(b.busid);
   });
+  return devices;
+}
+
+}  // namespace
+
+std::vector<PciDevice> pciDevices(const FileTree& tree) {
+  return devicesOf(tree, [](const std::string&) { return true; });
+}
+
+// Most devices of a server are bridges: one file each tells that.
+std::vector<PciDevice> gpuDevices(const FileTree& tree) {
+  std::vector<PciDevice> devices = devicesOf(tree, [](const std::string& device_class) {
+    return device_class.starts_with(kDisplayClass) || device_class.starts_with(kAcceleratorClass);
+  });
+  std::erase_if(devices, [](const PciDevice& device) { return !device.isGpu(); });
   return devices;
 }
 

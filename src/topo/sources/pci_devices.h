@@ -45,6 +45,8 @@ struct PciDevice {
 // All devices in the order of their addresses, which is the order of NVML's indices
 // too.
 std::vector<PciDevice> pciDevices(const FileTree& tree);
+// The GPUs among them.
+std::vector<PciDevice> gpuDevices(const FileTree& tree);
 
 // The devices above one, towards the root: what NCCL walks up. Root ports and downstream ports are in it.
 std::vector<std::string> busIdsAbove(std::string_view path);

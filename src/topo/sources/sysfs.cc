@@ -51,9 +51,7 @@ class SysfsReader {
 
   // "" or what is missing.
   std::string findDevices() {
-    for (PciDevice& device : pciDevices(tree_)) {
-      if (device.isGpu()) gpus_.push_back(std::move(device));
-    }
+    gpus_ = gpuDevices(tree_);
     if (gpus_.empty()) {
       return "no GPU in " + tree_.name() + ": /sys/bus/pci/devices lists no display device by NVIDIA or AMD";
     }
