@@ -70,11 +70,15 @@ std::vector<BenchOptions> tableOf(const BenchOptions& options) {
 
 // Nothing: the reason was said.
 std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
+  const MachineUse machine;
+  const double cpu_seconds = ownCpuSeconds();
   auto costs = measureCosts(options);
+  const auto others = machine.since(ownCpuSeconds() - cpu_seconds);
   if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
       (options.latency && !addLatency(options, *costs)) ||
       (options.set_ups > 0 && !addSetUp(options, *costs)))
     return std::nullopt;
+  for (Costs& its : *costs) its.others = others;
   return costs;
 }
 

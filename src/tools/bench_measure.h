@@ -8,6 +8,7 @@
 
 #include "tools/bench_callgrind.h"
 #include "tools/bench_options.h"
+#include "tools/machine_use.h"
 
 namespace railwise::tools {
 
@@ -25,6 +26,7 @@ struct Costs {
   std::optional<Instructions> instructions = {};
   std::optional<BenchRan::Latency> latency = {};
   std::optional<BenchSetUp> set_up = {};  // of one connection
+  std::optional<OthersUse> others = {};   // while all of the row was measured
 
   double bandwidthGbps() const { return static_cast<double>(size) * 8 / wall_ns_min; }
 };

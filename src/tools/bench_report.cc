@@ -128,6 +128,8 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
     writeAll(json, setUps(*costs.set_up));
   }
   if (&costs != &first) writeRatios(json, costs, first);
+  if (costs.others)
+    writeAll(json, {{"others_cpu", costs.others->processes}, {"hypervisor_cpu", costs.others->hypervisor}});
   json.endObject();
 }
 
@@ -140,6 +142,10 @@ std::string patternText(const BenchShape& shape) {
   if (shape.gpu_delay > 0) text += ", delay " + std::to_string(shape.gpu_delay);
   if (shape.optional_completion) text += ", LL";
   return text;
+}
+
+void sayBusy(const std::optional<OthersUse>& others) {
+  if (others && others->worthSaying()) std::printf("# this machine was busy: %s\n", others->text().c_str());
 }
 
 void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
@@ -168,6 +174,7 @@ void printCosts(const BenchOptions& options, const std::vector<Costs>& all) {
   if (all[0].instructions) printInstructions(all);
   if (all[0].latency) printLatency(all);
   if (all[0].set_up) printSetUp(all, options.set_ups);
+  sayBusy(all[0].others);
 }
 
 }  // namespace
@@ -221,6 +228,12 @@ void printBenchRows(std::vector<BenchRow> rows) {
                 several && mine ? textOf("%.2f", mine->plugin / theirs->plugin).c_str() : "-",
                 costs.cpu_ns_min, several ? textOf("%.2f", ratio(row, &Costs::cpu_ns_min)).c_str() : "-");
   }
+  OthersUse most;
+  for (const BenchRow& row : rows) {
+    const OthersUse its = row.costs.front().others.value_or(OthersUse{});
+    if (its.processes + its.hypervisor > most.processes + most.hypervisor) most = its;
+  }
+  sayBusy(most);
 }
 
 void printBenchText(const BenchOptions& options, const std::vector<std::vector<Costs>>& by_size) {

@@ -1,6 +1,6 @@
-// A rank that polls and finds nothing. It offers its core first, since ranks may outnumber the cores, and
-// sleeps a little once that has been in vain for long: then a peer does not run, or a way is lost, and others
-// have use for the core. One thread.
+// A rank that polls and finds nothing. It offers its core, as NCCL's proxy thread does; where ranks outnumber
+// the cores it sleeps a little once that has been in vain for long: then a peer does not run, or a way is
+// lost, and others have use for the core. One thread.
 #pragma once
 
 #include <sched.h>
@@ -15,6 +15,8 @@ namespace railwise::tools {
 
 class IdleWait {
  public:
+  explicit IdleWait(bool cores_are_few) : cores_are_few_(cores_are_few) {}
+
   void moved() {
     rounds_ = 0;
     long_ = false;
@@ -25,12 +27,16 @@ class IdleWait {
     if (++rounds_ <= kSpins) return;
     if (rounds_ % kRoundsOfALook == 0) look();
     constexpr timespec kNap{0, 50'000};
-    if (long_) {
+    if (long_ && cores_are_few_) {
+      ++naps_;
       (void)nanosleep(&kNap, nullptr);
     } else {
       sched_yield();
     }
   }
+
+  // How often it has slept.
+  uint64_t naps() const { return naps_; }
 
  private:
   static constexpr uint32_t kSpins = 16;
@@ -43,6 +49,8 @@ class IdleWait {
     long_ = now - since_ > kLong;
   }
 
+  const bool cores_are_few_;
+  uint64_t naps_ = 0;
   uint32_t rounds_ = 0;
   bool long_ = false;
   Clock::time_point since_;

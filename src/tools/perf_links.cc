@@ -58,7 +58,7 @@ Status Links::connect(const std::vector<Bytes>& handles) {
     std::memcpy(end->handle.data(), block.data() + sizeof(Handle) * static_cast<std::size_t>(end->channel),
                 sizeof(Handle));
   }
-  IdleWait wait;
+  IdleWait wait(true);  // peers may need long to come up
   std::size_t missing = senders_.size() + receivers_.size();
   while (missing > 0) {
     const std::size_t before = missing;

@@ -72,7 +72,7 @@ Buffer::~Buffer() {
 
 Result<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Bootstrap& bootstrap,
                                                  Links& links, Worker& progress, Activity& activity,
-                                                 RankRecord& record, std::string* error) {
+                                                 RankRecord& record, bool cores_are_few, std::string* error) {
   const std::size_t bytes = options.max_bytes + kGuard;
   auto send = Buffer::create(bytes);
   auto receive = Buffer::create(bytes);
@@ -81,17 +81,18 @@ Result<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Boo
     return Status{Code::kSystem, ENOMEM};
   }
   return std::unique_ptr<Measure>(new Measure(options, bootstrap, links, progress, activity, record,
-                                              std::move(*send), std::move(*receive)));
+                                              cores_are_few, std::move(*send), std::move(*receive)));
 }
 
 Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
-                 Activity& activity, RankRecord& record, Buffer send, Buffer receive)
+                 Activity& activity, RankRecord& record, bool cores_are_few, Buffer send, Buffer receive)
     : options_(options),
       bootstrap_(bootstrap),
       links_(links),
       progress_(progress),
       activity_(activity),
       record_(record),
+      wait_(cores_are_few),
       send_(std::move(send)),
       receive_(std::move(receive)),
       rank_(bootstrap.rank()),
@@ -156,7 +157,7 @@ Status Measure::runChecked(Shape& shape, const Tasks& tasks, Wrong& wrong) {
 Status Measure::run(const Tasks& tasks, int times) {
   if (times == 0 || tasks.empty()) return Status::success();
   return progress_.run([&] {
-    for (int i = 0; i < times; ++i) RAILWISE_TRY(runTasks(tasks, window_, activity_));
+    for (int i = 0; i < times; ++i) RAILWISE_TRY(runTasks(tasks, window_, activity_, wait_));
     return Status::success();
   });
 }

@@ -39,12 +39,16 @@ class Buffer {
 class Measure {
  public:
   // Allocates the buffers for the largest row. `error` says what is wrong when it fails.
+  // `cores_are_few`: this host has more ranks than cores.
   static Result<std::unique_ptr<Measure>> create(const PerfOptions& options, Bootstrap& bootstrap,
                                                  Links& links, Worker& progress, Activity& activity,
-                                                 RankRecord& record, std::string* error);
+                                                 RankRecord& record, bool cores_are_few, std::string* error);
 
   // The row for about `bytes` bytes; the same in every rank. The first wrong element is reported by rank 0.
   Result<Row> row(uint64_t bytes);
+
+  // How often this rank has slept while it waited.
+  uint64_t naps() const { return wait_.naps(); }
 
  private:
   struct Shape {
@@ -56,7 +60,7 @@ class Measure {
   using Tasks = std::vector<std::unique_ptr<Task>>;
 
   Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
-          Activity& activity, RankRecord& record, Buffer send, Buffer receive);
+          Activity& activity, RankRecord& record, bool cores_are_few, Buffer send, Buffer receive);
 
   Result<Measurement> measure(const Shape& shape);
   Tasks makeTasks(const Shape& shape);
@@ -80,6 +84,7 @@ class Measure {
   Worker& progress_;
   Activity& activity_;
   RankRecord& record_;
+  IdleWait wait_;              // the progress worker's
   uint64_t wrong_before_ = 0;  // of this rank, in what was measured before
   const Buffer send_;
   const Buffer receive_;

@@ -12,6 +12,7 @@
 #include "tools/activity.h"
 #include "tools/bootstrap.h"
 #include "tools/device_choice.h"
+#include "tools/machine_use.h"
 #include "tools/message.h"
 #include "tools/perf_measure.h"
 #include "tools/perf_record.h"
@@ -274,17 +275,52 @@ class Rank {
   Status measureAll() {
     std::string error;
     record_->phase = RankPhase::kTraffic;
-    auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_, &error);
+    // A campaign of faults runs beside others.
+    const bool cores_are_few = options_.faults || ranksOnHost() > usableCpus();
+    auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_,
+                                   cores_are_few, &error);
     if (!measure.ok()) return fail(error);
     const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
+    const MachineUse machine;
+    const double cpu_seconds = ownCpuSeconds();
     for (;;) {
       RAILWISE_TRY(measureSizes(**measure));
-      if (options_.duration_s == 0 && !options_.faults) return Status::success();
+      if (!options_.faults && options_.duration_s == 0)
+        return lookAround(machine, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
       const bool scheduled = options_.faults && !run_record_->over();
       auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() && !scheduled ? 1 : 0).take());
       if (!over.ok()) return over.status();
-      if (ByteReader(over->front()).u32() != 0) return Status::success();
+      if (ByteReader(over->front()).u32() == 0) continue;
+      if (options_.faults) return Status::success();
+      return lookAround(machine, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
     }
+  }
+
+  int ranksOnHost() const {
+    int ranks = 0;
+    for (int i = 0; i < bootstrap_->size(); ++i)
+      ranks += bootstrap_->peer(i).host == bootstrap_->peer(bootstrap_->rank()).host ? 1 : 0;
+    return ranks;
+  }
+
+  // What the measurements had to share their machine with: as rank 0 sees it.
+  Status lookAround(const MachineUse& machine, double cpu_seconds, uint64_t naps) {
+    auto all =
+        bootstrap_->allGather(ByteWriter().u64(static_cast<uint64_t>(cpu_seconds * 1e9)).u64(naps).take());
+    if (!all.ok()) return all.status();
+    Surroundings its;
+    double on_host = 0;
+    for (int i = 0; i < bootstrap_->size(); ++i) {
+      ByteReader reader((*all)[static_cast<std::size_t>(i)]);
+      const double seconds = static_cast<double>(reader.u64()) / 1e9;
+      if (bootstrap_->peer(i).host == bootstrap_->peer(0).host) on_host += seconds;
+      its.naps += reader.u64();
+    }
+    its.cores = usableCpus();
+    its.ranks_on_host = ranksOnHost();
+    its.others = machine.since(on_host);
+    report_.surroundings = its;
+    return Status::success();
   }
 
   Status measureSizes(Measure& measure) {

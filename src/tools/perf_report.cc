@@ -155,9 +155,26 @@ std::string rowText(const Report& report, const Row& row) {
          measurementText(report, row.bytes, row.in_place) + "\n";
 }
 
+namespace {
+
+// What makes the figures worse than they need be.
+std::string surroundingsText(const Surroundings& surroundings) {
+  std::string text;
+  if (surroundings.ranks_on_host > surroundings.cores)
+    text += textOf("# %d ranks share %d cores: those that wait give theirs away, and slept %llu times\n",
+                   surroundings.ranks_on_host, surroundings.cores,
+                   static_cast<unsigned long long>(surroundings.naps));
+  if (surroundings.others && surroundings.others->worthSaying())
+    text += "# this machine was busy: " + surroundings.others->text() + "\n";
+  return text;
+}
+
+}  // namespace
+
 std::string footerText(const Report& report) {
   const auto wrong = static_cast<unsigned long long>(report.wrong());
-  return textOf("# %-20s : %llu %s\n", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED") +
+  return (report.surroundings ? surroundingsText(*report.surroundings) : "") +
+         textOf("# %-20s : %llu %s\n", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED") +
          textOf("# %-20s : %g \n#\n", "Avg bus bandwidth", report.averageBusBandwidth());
 }
 
@@ -186,6 +203,16 @@ std::string jsonText(const Report& report, const std::function<void(JsonWriter&)
   json.endArray();
   json.key("out_of_bounds").value(report.wrong());
   json.key("average_bus_bandwidth").value(report.averageBusBandwidth());
+  if (report.surroundings) {
+    const Surroundings& its = *report.surroundings;
+    json.key("cores").value(its.cores);
+    json.key("ranks_on_host").value(its.ranks_on_host);
+    json.key("naps").value(its.naps);
+    if (its.others) {
+      json.key("others_cpu").value(its.others->processes);
+      json.key("hypervisor_cpu").value(its.others->hypervisor);
+    }
+  }
   if (more) more(json);
   json.endObject();
   return json.text();

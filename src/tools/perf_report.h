@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "tools/machine_use.h"
 #include "tools/perf_options.h"
 
 namespace railwise::tools {
@@ -32,6 +34,14 @@ struct RankLine {
   std::string devices;  // names of those in use, with commas
 };
 
+// What else went on while the rows were measured.
+struct Surroundings {
+  int cores = 0;                    // that the ranks on rank 0's host may use
+  int ranks_on_host = 0;            // there
+  uint64_t naps = 0;                // how often ranks slept while they waited, on all hosts
+  std::optional<OthersUse> others;  // of rank 0's host; nothing: it was too short to tell
+};
+
 struct Report {
   PerfOptions options;
   int ranks = 1;
@@ -41,6 +51,7 @@ struct Report {
   bool software_fallback = false;
   std::vector<RankLine> rank_lines;
   std::vector<Row> rows;
+  std::optional<Surroundings> surroundings;
 
   double averageBusBandwidth() const;  // GB/s over all measurements
   uint64_t wrong() const;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tools/idle_wait.h"
-
 namespace railwise::tools {
 namespace {
 
@@ -101,10 +99,10 @@ std::unique_ptr<Task> makeCopy(const std::byte* from, std::byte* to, std::size_t
   return std::make_unique<CopyTask>(from, to, bytes);
 }
 
-Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t window, Activity& activity) {
+Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t window, Activity& activity,
+                IdleWait& wait) {
   for (const auto& task : tasks) task->start();
   std::size_t first = 0;
-  IdleWait wait;
   while (true) {
     while (first < tasks.size() && tasks[first]->done()) ++first;
     if (first == tasks.size()) return Status::success();

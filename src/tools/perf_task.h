@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "tools/activity.h"
+#include "tools/idle_wait.h"
 #include "tools/perf_data.h"
 #include "tools/perf_link.h"
 
@@ -58,6 +59,7 @@ std::unique_ptr<Task> makeExchange(const ExchangePlan& plan, SendLink& to, RecvL
 std::unique_ptr<Task> makeCopy(const std::byte* from, std::byte* to, std::size_t bytes);
 
 // Runs all tasks, at most `window` at a time, in order.
-Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t window, Activity& activity);
+Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t window, Activity& activity,
+                IdleWait& wait);
 
 }  // namespace railwise::tools

@@ -61,6 +61,22 @@ TEST(PerfReport, FooterSumsUp) {
   EXPECT_EQ(footerText(report).substr(0, 36), "# Out of bounds values : 3 FAILED\n# ");
 }
 
+TEST(PerfReport, FooterNamesWhatDisturbed) {
+  auto report = makeReport(Collective::kSendRecv, 4);
+  const std::string undisturbed = footerText(report);
+  report.surroundings = {
+      .cores = 4, .ranks_on_host = 4, .naps = 0, .others = OthersUse{.processes = 0.02, .hypervisor = 0}};
+  EXPECT_EQ(footerText(report), undisturbed);
+  report.surroundings = {
+      .cores = 2, .ranks_on_host = 4, .naps = 17, .others = OthersUse{.processes = 0.3, .hypervisor = 0}};
+  EXPECT_EQ(
+      footerText(report),
+      "# 4 ranks share 2 cores: those that wait give theirs away, and slept 17 times\n"
+      "# this machine was busy: other processes had 30 % of its CPU time, the hypervisor 0 %\n" +
+          undisturbed);
+  EXPECT_NE(jsonText(report).find("\"others_cpu\": 0.3"), std::string::npos);
+}
+
 TEST(PerfReport, AnEmptyRowHasNoBandwidth) {
   const auto report = makeReport(Collective::kAllReduce, 4);
   EXPECT_EQ(
