@@ -28,7 +28,7 @@ static_assert(std::endian::native == std::endian::little,
               "the wire format is the memory of a little-endian machine");
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
-inline constexpr uint16_t kProtocolVersion = 7;
+inline constexpr uint16_t kProtocolVersion = 8;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
 inline constexpr std::size_t kVersionBytes = 16;

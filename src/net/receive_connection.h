@@ -136,7 +136,7 @@ class ReceiveConnection final : public Connection {
     return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
   }
   void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& segment);
-  std::byte* stagingOf(uint32_t slot, uint32_t i) const;
+  std::byte* stagingOf(uint64_t number, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
   FlushPath* flushPath(const Rail& rail);
   Status postFlush(Flush& flush, std::span<const Rail> rails, uint32_t which);
@@ -170,8 +170,7 @@ class ReceiveConnection final : public Connection {
   void refuseEpoch(uint8_t queue_pair, const std::string& what);
   Status connectEpoch();
   Status begin();
-  bool writeKeys(const Receive& receive, uint32_t place);
-  uint32_t placeOf(uint64_t number) const;
+  bool writeKeys(const Receive& receive);
   void onTrial(const TrialFrame& frame);
   void sendRails();
 
@@ -180,9 +179,7 @@ class ReceiveConnection final : public Connection {
   alignas(64) uint64_t next_number_ = 1;  // of the next receive
   uint64_t consumed_number_ = 0;          // the sender has matched all receives up to this one
   std::byte* staging_ = nullptr;          // source of the clear-to-send writes
-  // Places in the sender's ring, before they are wrapped: of the next entry, of the first that is not posted.
-  uint32_t next_place_ = 0;
-  uint32_t posted_place_ = 0;
+  uint64_t posted_number_ = 1;            // of the first receive whose clear-to-send is not posted
   uint32_t clear_to_send_signal_ = kClearToSendSignal;  // of this connection's queue pairs
   uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
   bool straight_ = false;         // one rail, not iWARP, and the connection is well, on its own rail
@@ -239,24 +236,23 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   if (!straight) [[unlikely]]
     return irecvOtherwise(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
-  const uint32_t place = next_place_ % kRingEntries;
+  const uint32_t place = ringPlace(next_number_);
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
-      entryOf(buffer, room, makeStamp(next_number_, place, 1, 0));
+      entryOf(buffer, room, makeStamp(next_number_, 1, 0));
   open(made, 1, room);
   made.pieces[0] = {0, room, buffer.address};
   memories_[0][next_number_ % kSlots] = buffer.memory;
   *request = &made;
-  ++next_place_;
   ++next_number_;
   return postOne(place);
 }
 
-// The clear-to-send at `place`, unless others wait in front of it. One rail, not iWARP.
+// The last receive's clear-to-send, at `place`, unless others wait in front of it. One rail, not iWARP.
 [[gnu::always_inline]] inline Status ReceiveConnection::postOne(uint32_t place) {
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
-  if (posted_place_ + 1 != next_place_ || queue_pair.sendFree() == 0) [[unlikely]]
+  if (posted_number_ + 1 != next_number_ || queue_pair.sendFree() == 0) [[unlikely]]
     return postPending();
-  ++posted_place_;
+  ++posted_number_;
   const std::size_t offset = std::size_t{place} * sizeof(ClearToSend) + kUnwrittenBytes;
   ibv_sge segment = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
                      queue_pair.window_key};

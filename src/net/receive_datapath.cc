@@ -19,8 +19,6 @@ namespace {
 // before it, whose slots may then be used again.
 constexpr uint64_t kSilentRun = 8;
 
-// Of one write of clear-to-sends: what arrives word by word, in order.
-constexpr uint32_t kClearToSendBytes = 1024;
 constexpr std::size_t kClearToSendChain = 4;
 
 }  // namespace
@@ -43,11 +41,9 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   return failPost(queue_pair, "ibv_post_recv", error);
 }
 
-// Where entry `i` of a group is put together: as it will stand in the sender's ring. On iWARP the entries of
-// a group are one message, so there they have a row of their own.
-std::byte* ReceiveConnection::stagingOf(uint32_t slot, uint32_t i) const {
-  const uint32_t place = iwarp() ? slot * kMaxReceives + i : (next_place_ + i) % kRingEntries;
-  return staging_ + std::size_t{place} * entry_bytes_;
+// Where entry `i` of a receive is put together: as it will stand in the sender's ring.
+std::byte* ReceiveConnection::stagingOf(uint64_t number, uint32_t i) const {
+  return staging_ + std::size_t{ringPlace(number) + i} * entry_bytes_;
 }
 
 // Whatever is not one buffer on one rail.
@@ -62,13 +58,13 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
   receive.least_room = least_room;
   receive.host = host;
   const uint64_t flags = (receive.silent ? kStampSilent : 0) | (host ? kStampHost : 0);
-  const uint64_t stamp = makeStamp(next_number_, next_place_ % kRingEntries, static_cast<int>(count), flags);
+  const uint64_t stamp = makeStamp(next_number_, static_cast<int>(count), flags);
   for (uint32_t i = 0; i < count; ++i) {
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
     receive.pieces[i] = {0, room, buffer.address};
     memories_[i][slot] = buffer.memory;
-    std::byte* const place = stagingOf(slot, i);
+    std::byte* const place = stagingOf(next_number_, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
         entryOf(buffer, room, stamp);
     if (entry_bytes_ > sizeof(ClearToSend) && buffer.memory != nullptr)
@@ -101,12 +97,11 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
   fillGroup(made, slot, buffers);
   // Without queue pairs this comes with the next epoch.
   const bool standby = !native_ && phase_ != Phase::kLost && phase_ != Phase::kWaiting;
-  if (standby && !writeKeys(made, next_place_)) {
+  if (standby && !writeKeys(made)) {
     (void)lose(&queue_pairs_[reply_queue_pair_], {Code::kSystem, ENOMEM},
                "memory cannot be registered with a standby rail");
   }
   *request = &made;
-  next_place_ += count;
   ++next_number_;
   return postPending();
 }
@@ -124,13 +119,12 @@ void ReceiveConnection::makeSilent(Receive& receive) const {
   receive.bytes = receive.least_room;
 }
 
-// Over the queue pair that brought data last: the sender gives most to what is fastest. Writes end at the end
-// of the ring.
+// Over the queue pair that brought data last: the sender gives most to what is fastest.
 Status ReceiveConnection::postPending() {
   if (!running()) [[unlikely]]  // they go with the next epoch
     return Status::success();
   LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
-  while (posted_place_ != next_place_) {
+  while (posted_number_ != next_number_) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
       RAILWISE_TRY(poll());
       chores_ = queue_pair.sendFree() == 0;
@@ -139,7 +133,7 @@ Status ReceiveConnection::postPending() {
     std::array<ibv_send_wr, kClearToSendChain> works;
     std::array<ibv_sge, kClearToSendChain> segments;
     std::size_t count = 0;
-    while (count < works.size() && posted_place_ != next_place_ && queue_pair.sendFree() > 0) {
+    while (count < works.size() && posted_number_ != next_number_ && queue_pair.sendFree() > 0) {
       nextClearToSend(queue_pair, works[count], segments[count]);
       if (count > 0) works[count - 1].next = &works[count];
       ++count;
@@ -152,31 +146,22 @@ Status ReceiveConnection::postPending() {
   return Status::success();
 }
 
-// As many entries as one work request takes.
+// All entries of one receive.
 inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work,
                                                ibv_sge& segment) {
-  uint32_t count = next_place_ - posted_place_;
-  const std::byte* from = nullptr;
-  std::size_t offset = 0;
-  if (iwarp()) {  // one receive, in a message of its own
-    from = stagingOf(static_cast<uint32_t>((next_number_ - 1) % kSlots), 0);
-  } else {
-    const uint32_t first = posted_place_ % kRingEntries;
-    count = std::min({count, kRingEntries - first, kClearToSendBytes / entry_bytes_});
-    offset = std::size_t{first} * entry_bytes_ + kUnwrittenBytes;
-    from = staging_ + offset;
-  }
-  posted_place_ += count;
-  const uint32_t bytes = count * entry_bytes_ - (iwarp() ? 0 : kUnwrittenBytes);
-  segment = {reinterpret_cast<uint64_t>(from), bytes, queue_pair.window_key};
+  const uint64_t number = posted_number_++;
+  const uint32_t skipped = iwarp() ? 0 : kUnwrittenBytes;
+  const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + skipped;
+  const uint32_t bytes = receives_[number % kSlots].count * entry_bytes_ - skipped;
+  segment = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
   work.opcode = iwarp() ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
   fillClearToSend(work, segment, queue_pair, offset);
 }
 
 Status ReceiveConnection::progress(const Request& request, bool* done) {
-  if (next_place_ != posted_place_) [[unlikely]]  // the send queue was full
-    (void)postPending();                          // a failure is remembered
-  chores_ = next_place_ != posted_place_;
+  if (posted_number_ != next_number_) [[unlikely]]  // the send queue was full
+    (void)postPending();                            // a failure is remembered
+  chores_ = posted_number_ != next_number_;
   const Status polled = poll();
   if (request.kind == Request::Kind::kFlush) [[unlikely]]
     return progressFlush(

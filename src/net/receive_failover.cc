@@ -203,7 +203,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   adopt(frame.end);
   for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
     Receive& receive = receives_[number % kSlots];
-    if (!receive.done && !writeKeys(receive, placeOf(number))) return false;
+    if (!receive.done && !writeKeys(receive)) return false;
   }
   return true;
 }
@@ -280,18 +280,11 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
 
 // ---- clear to send, once more
 
-// The places of receives follow each other.
-uint32_t ReceiveConnection::placeOf(uint64_t number) const {
-  uint32_t place = next_place_;
-  for (uint64_t later = next_number_ - 1; later >= number; --later) place -= receives_[later % kSlots].count;
-  return place;
-}
-
 // What stands in the staging ring for a receive, with the keys of this epoch's rails. False: its memory
 // cannot be registered with one of them.
-bool ReceiveConnection::writeKeys(const Receive& receive, uint32_t place) {
+bool ReceiveConnection::writeKeys(const Receive& receive) {
   for (uint32_t i = 0; i < receive.count; ++i) {
-    std::byte* const at = staging_ + std::size_t{(place + i) % kRingEntries} * entry_bytes_;
+    std::byte* const at = stagingOf(receive.number, i);
     auto& entry = *reinterpret_cast<ClearToSend*>(at + entry_bytes_ - sizeof(ClearToSend));
     const MemoryHandle* const memory = memories_[i][receive.number % kSlots];
     if (memory == nullptr) continue;
@@ -309,7 +302,7 @@ bool ReceiveConnection::writeKeys(const Receive& receive, uint32_t place) {
 }
 
 Status ReceiveConnection::begin() {
-  posted_place_ = placeOf(arrived_ + 1);
+  posted_number_ = arrived_ + 1;
   straight_ = plain_ && native_;
   beginEpoch();
   return postPending();

@@ -180,8 +180,8 @@ Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, ui
                                         std::to_string(receive) + ", which is not expected");
   }
   for (uint32_t i = 0; i < count; ++i) {
-    const std::size_t place = (stampPlace(stamp) + i) & (kRingEntries - 1);
-    std::memcpy(ring_ + place * entry_bytes_, from + std::size_t{i} * entry_bytes_, entry_bytes_);
+    std::memcpy(ring_ + (ringPlace(receive) + i) * std::size_t{entry_bytes_},
+                from + std::size_t{i} * entry_bytes_, entry_bytes_);
   }
   return postNoticeReceive(queue_pair, buffer);
 }

@@ -38,7 +38,7 @@ class SendConnection final : public Connection {
   Status onCompletion(const ibv_wc& completion);
   // Its two halves. All is well, and there is no clear-to-send for the next message:
   bool mustWait() {
-    const uint64_t stamp = __atomic_load_n(&entryAt(next_place_).stamp, __ATOMIC_ACQUIRE);
+    const uint64_t stamp = __atomic_load_n(&entryOf(next_number_).stamp, __ATOMIC_ACQUIRE);
     return stampNumber(stamp) < next_number_ && only_cq_ != nullptr && !aside_ && maySkipIdle();
   }
   // Whatever else there is.
@@ -95,7 +95,6 @@ class SendConnection final : public Connection {
   // The group of sends for one receive.
   struct Group {
     uint64_t number = 0;  // of the receive; 0: none yet
-    uint32_t place = 0;   // of its first entry in the ring
     uint8_t count = 0;    // messages
     uint8_t matched = 0;
     uint8_t parts = 0;
@@ -162,10 +161,11 @@ class SendConnection final : public Connection {
   // Data path (send_datapath.cc).
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
-  const ClearToSend& entryAt(uint32_t place) const {
+  // Of buffer `i` of receive `number`, if it is there.
+  const ClearToSend& entryOf(uint64_t number, uint32_t i = 0) const {
     // Keys of further rails stand in front of each entry.
-    return *reinterpret_cast<const ClearToSend*>(
-        ring_ + std::size_t{place & (kRingEntries - 1)} * entry_bytes_ + entry_bytes_ - sizeof(ClearToSend));
+    return *reinterpret_cast<const ClearToSend*>(ring_ + std::size_t{ringPlace(number) + i} * entry_bytes_ +
+                                                 entry_bytes_ - sizeof(ClearToSend));
   }
   Part* partsOf(std::size_t slot) const { return &parts_[slot * lanes_.size()]; }
   Status drain();
@@ -177,7 +177,7 @@ class SendConnection final : public Connection {
   }
   [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
-  Status failClearToSend(uint64_t stamp, uint32_t place);
+  Status failClearToSend(uint64_t stamp);
   Status notReady();
   Status sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                    Message& message, LaneQueuePair& queue_pair);
@@ -247,12 +247,9 @@ class SendConnection final : public Connection {
   alignas(64) std::byte* ring_ = nullptr;      // written by the receiver: clear to send
   LaneQueuePair* small_queue_pair_ = nullptr;  // that the next small message goes to
   Group* open_group_ = nullptr;  // that some sends of a small group are there for, in order, but not all
-  // The receive that is being matched, its place in the ring (before it is wrapped); the first whose
-  // clear-to-send has not been seen, its place.
+  // The receive that is being matched; the first whose clear-to-send has not been seen.
   uint64_t next_number_ = 1;
   uint64_t seen_number_ = 1;
-  uint32_t next_place_ = 0;
-  uint32_t seen_place_ = 0;
   // messages_ are taken in turn, of no more than have been in use at once: those that were used last are
   // still in the cache. A request that its owner keeps for long is passed over.
   uint32_t next_message_ = 0;
@@ -342,9 +339,9 @@ class SendConnection final : public Connection {
                                                                 Request** request) {
   if (open_group_ != nullptr) [[unlikely]]
     return isendNext(address, bytes, tag, memory, profiler, request);
-  const ClearToSend& entry = entryAt(next_place_);
+  const ClearToSend& entry = entryOf(next_number_);
   const uint64_t stamp = __atomic_load_n(&entry.stamp, __ATOMIC_ACQUIRE);
-  if (stamp != makeStamp(next_number_, next_place_ % kRingEntries, 1, 0)) [[unlikely]]
+  if (stamp != makeStamp(next_number_, 1, 0)) [[unlikely]]
     return isendOtherwise(address, bytes, tag, memory, profiler, request);
   Message& message = messages_[next_message_ & message_mask_];
   LaneQueuePair* const queue_pair = small_queue_pair_;
@@ -412,12 +409,8 @@ inline void SendConnection::describe(Message& message, uint64_t address, uint32_
 // To the next receive.
 inline void SendConnection::advance() {
   ++next_message_;
-  ++next_place_;
   next_post_ = ++next_number_;
-  if (seen_number_ < next_number_) {  // isend saw the clear-to-send itself
-    seen_number_ = next_number_;
-    seen_place_ = next_place_;
-  }
+  if (seen_number_ < next_number_) seen_number_ = next_number_;  // isend saw the clear-to-send itself
 }
 
 }  // namespace railwise::net

@@ -11,9 +11,15 @@
 namespace railwise::net {
 namespace {
 
-// Is it the stamp of this receive, at this place?
-bool sameTurn(uint64_t stamp, uint64_t number, uint32_t place) {
-  return (stamp ^ makeStamp(number, place % kRingEntries, 0, 0)) >> kStampPlaceShift == 0;
+// Is it the stamp of this receive?
+bool sameTurn(uint64_t stamp, uint64_t number) {
+  return (stamp ^ makeStamp(number, 0, 0)) >> kStampFlagsEnd == 0;
+}
+
+[[gnu::cold, gnu::noinline]] std::string textOfStamp(uint64_t stamp) {
+  return "the clear-to-send for receive " + std::to_string(stampNumber(stamp)) +
+         " makes no sense: its flags and count are " +
+         std::to_string(stamp & ((1U << kStampNumberShift) - 1));
 }
 
 [[gnu::cold, gnu::noinline]] std::string sizeText(std::size_t bytes, std::size_t room) {
@@ -25,33 +31,27 @@ bool sameTurn(uint64_t stamp, uint64_t number, uint32_t place) {
 // Takes in the clear-to-sends that have arrived as a whole.
 Status SendConnection::lookForClearToSend() {
   uint64_t number = seen_number_;
-  uint32_t place = seen_place_;
   for (;;) {
-    const ClearToSend& first = entryAt(place);
-    const uint64_t stamp = __atomic_load_n(&first.stamp, __ATOMIC_ACQUIRE);
+    const uint64_t stamp = __atomic_load_n(&entryOf(number).stamp, __ATOMIC_ACQUIRE);
     const auto count = static_cast<uint32_t>(stampCount(stamp));
-    if (!sameTurn(stamp, number, place) || count - 1 >= kMaxReceives) [[unlikely]] {
-      if (stampNumber(stamp) == number) return failClearToSend(stamp, place);
+    if (!sameTurn(stamp, number) || count - 1 >= kMaxReceives) [[unlikely]] {
+      if (stampNumber(stamp) == number) return failClearToSend(stamp);
       break;
     }
     uint32_t whole = 1;
-    while (whole < count && __atomic_load_n(&entryAt(place + whole).stamp, __ATOMIC_ACQUIRE) == stamp)
+    while (whole < count && __atomic_load_n(&entryOf(number, whole).stamp, __ATOMIC_ACQUIRE) == stamp)
       ++whole;
     if (whole < count) break;
-    place += count;
     ++number;
   }
   if (number == seen_number_) return Status::success();
   seen_number_ = number;
-  seen_place_ = place;
   heard_ = true;
   return Status::success();
 }
 
-Status SendConnection::failClearToSend(uint64_t stamp, uint32_t place) {
-  return fail({Code::kRemote, 0}, "clear-to-send for " + std::to_string(stampCount(stamp)) + " receives at " +
-                                      std::to_string(stampPlace(stamp)) + ", expected at " +
-                                      std::to_string(place % kRingEntries));
+Status SendConnection::failClearToSend(uint64_t stamp) {
+  return fail({Code::kRemote, 0}, textOfStamp(stamp));
 }
 
 // The next receive is not there.
@@ -81,7 +81,7 @@ Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int t
       if (next_number_ >= seen_number_ || !running()) return Status::success();
     }
   }
-  const ClearToSend& entry = entryAt(next_place_);
+  const ClearToSend& entry = entryOf(next_number_);
   const bool alone = (entry.stamp & (kStampCountMask | kStampSilent)) == 1;
   const bool whole = alone && small_now_ != 0 && bytes - 1 < whole_bytes_ && profiler == nullptr &&
                      entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes;
@@ -153,7 +153,7 @@ inline void SendConnection::prepare(ibv_send_wr& work, const Message& message, c
 // The bytes are copied twice, which costs less than a write of their own.
 bool SendConnection::canPack(const Group& group) const {
   const uint32_t bytes = group.each * group.count;
-  return stampHost(entryAt(group.place).stamp) && group.count > 1 && bytes <= kPackBytes &&
+  return stampHost(entryOf(group.number).stamp) && group.count > 1 && bytes <= kPackBytes &&
          bytes <= small_queue_pair_->inline_bytes;
 }
 
@@ -167,7 +167,7 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
                                  void* profiler, Request** request) {
   Group& group = *open_group_;
   const uint32_t index = group.matched;
-  const ClearToSend& entry = entryAt(group.place + index);
+  const ClearToSend& entry = entryOf(group.number, index);
   Message& message = messages_[next_message_ & message_mask_];
   const bool next = entry.tag == static_cast<uint32_t>(tag) && bytes == group.each && bytes <= entry.bytes &&
                     profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
@@ -209,12 +209,11 @@ Status SendConnection::openGroup(Group& group) {
     if (!group.free()) return idle(Waiting::kAcknowledgement);
   }
   // Once more, and for good: the peer can write there at any time.
-  const uint64_t stamp = __atomic_load_n(&entryAt(next_place_).stamp, __ATOMIC_ACQUIRE);
-  if (!sameTurn(stamp, next_number_, next_place_) || stampCount(stamp) < 1 ||
-      stampCount(stamp) > kMaxReceives) [[unlikely]]
-    return failClearToSend(stamp, next_place_);
+  const uint64_t stamp = __atomic_load_n(&entryOf(next_number_).stamp, __ATOMIC_ACQUIRE);
+  if (!sameTurn(stamp, next_number_) || stampCount(stamp) < 1 || stampCount(stamp) > kMaxReceives)
+      [[unlikely]]
+    return failClearToSend(stamp);
   group.number = next_number_;
-  group.place = next_place_;
   group.count = static_cast<uint8_t>(stampCount(stamp));
   group.matched = 0;
   group.messages.fill(nullptr);
@@ -228,7 +227,7 @@ Status SendConnection::openGroup(Group& group) {
 
 // The first open entry with this tag (a tag may stand twice in a group), or -1. Mostly it is the next one.
 inline int SendConnection::match(Group& group, int tag) const {
-  const auto fits = [&](uint32_t i) { return entryAt(group.place + i).tag == static_cast<uint32_t>(tag); };
+  const auto fits = [&](uint32_t i) { return entryOf(group.number, i).tag == static_cast<uint32_t>(tag); };
   if (group.in_order && fits(group.matched)) [[likely]]
     return group.matched;
   group.in_order = false;
@@ -258,7 +257,7 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
   const int found = match(group, tag);
   if (found < 0) return idleAfterDrain(Waiting::kPeer);
   const auto index = static_cast<uint32_t>(found);
-  const ClearToSend& entry = entryAt(group.place + index);
+  const ClearToSend& entry = entryOf(group.number, index);
   RAILWISE_TRY(checkSize(bytes, entry));
   Message* const message = freeMessage();
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
@@ -288,7 +287,6 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 // All its sends are there.
 [[gnu::noinline]] Status SendConnection::closeGroup(Group& group) {
   open_group_ = nullptr;
-  next_place_ += group.count;
   ++next_number_;
   const auto slot = static_cast<uint32_t>(group.number % kSlots);
   if (next_post_ + 1 == next_number_ && group.small && makeRoom(*small_queue_pair_, group.count))

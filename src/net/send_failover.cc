@@ -226,20 +226,14 @@ Status SendConnection::settleMessages() {
                                         " is the next to be sent to");
   completeArrived();
   noteProgress(true);
-  uint32_t place = next_place_;
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
     RAILWISE_TRY(settleReceive(number, bit < kSlots && (settle_->done >> bit & 1) != 0));
-    Group& group = groups_[number % kSlots];
-    const bool grouped = group.number == number && group.matched == group.count;
-    place -= grouped ? group.count : 1U;
-    if (grouped) group.place = place;
   }
   // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
   Group& open = groups_[next_number_ % kSlots];
   if (open.number == next_number_) open.small = open.packed = false;
   next_post_ = seen_number_ = arrived + 1;
-  seen_place_ = place;
   return Status::success();
 }
 

@@ -139,7 +139,7 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
       const uint64_t offset = group.posted - begin;
       const auto piece =
           static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.piece_bytes));
-      const ClearToSend& entry = entryAt(group.place + static_cast<uint32_t>(i));
+      const ClearToSend& entry = entryOf(group.number, static_cast<uint32_t>(i));
       (*work)->opcode = IBV_WR_RDMA_WRITE;
       (*work)->wr.rdma.remote_addr = entry.address + offset;
       (*work)->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);

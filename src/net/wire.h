@@ -1,9 +1,9 @@
 // What the two ends of a connection write into each other's memory.
 //
-// Clear to send: for a receive with n buffers the receiver writes n entries into the sender's ring, behind
-// those of the receive before it. Every entry carries the number of its receive (from 1), so an entry is
+// Clear to send: for a receive with n buffers the receiver writes n entries into the sender's ring, at the
+// begin of the slot of that receive. Every entry carries the number of its receive (from 1), so an entry is
 // valid by itself however the write is cut; it is aligned to its own size, so no PCIe write splits one. The
-// ring holds the entries of all receives that can be open, so none is written over before it was used. Data:
+// ring has a slot for each receive that can be open, so none is written over before it was used. Data:
 // RDMA writes. What a lane carries of a group is a part; the last request of each part has an immediate. One
 // part whose messages are of one size, below 32 MiB in all, says everything in the immediate; else one of the
 // parts also writes a record: how many parts there are, and the sizes.
@@ -33,7 +33,7 @@ struct alignas(32) ClearToSend {
   uint64_t address;
   uint32_t tag;
   uint32_t bytes;  // room in the buffer
-  uint64_t stamp;  // number of the receive, place, flags, entries in the group; the last word to be written
+  uint64_t stamp;  // number of the receive, flags, entries in the group; the last word to be written
 };
 static_assert(sizeof(ClearToSend) == 32);
 inline constexpr uint32_t kUnwrittenBytes = offsetof(ClearToSend, remote_key);
@@ -64,10 +64,14 @@ inline constexpr std::size_t groupBytes(uint32_t entry_bytes) {
   return std::size_t{kMaxReceives} * entry_bytes;
 }
 
-// Stamp: number (48 bits), place of the group's first entry in the ring (8 bits), silent, count.
+// Where the entries of a receive begin in the ring, by its number.
+inline constexpr uint32_t ringPlace(uint64_t number) {
+  return static_cast<uint32_t>(number % kSlots) * kMaxReceives;
+}
+
+// Stamp: number (48 bits), zeroes (8 bits), silent, host memory, two zeroes, count.
 inline constexpr int kStampNumberShift = 16;
-inline constexpr int kStampPlaceShift = 8;
-static_assert(kRingEntries == 1U << (kStampNumberShift - kStampPlaceShift));
+inline constexpr int kStampFlagsEnd = 8;
 inline constexpr uint64_t kStampCountMask = 0xf;
 // The receiver wants no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION): the data come without immediate.
 inline constexpr uint64_t kStampSilent = 0x80;
@@ -75,14 +79,10 @@ inline constexpr uint64_t kStampSilent = 0x80;
 inline constexpr uint64_t kStampHost = 0x40;
 static_assert(kMaxReceives <= static_cast<int>(kStampCountMask));
 
-inline constexpr uint64_t makeStamp(uint64_t number, uint32_t place, int count, uint64_t flags) {
-  return number << kStampNumberShift | uint64_t{place} << kStampPlaceShift | flags |
-         static_cast<uint64_t>(count);
+inline constexpr uint64_t makeStamp(uint64_t number, int count, uint64_t flags) {
+  return number << kStampNumberShift | flags | static_cast<uint64_t>(count);
 }
 inline constexpr uint64_t stampNumber(uint64_t stamp) { return stamp >> kStampNumberShift; }
-inline constexpr uint32_t stampPlace(uint64_t stamp) {
-  return static_cast<uint32_t>(stamp >> kStampPlaceShift) & (kRingEntries - 1);
-}
 inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp & kStampCountMask); }
 inline constexpr bool stampHost(uint64_t stamp) { return (stamp & kStampHost) != 0; }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
