@@ -49,8 +49,13 @@ def read(job, net, rows):
 
 def counts(before, after, operations):
     """Doorbells, work requests, receives' doorbells and completions of each operation and rank, between two files of counters."""
+    processes = {path: json.loads(pathlib.Path(path).read_text()) for path in (before, after)}
+    here = {path: {(process["host"], process["process"]) for process in its} for path, its in processes.items()}
+    if not here[before] <= here[after]:
+        raise RuntimeError(f"{after}: ranks have ended since {before}, and took their counters with them")
+
     def total(path, names):
-        return sum(process[name] for process in json.loads(pathlib.Path(path).read_text()) for name in names)
+        return sum(process[name] for process in processes[path] for name in names)
 
     kinds = {"doorbells": ("post_send_calls",), "work requests": WORK_REQUESTS, "receive calls": ("post_recv_calls",), "completions": ("completions",)}
     return {kind: (total(after, names) - total(before, names)) / operations for kind, names in kinds.items()}

@@ -65,22 +65,30 @@ constexpr int kCounted = 50;
 // For what other ranks, and a proxy that is still busy, have to do before counters are looked at.
 constexpr auto kSettle = std::chrono::milliseconds(30);
 
-std::string lookAtCounters(const std::string& name) {
+// Rank 0 looks; the others wait until it has: a rank that goes on or ends meanwhile would change what it
+// sees.
+std::string lookAtCounters(const Communicator& main, const std::string& name) {
   const std::string file = options.id + "." + name + ".json";
+  const std::string looked = file + ".looked";
+  if (main.rank != 0) {
+    while (!std::filesystem::exists(looked)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return file;
+  }
   std::this_thread::sleep_for(kSettle);
   if (std::system((options.stats + " > " + file).c_str()) != 0) stop(1, "cannot run " + options.stats);
+  std::ofstream(looked).flush();
   return file;
 }
 
 void countWork(const Communicator& main, const std::string& name, std::size_t bytes,
                const std::function<void()>& enqueue) {
   const std::string prefix = name + "." + std::to_string(bytes);
-  const std::string before = main.rank == 0 ? lookAtCounters(prefix + ".before") : "";
+  const std::string before = lookAtCounters(main, prefix + ".before");
   for (int i = 0; i < kCounted; ++i) enqueue();
   main.wait();
-  if (main.rank != 0) return;
-  const std::string after = lookAtCounters(prefix + ".after");
-  std::printf("counts %s %zu %d %s %s\n", name.c_str(), bytes, kCounted, before.c_str(), after.c_str());
+  const std::string after = lookAtCounters(main, prefix + ".after");
+  if (main.rank == 0)
+    std::printf("counts %s %zu %d %s %s\n", name.c_str(), bytes, kCounted, before.c_str(), after.c_str());
 }
 
 }  // namespace
