@@ -9,6 +9,7 @@ import unittest
 
 SCRIPT = pathlib.Path(sys.argv.pop(1)) / "scripts/standstills"
 SHORTEST = 0.7  # seconds
+PATIENCE = 60
 
 
 class Standstills(unittest.TestCase):
@@ -18,7 +19,13 @@ class Standstills(unittest.TestCase):
         self.notes = pathlib.Path(self.folder.name) / "notes"
         self.watch = subprocess.Popen([SCRIPT, self.notes, str(SHORTEST)])
         self.addCleanup(self.end)
-        while not self.notes.exists():
+        self.wait_for(self.notes.exists)
+
+    def wait_for(self, holds):
+        until = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), until)
+            self.assertIsNone(self.watch.poll())
             time.sleep(0.01)
 
     def end(self):
@@ -29,8 +36,7 @@ class Standstills(unittest.TestCase):
         self.watch.send_signal(signal.SIGSTOP)
         time.sleep(2 * SHORTEST)
         self.watch.send_signal(signal.SIGCONT)
-        while not self.notes.read_text():
-            time.sleep(0.01)
+        self.wait_for(self.notes.read_text)
         self.assertRegex(self.notes.read_text(), r"^\d+\.\d s until \d\d:\d\d:\d\d UTC, then load \d+\.\d+, \d+ MiB of memory available\n")
         self.assertGreaterEqual(float(self.notes.read_text().split()[0]), SHORTEST)
 
