@@ -15,7 +15,7 @@ import faults  # noqa: E402
 import judge  # noqa: E402
 import software_nccl  # noqa: E402
 from job import Job  # noqa: E402
-from unavailable import SKIPPED, Broken, Unavailable  # noqa: E402
+from unavailable import exit_status  # noqa: E402
 
 RANKS = 3
 PROMISED_S = 2.0
@@ -63,14 +63,7 @@ def kill_one(nccl, build, folder, victim):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    try:
-        nccl = software_nccl.prepared(build)
-    except Unavailable as error:
-        print(f"nccl kill: skipped: {error}")
-        return SKIPPED
-    except Broken as error:
-        print(f"nccl kill: {error}")
-        return 1
+    nccl = software_nccl.prepared(build)
     times = []
     for victim in range(TRIES):
         with tempfile.TemporaryDirectory(prefix="nccl-kill-") as folder:
@@ -87,4 +80,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("nccl kill", main))

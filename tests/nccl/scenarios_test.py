@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import scenarios  # noqa: E402
 import software_nccl  # noqa: E402
 from software_gpu import SoftwareGpu  # noqa: E402
-from unavailable import SKIPPED, Broken, Unavailable  # noqa: E402
+from unavailable import exit_status  # noqa: E402
 
 
 def main():
@@ -19,14 +19,7 @@ def main():
             print(name, "campaign" if scenario.campaign else "full")
         return 0
     build = pathlib.Path(sys.argv[1]).resolve()
-    try:
-        nccl = software_nccl.prepared(build)
-    except Unavailable as error:
-        print(f"skipped: {error}")
-        return SKIPPED
-    except Broken as error:
-        print(error)
-        return 1
+    nccl = software_nccl.prepared(build)
     failed = 0
     for name in sys.argv[2:]:
         scenario = scenarios.SCENARIOS[name]
@@ -46,4 +39,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("nccl scenarios", main))

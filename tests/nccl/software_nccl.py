@@ -37,6 +37,8 @@ def prepare(build, host=None):
     build = build.absolute()
     if host:  # another release, by hand: no matter of the tests
         return _prepare(build, host)
+    if not build.is_dir():
+        raise Broken(f"there is no build tree {build}: build Railwise first")
     state = build / STATE
     state.unlink(missing_ok=True)
     try:

@@ -21,7 +21,7 @@ import own_machines  # noqa: E402
 import shared_machines  # noqa: E402
 import software_nccl  # noqa: E402
 from compare import Score  # noqa: E402
-from unavailable import SKIPPED, Broken, Unavailable  # noqa: E402
+from unavailable import exit_status  # noqa: E402
 
 MOST_COMPLAINTS = 5  # of one machine are printed
 
@@ -69,14 +69,7 @@ def check(options, out):
 def main():
     options = arguments()
     out = (options.out or pathlib.Path(tempfile.mkdtemp(prefix="nccl-topology-"))).resolve()
-    try:
-        return check(options, out)
-    except Unavailable as error:
-        print(f"skipped: {error}")
-        return SKIPPED
-    except Broken as error:
-        print(f"nccl topology: {error}", file=sys.stderr)
-        return 1
+    return exit_status("nccl topology", lambda: check(options, out))
 
 
 if __name__ == "__main__":
