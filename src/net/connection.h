@@ -216,6 +216,16 @@ class Connection {
   Status checkPeer(Waiting waiting);
   // What the only completion queue has brought. A failure is remembered.
   void takeIn(const ibv_wc* completions, int count) noexcept;
+  // An RDMA write of no bytes into the peer's window. Its completion tells that all earlier work requests of
+  // the queue pair are complete.
+  ibv_send_wr emptyWrite(const LaneQueuePair& queue_pair) const {
+    ibv_send_wr work = {};
+    work.opcode = IBV_WR_RDMA_WRITE;
+    work.send_flags = IBV_SEND_SIGNALED;
+    work.wr.rdma.remote_addr = peer_window_;
+    work.wr.rdma.rkey = queue_pair.peer_window_key;
+    return work;
+  }
   // Everything completes in the order in which it was posted.
   bool oneQueuePair() const { return lanes_.size() == 1 && lanes_.front().count == 1; }
   // All is well: whoever tests may look into the only completion queue by itself.
@@ -329,8 +339,8 @@ class Connection {
   std::vector<verbs::Cq> cqs_;
   std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
 
-  // ---- what every message needs, together: with many connections in a thread each cache line is fetched
-  // anew
+  // ---- Members that every message reads. They share few cache lines, because a thread with many connections
+  // fetches each line again for each message.
   alignas(64) const Direction direction_;
   bool tested_ = false;  // since the last isend
   // test() has more to do than to look: something is not posted.

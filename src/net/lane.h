@@ -18,7 +18,7 @@ namespace railwise::net {
 
 // One queue pair of a connection. Destroyed before the completion queue and the memory that it uses.
 struct LaneQueuePair {
-  // ---- what every message needs, on as few cache lines as that takes
+  // ---- Fields that every message reads, on few cache lines (connection.h says why).
   alignas(64) ibv_qp* qp = nullptr;  // of `made` or `cm`
   // The send queue. Work requests are counted since ever: posted, known to be complete, and covered by a
   // completion that was asked for.

@@ -19,8 +19,8 @@ struct DescribedDevice {
 // Verbs come from libibverbs, as NCCL's own network's do: it sees the same devices.
 bool onLibibverbs();
 
-// What the user shall know of it; "": NCCL's own IB network will not describe these devices. `real`:
-// onLibibverbs().
+// The note to the user about NCCL's own IB network; "" when that network will not describe these devices.
+// `real`: onLibibverbs().
 std::string ownNetworkNote(const Config& config, bool real, std::span<const DescribedDevice> devices);
 
 }  // namespace railwise::net

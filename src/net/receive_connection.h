@@ -174,8 +174,7 @@ class ReceiveConnection final : public Connection {
   void onTrial(const TrialFrame& frame);
   void sendRails();
 
-  // ---- what every receive of one buffer needs, together: with many connections in a thread each cache line
-  // is fetched anew
+  // ---- Members that every receive of one buffer reads, on few cache lines (connection.h says why).
   alignas(64) uint64_t next_number_ = 1;  // of the next receive
   uint64_t consumed_number_ = 0;          // the sender has matched all receives up to this one
   std::byte* staging_ = nullptr;          // source of the clear-to-send writes

@@ -211,11 +211,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
 Status ReceiveConnection::ask(bool anew) {
   for (LaneQueuePair& queue_pair : queue_pairs_) {
     if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
-    ibv_send_wr work = {};
-    work.opcode = IBV_WR_RDMA_WRITE;
-    work.send_flags = IBV_SEND_SIGNALED;
-    work.wr.rdma.remote_addr = peer_window_;
-    work.wr.rdma.rkey = queue_pair.peer_window_key;
+    ibv_send_wr work = emptyWrite(queue_pair);
     ++queue_pair.posted;
     work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());
     ibv_send_wr* bad = nullptr;

@@ -55,11 +55,7 @@ Status SendConnection::drain() {
 Status SendConnection::ask(bool anew) {
   for (LaneQueuePair& queue_pair : queue_pairs_) {
     if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
-    ibv_send_wr work = {};
-    work.opcode = IBV_WR_RDMA_WRITE;
-    work.send_flags = IBV_SEND_SIGNALED;
-    work.wr.rdma.remote_addr = peer_window_;
-    work.wr.rdma.rkey = queue_pair.peer_window_key;
+    ibv_send_wr work = emptyWrite(queue_pair);
     ++queue_pair.posted;
     work.wr_id = sendWorkId(0, 0, queue_pair.index);
     askWith(work, queue_pair, next_post_ - 1);

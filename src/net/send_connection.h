@@ -242,16 +242,15 @@ class SendConnection final : public Connection {
   void startEvents(const Group& group, uint32_t slot, uint32_t part);
   void stopEvents(uint32_t slot, uint32_t part);
 
-  // ---- what every small message needs, together: with many connections in a thread each cache line is
-  // fetched anew
+  // ---- Members that every small message reads, on few cache lines (connection.h says why).
   alignas(64) std::byte* ring_ = nullptr;      // written by the receiver: clear to send
   LaneQueuePair* small_queue_pair_ = nullptr;  // that the next small message goes to
   Group* open_group_ = nullptr;  // that some sends of a small group are there for, in order, but not all
   // The receive that is being matched; the first whose clear-to-send has not been seen.
   uint64_t next_number_ = 1;
   uint64_t seen_number_ = 1;
-  // messages_ are taken in turn, of no more than have been in use at once: those that were used last are
-  // still in the cache. A request that its owner keeps for long is passed over.
+  // isend takes requests from messages_[0..message_mask_] in turn, and skips a request that is still in use.
+  // When all of them are in use the mask grows. A small mask keeps the requests in the cache.
   uint32_t next_message_ = 0;
   uint32_t message_mask_ = 15;
   // Messages up to this need no completion of their own; 0: none. small_now_: as long as all before is
@@ -354,9 +353,9 @@ class SendConnection final : public Connection {
   return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
 }
 
-// Of a small message that is about to be posted: must it ask for a completion? NCCL tests after each send, so
-// each asks. Who sends rows of one length without a test between gets one completion for the row; where a row
-// turns out shorter, test() asks.
+// True when the small message that is about to be posted must ask for a completion. NCCL tests after each
+// send, so each send asks. A caller that makes rows of sends of one length, without a test between them, gets
+// one completion for each row. When a row turns out shorter, test() asks.
 inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
   if (tested_) {
     expected_row_ = row_ == last_row_ && !small_turns_ ? row_ : 1;
@@ -368,7 +367,8 @@ inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
   return !chores_ || queue_pair.posted >= queue_pair.quiet_until;
 }
 
-// Makes the work request that was counted last ask for a completion, which tells of all up to `number`.
+// Makes `work`, the work request that was counted last, ask for a completion. The completion covers all
+// messages up to `number`.
 inline void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);

@@ -24,9 +24,9 @@ class LaneLoad {
   // `bandwidth_mbps`: what is known before anything was measured; at least 1.
   explicit LaneLoad(int bandwidth_mbps);
 
-  // Bytes per nanosecond, estimated: what it delivered lately over the time that this took. A mean of bytes
-  // and one of times, not one of rates: of two completions of which the first was found late the second seems
-  // to have taken no time at all, and its rate would outweigh all others.
+  // Estimated bytes per nanosecond: the mean of the measured bytes over the mean of the measured times. A
+  // mean of rates would be wrong: when one completion is found late, the next one seems to have taken no
+  // time, and its enormous rate outweighs all others.
   double rate() const { return bytes_ / time_ns_; }
   // Bytes posted and not yet completed.
   uint64_t queued() const { return queued_; }

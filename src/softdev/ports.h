@@ -8,8 +8,8 @@
 
 namespace railwise::softdev {
 
-// `opened`: the record's index, which is the LID less one, the same for every process. A port that no live
-// context has open begins anew from `config`; another keeps its state. ENOMEM when the table is full;
+// `opened`: the record's index, which is the LID less one, the same for every process. `config` resets a
+// port that no live context has open; any other port keeps its state. ENOMEM when the table is full;
 // EADDRINUSE, logged, when another process has the fabric with an unlike configuration.
 Status openPort(Fabric& fabric, const DeviceConfig& config, const std::string& host, uint32_t number,
                 uint32_t* opened);

@@ -133,7 +133,7 @@ bool BenchReceiver::test() {
   return true;
 }
 
-// Data that the sender's completion tells of.
+// Consumes the data of receives that the sender's completions have shown to be there.
 void BenchReceiver::consumeArrived() {
   for (; consumed_ < std::min(done_, sender_->done()); ++consumed_) {
     if (verifying_ && !right(consumed_, consumed_ % slots_)) return;

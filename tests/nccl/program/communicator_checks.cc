@@ -1,4 +1,4 @@
-// Checks of communicators: several of them, made from one another, ended and made again.
+// Checks of communicators: a rank has several, splits and shrinks them, ends them and makes new ones.
 #include <chrono>
 #include <memory>
 #include <string>

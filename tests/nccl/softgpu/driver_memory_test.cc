@@ -28,7 +28,7 @@ TEST(SoftgpuDriverMemory, ExportsAnAllocationAsDmabuf) {
   EXPECT_EQ(0, close(fd));
 }
 
-// The software verbs device takes a memory file's position for the begin of the dma-buf.
+// The exported file's position is where the part begins: the software verbs device reads it there.
 TEST(SoftgpuDriverMemory, ExportsAPartOfAnAllocationByTheFilesPosition) {
   const auto export_range = driver<decltype(&cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");
   char* const at = onDevice<char>(kBytes);

@@ -11,7 +11,7 @@ namespace softgpu {
 
 struct Kernel;
 
-// Null: nobody has defined the symbol. The first call for a symbol says so.
+// The kernel of a symbol; null when no library has defined the symbol, which is logged once for each symbol.
 Kernel* findKernel(const void* symbol);
 
 // Copies what the launch needs. `pointers`: one for each parameter of the kernel. `extra`: the buffer, as
