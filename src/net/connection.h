@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,7 +104,7 @@ class Connection {
     connection.takeIn(completions, count);
     return testKnown(request, sizes) ? std::optional(true) : std::nullopt;
   }
-  Status testOtherwise(Request& request, bool* done, int* sizes);
+  virtual Status testOtherwise(Request& request, bool* done, int* sizes) = 0;
 
   // The rails in use: those of the device, until one of them fails.
   const std::vector<Rail>& rails() const { return rails_; }
@@ -193,8 +194,8 @@ class Connection {
   void noteProgress(bool keep_last = false);
   // For the report, when nothing is left.
   void noteTried(const std::string& what);
-  // From now on no call goes straight down.
-  void stopStraight();
+  // From now on no call takes the fast path.
+  void stopFastPath();
   Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
   Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
@@ -214,8 +215,14 @@ class Connection {
   }
 
   Status checkPeer(Waiting waiting);
-  // What the only completion queue has brought. A failure is remembered.
-  void takeIn(const ibv_wc* completions, int count) noexcept;
+  // Handles what the only completion queue has brought; `count` negative: the queue cannot be polled. A
+  // failure is remembered.
+  virtual void takeIn(const ibv_wc* completions, int count) noexcept = 0;
+  // Remembers that there was no memory to put a failure into words.
+  void failWithoutWords() noexcept {
+    failure_ = {Code::kInternal, ENOMEM};
+    stopFastPath();
+  }
   // An RDMA write of no bytes into the peer's window. Its completion tells that all earlier work requests of
   // the queue pair are complete.
   ibv_send_wr emptyWrite(const LaneQueuePair& queue_pair) const {
@@ -386,7 +393,6 @@ class Connection {
   Status checkStall();
   // Nothing that was posted is without its completion.
   bool owedNothing() const;
-  uint64_t largestUnderWay() const;  // as the direction has it
   void lookAtPorts();
   Status probe();
   Status postProbe(std::size_t queue_pair);
@@ -398,6 +404,24 @@ class Connection {
   Status onFrame(std::span<const std::byte> frame);
   void onFarewell(const FarewellFrame& frame);
   bool gpuMemoryToo(const Rail& rail) const;
+
+  // ---- What the sending and the receiving end do each in its own way. No call here is on the fast path.
+  // From now on no call takes the fast path of this end.
+  virtual void leaveFastPath() = 0;
+  // This end's next step without queue pairs: tears down, waits for the peer, connects the next epoch.
+  virtual Status advanceRecovery() = 0;
+  // A frame that only the other direction's end sends. Errors: kRemote (this end expects no such frame).
+  virtual Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) = 0;
+  // The peer has said goodbye, and that all receives up to `number` are complete.
+  virtual void onLastArrived(uint64_t /*number*/) {}
+  // Ports of this end have changed while the connection runs.
+  virtual void onPortsChanged() = 0;
+  // A connection that runs and waits: it may look for better rail pairs.
+  virtual void lookForBetter(Clock::time_point /*now*/) {}
+  // Asks for the completions that nothing else brings, and looks for them. `anew`: asks in any case.
+  virtual Status requestCompletions(bool anew) = 0;
+  // Bytes of the largest message that is under way, or may be; 0: there is none.
+  virtual uint64_t largestUnderWay() const = 0;
 
   Context* owner_ = nullptr;
   uint32_t port_changes_ = 0;         // as seen last

@@ -56,7 +56,7 @@ Status Connection::fail(Status status, const std::string& what) {
     RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
                   peer_.c_str(), what.c_str());
     failure_ = status;
-    stopStraight();
+    stopFastPath();
     endSideChannel(what);
   }
   return failure_;

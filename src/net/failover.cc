@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "net/receive_connection.h"
-#include "net/send_connection.h"
+#include "net/connection.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
@@ -28,10 +27,9 @@ bool Connection::canFailOver() const {
                       [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
 }
 
-void Connection::stopStraight() {
+void Connection::stopFastPath() {
   only_cq_ = nullptr;
-  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->stopStraight();
-  else static_cast<ReceiveConnection*>(this)->stopStraight();
+  leaveFastPath();
 }
 
 void Connection::sayFew(const std::string& line) {
@@ -82,7 +80,7 @@ void Connection::leaveEpoch(const std::string& why) {
   phase_ = Phase::kLost;
   peer_takes_part_ = false;
   last_recover_ = Clock::now();
-  stopStraight();
+  stopFastPath();
   lost_.ring();
 }
 
@@ -115,8 +113,7 @@ void Connection::noteTried(const std::string& what) {
 Status Connection::recover() {
   RAILWISE_TRY(failure_);
   RAILWISE_TRY(hear());
-  RAILWISE_TRY(direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->recover()
-                                              : static_cast<ReceiveConnection*>(this)->recover());
+  RAILWISE_TRY(advanceRecovery());
   if (phase_ == Phase::kRunning) return Status::success();
   lost_.ring();
   // What its queue pairs have brought is taken in first.
@@ -192,13 +189,12 @@ Status Connection::onFrame(std::span<const std::byte> bytes) {
     return Status::success();
   }
   if (!canFailOver()) return Status::success();  // the peer's setting is another
-  return direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->onFrame(header.type, bytes)
-                                        : static_cast<ReceiveConnection*>(this)->onFrame(header.type, bytes);
+  return onPeerFrame(header.type, bytes);
 }
 
 void Connection::onFarewell(const FarewellFrame& frame) {
   farewell_ = fieldText(frame.reason);
-  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->hearArrived(frame.arrived);
+  onLastArrived(frame.arrived);
 }
 
 // ---- rails
@@ -320,11 +316,7 @@ void Connection::lookAtPorts() {
   if (port_changes_ == changes() || !canFailOver()) return;
   listenToRails(true);  // one may have been opened anew
   port_changes_ = changes();
-  if (direction_ == Direction::kSend) {
-    static_cast<SendConnection*>(this)->lookSoon();
-  } else {
-    static_cast<ReceiveConnection*>(this)->offerAnew();
-  }
+  onPortsChanged();
 }
 
 // ---- queue pairs

@@ -111,7 +111,7 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::duration since = now - std::exchange(last_check_, now);
   RAILWISE_TRY(checkManager());
   RAILWISE_TRY(countUnproven(since));
-  if (direction_ == Direction::kSend) static_cast<SendConnection*>(this)->lookForBetter(now);
+  lookForBetter(now);
   RAILWISE_TRY(checkSilence(since));
   if (!peerHasEnded() && !cut_off_) return failure_;
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
@@ -161,11 +161,6 @@ uint64_t ReceiveConnection::largestUnderWay() const {
   return largest;
 }
 
-uint64_t Connection::largestUnderWay() const {
-  return direction_ == Direction::kSend ? static_cast<const SendConnection*>(this)->largestUnderWay()
-                                        : static_cast<const ReceiveConnection*>(this)->largestUnderWay();
-}
-
 Status Connection::checkSilence(Clock::duration since_last_check) {
   if (std::exchange(heard_, false)) {
     silence_ = quiet_ = {};
@@ -180,8 +175,7 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
     anew = quiet_ >= kProbeAfter;
   }
   if (anew) quiet_ = {};
-  RAILWISE_TRY(direction_ == Direction::kSend ? static_cast<SendConnection*>(this)->refresh(anew)
-                                              : static_cast<ReceiveConnection*>(this)->ask(anew));
+  RAILWISE_TRY(requestCompletions(anew));
   if (phase_ != Phase::kRunning) return Status::success();
   return canFailOver() ? checkStall() : checkSends();
 }

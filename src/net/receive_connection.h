@@ -43,23 +43,7 @@ class ReceiveConnection final : public Connection {
   // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
   // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
-  Status progress(const Request& request, bool* done);
-  // Bytes of the largest receive that is open, as far as its buffers say.
-  uint64_t largestUnderWay() const;
-  // Asks for a completion of all clear-to-sends so far; `anew`: also when there was one.
-  Status ask(bool anew);
-
-  // Of a connection that has lost its queue pairs (receive_failover.cc).
-  Status recover();
-  Status onFrame(MessageType type, std::span<const std::byte> bytes);
-  void stopStraight() { straight_ = false; }
-  // Tells the sender what this end can be reached by, where that has changed.
-  void offerAnew();
-
-  void onCompletion(const ibv_wc& completion);
-
-  // The sizes of a receive that has completed; `sizes` may be null. The request is free.
-  void finish(Request& request, int* sizes);
+  Status testOtherwise(Request& request, bool* done, int* sizes) override;
 
  private:
   // What of a receive belongs to one of its buffers.
@@ -102,6 +86,24 @@ class ReceiveConnection final : public Connection {
       96;  // every so many ask for a completion, if the queue has room
 
   using Connection::Connection;
+
+  // What a receiver does in its own way (connection.h).
+  void takeIn(const ibv_wc* completions, int count) noexcept override;
+  void leaveFastPath() override { straight_ = false; }
+  Status advanceRecovery() override;                                                // receive_failover.cc
+  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // receive_failover.cc
+  // Tells the sender what this end can be reached by, where that has changed.
+  void onPortsChanged() override;
+  // Asks for a completion of all clear-to-sends so far; `anew`: also when there was one.
+  Status requestCompletions(bool anew) override;
+  // Bytes of the largest receive that is open, as far as its buffers say.
+  uint64_t largestUnderWay() const override;
+
+  // Looks for what is new. *done: `request` has completed.
+  Status progress(const Request& request, bool* done);
+  // The sizes of a receive that has completed; `sizes` may be null. The request is free.
+  void finish(Request& request, int* sizes);
+  void onCompletion(const ibv_wc& completion);
   // Set-up (receive_connection.cc).
   Status openWindow(int queue_pairs);
   // Does this connection begin without queue pairs, since an end has no port that works?

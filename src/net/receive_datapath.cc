@@ -10,7 +10,6 @@
 
 #include "net/profiler.h"
 #include "net/receive_connection.h"
-#include "net/send_connection.h"
 
 namespace railwise::net {
 namespace {
@@ -208,7 +207,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
 }
 
 // Empty writes: when one is complete, so are all clear-to-sends before it.
-Status ReceiveConnection::ask(bool anew) {
+Status ReceiveConnection::requestCompletions(bool anew) {
   for (LaneQueuePair& queue_pair : queue_pairs_) {
     if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = emptyWrite(queue_pair);
@@ -381,37 +380,20 @@ void ReceiveConnection::finish(Request& request, int* sizes) {
     sizes[i] = static_cast<int>(sizeOf(receive, i));
 }
 
-// ---- both directions
+Status ReceiveConnection::testOtherwise(Request& request, bool* done, int* sizes) {
+  RAILWISE_TRY(progress(request, done));
+  if (*done) finish(request, sizes);
+  return Status::success();
+}
 
-void Connection::takeIn(const ibv_wc* completions, int count) noexcept {
+void ReceiveConnection::takeIn(const ibv_wc* completions, int count) noexcept {
   try {
     heard_ = true;
     if (count < 0) (void)losePoll(only_cq_);
-    for (int i = 0; i < count; ++i) {
-      if (direction_ == Direction::kReceive) {
-        static_cast<ReceiveConnection*>(this)->onCompletion(completions[i]);
-      } else if (!static_cast<SendConnection*>(this)->onCompletion(completions[i]).ok()) {
-        return;
-      }
-    }
-  } catch (const std::bad_alloc&) {  // while a failure was put into words
-    failure_ = {Code::kInternal, ENOMEM};
-    stopStraight();
+    for (int i = 0; i < count; ++i) onCompletion(completions[i]);
+  } catch (const std::bad_alloc&) {
+    failWithoutWords();
   }
-}
-
-Status Connection::testOtherwise(Request& request, bool* done, int* sizes) {
-  if (direction_ == Direction::kSend) {
-    RAILWISE_TRY(static_cast<SendConnection*>(this)->progress(request, done));
-    if (!*done) return Status::success();
-    if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
-    request.kind = Request::Kind::kFree;
-    return Status::success();
-  }
-  auto& self = *static_cast<ReceiveConnection*>(this);
-  RAILWISE_TRY(self.progress(request, done));
-  if (*done) self.finish(request, sizes);
-  return Status::success();
 }
 
 }  // namespace railwise::net

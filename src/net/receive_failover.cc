@@ -21,7 +21,7 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 
 }  // namespace
 
-Status ReceiveConnection::recover() {
+Status ReceiveConnection::advanceRecovery() {
   if (phase_ == Phase::kLost) {
     if (!drain_) {
       stopQueuePairs();
@@ -98,7 +98,7 @@ void ReceiveConnection::sendSettle() {
 
 // ---- what the sender says
 
-Status ReceiveConnection::onFrame(MessageType type, std::span<const std::byte> bytes) {
+Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byte> bytes) {
   switch (type) {
     case MessageType::kBreak: {
       const auto frame = frameOf<BreakFrame>(bytes);
@@ -242,7 +242,7 @@ void ReceiveConnection::sendRails() {
   side_channel_.send(frame);
 }
 
-void ReceiveConnection::offerAnew() {
+void ReceiveConnection::onPortsChanged() {
   int native = 0;
   if ((epoch_ > 1 || !allReachable(local_)) && !sameRails(usableRails(&native), offered_)) sendRails();
 }

@@ -2,12 +2,33 @@
 // (send_datapath.cc says what that means).
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "net/profiler.h"
 #include "net/send_connection.h"
 #include "net/send_work_id.h"
 
 namespace railwise::net {
+
+Status SendConnection::testOtherwise(Request& request, bool* done, int* sizes) {
+  RAILWISE_TRY(progress(request, done));
+  if (!*done) return Status::success();
+  if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
+  request.kind = Request::Kind::kFree;
+  return Status::success();
+}
+
+void SendConnection::takeIn(const ibv_wc* completions, int count) noexcept {
+  try {
+    heard_ = true;
+    if (count < 0) (void)losePoll(only_cq_);
+    for (int i = 0; i < count && onCompletion(completions[i]).ok(); ++i) {
+    }
+  } catch (const std::bad_alloc&) {
+    failWithoutWords();
+  }
+}
+
 // What has completed is reported although the connection failed meanwhile.
 Status SendConnection::progress(const Request& request, bool* done) {
   const auto& message = static_cast<const Message&>(request);
@@ -64,7 +85,7 @@ Status SendConnection::ask(bool anew) {
   return Status::success();
 }
 
-Status SendConnection::refresh(bool anew) {
+Status SendConnection::requestCompletions(bool anew) {
   RAILWISE_TRY(drain());
   return ask(anew);
 }

@@ -35,7 +35,6 @@ class SendConnection final : public Connection {
     *request = nullptr;
     return mustWait() ? Status::success() : isendReady(address, bytes, tag, memory, profiler, request);
   }
-  Status onCompletion(const ibv_wc& completion);
   // Its two halves. All is well, and there is no clear-to-send for the next message:
   bool mustWait() {
     const uint64_t stamp = __atomic_load_n(&entryOf(next_number_).stamp, __ATOMIC_ACQUIRE);
@@ -44,34 +43,12 @@ class SendConnection final : public Connection {
   // Whatever else there is.
   Status isendReady(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                     Request** request);
-  // For test(): looks for what is new; true when `request` has completed.
-  Status progress(const Request& request, bool* done);
   // The receiver has said that all receives up to `number` are complete.
   void onArrived(uint64_t number) {
     // Not what was never sent, whatever a peer may say.
     if (number > arrived_) arrived_ = std::min(number, next_number_ - 1);
   }
-  // The same, said over the side channel.
-  void hearArrived(uint64_t number);
-  // Asks for the completions that nothing else brings (`anew`: for one in any case), and looks for them.
-  Status refresh(bool anew);
-  // Bytes of the largest group that has been posted and is not done; 0: there is none.
-  uint64_t largestUnderWay() const;
-
-  // Of a connection that uses less than it did at first (send_failback.cc): now and then it asks the receiver
-  // what it can be reached by, tries better ways, and goes back when they work.
-  void lookForBetter(Clock::time_point now);
-  Status lookAround();
-  void lookSoon() { next_look_ = {}; }
-
-  // Of a connection that has lost its queue pairs (send_failover.cc).
-  Status recover();
-  Status onFrame(MessageType type, std::span<const std::byte> bytes);
-  void stopStraight() {
-    open_group_ = nullptr;
-    aside_ = true;
-    smallMayGo(false);
-  }
+  Status testOtherwise(Request& request, bool* done, int* sizes) override;
 
  private:
   // One send of a group: what NCCL holds.
@@ -120,6 +97,30 @@ class SendConnection final : public Connection {
   static constexpr int kChain = 16;
 
   using Connection::Connection;
+
+  // What a sender does in its own way (connection.h).
+  void takeIn(const ibv_wc* completions, int count) noexcept override;
+  void leaveFastPath() override {
+    open_group_ = nullptr;
+    aside_ = true;
+    smallMayGo(false);
+  }
+  Status advanceRecovery() override;                                                // send_failover.cc
+  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // send_failover.cc
+  void onLastArrived(uint64_t number) override { hearArrived(number); }
+  void onPortsChanged() override { next_look_ = {}; }
+  // Of a connection that uses less than it did at first (send_failback.cc): now and then it asks the receiver
+  // what it can be reached by, tries better ways, and goes back when they work.
+  void lookForBetter(Clock::time_point now) override;
+  Status lookAround();
+  Status requestCompletions(bool anew) override;
+  uint64_t largestUnderWay() const override;
+
+  // Looks for what is new. *done: `request` has completed.
+  Status progress(const Request& request, bool* done);
+  Status onCompletion(const ibv_wc& completion);
+  // The receiver has said over the side channel that all receives up to `number` are complete.
+  void hearArrived(uint64_t number);
   // Set-up (send_connection.cc).
   Status openWindow(int peer_rails, int lanes, int queue_pairs);
   Status openQueuePairs(int count, int lanes);

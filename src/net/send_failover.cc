@@ -10,7 +10,7 @@
 
 namespace railwise::net {
 
-Status SendConnection::recover() {
+Status SendConnection::advanceRecovery() {
   if (phase_ == Phase::kLost) {
     tearDown();
     phase_ = Phase::kWaiting;
@@ -41,7 +41,7 @@ bool SendConnection::unfinished() const {
 }
 
 void SendConnection::tearDown() {
-  stopStraight();
+  leaveFastPath();
   blamed_ = failed_queue_pair_;
   if (blamed_ < epoch_ways_.size()) ways_.failed(epoch_ways_[blamed_], Clock::now());
   stopQueuePairs();
@@ -68,7 +68,7 @@ void SendConnection::tearDown() {
 
 // ---- what the receiver says
 
-Status SendConnection::onFrame(MessageType type, std::span<const std::byte> bytes) {
+Status SendConnection::onPeerFrame(MessageType type, std::span<const std::byte> bytes) {
   switch (type) {
     case MessageType::kSettle:
       onSettle(frameOf<SettleFrame>(bytes));
