@@ -48,9 +48,8 @@ Connection::Connection(Direction direction, const Device& device, const Connecti
       options_(options),
       config_(options_.config),
       iwarp_(device.rails().front().port.iwarp),
-      direction_(direction) {
-  takeRails(device.rails());
-}
+      direction_(direction),
+      endpoint_(device.rails(), device.rails()) {}
 
 Connection::~Connection() {
   listenToRails(false);
@@ -62,22 +61,21 @@ void Connection::attach(Socket socket) {
   listenToRails(true);
   lost_.ring();  // what happened before anybody listened
   mayTestSoon();
-  if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& pair) { return pair.used; }))
-    (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
+  if (!endpoint_.anyUsed()) (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
 }
 
 std::string Connection::whyLost() const {
   if (railsWork()) return "the peer's device has no port that works";
-  const bool renewed =
-      std::any_of(rails_.begin(), rails_.end(), [](const Rail& rail) { return !rail.now().same(rail); });
+  const bool renewed = std::any_of(endpoint_.rails.begin(), endpoint_.rails.end(),
+                                   [](const Rail& rail) { return !rail.now().same(rail); });
   return renewed ? "its device was opened anew after a failure" : "its device has no port that works";
 }
 
 bool Connection::railsWork() const {
   const auto fatal = [](const Rail& rail) { return rail.hca->state().fatal(); };
   const auto active = [](const Rail& rail) { return rail.hca->state().active(rail.port.number); };
-  return std::none_of(rails_.begin(), rails_.end(), fatal) &&
-         std::any_of(rails_.begin(), rails_.end(), active);
+  return std::none_of(endpoint_.rails.begin(), endpoint_.rails.end(), fatal) &&
+         std::any_of(endpoint_.rails.begin(), endpoint_.rails.end(), active);
 }
 
 bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
@@ -86,66 +84,17 @@ bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
   });
 }
 
-Status Connection::openCompletionQueues(std::span<const uint8_t> rails, uint32_t per_queue_pair,
-                                        uint32_t more) {
-  std::vector<const Hca*> hcas;
-  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
-    const Hca* hca = rails_[rail].hca;
-    const auto found = std::find(hcas.begin(), hcas.end(), hca);
-    cq_of_rail_[rail] = static_cast<uint8_t>(found - hcas.begin());
-    if (found == hcas.end()) hcas.push_back(hca);
-  }
-  for (std::size_t i = 0; i < hcas.size(); ++i) {
-    const auto users = static_cast<uint32_t>(
-        std::count_if(rails.begin(), rails.end(), [&](uint8_t rail) { return cq_of_rail_[rail] == i; }));
-    const auto entries = static_cast<int>(users * per_queue_pair + more);
-    int error = 0;
-    verbs::Cq cq(verbs::makeOrExplain(
-        [&] { return verbs::library().create_cq(hcas[i]->context(), entries, &lost_, nullptr, 0); }, error));
-    if (cq == nullptr) {
-      RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hcas[i]->name(), entries,
-                    std::strerror(error));
-      return {Code::kSystem, error};
-    }
-    cqs_.push_back(std::move(cq));
-  }
-  queue_pairs_.reserve(rails.size());
-  return Status::success();
-}
-
 Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved) {
-  const Rail& local = rails_[rail];
   // Whoever creates first finds out whether it is to be had; all others must then have it too.
-  const bool first = direction_ == Direction::kSend && queue_pairs_.empty();
+  const bool first = direction_ == Direction::kSend && endpoint_.queue_pairs.empty();
   const verbs::OutOfOrder order = !out_of_order_ ? verbs::OutOfOrder::kNo
                                   : first        ? verbs::OutOfOrder::kIfPossible
                                                  : verbs::OutOfOrder::kRequired;
-  Result<verbs::QueuePair> made =
-      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config_, size, order);
+  const Result<LaneQueuePair*> made = endpoint_.addQueuePair(rail, config_, size, reserved, order, lost_);
   if (!made.ok()) return made.status();
-  if (first) out_of_order_ = made->out_of_order;
-  LaneQueuePair& queue_pair = queue_pairs_.emplace_back();
-  queue_pair.index = static_cast<uint8_t>(queue_pairs_.size() - 1);
-  queue_pair.made = std::move(*made);
-  queue_pair.qp = queue_pair.made.qp.get();
-  queue_pair.qp->qp_context = &lost_;
-  queue_pair.rail = rail;
-  queue_pair.inline_bytes = queue_pair.made.inline_bytes;
-  queue_pair.window_key = windowKeys(rail).local;
-  queue_pair.send_size = size.send_requests - reserved;
-  queue_pair.retire(0);
+  if (first) out_of_order_ = (*made)->made.out_of_order;
+  (*made)->window_key = windowKeys(rail).local;
   return Status::success();
-}
-
-void Connection::makeLanes(int lanes) {
-  lanes_.resize(static_cast<std::size_t>(lanes));
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    LaneQueuePair& queue_pair = queue_pairs_[i];
-    queue_pair.lane = static_cast<uint8_t>(i % lanes_.size());
-    if (!queue_pair.used) continue;
-    Lane& lane = lanes_[queue_pair.lane];
-    lane.queue_pairs[lane.count++] = static_cast<uint8_t>(i);
-  }
 }
 
 bool Connection::addGids(const verbs::GidList& gids, RailInfo& info) {
@@ -177,9 +126,9 @@ RailInfo Connection::describeRail(const Rail& rail, int mbps) const {
 Status Connection::describeRails(EndInfo& end) const {
   bool any = false;
   Status failed;
-  end.rails = static_cast<uint8_t>(rails_.size());
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
-    const Rail& rail = rails_[i];
+  end.rails = static_cast<uint8_t>(endpoint_.rails.size());
+  for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
+    const Rail& rail = endpoint_.rails[i];
     RailInfo& info = end.rail[i];
     info = describeRail(rail, options_.rail_mbps[i]);
     info.window_key = window_.remoteKey(i);
@@ -215,7 +164,7 @@ Status Connection::describe(bool manager, EndInfo& end) const {
   end = {};
   copyText(end.host, options_.local_host);
   const auto fabric_identity = verbs::library().fabric_identity;
-  end.fabric = fabric_identity != nullptr ? fabric_identity(rails_.front().hca->context()) : 0;
+  end.fabric = fabric_identity != nullptr ? fabric_identity(endpoint_.rails.front().hca->context()) : 0;
   end.window_address = window_.address();
   // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
   const int communicator = std::max(options_.traffic_class, 0);
@@ -233,19 +182,20 @@ Status Connection::describe(bool manager, EndInfo& end) const {
 void Connection::describeQueuePairs(EndInfo& end) const {
   const auto made = [](const LaneQueuePair& queue_pair) { return queue_pair.qp != nullptr; };
   end.queue_pairs = end.lanes = 0;
-  if (std::none_of(queue_pairs_.begin(), queue_pairs_.end(), made) || !anyReachable(end)) return;
-  end.queue_pairs = static_cast<uint8_t>(queue_pairs_.size());
-  end.lanes = static_cast<uint8_t>(lanes_.size());
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+  if (std::none_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), made) || !anyReachable(end))
+    return;
+  end.queue_pairs = static_cast<uint8_t>(endpoint_.queue_pairs.size());
+  end.lanes = static_cast<uint8_t>(endpoint_.lanes.size());
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     QueuePairInfo& info = end.queue_pair[i];
-    info.number = queue_pairs_[i].qp->qp_num;
-    info.rail = queue_pairs_[i].rail;
+    info.number = endpoint_.queue_pairs[i].qp->qp_num;
+    info.rail = endpoint_.queue_pairs[i].rail;
   }
   describeEce(end);
 }
 
 bool Connection::wantsConnectionManager() const {
-  return rails_.front().port.iwarp || config_.connect == "cm";
+  return endpoint_.rails.front().port.iwarp || config_.connect == "cm";
 }
 
 void Connection::adopt(const EndInfo& remote) {
@@ -254,20 +204,21 @@ void Connection::adopt(const EndInfo& remote) {
   peer_ += ")";
   peer_window_ = remote.window_address;
   epoch_there_ = remote;
-  for (LaneQueuePair& queue_pair : queue_pairs_) {
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const RailInfo& peer = remote.rail[queue_pair.peer_rail];
     queue_pair.peer_window_key = peer.window_key;
     queue_pair.piece_bytes =
-        std::min(rails_[queue_pair.rail].port.max_message_bytes, peer.piece_bytes) & ~(kPieceAlignment - 1);
+        std::min(endpoint_.rails[queue_pair.rail].port.max_message_bytes, peer.piece_bytes) &
+        ~(kPieceAlignment - 1);
   }
 }
 
 Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote,
                            std::size_t local_gid, std::size_t remote_gid) {
-  LaneQueuePair& queue_pair = queue_pairs_[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const WayEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
   verbs::Gid gid;
-  RAILWISE_TRY(makeReady(queue_pair.qp, rails_[queue_pair.rail], ends, index, &gid));
+  RAILWISE_TRY(makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid));
   queue_pair.connected = true;
   if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.gid = gid;
   sayConnected(index, local, remote, local_gid, remote_gid);
@@ -308,7 +259,7 @@ Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, 
 
 void Connection::sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote,
                               std::size_t local_gid, std::size_t remote_gid) const {
-  const LaneQueuePair& queue_pair = queue_pairs_[index];
+  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const RailInfo& here = local.rail[queue_pair.rail];
   const RailInfo& there = remote.rail[queue_pair.peer_rail];
   ibv_gid from;
@@ -323,10 +274,10 @@ void Connection::sayConnected(std::size_t index, const EndInfo& local, const End
 }
 
 void Connection::describeEce(EndInfo& end) const {
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     QueuePairInfo& info = end.queue_pair[i];
     info.ece_vendor = info.ece_options = info.ece_mask = 0;
-    if (queue_pairs_[i].used) setEce(info, verbs::queryEce(queue_pairs_[i].qp, config_));
+    if (endpoint_.queue_pairs[i].used) setEce(info, verbs::queryEce(endpoint_.queue_pairs[i].qp, config_));
   }
 }
 

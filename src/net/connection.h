@@ -22,8 +22,8 @@
 #include "base/config.h"
 #include "base/socket.h"
 #include "net/device.h"
+#include "net/endpoint.h"
 #include "net/handshake.h"
-#include "net/lane.h"
 #include "net/request.h"
 #include "net/side_channel.h"
 #include "net/wire.h"
@@ -107,14 +107,14 @@ class Connection {
   virtual Status testOtherwise(Request& request, bool* done, int* sizes) = 0;
 
   // The rails in use: those of the device, until one of them fails.
-  const std::vector<Rail>& rails() const { return rails_; }
+  const std::vector<Rail>& rails() const { return endpoint_.rails; }
   // How often the queue pairs were made anew, from 1; and whether they are in use just now.
   uint64_t epoch() const { return epoch_; }
   bool running() const { return phase_ == Phase::kRunning; }
 
-  std::size_t queuePairs() const { return queue_pairs_.size(); }
+  std::size_t queuePairs() const { return endpoint_.queue_pairs.size(); }
   // Of the sender, once it is connected: lanes by which the peer can be reached.
-  std::size_t lanesInUse() const { return lanes_.size(); }
+  std::size_t lanesInUse() const { return endpoint_.lanes.size(); }
 
   // Can queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? Both ends must be able to.
   static bool offersOutOfOrder(const Device& device, const Config& config);
@@ -123,14 +123,9 @@ class Connection {
   Connection(Direction direction, const Device& device, const ConnectionOptions& options);
   ~Connection();
 
-  // One completion queue for each device of the rails, with room for `per_queue_pair` entries of each of its
-  // queue pairs and `more`. `rails`: the rail of each queue pair.
-  Status openCompletionQueues(std::span<const uint8_t> rails, uint32_t per_queue_pair, uint32_t more);
   // A queue pair in INIT on `rail`; out of order when out_of_order_ says so. `reserved`: of the send queue,
   // for what the data path does not count.
   Status addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved);
-  // Sorts the queue pairs into lanes: queue pair i belongs to lane i mod `lanes`.
-  void makeLanes(int lanes);
   // What the peer must know of this end; the queue pairs follow when they are there. Errors: kSystem,
   // kInvalidUsage (no usable GID), logged.
   // `manager`: for RDMA CM, with its addresses instead of GIDs.
@@ -171,7 +166,6 @@ class Connection {
   // The address of this rail for RDMA CM that has these bytes. Errors: kSystem, logged (it is gone).
   static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);
 
-  ibv_cq* cqOf(uint8_t rail) const { return cqs_[cq_of_rail_[rail]].get(); }
   bool iwarp() const { return iwarp_; }
 
   // Is it known already that `request` has completed?
@@ -233,12 +227,10 @@ class Connection {
     work.wr.rdma.rkey = queue_pair.peer_window_key;
     return work;
   }
-  // Everything completes in the order in which it was posted.
-  bool oneQueuePair() const { return lanes_.size() == 1 && lanes_.front().count == 1; }
   // All is well: whoever tests may look into the only completion queue by itself.
   void mayTestSoon() {
-    const bool one = cqs_.size() == 1 && oneQueuePair() && !iwarp_;
-    only_cq_ = one ? cqs_.front().get() : nullptr;
+    const bool one = endpoint_.cqs.size() == 1 && endpoint_.oneQueuePair() && !iwarp_;
+    only_cq_ = one ? endpoint_.cqs.front().get() : nullptr;
   }
 
   // The place in the window that the peer's device is asked to answer into (iWARP: peer_check.cc; trials).
@@ -273,18 +265,17 @@ class Connection {
   Status recover();
   // Frames of the peer.
   Status hear();
-  // Among the device's own rails; -1: it is none of them.
-  int ownPlaceOf(const Rail& rail) const;
-  // To the rails of the next epoch.
-  void takeRails(std::vector<Rail> rails);
+  // An endpoint on the rails of the next epoch, without queue pairs so far.
+  void takeRails(std::vector<Rail> rails) { endpoint_ = Endpoint(std::move(rails), device_.rails()); }
   // What this end can use now, own rails first; `native` tells how many of them.
   std::vector<Rail> usableRails(int* native) const;
-  // Describes rails_, with the keys of the window; the rest of `end` as the connection began.
+  // Describes the rails of the endpoint, with the keys of the window; the rest of `end` as the connection
+  // began.
   Status describeEpoch(EndInfo& end) const;
   // The same of any rails, without the window's keys.
   EndInfo describeOffer(const std::vector<Rail>& rails) const;
   // The window's own; {} where it cannot be registered, which is logged.
-  MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(rails_[rail]); }
+  MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(endpoint_.rails[rail]); }
   MemoryKeys windowKeysOn(const Rail& rail) const;
   // A queue pair of no epoch, for a trial. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
@@ -294,11 +285,11 @@ class Connection {
   Result<MemoryKeys> keysOn(const MemoryHandle& memory, const Rail& rail) const;
   // Events of the rails ring the bell, or no more; those of the device's own rails in any case.
   void listenToRails(bool on);
-  // Queue pairs to the error state; and away with them.
-  void stopQueuePairs();
-  void dropQueuePairs();
+  // Ends the endpoint of this epoch. A device neither reads nor writes memory for a queue pair that is
+  // destroyed.
+  void dropEndpoint();
   // "mlx5_1 port 1 qp 77"
-  std::string nameOf(const LaneQueuePair& queue_pair) const;
+  std::string nameOf(const LaneQueuePair& queue_pair) const { return endpoint_.nameOf(queue_pair); }
   // "mlx5_1 port 1 -> mlx5_3 port 1"
   std::string wayText(const LaneQueuePair& queue_pair) const;
   // A warning, or information when there were many of late.
@@ -311,18 +302,12 @@ class Connection {
   void ringWhileRecovering() {
     if (phase_ != Phase::kRunning) lost_.ring();
   }
-  // Something has gone through the queue pairs of this epoch.
-  bool proven() const;
 
   uint64_t* probe_target_ = nullptr;
   const Device& device_;
   const ConnectionOptions options_;
   const Config& config_;
   const bool iwarp_;
-  std::vector<Rail> rails_;
-  // Of each of rails_: its place among the device's own; -1: a standby.
-  std::array<int8_t, kMaxRails> native_rail_ = {};
-  bool native_ = true;  // rails_ are the device's
   Phase phase_ = Phase::kRunning;
   uint64_t epoch_ = 1;                        // the highest that this end knows of
   uint64_t asked_epoch_ = 0;                  // that the peer goes to
@@ -343,8 +328,6 @@ class Connection {
   bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
   Window window_;
-  std::vector<verbs::Cq> cqs_;
-  std::array<uint8_t, kMaxRails> cq_of_rail_ = {};
 
   // ---- Members that every message reads. They share few cache lines, because a thread with many connections
   // fetches each line again for each message.
@@ -364,10 +347,9 @@ class Connection {
   uint64_t peer_window_ = 0;
   Status failure_;
   verbs::FatalFlag lost_;  // raised by an event of one of the queues
-  std::vector<LaneQueuePair> queue_pairs_;
+  Endpoint endpoint_;      // of this epoch
 
   // ---- the rest
-  std::vector<Lane> lanes_;
   // Before the connection's end it is taken from the watcher, which reads arrived_ and rings lost_.
   SideChannel side_channel_{lost_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
 
@@ -391,8 +373,6 @@ class Connection {
   Status checkSilence(Clock::duration since_last_check);
   Status checkSends();
   Status checkStall();
-  // Nothing that was posted is without its completion.
-  bool owedNothing() const;
   void lookAtPorts();
   Status probe();
   Status postProbe(std::size_t queue_pair);

@@ -77,12 +77,6 @@ bool Connection::peerHasEnded() {
   return side_channel_.ended();
 }
 
-std::string Connection::nameOf(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = rails_[queue_pair.rail];
-  return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
-         std::to_string(queue_pair.qp->qp_num);
-}
-
 Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
   // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
   const int reason = error == -1 ? errno : std::abs(error);
@@ -94,11 +88,12 @@ Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, i
 }
 
 Status Connection::losePoll(const ibv_cq* cq) {
-  const auto found =
-      std::find_if(queue_pairs_.begin(), queue_pairs_.end(), [&](const LaneQueuePair& queue_pair) {
+  const auto found = std::find_if(
+      endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [&](const LaneQueuePair& queue_pair) {
         return queue_pair.used && queue_pair.qp != nullptr && queue_pair.qp->send_cq == cq;
       });
-  return lose(found != queue_pairs_.end() ? &*found : nullptr, {Code::kSystem, 0}, "ibv_poll_cq failed");
+  return lose(found != endpoint_.queue_pairs.end() ? &*found : nullptr, {Code::kSystem, 0},
+              "ibv_poll_cq failed");
 }
 
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
@@ -118,7 +113,7 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
 }
 
 std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = rails_[queue_pair.rail];
+  const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
   if (queue_pair.cm != nullptr && queue_pair.cm->advance().status().sys_errno == ENODEV)
     return "its device was removed";
@@ -136,7 +131,7 @@ std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
 }
 
 std::string Connection::ailmentByEvents(const LaneQueuePair& queue_pair) const {
-  const Rail& rail = rails_[queue_pair.rail];
+  const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (!rail.hca->state().active(rail.port.number))
     return "its port is down: check the cable, the switch port and `ibstat`";
   if (!queue_pair.gid || rail.gids->holds(*queue_pair.gid)) return "";

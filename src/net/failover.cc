@@ -23,7 +23,7 @@ constexpr Clock::duration kFewTime = std::chrono::seconds(10);
 
 bool Connection::canFailOver() const {
   return config_.failover != 0 && epoch_there_.failover != 0 && !iwarp() && side_channel_.opened() &&
-         std::none_of(queue_pairs_.begin(), queue_pairs_.end(),
+         std::none_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                       [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
 }
 
@@ -53,12 +53,6 @@ void Connection::sayFew(const std::string& line) {
   }
 }
 
-bool Connection::proven() const {
-  return std::any_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
-    return queue_pair.completed > 0 || queue_pair.consumed > 0;
-  });
-}
-
 Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
   if (!failure_.ok()) return failure_;
   if (!canFailOver()) return fail(status, what);
@@ -66,7 +60,7 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   sayFew(device_.name() + std::string(": connection ") + (direction_ == Direction::kSend ? "to " : "from ") +
          peer_ + ": " + what + "; looking for another way");
   const bool stalled = status.sys_errno == ETIMEDOUT;
-  if (proven() && !stalled) stalls_ = 0;
+  if (endpoint_.proven() && !stalled) stalls_ = 0;
   leaveEpoch(what);
   noteTried((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
   failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
@@ -135,7 +129,7 @@ Status Connection::giveUpInTime() {
 
 // An epoch that nothing has gone through is no better than none.
 Status Connection::countUnproven(Clock::duration since_last_check) {
-  if (epoch_ == 1 || owedNothing() || proven()) return Status::success();
+  if (epoch_ == 1 || endpoint_.owedNothing() || endpoint_.proven()) return Status::success();
   lost_time_ += std::min(since_last_check, kLongestStep);
   return giveUpAfter(lost_time_);
 }
@@ -199,24 +193,9 @@ void Connection::onFarewell(const FarewellFrame& frame) {
 
 // ---- rails
 
-int Connection::ownPlaceOf(const Rail& rail) const {
-  const std::vector<Rail>& own = device_.rails();
-  const auto found = std::find_if(own.begin(), own.end(), [&](const Rail& each) { return each.same(rail); });
-  return found != own.end() ? static_cast<int>(found - own.begin()) : -1;
-}
-
-void Connection::takeRails(std::vector<Rail> rails) {
-  rails_ = std::move(rails);
-  native_ = rails_.size() == device_.rails().size();
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
-    native_rail_[i] = static_cast<int8_t>(ownPlaceOf(rails_[i]));
-    native_ = native_ && native_rail_[i] == static_cast<int8_t>(i);
-  }
-}
-
 void Connection::listenToRails(bool on) {
   const auto listen = [&](const Rail& rail) { on ? rail.tell(&lost_) : rail.forget(&lost_); };
-  for (const Rail& rail : rails_) listen(rail);
+  for (const Rail& rail : endpoint_.rails) listen(rail);
   for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
 }
 
@@ -262,8 +241,8 @@ EndInfo Connection::describeOffer(const std::vector<Rail>& rails) const {
 }
 
 Status Connection::describeEpoch(EndInfo& end) const {
-  end = describeOffer(rails_);
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
+  end = describeOffer(endpoint_.rails);
+  for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
     const MemoryKeys keys = windowKeys(i);
     if (keys.remote == 0 && keys.local == 0) return {Code::kSystem, ENOMEM};
     end.rail[i].window_key = keys.remote;
@@ -272,7 +251,7 @@ Status Connection::describeEpoch(EndInfo& end) const {
 }
 
 MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
-  if (const int own = ownPlaceOf(rail); own >= 0) {
+  if (const int own = placeOf(rail, device_.rails()); own >= 0) {
     const auto place = static_cast<std::size_t>(own);
     return {window_.localKey(place), window_.remoteKey(place)};
   }
@@ -295,13 +274,14 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
 }
 
 Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
-  const int8_t native = native_rail_[rail];
+  const int8_t native = endpoint_.native_rail[rail];
   if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
-  return keysOn(memory, rails_[rail]);
+  return keysOn(memory, endpoint_.rails[rail]);
 }
 
 Result<MemoryKeys> Connection::keysOn(const MemoryHandle& memory, const Rail& rail) const {
-  if (const int own = ownPlaceOf(rail); own >= 0) return memory.keys[static_cast<std::size_t>(own)];
+  if (const int own = placeOf(rail, device_.rails()); own >= 0)
+    return memory.keys[static_cast<std::size_t>(own)];
   return device_.memory().keysOn(memory, rail.hca->pd(), rail.data_direct);
 }
 
@@ -321,33 +301,17 @@ void Connection::lookAtPorts() {
 
 // ---- queue pairs
 
-void Connection::stopQueuePairs() {
-  for (const LaneQueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.qp == nullptr || rails_[queue_pair.rail].hca->state().fatal()) continue;
-    ibv_qp_attr attributes = {};
-    attributes.qp_state = IBV_QPS_ERR;
-    (void)verbs::library().modify_qp(queue_pair.qp, &attributes,
-                                     IBV_QP_STATE);  // a dead device answers nothing
-  }
-}
-
-// Once a queue pair is destroyed its device neither reads nor writes memory for it. One that is not used
-// stays in its place, for requests that name it.
-void Connection::dropQueuePairs() {
+void Connection::dropEndpoint() {
   listenToRails(false);
-  queue_pairs_.clear();
-  queue_pairs_.resize(1);
-  queue_pairs_.front().used = false;
-  lanes_.clear();
   only_cq_ = nullptr;
-  cqs_.clear();
+  endpoint_ = Endpoint::lost(endpoint_.rails, device_.rails());
 }
 
 std::string Connection::wayText(const LaneQueuePair& queue_pair) const {
-  if (queue_pair.rail >= rails_.size() || queue_pair.peer_rail >= epoch_there_.rails)
+  if (queue_pair.rail >= endpoint_.rails.size() || queue_pair.peer_rail >= epoch_there_.rails)
     return nameOf(queue_pair);
   const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
-  const Rail& here = rails_[queue_pair.rail];
+  const Rail& here = endpoint_.rails[queue_pair.rail];
   return std::string(here.hca->name()) + " port " + std::to_string(here.port.number) +
          (direction_ == Direction::kSend ? " -> " : " <- ") + fieldText(there.device) + " port " +
          std::to_string(there.port);

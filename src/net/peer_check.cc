@@ -59,24 +59,18 @@ std::string secondsText(Clock::duration time) {
 
 Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   if (config_.ib_return_async_events == 0) return Status::success();
-  const auto onRail = [&](std::size_t rail) {
-    const auto found = std::find_if(
-        queue_pairs_.begin(), queue_pairs_.end(),
-        [&](const LaneQueuePair& queue_pair) { return queue_pair.used && queue_pair.rail == rail; });
-    return found != queue_pairs_.end() ? &*found : nullptr;
-  };
   if (event) {
     const std::string what = std::string("an event ended it: ") + verbs::eventText(*event);
-    return lose(rails_.size() == 1 ? onRail(0) : nullptr, {Code::kSystem, EIO}, what);
+    return lose(endpoint_.rails.size() == 1 ? endpoint_.onRail(0) : nullptr, {Code::kSystem, EIO}, what);
   }
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
-    const auto fatal = rails_[i].hca->state().fatalEvent();
+  for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
+    const auto fatal = endpoint_.rails[i].hca->state().fatalEvent();
     if (!fatal) continue;
-    const std::string what = std::string(rails_[i].hca->name()) + ": " + verbs::eventText(*fatal);
-    return lose(onRail(i), {Code::kSystem, EIO}, what);
+    const std::string what = std::string(endpoint_.rails[i].hca->name()) + ": " + verbs::eventText(*fatal);
+    return lose(endpoint_.onRail(i), {Code::kSystem, EIO}, what);
   }
   if (!canFailOver()) return Status::success();
-  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used) continue;
     const std::string ailment = ailmentByEvents(queue_pair);
     if (!ailment.empty())
@@ -86,7 +80,7 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
 }
 
 Status Connection::checkManager() {
-  for (LaneQueuePair& queue_pair : queue_pairs_) {
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (queue_pair.cm == nullptr) continue;
     const Result<bool> up = queue_pair.cm->advance();
     if (up.ok()) continue;
@@ -119,7 +113,7 @@ Status Connection::checkPeer(Waiting waiting) {
   const bool in_memory = waiting == Waiting::kPeer && !iwarp();
   const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
   if (now - peer_left_ < grace) return Status::success();
-  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const std::string ailment = queue_pair.used ? ailmentOf(queue_pair) : "";
     if (!ailment.empty()) return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + ailment);
   }
@@ -170,7 +164,7 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
   if (cut_off_) return Status::success();
   if (iwarp()) return probe();
   bool anew = false;
-  if (owedNothing()) {
+  if (endpoint_.owedNothing()) {
     quiet_ += std::exchange(silence_, {});
     anew = quiet_ >= kProbeAfter;
   }
@@ -178,12 +172,6 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
   RAILWISE_TRY(requestCompletions(anew));
   if (phase_ != Phase::kRunning) return Status::success();
   return canFailOver() ? checkStall() : checkSends();
-}
-
-bool Connection::owedNothing() const {
-  return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
-    return queue_pair.posted == queue_pair.completed;
-  });
 }
 
 // Retries of the transport take half a minute until they give up, and some never do. A healthy way answers in
@@ -194,9 +182,9 @@ Status Connection::checkStall() {
       (kStall + timeOf(largestUnderWay())) * (1 << std::min(stalls_, kMostDoublings));
   if (silence_ < limit) return Status::success();
   const auto owing =
-      std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+      std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                    [](const LaneQueuePair& queue_pair) { return queue_pair.posted != queue_pair.completed; });
-  if (owing == queue_pairs_.end()) return Status::success();
+  if (owing == endpoint_.queue_pairs.end()) return Status::success();
   ++stalls_;
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return lose(&*owing, {Code::kRemote, ETIMEDOUT},
@@ -211,7 +199,7 @@ Status Connection::checkSends() {
       std::max<Clock::duration>(acknowledgeTime(config_) * kTimesOfDevice, kLeastOfDevice) +
       timeOf(largestUnderWay());
   if (silence_ < limit) return Status::success();
-  for (const LaneQueuePair& queue_pair : queue_pairs_) {
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used || queue_pair.posted == queue_pair.completed) continue;
     return fail({Code::kRemote, ETIMEDOUT},
                 nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
@@ -224,15 +212,15 @@ Status Connection::checkSends() {
 Status Connection::probe() {
   if (silence_ < kProbeAfter) return Status::success();
   if (probes_ == 0) {
-    for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-      if (queue_pairs_[i].used) RAILWISE_TRY(postProbe(i));
+    for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+      if (endpoint_.queue_pairs[i].used) RAILWISE_TRY(postProbe(i));
     }
     return Status::success();
   }
   const Clock::duration limit =
       std::max(acknowledgeTime(config_), kLeastPatience) + timeOf(largestUnderWay());
   if (silence_ < kProbeAfter + limit) return Status::success();
-  const auto used = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+  const auto used = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                                  [](const LaneQueuePair& queue_pair) { return queue_pair.probed; });
   return fail({Code::kRemote, ETIMEDOUT},
               nameOf(*used) + ": ended: the peer's device does not answer for " + secondsText(limit) +
@@ -255,7 +243,7 @@ int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target
 }
 
 Status Connection::postProbe(std::size_t index) {
-  LaneQueuePair& queue_pair = queue_pairs_[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const int error = readPeerWindow(queue_pair, probe_target_, kProbeWork | index);
   if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
   queue_pair.probed = true;
@@ -264,7 +252,7 @@ Status Connection::postProbe(std::size_t index) {
 }
 
 Status Connection::onProbe(const ibv_wc& completion) {
-  LaneQueuePair& queue_pair = queue_pairs_[completion.wr_id & ~kProbeWork];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[completion.wr_id & ~kProbeWork];
   queue_pair.probed = false;
   --probes_;
   if (completion.status == IBV_WC_SUCCESS) return Status::success();

@@ -90,7 +90,7 @@ bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
 Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
   RAILWISE_TRY(pair(request, refusal));
   RAILWISE_TRY(openQueuePairs());
-  makeLanes(request.lanes);
+  endpoint_.makeLanes(request.lanes);
   describePairing(request);
   adopt(request);
   return Status::success();
@@ -98,7 +98,7 @@ Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal
 
 // What follows a failure finds a way.
 void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
-  dropQueuePairs();
+  dropEndpoint();
   local_.queue_pairs = local_.lanes = 0;
   std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
   local_.out_of_order = request.out_of_order;
@@ -153,31 +153,31 @@ Status ReceiveConnection::openQueuePairs() {
     receive_chain_[i].num_sge = iwarp() ? 1 : 0;
   }
   int limit = kClearToSendDepth;
-  for (const uint8_t rail : rails) limit = std::min(limit, rails_[rail].hca->attributes().max_qp_wr);
+  for (const uint8_t rail : rails) limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
   const uint32_t reserve = iwarp() ? kProbeReserve : 0;
   clear_to_send_signal_ = std::clamp((depth - reserve) * 3 / 4, 1U, kClearToSendSignal);
-  RAILWISE_TRY(openCompletionQueues(rails, kPostedReceives + depth, 1));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, lost_));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
     if (info.used == 0) {
-      queue_pairs_.emplace_back().used = false;
+      endpoint_.queue_pairs.emplace_back().used = false;
       continue;
     }
     RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}, reserve));
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
       RAILWISE_TRY(postReceives(i, posted));
   }
-  const auto first = std::find_if(queue_pairs_.begin(), queue_pairs_.end(),
+  const auto first = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                                   [](const LaneQueuePair& queue_pair) { return queue_pair.used; });
-  reply_queue_pair_ = static_cast<uint8_t>(first - queue_pairs_.begin());
+  reply_queue_pair_ = static_cast<uint8_t>(first - endpoint_.queue_pairs.begin());
   return Status::success();
 }
 
 void ReceiveConnection::describePairing(const EndInfo& request) {
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    LaneQueuePair& queue_pair = queue_pairs_[i];
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
     if (!queue_pair.used) continue;
     local_.queue_pair[i].number = queue_pair.qp->qp_num;
     queue_pair.peer_rail = request.queue_pair[i].rail;
@@ -189,13 +189,13 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
 
 // One for each address that a queue pair was paired with; the peer calls there.
 Status ReceiveConnection::listenForConnectionManager() {
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    if (!queue_pairs_[i].used) continue;
-    const uint8_t rail_index = queue_pairs_[i].rail;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (!endpoint_.queue_pairs[i].used) continue;
+    const uint8_t rail_index = endpoint_.queue_pairs[i].rail;
     const uint8_t gid = local_.queue_pair[i].gid;
     RailInfo& info = local_.rail[rail_index];
     if (info.cm_ports[gid] != 0) continue;
-    const Rail& rail = rails_[rail_index];
+    const Rail& rail = endpoint_.rails[rail_index];
     Result<SocketAddress> address = managerAddress(rail, info.gids[gid]);
     if (!address.ok()) return address.status();
     Result<verbs::CmListener> listener =
@@ -211,8 +211,8 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
   if (request.connection_manager != 0) {
     return cm_listeners_.empty() ? listenForConnectionManager() : Status::success();
   }
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    if (!queue_pairs_[i].used || queue_pairs_[i].connected) continue;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (!endpoint_.queue_pairs[i].used || endpoint_.queue_pairs[i].connected) continue;
     const Status up = bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     if (!up.ok() && beginsLostWith(request)) {
       beginWithoutQueuePairs(request);
@@ -231,11 +231,12 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
   const auto bytes = request.privateData().span();
   if (bytes.size() < sizeof data) return Status::success();  // a stranger: refused by dropping it
   std::memcpy(&data, bytes.data(), sizeof data);
-  if (data.nonce != nonce || data.queue_pair >= queue_pairs_.size()) return Status::success();
-  LaneQueuePair& queue_pair = queue_pairs_[data.queue_pair];
+  if (data.nonce != nonce || data.queue_pair >= endpoint_.queue_pairs.size()) return Status::success();
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[data.queue_pair];
   if (!queue_pair.used || queue_pair.cm != nullptr || queue_pair.rail != rail) return Status::success();
-  Result<std::unique_ptr<verbs::CmConnection>> made = verbs::CmConnection::accept(
-      std::move(request), std::move(queue_pair.made), rails_[rail].port, config_, {peer.traffic_class}, {});
+  Result<std::unique_ptr<verbs::CmConnection>> made =
+      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.made), endpoint_.rails[rail].port,
+                                  config_, {peer.traffic_class}, {});
   if (!made.ok()) return made.status();
   queue_pair.cm = std::move(*made);
   return Status::success();
@@ -252,8 +253,8 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce
     }
   }
   bool all = true;
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    LaneQueuePair& queue_pair = queue_pairs_[i];
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
     if (!queue_pair.used || queue_pair.connected) continue;
     if (queue_pair.cm != nullptr) {
       const Result<bool> up = queue_pair.cm->advance();

@@ -250,7 +250,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
 
 // The last receive's clear-to-send, at `place`, unless others wait in front of it. One rail, not iWARP.
 [[gnu::always_inline]] inline Status ReceiveConnection::postOne(uint32_t place) {
-  LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
   if (posted_number_ + 1 != next_number_ || queue_pair.sendFree() == 0) [[unlikely]]
     return postPending();
   ++posted_number_;

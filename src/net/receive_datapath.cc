@@ -23,7 +23,7 @@ constexpr std::size_t kClearToSendChain = 4;
 }  // namespace
 
 Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
-  LaneQueuePair& queue_pair = queue_pairs_[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   // Only on iWARP they have buffers of their own.
   const bool filled = !iwarp() && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
   for (uint32_t i = 0; i < kReplenish && !filled; ++i) {
@@ -72,7 +72,8 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
 }
 
 void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const {
-  for (std::size_t rail = 1; rail < rails_.size(); ++rail) keys.remote_key[rail] = memory.keys[rail].remote;
+  for (std::size_t rail = 1; rail < endpoint_.rails.size(); ++rail)
+    keys.remote_key[rail] = memory.keys[rail].remote;
 }
 
 Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent,
@@ -95,9 +96,9 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
     startEvents(made, buffers);
   fillGroup(made, slot, buffers);
   // Without queue pairs this comes with the next epoch.
-  const bool standby = !native_ && phase_ != Phase::kLost && phase_ != Phase::kWaiting;
+  const bool standby = !endpoint_.native && phase_ != Phase::kLost && phase_ != Phase::kWaiting;
   if (standby && !writeKeys(made)) {
-    (void)lose(&queue_pairs_[reply_queue_pair_], {Code::kSystem, ENOMEM},
+    (void)lose(&endpoint_.queue_pairs[reply_queue_pair_], {Code::kSystem, ENOMEM},
                "memory cannot be registered with a standby rail");
   }
   *request = &made;
@@ -108,7 +109,7 @@ Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers,
 // By silent receives that the sender has not seen, or on iWARP by the send queue.
 bool ReceiveConnection::blocked() const {
   return next_number_ > consumed_number_ + kSlots ||
-         (iwarp() && queue_pairs_[reply_queue_pair_].sendFree() == 0);
+         (iwarp() && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
 // NCCL reads no size of such a receive, and profiles none.
@@ -122,7 +123,7 @@ void ReceiveConnection::makeSilent(Receive& receive) const {
 Status ReceiveConnection::postPending() {
   if (!running()) [[unlikely]]  // they go with the next epoch
     return Status::success();
-  LaneQueuePair& queue_pair = queue_pairs_[reply_queue_pair_];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
   while (posted_number_ != next_number_) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
       RAILWISE_TRY(poll());
@@ -172,7 +173,7 @@ Status ReceiveConnection::progress(const Request& request, bool* done) {
 }
 
 Status ReceiveConnection::poll() {
-  for (const verbs::Cq& cq : cqs_) {
+  for (const verbs::Cq& cq : endpoint_.cqs) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
@@ -195,7 +196,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     (void)onProbe(completion);
     return;
   }
-  LaneQueuePair& queue_pair = queue_pairs_[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   queue_pair.receives_failed += kind == kDataWork ? 1 : 0;
   if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
@@ -208,7 +209,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
 
 // Empty writes: when one is complete, so are all clear-to-sends before it.
 Status ReceiveConnection::requestCompletions(bool anew) {
-  for (LaneQueuePair& queue_pair : queue_pairs_) {
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = emptyWrite(queue_pair);
     ++queue_pair.posted;
@@ -221,7 +222,7 @@ Status ReceiveConnection::requestCompletions(bool anew) {
 }
 
 inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
-  LaneQueuePair& queue_pair = queue_pairs_[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const Record* notice = nullptr;
   uint32_t value = ntohl(completion.imm_data);
   uint32_t record_bytes = sizeof(Record);
@@ -290,7 +291,7 @@ Status ReceiveConnection::onPart(std::size_t index, uint32_t value, const Record
                         immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
   if (!expected) return failNotOpen(slot);
   receive.arrived |= 1U << part;
-  receive.rails = static_cast<uint16_t>(receive.rails | 1U << queue_pairs_[index].rail);
+  receive.rails = static_cast<uint16_t>(receive.rails | 1U << endpoint_.queue_pairs[index].rail);
   if (form == ImmediateForm::kPartWithRecord) {
     if (record_bytes < recordBytes(receive.count) ||
         record->number != static_cast<uint32_t>(receive.number) || record->parts < 1 ||
@@ -346,7 +347,7 @@ void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuf
     event.kind = RAILWISE_PROFILER_RECEIVE;
     event.device = device_.index();
     event.rail = -1;
-    const ibv_qp* const qp = queue_pairs_[reply_queue_pair_].qp;
+    const ibv_qp* const qp = endpoint_.queue_pairs[reply_queue_pair_].qp;
     event.qp_number = qp != nullptr ? qp->qp_num : 0;
     event.tag = buffers[i].tag;
     event.message = receive.number;

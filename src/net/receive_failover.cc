@@ -24,7 +24,7 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 Status ReceiveConnection::advanceRecovery() {
   if (phase_ == Phase::kLost) {
     if (!drain_) {
-      stopQueuePairs();
+      endpoint_.stop();
       drain_ = Deadline::after(kDrainTime);
     }
     do {  // what has arrived counts
@@ -48,14 +48,15 @@ Status ReceiveConnection::advanceRecovery() {
 }
 
 bool ReceiveConnection::drained() const {
-  return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const LaneQueuePair& queue_pair) {
-    return queue_pair.consumed + queue_pair.receives_failed >= queue_pair.receives_posted;
-  });
+  return std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
+                     [](const LaneQueuePair& queue_pair) {
+                       return queue_pair.consumed + queue_pair.receives_failed >= queue_pair.receives_posted;
+                     });
 }
 
 // Without queue pairs, and ready for those of this epoch.
 void ReceiveConnection::toEpoch(uint64_t epoch) {
-  if (phase_ != Phase::kWaiting) dropQueuePairs();
+  if (phase_ != Phase::kWaiting) dropEndpoint();
   trial_.reset();
   dropFlushPaths();
   forgetParts();
@@ -173,7 +174,6 @@ void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what)
 }
 
 bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
-  queue_pairs_.clear();
   std::vector<Rail> rails;
   EndInfo here = offer_;
   for (int i = 0; i < frame.rails; ++i) {
@@ -182,7 +182,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   }
   here.rails = frame.rails;
   takeRails(std::move(rails));
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
+  for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
     const MemoryKeys keys = windowKeys(i);
     if (keys.local == 0 && keys.remote == 0) return false;
     here.rail[i].window_key = keys.remote;
@@ -198,7 +198,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   }
   local_ = here;
   if (!openQueuePairs().ok()) return false;
-  makeLanes(local_.lanes);
+  endpoint_.makeLanes(local_.lanes);
   describePairing(frame.end);
   adopt(frame.end);
   for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
@@ -210,14 +210,14 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
 
 Status ReceiveConnection::connectEpoch() {
   if (accept_sent_) return Status::success();
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    if (queue_pairs_[i].connected) continue;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (endpoint_.queue_pairs[i].connected) continue;
     const Status up =
         bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
     if (up.ok()) continue;
     refuseEpoch(static_cast<uint8_t>(i),
-                wayText(queue_pairs_[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+                wayText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
     return Status::success();
   }
   describeEce(local_);
@@ -288,7 +288,7 @@ bool ReceiveConnection::writeKeys(const Receive& receive) {
     auto& entry = *reinterpret_cast<ClearToSend*>(at + entry_bytes_ - sizeof(ClearToSend));
     const MemoryHandle* const memory = memories_[i][receive.number % kSlots];
     if (memory == nullptr) continue;
-    for (uint8_t rail = 0; rail < rails_.size(); ++rail) {
+    for (uint8_t rail = 0; rail < endpoint_.rails.size(); ++rail) {
       const Result<MemoryKeys> keys = keysOf(*memory, rail);
       if (!keys.ok()) return false;
       if (rail == 0) {
@@ -303,7 +303,7 @@ bool ReceiveConnection::writeKeys(const Receive& receive) {
 
 Status ReceiveConnection::begin() {
   posted_number_ = arrived_ + 1;
-  straight_ = plain_ && native_;
+  straight_ = plain_ && endpoint_.native;
   beginEpoch();
   return postPending();
 }

@@ -57,7 +57,7 @@ uint32_t ReceiveConnection::railsOf(uint64_t address) const {
     const auto has = [&](const Piece& piece) { return piece.address == address; };
     if (receive.rails != 0 && std::any_of(receive.pieces.begin(), end, has)) return receive.rails;
   }
-  return (1U << rails_.size()) - 1;
+  return (1U << endpoint_.rails.size()) - 1;
 }
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
@@ -78,7 +78,7 @@ Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, R
   made->address = address;
   made->memory = &memory;
   made->begun = {};
-  RAILWISE_TRY(postFlush(*made, rails_, railsOf(address)));
+  RAILWISE_TRY(postFlush(*made, endpoint_.rails, railsOf(address)));
   *request = made;
   return Status::success();
 }
@@ -183,7 +183,7 @@ Status ReceiveConnection::progressFlush(Flush& flush, bool* done) {
 // send for hours, those are all that work.
 Status ReceiveConnection::flushAgain(Flush& flush) {
   int native = 0;
-  const std::vector<Rail> rails = running() ? rails_ : usableRails(&native);
+  const std::vector<Rail> rails = running() ? endpoint_.rails : usableRails(&native);
   if (rails.empty()) {
     flush.posted = Clock::now();  // look again after a pause
     const auto patience = std::chrono::seconds(config_.failover_timeout_s);

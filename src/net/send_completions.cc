@@ -33,7 +33,7 @@ void SendConnection::takeIn(const ibv_wc* completions, int count) noexcept {
 Status SendConnection::progress(const Request& request, bool* done) {
   const auto& message = static_cast<const Message&>(request);
   const Status drained = drain();
-  *done = known(message) || queue_pairs_[message.queue_pair].completed >= message.position;
+  *done = known(message) || endpoint_.queue_pairs[message.queue_pair].completed >= message.position;
   return *done ? Status::success() : wait(drained);
 }
 
@@ -48,7 +48,7 @@ Status SendConnection::wait(Status drained) {
   if (rowIsShort()) {  // it was expected to be longer
     RAILWISE_TRY(ask());
     const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
-    if (std::all_of(queue_pairs_.begin(), queue_pairs_.end(), covered))
+    if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
       expected_row_ = 1;  // else the queue was full
   }
   chores_ = next_post_ != next_number_ || rowIsShort();
@@ -56,7 +56,7 @@ Status SendConnection::wait(Status drained) {
 }
 
 Status SendConnection::drain() {
-  for (const verbs::Cq& cq : cqs_) {
+  for (const verbs::Cq& cq : endpoint_.cqs) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
     heard_ = heard_ || count > 0;
@@ -65,16 +65,16 @@ Status SendConnection::drain() {
       return losePoll(cq.get());
   }
   const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
-  if (lanes_.size() > 1 && std::any_of(loads_.begin(), loads_.end(), measurable)) {
+  if (endpoint_.lanes.size() > 1 && std::any_of(endpoint_.loads.begin(), endpoint_.loads.end(), measurable)) {
     const uint64_t now = nowNs();
-    for (LaneLoad& load : loads_) load.measure(now);
+    for (LaneLoad& load : endpoint_.loads) load.measure(now);
   }
   return Status::success();
 }
 
 // Empty writes: when one is complete, so is all that was posted before it.
 Status SendConnection::ask(bool anew) {
-  for (LaneQueuePair& queue_pair : queue_pairs_) {
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = emptyWrite(queue_pair);
     ++queue_pair.posted;
@@ -112,20 +112,20 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   if ((completion.wr_id & kProbeWork) != 0) [[unlikely]]
     return onProbe(completion);
   const std::size_t index = workQueuePair(completion.wr_id);
-  LaneQueuePair& queue_pair = queue_pairs_[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     return onFailedCompletion(queue_pair, completion);
   if ((completion.wr_id & kNotice) != 0) [[unlikely]]
     return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
   queue_pair.retire(workRequestsEnded(completion.wr_id));
-  if ((completion.wr_id & kNumbered) != 0 && oneQueuePair())
+  if ((completion.wr_id & kNumbered) != 0 && endpoint_.oneQueuePair())
     known_number_ = std::max(known_number_, workNumber(completion.wr_id, next_number_));
   if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_[slot];
-  if (lanes_.size() > 1) {
+  if (endpoint_.lanes.size() > 1) {
     const Part& part = partsOf(slot)[workPart(completion.wr_id)];
-    loads_[queue_pair.lane].completed(part.end - part.begin);
+    endpoint_.loads[queue_pair.lane].completed(part.end - part.begin);
   }
   if (group.profiled) [[unlikely]]
     stopEvents(static_cast<uint32_t>(slot), workPart(completion.wr_id));
@@ -138,7 +138,7 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
 
 void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
   const Part& part = partsOf(slot)[index];
-  const LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
+  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[part.queue_pair];
   uint64_t begin = 0;  // of the message
   for (std::size_t i = 0; i < group.count; ++i) {
     const Message& message = *group.messages[i];
@@ -174,14 +174,14 @@ Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer
   const auto bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   const std::size_t number = queue_pair * kPostedReceives + buffer;
   ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
-                     queue_pairs_[queue_pair].window_key};
+                     endpoint_.queue_pairs[queue_pair].window_key};
   ibv_recv_wr work = {};
   work.wr_id = noticeWorkId(buffer, queue_pair);
   work.sg_list = &segment;
   work.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  const int error = ibv_post_recv(queue_pairs_[queue_pair].qp, &work, &bad);
-  return error == 0 ? Status::success() : failPost(queue_pairs_[queue_pair], "ibv_post_recv", error);
+  const int error = ibv_post_recv(endpoint_.queue_pairs[queue_pair].qp, &work, &bad);
+  return error == 0 ? Status::success() : failPost(endpoint_.queue_pairs[queue_pair], "ibv_post_recv", error);
 }
 
 Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {

@@ -51,9 +51,9 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   const Status opened =
       made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->openQueuePairs(queue_pairs, lanes);
   if (opened.ok()) {
-    made->makeLanes(lanes);
+    made->endpoint_.makeLanes(lanes);
   } else if (made->mustBeginLost()) {
-    made->dropQueuePairs();
+    made->dropEndpoint();
     made->out_of_order_ = false;  // no queue pair has shown that it can
   } else {
     return opened;
@@ -96,17 +96,18 @@ Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
 Status SendConnection::openQueuePairs(int count, int lanes) {
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < count; ++i)
-    rail_of.push_back(static_cast<uint8_t>(i % lanes % static_cast<int>(rails_.size())));
+    rail_of.push_back(static_cast<uint8_t>(i % lanes % static_cast<int>(endpoint_.rails.size())));
   return openQueuePairsOn(rail_of);
 }
 
 Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   int limit = kSendDepth;
-  for (const uint8_t rail : rail_of) limit = std::min(limit, rails_[rail].hca->attributes().max_qp_wr);
+  for (const uint8_t rail : rail_of)
+    limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
   const uint32_t receives = iwarp() ? kPostedReceives : 1;
   // A failed queue pair flushes all its work requests, signalled or not.
-  RAILWISE_TRY(openCompletionQueues(rail_of, depth + receives, 1));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + receives, 1, lost_));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
     RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}, iwarp() ? kProbeReserve : 0));
     for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
@@ -133,32 +134,29 @@ void SendConnection::warnOfRails(const RailInfo& here, const RailInfo& there) co
 }
 
 void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
-  loads_.clear();
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    queue_pairs_[i].used = reply.queue_pair[i].used != 0;
-    queue_pairs_[i].peer_rail = reply.queue_pair[i].rail;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    endpoint_.queue_pairs[i].used = reply.queue_pair[i].used != 0;
+    endpoint_.queue_pairs[i].peer_rail = reply.queue_pair[i].rail;
   }
   adopt(reply);
-  std::erase_if(lanes_, [&](const Lane& lane) { return !queue_pairs_[lane.queue_pairs[0]].used; });
+  endpoint_.dropUnusedLanes();
   // Several lanes may share a rail of either end.
   std::array<int, kMaxRails> here = {};
   std::array<int, kMaxRails> there = {};
-  for (const Lane& lane : lanes_) {
-    ++here[queue_pairs_[lane.queue_pairs[0]].rail];
-    ++there[queue_pairs_[lane.queue_pairs[0]].peer_rail];
+  for (const Lane& lane : endpoint_.lanes) {
+    ++here[endpoint_.queue_pairs[lane.queue_pairs[0]].rail];
+    ++there[endpoint_.queue_pairs[lane.queue_pairs[0]].peer_rail];
   }
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    for (int q = 0; q < lanes_[i].count; ++q)
-      queue_pairs_[lanes_[i].queue_pairs[q]].lane = static_cast<uint8_t>(i);
-    const LaneQueuePair& first = queue_pairs_[lanes_[i].queue_pairs[0]];
+  for (std::size_t i = 0; i < endpoint_.lanes.size(); ++i) {
+    const LaneQueuePair& first = endpoint_.queue_pairs[endpoint_.lanes[i].queue_pairs[0]];
     warnOfRails(local.rail[first.rail], reply.rail[first.peer_rail]);
     const int from = static_cast<int>(local.rail[first.rail].speed_mbps) / here[first.rail];
     const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
-    loads_.emplace_back(std::min(from, to));
+    endpoint_.loads.emplace_back(std::min(from, to));
   }
-  epoch_ways_.assign(queue_pairs_.size(), {});
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    const LaneQueuePair& queue_pair = queue_pairs_[i];
+  epoch_ways_.assign(endpoint_.queue_pairs.size(), {});
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    const LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
     if (queue_pair.used)
       epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
@@ -175,11 +173,12 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
 void SendConnection::prepareSmall() {
   small_bytes_ = whole_bytes_ = 0;
   smallMayGo(false);
-  if (lanes_.size() > 1 || iwarp() || out_of_order_ || !native_ || reduced_) return;
-  const Lane& lane = lanes_.front();
+  if (endpoint_.lanes.size() > 1 || iwarp() || out_of_order_ || !endpoint_.native || reduced_) return;
+  const Lane& lane = endpoint_.lanes.front();
   whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
   for (int q = 0; q < lane.count; ++q)
-    whole_bytes_ = std::min<std::size_t>(whole_bytes_, queue_pairs_[lane.queue_pairs[q]].piece_bytes);
+    whole_bytes_ =
+        std::min<std::size_t>(whole_bytes_, endpoint_.queue_pairs[lane.queue_pairs[q]].piece_bytes);
   small_bytes_ = std::min<uint64_t>({whole_bytes_, kSmallBytes, adaptive_routing_bytes_});
   small_turns_ = lane.count > 1;
   smallMayGo(true);
@@ -199,13 +198,13 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     beginWithoutQueuePairs(local, reply);
     return true;
   }
-  if (loads_.empty()) {
+  if (endpoint_.loads.empty()) {
     epoch_here_ = local;
     adoptPairing(local, reply);
   }
   bool all = true;
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    LaneQueuePair& queue_pair = queue_pairs_[i];
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
     if (!queue_pair.used || queue_pair.connected) continue;
     const QueuePairInfo& pair = reply.queue_pair[i];
     if (reply.connection_manager == 0) {
@@ -229,14 +228,14 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
 }
 
 void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
-  dropQueuePairs();
+  dropEndpoint();
   adopt(reply);
   epoch_here_ = local;
 }
 
 Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
-  LaneQueuePair& queue_pair = queue_pairs_[index];
-  const Rail& rail = rails_[queue_pair.rail];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  const Rail& rail = endpoint_.rails[queue_pair.rail];
   const QueuePairInfo& pair = reply.queue_pair[index];
   const RailInfo& theirs = reply.rail[queue_pair.peer_rail];
   Result<SocketAddress> mine = managerAddress(rail, local.rail[queue_pair.rail].gids[pair.peer_gid]);

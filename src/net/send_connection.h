@@ -168,7 +168,7 @@ class SendConnection final : public Connection {
     return *reinterpret_cast<const ClearToSend*>(ring_ + std::size_t{ringPlace(number) + i} * entry_bytes_ +
                                                  entry_bytes_ - sizeof(ClearToSend));
   }
-  Part* partsOf(std::size_t slot) const { return &parts_[slot * lanes_.size()]; }
+  Part* partsOf(std::size_t slot) const { return &parts_[slot * endpoint_.lanes.size()]; }
   Status drain();
   Status wait(Status drained);
   // For waits that poll nothing: on iWARP the answer to a probe must be seen.
@@ -321,7 +321,6 @@ class SendConnection final : public Connection {
   int chain_length_ = 0;
   std::array<ibv_send_wr, kChain> chain_ = {};
   std::array<ibv_sge, kChain> segments_ = {};
-  std::vector<LaneLoad> loads_;
   std::unique_ptr<Part[]> parts_;  // kSlots x lanes
   struct PartEvent {
     uint32_t slot;

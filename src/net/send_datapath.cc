@@ -63,7 +63,7 @@ Status SendConnection::notReady() {
   return next_number_ >= seen_number_ ? idle(Waiting::kPeer) : Status::success();
 }
 
-void SendConnection::takeSmallTurn() { small_queue_pair_ = &queue_pairs_[takeTurn(0)]; }
+void SendConnection::takeSmallTurn() { small_queue_pair_ = &endpoint_.queue_pairs[takeTurn(0)]; }
 
 // What is not known to go straight down.
 Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int tag,

@@ -44,12 +44,11 @@ void SendConnection::tearDown() {
   leaveFastPath();
   blamed_ = failed_queue_pair_;
   if (blamed_ < epoch_ways_.size()) ways_.failed(epoch_ways_[blamed_], Clock::now());
-  stopQueuePairs();
-  dropQueuePairs();
+  endpoint_.stop();
+  dropEndpoint();
   for (const PartEvent& event : events_) profiler::stop(event.event);
   events_.clear();
   chain_length_ = 0;
-  loads_.clear();
   row_ = 0;
   for (Message& message : messages_) {
     message.position = UINT64_MAX;
@@ -271,12 +270,10 @@ void SendConnection::tryToConnect() {
     ways_.failed(way, now);
     noteTried(way.first + " -> " + way.second + ": no queue pair");
   }
-  dropQueuePairs();
+  dropEndpoint();
 }
 
 bool SendConnection::openEpoch(const EpochPlan& plan) {
-  // In place of the one that is not used.
-  queue_pairs_.clear();
   const auto ways = static_cast<int>(plan.lanes.size());
   const int queue_pairs = ways * queuePairsPerLane(plan.lanes.size());
   std::vector<uint8_t> rail_of;
@@ -285,7 +282,7 @@ bool SendConnection::openEpoch(const EpochPlan& plan) {
   if (!openQueuePairsOn(rail_of).ok()) return false;
   // A lane for each queue pair only where they fit, and in whole rounds of the ways.
   const int lanes = config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / ways * ways) : ways;
-  makeLanes(lanes);
+  endpoint_.makeLanes(lanes);
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
   // An address may be gone since the plan was made.
   return describeEpoch(epoch_here_).ok() &&
@@ -303,7 +300,7 @@ void SendConnection::propose(const EpochPlan& plan) {
   proposal_->end = epoch_here_;
   epoch_ways_.clear();
   blamed_ = kNoQueuePair;
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     const EpochPlan::Lane& lane = plan.lanes[i % plan.lanes.size()];
     QueuePairInfo& pair = proposal_->pair[i];
     pair.rail = lane.remote_rail;
@@ -328,16 +325,16 @@ bool SendConnection::isWhole(const EpochPlan& plan, const EndInfo& offer, int na
 
 Status SendConnection::connectEpoch() {
   if (accepted_ == nullptr) return Status::success();
-  if (loads_.empty()) adoptPairing(epoch_here_, *accepted_);
+  if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *accepted_);
   smallMayGo(false);
-  for (std::size_t i = 0; i < queue_pairs_.size(); ++i) {
-    if (queue_pairs_[i].connected) continue;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (endpoint_.queue_pairs[i].connected) continue;
     const QueuePairInfo& pair = accepted_->queue_pair[i];
     const Status up = bringUp(i, epoch_here_, *accepted_, pair.peer_gid, pair.gid);
     if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
     if (!up.ok())
-      return lose(&queue_pairs_[i], up,
-                  nameOf(queue_pairs_[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+      return lose(&endpoint_.queue_pairs[i], up,
+                  nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
   }
   return begin();
 }
@@ -365,7 +362,7 @@ Status SendConnection::begin() {
 
 // Of memory that is not registered with a standby rail yet, that is done now.
 Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueuePair& queue_pair) {
-  if (native_) [[likely]]
+  if (endpoint_.native) [[likely]]
     return message.memory->keys[queue_pair.rail].local;
   const Result<MemoryKeys> keys = keysOf(*message.memory, queue_pair.rail);
   if (keys.ok()) return keys->local;

@@ -41,7 +41,7 @@ void SendConnection::plan(Group& group, uint32_t slot) {
   group.posted = 0;
   group.tail = false;
   group.record_part = 0;
-  if (lanes_.size() == 1) {
+  if (endpoint_.lanes.size() == 1) {
     parts[0] = {0, bytes, takeTurn(0)};
     group.parts = 1;
   } else {
@@ -58,15 +58,15 @@ void SendConnection::plan(Group& group, uint32_t slot) {
 }
 
 void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
-  const std::size_t turn = group.number % lanes_.size();
+  const std::size_t turn = group.number % endpoint_.lanes.size();
   if (bytes < kStripeBytes && !even_) {
-    const std::size_t lane = fastestLane(loads_, bytes, turn);
-    loads_[lane].posted(bytes, 0);
+    const std::size_t lane = fastestLane(endpoint_.loads, bytes, turn);
+    endpoint_.loads[lane].posted(bytes, 0);
     parts[0] = {0, bytes, takeTurn(lane)};
     group.parts = 1;
     return;
   }
-  const Shares shares = cutShares(loads_, bytes, turn, even_);
+  const Shares shares = cutShares(endpoint_.loads, bytes, turn, even_);
   const uint64_t now = nowNs();
   // Cuts lie on lines of the messages, not of the whole: pieces of a message end at multiples of
   // kPieceAlignment from its begin.
@@ -74,7 +74,7 @@ void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
   uint64_t message_begin = 0;
   std::size_t message = 0;
   double best_rate = 0;
-  for (LaneLoad& load : loads_) load.skipped();
+  for (LaneLoad& load : endpoint_.loads) load.skipped();
   for (int i = 0; i < shares.count; ++i) {
     const Share& share = shares.share[static_cast<std::size_t>(i)];
     uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
@@ -82,7 +82,7 @@ void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
       message_begin += group.messages[message++]->bytes;
     if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kPieceAlignment - 1});
     end = std::max(end, begin);
-    LaneLoad& load = loads_[share.lane];
+    LaneLoad& load = endpoint_.loads[share.lane];
     if (load.rate() > best_rate) {
       best_rate = load.rate();
       group.record_part = static_cast<uint8_t>(i);
@@ -95,7 +95,7 @@ void SendConnection::planLanes(Group& group, Part* parts, uint64_t bytes) {
 }
 
 uint8_t SendConnection::takeTurn(std::size_t index) {
-  Lane& lane = lanes_[index];
+  Lane& lane = endpoint_.lanes[index];
   const uint8_t turn = lane.next;
   lane.next = static_cast<uint8_t>(turn + 1 < lane.count ? turn + 1 : 0);
   return lane.queue_pairs[turn];
@@ -118,7 +118,7 @@ Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t inde
   }
   if (group.profiled) [[unlikely]]
     startEvents(group, slot, index);
-  LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[part.queue_pair];
   RAILWISE_TRY(postChain(queue_pair));
   return true;
 }
@@ -127,7 +127,7 @@ Result<bool> SendConnection::postPart(Group& group, uint32_t slot, uint32_t inde
 Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t index,
                                        bool last_carries_immediate) {
   const Part& part = partsOf(slot)[index];
-  LaneQueuePair& queue_pair = queue_pairs_[part.queue_pair];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[part.queue_pair];
   uint64_t begin = 0;  // of the message, all messages laid end to end
   for (int i = 0; i < group.count && group.posted < part.end; ++i) {
     const Message& message = *group.messages[static_cast<std::size_t>(i)];
@@ -162,7 +162,7 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
 
 // The request behind the writes: the record, an empty write for the immediate alone, or on iWARP a send.
 Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
-  LaneQueuePair& queue_pair = queue_pairs_[partsOf(slot)[index].queue_pair];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[partsOf(slot)[index].queue_pair];
   const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair);
   if (!next.ok()) return next.status();
   if (*next == nullptr) return false;
