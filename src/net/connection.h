@@ -24,8 +24,10 @@
 #include "net/device.h"
 #include "net/endpoint.h"
 #include "net/handshake.h"
+#include "net/recovery_log.h"
 #include "net/request.h"
 #include "net/side_channel.h"
+#include "net/silence.h"
 #include "net/wire.h"
 
 namespace railwise::net {
@@ -186,8 +188,6 @@ class Connection {
   void beginEpoch();
   // `keep_last`: of the ways that were tried, the last one failed after that.
   void noteProgress(bool keep_last = false);
-  // For the report, when nothing is left.
-  void noteTried(const std::string& what);
   // From now on no call takes the fast path.
   void stopFastPath();
   Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
@@ -244,8 +244,6 @@ class Connection {
   int readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const;
 
   static constexpr int kPollBatch = 16;
-  // Whoever was stopped for a while has not looked meanwhile: time counts in steps of this at most.
-  static constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
   // For an address on the way to be resolved (RTR answers ETIMEDOUT until then).
   static constexpr Clock::duration kConnectTime = std::chrono::seconds(2);
   // Nothing can be reached: ports and addresses are looked at again.
@@ -297,7 +295,7 @@ class Connection {
   // Counts the time without a way, and gives up in the end.
   Status giveUpInTime();
   Status countUnproven(Clock::duration since_last_check);
-  Status giveUpAfter(Clock::duration lost);
+  Status giveUpWhenLost();
   Status peerLeft();
   void ringWhileRecovering() {
     if (phase_ != Phase::kRunning) lost_.ring();
@@ -313,17 +311,11 @@ class Connection {
   uint64_t asked_epoch_ = 0;                  // that the peer goes to
   uint8_t failed_queue_pair_ = kNoQueuePair;  // of the last epoch
   bool peer_takes_part_ = false;              // in this recovery
-  std::string trouble_;                       // what happened last
-  std::vector<std::string> tried_;            // the last few ways that failed, and how
+  RecoveryLog log_;
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
-  uint64_t arrived_before_ = 0;     // this recovery, or the last
-  uint64_t refused_at_ = 0;         // what had arrived when memory was refused last
-  int refusals_ = 0;                // in a row without anything that has arrived since
-  Clock::duration lost_time_ = {};  // without a way, while both ends look for one
-  Clock::time_point last_recover_ = {};
   bool end_seen_ = false;  // of the side channel, in a recovery
-  int stalls_ = 0;         // in a row that ended by no progress
+  Silence silence_;
 
   bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
   bool out_of_order_ = false;
@@ -406,13 +398,8 @@ class Connection {
   Context* owner_ = nullptr;
   uint32_t port_changes_ = 0;         // as seen last
   Clock::time_point peer_left_ = {};  // when that was first seen
-  Clock::time_point last_check_ = {};
-  // Silence so far, counted while this process looks; on iWARP, reads of the peer's window that are not
-  // answered yet.
-  Clock::duration silence_ = {};
-  Clock::duration quiet_ = {};  // the same, with nothing under way that the peer's device would answer
-  int probes_ = 0;
-  std::string farewell_;  // why the peer left, as it says
+  int probes_ = 0;                    // iWARP: reads of the peer's window that are not answered yet
+  std::string farewell_;              // why the peer left, as it says
   std::string peer_;
 };
 

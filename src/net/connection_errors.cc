@@ -41,9 +41,6 @@ const char* adviceFor(ibv_wc_status status) {
   }
 }
 
-// As often as a fault of the moment may look like it.
-constexpr int kMostRefusals = 16;
-
 bool refusesMemory(ibv_wc_status status) {
   return status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_ACCESS_ERR ||
          status == IBV_WC_REM_INV_REQ_ERR;
@@ -104,11 +101,8 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
                            std::to_string(completion.status) + ", vendor " +
                            std::to_string(completion.vendor_err) +
                            "): " + reasonFor(queue_pair, completion.status);
-  // Memory that one end does not let the other use stays so, whatever the way.
-  if (refusesMemory(completion.status)) {
-    refusals_ = std::exchange(refused_at_, arrived_) == arrived_ ? refusals_ + 1 : 1;
-    if (refusals_ > kMostRefusals) return fail({Code::kRemote, 0}, what);
-  }
+  if (refusesMemory(completion.status) && log_.refusedTooOften(arrived_))
+    return fail({Code::kRemote, 0}, what);
   return lose(&queue_pair, {Code::kRemote, 0}, what);
 }
 

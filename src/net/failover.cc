@@ -13,8 +13,6 @@
 namespace railwise::net {
 namespace {
 
-constexpr std::size_t kMostTried = 8;
-
 // Lines that are warnings; a port may take a thousand connections with it, whose lines are information then.
 constexpr int kFewLines = 8;
 constexpr Clock::duration kFewTime = std::chrono::seconds(10);
@@ -60,48 +58,37 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   sayFew(device_.name() + std::string(": connection ") + (direction_ == Direction::kSend ? "to " : "from ") +
          peer_ + ": " + what + "; looking for another way");
   const bool stalled = status.sys_errno == ETIMEDOUT;
-  if (endpoint_.proven() && !stalled) stalls_ = 0;
+  if (endpoint_.proven() && !stalled) silence_.forgetStalls();
   leaveEpoch(what);
-  noteTried((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
+  log_.noteTried((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
   failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
   return Status::success();
 }
 
 void Connection::leaveEpoch(const std::string& why) {
   noteProgress();
-  trouble_ = why;
+  log_.leave(why, Clock::now());
   failed_queue_pair_ = kNoQueuePair;
   phase_ = Phase::kLost;
   peer_takes_part_ = false;
-  last_recover_ = Clock::now();
   stopFastPath();
   lost_.ring();
 }
 
-// Since messages have arrived there is a way, or there was.
 void Connection::noteProgress(bool keep_last) {
-  const uint64_t progress = std::max<uint64_t>(arrived_, known_number_);
-  if (progress <= arrived_before_) return;
-  arrived_before_ = progress;
-  lost_time_ = {};
-  if (!tried_.empty()) tried_.erase(tried_.begin(), tried_.end() - (keep_last ? 1 : 0));
+  log_.noteArrived(std::max<uint64_t>(arrived_, known_number_), keep_last);
 }
 
 void Connection::beginEpoch() {
   phase_ = Phase::kRunning;
-  last_check_ = Clock::now();  // the time before it is counted already (giveUpInTime)
-  trouble_.clear();
+  silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
+  log_.resume();
   heard_ = true;  // silence begins now
   lost_.clear();
   listenToRails(true);
   lost_.ring();  // what happened before anybody listened
   chores_ = true;
   mayTestSoon();
-}
-
-void Connection::noteTried(const std::string& what) {
-  tried_.push_back(what);
-  if (tried_.size() > kMostTried) tried_.erase(tried_.begin());
 }
 
 Status Connection::recover() {
@@ -119,27 +106,24 @@ Status Connection::recover() {
 }
 
 Status Connection::giveUpInTime() {
-  const Clock::time_point now = Clock::now();
-  const Clock::duration step =
-      std::min<Clock::duration>(now - std::exchange(last_recover_, now), kLongestStep);
-  // One that does not look has nothing under way, and may come back after hours.
-  if (peer_takes_part_) lost_time_ += step;
-  return giveUpAfter(lost_time_);
+  // A peer that does not look has nothing under way, and may come back after hours.
+  log_.step(Clock::now(), peer_takes_part_);
+  return giveUpWhenLost();
 }
 
 // An epoch that nothing has gone through is no better than none.
 Status Connection::countUnproven(Clock::duration since_last_check) {
   if (epoch_ == 1 || endpoint_.owedNothing() || endpoint_.proven()) return Status::success();
-  lost_time_ += std::min(since_last_check, kLongestStep);
-  return giveUpAfter(lost_time_);
+  log_.addLostTime(since_last_check);
+  return giveUpWhenLost();
 }
 
-Status Connection::giveUpAfter(Clock::duration lost) {
-  if (lost < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
+Status Connection::giveUpWhenLost() {
+  if (log_.lostTime() < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
   std::string report = "no way to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
-                       std::to_string(config_.failover_timeout_s) + " s. Tried:";
-  for (const std::string& attempt : tried_) report += " [" + attempt + "]";
-  if (tried_.empty()) report += " nothing, for no pair of ports was up";
+                       std::to_string(config_.failover_timeout_s) + " s. Tried: ";
+  const std::string attempts = log_.attempts();
+  report += attempts.empty() ? "nothing, for no pair of ports was up" : attempts;
   report += "; ports of this end:";
   int native = 0;
   const std::vector<Rail> usable = usableRails(&native);

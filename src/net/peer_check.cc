@@ -16,15 +16,12 @@
 namespace railwise::net {
 namespace {
 
-constexpr Clock::duration kPeerCheckInterval = std::chrono::milliseconds(20);
 // After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
 constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
 // A receiver may close as soon as it has the data, while their acknowledgement is still on the wire or being
 // repeated.
 constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
 
-// Silence before the peer's device is asked: far longer than a pause between messages, and cheap by then.
-constexpr Clock::duration kProbeAfter = std::chrono::seconds(1);
 // TCP repeats a lost packet after 0.2 s, 0.4 s and so on: room for four losses in a row.
 constexpr Clock::duration kLeastPatience = std::chrono::seconds(3);
 
@@ -46,10 +43,6 @@ constexpr uint64_t kSlowestBytesPerSecond = 100'000'000 / 8;
 Clock::duration timeOf(uint64_t bytes) {
   return std::chrono::milliseconds(bytes * 1000 / kSlowestBytesPerSecond);
 }
-
-// Where a connection can go another way, so much silence is enough.
-constexpr Clock::duration kStall = std::chrono::seconds(1);
-constexpr int kMostDoublings = 4;
 
 std::string secondsText(Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
@@ -101,12 +94,12 @@ Status Connection::checkPeer(Waiting waiting) {
   }
   if (phase_ != Phase::kRunning) return recover();
   const Clock::time_point now = Clock::now();
-  if (now - last_check_ < kPeerCheckInterval) return Status::success();
-  const Clock::duration since = now - std::exchange(last_check_, now);
+  const std::optional<Clock::duration> since = silence_.look(now);
+  if (!since) return Status::success();
   RAILWISE_TRY(checkManager());
-  RAILWISE_TRY(countUnproven(since));
+  RAILWISE_TRY(countUnproven(*since));
   lookForBetter(now);
-  RAILWISE_TRY(checkSilence(since));
+  RAILWISE_TRY(checkSilence(*since));
   if (!peerHasEnded() && !cut_off_) return failure_;
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
   // On iWARP a send is complete when TCP has it, which may be long before it arrives.
@@ -125,7 +118,7 @@ Status Connection::peerLeft() {
   if (!farewell_.empty()) what = "the peer gave it up: " + farewell_;
   const std::string problem = side_channel_.problem();
   if (!problem.empty()) what = "the peer sent " + problem + " over the side channel";
-  if (!trouble_.empty()) what += "; before that, " + trouble_;
+  if (!log_.reason().empty()) what += "; before that, " + log_.reason();
   return fail({Code::kRemote, ECONNRESET}, what);
 }
 
@@ -157,35 +150,27 @@ uint64_t ReceiveConnection::largestUnderWay() const {
 
 Status Connection::checkSilence(Clock::duration since_last_check) {
   if (std::exchange(heard_, false)) {
-    silence_ = quiet_ = {};
+    silence_.end();
     return Status::success();
   }
-  silence_ += std::min(since_last_check, kLongestStep);
+  silence_.count(since_last_check);
   if (cut_off_) return Status::success();
   if (iwarp()) return probe();
-  bool anew = false;
-  if (endpoint_.owedNothing()) {
-    quiet_ += std::exchange(silence_, {});
-    anew = quiet_ >= kProbeAfter;
-  }
-  if (anew) quiet_ = {};
+  const bool anew = endpoint_.owedNothing() && silence_.idle();
   RAILWISE_TRY(requestCompletions(anew));
   if (phase_ != Phase::kRunning) return Status::success();
   return canFailOver() ? checkStall() : checkSends();
 }
 
-// Retries of the transport take half a minute until they give up, and some never do. A healthy way answers in
-// microseconds; one that only pauses loses nothing but time when it is left, and each time in a row it gets
-// twice as long.
+// Retries of the transport take half a minute until they give up, and some never do.
 Status Connection::checkStall() {
-  const Clock::duration limit =
-      (kStall + timeOf(largestUnderWay())) * (1 << std::min(stalls_, kMostDoublings));
-  if (silence_ < limit) return Status::success();
+  const Clock::duration limit = silence_.stallLimit(timeOf(largestUnderWay()));
+  if (silence_.owed() < limit) return Status::success();
   const auto owing =
       std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                    [](const LaneQueuePair& queue_pair) { return queue_pair.posted != queue_pair.completed; });
   if (owing == endpoint_.queue_pairs.end()) return Status::success();
-  ++stalls_;
+  silence_.noteStall();
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return lose(&*owing, {Code::kRemote, ETIMEDOUT},
               nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
@@ -194,11 +179,11 @@ Status Connection::checkStall() {
 
 // Soft-RoCE tries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends when a device goes.
 Status Connection::checkSends() {
-  if (silence_ < kLeastOfDevice) return Status::success();
+  if (silence_.owed() < kLeastOfDevice) return Status::success();
   const Clock::duration limit =
       std::max<Clock::duration>(acknowledgeTime(config_) * kTimesOfDevice, kLeastOfDevice) +
       timeOf(largestUnderWay());
-  if (silence_ < limit) return Status::success();
+  if (silence_.owed() < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used || queue_pair.posted == queue_pair.completed) continue;
     return fail({Code::kRemote, ETIMEDOUT},
@@ -210,7 +195,7 @@ Status Connection::checkSends() {
 }
 
 Status Connection::probe() {
-  if (silence_ < kProbeAfter) return Status::success();
+  if (silence_.owed() < Silence::kAskAfter) return Status::success();
   if (probes_ == 0) {
     for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
       if (endpoint_.queue_pairs[i].used) RAILWISE_TRY(postProbe(i));
@@ -219,7 +204,7 @@ Status Connection::probe() {
   }
   const Clock::duration limit =
       std::max(acknowledgeTime(config_), kLeastPatience) + timeOf(largestUnderWay());
-  if (silence_ < kProbeAfter + limit) return Status::success();
+  if (silence_.owed() < Silence::kAskAfter + limit) return Status::success();
   const auto used = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                                  [](const LaneQueuePair& queue_pair) { return queue_pair.probed; });
   return fail({Code::kRemote, ETIMEDOUT},

@@ -90,7 +90,7 @@ void ReceiveConnection::sendSettle() {
   frame.open = std::any_of(receives_.begin(), receives_.end(), [](const Receive& receive) {
     return receive.kind == Request::Kind::kReceive && !receive.done;
   });
-  copyText(frame.reason, trouble_);
+  copyText(frame.reason, log_.reason());
   frame.end = offer_;
   side_channel_.send(frame);
   side_channel_.breakIsSettled();
@@ -165,8 +165,7 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
 
 // Another epoch must do.
 void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what) {
-  trouble_ = what;
-  noteTried(what);
+  log_.refuse(what);
   failed_queue_pair_ = queue_pair;
   phase_ = Phase::kLost;
   drain_.reset();

@@ -21,7 +21,7 @@ Status SendConnection::advanceRecovery() {
       ++epoch_;
       auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
       frame.epoch = epoch_;
-      copyText(frame.reason, trouble_);
+      copyText(frame.reason, log_.reason());
       side_channel_.send(frame);
     }
   }
@@ -268,7 +268,7 @@ void SendConnection::tryToConnect() {
     const Way way = wayOf(offer.rail[answer.plan->local[lane.local_rail]],
                           settle_->end.rail[answer.plan->remote[lane.remote_rail]]);
     ways_.failed(way, now);
-    noteTried(way.first + " -> " + way.second + ": no queue pair");
+    log_.noteTried(way.first + " -> " + way.second + ": no queue pair");
   }
   dropEndpoint();
 }
