@@ -23,6 +23,7 @@
 #include "base/socket.h"
 #include "net/device.h"
 #include "net/endpoint.h"
+#include "net/failback.h"
 #include "net/handshake.h"
 #include "net/recovery_log.h"
 #include "net/request.h"
@@ -47,13 +48,6 @@ struct ConnectionOptions {
 };
 
 class Context;
-
-// A queue pair by which the sender tries whether a way works again, before it goes back to it.
-struct TrialQueuePair {
-  Rail rail;
-  verbs::Cq cq;
-  verbs::Qp qp;
-};
 
 class Connection {
  public:

@@ -162,9 +162,8 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   }
   // Of a connection that begins while a port is down, the whole comes later.
   if (epoch_ == 1) whole_ = !mayBeginLost() || (allReachable(local) && allReachable(reply));
-  if (first_ways_.empty() && whole_) first_ways_ = usedWays();
-  reduced_ = usedWays() != first_ways_;
-  if (epoch_ == 1) aside_ = reduced_;
+  failback_.use(epoch_ways_, whole_);
+  if (epoch_ == 1) aside_ = failback_.reduced();
   prepareSmall();
 }
 
@@ -173,7 +172,8 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
 void SendConnection::prepareSmall() {
   small_bytes_ = whole_bytes_ = 0;
   smallMayGo(false);
-  if (endpoint_.lanes.size() > 1 || iwarp() || out_of_order_ || !endpoint_.native || reduced_) return;
+  if (endpoint_.lanes.size() > 1 || iwarp() || out_of_order_ || !endpoint_.native || failback_.reduced())
+    return;
   const Lane& lane = endpoint_.lanes.front();
   whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
   for (int q = 0; q < lane.count; ++q)

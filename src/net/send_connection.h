@@ -10,12 +10,13 @@
 
 #include "net/connection.h"
 #include "net/epoch_plan.h"
+#include "net/failback.h"
 #include "net/send_work_id.h"
 #include "net/stripe.h"
 
 namespace railwise::net {
 
-class SendConnection final : public Connection {
+class SendConnection final : public Connection, private Failback::Host {
  public:
   // With queue pairs for the rails of the listener that `handle` tells of.
   static Result<std::unique_ptr<SendConnection>> create(const Device& device,
@@ -108,10 +109,9 @@ class SendConnection final : public Connection {
   Status advanceRecovery() override;                                                // send_failover.cc
   Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // send_failover.cc
   void onLastArrived(uint64_t number) override { hearArrived(number); }
-  void onPortsChanged() override { next_look_ = {}; }
-  // Of a connection that uses less than it did at first (send_failback.cc): now and then it asks the receiver
-  // what it can be reached by, tries better ways, and goes back when they work.
+  void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
+  // For isend, while the connection uses less than it did at first.
   Status lookAround();
   Status requestCompletions(bool anew) override;
   uint64_t largestUnderWay() const override;
@@ -141,13 +141,16 @@ class SendConnection final : public Connection {
   Status failLost(uint64_t number);
   Status keepGroup(Group& group, uint64_t number);
   void tryToConnect();
-  std::vector<Way> usedWays() const;
-  std::ptrdiff_t asAtFirst(const std::vector<Way>& ways) const;
-  void onRails(const RailsFrame& frame);
-  void onTrialReply(const TrialReplyFrame& frame);
-  void tryNextWay();
-  void trialFailed();
-  void goBack();
+  // What failback_ needs (send_failover.cc).
+  std::vector<Rail> railsToOffer(int* native) const override { return usableRails(native); }
+  EndInfo offerOf(const std::vector<Rail>& rails) const override { return describeOffer(rails); }
+  void askForRails() override;
+  void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
+  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override { return openTrial(rail, config_); }
+  bool readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                   std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) override;
+  void goBack() override;
+
   bool openEpoch(const EpochPlan& plan);
   bool isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const;
   void propose(const EpochPlan& plan);
@@ -292,32 +295,12 @@ class SendConnection final : public Connection {
   Clock::time_point next_try_ = {};
   Clock::time_point connect_until_ = {};
   bool wants_to_send_ = false;  // isend was called without queue pairs
-  // Failing back: the ways of the first epoch; a trial that is under way, of the ways to be tried.
-  std::vector<Way> first_ways_;
-  int peer_rails_ = 0;    // of its device
-  bool whole_ = false;    // this epoch has all that both devices have
-  bool reduced_ = false;  // those of this epoch are others
-  bool aside_ = false;    // that, or there is no epoch, or the connection has failed: isend looks around
-  uint32_t looks_ = 0;
-  struct Trial {
-    uint64_t number = 0;
-    TrialQueuePair end;
-    Way way;
-    uint8_t local_rail = 0;  // in the offer
-    uint8_t local_gid = 0;
-    uint8_t remote_gid = 0;
-    bool reading = false;
-    Clock::time_point until = {};
-  };
-  std::unique_ptr<Trial> trial_;
-  std::unique_ptr<RailsFrame> better_rails_;
-  std::optional<EpochPlan> better_plan_;
-  std::vector<Rail> better_own_;
-  uint64_t trials_ = 0;
-  Clock::time_point next_look_ = {};
-  // How soon after a failure better ways are looked for.
-  static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
-  Clock::duration look_pause_ = kFirstLook;
+  int peer_rails_ = 0;          // of its device
+  bool whole_ = false;          // this epoch has all that both devices have
+  bool aside_ =
+      false;  // the epoch has less than the first one, or there is none, or the connection has failed
+  uint32_t looks_ = 0;  // of isend meanwhile
+  Failback failback_{*this, ways_, config_.ib_subnet_prefix_len};
   int chain_length_ = 0;
   std::array<ibv_send_wr, kChain> chain_ = {};
   std::array<ibv_sge, kChain> segments_ = {};

@@ -57,8 +57,7 @@ void SendConnection::tearDown() {
   std::memset(ring_, 0, std::size_t{kRingEntries} * entry_bytes_);
   proposal_.reset();
   accepted_.reset();
-  trial_.reset();
-  better_plan_.reset();
+  failback_.stop();
   // What the peer's device has acknowledged, and NCCL has not asked about, is sent again if the peer has not
   // seen it.
   known_number_ = arrived_;
@@ -73,10 +72,11 @@ Status SendConnection::onPeerFrame(MessageType type, std::span<const std::byte> 
       onSettle(frameOf<SettleFrame>(bytes));
       return Status::success();
     case MessageType::kRails:
-      if (running()) onRails(frameOf<RailsFrame>(bytes));
+      if (const auto frame = frameOf<RailsFrame>(bytes); running() && frame.epoch == epoch_)
+        failback_.onRails(frame, mostRails(entry_bytes_));
       return Status::success();
     case MessageType::kTrialReply:
-      if (running()) onTrialReply(frameOf<TrialReplyFrame>(bytes));
+      if (running()) failback_.onTrialReply(frameOf<TrialReplyFrame>(bytes));
       return Status::success();
     case MessageType::kAccept:
       return onAccept(frameOf<AcceptFrame>(bytes));
@@ -353,9 +353,8 @@ Status SendConnection::begin() {
   for (const Way& way : epoch_ways_) ways += (ways.empty() ? "" : ", ") + way.first + " -> " + way.second;
   sayFew(device_.name() + std::string(": connection to ") + peer() + " goes on over " + ways + " (epoch " +
          std::to_string(epoch_) + ")");
-  look_pause_ = kFirstLook;
-  next_look_ = Clock::now() + look_pause_;
-  aside_ = reduced_;
+  failback_.resume(Clock::now());
+  aside_ = failback_.reduced();
   beginEpoch();
   return Status::success();
 }
@@ -370,6 +369,48 @@ Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueu
       lose(&queue_pair, keys.status(),
            nameOf(queue_pair) + ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
   return keys.status();
+}
+
+// ---- going back to better paths (failback.h)
+
+void SendConnection::lookForBetter(Clock::time_point now) {
+  if ((epoch_ > 1 || failback_.reduced()) && canFailOver()) failback_.look(now);
+}
+
+// For isend, while not all is well. A connection that never waits would never look.
+Status SendConnection::lookAround() {
+  RAILWISE_TRY(failure_);
+  if (!running()) {
+    wants_to_send_ = true;
+    return idle(Waiting::kPeer);
+  }
+  constexpr uint32_t kLookMask = 0x3f;
+  return (++looks_ & kLookMask) != 0 && !lost_.raised() && !failback_.trying()
+             ? Status::success()
+             : checkPeer(Waiting::kAcknowledgement);
+}
+
+void SendConnection::askForRails() {
+  auto frame = makeMessage<AskRailsFrame>(MessageType::kAskRails);
+  frame.epoch = epoch_;
+  side_channel_.send(frame);
+}
+
+bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                                 std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) {
+  const WayEnds ends = {offer, reply, local_rail, 0, local_gid, remote_gid};
+  verbs::Gid from;
+  if (!makeReady(trial.qp.get(), trial.rail, ends, 0, &from).ok()) return false;
+  LaneQueuePair reader;
+  reader.qp = trial.qp.get();
+  reader.window_key = windowKeysOn(trial.rail).local;
+  reader.peer_window_key = reply.rail[0].window_key;
+  return readPeerWindow(reader, probe_target_, 0) == 0;
+}
+
+void SendConnection::goBack() {
+  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
+  leaveEpoch(kGoesBack);
 }
 
 }  // namespace railwise::net
