@@ -1,0 +1,23 @@
+// How the ranks of a job find each other: every rank connects to rank 0 and says who it is; when all are
+// there, rank 0 tells everybody who they are. Strangers (wrong bytes, wrong secret, silence) are ignored.
+// Main thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perf/job/bootstrap.h"
+#include "perf/job/wire.h"
+
+namespace railwise::tools {
+
+// The job's connections: in rank 0 one per rank (its own null), elsewhere only the one to rank 0.
+struct Joined {
+  std::vector<std::unique_ptr<FrameChannel>> channels;
+  std::vector<Peer> peers;
+};
+
+Result<Joined> joinJob(const BootstrapOptions& options, Socket listener, std::string* error);
+
+}  // namespace railwise::tools
