@@ -1,5 +1,4 @@
-#include "perf/job/bootstrap_join.h"
-
+// How the ranks of a job find each other (bootstrap_job.h).
 #include <poll.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "cli/options/message.h"
+#include "perf/job/bootstrap_job.h"
 
 namespace railwise::tools {
 namespace {
