@@ -60,7 +60,7 @@ Gid ipv4Mapped(uint32_t address, GidType type) {
   return gid;
 }
 
-// The MAC address and nothing else, as iWARP devices show it (the bytes of /sys: tools/device_tree_parts).
+// The MAC address and nothing else, as iWARP devices show it (the bytes of /sys: cli/device/tree_parts).
 Gid macOf(uint64_t guid) {
   Gid gid{};
   unsigned at = 0;

@@ -2,9 +2,9 @@
 #include <string>
 
 #include "base/log.h"
+#include "cli/device/tree.h"
 #include "softdev/config.h"
 #include "softdev/softdev.h"
-#include "tools/device_tree.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 """Ranks of the program nccl_check under faults: the machine and the schedule of a seed are those of `railwise perf alltoall --faults SEED`, which
-makes the faults happen too (src/tools/perf_conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU.
+makes the faults happen too (src/perf/conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU.
 
 Good is right data, or, when some pair of ranks had no pair of devices left, ncclRemoteError with the reason in the log of the rank; ranks that already had all
 their data may end well then. A rank that hangs, a wrong element, any other end, and a process or socket that is left behind are failures.
@@ -191,7 +191,7 @@ def end_of(job, rank):
 
 
 def outcome_of(ends, hang, unreachable, left_behind):
-    """As judgeRun() in src/tools/perf_outcome.cc has it."""
+    """As judgeRun() in src/perf/faults/outcome.cc has it."""
     how = [end["ended"] for end in ends]
     if "wrong data" in how:
         return "wrong"

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/device/tree.h"
 #include "net/gpu_in_use.h"
 #include "net/net.h"
 #include "softdev/config.h"
 #include "tests/topo/output_machines.h"
-#include "tools/device_tree.h"
 #include "topo/sources/sysfs.h"
 
 namespace railwise::net {

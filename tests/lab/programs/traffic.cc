@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "tools/message.h"
-#include "tools/plugin_loader.h"
+#include "cli/options/message.h"
+#include "cli/plugin/plugin_loader.h"
 
 namespace railwise::tools {
 namespace {

@@ -1,0 +1,181 @@
+#include "benchmarks/bench/child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "benchmarks/bench/load/worker.h"
+#include "cli/options/message.h"
+#include "cli/plugin/plugin_loader.h"
+#include "softdev/control.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr const char* kOtherLanguage = "its worker speaks another language: ";
+
+std::string uniqueFabric() {
+  static int count = 0;
+  return "bench" + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+void closePair(const int (&pair)[2]) {
+  for (const int fd : pair) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+}  // namespace
+
+BenchChild::BenchChild(BenchTask task, BenchPlace place)
+    : task_(std::move(task)), place_(std::move(place)), fabric_(uniqueFabric()) {}
+
+BenchChild::~BenchChild() { end(); }
+
+void BenchChild::end() {
+  for (std::FILE** const stream : {&orders_, &answers_}) {
+    if (*stream != nullptr) std::fclose(*stream);
+    *stream = nullptr;
+  }
+  if (child_ > 0) {
+    int status = 0;
+    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  child_ = -1;
+}
+
+std::vector<std::string> BenchChild::command() const {
+  const std::string executable = executablePath();
+  std::vector<std::string> words;
+  if (!place_.real) {
+    words.insert(words.end(),
+                 {executable, "device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});
+    if (!place_.software.empty()) {
+      words.insert(words.end(), {"--machine", place_.software});
+    } else if (task_.rails > 1) {
+      words.insert(words.end(), {"--machine", "link=ib,count=" + std::to_string(task_.device + task_.rails)});
+    }
+    words.emplace_back("--");
+  }
+  words.insert(words.end(), place_.under.begin(), place_.under.end());
+  words.insert(words.end(), {executable, "bench", kBenchWorker});
+  const std::vector<std::string> task = wordsOf(task_);
+  words.insert(words.end(), task.begin(), task.end());
+  return words;
+}
+
+bool BenchChild::start() {
+  int orders[2] = {-1, -1};
+  int answers[2] = {-1, -1};
+  if (pipe2(orders, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0 || (child_ = fork()) < 0) {
+    error_ = std::string("cannot start a process: ") + std::strerror(errno);
+    closePair(orders);
+    closePair(answers);
+    return false;
+  }
+  if (child_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(orders[0], STDIN_FILENO);
+    dup2(answers[1], STDOUT_FILENO);
+    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);      // there need not be any other
+    if (!place_.real) setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // software devices need no /sys
+    if (place_.queue_pairs > 0)
+      setenv("NCCL_IB_QPS_PER_CONNECTION", std::to_string(place_.queue_pairs).c_str(), 1);
+    const std::vector<std::string> words = command();
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(orders[0]);
+  close(answers[1]);
+  orders_ = fdopen(orders[1], "w");
+  answers_ = fdopen(answers[0], "r");
+  const auto ready = answer("ready ");
+  if (!ready) return false;
+  int at = 0;
+  if (std::sscanf(ready->c_str(), "%d %n", &api_, &at) != 1) {
+    error_ = kOtherLanguage + *ready;
+    return false;
+  }
+  name_ = ready->substr(static_cast<std::size_t>(at));
+  return true;
+}
+
+void BenchChild::order(const char* what, uint64_t messages) {
+  std::fprintf(orders_, "%s %" PRIu64 "\n", what, messages);
+  std::fflush(orders_);
+}
+
+// What follows `beginning` in its next line; nothing: error_.
+std::optional<std::string> BenchChild::answer(const char* beginning) {
+  constexpr const char* kError = "error ";
+  char* line = nullptr;
+  std::size_t room = 0;
+  const ssize_t length = getline(&line, &room, answers_);
+  std::string text = length > 0 ? std::string(line, static_cast<std::size_t>(length)) : std::string();
+  std::free(line);
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.starts_with(beginning)) return text.substr(std::strlen(beginning));
+  if (text.starts_with(kError)) {
+    error_ = text.substr(std::strlen(kError));
+  } else {
+    error_ = "the process that had it ended (its last words stand above; --verbose shows the plugin's log)";
+  }
+  return std::nullopt;
+}
+
+std::optional<BenchRan> BenchChild::run(uint64_t messages) {
+  order("run", messages);
+  const auto ran = answer("ran ");
+  if (!ran) return std::nullopt;
+  BenchRan result;
+  BenchRan::Latency way = {};
+  const int numbers = std::sscanf(ran->c_str(), "%" SCNu64 " %" SCNu64 " %lf %lf %lf %lf", &result.cpu_ns,
+                                  &result.wall_ns, &way.min_ns, &way.p50_ns, &way.p90_ns, &way.p99_ns);
+  if (numbers == 6) result.latency = way;
+  if (numbers == 6 || numbers == 2) return result;
+  error_ = kOtherLanguage + *ran;
+  return std::nullopt;
+}
+
+std::optional<std::string> BenchChild::count(uint64_t messages) {
+  order("count", messages);
+  return answer("counted ");
+}
+
+std::optional<BenchSetUp> BenchChild::connected() {
+  const auto each = answer("connected ");
+  if (!each) return std::nullopt;
+  BenchSetUp result = {};
+  if (std::sscanf(each->c_str(), "%lf %lf %lf", &result.cpu_ns, &result.wall_ns, &result.bytes) == 3)
+    return result;
+  error_ = kOtherLanguage + *each;
+  return std::nullopt;
+}
+
+std::optional<softdev::Counters> BenchChild::counters() const {
+  if (place_.real) return std::nullopt;
+  const auto fabric = softdev::joinFabric(fabric_);
+  if (!fabric.ok()) return std::nullopt;
+  std::optional<softdev::Counters> sum;  // of all processes that have opened a device
+  for (const softdev::CountsRow& row : softdev::listCounts(**fabric, softdev::CountsBy::kProcess)) {
+    if (!sum) sum.emplace();
+    for (const softdev::NamedCount& count : softdev::kNamedCounts)
+      (*sum).*count.field += row.counts.*count.field;
+  }
+  softdev::detachFabric(*fabric);
+  return sum;
+}
+
+}  // namespace railwise::tools

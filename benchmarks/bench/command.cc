@@ -1,0 +1,134 @@
+// railwise bench: what a message costs, with one plugin or several side by side.
+#include "benchmarks/bench/command.h"
+
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "benchmarks/bench/load/worker.h"
+#include "benchmarks/bench/measure.h"
+#include "benchmarks/bench/plot.h"
+#include "benchmarks/bench/report.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr const char* kHelp =
+    "usage: railwise bench [options]\n\n"
+    "Measures what a message costs: CPU time of the thread that has both ends of the connections, and the "
+    "work "
+    "requests,\ncompletions and calls that the software device has counted. With --vs other plugins do the "
+    "same in turn, on the same\nlibibverbs.so.1 and a software device of their own.\n\n"
+    "  railwise bench --connections 64 --vs /path/to/libnccl-net-other.so\n"
+    "  railwise bench --all --instructions --vs /path/to/libnccl-net-other.so\n"
+    "  railwise bench --instructions --latency --raw\n"
+    "  railwise bench --vs /path/to/libnccl-net-other.so --plot cost.svg\n\n"
+    "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
+
+// Powers of four, and the size of a flag.
+constexpr std::array<std::size_t, 9> kPlottedSizes = {8,        64,       256,       1 << 10, 4 << 10,
+                                                      16 << 10, 64 << 10, 256 << 10, 1 << 20};
+
+std::vector<std::size_t> sizesOf(const BenchOptions& options) {
+  if (options.plot.empty()) return {options.task.shape.size};
+  return {kPlottedSizes.begin(), kPlottedSizes.end()};
+}
+
+// The table of patterns. Sizes up to 32 KiB cost the same but for the copy.
+std::vector<BenchOptions> tableOf(const BenchOptions& options) {
+  using enum BenchPattern;
+  const std::array<BenchShape, 19> shapes = {{{.pattern = kProxy},
+                                              {.pattern = kProxy, .connections = 8},
+                                              {.pattern = kProxy, .connections = 64},
+                                              {.pattern = kProxy, .connections = 256},
+                                              {.size = 4 << 10, .pattern = kProxy},
+                                              {.size = 64 << 10, .pattern = kProxy},
+                                              {.window = 1, .pattern = kProxy},
+                                              {.pattern = kProxy, .gpu_delay = 4},
+                                              {.pattern = kProxy, .optional_completion = true},
+                                              {.pattern = kOps, .steps = 1},
+                                              {.pattern = kOps, .steps = 2},
+                                              {.pattern = kOps, .steps = 8},
+                                              {.pattern = kLone},
+                                              {.pattern = kRing},
+                                              {.pattern = kAlltoall, .connections = 64},
+                                              {.pattern = kBatch},
+                                              {.pattern = kGrouped},
+                                              {.pattern = kIdle},
+                                              {.pattern = kIdle, .connections = 256}}};
+  std::vector<BenchOptions> all;
+  for (const BenchShape& shape : shapes) {
+    BenchOptions row = options;
+    row.task.shape = shape;
+    row.settlePattern();
+    if (shape.pattern == kRing) row.instructions = false;
+    all.push_back(row);
+  }
+  return all;
+}
+
+// Nothing: the reason was said.
+std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
+  const MachineUse machine;
+  const double cpu_seconds = ownCpuSeconds();
+  auto costs = measureCosts(options);
+  const auto others = machine.since(ownCpuSeconds() - cpu_seconds);
+  if (!costs || (options.instructions && !addInstructions(options, *costs)) ||
+      (options.latency && !addLatency(options, *costs)) ||
+      (options.set_ups > 0 && !addSetUp(options, *costs)))
+    return std::nullopt;
+  for (Costs& its : *costs) its.others = others;
+  return costs;
+}
+
+int benchAll(const BenchOptions& options) {
+  std::vector<BenchRow> rows;
+  for (const BenchOptions& row : tableOf(options)) {
+    auto costs = measureAll(row);
+    if (!costs) return kExitFailed;
+    rows.push_back({row, std::move(*costs)});
+  }
+  options.json ? printBenchRowsJson(rows) : printBenchRows(std::move(rows));
+  return kExitOk;
+}
+
+int sayCannotWrite(const std::string& file) {
+  say("bench: cannot write %s", file.c_str());
+  return kExitFailed;
+}
+
+}  // namespace
+
+int benchCommand(Args args) {
+  if (!args.empty() && std::string_view(args[0]) == kBenchWorker) return benchWorker(args.subspan(1));
+  BenchOptions options;
+  const std::vector<Option> table = benchOptionTable(options);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("bench", table, args, kHelp, 0, &status);
+  if (!arguments) return status;
+  options.settlePattern();
+  if (const std::string conflict = options.conflict(); !conflict.empty()) {
+    say("bench: %s", conflict.c_str());
+    return kExitUsage;
+  }
+  if (options.all) return benchAll(options);
+  std::ofstream plot;
+  if (!options.plot.empty()) plot.open(options.plot);
+  if (!options.plot.empty() && !plot) return sayCannotWrite(options.plot);
+  std::vector<std::vector<Costs>> by_size;
+  for (const std::size_t size : sizesOf(options)) {
+    BenchOptions of_size = options;
+    of_size.task.shape.size = size;
+    auto costs = measureAll(of_size);
+    if (!costs) return kExitFailed;
+    by_size.push_back(std::move(*costs));
+  }
+  if (!options.plot.empty() && !(plot << plotCosts(options, by_size)).flush())
+    return sayCannotWrite(options.plot);
+  options.json ? printBenchJson(options, by_size) : printBenchText(options, by_size);
+  return kExitOk;
+}
+
+}  // namespace railwise::tools

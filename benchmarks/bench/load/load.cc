@@ -1,0 +1,158 @@
+#include "benchmarks/bench/load/load.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/dynamic_library.h"
+#include "benchmarks/bench/load/drive.h"
+#include "benchmarks/bench/load/raw.h"
+#include "benchmarks/bench/load/two_ends.h"
+#include "cli/options/message.h"
+
+struct ibv_device;  // of <infiniband/verbs.h>, which is not needed here
+
+namespace railwise::tools {
+namespace {
+
+class OneThread : public BenchLoad {
+ public:
+  explicit OneThread(BenchTask task) : task_(std::move(task)) {}
+
+  bool start() override {
+    plugin_ = loadForBench(task_, &error_);
+    if (!plugin_) return false;
+    origin_ = originOf(*plugin_);
+    for (int i = 0; i < task_.shape.connections; ++i) {
+      BenchSender& sender = ends_.senders.emplace_back(*plugin_->api, task_.shape);
+      BenchReceiver& receiver = ends_.receivers.emplace_back(*plugin_->api, task_.shape);
+      if (!connectEnds(sender, receiver, task_.device, &error_)) return false;
+      if (!sender.registerMemory() || !receiver.registerMemory()) return failed();
+      if (task_.shape.optional_completion) receiver.watch(sender);
+    }
+    return true;
+  }
+
+  // Idle calls move nothing.
+  bool check() override {
+    BenchShape shape = task_.shape;
+    if (shape.pattern == BenchPattern::kIdle) shape.pattern = BenchPattern::kProxy;
+    ends_.verify(true);
+    const bool right = move(shape, checkedMessages(task_));
+    ends_.verify(false);
+    return right;
+  }
+
+  std::optional<BenchRan> run(uint64_t messages) override {
+    const BenchClock clock;
+    if (!move(task_.shape, messages)) return std::nullopt;
+    return clock.ran();
+  }
+
+  std::optional<BenchSetUp> connectMore(int connections) override {
+    return setUpConnections(*plugin_->api, task_.device, connections, &error_);
+  }
+
+  bool close() override {
+    const auto closed = [](auto& ends) {
+      return std::all_of(ends.begin(), ends.end(), [](auto& end) { return end.close(); });
+    };
+    if (!closed(ends_.senders) || !closed(ends_.receivers)) return failed();
+    (void)plugin_->api->finalize();
+    return true;
+  }
+
+ private:
+  bool failed() { return fail(ends_.error()); }
+
+  bool move(const BenchShape& shape, uint64_t messages) {
+    std::string why;
+    return moveMessages(ends_, shape, messages / ends_.senders.size(), &why) || fail(why);
+  }
+
+  BenchTask task_;
+  std::optional<LoadedPlugin> plugin_;
+  BenchConnections ends_;
+};
+
+bool fuseRails(NetApi& api, BenchTask& task) {
+  if (task.rails == 1) return true;
+  std::vector<int> rails(static_cast<std::size_t>(task.rails));
+  std::iota(rails.begin(), rails.end(), task.device);
+  return api.makeVDevice(rails, &task.device) == ncclSuccess;
+}
+
+}  // namespace
+
+std::unique_ptr<BenchLoad> BenchLoad::create(const BenchTask& task) {
+  if (task.ends != BenchEnds::kOneThread)
+    return makeTwoEnds(task, task.plugin.raw ? makeRawEnd : makePluginEnd);
+  if (task.plugin.raw) return makeRawWrites(task);
+  return std::make_unique<OneThread>(task);
+}
+
+std::optional<BenchSetUp> BenchLoad::connectMore(int) {
+  fail("connections are counted with both ends in one thread");
+  return std::nullopt;
+}
+
+uint64_t checkedMessages(const BenchTask& task) {
+  const BenchShape& shape = task.shape;
+  if (task.ping_pong) return static_cast<uint64_t>(shape.window);
+  constexpr uint64_t kBytes = 16 << 20;
+  const uint64_t wanted = std::max(std::clamp<uint64_t>(kBytes / std::max<uint64_t>(shape.size, 1), 16, 256),
+                                   static_cast<uint64_t>(shape.window));
+  return roundUp(wanted, shape.unit());
+}
+
+BenchOrigin originOf(const LoadedPlugin& plugin) {
+  return {plugin.api->name(), plugin.path, plugin.api->version()};
+}
+
+void settleDevices() {
+  static std::optional<DynamicLibrary> library;  // stays loaded
+  const char* const device = std::getenv("RAILWISE_DEVICE");
+  if (device == nullptr || !std::string_view(device).starts_with("software")) return;
+  std::string error;
+  auto opened = DynamicLibrary::open({"libibverbs.so.1"}, &error);
+  if (!opened.ok()) return;
+  library.emplace(std::move(*opened));
+  using GetList = ibv_device** (*)(int*);
+  using FreeList = void (*)(ibv_device**);
+  const auto get = reinterpret_cast<GetList>(library->symbol("ibv_get_device_list"));
+  const auto free = reinterpret_cast<FreeList>(library->symbol("ibv_free_device_list"));
+  if (get == nullptr || free == nullptr) return;
+  int count = 0;
+  if (ibv_device** const list = get(&count); list != nullptr) free(list);
+  setenv("RAILWISE_DEVICE", "verbs", 1);
+}
+
+std::optional<LoadedPlugin> loadForBench(BenchTask& task, std::string* error) {
+  settleDevices();
+  PluginOptions options;
+  options.plugin = task.plugin.plugin;
+  options.api = task.plugin.api;
+  options.verbose = task.verbose;
+  auto plugin = loadPlugin(options, error);
+  if (!plugin.ok()) return std::nullopt;
+  const auto count = startPlugin(*plugin->api, 1, error);
+  if (!count.ok()) return std::nullopt;
+  NetProperties properties;
+  if (task.device + task.rails > *count) {
+    *error = textOf("the plugin has %d devices: no %d from device %d on", *count, task.rails, task.device);
+  } else if (!fuseRails(*plugin->api, task)) {
+    *error = textOf("the plugin cannot make one device of %d", task.rails);
+  } else if (plugin->api->getProperties(task.device, &properties) != ncclSuccess) {
+    *error = textOf("the plugin does not describe its device %d", task.device);
+  } else if (task.shape.grouped > properties.max_recvs) {
+    *error = textOf("the plugin takes %d buffers in a receive", properties.max_recvs);
+  } else {
+    return std::move(*plugin);
+  }
+  return std::nullopt;
+}
+
+}  // namespace railwise::tools

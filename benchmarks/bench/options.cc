@@ -1,0 +1,169 @@
+#include "benchmarks/bench/options.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace railwise::tools {
+namespace {
+
+constexpr uint64_t kLargestSize = 1ULL << 30;
+// Of one repeat: enough that the clock does not matter, and not too much memory traffic.
+constexpr uint64_t kMostMessages = 20'000;
+constexpr uint64_t kLeastMessages = 200;
+constexpr uint64_t kBytesOfRepeat = 256 << 20;
+
+constexpr int kMostRails = 8;  // of NCCL's virtual devices
+
+constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::kOneThread},
+                                                     {"two-threads", BenchEnds::kTwoThreads},
+                                                     {"two-processes", BenchEnds::kTwoProcesses}}};
+
+constexpr int kGroup = 8;  // of the pattern "grouped"
+
+constexpr std::array<Choice<BenchPattern>, 8> kPatterns = {{{"proxy", BenchPattern::kProxy},
+                                                            {"ops", BenchPattern::kOps},
+                                                            {"lone", BenchPattern::kLone},
+                                                            {"ring", BenchPattern::kRing},
+                                                            {"alltoall", BenchPattern::kAlltoall},
+                                                            {"batch", BenchPattern::kBatch},
+                                                            {"grouped", BenchPattern::kGrouped},
+                                                            {"idle", BenchPattern::kIdle}}};
+
+constexpr std::array<Choice<bool>, 2> kHints = {{{"none", false}, {"ll", true}}};
+
+bool acceptDevice(std::string_view value, BenchPlace* place) {
+  constexpr std::string_view kSoftware = "software";
+  place->real = value == "verbs";
+  if (place->real || value == kSoftware) return true;
+  if (!value.starts_with("software:")) return false;
+  place->software = value.substr(kSoftware.size() + 1);
+  return true;
+}
+
+}  // namespace
+
+const char* nameOf(BenchPattern pattern) {
+  return std::find_if(kPatterns.begin(), kPatterns.end(),
+                      [&](const auto& choice) { return choice.value == pattern; })
+      ->name;
+}
+
+const char* nameOf(BenchEnds ends) {
+  return std::find_if(kEnds.begin(), kEnds.end(), [&](const auto& choice) { return choice.value == ends; })
+      ->name;
+}
+
+uint64_t BenchOptions::messagesOfRepeat() const {
+  const uint64_t wanted = messages > 0 ? static_cast<uint64_t>(messages)
+                                       : std::clamp(kBytesOfRepeat / std::max<uint64_t>(task.shape.size, 1),
+                                                    kLeastMessages, kMostMessages);
+  return roundUp(wanted, task.shape.unit());
+}
+
+void BenchOptions::settlePattern() {
+  BenchShape& shape = task.shape;
+  if (shape.pattern == BenchPattern::kGrouped && shape.grouped == 1) shape.grouped = kGroup;
+  if (shape.pattern == BenchPattern::kIdle) shape.connections += shape.connections % 2;
+  task.ping_pong = shape.pattern == BenchPattern::kRing;
+  if (task.ping_pong && task.ends == BenchEnds::kOneThread) task.ends = BenchEnds::kTwoProcesses;
+}
+
+std::string BenchOptions::conflict() const {
+  const BenchShape& shape = task.shape;
+  const bool one_thread = task.ends == BenchEnds::kOneThread;
+  if (shape.pattern == BenchPattern::kRing && shape.connections > 1)
+    return "--pattern ring has one connection each way";
+  if (shape.pattern == BenchPattern::kRing && instructions)
+    return "--instructions are counted with both ends in one thread, which --pattern ring does not have";
+  if (shape.pattern == BenchPattern::kIdle && !one_thread)
+    return "--pattern idle has both ends in one thread";
+  if (shape.optional_completion && !one_thread) return "--hint ll has both ends in one thread";
+  if (shape.optional_completion &&
+      (shape.pattern == BenchPattern::kBatch || shape.pattern == BenchPattern::kIdle || shape.grouped > 1))
+    return "--hint ll goes with the patterns proxy, ops, lone and alltoall";
+  if (all && !plot.empty()) return "--all and --plot are two tables";
+  return "";
+}
+
+std::vector<Option> benchOptionTable(BenchOptions& fields) {
+  std::vector<Option> options = {
+      choiceOption<BenchPattern>(
+          'p', "pattern", kPatterns, &fields.task.shape.pattern,
+          "the order of the calls (default: proxy, as NCCL's proxy thread makes\nthem)"),
+      intOption('c', "connections", &fields.task.shape.connections, 1, 4096,
+                "connections that have traffic (default: 1)"),
+      intOption(0, "steps", &fields.task.shape.steps, 1, 1'000'000,
+                "of an operation of --pattern ops (default: 1)"),
+      intOption(0, "gpu-delay", &fields.task.shape.gpu_delay, 0, 1'000'000,
+                "passes of the thread until the GPU has consumed, or refilled, a slot\n(default: 0)"),
+      choiceOption<bool>(0, "hint", kHints, &fields.task.shape.optional_completion,
+                         "ll: receives say NCCL_NET_OPTIONAL_RECV_COMPLETION, as those of LL and\nLL128 do"),
+      flagOption('a', "all", &fields.all,
+                 "measure the table of patterns: a line each with ratios to the last --vs,\nworst last"),
+      sizeOption('s', "size", &fields.task.shape.size, kLargestSize, "bytes of a message (default: 8)"),
+      intOption('w', "window", &fields.task.shape.window, 1, 256, "receives under way at most (default: 8)"),
+      intOption('g', "grouped", &fields.task.shape.grouped, 1, static_cast<int>(kMaxGroup),
+                "buffers of a receive (default: 1)"),
+      intOption('n', "messages", &fields.messages, 1, 1'000'000'000,
+                "messages of a repeat (default: 20000, fewer of large ones)"),
+      intOption('r', "repeats", &fields.repeats, 1, 1000, "repeats, the plugins in turn (default: 11)"),
+      textOption(0, "plugin", "NAME", &fields.task.plugin.plugin,
+                 "the first plugin, as NCCL_NET_PLUGIN=NAME finds it (default: railwise's\nown)")};
+  options.push_back({.long_name = "vs",
+                     .value = Option::kRequired,
+                     .value_name = "NAME",
+                     .text = "another plugin to measure side by side; may be given several times",
+                     .accepted = "a plugin",
+                     .accept = [&fields](std::string_view value) {
+                       fields.others.push_back({std::string(value)});
+                       return !value.empty();
+                     }});
+  options.push_back(apiOption("v6 to v12: the API version of the first plugin (default: its newest)",
+                              &fields.task.plugin.api));
+  options.push_back(
+      {.long_name = "device",
+       .value = Option::kRequired,
+       .value_name = "KIND",
+       .text = "software[:CONFIG], or verbs for the machine's own RDMA devices\n(default: software)",
+       .accepted = "software, software:CONFIG or verbs",
+       .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.place); }});
+  options.push_back(intOption(0, "index", &fields.task.device, 0, 1023, "device of the plugin (default: 0)"));
+  options.push_back(intOption(0, "rails", &fields.task.rails, 1, kMostRails,
+                              "devices from --index on that the plugins make one of; bare writes take the\n"
+                              "first (default: 1)"));
+  options.push_back(intOption(0, "queue-pairs", &fields.place.queue_pairs, 1, 128,
+                              "sets NCCL_IB_QPS_PER_CONNECTION for the plugins"));
+  options.push_back(flagOption(0, "sysfs", &fields.place.sysfs,
+                               "show the plugins a /sys of the software machine: for those that cannot do\n"
+                               "without"));
+  options.push_back(choiceOption<BenchEnds>(
+      0, "ends", kEnds, &fields.task.ends,
+      "what drives the two ends of a connection; with two of them CPU time is\nthe sum (default: "
+      "one-thread)"));
+  options.push_back(flagOption(0, "raw", &fields.raw,
+                               "measure bare RDMA writes side by side, as perftest's ib_write_bw and\n"
+                               "ib_write_lat do"));
+  options.push_back(flagOption(0, "instructions", &fields.instructions,
+                               "also count instructions per message (needs valgrind)"));
+  options.push_back(textOption(0, "profile", "FILE", &fields.profile,
+                               "with --instructions: keep the first plugin's profile, for\n"
+                               "callgrind_annotate FILE"));
+  options.push_back(flagOption(0, "latency", &fields.latency,
+                               "also measure the latency of a ping-pong, between two processes or, with\n"
+                               "--ends two-threads, two threads"));
+  options.push_back(intOption(0, "set-up", &fields.set_ups, 1, 4096,
+                              "also measure the time to set up a connection and the memory it takes, over\n"
+                              "that many"));
+  options.push_back(textOption(0, "plot", "FILE.svg", &fields.plot,
+                               "measure sizes from 8 bytes to 1 MiB instead of --size, and draw CPU time\n"
+                               "over size"));
+  options.push_back(
+      flagOption(0, "json", &fields.json, "print JSON: an object, or an array when there are several"));
+  options.push_back(
+      flagOption('v', "verbose", &fields.task.verbose, "also show what the plugins log at INFO"));
+  return options;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,79 @@
+// railwise device: the software verbs device, for any program.
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "cli/device/commands.h"
+#include "cli/device/machine.h"
+#include "cli/device/tree.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/options/options.h"
+#include "cli/options/subcommands.h"
+#include "softdev/machines.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr std::array kDeviceSubcommands = {
+    Subcommand{"run", deviceRunCommand, "run a program on software devices instead of real ones"},
+    Subcommand{"list", deviceListCommand, "the machines that Railwise brings"},
+    Subcommand{"show", deviceShowCommand, "what a machine consists of: hosts, devices, GPUs"},
+    Subcommand{"sysfs", deviceSysfsCommand, "write the /sys of a host into a folder"},
+    Subcommand{"fault", deviceFaultCommand, "make running devices fail: rules, and the log of what they did"},
+    Subcommand{"port", devicePortCommand,
+               "the ports that are open: list them, take one down, change its GIDs"},
+    Subcommand{"stats", deviceStatsCommand, "exact counts of what running processes do"},
+};
+
+constexpr const char* kListHelp =
+    "usage: railwise device list\n\n"
+    "Lists the machines that Railwise brings, for --machine NAME and RAILWISE_DEVICE=software:@NAME.\n\n";
+constexpr const char* kSysfsHelp =
+    "usage: railwise device sysfs [options] DIR\n\n"
+    "Writes the /sys of a host of a software machine into DIR, for `railwise topo --root DIR` and for "
+    "programs\n"
+    "that take another root.\n"
+    "Exit status: 0 all right, 1 nothing or not all was written, 2 a mistake on the command line.\n\n";
+
+}  // namespace
+
+int deviceListCommand(Args args) {
+  int status = kExitOk;
+  if (!parseOrLeave("device list", {}, args, kListHelp, 0, &status)) return status;
+  for (const softdev::ShippedMachine& machine : softdev::shippedMachines())
+    std::printf("%-12s %.*s\n", machine.name, static_cast<int>(machine.title().size()),
+                machine.title().data());
+  return kExitOk;
+}
+
+int deviceSysfsCommand(Args args) {
+  DeviceMachineOptions options;
+  std::vector<Option> table;
+  addDeviceMachineOptions(table, options);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("device sysfs", table, args, kSysfsHelp, 1, &status);
+  if (!arguments) return status;
+  if (arguments->positional.empty()) {
+    say("device sysfs: into which folder? (railwise device sysfs --help)");
+    return kExitUsage;
+  }
+  const auto machine = openDeviceMachine("device sysfs", options);
+  if (!machine) return kExitUsage;
+  const auto tree = deviceTree(machine->config.host());
+  const std::string failed = writeTree(tree, arguments->positional[0]);
+  if (!failed.empty()) {
+    say("device sysfs: %s", failed.c_str());
+    return kExitFailed;
+  }
+  say("device sysfs: host %s, %zu entries in %s", machine->config.host().name.c_str(), tree.items().size(),
+      arguments->positional[0].c_str());
+  return kExitOk;
+}
+
+int deviceCommand(Args args) {
+  return runSubcommand("device", kDeviceSubcommands, "railwise device SUBCOMMAND --help lists its options.",
+                       args);
+}
+
+}  // namespace railwise::tools

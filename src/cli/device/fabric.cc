@@ -1,0 +1,92 @@
+#include "cli/device/fabric.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/device/machine.h"
+#include "cli/options/message.h"
+#include "softdev/membership.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr std::array<Choice<DeviceFormat>, 2> kFormats = {
+    {{"text", DeviceFormat::kText}, {"json", DeviceFormat::kJson}}};
+
+// The fabric of who names none.
+constexpr const char* kUnnamed = "default";
+
+std::string userName() {
+  const passwd* user = getpwuid(geteuid());
+  return user != nullptr ? user->pw_name : std::to_string(geteuid());
+}
+
+}  // namespace
+
+void addDeviceFabricOptions(std::vector<Option>& table, DeviceFabricOptions& fields) {
+  table.push_back(textOption(0, "fabric", "NAME", &fields.fabric,
+                             "fabric (default: the one that RAILWISE_DEVICE or RAILWISE_FABRIC names,\n"
+                             "else default, else the only one in use)"));
+  table.push_back(choiceOption<DeviceFormat>('f', "format", kFormats, &fields.format, "text or json"));
+}
+
+DeviceFabric::DeviceFabric(const char* command, const DeviceFabricOptions& options) {
+  std::string name = options.fabric;
+  if (name.empty()) {
+    const auto machine = openDeviceMachine(command, {});
+    if (!machine) return;
+    name = machine->config.fabric;
+  }
+  auto joined = softdev::joinFabric(name);
+  const bool nobody = !joined.ok() && joined.status().code == Code::kNoDevice;
+  if (nobody && options.fabric.empty() && name == kUnnamed) {
+    const std::set<std::string> others = softdev::fabricsInUse();
+    if (others.size() == 1) {
+      name = *others.begin();
+      say("%s: on fabric %s, the only one in use", command, name.c_str());
+      joined = softdev::joinFabric(name);
+    } else if (!others.empty()) {
+      std::string list;
+      for (const std::string& other : others) list += (list.empty() ? "" : ", ") + other;
+      say("%s: several fabrics are in use, choose one with --fabric: %s", command, list.c_str());
+      return;
+    }
+  }
+  if (joined.ok()) {
+    fabric_ = *joined;
+  } else if (joined.status().code == Code::kNoDevice) {
+    say("%s: no process is on fabric %s of user %s (processes are on it while they have a software device "
+        "open)",
+        command, name.c_str(), userName().c_str());
+  } else {
+    say("%s: cannot attach to fabric %s: the reason stands above", command, name.c_str());
+  }
+}
+
+DeviceFabric::~DeviceFabric() {
+  if (fabric_ != nullptr) softdev::detachFabric(fabric_);
+}
+
+std::string columns(const std::vector<std::vector<std::string>>& rows, std::size_t right_from) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      line += (i > 0 ? "  " : "") + (i >= right_from ? padding + row[i] : row[i] + padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,89 @@
+#include "cli/device/machine.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/options/message.h"
+#include "softdev/machines.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr char kDefaultMachine[] = "@default";
+
+// "./lab.conf#B" -> "/home/me/lab.conf#B": the command may change its folder.
+std::string absolute(const std::string& file) {
+  const std::size_t end = std::min(file.find_first_of("#;"), file.size());
+  std::error_code error;
+  const auto path = std::filesystem::absolute(file.substr(0, end), error);
+  return (error ? file.substr(0, end) : path.lexically_normal().string()) + file.substr(end);
+}
+
+// The text behind "software:" for what --machine names.
+std::string textFor(const std::string& machine) {
+  if (machine.starts_with('@')) return machine;
+  const std::string name = machine.substr(0, machine.find_first_of("#;"));
+  if (softdev::findMachine(name) != nullptr) return "@" + machine;
+  const bool inlined = name.find('=') != std::string::npos && name.find('/') == std::string::npos;
+  if (inlined) return machine;
+  std::error_code error;
+  const bool meant_shipped = name.find('/') == std::string::npos && !std::filesystem::exists(name, error);
+  return meant_shipped ? "@" + machine : absolute(machine);  // which lists what there is
+}
+
+std::string textFromEnvironment() {
+  constexpr std::string_view kSoftware = "software:";
+  const char* device = std::getenv("RAILWISE_DEVICE");
+  if (device == nullptr || !std::string_view(device).starts_with(kSoftware)) return kDefaultMachine;
+  const std::string text = device + kSoftware.size();
+  if (text.starts_with("./")) return absolute(text);
+  return text.empty() ? kDefaultMachine : text;
+}
+
+// Without the "#HOST" of a file's or shipped machine's name, which would win over --host.
+void dropHost(std::string& text) {
+  if (!text.starts_with('@') && !text.starts_with('/')) return;
+  const std::size_t end = std::min(text.find(';'), text.size());
+  const std::size_t hash = text.rfind('#', end);
+  if (hash != std::string::npos) text.erase(hash, end - hash);
+}
+
+}  // namespace
+
+void addDeviceMachineOptions(std::vector<Option>& table, DeviceMachineOptions& fields) {
+  table.push_back(textOption('m', "machine", "NAME|FILE", &fields.machine,
+                             "a machine that Railwise brings (railwise device list), a file, or a\n"
+                             "configuration like link=ib,count=2 (default: RAILWISE_DEVICE if it is\n"
+                             "software:..., else default)"));
+  table.push_back(textOption('H', "host", "NAME", &fields.host,
+                             "which of its hosts to be (default: RAILWISE_HOST, else its first)"));
+  table.push_back(textOption(0, "fabric", "NAME", &fields.fabric,
+                             "fabric: processes reach those with the same name only"));
+  Option set = textOption(0, "set", "KEY=VALUE,...", &fields.settings,
+                          "more configuration, e.g. pacing=on,latency_ns=2000; repeat for more");
+  set.accept = [&fields](std::string_view value) {
+    fields.settings.append(";").append(value);
+    return !value.empty();
+  };
+  table.push_back(std::move(set));
+}
+
+std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options) {
+  DeviceMachine machine;
+  machine.text = options.machine.empty() ? textFromEnvironment() : textFor(options.machine);
+  if (!options.host.empty()) dropHost(machine.text);
+  if (!options.fabric.empty()) machine.text += ";fabric=" + options.fabric;
+  machine.text += options.settings;
+  const char* variable = std::getenv("RAILWISE_HOST");
+  const std::string host = options.host.empty() && variable != nullptr ? variable : options.host;
+  const char* const fabric = std::getenv("RAILWISE_FABRIC");
+  auto parsed = softdev::parseMachine(machine.text.c_str(), host, fabric != nullptr ? fabric : "");
+  if (!parsed.ok()) {
+    say("%s: no machine of \"%s\": the reason stands above", command, machine.text.c_str());
+    return std::nullopt;
+  }
+  machine.config = std::move(*parsed);
+  return machine;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,140 @@
+// railwise device stats: the counters of every process on a fabric.
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+#include "base/json.h"
+#include "cli/device/commands.h"
+#include "cli/device/fabric.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "softdev/control.h"
+
+namespace railwise::tools {
+namespace {
+
+using softdev::CountsBy;
+using softdev::CountsRow;
+
+constexpr const char* kDeviceStatsHelp =
+    "usage: railwise device stats [options]\n\n"
+    "Exact counts of what the processes on a fabric have done with their software devices since they opened "
+    "them.\n"
+    "Completions and polls belong to completion queues: by port and by qp they are left out.\n"
+    "Exit status: 0 all right, 1 no process is there, 2 a mistake on the command line.\n\n";
+
+constexpr std::array<Choice<CountsBy>, 4> kBy = {{{"process", CountsBy::kProcess},
+                                                  {"device", CountsBy::kDevice},
+                                                  {"port", CountsBy::kPort},
+                                                  {"qp", CountsBy::kQp}}};
+
+std::string commandOf(uint32_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+bool hasPolls(CountsBy by) { return by == CountsBy::kProcess || by == CountsBy::kDevice; }
+
+bool isPoll(const softdev::NamedCount& count) {
+  return count.field == &softdev::Counters::poll_calls || count.field == &softdev::Counters::empty_polls ||
+         count.field == &softdev::Counters::completions;
+}
+
+// What a row stands for, as names and values.
+std::vector<std::pair<const char*, std::string>> labels(const CountsRow& row, CountsBy by) {
+  const std::string process = std::to_string(row.process);
+  const std::string port = std::to_string(row.port);
+  switch (by) {
+    case CountsBy::kProcess:
+      return {{"process", process}, {"command", commandOf(row.process)}, {"host", row.host}};
+    case CountsBy::kDevice:
+      return {{"host", row.host}, {"device", row.device}};
+    case CountsBy::kPort:
+      return {{"host", row.host}, {"device", row.device}, {"port", port}};
+    case CountsBy::kQp:
+      break;
+  }
+  return {{"host", row.host},
+          {"device", row.device},
+          {"port", port},
+          {"process", process},
+          {"qp", textOf("0x%06x", row.qp)},
+          {"peer", row.peer_qp != 0 ? textOf("0x%06x", row.peer_qp) : "-"},
+          {"state", row.state}};
+}
+
+std::string textTable(const std::vector<CountsRow>& rows, CountsBy by) {
+  std::vector<std::vector<std::string>> table;
+  std::size_t right_from = 0;
+  for (const CountsRow& row : rows) {
+    const auto names = labels(row, by);
+    right_from = names.size();
+    if (table.empty()) {
+      auto& head = table.emplace_back();
+      for (const auto& [name, value] : names) head.emplace_back(name);
+      if (by != CountsBy::kQp) head.emplace_back("qps");
+      for (const auto& count : softdev::kNamedCounts) {
+        if (!isPoll(count) || hasPolls(by)) head.emplace_back(count.name);
+      }
+    }
+    auto& line = table.emplace_back();
+    for (const auto& [name, value] : names) line.push_back(value);
+    if (by != CountsBy::kQp) line.push_back(std::to_string(row.queue_pairs));
+    for (const auto& count : softdev::kNamedCounts) {
+      if (!isPoll(count) || hasPolls(by)) line.push_back(std::to_string(row.counts.*count.field));
+    }
+  }
+  return columns(table, right_from);
+}
+
+std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {
+  JsonWriter json;
+  json.beginArray();
+  for (const CountsRow& row : rows) {
+    json.beginObject();
+    json.key("host").value(row.host);
+    if (by != CountsBy::kProcess) json.key("device").value(row.device);
+    if (row.port != 0) json.key("port").value(uint64_t{row.port});
+    if (row.process != 0) {
+      json.key("process").value(uint64_t{row.process});
+      json.key("command").value(commandOf(row.process));
+    }
+    if (by == CountsBy::kQp) {
+      json.key("qp").value(uint64_t{row.qp});
+      json.key("peer_qp").value(uint64_t{row.peer_qp});
+      json.key("state").value(row.state);
+    } else {
+      json.key("queue_pairs").value(row.queue_pairs);
+    }
+    for (const auto& count : softdev::kNamedCounts) {
+      if (!isPoll(count) || hasPolls(by)) json.key(count.name).value(row.counts.*count.field);
+    }
+    json.endObject();
+  }
+  json.endArray();
+  return json.text() + "\n";
+}
+
+}  // namespace
+
+int deviceStatsCommand(Args args) {
+  DeviceFabricOptions options;
+  CountsBy by = CountsBy::kProcess;
+  std::vector<Option> table;
+  addDeviceFabricOptions(table, options);
+  table.push_back(
+      choiceOption<CountsBy>('b', "by", kBy, &by, "a line for each process (default), device, port or qp"));
+  int status = kExitOk;
+  if (!parseOrLeave("device stats", table, args, kDeviceStatsHelp, 0, &status)) return status;
+  const DeviceFabric fabric("device stats", options);
+  if (!fabric) return kExitFailed;
+  const auto rows = softdev::listCounts(*fabric, by);
+  const bool json = options.format == DeviceFormat::kJson;
+  if (rows.empty() && !json) say("device stats: nothing is open on the fabric that has counts by that");
+  std::fputs((json ? jsonText(rows, by) : textTable(rows, by)).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace railwise::tools

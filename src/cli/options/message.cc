@@ -1,0 +1,116 @@
+#include "cli/options/message.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+#include "base/log.h"
+
+namespace railwise::tools {
+namespace {
+
+std::string g_prefix;
+std::atomic<PluginLog> g_plugin_log{PluginLog::kWarn};
+std::atomic<bool> g_progress_shown{false};
+
+struct KeptLines {
+  std::mutex mutex;
+  std::string part;  // empty: nothing is kept
+  std::vector<std::string> lines;
+};
+KeptLines g_kept;
+
+void keepLine(const std::string& text) {
+  const std::lock_guard lock(g_kept.mutex);
+  if (text.find(g_kept.part) != std::string::npos) g_kept.lines.push_back(text);
+}
+
+[[gnu::format(printf, 1, 0)]] std::string vtextOf(const char* format, va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
+  if (length < 0) return format;
+  std::string text(static_cast<std::size_t>(length) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  text.pop_back();
+  return text;
+}
+
+void writeStderr(const std::string& line) {
+  std::size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t count = ::write(STDERR_FILENO, line.data() + written, line.size() - written);
+    if (count <= 0) return;  // nobody left to tell
+    written += static_cast<std::size_t>(count);
+  }
+}
+
+void sayLine(const std::string& text) {
+  const char* clear = g_progress_shown.exchange(false) ? "\r\033[K" : "";
+  writeStderr(clear + ("railwise: " + g_prefix) + text + "\n");
+}
+
+}  // namespace
+
+std::string textOf(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::string text = vtextOf(format, arguments);
+  va_end(arguments);
+  return text;
+}
+
+void say(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  sayLine(vtextOf(format, arguments));
+  va_end(arguments);
+}
+
+void setMessagePrefix(std::string prefix) { g_prefix = std::move(prefix); }
+
+void setPluginLog(PluginLog level) {
+  g_plugin_log = level;
+  log::setStderrLevel(level == PluginLog::kInfo ? log::kInfo : log::kWarn);
+}
+
+PluginLog pluginLog() { return g_plugin_log; }
+
+void pluginLogger(ncclDebugLogLevel level, unsigned long, const char*, int, const char* format, ...) {
+  const PluginLog shown = g_plugin_log;
+  const bool wanted = level <= NCCL_LOG_WARN ? shown != PluginLog::kNone : shown == PluginLog::kInfo;
+  const bool keeps = !g_kept.part.empty();
+  if ((!wanted && !keeps) || format == nullptr || (level == NCCL_LOG_TRACE)) return;
+  va_list arguments;
+  va_start(arguments, format);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  const std::string text = vtextOf(format, arguments);
+#pragma GCC diagnostic pop
+  va_end(arguments);
+  if (keeps) keepLine(text);
+  if (wanted) sayLine((level == NCCL_LOG_WARN ? "plugin warns: " : "plugin: ") + text);
+}
+
+void keepPluginLines(std::string part) { g_kept.part = std::move(part); }
+
+std::vector<std::string> keptPluginLines() {
+  const std::lock_guard lock(g_kept.mutex);
+  return g_kept.lines;
+}
+
+void showProgress(const std::string& text) {
+  if (isatty(STDERR_FILENO) == 0 || isatty(STDOUT_FILENO) != 0) return;
+  g_progress_shown = true;
+  writeStderr("\r\033[K" + text);
+}
+
+void clearProgress() {
+  if (g_progress_shown.exchange(false)) writeStderr("\r\033[K");
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,248 @@
+#include "cli/options/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+namespace railwise::tools {
+namespace {
+
+std::string spelled(const Option& option) {
+  const std::string long_form = "--" + option.long_name;
+  return option.short_name == 0 ? long_form : "-" + std::string(1, option.short_name) + "/" + long_form;
+}
+
+const Option* findLong(std::span<const Option> options, std::string_view name) {
+  const auto found =
+      std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.long_name == name; });
+  return found == options.end() ? nullptr : &*found;
+}
+
+const Option* findShort(std::span<const Option> options, char name) {
+  const auto found =
+      std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.short_name == name; });
+  return found == options.end() || name == 0 ? nullptr : &*found;
+}
+
+std::size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// One pass over the arguments; the state that the pieces of it share.
+class Parser {
+ public:
+  Parser(std::span<const Option> options, std::span<const char* const> args, std::string* error)
+      : options_(options), args_(args), error_(error) {}
+
+  bool run(Arguments& result) {
+    for (; at_ < args_.size() && !result.help; ++at_) {
+      const std::string_view arg = args_[at_];
+      if (arg == "--") {
+        for (++at_; at_ < args_.size(); ++at_) result.positional.emplace_back(args_[at_]);
+        break;
+      }
+      if (arg == "--help" || arg == "-h") {
+        result.help = true;
+      } else if (arg.starts_with("--")) {
+        if (!longOption(arg.substr(2))) return false;
+      } else if (arg.size() > 1 && arg.front() == '-') {
+        if (!shortOption(arg)) return false;
+      } else {
+        result.positional.emplace_back(arg);
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool longOption(std::string_view text) {
+    const auto equal = text.find('=');
+    const std::string_view name = text.substr(0, equal);
+    const Option* option = findLong(options_, name);
+    if (option == nullptr) {
+      std::vector<std::string> names = {"help"};
+      for (const Option& known : options_) names.push_back(known.long_name);
+      auto near = closest(name, names);
+      return fail("unknown option --" + std::string(name) +
+                  (near ? ", did you mean --" + *near + "?" : std::string()));
+    }
+    if (equal != std::string_view::npos) {
+      if (option->value == Option::kNone) return fail("option " + spelled(*option) + " takes no value");
+      return give(*option, text.substr(equal + 1));
+    }
+    return giveNext(*option);
+  }
+
+  bool shortOption(std::string_view arg) {
+    const Option* option = findShort(options_, arg[1]);
+    if (option == nullptr) return fail("unknown option " + std::string(arg.substr(0, 2)));
+    if (arg.size() == 2) return giveNext(*option);
+    if (option->value == Option::kNone) return fail("option " + spelled(*option) + " takes no value");
+    return give(*option, arg.substr(2));
+  }
+
+  bool giveNext(const Option& option) {
+    if (option.value != Option::kRequired) {
+      option.accept({});
+      return true;
+    }
+    if (at_ + 1 >= args_.size())
+      return fail("option " + spelled(option) + " needs a value: " + option.accepted);
+    return give(option, args_[++at_]);
+  }
+
+  bool give(const Option& option, std::string_view value) {
+    if (option.accept(value)) return true;
+    return fail("option " + spelled(option) + ": '" + std::string(value) + "' is not " + option.accepted);
+  }
+
+  bool fail(std::string text) {
+    *error_ = std::move(text);
+    return false;
+  }
+
+  std::span<const Option> options_;
+  std::span<const char* const> args_;
+  std::string* error_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::optional<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args,
+                                        std::string* error) {
+  Arguments result;
+  if (!Parser(options, args, error).run(result)) return std::nullopt;
+  return result;
+}
+
+std::string optionHelp(std::span<const Option> options) {
+  constexpr std::size_t kTextColumn = 30;
+  std::string help;
+  const auto add = [&](std::string left, std::string_view text) {
+    left += left.size() + 2 > kTextColumn ? "\n" + std::string(kTextColumn, ' ')
+                                          : std::string(kTextColumn - left.size(), ' ');
+    help += left;
+    for (const char c : text) help += c == '\n' ? "\n" + std::string(kTextColumn, ' ') : std::string(1, c);
+    help += '\n';
+  };
+  for (const Option& option : options) {
+    std::string left = option.short_name == 0 ? "      " : "  -" + std::string(1, option.short_name) + ", ";
+    left += "--" + option.long_name;
+    if (option.value == Option::kRequired) left += " " + option.value_name;
+    if (option.value == Option::kOptional) left += "[=" + option.value_name + "]";
+    add(std::move(left), option.text);
+  }
+  add("  -h, --help", "this text");
+  return help;
+}
+
+std::optional<uint64_t> parseSize(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc()) return std::nullopt;
+  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  unsigned shift = 0;
+  if (suffix == "K" || suffix == "k") {
+    shift = 10;
+  } else if (suffix == "M" || suffix == "m") {
+    shift = 20;
+  } else if (suffix == "G" || suffix == "g") {
+    shift = 30;
+  } else if (!suffix.empty()) {
+    return std::nullopt;
+  }
+  if (value > std::numeric_limits<uint64_t>::max() >> shift) return std::nullopt;
+  return value << shift;
+}
+
+std::optional<int> parseInt(std::string_view text, int min, int max) {
+  int value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(text.data(), last, value);
+  if (failure != std::errc() || end != last || value < min || value > max) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates) {
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const bool abbreviated = name.size() >= 3 && candidate.starts_with(name);
+    const std::size_t distance = abbreviated ? 1 : editDistance(name, candidate);
+    if (distance >= best_distance || distance >= candidate.size()) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view name, std::span<const std::string> candidates) {
+  const auto near = closest(name, candidates);
+  return near ? ", did you mean '" + *near + "'?" : std::string();
+}
+
+Option flagOption(char short_name, std::string long_name, bool* field, std::string text) {
+  return {.short_name = short_name,
+          .long_name = std::move(long_name),
+          .text = std::move(text),
+          .accept = [field](std::string_view) { return *field = true; }};
+}
+
+Option intOption(char short_name, std::string long_name, int* field, int min, int max, std::string text) {
+  return {.short_name = short_name,
+          .long_name = std::move(long_name),
+          .value = Option::kRequired,
+          .value_name = "N",
+          .text = std::move(text),
+          .accepted = "a number from " + std::to_string(min) + " to " + std::to_string(max),
+          .accept = [=](std::string_view value) {
+            const auto parsed = parseInt(value, min, max);
+            if (parsed) *field = *parsed;
+            return parsed.has_value();
+          }};
+}
+
+Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text) {
+  return {.short_name = short_name,
+          .long_name = std::move(long_name),
+          .value = Option::kRequired,
+          .value_name = "SIZE",
+          .text = std::move(text),
+          .accepted = "a size such as 8, 64K, 32M or 1G (at most " + std::to_string(max >> 30) + "G)",
+          .accept = [=](std::string_view value) {
+            const auto parsed = parseSize(value);
+            if (!parsed || *parsed > max) return false;
+            *field = *parsed;
+            return true;
+          }};
+}
+
+Option textOption(char short_name, std::string long_name, std::string value_name, std::string* field,
+                  std::string text) {
+  return {.short_name = short_name,
+          .long_name = std::move(long_name),
+          .value = Option::kRequired,
+          .value_name = value_name,
+          .text = std::move(text),
+          .accepted = "a " + value_name,
+          .accept = [=](std::string_view value) {
+            if (value.empty()) return false;
+            *field = value;
+            return true;
+          }};
+}
+
+}  // namespace railwise::tools

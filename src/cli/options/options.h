@@ -1,0 +1,88 @@
+// The command's option parser: a table of Option rows gives the parser, the messages and the --help text, so
+// that they cannot disagree. Accepts -n 5, -n5, --iters 5, --iters=5 and "--" (what follows is positional).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace railwise::tools {
+
+// What stands behind a subcommand's name.
+using Args = std::span<const char* const>;
+
+// Exit statuses of the command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+struct Option {
+  enum Value { kNone, kRequired, kOptional };
+
+  char short_name = 0;  // 0: none
+  std::string long_name;
+  Value value = kNone;
+  std::string value_name;  // in --help, e.g. "SIZE"
+  std::string text;        // in --help
+  std::string accepted;    // completes "'x' is not ...", e.g. "a number from 1 to 32"
+  // Takes the value (empty when there is none); false: not an accepted value.
+  std::function<bool(std::string_view)> accept;
+};
+
+struct Arguments {
+  std::vector<std::string> positional;
+  bool help = false;  // --help or -h was given; nothing after it was read
+};
+
+// Reads `args` (without the command's name). Nothing and `error` set: a usage error, one clear sentence.
+std::optional<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args,
+                                        std::string* error);
+// One aligned line (or more) per option, "--help" included.
+std::string optionHelp(std::span<const Option> options);
+
+// "8", "64K", "32M", "1G" (powers of 1024); nothing for anything else or beyond 64 bits.
+std::optional<uint64_t> parseSize(std::string_view text);
+std::optional<int> parseInt(std::string_view text, int min, int max);
+// The candidate that is nearest to `name`, if any is near enough to be a misspelling of it.
+std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates);
+// "", or ", did you mean 'x'?".
+std::string suggestion(std::string_view name, std::span<const std::string> candidates);
+
+Option flagOption(char short_name, std::string long_name, bool* field, std::string text);
+Option intOption(char short_name, std::string long_name, int* field, int min, int max, std::string text);
+Option sizeOption(char short_name, std::string long_name, uint64_t* field, uint64_t max, std::string text);
+Option textOption(char short_name, std::string long_name, std::string value_name, std::string* field,
+                  std::string text);
+
+template <typename Enum>
+struct Choice {
+  const char* name;
+  Enum value;
+};
+
+template <typename Enum>
+Option choiceOption(char short_name, std::string long_name, std::span<const Choice<Enum>> choices,
+                    Enum* field, std::string text) {
+  std::string names;
+  for (const auto& choice : choices) names += (names.empty() ? "" : ", ") + std::string(choice.name);
+  return {.short_name = short_name,
+          .long_name = std::move(long_name),
+          .value = Option::kRequired,
+          .value_name = "NAME",
+          .text = std::move(text),
+          .accepted = "one of " + names,
+          .accept = [choices, field](std::string_view value) {
+            for (const auto& choice : choices) {
+              if (value != choice.name) continue;
+              *field = choice.value;
+              return true;
+            }
+            return false;
+          }};
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,48 @@
+#include "cli/options/subcommands.h"
+
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "cli/options/message.h"
+#include "cli/options/options.h"
+
+namespace railwise::tools {
+namespace {
+
+std::string helpText(const char* group, std::span<const Subcommand> subcommands, const char* last) {
+  std::string text = textOf("usage: railwise %s SUBCOMMAND [options]\n\n", group);
+  for (const Subcommand& sub : subcommands) text += textOf("  %-9s %s\n", sub.name, sub.text);
+  return text + "\n" + last + "\n";
+}
+
+std::string names(std::span<const Subcommand> subcommands) {
+  std::string text;
+  for (const Subcommand& sub : subcommands) text += (text.empty() ? "" : ", ") + std::string(sub.name);
+  return text;
+}
+
+}  // namespace
+
+int runSubcommand(const char* group, std::span<const Subcommand> subcommands, const char* last, Args args) {
+  if (args.empty()) {
+    say("%s: which subcommand? %s", group, names(subcommands).c_str());
+    return kExitUsage;
+  }
+  const std::string_view name = args[0];
+  if (name == "--help" || name == "-h") {
+    std::fputs(helpText(group, subcommands, last).c_str(), stdout);
+    return kExitOk;
+  }
+  std::vector<std::string> known;
+  for (const Subcommand& sub : subcommands) {
+    if (name == sub.name) return sub.run(args.subspan(1));
+    known.emplace_back(sub.name);
+  }
+  const std::string near = suggestion(name, known);
+  say("%s: unknown subcommand '%s'%s", group, args[0],
+      near.empty() ? (": " + names(subcommands)).c_str() : near.c_str());
+  return kExitUsage;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,186 @@
+// railwise devices: what a net plugin tells NCCL about its devices.
+#include <algorithm>
+#include <cstdio>
+
+#include "base/json.h"
+#include "cli/options/message.h"
+#include "cli/plugin/commands.h"
+#include "cli/plugin/device_choice.h"
+#include "cli/plugin/plugin_loader.h"
+
+namespace railwise::tools {
+namespace {
+
+struct DevicesOptions {
+  PluginOptions plugin;
+  bool json = false;
+};
+
+std::vector<Option> optionTable(DevicesOptions& fields) {
+  std::vector<Option> options = {flagOption(0, "json", &fields.json, "print JSON")};
+  addPluginOptions(options, fields.plugin);
+  return options;
+}
+
+std::string devicesHelp() {
+  DevicesOptions fields;
+  return "usage: railwise devices [options]\n\n"
+         "Lists the devices of a net plugin with the properties that NCCL gets from it.\n\n" +
+         optionHelp(optionTable(fields)) +
+         "\nExit status: 0 all right, 1 no plugin or no device, 2 a mistake on the command line.\n";
+}
+
+std::string idText(int id) { return id == NCCL_NET_ID_UNDEF ? "-" : std::to_string(id); }
+
+std::string memoryText(int ptr_support) {
+  std::string text;
+  const auto add = [&](int bit, const char* name) {
+    if ((ptr_support & bit) != 0) text += (text.empty() ? "" : ",") + std::string(name);
+  };
+  add(NCCL_PTR_HOST, "host");
+  add(NCCL_PTR_CUDA, "cuda");
+  add(NCCL_PTR_DMABUF, "dmabuf");
+  return text.empty() ? "-" : text;
+}
+
+void printTable(const std::vector<NetProperties>& devices) {
+  std::vector<std::vector<std::string>> rows = {{"dev", "name", "pciPath", "guid", "Gb/s", "port",
+                                                 "latency us", "memory", "maxRecvs", "maxComms", "rail",
+                                                 "plane"}};
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const NetProperties& device = devices[i];
+    rows.push_back({std::to_string(i), device.name, device.pci_path.empty() ? "-" : device.pci_path,
+                    textOf("0x%016llx", static_cast<unsigned long long>(device.guid)),
+                    textOf("%g", device.speed_mbps / 1000.0), std::to_string(device.port),
+                    textOf("%g", static_cast<double>(device.latency_us)), memoryText(device.ptr_support),
+                    std::to_string(device.max_recvs), std::to_string(device.max_comms), idText(device.rail),
+                    idText(device.plane)});
+  }
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    std::puts(line.c_str());
+  }
+}
+
+// What the plugin said of GPU memory and a device when it started, "" when it said nothing (other plugins).
+// Railwise's words are "NAME: GPUDirect: HOW" (src/net/device.cc).
+constexpr char kGpuDirectMark[] = ": GPUDirect: ";
+
+std::string gpuDirectOf(const std::string& device) {
+  const std::string beginning = device + kGpuDirectMark;
+  for (const std::string& line : keptPluginLines()) {
+    const std::size_t at = line.find(beginning);
+    // Behind the plugin's name, "NET/Railwise : ".
+    if (at != std::string::npos && (at == 0 || line[at - 1] == ' '))
+      return line.substr(at + beginning.size());
+  }
+  return {};
+}
+
+void printGpuDirect(const std::vector<NetProperties>& devices) {
+  for (const NetProperties& device : devices) {
+    const std::string how = gpuDirectOf(device.name);
+    if (!how.empty()) std::printf("%s: GPUDirect: %s\n", device.name.c_str(), how.c_str());
+  }
+}
+
+void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& devices) {
+  JsonWriter json;
+  json.beginObject();
+  json.key("plugin").value(plugin.path);
+  json.key("plugin_name").value(plugin.api->name());
+  json.key("api").value("v" + std::to_string(plugin.api->version()));
+  json.key("devices").beginArray();
+  const auto id_or_null = [&](int id) { return id == NCCL_NET_ID_UNDEF ? json.null() : json.value(id); };
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const NetProperties& device = devices[i];
+    json.beginObject();
+    json.key("index").value(static_cast<int>(i));
+    json.key("name").value(device.name);
+    json.key("pci_path");
+    device.pci_path.empty() ? json.null() : json.value(device.pci_path);
+    json.key("guid").value(textOf("0x%016llx", static_cast<unsigned long long>(device.guid)));
+    json.key("speed_mbps").value(device.speed_mbps);
+    json.key("port").value(device.port);
+    json.key("latency_us").value(static_cast<double>(device.latency_us));
+    json.key("host_memory").value((device.ptr_support & NCCL_PTR_HOST) != 0);
+    json.key("cuda_memory").value((device.ptr_support & NCCL_PTR_CUDA) != 0);
+    json.key("dmabuf_memory").value((device.ptr_support & NCCL_PTR_DMABUF) != 0);
+    const std::string gpu_direct = gpuDirectOf(device.name);
+    json.key("gpu_direct");
+    gpu_direct.empty() ? json.null() : json.value(gpu_direct);
+    json.key("max_recvs").value(device.max_recvs);
+    json.key("max_comms").value(device.max_comms);
+    json.key("rail");
+    id_or_null(device.rail);
+    json.key("plane");
+    id_or_null(device.plane);
+    json.endObject();
+  }
+  json.endArray().endObject();
+  std::fputs(json.text().c_str(), stdout);
+}
+
+int list(const DevicesOptions& options) {
+  std::string error;
+  const bool fallback = needsSoftwareDevice(options.plugin);
+  if (fallback) say("%s", kSoftwareFallbackText);
+  applyDevice(options.plugin, fallback);
+  auto plugin = loadPlugin(options.plugin, &error);
+  if (!plugin.ok()) {
+    say("%s", error.c_str());
+    return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
+  }
+  NetApi& api = *plugin->api;
+  keepPluginLines(kGpuDirectMark);
+  const auto count = startPlugin(api, 1, &error);
+  if (!count.ok()) {
+    say("%s", error.c_str());
+    return kExitFailed;
+  }
+  std::vector<NetProperties> devices(static_cast<std::size_t>(*count));
+  for (int i = 0; i < *count; ++i) {
+    const ncclResult_t result = api.getProperties(i, &devices[static_cast<std::size_t>(i)]);
+    if (result == ncclSuccess) continue;
+    say("getProperties(%d) failed: %s", i, resultText(result).c_str());
+    return kExitFailed;
+  }
+  if (options.json) {
+    printJson(*plugin, devices);
+  } else {
+    printTable(devices);
+    printGpuDirect(devices);
+  }
+  return api.finalize() == ncclSuccess ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+int devicesCommand(Args args) {
+  DevicesOptions options;
+  std::string error;
+  const auto table = optionTable(options);
+  const auto arguments = parseArguments(table, args, &error);
+  if (arguments && !arguments->help && !arguments->positional.empty())
+    error = "unexpected argument '" + arguments->positional[0] + "'";
+  if (!error.empty()) {
+    say("devices: %s (railwise devices --help lists what there is)", error.c_str());
+    return kExitUsage;
+  }
+  if (arguments->help) {
+    std::fputs(devicesHelp().c_str(), stdout);
+    return kExitOk;
+  }
+  setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
+  return list(options);
+}
+
+}  // namespace railwise::tools

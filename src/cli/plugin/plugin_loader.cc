@@ -1,0 +1,182 @@
+#include "cli/plugin/plugin_loader.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "cli/options/message.h"
+
+#ifndef RAILWISE_INSTALL_LIBDIR
+#define RAILWISE_INSTALL_LIBDIR "lib"
+#endif
+
+namespace railwise::tools {
+namespace {
+
+constexpr const char* kOwnPlugin = "libnccl-net-railwise.so";
+
+std::string symbolName(int version) { return "ncclNetPlugin_v" + std::to_string(version); }
+
+std::string exportedVersions(const DynamicLibrary& library) {
+  std::string list;
+  for (int version = kNewestApi; version >= kOldestApi; --version) {
+    if (library.symbol(symbolName(version).c_str()) == nullptr) continue;
+    list += (list.empty() ? "v" : ", v") + std::to_string(version);
+  }
+  return list;
+}
+
+std::string fileOf(void* symbol, const std::string& fallback) {
+  Dl_info info = {};
+  return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : fallback;
+}
+
+Result<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::string* opened,
+                                 std::string* error) {
+  error->clear();
+  for (const std::string& name : names) {
+    // A candidate beside the executable that is not there says nothing; a name that the user gave does.
+    if (names.size() > 2 && name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) continue;
+    std::string text;
+    auto library = DynamicLibrary::open({name.c_str()}, &text);
+    if (library.ok()) {
+      *opened = name;
+      return library;
+    }
+    *error += (error->empty() ? "" : "; ") + text;
+  }
+  return Status{Code::kSystem, ENOENT};
+}
+
+bool acceptDevice(std::string_view value, std::string* field) {
+  if (value != "auto" && value != "verbs" && value != "software" && !value.starts_with("software:"))
+    return false;
+  *field = value;
+  return true;
+}
+
+}  // namespace
+
+std::string executablePath() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : std::string();
+}
+
+Option apiOption(std::string text, int* version) {
+  return {.long_name = "api",
+          .value = Option::kRequired,
+          .value_name = "VERSION",
+          .text = std::move(text),
+          .accepted = "an API version from v6 to v12",
+          .accept = [version](std::string_view value) {
+            if (!value.starts_with('v')) return false;
+            const auto parsed = parseInt(value.substr(1), kOldestApi, kNewestApi);
+            if (parsed) *version = *parsed;
+            return parsed.has_value();
+          }};
+}
+
+void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
+  options.push_back(textOption(0, "plugin", "NAME", &fields.plugin,
+                               "net plugin to load, found as NCCL_NET_PLUGIN=NAME finds it: a file, or\n"
+                               "NAME for libnccl-net-NAME.so (default: railwise's own)"));
+  options.push_back(
+      apiOption("v6 to v12: the plugin API version to use (default: the newest that the\n"
+                "plugin exports, as NCCL does)",
+                &fields.api));
+  options.push_back(
+      {.long_name = "device",
+       .value = Option::kRequired,
+       .value_name = "KIND",
+       .text = "verbs (libibverbs), software[:CONFIG] (the built-in software device) or\n"
+               "auto: RAILWISE_DEVICE if set, else verbs if there is an RDMA device, else\n"
+               "software (default: auto)",
+       .accepted = "auto, verbs, software or software:CONFIG",
+       .accept = [&fields](std::string_view value) { return acceptDevice(value, &fields.device); }});
+  options.push_back(flagOption('v', "verbose", &fields.verbose, "also show what the plugin logs at INFO"));
+}
+
+std::vector<std::string> pluginFileNames(const std::string& name) {
+  const bool is_library = name.starts_with("lib") && name.ends_with(".so");
+  if (name.find('/') != std::string::npos || is_library) return {name};
+  return {name, "libnccl-net-" + name + ".so"};
+}
+
+std::vector<std::string> ownPluginPaths(const std::string& exe) {
+  std::vector<std::string> paths;
+  if (!exe.empty()) {
+    const std::filesystem::path root = std::filesystem::path(exe).parent_path().parent_path();
+    for (const char* folder : {"lib", "lib64", RAILWISE_INSTALL_LIBDIR}) {
+      paths.push_back((root / folder / kOwnPlugin).string());
+    }
+  }
+  paths.emplace_back(kOwnPlugin);
+  return paths;
+}
+
+Result<LoadedPlugin> loadPlugin(const PluginOptions& options, std::string* error) {
+  const bool own = options.plugin.empty();
+  const auto names = own ? ownPluginPaths(executablePath()) : pluginFileNames(options.plugin);
+  const std::string shown = own ? kOwnPlugin : options.plugin;
+  std::string name;
+  std::string reason;
+  auto library = openFirst(names, &name, &reason);
+  if (!library.ok()) {
+    *error = "cannot load plugin " + shown + ": " + reason;
+    return library.status();
+  }
+  const int newest = options.api != 0 ? options.api : kNewestApi;
+  const int oldest = options.api != 0 ? options.api : kOldestApi;
+  for (int version = newest; version >= oldest; --version) {
+    void* table = library->symbol(symbolName(version).c_str());
+    if (table == nullptr) continue;
+    auto api = NetApi::create(version, table, &reason);
+    if (api == nullptr) {
+      *error = "plugin " + name + ": " + reason;
+      return Status{Code::kSystem};
+    }
+    return LoadedPlugin{std::move(*library), fileOf(table, name), std::move(api)};
+  }
+  const std::string exported = exportedVersions(*library);
+  *error = "plugin " + name + " does not export " +
+           (options.api != 0 ? symbolName(options.api) : "any ncclNetPlugin_v6 .. ncclNetPlugin_v12") +
+           (exported.empty() ? std::string() : "; it exports " + exported);
+  return Status{options.api != 0 && !exported.empty() ? Code::kInvalidUsage : Code::kSystem};
+}
+
+Result<int> startPlugin(NetApi& api, uint64_t comm_id, std::string* error) {
+  const auto failed = [&](const char* call, ncclResult_t result) {
+    *error =
+        textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str());
+    return Status{Code::kNoDevice};
+  };
+  if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
+    return failed("init", result);
+  if (const char* const missing = api.missingFunction()) {
+    *error = textOf("plugin %s: ncclNetPlugin_v%d has no %s", api.name(), api.version(), missing);
+    return Status{Code::kNoDevice};
+  }
+  int count = 0;
+  if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
+    return failed("devices", result);
+  if (count <= 0) {
+    *error = textOf("plugin %s (v%d): it has no device", api.name(), api.version());
+    return Status{Code::kNoDevice};
+  }
+  NetProperties properties;
+  if (const ncclResult_t result = api.getProperties(0, &properties); result != ncclSuccess)
+    return failed("getProperties(0)", result);
+  if (!properties.host_device) {
+    *error = textOf("plugin %s (v%d): device 0 (%s) needs code on the GPU (netDeviceType is not HOST)",
+                    api.name(), api.version(), properties.name.c_str());
+    return Status{Code::kNoDevice};
+  }
+  return count;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,30 @@
+// railwise topo: the subcommands that read, make, check, compare and draw topologies.
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "cli/options/message.h"
+#include "cli/options/options.h"
+#include "cli/options/subcommands.h"
+#include "cli/topo/commands.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr std::array<Subcommand, 6> kTopoSubcommands = {{
+    {"show", topoShowCommand, "the machine as matrix, json, xml, dot, svg or html"},
+    {"lint", topoLintCommand, "check a topology file for NCCL's traps"},
+    {"diff", topoDiffCommand, "what differs between two machines, or between two versions of NCCL"},
+    {"generate", topoGenerateCommand, "make the topology file that a VM's flat /sys hides"},
+    {"record", topoRecordCommand, "pack what of this machine's /sys is needed elsewhere"},
+    {"paths", topoPathsCommand, "every path and choice as JSON rows, to hold against NCCL's own"},
+}};
+
+}  // namespace
+
+int topoCommand(Args args) {
+  return runSubcommand("topo", kTopoSubcommands,
+                       "railwise topo SUBCOMMAND --help lists its options. See also: railwise explain", args);
+}
+
+}  // namespace railwise::tools

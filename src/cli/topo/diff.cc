@@ -1,0 +1,80 @@
+// railwise topo diff: two machines, or one machine seen by two versions of NCCL.
+#include "topo/outputs/diff.h"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cstdio>
+
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/commands.h"
+#include "cli/topo/machine_options.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr const char* kTopoDiffHelp =
+    "usage: railwise topo diff A B [options]\n"
+    "       railwise topo diff A --against-nccl=2.28 [options]\n\n"
+    "What differs in devices, links, paths and choices. A and B are topology files, /sys trees (a folder or "
+    "a .tar.gz\n"
+    "of railwise topo record), or - for this machine. Exit status: 0 nothing differs, 1 something does (or a "
+    "machine\n"
+    "cannot be read), 2 a mistake on the command line.\n\n";
+
+constexpr std::array<Choice<topo::NcclVersion>, 2> kAgainstVersions = {
+    {{"2.30", topo::NcclVersion::k2_30}, {"2.28", topo::NcclVersion::k2_28}}};
+
+bool isTree(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return true;
+  return path.ends_with(".tar.gz") || path.ends_with(".tgz") || path.ends_with(".tar");
+}
+
+std::optional<topo::Machine> open(const std::string& operand, MachineOptions options) {
+  if (operand == "-") return openMachine("topo diff", "", options);
+  if (!isTree(operand)) return openMachine("topo diff", operand, options);
+  options.root = operand;
+  return openMachine("topo diff", "", options);
+}
+
+}  // namespace
+
+int topoDiffCommand(Args args) {
+  MachineOptions options;
+  bool as_json = false;
+  std::optional<topo::NcclVersion> against;
+  topo::NcclVersion chosen = topo::NcclVersion::k2_28;
+  Option version = choiceOption<topo::NcclVersion>(0, "against-nccl", kAgainstVersions, &chosen,
+                                                   "compare A with itself under another NCCL: 2.28 or 2.30");
+  const auto accept = version.accept;
+  version.accept = [&](std::string_view value) {
+    if (!accept(value)) return false;
+    against = chosen;
+    return true;
+  };
+  std::vector<Option> table = {flagOption(0, "json", &as_json, "print JSON"), version};
+  addMachineOptions(table, options);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("topo diff", table, args, kTopoDiffHelp, 2, &status);
+  if (!arguments) return status;
+  const auto& operands = arguments->positional;
+  if (operands.size() != (against ? 1U : 2U)) {
+    say("topo diff: give two machines, or one and --against-nccl (railwise topo diff --help)");
+    return kExitUsage;
+  }
+  const auto left = open(operands[0], options);
+  MachineOptions other = options;
+  if (against) other.nccl = *against;
+  const auto right = left ? open(against ? operands[0] : operands[1], other) : std::nullopt;
+  if (!right) return kExitUsage;
+  const auto differences = topo::diff(*left, *right);
+  std::fputs(
+      (as_json ? topo::diffJson(*left, *right, differences) : topo::diffText(*left, *right, differences))
+          .c_str(),
+      stdout);
+  return differences.empty() ? kExitOk : kExitFailed;
+}
+
+}  // namespace railwise::tools

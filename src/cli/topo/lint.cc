@@ -1,0 +1,91 @@
+// railwise topo lint: what is wrong with a topology file although NCCL may say nothing.
+#include "topo/lint.h"
+
+#include <cstdio>
+
+#include "base/json.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/commands.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr const char* kTopoLintHelp =
+    "usage: railwise topo lint FILE... [options]\n\n"
+    "Checks NCCL topology files: what NCCL refuses, and what it reads otherwise than it was meant, each with "
+    "line and\n"
+    "fix. docs/lint.md lists the rules. Exit status: 0 no error, 1 an error (or, with --strict, a "
+    "warning).\n\n";
+
+std::string locationOf(const std::string& file, const topo::Finding& finding) {
+  if (finding.position.line == 0) return file;
+  return textOf("%s:%d:%d", file.c_str(), finding.position.line, finding.position.column);
+}
+
+void printText(const std::string& file, const topo::LintReport& report) {
+  for (const topo::Finding& finding : report.findings) {
+    // The reader's own message begins with the place.
+    const bool placed = !report.read && finding.text.starts_with(file);
+    std::printf("%s%s: %s [%s]\n", placed ? "" : (locationOf(file, finding) + ": ").c_str(),
+                topo::severityName(finding.severity), finding.text.c_str(), finding.rule.c_str());
+    if (!finding.fix.empty()) std::printf("    fix: %s\n", finding.fix.c_str());
+  }
+}
+
+std::string counted(int number, const char* thing) {
+  return textOf("%d %s%s", number, thing, number == 1 ? "" : "s");
+}
+
+struct Counts {
+  int errors = 0;
+  int warnings = 0;
+  int notes = 0;
+
+  void add(const topo::LintReport& report) {
+    for (const topo::Finding& finding : report.findings) {
+      if (finding.severity == topo::Finding::kError) ++errors;
+      if (finding.severity == topo::Finding::kWarning) ++warnings;
+      if (finding.severity == topo::Finding::kNote) ++notes;
+    }
+  }
+};
+
+}  // namespace
+
+int topoLintCommand(Args args) {
+  bool as_json = false;
+  bool strict = false;
+  const std::vector<Option> table = {flagOption(0, "json", &as_json, "print JSON"),
+                                     flagOption(0, "strict", &strict, "warnings fail too")};
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
+  if (!arguments) return status;
+  if (arguments->positional.empty()) {
+    say("topo lint: which FILE? (railwise topo lint --help)");
+    return kExitUsage;
+  }
+  Counts counts;
+  JsonWriter json;
+  json.beginArray();
+  for (const std::string& file : arguments->positional) {
+    const topo::LintReport report = topo::lintFile(file);
+    counts.add(report);
+    if (as_json) {
+      topo::writeLintJson(json, file, report);
+    } else {
+      printText(file, report);
+    }
+  }
+  json.endArray();
+  if (as_json) {
+    std::fputs(json.text().c_str(), stdout);
+  } else {
+    std::printf("%s: %s, %s, %s\n", counted(static_cast<int>(arguments->positional.size()), "file").c_str(),
+                counted(counts.errors, "error").c_str(), counted(counts.warnings, "warning").c_str(),
+                counted(counts.notes, "note").c_str());
+  }
+  return counts.errors > 0 || (strict && counts.warnings > 0) ? kExitFailed : kExitOk;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,64 @@
+// railwise topo record: a machine's /sys, packed, without anything private.
+#include "topo/sources/record.h"
+
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/commands.h"
+#include "cli/topo/machine_options.h"
+#include "topo/sources/tar_archive.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr const char* kTopoRecordHelp =
+    "usage: railwise topo record OUT.tar.gz [options]\n\n"
+    "Packs what `railwise topo` and `railwise explain` need of this machine, so that they can answer for it "
+    "elsewhere\n"
+    "(--root OUT.tar.gz): the PCI tree, RDMA devices, NUMA nodes, the CPU's identity. No serial numbers, "
+    "addresses or\n"
+    "host name; GUIDs only, and --anonymise replaces those.\n"
+    "Exit status: 0 all right, 1 nothing recorded, 2 a mistake on the command line.\n\n";
+
+// "cluster-node" of "/tmp/cluster-node.tar.gz": the folder in the archive.
+std::string folderName(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  for (const char* ending : {".gz", ".tgz", ".tar"})
+    if (name.ends_with(ending)) name.resize(name.size() - std::string_view(ending).size());
+  return name.empty() ? "machine" : name;
+}
+
+}  // namespace
+
+int topoRecordCommand(Args args) {
+  topo::RecordOptions options;
+  std::string root;
+  const std::vector<Option> table = {
+      flagOption(0, "anonymise", &options.anonymise, "number the GUIDs instead of recording them"),
+      textOption(0, "root", "DIR|TAR", &root, "another machine's /sys")};
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("topo record", table, args, kTopoRecordHelp, 1, &status);
+  if (!arguments) return status;
+  if (arguments->positional.empty()) {
+    say("topo record: which file to write? (railwise topo record --help)");
+    return kExitUsage;
+  }
+  const std::string& path = arguments->positional[0];
+  const auto tree = openRoot("topo record", root);
+  if (!tree) return kExitFailed;
+  const auto recorded = topo::recordTree(*tree, options);
+  if (!recorded.ok()) {
+    say("topo record: %s", recorded.error().c_str());
+    return kExitFailed;
+  }
+  const auto archive = topo::writeArchive(*recorded, folderName(path));
+  if (!archive.ok()) {
+    say("topo record: %s", archive.error().c_str());
+    return kExitFailed;
+  }
+  const int written = writeOutput("topo record", path, *archive);
+  if (written == kExitOk)
+    say("topo record: %zu entries, %zu bytes in %s", recorded->items().size(), archive->size(), path.c_str());
+  return written;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,90 @@
+// railwise topo show and railwise topo paths: a machine in every form.
+#include <array>
+
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/commands.h"
+#include "cli/topo/machine_options.h"
+#include "topo/outputs/outputs.h"
+
+namespace railwise::tools {
+namespace {
+
+enum class Format { kMatrix, kJson, kXml, kDot, kSvg, kHtml };
+constexpr std::array<Choice<Format>, 6> kFormats = {{{"matrix", Format::kMatrix},
+                                                     {"json", Format::kJson},
+                                                     {"xml", Format::kXml},
+                                                     {"dot", Format::kDot},
+                                                     {"svg", Format::kSvg},
+                                                     {"html", Format::kHtml}}};
+enum class PathsFormat { kJson };
+constexpr std::array<Choice<PathsFormat>, 1> kPathsFormats = {{{"json", PathsFormat::kJson}}};
+
+std::string text(const topo::Machine& machine, Format format) {
+  switch (format) {
+    case Format::kMatrix:
+      return topo::matrixText(machine);
+    case Format::kJson:
+      return topo::topologyJson(machine);
+    case Format::kXml:
+      return topo::writeXml(*machine.xml);
+    case Format::kDot:
+      return topo::dotText(machine);
+    case Format::kSvg:
+      return topo::svgText(machine);
+    case Format::kHtml:
+      return topo::htmlText(machine);
+  }
+  return "";
+}
+
+constexpr const char* kShowHelp =
+    "usage: railwise topo show [FILE] [--root DIR|TAR] [options]\n\n"
+    "Shows the machine as NCCL sees it: FILE is an NCCL (or RCCL) topology file; --root the /sys of a "
+    "machine; both\n"
+    "together the machine with NCCL_TOPO_FILE=FILE; neither this machine. NCCL's variables (NCCL_P2P_LEVEL,\n"
+    "NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n"
+    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
+constexpr const char* kPathsHelp =
+    "usage: railwise topo paths [FILE] [--root DIR|TAR] [options]\n\n"
+    "Prints every path, P2P, GPUDirect and NIC choice as JSON rows, to be held against NCCL's own code. "
+    "AMD's xGMI\n"
+    "links count as NVLink there, with NCCL's bandwidths (--xgmi=rccl: RCCL's).\n"
+    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line.\n\n";
+
+}  // namespace
+
+int topoShowCommand(Args args) {
+  MachineOptions machine;
+  Format format = Format::kMatrix;
+  std::string output;
+  std::vector<Option> table = {
+      choiceOption<Format>('f', "format", kFormats, &format, "matrix (default), json, xml, dot, svg or html"),
+      textOption('o', "output", "FILE", &output, "write to FILE instead of stdout")};
+  addMachineOptions(table, machine);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("topo show", table, args, kShowHelp, 1, &status);
+  if (!arguments) return status;
+  const auto opened =
+      openMachine("topo show", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  if (!opened) return kExitFailed;
+  return writeOutput("topo show", output, text(*opened, format));
+}
+
+int topoPathsCommand(Args args) {
+  MachineOptions machine;
+  machine.xgmi_as_nvlink = true;
+  auto format = PathsFormat::kJson;
+  std::vector<Option> table = {
+      choiceOption<PathsFormat>('f', "format", kPathsFormats, &format, "json, the only one")};
+  addMachineOptions(table, machine);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("topo paths", table, args, kPathsHelp, 1, &status);
+  if (!arguments) return status;
+  const auto opened =
+      openMachine("topo paths", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  if (!opened) return kExitFailed;
+  return writeOutput("topo paths", "", topo::pathsJson(*opened));
+}
+
+}  // namespace railwise::tools

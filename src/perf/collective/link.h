@@ -1,0 +1,117 @@
+// One direction of one connection, with NCCL's eight slots of registered staging memory: what the GPU's
+// kernel and the proxy thread do in NCCL. A SendLink's slots are filled in order and go out with isend; a
+// RecvLink keeps irecvs posted ahead and hands out what has arrived, in order. Counters never go back; slot =
+// counter % kSlots.
+//
+// Created and closed on the service thread; polled and filled on the progress thread; describe() may be
+// called by any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "cli/plugin/net_api.h"
+#include "perf/job/activity.h"
+#include "perf/measuring/page_memory.h"
+
+namespace railwise::tools {
+
+inline constexpr std::size_t kSlots = 8;  // NCCL_STEPS
+
+// What all links of a rank share.
+struct NetContext {
+  NetContext(NetApi& net_api, FailureNote& note, int own_rank)
+      : api(net_api), failure(note), rank(own_rank) {}
+
+  NetApi& api;
+  FailureNote& failure;
+  int rank;
+  std::atomic<uint64_t> received{0};               // bytes, of all links
+  std::atomic<uint64_t>* count_bytes = &received;  // where they are counted
+  // Notes "<call> failed: <result in words>" and passes kRemote up.
+  Status failed(const std::string& call, ncclResult_t result);
+};
+
+class Link {
+ public:
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  int peer() const { return peer_; }
+  std::size_t slotBytes() const { return slot_bytes_; }
+
+ protected:
+  // Allocates the slots; registerMemory() makes them known to the plugin.
+  Link(NetContext& net, int peer, std::size_t slot_bytes, void* comm);
+  ~Link() = default;
+  Status registerMemory();
+  Status deregisterMemory();
+  std::byte* slot(uint64_t step) const { return memory_.get() + step % kSlots * slot_bytes_; }
+
+  NetContext& net_;
+  const int peer_;
+  const std::size_t slot_bytes_;
+  void* const comm_;
+  const PageMemory memory_;
+  void* mhandle_ = nullptr;
+  std::array<void*, kSlots> requests_ =
+      {};  // like NCCL's, a slot keeps its previous request until the next call
+};
+
+class SendLink final : public Link {
+ public:
+  SendLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
+      : Link(net, peer, slot_bytes, comm) {}
+  Status open() { return registerMemory(); }
+  Status close();
+
+  bool slotFree() const { return staged_ - done_ < kSlots; }
+  std::byte* nextSlot() const { return slot(staged_); }
+  // The next slot holds `bytes` bytes to send (0 is a real message).
+  void stage(std::size_t bytes) { sizes_[staged_++ % kSlots] = bytes; }
+  bool idle() const { return done_ == staged_; }
+  // Calls isend and test; true when something moved.
+  Result<bool> poll();
+  // Requests that are not done; any thread.
+  uint64_t outstanding() const { return posted_ - done_; }
+
+ private:
+  std::array<std::size_t, kSlots> sizes_ = {};
+  uint64_t staged_ = 0;
+  std::atomic<uint64_t> posted_ = 0;  // atomic for outstanding()
+  std::atomic<uint64_t> done_ = 0;
+};
+
+class RecvLink final : public Link {
+ public:
+  RecvLink(NetContext& net, int peer, std::size_t slot_bytes, void* comm)
+      : Link(net, peer, slot_bytes, comm) {}
+  Status open() { return registerMemory(); }
+  Status close();
+
+  // `messages` more will come: irecvs may be posted for them.
+  void expect(uint64_t messages) { expected_ += messages; }
+  bool arrived() const { return consumed_ < arrived_; }
+  std::span<const std::byte> message() const { return {slot(consumed_), sizes_[consumed_ % kSlots]}; }
+  void consume() { ++consumed_; }
+  // Calls irecv and test; true when something moved.
+  Result<bool> poll();
+  uint64_t outstanding() const { return posted_ - arrived_; }
+  // "a message of 8 bytes from rank 1 instead of 16".
+  Status wrongSize(std::size_t expected);
+
+ private:
+  std::array<std::size_t, kSlots> sizes_ = {};
+  uint64_t expected_ = 0;
+  uint64_t consumed_ = 0;
+  std::atomic<uint64_t> posted_ = 0;
+  std::atomic<uint64_t> arrived_ = 0;
+};
+
+}  // namespace railwise::tools

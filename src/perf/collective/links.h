@@ -1,0 +1,81 @@
+// All connections of a rank: the receiver listens and its handle travels over the bootstrap network, the
+// sender connects; connect and accept are polled round robin until all are up, as NCCL's service thread does.
+// listen(), connect(), close() on the service thread; describe() on any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perf/collective/link.h"
+#include "perf/job/activity.h"
+#include "perf/job/wire.h"
+
+namespace railwise::tools {
+
+struct LinkPlan {
+  std::vector<int> send_to;
+  std::vector<int> receive_from;
+  int channels = 1;
+  std::size_t slot_bytes = 4096;
+  std::vector<int> devices = {0};
+  int first_device = 0;  // channel c uses devices[(first_device + c) mod as many as there are]
+};
+
+class Links {
+ public:
+  Links(NetContext& net, Activity& activity, const LinkPlan& plan, int ranks);
+
+  Status listen();
+  // Block p: my handles for rank p, one per channel; empty for a rank that sends me nothing.
+  std::vector<Bytes> handles() const;
+  // Block p: rank p's handles for me.
+  Status connect(const std::vector<Bytes>& handles);
+  // deregMr, closeSend, closeRecv of every link.
+  Status close();
+
+  SendLink& to(int peer, int channel) { return *find(senders_, send_index_, peer, channel).link; }
+  RecvLink& from(int peer, int channel) { return *find(receivers_, receive_index_, peer, channel).link; }
+  // What is being waited for, e.g. "2 receives from rank 1".
+  std::string describe() const;
+
+ private:
+  using Handle = std::array<std::byte, NCCL_NET_HANDLE_MAXSIZE>;
+  template <typename LinkType>
+  struct Endpoint {
+    int peer = 0;
+    int channel = 0;
+    Handle handle = {};  // a sender's stays here until the connection is up: plugins keep state in it
+    void* listen_comm = nullptr;
+    std::unique_ptr<LinkType> link;
+    std::atomic<bool> up = false;
+  };
+  template <typename LinkType>
+  using Endpoints = std::vector<std::unique_ptr<Endpoint<LinkType>>>;
+
+  template <typename List>
+  static typename List::value_type::element_type& find(const List& list, const std::vector<int>& index,
+                                                       int peer, int channel) {
+    const int first = index[static_cast<std::size_t>(peer)];
+    return *list[static_cast<std::size_t>(first) + static_cast<std::size_t>(channel)];
+  }
+  template <typename LinkType>
+  void addEndpoints(Endpoints<LinkType>& list, std::vector<int>& index, const std::vector<int>& peers);
+  int deviceOf(int channel) const {
+    return plan_.devices[static_cast<std::size_t>(plan_.first_device + channel) % plan_.devices.size()];
+  }
+  Status tryConnect(Endpoint<SendLink>& end);
+  Status tryAccept(Endpoint<RecvLink>& end);
+
+  NetContext& net_;
+  Activity& activity_;
+  const LinkPlan plan_;
+  Endpoints<SendLink> senders_;
+  Endpoints<RecvLink> receivers_;
+  std::vector<int> send_index_;  // by rank: where its channels begin; -1: none
+  std::vector<int> receive_index_;
+};
+
+}  // namespace railwise::tools

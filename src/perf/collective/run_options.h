@@ -1,0 +1,63 @@
+// What a run of `railwise perf` was asked to do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options/options.h"
+#include "cli/plugin/plugin_loader.h"
+#include "perf/collective/data.h"
+
+namespace railwise::tools {
+
+enum class Collective { kAllReduce, kSendRecv, kAllToAll };
+const char* collectiveName(Collective collective);
+
+inline constexpr int kMaxChannels = 16;
+
+struct PerfOptions {
+  Collective collective = Collective::kAllReduce;
+  PluginOptions plugin;
+  uint64_t min_bytes = uint64_t{32} << 20;
+  uint64_t max_bytes = uint64_t{32} << 20;
+  uint64_t step_bytes = uint64_t{1} << 20;
+  int step_factor = 1;  // above 1: used instead of step_bytes
+  int iters = 20;
+  int warmup_iters = 1;
+  int duration_s = 0;  // above 0: all sizes again until so many seconds have passed
+  int check = 1;       // iterations of each size whose every element is verified
+  DataType type = DataType::kFloat;
+  ReduceOp op = ReduceOp::kSum;
+  int ranks = 0;  // 0: not given
+  int channels = 2;
+  bool fuse = false;  // all devices of a rank as one virtual device
+  std::string address;
+  bool json = false;
+  std::string json_file;  // empty with `json`: stdout
+  int timeout_s = 60;
+  std::string timeline;            // a file; empty: none
+  std::optional<uint64_t> faults;  // the seed of a schedule of faults (perf/faults/schedule.h)
+  bool dry_run = false;
+  std::string conduct;  // with `faults`: the fabric of another program's ranks; empty: not asked for
+};
+
+// As the command line names them.
+inline constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective::kAllReduce},
+                                                      {"sendrecv", Collective::kSendRecv},
+                                                      {"alltoall", Collective::kAllToAll}};
+inline constexpr Choice<DataType> kDataTypes[] = {{"int8", DataType::kInt8},
+                                                  {"int32", DataType::kInt32},
+                                                  {"int64", DataType::kInt64},
+                                                  {"float", DataType::kFloat},
+                                                  {"double", DataType::kDouble}};
+inline constexpr Choice<ReduceOp> kReduceOps[] = {
+    {"sum", ReduceOp::kSum}, {"prod", ReduceOp::kProd}, {"max", ReduceOp::kMax}, {"min", ReduceOp::kMin}};
+
+// All sizes of a run, in bytes, ascending.
+std::vector<uint64_t> perfSizes(const PerfOptions& options);
+// What all ranks of a job must have been asked to do.
+std::string agreementText(const PerfOptions& options);
+
+}  // namespace railwise::tools

@@ -1,0 +1,137 @@
+#include "perf/faults/conductor.h"
+
+#include <algorithm>
+
+#include "cli/options/message.h"
+#include "softdev/control.h"
+#include "softdev/faults.h"
+
+namespace railwise::tools {
+namespace {
+
+// How often the fabric is looked at when nothing is known to have changed: a device may be opened again.
+constexpr auto kLookEvery = std::chrono::milliseconds(5);
+// A rule that strikes each of a thousand sends is one mark.
+constexpr uint64_t kSameMarkNs = 200'000'000;
+constexpr std::size_t kMostKeptMarks = 1000;
+
+uint64_t wallClockNs() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+std::string markWords(const softdev::FaultLogEntry& entry) {
+  std::string words = std::string(entry.host) + "/" + entry.device + " " + entry.action;
+  return entry.rule == 0 ? words : words + textOf(" (rule %u)", entry.rule);
+}
+
+}  // namespace
+
+FaultConductor::FaultConductor(std::string fabric, const Schedule& schedule,
+                               std::vector<std::pair<int, int>> talking)
+    : name_(std::move(fabric)),
+      schedule_(schedule),
+      talking_(std::move(talking)),
+      states_(schedule.steps.size()) {}
+
+FaultConductor::~FaultConductor() {
+  if (fabric_ != nullptr) softdev::detachFabric(fabric_);
+}
+
+bool FaultConductor::attach() {
+  if (fabric_ != nullptr) return true;
+  const auto joined = softdev::joinFabric(name_);
+  if (joined.ok()) fabric_ = *joined;
+  return fabric_ != nullptr;
+}
+
+void FaultConductor::conduct(Clock::duration since_traffic) {
+  const auto now = Clock::now();
+  bool changed = false;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    StepState& state = states_[i];
+    if (state.done || since_traffic < std::chrono::milliseconds(schedule_.steps[i].at_ms)) continue;
+    state.done = true;
+    ++steps_done_;
+    perform(i);
+    changed = true;
+  }
+  if (closed_) return;
+  const uint64_t seen = log_seen_;
+  readLog();
+  if (changed || log_seen_ != seen || !looked_at_ || now - *looked_at_ >= kLookEvery) look();
+}
+
+void FaultConductor::perform(std::size_t index) {
+  const FaultStep& step = schedule_.steps[index];
+  if (step.what == FaultStep::kPort) return changePlace(step);
+  if (step.what == FaultStep::kHeal) {
+    const uint32_t rule = states_[static_cast<std::size_t>(step.heals)].rule;
+    if (rule == 0 || !softdev::removeFault(*fabric_, rule)) return;
+    marks_.push_back({wallClockNs(), textOf("rule %u is removed", rule)});  // the log has no word of it
+    return;
+  }
+  softdev::FaultRule rule;
+  std::string error;
+  if (!softdev::parseFaultRule(step.text, &rule, &error)) return say("%s", error.c_str());
+  const auto id = softdev::addFault(*fabric_, rule);
+  if (id.ok()) states_[index].rule = *id;
+}
+
+void FaultConductor::changePlace(const FaultStep& step) {
+  std::string error;
+  const auto ports = softdev::findPorts(*fabric_, step.place, &error);
+  for (const softdev::PortInfo& port : ports) {
+    if (!softdev::changePort(*fabric_, port, step.text, &error)) say("%s", error.c_str());
+  }
+}
+
+void FaultConductor::look() {
+  looked_at_ = Clock::now();
+  devices_.see(softdev::listPorts(*fabric_));
+  const auto rules = softdev::listFaults(*fabric_);
+  int left = INT32_MAX;
+  for (const auto& [a, b] : talking_)
+    left = std::min(left, pairsBetween(devices_, rules, hostName(a), hostName(b)));
+  pairs_.last = left;
+  pairs_.least = looked_ ? std::min(pairs_.least, left) : left;
+  looked_ = true;
+  if (left == 0) zero_at_ = looked_at_;
+}
+
+void FaultConductor::close() {
+  if (closed_) return;
+  closed_ = true;
+  // Once more: what made a rank end may have happened since the last look, and its devices are still open.
+  if (looked_) {
+    readLog();
+    look();
+  }
+  if (!zero_at_) return;
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - *zero_at_);
+  pairs_.zero_age_ms = static_cast<int>(age.count());
+}
+
+void FaultConductor::disarm() {
+  if (fabric_ == nullptr) return;
+  for (const softdev::FaultStatus& rule : softdev::listFaults(*fabric_)) {
+    if (rule.rule.nth != 0 || rule.rule.count != 0) (void)softdev::removeFault(*fabric_, rule.id);
+  }
+}
+
+void FaultConductor::readLog() {
+  for (const softdev::FaultLogEntry& entry : softdev::readFaultLog(*fabric_, log_seen_)) {
+    log_seen_ = entry.sequence;
+    std::string words = markWords(entry);
+    const auto same = std::find_if(marks_.rbegin(), marks_.rend(),
+                                   [&](const FaultMark& mark) { return mark.words == words; });
+    if (same != marks_.rend() && entry.time_ns - same->realtime_ns < kSameMarkNs) continue;
+    if (marks_.size() < kMostKeptMarks) marks_.push_back({entry.time_ns, std::move(words)});
+  }
+}
+
+bool FaultConductor::othersLeft() const {
+  return fabric_ != nullptr && softdev::otherProcesses(*fabric_) > 0;
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,59 @@
+// The outcome of a run with faults, as JSON and as a line (perf/faults/outcome.h).
+#include "base/json.h"
+#include "cli/options/message.h"
+#include "perf/faults/outcome.h"
+
+namespace railwise::tools {
+namespace {
+
+void addEnds(JsonWriter& json, const RunEnd& end) {
+  json.key("rank_ends").beginArray();
+  for (std::size_t rank = 0; rank < end.ranks.size(); ++rank) {
+    const RankEnd& its = end.ranks[rank];
+    json.beginObject();
+    json.key("rank").value(static_cast<int>(rank));
+    json.key("ended").value(endingName(its));
+    json.key("exit_status").value(its.exit_status);
+    if (!its.text.empty()) json.key("error").value(its.text);
+    json.endObject();
+  }
+  json.endArray();
+}
+
+}  // namespace
+
+void addFaultFigures(JsonWriter& json, const FaultsReport& faults) {
+  json.key("faults_fired").value(faults.fired);
+  json.key("steps").value(faults.steps);
+  json.key("steps_done").value(faults.steps_done);
+  json.key("pairs_left").value(faults.end.pairs.last);
+  json.key("pairs_left_min").value(faults.end.pairs.least);
+  json.key("ms_since_nothing_left");
+  if (faults.end.pairs.zero_age_ms) {
+    json.value(*faults.end.pairs.zero_age_ms);
+  } else {
+    json.null();
+  }
+}
+
+void addFaults(JsonWriter& json, const FaultsReport& faults) {
+  json.key("outcome").value(outcomeName(faults.outcome));
+  json.key("seed").value(faults.seed);
+  addFaultFigures(json, faults);
+  json.key("wrong").value(faults.end.wrong);
+  json.key("left_behind").value(faults.end.left_behind);
+  addEnds(json, faults.end);
+  json.key("schedule").beginArray();
+  for (const std::string& sentence : faults.schedule) json.value(sentence);
+  json.endArray();
+}
+
+std::string faultsFooter(const FaultsReport& faults) {
+  std::string text;
+  for (const std::string& sentence : faults.schedule) text += "# " + sentence + "\n";
+  return text + textOf("# outcome %s: %llu faults fired, pairs of devices left %d (least %d)\n",
+                       outcomeName(faults.outcome), static_cast<unsigned long long>(faults.fired),
+                       faults.end.pairs.last, faults.end.pairs.least);
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,161 @@
+#include "perf/faults/schedule.h"
+
+#include <algorithm>
+
+#include "cli/options/message.h"
+#include "perf/faults/draw.h"
+#include "perf/faults/fault_steps.h"
+
+namespace railwise::tools {
+namespace {
+
+// Streams of Draw.
+constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRailStream = 4;
+
+constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};  // of 2 to 8 ranks: the computer may have two cores
+constexpr int kRailWeights[] = {20, 40, 22, 18};          // of 1 to 4
+constexpr int kMostRailsOfHost = static_cast<int>(std::size(kRailWeights));
+constexpr int kFirstPciDevice = 4;
+constexpr int kNewestWeight = 60;
+// What all sizes together move in one pass, of all ranks, about: the passes go on until the schedule is over,
+// so each must be short. An engine thread of each rank costs much where ranks outnumber the cores.
+constexpr uint64_t kVolume = uint64_t{4} << 20;
+constexpr uint64_t kEngineVolume = uint64_t{1} << 20;
+constexpr uint64_t kMaxChecks = 12;
+// How long the faults of a run are spread over, without --duration, and how long data flow behind the last.
+constexpr int kShortestMs = 200, kLongestMs = 380, kTailMs = 60;
+
+int drawApi(Draw& draw, bool fuse) {
+  if (draw.chance(kNewestWeight)) return 0;
+  return draw.between(fuse ? 9 : kOldestApi, kNewestApi);
+}
+
+uint64_t bytesOfIteration(const PerfOptions& options, uint64_t size) {
+  const auto n = static_cast<uint64_t>(options.ranks);
+  switch (options.collective) {
+    case Collective::kAllReduce:
+      return 2 * (n - 1) * size;
+    case Collective::kSendRecv:
+      return n > 1 ? n * size : 0;
+    case Collective::kAllToAll:
+      return (n - 1) * size;
+  }
+  return 0;
+}
+
+uint64_t bytesOfIterations(const PerfOptions& options) {
+  uint64_t sum = 0;
+  for (const uint64_t size : perfSizes(options)) sum += 2 * bytesOfIteration(options, size);
+  return sum;
+}
+
+FaultMachine drawMachine(uint64_t seed, int ranks) {
+  Draw draw(seed, kMachineStream);
+  FaultMachine machine;
+  machine.infiniband = draw.chance(50);
+  machine.engine = draw.chance(30);
+  machine.adversarial = draw.chance(30);
+  machine.pacing = draw.chance(40);
+  constexpr int kPacedSpeeds[] = {10000, 25000, 40000, 100000};
+  machine.speed_mbps = machine.pacing ? draw.oneOf(kPacedSpeeds) : 400000;
+  machine.ack_timeout = draw.between(12, 14);
+  machine.retries = draw.between(1, 4);
+  Draw rails(seed, kRailStream);
+  const bool alike = rails.chance(75);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int count = static_cast<int>(rails.weighted(kRailWeights)) + 1;
+    machine.rails.push_back(alike && rank > 0 ? machine.rails[0] : count);
+  }
+  return machine;
+}
+
+}  // namespace
+
+std::string hostName(int rank) { return "h" + std::to_string(rank); }
+std::string deviceName(int device) { return "soft" + std::to_string(device); }
+std::string placeName(int rank, int device) { return hostName(rank) + "/" + deviceName(device); }
+std::string fabricName(uint64_t seed, int pid) {
+  return "faults" + std::to_string(seed) + "-" + std::to_string(pid);
+}
+
+PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
+  Draw draw(seed, kTrafficStream);
+  PerfOptions options;
+  options.faults = seed;
+  options.collective = collective;
+  options.ranks = 2 + static_cast<int>(draw.weighted(kRankWeights));
+  options.channels = draw.between(1, 4);
+  options.fuse = draw.chance(40);
+  options.plugin.api = drawApi(draw, options.fuse);
+  constexpr DataType kTypes[] = {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat,
+                                 DataType::kDouble};
+  constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin};
+  options.type = draw.oneOf(kTypes);
+  options.op = draw.oneOf(kOps);
+  constexpr uint64_t kSizes[] = {4, 32, 64, 128, 256, 512};  // KiB
+  options.min_bytes = draw.oneOf(kSizes) << 10;
+  options.step_factor = draw.between(2, 4);
+  options.max_bytes = options.min_bytes;
+  for (int more = draw.between(0, 2); more > 0 && options.max_bytes < uint64_t{1} << 20; --more)
+    options.max_bytes *= static_cast<uint64_t>(options.step_factor);
+  options.iters = 1;
+  options.warmup_iters = 0;
+  const uint64_t volume = drawMachine(seed, options.ranks).engine ? kEngineVolume : kVolume;
+  options.check = static_cast<int>(std::clamp<uint64_t>(volume / bytesOfIterations(options), 2, kMaxChecks));
+  return options;
+}
+
+Schedule drawSchedule(const PerfOptions& options) {
+  Schedule schedule;
+  schedule.seed = options.faults.value_or(0);
+  schedule.machine = drawMachine(schedule.seed, options.ranks);
+  schedule.machine.used_rails =
+      options.fuse ? kMostRailsOfHost : std::min(options.channels, kMostRailsOfHost);
+  Draw draw(schedule.seed, kStepStream);
+  const int drawn_ms = draw.between(kShortestMs, kLongestMs);
+  const int spread_ms = options.duration_s > 0 ? options.duration_s * 800 : drawn_ms;
+  schedule.steps =
+      drawFaultSteps(draw, schedule.machine, talkingRanks(options.collective, options.ranks), spread_ms);
+  schedule.traffic_ms = std::max(schedule.steps.back().at_ms + kTailMs, spread_ms);
+  return schedule;
+}
+
+std::vector<std::pair<int, int>> talkingRanks(Collective collective, int ranks) {
+  std::vector<std::pair<int, int>> pairs;
+  for (int a = 0; a < ranks; ++a) {
+    for (int b = a + 1; b < ranks; ++b) {
+      const bool neighbours = b == a + 1 || (a == 0 && b == ranks - 1);
+      if (collective == Collective::kAllToAll || neighbours) pairs.emplace_back(a, b);
+    }
+  }
+  return pairs;
+}
+
+std::string machineText(const Schedule& schedule, const std::string& fabric) {
+  const FaultMachine& machine = schedule.machine;
+  const auto onOff = [](bool on) { return on ? "on" : "off"; };
+  std::string text = textOf("software:fabric=%s,seed=%llu,engine=%s,adversarial=%s,pacing=%s", fabric.c_str(),
+                            static_cast<unsigned long long>(std::max<uint64_t>(schedule.seed, 1)),
+                            onOff(machine.engine), onOff(machine.adversarial), onOff(machine.pacing));
+  for (int rank = 0; rank < machine.ranks(); ++rank) {
+    const int rails = machine.rails[static_cast<std::size_t>(rank)];
+    text += ";host " + hostName(rank);
+    if (machine.placed) text += ";gpu pci=0000:00:02.0";
+    for (int device = 0; device < rails; ++device) {
+      text += textOf(";name=%s,link=%s,speed=%d", deviceName(device).c_str(),
+                     machine.infiniband ? "ib" : "roce", machine.speed_mbps);
+      if (machine.placed) text += textOf(",pci=0000:00:%02x.0", kFirstPciDevice + device);
+    }
+  }
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> faultEnvironment(const Schedule& schedule) {
+  return {{"NCCL_SOCKET_IFNAME", "lo"},
+          {"RAILWISE_FUSE_PLACELESS", "1"},
+          {"NCCL_IB_TIMEOUT", std::to_string(schedule.machine.ack_timeout)},
+          {"NCCL_IB_RETRY_CNT", std::to_string(schedule.machine.retries)},
+          {"RAILWISE_FAILOVER_TIMEOUT", std::to_string(kFailoverTimeoutSeconds)}};
+}
+
+}  // namespace railwise::tools

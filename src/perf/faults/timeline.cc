@@ -1,0 +1,136 @@
+#include "perf/faults/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/options/message.h"
+#include "perf/measuring/plot_parts.h"
+#include "topo/outputs/svg_parts.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr double kPlotHeight = 260;
+constexpr PlotFrame kMargins = {920, 0, 76, 24, 64, 52};
+constexpr double kMarkLine = 18;
+constexpr std::size_t kMostMarks = 30;
+constexpr int kTicks = 6;
+
+// About `most` / kTicks, as 1, 2 or 5 of a decade.
+double tickStep(double most) {
+  const double rough = most / kTicks;
+  const double decade = std::pow(10, std::floor(std::log10(rough)));
+  for (const double step : {1.0, 2.0, 5.0}) {
+    if (step * decade >= rough) return step * decade;
+  }
+  return 10 * decade;
+}
+
+class TimelinePlot {
+ public:
+  TimelinePlot(const std::string& title, const Timeline& timeline)
+      : title_(title), timeline_(timeline), frame_(kMargins) {
+    marks_ = std::min(timeline.marks.size(), kMostMarks);
+    const std::size_t lines = marks_ + (marks_ < timeline.marks.size() ? 1 : 0);
+    frame_.height = kMargins.top + kPlotHeight + kMargins.bottom + kMarkLine * static_cast<double>(lines);
+    base_ = kMargins.top + kPlotHeight;
+    for (std::size_t i = 1; i < timeline.samples.size(); ++i) top_ = std::max(top_, rate(i));
+    if (!timeline.samples.empty()) {
+      first_ms_ = timeline.samples.front().ms;
+      last_ms_ = timeline.samples.back().ms;
+    }
+    for (const Timeline::Mark& mark : timeline.marks) {
+      first_ms_ = std::min(first_ms_, mark.ms);
+      last_ms_ = std::max(last_ms_, mark.ms);
+    }
+    if (top_ <= 0) top_ = 1;
+    if (last_ms_ <= first_ms_) last_ms_ = first_ms_ + 1;
+  }
+
+  std::string draw() {
+    svg_ = plotBegin(frame_, "Throughput of all ranks", title_);
+    addAxes();
+    addCurve();
+    addMarks();
+    return svg_ + "</svg>\n";
+  }
+
+ private:
+  // GB/s between a sample and the one before.
+  double rate(std::size_t i) const {
+    const Timeline::Sample& before = timeline_.samples[i - 1];
+    const Timeline::Sample& after = timeline_.samples[i];
+    if (after.ms <= before.ms) return 0;
+    return static_cast<double>(after.bytes - before.bytes) / 1e6 / (after.ms - before.ms);
+  }
+  double x(double ms) const {
+    return kMargins.left +
+           (ms - first_ms_) / (last_ms_ - first_ms_) * (frame_.width - kMargins.left - kMargins.right);
+  }
+  double y(double gigabytes) const { return base_ - gigabytes / top_ * kPlotHeight; }
+
+  void addAxes() {
+    const double step = tickStep(top_);
+    for (double at = 0; at <= top_; at += step) {
+      svg_ += plotStraight(kMargins.left, y(at), frame_.width - kMargins.right, y(at));
+      svg_ += plotText("small", "end", kMargins.left - 8, y(at) + 4, textOf("%g GB/s", at));
+    }
+    const double ms_step = tickStep(last_ms_ - first_ms_);
+    for (double at = 0; at <= last_ms_ - first_ms_; at += ms_step)
+      svg_ += plotText("small", "middle", x(first_ms_ + at), base_ + 18, textOf("%g ms", at));
+  }
+
+  void addCurve() {
+    std::string path;
+    for (std::size_t i = 1; i < timeline_.samples.size(); ++i)
+      path += textOf("%c%.1f %.1fH%.1f", path.empty() ? 'M' : 'L', x(timeline_.samples[i - 1].ms), y(rate(i)),
+                     x(timeline_.samples[i].ms));
+    if (!path.empty())
+      svg_ += "<path style=\"fill:none;stroke-width:1.5;stroke:var(--pick)\" d=\"" + path + "\"/>\n";
+  }
+
+  void addMarks() {
+    for (std::size_t i = 0; i < marks_; ++i) {
+      const Timeline::Mark& mark = timeline_.marks[i];
+      const std::string number = std::to_string(i + 1);
+      svg_ += textOf("<path style=\"stroke:var(--bad);stroke-dasharray:4 3\" d=\"M%.1f %.1fV%.1f\"><title>%s",
+                     x(mark.ms), kMargins.top - 2, base_, topo::escapeXml(mark.words).c_str()) +
+              "</title></path>\n";
+      svg_ += plotText("small", "middle", x(mark.ms), kMargins.top - 6, number);
+      svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * static_cast<double>(i),
+                       textOf("%s: %.0f ms  ", number.c_str(), mark.ms - first_ms_) + mark.words);
+    }
+    if (marks_ == timeline_.marks.size()) return;
+    svg_ += plotText("small", "start", kMargins.left, base_ + 42 + kMarkLine * static_cast<double>(marks_),
+                     textOf("and %zu more", timeline_.marks.size() - marks_));
+  }
+
+  const std::string& title_;
+  const Timeline& timeline_;
+  PlotFrame frame_;
+  std::size_t marks_ = 0;
+  double base_ = 0;  // y of no throughput
+  double top_ = 0;   // GB/s
+  double first_ms_ = 0;
+  double last_ms_ = 0;
+  std::string svg_;
+};
+
+}  // namespace
+
+double longestPauseMs(const Timeline& timeline) {
+  double longest = 0;
+  const Timeline::Sample* since = nullptr;  // when the bytes of now were first seen
+  for (const Timeline::Sample& sample : timeline.samples) {
+    if (since == nullptr || sample.bytes != since->bytes) since = &sample;
+    const bool between = since->bytes != 0 && since->bytes != timeline.samples.back().bytes;
+    if (between) longest = std::max(longest, sample.ms - since->ms);
+  }
+  return longest;
+}
+
+std::string drawTimeline(const std::string& title, const Timeline& timeline) {
+  return TimelinePlot(title, timeline).draw();
+}
+
+}  // namespace railwise::tools

@@ -1,0 +1,288 @@
+// How the ranks of a job find each other (bootstrap_job.h).
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "cli/options/message.h"
+#include "perf/job/bootstrap_job.h"
+
+namespace railwise::tools {
+namespace {
+
+using std::chrono::milliseconds;
+// A rank that was started late, or whose rank 0 was.
+constexpr milliseconds kRetryPause{20};
+constexpr milliseconds kSendTimeout{5'000};
+// Connections of strangers and of ranks that have not yet said who they are.
+constexpr std::size_t kMaxUnknown = 64;
+constexpr Clock::duration kHelloTimeout = std::chrono::seconds(10);
+
+Peer myself(int rank) {
+  // Of a software machine: the host that this process plays.
+  if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0')
+    return {rank, getpid(), played};
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return {rank, getpid(), host};
+}
+
+Bytes hello(const BootstrapOptions& options) {
+  const Peer me = myself(options.rank);
+  return ByteWriter()
+      .text(options.secret)
+      .u32(static_cast<uint32_t>(options.rank))
+      .u32(static_cast<uint32_t>(options.size))
+      .u32(static_cast<uint32_t>(me.pid))
+      .text(me.host)
+      .text(options.agreement)
+      .take();
+}
+
+// Rank 0 while the others arrive.
+class Reception {
+ public:
+  Reception(const BootstrapOptions& options, Socket listener, std::string* error)
+      : options_(options), listener_(std::move(listener)), error_(error) {
+    joined_.channels.resize(static_cast<std::size_t>(options.size));
+    joined_.peers.resize(static_cast<std::size_t>(options.size));
+    joined_.peers[0] = myself(0);
+  }
+
+  Result<Joined> run() {
+    const Deadline deadline = Deadline::after(options_.timeout);
+    while (missing_ > 0) {
+      if (deadline.passed()) return timedOut();
+      waitForEvent();
+      acceptNew();
+      RAILWISE_TRY(readUnknown());
+      RAILWISE_TRY(watchJoined());
+    }
+    return welcomeAll();
+  }
+
+ private:
+  struct Unknown {
+    std::unique_ptr<FrameChannel> channel;
+    Deadline deadline;
+    bool dropped = false;
+  };
+
+  void waitForEvent() {
+    std::vector<pollfd> fds = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+    for (const Unknown& unknown : unknown_)
+      fds.push_back({.fd = unknown.channel->fd(), .events = POLLIN, .revents = 0});
+    poll(fds.data(), fds.size(), 100);
+  }
+
+  void acceptNew() {
+    while (unknown_.size() < kMaxUnknown) {
+      auto socket = listener_.accept(nullptr);
+      if (!socket.ok() || !socket->valid()) return;
+      unknown_.push_back(
+          {std::make_unique<FrameChannel>(std::move(*socket)), Deadline::after(kHelloTimeout)});
+    }
+  }
+
+  Status readUnknown() {
+    for (Unknown& unknown : unknown_) {
+      Frame frame;
+      const Received received = unknown.channel->receive(frame, kMaxHello);
+      if (received == Received::kNothing) {
+        unknown.dropped = unknown.deadline.passed();
+        continue;
+      }
+      unknown.dropped = true;
+      if (received == Received::kFrame && frame.type == FrameType::kHello)
+        RAILWISE_TRY(greet(std::move(unknown.channel), frame.payload));
+    }
+    std::erase_if(unknown_, [](const Unknown& unknown) { return unknown.dropped; });
+    return Status::success();
+  }
+
+  Status greet(std::unique_ptr<FrameChannel> channel, const Bytes& payload) {
+    ByteReader reader(payload);
+    if (reader.text() != options_.secret) return Status::success();  // of another job
+    const auto rank = static_cast<int>(reader.u32());
+    const auto size = static_cast<int>(reader.u32());
+    Peer peer{rank, static_cast<pid_t>(reader.u32()), reader.text()};
+    const std::string agreement = reader.text();
+    if (!reader.ok()) return Status::success();
+    if (const std::string reason = objection(peer, size, agreement); !reason.empty()) {
+      (void)channel->send(FrameType::kReject, toBytes(reason), Deadline::after(kSendTimeout));
+      *error_ = reason;
+      return {Code::kRemote};
+    }
+    channel->keepAlive();
+    joined_.channels[static_cast<std::size_t>(rank)] = std::move(channel);
+    joined_.peers[static_cast<std::size_t>(rank)] = std::move(peer);
+    --missing_;
+    return Status::success();
+  }
+
+  std::string objection(const Peer& peer, int size, const std::string& agreement) const {
+    if (size != options_.size)
+      return textOf("%s says that the job has %d ranks, rank 0 says %d", peer.text().c_str(), size,
+                    options_.size);
+    if (peer.rank < 1 || peer.rank >= size)
+      return textOf("%s does not belong to a job of %d ranks", peer.text().c_str(), size);
+    if (joined_.channels[static_cast<std::size_t>(peer.rank)] != nullptr)
+      return textOf("rank %d is there twice: %s and %s", peer.rank,
+                    joined_.peers[static_cast<std::size_t>(peer.rank)].text().c_str(), peer.text().c_str());
+    if (agreement != options_.agreement)
+      return textOf("%s was started with other options than rank 0: '%s', rank 0: '%s'", peer.text().c_str(),
+                    agreement.c_str(), options_.agreement.c_str());
+    return {};
+  }
+
+  // A rank that has joined says nothing until all are there: all that can come is its end.
+  Status watchJoined() {
+    for (std::size_t rank = 1; rank < joined_.channels.size(); ++rank) {
+      Frame frame;
+      if (joined_.channels[rank] == nullptr ||
+          joined_.channels[rank]->receive(frame, 0) == Received::kNothing)
+        continue;
+      *error_ = joined_.peers[rank].text() + " is gone";
+      return {Code::kRemote};
+    }
+    return Status::success();
+  }
+
+  Status timedOut() {
+    std::string list;
+    int listed = 0;
+    for (int rank = 1; rank < options_.size; ++rank) {
+      if (joined_.channels[static_cast<std::size_t>(rank)] != nullptr) continue;
+      if (++listed <= 8) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    if (listed > 8) list += " and " + std::to_string(listed - 8) + " more";
+    *error_ = "rank " + list + " did not connect to " + listener_.localAddress().text() + " in time";
+    return {Code::kRemote};
+  }
+
+  Result<Joined> welcomeAll() {
+    ByteWriter table;
+    for (const Peer& peer : joined_.peers) table.u32(static_cast<uint32_t>(peer.pid)).text(peer.host);
+    const Bytes payload = table.take();
+    for (std::size_t rank = 1; rank < joined_.channels.size(); ++rank) {
+      if (joined_.channels[rank]->send(FrameType::kWelcome, payload, Deadline::after(kSendTimeout)).ok())
+        continue;
+      *error_ = joined_.peers[rank].text() + " is gone";
+      return Status{Code::kRemote};
+    }
+    return std::move(joined_);
+  }
+
+  const BootstrapOptions& options_;
+  Socket listener_;
+  std::string* error_;
+  Joined joined_;
+  std::vector<Unknown> unknown_;
+  int missing_ = options_.size - 1;
+};
+
+// Every other rank.
+class Newcomer {
+ public:
+  Newcomer(const BootstrapOptions& options, std::string* error) : options_(options), error_(error) {}
+
+  Result<Joined> run() {
+    const Deadline deadline = Deadline::after(options_.timeout);
+    const char* why = "nobody answers";
+    while (!deadline.passed()) {
+      if (auto channel = connectOnce(); channel != nullptr) {
+        auto joined = waitForWelcome(std::move(channel), deadline);
+        if (joined.ok() || joined.status().code != Code::kSystem) return joined;
+        why = "it closed the connection (another program, or another job?)";
+      }
+      std::this_thread::sleep_for(kRetryPause);
+    }
+    *error_ = "rank 0 at " + options_.address.text() + " is not there: " + why;
+    return Status{Code::kRemote};
+  }
+
+ private:
+  std::unique_ptr<FrameChannel> connectOnce() {
+    auto socket = Socket::connect(options_.address);
+    if (!socket.ok()) return nullptr;
+    pollfd writable = {.fd = socket->fd(), .events = POLLOUT, .revents = 0};
+    poll(&writable, 1, 1'000);
+    const auto io = socket->connected();
+    if (!io.ok() || *io != Io::kDone) return nullptr;
+    auto channel = std::make_unique<FrameChannel>(std::move(*socket));
+    const Status sent = channel->send(FrameType::kHello, hello(options_), Deadline::after(kSendTimeout));
+    return sent.ok() ? std::move(channel) : nullptr;
+  }
+
+  // kSystem: closed without an answer.
+  Result<Joined> waitForWelcome(std::unique_ptr<FrameChannel> channel, Deadline deadline) {
+    while (!deadline.passed()) {
+      pollfd readable = {.fd = channel->fd(), .events = POLLIN, .revents = 0};
+      poll(&readable, 1, 100);
+      Frame frame;
+      const Received received = channel->receive(frame, kMaxPayload);
+      if (received == Received::kNothing) continue;
+      if (received != Received::kFrame) return Status{Code::kSystem, ECONNRESET};
+      if (frame.type == FrameType::kReject) {
+        *error_ = toText(frame.payload);
+        return Status{Code::kRemote};
+      }
+      if (frame.type == FrameType::kWelcome) return welcomed(std::move(channel), frame.payload);
+    }
+    *error_ = "rank 0 at " + options_.address.text() + " still waits for other ranks";
+    return Status{Code::kRemote};
+  }
+
+  Result<Joined> welcomed(std::unique_ptr<FrameChannel> channel, const Bytes& table) {
+    Joined joined;
+    ByteReader reader(table);
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const auto pid = static_cast<pid_t>(reader.u32());
+      joined.peers.push_back({rank, pid, reader.text()});
+    }
+    if (!reader.ok()) {
+      *error_ = "rank 0 sent a table of ranks that makes no sense";
+      return Status{Code::kRemote};
+    }
+    channel->keepAlive();
+    joined.channels.resize(static_cast<std::size_t>(options_.size));
+    joined.channels[0] = std::move(channel);
+    return joined;
+  }
+
+  const BootstrapOptions& options_;
+  std::string* error_;
+};
+
+// On this host only when rank 0's address is a loopback address, else on all interfaces.
+Result<Socket> listenFor(const SocketAddress& address, int size, std::string* error) {
+  const auto bytes = address.bytes();
+  const bool v4 = address.family() == AF_INET;
+  const bool loopback =
+      v4 ? bytes[0] == 127 : bytes[15] == 1 && std::count(bytes.begin(), bytes.end(), 0) == 15;
+  const std::vector<uint8_t> any(bytes.size(), 0);
+  const SocketAddress local = loopback ? address : SocketAddress(address.family(), any, address.port(), 0);
+  auto listener = Socket::listen(local, size + static_cast<int>(kMaxUnknown));
+  if (!listener.ok())
+    *error = "cannot listen on " + local.text() + ": " + std::strerror(listener.status().sys_errno) +
+             " (--address HOST:PORT chooses another)";
+  return listener;
+}
+
+}  // namespace
+
+Result<Joined> joinJob(const BootstrapOptions& options, Socket listener, std::string* error) {
+  if (options.rank != 0) return Newcomer(options, error).run();
+  if (!listener.valid() && options.size > 1) {
+    auto opened = listenFor(options.address, options.size, error);
+    if (!opened.ok()) return opened.status();
+    listener = std::move(*opened);
+  }
+  return Reception(options, std::move(listener), error).run();
+}
+
+}  // namespace railwise::tools

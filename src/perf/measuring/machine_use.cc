@@ -1,0 +1,81 @@
+#include "perf/measuring/machine_use.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "cli/options/message.h"
+
+namespace railwise::tools {
+namespace {
+
+// A tick is a hundredth of a second: fewer would say nothing to a percent or so.
+constexpr double kFewestTicks = 50;
+constexpr double kWorthSaying = 0.05;
+
+double secondsOf(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+double cpuSecondsOf(int who) {
+  rusage usage{};
+  getrusage(who, &usage);
+  return secondsOf(usage.ru_utime) + secondsOf(usage.ru_stime);
+}
+
+}  // namespace
+
+bool OthersUse::worthSaying() const { return processes >= kWorthSaying || hypervisor >= kWorthSaying; }
+
+std::string OthersUse::text() const {
+  return textOf("other processes had %.0f %% of its CPU time, the hypervisor %.0f %%",
+                processes * 100, hypervisor * 100);
+}
+
+MachineUse::MachineUse(std::string file) : file_(std::move(file)), begin_(read()) {}
+
+// "cpu user nice system idle iowait irq softirq steal ...": proc_stat(5). What guests had is in user and nice
+// too.
+std::optional<MachineUse::Ticks> MachineUse::read() const {
+  std::ifstream file(file_);
+  std::string name;
+  double user = 0;
+  double nice = 0;
+  double system = 0;
+  double idle = 0;
+  double iowait = 0;
+  double irq = 0;
+  double softirq = 0;
+  Ticks ticks;
+  if (!(file >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> ticks.stolen) ||
+      name != "cpu")
+    return std::nullopt;
+  ticks.busy = user + nice + system + irq + softirq;
+  ticks.all = ticks.busy + idle + iowait + ticks.stolen;
+  return ticks;
+}
+
+std::optional<OthersUse> MachineUse::since(double own_seconds) const {
+  const std::optional<Ticks> now = read();
+  if (!now || !begin_ || now->all - begin_->all < kFewestTicks) return std::nullopt;
+  const double all = now->all - begin_->all;
+  const double own = own_seconds * static_cast<double>(sysconf(_SC_CLK_TCK));
+  OthersUse use;
+  use.processes = std::clamp((now->busy - begin_->busy - own) / all, 0.0, 1.0);
+  use.hypervisor = std::clamp((now->stolen - begin_->stolen) / all, 0.0, 1.0);
+  return use;
+}
+
+double ownCpuSeconds() { return cpuSecondsOf(RUSAGE_SELF) + cpuSecondsOf(RUSAGE_CHILDREN); }
+
+int usableCpus() {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return CPU_COUNT(&cpus);
+}
+
+}  // namespace railwise::tools

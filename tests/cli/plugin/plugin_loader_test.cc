@@ -1,0 +1,130 @@
+#include "cli/plugin/plugin_loader.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "nccl/net_v8.h"
+
+namespace railwise::tools {
+namespace {
+
+PluginOptions pluginOptions(const char* plugin, int api = 0) { return {.plugin = plugin, .api = api}; }
+
+std::string loadError(const PluginOptions& options, Code code) {
+  std::string error;
+  const auto plugin = loadPlugin(options, &error);
+  EXPECT_FALSE(plugin.ok());
+  EXPECT_EQ(plugin.status().code, code);
+  return error;
+}
+
+TEST(PluginFileNames, AreThoseOfNccl) {
+  EXPECT_EQ(pluginFileNames("railwise"), (std::vector<std::string>{"railwise", "libnccl-net-railwise.so"}));
+  EXPECT_EQ(pluginFileNames("/a/b"), (std::vector<std::string>{"/a/b"}));
+  EXPECT_EQ(pluginFileNames("libx.so"), (std::vector<std::string>{"libx.so"}));
+  EXPECT_EQ(pluginFileNames("x.so"), (std::vector<std::string>{"x.so", "libnccl-net-x.so.so"}));
+}
+
+TEST(OwnPluginPaths, LieBesideTheExecutable) {
+  const auto paths = ownPluginPaths("/opt/railwise/bin/railwise");
+  EXPECT_EQ(paths.front(), "/opt/railwise/lib/libnccl-net-railwise.so");
+  EXPECT_EQ(paths.back(), "libnccl-net-railwise.so");
+  EXPECT_EQ(ownPluginPaths(""), (std::vector<std::string>{"libnccl-net-railwise.so"}));
+}
+
+TEST(LoadPlugin, TakesTheNewestVersion) {
+  std::string error;
+  const auto newest = loadPlugin(pluginOptions(LOOPBACK_PLUGIN), &error);
+  ASSERT_TRUE(newest.ok()) << error;
+  EXPECT_EQ(newest->api->version(), 12);
+  EXPECT_STREQ(newest->api->name(), "Loopback");
+  EXPECT_EQ(newest->path, LOOPBACK_PLUGIN);
+  const auto old = loadPlugin(pluginOptions(LOOPBACK_OLD_PLUGIN), &error);
+  ASSERT_TRUE(old.ok()) << error;
+  EXPECT_EQ(old->api->version(), 8);
+}
+
+TEST(LoadPlugin, StartsEveryVersion) {
+  for (int version = kOldestApi; version <= kNewestApi; ++version) {
+    std::string error;
+    const auto plugin = loadPlugin(pluginOptions(LOOPBACK_PLUGIN, version), &error);
+    ASSERT_TRUE(plugin.ok()) << error;
+    const auto devices = startPlugin(*plugin->api, 1, &error);
+    ASSERT_TRUE(devices.ok()) << error;
+    EXPECT_EQ(*devices, 2);
+    NetProperties properties;
+    ASSERT_EQ(plugin->api->getProperties(1, &properties), ncclSuccess);
+    EXPECT_EQ(properties.name, "loop1v" + std::to_string(version));
+    EXPECT_EQ(properties.guid, 2u);
+    EXPECT_EQ(properties.speed_mbps, 10'000);
+    EXPECT_EQ(properties.max_recvs, 1);
+    EXPECT_EQ(properties.rail, version == 12 ? 1 : NCCL_NET_ID_UNDEF);
+    EXPECT_EQ(plugin->api->finalize(), ncclSuccess);
+  }
+}
+
+TEST(LoadPlugin, SaysWhatItExports) {
+  const std::string error = loadError(pluginOptions(LOOPBACK_OLD_PLUGIN, 11), Code::kInvalidUsage);
+  EXPECT_NE(error.find("does not export ncclNetPlugin_v11; it exports v8, v7, v6"), std::string::npos)
+      << error;
+}
+
+TEST(LoadPlugin, SaysWhatItTried) {
+  const std::string error = loadError(pluginOptions("no-such-plugin"), Code::kSystem);
+  EXPECT_NE(error.find("libnccl-net-no-such-plugin.so"), std::string::npos) << error;
+  const std::string not_a_plugin = loadError(pluginOptions("libm.so.6.so"), Code::kSystem);
+  EXPECT_NE(not_a_plugin.find("libm.so.6.so"), std::string::npos) << not_a_plugin;
+}
+
+TEST(LoadPlugin, ALibraryWithoutTheSymbolIsNoPlugin) {
+  const std::string error = loadError(pluginOptions("libm.so.6"), Code::kSystem);
+  EXPECT_NE(error.find("does not export any ncclNetPlugin_v6 .. ncclNetPlugin_v12"), std::string::npos)
+      << error;
+}
+
+// As nccl-rdma-sharp-plugins does: before init the table has a name and init, no more.
+ncclNet_v8_t g_whole = {};
+ncclNet_v8_t g_filled_by_init = {};
+
+ncclResult_t fillAndInit(ncclDebugLogger_t logger) {
+  g_filled_by_init = g_whole;
+  return g_whole.init(logger);
+}
+ncclResult_t initOnly(ncclDebugLogger_t) { return ncclSuccess; }
+
+TEST(StartPlugin, TakesATableThatInitFills) {
+  void* const library = dlopen(LOOPBACK_PLUGIN, RTLD_NOW);
+  ASSERT_NE(library, nullptr);
+  const auto* const table = static_cast<const ncclNet_v8_t*>(dlsym(library, "ncclNetPlugin_v8"));
+  ASSERT_NE(table, nullptr);
+  g_whole = *table;
+  g_filled_by_init.init = fillAndInit;
+  std::string error;
+  const auto api = NetApi::create(8, &g_filled_by_init, &error);
+  ASSERT_NE(api, nullptr) << error;
+  const auto devices = startPlugin(*api, 1, &error);
+  ASSERT_TRUE(devices.ok()) << error;
+  EXPECT_EQ(*devices, 2);
+}
+
+TEST(StartPlugin, SaysWhatATableLacksAfterInit) {
+  ncclNet_v8_t table = {};
+  table.name = "half";
+  table.init = initOnly;
+  std::string error;
+  const auto api = NetApi::create(8, &table, &error);
+  ASSERT_NE(api, nullptr) << error;
+  EXPECT_FALSE(startPlugin(*api, 1, &error).ok());
+  EXPECT_EQ(error, "plugin half: ncclNetPlugin_v8 has no devices");
+  table.init = nullptr;
+  EXPECT_EQ(NetApi::create(8, &table, &error), nullptr);
+  EXPECT_EQ(error, "ncclNetPlugin_v8 has no init");
+}
+
+TEST(ResultText, NamesEveryCode) {
+  EXPECT_EQ(resultText(ncclRemoteError), "ncclRemoteError (the peer failed or left)");
+  EXPECT_EQ(resultText(static_cast<ncclResult_t>(99)), "result 99 (unknown)");
+}
+
+}  // namespace
+}  // namespace railwise::tools

@@ -1,0 +1,259 @@
+// What --faults draws: always the same from the same seed, of every kind in the course of many seeds, and
+// nothing that the software device would not take.
+#include "perf/faults/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "perf/faults/draw.h"
+#include "perf/faults/reach.h"
+#include "softdev/config.h"
+#include "softdev/fault_rule.h"
+
+namespace railwise::tools {
+namespace {
+
+constexpr uint64_t kSeeds = 1000;
+constexpr Collective kCollectives[] = {Collective::kAllReduce, Collective::kSendRecv, Collective::kAllToAll};
+
+PerfOptions optionsOf(uint64_t seed) { return drawPerfOptions(kCollectives[seed % 3], seed); }
+Schedule scheduleOf(uint64_t seed) { return drawSchedule(optionsOf(seed)); }
+std::vector<std::string> sentencesOf(uint64_t seed) {
+  return scheduleSentences(scheduleOf(seed), optionsOf(seed));
+}
+
+// The rule that stands for a change of a port, as softdev::changePort reads it.
+std::string ruleOfChange(const std::string& change) {
+  if (change == "up" || change == "down") return "port=" + change;
+  return change == "fatal" ? "device_fatal" : change;
+}
+
+TEST(Draw, FollowsFromSeedAndStream) {
+  Draw a(7, 1), b(7, 1), other_stream(7, 2), other_seed(8, 1);
+  const uint64_t first = a.next();
+  EXPECT_EQ(first, b.next());
+  EXPECT_NE(first, other_stream.next());
+  EXPECT_NE(first, other_seed.next());
+}
+
+TEST(Draw, IsTheSameWithEveryCompiler) {
+  Draw draw(1, 1);
+  EXPECT_EQ(draw.below(1000), 984U);
+  EXPECT_EQ(draw.between(-5, 5), -3);
+}
+
+TEST(PerfSchedule, TheSameSeedGivesTheSame) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    EXPECT_EQ(sentencesOf(seed), sentencesOf(seed));
+    EXPECT_EQ(machineText(scheduleOf(seed), "f"), machineText(scheduleOf(seed), "f"));
+  }
+}
+
+TEST(PerfSchedule, SeedsDiffer) {
+  std::set<std::vector<std::string>> all;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) all.insert(sentencesOf(seed));
+  EXPECT_EQ(all.size(), kSeeds);
+}
+
+TEST(PerfSchedule, EveryKindOfFaultOccurs) {
+  std::map<FaultKind, int> kinds;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (const FaultStep& step : scheduleOf(seed).steps) ++kinds[step.kind];
+  }
+  for (int kind = 0; kind < static_cast<int>(FaultKind::kCount); ++kind)
+    EXPECT_GE(kinds[static_cast<FaultKind>(kind)], 5) << faultKindName(static_cast<FaultKind>(kind));
+}
+
+TEST(PerfSchedule, EveryShapeOfMachineOccurs) {
+  std::set<int> ranks, rails, apis, channels;
+  std::set<std::string> modes;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const PerfOptions options = optionsOf(seed);
+    const FaultMachine machine = scheduleOf(seed).machine;
+    ranks.insert(machine.ranks());
+    apis.insert(options.plugin.api);
+    channels.insert(options.channels);
+    for (const int count : machine.rails) rails.insert(count);
+    for (const auto& [name, on] : {std::pair{"ib", machine.infiniband},
+                                   {"engine", machine.engine},
+                                   {"adversarial", machine.adversarial},
+                                   {"pacing", machine.pacing},
+                                   {"fuse", options.fuse}})
+      modes.insert(name + std::string(on ? "+" : "-"));
+  }
+  EXPECT_EQ(ranks, (std::set{2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(rails, (std::set{1, 2, 3, 4}));
+  EXPECT_EQ(apis, (std::set{0, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(channels, (std::set{1, 2, 3, 4}));
+  EXPECT_EQ(modes.size(), 10U);
+}
+
+TEST(PerfSchedule, WhatIsFusedHasAnApiThatFuses) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const PerfOptions options = optionsOf(seed);
+    if (options.fuse && options.plugin.api != 0) EXPECT_GE(options.plugin.api, 9) << seed;
+  }
+}
+
+TEST(PerfSchedule, TheDeviceTakesEveryRuleAndChange) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (const FaultStep& step : scheduleOf(seed).steps) {
+      softdev::FaultRule rule;
+      std::string error;
+      const std::string text = step.what == FaultStep::kPort ? ruleOfChange(step.text) : step.text;
+      if (step.what != FaultStep::kHeal) EXPECT_TRUE(softdev::parseFaultRule(text, &rule, &error)) << error;
+    }
+  }
+}
+
+TEST(PerfSchedule, TheDeviceTakesEveryMachine) {
+  for (uint64_t seed = 0; seed < kSeeds; seed += 10) {
+    const Schedule schedule = scheduleOf(seed);
+    const std::string text = machineText(schedule, "f").substr(std::string("software:").size());
+    const auto machine = softdev::parseMachine(text.c_str(), hostName(schedule.machine.ranks() - 1));
+    ASSERT_TRUE(machine.ok()) << text;
+    ASSERT_EQ(machine->hosts.size(), schedule.machine.rails.size());
+    for (std::size_t host = 0; host < machine->hosts.size(); ++host)
+      EXPECT_EQ(machine->hosts[host].devices.size(), static_cast<std::size_t>(schedule.machine.rails[host]));
+    EXPECT_EQ(machine->fabric, "f");
+    EXPECT_EQ(machine->chosen + 1, machine->hosts.size());
+  }
+}
+
+// What NCCL fuses must have a place.
+TEST(PerfSchedule, TheDevicesOfAPlacedMachineLieBesideAGpu) {
+  Schedule schedule = scheduleOf(1);
+  schedule.machine.placed = true;
+  const std::string text = machineText(schedule, "f").substr(std::string("software:").size());
+  const auto machine = softdev::parseMachine(text.c_str(), hostName(0));
+  ASSERT_TRUE(machine.ok()) << text;
+  std::set<std::string> places;
+  for (const auto& host : machine->hosts) {
+    ASSERT_EQ(host.gpus.size(), 1U) << text;
+    places = {host.gpus[0].pci};
+    for (const auto& device : host.devices) places.insert(device.pci);
+    EXPECT_EQ(places.size(), host.devices.size() + 1) << text;
+    EXPECT_FALSE(places.contains("")) << text;
+  }
+}
+
+TEST(PerfSchedule, StepsAreInTheOrderOfTimeWhileDataFlow) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Schedule schedule = scheduleOf(seed);
+    ASSERT_FALSE(schedule.steps.empty());
+    int last_ms = 1;  // not at once: traffic flows first
+    for (const FaultStep& step : schedule.steps) {
+      EXPECT_GE(step.at_ms, last_ms) << seed;
+      last_ms = step.at_ms;
+    }
+    EXPECT_GT(schedule.traffic_ms, last_ms);
+  }
+}
+
+TEST(PerfSchedule, WhatIsHealedIsARuleOfBefore) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Schedule schedule = scheduleOf(seed);
+    for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+      const int heals = schedule.steps[i].heals;
+      EXPECT_EQ(heals >= 0, schedule.steps[i].what == FaultStep::kHeal);
+      if (heals < 0) continue;
+      ASSERT_LT(heals, static_cast<int>(i));
+      EXPECT_EQ(schedule.steps[static_cast<std::size_t>(heals)].what, FaultStep::kRule);
+    }
+  }
+}
+
+// The devices that work when all is over and every rule has struck.
+class Aftermath {
+ public:
+  explicit Aftermath(const Schedule& schedule) {
+    for (int rank = 0; rank < schedule.machine.ranks(); ++rank) {
+      for (int device = 0; device < schedule.machine.rails[static_cast<std::size_t>(rank)]; ++device)
+        addPort(hostName(rank), deviceName(device));
+    }
+    for (std::size_t i = 0; i < schedule.steps.size(); ++i) add(schedule.steps[i], static_cast<uint32_t>(i));
+  }
+
+  int pairsLeft(int a, int b) {
+    DeviceStates devices;
+    devices.see(ports_);
+    return pairsBetween(devices, rules_, hostName(a), hostName(b));
+  }
+
+ private:
+  void addPort(const std::string& host, const std::string& device) {
+    softdev::PortInfo& port = ports_.emplace_back();
+    port.host = host;
+    port.device = device;
+    port.active = true;
+    port.contexts = 1;
+    port.gids = {"fe80::1/v2"};
+  }
+
+  void add(const FaultStep& step, uint32_t id) {
+    if (step.what == FaultStep::kHeal)
+      std::erase_if(rules_, [&](const auto& rule) { return rule.id == static_cast<uint32_t>(step.heals); });
+    if (step.what == FaultStep::kHeal) return;
+    softdev::FaultStatus status;
+    std::string error;
+    const bool of_port = step.what == FaultStep::kPort;
+    const std::size_t slash = step.place.find('/');
+    const std::string place =
+        of_port ? "host=" + step.place.substr(0, slash) + " device=" + step.place.substr(slash + 1) + " "
+                : "";
+    ASSERT_TRUE(softdev::parseFaultRule(place + (of_port ? ruleOfChange(step.text) : step.text), &status.rule,
+                                        &error));
+    status.id = id;
+    status.state = softdev::FaultState::kArmed;
+    for (softdev::PortInfo& port : ports_) {
+      if (port.host != status.rule.host || port.device != status.rule.device) continue;
+      if (status.rule.action == softdev::FaultAction::kPortDown) port.active = false;
+      if (status.rule.action == softdev::FaultAction::kPortUp) port.active = true;
+    }
+    rules_.push_back(status);
+  }
+
+  std::vector<softdev::PortInfo> ports_;
+  std::vector<softdev::FaultStatus> rules_;
+};
+
+TEST(PerfSchedule, MostRunsKeepAWayAndSomeDoNot) {
+  int cut = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const PerfOptions options = optionsOf(seed);
+    Aftermath aftermath(drawSchedule(options));
+    bool all = true;
+    for (const auto& [a, b] : talkingRanks(options.collective, options.ranks))
+      all = all && aftermath.pairsLeft(a, b) > 0;
+    cut += all ? 0 : 1;
+  }
+  EXPECT_GT(cut, 30);
+  EXPECT_LT(cut, 150);
+}
+
+TEST(PerfSchedule, ADurationSpreadsTheFaults) {
+  PerfOptions options = optionsOf(1);
+  const int short_ms = drawSchedule(options).traffic_ms;
+  options.duration_s = 60;
+  const Schedule schedule = drawSchedule(options);
+  EXPECT_LT(short_ms, 4000);
+  EXPECT_GE(schedule.traffic_ms, 48'000);
+}
+
+TEST(PerfSchedule, GivenRanksHaveHosts) {
+  PerfOptions options = optionsOf(1);
+  options.ranks = 9;
+  EXPECT_EQ(drawSchedule(options).machine.ranks(), 9);
+}
+
+TEST(PerfSchedule, RanksThatTalk) {
+  using Pairs = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(talkingRanks(Collective::kSendRecv, 2), (Pairs{{0, 1}}));
+  EXPECT_EQ(talkingRanks(Collective::kAllReduce, 4), (Pairs{{0, 1}, {0, 3}, {1, 2}, {2, 3}}));
+  EXPECT_EQ(talkingRanks(Collective::kAllToAll, 3), (Pairs{{0, 1}, {0, 2}, {1, 2}}));
+}
+
+}  // namespace
+}  // namespace railwise::tools

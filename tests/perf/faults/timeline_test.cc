@@ -1,0 +1,70 @@
+#include "perf/faults/timeline.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::tools {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+Timeline makeTimeline() {
+  Timeline timeline;
+  timeline.samples = {{100, 0}, {110, 20'000'000}, {120, 20'000'000}, {130, 60'000'000}};
+  timeline.marks = {{112, "h0/soft1 port=down"}};
+  return timeline;
+}
+
+TEST(PerfTimeline, IsOneSelfContainedFile) {
+  const std::string svg = drawTimeline("a run & its <faults>", makeTimeline());
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_TRUE(contains(svg, "a run &amp; its &lt;faults&gt;"));
+  EXPECT_FALSE(contains(svg, "href"));
+}
+
+TEST(PerfTimeline, AStepOfTheCurveIsTheRateBetweenTwoSamples) {
+  const std::string svg = drawTimeline("", makeTimeline());
+  // 2, 0 and 4 GB/s of 4: half the height, none, all of it.
+  EXPECT_TRUE(contains(svg, "d=\"M76.0 194.0H349.3L349.3 324.0H622.7L622.7 64.0H896.0\"")) << svg;
+  EXPECT_TRUE(contains(svg, ">4 GB/s</text>"));
+}
+
+TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
+  EXPECT_EQ(longestPauseMs(makeTimeline()), 10);
+  Timeline timeline;
+  EXPECT_EQ(longestPauseMs(timeline), 0);
+  timeline.samples = {{0, 0}, {500, 0}, {501, 8}, {502, 9}, {520, 9}, {530, 9}, {540, 12}, {900, 12}};
+  EXPECT_EQ(longestPauseMs(timeline), 28);  // not the time before the first, nor behind the last
+}
+
+TEST(PerfTimeline, AMarkStandsAtItsTimeWithItsWords) {
+  const std::string svg = drawTimeline("", makeTimeline());
+  EXPECT_TRUE(contains(svg, "d=\"M404.0 62.0V324.0\"><title>h0/soft1 port=down</title>")) << svg;
+  EXPECT_TRUE(contains(svg, ">1: 12 ms  h0/soft1 port=down</text>")) << svg;
+}
+
+TEST(PerfTimeline, ManyMarksAreCut) {
+  Timeline timeline = makeTimeline();
+  timeline.marks.assign(100, {111, "again"});
+  const std::string svg = drawTimeline("", timeline);
+  EXPECT_EQ(count(svg, "<title>again</title>"), 30);
+  EXPECT_TRUE(contains(svg, ">and 70 more</text>"));
+}
+
+TEST(PerfTimeline, NothingIsDrawnToo) {
+  const std::string svg = drawTimeline("nothing", {});
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_FALSE(contains(svg, "nan"));
+  EXPECT_FALSE(contains(svg, "inf"));
+}
+
+}  // namespace
+}  // namespace railwise::tools

@@ -1,0 +1,121 @@
+// `railwise perf --faults` with railwise's own plugin, for seeds whose faults hurt nobody: the document says
+// what was done, and nothing is left behind.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "perf/faults/schedule.h"
+#include "process.h"
+
+namespace railwise::tools {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The first seed that draws nothing but delays and speeds, on two ranks; a speed changes by command, whatever
+// flows.
+uint64_t harmlessSeed() {
+  for (uint64_t seed = 1;; ++seed) {
+    const PerfOptions options = drawPerfOptions(Collective::kSendRecv, seed);
+    const auto steps = drawSchedule(options).steps;
+    const auto harmless = [](const FaultStep& step) {
+      return step.kind == FaultKind::kDelay || step.kind == FaultKind::kSpeed;
+    };
+    const auto speed = [](const FaultStep& step) { return step.kind == FaultKind::kSpeed; };
+    if (options.ranks == 2 && std::all_of(steps.begin(), steps.end(), harmless) &&
+        std::any_of(steps.begin(), steps.end(), speed))
+      return seed;
+  }
+}
+
+ProcessResult perf(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"perf", "sendrecv", "--plugin", RAILWISE_PLUGIN_PATH, "--faults"};
+  args.insert(args.end(), more.begin(), more.end());
+  return runProcess(RAILWISE_CLI, args);
+}
+
+TEST(PerfFaults, TheDocumentSaysWhatWasDoneAndHowItEnded) {
+  const std::string seed = std::to_string(harmlessSeed());
+  const auto result = perf({seed, "--json"});
+  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  EXPECT_TRUE(contains(result.out, "\"command\": \"perf sendrecv\"")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"outcome\": \"completed\"")) << result.out << result.err;
+  EXPECT_TRUE(contains(result.out, "\"seed\": " + seed + ",")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"left_behind\": false")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"ended\": \"completed\"")) << result.out;
+  for (const char* key : {"faults_fired", "pairs_left", "pairs_left_min", "schedule", "results", "rank_ends"})
+    EXPECT_TRUE(contains(result.out, "\"" + std::string(key) + "\": ")) << key;
+  EXPECT_FALSE(contains(result.out, "\"faults_fired\": 0,")) << result.out;
+  EXPECT_FALSE(contains(result.out, "\"pairs_left_min\": 0,")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"host\": \"h1\"")) << result.out;
+}
+
+TEST(PerfFaults, TheTimelineHasTheFaults) {
+  const std::string file = testing::TempDir() + "timeline" + std::to_string(getpid()) + ".svg";
+  const auto result = perf({std::to_string(harmlessSeed()), "--timeline", file});
+  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  EXPECT_TRUE(contains(result.out, "# outcome completed: ")) << result.out;
+  std::ostringstream svg;
+  svg << std::ifstream(file).rdbuf();
+  EXPECT_TRUE(svg.str().starts_with("<svg ")) << svg.str();
+  EXPECT_TRUE(contains(svg.str(), "<title>h")) << svg.str();
+  std::remove(file.c_str());
+}
+
+// What another program's ranks need stands in the first line, and what came of it in the last; between them
+// this input, which ends at once, has no word.
+TEST(PerfFaults, ConductingStartsNothing) {
+  const auto result = perf({"5", "--ranks", "3", "--conduct", "conduct" + std::to_string(getpid())});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(contains(result.out, "\"device\": \"software:fabric=conduct" + std::to_string(getpid()) + ","))
+      << result.out;
+  EXPECT_TRUE(contains(result.out, "\"hosts\": [\"h0\", \"h1\", \"h2\"]")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"steps_done\": 0, ")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"unreachable\": false, \"left_behind\": false}")) << result.out;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
+}
+
+TEST(PerfFaults, ADryRunStartsNothing) {
+  const auto once = perf({"5", "--dry-run", "--plugin", "/no/such.so"});
+  const auto again = perf({"5", "--dry-run"});
+  EXPECT_EQ(once.status, 0) << once.err;
+  EXPECT_EQ(once.out, again.out);
+  EXPECT_TRUE(contains(once.out, " ms: ")) << once.out;
+}
+
+TEST(PerfFaults, AWrongElementIsWrong) {
+  const auto result = runProcess(
+      RAILWISE_CLI,
+      {"perf", "sendrecv", "--faults", std::to_string(harmlessSeed()), "--plugin", LOOPBACK_PLUGIN, "--json"},
+      {"LOOPBACK_CORRUPT=0"});
+  EXPECT_EQ(result.status, 1) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"outcome\": \"wrong\"")) << result.out << result.err;
+}
+
+TEST(PerfFaults, WhenNothingIsLeftItSaysSo) {
+  // One rail each, one of them gone for good.
+  uint64_t seed = 1;
+  const auto fits = [](uint64_t candidate) {
+    const PerfOptions options = drawPerfOptions(Collective::kSendRecv, candidate);
+    const Schedule schedule = drawSchedule(options);
+    return schedule.machine.rails == std::vector{1, 1} && schedule.steps.size() == 1 &&
+           schedule.steps[0].what == FaultStep::kPort && schedule.steps[0].text == "down";
+  };
+  while (!fits(seed)) ++seed;
+  const auto result = runProcess(
+      RAILWISE_CLI,
+      {"perf", "sendrecv", "--plugin", RAILWISE_PLUGIN_PATH, "--faults", std::to_string(seed), "--json"},
+      {"RAILWISE_FAILOVER_TIMEOUT=1"});
+  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  EXPECT_TRUE(contains(result.out, "\"outcome\": \"unreachable\"")) << result.out << result.err;
+  EXPECT_TRUE(contains(result.out, "\"pairs_left\": 0,")) << result.out;
+}
+
+}  // namespace
+}  // namespace railwise::tools

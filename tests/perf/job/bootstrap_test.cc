@@ -1,0 +1,303 @@
+#include "perf/job/bootstrap.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace railwise::tools {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The ranks of a job as threads; each sees what its on_failure said.
+class JobInThreads {
+ public:
+  explicit JobInThreads(int size) : said_(static_cast<std::size_t>(size)), size_(size) {
+    const uint8_t loopback[] = {127, 0, 0, 1};
+    auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), 64);
+    EXPECT_TRUE(listener.ok());
+    listener_ = std::move(*listener);
+    address_ = listener_.localAddress();
+  }
+
+  BootstrapOptions options(int rank) {
+    BootstrapOptions options;
+    options.rank = rank;
+    options.size = size_;
+    options.address = address_;
+    if (rank == 0) options.listener = std::move(listener_);
+    options.secret = "secret";
+    options.agreement = "options";
+    options.timeout = std::chrono::seconds(20);
+    options.on_failure = [this, rank](const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      said_[static_cast<std::size_t>(rank)] = text;
+      changed_.notify_all();
+    };
+    return options;
+  }
+
+  // Runs `body` in one thread per rank with that rank's Bootstrap.
+  void run(const std::function<void(Bootstrap&)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([this, rank, &body] {
+        std::string error;
+        auto bootstrap = Bootstrap::join(options(rank), &error);
+        ASSERT_TRUE(bootstrap.ok()) << error;
+        body(**bootstrap);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+  std::string waitForWord(int rank) {
+    std::unique_lock lock(mutex_);
+    auto& text = said_[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return !text.empty(); }));
+    return text;
+  }
+  std::string word(int rank) {
+    const std::lock_guard lock(mutex_);
+    return said_[static_cast<std::size_t>(rank)];
+  }
+
+  SocketAddress address_;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> said_;
+  Socket listener_;
+  const int size_;
+};
+
+Bytes blockOf(int from, int to) { return toBytes(std::to_string(from) + ">" + std::to_string(to)); }
+
+TEST(Bootstrap, ExchangesGathersAndLeaves) {
+  constexpr int kRanks = 4;
+  JobInThreads job(kRanks);
+  job.run([&](Bootstrap& bootstrap) {
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      std::vector<Bytes> blocks;
+      for (int to = 0; to < kRanks; ++to) blocks.push_back(blockOf(bootstrap.rank(), to));
+      auto got = bootstrap.exchange(blocks);
+      ASSERT_TRUE(got.ok());
+      for (int from = 0; from < kRanks; ++from)
+        EXPECT_EQ((*got)[static_cast<std::size_t>(from)], blockOf(from, bootstrap.rank()));
+      auto all = bootstrap.allGather(blockOf(bootstrap.rank(), 9));
+      ASSERT_TRUE(all.ok());
+      for (int from = 0; from < kRanks; ++from)
+        EXPECT_EQ((*all)[static_cast<std::size_t>(from)], blockOf(from, 9));
+      EXPECT_TRUE(bootstrap.barrier().ok());
+    }
+    EXPECT_EQ(bootstrap.peer(2).pid, getpid());
+    EXPECT_TRUE(bootstrap.leave().ok());
+  });
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job.word(rank), "");
+}
+
+TEST(Bootstrap, OneRankAloneWorks) {
+  JobInThreads job(1);
+  job.run([](Bootstrap& bootstrap) {
+    auto all = bootstrap.allGather(blockOf(0, 0));
+    ASSERT_TRUE(all.ok());
+    EXPECT_EQ((*all)[0], blockOf(0, 0));
+    EXPECT_TRUE(bootstrap.barrier().ok());
+    EXPECT_TRUE(bootstrap.leave().ok());
+  });
+}
+
+TEST(Bootstrap, LargeBlocksPass) {
+  JobInThreads job(3);
+  const Bytes large(std::size_t{2} << 20, std::byte{7});
+  job.run([&](Bootstrap& bootstrap) {
+    auto all = bootstrap.allGather(large);
+    ASSERT_TRUE(all.ok());
+    EXPECT_EQ((*all)[2], large);
+    EXPECT_TRUE(bootstrap.leave().ok());
+  });
+}
+
+// Rank `victim` leaves without a word: its sockets close as those of a killed process.
+void expectGone(int victim) {
+  JobInThreads job(3);
+  job.run([&](Bootstrap& bootstrap) {
+    EXPECT_TRUE(bootstrap.barrier().ok());
+    if (bootstrap.rank() == victim) return;  // destroyed here
+    EXPECT_FALSE(bootstrap.barrier().ok());
+    const std::string text = job.waitForWord(bootstrap.rank());
+    const std::string expected =
+        "rank " + std::to_string(victim) + " (pid " + std::to_string(getpid()) + " on host ";
+    EXPECT_EQ(text.substr(0, expected.size()), expected);
+    EXPECT_NE(text.find(" is gone"), std::string::npos) << text;
+  });
+}
+TEST(Bootstrap, ALostRankIsNamedByAll) { expectGone(2); }
+TEST(Bootstrap, ALostRankZeroIsNamedByAll) { expectGone(0); }
+
+void expectFailure(int culprit) {
+  JobInThreads job(3);
+  job.run([&](Bootstrap& bootstrap) {
+    EXPECT_TRUE(bootstrap.barrier().ok());
+    if (bootstrap.rank() == culprit) {
+      bootstrap.fail("isend failed");
+    } else {
+      EXPECT_FALSE(bootstrap.barrier().ok());
+    }
+    const std::string text = job.waitForWord(bootstrap.rank());
+    if (bootstrap.rank() == culprit) {
+      EXPECT_EQ(text, "isend failed");
+    } else {
+      EXPECT_EQ(text.find("rank " + std::to_string(culprit)), 0u) << text;
+      EXPECT_NE(text.find("failed: isend failed"), std::string::npos) << text;
+    }
+  });
+}
+TEST(Bootstrap, AFailureIsToldToAll) { expectFailure(1); }
+TEST(Bootstrap, AFailureOfRankZeroIsToldToAll) { expectFailure(0); }
+
+TEST(Bootstrap, StrangersAreIgnored) {
+  JobInThreads job(2);
+  auto rank_zero = job.options(0);
+  std::thread server([&] {
+    std::string error;
+    auto bootstrap = Bootstrap::join(std::move(rank_zero), &error);
+    ASSERT_TRUE(bootstrap.ok()) << error;
+    EXPECT_TRUE((*bootstrap)->leave().ok());
+  });
+  // Says nothing, says nonsense, announces 4 GiB, knows another secret.
+  std::vector<Socket> strangers;
+  const std::string nonsense(64, 'G');
+  for (const std::string& greeting : {std::string(), nonsense}) {
+    auto socket = Socket::connect(job.address_);
+    ASSERT_TRUE(socket.ok());
+    pollfd writable = {.fd = socket->fd(), .events = POLLOUT, .revents = 0};
+    ASSERT_EQ(poll(&writable, 1, 5'000), 1);
+    ASSERT_EQ(write(socket->fd(), greeting.data(), greeting.size()), static_cast<ssize_t>(greeting.size()));
+    strangers.push_back(std::move(*socket));
+  }
+  auto other_job = job.options(1);
+  other_job.secret = "another";
+  other_job.timeout = milliseconds(300);
+  std::string error;
+  EXPECT_FALSE(Bootstrap::join(std::move(other_job), &error).ok());
+  EXPECT_EQ(error.find("rank 0 at "), 0U) << error;  // "is not there", or on a busy machine "still waits"
+  auto bootstrap = Bootstrap::join(job.options(1), &error);
+  ASSERT_TRUE(bootstrap.ok()) << error;
+  EXPECT_TRUE((*bootstrap)->leave().ok());
+  server.join();
+}
+
+std::pair<std::string, std::string> errorsOfJoin(const std::function<void(BootstrapOptions&)>& change) {
+  JobInThreads job(2);
+  std::string zero_error;
+  std::string one_error;
+  auto rank_zero = job.options(0);
+  std::thread server([&] { EXPECT_FALSE(Bootstrap::join(std::move(rank_zero), &zero_error).ok()); });
+  auto rank_one = job.options(1);
+  change(rank_one);
+  EXPECT_FALSE(Bootstrap::join(std::move(rank_one), &one_error).ok());
+  server.join();
+  return {zero_error, one_error};
+}
+
+TEST(Bootstrap, OtherOptionsAreRefusedOnBothSides) {
+  const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.agreement = "others"; });
+  EXPECT_NE(zero.find("was started with other options than rank 0: 'others', rank 0: 'options'"),
+            std::string::npos);
+  EXPECT_EQ(zero, one);
+}
+
+TEST(Bootstrap, AnotherSizeIsRefusedOnBothSides) {
+  const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.size = 3; });
+  EXPECT_NE(zero.find("says that the job has 3 ranks, rank 0 says 2"), std::string::npos) << zero;
+  EXPECT_EQ(zero, one);
+}
+
+TEST(Bootstrap, MissingRanksAreNamed) {
+  JobInThreads job(3);
+  auto options = job.options(0);
+  options.timeout = milliseconds(200);
+  std::string error;
+  EXPECT_FALSE(Bootstrap::join(std::move(options), &error).ok());
+  EXPECT_EQ(error.find("rank 1, 2 did not connect to 127.0.0.1:"), 0u) << error;
+}
+
+TEST(Bootstrap, AJobWithoutProgressEndsAndSaysWhatItWaitsFor) {
+  JobInThreads job(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&job, rank] {
+      auto options = job.options(rank);
+      options.timeout = milliseconds(500);
+      options.doing = [rank] { return "waiting for thing " + std::to_string(rank); };
+      std::string error;
+      auto bootstrap = Bootstrap::join(std::move(options), &error);
+      ASSERT_TRUE(bootstrap.ok()) << error;
+      const std::string text = job.waitForWord(rank);
+      EXPECT_NE(text.find("no progress for "), std::string::npos) << text;
+      EXPECT_NE(text.find("waiting for thing " + std::to_string(rank)), std::string::npos) << text;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(Bootstrap, OneRanksProgressKeepsTheJobAlive) {
+  JobInThreads job(2);
+  const auto timeout = milliseconds(400);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&job, rank, timeout] {
+      auto options = job.options(rank);
+      options.timeout = timeout;
+      if (rank == 1) {  // moves whenever asked
+        auto ticks = std::make_shared<std::atomic<uint64_t>>(0);
+        options.progress = [ticks] { return ++*ticks; };
+      }
+      std::string error;
+      auto bootstrap = Bootstrap::join(std::move(options), &error);
+      ASSERT_TRUE(bootstrap.ok()) << error;
+      // Rank 0 waits three timeouts for the block that rank 1 sends late.
+      if (rank == 1) std::this_thread::sleep_for(3 * timeout);
+      EXPECT_TRUE((*bootstrap)->barrier().ok()) << job.word(rank);
+      EXPECT_TRUE((*bootstrap)->leave().ok());
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(job.word(0), "");
+}
+
+TEST(Wire, ByteReaderStopsAtTheEnd) {
+  const Bytes bytes = ByteWriter().u32(7).u64(1ull << 40).text("abc").take();
+  ByteReader reader(bytes);
+  EXPECT_EQ(reader.u32(), 7u);
+  EXPECT_EQ(reader.u64(), 1ull << 40);
+  EXPECT_EQ(reader.text(), "abc");
+  EXPECT_TRUE(reader.ok() && reader.atEnd());
+  EXPECT_EQ(reader.u32(), 0u);
+  EXPECT_FALSE(reader.ok());
+  const Bytes lying = ByteWriter().u32(1000).take();
+  ByteReader liar(lying);
+  EXPECT_EQ(liar.text(), "");
+  EXPECT_FALSE(liar.ok());
+}
+
+TEST(ResolveAddress, TakesHostAndPort) {
+  std::string error;
+  const auto v4 = resolveAddress("127.0.0.1:80", &error);
+  ASSERT_TRUE(v4.ok()) << error;
+  EXPECT_EQ(v4->text(), "127.0.0.1:80");
+  const auto v6 = resolveAddress("[::1]:80", &error);
+  ASSERT_TRUE(v6.ok()) << error;
+  EXPECT_EQ(v6->text(), "[::1]:80");
+  for (const char* text : {"host", "host:", ":5", "host:0", "host:65536", "host:x"})
+    EXPECT_FALSE(resolveAddress(text, &error).ok()) << text;
+}
+
+}  // namespace
+}  // namespace railwise::tools

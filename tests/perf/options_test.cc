@@ -1,0 +1,149 @@
+#include "perf/options.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::tools {
+namespace {
+
+std::optional<PerfCommand> parse(std::vector<const char*> args, std::string* error) {
+  return parsePerf(args, error);
+}
+
+std::string errorOf(std::vector<const char*> args) {
+  std::string error;
+  return parse(std::move(args), &error) ? "" : error;
+}
+
+PerfOptions optionsOf(std::vector<const char*> args) {
+  std::string error;
+  const auto command = parse(std::move(args), &error);
+  EXPECT_TRUE(command) << error;
+  return command ? command->options : PerfOptions();
+}
+
+TEST(PerfOptions, HasTheDocumentedDefaults) {
+  const auto options = optionsOf({"all_reduce"});
+  EXPECT_EQ(options.min_bytes, 32u << 20);
+  EXPECT_EQ(options.max_bytes, 32u << 20);
+  EXPECT_EQ(options.iters, 20);
+  EXPECT_EQ(options.warmup_iters, 1);
+  EXPECT_EQ(options.ranks, 0);
+  EXPECT_EQ(options.channels, 2);
+  EXPECT_EQ(options.check, 1);
+  EXPECT_EQ(options.plugin.device, "auto");
+}
+
+TEST(PerfOptions, TakesEverySpelling) {
+  const auto options =
+      optionsOf({"-b8", "-e", "1M", "--stepfactor=2", "alltoall", "--iters", "3", "-c", "0", "-d", "int64",
+                 "--json=out.json", "--api", "v10", "--device", "software:rails=2", "-v"});
+  EXPECT_EQ(options.collective, Collective::kAllToAll);
+  EXPECT_EQ(options.min_bytes, 8u);
+  EXPECT_EQ(options.max_bytes, 1u << 20);
+  EXPECT_EQ(options.step_factor, 2);
+  EXPECT_EQ(options.iters, 3);
+  EXPECT_EQ(options.check, 0);
+  EXPECT_EQ(options.type, DataType::kInt64);
+  EXPECT_TRUE(options.json);
+  EXPECT_EQ(options.json_file, "out.json");
+  EXPECT_EQ(options.plugin.api, 10);
+  EXPECT_EQ(options.plugin.device, "software:rails=2");
+  EXPECT_TRUE(options.plugin.verbose);
+}
+
+TEST(PerfOptions, NamesOptionValueAndAcceptedForm) {
+  EXPECT_EQ(errorOf({"all_reduce", "-n", "many"}),
+            "perf: option -n/--iters: 'many' is not a number from 1 to 1000000000");
+  EXPECT_EQ(errorOf({"all_reduce", "--minbytes=12Q"}),
+            "perf: option -b/--minbytes: '12Q' is not a size such as 8, 64K, 32M or 1G (at most 1024G)");
+  EXPECT_EQ(errorOf({"all_reduce", "-d", "half"}),
+            "perf: option -d/--datatype: 'half' is not one of int8, int32, int64, float, double");
+  EXPECT_EQ(errorOf({"all_reduce", "--ranks", "1025"}),
+            "perf: option --ranks: '1025' is not a number from 1 to 1024");
+  EXPECT_EQ(errorOf({"all_reduce", "--ranks", "0"}),
+            "perf: option --ranks: '0' is not a number from 1 to 1024");
+  EXPECT_EQ(errorOf({"all_reduce", "--api", "v5"}),
+            "perf: option --api: 'v5' is not an API version from v6 to v12");
+  EXPECT_EQ(errorOf({"all_reduce", "--device", "gpu"}),
+            "perf: option --device: 'gpu' is not auto, verbs, software or software:CONFIG");
+  EXPECT_EQ(errorOf({"all_reduce", "-n"}),
+            "perf: option -n/--iters needs a value: a number from 1 to 1000000000");
+  EXPECT_EQ(errorOf({"all_reduce", "--verbose=1"}), "perf: option -v/--verbose takes no value");
+}
+
+TEST(PerfOptions, SuggestsWhatIsNear) {
+  EXPECT_EQ(errorOf({"all_reduce", "--itres", "3"}), "perf: unknown option --itres, did you mean --iters?");
+  EXPECT_EQ(errorOf({"all_reduce", "--zzzzzz"}), "perf: unknown option --zzzzzz");
+  EXPECT_EQ(errorOf({"all_reduce", "-Z"}), "perf: unknown option -Z");
+  EXPECT_EQ(errorOf({"allreduce"}), "perf: unknown collective 'allreduce', did you mean 'all_reduce'?");
+  EXPECT_EQ(errorOf({}), "perf: which collective? One of all_reduce, sendrecv, alltoall");
+  EXPECT_EQ(errorOf({"sendrecv", "alltoall"}), "perf: unexpected argument 'alltoall'");
+}
+
+TEST(PerfOptions, RefusesWhatContradictsItself) {
+  EXPECT_EQ(errorOf({"sendrecv", "-b", "2K", "-e", "1K"}),
+            "perf: option -b/--minbytes: 2048 bytes are more than -e/--maxbytes, 1024");
+  EXPECT_NE(errorOf({"sendrecv", "-b", "1", "-e", "2", "-i", "0"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "-b", "0", "-e", "2", "-f", "2"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--ranks", "2", "--address", "host:1"}), "");
+}
+
+TEST(PerfOptions, HelpListsEveryOptionAndWins) {
+  std::string error;
+  const auto command = parse({"--help", "--nonsense"}, &error);
+  ASSERT_TRUE(command) << error;
+  EXPECT_TRUE(command->help);
+  for (const char* option : {"--minbytes",     "--maxbytes", "--stepfactor", "--stepbytes", "--iters",
+                             "--warmup_iters", "--duration", "--check",      "--datatype",  "--op",
+                             "--ranks",        "--address",  "--channels",   "--timeout",   "--json",
+                             "--plugin",       "--api",      "--device",     "--verbose",   "--help",
+                             "--fuse",         "--faults",   "--dry-run",    "--conduct",   "--timeline"})
+    EXPECT_NE(perfHelp().find(option), std::string::npos) << option;
+}
+
+TEST(PerfFaultsOption, DrawsWhatIsNotGiven) {
+  const auto drawn = optionsOf({"sendrecv", "--faults", "7"});
+  EXPECT_EQ(drawn.faults, 7u);
+  EXPECT_GE(drawn.ranks, 2);
+  const auto given = optionsOf(
+      {"sendrecv", "--faults", "7", "--ranks", "5", "-e", "1K", "-d", "double", "-T", "99", "--json"});
+  EXPECT_EQ(given.ranks, 5);
+  EXPECT_EQ(given.max_bytes, 1024u);
+  EXPECT_LE(given.min_bytes, 1024u);
+  EXPECT_EQ(given.type, DataType::kDouble);
+  EXPECT_EQ(given.timeout_s, 99);
+  EXPECT_EQ(given.channels, drawn.channels);
+}
+
+TEST(PerfFaultsOption, AnOldApiIsNotAskedToFuse) {
+  for (const char* seed : {"1", "2", "3", "4", "5", "6", "7", "8"})
+    EXPECT_FALSE(optionsOf({"sendrecv", "--faults", seed, "--api", "v8"}).fuse);
+}
+
+TEST(PerfFaultsOption, RefusesWhatContradictsIt) {
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "-1"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--dry-run"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--conduct", "fabric"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--device", "verbs"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--address", "host:1"}), "");
+}
+
+TEST(PerfSizes, GoByFactorOrByBytes) {
+  EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "8", "-e", "64", "-f", "2"})),
+            (std::vector<uint64_t>{8, 16, 32, 64}));
+  EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "8", "-e", "20", "-i", "5"})),
+            (std::vector<uint64_t>{8, 13, 18}));
+  EXPECT_EQ(perfSizes(optionsOf({"sendrecv", "-b", "0", "-e", "0"})), (std::vector<uint64_t>{0}));
+}
+
+TEST(AgreementText, TellsDifferentJobsApart) {
+  const auto text = agreementText(optionsOf({"sendrecv", "-b", "8", "-e", "64"}));
+  EXPECT_EQ(text, agreementText(optionsOf({"sendrecv", "-b8", "--maxbytes=64", "--verbose"})));
+  EXPECT_NE(text, agreementText(optionsOf({"alltoall", "-b", "8", "-e", "64"})));
+  EXPECT_NE(text, agreementText(optionsOf({"sendrecv", "-b", "8", "-e", "64", "--channels", "3"})));
+  EXPECT_NE(text, agreementText(optionsOf({"sendrecv", "-b", "8", "-e", "64", "--duration", "3"})));
+}
+
+}  // namespace
+}  // namespace railwise::tools
