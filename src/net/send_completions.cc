@@ -45,13 +45,13 @@ Status SendConnection::wait(Status drained) {
     RAILWISE_TRY(lookForClearToSend());  // after a failover earlier receives are seen once more
     RAILWISE_TRY(postGroups());
   }
-  if (rowIsShort()) {  // it was expected to be longer
+  if (batch_.isShort()) {  // it was expected to be longer
     RAILWISE_TRY(ask());
     const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
     if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
-      expected_row_ = 1;  // else the queue was full
+      batch_.expectNone();  // else the queue was full
   }
-  chores_ = next_post_ != next_number_ || rowIsShort();
+  chores_ = next_post_ != next_number_ || batch_.isShort();
   return idle(Waiting::kAcknowledgement);
 }
 

@@ -66,7 +66,6 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
     message.connection = made.get();
     message.count = 1;
   }
-  link(made->chain_, made->segments_);
   return made;
 }
 

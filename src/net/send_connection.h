@@ -8,11 +8,12 @@
 #include <array>
 #include <memory>
 
+#include "net/batch_length.h"
 #include "net/connection.h"
 #include "net/epoch_plan.h"
 #include "net/failback.h"
 #include "net/send_work_id.h"
-#include "net/stripe.h"
+#include "net/work_request_chain.h"
 
 namespace railwise::net {
 
@@ -94,8 +95,6 @@ class SendConnection final : public Connection, private Failback::Host {
 
     bool free() const { return parts_done == parts; }
   };
-  // Work requests are built and linked once; a send fills in what varies.
-  static constexpr int kChain = 16;
 
   using Connection::Connection;
 
@@ -200,7 +199,6 @@ class SendConnection final : public Connection, private Failback::Host {
     straight_now_ = small_turns_ ? 0 : small_now_;
   }
   bool asksNow(const LaneQueuePair& queue_pair);
-  bool rowIsShort() const { return row_ > 0 && row_ < expected_row_; }
   void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number);
   Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                         void* profiler, Request** request);
@@ -226,7 +224,6 @@ class SendConnection final : public Connection, private Failback::Host {
       return Status::success();
     return failPost(queue_pair, "ibv_post_send", error);
   }
-  Status postUpTo(LaneQueuePair& queue_pair, ibv_send_wr* first, ibv_send_wr& last);
   Status ask(bool anew = false);
   Status openGroup(Group& group);
   int match(Group& group, int tag) const;
@@ -263,10 +260,7 @@ class SendConnection final : public Connection, private Failback::Host {
   std::size_t small_now_ = 0;
   std::size_t straight_now_ = 0;  // the same, where one queue pair takes them all
   uint32_t entry_bytes_ = sizeof(ClearToSend);
-  // Small sends without a test() between them: so far, the last time, and how many are expected.
-  uint32_t row_ = 0;
-  uint32_t last_row_ = 0;
-  uint32_t expected_row_ = 1;
+  BatchLength batch_;
   bool small_turns_ = false;  // several queue pairs take small messages
   ibv_send_wr small_work_ = {};
   ibv_sge small_segment_ = {};
@@ -301,9 +295,7 @@ class SendConnection final : public Connection, private Failback::Host {
       false;  // the epoch has less than the first one, or there is none, or the connection has failed
   uint32_t looks_ = 0;  // of isend meanwhile
   Failback failback_{*this, ways_, config_.ib_subnet_prefix_len};
-  int chain_length_ = 0;
-  std::array<ibv_send_wr, kChain> chain_ = {};
-  std::array<ibv_sge, kChain> segments_ = {};
+  WorkRequestChain chain_;
   std::unique_ptr<Part[]> parts_;  // kSlots x lanes
   struct PartEvent {
     uint32_t slot;
@@ -336,17 +328,13 @@ class SendConnection final : public Connection, private Failback::Host {
   return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
 }
 
-// True when the small message that is about to be posted must ask for a completion. NCCL tests after each
-// send, so each send asks. A caller that makes rows of sends of one length, without a test between them, gets
-// one completion for each row. When a row turns out shorter, test() asks.
+// True when the small message that is about to be posted must ask for a completion (batch_length.h).
 inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
   if (tested_) {
-    expected_row_ = row_ == last_row_ && !small_turns_ ? row_ : 1;
-    last_row_ = row_;
-    row_ = 0;
+    batch_.begin(!small_turns_);
     tested_ = false;
   }
-  chores_ = ++row_ < expected_row_;
+  chores_ = !batch_.add();
   return !chores_ || queue_pair.posted >= queue_pair.quiet_until;
 }
 

@@ -314,7 +314,8 @@ Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (asks || queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair, group.number);
-  const Status posted = postUpTo(queue_pair, group_chain_.data(), last);
+  const int error = WorkRequestChain::postUpTo(queue_pair.qp, group_chain_.data(), last);
+  const Status posted = error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
   last.opcode = IBV_WR_RDMA_WRITE;
   return posted;
 }

@@ -48,8 +48,8 @@ void SendConnection::tearDown() {
   dropEndpoint();
   for (const PartEvent& event : events_) profiler::stop(event.event);
   events_.clear();
-  chain_length_ = 0;
-  row_ = 0;
+  chain_.clear();
+  batch_.drop();
   for (Message& message : messages_) {
     message.position = UINT64_MAX;
     message.queue_pair = 0;

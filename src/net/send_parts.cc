@@ -146,7 +146,7 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
       (*work)->num_sge = 1;
       const Result<uint32_t> key = localKey(message, queue_pair);
       if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
-        chain_length_ = 0;
+        chain_.clear();
         return false;
       }
       *(*work)->sg_list = {message.address + offset, piece, *key};
@@ -208,11 +208,9 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) 
     RAILWISE_TRY(drain());
     if (queue_pair.sendFree() == 0) return static_cast<ibv_send_wr*>(nullptr);
   }
-  if (chain_length_ == kChain) RAILWISE_TRY(postChain(queue_pair));
+  if (chain_.full()) RAILWISE_TRY(postChain(queue_pair));
   ++queue_pair.posted;
-  ibv_send_wr& work = chain_[static_cast<std::size_t>(chain_length_++)];
-  work.send_flags = 0;
-  return &work;
+  return &chain_.add();
 }
 
 // Every part asks for one completion, with its last request; so does the request that fills the queue. On
@@ -227,19 +225,10 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
   if (last) work.wr_id |= kLastOfPart | withNumber(groups_[slot].number);
 }
 
-// A chain is linked for good; while it is posted it ends at its last work request.
-Status SendConnection::postUpTo(LaneQueuePair& queue_pair, ibv_send_wr* first, ibv_send_wr& last) {
-  ibv_send_wr* const next = std::exchange(last.next, nullptr);
-  const Status posted = post(queue_pair, first);
-  last.next = next;
-  return posted;
-}
-
 Status SendConnection::postChain(LaneQueuePair& queue_pair) {
-  if (chain_length_ == 0) return Status::success();
-  ibv_send_wr& last = chain_[static_cast<std::size_t>(chain_length_ - 1)];
-  chain_length_ = 0;
-  return postUpTo(queue_pair, chain_.data(), last);
+  if (chain_.empty()) return Status::success();
+  const int error = chain_.post(queue_pair.qp);
+  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
 }
 
 }  // namespace railwise::net
