@@ -276,21 +276,35 @@ class SendConnection final : public Connection, private Failback::Host {
   std::array<ibv_sge, kMaxReceives> group_segments_ = {};
   Pack pack_ = {};                     // or its bytes
   std::size_t max_message_bytes_ = 0;  // of the device
-  // Failover: what the receiver has settled for this epoch, the ways that have failed, those of the epoch by
-  // queue pair, and the proposal.
-  std::unique_ptr<SettleFrame> settle_;
-  bool messages_settled_ = false;
-  uint64_t searching_epoch_ = 0;  // the last one that the receiver was told of
+  // What both ends have agreed about the next epoch so far.
+  struct NextEpoch {
+    bool isSettled(uint64_t epoch) const { return settle != nullptr && settle->epoch == epoch; }
+    // The epoch after that, since the one that was agreed about is lost.
+    void restart() {
+      messages_settled = false;
+      proposal.reset();
+      accepted.reset();
+    }
+
+    std::unique_ptr<SettleFrame> settle;  // what the receiver says has arrived
+    bool messages_settled = false;        // messages_ and groups_ say the same
+    uint64_t searched = 0;  // the epoch for which the receiver was told that no path is found yet
+    std::unique_ptr<ProposeFrame> proposal;
+    std::unique_ptr<EndInfo> accepted;  // the receiver's answer
+    Clock::time_point try_at = {};
+    Clock::time_point connect_until = {};
+  };
+  NextEpoch& agree() {
+    if (next_ == nullptr) next_ = std::make_unique<NextEpoch>();
+    return *next_;
+  }
+  std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
   WayMemory ways_{std::chrono::seconds(config_.failover_timeout_s)};
-  std::vector<Way> epoch_ways_;
-  uint8_t blamed_ = kNoQueuePair;  // whose way has been marked as failed already
-  std::unique_ptr<ProposeFrame> proposal_;
-  std::unique_ptr<EndInfo> accepted_;
-  Clock::time_point next_try_ = {};
-  Clock::time_point connect_until_ = {};
-  bool wants_to_send_ = false;  // isend was called without queue pairs
-  int peer_rails_ = 0;          // of its device
-  bool whole_ = false;          // this epoch has all that both devices have
+  std::vector<Way> epoch_ways_;    // of this epoch, by queue pair
+  uint8_t blamed_ = kNoQueuePair;  // whose path has been marked as failed already
+  bool wants_to_send_ = false;     // isend was called without queue pairs
+  int peer_rails_ = 0;             // of its device
+  bool whole_ = false;             // this epoch has all that both devices have
   bool aside_ =
       false;  // the epoch has less than the first one, or there is none, or the connection has failed
   uint32_t looks_ = 0;  // of isend meanwhile

@@ -14,7 +14,7 @@ Status SendConnection::advanceRecovery() {
   if (phase_ == Phase::kLost) {
     tearDown();
     phase_ = Phase::kWaiting;
-    messages_settled_ = false;
+    agree().restart();
     if (asked_epoch_ > epoch_) {
       epoch_ = asked_epoch_;
     } else {
@@ -25,9 +25,8 @@ Status SendConnection::advanceRecovery() {
       side_channel_.send(frame);
     }
   }
-  const bool settled = settle_ != nullptr && settle_->epoch == epoch_;
-  if (phase_ == Phase::kWaiting && settled) {
-    if (!messages_settled_) RAILWISE_TRY(settleMessages());
+  if (phase_ == Phase::kWaiting && next_ != nullptr && next_->isSettled(epoch_)) {
+    if (!next_->messages_settled) RAILWISE_TRY(settleMessages());
     // Who has nothing to send would keep the receiver waiting for a Begin.
     if (std::exchange(wants_to_send_, false) || unfinished()) tryToConnect();
   }
@@ -55,8 +54,6 @@ void SendConnection::tearDown() {
     message.queue_pair = 0;
   }
   std::memset(ring_, 0, std::size_t{kRingEntries} * entry_bytes_);
-  proposal_.reset();
-  accepted_.reset();
   failback_.stop();
   // What the peer's device has acknowledged, and NCCL has not asked about, is sent again if the peer has not
   // seen it.
@@ -102,32 +99,33 @@ void SendConnection::onSettle(const SettleFrame& frame) {
     asked_epoch_ = frame.epoch;
     if (phase_ == Phase::kWaiting) {
       epoch_ = frame.epoch;
-      messages_settled_ = false;
+      agree().messages_settled = false;
     }
   }
   // One that waits for nothing may not look for hours.
   peer_takes_part_ = frame.open != 0;
-  settle_ = std::make_unique<SettleFrame>(frame);
-  next_try_ = {};
+  agree().settle = std::make_unique<SettleFrame>(frame);
+  next_->try_at = {};
 }
 
 Status SendConnection::onAccept(const AcceptFrame& frame) {
-  if (frame.epoch != epoch_ || phase_ != Phase::kConnecting || accepted_ != nullptr) return Status::success();
+  if (frame.epoch != epoch_ || phase_ != Phase::kConnecting || next_->accepted != nullptr)
+    return Status::success();
   auto reply = std::make_unique<EndInfo>(frame.end);
   // How they were paired is ours to say.
-  for (int i = 0; i < proposal_->end.queue_pairs; ++i) {
-    QueuePairInfo pair = proposal_->pair[i];
+  for (int i = 0; i < next_->proposal->end.queue_pairs; ++i) {
+    QueuePairInfo pair = next_->proposal->pair[i];
     pair.number = frame.end.queue_pair[i].number;
     pair.ece_vendor = frame.end.queue_pair[i].ece_vendor;
     pair.ece_options = frame.end.queue_pair[i].ece_options;
     pair.ece_mask = frame.end.queue_pair[i].ece_mask;
     reply->queue_pair[i] = pair;
   }
-  std::string problem = checkPairing(proposal_->end, *reply);
-  if (reply->rails != proposal_->rails) problem = "another number of rails than was proposed";
+  std::string problem = checkPairing(next_->proposal->end, *reply);
+  if (reply->rails != next_->proposal->rails) problem = "another number of rails than was proposed";
   if (!problem.empty()) return fail({Code::kRemote, 0}, "the peer's answer after a failure has " + problem);
-  accepted_ = std::move(reply);
-  connect_until_ = Clock::now() + kConnectTime;
+  next_->accepted = std::move(reply);
+  next_->connect_until = Clock::now() + kConnectTime;
   return Status::success();
 }
 
@@ -216,18 +214,18 @@ void SendConnection::completeArrived() {
 // Completes what the receiver has; what it has not will be sent again, in order, as soon as there is a
 // clear-to-send for it once more.
 Status SendConnection::settleMessages() {
-  messages_settled_ = true;
-  onArrived(settle_->arrived);
+  next_->messages_settled = true;
+  onArrived(next_->settle->arrived);
   const uint64_t arrived = arrived_;
-  if (settle_->arrived != arrived || next_number_ - arrived > kSlots + 1U)
-    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(settle_->arrived) +
+  if (next_->settle->arrived != arrived || next_number_ - arrived > kSlots + 1U)
+    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(next_->settle->arrived) +
                                         " is its latest, where receive " + std::to_string(next_number_) +
                                         " is the next to be sent to");
   completeArrived();
   noteProgress(true);
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
-    RAILWISE_TRY(settleReceive(number, bit < kSlots && (settle_->done >> bit & 1) != 0));
+    RAILWISE_TRY(settleReceive(number, bit < kSlots && (next_->settle->done >> bit & 1) != 0));
   }
   // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
   Group& open = groups_[next_number_ % kSlots];
@@ -240,16 +238,17 @@ Status SendConnection::settleMessages() {
 
 void SendConnection::tryToConnect() {
   const Clock::time_point now = Clock::now();
-  if (now < next_try_) return;
-  next_try_ = now + kLookAgain;
+  if (now < next_->try_at) return;
+  next_->try_at = now + kLookAgain;
   int native = 0;
   const std::vector<Rail> usable = usableRails(&native);
   const EndInfo offer = describeOffer(usable);
-  PlanAnswer answer = planEpoch({offer, native}, {settle_->end, settle_->native}, mostRails(entry_bytes_),
-                                config_.ib_subnet_prefix_len, ways_, now, Purpose::kGoOn);
+  PlanAnswer answer =
+      planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
+                config_.ib_subnet_prefix_len, ways_, now, Purpose::kGoOn);
   if (!answer.plan) {
-    next_try_ = std::min(next_try_, answer.again);
-    if (std::exchange(searching_epoch_, epoch_) == epoch_) return;
+    next_->try_at = std::min(next_->try_at, answer.again);
+    if (std::exchange(next_->searched, epoch_) == epoch_) return;
     auto frame = makeMessage<EpochFrame>(MessageType::kSearching);
     frame.epoch = epoch_;
     side_channel_.send(frame);
@@ -266,7 +265,7 @@ void SendConnection::tryToConnect() {
   }
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
     const Way way = wayOf(offer.rail[answer.plan->local[lane.local_rail]],
-                          settle_->end.rail[answer.plan->remote[lane.remote_rail]]);
+                          next_->settle->end.rail[answer.plan->remote[lane.remote_rail]]);
     ways_.failed(way, now);
     log_.noteTried(way.first + " -> " + way.second + ": no queue pair");
   }
@@ -293,45 +292,46 @@ bool SendConnection::openEpoch(const EpochPlan& plan) {
 
 void SendConnection::propose(const EpochPlan& plan) {
   describeQueuePairs(epoch_here_);
-  proposal_ = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
-  proposal_->epoch = epoch_;
-  proposal_->rails = static_cast<uint8_t>(plan.remote.size());
-  std::copy(plan.remote.begin(), plan.remote.end(), proposal_->rail);
-  proposal_->end = epoch_here_;
+  next_->proposal = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
+  next_->proposal->epoch = epoch_;
+  next_->proposal->rails = static_cast<uint8_t>(plan.remote.size());
+  std::copy(plan.remote.begin(), plan.remote.end(), next_->proposal->rail);
+  next_->proposal->end = epoch_here_;
   epoch_ways_.clear();
   blamed_ = kNoQueuePair;
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     const EpochPlan::Lane& lane = plan.lanes[i % plan.lanes.size()];
-    QueuePairInfo& pair = proposal_->pair[i];
+    QueuePairInfo& pair = next_->proposal->pair[i];
     pair.rail = lane.remote_rail;
     pair.gid = lane.remote_gid;
     pair.peer_gid = lane.local_gid;
     pair.used = 1;
     epoch_ways_.push_back(
-        wayOf(epoch_here_.rail[lane.local_rail], settle_->end.rail[plan.remote[lane.remote_rail]]));
+        wayOf(epoch_here_.rail[lane.local_rail], next_->settle->end.rail[plan.remote[lane.remote_rail]]));
   }
-  accepted_.reset();
-  side_channel_.send(*proposal_);
+  next_->accepted.reset();
+  side_channel_.send(*next_->proposal);
 }
 
 // With all rails of both devices there, is this what is made of them?
 bool SendConnection::isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const {
-  if (static_cast<std::size_t>(native) != device_.rails().size() || settle_->native != peer_rails_)
+  if (static_cast<std::size_t>(native) != device_.rails().size() || next_->settle->native != peer_rails_)
     return false;
-  const PlanAnswer best = planEpoch({offer, native}, {settle_->end, settle_->native}, mostRails(entry_bytes_),
-                                    config_.ib_subnet_prefix_len, {}, Clock::now(), Purpose::kGoOn);
+  const PlanAnswer best =
+      planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
+                config_.ib_subnet_prefix_len, {}, Clock::now(), Purpose::kGoOn);
   return best.plan && *best.plan == plan;
 }
 
 Status SendConnection::connectEpoch() {
-  if (accepted_ == nullptr) return Status::success();
-  if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *accepted_);
+  if (next_->accepted == nullptr) return Status::success();
+  if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *next_->accepted);
   smallMayGo(false);
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (endpoint_.queue_pairs[i].connected) continue;
-    const QueuePairInfo& pair = accepted_->queue_pair[i];
-    const Status up = bringUp(i, epoch_here_, *accepted_, pair.peer_gid, pair.gid);
-    if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
+    const QueuePairInfo& pair = next_->accepted->queue_pair[i];
+    const Status up = bringUp(i, epoch_here_, *next_->accepted, pair.peer_gid, pair.gid);
+    if (up.sys_errno == ETIMEDOUT && Clock::now() < next_->connect_until) return Status::success();
     if (!up.ok())
       return lose(&endpoint_.queue_pairs[i], up,
                   nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
@@ -355,6 +355,7 @@ Status SendConnection::begin() {
          std::to_string(epoch_) + ")");
   failback_.resume(Clock::now());
   aside_ = failback_.reduced();
+  next_.reset();
   beginEpoch();
   return Status::success();
 }
