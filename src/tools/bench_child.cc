@@ -12,7 +12,8 @@
 #include <cstring>
 #include <utility>
 
-#include "softdev/control.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
 #include "tools/bench_worker.h"
 #include "tools/message.h"
 #include "tools/plugin_loader.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "softdev/control.h"
+#include "softdev/control/control.h"
 #include "tools/message.h"
 
 namespace railwise::tools {

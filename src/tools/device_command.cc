@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "softdev/machines.h"
+#include "softdev/config/machines.h"
 #include "tools/commands.h"
 #include "tools/device_machine.h"
 #include "tools/device_tree.h"

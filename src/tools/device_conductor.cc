@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "softdev/control.h"
-#include "softdev/faults.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/faults/faults.h"
 #include "tools/message.h"
 
 namespace railwise::tools {

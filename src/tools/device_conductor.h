@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "softdev/fabric.h"
+#include "softdev/fabric/fabric.h"
 #include "tools/device_reach.h"
 #include "tools/perf_outcome.h"
 #include "tools/perf_schedule.h"

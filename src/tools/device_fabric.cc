@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "softdev/membership.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/fabric/membership.h"
 #include "tools/device_machine.h"
 #include "tools/message.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "softdev/fabric.h"
+#include "softdev/fabric/fabric.h"
 #include "tools/options.h"
 
 namespace railwise::tools {

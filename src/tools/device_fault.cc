@@ -5,9 +5,9 @@
 #include <ctime>
 
 #include "base/json.h"
-#include "softdev/control.h"
-#include "softdev/fault_names.h"
-#include "softdev/faults.h"
+#include "softdev/config/fault_names.h"
+#include "softdev/control/control.h"
+#include "softdev/faults/faults.h"
 #include "tools/commands.h"
 #include "tools/device_fabric.h"
 #include "tools/machine_options.h"

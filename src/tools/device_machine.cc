@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "softdev/machines.h"
+#include "softdev/config/machines.h"
 #include "tools/message.h"
 
 namespace railwise::tools {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 #include "tools/options.h"
 
 namespace railwise::tools {

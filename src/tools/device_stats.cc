@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
 #include "tools/commands.h"
 #include "tools/device_fabric.h"
 #include "tools/machine_options.h"

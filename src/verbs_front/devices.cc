@@ -13,8 +13,8 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "softdev/objects.h"
-#include "softdev/queue_pair.h"
+#include "softdev/queues/objects.h"
+#include "softdev/verbs/queue_pair.h"
 #include "verbs_front/front.h"
 
 namespace railwise::verbs_front {

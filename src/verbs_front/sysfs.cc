@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/config.h"
-#include "softdev/objects.h"
+#include "softdev/queues/objects.h"
 #include "verbs_front/front.h"
 
 namespace railwise::verbs_front {

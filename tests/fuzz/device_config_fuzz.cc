@@ -2,7 +2,7 @@
 #include <string>
 
 #include "base/log.h"
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 #include "softdev/softdev.h"
 #include "tools/device_tree.h"
 

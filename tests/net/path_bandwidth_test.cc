@@ -9,7 +9,7 @@
 
 #include "net/gpu_in_use.h"
 #include "net/net.h"
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 #include "tests/topo/output_machines.h"
 #include "tools/device_tree.h"
 #include "topo/sources/sysfs.h"

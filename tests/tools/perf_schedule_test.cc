@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "softdev/config.h"
-#include "softdev/fault_rule.h"
+#include "softdev/config/config.h"
+#include "softdev/config/fault_rule.h"
 #include "tools/device_reach.h"
 #include "tools/perf_draw.h"
 

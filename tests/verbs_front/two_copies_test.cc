@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "softdev/control.h"
-#include "softdev/faults.h"
-#include "softdev/objects.h"
+#include "softdev/control/control.h"
+#include "softdev/faults/faults.h"
+#include "softdev/queues/objects.h"
 #include "softdev/softdev.h"
 #include "verbs_front/fabric.h"
 #include "verbs_front/opened.h"
