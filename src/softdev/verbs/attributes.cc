@@ -1,4 +1,4 @@
-#include "softdev/verbs/attributes.h"
+#include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev {
 namespace {

@@ -1,5 +1,3 @@
-#include "softdev/verbs/destination.h"
-
 #include <arpa/inet.h>
 
 #include <cerrno>
@@ -7,6 +5,7 @@
 
 #include "base/log.h"
 #include "softdev/fabric/ports.h"
+#include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "softdev/verbs/queue_pair.h"
+#include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev {
 namespace {

@@ -15,6 +15,7 @@
 #include "softdev/verbs/completion_queue.h"
 #include "softdev/verbs/iwarp.h"
 #include "softdev/verbs/send_builder.h"
+#include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "softdev/verbs/queue_pair.h"
 #include "softdev/verbs/send_builder.h"
+#include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev {
 namespace {

@@ -1,4 +1,5 @@
-// modifyQp: the states of a queue pair (InfiniBand specification, section 10.3; ibv_modify_qp(3)).
+#include "softdev/verbs/transitions.h"
+
 #include <cerrno>
 #include <cstring>
 
@@ -7,10 +8,7 @@
 #include "softdev/faults/verb_faults.h"
 #include "softdev/memory/agent.h"
 #include "softdev/queues/responder.h"
-#include "softdev/verbs/attributes.h"
 #include "softdev/verbs/completion_queue.h"
-#include "softdev/verbs/destination.h"
-#include "softdev/verbs/queue_pair.h"
 
 namespace railwise::softdev {
 namespace {

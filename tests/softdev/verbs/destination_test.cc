@@ -1,11 +1,10 @@
 // Addresses that no port of the fabric has: a software device of another machine.
-#include "softdev/verbs/destination.h"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
 #include "softdev/endpoint.h"
+#include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev::test {
 namespace {
