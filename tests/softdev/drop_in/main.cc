@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "verbs_front/fabric.h"
+#include "softdev/drop_in/fabric.h"
 
 namespace railwise::verbs_front::test {
 

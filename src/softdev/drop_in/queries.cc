@@ -2,8 +2,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "verbs_front/front.h"
-#include "verbs_front/newer.h"
+#include "softdev/drop_in/front.h"
+#include "softdev/drop_in/newer.h"
 
 using namespace railwise;
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "railwise/device.h"
-#include "verbs_front/opened.h"
+#include "softdev/drop_in/opened.h"
 
 #undef ibv_query_port  // the exported function
 

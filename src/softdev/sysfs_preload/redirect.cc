@@ -1,4 +1,4 @@
-#include "sysfs_front/redirect.h"
+#include "softdev/sysfs_preload/redirect.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -15,7 +15,7 @@
 
 #include <atomic>
 
-#include "sysfs_front/redirect.h"
+#include "softdev/sysfs_preload/redirect.h"
 
 #define RAILWISE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -27,13 +27,13 @@ using railwise::sysfs_front::restore;
 
 enum Call {
 #define RAILWISE_CALL(name) kCall_##name,
-#include "sysfs_front/calls.def"
+#include "softdev/sysfs_preload/calls.def"
 #undef RAILWISE_CALL
   kCallCount
 };
 constexpr const char* kNames[] = {
 #define RAILWISE_CALL(name) #name,
-#include "sysfs_front/calls.def"
+#include "softdev/sysfs_preload/calls.def"
 #undef RAILWISE_CALL
 };
 

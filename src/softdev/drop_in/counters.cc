@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "railwise/device.h"
-#include "verbs_front/front.h"
+#include "softdev/drop_in/front.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "base/config.h"
+#include "softdev/drop_in/front.h"
 #include "softdev/queues/objects.h"
-#include "verbs_front/front.h"
 
 namespace railwise::verbs_front {
 namespace {

@@ -1,7 +1,7 @@
 // Protection domains, memory regions, queues and address handles: forwarded as they are.
 #include <cerrno>
 
-#include "verbs_front/front.h"
+#include "softdev/drop_in/front.h"
 
 using namespace railwise;
 

@@ -1,11 +1,11 @@
 // The GID table with types, by entry and as a whole, and the partition keys.
-#include "verbs_front/gids.h"
+#include "softdev/drop_in/gids.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "verbs_front/private_versions.h"
+#include "softdev/drop_in/private_versions.h"
 
 using namespace railwise;
 

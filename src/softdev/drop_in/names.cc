@@ -1,5 +1,5 @@
 // Words for the codes of verbs.
-#include "verbs_front/front.h"
+#include "softdev/drop_in/front.h"
 
 using namespace railwise;
 

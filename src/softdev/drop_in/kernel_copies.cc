@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "verbs_front/front.h"
+#include "softdev/drop_in/front.h"
 
 RAILWISE_EXPORT void ibv_copy_ah_attr_from_kern(ibv_ah_attr* to, const ib_uverbs_ah_attr* from) {
   std::memcpy(to->grh.dgid.raw, from->grh.dgid, sizeof to->grh.dgid.raw);

@@ -13,9 +13,9 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "softdev/drop_in/front.h"
 #include "softdev/queues/objects.h"
 #include "softdev/verbs/queue_pair.h"
-#include "verbs_front/front.h"
 
 namespace railwise::verbs_front {
 namespace {

@@ -1,7 +1,7 @@
 // GID tables as the exported functions see them.
 #pragma once
 
-#include "verbs_front/front.h"
+#include "softdev/drop_in/front.h"
 
 namespace railwise::verbs_front {
 

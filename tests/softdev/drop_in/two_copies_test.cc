@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "softdev/control/control.h"
+#include "softdev/drop_in/fabric.h"
+#include "softdev/drop_in/opened.h"
 #include "softdev/faults/faults.h"
 #include "softdev/queues/objects.h"
 #include "softdev/softdev.h"
-#include "verbs_front/fabric.h"
-#include "verbs_front/opened.h"
 
 namespace railwise::verbs_front::test {
 namespace {

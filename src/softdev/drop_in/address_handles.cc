@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "verbs_front/front.h"
-#include "verbs_front/gids.h"
+#include "softdev/drop_in/front.h"
+#include "softdev/drop_in/gids.h"
 
 namespace railwise::verbs_front {
 namespace {

@@ -1,5 +1,5 @@
 // Asynchronous events and completion channels.
-#include "verbs_front/front.h"
+#include "softdev/drop_in/front.h"
 
 using namespace railwise;
 
