@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "loop_connection.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
 
 namespace railwise::net {
 namespace {

@@ -7,9 +7,10 @@
 
 #include <string>
 
-#include "softdev/control.h"
-#include "softdev/fault_rule.h"
-#include "softdev/faults.h"
+#include "softdev/config/fault_rule.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/faults/faults.h"
 
 namespace railwise::test {
 

@@ -15,7 +15,8 @@
 #include "benchmarks/bench/load/worker.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
 
 namespace railwise::tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/options/message.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
 
 namespace railwise::tools {
 namespace {

@@ -4,8 +4,8 @@
 // ibv_context.ops, so the inline functions of <infiniband/verbs.h> work on these objects. Thread-safe as
 // verbs promises. Included only by verbs/library and tests. How it works: the thread that posts a send also
 // executes it (moves the bytes, then writes both completions); no thread runs, except while a send waits for
-// its receiver (progress.h). All queues that a peer touches live in one shared segment (segment.h) that
-// vanishes with the last process attached to it (fabric.h).
+// its receiver (engine/progress.h). All queues that a peer touches live in one shared segment
+// (fabric/segment.h) that vanishes with the last process attached to it (fabric/fabric.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,10 +16,11 @@
 
 namespace railwise::softdev {
 
-// Sets the devices of this process from the text after "RAILWISE_DEVICE=software:" (grammar: config.h); null
-// or "" is one default device. `host` is RAILWISE_HOST: which host of the machine to play (null or "": the
-// text decides). `fabric` is RAILWISE_FABRIC: the fabric where the text names none (null or "": default).
-// kInvalidUsage, after one WARN, when the text is wrong or differs while a device is open.
+// Sets the devices of this process from the text after "RAILWISE_DEVICE=software:" (grammar:
+// config/config.h); null or "" is one default device. `host` is RAILWISE_HOST: which host of the machine to
+// play (null or "": the text decides). `fabric` is RAILWISE_FABRIC: the fabric where the text names none
+// (null or "": default). kInvalidUsage, after one WARN, when the text is wrong or differs while a device is
+// open.
 Status configure(const char* config, const char* host = nullptr, const char* fabric = nullptr);
 
 ibv_device** getDeviceList(int* num_devices);

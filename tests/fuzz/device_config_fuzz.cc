@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "cli/device/tree.h"
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 #include "softdev/softdev.h"
 
 namespace {

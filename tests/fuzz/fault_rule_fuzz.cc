@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "softdev/fault_rule.h"
+#include "softdev/config/fault_rule.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace railwise::softdev;

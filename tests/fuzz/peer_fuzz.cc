@@ -20,7 +20,8 @@
 #include "base/log.h"
 #include "net/frames.h"
 #include "net/net.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
 
 extern "C" ssize_t __real_send(int socket, const void* bytes, size_t size, int flags);  // NOLINT
 

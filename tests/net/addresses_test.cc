@@ -4,7 +4,8 @@
 
 #include "net/net.h"
 #include "said.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
 
 namespace railwise::net {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/device/tree.h"
 #include "net/gpu_in_use.h"
 #include "net/net.h"
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 #include "tests/topo/output_machines.h"
 #include "topo/sources/sysfs.h"
 

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-#include "softdev/fault_names.h"
+#include "softdev/config/fault_names.h"
 
 namespace railwise::softdev::test {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "softdev/endpoint.h"
-#include "softdev/faults.h"
-#include "softdev/objects.h"
+#include "softdev/faults/faults.h"
+#include "softdev/queues/objects.h"
 
 namespace railwise::softdev::test {
 

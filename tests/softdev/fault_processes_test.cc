@@ -5,12 +5,12 @@
 #include <cerrno>
 #include <stdexcept>
 
-#include "softdev/control.h"
+#include "softdev/control/control.h"
 #include "softdev/endpoint.h"
-#include "softdev/fault_actions.h"
 #include "softdev/fault_helpers.h"
+#include "softdev/faults/actions.h"
+#include "softdev/faults/port_control.h"
 #include "softdev/peer_process.h"
-#include "softdev/port_control.h"
 
 namespace railwise::softdev::test {
 namespace {

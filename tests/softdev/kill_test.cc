@@ -19,10 +19,11 @@
 #include <string>
 #include <thread>
 
-#include "softdev/census.h"
+#include "softdev/control/census.h"
+#include "softdev/fabric/monotonic.h"
 #include "softdev/kill_worker.h"
-#include "softdev/monotonic.h"
-#include "softdev/objects.h"
+#include "softdev/queues/objects.h"
+#include "softdev/queues/reclaim.h"
 
 namespace railwise::softdev::test {
 namespace {

@@ -14,9 +14,9 @@
 #include <random>
 #include <stdexcept>
 
-#include "softdev/monotonic.h"
-#include "softdev/objects.h"
-#include "softdev/responder.h"
+#include "softdev/fabric/monotonic.h"
+#include "softdev/queues/objects.h"
+#include "softdev/queues/responder.h"
 
 namespace railwise::softdev::test {
 namespace {

@@ -20,7 +20,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "softdev/objects.h"
+#include "softdev/queues/objects.h"
 
 namespace railwise::softdev::test {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "cli/options/subcommands.h"
-#include "softdev/machines.h"
+#include "softdev/config/machines.h"
 
 namespace railwise::tools {
 namespace {

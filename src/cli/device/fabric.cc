@@ -8,7 +8,8 @@
 
 #include "cli/device/machine.h"
 #include "cli/options/message.h"
-#include "softdev/membership.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/fabric/membership.h"
 
 namespace railwise::tools {
 namespace {

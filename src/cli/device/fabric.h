@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/options/options.h"
-#include "softdev/fabric.h"
+#include "softdev/fabric/fabric.h"
 
 namespace railwise::tools {
 

@@ -9,9 +9,9 @@
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
-#include "softdev/control.h"
-#include "softdev/fault_names.h"
-#include "softdev/faults.h"
+#include "softdev/config/fault_names.h"
+#include "softdev/control/control.h"
+#include "softdev/faults/faults.h"
 
 namespace railwise::tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "cli/options/message.h"
-#include "softdev/machines.h"
+#include "softdev/config/machines.h"
 
 namespace railwise::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/options/options.h"
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 
 namespace railwise::tools {
 

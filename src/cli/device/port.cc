@@ -6,7 +6,7 @@
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
-#include "softdev/control.h"
+#include "softdev/control/control.h"
 
 namespace railwise::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 #include "topo/sources/file_tree.h"
 
 namespace railwise::tools {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 
 namespace railwise::tools {
 

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "cli/options/message.h"
-#include "softdev/control.h"
-#include "softdev/faults.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/faults/faults.h"
 
 namespace railwise::tools {
 namespace {

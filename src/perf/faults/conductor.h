@@ -11,7 +11,7 @@
 #include "perf/faults/outcome.h"
 #include "perf/faults/reach.h"
 #include "perf/faults/schedule.h"
-#include "softdev/fabric.h"
+#include "softdev/fabric/fabric.h"
 
 namespace railwise::tools {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "softdev/control.h"
-#include "softdev/faults.h"
+#include "softdev/control/control.h"
+#include "softdev/faults/faults.h"
 
 namespace railwise::tools {
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <map>
 
-#include "softdev/machines.h"
+#include "softdev/config/machines.h"
 #include "topo/machine.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/net_devices.h"

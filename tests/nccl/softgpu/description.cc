@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "softdev/config.h"
+#include "softdev/config/config.h"
 
 namespace softgpu {
 namespace {

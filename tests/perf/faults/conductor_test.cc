@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "softdev/engine/attachment.h"
 #include "software_device.h"
 
 namespace railwise::tools {

@@ -9,8 +9,8 @@
 
 #include "perf/faults/draw.h"
 #include "perf/faults/reach.h"
-#include "softdev/config.h"
-#include "softdev/fault_rule.h"
+#include "softdev/config/config.h"
+#include "softdev/config/fault_rule.h"
 
 namespace railwise::tools {
 namespace {

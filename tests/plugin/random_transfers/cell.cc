@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "plugin/test_device.h"
-#include "softdev/random.h"
+#include "softdev/queues/random.h"
 
 namespace railwise::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "softdev/random.h"
+#include "softdev/queues/random.h"
 
 namespace railwise::test {
 

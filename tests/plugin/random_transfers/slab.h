@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "softdev/random.h"
+#include "softdev/queues/random.h"
 
 namespace railwise::test {
 

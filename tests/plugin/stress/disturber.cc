@@ -10,8 +10,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include "softdev/control.h"
-#include "softdev/random.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/queues/random.h"
 
 namespace railwise::test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "plugin/random_transfers/plan.h"
 #include "plugin/sanitizers.h"
-#include "softdev/random.h"
+#include "softdev/queues/random.h"
 
 namespace railwise::test {
 

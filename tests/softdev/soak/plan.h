@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "softdev/random.h"
+#include "softdev/queues/random.h"
 
 namespace railwise::softdev::soak {
 

@@ -1,0 +1,153 @@
+#include "softdev/config/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "softdev/config/defaults.h"
+#include "softdev/config/machines.h"
+#include "softdev/config/parser.h"
+
+namespace railwise::softdev {
+namespace {
+
+constexpr std::string_view kInlineSeparators = ",";
+constexpr size_t kMaxFileBytes = 4U << 20;
+
+// "/etc/lab.conf#B;pacing=on" taken apart.
+struct Reference {
+  std::string file;  // "" for inline text
+  std::string host;
+  std::string_view more;
+};
+
+Reference split(std::string_view text) {
+  Reference reference;
+  if (!text.starts_with('/') && !text.starts_with("./") && !text.starts_with('@')) {
+    reference.more = text;
+    return reference;
+  }
+  const size_t end = std::min(text.find(';'), text.size());
+  reference.more = text.substr(std::min(end + 1, text.size()));
+  text = text.substr(0, end);
+  const size_t hash = text.rfind('#');
+  if (hash != std::string_view::npos) reference.host = text.substr(hash + 1);
+  reference.file = text.substr(0, hash);
+  return reference;
+}
+
+// The text of a file; errno is set when it cannot be read.
+std::optional<std::string> fileText(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.gcount() == 0 && file.bad()) return std::nullopt;  // a folder
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() <= kMaxFileBytes) return text;
+  errno = EFBIG;
+  return std::nullopt;
+}
+
+Status parseReference(ConfigParser& parser, const Reference& reference, std::string* name) {
+  const bool at = reference.file.starts_with('@');
+  *name = reference.file.substr(at ? 1 : 0);
+  if (const ShippedMachine* shipped = at ? findMachine(*name) : nullptr; shipped != nullptr)
+    return parser.parseText(shipped->text, *name);
+  const std::optional<std::string> text = fileText(*name);
+  if (text) return parser.parseText(*text, *name);
+  const int error = errno != 0 ? errno : ENOENT;
+  const bool meant_shipped = at && name->find('/') == std::string::npos;
+  RAILWISE_WARN("software device: cannot read the configuration file %s: %s%s%s", name->c_str(),
+                error == EFBIG ? "larger than 4 MiB" : std::strerror(error),
+                meant_shipped ? "; Railwise's own machines are " : "",
+                meant_shipped ? machineNames().c_str() : "");
+  return {Code::kInvalidUsage, error};
+}
+
+std::string thisHost() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+// The host of the machine that this process plays: asked for in the text behind '#', by RAILWISE_HOST, by the
+// key `host`, or the first.
+Status chooseHost(MachineConfig& machine, const std::string& behind_hash, std::string_view variable,
+                  const std::string& key, const std::string& file) {
+  std::string wanted = key;
+  if (!variable.empty()) wanted = variable;
+  if (!behind_hash.empty()) wanted = behind_hash;
+  if (wanted.empty()) return Status::success();
+  std::string names;
+  for (size_t i = 0; i < machine.hosts.size(); ++i) {
+    if (machine.hosts[i].name == wanted) {
+      machine.chosen = i;
+      return Status::success();
+    }
+    names += (i == 0 ? "" : ", ") + machine.hosts[i].name;
+  }
+  RAILWISE_WARN("software device: %s has no host \"%s\": its hosts are %s",
+                file.empty() ? "the configuration" : file.c_str(), wanted.c_str(), names.c_str());
+  return {Code::kInvalidUsage, 0};
+}
+
+Result<MachineConfig> finish(ConfigParser& parser, const Reference& reference, std::string_view variable,
+                             const std::string& file) {
+  const std::string key = parser.hostKey().value_or("");
+  Result<MachineConfig> machine = parser.finish();
+  if (!machine.ok()) return machine.status();
+  std::string name = thisHost();
+  // A text without hosts describes this computer, which may be given another name.
+  const bool described = machine->hosts.front().described;
+  if (!described) {
+    for (const std::string_view other : {std::string_view(key), variable, std::string_view(reference.host)}) {
+      if (!other.empty()) name = other;
+    }
+  }
+  RAILWISE_TRY(completeMachine(*machine, name, file));
+  if (described) RAILWISE_TRY(chooseHost(*machine, reference.host, variable, key, file));
+  return machine;
+}
+
+}  // namespace
+
+Result<MachineConfig> parseMachine(const char* text, std::string_view host, std::string_view fabric) {
+  const Reference reference = split(text != nullptr ? text : "");
+  ConfigParser parser;
+  std::string file;
+  if (!reference.file.empty()) RAILWISE_TRY(parseReference(parser, reference, &file));
+  RAILWISE_TRY(parser.parseLine(reference.more, kInlineSeparators, {}));
+  if (!fabric.empty()) RAILWISE_TRY(parser.useFabric(fabric));
+  return finish(parser, reference, host, file);
+}
+
+Result<MachineConfig> parseMachineText(std::string_view text, const std::string& name,
+                                       std::string_view host) {
+  ConfigParser parser;
+  RAILWISE_TRY(parser.parseText(text, name));
+  return finish(parser, {}, host, name);
+}
+
+Result<Config> parseConfig(const char* text, std::string_view host, std::string_view fabric) {
+  Result<MachineConfig> machine = parseMachine(text, host, fabric);
+  if (!machine.ok()) return machine.status();
+  HostConfig& played = machine->hosts[machine->chosen];
+  Config config;
+  config.fabric = std::move(machine->fabric);
+  config.host = std::move(played.name);
+  config.seed = machine->seed;
+  config.faults = std::move(machine->faults);
+  config.devices = std::move(played.devices);
+  return config;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,71 @@
+// The keys of the configuration: one table for each kind of thing that a stanza describes. A table row makes
+// the parser, the message for a bad value and the list of known keys.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "softdev/config/description.h"
+
+namespace railwise::softdev {
+
+// How the devices of a process work; what a device does not say itself is said for all.
+struct ModeConfig {
+  std::optional<bool> engine, pacing, adversarial;
+  std::optional<MoverChoice> mover;
+  std::optional<GpuDirectChoice> gpudirect;
+  std::optional<uint32_t> latency_ns;
+};
+
+// One port, before its speed code is known.
+struct PortDraft {
+  PortConfig port;
+  uint32_t lanes = 0;  // width=: 0 any
+};
+
+struct DeviceDraft {
+  DeviceConfig device;
+  ModeConfig modes;
+  PortDraft port;  // what holds for every port
+  uint32_t count = 1;
+  uint32_t ports = 1;
+};
+
+struct HostDraft {
+  HostConfig host;
+  std::string like;
+};
+
+template <typename Subject>
+struct Key {
+  const char* name;
+  const char* accepted;
+  bool (*apply)(Subject&, std::string_view value);
+};
+
+std::span<const Key<ModeConfig>> modeKeys();
+std::span<const Key<PortDraft>> portKeys();
+std::span<const Key<DeviceDraft>> deviceKeys();
+std::span<const Key<PciConfig>> pciKeys(bool described);  // described: below a `host`
+std::span<const Key<GpuConfig>> gpuKeys();                // beside pciKeys
+std::span<const Key<HostDraft>> hostKeys();
+std::span<const Key<MachineConfig>> processKeys();  // without fabric and host, which may be said once only
+
+template <typename Subject>
+const Key<Subject>* findKey(std::span<const Key<Subject>> keys, std::string_view name) {
+  for (const Key<Subject>& key : keys) {
+    if (name == key.name) return &key;
+  }
+  return nullptr;
+}
+
+template <typename Subject>
+std::string keyNames(std::span<const Key<Subject>> keys) {
+  std::string names;
+  for (const Key<Subject>& key : keys) names += std::string(names.empty() ? "" : ", ") + key.name;
+  return names;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,50 @@
+// A stanza's words and pairs, and what is said of mistakes in them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "softdev/config/keys.h"
+
+namespace railwise::softdev {
+
+// Where a piece of text came from, for messages.
+struct Source {
+  std::string file;  // "" for inline text
+  int line = 0;      // 0: the file as a whole
+};
+
+// The WARN for a bad value, and for a key that is none.
+Status refuse(const Source& source, std::string_view key, std::string_view value,
+              const std::string& accepted);
+Status unknownKey(std::string_view key, const std::string& known, const Source& source);
+
+std::string_view trimmed(std::string_view text);
+// The next word of `text`, which loses it; "" at the end.
+std::string_view nextWord(std::string_view& text, std::string_view separators);
+
+// Calls `take` with each key and value of a stanza.
+template <typename Take>
+Status eachPair(std::string_view text, std::string_view separators, const Source& source, Take&& take) {
+  while (true) {
+    const std::string_view pair = nextWord(text, separators);
+    if (pair.empty()) return Status::success();
+    const size_t equals = pair.find('=');
+    if (equals == std::string_view::npos) return refuse(source, pair, "", "key=value");
+    RAILWISE_TRY(take(pair.substr(0, equals), pair.substr(equals + 1)));
+  }
+}
+
+// Nothing when the table has no such key.
+template <typename Subject>
+std::optional<Status> applyKey(std::span<const Key<Subject>> keys, Subject& subject, std::string_view name,
+                               std::string_view value, const Source& source) {
+  const Key<Subject>* key = findKey(keys, name);
+  if (key == nullptr) return std::nullopt;
+  return key->apply(subject, value) ? Status::success() : refuse(source, name, value, key->accepted);
+}
+
+}  // namespace railwise::softdev

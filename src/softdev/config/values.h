@@ -1,0 +1,44 @@
+// Values of the configuration: text to value. Each returns false on bad text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "softdev/config/description.h"
+
+#define RAILWISE_SOFTDEV_SPEEDS                                                                       \
+  "2500, 5000, 10000, 14000, 20000, 25000, 28000, 30000, 40000, 50000, 56000, 60000, 80000, 100000, " \
+  "112000, 120000, "                                                                                  \
+  "168000, 200000, 300000, 400000, 600000, 800000, 1200000, 1600000, 2400000"
+
+namespace railwise::softdev {
+
+// The target of NVLinks that are dealt out to the NVSwitches of the host.
+inline constexpr char kAnyNvswitch[] = "switch";
+// The type of a GID whose link layer decides, until that is known.
+constexpr uint32_t kGidTypeByLink = UINT32_MAX;
+
+bool parseNumber(std::string_view text, uint32_t low, uint32_t high, uint32_t* number);
+bool parseNumber64(std::string_view text, uint64_t* number);  // decimal, or 0x and hexadecimal digits
+bool parseSmall(std::string_view text, int32_t high, int32_t* number);  // 0 to high
+bool parseHex16(std::string_view text, uint32_t* number);               // "0x15b3"
+bool parseOnOff(std::string_view text, bool* value);
+bool parseName(std::string_view text, size_t max_length, std::string* name);
+bool parseLink(std::string_view text, uint8_t* link_layer, bool* iwarp);
+bool parseMtu(std::string_view text, ibv_mtu* mtu);
+bool parseGuid(std::string_view text, uint64_t* guid);
+bool parseGid(std::string_view text, std::vector<Gid>* gids);
+// An address, addresses from the root port down ("0000:16:01.0/17:00.0"), or a path that begins with /sys/.
+// `here`: a single address is looked up in this computer's /sys; else it lies on the root bus of its number.
+bool parsePci(std::string_view text, bool here, std::string* path);
+bool parsePcie(std::string_view text, PciConfig* pci);        // "5x16" or Mb/s
+bool parseNvlink(std::string_view text, NvlinkConfig* link);  // "switch:18" or "0000:1b:00.0:2"
+bool parseGpuDirect(std::string_view text, GpuDirectChoice* choice);
+bool parseMover(std::string_view text, MoverChoice* mover);
+bool parseCpu(std::string_view text, std::string* cpu);  // "x86_64/GenuineIntel/6/143" or "arm64"
+
+bool isBusId(std::string_view text);  // "0000:3b:00.0"
+
+}  // namespace railwise::softdev

@@ -1,0 +1,119 @@
+// Devices: setting up from the environment, list, names, open and close.
+#include <endian.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "softdev/drop_in/front.h"
+#include "softdev/queues/objects.h"
+#include "softdev/verbs/queue_pair.h"
+
+namespace railwise::verbs_front {
+namespace {
+
+// What programs find that were told nothing, as with `railwise device run`: perftest and the examples of
+// rdma-core take the first device, and LIDs need no further option.
+constexpr const char* kDefaultDevices = "@default";
+
+// The text for softdev::configure(); nothing when the variable makes no sense. The variable that the plugin
+// reads too comes second: the plugin may be on other devices, or on another fabric.
+std::optional<std::string> configuredDevices() {
+  constexpr std::string_view kSoftware = "software";
+  const Config config = Config::load();
+  const bool own = !config.drop_in_device.empty();
+  const std::string& value = own ? config.drop_in_device : config.device;
+  if (!own && (value.empty() || value == "verbs")) return kDefaultDevices;
+  if (value == kSoftware) return "";
+  if (value.starts_with("software:")) return value.substr(kSoftware.size() + 1);
+  RAILWISE_WARN("%s=%s is not known: use software or software:CONFIG",
+                own ? "RAILWISE_DROP_IN_DEVICE" : "RAILWISE_DEVICE", value.c_str());
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool configureOnce() {
+  static std::mutex& mutex = *new std::mutex;
+  static bool done = false;
+  std::lock_guard lock(mutex);
+  if (done) return true;
+  const std::optional<std::string> devices = configuredDevices();
+  done = devices && softdev::configure(devices->c_str(), environmentVariable("RAILWISE_HOST"),
+                                       environmentVariable("RAILWISE_FABRIC"))
+                        .ok();
+  if (!done) errno = EINVAL;
+  return done;
+}
+
+void warnObsoleteProgram() {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  RAILWISE_WARN(
+      "this program was linked to libibverbs 1.0 (before 2006), which the software device does not serve");
+}
+
+}  // namespace railwise::verbs_front
+
+using namespace railwise;
+
+RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
+  if (num_devices != nullptr) *num_devices = 0;
+  if (!verbs_front::configureOnce()) return nullptr;
+  ibv_device** list = softdev::getDeviceList(num_devices);
+  // Programs read attributes below this path through ibv_read_sysfs_file (sysfs.cc).
+  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
+    ibv_device& device = **each;
+    if (device.ibdev_path[0] == '\0')
+      std::snprintf(device.ibdev_path, sizeof device.ibdev_path, "/sys/class/infiniband/%s", device.name);
+  }
+  return list;
+}
+
+RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
+RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
+
+// cmd_fd is what programs duplicate to hand a device to another process: it must be a descriptor, though
+// importing one is refused (ibv_import_device). Ours stays open as long as the device is.
+RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
+  ibv_context* context = softdev::openDevice(device);
+  if (context != nullptr) context->cmd_fd = softdev::as<softdev::Context>(context).fabric->segment_fd;
+  return context;
+}
+
+// Never fails: the kernel takes back what a program has left, and programs count on it (perftest leaves CQs).
+// Queues that peers reach are destroyed; the rest of a context with leftovers goes with the process.
+RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
+  if (softdev::closeDevice(context) == 0) return 0;
+  softdev::Context& left = softdev::as<softdev::Context>(context);
+  std::vector<softdev::Qp*> qps;
+  {
+    std::lock_guard lock(left.objects);
+    qps = left.qps;
+  }
+  for (softdev::Qp* qp : qps) softdev::discardQp(*qp);
+  RAILWISE_INFO(log::kNet, "%s: closed with objects left, %zu of them queue pairs", context->device->name,
+                qps.size());
+  if (softdev::closeDevice(context) == 0) return 0;
+  static std::mutex& mutex = *new std::mutex;
+  static std::vector<ibv_context*>& abandoned =
+      *new std::vector<ibv_context*>;  // so that no leak checker frets
+  std::lock_guard lock(mutex);
+  abandoned.push_back(context);
+  return 0;
+}
+
+RAILWISE_EXPORT int ibv_fork_init() { return softdev::forkInit(); }
+
+// Transfers name a process and its addresses, never its physical pages, so a fork does no harm.
+RAILWISE_EXPORT ibv_fork_status ibv_is_fork_initialized() { return IBV_FORK_UNNEEDED; }
+RAILWISE_EXPORT int ibv_dontfork_range(void*, size_t) { return 0; }
+RAILWISE_EXPORT int ibv_dofork_range(void*, size_t) { return 0; }

@@ -1,0 +1,64 @@
+// The GID table with types, by entry and as a whole, and the partition keys.
+#include "softdev/drop_in/gids.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "softdev/drop_in/private_versions.h"
+
+using namespace railwise;
+
+namespace railwise::verbs_front {
+
+int findGid(ibv_context* context, uint8_t port, const ibv_gid& gid, bool roce_v2) {
+  ibv_gid_entry entry;
+  for (uint32_t i = 0; _ibv_query_gid_ex(context, port, i, &entry, 0, sizeof entry) != EINVAL; ++i)
+    if (std::memcmp(entry.gid.raw, gid.raw, sizeof gid.raw) == 0 &&
+        (entry.gid_type == IBV_GID_TYPE_ROCE_V2) == roce_v2)
+      return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace railwise::verbs_front
+
+RAILWISE_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
+  return softdev::queryGid(context, port_num, index, gid);
+}
+
+RAILWISE_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t index,
+                                      ibv_gid_entry* entry, uint32_t flags, size_t entry_size) {
+  return softdev::queryGidEx(context, port_num, index, entry, flags, entry_size);
+}
+RAILWISE_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
+                                             uint32_t flags, size_t entry_size) {
+  return softdev::queryGidTable(context, entries, max_entries, flags, entry_size);
+}
+
+RAILWISE_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey) {
+  return softdev::queryPkey(context, port_num, index, pkey);
+}
+
+RAILWISE_EXPORT int ibv_get_pkey_index(ibv_context* context, uint8_t port_num, __be16 pkey) {
+  __be16 entry;
+  for (int i = 0; softdev::queryPkey(context, port_num, i, &entry) == 0; ++i)
+    if (entry == pkey) return i;
+  return -1;
+}
+
+// Private to rdma-core, whose ibv_devinfo calls it.
+extern "C" {
+[[gnu::used]] int railwise_query_gid_type(ibv_context* context, uint8_t port_num, unsigned int index,
+                                          verbs_front::SysfsGidType* type) {
+  ibv_gid_entry entry;
+  const int error = _ibv_query_gid_ex(context, port_num, index, &entry, 0, sizeof entry);
+  if (error != 0 && error != ENODATA) {
+    errno = error;
+    return -1;
+  }
+  *type = error == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? verbs_front::SysfsGidType::kRoceV2
+                                                               : verbs_front::SysfsGidType::kIbOrRoceV1;
+  return 0;
+}
+}
+RAILWISE_PRIVATE_VERSIONS_ibv_query_gid_type("railwise_query_gid_type");

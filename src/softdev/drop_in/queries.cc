@@ -1,0 +1,53 @@
+// What a device and its ports are.
+#include <cerrno>
+#include <cstring>
+
+#include "softdev/drop_in/front.h"
+#include "softdev/drop_in/newer.h"
+
+using namespace railwise;
+
+RAILWISE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) { return softdev::getDeviceGuid(device); }
+
+// The kernel's number of a device; -1: it has none.
+RAILWISE_EXPORT int ibv_get_device_index(ibv_device*) { return -1; }
+
+RAILWISE_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+  return softdev::queryDevice(context, attr);
+}
+
+// The struct as of libibverbs 1.1 ends before port_cap_flags2: old programs have no more, and the inline
+// function of today's header asks verbs_context.query_port instead.
+RAILWISE_EXPORT int ibv_query_port(ibv_context* context, uint8_t port_num, _compat_ibv_port_attr* attr) {
+  ibv_port_attr whole;
+  if (const int error = softdev::queryPort(context, port_num, &whole); error != 0) return error;
+  std::memcpy(attr, &whole, offsetof(ibv_port_attr, port_cap_flags2));
+  return 0;
+}
+
+RAILWISE_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* speed) {
+  return softdev::queryPortSpeed(context, port_num, speed);
+}
+
+// ibv_reg_mr_ex(3): a registration described by a struct whose comp_mask says what is in it.
+RAILWISE_EXPORT ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, struct ibv_mr_init_attr* attributes) {
+  const auto& attr = *reinterpret_cast<const verbs_front::MrInitAttr*>(attributes);
+  using namespace verbs_front;
+  if ((attr.comp_mask & ~(kMrIova | kMrAddress | kMrFd | kMrFdOffset)) != 0) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  const bool dma_buf = (attr.comp_mask & kMrFd) != 0;
+  const bool has_address = (attr.comp_mask & kMrAddress) != 0;
+  if (dma_buf == has_address || dma_buf != ((attr.comp_mask & kMrFdOffset) != 0)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  if (dma_buf) {
+    const uint64_t iova = (attr.comp_mask & kMrIova) != 0 ? attr.iova : attr.fd_offset;
+    return softdev::regDmabufMr(pd, attr.fd_offset, attr.length, iova, attr.fd, attr.access);
+  }
+  const uint64_t iova =
+      (attr.comp_mask & kMrIova) != 0 ? attr.iova : reinterpret_cast<uintptr_t>(attr.address);
+  return softdev::regMrIova2(pd, attr.address, attr.length, iova, static_cast<unsigned>(attr.access));
+}

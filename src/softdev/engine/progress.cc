@@ -1,0 +1,173 @@
+#include "softdev/engine/progress.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <thread>
+
+#include "base/background_thread.h"
+#include "softdev/engine/requester.h"
+#include "softdev/queues/random.h"
+
+namespace railwise::softdev {
+namespace {
+
+using std::chrono::microseconds;
+
+bool nothingWaits(Qp& qp) {
+  std::lock_guard lock(qp.inbox_lock);
+  return qp.parked.empty() && qp.inbox.empty();
+}
+
+class Progress {
+ public:
+  void add(Qp& qp) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!qp.waiting) {
+        qp.waiting = true;
+        waiting_.push_back(&qp);
+        if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
+      }
+      wake();
+    }
+    work_.notify_one();
+  }
+
+  void remove(Qp& qp) {
+    std::unique_lock lock(mutex_);
+    forget(qp);  // first, or the thread would come back to it for ever
+    idle_.wait(lock, [&] { return active_ != &qp; });
+  }
+
+  void retryOn(const Cq& cq) {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    for (size_t i = waiting_.size(); i-- > 0;) {
+      Qp& qp = *waiting_[i];
+      if (&as<Cq>(qp.qp_base.send_cq) != &cq || qp.engine) continue;
+      const std::unique_lock sends(qp.sq_lock, std::try_to_lock);
+      if (!sends.owns_lock()) continue;
+      retryParked(qp);
+      if (qp.parked.empty()) forget(qp);
+    }
+  }
+
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_one();
+    if (thread_.joinable()) thread_.join();
+    stopping_ = false;
+  }
+
+ private:
+  // The thread is to look again: mutex_ is held.
+  void wake() {
+    news_ = true;
+    if (!running_) start();
+  }
+
+  void forget(Qp& qp) {
+    if (!qp.waiting) return;
+    qp.waiting = false;
+    std::erase(waiting_, &qp);
+    if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void start() {
+    running_ = true;
+    thread_ = startBackgroundThread([this] { run(); });
+  }
+
+  // Tries one QP with the mutex released; true when something moved.
+  bool tryOne(std::unique_lock<std::mutex>& lock, Qp& qp) {
+    active_ = &qp;
+    lock.unlock();
+    bool moved = false;  // also when its owner is busy with it: that may take long
+    if (qp.sq_lock.try_lock()) {
+      const size_t before = qp.parked.size();
+      retryParked(qp);
+      moved = qp.parked.size() != before || qp.parked.empty();
+      lock.lock();
+      if (nothingWaits(qp)) forget(qp);  // under the mutex: who posts adds the QP after it has queued
+      lock.unlock();
+      qp.sq_lock.unlock();
+    }
+    lock.lock();
+    active_ = nullptr;
+    idle_.notify_all();
+    return moved;
+  }
+
+  // Every waiting QP once, in random order; true when something moved.
+  bool pass(std::unique_lock<std::mutex>& lock) {
+    bool moved = false;
+    round_ = waiting_;
+    for (size_t i = round_.size(); i > 1; --i) std::swap(round_[i - 1], round_[random_.below(i)]);
+    for (Qp* qp : round_) {
+      if (stopping_) break;
+      // It may have gone while the mutex was free.
+      if (std::find(waiting_.begin(), waiting_.end(), qp) != waiting_.end()) moved |= tryOne(lock, *qp);
+    }
+    return moved;
+  }
+
+  void run() {
+    constexpr int kEagerPasses = 100;  // then the peer is not about to come
+    constexpr microseconds kLinger(20'000);
+    int idle_passes = 0;
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      news_ = false;
+      idle_passes = pass(lock) ? 0 : idle_passes + 1;
+      microseconds pause = kLinger;
+      if (!waiting_.empty())
+        pause = idle_passes == 0 ? microseconds(0) : microseconds(idle_passes < kEagerPasses ? 100 : 1000);
+      if (pause.count() == 0 || news_ || stopping_) continue;
+      const bool told = work_.wait_for(lock, pause, [&] { return news_ || stopping_; });
+      if (!told && waiting_.empty()) break;
+    }
+    running_ = false;
+    if (!stopping_) thread_.detach();  // nobody will wait for it
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable idle_;
+  std::vector<Qp*> waiting_;
+  std::vector<Qp*> round_;  // of the thread
+  std::thread thread_;
+  Qp* active_ = nullptr;
+  bool running_ = false;
+  bool news_ = false;
+  bool stopping_ = false;
+  Random random_{1};
+};
+
+// Never destroyed: its thread may outlive static destruction. A child keeps its parent's in `lost` and gets a
+// new one.
+struct Holder {
+  Progress* current = new Progress;
+  Progress* lost = nullptr;
+};
+
+Holder& holder() {
+  static auto* instance = new Holder;
+  return *instance;
+}
+
+}  // namespace
+
+void progressAdd(Qp& qp) { holder().current->add(qp); }
+void progressRemove(Qp& qp) { holder().current->remove(qp); }
+void retryParkedOn(Cq& cq) { holder().current->retryOn(cq); }
+void stopProgress() { holder().current->stop(); }
+
+void forgetProgress() {
+  holder().lost = holder().current;
+  holder().current = new Progress;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,37 @@
+// Allocation of records and ring pages in the shared segment. Every call takes the segment's table lock (cold
+// path). Each record is published by its `owner`, last; freeing clears it, first.
+#pragma once
+
+#include <cstdint>
+
+#include "softdev/fabric/fabric.h"
+
+namespace railwise::softdev {
+
+// A free index, owned by this process from now on; 0 when the table is full (index 0 is never used).
+uint32_t allocateContext(Fabric& fabric);
+uint32_t allocateQp(Fabric& fabric);
+uint32_t allocateCq(Fabric& fabric);
+uint32_t allocateSrq(Fabric& fabric);
+uint32_t allocateMr(Fabric& fabric);
+void releaseContext(Fabric& fabric, uint32_t index);
+void releaseQp(Fabric& fabric, uint32_t index);
+void releaseCq(Fabric& fabric, uint32_t index);
+void releaseSrq(Fabric& fabric, uint32_t index);
+void releaseMr(Fabric& fabric, uint32_t index);
+
+// Zeroed pages for a ring; false when the arena is full. `offset` is relative to the arena.
+bool allocatePages(Fabric& fabric, uint64_t bytes, uint64_t* offset);
+void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes);
+
+// For who holds the table lock already (reclaim.h). A record that is retired can be found no more; then its
+// place may be freed.
+void retireQp(Fabric& fabric, QpRecord& qp);
+void retireMr(MrRecord& mr);
+template <typename Record>
+void freeRecord(Record* records, uint32_t index, TableMarks& marks) {
+  if (index < marks.first_free) marks.first_free = index;
+  records[index].owner.store(0, std::memory_order_release);
+}
+
+}  // namespace railwise::softdev

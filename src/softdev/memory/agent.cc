@@ -1,0 +1,263 @@
+#include "softdev/memory/agent.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/background_thread.h"
+#include "base/log.h"
+#include "softdev/fabric/doorbell.h"
+#include "softdev/fabric/membership.h"
+#include "softdev/fabric/tables.h"
+#include "softdev/memory/mover.h"
+
+namespace railwise::softdev {
+namespace {
+
+std::string serviceName(const std::string& prefix, pid_t pid) {
+  return prefix + "agent/" + std::to_string(pid);
+}
+
+bool ofOurUser(int socket_fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+int listenOn(const std::string& name) {
+  sockaddr_un address{};
+  const socklen_t length = abstractAddress(name, &address);
+  const int fd = length != 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+  if (fd < 0) return -1;
+  constexpr int kBacklog = 64;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0 && listen(fd, kBacklog) == 0)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+void sendDescriptor(int socket_fd, int fd) {
+  char byte = 0;
+  iovec content{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  (void)sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int receiveDescriptor(int socket_fd) {
+  char byte = 0;
+  iovec content{&byte, 1};
+  int fd = -1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof fd))
+    return -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+class Agent {
+ public:
+  explicit Agent(Fabric& fabric)
+      : fabric_(fabric), record_(fabric.segment->agents[slotOf(fabric.self.token)]) {}
+  ~Agent() {
+    if (listener_ >= 0) close(listener_);
+  }
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  Status start() {
+    RAILWISE_TRY(bell_.open(fabric_));
+    uint64_t bounce = 0;
+    if (!allocatePages(fabric_, kAgentBounceBytes, &bounce)) return {Code::kSystem, ENOMEM};
+    listener_ = listenOn(serviceName(fabric_.prefix, getpid()));
+    {
+      SharedLockGuard guard(record_.lock, fabric_.self);
+      record_.bounce = bounce;
+      record_.doorbell = bell_.id();
+      record_.done.store(record_.posted.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      record_.ready.store(fabric_.self.token, std::memory_order_release);
+    }
+    thread_ = startBackgroundThread([this] { run(); });
+    return Status::success();
+  }
+
+  void closeListener() const {
+    if (listener_ >= 0) close(listener_);
+  }
+
+  void stop() {
+    const uint64_t bounce = record_.bounce;
+    retireAgent(fabric_, fabric_.self.token);
+    stopping_.store(true, std::memory_order_release);
+    ring(fabric_, fabric_.self.token, bell_.id());
+    thread_.join();
+    releasePages(fabric_, bounce, kAgentBounceBytes);
+  }
+
+ private:
+  void run() {
+    pollfd polls[2] = {{bell_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}};
+    while (!stopping_.load(std::memory_order_acquire)) {
+      if (poll(polls, 2, -1) < 0) continue;
+      if ((polls[0].revents & POLLIN) != 0) (void)bell_.take();
+      serve();
+      if ((polls[1].revents & POLLIN) != 0) handOut();
+    }
+  }
+
+  void serve() {
+    const uint32_t posted = record_.posted.load(std::memory_order_acquire);
+    if (record_.done.load(std::memory_order_relaxed) == posted) return;
+    uint32_t claim = kOffered;
+    if (record_.claim.compare_exchange_strong(claim, kTaken, std::memory_order_acq_rel)) {
+      execute();
+    } else {  // nobody waits for it, and its memory may be the application's again
+      record_.moved = 0;
+      record_.error = ECANCELED;
+    }
+    record_.done.store(posted, std::memory_order_release);
+    (void)syscall(SYS_futex, &record_.done, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  // Through the segment's file: the kernel tells of memory that is not there instead of ending us, needs no
+  // right to reach processes (seccomp), and touches whatever is ours (what a device's driver gave us,
+  // memfd_secret). By the calls' numbers, since libc's would make the thread sanitizer take a device's
+  // access, which only the protocol above verbs orders, for a thread's.
+  void execute() {
+    const bool write = record_.write != 0;
+    const uint32_t count = std::min(record_.count, kAgentPieces);
+    const bool at_once = !write || kernelKeepsOrder();
+    uint64_t moved = 0;
+    bool whole = true;
+    for (uint32_t i = 0; i < count && whole; ++i) {
+      const AgentPiece piece = record_.pieces[i];
+      whole = piece.length <= kAgentBounceBytes - moved;
+      for (uint64_t done = 0; done < piece.length && whole;) {
+        const uint64_t address = piece.address + done;
+        const uint64_t left = piece.length - done;
+        const uint64_t bytes = at_once ? left : bytesOfPiece(address, left);
+        const uint64_t copied = copy(write, address, moved, bytes);
+        moved += copied;
+        done += copied;
+        whole = copied == bytes;
+      }
+    }
+    record_.moved = moved;
+    record_.error = whole ? 0 : EFAULT;
+  }
+
+  // Between our memory and the bounce pages `at` bytes from their start: how many bytes.
+  uint64_t copy(bool write, uint64_t address, uint64_t at, uint64_t bytes) const {
+    auto* const memory = reinterpret_cast<std::byte*>(address);  // NOLINT: an address of ours
+    const auto offset = static_cast<off_t>(kArenaOffset + record_.bounce + at);
+    const long copied =
+        syscall(write ? SYS_pread64 : SYS_pwrite64, fabric_.segment_fd, memory, bytes, offset);
+    return copied > 0 ? static_cast<uint64_t>(copied) : 0;
+  }
+
+  void handOut() const {
+    const int peer = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (peer < 0) return;
+    if (ofOurUser(peer)) sendDescriptor(peer, fabric_.segment_fd);
+    close(peer);
+  }
+
+  Fabric& fabric_;
+  AgentRecord& record_;
+  Doorbell bell_;
+  int listener_ = -1;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+std::mutex g_agent_mutex;
+Agent* g_agent = nullptr;
+bool g_failed = false;
+
+}  // namespace
+
+Status startAgent(Fabric& fabric) {
+  std::lock_guard lock(g_agent_mutex);
+  if (g_agent != nullptr || fabric.forgotten) return Status::success();
+  auto agent = std::make_unique<Agent>(fabric);
+  const Status status = agent->start();
+  if (status.ok()) {
+    g_agent = agent.release();
+    RAILWISE_INFO(log::kInit, "software device: an agent copies for peers that may not reach this process");
+  } else if (!g_failed) {
+    g_failed = true;
+    RAILWISE_WARN("software device: cannot start the agent that copies for peers: %s",
+                  std::strerror(status.sys_errno));
+  }
+  return status;
+}
+
+void stopAgent(Fabric&) {
+  std::lock_guard lock(g_agent_mutex);
+  if (g_agent == nullptr) return;
+  g_agent->stop();
+  delete g_agent;
+  g_agent = nullptr;
+}
+
+void holdAgent() { g_agent_mutex.lock(); }
+void releaseAgent() { g_agent_mutex.unlock(); }
+
+void forgetAgent() {
+  if (g_agent != nullptr) g_agent->closeListener();  // or the parent's name would outlive it
+  g_agent = nullptr;
+  g_agent_mutex.unlock();
+}
+
+bool agentNeeded() {
+  if (prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 1) return true;
+  int scope = 0;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return scope >= 2;
+}
+
+int fetchSegment(const std::string& prefix, pid_t pid) {
+  sockaddr_un address{};
+  const socklen_t length = abstractAddress(serviceName(prefix, pid), &address);
+  const int peer = length != 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+  if (peer < 0) return -1;
+  constexpr timeval kPatience{5, 0};
+  (void)setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  int fd = -1;
+  if (connect(peer, reinterpret_cast<const sockaddr*>(&address), length) == 0 && ofOurUser(peer))
+    fd = receiveDescriptor(peer);
+  close(peer);
+  return fd;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,114 @@
+// Moves bytes: by stores inside the process, by process_vm_writev and _readv between processes. A write
+// becomes visible in this order:
+// - Of each aligned block of 128 bytes (by the target's address) the last 8 bytes come after the others:
+// NCCL's
+//   LL128 polls them in the middle of a message.
+// - The last bytes of a write come after all others: NCCL and Railwise poll a word at the end of a message.
+// - An aligned word of 8 bytes comes whole: NCCL's LL polls pairs of data and flag.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "softdev/config/limits.h"
+#include "softdev/memory/keys.h"
+
+namespace railwise::softdev {
+
+constexpr uint64_t kTailBytes = 8;
+constexpr uint64_t kWordBytes = 8;
+constexpr uint64_t kBlockBytes = 128;  // what NCCL's LL128 is named after
+
+struct Pieces {
+  Piece list[kMaxSge];
+  int count = 0;
+};
+// Memory of a peer process, with the keys of its regions.
+struct RemotePieces : Pieces {
+  uint32_t keys[kMaxSge];
+};
+
+// Stores the last bytes of a write, after everything stored before.
+[[gnu::always_inline]] inline void storeTail(std::byte* target, const void* source, uint64_t length) {
+  const auto address = reinterpret_cast<uint64_t>(target);
+  if (length == 8 && address % 8 == 0) {
+    uint64_t word;
+    std::memcpy(&word, source, 8);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
+  } else if (length == 4 && address % 4 == 0) {
+    uint32_t word;
+    std::memcpy(&word, source, 4);
+    __atomic_store_n(reinterpret_cast<uint32_t*>(target), word, __ATOMIC_RELEASE);
+  } else {
+#if !defined(__SANITIZE_THREAD__)  // gcc's ThreadSanitizer has no fences; it orders every call it sees
+    std::atomic_thread_fence(std::memory_order_release);
+#endif
+    std::memmove(target, source, length);
+  }
+}
+
+// `source` (of `length` bytes together) to contiguous memory of this process, in the order above.
+void writeHere(std::byte* target, const Pieces& source, uint64_t length);
+// One piece of any length and alignment, in the order above. Not for areas that overlap.
+void storeBlocks(std::byte* target, const std::byte* source, uint64_t length);
+// Small aligned writes are stored word by word in their order, as PCIe would deliver them: someone may poll
+// any word of the target (a ring entry with a flag of its own), not only the last.
+inline constexpr uint64_t kWordwiseBytes = 1024;
+[[gnu::always_inline]] inline void storeWord(std::byte* target, const std::byte* source) {
+  uint64_t word;
+  std::memcpy(&word, source, sizeof word);
+  __atomic_store_n(reinterpret_cast<uint64_t*>(target), word, __ATOMIC_RELEASE);
+}
+inline void storeWords(std::byte* target, const std::byte* source, uint64_t length) {
+  const std::byte* const end = source + length - kTailBytes;
+  for (; end - source >= 4 * ptrdiff_t{kTailBytes}; source += 4 * kTailBytes, target += 4 * kTailBytes) {
+    storeWord(target, source);
+    storeWord(target + kTailBytes, source + kTailBytes);
+    storeWord(target + 2 * kTailBytes, source + 2 * kTailBytes);
+    storeWord(target + 3 * kTailBytes, source + 3 * kTailBytes);
+  }
+  for (; source < end; source += kTailBytes, target += kTailBytes) storeWord(target, source);
+}
+
+// One piece, the common case.
+[[gnu::always_inline]] inline void writeHere(std::byte* target, const std::byte* source, uint64_t length) {
+  const bool words =
+      length <= kWordwiseBytes && (length | reinterpret_cast<uint64_t>(target)) % sizeof(uint64_t) == 0;
+  if (words && length > kTailBytes) {
+    storeWords(target, source, length);
+    storeTail(target + length - kTailBytes, source + length - kTailBytes, kTailBytes);
+  } else if (length > kTailBytes) {
+    storeBlocks(target, source, length);
+  } else {
+    storeTail(target, source, length);
+  }
+}
+
+// Both lists have the same bytes; each piece of `target` is filled in the order above.
+void copyHere(const Piece* target, int targets, const Pieces& source);
+
+// process_vm_writev or _readv until all is moved or an error: bytes moved, *error 0 or errno, *calls made.
+// The lists are what is left then; their first pieces may have been cut.
+uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& remote, int& remotes, int* error,
+                  uint64_t* calls);
+
+// Whether one copy of the kernel's stores in ascending order. It copies by `rep movsb`, whose stores AMD's
+// processors make in order, as all others; Intel's need not ("Out-of-Order Stores For String Operations" in
+// the third volume of its manual), but keep those of one copy before those of the next.
+bool kernelKeepsOrder();
+// Of a piece at `address` of the target: as much as may be one copy where copies are not in order. From the
+// last word of a block up to the last word of the next, so that each comes after the rest of its block.
+uint64_t bytesOfPiece(uint64_t address, uint64_t length);
+// `local` in such pieces.
+void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int remotes,
+                    std::vector<iovec>* cut);
+
+// Whether the whole range is mapped in this process.
+bool isMapped(const void* address, uint64_t length);
+
+}  // namespace railwise::softdev

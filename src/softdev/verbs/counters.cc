@@ -1,0 +1,43 @@
+// Exact counts of a context, its living queues and those that are gone (softdev.h).
+#include "softdev/fabric/count_sums.h"
+#include "softdev/queues/objects.h"
+#include "softdev/verbs/completion_queue.h"
+
+namespace railwise::softdev {
+void retireCounters(Context& context, const Qp& qp) {
+  const uint32_t port = qp.attr.port_num > 0 ? qp.attr.port_num - 1U : 0U;
+  context.record->retired_work[port].add(qp.record->counters);
+}
+
+void retireCounters(Context& context, const Cq& cq) {
+  PollCounters& retired = context.record->retired_polls;
+  retired.polls.add(cq.record->counters.polls.value());
+  retired.completions.add(cq.record->counters.completions.value());
+  retired.empty_polls.fetch_add(cq.record->counters.empty_polls.load(std::memory_order_relaxed),
+                                std::memory_order_relaxed);
+}
+
+void retireCounters(Context& context, const Srq& srq) {
+  context.record->retired_work[0].receives.add(srq.record->receives.value());
+  context.record->retired_work[0].receive_posts.add(srq.record->receive_posts.value());
+}
+
+Counters qpCounters(const ibv_qp* qp) {
+  Counters sum;
+  addTo(sum, as<Qp>(const_cast<ibv_qp*>(qp)).record->counters);
+  return sum;
+}
+
+Counters counters(const ibv_context* base) {
+  const Context& context = as<Context>(const_cast<ibv_context*>(base));
+  std::lock_guard lock(context.objects);
+  Counters sum;
+  for (const WorkCounters& retired : context.record->retired_work) addTo(sum, retired);
+  addTo(sum, context.record->retired_polls);
+  for (const Qp* qp : context.qps) addTo(sum, qp->record->counters);
+  for (const Cq* cq : context.cqs) addTo(sum, cq->record->counters);
+  for (const Srq* srq : context.srqs) addTo(sum, *srq->record);
+  return sum;
+}
+
+}  // namespace railwise::softdev

@@ -1,0 +1,274 @@
+// Devices and contexts: configure, list, open, query (softdev.h).
+#include <endian.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "softdev/engine/attachment.h"
+#include "softdev/engine/datapath.h"
+#include "softdev/engine/progress.h"
+#include "softdev/fabric/ports.h"
+#include "softdev/fabric/tables.h"
+#include "softdev/faults/verb_faults.h"
+#include "softdev/memory/agent.h"
+#include "softdev/queues/objects.h"
+
+namespace railwise::softdev {
+namespace {
+
+// What needs a destructor is never destroyed: threads may still name devices while the process exits.
+std::mutex g_device_mutex;
+std::string& g_text = *new std::string;
+std::string& g_host = *new std::string;
+std::string& g_fabric = *new std::string;  // RAILWISE_FABRIC
+bool g_configured = false;
+int g_open_contexts = 0;
+// All devices ever configured: a pointer from an old list stays valid. The current ones are g_current.
+std::list<Device>& g_devices = *new std::list<Device>;
+std::vector<Device*>& g_current = *new std::vector<Device*>;
+
+// While a configuration with fault rules holds, the process stays on the fabric, also without an open device:
+// a fabric vanishes with its last process, and the next open would arm rules anew that have struck.
+Fabric* g_kept = nullptr;
+std::string& g_kept_name = *new std::string;
+
+// g_device_mutex is held, as for the two below.
+void leaveKept() {
+  if (g_kept != nullptr) detachFabric(g_kept);
+  g_kept = nullptr;
+}
+
+void keep(Fabric& fabric, const std::string& name) {
+  if (g_kept == &fabric || !attachFabric(name).ok()) return;
+  g_kept = &fabric;  // one of a forked child's parent is forgotten
+  g_kept_name = name;
+}
+
+// Without an open device no thread of ours runs.
+void restKept() {
+  if (g_open_contexts > 0 || g_kept == nullptr || g_kept->forgotten) return;
+  stopProgress();
+  stopAgent(*g_kept);
+}
+
+void fillDevice(Device& device, const DeviceConfig& config, const Config& machine) {
+  device.config = config;
+  device.fabric = machine.fabric;
+  device.host = machine.host;
+  device.seed = machine.seed;
+  device.faults = machine.faults;
+  device.node_type = config.iwarp() ? IBV_NODE_RNIC : IBV_NODE_CA;
+  device.transport_type = config.iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+  std::strncpy(device.name, config.name.c_str(), sizeof device.name - 1);
+  std::strncpy(device.dev_name, config.name.c_str(), sizeof device.dev_name - 1);
+  // No sysfs entry stands behind the device: dev_path and ibdev_path stay empty.
+}
+
+// g_device_mutex is held.
+Status apply(const std::string& text, const std::string& host, const std::string& fabric) {
+  Result<Config> config = parseConfig(text.c_str(), host, fabric);
+  if (!config.ok()) return config.status();
+  if (g_text != text || g_host != host || g_kept_name != config->fabric) leaveKept();
+  g_current.clear();
+  for (const DeviceConfig& device : config->devices) {
+    Device& added = g_devices.emplace_back();
+    fillDevice(added, device, *config);
+    g_current.push_back(&added);
+  }
+  g_text = text;
+  g_host = host;
+  g_fabric = fabric;
+  g_configured = true;
+  return Status::success();
+}
+
+template <typename Answer, typename... Arguments>
+Answer unsupported(Arguments...) {
+  if constexpr (std::is_pointer_v<Answer>) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  } else {
+    return EOPNOTSUPP;
+  }
+}
+
+// What <infiniband/verbs.h> calls through the context.
+void setOperations(Context& context) {
+  ibv_context_ops& ops = context.context.ops;
+  ops.post_send = postSend;
+  ops.post_recv = postRecv;
+  ops.poll_cq = pollCq;
+  ops.req_notify_cq = reqNotifyCq;
+  ops.post_srq_recv = postSrqRecv;
+  ops.alloc_mw = unsupported;
+  ops.bind_mw = unsupported;
+  ops.dealloc_mw = unsupported;
+  context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context.sz = sizeof(verbs_context);
+  context.query_port = queryPortSized;
+  context.query_device_ex = queryDeviceEx;
+  context.query_rt_values = queryRealTime;
+  context.create_cq_ex = createCqEx;
+  context.create_qp_ex = createQpEx;
+  context.create_srq_ex = createSrqEx;
+  context.get_srq_num = getSrqNum;
+}
+
+// The context's record on the fabric. ENOMEM: a table is full. EADDRINUSE: the fabric is in use with another
+// configuration, logged.
+int publishContext(Context& context) {
+  Fabric& fabric = *context.fabric;
+  const DeviceConfig& config = context.config_device->config;
+  uint32_t ports[kMaxDevicePorts] = {};
+  for (uint32_t i = 0; i < config.portCount(); ++i) {
+    const Status opened = openPort(fabric, config, context.config_device->host, i + 1, &ports[i]);
+    if (!opened.ok()) return opened.sys_errno;
+  }
+  context.index = allocateContext(fabric);
+  if (context.index == 0) return ENOMEM;
+  context.record = &fabric.segment->contexts[context.index];
+  ContextRecord& record = *context.record;
+  std::copy(std::begin(ports), std::end(ports), record.ports);
+  record.port_count = config.portCount();
+  record.doorbell = context.events.id();
+  record.fatal.store(0, std::memory_order_relaxed);
+  record.events_head.store(0, std::memory_order_relaxed);
+  record.events_tail.store(0, std::memory_order_relaxed);
+  std::snprintf(record.device, sizeof record.device, "%s", config.name.c_str());
+  for (WorkCounters& retired : record.retired_work) retired.clear();
+  record.retired_polls.clear();
+  return 0;
+}
+
+Context* newContext(Device& device, Fabric* fabric) {
+  auto context = std::make_unique<Context>();
+  context->context.device = &device;
+  context->context.cmd_fd = -1;
+  context->context.num_comp_vectors = kCompVectors;
+  context->config_device = &device;
+  context->fabric = fabric;
+  pthread_mutex_init(&context->context.mutex, nullptr);
+  setOperations(*context);
+  if (const Status opened = context->events.open(*fabric); !opened.ok()) {
+    errno = opened.sys_errno;
+    return nullptr;
+  }
+  context->context.async_fd = context->events.fd();
+  if (const int error = publishContext(*context); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  return context.release();
+}
+
+}  // namespace
+
+Status configure(const char* config, const char* host, const char* fabric) {
+  std::lock_guard lock(g_device_mutex);
+  const auto textOf = [](const char* value) { return std::string(value != nullptr ? value : ""); };
+  const std::string text = textOf(config);
+  if (g_open_contexts > 0) {
+    if (text == g_text && g_host == textOf(host) && g_fabric == textOf(fabric)) return Status::success();
+    RAILWISE_WARN(
+        "software device: cannot change the configuration from \"%s\" to \"%s\" while a device is open",
+        g_text.c_str(), text.c_str());
+    return {Code::kInvalidUsage, EBUSY};
+  }
+  return apply(text, textOf(host), textOf(fabric));
+}
+
+ibv_device** getDeviceList(int* num_devices) {
+  std::lock_guard lock(g_device_mutex);
+  if (num_devices != nullptr) *num_devices = 0;
+  if (!g_configured && !apply("", "", "").ok()) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto** list = new ibv_device* [g_current.size() + 1] {};
+  std::copy(g_current.begin(), g_current.end(), list);
+  if (num_devices != nullptr) *num_devices = static_cast<int>(g_current.size());
+  return list;
+}
+
+void freeDeviceList(ibv_device** list) { delete[] list; }
+const char* getDeviceName(ibv_device* device) { return device != nullptr ? device->name : nullptr; }
+uint64_t getDeviceGuid(ibv_device* device) { return htobe64(as<Device>(device).config.guid); }
+
+ibv_context* openDevice(ibv_device* device) {
+  if (device == nullptr) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  std::lock_guard lock(g_device_mutex);
+  Device& opened = as<Device>(device);
+  Result<Fabric*> fabric = attachFabric(opened.fabric);
+  if (!fabric.ok()) {
+    errno = fabric.status().sys_errno != 0 ? fabric.status().sys_errno : EIO;
+    return nullptr;
+  }
+  if (!opened.faults.empty()) keep(**fabric, opened.fabric);
+  Context* context = nullptr;
+  if (!addConfiguredFaults(**fabric, opened.faults, opened.seed).ok()) {
+    errno = EINVAL;
+  } else if (const int error = openFault(**fabric, opened); error != 0) {
+    errno = error;
+  } else {
+    if (opened.config.mover == MoverChoice::kAgent || (g_kept != nullptr && agentNeeded()))
+      (void)startAgent(**fabric);
+    context = newContext(opened, *fabric);
+  }
+  if (context != nullptr) {
+    ++g_open_contexts;
+    return &context->context;
+  } else {
+    const int error = errno;
+    detachFabric(*fabric);
+    restKept();
+    errno = error;
+  }
+  return nullptr;
+}
+
+int closeDevice(ibv_context* base) {
+  std::lock_guard lock(g_device_mutex);
+  Context& context = as<Context>(base);
+  {
+    std::lock_guard objects(context.objects);
+    if (context.pds.load() != 0 || !context.qps.empty() || !context.cqs.empty() || !context.channels.empty())
+      return EBUSY;
+  }
+  if (!context.fabric->forgotten) releaseContext(*context.fabric, context.index);
+  detachFabric(context.fabric);
+  pthread_mutex_destroy(&context.context.mutex);
+  delete &context;
+  --g_open_contexts;
+  restKept();
+  return 0;
+}
+
+int forkInit() { return 0; }
+
+const char* pciPath(const ibv_device* device) {
+  return static_cast<const Device*>(device)->config.pci.c_str();
+}
+
+bool takesGpuAddresses(const ibv_device* device) {
+  return static_cast<const Device*>(device)->config.gpuByAddress();
+}
+
+bool takesGpuDmabufs(const ibv_device* device) {
+  return static_cast<const Device*>(device)->config.gpuByDmabuf();
+}
+
+uint64_t fabricIdentity(const ibv_context* context) {
+  return as<Context>(const_cast<ibv_context*>(context)).fabric->segment->identity;
+}
+
+}  // namespace railwise::softdev
