@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "net/memory.h"
+#include "net/device/memory.h"
 
 namespace railwise::net {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "nccl/net_device.h"
 #include "nccl/types.h"
-#include "net/device.h"
+#include "net/device/device.h"
 
 namespace railwise::plugin {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "net/asymmetry.h"
+#include "net/wireup/asymmetry.h"
 
 namespace railwise::net {
 namespace {

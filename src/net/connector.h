@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "net/handshake.h"
-#include "net/send_connection.h"
+#include "net/sender/send_connection.h"
+#include "net/wireup/handshake.h"
 
 namespace railwise::net {
 

@@ -7,7 +7,7 @@
 
 #include "base/interfaces.h"
 #include "base/log.h"
-#include "net/asymmetry.h"
+#include "net/wireup/asymmetry.h"
 
 namespace railwise::net {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "net/handshake.h"
-#include "net/receive_connection.h"
+#include "net/receiver/receive_connection.h"
+#include "net/wireup/handshake.h"
 
 namespace railwise::net {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "net/gpu_in_use.h"
-#include "net/topology.h"
+#include "net/topology/gpu_in_use.h"
+#include "net/topology/topology.h"
 #include "verbs/library.h"
 
 namespace railwise::net {

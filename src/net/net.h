@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "net/connector.h"
-#include "net/device.h"
+#include "net/device/device.h"
 #include "net/listener.h"
-#include "net/path_bandwidth.h"
+#include "net/topology/path_bandwidth.h"
 
 namespace railwise::net {
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "net/epoch_plan.h"
-#include "net/side_channel.h"
+#include "net/recovery/epoch_plan.h"
+#include "net/wireup/side_channel.h"
 
 namespace {
 

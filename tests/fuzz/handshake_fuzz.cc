@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "net/handshake.h"
-#include "net/pairing.h"
+#include "net/wireup/handshake.h"
+#include "net/wireup/pairing.h"
 
 namespace {
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "net/frames.h"
 #include "net/net.h"
+#include "net/wireup/frames.h"
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"
 

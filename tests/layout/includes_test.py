@@ -9,7 +9,7 @@ import sys
 SOFTDEV = ["softdev/softdev.h", "softdev/config", "softdev/fabric", "softdev/memory", "softdev/queues", "softdev/faults", "softdev/engine",
            "softdev/verbs"]
 # folder -> what its files may include, besides the folder itself: folders, or single files. The longest folder that a file lies in
-# counts. Inside softdev, cli, perf and benchmarks/bench the folders are floors, from the lowest to the top.
+# counts. Inside softdev, net, cli, perf and benchmarks/bench the folders are floors, from the lowest to the top.
 MAY_INCLUDE = {
     "nccl": [],
     "src/base": [],
@@ -27,7 +27,15 @@ MAY_INCLUDE = {
     "src/softdev/sysfs_preload": [],
     "src/verbs": ["base", "softdev"],
     "src/topo": ["base", "railwise"],
-    "src/net": ["base", "verbs", "topo", "railwise"],
+    "src/net/device": ["base", "verbs", "net/limits.h"],
+    "src/net/topology": ["base", "verbs", "topo", "net/limits.h", "net/device"],
+    "src/net/protocol": ["base", "verbs", "net/limits.h"],
+    "src/net/wireup": ["base", "verbs", "net/limits.h", "net/device", "net/protocol"],
+    "src/net/recovery": ["base", "verbs", "net/limits.h", "net/device", "net/protocol", "net/wireup"],
+    "src/net/connection": ["base", "verbs", "net/limits.h", "net/device", "net/protocol", "net/wireup", "net/recovery"],
+    "src/net/sender": ["base", "verbs", "net/limits.h", "net/profiler.h", "net/protocol", "net/wireup", "net/recovery", "net/connection"],
+    "src/net/receiver": ["base", "verbs", "net/limits.h", "net/profiler.h", "net/protocol", "net/wireup", "net/recovery", "net/connection"],
+    "src/net": ["base", "verbs", "topo", "railwise", "net"],
     "plugin": ["base", "net", "nccl"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],

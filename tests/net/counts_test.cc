@@ -102,7 +102,7 @@ TEST_F(CountsTest, AGroupThatFitsACacheLineIsOneWrite) {
   EXPECT_EQ(after.bytes - before.bytes, kMessages * (8 * 8 + 8 * sizeof(ClearToSend) - kUnwrittenBytes));
 }
 
-// siw takes the bytes of an unsignalled write later than it should (send_datapath.cc).
+// siw takes the bytes of an unsignalled write later than it should (sender/datapath.cc).
 TEST(IwarpCounts, EveryWorkRequestOfAMessageCompletes) {
   LoopConnection loop(1 << 16, "link=iwarp");
   const softdev::Counters before = loop.counters();

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "net/device.h"
+#include "net/device/device.h"
 #include "software_device.h"
 #include "verbs/fake_mlx5.h"
 

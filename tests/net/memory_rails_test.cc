@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "loopback.h"
-#include "net/memory.h"
+#include "net/device/memory.h"
+#include "net/loopback.h"
 #include "software_device.h"
 #include "verbs/fake_mlx5.h"
 #include "verbs/mlx5_library.h"

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "loop_connection.h"
+#include "net/device/reopener.h"
 #include "net/loop_traffic.h"
-#include "net/reopener.h"
 #include "port_control.h"
 #include "said.h"
 #include "software_device.h"

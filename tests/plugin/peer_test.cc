@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "api.h"
-#include "net/handshake.h"
+#include "net/wireup/handshake.h"
 
 namespace railwise::test {
 namespace {

@@ -1,0 +1,136 @@
+#include "net/connection/endpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+
+namespace railwise::net {
+
+int placeOf(const Rail& rail, const std::vector<Rail>& rails) {
+  const auto found =
+      std::find_if(rails.begin(), rails.end(), [&](const Rail& each) { return each.same(rail); });
+  return found != rails.end() ? static_cast<int>(found - rails.begin()) : -1;
+}
+
+Endpoint::Endpoint(std::vector<Rail> used, const std::vector<Rail>& own) : rails(std::move(used)) {
+  native = rails.size() == own.size();
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    native_rail[i] = static_cast<int8_t>(placeOf(rails[i], own));
+    native = native && native_rail[i] == static_cast<int8_t>(i);
+  }
+}
+
+Endpoint Endpoint::lost(std::vector<Rail> rails, const std::vector<Rail>& own) {
+  Endpoint endpoint(std::move(rails), own);
+  endpoint.queue_pairs.emplace_back().used = false;
+  return endpoint;
+}
+
+Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair,
+                                      uint32_t more, verbs::FatalFlag& lost) {
+  std::vector<const Hca*> hcas;
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    const Hca* hca = rails[rail].hca;
+    const auto found = std::find(hcas.begin(), hcas.end(), hca);
+    cq_of_rail[rail] = static_cast<uint8_t>(found - hcas.begin());
+    if (found == hcas.end()) hcas.push_back(hca);
+  }
+  for (std::size_t i = 0; i < hcas.size(); ++i) {
+    const auto users = static_cast<uint32_t>(
+        std::count_if(rail_of.begin(), rail_of.end(), [&](uint8_t rail) { return cq_of_rail[rail] == i; }));
+    const auto entries = static_cast<int>(users * per_queue_pair + more);
+    int error = 0;
+    verbs::Cq cq(verbs::makeOrExplain(
+        [&] { return verbs::library().create_cq(hcas[i]->context(), entries, &lost, nullptr, 0); }, error));
+    if (cq == nullptr) {
+      RAILWISE_WARN("%s: a completion queue of %d entries cannot be made: %s", hcas[i]->name(), entries,
+                    std::strerror(error));
+      return {Code::kSystem, error};
+    }
+    cqs.push_back(std::move(cq));
+  }
+  queue_pairs.reserve(rail_of.size());
+  return Status::success();
+}
+
+Result<LaneQueuePair*> Endpoint::addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
+                                              uint32_t reserved, verbs::OutOfOrder order,
+                                              verbs::FatalFlag& lost) {
+  const Rail& local = rails[rail];
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config, size, order);
+  if (!made.ok()) return made.status();
+  LaneQueuePair& queue_pair = queue_pairs.emplace_back();
+  queue_pair.index = static_cast<uint8_t>(queue_pairs.size() - 1);
+  queue_pair.made = std::move(*made);
+  queue_pair.qp = queue_pair.made.qp.get();
+  queue_pair.qp->qp_context = &lost;
+  queue_pair.rail = rail;
+  queue_pair.inline_bytes = queue_pair.made.inline_bytes;
+  queue_pair.send_size = size.send_requests - reserved;
+  queue_pair.retire(0);
+  return &queue_pair;
+}
+
+void Endpoint::makeLanes(int count) {
+  lanes.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = queue_pairs[i];
+    queue_pair.lane = static_cast<uint8_t>(i % lanes.size());
+    if (!queue_pair.used) continue;
+    Lane& lane = lanes[queue_pair.lane];
+    lane.queue_pairs[lane.count++] = static_cast<uint8_t>(i);
+  }
+}
+
+void Endpoint::dropUnusedLanes() {
+  std::erase_if(lanes, [&](const Lane& lane) { return !queue_pairs[lane.queue_pairs[0]].used; });
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    for (int q = 0; q < lanes[i].count; ++q)
+      queue_pairs[lanes[i].queue_pairs[q]].lane = static_cast<uint8_t>(i);
+  }
+}
+
+void Endpoint::stop() const {
+  for (const LaneQueuePair& queue_pair : queue_pairs) {
+    if (queue_pair.qp == nullptr || rails[queue_pair.rail].hca->state().fatal()) continue;
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;
+    // A dead device answers nothing.
+    (void)verbs::library().modify_qp(queue_pair.qp, &attributes, IBV_QP_STATE);
+  }
+}
+
+bool Endpoint::proven() const {
+  return std::any_of(queue_pairs.begin(), queue_pairs.end(), [](const LaneQueuePair& queue_pair) {
+    return queue_pair.completed > 0 || queue_pair.consumed > 0;
+  });
+}
+
+bool Endpoint::owedNothing() const {
+  return std::all_of(queue_pairs.begin(), queue_pairs.end(), [](const LaneQueuePair& queue_pair) {
+    return queue_pair.posted == queue_pair.completed;
+  });
+}
+
+bool Endpoint::anyUsed() const {
+  return std::any_of(queue_pairs.begin(), queue_pairs.end(),
+                     [](const LaneQueuePair& queue_pair) { return queue_pair.used; });
+}
+
+const LaneQueuePair* Endpoint::onRail(std::size_t rail) const {
+  const auto found = std::find_if(
+      queue_pairs.begin(), queue_pairs.end(),
+      [&](const LaneQueuePair& queue_pair) { return queue_pair.used && queue_pair.rail == rail; });
+  return found != queue_pairs.end() ? &*found : nullptr;
+}
+
+std::string Endpoint::nameOf(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = rails[queue_pair.rail];
+  return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
+         std::to_string(queue_pair.qp->qp_num);
+}
+
+}  // namespace railwise::net

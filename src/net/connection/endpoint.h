@@ -1,0 +1,82 @@
+// The queue pairs of one epoch of a connection, and all that dies with them: completion queues, lanes, loads
+// of the lanes, and the rails that the queue pairs use. When a queue pair is lost the connection replaces its
+// endpoint as a whole, so nothing of an epoch can outlive the epoch.
+//
+// Threads: belongs to one connection; one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/connection/lane.h"
+#include "net/device/device.h"
+#include "net/protocol/stripe.h"
+#include "verbs/handles.h"
+#include "verbs/queue_pair.h"
+
+namespace railwise::net {
+
+struct Endpoint {
+  // Without queue pairs. `own`: the rails of the connection's device.
+  Endpoint(std::vector<Rail> rails, const std::vector<Rail>& own);
+  Endpoint(Endpoint&&) = default;
+  // Ends the endpoint that was here before the next one takes its place.
+  Endpoint& operator=(Endpoint&& next) noexcept {
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(next));
+  }
+  // An endpoint of a connection that has no epoch just now. It has one queue pair, which is not used:
+  // requests name queue pair 0 until they are sent again.
+  static Endpoint lost(std::vector<Rail> rails, const std::vector<Rail>& own);
+
+  // Makes one completion queue for each device of the rails. Each has room for `per_queue_pair` entries of
+  // each of its queue pairs and `more`. `rail_of`: the rail of each queue pair that will follow. `lost` is
+  // raised by events of the queues. Errors: kSystem, logged.
+  Status openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair, uint32_t more,
+                              verbs::FatalFlag& lost);
+  // Makes a queue pair in state INIT on `rail`. `reserved`: work requests of the send queue that the data
+  // path does not count. Errors: kSystem, logged.
+  Result<LaneQueuePair*> addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
+                                      uint32_t reserved, verbs::OutOfOrder order, verbs::FatalFlag& lost);
+  // Sorts the queue pairs into lanes: queue pair i belongs to lane i mod `count`. Queue pairs that are not
+  // used belong to no lane.
+  void makeLanes(int count);
+  // Removes the lanes whose queue pairs are not used, and numbers the others anew.
+  void dropUnusedLanes();
+
+  // Moves all queue pairs to the error state. The device then flushes what is posted.
+  void stop() const;
+
+  ibv_cq* cqOf(uint8_t rail) const { return cqs[cq_of_rail[rail]].get(); }
+  // All messages complete in the order in which they were posted.
+  bool oneQueuePair() const { return lanes.size() == 1 && lanes.front().count == 1; }
+  // Something has gone through a queue pair of this epoch.
+  bool proven() const;
+  // Every work request that was posted has completed.
+  bool owedNothing() const;
+  bool anyUsed() const;
+  // The first queue pair on `rail`; null: there is none.
+  const LaneQueuePair* onRail(std::size_t rail) const;
+  // "mlx5_1 port 1 qp 77"
+  std::string nameOf(const LaneQueuePair& queue_pair) const;
+
+  // The destructor runs from the last member to the first, so queue pairs end before their completion queues.
+  std::vector<verbs::Cq> cqs;
+  std::vector<LaneQueuePair> queue_pairs;
+  std::vector<Lane> lanes;
+  bool native = true;           // `rails` are the device's own, in their order
+  std::vector<LaneLoad> loads;  // of a sender's lanes; empty until the peer has answered
+  std::vector<Rail> rails;
+  // Of each of `rails`: its place among the device's own; -1: a standby.
+  std::array<int8_t, kMaxRails> native_rail = {};
+  std::array<uint8_t, kMaxRails> cq_of_rail = {};
+};
+
+// The place of `rail` among `rails`; -1: it is none of them.
+int placeOf(const Rail& rail, const std::vector<Rail>& rails);
+
+}  // namespace railwise::net

@@ -1,0 +1,168 @@
+// What a connection says when it ends: which queue pair, what the device reported, and what may be behind it.
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "net/connection/connection.h"
+
+namespace railwise::net {
+namespace {
+
+// What a completion cannot say may follow. A queue pair whose device gives no reason (Soft-RoCE, when its
+// interface does not take a packet): the port's state, since the same event of the interface changes both. A
+// peer that refuses access: the end of its side channel, since the kernel of a process that is killed takes
+// the memory away before the queue pairs. On iWARP a TCP connection that has broken, of which soft-iWARP says
+// only that it could not send or has flushed: the same. Nothing else is worth doing meanwhile.
+constexpr Clock::duration kReasonFollows = std::chrono::milliseconds(100);
+
+const char* adviceFor(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+      return "the peer died or cannot be reached: check its log, the link, and on RoCE NCCL_IB_GID_INDEX, "
+             "MTU and PFC";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "the peer posts no receives: it is stopped or out of memory";
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return "the peer died with its memory in use (see its log), released the memory, or never registered "
+             "it "
+             "for this access";
+    case IBV_WC_LOC_PROT_ERR:
+      return "the local memory was released while in use";
+    case IBV_WC_WR_FLUSH_ERR:
+      return "the device gave the queue pair up without a reason: see dmesg, and the peer's log";
+    default:
+      return "see the device's own log (dmesg)";
+  }
+}
+
+bool refusesMemory(ibv_wc_status status) {
+  return status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_ACCESS_ERR ||
+         status == IBV_WC_REM_INV_REQ_ERR;
+}
+
+}  // namespace
+
+Status Connection::fail(Status status, const std::string& what) {
+  if (failure_.ok()) {
+    RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
+                  peer_.c_str(), what.c_str());
+    failure_ = status;
+    stopFastPath();
+    endSideChannel(what);
+  }
+  return failure_;
+}
+
+void Connection::endSideChannel(const std::string& reason) {
+  if (!side_channel_.opened()) return;
+  auto farewell = makeMessage<FarewellFrame>(MessageType::kFarewell);
+  farewell.arrived = arrived_;
+  copyText(farewell.reason, reason);
+  side_channel_.send(farewell);
+  side_channel_.end();
+}
+
+bool Connection::peerHasEnded() {
+  if (side_channel_.watched() && !side_channel_.hungUp()) return false;  // frames ring the bell
+  (void)hear();                                                          // what follows from it is seen later
+  return side_channel_.ended();
+}
+
+Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
+  // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
+  const int reason = error == -1 ? errno : std::abs(error);
+  if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
+  const std::string ailment = canFailOver() ? ailmentOf(queue_pair) : ailmentThatFollows(queue_pair);
+  return lose(&queue_pair, {Code::kSystem, reason},
+              nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
+                  (ailment.empty() ? "" : ": " + ailment));
+}
+
+Status Connection::losePoll(const ibv_cq* cq) {
+  const auto found = std::find_if(
+      endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [&](const LaneQueuePair& queue_pair) {
+        return queue_pair.used && queue_pair.qp != nullptr && queue_pair.qp->send_cq == cq;
+      });
+  return lose(found != endpoint_.queue_pairs.end() ? &*found : nullptr, {Code::kSystem, 0},
+              "ibv_poll_cq failed");
+}
+
+Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
+                                  const char* operation) {
+  if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
+  const std::string what = nameOf(queue_pair) + ": " + operation +
+                           " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
+                           std::to_string(completion.status) + ", vendor " +
+                           std::to_string(completion.vendor_err) +
+                           "): " + reasonFor(queue_pair, completion.status);
+  if (refusesMemory(completion.status) && log_.refusedTooOften(arrived_))
+    return fail({Code::kRemote, 0}, what);
+  return lose(&queue_pair, {Code::kRemote, 0}, what);
+}
+
+std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = endpoint_.rails[queue_pair.rail];
+  if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
+  if (queue_pair.cm != nullptr && queue_pair.cm->advance().status().sys_errno == ENODEV)
+    return "its device was removed";
+  const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
+  if (!now.ok())
+    return std::string("its device does not answer any more: ") + std::strerror(now.status().sys_errno);
+  if (!now->active) return "its port is down: check the cable, the switch port and `ibstat`";
+  ibv_gid gid = {};
+  if (!queue_pair.gid ||
+      (verbs::library().query_gid(rail.hca->context(), rail.port.number, queue_pair.gid->index, &gid) == 0 &&
+       std::memcmp(gid.raw, queue_pair.gid->value.raw, sizeof gid.raw) == 0))
+    return "";
+  return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
+         std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
+}
+
+std::string Connection::ailmentByEvents(const LaneQueuePair& queue_pair) const {
+  const Rail& rail = endpoint_.rails[queue_pair.rail];
+  if (!rail.hca->state().active(rail.port.number))
+    return "its port is down: check the cable, the switch port and `ibstat`";
+  if (!queue_pair.gid || rail.gids->holds(*queue_pair.gid)) return "";
+  return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
+         std::to_string(queue_pair.gid->index) + ")";
+}
+
+std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) {
+  std::string ailment = ailmentOf(queue_pair);
+  const Deadline deadline = Deadline::after(kReasonFollows);
+  while (ailment.empty() && !peerHasEnded() && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ailment = ailmentOf(queue_pair);
+  }
+  return ailment;
+}
+
+std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const {
+  const std::string ailment = ailmentOf(queue_pair);
+  return ailment.empty() ? otherwise : ailment;
+}
+
+std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
+  const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
+  const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
+  const bool broken = iwarp() && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
+  const bool may_follow = refused || flushed || broken;
+  // Where the connection goes on, nobody waits for a reason.
+  const std::string ailment =
+      may_follow && !canFailOver() ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
+  if (!ailment.empty()) return ailment;
+  if (may_follow && peerHasEnded())
+    return std::string("the peer died or closed the connection") +
+           (refused ? " while its memory was in use" : "") + ": see its log";
+  if (broken)
+    return "its TCP connection broke: the peer died or cannot be reached: check its log and the network";
+  return adviceFor(status);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,305 @@
+// What both ends do when a queue pair, a port, a device or a way is lost: they leave the queue pairs of this
+// epoch, settle over the side channel what has arrived, and make others. docs/transport.md has the protocol;
+// sender/failover.cc and receiver/failover.cc have what differs. None of this is on the way of a good
+// message.
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/log.h"
+#include "net/connection/connection.h"
+#include "verbs/queue_pair.h"
+
+namespace railwise::net {
+namespace {
+
+// Lines that are warnings; a port may take a thousand connections with it, whose lines are information then.
+constexpr int kFewLines = 8;
+constexpr Clock::duration kFewTime = std::chrono::seconds(10);
+
+}  // namespace
+
+bool Connection::canFailOver() const {
+  return config_.failover != 0 && epoch_there_.failover != 0 && !iwarp() && side_channel_.opened() &&
+         std::none_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
+                      [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
+}
+
+void Connection::stopFastPath() {
+  only_cq_ = nullptr;
+  leaveFastPath();
+}
+
+void Connection::sayFew(const std::string& line) {
+  static std::mutex mutex;
+  static Clock::time_point since;
+  static int said = 0;
+  bool few = false;
+  {
+    const std::lock_guard lock(mutex);
+    const Clock::time_point now = Clock::now();
+    if (now - since > kFewTime) {
+      since = now;
+      said = 0;
+    }
+    few = ++said <= kFewLines;
+  }
+  if (few) {
+    RAILWISE_WARN("%s", line.c_str());
+  } else {
+    RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  }
+}
+
+Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
+  if (!failure_.ok()) return failure_;
+  if (!canFailOver()) return fail(status, what);
+  if (phase_ == Phase::kLost || phase_ == Phase::kWaiting) return Status::success();
+  sayFew(device_.name() + std::string(": connection ") + (direction_ == Direction::kSend ? "to " : "from ") +
+         peer_ + ": " + what + "; looking for another way");
+  const bool stalled = status.sys_errno == ETIMEDOUT;
+  if (endpoint_.proven() && !stalled) silence_.forgetStalls();
+  leaveEpoch(what);
+  log_.noteTried((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
+  failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
+  return Status::success();
+}
+
+void Connection::leaveEpoch(const std::string& why) {
+  noteProgress();
+  log_.leave(why, Clock::now());
+  failed_queue_pair_ = kNoQueuePair;
+  phase_ = Phase::kLost;
+  peer_takes_part_ = false;
+  stopFastPath();
+  lost_.ring();
+}
+
+void Connection::noteProgress(bool keep_last) {
+  log_.noteArrived(std::max<uint64_t>(arrived_, known_number_), keep_last);
+}
+
+void Connection::beginEpoch() {
+  phase_ = Phase::kRunning;
+  silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
+  log_.resume();
+  heard_ = true;  // silence begins now
+  lost_.clear();
+  listenToRails(true);
+  lost_.ring();  // what happened before anybody listened
+  chores_ = true;
+  mayTestSoon();
+}
+
+Status Connection::recover() {
+  RAILWISE_TRY(failure_);
+  RAILWISE_TRY(hear());
+  RAILWISE_TRY(advanceRecovery());
+  if (phase_ == Phase::kRunning) return Status::success();
+  lost_.ring();
+  // What its queue pairs have brought is taken in first.
+  if (side_channel_.ended() && phase_ != Phase::kLost) {
+    // What it has said last is reported first.
+    return std::exchange(end_seen_, true) ? peerLeft() : Status::success();
+  }
+  return giveUpInTime();
+}
+
+Status Connection::giveUpInTime() {
+  // A peer that does not look has nothing under way, and may come back after hours.
+  log_.step(Clock::now(), peer_takes_part_);
+  return giveUpWhenLost();
+}
+
+// An epoch that nothing has gone through is no better than none.
+Status Connection::countUnproven(Clock::duration since_last_check) {
+  if (epoch_ == 1 || endpoint_.owedNothing() || endpoint_.proven()) return Status::success();
+  log_.addLostTime(since_last_check);
+  return giveUpWhenLost();
+}
+
+Status Connection::giveUpWhenLost() {
+  if (log_.lostTime() < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
+  std::string report = "no way to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
+                       std::to_string(config_.failover_timeout_s) + " s. Tried: ";
+  const std::string attempts = log_.attempts();
+  report += attempts.empty() ? "nothing, for no pair of ports was up" : attempts;
+  report += "; ports of this end:";
+  int native = 0;
+  const std::vector<Rail> usable = usableRails(&native);
+  std::vector<Rail> known = device_.rails();
+  known.insert(known.end(), options_.standbys.begin(), options_.standbys.end());
+  for (const Rail& first : known) {
+    const Rail rail = first.now();
+    const bool good =
+        std::any_of(usable.begin(), usable.end(), [&](const Rail& other) { return rail.same(other); });
+    const bool up = rail.hca->state().active(rail.port.number);
+    report += std::string(" ") + rail.hca->name() + " port " + std::to_string(rail.port.number) +
+              (good                        ? " usable"
+               : up                        ? " up but not usable"
+               : rail.hca->state().fatal() ? " failed"
+                                           : " down");
+  }
+  report +=
+      "; peer " + peer() + ". Check the cables, switches and `ibstat` at both ends, and `dmesg` for the NICs";
+  return fail({Code::kRemote, ETIMEDOUT}, report);
+}
+
+// ---- what the peer says
+
+// Without queue pairs the peer's next frame is all that is waited for: nobody else need be scheduled to read
+// it.
+Status Connection::hear() {
+  while (const auto frame = side_channel_.next(phase_ != Phase::kRunning)) {
+    RAILWISE_TRY(failure_);
+    RAILWISE_TRY(onFrame(*frame));
+  }
+  return Status::success();
+}
+
+Status Connection::onFrame(std::span<const std::byte> bytes) {
+  MessageHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.type == MessageType::kFarewell) {
+    FarewellFrame frame;
+    std::memcpy(&frame, bytes.data(), sizeof frame);
+    onFarewell(frame);
+    return Status::success();
+  }
+  if (!canFailOver()) return Status::success();  // the peer's setting is another
+  return onPeerFrame(header.type, bytes);
+}
+
+void Connection::onFarewell(const FarewellFrame& frame) {
+  farewell_ = fieldText(frame.reason);
+  onLastArrived(frame.arrived);
+}
+
+// ---- rails
+
+void Connection::listenToRails(bool on) {
+  const auto listen = [&](const Rail& rail) { on ? rail.tell(&lost_) : rail.forget(&lost_); };
+  for (const Rail& rail : endpoint_.rails) listen(rail);
+  for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
+}
+
+// A rail that reaches GPU memory in fewer ways than the connection's own is no standby for it: NCCL has
+// registered memory for what the device said it can.
+bool Connection::gpuMemoryToo(const Rail& rail) const {
+  const int wanted = device_.properties().pointer_support;
+  return (rail.pointer_support & wanted) == wanted;
+}
+
+std::vector<Rail> Connection::usableRails(int* native) const {
+  std::vector<Rail> usable;
+  const auto add = [&](const Rail& rail) {
+    if (usable.size() == std::size_t{kMaxRails} || !rail.hca->state().active(rail.port.number)) return;
+    const Result<verbs::GidList> gids = rail.gids->get();
+    if (gids.ok() && !gids->empty()) usable.push_back(rail);
+  };
+  for (const Rail& rail : device_.rails()) add(rail.now());
+  *native = static_cast<int>(usable.size());
+  for (const Rail& first : options_.standbys) {
+    const Rail rail = first.now();
+    // Both ends of a queue pair take messages in any order, or none does.
+    const bool in_order =
+        !out_of_order_ || verbs::outOfOrderReceives(rail.hca->context(), config_) >= kPostedReceives;
+    if (in_order && gpuMemoryToo(rail)) add(rail);
+  }
+  return usable;
+}
+
+EndInfo Connection::describeOffer(const std::vector<Rail>& rails) const {
+  EndInfo offer = epoch_here_;
+  std::memset(offer.rail, 0, sizeof offer.rail);
+  std::memset(offer.queue_pair, 0, sizeof offer.queue_pair);
+  offer.queue_pairs = offer.lanes = 0;
+  offer.rails = static_cast<uint8_t>(rails.size());
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    const verbs::Port now = rails[i].hca->state().port(rails[i].port.number).value_or(rails[i].port);
+    offer.rail[i] = describeRail(rails[i], now.speed_mbps);
+    const Result<verbs::GidList> gids = rails[i].gids->get();
+    if (gids.ok()) addGids(*gids, offer.rail[i]);
+  }
+  return offer;
+}
+
+Status Connection::describeEpoch(EndInfo& end) const {
+  end = describeOffer(endpoint_.rails);
+  for (std::size_t i = 0; i < endpoint_.rails.size(); ++i) {
+    const MemoryKeys keys = windowKeys(i);
+    if (keys.remote == 0 && keys.local == 0) return {Code::kSystem, ENOMEM};
+    end.rail[i].window_key = keys.remote;
+  }
+  return Status::success();
+}
+
+MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
+  if (const int own = placeOf(rail, device_.rails()); own >= 0) {
+    const auto place = static_cast<std::size_t>(own);
+    return {window_.localKey(place), window_.remoteKey(place)};
+  }
+  const Result<MemoryKeys> keys = window_.keysOn(rail.hca->pd());
+  return keys.ok() ? *keys : MemoryKeys{};
+}
+
+Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& config) {
+  TrialQueuePair trial;
+  trial.rail = rail;
+  int error = 0;
+  trial.cq.reset(verbs::makeOrExplain(
+      [&] { return verbs::library().create_cq(rail.hca->context(), 2, nullptr, nullptr, 0); }, error));
+  if (trial.cq == nullptr) return Status{Code::kSystem, error};
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(rail.hca->pd(), trial.cq.get(), rail.port, config, {1, 1, 0});
+  if (!made.ok()) return made.status();
+  trial.qp = std::move(made->qp);
+  return trial;
+}
+
+Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
+  const int8_t native = endpoint_.native_rail[rail];
+  if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
+  return keysOn(memory, endpoint_.rails[rail]);
+}
+
+Result<MemoryKeys> Connection::keysOn(const MemoryHandle& memory, const Rail& rail) const {
+  if (const int own = placeOf(rail, device_.rails()); own >= 0)
+    return memory.keys[static_cast<std::size_t>(own)];
+  return device_.memory().keysOn(memory, rail.hca->pd(), rail.data_direct);
+}
+
+// Ports of this end may be up again: for a connection that uses less than it could.
+void Connection::lookAtPorts() {
+  const auto changes = [&] {
+    uint32_t sum = 0;
+    for (const Rail& rail : device_.rails()) sum += rail.changes();
+    for (const Rail& rail : options_.standbys) sum += rail.changes();
+    return sum;
+  };
+  if (port_changes_ == changes() || !canFailOver()) return;
+  listenToRails(true);  // one may have been opened anew
+  port_changes_ = changes();
+  onPortsChanged();
+}
+
+// ---- queue pairs
+
+void Connection::dropEndpoint() {
+  listenToRails(false);
+  only_cq_ = nullptr;
+  endpoint_ = Endpoint::lost(endpoint_.rails, device_.rails());
+}
+
+std::string Connection::wayText(const LaneQueuePair& queue_pair) const {
+  if (queue_pair.rail >= endpoint_.rails.size() || queue_pair.peer_rail >= epoch_there_.rails)
+    return nameOf(queue_pair);
+  const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
+  const Rail& here = endpoint_.rails[queue_pair.rail];
+  return std::string(here.hca->name()) + " port " + std::to_string(here.port.number) +
+         (direction_ == Direction::kSend ? " -> " : " <- ") + fieldText(there.device) + " port " +
+         std::to_string(there.port);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,265 @@
+#include "net/device/event_watcher.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/background_thread.h"
+#include "base/log.h"
+
+namespace railwise::net {
+namespace {
+
+// A device that never stops talking must not keep the thread from the others.
+constexpr int kEventsAtOnce = 64;
+constexpr int kTickMs = 5;
+
+Status failed(const char* call, int error) {
+  RAILWISE_WARN("events of devices are not watched: %s failed: %s", call, std::strerror(error));
+  return {Code::kSystem, error};
+}
+
+}  // namespace
+
+DeviceState::DeviceState(ibv_context* context, const std::vector<verbs::Port>& ports) : context_(context) {
+  for (const verbs::Port& port : ports) ports_.push_back(std::make_unique<PortState>(port));
+}
+
+DeviceState::PortState* DeviceState::find(uint8_t port) const {
+  for (const auto& state : ports_) {
+    if (state->number == port) return state.get();
+  }
+  return nullptr;
+}
+
+bool DeviceState::active(uint8_t port) const {
+  const PortState* state = find(port);
+  return state != nullptr && !fatal() && state->active.load(std::memory_order_acquire);
+}
+
+uint32_t DeviceState::changes(uint8_t port) const {
+  const PortState* state = find(port);
+  return state != nullptr ? state->changes.load(std::memory_order_acquire) : 0;
+}
+
+std::optional<verbs::Port> DeviceState::port(uint8_t port) const {
+  const PortState* state = find(port);
+  if (state == nullptr) return std::nullopt;
+  const std::lock_guard lock(state->mutex);
+  return state->attributes;
+}
+
+void DeviceState::setGids(uint8_t port, verbs::GidTable* gids) {
+  PortState* state = find(port);
+  if (state == nullptr) return;
+  const std::lock_guard lock(state->mutex);
+  state->gids = gids;
+}
+
+void DeviceState::tell(verbs::FatalFlag* bell) {
+  const std::lock_guard lock(bells_mutex_);
+  bells_.insert(bell);
+}
+
+void DeviceState::forget(verbs::FatalFlag* bell) {
+  const std::lock_guard lock(bells_mutex_);
+  bells_.erase(bell);
+}
+
+void DeviceState::ringAll() {
+  const std::lock_guard lock(bells_mutex_);
+  for (verbs::FatalFlag* bell : bells_) bell->ring();
+}
+
+void DeviceState::fail(ibv_event_type event) {
+  const bool first = !fatal();
+  fatal_.raise(event);
+  ringAll();
+  if (first && when_failed_) when_failed_();
+}
+
+void DeviceState::refresh() {
+  for (const auto& state : ports_) refresh(*state, verbs::EventEffect::kAddresses);
+}
+
+// Whether the link is up the event says, if it does: drivers may report it before the port's attributes
+// follow.
+void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
+  const bool up = effect == verbs::EventEffect::kPortUp;
+  const bool told = up || effect == verbs::EventEffect::kPortDown;
+  const uint32_t before = state.changes.load(std::memory_order_acquire);
+  const Result<verbs::Port> now = verbs::queryPort(context_, state.number);
+  const std::lock_guard lock(state.mutex);
+  // Another thread has asked since, perhaps because of an event: what it found is newer.
+  const bool old = !told && state.changes.load(std::memory_order_acquire) != before;
+  if (now.ok() && !old) state.attributes = *now;
+  if (told) state.attributes.active = up;
+  state.active.store(state.attributes.active, std::memory_order_release);
+  if (state.gids != nullptr) state.gids->invalidate();
+  state.changes.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void DeviceState::handle(const verbs::AsyncEvent& event) {
+  const verbs::EventEffect effect = verbs::effectOf(event.type);
+  const std::string text = verbs::describeEvent(name(), event);
+  switch (effect) {
+    case verbs::EventEffect::kFatal:
+      if (event.of == verbs::AsyncEvent::Of::kDevice) fail(event.type);
+      if (event.flag != nullptr) event.flag->raise(event.type);
+      RAILWISE_WARN("%s", text.c_str());
+      break;
+    case verbs::EventEffect::kPortDown:
+    case verbs::EventEffect::kPortUp: {
+      // Soft-RoCE says each twice.
+      PortState* const state = find(event.port);
+      const bool up = effect == verbs::EventEffect::kPortUp;
+      if (state == nullptr || std::exchange(state->told_up, up) != up) RAILWISE_WARN("%s", text.c_str());
+      break;
+    }
+    default:
+      RAILWISE_INFO(log::kNet, "%s", text.c_str());
+  }
+  if (event.of != verbs::AsyncEvent::Of::kPort) return;
+  if (PortState* state = find(event.port); state != nullptr) refresh(*state, effect);
+  ringAll();
+}
+
+bool DeviceState::serve(bool hung_up) {
+  for (int i = 0; i < kEventsAtOnce; ++i) {
+    const Result<bool> taken =
+        verbs::takeEvent(context_, [&](const verbs::AsyncEvent& event) { handle(event); });
+    if (taken.ok() && *taken) continue;
+    if (taken.ok() && !hung_up) return true;
+    // The kernel has let go of the device. Left in the set, its descriptor would wake us for ever.
+    RAILWISE_WARN("%s: the device is gone: look for its reset or removal in `dmesg`", name());
+    fail(IBV_EVENT_DEVICE_FATAL);
+    return false;
+  }
+  return true;
+}
+
+Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_name) {
+  std::unique_ptr<EventWatcher> watcher(new EventWatcher);
+  watcher->owner_pid_ = getpid();
+  watcher->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (watcher->epoll_fd_ < 0) return failed("epoll_create1", errno);
+  watcher->stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (watcher->stop_fd_ < 0) return failed("eventfd", errno);
+  epoll_event interest = {};
+  interest.events = EPOLLIN;
+  interest.data.ptr = nullptr;
+  if (epoll_ctl(watcher->epoll_fd_, EPOLL_CTL_ADD, watcher->stop_fd_, &interest) != 0)
+    return failed("epoll_ctl", errno);
+  try {
+    watcher->thread_ = startBackgroundThread([self = watcher.get()] { self->run(); });
+  } catch (const std::system_error& error) {
+    return failed("the start of a thread", error.code().value());
+  }
+  pthread_setname_np(watcher->thread_.native_handle(), thread_name);
+  return watcher;
+}
+
+EventWatcher::~EventWatcher() {
+  if (thread_.joinable() && inParent()) {
+    const uint64_t one = 1;
+    if (write(stop_fd_, &one, sizeof one) < 0)
+      RAILWISE_INFO(log::kNet, "the events' thread cannot be woken: %s", std::strerror(errno));
+    thread_.join();
+  } else if (thread_.joinable()) {
+    // A forked child: its copy of std::thread names a thread that it does not have. Neither joined nor
+    // detached.
+    new (&thread_) std::thread;
+  }
+  // The child's descriptors are its own; closing them changes nothing for the parent.
+  if (stop_fd_ >= 0) close(stop_fd_);
+  if (epoll_fd_ >= 0) close(epoll_fd_);
+}
+
+bool EventWatcher::inParent() const { return getpid() == owner_pid_; }
+
+Status EventWatcher::watch(DeviceState& device) {
+  // A child shares the parent's epoll set, and its copy of the lock may be held for ever.
+  if (!inParent()) return Status::success();
+  RAILWISE_TRY(verbs::makeEventsNonBlocking(device.context()));
+  RAILWISE_TRY(watch(static_cast<Watched&>(device)).status());
+  device.refresh();  // what happened since it was opened
+  return Status::success();
+}
+
+Result<bool> EventWatcher::watch(Watched& what) {
+  if (!inParent()) return false;
+  const std::lock_guard lock(mutex_);
+  epoll_event interest = {};
+  interest.events = EPOLLIN | EPOLLRDHUP;
+  interest.data.ptr = &what;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) != 0)
+    return failed("epoll_ctl", errno);
+  watched_.insert(&what);
+  return true;
+}
+
+void EventWatcher::unwatch(Watched& what) {
+  if (!inParent()) return;
+  const std::lock_guard lock(mutex_);
+  ticking_.erase(&what);
+  if (watched_.erase(&what) == 0) return;
+  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
+}
+
+// Without memory it is tried again at the next event.
+static bool serveSafely(Watched& watched, bool hung_up) {
+  try {
+    return watched.serve(hung_up);
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+}
+
+static bool tickSafely(Watched& watched) {
+  try {
+    return watched.tick();
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+}
+
+void EventWatcher::run() {
+  std::array<epoll_event, 16> ready;
+  for (;;) {
+    const bool ticking = [&] {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(ticking_, [](Watched* watched) { return !tickSafely(*watched); });
+      return !ticking_.empty();
+    }();
+    const int count =
+        epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), ticking ? kTickMs : -1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      (void)failed("epoll_wait", errno);
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = ready[static_cast<std::size_t>(i)];
+      if (event.data.ptr == nullptr) return;
+      const std::lock_guard lock(mutex_);
+      auto* const watched = static_cast<Watched*>(event.data.ptr);
+      if (!watched_.contains(watched)) continue;  // unwatched since epoll_wait returned
+      if (serveSafely(*watched, (event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
+        ticking_.insert(watched);
+        continue;
+      }
+      watched_.erase(watched);
+      ticking_.erase(watched);
+      (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, watched->descriptor(), nullptr);
+    }
+  }
+}
+
+}  // namespace railwise::net

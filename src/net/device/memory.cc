@@ -1,0 +1,277 @@
+#include "net/device/memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "net/device/event_watcher.h"
+
+namespace railwise::net {
+namespace {
+
+uint64_t pageBytes() {
+  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+uint64_t pageDown(uint64_t address) { return address & ~(pageBytes() - 1); }
+uint64_t pageUp(uint64_t address) { return pageDown(address + pageBytes() - 1); }
+
+// A negative size of the old API versions, say.
+Status impossibleRange(uint64_t address, std::size_t bytes) {
+  RAILWISE_WARN("registering %zu bytes at 0x%lx: that is beyond all memory", bytes,
+                static_cast<unsigned long>(address));
+  return {Code::kInvalidArgument, 0};
+}
+
+// Of a device that had failed: none.
+MemoryKeys keysOf(const verbs::Mr& region) {
+  return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
+}
+
+// Position of `item` in `items`, where it is appended when it is new.
+template <typename Item>
+uint8_t placeOf(std::vector<Item>& items, const Item& item) {
+  const auto found = std::find(items.begin(), items.end(), item);
+  const auto place = static_cast<uint8_t>(found - items.begin());
+  if (found == items.end()) items.push_back(item);
+  return place;
+}
+
+}  // namespace
+
+bool RailDomain::failed() const { return device != nullptr && device->fatal(); }
+
+MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails) {
+  return {.relaxed_ordering = verbs::relaxedOrdering(config) != 0, .data_direct_rails = data_direct_rails};
+}
+
+MemoryCache::MemoryCache(std::vector<RailDomain> rails, MemoryOptions options)
+    : access_(verbs::kDataAccess | (options.relaxed_ordering ? verbs::kRelaxedOrdering : 0)) {
+  assert(!rails.empty() && rails.size() <= kMaxRails);
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    const Domain domain{rails[rail], (options.data_direct_rails >> rail & 1) != 0};
+    domain_of_rail_.push_back(placeOf(domains_, domain));
+  }
+}
+
+MemoryCache::~MemoryCache() {
+  if (!entries_.empty())
+    RAILWISE_INFO(log::kReg, "%zu memory registrations were never released", entries_.size());
+}
+
+MemoryCache::Entry::~Entry() {
+  if (fd >= 0) close(fd);
+}
+
+MemoryHandle* MemoryCache::findLocked(const Range& range) {
+  auto& listed = by_start_[static_cast<std::size_t>(range.kind)];
+  const auto after = listed.upper_bound(range.start);
+  if (after == listed.begin()) return nullptr;
+  Entry* entry = std::prev(after)->second;
+  if (!entry->range.covers(range)) return nullptr;
+  Holders& holders = entry->range == range ? entry->whole : entry->part;
+  ++holders.references;
+  return &holders;
+}
+
+bool MemoryCache::beingRegisteredLocked(const Range& range) const {
+  return std::any_of(in_progress_.begin(), in_progress_.end(),
+                     [&](const Range* other) { return other->covers(range); });
+}
+
+// Takes the one entry of `fresh`, which nothing listed covers, and takes the smaller ones that it covers off
+// the list: those live on for their holders.
+MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
+  Entry& entry = fresh.front();
+  entry.self = fresh.begin();
+  entries_.splice(entries_.end(), fresh);
+  auto& listed = by_start_[static_cast<std::size_t>(entry.range.kind)];
+  auto next = listed.lower_bound(entry.range.start);
+  while (next != listed.end() && entry.range.covers(next->second->range)) {
+    next->second->listed = false;
+    next = listed.erase(next);
+  }
+  entry.position = listed.emplace_hint(next, entry.range.start, &entry);
+  entry.listed = true;
+  entry.whole.references = 1;
+  return &entry.whole;
+}
+
+// `registerWith` registers the range with one domain.
+template <typename Register>
+Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, int fd, uint64_t fd_offset,
+                                                Register&& registerWith) {
+  std::list<Entry> fresh;  // released after the lock when it is not needed
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (MemoryHandle* found = findLocked(range)) return found;
+    if (!beingRegisteredLocked(range)) break;
+    registered_.wait(lock);
+  }
+  in_progress_.push_back(&range);
+  lock.unlock();
+
+  Status status;
+  Entry& entry = fresh.emplace_back();
+  entry.range = range;
+  entry.whole.entry = entry.part.entry = &entry;
+  entry.whole.kind = entry.part.kind = range.kind;
+  if (fd >= 0) entry.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);  // without it, there are no standby rails for it
+  entry.fd_offset = fd_offset;
+  for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
+    if (domains_[i].rail.failed()) continue;
+    Result<verbs::Mr> region = registerWith(domains_[i]);
+    if (region.ok()) {
+      entry.regions[i] = std::move(*region);
+    } else if (!domains_[i].rail.failed()) {
+      status = region.status();
+    }
+  }
+  for (std::size_t rail = 0; status.ok() && rail < domain_of_rail_.size(); ++rail) {
+    entry.whole.keys[rail] = entry.part.keys[rail] = keysOf(entry.regions[domain_of_rail_[rail]]);
+  }
+  if (!status.ok()) fresh.clear();  // what the other rails made goes before anybody who waits tries again
+
+  lock.lock();
+  std::erase(in_progress_, &range);
+  MemoryHandle* handle = nullptr;
+  if (status.ok()) {
+    handle = findLocked(range);  // a larger one, made meanwhile, serves both
+    if (handle == nullptr) handle = listLocked(fresh);
+  }
+  lock.unlock();
+  registered_.notify_all();
+  if (handle == nullptr) return status;
+  return handle;
+}
+
+Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, MemoryKind kind) {
+  const uint64_t end = address + std::max<std::size_t>(bytes, 1);
+  const Range range{pageDown(address), pageUp(end), kind};
+  if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
+  return acquireRange(range, -1, 0, [&](const Domain& domain) {
+    return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start),
+                                 range.end - range.start, access_);
+  });
+}
+
+Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset,
+                                                 int fd) {
+  const uint64_t end = address + std::max<std::size_t>(bytes, 1);
+  const Range range{pageDown(address), pageUp(end), MemoryKind::kDmaBuf};
+  if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
+  // NCCL's offset belongs to `address`; the range grows downwards to its page, and the offset with it.
+  const uint64_t head = address - range.start;
+  if (offset < head) {
+    RAILWISE_WARN("dma-buf %d: offset %lu for an address %lu bytes into its page", fd,
+                  static_cast<unsigned long>(offset), static_cast<unsigned long>(head));
+    return Status{Code::kInvalidArgument, 0};
+  }
+  return acquireRange(range, fd, offset - head, [&](const Domain& domain) {
+    return verbs::registerDmaBuf(domain.rail.pd, offset - head, range.end - range.start, range.start, fd,
+                                 access_, domain.data_direct);
+  });
+}
+
+void MemoryCache::release(MemoryHandle* handle) {
+  auto* holders = static_cast<Holders*>(handle);
+  Entry* entry = holders->entry;
+  std::list<Entry> dead;  // deregistered after the lock
+  const std::lock_guard lock(mutex_);
+  assert(holders->references > 0);
+  if (--holders->references > 0 || entry->whole.references > 0) return;
+  if (entry->listed) {
+    by_start_[static_cast<std::size_t>(entry->range.kind)].erase(entry->position);
+    entry->listed = false;
+  }
+  if (entry->part.references == 0) dead.splice(dead.end(), entries_, entry->self);
+}
+
+Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct) {
+  Entry& entry = *static_cast<const Holders&>(handle).entry;
+  for (std::size_t i = 0; i < domains_.size(); ++i) {
+    const bool same = domains_[i].rail.pd == pd && domains_[i].data_direct == data_direct;
+    if (same && entry.regions[i] != nullptr) return keysOf(entry.regions[i]);
+  }
+  return entry.further.keys(pd, data_direct, [&] {
+    const std::size_t bytes = entry.range.end - entry.range.start;
+    if (entry.range.kind == MemoryKind::kDmaBuf)
+      return verbs::registerDmaBuf(pd, entry.fd_offset, bytes, entry.range.start, entry.fd, access_,
+                                   data_direct);
+    return verbs::registerMemory(pd, reinterpret_cast<void*>(entry.range.start), bytes, access_);
+  });
+}
+
+std::size_t MemoryCache::entries() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rails, std::size_t bytes) {
+  assert(!rails.empty() && rails.size() <= kMaxRails);
+  RegisteredPages pages;
+  pages.bytes_ = pageUp(bytes);
+  pages.further_ = std::make_unique<FurtherRegions>();
+  void* memory = mmap(nullptr, pages.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    RAILWISE_WARN("no memory for %zu bytes of connection state", pages.bytes_);
+    return Status{Code::kSystem, error};
+  }
+  pages.memory_ = memory;
+  std::vector<RailDomain> domains;
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    const uint8_t place = placeOf(domains, rails[rail]);
+    if (place == pages.regions_.size()) {
+      verbs::Mr& made = pages.regions_.emplace_back();
+      if (!rails[rail].failed()) {
+        Result<verbs::Mr> region =
+            verbs::registerMemory(rails[rail].pd, memory, pages.bytes_, verbs::kDataAccess);
+        if (region.ok()) {
+          made = std::move(*region);
+        } else if (!rails[rail].failed()) {
+          return region.status();
+        }
+      }
+    }
+    pages.keys_[rail] = keysOf(pages.regions_[place]);
+  }
+  return pages;
+}
+
+Result<MemoryKeys> RegisteredPages::keysOn(ibv_pd* pd) const {
+  return further_->keys(pd, false,
+                        [&] { return verbs::registerMemory(pd, memory_, bytes_, verbs::kDataAccess); });
+}
+
+RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_),
+      further_(std::move(other.further_)),
+      regions_(std::move(other.regions_)),
+      keys_(other.keys_) {}
+
+RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(further_, other.further_);
+  std::swap(regions_, other.regions_);
+  std::swap(keys_, other.keys_);
+  return *this;
+}
+
+RegisteredPages::~RegisteredPages() {
+  regions_.clear();
+  further_.reset();
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+}  // namespace railwise::net

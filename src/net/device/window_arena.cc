@@ -1,0 +1,85 @@
+#include "net/device/window_arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace railwise::net {
+namespace {
+
+// The first piece serves a few connections; each further one is twice as large, up to some hundred.
+constexpr std::size_t kFirstPieceBytes = std::size_t{64} << 10;
+constexpr std::size_t kLargestPieceBytes = std::size_t{2} << 20;
+constexpr std::size_t kBlockAlignment = 128;
+
+std::size_t roundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Window& Window::operator=(Window&& other) noexcept {
+  std::swap(arena_, other.arena_);
+  std::swap(pages_, other.pages_);
+  std::swap(offset_, other.offset_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(used_before_, other.used_before_);
+  return *this;
+}
+
+Window::~Window() {
+  if (arena_ != nullptr) arena_->give(*this);
+}
+
+Window WindowArena::takeLocked(std::size_t bytes) {
+  Window window;
+  const auto free = std::find_if(free_.begin(), free_.end(),
+                                 [bytes](const FreeBlock& block) { return block.bytes == bytes; });
+  if (free != free_.end()) {
+    window.pages_ = free->pages;
+    window.offset_ = free->offset;
+    window.used_before_ = true;
+    *free = free_.back();
+    free_.pop_back();
+  } else if (!pieces_.empty() && pieces_.back()->bytes - pieces_.back()->used >= bytes) {
+    Piece& piece = *pieces_.back();
+    window.pages_ = &piece.pages;
+    window.offset_ = std::exchange(piece.used, piece.used + bytes);
+  } else {
+    return window;
+  }
+  window.bytes_ = bytes;
+  window.arena_ = this;
+  return window;
+}
+
+Result<Window> WindowArena::take(std::size_t bytes) {
+  bytes = roundUp(bytes, kBlockAlignment);
+  std::unique_lock lock(mutex_);
+  Window window = takeLocked(bytes);
+  while (window.arena_ == nullptr) {
+    const std::size_t next = pieces_.empty() ? kFirstPieceBytes : pieces_.back()->bytes * 2;
+    const std::size_t size = std::max(std::min(next, kLargestPieceBytes), roundUp(bytes, kFirstPieceBytes));
+    lock.unlock();  // registering takes its time
+    Result<RegisteredPages> pages = RegisteredPages::create(rails_, size);
+    if (!pages.ok()) return pages.status();
+    lock.lock();
+    pieces_.push_back(std::make_unique<Piece>(Piece{std::move(*pages), size, 0}));
+    window = takeLocked(bytes);
+  }
+  lock.unlock();
+  if (window.used_before_) std::memset(window.at<std::byte>(0), 0, bytes);
+  return window;
+}
+
+void WindowArena::give(const Window& window) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back({window.pages_, window.offset_, window.bytes_});
+}
+
+std::size_t WindowArena::bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const auto& piece : pieces_) sum += piece->bytes;
+  return sum;
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,78 @@
+// Memory that the other ends of connections write into, registered in large pieces with all rails of a
+// device: a connection takes a block of it instead of a registration of its own. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "net/device/memory.h"
+
+namespace railwise::net {
+
+class WindowArena;
+
+// A block of the arena, zeroed; goes back when it is destroyed. Nobody may write into it from then on: the
+// queue pairs that can are destroyed first.
+class Window {
+ public:
+  Window() = default;
+  Window(Window&& other) noexcept { *this = std::move(other); }
+  Window& operator=(Window&& other) noexcept;
+  ~Window();
+
+  template <typename T>
+  T* at(std::size_t offset) const {
+    return pages_->at<T>(offset_ + offset);
+  }
+  uint64_t address() const { return pages_->address() + offset_; }
+  uint32_t localKey(std::size_t rail) const { return pages_->localKey(rail); }
+  uint32_t remoteKey(std::size_t rail) const { return pages_->remoteKey(rail); }
+  // Through a domain that is not the rails'. Errors: kSystem, logged.
+  Result<MemoryKeys> keysOn(ibv_pd* pd) const { return pages_->keysOn(pd); }
+
+ private:
+  friend class WindowArena;
+  WindowArena* arena_ = nullptr;
+  const RegisteredPages* pages_ = nullptr;
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+  bool used_before_ = false;
+};
+
+class WindowArena {
+ public:
+  // `rails`: the protection domain of each rail.
+  explicit WindowArena(std::vector<RailDomain> rails) : rails_(std::move(rails)) {}
+  WindowArena(const WindowArena&) = delete;
+  WindowArena& operator=(const WindowArena&) = delete;
+
+  // Errors: kSystem, logged.
+  Result<Window> take(std::size_t bytes);
+
+  // Bytes taken from the system, for benchmarks.
+  std::size_t bytes() const;
+
+ private:
+  friend class Window;
+  struct Piece {
+    RegisteredPages pages;
+    std::size_t bytes;
+    std::size_t used;
+  };
+  struct FreeBlock {
+    const RegisteredPages* pages;
+    std::size_t offset;
+    std::size_t bytes;
+  };
+  // Without an arena: there is no room.
+  Window takeLocked(std::size_t bytes);
+  void give(const Window& window);
+
+  const std::vector<RailDomain> rails_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<FreeBlock> free_;
+};
+
+}  // namespace railwise::net

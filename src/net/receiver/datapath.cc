@@ -1,0 +1,413 @@
+// The hot path of the receiver. Allocates, locks, logs and calls the kernel nowhere on the way of a good
+// message. Each irecv writes its clear-to-send at once: nobody knows how soon the sender needs it.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <numeric>
+
+#include "net/profiler.h"
+#include "net/receiver/receive_connection.h"
+
+namespace railwise::net {
+namespace {
+
+// Every so many silent receives one asks for a completion after all: it tells that the sender has seen all
+// before it, whose slots may then be used again.
+constexpr uint64_t kSilentRun = 8;
+
+constexpr std::size_t kClearToSendChain = 4;
+
+}  // namespace
+
+Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  // Only on iWARP they have buffers of their own.
+  const bool filled = !iwarp() && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
+  for (uint32_t i = 0; i < kReplenish && !filled; ++i) {
+    receive_chain_[i].wr_id = workId(kDataWork, index, iwarp() ? first + i : 0);
+    if (!iwarp()) continue;
+    const Record* const buffer = notices_ + index * kPostedReceives + first + i;
+    receive_segments_[i] = {reinterpret_cast<uint64_t>(buffer), sizeof(Record), queue_pair.window_key};
+  }
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(queue_pair.qp, receive_chain_.data(), &bad);
+  queue_pair.receives_posted += error == 0 ? kReplenish : 0;
+  if (error == 0) [[likely]]
+    return Status::success();
+  return failPost(queue_pair, "ibv_post_recv", error);
+}
+
+// Where entry `i` of a receive is put together: as it will stand in the sender's ring.
+std::byte* ReceiveConnection::stagingOf(uint64_t number, uint32_t i) const {
+  return staging_ + std::size_t{ringPlace(number) + i} * entry_bytes_;
+}
+
+// Whatever is not one buffer on one rail.
+void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers) {
+  const auto count = static_cast<uint32_t>(buffers.size());
+  uint32_t least_room = UINT32_MAX;
+  bool host = true;
+  for (const ReceiveBuffer& buffer : buffers) {
+    least_room = std::min(least_room, roomOf(buffer));
+    host = host && buffer.memory != nullptr && buffer.memory->kind == MemoryKind::kHost;
+  }
+  receive.least_room = least_room;
+  receive.host = host;
+  const uint64_t flags = (receive.silent ? kStampSilent : 0) | (host ? kStampHost : 0);
+  const uint64_t stamp = makeStamp(next_number_, static_cast<int>(count), flags);
+  for (uint32_t i = 0; i < count; ++i) {
+    const ReceiveBuffer& buffer = buffers[i];
+    const uint32_t room = roomOf(buffer);
+    receive.pieces[i] = {0, room, buffer.address};
+    memories_[i][slot] = buffer.memory;
+    std::byte* const place = stagingOf(next_number_, i);
+    *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
+        entryOf(buffer, room, stamp);
+    if (entry_bytes_ > sizeof(ClearToSend) && buffer.memory != nullptr)
+      fillMoreKeys(*reinterpret_cast<MoreKeys*>(place), *buffer.memory);
+  }
+}
+
+void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const {
+  for (std::size_t rail = 1; rail < endpoint_.rails.size(); ++rail)
+    keys.remote_key[rail] = memory.keys[rail].remote;
+}
+
+Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent,
+                                         Request** request) {
+  *request = nullptr;
+  if (!failure_.ok()) return failure_;
+  if (!running() || lost_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
+  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  Receive& made = receives_[slot];
+  if (made.kind != Request::Kind::kFree) return Status::success();
+  if (blocked()) {
+    RAILWISE_TRY(poll());
+    if (blocked()) return idle(Waiting::kPeer);
+  }
+  const auto count = static_cast<uint32_t>(buffers.size());
+  open(made, count, roomOf(buffers[0]));
+  if (silent) makeSilent(made);
+  if (!made.silent && std::any_of(buffers.begin(), buffers.end(),
+                                  [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; }))
+    startEvents(made, buffers);
+  fillGroup(made, slot, buffers);
+  // Without queue pairs this comes with the next epoch.
+  const bool standby = !endpoint_.native && phase_ != Phase::kLost && phase_ != Phase::kWaiting;
+  if (standby && !writeKeys(made)) {
+    (void)lose(&endpoint_.queue_pairs[reply_queue_pair_], {Code::kSystem, ENOMEM},
+               "memory cannot be registered with a standby rail");
+  }
+  *request = &made;
+  ++next_number_;
+  return postPending();
+}
+
+// By silent receives that the sender has not seen, or on iWARP by the send queue.
+bool ReceiveConnection::blocked() const {
+  return next_number_ > consumed_number_ + kSlots ||
+         (iwarp() && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
+}
+
+// NCCL reads no size of such a receive, and profiles none.
+void ReceiveConnection::makeSilent(Receive& receive) const {
+  if (!may_be_silent_ || receive.count != 1 || receive.number % kSilentRun == 0) return;
+  receive.silent = receive.done = receive.alike = true;
+  receive.bytes = receive.least_room;
+}
+
+// Over the queue pair that brought data last: the sender gives most to what is fastest.
+Status ReceiveConnection::postPending() {
+  if (!running()) [[unlikely]]  // they go with the next epoch
+    return Status::success();
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
+  while (posted_number_ != next_number_) {
+    if (queue_pair.sendFree() == 0) [[unlikely]] {
+      RAILWISE_TRY(poll());
+      chores_ = queue_pair.sendFree() == 0;
+      if (chores_) return Status::success();
+    }
+    std::array<ibv_send_wr, kClearToSendChain> works;
+    std::array<ibv_sge, kClearToSendChain> segments;
+    std::size_t count = 0;
+    while (count < works.size() && posted_number_ != next_number_ && queue_pair.sendFree() > 0) {
+      nextClearToSend(queue_pair, works[count], segments[count]);
+      if (count > 0) works[count - 1].next = &works[count];
+      ++count;
+    }
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(queue_pair.qp, works.data(), &bad);
+    if (error != 0) [[unlikely]]
+      return failPost(queue_pair, "ibv_post_send", error);
+  }
+  return Status::success();
+}
+
+// All entries of one receive.
+inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work,
+                                               ibv_sge& segment) {
+  const uint64_t number = posted_number_++;
+  const uint32_t skipped = iwarp() ? 0 : kUnwrittenBytes;
+  const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + skipped;
+  const uint32_t bytes = receives_[number % kSlots].count * entry_bytes_ - skipped;
+  segment = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
+  work.opcode = iwarp() ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
+  fillClearToSend(work, segment, queue_pair, offset);
+}
+
+Status ReceiveConnection::progress(const Request& request, bool* done) {
+  if (posted_number_ != next_number_) [[unlikely]]  // the send queue was full
+    (void)postPending();                            // a failure is remembered
+  chores_ = posted_number_ != next_number_;
+  const Status polled = poll();
+  if (request.kind == Request::Kind::kFlush) [[unlikely]]
+    return progressFlush(
+        flushes_[static_cast<uint32_t>(flushes_.indexOf(static_cast<const Flush*>(&request)))], done);
+  *done = known(request);
+  if (*done) return Status::success();
+  RAILWISE_TRY(polled);
+  return idle(Waiting::kPeer);
+}
+
+Status ReceiveConnection::poll() {
+  for (const verbs::Cq& cq : endpoint_.cqs) {
+    ibv_wc completions[kPollBatch];
+    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    for (int i = 0; i < count; ++i) onCompletion(completions[i]);
+    heard_ = heard_ || count > 0;
+    if (count < 0) [[unlikely]]
+      RAILWISE_TRY(losePoll(cq.get()));
+  }
+  return failure_;
+}
+
+void ReceiveConnection::onCompletion(const ibv_wc& completion) {
+  const uint64_t kind = completion.wr_id >> 56;
+  const std::size_t index = (completion.wr_id >> 32) & 0xff;
+  const auto number = static_cast<uint32_t>(completion.wr_id);
+  if (kind == kDataWork && completion.status == IBV_WC_SUCCESS) [[likely]] {
+    (void)onData(index, completion);  // a failure is remembered
+    return;
+  }
+  if ((completion.wr_id & kProbeWork) != 0) {
+    (void)onProbe(completion);
+    return;
+  }
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  queue_pair.receives_failed += kind == kDataWork ? 1 : 0;
+  if (completion.status == IBV_WC_SUCCESS) {
+    queue_pair.retire(number);
+  } else if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  } else {
+    (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
+  }
+}
+
+// Empty writes: when one is complete, so are all clear-to-sends before it.
+Status ReceiveConnection::requestCompletions(bool anew) {
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
+    ibv_send_wr work = emptyWrite(queue_pair);
+    ++queue_pair.posted;
+    work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(queue_pair.qp, &work, &bad);
+    if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
+  }
+  return Status::success();
+}
+
+inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  const Record* notice = nullptr;
+  uint32_t value = ntohl(completion.imm_data);
+  uint32_t record_bytes = sizeof(Record);
+  if (iwarp()) {
+    notice = &notices_[index * kPostedReceives + static_cast<uint32_t>(completion.wr_id)];
+    value = notice->immediate;
+    record_bytes = completion.byte_len;
+  }
+  if (immediateForm(value) == ImmediateForm::kWhole) [[likely]] {
+    RAILWISE_TRY(onWhole(queue_pair, index, value));
+  } else if (immediateForm(value) == ImmediateForm::kPacked) {
+    RAILWISE_TRY(onPacked(queue_pair, index, value));
+  } else {
+    const Record* const record = notice != nullptr ? notice : &records_[immediateSlot(value)];
+    RAILWISE_TRY(onPart(index, value, record, record_bytes));
+  }
+  if (++queue_pair.consumed % kReplenish != 0) [[likely]]
+    return Status::success();
+  // Receives complete in their order, so the buffers of the older half are free.
+  return postReceives(index, queue_pair.consumed % kPostedReceives == 0 ? kReplenish : 0);
+}
+
+Status ReceiveConnection::failNotOpen(uint32_t slot) {
+  return fail({Code::kRemote, 0}, "data for receive slot " + std::to_string(slot) + ", which is not open");
+}
+
+// All messages of a receive have arrived, and are of one size.
+inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
+  Receive& receive = receives_[immediateSlot(value)];
+  if (receive.kind != Request::Kind::kReceive || receive.done || receive.arrived != 0) [[unlikely]]
+    return failNotOpen(immediateSlot(value));
+  receive.arrived = 1;
+  receive.rails = static_cast<uint16_t>(1U << queue_pair.rail);
+  receive.bytes = immediateSize(value);
+  receive.alike = true;
+  reply_queue_pair_ = static_cast<uint8_t>(index);
+  if (receive.bytes > receive.least_room) [[unlikely]]
+    return failTooLong(receive.bytes, receive.least_room);
+  complete(receive);
+  return Status::success();
+}
+
+// The same, but they stand in the window.
+Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
+  const uint32_t slot = immediateSlot(value);
+  const uint32_t bytes = immediateSize(value);
+  const Receive& receive = receives_[slot];
+  if (receive.kind != Request::Kind::kReceive || !receive.host || iwarp() || bytes > receive.least_room ||
+      uint64_t{bytes} * receive.count > kPackBytes)
+    return failNotOpen(slot);
+  for (std::size_t i = 0; i < receive.count; ++i)
+    copyShort(reinterpret_cast<void*>(receive.pieces[i].address),  // NOLINT(performance-no-int-to-ptr)
+              packs_[slot].bytes + i * bytes, bytes);
+  return onWhole(queue_pair, index, value);
+}
+
+// A part has arrived. `record`: where its record is, when it says that it brought one.
+Status ReceiveConnection::onPart(std::size_t index, uint32_t value, const Record* record,
+                                 uint32_t record_bytes) {
+  const uint32_t slot = immediateSlot(value);
+  const ImmediateForm form = immediateForm(value);
+  Receive& receive = receives_[slot];
+  const uint32_t part = immediatePart(value);
+  const bool expected = receive.kind == Request::Kind::kReceive && !receive.done &&
+                        (receive.arrived >> part & 1) == 0 && form <= ImmediateForm::kPartWithRecord &&
+                        immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
+  if (!expected) return failNotOpen(slot);
+  receive.arrived |= 1U << part;
+  receive.rails = static_cast<uint16_t>(receive.rails | 1U << endpoint_.queue_pairs[index].rail);
+  if (form == ImmediateForm::kPartWithRecord) {
+    if (record_bytes < recordBytes(receive.count) ||
+        record->number != static_cast<uint32_t>(receive.number) || record->parts < 1 ||
+        record->parts > uint32_t{kMaxLanes}) {
+      return fail({Code::kRemote, 0},
+                  "a record that does not belong to receive " + std::to_string(receive.number));
+    }
+    receive.parts = record->parts;
+    for (std::size_t i = 0; i < receive.count; ++i) receive.pieces[i].size = record->sizes[i];
+    reply_queue_pair_ = static_cast<uint8_t>(index);
+  }
+  if (receive.parts == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.parts))
+    return Status::success();
+  for (std::size_t i = 0; i < receive.count; ++i) {
+    const Piece& piece = receive.pieces[i];
+    if (piece.size > piece.room) return failTooLong(piece.size, piece.room);
+  }
+  receive.bytes = receive.pieces[0].size;
+  complete(receive);
+  return Status::success();
+}
+
+Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
+  return fail({Code::kRemote, 0}, "the peer reports a message of " + std::to_string(bytes) +
+                                      " bytes for a buffer of " + std::to_string(room));
+}
+
+inline void ReceiveConnection::complete(Receive& receive) {
+  receive.done = true;
+  const uint64_t arrived = arrived_;
+  const bool in_turn = receive.number == arrived + 1 && consumed_number_ == arrived;
+  consumed_number_ = std::max(consumed_number_, receive.number);
+  if (in_turn) [[likely]]
+    arrived_ = receive.number;
+  else advanceArrived();
+  if (receive.profiled) [[unlikely]]
+    stopEvents(receive);
+}
+
+// Lanes overtake each other; silent receives bring nothing, and are there when one behind them is.
+void ReceiveConnection::advanceArrived() {
+  while (arrived_ < consumed_number_) {
+    const Receive& next = receives_[(arrived_ + 1) % kSlots];
+    if (next.number != arrived_ + 1 || !next.done) return;
+    arrived_ = arrived_ + 1;
+  }
+}
+
+void ReceiveConnection::startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers) {
+  receive.profiled = true;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_RECEIVE;
+    event.device = device_.index();
+    event.rail = -1;
+    const ibv_qp* const qp = endpoint_.queue_pairs[reply_queue_pair_].qp;
+    event.qp_number = qp != nullptr ? qp->qp_num : 0;
+    event.tag = buffers[i].tag;
+    event.message = receive.number;
+    event.bytes = buffers[i].bytes;
+    receive.events[i] = profiler::start(buffers[i].profiler, event);
+  }
+}
+
+void ReceiveConnection::stopEvents(Receive& receive) {
+  for (std::size_t i = 0; i < receive.count; ++i) {
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_RECEIVE;
+    event.device = device_.index();
+    event.rail = -1;
+    event.message = receive.number;
+    event.bytes = sizeOf(receive, i);
+    profiler::stop(receive.events[i], event);
+  }
+}
+
+uint32_t ReceiveConnection::sizeOf(const Receive& receive, std::size_t i) {
+  return receive.alike ? receive.bytes : receive.pieces[i].size;
+}
+
+void ReceiveConnection::finish(Request& request, int* sizes) {
+  const bool flush = request.kind == Request::Kind::kFlush;
+  request.kind = Request::Kind::kFree;
+  if (flush) return flushes_.give(static_cast<Flush*>(&request));
+  const auto& receive = static_cast<const Receive&>(request);
+  for (std::size_t i = 0; sizes != nullptr && i < receive.count; ++i)
+    sizes[i] = static_cast<int>(sizeOf(receive, i));
+}
+
+uint64_t ReceiveConnection::largestUnderWay() const {
+  uint64_t largest = 0;
+  for (const Receive& receive : receives_) {
+    if (receive.kind != Request::Kind::kReceive || receive.done) continue;
+    const uint64_t room =
+        std::accumulate(receive.pieces.begin(), receive.pieces.begin() + receive.count, uint64_t{0},
+                        [](uint64_t sum, const Piece& piece) { return sum + piece.room; });
+    largest = std::max(largest, room);
+  }
+  return largest;
+}
+
+Status ReceiveConnection::testOtherwise(Request& request, bool* done, int* sizes) {
+  RAILWISE_TRY(progress(request, done));
+  if (*done) finish(request, sizes);
+  return Status::success();
+}
+
+void ReceiveConnection::takeIn(const ibv_wc* completions, int count) noexcept {
+  try {
+    heard_ = true;
+    if (count < 0) (void)losePoll(only_cq_);
+    for (int i = 0; i < count; ++i) onCompletion(completions[i]);
+  } catch (const std::bad_alloc&) {
+    failWithoutWords();
+  }
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,271 @@
+#include "net/receiver/receive_connection.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "base/log.h"
+#include "net/wireup/pairing.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr std::size_t kFlushTargetBytes = 64;
+constexpr int kCmBacklog = 128;
+
+std::string railNames(const EndInfo& end) {
+  std::string names;
+  for (int i = 0; i < end.rails; ++i) {
+    names += (i > 0 ? ", " : "") + fieldText(end.rail[i].device) + " (";
+    const verbs::GidList gids = railGids(end.rail[i]);
+    for (std::size_t g = 0; g < gids.size(); ++g) names += (g > 0 ? " " : "") + verbs::gidText(gids[g].value);
+    names += ")";
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Device& device,
+                                                                     const ConnectionOptions& options,
+                                                                     const EndInfo& request,
+                                                                     std::string& refusal) {
+  std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options));
+  made->out_of_order_ = request.out_of_order != 0;
+  RAILWISE_TRY(made->openWindow(request.queue_pairs));
+  RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
+  RAILWISE_TRY(made->checkLinkLayer(request, refusal));
+  const Status opened =
+      made->beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : made->openFirst(request, refusal);
+  const bool lost = made->beginsLostWith(request);
+  if (lost) {
+    made->beginWithoutQueuePairs(request);
+  } else {
+    RAILWISE_TRY(opened);
+  }
+  // On iWARP the order in which data become visible says nothing without a completion; and after a failure
+  // nobody would know what of silent ones has arrived, or test() them.
+  made->may_be_silent_ =
+      options.config.optional_receive_completion != 0 && !made->iwarp() && options.config.failover == 0;
+  made->straight_ = made->plain_ = device.rails().size() == 1 && !made->iwarp();
+  for (Receive& receive : made->receives_) receive.connection = made.get();
+  const int pointers = device.properties().pointer_support;
+  for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
+    const bool reached = reachable(made->local_.rail[rail]);
+    const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
+    if (lost || !reached || !device_memory || options.config.gdr_flush_disable != 0) continue;
+    const Result<FlushPath*> path = made->openFlushPath(device.rails()[rail]);
+    if (!path.ok() && !made->beginsLostWith(request)) return path.status();
+  }
+  return made;
+}
+
+Status ReceiveConnection::openWindow(int queue_pairs) {
+  entry_bytes_ = entryBytes(static_cast<int>(device_.rails().size()));
+  const std::size_t records = sizeof(Record) * kSlots;
+  const std::size_t packs = sizeof(Pack) * kSlots;
+  const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
+  const std::size_t notices =
+      iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
+  Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
+                                                 kFlushTargetBytes + notices + kProbeBytes);
+  if (!window.ok()) return window.status();
+  window_ = std::move(*window);
+  window_.at<WindowHead>(0)->mark = kWindowMark;
+  records_ = window_.at<Record>(kRecordsAt);
+  packs_ = window_.at<Pack>(kPacksAt);
+  std::size_t at = kPacksAt + packs;
+  staging_ = window_.at<std::byte>(at);
+  flush_target_ = window_.at<uint64_t>(at += staging);
+  notices_ = window_.at<Record>(at += kFlushTargetBytes);
+  setProbeTarget(at + notices);
+  return Status::success();
+}
+
+bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
+  const bool both = request.failover != 0 && request.connection_manager == 0;
+  return both && (mustBeginLost() || (mayBeginLost() && beginsLost(request)));
+}
+
+Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
+  RAILWISE_TRY(pair(request, refusal));
+  RAILWISE_TRY(openQueuePairs());
+  endpoint_.makeLanes(request.lanes);
+  describePairing(request);
+  adopt(request);
+  return Status::success();
+}
+
+// What follows a failure finds a way.
+void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
+  dropEndpoint();
+  local_.queue_pairs = local_.lanes = 0;
+  std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
+  local_.out_of_order = request.out_of_order;
+  epoch_here_ = local_;
+  adopt(request);
+}
+
+Status ReceiveConnection::checkLinkLayer(const EndInfo& request, std::string& refusal) const {
+  if (request.rail[0].link_layer == local_.rail[0].link_layer) return Status::success();
+  refusal = "the ports have different link layers (" + railNames(request) + " on " + fieldText(request.host) +
+            ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            "): choose matching NICs with NCCL_IB_HCA";
+  return {Code::kRemote, 0};
+}
+
+// Which rail of ours answers which queue pair of the peer; kept in local_, which is the reply.
+Status ReceiveConnection::pair(const EndInfo& request, std::string& refusal) {
+  if (beginsLost(request)) {
+    refusal = "no port of " + railNames(request) + " on " + fieldText(request.host) +
+              " works, and without failover at both ends (RAILWISE_FAILOVER) there is no other way";
+    return {Code::kRemote, 0};
+  }
+  const auto pairs = pairRails(request, local_, request.lanes, config_.ib_subnet_prefix_len);
+  bool any = false;
+  local_.queue_pairs = request.queue_pairs;
+  local_.lanes = request.lanes;
+  local_.out_of_order = request.out_of_order;
+  for (int i = 0; i < request.queue_pairs; ++i) {
+    const auto& found = pairs[static_cast<std::size_t>(i % request.lanes)];
+    QueuePairInfo& info = local_.queue_pair[i];
+    info.used = found ? 1 : 0;
+    if (!found) continue;
+    any = true;
+    info.rail = found->listener_rail;
+    info.gid = found->listener_gid;
+    info.peer_gid = found->connector_gid;
+  }
+  if (any) return Status::success();
+  refusal = "no rail of one end can reach one of the other: " + railNames(request) + " on " +
+            fieldText(request.host) + ", " + railNames(local_) + " on " + fieldText(local_.host) +
+            ": their GIDs are of different kinds; check NCCL_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY and "
+            "NCCL_IB_ROCE_VERSION_NUM";
+  return {Code::kRemote, 0};
+}
+
+Status ReceiveConnection::openQueuePairs() {
+  std::vector<uint8_t> rails;
+  for (int i = 0; i < local_.queue_pairs; ++i) rails.push_back(local_.queue_pair[i].rail);
+  for (std::size_t i = 0; i < kReplenish; ++i) {
+    receive_chain_[i].next = i + 1 < kReplenish ? &receive_chain_[i + 1] : nullptr;
+    receive_chain_[i].sg_list = iwarp() ? &receive_segments_[i] : nullptr;
+    receive_chain_[i].num_sge = iwarp() ? 1 : 0;
+  }
+  int limit = kClearToSendDepth;
+  for (const uint8_t rail : rails) limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
+  const auto depth = static_cast<uint32_t>(limit);
+  const uint32_t reserve = iwarp() ? kProbeReserve : 0;
+  clear_to_send_signal_ = std::clamp((depth - reserve) * 3 / 4, 1U, kClearToSendSignal);
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, lost_));
+  const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    const QueuePairInfo& info = local_.queue_pair[i];
+    if (info.used == 0) {
+      endpoint_.queue_pairs.emplace_back().used = false;
+      continue;
+    }
+    RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}, reserve));
+    for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
+      RAILWISE_TRY(postReceives(i, posted));
+  }
+  const auto first = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
+                                  [](const LaneQueuePair& queue_pair) { return queue_pair.used; });
+  reply_queue_pair_ = static_cast<uint8_t>(first - endpoint_.queue_pairs.begin());
+  return Status::success();
+}
+
+void ReceiveConnection::describePairing(const EndInfo& request) {
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
+    if (!queue_pair.used) continue;
+    local_.queue_pair[i].number = queue_pair.qp->qp_num;
+    queue_pair.peer_rail = request.queue_pair[i].rail;
+  }
+  epoch_here_ = local_;
+}
+
+// ---- bringing the queue pairs up
+
+// One for each address that a queue pair was paired with; the peer calls there.
+Status ReceiveConnection::listenForConnectionManager() {
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (!endpoint_.queue_pairs[i].used) continue;
+    const uint8_t rail_index = endpoint_.queue_pairs[i].rail;
+    const uint8_t gid = local_.queue_pair[i].gid;
+    RailInfo& info = local_.rail[rail_index];
+    if (info.cm_ports[gid] != 0) continue;
+    const Rail& rail = endpoint_.rails[rail_index];
+    Result<SocketAddress> address = managerAddress(rail, info.gids[gid]);
+    if (!address.ok()) return address.status();
+    Result<verbs::CmListener> listener =
+        verbs::CmListener::create(rail.hca->context(), rail.port, *address, kCmBacklog);
+    if (!listener.ok()) return listener.status();
+    info.cm_ports[gid] = listener->address().port();
+    cm_listeners_.push_back({rail_index, std::move(*listener)});
+  }
+  return Status::success();
+}
+
+Status ReceiveConnection::prepare(const EndInfo& request) {
+  if (request.connection_manager != 0) {
+    return cm_listeners_.empty() ? listenForConnectionManager() : Status::success();
+  }
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (!endpoint_.queue_pairs[i].used || endpoint_.queue_pairs[i].connected) continue;
+    const Status up = bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+    if (!up.ok() && beginsLostWith(request)) {
+      beginWithoutQueuePairs(request);
+      break;
+    }
+    RAILWISE_TRY(up);
+  }
+  describeEce(local_);  // what the devices have made of the peer's offer
+  return Status::success();
+}
+
+// A request of the connection manager: is it from our peer, and for which queue pair?
+Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
+                                 uint64_t nonce) {
+  CmPrivate data = {};
+  const auto bytes = request.privateData().span();
+  if (bytes.size() < sizeof data) return Status::success();  // a stranger: refused by dropping it
+  std::memcpy(&data, bytes.data(), sizeof data);
+  if (data.nonce != nonce || data.queue_pair >= endpoint_.queue_pairs.size()) return Status::success();
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[data.queue_pair];
+  if (!queue_pair.used || queue_pair.cm != nullptr || queue_pair.rail != rail) return Status::success();
+  Result<std::unique_ptr<verbs::CmConnection>> made =
+      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.made), endpoint_.rails[rail].port,
+                                  config_, {peer.traffic_class}, {});
+  if (!made.ok()) return made.status();
+  queue_pair.cm = std::move(*made);
+  return Status::success();
+}
+
+Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce) {
+  if (request.connection_manager == 0) return true;
+  for (RailListener& at : cm_listeners_) {
+    for (;;) {
+      Result<std::optional<verbs::CmRequest>> called = at.listener.poll();
+      if (!called.ok()) return called.status();
+      if (!*called) break;
+      RAILWISE_TRY(answer(std::move(**called), at.rail, request, nonce));
+    }
+  }
+  bool all = true;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
+    if (!queue_pair.used || queue_pair.connected) continue;
+    if (queue_pair.cm != nullptr) {
+      const Result<bool> up = queue_pair.cm->advance();
+      if (!up.ok()) return up.status();
+      queue_pair.connected = *up;
+      if (*up) sayConnected(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+    }
+    all = all && queue_pair.connected;
+  }
+  if (all) cm_listeners_.clear();
+  return all;
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,303 @@
+// The receiving end of a connection: tells the sender where to write, and sees from the immediates what has
+// arrived. Threads: see connection.h.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/fixed_pool.h"
+#include "net/connection/connection.h"
+
+namespace railwise::net {
+
+// One receive of a grouped irecv.
+struct ReceiveBuffer {
+  uint64_t address;
+  std::size_t bytes;
+  int tag;
+  const MemoryHandle* memory;  // may be null when bytes is 0
+  void* profiler;              // NCCL's handle for events, or null
+};
+
+class ReceiveConnection final : public Connection {
+ public:
+  // Pairs the rails with those of the request and makes the queue pairs. `refusal` tells the peer why when
+  // that fails.
+  static Result<std::unique_ptr<ReceiveConnection>> create(const Device& device,
+                                                           const ConnectionOptions& options,
+                                                           const EndInfo& request, std::string& refusal);
+  // What the reply says of this end.
+  const EndInfo& local() const { return local_; }
+  // Before the reply: queue pairs to "ready to send", or the places where the connection manager listens.
+  // ETIMEDOUT: a way is not resolved yet (ARP); the same again later.
+  Status prepare(const EndInfo& request);
+  // After the reply: true when all queue pairs are up.
+  Result<bool> establish(const EndInfo& request, uint64_t nonce);
+
+  // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
+  // `silent`: NCCL sees by itself when the data are there; the request is complete at once.
+  Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
+  // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
+  // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
+  Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
+  Status testOtherwise(Request& request, bool* done, int* sizes) override;
+
+ private:
+  // What of a receive belongs to one of its buffers.
+  struct Piece {
+    uint32_t size;  // that has arrived
+    uint32_t room;  // that the posted buffer has
+    uint64_t address;
+  };
+  // The first cache line is all that a receive of one buffer needs.
+  struct alignas(64) Receive : Request {
+    uint32_t arrived = 0;     // bit p: part p is here
+    uint32_t parts = 0;       // 0: not yet known
+    uint32_t least_room = 0;  // of its buffers
+    uint16_t rails = 0;       // bit r: rail r has carried some of it
+    bool alike = false;       // the messages are of one size
+    bool host = false;        // all of its buffers are host memory
+    bool silent = false;
+    bool profiled = false;  // some event is not null
+    std::array<Piece, kMaxReceives> pieces = {};
+    std::array<void*, kMaxReceives> events = {};  // the profiler's
+  };
+  struct Flush : Request {
+    uint32_t reads = 0;  // outstanding
+    uint64_t address = 0;
+    const MemoryHandle* memory = nullptr;
+    int failures = 0;
+    bool again = false;  // one of its reads has failed
+    Clock::time_point begun = {};
+    Clock::time_point posted = {};
+  };
+  // A queue pair connected to itself. It outlives epochs.
+  struct FlushPath {
+    Rail rail;
+    verbs::Cq cq;
+    verbs::Qp qp;
+  };
+  static constexpr uint32_t kReplenish = kOutstandingReceives;
+  static constexpr uint32_t kClearToSendDepth = 128;
+  static constexpr uint32_t kClearToSendSignal =
+      96;  // every so many ask for a completion, if the queue has room
+
+  using Connection::Connection;
+
+  // What a receiver does in its own way (connection.h).
+  void takeIn(const ibv_wc* completions, int count) noexcept override;
+  void leaveFastPath() override { straight_ = false; }
+  Status advanceRecovery() override;                                                // receiver/failover.cc
+  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // receiver/failover.cc
+  // Tells the sender what this end can be reached by, where that has changed.
+  void onPortsChanged() override;
+  // Asks for a completion of all clear-to-sends so far; `anew`: also when there was one.
+  Status requestCompletions(bool anew) override;
+  // Bytes of the largest receive that is open, as far as its buffers say.
+  uint64_t largestUnderWay() const override;
+
+  // Looks for what is new. *done: `request` has completed.
+  Status progress(const Request& request, bool* done);
+  // The sizes of a receive that has completed; `sizes` may be null. The request is free.
+  void finish(Request& request, int* sizes);
+  void onCompletion(const ibv_wc& completion);
+  // Set-up (receive_connection.cc).
+  Status openWindow(int queue_pairs);
+  // Does this connection begin without queue pairs, since an end has no port that works?
+  bool beginsLostWith(const EndInfo& request) const;
+  void beginWithoutQueuePairs(const EndInfo& request);
+  // Else: pairs the rails and makes the queue pairs.
+  Status openFirst(const EndInfo& request, std::string& refusal);
+  Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
+  Status pair(const EndInfo& request, std::string& refusal);
+  Status openQueuePairs();
+  void describePairing(const EndInfo& request);
+  Status listenForConnectionManager();
+  Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, uint64_t nonce);
+  Result<FlushPath*> openFlushPath(const Rail& rail);
+
+  // Data path (receiver/datapath.cc).
+  Status postReceives(std::size_t queue_pair, uint32_t first);
+  static uint32_t roomOf(const ReceiveBuffer& buffer);
+  static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp);
+  void open(Receive& receive, uint32_t count, uint32_t room) const;
+  Status irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
+  Status postPending();
+  void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
+  void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
+  Status postOne(uint32_t place);
+  void fillClearToSend(ibv_send_wr& work, ibv_sge& segment, LaneQueuePair& queue_pair,
+                       std::size_t offset) const;
+  uint64_t clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const;
+  // What a work request says of itself in its completion: kind, queue pair, and a number.
+  enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
+  static uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
+    return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
+  }
+  void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& segment);
+  std::byte* stagingOf(uint64_t number, uint32_t i) const;
+  uint32_t railsOf(uint64_t address) const;
+  FlushPath* flushPath(const Rail& rail);
+  Status postFlush(Flush& flush, std::span<const Rail> rails, uint32_t which);
+  Status readThrough(Flush& flush, const Rail& rail);
+  void pollFlushes();
+  void dropFlushPaths();
+  Status progressFlush(Flush& flush, bool* done);
+  Status flushAgain(Flush& flush);
+  Status poll();
+  Status onData(std::size_t queue_pair, const ibv_wc& completion);
+  Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
+  Status onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
+  Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
+  void complete(Receive& receive);
+  void advanceArrived();
+  void makeSilent(Receive& receive) const;
+  bool blocked() const;
+  static uint32_t sizeOf(const Receive& receive, std::size_t i);
+  Status failTooLong(uint32_t bytes, uint32_t room);
+  Status failNotOpen(uint32_t slot);
+  void startEvents(Receive& receive, std::span<const ReceiveBuffer> buffers);
+  void stopEvents(Receive& receive);
+
+  // Failover.
+  bool drained() const;
+  void forgetParts();
+  void sendSettle();
+  void toEpoch(uint64_t epoch);
+  Status onPropose(const ProposeFrame& frame);
+  bool openEpoch(const ProposeFrame& frame);
+  void refuseEpoch(uint8_t queue_pair, const std::string& what);
+  Status connectEpoch();
+  Status begin();
+  bool writeKeys(const Receive& receive);
+  void onTrial(const TrialFrame& frame);
+  void sendRails();
+
+  // ---- Members that every receive of one buffer reads, on few cache lines (connection.h says why).
+  alignas(64) uint64_t next_number_ = 1;  // of the next receive
+  uint64_t consumed_number_ = 0;          // the sender has matched all receives up to this one
+  std::byte* staging_ = nullptr;          // source of the clear-to-send writes
+  uint64_t posted_number_ = 1;            // of the first receive whose clear-to-send is not posted
+  uint32_t clear_to_send_signal_ = kClearToSendSignal;  // of this connection's queue pairs
+  uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
+  bool straight_ = false;         // one rail, not iWARP, and the connection is well, on its own rail
+  bool may_be_silent_ = false;    // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
+
+  // ---- the rest
+  EndInfo local_ = {};
+  Record* records_ = nullptr;         // written by the sender
+  Pack* packs_ = nullptr;             // by the sender, too
+  Record* notices_ = nullptr;         // iWARP: buffers of the receives
+  uint64_t* flush_target_ = nullptr;  // where flush reads land
+  uint32_t entry_bytes_ = sizeof(ClearToSend);
+  bool plain_ = false;  // one rail, not iWARP: clear-to-send has one key, and is a write
+  struct RailListener {
+    uint8_t rail;
+    verbs::CmListener listener;
+  };
+  std::vector<RailListener> cm_listeners_;  // while connecting
+  std::vector<std::unique_ptr<FlushPath>> flush_paths_;
+  // Failover: when draining began; what this end has offered last, and whether the proposal was answered.
+  std::optional<Deadline> drain_;
+  Clock::time_point connect_until_ = {};
+  Clock::time_point next_look_ = {};
+  std::vector<Rail> offered_;
+  EndInfo offer_ = {};
+  bool accept_sent_ = false;
+  std::optional<TrialQueuePair> trial_;  // that the sender reads through
+  Status flush_failure_;                 // flushes need no peer: they outlive the failure of the connection
+  std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
+  std::array<ibv_sge, kReplenish> receive_segments_ = {};
+  std::array<Receive, kSlots> receives_;
+  // Of their buffers, for the keys of another rail: of the first of each receive, of the second, and so on.
+  std::array<std::array<const MemoryHandle*, kSlots>, kMaxReceives> memories_ = {};
+  FixedPool<Flush, kOutstandingFlushes> flushes_;
+};
+
+inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp) {
+  const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0;
+  return {0, key, buffer.address, static_cast<uint32_t>(buffer.tag), room, stamp};
+}
+
+inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
+  return static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
+}
+
+// One buffer on one rail: straight down.
+[[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
+                                                              bool silent, Request** request) {
+  Receive& made = receives_[next_number_ % kSlots];
+  const ReceiveBuffer& buffer = buffers[0];
+  const bool straight = buffers.size() == 1 && straight_ && !(silent && may_be_silent_) &&
+                        buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
+                        next_number_ <= consumed_number_ + kSlots;
+  if (!straight) [[unlikely]]
+    return irecvOtherwise(buffers, silent, request);
+  const uint32_t room = roomOf(buffer);
+  const uint32_t place = ringPlace(next_number_);
+  *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
+      entryOf(buffer, room, makeStamp(next_number_, 1, 0));
+  open(made, 1, room);
+  made.pieces[0] = {0, room, buffer.address};
+  memories_[0][next_number_ % kSlots] = buffer.memory;
+  *request = &made;
+  ++next_number_;
+  return postOne(place);
+}
+
+// The last receive's clear-to-send, at `place`, unless others wait in front of it. One rail, not iWARP.
+[[gnu::always_inline]] inline Status ReceiveConnection::postOne(uint32_t place) {
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
+  if (posted_number_ + 1 != next_number_ || queue_pair.sendFree() == 0) [[unlikely]]
+    return postPending();
+  ++posted_number_;
+  const std::size_t offset = std::size_t{place} * sizeof(ClearToSend) + kUnwrittenBytes;
+  ibv_sge segment = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
+                     queue_pair.window_key};
+  ibv_send_wr work;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  fillClearToSend(work, segment, queue_pair, offset);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_pair.qp, &work, &bad);
+  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
+}
+
+// All but the opcode: `segment` goes to `offset` in the peer's window.
+[[gnu::always_inline]] inline void ReceiveConnection::fillClearToSend(ibv_send_wr& work, ibv_sge& segment,
+                                                                      LaneQueuePair& queue_pair,
+                                                                      std::size_t offset) const {
+  work.next = nullptr;
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  work.send_flags = segment.length <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
+  work.wr.rdma.remote_addr = peer_window_ + offset;
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  work.wr_id = clearToSendId(queue_pair, work.send_flags);
+}
+
+// Counts one, which asks for a completion now and then. Errors are reported for the unsignalled too.
+inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
+  uint32_t covers = 0;
+  if (++queue_pair.posted - queue_pair.covered == clear_to_send_signal_) [[unlikely]] {
+    send_flags |= IBV_SEND_SIGNALED;
+    covers = queue_pair.cover();
+  }
+  return workId(kClearToSendWork, queue_pair.index, covers);
+}
+
+inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {
+  receive.number = next_number_;
+  receive.kind = Request::Kind::kReceive;
+  receive.done = false;
+  receive.count = static_cast<uint8_t>(count);
+  receive.arrived = 0;
+  receive.parts = 0;
+  receive.least_room = room;
+  receive.rails = 0;
+  receive.alike = receive.host = receive.silent = receive.profiled = false;
+}
+
+}  // namespace railwise::net

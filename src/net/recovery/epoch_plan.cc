@@ -1,0 +1,175 @@
+#include "net/recovery/epoch_plan.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace railwise::net {
+namespace {
+
+constexpr Clock::duration kFirstPause = std::chrono::seconds(1);
+constexpr Clock::duration kLongestPause = std::chrono::seconds(60);
+// What has held for so long begins anew.
+constexpr Clock::duration kForgetAfter = 2 * kLongestPause;
+// When there is no other way: soon again, since the failure may have been of the moment.
+constexpr Clock::duration kFirstDesperatePause = std::chrono::milliseconds(5);
+constexpr Clock::duration kLongestDesperatePause = std::chrono::seconds(1);
+constexpr int kDesperateTries = 16;  // within the patience of the connection, at least
+
+Clock::duration doubled(Clock::duration first, int times, Clock::duration longest) {
+  return std::min(first * (1 << std::min(times, 10)), longest);
+}
+
+// The first `count` rails of an end.
+EndInfo firstRails(const EndInfo& end, int count) {
+  EndInfo first = end;
+  first.rails = static_cast<uint8_t>(std::min<int>(end.rails, count));
+  return first;
+}
+
+uint8_t placeIn(std::vector<uint8_t>& used, uint8_t rail) {
+  const auto found = std::find(used.begin(), used.end(), rail);
+  const auto place = static_cast<uint8_t>(found - used.begin());
+  if (found == used.end()) used.push_back(rail);
+  return place;
+}
+
+void addLane(EpochPlan& plan, uint8_t local_rail, const RailPair& pair) {
+  const uint8_t from = placeIn(plan.local, local_rail);
+  const uint8_t to = placeIn(plan.remote, pair.listener_rail);
+  plan.lanes.push_back({from, to, pair.connector_gid, pair.listener_gid});
+}
+
+// Rails of the connection's own devices.
+std::optional<EpochPlan> ownRails(const EndInfo& local, const EndInfo& remote, int subnet_prefix_bits,
+                                  const WayMemory& memory, Clock::time_point now, Purpose purpose) {
+  if (local.rails == 0 || remote.rails == 0) return std::nullopt;
+  const int lanes = std::max(local.rails, remote.rails);
+  const auto allowed = [&](int from, int to) {
+    const Way way = wayOf(local.rail[from], remote.rail[to]);
+    if (purpose == Purpose::kGoBack) return memory.freeAt(way) <= now;
+    return !memory.doubtful(way, now) && memory.doubts(way, now) == 0;
+  };
+  const auto pairs = pairRails(local, remote, lanes, subnet_prefix_bits, allowed);
+  EpochPlan plan;
+  for (int lane = 0; lane < lanes; ++lane) {
+    const auto& pair = pairs[static_cast<std::size_t>(lane)];
+    if (pair) addLane(plan, static_cast<uint8_t>(lane % local.rails), *pair);
+  }
+  if (plan.lanes.empty()) return std::nullopt;
+  return plan;
+}
+
+}  // namespace
+
+Way wayOf(const RailInfo& local, const RailInfo& remote) {
+  const auto name = [](const RailInfo& rail) {
+    return fieldText(rail.device) + " port " + std::to_string(rail.port);
+  };
+  return {name(local), name(remote)};
+}
+
+const WayMemory::Entry* WayMemory::find(const Way& way) const {
+  const auto found = entries_.find(way);
+  return found != entries_.end() ? &found->second : nullptr;
+}
+
+bool WayMemory::doubtful(const Entry& entry, Clock::time_point now) {
+  return !entry.free && now - entry.last <= kForgetAfter;
+}
+
+bool WayMemory::doubtful(const Way& way, Clock::time_point now) const {
+  const Entry* entry = find(way);
+  return entry != nullptr && doubtful(*entry, now);
+}
+
+int WayMemory::doubts(const Way& way, Clock::time_point now) const {
+  const Entry* its = find(way);
+  const Clock::time_point since = its != nullptr ? its->worked : Clock::time_point();
+  return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& known) {
+    const bool common = known.first.first == way.first || known.first.second == way.second;
+    return common && known.first != way && known.second.last > since && doubtful(known.second, now);
+  }));
+}
+
+void WayMemory::failed(const Way& way, Clock::time_point now) {
+  Entry& entry = entries_[way];
+  if (now - entry.last > kForgetAfter) entry.failures = 0;
+  ++entry.failures;
+  entry.last = now;
+  entry.free = false;
+}
+
+void WayMemory::worked(const Way& way, Clock::time_point now) {
+  Entry& entry = entries_[way];
+  entry.free = true;  // but the next failure counts on
+  entry.worked = now;
+}
+
+Clock::time_point WayMemory::freeAt(const Way& way) const {
+  const Entry* entry = find(way);
+  if (entry == nullptr || entry->free) return {};
+  return entry->last + doubled(kFirstPause, entry->failures - 1, kLongestPause);
+}
+
+Clock::time_point WayMemory::desperateAt(const Way& way) const {
+  const Entry* entry = find(way);
+  if (entry == nullptr || entry->free) return {};
+  const Clock::duration longest = std::min(kLongestDesperatePause, patience_ / kDesperateTries);
+  return entry->last + doubled(kFirstDesperatePause, entry->failures - 1, longest);
+}
+
+PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
+                     const WayMemory& memory, Clock::time_point now, Purpose purpose) {
+  const EndInfo own = firstRails(local.end, local.native);
+  const EndInfo its = firstRails(remote.end, std::min(remote.native, most_remote));
+  if (auto plan = ownRails(own, its, subnet_prefix_bits, memory, now, purpose)) return {plan, {}};
+  struct Choice {
+    bool doubtful;
+    Clock::time_point free;
+    int doubts;
+    int rank;
+    uint8_t from;
+    RailPair pair;
+    Clock::time_point desperate;
+  };
+  std::optional<Choice> best;
+  for (int from = 0; from < local.end.rails; ++from) {
+    for (int to = 0; to < remote.end.rails; ++to) {
+      EndInfo one = firstRails(local.end, 1);
+      one.rail[0] = local.end.rail[from];
+      EndInfo other = firstRails(remote.end, 1);
+      other.rail[0] = remote.end.rail[to];
+      const auto pair = pairRails(one, other, 1, subnet_prefix_bits)[0];
+      if (!pair) continue;
+      const Way way = wayOf(one.rail[0], other.rail[0]);
+      // Those that are free are all alike.
+      const Clock::time_point free = std::max(memory.freeAt(way), now);
+      const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(way, now);
+      const int doubts = purpose == Purpose::kGoOn ? memory.doubts(way, now) : 0;
+      Choice choice = {
+          doubtful, free, doubts, from + to, static_cast<uint8_t>(from), *pair, memory.desperateAt(way)};
+      choice.pair.listener_rail = static_cast<uint8_t>(to);
+      const auto order = [](const Choice& c) { return std::tuple(c.doubtful, c.free, c.doubts, c.rank); };
+      if (!best || order(choice) < order(*best)) best = choice;
+    }
+  }
+  if (!best) return {std::nullopt, Clock::time_point::max()};
+  if (best->free > now && best->desperate > now) return {std::nullopt, best->desperate};
+  EpochPlan plan;
+  addLane(plan, best->from, best->pair);
+  return {plan, {}};
+}
+
+bool better(const EpochPlan& plan, const EpochPlan& than, int native_local, int native_remote) {
+  const auto strangers = [&](const EpochPlan& of) {
+    return std::count_if(of.local.begin(), of.local.end(),
+                         [&](uint8_t rail) { return rail >= native_local; }) +
+           std::count_if(of.remote.begin(), of.remote.end(),
+                         [&](uint8_t rail) { return rail >= native_remote; });
+  };
+  const auto rails = [](const EpochPlan& of) { return of.local.size() + of.remote.size(); };
+  if (strangers(plan) != strangers(than)) return strangers(plan) < strangers(than);
+  return rails(plan) > rails(than);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,157 @@
+#include "net/recovery/failback.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace railwise::net {
+namespace {
+
+constexpr Clock::duration kLongestLook = std::chrono::seconds(10);
+// A round trip takes microseconds.
+constexpr Clock::duration kTrialTime = std::chrono::milliseconds(500);
+
+bool contains(const std::vector<Way>& paths, const Way& path) {
+  return std::find(paths.begin(), paths.end(), path) != paths.end();
+}
+
+// The paths in use as a plan over these offers.
+EpochPlan planOf(const std::vector<Way>& paths, const EndInfo& local, const EndInfo& remote) {
+  EpochPlan plan;
+  const auto add = [](std::vector<uint8_t>& places, const EndInfo& end, const std::string& name) {
+    for (uint8_t i = 0; i < end.rails; ++i) {
+      const std::string its = wayOf(end.rail[i], end.rail[i]).first;
+      if (its == name && std::find(places.begin(), places.end(), i) == places.end()) places.push_back(i);
+    }
+  };
+  for (const Way& path : paths) {
+    add(plan.local, local, path.first);
+    add(plan.remote, remote, path.second);
+  }
+  return plan;
+}
+
+}  // namespace
+
+void Failback::use(const std::vector<Way>& paths, bool whole) {
+  used_ = paths;
+  std::erase(used_, Way());  // of queue pairs that are not used
+  std::sort(used_.begin(), used_.end());
+  used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
+  if (first_.empty() && whole) first_ = used_;
+  reduced_ = used_ != first_;
+}
+
+void Failback::resume(Clock::time_point now) {
+  look_pause_ = kFirstLook;
+  next_look_ = now + look_pause_;
+}
+
+void Failback::stop() {
+  trial_.reset();
+  better_plan_.reset();
+}
+
+std::ptrdiff_t Failback::asAtFirst(const std::vector<Way>& paths) const {
+  return std::count_if(first_.begin(), first_.end(), [&](const Way& path) { return contains(paths, path); });
+}
+
+void Failback::look(Clock::time_point now) {
+  if (trial_ != nullptr) {
+    ibv_wc completion;
+    const int count = trial_->reading ? ibv_poll_cq(trial_->end.cq.get(), 1, &completion) : 0;
+    if (count > 0 && completion.status == IBV_WC_SUCCESS) {
+      paths_.worked(trial_->path, now);
+      trial_.reset();
+      tryNext();
+    } else if (count != 0 || (trial_->reading && now > trial_->until)) {
+      trialFailed();
+    } else if (now > trial_->until) {
+      stop();  // the receiver has nothing to do with us just now
+    }
+    return;
+  }
+  if (now < next_look_ || !reduced_) return;
+  look_pause_ = std::min<Clock::duration>(look_pause_ * 2, kLongestLook);
+  next_look_ = now + look_pause_;
+  host_.askForRails();
+}
+
+void Failback::onRails(const RailsFrame& frame, int most_remote) {
+  if (trial_ != nullptr) return;
+  int native = 0;
+  better_own_ = host_.railsToOffer(&native);
+  const EndInfo offer = host_.offerOf(better_own_);
+  PlanAnswer answer = planEpoch({offer, native}, {frame.end, frame.native}, most_remote, subnet_prefix_bits_,
+                                paths_, Clock::now(), Purpose::kGoBack);
+  if (!answer.plan) return;
+  const EpochPlan now = planOf(used_, offer, frame.end);
+  // As many rails as now, but paired as at first, are better, too.
+  std::vector<Way> planned;
+  for (const EpochPlan::Lane& lane : answer.plan->lanes)
+    planned.push_back(wayOf(offer.rail[answer.plan->local[lane.local_rail]],
+                            frame.end.rail[answer.plan->remote[lane.remote_rail]]));
+  const bool straighter =
+      asAtFirst(planned) > asAtFirst(used_) && !better(now, *answer.plan, native, frame.native);
+  if (!straighter && !better(*answer.plan, now, native, frame.native)) return;
+  better_plan_ = std::move(answer.plan);
+  better_rails_ = std::make_unique<RailsFrame>(frame);
+  tryNext();
+}
+
+// The next path of the better plan that is not in use; when all have worked the connection goes there.
+void Failback::tryNext() {
+  if (!better_plan_) return;
+  const EndInfo offer = host_.offerOf(better_own_);
+  for (; !better_plan_->lanes.empty(); better_plan_->lanes.pop_back()) {
+    const EpochPlan::Lane lane = better_plan_->lanes.back();
+    const uint8_t from = better_plan_->local[lane.local_rail];
+    const uint8_t to = better_plan_->remote[lane.remote_rail];
+    Way path = wayOf(offer.rail[from], better_rails_->end.rail[to]);
+    if (contains(used_, path)) continue;
+    better_plan_->lanes.pop_back();
+    Result<TrialQueuePair> made = host_.openTrialOn(better_own_[from]);
+    trial_ = std::make_unique<Trial>();
+    trial_->path = std::move(path);
+    if (!made.ok()) return trialFailed();
+    trial_->number = ++trials_;
+    trial_->end = std::move(*made);
+    trial_->local_rail = from;
+    trial_->local_gid = lane.local_gid;
+    trial_->remote_gid = lane.remote_gid;
+    trial_->until = Clock::now() + kTrialTime;
+    auto frame = makeMessage<TrialFrame>(MessageType::kTrial);
+    frame.trial = trial_->number;
+    frame.rail = to;
+    frame.gid = lane.remote_gid;
+    frame.peer_gid = lane.local_gid;
+    frame.end = offer;
+    frame.end.rails = frame.end.queue_pairs = frame.end.lanes = 1;
+    frame.end.rail[0] = offer.rail[from];
+    frame.end.queue_pair[0].number = trial_->end.qp->qp_num;
+    host_.sendTrial(frame);
+    return;
+  }
+  better_plan_.reset();
+  host_.goBack();
+}
+
+void Failback::trialFailed() {
+  paths_.failed(trial_->path, Clock::now());
+  stop();
+}
+
+void Failback::onTrialReply(const TrialReplyFrame& frame) {
+  if (trial_ == nullptr || trial_->reading || frame.trial != trial_->number) return;
+  const EndInfo offer = host_.offerOf(better_own_);
+  const std::string its = wayOf(frame.end.rail[0], frame.end.rail[0]).first;
+  if (frame.accepted != 0 && its != trial_->path.second) return stop();  // its rails have changed meanwhile
+  const bool possible = frame.accepted != 0 && trial_->remote_gid < frame.end.rail[0].gid_count &&
+                        trial_->local_gid < offer.rail[trial_->local_rail].gid_count;
+  if (!possible || !host_.readThrough(trial_->end, offer, trial_->local_rail, trial_->local_gid, frame.end,
+                                      trial_->remote_gid))
+    return trialFailed();
+  trial_->reading = true;
+  trial_->until = Clock::now() + kTrialTime;
+}
+
+}  // namespace railwise::net

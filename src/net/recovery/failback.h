@@ -1,0 +1,112 @@
+// How a sender goes back to better paths after a failure. While it uses less than at first it asks the
+// receiver now and then what the receiver can be reached by. It tries every path that is new by an RDMA read
+// through a queue pair made for that trial, and only then leaves the epoch for a better one. A path that has
+// failed is left alone for a while, longer each time (WayMemory), so a path that comes and goes is used less
+// and less.
+//
+// Threads: belongs to one connection; one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/device/device.h"
+#include "net/recovery/epoch_plan.h"
+#include "net/wireup/frames.h"
+#include "verbs/handles.h"
+
+namespace railwise::net {
+
+// A queue pair of no epoch, by which the sender tries whether a path works again.
+struct TrialQueuePair {
+  Rail rail;
+  verbs::Cq cq;
+  verbs::Qp qp;
+};
+
+class Failback {
+ public:
+  // What a failback needs of its connection.
+  class Host {
+   public:
+    // The rails that this end can use now, those of its own device first; `native` tells how many.
+    virtual std::vector<Rail> railsToOffer(int* native) const = 0;
+    virtual EndInfo offerOf(const std::vector<Rail>& rails) const = 0;
+    // What the receiver can be reached by? It answers with a RailsFrame.
+    virtual void askForRails() = 0;
+    virtual void sendTrial(const TrialFrame& frame) = 0;
+    // A queue pair for a trial. Errors: kSystem, logged.
+    virtual Result<TrialQueuePair> openTrialOn(const Rail& rail) const = 0;
+    // Connects the trial's queue pair to the one of `reply`, and posts a read of the peer's window through
+    // it. False: that is not possible.
+    virtual bool readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                             std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) = 0;
+    // All better paths work: the connection leaves its epoch for them.
+    virtual void goBack() = 0;
+
+   protected:
+    ~Host() = default;
+  };
+
+  // `paths` remembers which paths have failed.
+  Failback(Host& host, WayMemory& paths, int subnet_prefix_bits)
+      : host_(host), paths_(paths), subnet_prefix_bits_(subnet_prefix_bits) {}
+
+  // The connection uses these paths from now on. `whole`: they are all that both devices have; the first such
+  // epoch is what the connection wants to go back to.
+  void use(const std::vector<Way>& paths, bool whole);
+  // The connection uses other paths than at first.
+  bool reduced() const { return reduced_; }
+
+  // An epoch has begun: better paths are looked for soon.
+  void resume(Clock::time_point now);
+  // The epoch has ended, and with it what was tried.
+  void stop();
+  // Ports have changed.
+  void lookSoon() { next_look_ = {}; }
+  bool trying() const { return trial_ != nullptr; }
+
+  // Goes on with a trial, or asks the receiver when it is time to. Call it now and then while the epoch runs.
+  void look(Clock::time_point now);
+  // The receiver has said what it can be reached by. `most_remote`: how many of its rails can be used at
+  // once.
+  void onRails(const RailsFrame& frame, int most_remote);
+  void onTrialReply(const TrialReplyFrame& frame);
+
+ private:
+  struct Trial {
+    uint64_t number = 0;
+    TrialQueuePair end;
+    Way path;
+    uint8_t local_rail = 0;  // in the offer
+    uint8_t local_gid = 0;
+    uint8_t remote_gid = 0;
+    bool reading = false;
+    Clock::time_point until = {};
+  };
+  // How soon after a failure better paths are looked for.
+  static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
+
+  std::ptrdiff_t asAtFirst(const std::vector<Way>& paths) const;
+  void tryNext();
+  void trialFailed();
+
+  Host& host_;
+  WayMemory& paths_;
+  const int subnet_prefix_bits_;
+  std::vector<Way> first_;  // of the first whole epoch
+  std::vector<Way> used_;   // of this epoch
+  bool reduced_ = false;
+  std::unique_ptr<Trial> trial_;
+  uint64_t trials_ = 0;
+  std::optional<EpochPlan> better_plan_;  // the paths that are left to be tried
+  std::unique_ptr<RailsFrame> better_rails_;
+  std::vector<Rail> better_own_;
+  Clock::time_point next_look_ = {};
+  Clock::duration look_pause_ = kFirstLook;
+};
+
+}  // namespace railwise::net

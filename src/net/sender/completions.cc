@@ -1,0 +1,218 @@
+// What comes back to the sender: completions, and on iWARP clear-to-send. Part of the hot path
+// (sender/datapath.cc says what that means).
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "net/profiler.h"
+#include "net/protocol/send_work_id.h"
+#include "net/sender/send_connection.h"
+
+namespace railwise::net {
+
+Status SendConnection::testOtherwise(Request& request, bool* done, int* sizes) {
+  RAILWISE_TRY(progress(request, done));
+  if (!*done) return Status::success();
+  if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
+  request.kind = Request::Kind::kFree;
+  return Status::success();
+}
+
+void SendConnection::takeIn(const ibv_wc* completions, int count) noexcept {
+  try {
+    heard_ = true;
+    if (count < 0) (void)losePoll(only_cq_);
+    for (int i = 0; i < count && onCompletion(completions[i]).ok(); ++i) {
+    }
+  } catch (const std::bad_alloc&) {
+    failWithoutWords();
+  }
+}
+
+uint64_t SendConnection::largestUnderWay() const {
+  uint64_t largest = 0;
+  for (const Group& group : groups_) {
+    if (group.parts_posted > 0 && !group.free()) largest = std::max(largest, group.posted);
+  }
+  for (const Message& message : messages_) {
+    if (message.kind == Request::Kind::kSend && !known(message))
+      largest = std::max<uint64_t>(largest, message.bytes);
+  }
+  return largest;
+}
+
+// What has completed is reported although the connection failed meanwhile.
+Status SendConnection::progress(const Request& request, bool* done) {
+  const auto& message = static_cast<const Message&>(request);
+  const Status drained = drain();
+  *done = known(message) || endpoint_.queue_pairs[message.queue_pair].completed >= message.position;
+  return *done ? Status::success() : wait(drained);
+}
+
+// Something is not complete.
+Status SendConnection::wait(Status drained) {
+  RAILWISE_TRY(drained);
+  RAILWISE_TRY(failure_);
+  if (next_post_ != next_number_) [[unlikely]] {
+    RAILWISE_TRY(lookForClearToSend());  // after a failover earlier receives are seen once more
+    RAILWISE_TRY(postGroups());
+  }
+  if (batch_.isShort()) {  // it was expected to be longer
+    RAILWISE_TRY(ask());
+    const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
+    if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
+      batch_.expectNone();  // else the queue was full
+  }
+  chores_ = next_post_ != next_number_ || batch_.isShort();
+  return idle(Waiting::kAcknowledgement);
+}
+
+Status SendConnection::drain() {
+  for (const verbs::Cq& cq : endpoint_.cqs) {
+    ibv_wc completions[kPollBatch];
+    const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    heard_ = heard_ || count > 0;
+    for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
+    if (count < 0) [[unlikely]]
+      return losePoll(cq.get());
+  }
+  const auto measurable = [](const LaneLoad& load) { return load.measurable(); };
+  if (endpoint_.lanes.size() > 1 && std::any_of(endpoint_.loads.begin(), endpoint_.loads.end(), measurable)) {
+    const uint64_t now = nowNs();
+    for (LaneLoad& load : endpoint_.loads) load.measure(now);
+  }
+  return Status::success();
+}
+
+// Empty writes: when one is complete, so is all that was posted before it.
+Status SendConnection::ask(bool anew) {
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
+    ibv_send_wr work = emptyWrite(queue_pair);
+    ++queue_pair.posted;
+    work.wr_id = sendWorkId(0, 0, queue_pair.index);
+    askWith(work, queue_pair, next_post_ - 1);
+    RAILWISE_TRY(post(queue_pair, &work));
+  }
+  return Status::success();
+}
+
+Status SendConnection::requestCompletions(bool anew) {
+  RAILWISE_TRY(drain());
+  return ask(anew);
+}
+
+Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
+  const bool notice = (completion.wr_id & kNotice) != 0;
+  if (notice && completion.status == IBV_WC_WR_FLUSH_ERR) {
+    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    return Status::success();
+  }
+  if (!running() && failure_.ok()) return Status::success();  // it is lost already
+  // The receiver had all of it and went, before it answered to what was asked.
+  if (peerHasEnded() && arrived_ + 1 == next_post_) {
+    for (const Group& group : groups_) {
+      if (group.parts_posted == 0 || group.free()) continue;
+      for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    }
+    return Status::success();
+  }
+  return failCompletion(queue_pair, completion, notice ? "a receive" : "a send");
+}
+
+Status SendConnection::onCompletion(const ibv_wc& completion) {
+  if ((completion.wr_id & kProbeWork) != 0) [[unlikely]]
+    return onProbe(completion);
+  const std::size_t index = workQueuePair(completion.wr_id);
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+    return onFailedCompletion(queue_pair, completion);
+  if ((completion.wr_id & kNotice) != 0) [[unlikely]]
+    return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
+  queue_pair.retire(workRequestsEnded(completion.wr_id));
+  if ((completion.wr_id & kNumbered) != 0 && endpoint_.oneQueuePair())
+    known_number_ = std::max(known_number_, workNumber(completion.wr_id, next_number_));
+  if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
+  const std::size_t slot = workSlot(completion.wr_id);
+  Group& group = groups_[slot];
+  if (endpoint_.lanes.size() > 1) {
+    const Part& part = partsOf(slot)[workPart(completion.wr_id)];
+    endpoint_.loads[queue_pair.lane].completed(part.end - part.begin);
+  }
+  if (group.profiled) [[unlikely]]
+    stopEvents(static_cast<uint32_t>(slot), workPart(completion.wr_id));
+  if (++group.parts_done < group.parts) return Status::success();
+  for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+  return Status::success();
+}
+
+// ---- NCCL's profiler, where it asks for events of a message: allocates and calls
+
+void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
+  const Part& part = partsOf(slot)[index];
+  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[part.queue_pair];
+  uint64_t begin = 0;  // of the message
+  for (std::size_t i = 0; i < group.count; ++i) {
+    const Message& message = *group.messages[i];
+    const uint64_t from = std::max(begin, part.begin);
+    const uint64_t to = std::min(begin + message.bytes, part.end);
+    begin += message.bytes;
+    if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
+    profiler::Event event = {};
+    event.kind = RAILWISE_PROFILER_SEND;
+    event.device = device_.index();
+    event.rail = queue_pair.rail;
+    event.qp_number = queue_pair.qp->qp_num;
+    event.opcode = IBV_WR_RDMA_WRITE;
+    event.tag = message.tag;
+    event.message = group.number;
+    event.bytes = to > from ? to - from : 0;
+    if (void* const started = profiler::start(message.profiler, event); started != nullptr)
+      events_.push_back({slot, index, started});
+  }
+}
+
+void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
+  std::erase_if(events_, [&](const PartEvent& event) {
+    const bool ended = event.slot == slot && event.part == part;
+    if (ended) profiler::stop(event.event);
+    return ended;
+  });
+}
+
+// ---- iWARP: clear to send comes as a message
+
+Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
+  const auto bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
+  const std::size_t number = queue_pair * kPostedReceives + buffer;
+  ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
+                     endpoint_.queue_pairs[queue_pair].window_key};
+  ibv_recv_wr work = {};
+  work.wr_id = noticeWorkId(buffer, queue_pair);
+  work.sg_list = &segment;
+  work.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(endpoint_.queue_pairs[queue_pair].qp, &work, &bad);
+  return error == 0 ? Status::success() : failPost(endpoint_.queue_pairs[queue_pair], "ibv_post_recv", error);
+}
+
+Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
+  const std::size_t number = queue_pair * kPostedReceives + buffer;
+  const std::byte* const from = notices_ + number * groupBytes(entry_bytes_);
+  const uint32_t count = bytes / entry_bytes_;
+  uint64_t stamp = 0;
+  std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
+  const uint64_t receive = stampNumber(stamp);
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes_ != 0 || receive < next_number_ ||
+      receive >= next_number_ + kSlots) {
+    return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
+                                        std::to_string(receive) + ", which is not expected");
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    std::memcpy(ring_ + (ringPlace(receive) + i) * std::size_t{entry_bytes_},
+                from + std::size_t{i} * entry_bytes_, entry_bytes_);
+  }
+  return postNoticeReceive(queue_pair, buffer);
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,417 @@
+// The sender's half of failover: it settles with the receiver what has arrived, chooses the ways of the next
+// epoch, and sends the rest again. docs/transport.md has the protocol.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "net/profiler.h"
+#include "net/sender/send_connection.h"
+
+namespace railwise::net {
+
+Status SendConnection::advanceRecovery() {
+  if (phase_ == Phase::kLost) {
+    tearDown();
+    phase_ = Phase::kWaiting;
+    agree().restart();
+    if (asked_epoch_ > epoch_) {
+      epoch_ = asked_epoch_;
+    } else {
+      ++epoch_;
+      auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
+      frame.epoch = epoch_;
+      copyText(frame.reason, log_.reason());
+      side_channel_.send(frame);
+    }
+  }
+  if (phase_ == Phase::kWaiting && next_ != nullptr && next_->isSettled(epoch_)) {
+    if (!next_->messages_settled) RAILWISE_TRY(settleMessages());
+    // Who has nothing to send would keep the receiver waiting for a Begin.
+    if (std::exchange(wants_to_send_, false) || unfinished()) tryToConnect();
+  }
+  return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
+}
+
+bool SendConnection::unfinished() const {
+  return std::any_of(messages_.begin(), messages_.end(), [&](const Message& message) {
+    return message.kind == Request::Kind::kSend && !known(message);
+  });
+}
+
+void SendConnection::tearDown() {
+  leaveFastPath();
+  blamed_ = failed_queue_pair_;
+  if (blamed_ < epoch_ways_.size()) ways_.failed(epoch_ways_[blamed_], Clock::now());
+  endpoint_.stop();
+  dropEndpoint();
+  for (const PartEvent& event : events_) profiler::stop(event.event);
+  events_.clear();
+  chain_.clear();
+  batch_.drop();
+  for (Message& message : messages_) {
+    message.position = UINT64_MAX;
+    message.queue_pair = 0;
+  }
+  std::memset(ring_, 0, std::size_t{kRingEntries} * entry_bytes_);
+  failback_.stop();
+  // What the peer's device has acknowledged, and NCCL has not asked about, is sent again if the peer has not
+  // seen it.
+  known_number_ = arrived_;
+  completeArrived();
+}
+
+// ---- what the receiver says
+
+Status SendConnection::onPeerFrame(MessageType type, std::span<const std::byte> bytes) {
+  switch (type) {
+    case MessageType::kSettle:
+      onSettle(frameOf<SettleFrame>(bytes));
+      return Status::success();
+    case MessageType::kRails:
+      if (const auto frame = frameOf<RailsFrame>(bytes); running() && frame.epoch == epoch_)
+        failback_.onRails(frame, mostRails(entry_bytes_));
+      return Status::success();
+    case MessageType::kTrialReply:
+      if (running()) failback_.onTrialReply(frameOf<TrialReplyFrame>(bytes));
+      return Status::success();
+    case MessageType::kAccept:
+      return onAccept(frameOf<AcceptFrame>(bytes));
+    case MessageType::kArrived:
+      hearArrived(frameOf<ArrivedFrame>(bytes).number);
+      return Status::success();
+    default:
+      return fail({Code::kRemote, 0},
+                  "the peer sent a frame over the side channel that receivers do not send");
+  }
+}
+
+void SendConnection::onSettle(const SettleFrame& frame) {
+  if (frame.epoch < epoch_ || (frame.epoch == epoch_ && phase_ != Phase::kWaiting)) return;
+  // Of the epoch before: ours, also where we have left it already.
+  const bool next = frame.epoch == epoch_ + (phase_ == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch_ + 1;
+  if (next && frame.failed < epoch_ways_.size() && frame.failed != blamed_)
+    ways_.failed(epoch_ways_[frame.failed], Clock::now());
+  if (frame.epoch > epoch_) {
+    const std::string reason = fieldText(frame.reason);
+    if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
+      (void)lose(nullptr, {Code::kRemote, 0}, "the receiver lost it: " + reason);
+    asked_epoch_ = frame.epoch;
+    if (phase_ == Phase::kWaiting) {
+      epoch_ = frame.epoch;
+      agree().messages_settled = false;
+    }
+  }
+  // One that waits for nothing may not look for hours.
+  peer_takes_part_ = frame.open != 0;
+  agree().settle = std::make_unique<SettleFrame>(frame);
+  next_->try_at = {};
+}
+
+Status SendConnection::onAccept(const AcceptFrame& frame) {
+  if (frame.epoch != epoch_ || phase_ != Phase::kConnecting || next_->accepted != nullptr)
+    return Status::success();
+  auto reply = std::make_unique<EndInfo>(frame.end);
+  // How they were paired is ours to say.
+  for (int i = 0; i < next_->proposal->end.queue_pairs; ++i) {
+    QueuePairInfo pair = next_->proposal->pair[i];
+    pair.number = frame.end.queue_pair[i].number;
+    pair.ece_vendor = frame.end.queue_pair[i].ece_vendor;
+    pair.ece_options = frame.end.queue_pair[i].ece_options;
+    pair.ece_mask = frame.end.queue_pair[i].ece_mask;
+    reply->queue_pair[i] = pair;
+  }
+  std::string problem = checkPairing(next_->proposal->end, *reply);
+  if (reply->rails != next_->proposal->rails) problem = "another number of rails than was proposed";
+  if (!problem.empty()) return fail({Code::kRemote, 0}, "the peer's answer after a failure has " + problem);
+  next_->accepted = std::move(reply);
+  next_->connect_until = Clock::now() + kConnectTime;
+  return Status::success();
+}
+
+// ---- what has arrived
+
+SendConnection::Message* SendConnection::messageOf(uint64_t number) {
+  const auto found = std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) {
+    return message.kind == Request::Kind::kSend && message.number == number;
+  });
+  return found != messages_.end() ? &*found : nullptr;
+}
+
+Status SendConnection::failLost(uint64_t number) {
+  return fail(
+      {Code::kRemote, EIO},
+      "message " + std::to_string(number) +
+          " is lost: the peer's device has acknowledged it, and failed before it told the peer of it");
+}
+
+// The group's messages are still ours to send.
+Status SendConnection::keepGroup(Group& group, uint64_t number) {
+  const bool by_parts = group.parts > 0 || group.again;
+  bool held = !by_parts || group.again || !group.free();
+  for (std::size_t i = 0; held && i < group.count; ++i) {
+    const Message& message = *group.messages[i];
+    held = by_parts || (message.kind == Request::Kind::kSend && message.number == number && !message.done);
+  }
+  if (!held) return failLost(number);
+  for (std::size_t i = 0; i < group.count; ++i)
+    group.messages[i]->number = UINT64_MAX;  // its parts will tell
+  group.small = group.packed = false;
+  group.again = true;
+  group.parts = group.parts_posted = group.parts_done = 0;
+  return Status::success();
+}
+
+Status SendConnection::settleReceive(uint64_t number, bool arrived) {
+  Group& group = groups_[number % kSlots];
+  const bool grouped =
+      group.number == number && group.matched == group.count;  // or it went straight after all
+  if (arrived) {
+    if (grouped && (group.parts == 0 || !group.free())) {
+      for (std::size_t i = 0; i < group.count; ++i) {
+        Message& message = *group.messages[i];
+        if (group.parts > 0 || group.again || message.number == number) message.done = true;
+      }
+    } else if (Message* message = grouped ? nullptr : messageOf(number); message != nullptr) {
+      message->done = true;
+    }
+    if (grouped) {
+      group.again = false;
+      group.parts = group.parts_posted = group.parts_done = 0;
+    }
+    return Status::success();
+  }
+  if (grouped) return keepGroup(group, number);
+  Message* const message = messageOf(number);
+  if (message == nullptr) return failLost(number);
+  group = {};
+  group.number = number;
+  group.count = group.matched = 1;
+  group.messages[0] = message;
+  group.alike = group.in_order = true;
+  group.each = message->bytes;
+  return keepGroup(group, number);
+}
+
+// Nothing will be sent over the old queue pairs any more, or nobody is there to send to.
+void SendConnection::hearArrived(uint64_t number) {
+  onArrived(number);
+  known_number_ = std::max<uint64_t>(known_number_, arrived_);
+  if (phase_ == Phase::kWaiting || phase_ == Phase::kConnecting) completeArrived();
+}
+
+// Of torn-down queue pairs: what went in parts is complete when the receiver says so.
+void SendConnection::completeArrived() {
+  known_number_ = std::max<uint64_t>(known_number_, arrived_);
+  for (Group& group : groups_) {
+    if (group.number == 0 || group.number > arrived_ || (group.free() && !group.again)) continue;
+    for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    group.again = false;
+    group.parts = group.parts_posted = group.parts_done = 0;
+  }
+}
+
+// Completes what the receiver has; what it has not will be sent again, in order, as soon as there is a
+// clear-to-send for it once more.
+Status SendConnection::settleMessages() {
+  next_->messages_settled = true;
+  onArrived(next_->settle->arrived);
+  const uint64_t arrived = arrived_;
+  if (next_->settle->arrived != arrived || next_number_ - arrived > kSlots + 1U)
+    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(next_->settle->arrived) +
+                                        " is its latest, where receive " + std::to_string(next_number_) +
+                                        " is the next to be sent to");
+  completeArrived();
+  noteProgress(true);
+  for (uint64_t number = next_number_ - 1; number > arrived; --number) {
+    const uint64_t bit = number - arrived - 1;
+    RAILWISE_TRY(settleReceive(number, bit < kSlots && (next_->settle->done >> bit & 1) != 0));
+  }
+  // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
+  Group& open = groups_[next_number_ % kSlots];
+  if (open.number == next_number_) open.small = open.packed = false;
+  next_post_ = seen_number_ = arrived + 1;
+  return Status::success();
+}
+
+// ---- the next epoch
+
+void SendConnection::tryToConnect() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_->try_at) return;
+  next_->try_at = now + kLookAgain;
+  int native = 0;
+  const std::vector<Rail> usable = usableRails(&native);
+  const EndInfo offer = describeOffer(usable);
+  PlanAnswer answer =
+      planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
+                config_.ib_subnet_prefix_len, ways_, now, Purpose::kGoOn);
+  if (!answer.plan) {
+    next_->try_at = std::min(next_->try_at, answer.again);
+    if (std::exchange(next_->searched, epoch_) == epoch_) return;
+    auto frame = makeMessage<EpochFrame>(MessageType::kSearching);
+    frame.epoch = epoch_;
+    side_channel_.send(frame);
+    return;
+  }
+  std::vector<Rail> rails;
+  for (const uint8_t rail : answer.plan->local) rails.push_back(usable[rail]);
+  takeRails(std::move(rails));
+  whole_ = isWhole(*answer.plan, offer, native);
+  if (openEpoch(*answer.plan)) {
+    propose(*answer.plan);
+    phase_ = Phase::kConnecting;
+    return;
+  }
+  for (const EpochPlan::Lane& lane : answer.plan->lanes) {
+    const Way way = wayOf(offer.rail[answer.plan->local[lane.local_rail]],
+                          next_->settle->end.rail[answer.plan->remote[lane.remote_rail]]);
+    ways_.failed(way, now);
+    log_.noteTried(way.first + " -> " + way.second + ": no queue pair");
+  }
+  dropEndpoint();
+}
+
+bool SendConnection::openEpoch(const EpochPlan& plan) {
+  const auto ways = static_cast<int>(plan.lanes.size());
+  const int queue_pairs = ways * queuePairsPerLane(plan.lanes.size());
+  std::vector<uint8_t> rail_of;
+  for (int i = 0; i < queue_pairs; ++i)
+    rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % ways)].local_rail);
+  if (!openQueuePairsOn(rail_of).ok()) return false;
+  // A lane for each queue pair only where they fit, and in whole rounds of the ways.
+  const int lanes = config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / ways * ways) : ways;
+  endpoint_.makeLanes(lanes);
+  parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
+  // An address may be gone since the plan was made.
+  return describeEpoch(epoch_here_).ok() &&
+         std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const EpochPlan::Lane& lane) {
+           return lane.local_gid < epoch_here_.rail[lane.local_rail].gid_count;
+         });
+}
+
+void SendConnection::propose(const EpochPlan& plan) {
+  describeQueuePairs(epoch_here_);
+  next_->proposal = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
+  next_->proposal->epoch = epoch_;
+  next_->proposal->rails = static_cast<uint8_t>(plan.remote.size());
+  std::copy(plan.remote.begin(), plan.remote.end(), next_->proposal->rail);
+  next_->proposal->end = epoch_here_;
+  epoch_ways_.clear();
+  blamed_ = kNoQueuePair;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    const EpochPlan::Lane& lane = plan.lanes[i % plan.lanes.size()];
+    QueuePairInfo& pair = next_->proposal->pair[i];
+    pair.rail = lane.remote_rail;
+    pair.gid = lane.remote_gid;
+    pair.peer_gid = lane.local_gid;
+    pair.used = 1;
+    epoch_ways_.push_back(
+        wayOf(epoch_here_.rail[lane.local_rail], next_->settle->end.rail[plan.remote[lane.remote_rail]]));
+  }
+  next_->accepted.reset();
+  side_channel_.send(*next_->proposal);
+}
+
+// With all rails of both devices there, is this what is made of them?
+bool SendConnection::isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const {
+  if (static_cast<std::size_t>(native) != device_.rails().size() || next_->settle->native != peer_rails_)
+    return false;
+  const PlanAnswer best =
+      planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
+                config_.ib_subnet_prefix_len, {}, Clock::now(), Purpose::kGoOn);
+  return best.plan && *best.plan == plan;
+}
+
+Status SendConnection::connectEpoch() {
+  if (next_->accepted == nullptr) return Status::success();
+  if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *next_->accepted);
+  smallMayGo(false);
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    if (endpoint_.queue_pairs[i].connected) continue;
+    const QueuePairInfo& pair = next_->accepted->queue_pair[i];
+    const Status up = bringUp(i, epoch_here_, *next_->accepted, pair.peer_gid, pair.gid);
+    if (up.sys_errno == ETIMEDOUT && Clock::now() < next_->connect_until) return Status::success();
+    if (!up.ok())
+      return lose(&endpoint_.queue_pairs[i], up,
+                  nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+  }
+  return begin();
+}
+
+Status SendConnection::begin() {
+  auto frame = makeMessage<EpochFrame>(MessageType::kBegin);
+  frame.epoch = epoch_;
+  side_channel_.send(frame);
+  for (uint64_t number = next_post_; number < next_number_; ++number) {
+    const auto slot = static_cast<uint32_t>(number % kSlots);
+    Group& group = groups_[slot];
+    if (group.number == number && std::exchange(group.again, false)) plan(group, slot);
+  }
+  smallMayGo(next_post_ == next_number_);
+  std::string ways;
+  for (const Way& way : epoch_ways_) ways += (ways.empty() ? "" : ", ") + way.first + " -> " + way.second;
+  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes on over " + ways + " (epoch " +
+         std::to_string(epoch_) + ")");
+  failback_.resume(Clock::now());
+  aside_ = failback_.reduced();
+  next_.reset();
+  beginEpoch();
+  return Status::success();
+}
+
+// Of memory that is not registered with a standby rail yet, that is done now.
+Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueuePair& queue_pair) {
+  if (endpoint_.native) [[likely]]
+    return message.memory->keys[queue_pair.rail].local;
+  const Result<MemoryKeys> keys = keysOf(*message.memory, queue_pair.rail);
+  if (keys.ok()) return keys->local;
+  RAILWISE_TRY(
+      lose(&queue_pair, keys.status(),
+           nameOf(queue_pair) + ": memory cannot be registered: " + std::strerror(keys.status().sys_errno)));
+  return keys.status();
+}
+
+// ---- going back to better paths (failback.h)
+
+void SendConnection::lookForBetter(Clock::time_point now) {
+  if ((epoch_ > 1 || failback_.reduced()) && canFailOver()) failback_.look(now);
+}
+
+// For isend, while not all is well. A connection that never waits would never look.
+Status SendConnection::lookAround() {
+  RAILWISE_TRY(failure_);
+  if (!running()) {
+    wants_to_send_ = true;
+    return idle(Waiting::kPeer);
+  }
+  constexpr uint32_t kLookMask = 0x3f;
+  return (++looks_ & kLookMask) != 0 && !lost_.raised() && !failback_.trying()
+             ? Status::success()
+             : checkPeer(Waiting::kAcknowledgement);
+}
+
+void SendConnection::askForRails() {
+  auto frame = makeMessage<AskRailsFrame>(MessageType::kAskRails);
+  frame.epoch = epoch_;
+  side_channel_.send(frame);
+}
+
+bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                                 std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) {
+  const WayEnds ends = {offer, reply, local_rail, 0, local_gid, remote_gid};
+  verbs::Gid from;
+  if (!makeReady(trial.qp.get(), trial.rail, ends, 0, &from).ok()) return false;
+  LaneQueuePair reader;
+  reader.qp = trial.qp.get();
+  reader.window_key = windowKeysOn(trial.rail).local;
+  reader.peer_window_key = reply.rail[0].window_key;
+  return readPeerWindow(reader, probe_target_, 0) == 0;
+}
+
+void SendConnection::goBack() {
+  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
+  leaveEpoch(kGoesBack);
+}
+
+}  // namespace railwise::net

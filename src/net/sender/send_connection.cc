@@ -1,0 +1,254 @@
+#include "net/sender/send_connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "base/log.h"
+#include "net/protocol/send_work_id.h"
+
+namespace railwise::net {
+namespace {
+
+// Room for all groups at once as long as they are small; what does not fit waits for completions.
+constexpr uint32_t kSendDepth = 128;
+
+// Larger messages ask for a completion each, also in a row: theirs costs little.
+constexpr std::size_t kSmallBytes = 32768;
+
+// NCCL_IB_AR_THRESHOLD's default (NCCL 2.30.7, net_ib/common.cc).
+constexpr int kAdaptiveRoutingBytes = 8192;
+
+uint64_t adaptiveRoutingBytes(const Config& config, bool ethernet) {
+  const bool on = config.ib_adaptive_routing < 0 ? !ethernet : config.ib_adaptive_routing != 0;
+  if (!on) return UINT64_MAX;
+  return static_cast<uint64_t>(config.ib_ar_threshold < 0 ? kAdaptiveRoutingBytes : config.ib_ar_threshold);
+}
+
+// Work requests one behind the other, each with a piece of its own.
+void link(std::span<ibv_send_wr> works, std::span<ibv_sge> pieces) {
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    works[i].next = i + 1 < works.size() ? &works[i + 1] : nullptr;
+    works[i].sg_list = &pieces[i];
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& device,
+                                                               const ConnectionOptions& options,
+                                                               const ListenHandle& handle) {
+  std::unique_ptr<SendConnection> made(new SendConnection(Direction::kSend, device, options));
+  const Config& config = options.config;
+  const int rails = static_cast<int>(device.rails().size());
+  const int peer_rails = handle.rails;
+  made->out_of_order_ = handle.out_of_order != 0 && offersOutOfOrder(device, config);
+  const int widest = std::max(rails, peer_rails);
+  const int queue_pairs = widest * made->queuePairsPerLane(static_cast<std::size_t>(widest));
+  const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
+  RAILWISE_TRY(made->openWindow(peer_rails, lanes, queue_pairs));
+  const Status opened =
+      made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->openQueuePairs(queue_pairs, lanes);
+  if (opened.ok()) {
+    made->endpoint_.makeLanes(lanes);
+  } else if (made->mustBeginLost()) {
+    made->dropEndpoint();
+    made->out_of_order_ = false;  // no queue pair has shown that it can
+  } else {
+    return opened;
+  }
+  made->parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
+  made->adaptive_routing_bytes_ = adaptiveRoutingBytes(config, device.rails().front().port.ethernet);
+  made->even_ = config.split == "even";
+  made->max_message_bytes_ = device.properties().max_message_bytes;
+  for (Message& message : made->messages_) {
+    message.connection = made.get();
+    message.count = 1;
+  }
+  return made;
+}
+
+int SendConnection::queuePairsPerLane(std::size_t lanes) const {
+  return std::clamp(options_.queue_pairs, 1, kMaxQueuePairs / static_cast<int>(lanes));
+}
+
+Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
+  peer_rails_ = peer_rails;
+  entry_bytes_ = entryBytes(peer_rails);
+  const std::size_t ring = std::size_t{kRingEntries} * entry_bytes_;
+  record_stride_ = iwarp() ? static_cast<uint32_t>(lanes) : 1;
+  const std::size_t records = sizeof(Record) * kSlots * record_stride_;
+  const std::size_t notices =
+      iwarp() ? kPostedReceives * groupBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs) : 0;
+  Result<Window> window = device_.windows().take(ring + records + notices + kProbeBytes);
+  if (!window.ok()) return window.status();
+  window_ = std::move(*window);
+  ring_ = window_.at<std::byte>(0);
+  records_ = window_.at<Record>(ring);
+  notices_ = window_.at<std::byte>(ring + records);
+  setProbeTarget(ring + records + notices);
+  return Status::success();
+}
+
+// All queue pairs of a lane are on the lane's rail.
+Status SendConnection::openQueuePairs(int count, int lanes) {
+  std::vector<uint8_t> rail_of;
+  for (int i = 0; i < count; ++i)
+    rail_of.push_back(static_cast<uint8_t>(i % lanes % static_cast<int>(endpoint_.rails.size())));
+  return openQueuePairsOn(rail_of);
+}
+
+Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
+  int limit = kSendDepth;
+  for (const uint8_t rail : rail_of)
+    limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
+  const auto depth = static_cast<uint32_t>(limit);
+  const uint32_t receives = iwarp() ? kPostedReceives : 1;
+  // A failed queue pair flushes all its work requests, signalled or not.
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + receives, 1, lost_));
+  for (std::size_t i = 0; i < rail_of.size(); ++i) {
+    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}, iwarp() ? kProbeReserve : 0));
+    for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
+      RAILWISE_TRY(postNoticeReceive(i, buffer));
+  }
+  return Status::success();
+}
+
+Status SendConnection::describe(EndInfo& end) const {
+  RAILWISE_TRY(Connection::describe(wantsConnectionManager(), end));
+  describeQueuePairs(end);
+  end.out_of_order = out_of_order_ ? 1 : 0;
+  return Status::success();
+}
+
+// ---- once the reply is there
+
+// NCCL_IB_WARN_RAIL_LOCAL
+void SendConnection::warnOfRails(const RailInfo& here, const RailInfo& there) const {
+  if (config_.ib_warn_rail_local == 0 || here.rail < 0 || there.rail < 0 || here.rail == there.rail) return;
+  RAILWISE_WARN("%s is on rail %d, but reaches %s of %s on rail %d: traffic crosses rails",
+                fieldText(here.device).c_str(), here.rail, fieldText(there.device).c_str(), peer().c_str(),
+                there.rail);
+}
+
+void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    endpoint_.queue_pairs[i].used = reply.queue_pair[i].used != 0;
+    endpoint_.queue_pairs[i].peer_rail = reply.queue_pair[i].rail;
+  }
+  adopt(reply);
+  endpoint_.dropUnusedLanes();
+  // Several lanes may share a rail of either end.
+  std::array<int, kMaxRails> here = {};
+  std::array<int, kMaxRails> there = {};
+  for (const Lane& lane : endpoint_.lanes) {
+    ++here[endpoint_.queue_pairs[lane.queue_pairs[0]].rail];
+    ++there[endpoint_.queue_pairs[lane.queue_pairs[0]].peer_rail];
+  }
+  for (std::size_t i = 0; i < endpoint_.lanes.size(); ++i) {
+    const LaneQueuePair& first = endpoint_.queue_pairs[endpoint_.lanes[i].queue_pairs[0]];
+    warnOfRails(local.rail[first.rail], reply.rail[first.peer_rail]);
+    const int from = static_cast<int>(local.rail[first.rail].speed_mbps) / here[first.rail];
+    const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
+    endpoint_.loads.emplace_back(std::min(from, to));
+  }
+  epoch_ways_.assign(endpoint_.queue_pairs.size(), {});
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    const LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
+    if (queue_pair.used)
+      epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
+  }
+  // Of a connection that begins while a port is down, the whole comes later.
+  if (epoch_ == 1) whole_ = !mayBeginLost() || (allReachable(local) && allReachable(reply));
+  failback_.use(epoch_ways_, whole_);
+  if (epoch_ == 1) aside_ = failback_.reduced();
+  prepareSmall();
+}
+
+// Where everything goes over one lane between the connection's own rails, small messages go straight down.
+// Not while there may be something better: who sends then looks for it.
+void SendConnection::prepareSmall() {
+  small_bytes_ = whole_bytes_ = 0;
+  smallMayGo(false);
+  if (endpoint_.lanes.size() > 1 || iwarp() || out_of_order_ || !endpoint_.native || failback_.reduced())
+    return;
+  const Lane& lane = endpoint_.lanes.front();
+  whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
+  for (int q = 0; q < lane.count; ++q)
+    whole_bytes_ =
+        std::min<std::size_t>(whole_bytes_, endpoint_.queue_pairs[lane.queue_pairs[q]].piece_bytes);
+  small_bytes_ = std::min<uint64_t>({whole_bytes_, kSmallBytes, adaptive_routing_bytes_});
+  small_turns_ = lane.count > 1;
+  smallMayGo(true);
+  takeSmallTurn();
+  link(group_chain_, group_segments_);
+  for (ibv_send_wr& work : group_chain_) {
+    work.num_sge = 1;
+    work.opcode = IBV_WR_RDMA_WRITE;
+  }
+  small_work_.sg_list = &small_segment_;
+  small_work_.num_sge = 1;
+  small_work_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+  if (beginsLost(reply)) {
+    beginWithoutQueuePairs(local, reply);
+    return true;
+  }
+  if (endpoint_.loads.empty()) {
+    epoch_here_ = local;
+    adoptPairing(local, reply);
+  }
+  bool all = true;
+  for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
+    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
+    if (!queue_pair.used || queue_pair.connected) continue;
+    const QueuePairInfo& pair = reply.queue_pair[i];
+    if (reply.connection_manager == 0) {
+      const Status up = bringUp(i, local, reply, pair.peer_gid, pair.gid);
+      if (!up.ok() && reply.failover != 0 && mustBeginLost()) {
+        beginWithoutQueuePairs(local, reply);
+        return true;
+      }
+      if (up.sys_errno == ETIMEDOUT) return false;
+      RAILWISE_TRY(up);
+      continue;
+    }
+    if (queue_pair.cm == nullptr) RAILWISE_TRY(call(i, local, reply, nonce));
+    Result<bool> up = queue_pair.cm->advance();
+    if (!up.ok()) return up.status();
+    queue_pair.connected = *up;
+    if (*up) sayConnected(i, local, reply, pair.peer_gid, pair.gid);
+    all = all && *up;
+  }
+  return all;
+}
+
+void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
+  dropEndpoint();
+  adopt(reply);
+  epoch_here_ = local;
+}
+
+Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  const Rail& rail = endpoint_.rails[queue_pair.rail];
+  const QueuePairInfo& pair = reply.queue_pair[index];
+  const RailInfo& theirs = reply.rail[queue_pair.peer_rail];
+  Result<SocketAddress> mine = managerAddress(rail, local.rail[queue_pair.rail].gids[pair.peer_gid]);
+  if (!mine.ok()) return mine.status();
+  ibv_gid peer;
+  std::memcpy(peer.raw, theirs.gids[pair.gid], sizeof peer.raw);
+  CmPrivate data = {nonce, static_cast<uint32_t>(index), 0};
+  Result<std::unique_ptr<verbs::CmConnection>> made =
+      verbs::CmConnection::connect(std::move(queue_pair.made), rail.port, *mine,
+                                   verbs::cmAddressOf(peer, theirs.cm_ports[pair.gid], mine->scopeId()),
+                                   config_, {local.traffic_class}, std::as_bytes(std::span(&data, 1)));
+  if (!made.ok()) return made.status();
+  queue_pair.cm = std::move(*made);
+  return Status::success();
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,401 @@
+// The sending end of a connection: finds the receiver's clear-to-send, cuts what is sent into parts for the
+// lanes, posts them, and sees them complete. Threads: see connection.h.
+#pragma once
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "net/connection/connection.h"
+#include "net/protocol/batch_length.h"
+#include "net/protocol/send_work_id.h"
+#include "net/protocol/work_request_chain.h"
+#include "net/recovery/epoch_plan.h"
+#include "net/recovery/failback.h"
+
+namespace railwise::net {
+
+class SendConnection final : public Connection, private Failback::Host {
+ public:
+  // With queue pairs for the rails of the listener that `handle` tells of.
+  static Result<std::unique_ptr<SendConnection>> create(const Device& device,
+                                                        const ConnectionOptions& options,
+                                                        const ListenHandle& handle);
+  // Errors: kSystem, logged (no usable GID).
+  Status describe(EndInfo& end) const;
+
+  // Takes part in the pairing of the reply: brings the queue pairs up. False: not all are up yet, call again.
+  Result<bool> establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce);
+
+  // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
+  // again. `memory` may be null when bytes is 0; `profiler` is NCCL's handle for events, or null. Errors:
+  // kInvalidArgument (longer than the receive or than the device's limit).
+  Status isend(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+               Request** request) {
+    *request = nullptr;
+    return mustWait() ? Status::success() : isendReady(address, bytes, tag, memory, profiler, request);
+  }
+  // Its two halves. All is well, and there is no clear-to-send for the next message:
+  bool mustWait() {
+    const uint64_t stamp = __atomic_load_n(&entryOf(next_number_).stamp, __ATOMIC_ACQUIRE);
+    return stampNumber(stamp) < next_number_ && only_cq_ != nullptr && !aside_ && maySkipIdle();
+  }
+  // Whatever else there is.
+  Status isendReady(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                    Request** request);
+  // The receiver has said that all receives up to `number` are complete.
+  void onArrived(uint64_t number) {
+    // Not what was never sent, whatever a peer may say.
+    if (number > arrived_) arrived_ = std::min(number, next_number_ - 1);
+  }
+  Status testOtherwise(Request& request, bool* done, int* sizes) override;
+
+ private:
+  // One send of a group: what NCCL holds.
+  struct alignas(64) Message : Request {
+    uint64_t address = 0;
+    const MemoryHandle* memory = nullptr;
+    void* profiler = nullptr;  // NCCL's handle for events, or null
+    // Of one without parts, once it is posted: complete when its queue pair has completed so many work
+    // requests.
+    uint64_t position = UINT64_MAX;
+    int tag = 0;
+    uint8_t queue_pair = 0;
+  };
+  static_assert(sizeof(Message) == 64, "one cache line");
+  // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
+  struct Part {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint8_t queue_pair = 0;
+  };
+  // The group of sends for one receive.
+  struct Group {
+    uint64_t number = 0;  // of the receive; 0: none yet
+    uint8_t count = 0;    // messages
+    uint8_t matched = 0;
+    uint8_t parts = 0;
+    uint8_t parts_posted = 0;
+    uint8_t parts_done = 0;
+    uint8_t record_part = 0;
+    bool silent = false;    // the receiver wants no completion
+    bool profiled = false;  // NCCL wants events of some message
+    bool alike = false;     // the messages so far are of one size:
+    bool small = false;     // and they can go without completions of their own; their writes are prepared
+    bool packed = false;    // instead: their bytes are in pack_
+    bool in_order = false;  // they came in the order of the receives
+    uint32_t each = 0;      // bytes of the first that came
+    bool recorded = false;  // sizes and parts are in a record
+    bool again = false;     // after a failure it is to be posted once more
+    bool tail = false;      // of the part that is being posted all bytes are, but not what follows them
+    uint64_t posted = 0;    // bytes, over all parts
+    std::array<Message*, kMaxReceives> messages = {};  // null: not yet sent
+
+    bool free() const { return parts_done == parts; }
+  };
+
+  using Connection::Connection;
+
+  // What a sender does in its own way (connection.h).
+  void takeIn(const ibv_wc* completions, int count) noexcept override;
+  void leaveFastPath() override {
+    open_group_ = nullptr;
+    aside_ = true;
+    smallMayGo(false);
+  }
+  Status advanceRecovery() override;                                                // sender/failover.cc
+  Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // sender/failover.cc
+  void onLastArrived(uint64_t number) override { hearArrived(number); }
+  void onPortsChanged() override { failback_.lookSoon(); }
+  void lookForBetter(Clock::time_point now) override;
+  // For isend, while the connection uses less than it did at first.
+  Status lookAround();
+  Status requestCompletions(bool anew) override;
+  uint64_t largestUnderWay() const override;
+
+  // Looks for what is new. *done: `request` has completed.
+  Status progress(const Request& request, bool* done);
+  Status onCompletion(const ibv_wc& completion);
+  // The receiver has said over the side channel that all receives up to `number` are complete.
+  void hearArrived(uint64_t number);
+  // Set-up (send_connection.cc).
+  Status openWindow(int peer_rails, int lanes, int queue_pairs);
+  Status openQueuePairs(int count, int lanes);
+  // The end of the handshake where an end has no way: what follows a failure finds one.
+  void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
+  void adoptPairing(const EndInfo& local, const EndInfo& reply);
+  void prepareSmall();
+
+  // Failover.
+  void tearDown();
+  void onSettle(const SettleFrame& frame);
+  Status onAccept(const AcceptFrame& frame);
+  void completeArrived();
+  Status settleMessages();
+  Status settleReceive(uint64_t number, bool arrived);
+  bool unfinished() const;
+  Message* messageOf(uint64_t number);
+  Status failLost(uint64_t number);
+  Status keepGroup(Group& group, uint64_t number);
+  void tryToConnect();
+  // What failback_ needs (sender/failover.cc).
+  std::vector<Rail> railsToOffer(int* native) const override { return usableRails(native); }
+  EndInfo offerOf(const std::vector<Rail>& rails) const override { return describeOffer(rails); }
+  void askForRails() override;
+  void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
+  Result<TrialQueuePair> openTrialOn(const Rail& rail) const override { return openTrial(rail, config_); }
+  bool readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                   std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) override;
+  void goBack() override;
+
+  bool openEpoch(const EpochPlan& plan);
+  bool isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const;
+  void propose(const EpochPlan& plan);
+  Status connectEpoch();
+  Status begin();
+  Result<uint32_t> localKey(const Message& message, const LaneQueuePair& queue_pair);
+  int queuePairsPerLane(std::size_t lanes) const;
+  Status openQueuePairsOn(const std::vector<uint8_t>& rail_of);
+  void warnOfRails(const RailInfo& here, const RailInfo& there) const;
+  Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
+
+  // Data path (sender/datapath.cc).
+  Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
+  Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
+  // Of buffer `i` of receive `number`, if it is there.
+  const ClearToSend& entryOf(uint64_t number, uint32_t i = 0) const {
+    // Keys of further rails stand in front of each entry.
+    return *reinterpret_cast<const ClearToSend*>(ring_ + std::size_t{ringPlace(number) + i} * entry_bytes_ +
+                                                 entry_bytes_ - sizeof(ClearToSend));
+  }
+  Part* partsOf(std::size_t slot) const { return &parts_[slot * endpoint_.lanes.size()]; }
+  Status drain();
+  Status wait(Status drained);
+  // For waits that poll nothing: on iWARP the answer to a probe must be seen.
+  Status idleAfterDrain(Waiting waiting) {
+    if (iwarp()) RAILWISE_TRY(drain());
+    return idle(waiting);
+  }
+  [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
+  Status lookForClearToSend();
+  Status failClearToSend(uint64_t stamp);
+  Status notReady();
+  Status sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+                   Message& message, LaneQueuePair& queue_pair);
+  Status sendApart(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+                   Message& message, LaneQueuePair& queue_pair);
+  void describe(Message& message, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
+                const LaneQueuePair& queue_pair) const;
+  void advance();
+  void takeSmallTurn();
+  Status thenNextTurn(Status posted) {
+    if (small_turns_) takeSmallTurn();
+    return posted;
+  }
+  void smallMayGo(bool now) {
+    small_now_ = now ? small_bytes_ : 0;
+    straight_now_ = small_turns_ ? 0 : small_now_;
+  }
+  bool asksNow(const LaneQueuePair& queue_pair);
+  void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number);
+  Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                        void* profiler, Request** request);
+  bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
+  Status isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                   Request** request);
+  Message* freeMessage();
+  Status sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
+                     Request** request);
+  void prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry);
+  void take(Message& message, uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+            void* profiler);
+  Status closeGroup(Group& group);
+  Status postSmallGroup(Group& group, uint32_t slot);
+  bool canPack(const Group& group) const;
+  void pack(const Message& message, uint32_t index);
+  Status postPack(Group& group, uint32_t slot);
+  void completeWith(Group& group, uint32_t work_requests);
+  Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(queue_pair.qp, work, &bad);
+    if (error == 0) [[likely]]
+      return Status::success();
+    return failPost(queue_pair, "ibv_post_send", error);
+  }
+  Status ask(bool anew = false);
+  Status openGroup(Group& group);
+  int match(Group& group, int tag) const;
+  Status checkSize(std::size_t bytes, const ClearToSend& entry);
+  Status postGroups();
+  void plan(Group& group, uint32_t slot);
+  void planLanes(Group& group, Part* parts, uint64_t bytes);
+  uint8_t takeTurn(std::size_t lane);
+  // These are false when the send queue has no room: to be continued.
+  Result<bool> postPart(Group& group, uint32_t slot, uint32_t part);
+  Result<bool> postBytes(Group& group, uint32_t slot, uint32_t part, bool last_carries_immediate);
+  Result<bool> postTail(Group& group, uint32_t slot, uint32_t part);
+  Result<ibv_send_wr*> nextWorkRequest(LaneQueuePair& queue_pair);
+  void finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t part);
+  void signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t part, bool last);
+  Status postChain(LaneQueuePair& queue_pair);
+  void startEvents(const Group& group, uint32_t slot, uint32_t part);
+  void stopEvents(uint32_t slot, uint32_t part);
+
+  // ---- Members that every small message reads, on few cache lines (connection.h says why).
+  alignas(64) std::byte* ring_ = nullptr;      // written by the receiver: clear to send
+  LaneQueuePair* small_queue_pair_ = nullptr;  // that the next small message goes to
+  Group* open_group_ = nullptr;  // that some sends of a small group are there for, in order, but not all
+  // The receive that is being matched; the first whose clear-to-send has not been seen.
+  uint64_t next_number_ = 1;
+  uint64_t seen_number_ = 1;
+  // isend takes requests from messages_[0..message_mask_] in turn, and skips a request that is still in use.
+  // When all of them are in use the mask grows. A small mask keeps the requests in the cache.
+  uint32_t next_message_ = 0;
+  uint32_t message_mask_ = 15;
+  // Messages up to this need no completion of their own; 0: none. small_now_: as long as all before is
+  // posted.
+  std::size_t small_bytes_ = 0;
+  std::size_t small_now_ = 0;
+  std::size_t straight_now_ = 0;  // the same, where one queue pair takes them all
+  uint32_t entry_bytes_ = sizeof(ClearToSend);
+  BatchLength batch_;
+  bool small_turns_ = false;  // several queue pairs take small messages
+  ibv_send_wr small_work_ = {};
+  ibv_sge small_segment_ = {};
+
+  // ---- the rest
+  Record* records_ = nullptr;                     // source of the records, where inline is not to be had
+  std::byte* notices_ = nullptr;                  // iWARP: buffers of the receives for clear to send
+  uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
+  uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
+  bool even_ = false;                             // RAILWISE_SPLIT=even
+  std::size_t whole_bytes_ = 0;                   // that go in one piece, with a completion then
+  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // its writes
+  std::array<ibv_sge, kMaxReceives> group_segments_ = {};
+  Pack pack_ = {};                     // or its bytes
+  std::size_t max_message_bytes_ = 0;  // of the device
+  // What both ends have agreed about the next epoch so far.
+  struct NextEpoch {
+    bool isSettled(uint64_t epoch) const { return settle != nullptr && settle->epoch == epoch; }
+    // The epoch after that, since the one that was agreed about is lost.
+    void restart() {
+      messages_settled = false;
+      proposal.reset();
+      accepted.reset();
+    }
+
+    std::unique_ptr<SettleFrame> settle;  // what the receiver says has arrived
+    bool messages_settled = false;        // messages_ and groups_ say the same
+    uint64_t searched = 0;  // the epoch for which the receiver was told that no path is found yet
+    std::unique_ptr<ProposeFrame> proposal;
+    std::unique_ptr<EndInfo> accepted;  // the receiver's answer
+    Clock::time_point try_at = {};
+    Clock::time_point connect_until = {};
+  };
+  NextEpoch& agree() {
+    if (next_ == nullptr) next_ = std::make_unique<NextEpoch>();
+    return *next_;
+  }
+  std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
+  WayMemory ways_{std::chrono::seconds(config_.failover_timeout_s)};
+  std::vector<Way> epoch_ways_;    // of this epoch, by queue pair
+  uint8_t blamed_ = kNoQueuePair;  // whose path has been marked as failed already
+  bool wants_to_send_ = false;     // isend was called without queue pairs
+  int peer_rails_ = 0;             // of its device
+  bool whole_ = false;             // this epoch has all that both devices have
+  bool aside_ =
+      false;  // the epoch has less than the first one, or there is none, or the connection has failed
+  uint32_t looks_ = 0;  // of isend meanwhile
+  Failback failback_{*this, ways_, config_.ib_subnet_prefix_len};
+  WorkRequestChain chain_;
+  std::unique_ptr<Part[]> parts_;  // kSlots x lanes
+  struct PartEvent {
+    uint32_t slot;
+    uint32_t part;
+    void* event;
+  };
+  std::vector<PartEvent> events_;  // the profiler's, of parts that are on their way
+  std::array<Group, kSlots> groups_;
+  std::array<Message, kOutstandingSends> messages_;
+};
+
+// A small message for a receive that is known: straight down, no call but the device's.
+[[gnu::always_inline]] inline Status SendConnection::isendReady(uint64_t address, std::size_t bytes, int tag,
+                                                                const MemoryHandle* memory, void* profiler,
+                                                                Request** request) {
+  if (open_group_ != nullptr) [[unlikely]]
+    return isendNext(address, bytes, tag, memory, profiler, request);
+  const ClearToSend& entry = entryOf(next_number_);
+  const uint64_t stamp = __atomic_load_n(&entry.stamp, __ATOMIC_ACQUIRE);
+  if (stamp != makeStamp(next_number_, 1, 0)) [[unlikely]]
+    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+  Message& message = messages_[next_message_ & message_mask_];
+  LaneQueuePair* const queue_pair = small_queue_pair_;
+  const bool straight = bytes - 1 < straight_now_ && profiler == nullptr &&
+                        entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&
+                        message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
+  if (!straight) [[unlikely]]
+    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+  *request = &message;
+  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
+}
+
+// True when the small message that is about to be posted must ask for a completion (batch_length.h).
+inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
+  if (tested_) {
+    batch_.begin(!small_turns_);
+    tested_ = false;
+  }
+  chores_ = !batch_.add();
+  return !chores_ || queue_pair.posted >= queue_pair.quiet_until;
+}
+
+// Makes `work`, the work request that was counted last, ask for a completion. The completion covers all
+// messages up to `number`.
+inline void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
+  work.send_flags |= IBV_SEND_SIGNALED;
+  work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);
+}
+
+inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes,
+                                        const MemoryHandle& memory, Message& message,
+                                        LaneQueuePair& queue_pair) {
+  ibv_send_wr& work = small_work_;
+  *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
+  work.send_flags =
+      bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
+  work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
+  work.wr.rdma.remote_addr = entry.address;
+  work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+  work.wr_id = sendWorkId(0, 0, queue_pair.index);
+  const bool asks = asksNow(queue_pair) || bytes > small_bytes_;
+  ++queue_pair.posted;
+  if (asks) askWith(work, queue_pair, next_number_);
+  describe(message, address, bytes, memory, queue_pair);
+  advance();
+  return post(queue_pair, &work);
+}
+
+// A message whose work requests are the last that were counted.
+inline void SendConnection::describe(Message& message, uint64_t address, uint32_t bytes,
+                                     const MemoryHandle& memory, const LaneQueuePair& queue_pair) const {
+  message.address = address;
+  message.memory = &memory;
+  message.kind = Request::Kind::kSend;
+  message.done = false;
+  message.bytes = bytes;
+  message.number = next_number_;
+  message.position = queue_pair.posted;
+  message.queue_pair = queue_pair.index;
+}
+
+// To the next receive.
+inline void SendConnection::advance() {
+  ++next_message_;
+  next_post_ = ++next_number_;
+  if (seen_number_ < next_number_) seen_number_ = next_number_;  // isend saw the clear-to-send itself
+}
+
+}  // namespace railwise::net

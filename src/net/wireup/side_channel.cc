@@ -1,0 +1,160 @@
+#include "net/wireup/side_channel.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace railwise::net {
+namespace {
+
+// More than a sane peer ever sends before it waits for an answer.
+constexpr std::size_t kMostFrames = 256;
+constexpr std::size_t kMostOutboxBytes = std::size_t{1} << 20;
+
+bool newestCounts(MessageType type) {
+  return type == MessageType::kSettle || type == MessageType::kRails || type == MessageType::kAskRails ||
+         type == MessageType::kTrial;
+}
+
+}  // namespace
+
+SideChannel::~SideChannel() {
+  if (watcher_ != nullptr) watcher_->unwatch(*this);
+}
+
+void SideChannel::open(Socket socket, EventWatcher* watcher) {
+  socket_ = std::move(socket);
+  socket_.keepAlive();
+  if (watcher == nullptr) return;
+  const Result<bool> watched = watcher->watch(*this);
+  if (watched.ok() && *watched) watcher_ = watcher;
+}
+
+void SideChannel::sendBytes(std::span<const std::byte> frame) {
+  const std::lock_guard lock(mutex_);
+  if (hung_up_ || !socket_.valid()) return;
+  if (outbox_.size() > kMostOutboxBytes) {
+    problem_ = "nothing, nor does it take what it is sent";
+    return hangUpLocked();
+  }
+  outbox_.insert(outbox_.end(), frame.begin(), frame.end());
+  flushLocked();
+}
+
+void SideChannel::flushLocked() {
+  if (outbox_.empty() || !socket_.valid()) return;
+  Transfer transfer = {outbox_, 0};
+  const Result<Io> sent = socket_.send(transfer);
+  if (!sent.ok() || *sent == Io::kClosed) {
+    outbox_.clear();  // what the peer has sent before may still be there to be read
+    return;
+  }
+  outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<std::ptrdiff_t>(transfer.moved));
+}
+
+void SideChannel::hangUpLocked() {
+  hung_up_.store(true, std::memory_order_release);
+  bell_.ring();
+}
+
+template <typename Frame>
+void SideChannel::answerLocked(MessageType type) {
+  auto answer = makeMessage<Frame>(type);
+  answer.number = told_ = number_;
+  const auto bytes = std::as_bytes(std::span(&answer, 1));
+  outbox_.insert(outbox_.end(), bytes.begin(), bytes.end());
+  flushLocked();
+}
+
+// A whole frame is there: into the inbox. False: it is none.
+bool SideChannel::takeLocked() {
+  problem_ = checkFrame(partial_);
+  if (!problem_.empty()) return false;
+  const auto header = frameOf<MessageHeader>(partial_);
+  if (header.type == MessageType::kBreak && direction_ == Direction::kReceive) {
+    answerLocked<ArrivedFrame>(MessageType::kArrived);
+    break_waits_ = true;
+  }
+  if (header.type == MessageType::kSettle && direction_ == Direction::kSend)
+    answerLocked<ArrivedFrame>(MessageType::kUnposted);
+  // Of some kinds only the newest counts, and an end that does not look may collect many.
+  const bool replaces = newestCounts(header.type) && !inbox_.empty() &&
+                        frameOf<MessageHeader>(inbox_.back()).type == header.type;
+  if (replaces) inbox_.pop_back();
+  inbox_.push_back(std::move(partial_));
+  partial_.clear();
+  bell_.ring();
+  if (inbox_.size() < kMostFrames) return true;
+  problem_ = "more frames than anybody needs";
+  return false;
+}
+
+// What is there; false: nothing more will come.
+bool SideChannel::readLocked() {
+  for (;;) {
+    std::size_t wanted = sizeof(MessageHeader);
+    if (partial_.size() >= wanted) {
+      const auto header = frameOf<MessageHeader>(partial_);
+      wanted = frameBytes(header.type);
+      if (wanted == 0 || header.magic != kMagic) {
+        problem_ = "bytes that are no frame";
+        return false;
+      }
+    }
+    std::byte bytes[kMaxFrameBytes];
+    Transfer transfer = {std::span(bytes).first(wanted - partial_.size()), 0};
+    const Result<Io> got = socket_.receive(transfer);
+    partial_.insert(partial_.end(), bytes, bytes + transfer.moved);
+    if (!got.ok() || *got == Io::kClosed) return false;
+    if (*got == Io::kAgain) return true;
+    if (wanted > sizeof(MessageHeader) && partial_.size() == wanted && !takeLocked()) return false;
+  }
+}
+
+bool SideChannel::serve(bool) {
+  const std::lock_guard lock(mutex_);
+  if (hung_up_ || !socket_.valid()) return false;
+  if (readLocked()) return true;
+  hangUpLocked();
+  return false;
+}
+
+// The connection's thread may complete its last receive before it looks for frames, and then for long not
+// come again: until a break is settled the sender is told whatever has arrived since.
+bool SideChannel::tick() {
+  const std::lock_guard lock(mutex_);
+  if (break_waits_ && number_ != told_) answerLocked<ArrivedFrame>(MessageType::kArrived);
+  return break_waits_ && !hung_up_;
+}
+
+std::optional<std::vector<std::byte>> SideChannel::next(bool look) {
+  const std::lock_guard lock(mutex_);
+  flushLocked();
+  if ((look || watcher_ == nullptr) && !hung_up_ && socket_.valid() && !readLocked()) hangUpLocked();
+  if (inbox_.empty()) return std::nullopt;
+  std::vector<std::byte> frame = std::move(inbox_.front());
+  inbox_.pop_front();
+  return frame;
+}
+
+bool SideChannel::ended() {
+  const std::lock_guard lock(mutex_);
+  return hung_up_ && inbox_.empty();
+}
+
+std::string SideChannel::problem() {
+  const std::lock_guard lock(mutex_);
+  return problem_;
+}
+
+void SideChannel::breakIsSettled() {
+  const std::lock_guard lock(mutex_);
+  break_waits_ = false;
+}
+
+void SideChannel::end() {
+  const std::lock_guard lock(mutex_);
+  flushLocked();
+  socket_.shutdown();
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,187 @@
+// The thread that reads the events of devices. A test waits for what the thread does by looking again and
+// again; one that never sees it ends by ctest's time limit.
+#include "net/device/event_watcher.h"
+
+#include <sys/wait.h>
+
+#include <array>
+
+#include "port_control.h"
+#include "said.h"
+#include "software_device.h"
+#include "verbs/queue_pair.h"
+
+namespace railwise::net {
+namespace {
+
+void until(const std::function<bool()>& condition) {
+  while (!condition()) std::this_thread::yield();
+}
+
+class EventWatcherTest : public testing::Test {
+ protected:
+  EventWatcherTest() { EXPECT_TRUE(watcher_->watch(state_).ok()); }
+  verbs::Port port() const { return *verbs::queryPort(context_.get(), 1); }
+
+  const test::SoftwareDevice device_{"gid=10.9.0.1/v2"};
+  const verbs::Context context_ = device_.open();
+  DeviceState state_{context_.get(), {port()}};
+  std::unique_ptr<EventWatcher> watcher_ = std::move(*EventWatcher::start());
+};
+
+TEST_F(EventWatcherTest, KeepsTheStateOfAPort) {
+  EXPECT_TRUE(state_.active(1));
+  EXPECT_FALSE(state_.active(2)) << "there is none";
+  test::changePort("soft0:1", "down");
+  until([&] { return !state_.active(1); });
+  test::changePort("soft0:1", "up");
+  until([&] { return state_.active(1); });
+  EXPECT_FALSE(state_.fatal());
+}
+
+TEST_F(EventWatcherTest, ReadsTheAttributesAgain) {
+  const uint32_t before = state_.changes(1);
+  test::changePort("soft0:1", "speed=25000");
+  test::changePort("soft0:1", "event=lid_change");
+  until([&] { return state_.port(1)->speed_mbps == 25000; });
+  until([&] { return state_.changes(1) != before; });
+}
+
+TEST_F(EventWatcherTest, AGidTableIsReadAgain) {
+  verbs::GidTable gids(context_.get(), port(), device_.config());
+  state_.setGids(1, &gids);
+  EXPECT_EQ(gids.get()->size(), 1U);
+  test::changePort("soft0:1", "gid=1=10.9.0.2/v2");
+  until([&] { return gids.get()->size() == 2; });
+  watcher_->unwatch(state_);
+}
+
+TEST_F(EventWatcherTest, AFailedDeviceHasNoActivePort) {
+  test::changePort("soft0:1", "fatal");
+  until([&] { return state_.fatal(); });
+  EXPECT_FALSE(state_.active(1));
+  EXPECT_EQ(state_.fatalEvent(), IBV_EVENT_DEVICE_FATAL);
+}
+
+// A queue pair that is connected to itself. Its first write is struck by `event`.
+class LostQueuePairTest : public testing::TestWithParam<const char*> {
+ protected:
+  LostQueuePairTest() {
+    const verbs::Port port = *verbs::queryPort(context_.get(), 1);
+    const Config& config = device_.config();
+    verbs::QueuePair made = std::move(*verbs::createQueuePair(pd_.get(), cq_.get(), port, config, {4, 4, 0}));
+    qp_ = std::move(made.qp);
+    qp_->qp_context = &qp_flag_;
+    const verbs::Gid gid = *verbs::chooseGid(context_.get(), port, config);
+    const verbs::PathAddress self = {.qp_number = qp_->qp_num,
+                                     .lid = port.lid,
+                                     .ethernet = port.ethernet,
+                                     .mtu = port.mtu,
+                                     .gid = gid.value};
+    EXPECT_TRUE(verbs::readyToReceive(qp_.get(), port, self, {.local_gid = gid}).ok());
+    EXPECT_TRUE(verbs::readyToSend(qp_.get(), port, config).ok());
+  }
+
+  void write() {
+    ibv_sge piece = {reinterpret_cast<uint64_t>(bytes_.data()), 8, memory_->lkey};
+    ibv_send_wr request = {};
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.wr.rdma = {.remote_addr = piece.addr + 8, .rkey = memory_->rkey};
+    ibv_send_wr* bad = nullptr;
+    EXPECT_EQ(ibv_post_send(qp_.get(), &request, &bad), 0);
+  }
+
+  const test::SoftwareDevice device_{std::string("gid=10.9.0.1/v2;fault opcode=write ") + GetParam()};
+  const verbs::Context context_ = device_.open();
+  verbs::FatalFlag cq_flag_;
+  verbs::FatalFlag qp_flag_;
+  std::array<char, 64> bytes_ = {};
+  const verbs::Pd pd_{verbs::library().alloc_pd(context_.get())};
+  const verbs::Mr memory_{verbs::library().reg_mr(pd_.get(), bytes_.data(), bytes_.size(),
+                                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)};
+  const verbs::Cq cq_{verbs::library().create_cq(context_.get(), 16, &cq_flag_, nullptr, 0)};
+  verbs::Qp qp_;
+};
+
+TEST_P(LostQueuePairTest, RaisesTheFlagOfItsOwner) {
+  DeviceState state(context_.get(), {*verbs::queryPort(context_.get(), 1)});
+  const auto watcher = std::move(*EventWatcher::start());
+  EXPECT_TRUE(watcher->watch(state).ok());
+  EXPECT_FALSE(qp_flag_.raised() || cq_flag_.raised());
+  write();
+  const bool of_queue = std::string(GetParam()) == "event=cq_err";
+  until([&] { return (of_queue ? cq_flag_ : qp_flag_).raised(); });
+  EXPECT_FALSE((of_queue ? qp_flag_ : cq_flag_).raised());
+  EXPECT_FALSE(state.fatal()) << "the others go on";
+  watcher->unwatch(state);
+}
+
+INSTANTIATE_TEST_SUITE_P(Events, LostQueuePairTest,
+                         testing::Values("qp_fatal", "event=qp_access_err", "event=qp_req_err",
+                                         "event=cq_err"));
+
+TEST_F(EventWatcherTest, WhatHappenedBeforeItWatchedIsSeen) {
+  watcher_->unwatch(state_);
+  test::changePort("soft0:1", "speed=25000");
+  EXPECT_NE(state_.port(1)->speed_mbps, 25000);
+  EXPECT_TRUE(watcher_->watch(state_).ok());
+  EXPECT_EQ(state_.port(1)->speed_mbps, 25000);
+}
+
+TEST_F(EventWatcherTest, NothingIsTouchedAfterUnwatch) {
+  watcher_->unwatch(state_);
+  const uint32_t before = state_.changes(1);
+  test::changePort("soft0:1", "down");
+  // Another device of the same watcher has its turn after this one would have had it.
+  const verbs::Context other = device_.open();
+  DeviceState second(other.get(), {port()});
+  EXPECT_TRUE(watcher_->watch(second).ok());
+  test::changePort("soft0:1", "up");
+  until([&] { return second.active(1) && second.changes(1) > 1; });
+  watcher_->unwatch(second);
+  EXPECT_EQ(state_.changes(1), before);
+}
+
+TEST_F(EventWatcherTest, AForkedChildEndsWithoutTheThread) {
+  const pid_t child = fork();
+  if (child == 0) {
+    watcher_->unwatch(state_);
+    (void)watcher_->watch(state_);
+    watcher_.reset();
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  test::changePort("soft0:1", "down");
+  until([&] { return !state_.active(1); });  // the parent's thread goes on
+}
+
+TEST_F(EventWatcherTest, SaysEachEventOnceInWords) {
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  until([&] { return !state_.active(1); });
+  watcher_.reset();
+  EXPECT_EQ(said.all(), "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
+}
+
+// Soft-RoCE reports a link that comes up twice.
+TEST_F(EventWatcherTest, SaysAStateOfTheLinkOnce) {
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  test::changePort("soft0:1", "up");
+  test::changePort("soft0:1", "event=port_active");
+  test::changePort("soft0:1", "event=port_active");
+  test::changePort("soft0:1", "fatal");
+  until([&] { return state_.fatal(); });
+  watcher_.reset();
+  const std::string up = "soft0 port 1: link up\n";
+  const std::size_t first = said.all().find(up);
+  ASSERT_NE(first, std::string::npos) << said.all();
+  EXPECT_EQ(said.all().find(up, first + 1), std::string::npos) << said.all();
+}
+
+}  // namespace
+}  // namespace railwise::net

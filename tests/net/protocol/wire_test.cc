@@ -1,0 +1,63 @@
+#include "net/protocol/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace railwise::net {
+namespace {
+
+TEST(Stamp, KeepsNumberFlagAndCount) {
+  for (const uint64_t number : {uint64_t{1}, uint64_t{33}, (uint64_t{1} << 48) - 1}) {
+    for (int i = 0; i < 2 * kMaxReceives; ++i) {
+      const int count = i / 2 + 1;
+      const bool silent = i % 2 == 1;
+      const uint64_t stamp = makeStamp(number, count, silent ? kStampSilent : 0);
+      EXPECT_EQ(stampNumber(stamp), number);
+      EXPECT_EQ(stampSilent(stamp), silent);
+      EXPECT_EQ(stampCount(stamp), count);
+    }
+  }
+}
+
+TEST(Ring, HasRoomForTheEntriesOfAllOpenReceives) {
+  for (uint64_t first = 1; first < 100; ++first) {
+    std::set<uint32_t> entries;
+    for (uint64_t number = first; number < first + kSlots; ++number) {
+      for (uint32_t i = 0; i < kMaxReceives; ++i) {
+        EXPECT_LT(ringPlace(number) + i, kRingEntries);
+        EXPECT_TRUE(entries.insert(ringPlace(number) + i).second)
+            << "receive " << number << " over another's";
+      }
+    }
+  }
+}
+
+TEST(Immediate, OfAWholeMessageKeepsSlotAndSize) {
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    for (const uint32_t size : {0U, 1U, kImmediateSizeLimit - 1}) {
+      const uint32_t value = wholeImmediate(slot, size);
+      EXPECT_EQ(immediateForm(value), ImmediateForm::kWhole);
+      EXPECT_EQ(immediateSlot(value), slot);
+      EXPECT_EQ(immediateSize(value), size);
+    }
+  }
+}
+
+TEST(Immediate, OfAPartKeepsSlotPartAndLowBitsOfTheNumber) {
+  for (const ImmediateForm form : {ImmediateForm::kPart, ImmediateForm::kPartWithRecord}) {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      for (uint32_t part = 0; part < kMaxLanes; ++part) {
+        const uint64_t number = (uint64_t{7} << 21 | 0x155555) + slot;
+        const uint32_t value = partImmediate(form, slot, part, number);
+        EXPECT_EQ(immediateForm(value), form);
+        EXPECT_EQ(immediateSlot(value), slot);
+        EXPECT_EQ(immediatePart(value), part);
+        EXPECT_EQ(immediateNumber(value), 0x155555 + slot);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace railwise::net

@@ -1,0 +1,171 @@
+// Which ways a connection takes after a failure.
+#include "net/recovery/epoch_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace railwise::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// InfiniBand rails that all reach each other, named "a0", "a1" ...
+EndInfo makeEnd(const std::string& name, int rails) {
+  EndInfo end = {};
+  for (int i = 0; i < rails; ++i) {
+    RailInfo& rail = end.rail[end.rails++];
+    copyText(rail.device, name + std::to_string(i));
+    rail.link_layer = LinkLayer::kInfiniBand;
+    rail.port = 1;
+    rail.rail = rail.plane = -1;
+    rail.gid_count = 1;
+    rail.gids[0][0] = 0xfe;
+    rail.gids[0][1] = 0x80;
+    rail.gids[0][15] = static_cast<uint8_t>(i + 1);
+  }
+  return end;
+}
+
+struct EpochPlanTest : testing::Test {
+  // "a0>b0 a1>b1", or "" for none.
+  std::string plan(int own, int own_native, int its, int its_native, int most = kMaxRails) {
+    const EndInfo a = makeEnd("a", own);
+    const EndInfo b = makeEnd("b", its);
+    const PlanAnswer answer = planEpoch({a, own_native}, {b, its_native}, most, 24, memory_, now_, purpose_);
+    again_ = answer.again;
+    std::string text;
+    if (!answer.plan) return text;
+    for (const EpochPlan::Lane& lane : answer.plan->lanes)
+      text += (text.empty() ? "a" : " a") + std::to_string(answer.plan->local[lane.local_rail]) + ">b" +
+              std::to_string(answer.plan->remote[lane.remote_rail]);
+    return text;
+  }
+  static Way way(int from, int to) {
+    return {"a" + std::to_string(from) + " port 1", "b" + std::to_string(to) + " port 1"};
+  }
+
+  WayMemory memory_;
+  Purpose purpose_ = Purpose::kGoOn;
+  Clock::time_point now_ = Clock::time_point() + seconds(1000);
+  Clock::time_point again_;
+};
+
+TEST_F(EpochPlanTest, OwnRailsComeBeforeStandbys) {
+  EXPECT_EQ(plan(4, 2, 4, 2), "a0>b0 a1>b1");
+  EXPECT_EQ(plan(3, 1, 3, 2), "a0>b0 a0>b1");
+}
+
+TEST_F(EpochPlanTest, AStandbyServesAnEndThatHasNoRailOfItsOwn) {
+  EXPECT_EQ(plan(2, 0, 2, 1), "a0>b0");
+  EXPECT_EQ(plan(2, 0, 2, 0), "a0>b0");
+}
+
+TEST_F(EpochPlanTest, AReceiverWithRoomForOneKeyIsReachedByOneRail) {
+  EXPECT_EQ(plan(2, 2, 3, 1, 1), "a0>b0 a1>b0");
+}
+
+// Nobody knows which end it was: one try must do.
+TEST_F(EpochPlanTest, TheNextWayHasNoEndInCommonWithTheOneThatFailed) {
+  memory_.failed(way(0, 0), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1");
+  EXPECT_EQ(plan(2, 1, 1, 1), "a1>b0");
+  memory_.failed(way(1, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
+}
+
+// What a sender goes back to is proven, and may share an end with what it has left.
+TEST_F(EpochPlanTest, AProvenWayIsWithoutDoubtUntilTheNextFailure) {
+  memory_.failed(way(0, 0), now_);
+  now_ += milliseconds(300);
+  memory_.worked(way(0, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
+  now_ += milliseconds(300);
+  memory_.failed(way(2, 1), now_);
+  EXPECT_EQ(plan(3, 1, 3, 1), "a1>b2");
+}
+
+TEST_F(EpochPlanTest, OfSeveralRailsThoseGoOnThatNoFailureTouched) {
+  memory_.failed(way(1, 1), now_);
+  EXPECT_EQ(plan(3, 2, 3, 2), "a0>b0");
+  purpose_ = Purpose::kGoBack;
+  now_ += milliseconds(1100);
+  EXPECT_EQ(plan(3, 2, 3, 2), "a0>b0 a1>b1");
+}
+
+TEST_F(EpochPlanTest, AWayThatFailedWaitsUntilItIsProvenOrThereIsNoOther) {
+  memory_.failed(way(0, 0), now_);
+  now_ += seconds(30);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1");
+  EXPECT_EQ(plan(1, 1, 1, 1), "a0>b0");
+  memory_.worked(way(0, 0), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
+}
+
+TEST_F(EpochPlanTest, ToGoBackAWayIsLeftAloneForAWhile) {
+  purpose_ = Purpose::kGoBack;
+  memory_.failed(way(0, 0), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
+  now_ += milliseconds(1100);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
+}
+
+TEST_F(EpochPlanTest, WhatFailedLongAgoIsForgotten) {
+  memory_.failed(way(0, 0), now_);
+  now_ += seconds(121);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
+}
+
+TEST_F(EpochPlanTest, EachFailureInARowCostsMoreTime) {
+  Clock::duration pause = {};
+  for (int i = 0; i < 10; ++i) {
+    memory_.failed(way(0, 0), now_);
+    const Clock::duration longer = memory_.freeAt(way(0, 0)) - now_;
+    EXPECT_GE(longer, pause);
+    pause = longer;
+  }
+  EXPECT_EQ(pause, seconds(60));
+  memory_.worked(way(0, 0), now_);
+  EXPECT_LE(memory_.freeAt(way(0, 0)), now_);
+  memory_.failed(way(0, 0), now_);
+  EXPECT_EQ(memory_.freeAt(way(0, 0)) - now_, seconds(60)) << "one that comes and goes is damped";
+}
+
+TEST_F(EpochPlanTest, TheOnlyWayIsTriedAgainSoon) {
+  memory_.failed(way(0, 0), now_);
+  EXPECT_EQ(plan(1, 1, 1, 1), "");
+  EXPECT_LE(again_ - now_, milliseconds(10));
+  now_ = again_;
+  EXPECT_EQ(plan(1, 1, 1, 1), "a0>b0");
+}
+
+TEST(WayMemory, TheOnlyWayIsTriedSomeTimesBeforePatienceEnds) {
+  const Way way = {"a", "b"};
+  const Clock::time_point now = Clock::time_point() + seconds(1000);
+  const auto longest = [&](Clock::duration patience) {
+    WayMemory memory(patience);
+    for (int i = 0; i < 20; ++i) memory.failed(way, now);
+    return memory.desperateAt(way) - now;
+  };
+  EXPECT_EQ(longest(seconds(60)), seconds(1));
+  EXPECT_EQ(longest(seconds(2)), milliseconds(125));
+}
+
+TEST_F(EpochPlanTest, NoRailsNoPlan) {
+  EXPECT_EQ(plan(0, 0, 2, 2), "");
+  EXPECT_EQ(again_, Clock::time_point::max());
+}
+
+TEST(BetterPlan, HasFewerStandbysOrMoreRails) {
+  const auto make = [](std::vector<uint8_t> local, std::vector<uint8_t> remote) {
+    return EpochPlan{std::move(local), std::move(remote), {}};
+  };
+  EXPECT_TRUE(better(make({0}, {0}), make({2}, {0}), 1, 1));
+  EXPECT_TRUE(better(make({0, 1}, {0, 1}), make({0}, {0}), 2, 2));
+  EXPECT_FALSE(better(make({0}, {0}), make({0}, {0}), 1, 1));
+  EXPECT_FALSE(better(make({2}, {2}), make({0}, {0}), 1, 1));
+}
+
+}  // namespace
+}  // namespace railwise::net

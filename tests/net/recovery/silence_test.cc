@@ -1,0 +1,60 @@
+// How a connection counts silence, in simulated time.
+#include "net/recovery/silence.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const Clock::time_point kBegin{seconds(1000)};
+
+TEST(Silence, LooksAreAnIntervalApart) {
+  Silence silence;
+  silence.restart(kBegin);
+  EXPECT_FALSE(silence.look(kBegin + milliseconds(19)));
+  EXPECT_EQ(silence.look(kBegin + milliseconds(25)), milliseconds(25));
+  EXPECT_FALSE(silence.look(kBegin + milliseconds(44)));
+}
+
+// A process that was stopped for an hour has not waited for an hour.
+TEST(Silence, CountsALongPauseAsOneStep) {
+  Silence silence;
+  silence.count(std::chrono::hours(1));
+  EXPECT_EQ(silence.owed(), kLongestStep);
+}
+
+TEST(Silence, EndsWithACompletion) {
+  Silence silence;
+  silence.count(milliseconds(50));
+  silence.end();
+  EXPECT_EQ(silence.owed(), Clock::duration());
+}
+
+TEST(Silence, IdleTimeIsNotOwedAndAsksOnceASecond) {
+  Silence silence;
+  int asked = 0;
+  for (int ms = 0; ms < 3000; ms += 20) {
+    silence.count(milliseconds(20));
+    asked += silence.idle() ? 1 : 0;
+    EXPECT_EQ(silence.owed(), Clock::duration());
+  }
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(Silence, EachStallInARowDoublesTheLimitUpToSixteenfold) {
+  Silence silence;
+  EXPECT_EQ(silence.stallLimit({}), seconds(1));
+  EXPECT_EQ(silence.stallLimit(seconds(2)), seconds(3));
+  silence.noteStall();
+  EXPECT_EQ(silence.stallLimit({}), seconds(2));
+  for (int i = 0; i < 10; ++i) silence.noteStall();
+  EXPECT_EQ(silence.stallLimit({}), seconds(16));
+  silence.forgetStalls();
+  EXPECT_EQ(silence.stallLimit({}), seconds(1));
+}
+
+}  // namespace
+}  // namespace railwise::net

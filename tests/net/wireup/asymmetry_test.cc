@@ -1,0 +1,66 @@
+// What a connection says when its two ends are not alike.
+#include "net/wireup/asymmetry.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::net {
+namespace {
+
+EndInfo makeEnd(const char* host) {
+  EndInfo end = {};
+  copyText(end.host, host);
+  copyText(end.version, "0.1.0");
+  end.rails = 1;
+  end.devices = 8;
+  end.failover = 1;
+  RailInfo& rail = end.rail[0];
+  copyText(rail.device, "mlx5_0");
+  rail.link_layer = LinkLayer::kRoce;
+  rail.mtu = 5;
+  rail.gid_count = 1;
+  rail.plane = -1;
+  rail.speed_mbps = 400000;
+  return end;
+}
+
+std::string differenceOf(const EndInfo& here, const EndInfo& there) {
+  const auto found = compareEnds(here, there);
+  return found.size() == 1 ? found[0].text : std::to_string(found.size()) + " differences";
+}
+
+TEST(Asymmetry, EqualEndsAreAllRight) { EXPECT_TRUE(compareEnds(makeEnd("a:1"), makeEnd("b:2")).empty()); }
+
+TEST(Asymmetry, NamesBothEndsAndTheValues) {
+  EndInfo there = makeEnd("b:2");
+  there.rail[0].mtu = 3;
+  const std::string text = differenceOf(makeEnd("a:1"), there);
+  EXPECT_NE(text.find("MTU: 4096 bytes at mlx5_0 of a:1, 1024 bytes at mlx5_0 of b:2"), std::string::npos)
+      << text;
+}
+
+TEST(Asymmetry, SeesEachKind) {
+  const EndInfo here = makeEnd("a:1");
+  const auto changed = [&](auto&& change) {
+    EndInfo there = makeEnd("b:2");
+    change(there);
+    return compareEnds(here, there).size();
+  };
+  EXPECT_EQ(changed([](EndInfo& end) { copyText(end.version, "0.2.0"); }), 1U);
+  EXPECT_EQ(changed([](EndInfo& end) { end.rail[0].speed_mbps = 100000; }), 1U);
+  EXPECT_EQ(changed([](EndInfo& end) { end.devices = 7; }), 1U);
+  EXPECT_EQ(changed([](EndInfo& end) { end.failover = 0; }), 1U);
+  EXPECT_EQ(changed([](EndInfo& end) {
+              end.rails = 2;
+              end.rail[1] = end.rail[0];
+            }),
+            1U);
+}
+
+TEST(Asymmetry, WhatIsNotKnownIsNoDifference) {
+  EndInfo there = makeEnd("b:2");
+  there.rail[0].plane = 3;  // the other end knows of no planes
+  EXPECT_TRUE(compareEnds(makeEnd("a:1"), there).empty());
+}
+
+}  // namespace
+}  // namespace railwise::net

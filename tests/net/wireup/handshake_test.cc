@@ -1,0 +1,227 @@
+#include "net/wireup/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+namespace railwise::net {
+namespace {
+
+ListenHandle makeHandle() {
+  ListenHandle handle = {};
+  handle.magic = kMagic;
+  handle.version = kProtocolVersion;
+  handle.nonce = 5;
+  handle.rails = 2;
+  const uint8_t v4[4] = {127, 0, 0, 1};
+  const uint8_t v6[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
+  const SocketAddress addresses[] = {{AF_INET, v4, 9, 0}, {AF_INET6, v6, 9, 3}};
+  setHandleAddresses(handle, addresses, 4000);
+  copyText(handle.host, "node7:123");
+  return handle;
+}
+
+EndInfo makeEnd() {
+  EndInfo end = {};
+  end.window_address = 0x1000;
+  end.rails = 2;
+  end.queue_pairs = 4;
+  end.lanes = 2;
+  for (int i = 0; i < end.rails; ++i) {
+    RailInfo& rail = end.rail[i];
+    rail.lid = static_cast<uint16_t>(3 + i);
+    rail.link_layer = LinkLayer::kRoce;
+    rail.mtu = IBV_MTU_4096;
+    rail.piece_bytes = 1 << 30;
+    rail.gid_count = 1;
+  }
+  for (int i = 0; i < end.queue_pairs; ++i) {
+    end.queue_pair[i].number = static_cast<uint32_t>(17 + i);
+    end.queue_pair[i].rail = static_cast<uint8_t>(i % 2);
+  }
+  return end;
+}
+
+// The answer to makeEnd().
+EndInfo makeReply() {
+  EndInfo end = makeEnd();
+  for (int i = 0; i < end.queue_pairs; ++i) end.queue_pair[i].used = 1;
+  return end;
+}
+
+TEST(Magic, IsReadableInMemory) { EXPECT_EQ(std::memcmp(&kMagic, "RAILWISE", 8), 0); }
+
+TEST(Handle, AGoodOneIsAccepted) {
+  EXPECT_EQ(checkHandle(makeHandle()), "");
+  const std::vector<SocketAddress> addresses = handleAddresses(makeHandle());
+  ASSERT_EQ(addresses.size(), 2U);
+  EXPECT_EQ(addresses[0].text(), "127.0.0.1:4000");
+  EXPECT_EQ(addresses[1].text(), "[fe80::7%3]:4000");
+}
+
+TEST(Handle, EveryBadFieldIsRefused) {
+  const std::pair<const char*, std::function<void(ListenHandle&)>> cases[] = {
+      {"another network plugin", [](ListenHandle& h) { h.magic = 2; }},
+      {"protocol version 9", [](ListenHandle& h) { h.version = 9; }},
+      {"damaged", [](ListenHandle& h) { h.candidates = 0; }},
+      {"damaged", [](ListenHandle& h) { h.candidates = kCandidates + 1; }},
+      {"damaged", [](ListenHandle& h) { h.rails = 0; }},
+      {"damaged", [](ListenHandle& h) { h.rails = kMaxRails + 1; }},
+      {"damaged", [](ListenHandle& h) { h.port = 0; }},
+      {"damaged", [](ListenHandle& h) { std::memset(h.host, 'x', sizeof h.host); }},
+  };
+  for (const auto& [expected, spoil] : cases) {
+    ListenHandle handle = makeHandle();
+    spoil(handle);
+    EXPECT_NE(checkHandle(handle).find(expected), std::string::npos) << checkHandle(handle);
+  }
+}
+
+TEST(Header, EveryBadFieldIsRefused) {
+  const auto good = makeMessage<ConnectRequest>(MessageType::kRequest).header;
+  EXPECT_EQ(checkHeader(good, MessageType::kRequest, sizeof(ConnectRequest)), "");
+  EXPECT_NE(checkHeader(good, MessageType::kReply, sizeof(ConnectRequest)), "");
+  EXPECT_NE(checkHeader(good, MessageType::kRequest, sizeof(ConnectReply)), "");
+  MessageHeader header = good;
+  header.magic ^= 1;
+  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("does not run Railwise"),
+            std::string::npos);
+  header = good;
+  header.version = 77;
+  EXPECT_NE(checkHeader(header, MessageType::kRequest, sizeof(ConnectRequest)).find("version 77"),
+            std::string::npos);
+}
+
+TEST(End, EveryBadFieldIsRefused) {
+  EXPECT_EQ(checkEnd(makeEnd()), "");
+  const std::function<void(EndInfo&)> cases[] = {
+      [](EndInfo& e) { e.rails = 0; },
+      [](EndInfo& e) { e.rails = kMaxRails + 1; },
+      [](EndInfo& e) { e.queue_pairs = 0; },
+      [](EndInfo& e) { e.queue_pairs = kMaxQueuePairs + 1; },
+      [](EndInfo& e) { e.lanes = 0; },
+      [](EndInfo& e) { e.lanes = 5; },
+      [](EndInfo& e) { e.queue_pair[3].number = 1 << 24; },
+      [](EndInfo& e) { e.queue_pair[3].rail = 2; },
+      [](EndInfo& e) { e.rail[1].link_layer = LinkLayer{0}; },
+      [](EndInfo& e) { e.rail[1].link_layer = LinkLayer{4}; },
+      [](EndInfo& e) { e.rail[1].link_layer = LinkLayer::kInfiniBand; },
+      [](EndInfo& e) { e.rail[1].mtu = 0; },
+      [](EndInfo& e) { e.rail[1].mtu = 6; },
+      [](EndInfo& e) { e.rail[1].piece_bytes = 127; },
+      [](EndInfo& e) { e.rail[1].gid_count = kRailGids + 1; },
+      [](EndInfo& e) { e.window_address = 0; },
+      [](EndInfo& e) { e.service_level = 16; },
+      [](EndInfo& e) { std::memset(e.host, 'x', sizeof e.host); },
+      [](EndInfo& e) { std::memset(e.rail[1].device, 'x', sizeof e.rail[1].device); },
+  };
+  for (const auto& spoil : cases) {
+    EndInfo end = makeEnd();
+    spoil(end);
+    EXPECT_NE(checkEnd(end), "") << "case " << &spoil - cases;
+  }
+}
+
+TEST(End, WithoutAPortThatWorksHasNoQueuePairs) {
+  EndInfo end = makeEnd();
+  end.failover = 1;
+  EXPECT_EQ(checkFirstEnd(end), "");
+  end.queue_pairs = end.lanes = 0;
+  EXPECT_EQ(checkFirstEnd(end), "");
+  const std::function<void(EndInfo&)> cases[] = {
+      [](EndInfo& e) { e.failover = 0; },       [](EndInfo& e) { e.connection_manager = 1; },
+      [](EndInfo& e) { e.lanes = 1; },          [](EndInfo& e) { e.rails = 0; },
+      [](EndInfo& e) { e.rail[1].mtu = 0; },    [](EndInfo& e) { e.window_address = 0; },
+      [](EndInfo& e) { e.service_level = 16; },
+  };
+  for (const auto& spoil : cases) {
+    EndInfo spoiled = end;
+    spoil(spoiled);
+    EXPECT_NE(checkFirstEnd(spoiled), "") << "case " << &spoil - cases;
+  }
+}
+
+TEST(Pairing, AReplyWithoutQueuePairsNeedsFailover) {
+  EndInfo request = makeEnd();
+  EndInfo reply = makeReply();
+  EXPECT_EQ(checkFirstPairing(request, reply), "");
+  reply.queue_pairs = reply.lanes = 0;
+  EXPECT_NE(checkFirstPairing(request, reply), "");
+  request.failover = 1;
+  EXPECT_EQ(checkFirstPairing(request, reply), "");
+  reply.out_of_order = 1;
+  EXPECT_NE(checkFirstPairing(request, reply), "");
+  reply.out_of_order = 0;
+  request.connection_manager = 1;
+  EXPECT_NE(checkFirstPairing(request, reply), "");
+  // One who has no queue pairs cannot be answered with some.
+  request = makeEnd();
+  request.queue_pairs = request.lanes = 0;
+  EXPECT_NE(checkFirstPairing(request, makeReply()), "");
+}
+
+TEST(Pairing, EveryBadFieldIsRefused) {
+  EXPECT_EQ(checkPairing(makeEnd(), makeReply()), "");
+  const std::function<void(EndInfo&)> cases[] = {
+      [](EndInfo& e) { e.queue_pairs = 3; },
+      [](EndInfo& e) { e.lanes = 1; },
+      [](EndInfo& e) { e.connection_manager = 1; },
+      [](EndInfo& e) { e.queue_pair[2].number = 0; },
+      [](EndInfo& e) { e.queue_pair[2].gid = 1; },
+      [](EndInfo& e) { e.queue_pair[2].peer_gid = 1; },
+      [](EndInfo& e) { e.queue_pair[2].used = 0; },  // but not the other of its lane
+      [](EndInfo& e) {
+        for (QueuePairInfo& pair : e.queue_pair) pair.used = 0;
+      },
+  };
+  for (const auto& spoil : cases) {
+    EndInfo reply = makeReply();
+    spoil(reply);
+    EXPECT_NE(checkPairing(makeEnd(), reply), "") << "case " << &spoil - cases;
+  }
+  EndInfo one_lane = makeReply();
+  one_lane.queue_pair[1].used = one_lane.queue_pair[3].used = 0;
+  EXPECT_EQ(checkPairing(makeEnd(), one_lane), "") << "a lane that nothing can be reached by is no error";
+}
+
+TEST(Fabric, SoftwareDevicesOfTwoMachinesAreRefusedByName) {
+  EndInfo here = makeEnd();
+  EndInfo there = makeEnd();
+  EXPECT_EQ(checkFabric(here, there), "");  // real ones
+  copyText(here.host, "node1:10");
+  copyText(there.host, "node2:20");
+  copyText(here.rail[0].device, "soft0");
+  copyText(there.rail[0].device, "mlx5_0");
+  here.fabric = 5;
+  EXPECT_EQ(
+      checkFabric(here, there).find("soft0 on node1:10 is a software device and mlx5_0 on node2:20 a real"),
+      0U);
+  EXPECT_EQ(checkFabric(there, here), checkFabric(here, there));
+  there.fabric = 6;
+  EXPECT_EQ(checkFabric(here, there).find("soft0 on node1:10 and mlx5_0 on node2:20 are software devices of"),
+            0U);
+  there.fabric = 5;
+  EXPECT_EQ(checkFabric(here, there), "");
+}
+
+TEST(Text, IsCutAndTerminated) {
+  char field[8];
+  std::memset(field, 'x', sizeof field);
+  copyText(field, "a long name");
+  EXPECT_STREQ(field, "a long ");
+  copyText(field, "b");
+  EXPECT_STREQ(field, "b");
+  std::memset(field, 'x', sizeof field);
+  EXPECT_EQ(fieldText(field), "xxxxxxxx");
+  copyText(field, "a\nb\x1b[c");
+  EXPECT_EQ(fieldText(field), "a?b?[c") << "would forge a log line";
+}
+
+TEST(Nonce, IsNeverZeroAndRarelyTheSame) {
+  EXPECT_NE(randomNonce(), 0U);
+  EXPECT_NE(randomNonce(), randomNonce());
+}
+
+}  // namespace
+}  // namespace railwise::net
