@@ -1,4 +1,5 @@
-// NCCL's result codes as plugins see them (nccl.h of NCCL 2.30.7); our own declaration, values fixed by the ABI.
+// NCCL's result codes as plugins see them (nccl.h of NCCL 2.30.7); our own declaration, values fixed by the
+// ABI.
 #pragma once
 
 enum ncclResult_t : int {

@@ -1,5 +1,5 @@
-// Device-side networking declarations (v7 and later). Railwise is a host network: netDeviceType is always HOST.
-// Source: NCCL 2.30.7, nccl_device/net_device.h.
+// Device-side networking declarations (v7 and later). Railwise is a host network: netDeviceType is always
+// HOST. Source: NCCL 2.30.7, nccl_device/net_device.h.
 #pragma once
 
 #include <cstddef>

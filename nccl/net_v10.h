@@ -1,7 +1,7 @@
 // NCCL net plugin API version 10.
-// NCCL 2.26 and 2.27 take this version as their newest. Since v9: a profiler callback in init, a config in connect, profiler
-// handles in isend and irecv.
-// Source: NCCL 2.30.7, src/include/plugin/net/net_v10.h; our own declarations.
+// NCCL 2.26 and 2.27 take this version as their newest. Since v9: a profiler callback in init, a config in
+// connect, profiler handles in isend and irecv. Source: NCCL 2.30.7, src/include/plugin/net/net_v10.h; our
+// own declarations.
 #pragma once
 
 #include <cstddef>

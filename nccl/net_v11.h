@@ -1,7 +1,7 @@
 // NCCL net plugin API version 11.
-// NCCL 2.28 and 2.29 take this version as their newest. Since v10: a context per communicator (init, listen, connect,
-// finalize, setNetAttr) that carries the config; maxMultiRequestSize.
-// Source: NCCL 2.30.7, src/include/plugin/net/net_v11.h; our own declarations.
+// NCCL 2.28 and 2.29 take this version as their newest. Since v10: a context per communicator (init, listen,
+// connect, finalize, setNetAttr) that carries the config; maxMultiRequestSize. Source: NCCL 2.30.7,
+// src/include/plugin/net/net_v11.h; our own declarations.
 #pragma once
 
 #include <cstddef>

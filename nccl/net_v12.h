@@ -1,6 +1,6 @@
 // NCCL net plugin API version 12.
-// NCCL 2.30.3 and later take this version as their newest. Since v11: eight devices in vProps, railId, planeId.
-// Source: NCCL 2.30.7, src/include/plugin/net/net_v12.h; our own declarations.
+// NCCL 2.30.3 and later take this version as their newest. Since v11: eight devices in vProps, railId,
+// planeId. Source: NCCL 2.30.7, src/include/plugin/net/net_v12.h; our own declarations.
 #pragma once
 
 #include <cstddef>

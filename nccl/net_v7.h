@@ -1,7 +1,7 @@
 // NCCL net plugin API version 7.
-// NCCL 2.19 takes this version as its newest. Since v6: netDeviceType, netDeviceVersion; device handles of connect and
-// accept; getDeviceMr, irecvConsumed.
-// Source: NCCL 2.30.7, src/include/plugin/net/net_v7.h; our own declarations.
+// NCCL 2.19 takes this version as its newest. Since v6: netDeviceType, netDeviceVersion; device handles of
+// connect and accept; getDeviceMr, irecvConsumed. Source: NCCL 2.30.7, src/include/plugin/net/net_v7.h; our
+// own declarations.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // NCCL net plugin API version 9.
-// NCCL 2.24 and 2.25 take this version as their newest. Since v8: forceFlush, vProps, maxP2pBytes, maxCollBytes; isend and
-// irecv take size_t; makeVDevice; irecv may carry NCCL_NET_OPTIONAL_RECV_COMPLETION in *request on entry.
-// Source: NCCL 2.30.7, src/include/plugin/net/net_v9.h; our own declarations.
+// NCCL 2.24 and 2.25 take this version as their newest. Since v8: forceFlush, vProps, maxP2pBytes,
+// maxCollBytes; isend and irecv take size_t; makeVDevice; irecv may carry NCCL_NET_OPTIONAL_RECV_COMPLETION
+// in *request on entry. Source: NCCL 2.30.7, src/include/plugin/net/net_v9.h; our own declarations.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The callback with which a network plugin reports its own events to NCCL's profiler (v10 and later).
-// Source: NCCL 2.30.7, src/include/nccl_common.h. Never call it with a null pHandle: NCCL dereferences it on Start.
+// Source: NCCL 2.30.7, src/include/nccl_common.h. Never call it with a null pHandle: NCCL dereferences it on
+// Start.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,8 @@ int railwise_device_counters(const struct ibv_context* context, struct railwise_
 /* The same for one queue pair, since it was created. What belongs to completion queues is 0 (poll_calls,
  * empty_polls, completions), and what belongs to a shared receive queue, when it has one (receives,
  * post_recv_calls). The queue pair must not be destroyed meanwhile. */
-int railwise_device_qp_counters(const struct ibv_qp* qp, struct railwise_device_counts* counters, size_t size);
+int railwise_device_qp_counters(const struct ibv_qp* qp, struct railwise_device_counts* counters,
+                                size_t size);
 
 #ifdef __cplusplus
 }

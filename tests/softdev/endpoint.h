@@ -41,8 +41,8 @@ struct Address {
   uint32_t rkey;
 };
 
-// The memory of an Endpoint: on the heap, or a mapping of its own; secret: which no other process reaches, nor
-// the kernel for it, like host memory of a GPU's driver (memfd_secret).
+// The memory of an Endpoint: on the heap, or a mapping of its own; secret: which no other process reaches,
+// nor the kernel for it, like host memory of a GPU's driver (memfd_secret).
 enum class Memory { kHeap, kAnonymous, kMemoryFile, kSharedAnonymous, kSecret };
 bool haveSecretMemory();
 

@@ -32,8 +32,8 @@ double cpuSecondsOf(int who) {
 bool OthersUse::worthSaying() const { return processes >= kWorthSaying || hypervisor >= kWorthSaying; }
 
 std::string OthersUse::text() const {
-  return textOf("other processes had %.0f %% of its CPU time, the hypervisor %.0f %%",
-                processes * 100, hypervisor * 100);
+  return textOf("other processes had %.0f %% of its CPU time, the hypervisor %.0f %%", processes * 100,
+                hypervisor * 100);
 }
 
 MachineUse::MachineUse(std::string file) : file_(std::move(file)), begin_(read()) {}

@@ -69,11 +69,10 @@ TEST(PerfReport, FooterNamesWhatDisturbed) {
   EXPECT_EQ(footerText(report), undisturbed);
   report.surroundings = {
       .cores = 2, .ranks_on_host = 4, .naps = 17, .others = OthersUse{.processes = 0.3, .hypervisor = 0}};
-  EXPECT_EQ(
-      footerText(report),
-      "# 4 ranks share 2 cores: those that wait give theirs away, and slept 17 times\n"
-      "# this machine was busy: other processes had 30 % of its CPU time, the hypervisor 0 %\n" +
-          undisturbed);
+  EXPECT_EQ(footerText(report),
+            "# 4 ranks share 2 cores: those that wait give theirs away, and slept 17 times\n"
+            "# this machine was busy: other processes had 30 % of its CPU time, the hypervisor 0 %\n" +
+                undisturbed);
   EXPECT_NE(jsonText(report).find("\"others_cpu\": 0.3"), std::string::npos);
 }
 

@@ -41,10 +41,9 @@ std::string deviceConfig(const Settings& settings, uint32_t process) {
     // Armed for all by the first process; each is rare.
     const std::string seed = " seed=" + std::to_string(settings.seed);
     for (const char* rule :
-         {"opcode=write+read status=rem_access_err probability=0.0002",
-          "opcode=send drop probability=0.0002", "opcode=any delay=200us probability=0.0005",
-          "opcode=write_imm rnr=2 probability=0.0005", "opcode=any status=retry_exc_err probability=0.0001",
-          "opcode=any qp_fatal probability=0.00005"})
+         {"opcode=write+read status=rem_access_err probability=0.0002", "opcode=send drop probability=0.0002",
+          "opcode=any delay=200us probability=0.0005", "opcode=write_imm rnr=2 probability=0.0005",
+          "opcode=any status=retry_exc_err probability=0.0001", "opcode=any qp_fatal probability=0.00005"})
       text += ",fault=" + std::string(rule) + seed;
   }
   text += ";name=soft0,link=ib,mover=" + std::string(kMovers[random.below(3)]);
