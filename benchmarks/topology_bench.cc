@@ -14,10 +14,10 @@
 
 #include "tests/topo/big_machines.h"
 #include "tests/topo/flat_tree.h"
-#include "topo/constants.h"
-#include "topo/decisions.h"
-#include "topo/load.h"
-#include "topo/policy.h"
+#include "topo/graph/constants.h"
+#include "topo/machine/load.h"
+#include "topo/paths/decisions.h"
+#include "topo/paths/policy.h"
 #include "topo/sources/sysfs.h"
 
 namespace railwise::topo {

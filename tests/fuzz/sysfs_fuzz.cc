@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "topo/sources/generate.h"
+#include "topo/sources/generate/generate.h"
 #include "topo/sources/record.h"
 #include "topo/sources/sysfs.h"
 #include "topo/sources/tar_archive.h"

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <set>
 
-#include "topo/lint.h"
-#include "topo/load.h"
-#include "topo/machine.h"
-#include "topo/policy.h"
-#include "topo/xml.h"
+#include "topo/document/xml.h"
+#include "topo/lint/lint.h"
+#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
+#include "topo/paths/policy.h"
 
 namespace {
 

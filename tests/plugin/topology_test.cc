@@ -11,7 +11,7 @@
 
 #include "api.h"
 #include "tests/topo/flat_tree.h"
-#include "topo/sources/generate.h"
+#include "topo/sources/generate/generate.h"
 
 namespace railwise::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "topo/xml.h"
+#include "topo/document/xml.h"
 
 namespace railwise::topo::test {
 

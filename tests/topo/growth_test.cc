@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/topo/big_machines.h"
-#include "topo/load.h"
+#include "topo/machine/load.h"
 
 namespace railwise::topo {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "tests/topo/topologies.h"
-#include "topo/load.h"
-#include "topo/machine.h"
+#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo::test {
 

@@ -10,7 +10,7 @@
 
 #include "cli/device/tree_parts.h"
 #include "cli/options/message.h"
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_identity.h"
 

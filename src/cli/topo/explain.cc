@@ -1,5 +1,5 @@
 // railwise explain: which NIC serves which GPU, and why.
-#include "topo/explain.h"
+#include "topo/explain/explain.h"
 
 #include <array>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // railwise topo generate: the topology file of a VM whose /sys is flat.
-#include "topo/sources/generate.h"
+#include "topo/sources/generate/generate.h"
 
 #include <array>
 #include <cstdio>

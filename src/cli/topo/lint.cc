@@ -1,5 +1,5 @@
 // railwise topo lint: what is wrong with a topology file although NCCL may say nothing.
-#include "topo/lint.h"
+#include "topo/lint/lint.h"
 
 #include <cstdio>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/options/options.h"
-#include "topo/load.h"
+#include "topo/machine/load.h"
 #include "topo/sources/file_tree.h"
 
 namespace railwise::tools {

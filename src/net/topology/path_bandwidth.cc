@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 
 namespace railwise::net {
 namespace {

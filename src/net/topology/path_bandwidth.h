@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "topo/machine.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::net {
 

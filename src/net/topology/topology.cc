@@ -12,11 +12,11 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "topo/lint.h"
-#include "topo/load.h"
-#include "topo/machine.h"
-#include "topo/policy.h"
-#include "topo/sources/generate.h"
+#include "topo/lint/lint.h"
+#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
+#include "topo/paths/policy.h"
+#include "topo/sources/generate/generate.h"
 #include "topo/sources/sysfs.h"
 
 namespace railwise::net {

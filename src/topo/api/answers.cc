@@ -1,5 +1,5 @@
 #include "topo/api/state.h"
-#include "topo/policy.h"
+#include "topo/paths/policy.h"
 
 #ifndef RAILWISE_VERSION
 #error "the build defines RAILWISE_VERSION"

@@ -1,6 +1,6 @@
 #include "topo/api/state.h"
 #include "topo/sources/cpu_identity.h"
-#include "topo/sources/generate.h"
+#include "topo/sources/generate/generate.h"
 #include "topo/sources/sysfs.h"
 #include "topo/sources/tar_archive.h"
 

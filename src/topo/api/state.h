@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "railwise/topology.h"
-#include "topo/load.h"
-#include "topo/machine.h"
+#include "topo/machine/load.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topology {
 

@@ -1,7 +1,7 @@
 #include "base/json.h"
 #include "topo/api/state.h"
-#include "topo/explain.h"
-#include "topo/lint.h"
+#include "topo/explain/explain.h"
+#include "topo/lint/lint.h"
 #include "topo/outputs/diff.h"
 #include "topo/outputs/outputs.h"
 

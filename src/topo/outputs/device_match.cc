@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "topo/describe.h"
+#include "topo/explain/describe.h"
 
 namespace railwise::topo {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "topo/graph.h"
+#include "topo/graph/graph.h"
 
 namespace railwise::topo {
 

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "base/json.h"
-#include "topo/describe.h"
+#include "topo/explain/describe.h"
 #include "topo/outputs/device_match.h"
-#include "topo/policy.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 namespace {

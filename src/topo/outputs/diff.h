@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "topo/machine.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo {
 

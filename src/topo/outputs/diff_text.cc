@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "topo/describe.h"
+#include "topo/explain/describe.h"
 #include "topo/outputs/diff.h"
 
 namespace railwise::topo {

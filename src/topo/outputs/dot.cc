@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include "base/json.h"
-#include "topo/describe.h"
-#include "topo/outputs/machine_tree.h"
+#include "topo/explain/describe.h"
+#include "topo/outputs/drawing/machine_tree.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::topo {

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <set>
 
-#include "topo/describe.h"
+#include "topo/explain/describe.h"
+#include "topo/outputs/drawing/draw_machine.h"
 #include "topo/outputs/html_parts.h"
 #include "topo/outputs/outputs.h"
 #include "topo/outputs/sha256.h"

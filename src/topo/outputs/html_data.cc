@@ -2,8 +2,8 @@
 #include <map>
 
 #include "base/json.h"
+#include "topo/outputs/drawing/machine_tree.h"
 #include "topo/outputs/html_parts.h"
-#include "topo/outputs/machine_tree.h"
 
 namespace railwise::topo {
 namespace {

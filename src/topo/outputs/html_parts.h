@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "topo/explain.h"
+#include "topo/explain/explain.h"
 
 namespace railwise::topo {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/json.h"
-#include "topo/machine.h"
-#include "topo/policy.h"
+#include "topo/machine/machine.h"
+#include "topo/paths/policy.h"
 
 namespace railwise::topo {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "topo/explain.h"
+#include "topo/explain/explain.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::topo {

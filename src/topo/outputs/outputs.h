@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "topo/machine.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::topo {
 

@@ -3,8 +3,10 @@
 #include <cstdio>
 
 #include "base/json.h"
-#include "topo/describe.h"
-#include "topo/outputs/drawing_metrics.h"
+#include "topo/explain/describe.h"
+#include "topo/outputs/drawing/boxes.h"
+#include "topo/outputs/drawing/draw_machine.h"
+#include "topo/outputs/drawing/metrics.h"
 #include "topo/outputs/outputs.h"
 #include "topo/outputs/svg_parts.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "topo/outputs/drawing.h"
+#include "topo/outputs/drawing/drawing.h"
 
 namespace railwise::topo {
 

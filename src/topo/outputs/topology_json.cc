@@ -1,7 +1,7 @@
 #include <cstdio>
 
-#include "topo/bus_id.h"
-#include "topo/describe.h"
+#include "topo/document/bus_id.h"
+#include "topo/explain/describe.h"
 #include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 #include "topo/sources/net_places.h"
 #include "topo/sources/pci_devices.h"
 

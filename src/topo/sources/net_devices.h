@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "topo/fusion.h"
+#include "topo/machine/fusion.h"
 #include "topo/settings.h"
 #include "topo/sources/file_tree.h"
 

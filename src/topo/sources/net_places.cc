@@ -1,6 +1,6 @@
 #include "topo/sources/net_places.h"
 
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 #include "topo/sources/pci_devices.h"
 
 namespace railwise::topo {

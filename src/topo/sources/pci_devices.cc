@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 
 namespace railwise::topo {
 namespace {

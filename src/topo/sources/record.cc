@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"

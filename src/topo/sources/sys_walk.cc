@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "topo/bus_id.h"
+#include "topo/document/bus_id.h"
 
 namespace railwise::topo {
 namespace {

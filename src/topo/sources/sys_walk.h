@@ -9,10 +9,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "topo/document/xml.h"
 #include "topo/settings.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/pci_devices.h"
-#include "topo/xml.h"
 
 namespace railwise::topo {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "topo/fusion.h"
+#include "topo/machine/fusion.h"
 #include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/pci_devices.h"

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "topo/fusion.h"
-#include "topo/load.h"
+#include "topo/document/xml.h"
+#include "topo/machine/fusion.h"
+#include "topo/machine/load.h"
 #include "topo/settings.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/file_tree.h"
-#include "topo/xml.h"
 
 namespace railwise::topo {
 

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "softdev/config/machines.h"
-#include "topo/machine.h"
+#include "topo/machine/machine.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/pci_devices.h"

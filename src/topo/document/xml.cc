@@ -1,0 +1,161 @@
+#include "topo/document/xml.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace railwise::topo {
+namespace {
+
+// NCCL writes double quotes always. A value that holds one was read from single quotes, so those are free.
+void writeAttribute(std::string& out, const XmlAttribute& attribute) {
+  const char quote = attribute.value.find('"') == std::string::npos ? '"' : '\'';
+  out += ' ';
+  out += attribute.name;
+  out += '=';
+  out += quote;
+  out += attribute.value;
+  out += quote;
+}
+
+void writeNode(std::string& out, const XmlNode& node, std::size_t indent) {
+  out.append(indent, ' ');
+  out += '<';
+  out += node.name;
+  for (const XmlAttribute& attribute : node.attributes) writeAttribute(out, attribute);
+  if (node.children.empty()) {
+    out += "/>\n";
+    return;
+  }
+  out += ">\n";
+  for (const XmlNode* child : node.children) writeNode(out, *child, indent + 2);
+  out.append(indent, ' ');
+  out += "</";
+  out += node.name;
+  out += ">\n";
+}
+
+bool matches(const XmlNode& node, std::string_view name, std::string_view attribute, std::string_view value) {
+  if (node.name != name) return false;
+  const std::string* found = node.find(attribute);
+  return found != nullptr && *found == value;
+}
+
+}  // namespace
+
+const std::string* XmlNode::find(std::string_view attribute) const {
+  for (const XmlAttribute& candidate : attributes) {
+    if (candidate.name == attribute) return &candidate.value;
+  }
+  return nullptr;
+}
+
+std::string XmlNode::get(std::string_view attribute, std::string_view otherwise) const {
+  const std::string* value = find(attribute);
+  return value != nullptr ? *value : std::string(otherwise);
+}
+
+void XmlNode::set(std::string_view attribute, std::string_view value) {
+  for (XmlAttribute& candidate : attributes) {
+    if (candidate.name != attribute) continue;
+    candidate.value = value;
+    return;
+  }
+  attributes.push_back({std::string(attribute), std::string(value), {}});
+}
+
+void XmlNode::setIfUnset(std::string_view attribute, std::string_view value) {
+  if (!has(attribute)) attributes.push_back({std::string(attribute), std::string(value), {}});
+}
+
+void XmlNode::unset(std::string_view attribute) {
+  const auto same = [&](const XmlAttribute& candidate) { return candidate.name == attribute; };
+  const auto found = std::find_if(attributes.begin(), attributes.end(), same);
+  if (found != attributes.end()) attributes.erase(found);
+}
+
+XmlNode* XmlNode::child(std::string_view child_name) const {
+  for (XmlNode* candidate : children) {
+    if (candidate->name == child_name) return candidate;
+  }
+  return nullptr;
+}
+
+XmlNode* XmlNode::child(std::string_view child_name, std::string_view attribute,
+                        std::string_view value) const {
+  for (XmlNode* candidate : children) {
+    if (matches(*candidate, child_name, attribute, value)) return candidate;
+  }
+  return nullptr;
+}
+
+XmlDocument::XmlDocument(const XmlDocument& other) : file(other.file), version(other.version) {
+  std::unordered_map<const XmlNode*, XmlNode*> twin;
+  twin.reserve(other.order_.size());
+  order_.reserve(other.order_.size());
+  for (const XmlNode* node : other.order_) {
+    XmlNode& copied = nodes_.emplace_back(*node);
+    order_.push_back(&copied);
+    twin.emplace(node, &copied);
+  }
+  const auto translate = [&](XmlNode*& pointer) {
+    const auto found = twin.find(pointer);
+    pointer = found != twin.end() ? found->second : nullptr;
+  };
+  for (XmlNode* node : order_) {
+    translate(node->parent);
+    for (XmlNode*& child : node->children) translate(child);
+  }
+}
+
+XmlNode* XmlDocument::find(std::string_view name) const {
+  for (XmlNode* node : order_) {
+    if (node->name == name) return node;
+  }
+  return nullptr;
+}
+
+XmlNode* XmlDocument::find(std::string_view name, std::string_view attribute, std::string_view value) const {
+  for (XmlNode* node : order_) {
+    if (matches(*node, name, attribute, value)) return node;
+  }
+  return nullptr;
+}
+
+XmlNode* XmlDocument::add(XmlNode* parent, std::string_view name) {
+  XmlNode& node = nodes_.emplace_back();
+  order_.push_back(&node);
+  node.name = name;
+  node.parent = parent;
+  if (parent != nullptr) parent->children.push_back(&node);
+  return &node;
+}
+
+XmlNode* XmlDocument::copy(XmlNode* parent, const XmlNode& tree) {
+  XmlNode* node = add(parent, tree.name);
+  node->kind = tree.kind;
+  node->attributes = tree.attributes;
+  node->position = tree.position;
+  for (const XmlNode* child : tree.children) copy(node, *child);
+  return node;
+}
+
+void XmlDocument::detach(XmlNode* node) {
+  node->kind = XmlNodeKind::kNone;  // as NCCL marks it; the parent stays set, as there
+  if (node->parent != nullptr) std::erase(node->parent->children, node);
+}
+
+std::string writeXml(const XmlDocument& document) {
+  std::string out;
+  if (document.system() == nullptr) return out;
+  out.reserve(document.order().size() * 192);  // a typical line is shorter
+  writeNode(out, *document.system(), 0);
+  return out;
+}
+
+std::string where(const XmlDocument& document, const XmlPosition& position) {
+  std::string text = document.file.empty() ? "topology" : document.file;
+  if (position.line > 0) text += ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+  return text;
+}
+
+}  // namespace railwise::topo

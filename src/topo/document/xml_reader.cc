@@ -1,0 +1,260 @@
+// The upper half of the XML reader: the tree, as NCCL's xmlLoadSub and its handlers build it.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "topo/document/xml.h"
+#include "topo/document/xml_scanner.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = 64U << 20U;  // no topology comes near; it stops us on /dev/zero
+constexpr int kNcclVersion = 1;
+constexpr int kRcclVersion = 2;
+
+// Which children the handler of each tag takes. `parent` is empty at the top.
+bool handles(std::string_view parent, std::string_view tag, int version) {
+  if (parent.empty()) return tag == "system";
+  if (parent == "system") return tag == "cpu";
+  if (parent == "cpu") return tag == "pci" || tag == "nic";
+  if (parent == "pci") return tag == "pci" || tag == "gpu" || tag == "nic" || tag == "pcilink";
+  if (parent == "nic") return tag == "net";
+  if (parent != "gpu") return false;
+  return tag == "nvlink" || tag == "c2c" || (tag == "xgmi" && version == kRcclVersion);
+}
+
+std::string tagText(std::string_view name) { return "<" + shownWord(name) + ">"; }
+
+class TreeReader {
+ public:
+  TreeReader(std::string_view text, std::string_view file, const XmlReadOptions& options,
+             std::vector<XmlRemark>* remarks)
+      : scanner_(text), options_(options), remarks_(remarks) {
+    document_.file = file;
+  }
+  Outcome<XmlDocument> read();
+
+ private:
+  bool readAll();
+  bool readNext(bool& done);
+  bool finish(bool& done);
+  bool enter();
+  bool close();
+  bool skip();
+  bool checkVersion(const XmlNode& system);
+  bool checkRoom();
+  void remarkTag();
+  void remark(XmlRemark::Kind kind, XmlPosition position, std::string text);
+  bool fail(XmlPosition position, std::string text);
+
+  TagScanner scanner_;
+  XmlReadOptions options_;
+  std::vector<XmlRemark>* remarks_;
+  XmlDocument document_;
+  ScannedTag tag_;
+  XmlNode* head_ = nullptr;  // the open element
+  int depth_ = 0;
+  int skipped_depth_ = 0;  // open elements below the one that is skipped, itself included
+  std::string_view skipped_name_;
+  XmlPosition skipped_position_;
+  XmlPosition graphs_;
+  std::string error_;
+};
+
+bool TreeReader::fail(XmlPosition position, std::string text) {
+  error_ = where(document_, position) + ": " + std::move(text);
+  return false;
+}
+
+void TreeReader::remark(XmlRemark::Kind kind, XmlPosition position, std::string text) {
+  if (remarks_ != nullptr) remarks_->push_back({position, std::move(text), kind});
+}
+
+Outcome<XmlDocument> TreeReader::read() {
+  if (!readAll()) return Error{std::move(error_)};
+  return std::move(document_);
+}
+
+bool TreeReader::readAll() {
+  bool done = false;
+  while (!done) {
+    if (!readNext(done)) return false;
+  }
+  if (document_.system() != nullptr) return true;
+  if (graphs_.line > 0) {
+    return fail(graphs_,
+                "this is a graph file (<graphs>, for NCCL_GRAPH_FILE) and has no <system>; give a topology "
+                "file, such as NCCL_TOPO_DUMP_FILE writes");
+  }
+  return fail(
+      {1, 1},
+      "the file has no <system>, so NCCL would ignore it without a word; give a topology file, such as "
+      "NCCL_TOPO_DUMP_FILE writes");
+}
+
+bool TreeReader::readNext(bool& done) {
+  // NCCL asks for room before it reads on, even if only closing tags follow.
+  if (options_.max_nodes > 0 && static_cast<int>(document_.order().size()) >= options_.max_nodes) {
+    return fail(document_.order().back()->position, "this is element " + std::to_string(options_.max_nodes) +
+                                                        "; NCCL's parser takes " +
+                                                        std::to_string(options_.max_nodes - 1) +
+                                                        " at most; remove devices that NCCL does not use");
+  }
+  if (!scanner_.scan(tag_)) return fail(scanner_.errorPosition(), scanner_.error());
+  remarkTag();
+  if (tag_.kind == XmlNodeKind::kNone) return finish(done);
+  if (skipped_depth_ > 0) {
+    // NCCL does not compare the names of closing tags here, nor nest by name.
+    if (tag_.kind == XmlNodeKind::kOpen) skipped_depth_++;
+    if (tag_.kind == XmlNodeKind::kClose) skipped_depth_--;
+    return true;
+  }
+  if (head_ != nullptr && tag_.kind == XmlNodeKind::kClose) return close();
+  const std::string_view parent = head_ != nullptr ? std::string_view(head_->name) : std::string_view();
+  return handles(parent, tag_.name, document_.version) ? enter() : skip();
+}
+
+bool TreeReader::finish(bool& done) {
+  done = true;
+  if (skipped_depth_ > 0 && skipped_name_ == "?xml") {
+    return fail(skipped_position_, "NCCL's parser does not know the <?xml ...?> header; remove it");
+  }
+  if (skipped_depth_ > 0) {
+    return fail(skipped_position_,
+                tagText(skipped_name_) + " is never closed; add its closing tag, or end it with '/>'");
+  }
+  if (head_ == nullptr) return true;
+  return fail(head_->position,
+              tagText(head_->name) + " is never closed; add </" + head_->name + ">, or end it with '/>'");
+}
+
+bool TreeReader::close() {
+  if (tag_.name != head_->name) {
+    return fail(tag_.position, "</" + shownWord(tag_.name) + "> closes " + tagText(head_->name) +
+                                   " of line " + std::to_string(head_->position.line) + "; close </" +
+                                   head_->name + "> first");
+  }
+  head_ = head_->parent;
+  depth_--;
+  return true;
+}
+
+bool TreeReader::checkRoom() {
+  if (head_ != nullptr && head_->children.size() >= kXmlMaxChildren) {
+    return fail(tag_.position, tagText(head_->name) + " has more than " + std::to_string(kXmlMaxChildren) +
+                                   " children, NCCL's limit; remove some");
+  }
+  if (depth_ < kXmlMaxDepth) return true;
+  return fail(tag_.position,
+              "elements are nested more than " + std::to_string(kXmlMaxDepth) + " deep; this is no machine");
+}
+
+bool TreeReader::enter() {
+  if (!checkRoom()) return false;
+  XmlNode* node = document_.add(head_, tag_.name);
+  node->kind = tag_.kind;
+  node->position = tag_.position;
+  node->attributes.reserve(tag_.attributes.size());
+  for (const ScannedAttribute& attribute : tag_.attributes) {
+    node->attributes.push_back(
+        {std::string(attribute.name), std::string(attribute.value), attribute.position});
+  }
+  if (head_ == nullptr && !checkVersion(*node)) return false;
+  if (tag_.kind != XmlNodeKind::kSingle) {
+    head_ = node;
+    depth_++;
+  }
+  return true;
+}
+
+bool TreeReader::skip() {
+  const std::string inside = head_ != nullptr ? " inside " + tagText(head_->name) : " outside of <system>";
+  if (head_ == nullptr && tag_.name == "graphs" && graphs_.line == 0) graphs_ = tag_.position;
+  remark(XmlRemark::Kind::kSkippedElement, tag_.position,
+         tagText(tag_.name) + inside + " is unknown to NCCL, which skips it with all below it");
+  if (tag_.kind == XmlNodeKind::kSingle) return true;
+  skipped_depth_ = 1;
+  skipped_name_ = tag_.name;
+  skipped_position_ = tag_.position;
+  return true;
+}
+
+bool TreeReader::checkVersion(const XmlNode& system) {
+  if (tag_.kind == XmlNodeKind::kClose) return fail(tag_.position, "</system> without <system>; remove it");
+  const std::string* text = system.find("version");
+  if (text == nullptr) return fail(tag_.position, "<system> has no version; write <system version=\"1\">");
+  const int version = static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
+  if (version != kNcclVersion && version != kRcclVersion) {
+    return fail(tag_.position, "<system> has version \"" + shownWord(*text) +
+                                   "\"; NCCL takes version 1 only (RCCL 2): write version=\"1\"");
+  }
+  if (document_.order().size() == 1) {
+    document_.version = version;
+    return true;
+  }
+  remark(XmlRemark::Kind::kExtraSystem, tag_.position, "a second <system>: NCCL uses the first only");
+  return version == document_.version ||
+         fail(tag_.position, "a second <system> of another version; keep one <system>");
+}
+
+void TreeReader::remarkTag() {
+  if (tag_.kind == XmlNodeKind::kNone || skipped_depth_ > 0) return;
+  if (tag_.extra_attribute.line > 0) {
+    remark(XmlRemark::Kind::kExtraAttributes, tag_.extra_attribute,
+           tagText(tag_.name) + " has more than " + std::to_string(kXmlMaxAttributes) +
+               " attributes; NCCL ignores the rest");
+  }
+  if (tag_.text_after_slash.line > 0) {
+    remark(XmlRemark::Kind::kTextAfterSlash, tag_.text_after_slash,
+           "text between the '/' and the '>' of " + tagText(tag_.name) + "; NCCL ignores it");
+  }
+}
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+// Reads until the end, since the size of a /proc, /sys or pipe file is not told.
+bool readWhole(int fd, std::string& text) {
+  struct stat status = {};
+  if (::fstat(fd, &status) == 0 && status.st_size > 0)
+    text.reserve(static_cast<std::size_t>(status.st_size) + 1);
+  char buffer[16384];
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer, sizeof buffer);
+    if (got == 0) return true;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return false;
+    text.append(buffer, static_cast<std::size_t>(got));
+    if (text.size() > kMaxFileBytes) return errno = EFBIG, false;
+  }
+}
+
+}  // namespace
+
+Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file, const XmlReadOptions& options,
+                              std::vector<XmlRemark>* remarks) {
+  return TreeReader(text, file, options, remarks).read();
+}
+
+Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options,
+                                 std::vector<XmlRemark>* remarks) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  std::string text;
+  if (file.fd < 0 || !readWhole(file.fd, text)) {
+    return Error{path + ": cannot read it: " + std::strerror(errno) + "; check the path and the permissions"};
+  }
+  return parseXml(text, path, options, remarks);
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,268 @@
+#include "topo/explain/explain.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "topo/explain/problems.h"
+
+namespace railwise::topo {
+namespace {
+
+// How ncclTopoGetLocalNet deals equally near NICs out to the GPUs that share them.
+struct Deal {
+  std::vector<int> nets;  // the equally near NICs, by index
+  int sharers = 1;        // GPUs as near to the first of them
+  int per_gpu = 1;
+  int start = 0;          // this GPU's first position in `nets`
+  bool reversed = false;  // bit reversal made `start` another number
+};
+
+int reversedBits(int value, int power) {
+  int reversed = 0;
+  for (int bit = 1, mirror = power >> 1; bit < power; bit <<= 1, mirror >>= 1) {
+    if ((value & bit) != 0) reversed |= mirror;
+  }
+  return reversed;
+}
+
+Deal dealOf(const Paths& paths, int gpu) {
+  const Settings& settings = paths.settings();
+  Deal deal;
+  deal.nets = localNodes(paths, NodeType::kGpu, gpu, NodeType::kNet);
+  if (deal.nets.empty()) return deal;
+  const int count = static_cast<int>(deal.nets.size());
+  deal.sharers =
+      std::max(1, static_cast<int>(localNodes(paths, NodeType::kNet, deal.nets[0], NodeType::kGpu).size()));
+  deal.per_gpu = (count + deal.sharers - 1) / deal.sharers;
+  if (settings.netdevs_policy == Settings::NetDevsPolicy::kAll) deal.per_gpu = count;
+  if (settings.netdevs_policy == Settings::NetDevsPolicy::kMax) {
+    deal.per_gpu = std::min(settings.netdevs_max, count);
+  }
+  const int dev = std::max(0, paths.graph().of(NodeType::kGpu, gpu).dev);
+  deal.start = settings.nccl == NcclVersion::k2_30 ? dev % deal.sharers : dev;
+  const int in_order = deal.start % count;
+  if (std::has_single_bit(static_cast<unsigned>(count))) deal.start = reversedBits(deal.start, count);
+  deal.start %= count;
+  deal.reversed = deal.start != in_order;
+  return deal;
+}
+
+NicView viewOf(const Paths& paths, int gpu, int net) {
+  const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
+  NicView view{.net = net, .type = path.type};
+  if (path.type == PathType::kDis) return view;
+  view.bandwidth = path.bandwidth;
+  view.hops = path.hops;
+  view.steps = stepsOf(paths, path);
+  return view;
+}
+
+// The GPUs of one communicator, and what each of them takes.
+class Explainer {
+ public:
+  explicit Explainer(const Paths& paths) : paths_(paths), graph_(paths.graph()) {
+    for (int gpu = 0; gpu < graph_.count(NodeType::kGpu); ++gpu) {
+      const auto nets = localNets(paths, gpu);
+      taken_.push_back(nets.ok() ? *nets : std::vector<int>{});
+      errors_.push_back(nets.ok() ? "" : nets.error());
+    }
+  }
+
+  GpuExplanation explainGpu(int gpu) const {
+    GpuExplanation explanation;
+    explanation.rank = graph_.of(NodeType::kGpu, gpu).rank;
+    explanation.nets = taken_[static_cast<std::size_t>(gpu)];
+    explanation.error = errors_[static_cast<std::size_t>(gpu)];
+    const int cpu = paths_.localCpu(gpu);
+    if (cpu >= 0)
+      explanation.local_cpu = nodeName(graph_, graph_.of(NodeType::kCpu)[static_cast<std::size_t>(cpu)]);
+    for (std::size_t channel = 0; channel < explanation.nets.size(); ++channel) {
+      addChannel(explanation, gpu, static_cast<int>(channel));
+    }
+    addRejected(explanation, gpu);
+    addPeers(explanation, gpu);
+    return explanation;
+  }
+
+ private:
+  void addChannel(GpuExplanation& explanation, int gpu, int channel) const {
+    const int net = explanation.nets[static_cast<std::size_t>(channel)];
+    for (ChosenNic& known : explanation.chosen) {
+      if (known.view.net == net) return known.channels.push_back(channel);
+    }
+    ChosenNic nic{.view = viewOf(paths_, gpu, net), .channels = {channel}};
+    const auto proxy = proxyRank(paths_, gpu, net);
+    nic.proxy_rank = proxy.ok() ? *proxy : explanation.rank;
+    const auto receive = checkGdr(paths_, gpu, net, false);
+    const auto send = checkGdr(paths_, gpu, net, true);
+    nic.receive = receive.ok() ? *receive : GdrAnswer{.rule = "error", .reason = receive.error()};
+    nic.send = send.ok() ? *send : GdrAnswer{.rule = "error", .reason = send.error()};
+    nic.flush = needFlush(paths_, gpu, net);
+    explanation.chosen.push_back(std::move(nic));
+  }
+
+  void addRejected(GpuExplanation& explanation, int gpu) const {
+    const Deal deal = dealOf(paths_, gpu);
+    for (int net = 0; net < graph_.count(NodeType::kNet); ++net) {
+      if (std::count(explanation.nets.begin(), explanation.nets.end(), net) != 0) continue;
+      RejectedNic nic{.view = viewOf(paths_, gpu, net)};
+      const bool near = std::count(deal.nets.begin(), deal.nets.end(), net) != 0;
+      if (near) {
+        explainTurn(nic, gpu, deal);
+      } else {
+        explainDistance(nic, deal.nets.empty() ? NicView{} : viewOf(paths_, gpu, deal.nets[0]));
+      }
+      explanation.rejected.push_back(std::move(nic));
+    }
+  }
+
+  void explainDistance(RejectedNic& nic, const NicView& best) const {
+    const NicView& view = nic.view;
+    if (view.type == PathType::kDis) {
+      nic.rule = "unconnected";
+      nic.reason = "not connected: no path from this GPU to it";
+    } else if (view.bandwidth < best.bandwidth) {
+      nic.rule = "bandwidth";
+      nic.reason = "less bandwidth: " + gbText(view.bandwidth) + " < " + gbText(best.bandwidth) + " GB/s";
+      if (view.type < best.type) {
+        nic.reason += std::string(", though it is nearer (") + pathTypeName(view.type) + " before " +
+                      pathTypeName(best.type) + "): " + libraryName(graph_) + " looks at bandwidth first";
+      }
+    } else {
+      nic.rule = "distance";
+      nic.reason = std::string("same bandwidth but farther: ") + pathTypeName(view.type) + " behind " +
+                   pathTypeName(best.type);
+    }
+  }
+
+  void explainTurn(RejectedNic& nic, int gpu, const Deal& deal) const {
+    const auto near = static_cast<int>(deal.nets.size());
+    const bool limited = paths_.settings().netdevs_policy == Settings::NetDevsPolicy::kMax;
+    nic.rule = limited ? "limit" : "turn";
+    const std::vector<int> takers = takersOf(nic.view.net);
+    nic.reason = std::string("equally near, but ") +
+                 (takers.empty() ? "no GPU's turn" : "it is the turn of GPU " + rangesText(takers));
+    if (limited) {
+      nic.deal = "NCCL_NETDEVS_POLICY=MAX:" + std::to_string(paths_.settings().netdevs_max) +
+                 " lets each GPU use " + countText(deal.per_gpu, "NIC") + "; ";
+    }
+    nic.deal += countText(deal.sharers, "GPU") + (deal.sharers == 1 ? " has " : " share ") +
+                countText(near, "equally near NIC") + ", " + std::to_string(deal.per_gpu) + " for each; " +
+                gpuName(graph_, gpu) + " takes number" + positionsText(deal);
+    if (deal.reversed) nic.deal += " by bit reversal";
+  }
+
+  static std::string positionsText(const Deal& deal) {
+    std::vector<int> positions;
+    for (int i = 0; i < deal.per_gpu; ++i) {
+      positions.push_back((deal.start + i) % static_cast<int>(deal.nets.size()));
+    }
+    std::sort(positions.begin(), positions.end());
+    return (positions.size() > 1 ? "s " : " ") + rangesText(positions) + " of 0 to " +
+           std::to_string(deal.nets.size() - 1);
+  }
+
+  std::vector<int> takersOf(int net) const {
+    std::vector<int> ranks;
+    for (int gpu = 0; gpu < graph_.count(NodeType::kGpu); ++gpu) {
+      const auto& nets = taken_[static_cast<std::size_t>(gpu)];
+      if (std::count(nets.begin(), nets.end(), net) != 0)
+        ranks.push_back(graph_.of(NodeType::kGpu, gpu).rank);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
+
+  void addPeers(GpuExplanation& explanation, int gpu) const {
+    if (graph_.hosts() > 1 || explanation.nets.empty()) return;
+    std::vector<int> devs = peer_devs_;
+    for (const int dev : devs) {
+      for (std::size_t channel = 0; channel < explanation.nets.size(); ++channel) {
+        const auto route = netTowardsPeer(paths_, gpu, dev, static_cast<int>(channel));
+        if (route.ok())
+          explanation.peers.push_back({dev, static_cast<int>(channel), route->net, route->proxy_rank});
+      }
+    }
+  }
+
+ public:
+  void setPeerDevs(std::vector<int> devs) { peer_devs_ = std::move(devs); }
+
+ private:
+  const Paths& paths_;
+  const Graph& graph_;
+  std::vector<std::vector<int>> taken_;  // NETs by GPU
+  std::vector<std::string> errors_;
+  std::vector<int> peer_devs_;
+};
+
+std::vector<int> devsOf(const Graph& graph) {
+  std::vector<int> devs;
+  for (const NodeIndex gpu : graph.of(NodeType::kGpu)) devs.push_back(graph.node(gpu).dev);
+  std::sort(devs.begin(), devs.end());
+  devs.erase(std::unique(devs.begin(), devs.end()), devs.end());
+  return devs;
+}
+
+}  // namespace
+
+MachineExplanation explain(const Machine& machine) {
+  MachineExplanation all;
+  all.gpus.resize(static_cast<std::size_t>(machine.graph->count(NodeType::kGpu)));
+  const auto add = [&](const Paths& paths) {
+    Explainer explainer(paths);
+    explainer.setPeerDevs(devsOf(*machine.graph));
+    for (int gpu = 0; gpu < paths.graph().count(NodeType::kGpu); ++gpu) {
+      GpuExplanation explanation = explainer.explainGpu(gpu);
+      explanation.gpu = machine.graph->gpuOfRank(explanation.rank);
+      if (explanation.gpu < 0) continue;
+      addGpuProblems(machine, paths, gpu, explanation);
+      all.gpus[static_cast<std::size_t>(explanation.gpu)] = std::move(explanation);
+    }
+  };
+  for (const Domain& domain : machine.domains) add(*domain.paths);
+  if (machine.domains.empty()) add(*machine.paths);
+  addMachineProblems(machine, all);
+  return all;
+}
+
+std::string viewText(const NicView& view) {
+  if (view.type == PathType::kDis) return "not connected";
+  return std::string(pathTypeName(view.type)) + ", " + gbText(view.bandwidth) + " GB/s";
+}
+
+const char* gdrText(GdrMode mode) {
+  switch (mode) {
+    case GdrMode::kOff:
+      return "off";
+    case GdrMode::kOn:
+      return "on";
+    case GdrMode::kPcie:
+      return "on, forced through PCIe";
+  }
+  return "?";
+}
+
+std::string gdrSentence(const GdrAnswer& answer) {
+  const std::string mode = std::string(gdrText(answer.mode)) + ": ";
+  if (answer.rule != "distance" || answer.distance >= PathType::kNet) return mode + answer.reason;
+  const std::string distance = pathTypeName(answer.distance);
+  const std::string level = pathTypeName(answer.level);
+  if (answer.mode == GdrMode::kOn)
+    return mode + "the NIC is near enough (" + distance + "; the limit is " + level + ")";
+  if (answer.mode == GdrMode::kPcie) {
+    return mode + "the NIC is near enough (" + distance + "; the limit is " + level +
+           "), and GPU memory is mapped through PCIe because the CPU is behind C2C";
+  }
+  return mode + "the NIC is too far away (" + distance + " > " + level +
+         ", the distance limit); NCCL_NET_GDR_LEVEL=" + distance +
+         " lifts the limit, and a topology file can tell of a PCIe switch that is hidden";
+}
+
+const char* gdrSummary(const ChosenNic& nic) {
+  const bool receive = nic.receive.mode != GdrMode::kOff;
+  const bool send = nic.send.mode != GdrMode::kOff;
+  return receive && send ? "on" : receive ? "receive only" : send ? "send only" : "off";
+}
+
+}  // namespace railwise::topo

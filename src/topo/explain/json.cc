@@ -1,0 +1,132 @@
+#include "base/json.h"
+
+#include <algorithm>
+
+#include "topo/explain/explain.h"
+
+namespace railwise::topo {
+namespace {
+
+std::string netLabel(const Graph& graph, int net) {
+  return graph.label(graph.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
+}
+
+void writeView(JsonWriter& json, const Graph& graph, const NicView& view) {
+  json.key("net").value(netLabel(graph, view.net));
+  json.key("name").value(graph.of(NodeType::kNet, view.net).name);
+  json.key("type").value(pathTypeName(view.type));
+  json.key("bandwidth").value(view.bandwidth);
+  json.key("hops").value(view.hops);
+  json.key("steps").beginArray();
+  for (const Step& step : view.steps) {
+    json.beginInlineObject().key("link").value(step.link).key("bandwidth").value(step.bandwidth);
+    json.key("to").value(step.to_name).endInlineObject();
+  }
+  json.endArray();
+}
+
+void writeGdrAnswer(JsonWriter& json, const char* key, const GdrAnswer& answer) {
+  json.key(key).beginObject();
+  json.key("mode").value(static_cast<int>(answer.mode));
+  json.key("distance").value(pathTypeName(answer.distance)).key("level").value(pathTypeName(answer.level));
+  json.key("rule").value(answer.rule).key("reason").value(answer.reason);
+  json.endObject();
+}
+
+void writeChosen(JsonWriter& json, const Graph& graph, const ChosenNic& nic) {
+  json.beginObject();
+  writeView(json, graph, nic.view);
+  json.key("channels").beginRow();
+  for (const int channel : nic.channels) json.value(channel);
+  json.endRow();
+  json.key("proxy_rank").value(nic.proxy_rank);
+  writeGdrAnswer(json, "gpudirect_receive", nic.receive);
+  writeGdrAnswer(json, "gpudirect_send", nic.send);
+  json.key("flush").beginObject();
+  json.key("mode").value(static_cast<int>(nic.flush.flush)).key("reason").value(nic.flush.reason);
+  json.endObject().endObject();
+}
+
+void writeRejected(JsonWriter& json, const Graph& graph, const NicView& view, const std::string& rule,
+                   const std::string& reason) {
+  json.beginObject();
+  writeView(json, graph, view);
+  json.key("rule").value(rule).key("reason").value(reason);
+  json.endObject();
+}
+
+void writeProblems(JsonWriter& json, const std::vector<Problem>& problems) {
+  json.key("problems").beginArray();
+  for (const Problem& problem : problems) {
+    json.beginObject();
+    json.key("kind").value(problem.kind).key("text").value(problem.text).key("what_to_do").value(problem.fix);
+    json.endObject();
+  }
+  json.endArray();
+}
+
+bool asked(const std::vector<int>& channels, int channel, std::size_t period) {
+  return channel < 0 || std::count(channels.begin(), channels.end(), channel % static_cast<int>(period)) != 0;
+}
+
+void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, int channel) {
+  const Node& node = graph.of(NodeType::kGpu, gpu.gpu);
+  json.beginObject();
+  json.key("gpu").value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]));
+  json.key("rank").value(gpu.rank).key("dev").value(node.dev).key("busid").value(node.busid);
+  json.key("local_cpu").value(gpu.local_cpu);
+  if (!gpu.error.empty()) json.key("error").value(gpu.error);
+  json.key("channel_nets").beginRow();
+  for (const int net : gpu.nets) json.value(netLabel(graph, net));
+  json.endRow();
+  json.key("chosen").beginArray();
+  for (const ChosenNic& nic : gpu.chosen) {
+    if (asked(nic.channels, channel, gpu.nets.size())) writeChosen(json, graph, nic);
+  }
+  json.endArray().key("rejected").beginArray();
+  for (const ChosenNic& nic : gpu.chosen) {
+    if (asked(nic.channels, channel, gpu.nets.size())) continue;
+    writeRejected(json, graph, nic.view, "channel", "the turn of another channel");
+  }
+  for (const RejectedNic& nic : gpu.rejected) {
+    writeRejected(json, graph, nic.view, nic.rule, nic.reason + (nic.deal.empty() ? "" : ": " + nic.deal));
+  }
+  json.endArray().key("peers").beginArray();
+  for (const PeerRoute& route : gpu.peers) {
+    if (!asked({route.channel}, channel, std::max<std::size_t>(1, gpu.nets.size()))) continue;
+    json.beginInlineObject().key("peer_dev").value(route.peer_dev).key("channel").value(route.channel);
+    json.key("net")
+        .value(netLabel(graph, route.net))
+        .key("proxy_rank")
+        .value(route.proxy_rank)
+        .endInlineObject();
+  }
+  json.endArray();
+  writeProblems(json, gpu.problems);
+  json.endObject();
+}
+
+}  // namespace
+
+Outcome<std::string> explainJson(const Machine& machine, int rank, int channel) {
+  if (rank >= 0 && machine.graph->gpuOfRank(rank) < 0) {
+    return Error{machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
+                 std::to_string(machine.graph->count(NodeType::kGpu))};
+  }
+  const MachineExplanation all = explain(machine);
+  JsonWriter json;
+  json.beginObject();
+  json.key("schema").value("railwise-explain").key("schema_version").value(1);
+  json.key("machine").value(machine.name);
+  json.key("nccl").value(ncclVersionName(machine.settings->nccl));
+  json.key("gpus").beginArray();
+  for (const GpuExplanation& gpu : all.gpus) {
+    if (rank < 0 || gpu.rank == rank) writeGpu(json, *machine.graph, gpu, channel);
+  }
+  json.endArray();
+  writeProblems(json, all.problems);
+  json.endObject();
+  return json.text();
+}
+
+}  // namespace railwise::topo

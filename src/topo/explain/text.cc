@@ -1,0 +1,309 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "topo/explain/explain.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr std::size_t kLineWidth = 110;
+constexpr std::size_t kLabelWidth = 13;  // "  GPUDirect  "
+
+// One labelled paragraph, wrapped at spaces.
+void addParagraph(std::string& text, const std::string& label, const std::string& paragraph) {
+  std::string line = "  " + label;
+  line.resize(std::max(line.size() + 1, kLabelWidth), ' ');
+  std::string rest = paragraph;
+  while (line.size() + rest.size() > kLineWidth) {
+    const std::size_t space = rest.rfind(' ', kLineWidth - line.size());
+    if (space == std::string::npos || space == 0) break;
+    text += line + rest.substr(0, space) + "\n";
+    rest.erase(0, space + 1);
+    line.assign(kLabelWidth, ' ');
+  }
+  text += line + rest + "\n";
+}
+
+// The first `shown` names and how many more.
+std::string shortList(std::vector<std::string> names, std::size_t shown) {
+  const std::size_t more = names.size() > shown ? names.size() - shown : 0;
+  names.resize(names.size() - more);
+  if (more > 0) names.push_back(std::to_string(more) + " more");
+  return listText(names);
+}
+
+class TextWriter {
+ public:
+  TextWriter(const Machine& machine, const MachineExplanation& all, int channel)
+      : machine_(machine), graph_(*machine.graph), all_(all), channel_(channel) {}
+
+  std::string whole(int rank) {
+    writeHead();
+    if (rank < 0 && all_.gpus.size() > 1) text_ += "\n" + nicTable(machine_, all_);
+    for (const GpuExplanation& gpu : all_.gpus) {
+      if (rank < 0 || gpu.rank == rank) writeGpu(gpu);
+    }
+    writeMachineProblems();
+    writeFixes();
+    writeLegend();
+    return text_;
+  }
+
+ private:
+  // "8 GPUs", "2 GPUs with 2 ranks each", "2 GPUs, 3 ranks".
+  std::string gpusText() const {
+    const int ranks = graph_.count(NodeType::kGpu);
+    int devices = 0;
+    bool alike = true;
+    const std::size_t first = ranks > 0 ? ranksOnDeviceOf(graph_, 0).size() : 0;
+    for (int gpu = 0; gpu < ranks; ++gpu) {
+      const auto on = ranksOnDeviceOf(graph_, gpu);
+      if (on.front() == graph_.of(NodeType::kGpu, gpu).rank) ++devices;
+      alike = alike && on.size() == first;
+    }
+    const std::string text = countText(devices, "GPU");
+    if (devices == ranks) return text;
+    if (!alike) return text + ", " + countText(ranks, "rank");
+    return text + " with " + std::to_string(first) + " ranks" + (devices > 1 ? " each" : "");
+  }
+
+  // Several ranks on one device are several "GPUs" here: say so.
+  void writeSharers(const GpuExplanation& gpu) {
+    auto ranks = ranksOnDeviceOf(graph_, gpu.gpu);
+    if (ranks.size() < 2) return;
+    ranks.erase(std::remove(ranks.begin(), ranks.end(), gpu.rank), ranks.end());
+    addParagraph(text_, "Shared",
+                 "this is rank " + std::to_string(gpu.rank) + "; on the same device " +
+                     (ranks.size() == 1 ? "is rank " : "are ranks ") + rangesText(ranks));
+  }
+
+  void writeHead() {
+    text_ += machine_.name + ": " + gpusText() + ", " + countText(graph_.count(NodeType::kNet), "NIC") +
+             ", " + countText(graph_.count(NodeType::kCpu), "NUMA node");
+    if (graph_.hosts() > 1) text_ += ", " + countText(graph_.hosts(), "host");
+    text_ += "; by the rules of " + rulesText(machine_) + "\n";
+    for (const std::string& set : machine_.settings->from_environment) text_ += "  set: " + set + "\n";
+    for (const std::string& warning : machine_.settings->warnings) text_ += "  warning: " + warning + "\n";
+    for (const std::string& remark : machine_.remarks) text_ += "  note: " + remark + "\n";
+  }
+
+  // The one NIC of the asked channel, or all.
+  std::vector<const ChosenNic*> chosenOf(const GpuExplanation& gpu) const {
+    std::vector<const ChosenNic*> chosen;
+    for (const ChosenNic& nic : gpu.chosen) {
+      const int asked = channel_ < 0 ? -1 : channel_ % static_cast<int>(gpu.nets.size());
+      if (asked < 0 || std::count(nic.channels.begin(), nic.channels.end(), asked) != 0)
+        chosen.push_back(&nic);
+    }
+    return chosen;
+  }
+
+  void writeGpu(const GpuExplanation& gpu) {
+    const Node& node = graph_.of(NodeType::kGpu, gpu.gpu);
+    const auto chosen = chosenOf(gpu);
+    std::vector<std::string> names;
+    for (const ChosenNic* nic : chosen) names.push_back(netName(graph_, nic->view.net));
+    text_ += "\n" + gpuName(graph_, gpu.gpu) + " (" + node.busid + ", " + gpu.local_cpu + ") uses " +
+             (names.empty() ? "no NIC" : listText(names)) + "\n";
+    writeSharers(gpu);
+    if (names.empty()) addParagraph(text_, "Why", gpu.error);
+    for (const ChosenNic* nic : chosen) writeChosen(gpu, *nic, chosen.size() > 1);
+    if (!gpu.nets.empty()) writeChannels(gpu);
+    writePeers(gpu);
+    writeRejected(gpu);
+    for (const Problem& problem : gpu.problems) writeProblem(problem);
+  }
+
+  void writeChosen(const GpuExplanation& gpu, const ChosenNic& nic, bool several) {
+    const Node& net = graph_.of(NodeType::kNet, nic.view.net);
+    types_.insert(nic.view.type);
+    addParagraph(text_, several ? netName(graph_, nic.view.net) : "Path",
+                 viewText(nic.view) + " (" + meaningText(graph_, nic.view.type) +
+                     "); the NIC's port carries " + gbText(net.bandwidth) +
+                     " GB/s = " + gbText(net.bandwidth * 8) + " Gb/s");
+    addParagraph(text_, "", gpuName(graph_, gpu.gpu) + " " + stepsText(nic.view.steps));
+    const bool same = nic.receive.mode == nic.send.mode && nic.receive.reason == nic.send.reason;
+    if (same) {
+      addParagraph(text_, "GPUDirect", gdrSentence(nic.receive));
+    } else {
+      addParagraph(text_, "GPUDirect", "receive " + gdrSentence(nic.receive));
+      addParagraph(text_, "", "send " + gdrSentence(nic.send));
+    }
+    if (nic.receive.mode != GdrMode::kOff) {
+      const char* flush[] = {"not needed", "after every receive", "after every receive, through C2C"};
+      addParagraph(text_, "Flush",
+                   std::string(flush[static_cast<int>(nic.flush.flush)]) + ": " + nic.flush.reason);
+    }
+  }
+
+  void writeChannels(const GpuExplanation& gpu) {
+    const auto period = static_cast<int>(gpu.nets.size());
+    if (channel_ >= 0) {
+      addParagraph(text_, "Channel",
+                   std::to_string(channel_) + " of this GPU uses " +
+                       netName(graph_, gpu.nets[static_cast<std::size_t>(channel_ % period)]) +
+                       (period > 1 ? "; the channels alternate between " + countText(period, "NIC")
+                                   : "; so do all others"));
+      return;
+    }
+    if (period == 1) return;
+    std::vector<std::string> turns;
+    for (int c = 0; c < period; ++c) {
+      turns.push_back(std::to_string(c) + " uses " + netName(graph_, gpu.nets[static_cast<std::size_t>(c)]));
+    }
+    addParagraph(text_, "Channels", "channel " + listText(turns) + "; then again from the start");
+  }
+
+  std::string wayText(const GpuExplanation& gpu, const PeerRoute& route) const {
+    const bool direct = route.proxy_rank == gpu.rank;
+    return netName(graph_, route.net) +
+           (direct ? "" : " through GPU " + std::to_string(route.proxy_rank) + " (PXN)");
+  }
+
+  // Peers with the same way are one group; the usual case, every peer by the GPU of its own number, one
+  // sentence.
+  void writePeers(const GpuExplanation& gpu) {
+    std::map<int, std::vector<std::string>> ways;  // by peer
+    bool by_number = true;
+    for (const PeerRoute& route : gpu.peers) {
+      if (channel_ >= 0 && route.channel != channel_ % static_cast<int>(gpu.nets.size())) continue;
+      const std::string way = wayText(gpu, route);
+      auto& known = ways[route.peer_dev];
+      if (std::find(known.begin(), known.end(), way) == known.end()) known.push_back(way);
+      const int relay = graph_.gpuOfRank(route.proxy_rank);
+      by_number = by_number && relay >= 0 && graph_.of(NodeType::kGpu, relay).dev == route.peer_dev;
+    }
+    if (ways.empty()) return;
+    if (by_number && ways.size() > 2) {
+      addParagraph(text_, "Remote",
+                   std::string("to GPU k of another host like this: over ") +
+                       (isAmd(graph_) ? "xGMI" : "NVLink") +
+                       " to this host's GPU k, and out through the NIC of "
+                       "that one (PXN), so that both ends are on one rail");
+      return;
+    }
+    std::map<std::string, std::vector<int>> groups;
+    for (const auto& [dev, way] : ways) groups[listText(way)].push_back(dev);
+    std::vector<std::string> parts;
+    for (const auto& [way, devs] : groups) {
+      parts.push_back((groups.size() == 1 ? "any GPU" : "GPU " + rangesText(devs)) + " by " + way);
+    }
+    addParagraph(text_, "Remote", "to another host like this: " + listText(parts));
+  }
+
+  void writeRejected(const GpuExplanation& gpu) {
+    std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+    const auto add = [&](const std::string& reason, int net) {
+      auto group =
+          std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == reason; });
+      if (group == groups.end()) group = groups.insert(groups.end(), {reason, {}});
+      group->second.push_back(netName(graph_, net));
+    };
+    for (const ChosenNic& nic : gpu.chosen) {
+      const auto chosen = chosenOf(gpu);
+      if (std::find(chosen.begin(), chosen.end(), &nic) == chosen.end())
+        add("the turn of another channel", nic.view.net);
+    }
+    for (const RejectedNic& nic : gpu.rejected) {
+      add(nic.reason, nic.view.net);
+      types_.insert(nic.view.type);
+    }
+    std::stable_partition(groups.begin(), groups.end(),
+                          [](const auto& group) { return group.first.rfind("equally", 0) != 0; });
+    const char* label = "Rejected";
+    for (const auto& [reason, names] : groups) {
+      addParagraph(text_, label, shortList(names, 16) + ": " + reason);
+      label = "";
+    }
+    for (const RejectedNic& nic : gpu.rejected) {
+      if (nic.deal.empty()) continue;
+      addParagraph(text_, label, "(" + nic.deal + ")");
+      break;  // it is the same for all of them
+    }
+  }
+
+  // The fix stands once at the end, under the number given here.
+  void writeProblem(const Problem& problem) {
+    std::string note;
+    if (!problem.fix.empty()) {
+      auto fix = std::find(fixes_.begin(), fixes_.end(), problem.fix);
+      if (fix == fixes_.end()) fix = fixes_.insert(fix, problem.fix);
+      note = " [" + std::to_string(fix - fixes_.begin() + 1) + "]";
+    }
+    addParagraph(text_, "! Problem", problem.text + note);
+  }
+
+  void writeMachineProblems() {
+    if (all_.problems.empty()) return;
+    text_ += "\nThe machine as a whole\n";
+    for (const Problem& problem : all_.problems) writeProblem(problem);
+  }
+
+  void writeFixes() {
+    if (!fixes_.empty()) text_ += "\nWhat to do\n";
+    for (std::size_t i = 0; i < fixes_.size(); ++i)
+      addParagraph(text_, "[" + std::to_string(i + 1) + "]", fixes_[i]);
+  }
+
+  void writeLegend() {
+    text_ += std::string("\nHow ") + libraryName(graph_) + " chooses\n";
+    addParagraph(text_, "1.",
+                 "of all NICs those that the GPU reaches with the highest bandwidth (GB/s, one direction)");
+    addParagraph(text_, "2.", "of these the nearest by type: PIX < PXB < P2C < PXN < PHB < SYS");
+    addParagraph(text_, "3.",
+                 std::string("what is left is dealt out to the GPUs that share it, by their ") +
+                     (isAmd(graph_) ? "GPU" : "NVML") + " number and channel");
+    for (const PathType type : types_) addParagraph(text_, pathTypeName(type), meaningText(graph_, type));
+  }
+
+  const Machine& machine_;
+  const Graph& graph_;
+  const MachineExplanation& all_;
+  const int channel_;
+  std::string text_;
+  std::vector<std::string> fixes_;
+  std::set<PathType> types_;  // those that the text names
+};
+
+}  // namespace
+
+std::string nicTable(const Machine& machine, const MachineExplanation& all) {
+  std::vector<std::vector<std::string>> rows = {{"GPU", "NIC", "path", "GB/s", "GPUDirect", "channels"}};
+  for (const GpuExplanation& gpu : all.gpus) {
+    const std::string name = gpuName(*machine.graph, gpu.gpu);
+    if (gpu.chosen.empty()) rows.push_back({name, "none"});
+    for (const ChosenNic& nic : gpu.chosen) {
+      std::string channels = "all";
+      if (gpu.nets.size() > 1) {
+        channels = rangesText(nic.channels) + " of every " + std::to_string(gpu.nets.size());
+      }
+      rows.push_back({&nic == &gpu.chosen[0] ? name : "", netName(*machine.graph, nic.view.net),
+                      pathTypeName(nic.view.type), gbText(nic.view.bandwidth), gdrSummary(nic), channels});
+    }
+  }
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += row[i];
+      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+Outcome<std::string> explainText(const Machine& machine, int rank, int channel) {
+  if (rank >= 0 && machine.graph->gpuOfRank(rank) < 0) {
+    return Error{machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
+                 std::to_string(machine.graph->count(NodeType::kGpu))};
+  }
+  const MachineExplanation all = explain(machine);
+  return TextWriter(machine, all, channel).whole(rank);
+}
+
+}  // namespace railwise::topo

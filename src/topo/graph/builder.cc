@@ -1,0 +1,256 @@
+#include "topo/graph/builder.h"
+
+#include "topo/graph/links.h"
+#include "topo/graph/pci_tree.h"
+
+namespace railwise::topo {
+namespace {
+
+class Builder : public GraphLinks {
+ public:
+  Builder(const XmlDocument& document, const Settings& settings) : GraphLinks(document, settings) {}
+
+  Outcome<Graph> build() {
+    const XmlNode* system = document_.system();
+    if (system == nullptr) return Error{document_.file + ": no <system> in this topology"};
+    for (const XmlNode* cpu : system->children)
+      if (cpu->name == "cpu" && !addCpu(*cpu)) return error_;
+    if (host_hashes_.empty())
+      return Error{where(document_, system->position) +
+                   ": no <cpu> in <system>; NCCL needs at least one NUMA node"};
+    graph_.setRccl(document_.version == 2 && !settings_.xgmi_as_nvlink);
+    graph_.setHosts(static_cast<int>(host_hashes_.size()), 0);
+    if (!addNvlinks(*system, nullptr, 0) || !addC2c(*system, nullptr, 0) || !addPciLinks(*system, nullptr, 0))
+      return error_;
+    PciTree tree(graph_, document_.file);
+    if (!tree.flattenSwitches()) return tree.error();
+    if (!connectCpus()) return error_;
+    if (!tree.sortLinks()) return tree.error();
+    graph_.finish();
+    return std::move(graph_);
+  }
+
+ private:
+  // --- CPUs ---
+
+  bool readCpuModel(const XmlNode& xml, Node& cpu) {
+    std::string text;
+    if (!readText(xml, "arch", text)) return false;
+    cpu.arch = cpuArch(text);
+    if (cpu.arch != CpuArch::kX86) return true;
+    if (!readText(xml, "vendor", text)) return false;
+    cpu.vendor = cpuVendor(text);
+    if (cpu.vendor != CpuVendor::kIntel && cpu.vendor != CpuVendor::kZhaoxin) return true;
+    int family = 0;
+    int model = 0;
+    if (!readInt(xml, "familyid", family) || !readInt(xml, "modelid", model)) return false;
+    cpu.model = cpuModel(cpu.vendor, family, model);
+    return true;
+  }
+
+  bool addCpu(const XmlNode& xml) {
+    int numa = 0;
+    if (!readInt(xml, "numaid", numa)) return false;
+    const int host = hostOf(xml);
+    const NodeIndex cpu = create(xml, NodeType::kCpu, makeId(host, numa), host);
+    if (cpu == kNoNode) return false;
+    at(cpu).numa = numa;
+    at(cpu).affinity = xml.get("affinity");
+    if (!readCpuModel(xml, at(cpu))) return false;
+    for (const XmlNode* child : xml.children) {
+      if (child->name == "pci" && !addPci(*child, cpu, host)) return false;
+      if (child->name == "nic" && !addVirtualNic(*child, cpu, host)) return false;
+    }
+    return true;
+  }
+
+  // A <nic> directly in a <cpu>. The NUMA node falls out of the id, so that all of a host share the first
+  // one's node.
+  bool addVirtualNic(const XmlNode& xml, NodeIndex cpu, int host) {
+    const int64_t id = makeId(host, 0);
+    NodeIndex nic = lookUp(NodeType::kNic, id);
+    if (nic == kNoNode) {
+      nic = create(xml, NodeType::kNic, id, host);
+      if (nic == kNoNode || !connectBoth(xml, cpu, nic, LinkType::kPci, kLocalBandwidth)) return false;
+    }
+    return addNets(xml, nic, host);
+  }
+
+  // --- PCI devices ---
+
+  bool addPci(const XmlNode& xml, NodeIndex parent, int host) {
+    std::string text;
+    if (!readText(xml, "class", text)) return false;
+    const NodeType type = classType(text, document_.version);
+    if (!readText(xml, "busid", text)) return false;
+    const int64_t busid = busIdToNumber(text);
+    // NCCL 2.28 wants the link only of what becomes a node.
+    std::optional<float> bandwidth;
+    if (devs_ && !readLink(xml, bandwidth)) return false;
+
+    bool is_gpu = false;
+    for (const XmlNode* gpu : xml.children) {
+      if (gpu->name != "gpu") continue;
+      if (!gpu->has("rank")) return true;  // dropped, with all that is in this pci
+      if (!bandwidth && !readLink(xml, bandwidth)) return false;
+      if (!(devs_ ? addGpu(xml, *gpu, parent, host, busid, *bandwidth)
+                  : addPlainGpu(xml, *gpu, parent, host, busid, *bandwidth)))
+        return false;
+      is_gpu = true;
+      if (!devs_) break;  // 2.28 looks at the first only
+    }
+    const XmlNode* nic = xml.child("nic");
+    if (nic != nullptr) return addNic(xml, *nic, parent, host, busid, bandwidth);
+    if (type == NodeType::kPci && !(is_gpu && !devs_)) return addSwitch(xml, parent, host, busid, bandwidth);
+    return true;
+  }
+
+  bool readLink(const XmlNode& xml, std::optional<float>& bandwidth) {
+    int width = 0;
+    std::string speed;
+    if (!readInt(xml, "link_width", width) || !readText(xml, "link_speed", speed)) return false;
+    bandwidth = pciBandwidth(speed, width);
+    return true;
+  }
+
+  void describePci(const XmlNode& xml, Node& node) {
+    node.busid = xml.get("busid");
+    node.link_speed = xml.get("link_speed");
+    node.link_width = toInt(xml.get("link_width"));
+    uint64_t device = 0;
+    for (const char* attribute : {"vendor", "device", "subsystem_vendor", "subsystem_device"})
+      device = (device << 16) + static_cast<uint64_t>(std::strtol(xml.get(attribute).c_str(), nullptr, 0));
+    node.pci_device = device;
+  }
+
+  bool addSwitch(const XmlNode& xml, NodeIndex parent, int host, int64_t busid,
+                 std::optional<float> bandwidth) {
+    const NodeIndex node = create(xml, NodeType::kPci, makeId(host, busid), host);
+    if (node == kNoNode) return false;
+    describePci(xml, at(node));
+    for (const XmlNode* child : xml.children)
+      if (child->name != "pcilink" && !addPci(*child, node, host)) return false;
+    if (!bandwidth && !readLink(xml, bandwidth)) return false;
+    return connectBoth(xml, node, parent, LinkType::kPci, *bandwidth);
+  }
+
+  // A pci with a nic child is a NIC whatever its class; its pci children are dropped.
+  bool addNic(const XmlNode& xml, const XmlNode& nic, NodeIndex parent, int host, int64_t busid,
+              std::optional<float> bandwidth) {
+    const int64_t id = makeId(host, busid);
+    NodeIndex node = lookUp(NodeType::kNic, id);
+    const bool known = node != kNoNode;
+    if (!known) node = create(xml, NodeType::kNic, id, host);
+    if (node == kNoNode) return false;
+    if (!known) describePci(xml, at(node));
+    if (!addNets(nic, node, host)) return false;
+    if (known) return true;
+    if (!bandwidth && !readLink(xml, bandwidth)) return false;
+    return connectBoth(xml, node, parent, LinkType::kPci, *bandwidth);
+  }
+
+  bool addNets(const XmlNode& nic, NodeIndex node, int host) {
+    for (const XmlNode* net : nic.children) {
+      if (net->name != "net" || !net->has("dev")) continue;
+      if (!devs_) {
+        if (!addNet(*net, NodeType::kNet, node, host)) return false;
+        continue;
+      }
+      if (intOr(*net, "net", 1) != 0 && !addNet(*net, NodeType::kNet, node, host)) return false;
+      if (intOr(*net, "gin", 0) != 0 && !addNet(*net, NodeType::kGin, node, host)) return false;
+      if (intOr(*net, "rma", 0) != 0 && !addNet(*net, NodeType::kRma, node, host)) return false;
+    }
+    return true;
+  }
+
+  bool addNet(const XmlNode& xml, NodeType type, NodeIndex nic, int host) {
+    const int dev = intOr(xml, "dev", 0);
+    const int64_t id = makeId(host, dev);
+    const NodeIndex index = create(xml, type, id, host);
+    if (index == kNoNode) return false;
+    Node& net = at(index);
+    net.dev = dev;
+    net.name = xml.get("name");
+    const std::string* guid = xml.find("guid");
+    net.has_guid = guid != nullptr;
+    net.guid = guid != nullptr ? std::strtoull(guid->c_str(), nullptr, 16) : static_cast<uint64_t>(id);
+    int speed_mbps = intOr(xml, "speed", 0);
+    if (speed_mbps <= 0) speed_mbps = kDefaultNetMbps;
+    net.bandwidth = static_cast<float>(speed_mbps / 8000.0);
+    net.latency = std::strtof(xml.get("latency").c_str(), nullptr);
+    net.port = intOr(xml, "port", 0);
+    net.gdr = intOr(xml, "gdr", 0);
+    net.max_comms = intOr(xml, "maxconn", kMaxChannels);
+    net.coll = intOr(xml, "coll", 0);
+    net.rail = intOr(xml, "rail", -1);
+    net.plane = intOr(xml, "plane", -1);
+    return connectBoth(xml, nic, index, LinkType::kNet, net.bandwidth);
+  }
+
+  // --- GPUs ---
+
+  bool describeGpu(const XmlNode& xml, Node& gpu) {
+    gpu.gcn = gcnName(xml.get("gcn"));
+    gpu.mlopart = intOr(xml, "mlopart", -1);
+    return readInt(xml, "rank", gpu.rank) && readInt(xml, "sm", gpu.sm) && readInt(xml, "dev", gpu.dev) &&
+           readInt(xml, "gdr", gpu.gdr);
+  }
+
+  bool addPlainGpu(const XmlNode& pci, const XmlNode& xml, NodeIndex parent, int host, int64_t busid,
+                   float bandwidth) {
+    const NodeIndex gpu = create(xml, NodeType::kGpu, makeId(host, busid), host);
+    if (gpu == kNoNode || !describeGpu(xml, at(gpu))) return false;
+    describePci(pci, at(gpu));
+    at(gpu).mlopart = -1;
+    // With a nic beside it, 2.28 overwrites the node and the GPU stays unconnected.
+    return pci.child("nic") != nullptr || connectBoth(xml, gpu, parent, LinkType::kPci, bandwidth);
+  }
+
+  NodeIndex addDev(const XmlNode& pci, const XmlNode& xml, NodeIndex parent, int host, int64_t id,
+                   float bandwidth) {
+    const NodeIndex dev = create(xml, NodeType::kDev, makeId(host, id), host);
+    if (dev == kNoNode) return kNoNode;
+    describePci(pci, at(dev));
+    at(dev).gcn = gcnName(xml.get("gcn"));
+    at(dev).mlopart = intOr(xml, "mlopart", -1);
+    if (!readInt(xml, "sm", at(dev).sm) || !readInt(xml, "dev", at(dev).dev)) return kNoNode;
+    if (!connectBoth(xml, dev, parent, LinkType::kPci, bandwidth)) return kNoNode;
+    const auto parts = partsOf(at(dev).id);
+    if (static_cast<int>(parts.size()) > kMaxParts) {
+      fail(xml, "more than two partitions of one GPU");
+      return kNoNode;
+    }
+    for (const NodeIndex part : parts)
+      if (part != dev && !connectBoth(xml, dev, part, LinkType::kLoc, kPartBandwidth)) return kNoNode;
+    return dev;
+  }
+
+  bool addGpu(const XmlNode& pci, const XmlNode& xml, NodeIndex parent, int host, int64_t busid,
+              float bandwidth) {
+    int sm = 0;
+    int64_t id = 0;
+    if (!checkPartBits(xml, busid) || !readInt(xml, "sm", sm)) return false;
+    const int part = intOr(xml, "mlopart", -1);
+    if (part >= kMaxParts && settings_.topo_split_mlopart != 0)
+      return fail(xml, "mlopart=\"" + xml.get("mlopart") + "\": NCCL knows partitions 0 and 1 only");
+    if (!partitionedId(xml, busid, id)) return false;
+    NodeIndex dev = lookUp(NodeType::kDev, makeId(host, id));
+    if (dev == kNoNode) dev = addDev(pci, xml, parent, host, id, bandwidth);
+    if (dev == kNoNode) return false;
+    const int64_t local = static_cast<int64_t>(at(dev).gpus) << 40 | (id & ((int64_t{1} << 40) - 1));
+    const NodeIndex gpu = create(xml, NodeType::kGpu, makeId(host, local), host);
+    if (gpu == kNoNode || !describeGpu(xml, at(gpu))) return false;
+    at(gpu).busid = at(dev).busid;
+    at(gpu).parent = dev;
+    ++at(dev).gpus;
+    return connectBoth(xml, dev, gpu, LinkType::kLoc, kLocalBandwidth);
+  }
+};
+
+}  // namespace
+
+Outcome<Graph> buildGraph(const XmlDocument& document, const Settings& settings) {
+  return Builder(document, settings).build();
+}
+
+}  // namespace railwise::topo

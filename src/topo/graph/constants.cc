@@ -1,0 +1,167 @@
+#include "topo/graph/constants.h"
+
+#include <algorithm>
+#include <array>
+
+namespace railwise::topo {
+namespace {
+
+struct ClassPrefix {
+  std::string_view prefix;
+  NodeType type;
+};
+
+// In NCCL's order: the first prefix that matches counts.
+constexpr std::array<ClassPrefix, 6> kClasses = {{
+    {"0x060400", NodeType::kPci},  // PCI bridge
+    {"0x080100", NodeType::kPci},  // ConnectX-8 Data Direct
+    {"0x068000", NodeType::kNvs},  // NVSwitch
+    {"0x068001", NodeType::kCpu},  // POWER's NVLink bridge
+    {"0x03", NodeType::kGpu},
+    {"0x02", NodeType::kNic},
+}};
+constexpr std::string_view kAmdAccelerator = "0x120000";  // MI300
+
+struct SpeedPrefix {
+  std::string_view prefix;
+  int lane;  // 100 Mb/s per lane
+};
+
+constexpr int kGen3Lane = 60;
+constexpr std::array<SpeedPrefix, 11> kSpeeds = {{
+    {"2.5 GT/s", 15},  // the kernel's spelling up to 5.6
+    {"5 GT/s", 30},
+    {"8 GT/s", 60},
+    {"16 GT/s", 120},
+    {"32 GT/s", 240},
+    {"2.5 GT/s PCIe", 15},
+    {"5.0 GT/s PCIe", 30},
+    {"8.0 GT/s PCIe", 60},
+    {"16.0 GT/s PCIe", 120},
+    {"32.0 GT/s PCIe", 240},
+    {"64.0 GT/s PCIe", 480},
+}};
+
+const SpeedPrefix* findSpeed(std::string_view speed) {
+  const auto* found = std::find_if(kSpeeds.begin(), kSpeeds.end(),
+                                   [speed](const SpeedPrefix& s) { return speed.starts_with(s.prefix); });
+  return found == kSpeeds.end() ? nullptr : found;
+}
+
+// Interconnect between sockets.
+constexpr float kPower9 = 32;
+constexpr float kArm = 6;
+constexpr float kAmd = 16;
+constexpr float kBroadwell = 6;
+constexpr float kSkylake = 10;
+constexpr float kSapphireRapids = 22;
+constexpr float kEmeraldRapids = 40;
+constexpr float kZhaoxin = 6;
+constexpr float kYongfeng = 9;
+
+float intelBandwidth(CpuModel model) {
+  switch (model) {
+    case CpuModel::kEmeraldRapids:
+      return kEmeraldRapids;
+    case CpuModel::kSapphireRapids:
+      return kSapphireRapids;
+    case CpuModel::kSkylake:
+      return kSkylake;
+    default:
+      return kBroadwell;
+  }
+}
+
+}  // namespace
+
+NodeType classType(std::string_view pci_class, int document_version) {
+  for (const ClassPrefix& entry : kClasses)
+    if (pci_class.starts_with(entry.prefix)) return entry.type;
+  if (document_version == 2 && pci_class.starts_with(kAmdAccelerator)) return NodeType::kGpu;
+  return NodeType::kPci;
+}
+
+float pciBandwidth(std::string_view speed, int width) {
+  const SpeedPrefix* known = findSpeed(speed);
+  const int lane = known == nullptr ? kGen3Lane : known->lane;
+  return static_cast<float>(static_cast<double>(width == 0 ? 16 : width) * lane / 80.0);
+}
+
+bool pciSpeedKnown(std::string_view speed) { return findSpeed(speed) != nullptr; }
+
+CpuArch cpuArch(std::string_view text) {
+  if (text.starts_with("x86_64")) return CpuArch::kX86;
+  if (text.starts_with("arm64")) return CpuArch::kArm;
+  if (text.starts_with("ppc64")) return CpuArch::kPower;
+  return CpuArch::kUnknown;
+}
+
+CpuVendor cpuVendor(std::string_view text) {
+  if (text.starts_with("GenuineIntel")) return CpuVendor::kIntel;
+  if (text.starts_with("AuthenticAMD")) return CpuVendor::kAmd;
+  if (text.starts_with("CentaurHauls") || text.starts_with("  Shanghai  ")) return CpuVendor::kZhaoxin;
+  return CpuVendor::kUnknown;
+}
+
+CpuModel cpuModel(CpuVendor vendor, int family, int model) {
+  if (vendor == CpuVendor::kZhaoxin)
+    return family == 7 && model == 0x5B ? CpuModel::kYongfeng : CpuModel::kUndefined;
+  if (family == 6 && model >= 0xCF) return CpuModel::kEmeraldRapids;
+  if (family == 6 && model >= 0x8F) return CpuModel::kSapphireRapids;
+  if (family == 6 && model >= 0x55) return CpuModel::kSkylake;
+  return CpuModel::kBroadwell;
+}
+
+float interCpuBandwidth(const Node& cpu) {
+  switch (cpu.arch) {
+    case CpuArch::kPower:
+      return kPower9;
+    case CpuArch::kArm:
+      return kArm;
+    case CpuArch::kX86:
+      break;
+    default:
+      return kLocalBandwidth;
+  }
+  switch (cpu.vendor) {
+    case CpuVendor::kIntel:
+      return intelBandwidth(cpu.model);
+    case CpuVendor::kAmd:
+      return kAmd;
+    case CpuVendor::kZhaoxin:
+      return cpu.model == CpuModel::kYongfeng ? kYongfeng : kZhaoxin;
+    default:
+      return kLocalBandwidth;
+  }
+}
+
+float nvlinkBandwidth(int sm) {
+  if (sm >= 100) return 40.1F;
+  if (sm >= 90) return 20.6F;
+  if (sm == 86) return 12.0F;
+  if (sm >= 70) return 20.0F;
+  if (sm >= 60) return 18.0F;
+  return 20.0F;
+}
+
+float xgmiBandwidth(std::string_view gcn) {
+  if (gcn.starts_with("gfx90a")) return 36.0F;
+  if (gcn.starts_with("gfx94") || gcn.starts_with("gfx95")) return 48.0F;
+  return 24.0F;
+}
+
+std::string gcnName(const std::string& text) {
+  // RCCL's old files name the architecture by number.
+  if (text == "910") return "gfx90a";
+  if (text == "906" || text == "908" || text == "940" || text == "941" || text == "942") return "gfx" + text;
+  return text.substr(0, text.find(':'));
+}
+
+int broadcomGeneration(uint64_t pci_device, int level) {
+  const uint64_t device = pci_device & 0xfffffffffffff000ULL;
+  if (device == 0x1000c0101000a000ULL) return 4;
+  if (device == (0x1000c03010000000ULL | static_cast<uint64_t>(level) * 0x1000)) return 5;
+  return 0;
+}
+
+}  // namespace railwise::topo

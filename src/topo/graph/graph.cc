@@ -1,0 +1,148 @@
+#include "topo/graph/graph.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace railwise::topo {
+namespace {
+
+constexpr std::array<const char*, kNodeTypes> kNodeNames = {"GPU", "PCI", "NVS", "CPU", "NIC",
+                                                            "NET", "GIN", "RMA", "DEV", "CXB"};
+constexpr int kWordBits = 32;
+constexpr int kCpuSetBits = 1024;  // CPU_SETSIZE
+
+}  // namespace
+
+const char* nodeTypeName(NodeType type) { return kNodeNames[static_cast<std::size_t>(type)]; }
+
+const char* linkTypeName(LinkType type) {
+  switch (type) {
+    case LinkType::kLoc:
+      return "LOC";
+    case LinkType::kNvl:
+      return "NVL";
+    case LinkType::kC2c:
+      return "C2C";
+    case LinkType::kPci:
+      return "PCI";
+    case LinkType::kSys:
+      return "SYS";
+    case LinkType::kNet:
+      return "NET";
+  }
+  return "?";
+}
+
+int Graph::gpuOfRank(int rank) const {
+  const auto& gpus = of(NodeType::kGpu);
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    if (node(gpus[i]).rank == rank) return static_cast<int>(i);
+  return -1;
+}
+
+int Graph::gpuOfDev(int host, int dev) const {
+  const auto& gpus = of(NodeType::kGpu);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const Node& gpu = node(gpus[i]);
+    if (gpu.host == host && gpu.dev == dev) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int Graph::indexOf(NodeType type, int64_t id) const {
+  const auto& list = of(type);
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (node(list[i]).id == id) return static_cast<int>(i);
+  return -1;
+}
+
+std::string Graph::label(NodeIndex i) const {
+  const Node& n = node(i);
+  std::string text = nodeTypeName(n.type);
+  text += '/';
+  if (n.type == NodeType::kGpu) return text + std::to_string(n.rank);
+  if (n.host != 0) text += std::to_string(n.host) + "-";
+  switch (n.type) {
+    case NodeType::kCpu:
+      return text + std::to_string(n.numa);
+    case NodeType::kNet:
+    case NodeType::kGin:
+    case NodeType::kRma:
+      return text + std::to_string(n.dev);
+    case NodeType::kNvs:
+      return text + "0";
+    default:
+      return text + (n.busid.empty() ? "0" : n.busid);
+  }
+}
+
+Graph Graph::keepingGpus(const std::vector<bool>& keep) const {
+  Graph kept = *this;
+  const auto& gpus = of(NodeType::kGpu);
+  for (std::size_t i = gpus.size(); i-- > 0;)
+    if (!keep[i]) kept.remove(gpus[i]);
+  kept.finish();
+  return kept;
+}
+
+NodeIndex Graph::add(NodeType type, int64_t id, int host) {
+  Node made;
+  made.type = type;
+  made.id = id;
+  made.host = host;
+  made.index = static_cast<int>(of(type).size());
+  nodes_.push_back(std::move(made));
+  const auto i = static_cast<NodeIndex>(nodes_.size() - 1);
+  by_type_[static_cast<std::size_t>(type)].push_back(i);
+  return i;
+}
+
+void Graph::remove(NodeIndex gone) {
+  nodes_.erase(nodes_.begin() + gone);
+  for (Node& n : nodes_) {
+    std::erase_if(n.links, [gone](const Link& link) { return link.to == gone; });
+    for (Link& link : n.links)
+      if (link.to > gone) --link.to;
+    if (n.parent == gone) n.parent = kNoNode;
+    if (n.parent > gone) --n.parent;
+  }
+  finish();
+}
+
+void Graph::finish() {
+  for (auto& list : by_type_) list.clear();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    auto& list = by_type_[static_cast<std::size_t>(nodes_[i].type)];
+    nodes_[i].index = static_cast<int>(list.size());
+    list.push_back(static_cast<NodeIndex>(i));
+  }
+}
+
+std::string cpuList(const std::string& affinity) {
+  // ncclStrToCpuset: words from the highest CPU down, strtoul with base 16 each; strtok skips empty ones.
+  std::vector<unsigned long> words;
+  std::size_t at = 0;
+  while (at < affinity.size() && words.size() < kCpuSetBits / kWordBits) {
+    const std::size_t end = std::min(affinity.find(',', at), affinity.size());
+    if (end > at) words.push_back(std::strtoul(affinity.substr(at, end - at).c_str(), nullptr, 16));
+    at = end + 1;
+  }
+  std::string text;
+  int start = -1;
+  const int bits = static_cast<int>(words.size()) * kWordBits;
+  for (int cpu = 0; cpu <= bits; ++cpu) {
+    const bool set =
+        cpu < bits &&
+        (words[words.size() - 1 - static_cast<std::size_t>(cpu / kWordBits)] >> (cpu % kWordBits) & 1) != 0;
+    if (set && start < 0) start = cpu;
+    if (set || start < 0) continue;
+    if (!text.empty()) text += ',';
+    text += std::to_string(start);
+    if (cpu - 1 > start) text += "-" + std::to_string(cpu - 1);
+    start = -1;
+  }
+  return text;
+}
+
+}  // namespace railwise::topo

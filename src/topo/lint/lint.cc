@@ -1,0 +1,249 @@
+#include "topo/lint/lint.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+
+#include "topo/document/bus_id.h"
+#include "topo/lint/rules.h"
+
+namespace railwise::topo {
+namespace {
+
+// In the order of enum Rule.
+constexpr std::array kRuleNames = {
+    "parse-error",
+    "rccl-version",
+    "unknown-tag",
+    "wrong-parent",
+    "xgmi-in-version-1",
+    "extra-system",
+    "empty-system",
+    "node-limit",
+    "too-many-attributes",
+    "empty-attribute",
+    "text-after-slash",
+    "unknown-attribute",
+    "duplicate-attribute",
+    "entity",
+    "bad-number",
+    "keep",
+    "cpu-numaid",
+    "numaid-unknown",
+    "duplicate-numaid",
+    "cpu-incomplete",
+    "cpu-modelid",
+    "cpu-arch",
+    "cpu-vendor",
+    "affinity-unreadable",
+    "affinity-empty",
+    "affinity-overlap",
+    "host-hash",
+    "several-hosts",
+    "pci-busid",
+    "busid-malformed",
+    "busid-case",
+    "duplicate-busid",
+    "pci-incomplete",
+    "link-speed",
+    "link-speed-unknown",
+    "link-width",
+    "class-unreadable",
+    "class-mismatch",
+    "class-drops-children",
+    "nic-drops-children",
+    "undescribed-device",
+    "empty-bridge",
+    "upstream-slower",
+    "bcm-flattened",
+    "pcilink-target",
+    "pcilink-parent",
+    "flat-machine",
+    "gpu-without-rank",
+    "gpu-incomplete",
+    "gpu-sm",
+    "duplicate-rank",
+    "duplicate-dev",
+    "busid-function",
+    "mlopart-range",
+    "nvlink-incomplete",
+    "nvlink-count",
+    "nvlink-tclass",
+    "nvlink-to-self",
+    "nvlink-target-missing",
+    "nvlink-asymmetric",
+    "c2c-incomplete",
+    "net-without-dev",
+    "net-name",
+    "net-speed",
+    "net-gdr",
+    "duplicate-net-dev",
+    "second-nic",
+    "nic-on-bridge",
+    "nics-merge",
+    "virtual-nic",
+    "virtual-nic-shared",
+};
+static_assert(kRuleNames.size() == static_cast<std::size_t>(Rule::kCount));
+
+// "FILE:LINE:COLUMN: what is wrong; what to do", as the reader writes it.
+Finding parseFinding(const std::string& file, const std::string& error) {
+  Finding finding{Finding::kError, {}, ruleName(Rule::kParseError), error, ""};
+  if (finding.text.starts_with(file + ":")) finding.text.erase(0, file.size() + 1);
+  int length = 0;
+  if (std::sscanf(finding.text.c_str(), "%d:%d:%n", &finding.position.line, &finding.position.column,
+                  &length) == 2) {
+    finding.text.erase(0, static_cast<std::size_t>(length));
+  }
+  finding.text.erase(0, finding.text.find_first_not_of(' '));
+  const std::size_t split = finding.text.rfind("; ");
+  if (split == std::string::npos) return finding;
+  finding.fix = finding.text.substr(split + 2);
+  finding.text.resize(split);
+  return finding;
+}
+
+}  // namespace
+
+const char* ruleName(Rule rule) { return kRuleNames[static_cast<std::size_t>(rule)]; }
+
+const char* severityName(Finding::Severity severity) {
+  switch (severity) {
+    case Finding::kError:
+      return "error";
+    case Finding::kWarning:
+      return "warning";
+    case Finding::kNote:
+      break;
+  }
+  return "note";
+}
+
+std::vector<std::string> lintRules() { return {kRuleNames.begin(), kRuleNames.end()}; }
+
+Linter::Linter(const XmlDocument& document) : document_(document) {
+  for (const XmlNode* node : document.order()) {
+    by_name_[node->name].push_back(node);
+    if (node->name == "pci" && node->has("busid"))
+      by_busid_.emplace(std::pair{hostOf(*node), busIdToNumber(*node->find("busid"))}, node);
+    if (node->name == "gpu" && node->has("rank")) describes_gpus_ = true;
+    if (node->name == "net" && node->has("dev")) describes_nets_ = true;
+  }
+}
+
+const std::vector<const XmlNode*>& Linter::all(std::string_view name) const {
+  static const std::vector<const XmlNode*> kNone;
+  const auto found = by_name_.find(name);
+  return found != by_name_.end() ? found->second : kNone;
+}
+
+const XmlNode* Linter::pciAt(const XmlNode& from, std::string_view busid) const {
+  const auto found = by_busid_.find({hostOf(from), busIdToNumber(busid)});
+  return found != by_busid_.end() ? found->second : nullptr;
+}
+
+void Linter::add(Finding::Severity severity, Rule rule, XmlPosition position, std::string text,
+                 std::string fix) {
+  findings_.push_back({severity, position, ruleName(rule), std::move(text), std::move(fix)});
+}
+void Linter::error(Rule rule, XmlPosition position, std::string text, std::string fix) {
+  add(Finding::kError, rule, position, std::move(text), std::move(fix));
+}
+void Linter::warning(Rule rule, XmlPosition position, std::string text, std::string fix) {
+  add(Finding::kWarning, rule, position, std::move(text), std::move(fix));
+}
+void Linter::note(Rule rule, XmlPosition position, std::string text, std::string fix) {
+  add(Finding::kNote, rule, position, std::move(text), std::move(fix));
+}
+
+std::vector<Finding> Linter::take() {
+  const auto before = [](const Finding& a, const Finding& b) {
+    return std::tie(a.position.line, a.position.column) < std::tie(b.position.line, b.position.column);
+  };
+  std::stable_sort(findings_.begin(), findings_.end(), before);
+  return std::move(findings_);
+}
+
+std::string inQuotes(std::string_view value) {
+  std::string text = "\"";
+  for (const char c : value.substr(0, 60)) text += c >= ' ' && c < 127 ? c : '?';
+  return text + (value.size() > 60 ? "...\"" : "\"");
+}
+
+std::string pciText(const XmlNode& pci) {
+  const std::string busid = inQuotes(pci.get("busid", "without busid"));
+  return "<pci " + busid.substr(1, busid.size() - 2) + ">";
+}
+
+XmlPosition placeOf(const XmlNode& node, std::string_view attribute) {
+  for (const XmlAttribute& candidate : node.attributes) {
+    if (candidate.name == attribute) return candidate.position;
+  }
+  return node.position;
+}
+
+const XmlNode* cpuOf(const XmlNode& node) {
+  const XmlNode* up = &node;
+  while (up != nullptr && up->name != "cpu") up = up->parent;
+  return up;
+}
+
+std::string hostOf(const XmlNode& node) {
+  const XmlNode* cpu = cpuOf(node);
+  return cpu != nullptr ? cpu->get("host_hash") : "";
+}
+
+bool hasRank(const XmlNode& pci) {
+  return std::any_of(pci.children.begin(), pci.children.end(),
+                     [](const XmlNode* child) { return child->name == "gpu" && child->has("rank"); });
+}
+
+int intOf(const XmlNode& node, std::string_view attribute, int otherwise) {
+  const std::string* text = node.find(attribute);
+  return text != nullptr ? static_cast<int>(std::strtol(text->c_str(), nullptr, 0)) : otherwise;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); i++) {
+    if (i > 0) text += i + 1 == words.size() ? " and " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks) {
+  Linter linter(document);
+  lintTags(linter, remarks);
+  lintCpus(linter);
+  lintPci(linter);
+  lintGpus(linter);
+  lintNvlinks(linter);
+  lintNets(linter);
+  return linter.take();
+}
+
+LintReport lintFile(const std::string& path) {
+  std::vector<XmlRemark> remarks;
+  const Outcome<XmlDocument> document = readXmlFile(path, {}, &remarks);
+  if (!document.ok()) return {false, {parseFinding(path, document.error())}};
+  return {true, lint(*document, remarks)};
+}
+
+void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report) {
+  json.beginObject();
+  json.key("file").value(file).key("accepted").value(report.read).key("findings").beginArray();
+  for (const Finding& finding : report.findings) {
+    json.beginObject();
+    json.key("severity").value(severityName(finding.severity)).key("rule").value(finding.rule);
+    json.key("line").value(finding.position.line).key("column").value(finding.position.column);
+    json.key("text").value(finding.text).key("fix").value(finding.fix);
+    json.endObject();
+  }
+  json.endArray().endObject();
+}
+
+}  // namespace railwise::topo

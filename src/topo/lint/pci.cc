@@ -1,0 +1,390 @@
+// Rules about <pci>: address, class, link, and the shape of the tree.
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "topo/document/bus_id.h"
+#include "topo/graph/constants.h"
+#include "topo/lint/rules.h"
+
+namespace railwise::topo {
+namespace {
+
+bool hasChild(const XmlNode& node, std::string_view name) { return node.child(name) != nullptr; }
+
+NodeType typeOf(const Linter& linter, const XmlNode& pci) {
+  return classType(pci.get("class"), linter.document().version);
+}
+
+bool hasUpperCase(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+}
+
+// "dddd:bb:dd.f"; the domain may be longer (Intel VMD).
+bool isAddress(const std::string& busid) {
+  return busid.size() >= 12 && busid.size() <= 16 && isBusId(busid.substr(busid.size() - 12)) &&
+         std::all_of(busid.begin(), busid.end() - 12,
+                     [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; });
+}
+
+void lintBusid(Linter& linter, const XmlNode& pci) {
+  const std::string* busid = pci.find("busid");
+  if (busid == nullptr) {
+    linter.error(Rule::kPciBusid, pci.position, "<pci> has no busid; NCCL fails its init",
+                 "write busid=\"dddd:bb:dd.f\"");
+    return;
+  }
+  const XmlPosition place = placeOf(pci, "busid");
+  const XmlNode* first = linter.pciAt(pci, *busid);
+  if (!isAddress(*busid)) {
+    linter.error(Rule::kBusidMalformed, place,
+                 "busid " + inQuotes(*busid) + " is no PCI address; NCCL reads it as " +
+                     busIdText(busIdToNumber(*busid)),
+                 "write dddd:bb:dd.f in lower-case hexadecimal");
+  } else if (hasUpperCase(*busid)) {
+    linter.error(Rule::kBusidCase, place,
+                 "busid " + inQuotes(*busid) +
+                     " has capitals; NCCL compares addresses as text and adds the device a second time",
+                 "write it in lower case");
+  } else if (first != &pci) {
+    const bool device = typeOf(linter, pci) != NodeType::kPci || typeOf(linter, *first) != NodeType::kPci;
+    linter.add(device ? Finding::kError : Finding::kWarning, Rule::kDuplicateBusid, place,
+               "busid " + inQuotes(*busid) + " stands in line " + std::to_string(first->position.line) +
+                   " already; NCCL finds only the first",
+               "give each device its own address");
+  }
+}
+
+std::vector<std::string> missingAttributes(const XmlNode& pci) {
+  std::vector<std::string> missing;
+  for (const char* name : {"class", "link_speed", "link_width"})
+    if (!pci.has(name)) missing.emplace_back(name);
+  return missing;
+}
+
+bool hasReadyNet(const XmlNode& pci) {
+  const XmlNode* nic = pci.child("nic");
+  return nic != nullptr && std::any_of(nic->children.begin(), nic->children.end(),
+                                       [](const XmlNode* net) { return net->has("dev"); });
+}
+
+// One note for the whole file: such files leave everything to /sys on purpose.
+void lintIncomplete(Linter& linter) {
+  const XmlNode* first = nullptr;
+  int others = 0;
+  for (const XmlNode* pci : linter.all("pci")) {
+    const std::vector<std::string> missing = missingAttributes(*pci);
+    if (missing.empty()) continue;
+    const std::string what = pciText(*pci) + " lacks " + join(missing) + "; ";
+    const bool made_up = pci->get("busid").starts_with("ffff") && hasChild(*pci, "pci");
+    if (hasReadyNet(*pci)) {
+      linter.error(Rule::kPciIncomplete, pci->position,
+                   what + "NCCL looks up nothing for a NIC whose <net> is described, and fails its init",
+                   "write " + join(missing));
+    } else if (made_up) {
+      linter.error(
+          Rule::kPciIncomplete, pci->position,
+          what + "NCCL finds nothing in /sys for a made-up switch; without a class it fails its init",
+          "write " + join(missing));
+    } else if (hasRank(*pci)) {
+      linter.warning(
+          Rule::kPciIncomplete, pci->position,
+          what + "NCCL takes them from the machine that it runs on; without, it cannot build the graph",
+          "write " + join(missing));
+    } else {
+      others += first != nullptr ? 1 : 0;
+      if (first == nullptr) first = pci;
+    }
+  }
+  if (first == nullptr) return;
+  const std::string more = others > 0 ? " (and " + std::to_string(others) + " more lack something)" : "";
+  linter.note(Rule::kPciIncomplete, first->position,
+              pciText(*first) + " lacks " + join(missingAttributes(*first)) + more +
+                  "; NCCL takes it from /sys, and fails if the device is not there",
+              "write it if the address is made up or the file is to stand for itself");
+}
+
+struct Spelling {
+  float gigatransfers;
+  const char* text;
+};
+constexpr std::array<Spelling, 6> kSpellings = {{{2.5F, "2.5 GT/s PCIe"},
+                                                 {5, "5.0 GT/s PCIe"},
+                                                 {8, "8.0 GT/s PCIe"},
+                                                 {16, "16.0 GT/s PCIe"},
+                                                 {32, "32.0 GT/s PCIe"},
+                                                 {64, "64.0 GT/s PCIe"}}};
+constexpr float kGen3 = 8;  // GT/s, what NCCL takes for anything it cannot read
+
+std::string bandwidthText(float bandwidth) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g GB/s", static_cast<double>(bandwidth));
+  return text;
+}
+
+std::string speedFix(float gigatransfers) {
+  for (const Spelling& spelling : kSpellings) {
+    if (spelling.gigatransfers == gigatransfers)
+      return std::string("write link_speed=\"") + spelling.text + "\"";
+  }
+  if (gigatransfers > kSpellings.back().gigatransfers) {
+    return "NCCL has no word for it: write \"64.0 GT/s PCIe\" and raise link_width in proportion (32 for x16 "
+           "at 128 GT/s)";
+  }
+  return "write \"32.0 GT/s PCIe\" or another speed that PCIe has";
+}
+
+void lintLinkSpeed(Linter& linter, const XmlNode& pci) {
+  const std::string* speed = pci.find("link_speed");
+  if (speed == nullptr || pciSpeedKnown(*speed)) return;
+  const float value = std::strtof(speed->c_str(), nullptr);
+  if (value == kGen3) return;  // not understood, but Gen3 is right
+  const XmlPosition place = placeOf(pci, "link_speed");
+  const std::string reading =
+      " as Gen3: " + bandwidthText(pciBandwidth(*speed, intOf(pci, "link_width", 0))) + " for " +
+      pciText(pci);
+  if (value > 0) {
+    linter.error(Rule::kLinkSpeed, place,
+                 "link_speed " + inQuotes(*speed) + " is not NCCL's spelling; it reads" + reading,
+                 speedFix(value));
+  } else {
+    linter.warning(Rule::kLinkSpeedUnknown, place,
+                   "link_speed " + inQuotes(*speed) + " tells no speed; NCCL takes it" + reading,
+                   "write the real speed, e.g. link_speed=\"32.0 GT/s PCIe\" for Gen5");
+  }
+}
+
+void lintWidth(Linter& linter, const XmlNode& pci) {
+  const std::string* width = pci.find("link_width");
+  if (width == nullptr) return;
+  char* end = nullptr;
+  const long value = std::strtol(width->c_str(), &end, 0);
+  const XmlPosition place = placeOf(pci, "link_width");
+  if (value < 0 || (*end != '\0' && value != 0)) {
+    linter.add(value < 0 ? Finding::kError : Finding::kWarning, Rule::kBadNumber, place,
+               "link_width " + inQuotes(*width) + " is no width; NCCL reads " + std::to_string(value),
+               "write 1, 2, 4, 8 or 16");
+  } else if (value == 0) {
+    linter.warning(Rule::kLinkWidth, place,
+                   "link_width " + inQuotes(*width) + " tells no width; NCCL takes x16 for " + pciText(pci),
+                   "write the real width, e.g. link_width=\"16\"");
+  }
+}
+
+bool classReadable(std::string_view text) {
+  if (!text.starts_with("0x") || text.size() < 4 || text.size() > 8) return false;
+  return std::all_of(text.begin() + 2, text.end(),
+                     [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; });
+}
+
+void lintGpuClass(Linter& linter, const XmlNode& pci, NodeType type) {
+  const XmlPosition place = placeOf(pci, "class");
+  const std::string what = "class " + inQuotes(pci.get("class")) + " of " + pciText(pci);
+  if (type == NodeType::kPci) {
+    const bool amd = pci.get("class").starts_with("0x12") && !linter.rccl();
+    linter.error(Rule::kClassMismatch, place,
+                 what + " makes it a switch to NCCL, which then fails its init at the <gpu> in it",
+                 amd ? "write <system version=\"2\"> for RCCL, or class=\"0x030200\" for NCCL"
+                     : "write class=\"0x030200\" (or 0x030000)");
+  } else if (type != NodeType::kGpu) {
+    linter.warning(Rule::kClassMismatch, place,
+                   what + " is not a GPU's, yet it has a <gpu>; NCCL takes it for a GPU",
+                   "write class=\"0x030200\"");
+  }
+}
+
+void lintClass(Linter& linter, const XmlNode& pci) {
+  const std::string* text = pci.find("class");
+  if (text == nullptr) return;
+  const XmlPosition place = placeOf(pci, "class");
+  const NodeType type = typeOf(linter, pci);
+  if (!classReadable(*text)) {
+    linter.error(Rule::kClassUnreadable, place,
+                 "class " + inQuotes(*text) + " of " + pciText(pci) +
+                     " is not of the form 0x030200; NCCL takes the device for a switch",
+                 "write 0x030200 for a GPU, 0x020700 or 0x020000 for a NIC, 0x060400 for a switch");
+    return;
+  }
+  if (hasChild(pci, "gpu")) lintGpuClass(linter, pci, type);
+  const bool bridge = text->starts_with("0x06");         // a rule of its own: nic-on-bridge
+  const bool data_direct = text->starts_with("0x0801");  // ConnectX-8
+  if (hasChild(pci, "nic") && !hasChild(pci, "gpu") && type != NodeType::kNic && !bridge && !data_direct) {
+    linter.warning(Rule::kClassMismatch, place,
+                   "class " + inQuotes(*text) + " of " + pciText(pci) +
+                       " is not a NIC's, yet it has a <nic>; NCCL takes it for a NIC",
+                   "write class=\"0x020700\" (InfiniBand) or \"0x020000\" (Ethernet)");
+  }
+}
+
+int gpusBelow(const Linter& linter, const XmlNode& node) {
+  int count = 0;
+  for (const XmlNode* pci : linter.all("pci")) {
+    if (pci == &node || !(hasChild(*pci, "gpu") || typeOf(linter, *pci) == NodeType::kGpu)) continue;
+    const XmlNode* up = pci->parent;
+    while (up != nullptr && up != &node) up = up->parent;
+    count += up == &node ? 1 : 0;
+  }
+  return count;
+}
+
+// Which children NCCL leaves out.
+void lintChildren(Linter& linter, const XmlNode& pci) {
+  const NodeType type = typeOf(linter, pci);
+  if (hasChild(pci, "pci")) {
+    const int gpus = gpusBelow(linter, pci);
+    const std::string lost =
+        gpus > 0 ? " (GPUs below: " + std::to_string(gpus) + "; with NVLinks NCCL fails its init)" : "";
+    if (hasChild(pci, "nic")) {
+      linter.error(Rule::kNicDropsChildren, pci.position,
+                   pciText(pci) + " has a <nic>, so NCCL drops the <pci> below it" + lost,
+                   "put the <nic> into a <pci> of its own beside them");
+    } else if (pci.has("class") && type != NodeType::kPci) {
+      linter.error(Rule::kClassDropsChildren, placeOf(pci, "class"),
+                   "by its class " + inQuotes(pci.get("class")) + " " + pciText(pci) +
+                       " is no switch, so NCCL drops the <pci> below it" + lost,
+                   "write class=\"0x060400\"");
+    }
+    return;
+  }
+  if (hasChild(pci, "gpu") || hasChild(pci, "nic")) return;
+  if (type == NodeType::kGpu && linter.describesGpus()) {
+    linter.warning(
+        Rule::kUndescribedDevice, pci.position,
+        pciText(pci) + " is a GPU without <gpu> among others that have one; it adds nothing by itself",
+        "describe it with <gpu dev sm rank gdr>, or remove it");
+  } else if (type == NodeType::kNic && linter.describesNets()) {
+    linter.note(
+        Rule::kUndescribedDevice, pci.position,
+        pciText(pci) + " is a NIC without <nic> among others that have one; it adds nothing by itself",
+        "describe it with <nic><net .../></nic>, or remove it");
+  } else if (pci.get("class").starts_with("0x12") && !linter.rccl()) {
+    linter.error(
+        Rule::kClassMismatch, placeOf(pci, "class"),
+        "class " + inQuotes(pci.get("class")) + " of " + pciText(pci) +
+            " is an AMD GPU's, which in a version 1 file makes it a switch: the file has no such GPU",
+        "write <system version=\"2\"> for RCCL");
+  } else if (pci.get("class").starts_with("0x0604")) {
+    linter.note(Rule::kEmptyBridge, pci.position, pciText(pci) + " is a switch with nothing below it",
+                "remove it");
+  }
+}
+
+uint64_t deviceNumber(const XmlNode& pci) {
+  uint64_t number = 0;
+  for (const char* name : {"vendor", "device", "subsystem_vendor", "subsystem_device"})
+    number = number << 16U | static_cast<uint64_t>(static_cast<uint16_t>(intOf(pci, name, 0)));
+  return number;
+}
+
+std::string moreText(int others) {
+  return others > 0 ? " (and " + std::to_string(others) + " more like it)" : "";
+}
+
+// The first child whose link is faster than that of `pci`, if both tell.
+const XmlNode* fasterChild(const XmlNode& pci) {
+  const auto bandwidth = [](const XmlNode& node) {
+    const std::string speed = node.get("link_speed");
+    return pciSpeedKnown(speed) ? pciBandwidth(speed, intOf(node, "link_width", 0)) : 0;
+  };
+  if (bandwidth(pci) == 0) return nullptr;
+  for (const XmlNode* child : pci.children) {
+    if (child->name == "pci" && bandwidth(*child) > bandwidth(pci)) return child;
+  }
+  return nullptr;
+}
+
+// One note for the file, as the next: machines have many switches of a kind.
+void lintUpstream(Linter& linter) {
+  std::vector<const XmlNode*> slower;
+  for (const XmlNode* pci : linter.all("pci"))
+    if (fasterChild(*pci) != nullptr) slower.push_back(pci);
+  if (slower.empty()) return;
+  linter.note(Rule::kUpstreamSlower, slower[0]->position,
+              "the link of " + pciText(*slower[0]) + " is slower than that of " +
+                  pciText(*fasterChild(*slower[0])) + " below it" +
+                  moreText(static_cast<int>(slower.size()) - 1),
+              "check link_speed and link_width of the switch");
+}
+
+void lintBroadcom(Linter& linter) {
+  std::vector<const XmlNode*> joined;
+  for (const XmlNode* pci : linter.all("pci")) {
+    const int generation = broadcomGeneration(deviceNumber(*pci), 1);
+    const bool below = pci->parent != nullptr && pci->parent->name == "pci";
+    if (generation == 0 || !below) continue;
+    if (broadcomGeneration(deviceNumber(*pci->parent), 0) == generation) joined.push_back(pci);
+  }
+  if (joined.empty()) return;
+  linter.note(Rule::kBcmFlattened, joined[0]->position,
+              "NCCL joins the Broadcom switch " + pciText(*joined[0]) +
+                  " with the one above it and counts them as one" +
+                  moreText(static_cast<int>(joined.size()) - 1),
+              "nothing to do; expect PIX instead of PXB between the devices below");
+}
+
+void lintPcilinks(Linter& linter) {
+  for (const XmlNode* link : linter.all("pcilink")) {
+    const std::string* target = link->find("target");
+    if (target == nullptr) {
+      linter.error(Rule::kPcilinkTarget, link->position, "<pcilink> has no target; NCCL fails its init",
+                   "write target=\"dddd:bb:dd.f\"");
+    } else if (linter.pciAt(*link, *target) == nullptr) {
+      linter.warning(Rule::kPcilinkTarget, placeOf(*link, "target"),
+                     "no <pci> has the address " + inQuotes(*target) + "; NCCL drops the link",
+                     "correct the target, or remove the link");
+    }
+    const XmlNode& pci = *link->parent;
+    if (!hasChild(pci, "nic") && (typeOf(linter, pci) == NodeType::kPci || !pci.has("class"))) continue;
+    linter.error(Rule::kPcilinkParent, link->position,
+                 pciText(pci) + " is no switch, so NCCL fails its init at this <pcilink>",
+                 "put <pcilink> into the switches that it joins");
+  }
+}
+
+// A guest without PCI bridges: everything hangs directly under its NUMA node.
+void lintFlat(Linter& linter) {
+  const XmlNode* flat = nullptr;
+  for (const XmlNode* cpu : linter.all("cpu")) {
+    bool gpu = false;
+    bool nic = false;
+    for (const XmlNode* child : cpu->children) {
+      if (child->name != "pci") continue;
+      if (hasChild(*child, "pci")) return;
+      const NodeType type = typeOf(linter, *child);
+      const XmlNode* described = child->child("gpu");
+      if (described != nullptr && described->child("c2c") != nullptr) return;
+      gpu = gpu || described != nullptr || type == NodeType::kGpu;
+      nic = nic || hasChild(*child, "nic") || type == NodeType::kNic;
+    }
+    if (flat == nullptr && gpu && nic) flat = cpu;
+  }
+  if (flat == nullptr || linter.rccl()) return;
+  linter.warning(Rule::kFlatMachine, flat->position,
+                 "GPUs and NICs hang directly under their <cpu>: every path between them is PHB, and "
+                 "GPUDirect RDMA is off. "
+                 "Virtual machines look so when they hide their switches",
+                 "on such a machine use `railwise topo generate`; where it is the truth, "
+                 "NCCL_NET_GDR_LEVEL=PHB permits it");
+}
+
+}  // namespace
+
+void lintPci(Linter& linter) {
+  for (const XmlNode* pci : linter.all("pci")) {
+    lintBusid(linter, *pci);
+    lintLinkSpeed(linter, *pci);
+    lintWidth(linter, *pci);
+    lintClass(linter, *pci);
+    lintChildren(linter, *pci);
+  }
+  lintUpstream(linter);
+  lintBroadcom(linter);
+  lintIncomplete(linter);
+  lintPcilinks(linter);
+  lintFlat(linter);
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,172 @@
+#include "topo/paths/decisions.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace railwise::topo {
+namespace {
+
+int mirrorBits(int value, int power) {
+  int mirrored = 0;
+  for (int bit = 1, image = power >> 1; bit < power; bit <<= 1, image >>= 1)
+    if ((value & bit) != 0) mirrored |= image;
+  return mirrored;
+}
+
+// The rank of the physical GPU in the middle of an NVLink path through another GPU; -1: none; failed:
+// nobody's.
+void findIntermediate(const Paths& paths, const Path& path, P2pDecision& decision) {
+  const Graph& graph = paths.graph();
+  const bool devs = graph.count(NodeType::kDev) > 0;
+  if (path.hops != (devs ? 4 : 2)) return;
+  const Node& middle = graph.node(paths.links(path)[devs ? 1 : 0]->to);
+  if (middle.type != (devs ? NodeType::kDev : NodeType::kGpu)) return;
+  const int gpu = devs ? graph.gpuOfDev(middle.host, middle.dev) : middle.index;
+  if (gpu < 0) {
+    decision.failed = true;
+  } else {
+    decision.intermediate_rank = graph.of(NodeType::kGpu, gpu).rank;
+  }
+}
+
+}  // namespace
+
+P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu) {
+  from_gpu = paths.firstOfRank(from_gpu);
+  to_gpu = paths.firstOfRank(to_gpu);
+  const Graph& graph = paths.graph();
+  const Settings& settings = paths.settings();
+  const Path& path = paths.get(NodeType::kGpu, from_gpu, NodeType::kGpu, to_gpu);
+  P2pDecision decision;
+  decision.type = path.type;
+  findIntermediate(paths, path, decision);
+
+  const Node& cpu = graph.of(NodeType::kCpu, 0);
+  const int devices = graph.count(graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu);
+  if (cpu.arch == CpuArch::kX86 && cpu.vendor == CpuVendor::kAmd && devices <= 2)
+    decision.level = PathType::kSys;
+  if (settings.p2p_level != Settings::kUnset) decision.level = static_cast<PathType>(settings.p2p_level);
+  decision.allowed = path.type <= decision.level;
+
+  constexpr int kReadsOverNvlink = 80;
+  const int from_sm = graph.of(NodeType::kGpu, from_gpu).sm;
+  decision.read = path.type == PathType::kNvl && from_sm == kReadsOverNvlink &&
+                  graph.of(NodeType::kGpu, to_gpu).sm == kReadsOverNvlink;
+  return decision;
+}
+
+int decideProxy(const Paths& paths, int gpu, int net) {
+  gpu = paths.firstOfRank(gpu);
+  net = paths.firstOfId(net);
+  const Graph& graph = paths.graph();
+  const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
+  if (path.type != PathType::kPxn) return gpu;
+  const auto links = paths.links(path);
+  std::size_t i = graph.count(NodeType::kDev) > 0 ? 1 : 0;
+  while (i < links.size() && graph.node(links[i]->to).type == NodeType::kNvs) ++i;
+  if (i >= links.size()) return -1;
+  const Node* node = &graph.node(links[i]->to);
+  if (node->type == NodeType::kDev) {
+    const auto child = std::find_if(node->links.begin(), node->links.end(), [&graph](const Link& link) {
+      return graph.node(link.to).type == NodeType::kGpu;
+    });
+    if (child != node->links.end()) node = &graph.node(child->to);
+  }
+  if (node->type != NodeType::kGpu) return -1;
+  return graph.gpuOfDev(node->host, node->dev);
+}
+
+namespace {
+
+bool hasNvlinkPeer(const Paths& paths, int gpu) {
+  const int gpus = paths.graph().count(NodeType::kGpu);
+  if (gpus == 1) return true;  // one GPU: reading keeps things local
+  for (int other = 0; other < gpus; ++other)
+    if (other != gpu && paths.get(NodeType::kGpu, gpu, NodeType::kGpu, other).type == PathType::kNvl)
+      return true;
+  return false;
+}
+
+// What forbids GPUDirect whatever the distance is; kOn: nothing does.
+GdrRule ruleBeforeDistance(const Paths& paths, const Node& gpu, const Node& net, bool read) {
+  constexpr int kReadsAlways = 80;
+  const Settings& settings = paths.settings();
+  if (net.gdr == 0) return GdrRule::kNetWithout;
+  if (gpu.gdr == 0) return GdrRule::kGpuWithout;
+  if (gpu.mlopart != -1 && settings.net_gdr_mlopart == 0) return GdrRule::kPartition;
+  if (!read) return GdrRule::kOn;
+  if (settings.net_gdr_read == 0) return GdrRule::kReadOff;
+  if (settings.net_gdr_read < 0 && gpu.sm < kReadsAlways && !hasNvlinkPeer(paths, gpu.index))
+    return GdrRule::kReadWithoutNvlink;
+  return GdrRule::kOn;
+}
+
+}  // namespace
+
+GdrDecision decideGdr(const Paths& paths, int gpu, int net, bool read) {
+  gpu = paths.firstOfRank(gpu);
+  net = paths.firstOfId(net);
+  const Graph& graph = paths.graph();
+  const Settings& settings = paths.settings();
+  const bool old = settings.nccl == NcclVersion::k2_28;
+  GdrDecision decision;
+  decision.proxy_gpu = gpu;
+  decision.distance = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net).type;
+  decision.level = settings.net_gdr_c2c != 0 && !old ? PathType::kP2c : PathType::kPxb;
+  if (settings.net_gdr_level != Settings::kUnset)
+    decision.level = static_cast<PathType>(settings.net_gdr_level);
+  decision.rule =
+      ruleBeforeDistance(paths, graph.of(NodeType::kGpu, gpu), graph.of(NodeType::kNet, net), read);
+  if (decision.rule != GdrRule::kOn) return decision;
+
+  if (decision.distance == PathType::kPxn) {
+    decision.proxy_gpu = decideProxy(paths, gpu, net);
+    decision.failed = decision.proxy_gpu < 0;
+    if (decision.failed) return decision;
+    decision.distance = paths.get(NodeType::kGpu, decision.proxy_gpu, NodeType::kNet, net).type;
+  }
+  PathType compared = decision.distance;
+  if (old && settings.net_gdr_c2c != 0 && compared == PathType::kP2c) compared = PathType::kC2c;
+  if (compared > decision.level) {
+    decision.rule = GdrRule::kDistance;
+    return decision;
+  }
+  const bool c2c =
+      paths.get(NodeType::kGpu, decision.proxy_gpu, NodeType::kCpu, paths.localCpu(decision.proxy_gpu))
+          .type == PathType::kC2c;
+  decision.mode = c2c && compared != (old ? PathType::kC2c : PathType::kP2c) ? GdrMode::kPcie : GdrMode::kOn;
+  return decision;
+}
+
+std::vector<int> localNodes(const Paths& paths, NodeType from, int from_index, NodeType to) {
+  std::vector<int> nearest;
+  if (!paths.reaches(from, from_index, to)) return nearest;
+  float most = 0;
+  PathType least = PathType::kDis;
+  for (int i = 0; i < paths.graph().count(to); ++i) {
+    const Path& path = paths.get(from, from_index, to, i);
+    if (path.bandwidth > most || (path.bandwidth == most && path.type < least)) {
+      most = path.bandwidth;
+      least = path.type;
+      nearest.clear();
+    }
+    if (path.bandwidth == most && path.type == least) nearest.push_back(i);
+  }
+  return nearest;
+}
+
+int pickLocalNet(const Settings& settings, int gpu_dev, const std::vector<int>& locals, int sharers,
+                 int channel) {
+  const int count = static_cast<int>(locals.size());
+  if (count == 0 || sharers == 0) return -1;
+  int nets_per_gpu = (count + sharers - 1) / sharers;
+  if (settings.netdevs_policy == Settings::NetDevsPolicy::kAll) nets_per_gpu = count;
+  if (settings.netdevs_policy == Settings::NetDevsPolicy::kMax)
+    nets_per_gpu = std::min(settings.netdevs_max, count);
+  int net = settings.nccl == NcclVersion::k2_28 ? gpu_dev : gpu_dev % sharers;
+  if (std::has_single_bit(static_cast<unsigned>(count))) net = mirrorBits(net, count);
+  net += channel % nets_per_gpu;
+  return locals[static_cast<std::size_t>((net % count + count) % count)];
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,201 @@
+#include "topo/sources/generate/generate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "topo/document/xml.h"
+#include "topo/sources/generate/pairing.h"
+#include "topo/sources/pci_devices.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr const char* kBridgeClass = "0x060400";
+// What NCCL makes of a link it cannot read: Gen3, 16 lanes.
+constexpr const char* kUnreadSpeed = "8.0 GT/s PCIe";
+constexpr int kUnreadWidth = 16;
+
+// Addresses that no machine has, as the clouds' own files use them: ffff:ff:01.0, ffff:ff:02.0, ...
+std::string bridgeAddress(unsigned number) {
+  constexpr unsigned kPerBus = 0xff;
+  char text[32];
+  std::snprintf(text, sizeof text, "ffff:%02x:%02x.0", 0xffU - (number - 1) / kPerBus,
+                (number - 1) % kPerBus + 1);
+  return text;
+}
+
+// What stands for a link that a device does not tell, and whose it is.
+struct LinkSource {
+  PciLink link;
+  std::string owner;
+};
+
+LinkSource groupLink(const Bridge& bridge, const LinkSource& otherwise) {
+  for (const FlatDevice* gpu : bridge.gpus) {
+    if (gpu->link.known()) return {gpu->link, "the link of their group's GPU"};
+  }
+  if (const PciLink* link = fastestLink(bridge.nics); link != nullptr)
+    return {*link, "the link of their group's fastest NIC"};
+  return otherwise;
+}
+
+LinkSource machineLink(const FlatMachine& machine) {
+  const PciLink* gpu = fastestLink(machine.gpus);
+  const PciLink* nic = fastestLink(machine.nics);
+  const auto lanes = [](const PciLink& link) { return linkSpeed(link) * static_cast<float>(link.width); };
+  if (gpu != nullptr && (nic == nullptr || lanes(*gpu) >= lanes(*nic)))
+    return {*gpu, "the link of the machine's fastest GPU"};
+  if (nic != nullptr) return {*nic, "the link of the machine's fastest NIC"};
+  return {{kUnreadSpeed, kUnreadWidth}, "no GPU and no NIC tells its link, and this is what NCCL assumes"};
+}
+
+class Writer {
+ public:
+  Writer(const FileTree& tree, const FlatMachine& machine, const CpuIdentity& cpu,
+         std::vector<std::string>& remarks)
+      : tree_(tree), machine_(machine), cpu_(cpu), remarks_(remarks) {}
+
+  std::string write(const Plan& plan) {
+    fallback_ = machineLink(machine_);
+    XmlNode* system = document_.add(nullptr, "system");
+    system->set("version", machine_.amd ? "2" : "1");  // 2: RCCL's, which knows AMD's classes
+    for (const auto& [number, node] : plan) {
+      if (node.bridges.empty() && node.loose.empty()) continue;
+      XmlNode* cpu = addCpu(system, number);
+      for (const Bridge& bridge : node.bridges) addBridge(cpu, bridge);
+      for (const FlatDevice* device : node.loose) addDevice(cpu, *device, linkOf(*device, fallback_));
+    }
+    tellReplaced();
+    if (document_.order().size() > static_cast<std::size_t>(kXmlMaxNodes)) {
+      remarks_.push_back("the file has more than " + std::to_string(kXmlMaxNodes) +
+                         " elements: NCCL refuses it; --exclude leaves devices out");
+    }
+    return writeXml(document_);
+  }
+
+ private:
+  void tellReplaced() {
+    for (const auto& [written, devices] : replaced_) {
+      remarks_.push_back(devices.size() == 1
+                             ? devices.front() + " does not tell its link: " + written
+                             : std::to_string(devices.size()) +
+                                   " devices do not tell their link (a VF says \"Unknown\"): " + written);
+    }
+  }
+
+  XmlNode* addCpu(XmlNode* system, int number) {
+    const std::string numaid = std::to_string(number);
+    XmlNode* cpu = document_.add(system, "cpu");
+    const std::string mask = nodeMask(tree_, numaid);
+    if (mask.empty()) remarks_.push_back("NUMA node " + numaid + " has no cpumap: no affinity is written");
+    cpu->set("numaid", numaid);
+    if (!mask.empty()) cpu->set("affinity", mask);
+    cpu->set("arch", cpu_.arch);
+    if (cpu_.vendor.empty()) return cpu;
+    cpu->set("vendor", cpu_.vendor);
+    cpu->set("familyid", std::to_string(cpu_.family));
+    cpu->set("modelid", std::to_string(cpu_.model));
+    return cpu;
+  }
+
+  const PciLink& linkOf(const FlatDevice& device, const LinkSource& otherwise) {
+    if (device.link.known()) return device.link;
+    replace(device.pci.busid, otherwise);
+    return otherwise.link;
+  }
+
+  void replace(const std::string& device, const LinkSource& source) {
+    replaced_[source.link.speed + " and " + std::to_string(source.link.width) +
+              (source.link.width == 1 ? " lane" : " lanes") + " are written: " + source.owner]
+        .push_back(device);
+  }
+
+  XmlNode* addPci(XmlNode* parent, const std::string& busid, const std::string& pci_class,
+                  const PciLink& link) {
+    XmlNode* pci = document_.add(parent, "pci");
+    pci->set("busid", busid);
+    pci->set("class", pci_class);
+    pci->set("link_speed", link.speed);
+    pci->set("link_width", std::to_string(link.width));
+    return pci;
+  }
+
+  void addDevice(XmlNode* parent, const FlatDevice& device, const PciLink& link) {
+    addPci(parent, device.pci.busid, device.pci.device_class, link);
+  }
+
+  // Each GPU before its share of the NICs; where they do not come out even, all GPUs first.
+  void addBridge(XmlNode* cpu, const Bridge& bridge) {
+    const LinkSource group = groupLink(bridge, fallback_);
+    XmlNode* pci = addPci(cpu, bridgeAddress(++bridges_), kBridgeClass, group.link);
+    // Zero ids say "none of the switches that NCCL has rules for"; to NCCL no ids say the same. Written as
+    // files of the time are: kernels that spell "16 GT/s" (up to 5.6) are older than NCCL's rules for ids
+    // (2.20).
+    if (pci->get("link_speed").ends_with("PCIe")) {
+      for (const char* id : {"vendor", "device", "subsystem_vendor", "subsystem_device"})
+        pci->set(id, "0x0000");
+    }
+    const std::size_t gpus = bridge.gpus.size();
+    const bool even = gpus != 0 && bridge.nics.size() % gpus == 0;
+    std::size_t next = 0;
+    for (const FlatDevice* gpu : bridge.gpus) {
+      addDevice(pci, *gpu, linkOf(*gpu, group));
+      const LinkSource own =
+          gpu->link.known() ? LinkSource{gpu->link, "the link of their group's GPU"} : group;
+      for (std::size_t i = 0; even && i < bridge.nics.size() / gpus; ++i)
+        addNic(pci, *bridge.nics[next++], own);
+    }
+    while (next < bridge.nics.size()) addNic(pci, *bridge.nics[next++], group);
+  }
+
+  void addNic(XmlNode* bridge, const FlatDevice& nic, const LinkSource& otherwise) {
+    addDevice(bridge, nic, linkOf(nic, otherwise));
+  }
+
+  const FileTree& tree_;
+  const FlatMachine& machine_;
+  const CpuIdentity& cpu_;
+  std::vector<std::string>& remarks_;
+  XmlDocument document_;
+  LinkSource fallback_;
+  unsigned bridges_ = 0;
+  std::map<std::string, std::vector<std::string>> replaced_;  // by what is written: the devices
+};
+
+bool hasNic(const Plan& plan) {
+  for (const auto& [number, node] : plan) {
+    const auto is_nic = [](const FlatDevice* device) { return !device->is_gpu; };
+    if (std::any_of(node.loose.begin(), node.loose.end(), is_nic)) return true;
+    for (const Bridge& bridge : node.bridges) {
+      if (!bridge.nics.empty()) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Outcome<std::string> generateTopology(const FileTree& tree, const GenerateOptions& options,
+                                      std::vector<std::string>* remarks) {
+  std::vector<std::string> ignored;
+  std::vector<std::string>& told = remarks != nullptr ? *remarks : ignored;
+  const Outcome<FlatMachine> machine = readFlatMachine(tree, options, told);
+  if (!machine.ok()) return Error{machine.error()};
+  const Outcome<Plan> plan = pairDevices(*machine, options, told);
+  if (!plan.ok()) return Error{plan.error()};
+  if (!machine->nics.empty() && !hasNic(*plan) && !options.force) {
+    return Error{"no NIC would be in the file: /sys does not tell the NUMA node of " +
+                 std::to_string(machine->nics.size()) + (machine->nics.size() == 1 ? " NIC" : " NICs") +
+                 ", " + machine->nics.front().pci.busid +
+                 " the first; --pair=table=FILE says where they are, --force leaves them out"};
+  }
+  const CpuAnswer found = cpuOf(tree);
+  if (!options.cpu && found.guessed) {
+    told.push_back("the tree does not tell its CPU: " + cpuIdentityText(found.cpu) +
+                   " of this machine is written; --cpu=arch,vendor,family,model tells it");
+  }
+  return Writer(tree, *machine, options.cpu.value_or(found.cpu), told).write(*plan);
+}
+
+}  // namespace railwise::topo

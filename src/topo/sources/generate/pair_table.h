@@ -1,0 +1,22 @@
+// The table of options.h's Pairing::kTable. Plain values; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topo/outcome.h"
+#include "topo/sources/generate/flat_machine.h"
+
+namespace railwise::topo {
+
+struct TableRow {
+  Bridge bridge;
+  int node = 0;
+};
+
+// An error names the table, the line and the mistake; a remark what is odd but may be meant.
+Outcome<std::vector<TableRow>> readPairTable(const FlatMachine& machine, std::string_view text,
+                                             const std::string& name, std::vector<std::string>& remarks);
+
+}  // namespace railwise::topo

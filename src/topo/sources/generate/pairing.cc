@@ -1,0 +1,264 @@
+#include "topo/sources/generate/pairing.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "topo/document/bus_id.h"
+#include "topo/sources/generate/pair_table.h"
+
+namespace railwise::topo {
+namespace {
+
+using Devices = std::vector<const FlatDevice*>;
+
+std::string counted(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string names(const Devices& devices) {
+  std::string text;
+  for (const FlatDevice* device : devices) text += (text.empty() ? "" : ", ") + device->pci.busid;
+  return text;
+}
+
+void append(Devices& to, const Devices& from, std::size_t first, std::size_t count) {
+  const auto begin = from.begin() + static_cast<std::ptrdiff_t>(first);
+  to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
+}
+
+// "0001:00" of "0001:00:00.0".
+std::string busOf(const FlatDevice& device) { return device.pci.busid.substr(0, 7); }
+std::string domainOf(const FlatDevice& device) { return device.pci.busid.substr(0, 4); }
+long busNumber(const FlatDevice& device) {
+  return std::strtol(device.pci.busid.substr(5, 2).c_str(), nullptr, 16);
+}
+
+// The functions of one card are one NIC: NCCL puts the ports of all at function 0.
+std::vector<Devices> cardsOf(const Devices& nics) {
+  const auto cardOf = [](const FlatDevice& nic) { return nic.pci.busid.substr(0, nic.pci.busid.rfind('.')); };
+  std::vector<Devices> cards;
+  for (const FlatDevice* nic : nics) {
+    if (cards.empty() || cardOf(*cards.back().front()) != cardOf(*nic)) cards.emplace_back();
+    cards.back().push_back(nic);
+  }
+  return cards;
+}
+
+struct NodeDevices {
+  Devices gpus;
+  Devices nics;
+};
+
+class Pairer {
+ public:
+  Pairer(const FlatMachine& machine, const GenerateOptions& options, std::vector<std::string>& remarks)
+      : machine_(machine), options_(options), remarks_(remarks) {}
+
+  Outcome<Plan> run() {
+    if (options_.pairing == Pairing::kTable) return byTable();
+    if (const std::string problem = findNodes(); !problem.empty()) return Error{problem};
+    if (options_.pairing == Pairing::kOrder) {
+      per_bridge_ = options_.gpus_per_bridge;
+      if (per_bridge_ <= 0) per_bridge_ = gpusPerBridge(machine_, remarks_);
+    }
+    for (auto& [node, devices] : nodes_) {
+      where_ = "NUMA node " + std::to_string(node) + ": ";
+      if (options_.pairing == Pairing::kBus) byBus(plan_[node], devices);
+      else byOrder(plan_[node], devices);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // Sorts the devices by node. "" or why not.
+  std::string findNodes() {
+    Devices lost_gpus;
+    for (const FlatDevice& gpu : machine_.gpus) {
+      if (gpu.node < 0) lost_gpus.push_back(&gpu);
+      else nodes_[gpu.node].gpus.push_back(&gpu);
+    }
+    if (!lost_gpus.empty()) {
+      return "/sys does not tell the NUMA node of " + names(lost_gpus) +
+             " and there are several: say where each is with --pair=table=FILE (lines of PCI addresses and "
+             "node=N)";
+    }
+    Devices lost_nics;
+    for (const FlatDevice& nic : machine_.nics) {
+      if (nic.node < 0) lost_nics.push_back(&nic);
+      else nodes_[nic.node].nics.push_back(&nic);
+    }
+    if (!lost_nics.empty()) placeLostNics(lost_nics);
+    return {};
+  }
+
+  // NICs without a node: when they share out evenly, in order, over all GPUs of the machine.
+  void placeLostNics(const Devices& lost) {
+    const std::size_t gpus = machine_.gpus.size();
+    const std::vector<Devices> cards = cardsOf(lost);
+    if (lost.size() != machine_.nics.size() || cards.size() % gpus != 0) {
+      remarks_.push_back(names(lost) + " left out: /sys does not tell the NUMA node; --pair=table=FILE can");
+      return;
+    }
+    for (std::size_t i = 0; i < cards.size(); ++i) {
+      Devices& nics = nodes_[machine_.gpus[i / (cards.size() / gpus)].node].nics;
+      append(nics, cards[i], 0, cards[i].size());
+    }
+    remarks_.push_back(
+        "/sys does not tell the NUMA node of any NIC: they are shared out over all GPUs in order");
+  }
+
+  void byOrder(NodePlan& plan, const NodeDevices& devices) {
+    const std::size_t gpus = devices.gpus.size();
+    const std::vector<Devices> cards = cardsOf(devices.nics);
+    const std::size_t nics = cards.size();
+    const auto appendCards = [&cards](Devices& to, std::size_t from, std::size_t number) {
+      for (std::size_t i = from; i < from + number; ++i) append(to, cards[i], 0, cards[i].size());
+    };
+    const auto per_bridge = static_cast<std::size_t>(per_bridge_);
+    const std::size_t bridges = per_bridge == 0 ? 0 : (gpus + per_bridge - 1) / per_bridge;
+    if (bridges == 0 || nics < bridges) {
+      leaveLoose(plan, devices, bridges);
+      return;
+    }
+    const bool per_gpu = nics >= gpus;  // else a bridge's GPUs share its NICs
+    const std::size_t share = nics / (per_gpu ? gpus : bridges);
+    std::size_t used = 0;
+    for (std::size_t first = 0; first < gpus; first += per_bridge) {
+      const std::size_t count = std::min(per_bridge, gpus - first);
+      Bridge& bridge = plan.bridges.emplace_back();
+      append(bridge.gpus, devices.gpus, first, count);
+      const std::size_t nics_here = per_gpu ? share * count : share;
+      appendCards(bridge.nics, used, nics_here);
+      used += nics_here;
+    }
+    appendCards(plan.loose, used, nics - used);
+    remarks_.push_back(where_ + counted(gpus, "GPU") + " and " + counted(nics, "NIC") + " on " +
+                       counted(bridges, "bridge") + ", paired in the order of their PCI addresses");
+    if (used < nics) {
+      remarks_.push_back(
+          where_ + "the GPUs cannot share the NICs evenly: " + names(plan.loose) +
+          " directly at the CPU; --exclude leaves it out, --pair=table=FILE says where it belongs");
+    }
+  }
+
+  void leaveLoose(NodePlan& plan, const NodeDevices& devices, std::size_t bridges) {
+    plan.loose = devices.gpus;
+    append(plan.loose, devices.nics, 0, devices.nics.size());
+    if (devices.nics.empty()) {
+      remarks_.push_back(where_ + "no NIC, so no bridge: " + counted(devices.gpus.size(), "GPU") +
+                         " directly at the CPU");
+    } else if (devices.gpus.empty()) {
+      remarks_.push_back(where_ + "no GPU, so no bridge: " + names(devices.nics) + " directly at the CPU");
+    } else if (bridges != 0) {
+      remarks_.push_back(where_ + counted(devices.nics.size(), "NIC") + " for " + counted(bridges, "group") +
+                         " of GPUs: nothing tells which group has a NIC, so all are "
+                         "directly at the CPU; --gpus-per-bridge=N or --pair=table=FILE says it");
+    }
+  }
+
+  void byBus(NodePlan& plan, const NodeDevices& devices) {
+    std::map<std::string, Bridge> buses;
+    for (const FlatDevice* gpu : devices.gpus) buses[busOf(*gpu)].gpus.push_back(gpu);
+    Devices lost;
+    for (const FlatDevice* nic : devices.nics) {
+      const FlatDevice* gpu = nearestGpu(*nic, devices.gpus);
+      if (gpu != nullptr) buses[busOf(*gpu)].nics.push_back(nic);
+      else lost.push_back(nic);
+    }
+    for (auto& [bus, bridge] : buses) {
+      if (bridge.nics.empty()) append(plan.loose, bridge.gpus, 0, bridge.gpus.size());
+      else plan.bridges.push_back(std::move(bridge));
+    }
+    remarks_.push_back(where_ + counted(plan.bridges.size(), "bridge") + ", by PCI bus");
+    if (lost.empty()) return;
+    append(plan.loose, lost, 0, lost.size());
+    remarks_.push_back(where_ + "no bus tells which GPU is near " + names(lost) +
+                       ": directly at the CPU; --pair=order shares them out");
+  }
+
+  // The GPU of the same domain with the nearest bus; null: none, or two different buses are as near.
+  static const FlatDevice* nearestGpu(const FlatDevice& nic, const Devices& gpus) {
+    const FlatDevice* nearest = nullptr;
+    long least = 0;
+    bool tie = false;
+    for (const FlatDevice* gpu : gpus) {
+      if (domainOf(*gpu) != domainOf(nic)) continue;
+      const long distance = std::labs(busNumber(*gpu) - busNumber(nic));
+      if (nearest != nullptr && distance == least) tie = tie || busOf(*gpu) != busOf(*nearest);
+      if (nearest != nullptr && distance >= least) continue;
+      nearest = gpu;
+      least = distance;
+      tie = false;
+    }
+    return tie ? nullptr : nearest;
+  }
+
+  Outcome<Plan> byTable() {
+    Outcome<std::vector<TableRow>> rows =
+        readPairTable(machine_, options_.table, options_.table_name, remarks_);
+    if (!rows.ok()) return Error{rows.error()};
+    std::set<const FlatDevice*> placed;
+    for (TableRow& row : *rows) {
+      placed.insert(row.bridge.gpus.begin(), row.bridge.gpus.end());
+      placed.insert(row.bridge.nics.begin(), row.bridge.nics.end());
+      plan_[row.node].bridges.push_back(std::move(row.bridge));
+    }
+    for (const auto* devices : {&machine_.gpus, &machine_.nics}) {
+      for (const FlatDevice& device : *devices) {
+        if (placed.count(&device) != 0) continue;
+        const bool known = device.node >= 0;
+        if (known) plan_[device.node].loose.push_back(&device);
+        remarks_.push_back(device.pci.busid + " is not in " + options_.table_name +
+                           (known ? ": directly at the CPU" : ": left out, as its NUMA node is not known"));
+      }
+    }
+    return std::move(plan_);
+  }
+
+  const FlatMachine& machine_;
+  const GenerateOptions& options_;
+  std::vector<std::string>& remarks_;
+  std::map<int, NodeDevices> nodes_;
+  Plan plan_;
+  std::string where_;
+  int per_bridge_ = 0;
+};
+
+}  // namespace
+
+int gpusPerBridge(const FlatMachine& machine, std::vector<std::string>& remarks) {
+  constexpr float kGen5 = 32;  // GT/s
+  constexpr const char* kOverride = "; --gpus-per-bridge=N says otherwise";
+  const bool by_nics = fastestLink(machine.gpus) == nullptr;  // a VM's GPU may tell as little as a VF
+  float fastest = 0;
+  int widest = 0;
+  for (const FlatDevice& device : by_nics ? machine.nics : machine.gpus) {
+    fastest = std::max(fastest, linkSpeed(device.link));
+    widest = std::max(widest, device.link.width);
+  }
+  if (widest == 0) {
+    remarks.push_back(std::string("no GPU and no NIC tells its link: one GPU per bridge") + kOverride);
+    return 1;
+  }
+  if (by_nics) remarks.push_back("no GPU tells its link: the NICs' tells the PCIe generation");
+  if (widest == 1 && !by_nics) {
+    remarks.push_back(std::string("the GPUs have one PCIe lane: their data goes over C2C, no bridges") +
+                      kOverride);
+    return 0;
+  }
+  if (fastest >= kGen5) {
+    remarks.push_back(std::string("one GPU per bridge: since PCIe Gen5 each GPU has a switch of its own") +
+                      kOverride);
+    return 1;
+  }
+  remarks.push_back(std::string("two GPUs per bridge: up to PCIe Gen4 two GPUs share a switch") + kOverride);
+  return 2;
+}
+
+Outcome<Plan> pairDevices(const FlatMachine& machine, const GenerateOptions& options,
+                          std::vector<std::string>& remarks) {
+  return Pairer(machine, options, remarks).run();
+}
+
+}  // namespace railwise::topo

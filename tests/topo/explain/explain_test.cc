@@ -1,0 +1,222 @@
+#include "topo/explain/explain.h"
+
+#include <algorithm>
+
+#include "tests/topo/output_machines.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+std::string textOf(const Outcome<std::string>& text) { return text.ok() ? *text : "error: " + text.error(); }
+
+std::vector<std::string> kinds(const std::vector<Problem>& problems) {
+  std::vector<std::string> list;
+  for (const Problem& problem : problems) list.push_back(problem.kind);
+  return list;
+}
+
+const RejectedNic& rejected(const GpuExplanation& gpu, int net) {
+  static const RejectedNic kNone;
+  for (const RejectedNic& nic : gpu.rejected) {
+    if (nic.view.net == net) return nic;
+  }
+  ADD_FAILURE() << "NIC " << net << " was not rejected";
+  return kNone;
+}
+
+TEST(Explain, TellsTheChosenNicAndItsWay) {
+  const auto all = explain(machineOf(twoSwitches()));
+  ASSERT_EQ(all.gpus.size(), 2U);
+  ASSERT_EQ(all.gpus[0].chosen.size(), 1U);
+  const ChosenNic& nic = all.gpus[0].chosen[0];
+  EXPECT_EQ(nic.view.net, 0);
+  EXPECT_EQ(viewText(nic.view), "PIX, 48 GB/s");
+  EXPECT_EQ(stepsText(nic.view.steps), "--PCIe 48--> PCIe switch 0000:10:00.0 --PCIe 48--> mlx5_0");
+  EXPECT_STREQ(gdrSummary(nic), "on");
+  EXPECT_TRUE(all.gpus[0].problems.empty());
+  EXPECT_TRUE(all.problems.empty());
+}
+
+TEST(Explain, RejectsByDistance) {
+  const auto all = explain(machineOf(twoSwitches()));
+  EXPECT_EQ(rejected(all.gpus[0], 1).rule, "distance");
+  EXPECT_EQ(rejected(all.gpus[0], 1).reason, "same bandwidth but farther: PXN behind PIX");
+}
+
+TEST(Explain, RejectsByBandwidthEvenTheNearer) {
+  const std::string xml =
+      systemOf(cpu(0, pciSwitch("0000:10:00.0",
+                                gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "slow", "8.0 GT/s PCIe"))) +
+               cpu(1, nic(1, "0000:22:00.0", "fast")));
+  const auto all = explain(machineOf(xml));
+  EXPECT_EQ(all.gpus[0].nets, std::vector<int>{1});
+  EXPECT_EQ(rejected(all.gpus[0], 0).rule, "bandwidth");
+  EXPECT_EQ(
+      rejected(all.gpus[0], 0).reason,
+      "less bandwidth: 12 < 22 GB/s, though it is nearer (PIX before SYS): NCCL looks at bandwidth first");
+  const auto problems = kinds(all.gpus[0].problems);
+  EXPECT_EQ(std::count(problems.begin(), problems.end(), "nearer-nic-lost"), 1);
+}
+
+// NCCL would rather relay through a neighbour than use a GPU's own slow NIC: somebody must say so.
+TEST(Explain, FindsTheSlowNicThatPxnHides) {
+  const std::string xml = systemOf(
+      cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0", "Unknown")) +
+                 pciSwitch("0000:20:00.0", gpu(1, "0000:21:00.0") + nic(1, "0000:22:00.0", "mlx5_1"))));
+  const auto all = explain(machineOf(xml));
+  EXPECT_EQ(all.gpus[0].nets, std::vector<int>{1});
+  EXPECT_EQ(kinds(all.gpus[0].problems), (std::vector<std::string>{"nearer-nic-lost", "slow-link"}));
+  EXPECT_TRUE(all.gpus[1].problems.empty());
+}
+
+TEST(Explain, RejectsByTurn) {
+  const auto all = explain(machineOf(equallyNear()));
+  EXPECT_EQ(all.gpus[1].nets, std::vector<int>{2});
+  EXPECT_EQ(rejected(all.gpus[1], 1).rule, "turn");
+  EXPECT_EQ(rejected(all.gpus[1], 1).reason, "equally near, but it is the turn of GPU 2");
+  EXPECT_EQ(rejected(all.gpus[1], 1).deal,
+            "4 GPUs share 4 equally near NICs, 1 for each; GPU 1 takes number 2 of 0 to 3 by bit reversal");
+}
+
+TEST(Explain, NamesTheLimitThatAnUserSet) {
+  const std::string xml =
+      systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a") + nic(1, "0000:13:00.0", "b")));
+  Settings settings;
+  settings.netdevs_policy = Settings::NetDevsPolicy::kMax;
+  settings.netdevs_max = 1;
+  EXPECT_EQ(explain(machineOf(xml)).gpus[0].nets, (std::vector<int>{0, 1}));
+  const auto all = explain(machineOf(xml, settings));
+  EXPECT_EQ(all.gpus[0].nets, std::vector<int>{0});
+  EXPECT_EQ(rejected(all.gpus[0], 1).rule, "limit");
+  EXPECT_TRUE(has(rejected(all.gpus[0], 1).deal, "NCCL_NETDEVS_POLICY=MAX:1"));
+}
+
+TEST(Explain, SaysWhatIsBadAndWhatToDo) {
+  const auto all = explain(machineOf(flat()));
+  EXPECT_EQ(kinds(all.gpus[0].problems), (std::vector<std::string>{"slow-link", "far-nic", "gpudirect-off"}));
+  EXPECT_TRUE(has(all.gpus[0].problems[0].text, "link_speed=\"Unknown\""));
+  EXPECT_TRUE(has(all.gpus[0].problems[1].fix, "railwise topo generate"));
+  EXPECT_TRUE(has(all.gpus[0].problems[2].fix, "NCCL_NET_GDR_LEVEL=PHB"));
+  for (const Problem& problem : all.gpus[0].problems) EXPECT_FALSE(problem.fix.empty()) << problem.kind;
+}
+
+// The dealing out is told by our own account of NCCL's rule: it must come to what the policy answers.
+TEST(Explain, AgreesWithThePolicyOnEveryMachine) {
+  for (const char* file :
+       {"synthetic/equal-4gpu-8nic.xml", "synthetic/equal-4gpu-2nic.xml", "synthetic/dgx1v.xml",
+        "misc/sugarlxn-nccl_topo.xml", "from-sysfs/p5.48xl-topo.xml"}) {
+    const auto machine = realMachine(file);
+    if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+    for (const GpuExplanation& gpu : explain(*machine).gpus) {
+      EXPECT_EQ(gpu.chosen.size() + gpu.rejected.size(),
+                static_cast<std::size_t>(machine->graph->count(NodeType::kNet)));
+      for (const RejectedNic& nic : gpu.rejected) EXPECT_FALSE(nic.reason.empty()) << file;
+    }
+  }
+}
+
+TEST(Explain, TellsOfDomains) {
+  const auto machine = realMachine("azure/ndv5-topo.xml", {.gpu_sm = 90});
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  const auto all = explain(*machine);
+  EXPECT_EQ(kinds(all.problems)[0], "split");
+  EXPECT_TRUE(has(all.problems[0].text, "2 separate nodes (GPU 0-3 and GPU 4-7)")) << all.problems[0].text;
+  EXPECT_EQ(all.problems[1].kind, "p2p-off");
+  EXPECT_EQ(all.problems[1].text.rfind("12 pairs of GPUs", 0), 0U)
+      << "six in each part: those of different parts use their NICs: " << all.problems[1].text;
+}
+
+TEST(ExplainText, CallsTheLinksOfAmdByTheirName) {
+  const auto machine = realMachine("rcclx/topo_8p_942.xml");
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  EXPECT_TRUE(has(textOf(explainText(*machine, 0)), "over xGMI to this host's GPU k"));
+}
+
+TEST(ExplainText, SaysNothingOfNvidiaOnAMachineOfAmd) {
+  const auto machine = realMachine("rcclx/topo_8p_942.xml");
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  const std::string text = textOf(explainText(*machine));
+  EXPECT_TRUE(has(text, "\nHow RCCL chooses\n")) << text;
+  EXPECT_TRUE(has(text, "by their GPU number and channel"));
+  for (const char* word : {"NVLink", "NVML", "nvidia", " NCCL "}) EXPECT_FALSE(has(text, word)) << word;
+  EXPECT_TRUE(has(meaningText(*machine->graph, PathType::kPxn), "xGMI to another GPU"));
+}
+
+TEST(ExplainText, TellsOfSeveralRanksOnAGpu) {
+  std::string xml = twoSwitches();
+  for (const std::string rank : {"0", "1"}) {
+    const std::string head = "<gpu dev=\"" + rank + "\" sm=\"90\" rank=\"";
+    const std::size_t at = xml.find(head);
+    const std::size_t end = xml.find("</gpu>\n", at) + 7;
+    xml.insert(end, head + (rank == "0" ? "2" : "3") + "\" gdr=\"1\"/>\n");
+  }
+  const std::string text = textOf(explainText(machineOf(xml)));
+  EXPECT_TRUE(has(text, "test.xml: 2 GPUs with 2 ranks each, 2 NICs")) << text;
+  EXPECT_TRUE(has(text, "  Shared     this is rank 0; on the same device is rank 2\n")) << text;
+  EXPECT_TRUE(has(text, "  Shared     this is rank 3; on the same device is rank 1\n"));
+  EXPECT_FALSE(has(textOf(explainText(machineOf(twoSwitches()))), "Shared"));
+}
+
+// A NIC without a PCI address hangs on its CPU and beats those that have one.
+TEST(Explain, TellsOfAVirtualNic) {
+  const std::string lost =
+      "<nic>\n<net name=\"mlx5_an0\" dev=\"9\" speed=\"400000\" port=\"1\" guid=\"0x9\" "
+      "gdr=\"1\"/>\n</nic>\n";
+  const Machine machine =
+      machineOf(systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0")) +
+                                    nic(0, "0000:12:00.0", "mlx5_0", "8.0 GT/s PCIe") + lost)));
+  const auto all = explain(machine);
+  EXPECT_EQ(all.gpus[0].nets, std::vector<int>{1});
+  EXPECT_TRUE(has(stepsText(all.gpus[0].chosen[0].view.steps), "--virtual 5000--> mlx5_an0"));
+  ASSERT_FALSE(all.problems.empty());
+  EXPECT_EQ(all.problems[0].kind, "virtual-nic");
+  EXPECT_TRUE(has(all.problems[0].text, "the PCI address of mlx5_an0 is not known to NCCL"));
+  EXPECT_TRUE(has(all.problems[0].text, "5000 GB/s from the CPU; so GPU 0 takes it")) << all.problems[0].text;
+  EXPECT_TRUE(has(all.problems[0].fix, "NCCL_IB_MERGE_VFS=0"));
+  EXPECT_TRUE(has(all.problems[0].fix, "NCCL_IB_HCA"));
+  const auto only = explain(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + lost))));
+  EXPECT_TRUE(only.problems.empty()) << "where none has an address, that is how the file is written";
+}
+
+TEST(Explain, TellsNicsOfOneNameApart) {
+  const Machine machine =
+      machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5") +
+                                    nic(9, "0000:13:00.0", "mlx5") + nic(2, "0000:14:00.0", "other"))));
+  EXPECT_EQ(netName(*machine.graph, 0), "mlx5 (device 0)");
+  EXPECT_EQ(netName(*machine.graph, 1), "mlx5 (device 9)");
+  EXPECT_EQ(netName(*machine.graph, 2), "other");
+}
+
+TEST(ExplainText, ReadsFromChoiceToReason) {
+  const std::string text = textOf(explainText(machineOf(twoSwitches()), 0));
+  EXPECT_TRUE(has(text, "GPU 0 (0000:11:00.0, NUMA node 0) uses mlx5_0\n")) << text;
+  EXPECT_TRUE(has(text, "  GPUDirect  on: the NIC is near enough (PIX; the limit is P2C)\n"));
+  EXPECT_TRUE(has(text, "  Rejected   mlx5_1: same bandwidth but farther: PXN behind PIX\n"));
+  EXPECT_FALSE(has(text, "\nGPU 1 (")) << "only the asked one";
+}
+
+TEST(ExplainText, OfAChannel) {
+  const std::string xml =
+      systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a") + nic(1, "0000:13:00.0", "b")));
+  const std::string text = textOf(explainText(machineOf(xml), 0, 3));
+  EXPECT_TRUE(has(text, "uses b\n")) << text;
+  EXPECT_TRUE(has(text, "a: the turn of another channel"));
+}
+
+TEST(ExplainText, RefusesAGpuThatIsNotThere) {
+  EXPECT_EQ(textOf(explainText(machineOf(twoSwitches()), 7)), "error: test.xml: no GPU 7; there are 2");
+}
+
+TEST(ExplainJson, IsComplete) {
+  const std::string json = textOf(explainJson(machineOf(flat())));
+  EXPECT_TRUE(has(json, "\"schema\": \"railwise-explain\""));
+  EXPECT_TRUE(has(json, "\"rule\": \"distance\""));
+  EXPECT_TRUE(has(json, "\"kind\": \"slow-link\""));
+  EXPECT_TRUE(has(json, "{\"link\": \"PCIe\", \"bandwidth\": 12, \"to\": \"mlx5_0\"}")) << json;
+  EXPECT_TRUE(has(json, "{\"peer_dev\": 1, \"channel\": 0, \"net\": \"NET/0\", \"proxy_rank\": 0}"));
+}
+
+}  // namespace
+}  // namespace railwise::topo

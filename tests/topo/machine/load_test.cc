@@ -1,0 +1,106 @@
+// Files as people have them: complete, or with nothing but PCI devices.
+#include "topo/machine/load.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/topo/output_machines.h"
+
+namespace railwise::topo::test {
+namespace {
+
+Outcome<Machine> load(const std::string& xml, const Detection& detection = {}) {
+  auto document = parseXml(xml, "test.xml");
+  EXPECT_TRUE(document.ok()) << document.error();
+  return loadDocument(std::move(*document), {}, detection, "test.xml");
+}
+
+std::string bare(const std::string& busid, const std::string& pci_class) {
+  return "<pci busid=\"" + busid + "\" class=\"" + pci_class +
+         "\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/>\n";
+}
+
+std::string bareMachine() {
+  return systemOf(cpu(
+      0, pciSwitch("ffff:ff:01.0", bare("0002:00:00.0", "0x030200") + bare("0101:00:00.0", "0x020700")) +
+             pciSwitch("ffff:ff:02.0", bare("0001:00:00.0", "0x030200") + bare("0102:00:00.0", "0x020700"))));
+}
+
+TEST(LoadTest, ACompleteFileIsTakenAsItIs) {
+  const auto machine = load(twoSwitches());
+  ASSERT_TRUE(machine.ok()) << machine.error();
+  EXPECT_FALSE(machine->completed);
+  EXPECT_TRUE(machine->remarks.empty());
+}
+
+TEST(LoadTest, BareDevicesAreNumberedInBusOrder) {
+  Detection detection;
+  detection.gpu_sm = 90;
+  detection.nvswitch_links = 18;
+  detection.nic_speed = 200000;
+  const auto machine = load(bareMachine(), detection);
+  ASSERT_TRUE(machine.ok()) << machine.error();
+  EXPECT_TRUE(machine->completed);
+  const Graph& graph = *machine->graph;
+  ASSERT_EQ(graph.count(NodeType::kGpu), 2);
+  const int first = graph.gpuOfRank(0);
+  EXPECT_EQ(graph.of(NodeType::kGpu, first).busid, "0001:00:00.0");
+  EXPECT_EQ(graph.of(NodeType::kGpu, first).sm, 90);
+  EXPECT_EQ(graph.of(NodeType::kNet, 0).name, "mlx5_0");
+  EXPECT_FLOAT_EQ(graph.of(NodeType::kNet, 0).bandwidth, 25);
+  EXPECT_EQ(graph.of(NodeType::kNet, 0).guid, 0x1000U);
+  EXPECT_EQ(graph.count(NodeType::kNvs), 1);
+}
+
+TEST(LoadTest, WhatWasAssumedIsSaid) {
+  const auto machine = load(bareMachine());
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(machine->remarks.size(), 3U);  // compute capability, NVLink, NICs
+}
+
+TEST(LoadTest, NoGpuIsAnError) {
+  const auto machine = load(systemOf(cpu(0, bare("0101:00:00.0", "0x020700"))));
+  ASSERT_FALSE(machine.ok());
+  EXPECT_NE(machine.error().find("names no GPU"), std::string::npos);
+}
+
+TEST(LoadTest, AmdsAcceleratorsAreGpusInVersion2Only) {
+  std::string xml = systemOf(cpu(0, bare("0001:00:00.0", "0x120000") + bare("0101:00:00.0", "0x020700")));
+  ASSERT_NE(xml.find("version=\"1\""), std::string::npos);
+  EXPECT_NE(load(xml).error().find("names no GPU"), std::string::npos);
+  xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
+  const auto machine = load(xml);
+  ASSERT_TRUE(machine.ok()) << machine.error();
+  EXPECT_EQ(machine->graph->count(NodeType::kGpu), 1);
+}
+
+TEST(LoadTest, SocketDevicesDoNotMerge) {
+  std::string xml = systemOf(
+      cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "eth0") + nic(1, "0000:12:00.1", "eth1")));
+  Detection fuse;
+  fuse.fuse_nics = true;
+  EXPECT_EQ(load(xml, fuse)->graph->count(NodeType::kNet), 1);
+  for (std::size_t at = 0; (at = xml.find("port=\"1\"")) != std::string::npos;)
+    xml.replace(at, 8, "port=\"0\"");
+  EXPECT_EQ(load(xml, fuse)->graph->count(NodeType::kNet), 2);
+}
+
+TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {
+  std::string inner;
+  char busid[32];
+  for (int i = 0; i < 240; ++i) {
+    std::snprintf(busid, sizeof busid, "%04x:00:00.0", i + 1);
+    inner += bare(busid, i % 2 == 0 ? "0x030200" : "0x020700");
+  }
+  const auto machine = load(systemOf(cpu(0, inner)));
+  ASSERT_FALSE(machine.ok());
+  EXPECT_NE(machine.error().find("256 XML elements"), std::string::npos) << machine.error();
+}
+
+TEST(LoadTest, AMissingFileSaysSo) {
+  const auto machine = loadFile("/nowhere/topology.xml", {}, {});
+  ASSERT_FALSE(machine.ok());
+  EXPECT_NE(machine.error().find("/nowhere/topology.xml"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace railwise::topo::test

@@ -1,0 +1,115 @@
+#include "topo/sources/record.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/topo/flat_tree.h"
+#include "tests/topo/topologies.h"
+#include "topo/sources/generate/generate.h"
+#include "topo/sources/gpu_identity.h"
+#include "topo/sources/pci_devices.h"
+#include "topo/sources/sysfs.h"
+#include "topo/sources/tar_archive.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+std::string documentOf(const FileTree& tree) {
+  const SysfsOptions options = {.detection = {.gpu_sm = 90, .nvswitch_links = 18}};
+  const Outcome<XmlDocument> document = readSysfs(tree, std::nullopt, Settings(), options, nullptr);
+  return document.ok() ? writeXml(*document) : document.error();
+}
+
+// Recorded, packed, and read again.
+std::unique_ptr<MemoryTree> recorded(const FileTree& live, bool anonymise = false) {
+  const Outcome<MemoryTree> tree = recordTree(live, {.anonymise = anonymise});
+  EXPECT_TRUE(tree.ok()) << tree.error();
+  auto read = readArchive(*writeArchive(*tree, "machine"), "recorded");
+  EXPECT_TRUE(read.ok()) << read.error();
+  return std::move(*read);
+}
+
+std::string allText(const MemoryTree& tree) {
+  std::string text;
+  for (const auto& [path, item] : tree.items()) text += path + " " + item.content + "\n";
+  return text;
+}
+
+MemoryTree makeVm() {
+  FlatPci first = infinibandVf("0101", 0);
+  FlatPci second = infinibandVf("0102", 0);
+  first.infiniband = "mlx5_0", second.infiniband = "mlx5_1";
+  MemoryTree tree = makeFlatTree({"0000ffff"}, {h100("0001", 0), h100("0002", 0), first, second},
+                                 "x86_64,GenuineIntel,6,143");
+  const auto guid = [&](const std::string& name, const std::string& file, const std::string& value) {
+    tree.file(*tree.realPath("/sys/class/infiniband/" + name) + "/" + file, value + "\n");
+  };
+  guid("mlx5_0", "sys_image_guid", "b83f:d203:0000:0002");
+  guid("mlx5_0", "node_guid", "b83f:d203:0000:0001");
+  guid("mlx5_1", "sys_image_guid", "b83f:d203:0000:0002");
+  const std::string nic = *tree.realPath("/sys/bus/pci/devices/0101:00:00.0");
+  tree.file(nic + "/net/enx0c42a1547e1a/speed", "400000\n")
+      .file(nic + "/net/enx0c42a1547e1a/address", "0c:42:a1\n");
+  tree.file(nic + "/serial_number", "SECRET\n").file("/sys/class/dmi/id/product_serial", "SECRET\n");
+  return tree;
+}
+
+TEST(Record, AnswersAsTheLiveTree) {
+  const MemoryTree live = makeVm();
+  const auto tree = recorded(live);
+  EXPECT_EQ(documentOf(*tree), documentOf(live));
+  EXPECT_EQ(*generateTopology(*tree, {}, nullptr), *generateTopology(live, {}, nullptr));
+}
+
+TEST(Record, AnswersAsRealTrees) {
+  const std::string folder = topologiesFolder();
+  if (folder.empty()) GTEST_SKIP() << "no topologies";
+  for (const std::string name : {"p5.48xl-topo", "p4d.24xl-topo", "g6.48xl-topo", "hwloc-nvidiaDGX2"}) {
+    const auto live = openTree(folder + "/sysfs/" + name + ".tar.gz");
+    ASSERT_TRUE(live.ok()) << live.error();
+    EXPECT_EQ(documentOf(*recorded(**live)), documentOf(**live)) << name;
+  }
+}
+
+TEST(Record, TakesNothingPrivate) {
+  const std::string text = allText(*recorded(makeVm()));
+  for (const char* secret : {"SECRET", "0c42a1547e1a", "0c:42:a1", "VMBUS", "47505500"}) {
+    EXPECT_EQ(text.find(secret), std::string::npos) << secret;
+  }
+  EXPECT_NE(text.find("400000"), std::string::npos) << "the interface's speed";
+}
+
+TEST(Record, AnonymisedGuidsKeepEqualityAndOrder) {
+  const auto tree = recorded(makeVm(), true);
+  const auto guid = [&](const std::string& file) { return tree->read("/sys/class/infiniband/" + file); };
+  EXPECT_EQ(guid("mlx5_0/node_guid"), "0000:0000:0000:0001\n");
+  EXPECT_EQ(guid("mlx5_0/sys_image_guid"), "0000:0000:0000:0002\n");
+  EXPECT_EQ(guid("mlx5_1/sys_image_guid"), guid("mlx5_0/sys_image_guid"));
+  EXPECT_EQ(allText(*tree).find("b83f"), std::string::npos);
+}
+
+TEST(Record, CarriesTheCpu) {
+  EXPECT_EQ(recorded(makeVm())->read(kCpuIdentityPath), "x86_64,GenuineIntel,6,143\n");
+}
+
+TEST(Record, CarriesWhatTheTreeTellsOfGpus) {
+  MemoryTree live = makeVm();
+  const std::string path = gpuIdentityPath(pciDevices(live).front().busid);
+  live.file(path, "sm 90\nnvlink fffffff:ffff:ff 18\n");
+  EXPECT_EQ(recorded(live)->read(path), "sm 90\nnvlink fffffff:ffff:ff 18\n");
+}
+
+TEST(Record, CarriesBroadcomsLinks) {
+  MemoryTree live = makeVm();
+  const std::string links = "/sys/kernel/pci_switch_link/virtual_switch_links/0001:00:00.0/0002:00:00.0";
+  live.file(links, "");
+  EXPECT_TRUE(recorded(live)->exists(links));
+}
+
+TEST(Record, WithoutPciThereIsNothing) {
+  EXPECT_NE(recordTree(MemoryTree("nothing"), {}).error().find("nothing to record"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace railwise::topo

@@ -1,0 +1,304 @@
+#include "topo/sources/sysfs.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/topo/documents_equal.h"
+#include "tests/topo/flat_tree.h"
+#include "tests/topo/topologies.h"
+#include "topo/sources/gpu_identity.h"
+#include "topo/sources/pci_devices.h"
+#include "topo/sources/tar_archive.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+// A line of sysfs.tsv.
+struct Recorded {
+  std::string tree;
+  std::string file;
+  std::string options;
+  std::string result;
+};
+
+std::vector<Recorded> recordedMachines(const std::string& folder) {
+  std::istringstream table(readFile(folder + "/sysfs.tsv"));
+  std::vector<Recorded> machines;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream row(line);
+    Recorded machine;
+    std::getline(row, machine.tree, '\t'), std::getline(row, machine.file, '\t');
+    std::getline(row, machine.options, '\t'), std::getline(row, machine.result, '\t');
+    if (machine.tree != "tree") machines.push_back(machine);
+  }
+  return machines;
+}
+
+SysfsOptions optionsOf(const std::string& text) {
+  SysfsOptions options;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::string value = word.substr(word.find('=') + 1);
+    if (word.starts_with("--gpu-sm=")) options.detection.gpu_sm = std::atoi(value.c_str());
+    else if (word.starts_with("--nvswitch-links="))
+      options.detection.nvswitch_links = std::atoi(value.c_str());
+    else if (word.starts_with("--nic-speed=")) options.detection.nic_speed = std::atoi(value.c_str());
+    else if (word.starts_with("--cpu=")) options.cpu = *parseCpuIdentity(value);
+    else ADD_FAILURE() << word;
+  }
+  return options;
+}
+
+TEST(Sysfs, AgreesWithNcclOnEveryRecordedTree) {
+  const std::string folder = topologiesFolder();
+  if (folder.empty()) GTEST_SKIP() << "no topologies";
+  const auto machines = recordedMachines(folder);
+  EXPECT_GE(machines.size(), 9U);
+  for (const Recorded& machine : machines) {
+    SCOPED_TRACE(machine.result);
+    const auto tree = openTree(folder + "/sysfs/" + machine.tree + ".tar.gz");
+    ASSERT_TRUE(tree.ok()) << tree.error();
+    std::optional<XmlDocument> file;
+    if (machine.file != "-") file = std::move(*readXmlFile(folder + "/machines/" + machine.file));
+    SysfsOptions options = optionsOf(machine.options);
+    options.file_cpus_get_masks = false;  // how these answers were made
+    const auto document = readSysfs(**tree, file, Settings(), options, nullptr);
+    const auto expected = readXmlFile(folder + "/machines/from-sysfs/" + machine.result + ".xml");
+    ASSERT_TRUE(document.ok() && expected.ok()) << document.error() << expected.error();
+    expectEqual(*document, *expected);
+  }
+}
+
+const SysfsOptions kHopper = {.detection = {.gpu_sm = 90, .nvswitch_links = 18}};
+
+XmlDocument read(const FileTree& tree, const Settings& settings = {}, const SysfsOptions& options = kHopper) {
+  auto document = readSysfs(tree, std::nullopt, settings, options, nullptr);
+  EXPECT_TRUE(document.ok()) << document.error();
+  return document.ok() ? std::move(*document) : XmlDocument();
+}
+
+std::string remarksOn(const FileTree& tree, const SysfsOptions& options = kHopper) {
+  std::vector<std::string> remarks;
+  std::string all = readSysfs(tree, std::nullopt, Settings(), options, &remarks).error();
+  for (const std::string& remark : remarks) all += remark + "\n";
+  return all;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+FlatPci rdma(FlatPci device, const std::string& name) {
+  device.infiniband = name;
+  return device;
+}
+
+MemoryTree makeVm(const std::vector<FlatPci>& devices) {
+  return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
+}
+
+TEST(GpuIdentity, IsTextAndBack) {
+  const GpuIdentity gpu = {.sm = 70, .nvlinks = {{"0000:05:00.0", 2}, {kHiddenTarget, 4}}};
+  EXPECT_EQ(gpuIdentityText(gpu), "sm 70\nnvlink 0000:05:00.0 2\nnvlink fffffff:ffff:ff 4\n");
+  EXPECT_EQ(parseGpuIdentity(gpuIdentityText(gpu)), gpu);
+  for (const char* text : {"", "sm\n", "sm 9\n", "sm 90\nsm 80\n", "nvlink 0000:05:00.0 2\n",
+                           "sm 90\nnvlink 0000:05:00.0\n", "sm 90\nnvlink \"> 2\n", "sm 90\ncolor red\n"})
+    EXPECT_EQ(parseGpuIdentity(text), std::nullopt) << text;
+}
+
+// Two GPUs, of which the tree describes the first.
+TEST(Sysfs, WhatTheTreeTellsOfAGpuCountsMoreThanTheOptions) {
+  MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
+  tree.file(gpuIdentityPath("0001:00:00.0"), "sm 70\nnvlink 0002:00:00.0 4\nnvlink fffffff:ffff:ff 4\n");
+  const XmlDocument document = read(tree);
+  const XmlNode* first = document.find("pci", "busid", "0001:00:00.0")->child("gpu");
+  EXPECT_EQ(first->get("sm"), "70");
+  ASSERT_EQ(first->children.size(), 2U);
+  EXPECT_EQ(first->children[0]->get("target"), "0002:00:00.0");
+  EXPECT_EQ(first->children[0]->get("count"), "4");
+  EXPECT_EQ(first->children[0]->get("tclass"), "0x030200");
+  EXPECT_EQ(first->children[1]->get("count"), "2") << "NCCL asks for six links of such a GPU";
+  const XmlNode* second = document.find("pci", "busid", "0002:00:00.0")->child("gpu");
+  EXPECT_EQ(second->get("sm"), "90");
+  EXPECT_EQ(second->children[0]->get("count"), "18");
+}
+
+TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
+  MemoryTree tree = makeVm({h100("0001", 0)});
+  EXPECT_TRUE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+  tree.file(gpuIdentityPath("0001:00:00.0"), "sm 90\n");
+  EXPECT_FALSE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+}
+
+TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
+  const XmlDocument document = read(makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx5_0")}));
+  const XmlNode* cpu = document.find("cpu", "numaid", "0");
+  ASSERT_NE(cpu, nullptr);
+  EXPECT_EQ(cpu->get("affinity"), "0000ffff");
+  EXPECT_EQ(cpu->get("modelid"), "143");
+  ASSERT_EQ(cpu->children.size(), 2U);
+  EXPECT_EQ(cpu->children[0]->get("link_speed"), "32.0 GT/s PCIe");
+  EXPECT_EQ(cpu->children[1]->get("link_speed"), "Unknown");
+  EXPECT_EQ(cpu->children[1]->get("link_width"), "0");
+  const XmlNode* net = document.find("net");
+  EXPECT_EQ(net->get("speed"), "400000") << "from the port's rate";
+  EXPECT_EQ(net->get("guid"), "0x1a7e540003a1420c") << "in the order of the wire, as NCCL dumps it";
+}
+
+TEST(Sysfs, BeforeNvmlWasAskedTheKernelTold) {
+  Settings old;
+  old.nccl = NcclVersion::k2_28;
+  const XmlDocument document = read(makeVm({h100("0001", 0)}), old);
+  EXPECT_EQ(document.find("pci")->get("link_width"), "0") << "a root bus has no width";
+  EXPECT_FALSE(document.find("gpu")->has("mlopart"));
+}
+
+TEST(Sysfs, AnUnknownGpuLinkIsWhatNcclWritesThen) {
+  FlatPci gpu = h100("0001", 0);
+  gpu.speed = "Unknown", gpu.width = "255";
+  const XmlDocument document = read(makeVm({gpu}));
+  EXPECT_EQ(document.find("pci")->get("link_speed"), "16.0 GT/s");
+  EXPECT_EQ(document.find("pci")->get("link_width"), "16");
+}
+
+TEST(Sysfs, NvlinksAreCappedByTheGeneration) {
+  const SysfsOptions ampere = {.detection = {.gpu_sm = 80, .nvswitch_links = 18}};
+  EXPECT_EQ(read(makeVm({a100("0001", 0)}), {}, ampere).find("nvlink")->get("count"), "12");
+}
+
+TEST(Sysfs, ATopologyFileWinsExceptForTheClass) {
+  auto file = parseXml(
+      "<system version=\"1\"><cpu numaid=\"0\" affinity=\"ff\"><pci busid=\"ffff:ff:01.0\" "
+      "class=\"0x060400\" "
+      "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><pci busid=\"0001:00:00.0\" class=\"0x030000\" "
+      "link_speed=\"16.0 GT/s PCIe\" link_width=\"8\"/></pci></cpu></system>",
+      "file");
+  ASSERT_TRUE(file.ok()) << file.error();
+  auto document = readSysfs(makeVm({h100("0001", 0)}), std::move(*file), Settings(), kHopper, nullptr);
+  ASSERT_TRUE(document.ok()) << document.error();
+  const XmlNode* pci = document->find("pci", "busid", "0001:00:00.0");
+  EXPECT_EQ(pci->get("class"), "0x030200");
+  EXPECT_EQ(pci->get("link_width"), "8");
+  EXPECT_EQ(pci->parent->get("busid"), "ffff:ff:01.0");
+  EXPECT_EQ(document->find("cpu")->get("affinity"), "ff");
+}
+
+TEST(Sysfs, CpusOfAFileGetTheMachinesMask) {
+  auto file = parseXml("<system version=\"1\"><cpu numaid=\"0\"/></system>", "file");
+  ASSERT_TRUE(file.ok()) << file.error();
+  auto document = readSysfs(makeVm({h100("0001", 0)}), std::move(*file), Settings(), kHopper, nullptr);
+  ASSERT_TRUE(document.ok()) << document.error();
+  EXPECT_EQ(document->find("cpu")->get("affinity"), "0000ffff");
+}
+
+TEST(Sysfs, BroadcomSwitchesTellTheirPeers) {
+  MemoryTree tree = makeVm({h100("0001", 0)});
+  const std::string upper = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0";
+  const std::string lower = upper + "/0000:02:00.0/0000:03:00.0";
+  tree.file(upper + "/vendor", "0x1000\n").file(upper + "/numa_node", "0\n");
+  tree.file(lower + "/class", "0x030200\n").file(lower + "/vendor", "0x10de\n");
+  tree.link("/sys/bus/pci/devices/0000:03:00.0", lower);
+  for (const std::string& folder : {upper, lower}) {
+    const std::string bus =
+        folder.substr(0, folder.rfind('/')) + "/pci_bus/" + folder.substr(folder.size() - 12, 7);
+    tree.folder(bus).link("/sys/class/pci_bus/" + bus.substr(bus.size() - 7), bus);
+  }
+  tree.file("/sys/kernel/pci_switch_link/virtual_switch_links/0000:01:00.0/0001:00:00.0", "");
+  tree.file("/sys/kernel/pci_switch_link/virtual_switch_links/0000:01:00.0/0009:00:00.0", "");  // not there
+  const XmlDocument document = read(tree);
+  const XmlNode* pci = document.find("pci", "busid", "0000:01:00.0");
+  ASSERT_NE(pci, nullptr);
+  EXPECT_NE(pci->child("pcilink", "target", "0001:00:00.0"), nullptr);
+  EXPECT_EQ(pci->child("pcilink", "target", "0009:00:00.0"), nullptr);
+  EXPECT_EQ(pci->parent->get("numaid"), "0") << "root ports vanish";
+}
+
+TEST(PciDevices, AreFoundWithoutTheListOfTheBus) {
+  MemoryTree all = makeVm({h100("0001", 0), infinibandVf("0101", 0)});
+  MemoryTree bare;
+  for (const auto& [path, item] : all.items()) {
+    if (path.starts_with("/sys/bus/pci/devices")) continue;
+    if (item.is_folder) bare.folder(path);
+    else if (item.is_link) bare.link(path, item.content);
+    else bare.file(path, item.content);
+  }
+  ASSERT_EQ(pciDevices(bare).size(), 2U);
+  EXPECT_EQ(pciDevices(bare)[0].path, pciDevices(all)[0].path);
+}
+
+TEST(Sysfs, WithoutAGpuItIsAnError) {
+  EXPECT_TRUE(contains(remarksOn(makeVm({infinibandVf("0101", 0)})), "no GPU in test tree"));
+}
+
+TEST(Sysfs, ATreeInCirclesIsAnError) {
+  MemoryTree tree = makeVm({});
+  const auto add = [&](const std::string& folder) {
+    const std::string busid = folder.substr(folder.size() - 12);
+    const std::string bus = folder.substr(0, folder.rfind('/')) + "/pci_bus/" + busid.substr(0, 7);
+    tree.file(folder + "/class", "0x030200\n").file(folder + "/vendor", "0x10de\n");
+    tree.folder(bus).link("/sys/class/pci_bus/" + busid.substr(0, 7), bus);
+    tree.link("/sys/bus/pci/devices/" + busid, folder);
+  };
+  add("/sys/x/0000:02:00.0/0000:09:00.0/0000:01:00.0");
+  add("/sys/y/0000:01:00.0/0000:09:00.0/0000:02:00.0");
+  EXPECT_TRUE(contains(remarksOn(tree), "go in circles")) << remarksOn(tree);
+}
+
+TEST(Sysfs, MoreGpusThanNcclsXmlHoldsIsAnError) {
+  std::vector<FlatPci> gpus;
+  for (int i = 0; i < 129; ++i) {
+    char domain[8];
+    std::snprintf(domain, sizeof domain, "%04x", static_cast<unsigned>(i));
+    gpus.push_back(h100(domain, 0));
+  }
+  EXPECT_TRUE(contains(remarksOn(makeVm(gpus)), "limited to 256"));
+}
+
+// As "unknown" is a number to NCCL, it is one NUMA node more.
+TEST(Sysfs, SaysWhoseNumaNodeIsNotTold) {
+  const std::vector<FlatPci> devices = {h100("0001", 0), h100("0002", -1),
+                                        rdma(infinibandVf("0101", -1), "mlx5_0"),
+                                        rdma(infinibandVf("0102", 1), "mlx5_1")};
+  const MemoryTree two = makeFlatTree({"00ff", "ff00"}, devices, "x86_64,GenuineIntel,6,143");
+  EXPECT_TRUE(contains(remarksOn(two), "NUMA node of 0002:00:00.0, mlx5_0: NCCL")) << remarksOn(two);
+  EXPECT_FALSE(contains(remarksOn(makeVm(devices)), "NUMA node of")) << "there is only one";
+}
+
+TEST(Sysfs, SaysWhatItAssumes) {
+  MemoryTree tree = makeVm({h100("0001", 0)});
+  tree.file(*tree.realPath("/sys/bus/pci/devices/0001:00:00.0") + "/current_link_speed", "2.5 GT/s PCIe\n");
+  const std::string remarks = remarksOn(tree, {});
+  EXPECT_TRUE(contains(remarks, "--gpu-sm")) << remarks;
+  EXPECT_TRUE(contains(remarks, "idle GPUs save power")) << remarks;
+  EXPECT_TRUE(contains(remarks, "sockets")) << remarks;
+}
+
+// --- how files are read ---
+
+TEST(SysAttribute, TheLastByteIsTakenForANewline) {
+  MemoryTree tree;
+  tree.file("/d/with", "0x10de\n").file("/d/without", "0x10de").file("/d/empty", "");
+  tree.file("/d/long", std::string(400, 'x'));
+  EXPECT_EQ(sysAttribute(tree, "/d", "with"), "0x10de");
+  EXPECT_EQ(sysAttribute(tree, "/d", "without"), "0x10d") << "NCCL cuts it all the same";
+  EXPECT_EQ(sysAttribute(tree, "/d", "empty"), "");
+  EXPECT_EQ(sysAttribute(tree, "/d", "missing"), "");
+  EXPECT_EQ(sysAttribute(tree, "/d", "long").size(), 254U);
+}
+
+TEST(CpuIdentity, IsReadAndWritten) {
+  for (const char* text : {"x86_64,GenuineIntel,6,143", "x86_64,AuthenticAMD,175,1", "arm64"}) {
+    EXPECT_EQ(cpuIdentityText(*parseCpuIdentity(text)), text);
+  }
+  for (const char* text : {"", "x86_64", "x86,GenuineIntel,6,143", "x86_64,,6,1", "x86_64,a\"b,6,1",
+                           "x86_64,a,b,1", "x86_64,a,6", "x86_64,a,6,-1", "arm64,a"}) {
+    EXPECT_TRUE(contains(parseCpuIdentity(text).error(), "arch,vendor,family,model")) << text;
+  }
+  EXPECT_FALSE(thisCpu().arch.empty());
+}
+
+}  // namespace
+}  // namespace railwise::topo
