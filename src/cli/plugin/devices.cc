@@ -71,7 +71,7 @@ void printTable(const std::vector<NetProperties>& devices) {
 }
 
 // What the plugin said of GPU memory and a device when it started, "" when it said nothing (other plugins).
-// Railwise's words are "NAME: GPUDirect: HOW" (src/net/device.cc).
+// Railwise's words are "NAME: GPUDirect: HOW" (src/net/device/device.cc).
 constexpr char kGpuDirectMark[] = ": GPUDirect: ";
 
 std::string gpuDirectOf(const std::string& device) {

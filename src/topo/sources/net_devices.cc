@@ -98,7 +98,7 @@ void addPorts(const FileTree& tree, const std::string& name, const Settings& set
     found.path = found.net_ib ? place.told_path : place.path;
     found.device.name = nameOf(name, number, settings);
     if (isPciDevice(tree, found.path)) found.device.busid = baseName(found.path);
-    // NCCL would lose them (net/device.cc, fuseDevices).
+    // NCCL would lose them (net/device/device.cc, fuseDevices).
     found.device.can_fuse = settings.net_ib || !found.net_ib || !found.path.empty();
     found.device.port = number;
     found.device.speed_mbps = rateMbps(sysAttribute(tree, port, "rate"));
