@@ -1,5 +1,5 @@
-// For how long nothing has completed on a connection that waits, counted only while the process looks. Plain
-// values; one thread at a time.
+// For how long nothing has completed on a connection that waits. Time counts only while the process polls.
+// Plain values; one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,30 +11,31 @@
 
 namespace railwise::net {
 
-// A process that was stopped for a while has not looked meanwhile, so time counts in steps of this at most.
+// One step of time counts as at most this, because a process that was stopped for a while did not poll
+// meanwhile.
 inline constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
 
 class Silence {
  public:
-  // Looks at the peer are this far apart.
+  // The pause between two checks of the peer.
   static constexpr Clock::duration kInterval = std::chrono::milliseconds(20);
-  // Silence after which the peer's device is asked: far longer than a pause between messages, and cheap by
-  // then.
+  // Silence after which the connection asks the peer's device. It is far longer than a pause between
+  // messages, so it costs little.
   static constexpr Clock::duration kAskAfter = std::chrono::seconds(1);
 
-  // The time since the last look, when it is time to look again; null: not yet.
+  // Returns the time since the last look, if it is time to look again; null: not yet.
   std::optional<Clock::duration> look(Clock::time_point now) {
     if (now - last_look_ < kInterval) return std::nullopt;
     return now - std::exchange(last_look_, now);
   }
-  // Time until `now` does not count.
+  // The time until `now` does not count.
   void restart(Clock::time_point now) { last_look_ = now; }
 
   // Something has completed.
   void end() { owed_ = idle_ = {}; }
   void count(Clock::duration since_last_look) { owed_ += std::min(since_last_look, kLongestStep); }
-  // Nothing is under way that the peer's device would answer, so the silence so far is no bad sign. True once
-  // for each kAskAfter of it: the peer's device should be asked.
+  // Nothing is under way that the peer's device would answer, so the silence so far is no sign of a failure.
+  // True once for each kAskAfter of such silence: the connection should then ask the peer's device.
   bool idle() {
     idle_ += std::exchange(owed_, {});
     if (idle_ < kAskAfter) return false;
@@ -60,7 +61,7 @@ class Silence {
   Clock::time_point last_look_ = {};
   Clock::duration owed_ = {};
   Clock::duration idle_ = {};
-  int stalls_ = 0;  // in a row
+  int stalls_ = 0;  // stalls in a row
 };
 
 }  // namespace railwise::net
