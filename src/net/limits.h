@@ -1,5 +1,5 @@
-// Limits of the contract with NCCL, and limits of a connection. plugin/ asserts that the former equal NCCL's
-// own constants.
+// Limits of the contract with NCCL, and limits of a connection. plugin/ compares the contract's limits with
+// NCCL's own constants when it is compiled.
 #pragma once
 
 #include <cstddef>

@@ -79,8 +79,8 @@ class Listener {
   ConnectReply reply_ = {};
   ConnectReady ready_ = {};
   Transfer transfer_ = {};
-  std::unique_ptr<ReceiveConnection> connection_;        // under construction
-  std::unique_ptr<ReceiveConnection> connection_ready_;  // what accept() hands out
+  std::unique_ptr<ReceiveConnection> connection_;        // its handshake is under way
+  std::unique_ptr<ReceiveConnection> connection_ready_;  // finished; accept() returns it next
 };
 
 }  // namespace railwise::net

@@ -117,7 +117,7 @@ class Context {
   const int traffic_class_;
   std::atomic<int> peers_ = -1;
   std::atomic<int> connections_per_peer_ = -1;
-  std::mutex mutex_;  // guards the lists, not what is in them
+  std::mutex mutex_;  // guards the lists, not the objects in them
   uint64_t last_attempt_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Attempt> attempts_;

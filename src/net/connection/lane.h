@@ -46,7 +46,7 @@ struct LaneQueuePair {
   uint32_t receives_failed = 0;
   bool connected = false;
   bool probed = false;  // iWARP: a read of the peer's window through this queue pair is unanswered
-  bool used = true;     // false: no rail of the peer can be reached from this one
+  bool used = true;     // false: no rail of the peer can be reached from `rail`
 
   std::optional<verbs::Gid> gid;  // RoCE: the GID that it sends from, unless the connection manager chose it
 
@@ -74,7 +74,7 @@ struct LaneQueuePair {
   }
 };
 
-// Which queue pairs belong to a lane, and whose turn it is.
+// The queue pairs of a lane, and which of them is next.
 struct Lane {
   uint8_t next = 0;  // place of the next queue pair in queue_pairs
   uint8_t count = 0;

@@ -88,7 +88,7 @@ class DeviceState final : public Watched {
     bool told_up;  // the state that was logged last; only the watcher's thread uses it
     std::atomic<bool> active;
     std::atomic<uint32_t> changes{0};
-    mutable std::mutex mutex;  // guards what follows
+    mutable std::mutex mutex;  // guards the members below
     verbs::Port attributes;
     verbs::GidTable* gids = nullptr;
   };

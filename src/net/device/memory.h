@@ -87,8 +87,8 @@ class FurtherRegions {
 // Registrations with the protection domains of one device's rails. All callers that name the same pages, or a
 // part of them, share a registration by reference count: NCCL registers a buffer once per connection, and a
 // part of the buffer per operation. Thread-safe. The lock is not held across ibv_reg_mr: threads that want
-// different memory register it at the same time. A thread that wants memory which another thread is just
-// registering waits for that.
+// different memory register it at the same time. If a thread wants memory that another thread is just
+// registering, it waits until that is done.
 //
 // The rule that keeps keys from going stale: memory can be unmapped only after everyone who registered it has
 // released it. So an entry is offered to new callers only as long as somebody holds all its pages. When the

@@ -1,6 +1,6 @@
 // Opens devices anew that have failed (a reset, a driver's recovery, a removal). Connections that use other
 // paths meanwhile can then go back to the device, and connections without a path go on. The failed context
-// stays as it is, unusable, with everything that was made over it. Used by net::DeviceList. Threads: any.
+// stays as it is, unusable, with everything that was made over it. Used by net::DeviceList.
 #pragma once
 
 #include <condition_variable>
@@ -44,7 +44,7 @@ class Reopener {
   const Config& config_;
   EventWatcher& watcher_;
   const int owner_pid_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool stopping_ = false;
   std::vector<Failed> failed_;

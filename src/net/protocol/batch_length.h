@@ -19,7 +19,7 @@ class BatchLength {
   }
   // One more send. True: the batch is as long as expected, so this send is signalled.
   bool add() { return ++length_ >= expected_; }
-  // The batch is shorter than expected so far: no completion covers some of its messages.
+  // The batch is shorter than expected so far, so no signalled send covers its latest messages.
   bool isShort() const { return length_ > 0 && length_ < expected_; }
   // Each send is signalled, until the next batch.
   void expectNone() { expected_ = 1; }

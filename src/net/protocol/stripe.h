@@ -17,7 +17,7 @@ inline constexpr uint64_t kMinPartBytes = 16 << 10;
 // A message from this size on is spread.
 inline constexpr uint64_t kStripeBytes = 4 * kMinPartBytes;
 // Only segments from this size on are measured: below it latency, not bytes, takes the time.
-inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes - kPieceAlignment;  // cuts round down
+inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes - kPieceAlignment;  // cutShares() rounds down
 
 // One lane's load as the sender sees it. Times are in nanoseconds of one clock.
 class LaneLoad {

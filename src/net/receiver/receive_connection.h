@@ -60,7 +60,7 @@ class ReceiveConnection final : public Connection {
     uint32_t least_room = 0;  // room of its smallest buffer
     uint16_t rails = 0;       // bit r: rail r has carried some of its data
     bool alike = false;       // the messages are of one size
-    bool host = false;        // all of its buffers are host memory
+    bool host = false;        // all buffers are host memory
     bool silent = false;
     bool profiled = false;  // some event in `events` is not null
     std::array<Piece, kMaxReceives> pieces = {};

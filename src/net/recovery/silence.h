@@ -31,7 +31,7 @@ class Silence {
   // The time until `now` does not count.
   void restart(Clock::time_point now) { last_look_ = now; }
 
-  // Something has completed.
+  // Something has completed: the silence ends.
   void end() { owed_ = idle_ = {}; }
   void count(Clock::duration since_last_look) { owed_ += std::min(since_last_look, kLongestStep); }
   // Nothing is under way that the peer's device would answer, so the silence so far is no sign of a failure.
@@ -42,12 +42,12 @@ class Silence {
     idle_ = {};
     return true;
   }
-  // For how long an answer has been owed.
+  // For how long the peer's device has owed an answer.
   Clock::duration owed() const { return owed_; }
 
   // How long an answer may be owed by a path that another path can replace. `transfer`: what the largest
-  // message under way may take. A healthy path answers in microseconds. A path that only pauses loses nothing
-  // but time when it is left, so each stall in a row doubles the limit.
+  // message under way may take. A healthy path answers in microseconds. A path may only have paused, and
+  // leaving it costs time, so each stall in a row doubles the limit.
   Clock::duration stallLimit(Clock::duration transfer) const {
     return (kStall + transfer) * (1 << std::min(stalls_, kMostDoublings));
   }

@@ -77,7 +77,7 @@ class SendConnection final : public Connection, private Failback::Host {
   // The sends for one receive.
   struct Group {
     uint64_t number = 0;  // number of the receive; 0: none yet
-    uint8_t count = 0;    // messages
+    uint8_t count = 0;    // number of messages
     uint8_t matched = 0;
     uint8_t parts = 0;
     uint8_t parts_posted = 0;

@@ -49,7 +49,7 @@ struct ListenHandle {
   uint8_t rails;         // number of rails of the listener's device
   uint8_t out_of_order;  // 1: the listener's queue pairs can take messages in any order
   uint8_t reserved;
-  uint64_t nonce;  // the secret by which the listener tells the peer from a stranger
+  uint64_t nonce;  // secret that only the peer knows; a stranger does not
   // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
   uint64_t connecting;
   HandleAddress addresses[kCandidates];
@@ -118,7 +118,7 @@ struct QueuePairInfo {
   uint8_t rail;
   uint8_t gid;
   uint8_t peer_gid;
-  uint8_t used;  // in a reply: 0 when no rail of the listener can be reached from this one
+  uint8_t used;  // in a reply: 0: no rail of the listener can be reached from `rail`
   uint32_t ece_vendor;
   uint32_t ece_options;
   uint32_t ece_mask;

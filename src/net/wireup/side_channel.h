@@ -92,7 +92,7 @@ class SideChannel final : public Watched {
   const SharedNumber& number_;
   EventWatcher* watcher_ = nullptr;
   std::atomic<bool> hung_up_ = false;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Socket socket_;
   std::vector<std::byte> outbox_;
   std::vector<std::byte> partial_;  // bytes of the frame that is being read
