@@ -53,8 +53,8 @@ class Net {
   EventWatcher* watcher() const { return peers_.get(); }
 
   // Makes one virtual device of these physical devices and returns its index. Equal members give the same
-  // index as before. Errors, logged: kInvalidArgument (an index that is not a physical device's, one index
-  // twice, too many), kInvalidUsage (NCCL_IB_MERGE_NICS=0).
+  // index as before; a single physical device gives its own index. Errors, logged: kInvalidArgument (an index
+  // that is not a physical device's, one index twice, too many), kInvalidUsage (NCCL_IB_MERGE_NICS=0).
   Result<int> makeVirtualDevice(std::span<const int> members);
 
  private:

@@ -406,14 +406,14 @@ class Connection {
   virtual void onPortsChanged() = 0;
   // Called while the connection runs and waits: it may look for better rail pairs.
   virtual void lookForBetter(Clock::time_point /*now*/) {}
-  // Requests a completion for work requests that no signalled one covers, and polls. `anew`: requests one in
-  // any case.
+  // Requests a completion for work requests that no signalled one covers; a sender polls first. `anew`:
+  // requests one in any case.
   virtual Status requestCompletions(bool anew) = 0;
   // Bytes of the largest message that is under way, or may be; 0: there is none.
   virtual uint64_t largestUnderWay() const = 0;
 
   Context* owner_ = nullptr;
-  uint32_t port_changes_ = 0;         // when this end last looked at its ports
+  uint32_t port_changes_ = 0;         // count of the rails' events at the last look at the ports
   Clock::time_point peer_left_ = {};  // when the peer was first seen to have left
   int probes_ = 0;                    // iWARP: unanswered reads of the peer's window
   std::string farewell_;              // the reason in the peer's close message

@@ -71,11 +71,12 @@ class ReceiveConnection final : public Connection {
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     int failures = 0;
-    bool again = false;  // one of its reads has failed; they must be posted again
+    bool again = false;  // a read has failed; the flush must be posted again
     Clock::time_point begun = {};
     Clock::time_point posted = {};
   };
-  // A queue pair connected to itself, for flushes. It outlives epochs.
+  // A queue pair connected to itself, for flushes. It needs no peer. Each recovery drops it, and the next
+  // flush makes it anew.
   struct FlushPath {
     Rail rail;
     verbs::Cq cq;

@@ -86,8 +86,8 @@ class SendConnection final : public Connection, private Failback::Host {
     bool silent = false;    // the receiver wants no completion
     bool profiled = false;  // NCCL wants profiler events of some message
     bool alike = false;     // the messages so far are of one size
-    bool small = false;     // and they need not be signalled; their writes are prepared
-    bool packed = false;    // instead of prepared writes, their bytes are in pack_
+    bool small = false;     // the messages need not be signalled; their writes are prepared
+    bool packed = false;    // instead, the bytes of the messages are in pack_
     bool in_order = false;  // the messages came in the order of the entries
     uint32_t each = 0;      // size of the first message that came
     bool recorded = false;  // sizes and number of segments are in a record
@@ -113,8 +113,8 @@ class SendConnection final : public Connection, private Failback::Host {
   void onLastArrived(uint64_t number) override { hearArrived(number); }
   void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
-  // Called by isend while the connection uses less than at first: on every 64th call, or when the bell has
-  // rung, it checks the peer.
+  // Called by isend while aside_ is set. Checks the peer on every 64th call, when the bell has rung, and
+  // during a trial. Drives the recovery if the connection does not run.
   Status lookAround();
   Status requestCompletions(bool anew) override;
   uint64_t largestUnderWay() const override;

@@ -27,8 +27,8 @@ struct BreakFrame {
   char reason[kReasonBytes];
 };
 
-// Receiver, Settle: the receiver has destroyed its queue pairs too. The frame has what has arrived, and by
-// which rails the receiver can be reached.
+// Receiver, Settle: the receiver has destroyed its queue pairs of the epoch before `epoch`. The frame has
+// what has arrived, and by which rails the receiver can be reached.
 struct SettleFrame {
   MessageHeader header;
   uint64_t epoch;

@@ -49,7 +49,7 @@ struct ListenHandle {
   uint8_t rails;         // number of rails of the listener's device
   uint8_t out_of_order;  // 1: the listener's queue pairs can take messages in any order
   uint8_t reserved;
-  uint64_t nonce;  // secret that only the peer knows; a stranger does not
+  uint64_t nonce;  // secret that proves a caller to be the peer
   // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
   uint64_t connecting;
   HandleAddress addresses[kCandidates];

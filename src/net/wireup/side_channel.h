@@ -64,8 +64,7 @@ class SideChannel final : public Watched {
   std::optional<std::vector<std::byte>> next(bool look = false);
   // The latest Break needs no more Arrived frames.
   void breakIsSettled();
-  // The peer will send nothing more and every frame was taken, or the peer sent bytes that are no valid
-  // frame.
+  // The peer will send nothing more, or has sent bytes that are no valid frame; and every frame was taken.
   bool ended();
   // The peer will send nothing more, but a frame may be left to be taken. From any thread.
   bool hungUp() const { return hung_up_.load(std::memory_order_acquire); }
