@@ -1,4 +1,5 @@
-// The connecting end of the handshake. Never blocks: advance() is polled. One thread at a time.
+// The connecting end of the handshake. Never blocks: NCCL polls connect(), which calls advance(). One thread
+// at a time.
 #pragma once
 
 #include <memory>
@@ -11,20 +12,21 @@ namespace railwise::net {
 
 class Connector {
  public:
-  // Checks the handle. Errors, logged: kInvalidUsage when it is not Railwise's or not of our version.
+  // Checks the handle. Errors, logged: kInvalidUsage (the handle is not Railwise's, or of another version).
   static Result<std::unique_ptr<Connector>> create(const Device& device, const ConnectionOptions& options,
                                                    const ListenHandle& handle);
 
-  // Is this the attempt to reach `handle` on `device`? A handle's "connecting" field comes from outside.
+  // Is this the attempt to reach `handle` on `device`? A handle's "connecting" field comes from outside and
+  // proves nothing.
   bool belongsTo(const Device& device, const ListenHandle& handle) const {
     return &device == &device_ && handle.nonce == handle_.nonce;
   }
 
-  // NCCL has given it up without a word: out of time, and not asked for since a while.
+  // NCCL has given the attempt up without a call: its time is over, and advance() was not called for a while.
   bool abandoned() const;
 
-  // The connection, or null for "not yet". Errors, logged with both ends: kRemote when the peer refuses,
-  // fails or does not answer in RAILWISE_CONNECT_TIMEOUT.
+  // Returns the connection, or null for "not yet". Errors, logged with both ends: kRemote (the peer refuses,
+  // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT).
   Result<std::unique_ptr<SendConnection>> advance();
 
  private:
@@ -49,7 +51,7 @@ class Connector {
   Status call();
   Result<Io> onReply();
   Result<Io> establish();
-  // The address of this call: each in turn.
+  // The address that this TCP call goes to: the handle's addresses in turn.
   const SocketAddress& address() const {
     return addresses_[static_cast<std::size_t>(calls_ - 1) % addresses_.size()];
   }

@@ -1,6 +1,7 @@
-// The accepting end: a TCP socket whose address goes into the listen handle, and the handshakes of everyone
-// who calls. Strangers (port scanners, health checks, other plugins) are dropped and logged once; whoever
-// knows the handle's nonce is the peer. Never blocks: accept() is polled. One thread at a time.
+// The accepting end of the handshake: a TCP socket whose address is in the listen handle, and the handshakes
+// of all callers. A caller that knows the handle's nonce is the peer. All other callers are strangers (port
+// scanners, health checks, other plugins): they are dropped, and one of them is logged. Never blocks: NCCL
+// polls accept(). One thread at a time.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ class Context;
 
 class Listener {
  public:
-  // Errors: kSystem, logged; kInvalidUsage when NCCL_SOCKET_IFNAME matches nothing.
+  // Errors: kSystem, logged; kInvalidUsage if NCCL_SOCKET_IFNAME matches no interface.
   static Result<std::unique_ptr<Listener>> create(const Device& device, const ConnectionOptions& options);
 
   ~Listener() { socket_.shutdown(); }
@@ -28,12 +29,13 @@ class Listener {
   Context* owner() const { return owner_; }
   void setOwner(Context* owner) { owner_ = owner; }
 
-  // Advances everything that can advance. The connection, or null for "not yet". Errors: kRemote when the
-  // peer failed after it had proven to be the peer; logged with both ends.
+  // Advances all handshakes. Returns the connection, or null for "not yet". Errors: kRemote, logged with both
+  // ends (the peer failed after it had proven to be the peer).
   Result<std::unique_ptr<ReceiveConnection>> accept();
 
  private:
-  // Whoever connected and has not yet said who it is. On the heap: the transfer points into it.
+  // A caller that has connected and has not yet sent its whole request. On the heap, because the transfer
+  // points into it.
   struct Caller {
     Socket socket;
     SocketAddress address;
@@ -48,7 +50,7 @@ class Listener {
   Listener(const Device& device, const ConnectionOptions& options) : device_(device), options_(options) {}
 
   Status openSocket();
-  // Did this caller come to an address that the handle names?
+  // Did this caller connect to an address that the handle names?
   bool atOurAddress(const Socket& socket) const;
   void admitCallers();
   void hearCallers();
@@ -67,7 +69,7 @@ class Listener {
   Context* owner_ = nullptr;
   ListenHandle handle_ = {};
   Socket socket_;
-  std::vector<SocketAddress> addresses_;  // where the peer may call
+  std::vector<SocketAddress> addresses_;  // addresses at which the peer may call
   std::vector<std::unique_ptr<Caller>> callers_;
   bool stranger_logged_ = false;
   bool accept_failure_logged_ = false;
@@ -77,8 +79,8 @@ class Listener {
   ConnectReply reply_ = {};
   ConnectReady ready_ = {};
   Transfer transfer_ = {};
-  std::unique_ptr<ReceiveConnection> connection_;        // under construction
-  std::unique_ptr<ReceiveConnection> connection_ready_;  // what accept() hands out
+  std::unique_ptr<ReceiveConnection> connection_;        // its handshake is under way
+  std::unique_ptr<ReceiveConnection> connection_ready_;  // finished; accept() returns it next
 };
 
 }  // namespace railwise::net

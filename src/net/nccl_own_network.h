@@ -1,7 +1,7 @@
-// NCCL from 2.29.7 on opens its own IB network too, for GIN and RMA (one-sided communication), whatever
-// NCCL_NET says, and describes the NICs by it before it asks the plugin (graph/topo.cc, ncclTopoGetSystem).
-// Of a device whose name both have, the first description stays: its speed, port, GUID, connections and
-// GPUDirect.
+// NCCL from 2.29.7 on also opens its own IB network, for GIN and RMA (one-sided communication), whatever
+// NCCL_NET says. NCCL describes the NICs by that network before it asks the plugin (graph/topo.cc,
+// ncclTopoGetSystem). If both networks name a device, the first description is kept: its speed, port, GUID,
+// connections and GPUDirect.
 #pragma once
 
 #include <span>
@@ -16,11 +16,11 @@ struct DescribedDevice {
   bool gpu_direct = false;
 };
 
-// Verbs come from libibverbs, as NCCL's own network's do: it sees the same devices.
+// True if verbs come from libibverbs. NCCL's own network uses libibverbs too, so it sees the same devices.
 bool onLibibverbs();
 
-// The note to the user about NCCL's own IB network; "" when that network will not describe these devices.
-// `real`: onLibibverbs().
+// The note to the user about NCCL's own IB network; "" if that network will not describe these devices.
+// `real`: the result of onLibibverbs().
 std::string ownNetworkNote(const Config& config, bool real, std::span<const DescribedDevice> devices);
 
 }  // namespace railwise::net

@@ -1,9 +1,9 @@
 // The network as a whole: the devices of this process, and a Context for each communicator that uses them.
 //
-// Net lives from the first init to the last finalize. A Context owns every listener, half-made and finished
-// connection of its communicator, so that finalize reclaims what NCCL forgets (it frees connections that
-// never came up without closing them). Threads: acquire and release from any thread; a Context's functions
-// from any thread, each listener and connection from one at a time.
+// Net lives from the first init to the last finalize. A Context owns every listener, unfinished and finished
+// connection of its communicator, so that finalize frees what NCCL forgets: NCCL frees connections that never
+// came up without closing them. Threads: acquire and release from any thread. A Context's functions from any
+// thread, but each listener and each connection from one thread at a time.
 #pragma once
 
 #include <array>
@@ -23,36 +23,38 @@ namespace railwise::net {
 
 class Net {
  public:
-  // The process's Net, made when there is none: reads the configuration, loads verbs, finds the devices.
-  // Errors, logged: kNoDevice, kInvalidUsage, kSystem. Every success asks for one release().
+  // Returns the process's Net. If there is none, makes it: reads the configuration, loads verbs, finds the
+  // devices. Errors, logged: kNoDevice, kInvalidUsage, kSystem. Every success needs one release().
   static Result<Net*> acquire();
   static void release();
-  // The Net in force, or null before the first init. Stays valid while a context lives.
+  // The process's Net, or null before the first init. It stays valid while a context lives.
   static Net* current();
 
   const Config& config() const { return config_; }
   const std::string& host() const { return host_; }
-  // Device `index`, physical ones first; null: there is none.
+  // Device `index`, physical devices first; null: there is none.
   const Device* device(int index) const;
-  // How many NCCL shall see. The virtual ones of an earlier life of Net stay where they were, but do not
-  // count before NCCL makes them again: an NCCL that has loaded the plugin anew asks for this number first
-  // and takes it for that of the physical ones, and one that has not goes on using them without asking.
+  // The number of devices that NCCL shall see. Virtual devices of an earlier Net keep their indices, but do
+  // not count before NCCL makes them again. An NCCL that has loaded the plugin anew asks for this number
+  // first and takes it for the number of physical devices. An NCCL that has not loaded it anew goes on using
+  // the virtual devices without asking.
   int deviceCount();
-  // NCCL begins anew on a Net that lives on (versions 6 to 10, which have no finalize).
+  // NCCL begins anew on a Net that still lives (versions 6 to 10, which have no finalize).
   void reloaded();
 
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.
   std::array<int, kMaxRails> railBandwidths(const Device& device) const;
 
-  // The rails of other devices that a connection of this one may go to, best first.
+  // The standbys of this device: rails of other devices that its connections may use, best first.
   std::vector<Rail> standbysOf(const Device& device) const;
   int physicalDevices() const { return static_cast<int>(list_.devices.size()); }
-  // Reads the side channels. Not the devices' own, which may hang on one that is dying. Null: there is none.
+  // Reads the side channels. It is not the devices' own watcher, which may block on a device that is failing.
+  // Null: there is none.
   EventWatcher* watcher() const { return peers_.get(); }
 
-  // Makes one device of these; answers its index. The same as before answers the same index. Errors, logged:
-  // kInvalidArgument (an index that is not of a physical device, one twice, too many), kInvalidUsage
-  // (NCCL_IB_MERGE_NICS=0).
+  // Makes one virtual device of these physical devices and returns its index. Equal members give the same
+  // index as before; a single physical device gives its own index. Errors, logged: kInvalidArgument (an index
+  // that is not a physical device's, one index twice, too many), kInvalidUsage (NCCL_IB_MERGE_NICS=0).
   Result<int> makeVirtualDevice(std::span<const int> members);
 
  private:
@@ -66,11 +68,11 @@ class Net {
   DeviceList list_;
   std::unique_ptr<EventWatcher> peers_;
   PathBandwidth paths_;
-  std::mutex mutex_;    // for making virtual devices
-  bool fused_ = false;  // NCCL has made some since start()
+  std::mutex mutex_;    // held while virtual devices are made
+  bool fused_ = false;  // NCCL has made virtual devices since start()
   std::array<std::unique_ptr<Device>, kMaxDevices> virtual_;
   std::atomic<int> virtual_count_ = 0;
-  std::vector<std::unique_ptr<Device>> retired_;  // connections may still be on them
+  std::vector<std::unique_ptr<Device>> retired_;  // replaced devices, which connections may still use
 };
 
 class Context {
@@ -79,23 +81,23 @@ class Context {
 
   // What NCCL expects of the communicator: how many peers at once, and how many connections with each.
   // Negative: not known.
-  // Here, since NCCL says it before each operation of its proxy; relaxed, since a hint that comes a little
-  // late is as good.
+  // Inline, because NCCL calls it before each operation of its proxy. The order is relaxed, because a hint
+  // that comes a little late does no harm.
   void setHints(int peers, int connections_per_peer) noexcept {
     peers_.store(peers, std::memory_order_relaxed);
     connections_per_peer_.store(connections_per_peer, std::memory_order_relaxed);
   }
 
-  // Device `index` or null with an error logged.
+  // Device `index`, or null with an error logged.
   const Device* device(int index) const;
 
-  // `handle` receives kHandleBytes bytes.
+  // Makes a listener. `handle` receives kHandleBytes bytes.
   Result<Listener*> listen(const Device& device, void* handle);
   // Advances the attempt that `handle` (the caller's own copy) belongs to, or begins one. Null: not yet.
-  // `traffic_class` negative: the context's.
+  // `traffic_class` negative: the context's traffic class is used.
   Result<SendConnection*> connect(const Device& device, void* handle, int traffic_class);
 
-  // These find the context of what they are given. accept: null means not yet.
+  // These functions find the context of their argument. accept: null means not yet.
   static Result<ReceiveConnection*> accept(Listener& listener);
   static void close(Listener* listener);
   static void close(Connection* connection);
@@ -105,7 +107,7 @@ class Context {
     uint64_t id;
     std::unique_ptr<Connector> connector;
   };
-  // Takes the attempt that `handle` belongs to out of the list while it is being advanced; null: there is
+  // Takes the attempt that `handle` belongs to out of the list while it is being advanced. Null: there is
   // none.
   std::unique_ptr<Connector> takeAttempt(const Device& device, const ListenHandle& handle);
 
@@ -115,7 +117,7 @@ class Context {
   const int traffic_class_;
   std::atomic<int> peers_ = -1;
   std::atomic<int> connections_per_peer_ = -1;
-  std::mutex mutex_;  // guards the lists, not what is in them
+  std::mutex mutex_;  // guards the lists, not the objects in them
   uint64_t last_attempt_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Attempt> attempts_;

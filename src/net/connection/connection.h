@@ -1,12 +1,13 @@
-// A connection carries messages one way: SendConnection at the end that called connect, ReceiveConnection at
-// the end that called accept. This is what both have: queue pairs in lanes between the rails of both ends,
-// the completion queues of the rails' devices, and the window that the other end writes into.
+// A connection carries messages in one direction: the process that called connect has a SendConnection, the
+// process that called accept has a ReceiveConnection. This class is what both have: the queue pairs, grouped
+// in lanes between the rails of both processes; the completion queues of the rails' devices; and the window,
+// the memory that the peer writes into.
 //
-// Threads: made and closed by NCCL's service thread; isend, irecv, iflush and test belong to one thread at a
-// time (NCCL's progress thread), and between an irecv and the next test() to the same. Registering memory
-// meanwhile is safe: it touches only the device's cache.
-// Any error of the data path is logged once and sticks: every later call returns it. Closing with work
-// outstanding is safe at any time.
+// Threads: NCCL's service thread creates and closes a connection. isend, irecv, iflush and test may be called
+// by one thread at a time (NCCL's progress thread). From an irecv until the next test() it must be the same
+// thread. Registering memory at the same time is safe, because that touches only the device's cache.
+// An error of the data path is logged once and is final: every later call returns it. Closing a connection is
+// safe at any time, even with work outstanding.
 #pragma once
 
 #include <array>
@@ -33,18 +34,19 @@
 
 namespace railwise::net {
 
-// What connect and accept need to know to build one end.
+// What connect and accept need to know to build their end of a connection.
 struct ConnectionOptions {
   const Config& config;
   const std::string& local_host;
   int traffic_class;    // the communicator's; negative: undefined
-  int queue_pairs = 1;  // for each lane
-  // What each rail can carry, Mb/s: its port's speed, or what the way to the GPU in use lets through.
+  int queue_pairs = 1;  // per lane
+  // What each rail can carry, Mb/s: the speed of the rail's port, or less if the path to the GPU in use is
+  // slower.
   std::array<int, kMaxRails> rail_mbps = {};
-  // Where the connection may go when its own rails are lost, best first.
+  // Standby rails, which the connection may use when it has lost its own rails. The best one comes first.
   std::vector<Rail> standbys = {};
-  int devices = 0;                  // physical ones of the process
-  EventWatcher* watcher = nullptr;  // reads the side channel; null: nobody but the connection's thread
+  int devices = 0;                  // physical devices of the process
+  EventWatcher* watcher = nullptr;  // reads the side channel; null: only the connection's thread does
 };
 
 class Context;
@@ -56,19 +58,19 @@ class Connection {
 
   Direction direction() const { return direction_; }
   const Device& device() const { return device_; }
-  // The communicator that owns this connection; set when it is handed out.
+  // The communicator that owns this connection. It is set when the connection is handed to NCCL.
   Context* owner() const { return owner_; }
   void setOwner(Context* owner) { owner_ = owner; }
   MemoryCache& memory() const { return device_.memory(); }
-  // "host:pid (mlx5_1)" of the other end; valid once its description is there.
+  // "host:pid (mlx5_1)" of the peer. Valid once the peer's description has arrived.
   const std::string& peer() const { return peer_; }
 
-  // The socket of the finished handshake stays open, for what follows a failure, and since its end tells of
-  // the peer's death.
+  // Takes over the socket of the finished handshake as the side channel. The side channel carries the frames
+  // of a recovery, and when it ends the peer has gone.
   void attach(Socket socket);
 
-  // Has `request` completed? Then its sizes go to `sizes` (may be null): one for a send, `count` for a
-  // receive, none for a flush; and the request is free. Never blocks. Errors: kRemote, kSystem.
+  // Has `request` completed? If so, test() writes the sizes to `sizes` (may be null) and frees the request. A
+  // send has one size, a receive has `count` sizes, a flush has none. Never blocks. Errors: kRemote, kSystem.
   Status test(Request& request, bool* done, int* sizes) {
     *done = testKnown(request, sizes);
     if (*done) return Status::success();
@@ -77,7 +79,8 @@ class Connection {
     *done = *soon;
     return Status::success();
   }
-  // The same for one of which it is known already, and which has one size: without a call.
+  // Fast path of test(): true only if the request is already known to be complete and has a single size.
+  // Polls nothing.
   static bool testKnown(Request& request, int* sizes) {
     request.connection->tested_ = true;
     if (request.count != 1 || !request.connection->known(request) || request.kind == Request::Kind::kFree)
@@ -86,8 +89,8 @@ class Connection {
     request.kind = Request::Kind::kFree;
     return true;
   }
-  // The same for one of which it is not known yet: one look at the completion queue, for most calls find
-  // nothing. Null: it takes testOtherwise() to tell.
+  // Second fast path of test(), for a request that is not yet known to be complete: polls the only completion
+  // queue once. Most polls find nothing. Null: only testOtherwise() can answer.
   [[gnu::always_inline]] static std::optional<bool> testSoon(Request& request, int* sizes) {
     Connection& connection = *request.connection;
     if (connection.only_cq_ == nullptr || connection.chores_ || request.done ||
@@ -102,46 +105,49 @@ class Connection {
   }
   virtual Status testOtherwise(Request& request, bool* done, int* sizes) = 0;
 
-  // The rails in use: those of the device, until one of them fails.
+  // The rails in use: the rails of the device, until one of them fails.
   const std::vector<Rail>& rails() const { return endpoint_.rails; }
-  // How often the queue pairs were made anew, from 1; and whether they are in use just now.
+  // The number of the epoch, from 1. Each new set of queue pairs begins a new epoch.
   uint64_t epoch() const { return epoch_; }
   bool running() const { return phase_ == Phase::kRunning; }
 
   std::size_t queuePairs() const { return endpoint_.queue_pairs.size(); }
-  // Of the sender, once it is connected: lanes by which the peer can be reached.
+  // Sender, once it is connected: the number of lanes that reach the peer.
   std::size_t lanesInUse() const { return endpoint_.lanes.size(); }
 
-  // Can queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? Both ends must be able to.
+  // Can the queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? The devices of both ends
+  // must be able to.
   static bool offersOutOfOrder(const Device& device, const Config& config);
 
  protected:
   Connection(Direction direction, const Device& device, const ConnectionOptions& options);
   ~Connection();
 
-  // A queue pair in INIT on `rail`; out of order when out_of_order_ says so. `reserved`: of the send queue,
-  // for what the data path does not count.
+  // Makes a queue pair in state INIT on `rail`. It takes messages out of order if out_of_order_ is set.
+  // `reserved`: entries of the send queue that the data path does not count.
   Status addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved);
-  // What the peer must know of this end; the queue pairs follow when they are there. Errors: kSystem,
-  // kInvalidUsage (no usable GID), logged.
-  // `manager`: for RDMA CM, with its addresses instead of GIDs.
+  // Writes into `end` what the peer must know about this end, without the queue pairs (see
+  // describeQueuePairs). `manager`: for RDMA CM, with IP addresses instead of GIDs. Errors, logged: kSystem,
+  // kInvalidUsage (no usable GID).
   Status describe(bool manager, EndInfo& end) const;
   void describeQueuePairs(EndInfo& end) const;
-  // May the connection begin without a way, as one that has lost them all?
+  // May the connection begin without a path, in the state of a connection that has just lost all its paths?
   bool mayBeginLost() const { return config_.failover != 0 && !wantsConnectionManager(); }
-  // Can queue pairs be made on the device's rails, and one of them reach somebody?
+  // Has no device of the rails failed, and is at least one port up?
   bool railsWork() const;
   bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
   std::string whyLost() const;
-  // What the devices offer, or have agreed to.
+  // Writes the ECE (enhanced connection establishment) options into `end`: what the devices offer, or what
+  // they have agreed on.
   void describeEce(EndInfo& end) const;
-  // What the other end's description settles: its name, the keys of its window, the size of pieces.
+  // Takes over from the peer's description: the peer's name, the keys of the peer's window, and the largest
+  // work request of each queue pair.
   void adopt(const EndInfo& remote);
-  // Brings queue pair `index` to "ready to send" over these entries of both rails' lists of GIDs. ETIMEDOUT:
-  // the way is not resolved yet (ARP); the same again later.
+  // Brings queue pair `index` to "ready to send". `local_gid` and `remote_gid` are positions in the GID lists
+  // of the two rails. ETIMEDOUT: the peer's address is not resolved yet (ARP); call again later.
   Status bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                  std::size_t remote_gid);
-  // Between which addresses a queue pair goes.
+  // The two addresses that a queue pair connects.
   struct WayEnds {
     const EndInfo& local;
     const EndInfo& remote;
@@ -150,52 +156,58 @@ class Connection {
     std::size_t local_gid;
     std::size_t remote_gid;
   };
-  // The same for any queue pair on `rail`; `index`: of it among those of `ends.remote`. `from`: where it
-  // sends from.
+  // Like bringUp(), for any queue pair on `rail`. `index`: place of the peer's queue pair in `ends.remote`.
+  // `from` receives the GID that the queue pair sends from.
   Status makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, std::size_t index,
                    verbs::Gid* from) const;
-  // One line for who asks which way a connection took.
+  // Logs, at INFO, which path queue pair `index` uses.
   void sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                     std::size_t remote_gid) const;
-  // iWARP knows no other way; elsewhere RAILWISE_CONNECT=cm asks for it.
+  // Must RDMA CM connect the queue pairs? On iWARP always; elsewhere if RAILWISE_CONNECT=cm.
   bool wantsConnectionManager() const;
-  // The address of this rail for RDMA CM that has these bytes. Errors: kSystem, logged (it is gone).
+  // Finds the address of this rail that has these bytes, for RDMA CM. Errors: kSystem, logged (the address is
+  // gone).
   static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);
 
   bool iwarp() const { return iwarp_; }
 
-  // Is it known already that `request` has completed?
+  // Is `request` already known to be complete?
   bool known(const Request& request) const { return request.done || request.number <= known_number_; }
 
-  // Tells the peer that this end will do nothing more, why, and a sender what has arrived before.
+  // Sends the close message and ends the side channel. The close message has the reason, and from a receiver
+  // also what has arrived.
   void endSideChannel(const std::string& reason);
-  // Has the peer ended its side channel? What it said before has then been heard.
+  // Has the peer ended its side channel? All frames that the peer sent before are then handled.
   bool peerHasEnded();
 
-  // Logs, remembers and returns the failure, and lets the peer know by the end of the side channel.
+  // Logs the failure, keeps it in failure_ and returns it. Ends the side channel, so that the peer learns of
+  // the failure.
   Status fail(Status status, const std::string& what);
-  // A queue pair (null: none in particular), a port or a way is lost. Where the connection can go another way
-  // that begins, and this is a success: whatever is under way will be sent again. Else it fails.
+  // A queue pair (null: no particular one), a port or a path is lost. If the connection can fail over, a
+  // recovery begins and lose() returns success; messages under way will be sent again. Otherwise the
+  // connection fails.
   Status lose(const LaneQueuePair* queue_pair, Status status, const std::string& what);
-  // What every end of an epoch has in common, and every begin.
+  // Steps that every end of an epoch has in common, and every begin.
   void leaveEpoch(const std::string& why);
   void beginEpoch();
-  // `keep_last`: of the ways that were tried, the last one failed after that.
+  // Reports the latest arrival to log_. `keep_last`: the newest failure in log_ came after that arrival, so
+  // log_ keeps it.
   void noteProgress(bool keep_last = false);
   // From now on no call takes the fast path.
   void stopFastPath();
   Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
   Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
-  // Called when there is nothing to do but wait: now and then looks whether the peer is still there. When it
-  // has left, a wait for something it should still do (kPeer) is soon over; a kAcknowledgement may still be
-  // on its way.
+  // Called when a call has nothing to do but wait. On every 256th idle poll, or when the bell has rung, it
+  // checks whether the peer is still there. After the peer has left, a wait for the peer's next step (kPeer)
+  // ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the acknowledgement may
+  // still be on the wire.
   enum class Waiting : uint8_t { kPeer, kAcknowledgement };
   Status idle(Waiting waiting) {
     const bool nothing_new = (++idle_polls_ & kIdleMask) != 0 && !lost_.raised();
     return nothing_new ? Status::success() : checkPeer(waiting);
   }
-  // The same for a call that found nothing at its first look; false: idle() has something to look at.
+  // Like idle(), for a call whose first poll found nothing. False: the caller must call idle().
   bool maySkipIdle() {
     if (((idle_polls_ + 1) & kIdleMask) == 0 || lost_.raised()) return false;
     ++idle_polls_;
@@ -203,16 +215,16 @@ class Connection {
   }
 
   Status checkPeer(Waiting waiting);
-  // Handles what the only completion queue has brought; `count` negative: the queue cannot be polled. A
-  // failure is remembered.
+  // Handles the completions of the only completion queue. `count` negative: the queue cannot be polled. A
+  // failure is kept in failure_.
   virtual void takeIn(const ibv_wc* completions, int count) noexcept = 0;
-  // Remembers that there was no memory to put a failure into words.
+  // The connection fails without a message, because there was no memory to write one.
   void failWithoutWords() noexcept {
     failure_ = {Code::kInternal, ENOMEM};
     stopFastPath();
   }
-  // An RDMA write of no bytes into the peer's window. Its completion tells that all earlier work requests of
-  // the queue pair are complete.
+  // An RDMA write of no bytes into the peer's window. It is signalled: its completion shows that all earlier
+  // work requests of the queue pair are complete.
   ibv_send_wr emptyWrite(const LaneQueuePair& queue_pair) const {
     ibv_send_wr work = {};
     work.opcode = IBV_WR_RDMA_WRITE;
@@ -221,72 +233,75 @@ class Connection {
     work.wr.rdma.rkey = queue_pair.peer_window_key;
     return work;
   }
-  // All is well: whoever tests may look into the only completion queue by itself.
+  // Allows test() to poll the only completion queue on its fast path, if the connection has exactly one.
   void mayTestSoon() {
     const bool one = endpoint_.cqs.size() == 1 && endpoint_.oneQueuePair() && !iwarp_;
     only_cq_ = one ? endpoint_.cqs.front().get() : nullptr;
   }
 
-  // The place in the window that the peer's device is asked to answer into (iWARP: peer_check.cc; trials).
+  // The place in this end's window where the answer to a read of the peer's window lands (on iWARP:
+  // peer_check.cc; and trials).
   static constexpr std::size_t kProbeBytes = 64;
-  static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, where nothing else is
-  static constexpr uint32_t kProbeReserve = 1;               // of the send queue, on iWARP
+  static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, a bit that nothing else uses
+  static constexpr uint32_t kProbeReserve = 1;               // entries of the send queue, on iWARP
   void setProbeTarget(std::size_t offset) { probe_target_ = window_.at<uint64_t>(offset); }
   Status onProbe(const ibv_wc& completion);
-  // Posts a read of the head of the peer's window into `target`, behind all that was posted before. Positive
-  // errno, or -1 with errno: it could not be posted.
+  // Posts a read of the head of the peer's window into `target`, after everything that was posted before. If
+  // the read cannot be posted, returns a positive errno, or -1 with the reason in errno.
   int readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const;
 
   static constexpr int kPollBatch = 16;
-  // For an address on the way to be resolved (RTR answers ETIMEDOUT until then).
+  // How long the peer's address may take to be resolved. Until then the transition to RTR answers ETIMEDOUT.
   static constexpr Clock::duration kConnectTime = std::chrono::seconds(2);
-  // Nothing can be reached: ports and addresses are looked at again.
+  // Without any path, the pause until ports and addresses are looked at again.
   static constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
 
   // ---- failover (failover.cc; docs/transport.md)
 
-  // What becomes of the queue pairs. They live for an epoch, all of them together.
+  // The state of the queue pairs. All queue pairs of a connection live for one epoch.
   enum class Phase : uint8_t {
     kRunning,
-    kLost,        // to be torn down
-    kWaiting,     // there are none: for the peer, or for a way
-    kConnecting,  // of the next epoch
+    kLost,        // they must be torn down
+    kWaiting,     // there are none; the connection waits for the peer, or for a path
+    kConnecting,  // the queue pairs of the next epoch are being connected
   };
   bool canFailOver() const;
-  // Tears down, waits, connects; does what can be done now. Success: nothing is known to be wrong for good.
+  // Drives the recovery: tears down, waits or connects, as far as that is possible now. Success: the
+  // connection has not failed.
   Status recover();
-  // Frames of the peer.
+  // Handles the frames that the peer has sent over the side channel.
   Status hear();
-  // An endpoint on the rails of the next epoch, without queue pairs so far.
+  // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
   void takeRails(std::vector<Rail> rails) { endpoint_ = Endpoint(std::move(rails), device_.rails()); }
-  // What this end can use now, own rails first; `native` tells how many of them.
+  // The rails that this end can use now, rails of the connection's own device first; `native` receives the
+  // number of those.
   std::vector<Rail> usableRails(int* native) const;
-  // Describes the rails of the endpoint, with the keys of the window; the rest of `end` as the connection
-  // began.
+  // Describes the rails of the endpoint, with the keys of the window. The rest of `end` is as in the
+  // handshake.
   Status describeEpoch(EndInfo& end) const;
-  // The same of any rails, without the window's keys.
+  // Describes any rails, without the keys of the window.
   EndInfo describeOffer(const std::vector<Rail>& rails) const;
-  // The window's own; {} where it cannot be registered, which is logged.
+  // The window's keys through a rail. {}: the window cannot be registered there, which is logged.
   MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(endpoint_.rails[rail]); }
   MemoryKeys windowKeysOn(const Rail& rail) const;
-  // A queue pair of no epoch, for a trial. Errors: kSystem, logged.
+  // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
   Result<MemoryKeys> keysOf(const MemoryHandle& memory, uint8_t rail) const;
-  // The same through any rail.
+  // Keys of memory through any rail.
   Result<MemoryKeys> keysOn(const MemoryHandle& memory, const Rail& rail) const;
-  // Events of the rails ring the bell, or no more; those of the device's own rails in any case.
+  // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
+  // device's own rails, which may come back.
   void listenToRails(bool on);
-  // Ends the endpoint of this epoch. A device neither reads nor writes memory for a queue pair that is
-  // destroyed.
+  // Destroys the endpoint of this epoch. A device neither reads nor writes memory for a destroyed queue pair.
   void dropEndpoint();
   // "mlx5_1 port 1 qp 77"
   std::string nameOf(const LaneQueuePair& queue_pair) const { return endpoint_.nameOf(queue_pair); }
   // "mlx5_1 port 1 -> mlx5_3 port 1"
   std::string wayText(const LaneQueuePair& queue_pair) const;
-  // A warning, or information when there were many of late.
+  // Logs a warning, or information when there were many such warnings recently.
   static void sayFew(const std::string& line);
-  // Counts the time without a way, and gives up in the end.
+  // Counts the time without a path. After RAILWISE_FAILOVER_TIMEOUT the connection fails.
   Status giveUpInTime();
   Status countUnproven(Clock::duration since_last_check);
   Status giveUpWhenLost();
@@ -301,68 +316,75 @@ class Connection {
   const Config& config_;
   const bool iwarp_;
   Phase phase_ = Phase::kRunning;
-  uint64_t epoch_ = 1;                        // the highest that this end knows of
-  uint64_t asked_epoch_ = 0;                  // that the peer goes to
-  uint8_t failed_queue_pair_ = kNoQueuePair;  // of the last epoch
-  bool peer_takes_part_ = false;              // in this recovery
+  uint64_t epoch_ = 1;                        // the highest epoch that this end knows of
+  uint64_t asked_epoch_ = 0;                  // the epoch that the peer has asked for
+  uint8_t failed_queue_pair_ = kNoQueuePair;  // the queue pair of the last epoch that failed
+  bool peer_takes_part_ = false;  // the peer waits in this recovery too, or has sent what has not arrived
   RecoveryLog log_;
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
-  bool end_seen_ = false;  // of the side channel, in a recovery
+  bool end_seen_ = false;  // the end of the side channel was seen during a recovery
   Silence silence_;
 
-  bool cut_off_ = false;  // iWARP: the peer has ended the connection; what it sent before is still looked for
+  // iWARP: the peer has ended the connection. Data that it sent before may still arrive.
+  bool cut_off_ = false;
   bool out_of_order_ = false;
   Window window_;
 
   // ---- Members that every message reads. They share few cache lines, because a thread with many connections
   // fetches each line again for each message.
   alignas(64) const Direction direction_;
-  bool tested_ = false;  // since the last isend
-  // test() has more to do than to look: something is not posted.
+  bool tested_ = false;  // test() was called since the last isend
+  // test() must do more than poll: some work request is not posted, or a batch has not requested its
+  // completion yet.
   bool chores_ = false;
-  bool heard_ = false;  // something has completed since checkPeer() looked last
+  bool heard_ = false;  // something has completed since the last checkPeer()
   uint32_t idle_polls_ = 0;
-  ibv_cq* only_cq_ = nullptr;  // null: there are several, or not all is well
-  // Of a sender: all messages up to this number are complete, unless only `done` tells.
+  // The only completion queue. Null: there are several, or the fast path is closed.
+  ibv_cq* only_cq_ = nullptr;
+  // Sender: all messages up to this number are complete. A message whose number is UINT64_MAX is complete
+  // only when its `done` is set.
   uint64_t known_number_ = 0;
-  // All receives up to this number are complete: at the receiver, and as far as the sender has heard.
+  // All receives up to this number are complete. A receiver counts them; a sender knows them from the
+  // receiver.
   SharedNumber arrived_;
-  // Of a sender: the oldest receive that not everything is posted for.
+  // Sender: the oldest receive for which not all work requests are posted.
   SharedNumber next_post_ = 1;
   uint64_t peer_window_ = 0;
   Status failure_;
-  verbs::FatalFlag lost_;  // raised by an event of one of the queues
-  Endpoint endpoint_;      // of this epoch
+  verbs::FatalFlag lost_;  // the bell; also raised by an event of one of the queues
+  Endpoint endpoint_;      // replaced with each epoch
 
   // ---- the rest
-  // Before the connection's end it is taken from the watcher, which reads arrived_ and rings lost_.
+  // The destructor of SideChannel first unregisters the channel from the watcher, whose thread reads arrived_
+  // and rings lost_.
   SideChannel side_channel_{lost_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
-  // That the queue pair's device has failed, its port is down or its address gone, in words; "": nothing of
-  // the kind.
-  // It shows in many a status: in a flush (Soft-RoCE), in retries that were in vain, or in an end of the
-  // connection that nobody asked for. The event may still be on its way, so the device is asked.
+  // Link diagnosis: says in words that the queue pair's device has failed, its port is down or its address is
+  // gone. "": none of these. Many completion statuses can have such a cause: a flush (Soft-RoCE), exhausted
+  // retries, or an unexpected end of the connection. The event may not have arrived yet, so the device is
+  // asked.
   std::string ailmentOf(const LaneQueuePair& queue_pair) const;
-  // The same as far as events tell, without asking the device.
+  // Link diagnosis from the events so far, without asking the device.
   std::string ailmentByEvents(const LaneQueuePair& queue_pair) const;
   std::string ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
-  // The same, for an error that comes without a reason: the reason may follow, unless the peer has left.
+  // Link diagnosis for an error that comes without a reason. Waits a short time for the reason, unless the
+  // peer has left.
   std::string ailmentThatFollows(const LaneQueuePair& queue_pair);
   std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status);
-  // What the connection manager has to tell of a connection that is up: its end, or its device's.
+  // Asks RDMA CM whether an established connection has ended or its device was removed.
   Status checkManager();
-  // Nothing has completed for long: an end where the device owes a completion, or the peer's device an
-  // answer.
+  // Counts the time in which nothing has completed. After a limit it loses the queue pair or fails: the
+  // device owes a completion, or the peer's device owes an answer.
   Status checkSilence(Clock::duration since_last_check);
   Status checkSends();
   Status checkStall();
   void lookAtPorts();
   Status probe();
   Status postProbe(std::size_t queue_pair);
-  // An event has told that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
+  // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
   Status checkEvents(std::optional<ibv_event_type> event);
   Status describeRails(EndInfo& end) const;
   RailInfo describeRail(const Rail& rail, int mbps) const;
@@ -371,29 +393,30 @@ class Connection {
   void onFarewell(const FarewellFrame& frame);
   bool gpuMemoryToo(const Rail& rail) const;
 
-  // ---- What the sending and the receiving end do each in its own way. No call here is on the fast path.
+  // ---- What SendConnection and ReceiveConnection do differently. No call here is on the fast path.
   // From now on no call takes the fast path of this end.
   virtual void leaveFastPath() = 0;
-  // This end's next step without queue pairs: tears down, waits for the peer, connects the next epoch.
+  // The next step of this end in a recovery: tears down, waits for the peer, connects the next epoch.
   virtual Status advanceRecovery() = 0;
-  // A frame that only the other direction's end sends. Errors: kRemote (this end expects no such frame).
+  // Handles a frame that only the peer's direction sends. Errors: kRemote (this end expects no such frame).
   virtual Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) = 0;
-  // The peer has said goodbye, and that all receives up to `number` are complete.
+  // The peer's close message has arrived. It says that all receives up to `number` are complete.
   virtual void onLastArrived(uint64_t /*number*/) {}
   // Ports of this end have changed while the connection runs.
   virtual void onPortsChanged() = 0;
-  // A connection that runs and waits: it may look for better rail pairs.
+  // Called while the connection runs and waits: it may look for better rail pairs.
   virtual void lookForBetter(Clock::time_point /*now*/) {}
-  // Asks for the completions that nothing else brings, and looks for them. `anew`: asks in any case.
+  // Requests a completion for work requests that no signalled one covers; a sender polls first. `anew`:
+  // requests one in any case.
   virtual Status requestCompletions(bool anew) = 0;
   // Bytes of the largest message that is under way, or may be; 0: there is none.
   virtual uint64_t largestUnderWay() const = 0;
 
   Context* owner_ = nullptr;
-  uint32_t port_changes_ = 0;         // as seen last
-  Clock::time_point peer_left_ = {};  // when that was first seen
-  int probes_ = 0;                    // iWARP: reads of the peer's window that are not answered yet
-  std::string farewell_;              // why the peer left, as it says
+  uint32_t port_changes_ = 0;         // count of the rails' events at the last look at the ports
+  Clock::time_point peer_left_ = {};  // when the peer was first seen to have left
+  int probes_ = 0;                    // iWARP: unanswered reads of the peer's window
+  std::string farewell_;              // the reason in the peer's close message
   std::string peer_;
 };
 

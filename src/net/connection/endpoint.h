@@ -1,6 +1,6 @@
-// The queue pairs of one epoch of a connection, and all that dies with them: completion queues, lanes, loads
-// of the lanes, and the rails that the queue pairs use. When a queue pair is lost the connection replaces its
-// endpoint as a whole, so nothing of an epoch can outlive the epoch.
+// The queue pairs of one epoch of a connection, and everything that is destroyed with them: completion
+// queues, lanes, the loads of the lanes, and the rails that the queue pairs use. When a queue pair is lost,
+// the connection replaces its endpoint as a whole, so nothing of an epoch can outlive the epoch.
 //
 // Threads: belongs to one connection; one thread at a time.
 #pragma once
@@ -21,21 +21,21 @@
 namespace railwise::net {
 
 struct Endpoint {
-  // Without queue pairs. `own`: the rails of the connection's device.
+  // Makes an endpoint without queue pairs. `own`: the rails of the connection's device.
   Endpoint(std::vector<Rail> rails, const std::vector<Rail>& own);
   Endpoint(Endpoint&&) = default;
-  // Ends the endpoint that was here before the next one takes its place.
+  // Destroys the old endpoint before the next one takes its place.
   Endpoint& operator=(Endpoint&& next) noexcept {
     std::destroy_at(this);
     return *std::construct_at(this, std::move(next));
   }
-  // An endpoint of a connection that has no epoch just now. It has one queue pair, which is not used:
-  // requests name queue pair 0 until they are sent again.
+  // The endpoint of a connection between two epochs. It has one queue pair that is not used, because requests
+  // name queue pair 0 until they are sent again.
   static Endpoint lost(std::vector<Rail> rails, const std::vector<Rail>& own);
 
-  // Makes one completion queue for each device of the rails. Each has room for `per_queue_pair` entries of
-  // each of its queue pairs and `more`. `rail_of`: the rail of each queue pair that will follow. `lost` is
-  // raised by events of the queues. Errors: kSystem, logged.
+  // Makes one completion queue for each device of the rails. Each queue has room for `per_queue_pair` entries
+  // for each of its queue pairs, and `more` entries. `rail_of`: the rail of each queue pair that will follow.
+  // Events of the queues raise `lost`. Errors: kSystem, logged.
   Status openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair, uint32_t more,
                               verbs::FatalFlag& lost);
   // Makes a queue pair in state INIT on `rail`. `reserved`: work requests of the send queue that the data
@@ -52,7 +52,7 @@ struct Endpoint {
   void stop() const;
 
   ibv_cq* cqOf(uint8_t rail) const { return cqs[cq_of_rail[rail]].get(); }
-  // All messages complete in the order in which they were posted.
+  // With one queue pair all messages complete in the order in which they were posted.
   bool oneQueuePair() const { return lanes.size() == 1 && lanes.front().count == 1; }
   // Something has gone through a queue pair of this epoch.
   bool proven() const;
@@ -68,15 +68,15 @@ struct Endpoint {
   std::vector<verbs::Cq> cqs;
   std::vector<LaneQueuePair> queue_pairs;
   std::vector<Lane> lanes;
-  bool native = true;           // `rails` are the device's own, in their order
-  std::vector<LaneLoad> loads;  // of a sender's lanes; empty until the peer has answered
+  bool native = true;           // `rails` are the connection's own device's, in their order
+  std::vector<LaneLoad> loads;  // sender: one for each lane; empty until the peer has answered
   std::vector<Rail> rails;
-  // Of each of `rails`: its place among the device's own; -1: a standby.
+  // For each of `rails`: its place among the rails of the connection's own device; -1: it is a standby.
   std::array<int8_t, kMaxRails> native_rail = {};
   std::array<uint8_t, kMaxRails> cq_of_rail = {};
 };
 
-// The place of `rail` among `rails`; -1: it is none of them.
+// The place of `rail` among `rails`; -1: `rail` is not among them.
 int placeOf(const Rail& rail, const std::vector<Rail>& rails);
 
 }  // namespace railwise::net

@@ -1,5 +1,5 @@
-// One outstanding send, receive or flush: what NCCL holds as request. It lives in its connection, never in a
-// queue pair: what a queue pair that fails takes with it is only the way, not the state.
+// One outstanding send, receive or flush: what NCCL holds as its request. It belongs to the connection, never
+// to a queue pair. When a queue pair fails, only the path is lost, not the state of the request.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
   Connection* connection = nullptr;
-  // Of the receive, also at the sender. A send is complete as soon as the connection knows of all sends up to
-  // this number that they are; UINT64_MAX: only `done` says so.
+  // Number of the receive, at the sender too. A send is complete when the connection knows that all sends up
+  // to this number are complete. UINT64_MAX: only `done` shows it.
   uint64_t number = UINT64_MAX;
-  uint32_t bytes = 0;  // of a send; of each message of a receive whose messages are of one size
+  uint32_t bytes = 0;  // size of a send; size of each message of a receive whose messages are of one size
   Kind kind = Kind::kFree;
   bool done = false;
-  uint8_t count = 0;  // sizes that test() reports
+  uint8_t count = 0;  // number of sizes that test() reports
 };
 static_assert(sizeof(Request) == 24);
 

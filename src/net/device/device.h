@@ -1,9 +1,9 @@
-// RDMA devices as NCCL sees them. A physical device is one active port; a virtual one (makeVDevice) is up to
-// eight of them that a connection uses together. What a connection goes over is called a rail, so a physical
-// device has one rail.
+// RDMA devices as NCCL sees them. A physical device is one active port. A virtual device (makeVDevice) is up
+// to eight physical devices that a connection uses together. A port that a device uses is called a rail, so a
+// physical device has one rail.
 //
-// Threads: physical devices are made at init, virtual ones while NCCL reads the topology; each is constant
-// from then on (memory and windows have their own locks), so any thread may read it.
+// Threads: physical devices are made at init, virtual ones while NCCL reads the topology. A device is
+// constant from then on (memory and windows have their own locks), so any thread may read it.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,8 @@ class Reopener;
 
 enum PointerSupport : int { kHostPointers = 1, kDevicePointers = 2, kDmaBufPointers = 4 };  // NCCL_PTR_*
 
-// What getProperties reports, before it is cut to one API version. The strings live as long as the process.
+// What getProperties reports, before it is reduced to one API version. The strings live as long as the
+// process.
 struct DeviceProperties {
   const char* name;
   const char* pci_path;  // null when the device has no place in the PCI tree
@@ -38,36 +39,37 @@ struct DeviceProperties {
   float latency_us;
   int max_connections;
   std::size_t max_message_bytes;
-  int rail = -1;             // -1: not known
-  int plane = -1;            // likewise
-  bool force_flush = false;  // data come another way than their completions: flush whatever the GPU
+  int rail = -1;             // rail of the network; -1: not known
+  int plane = -1;            // plane of the network; -1: not known
+  bool force_flush = false;  // data and completions take different PCIe paths: flush for every GPU
 };
 
-// A verbs device: its context and protection domain, shared by its ports, and what its events say of it.
+// A verbs device: its context and protection domain, shared by its ports, and its state as events report it.
 class Hca {
  public:
   // Errors: kSystem; `problem` says what failed.
   static Result<std::unique_ptr<Hca>> open(ibv_device* device, std::string& problem);
-  // All ports, before anything else is asked.
+  // Sets all ports. Called before any other function.
   void setPorts(const std::vector<verbs::Port>& ports);
 
-  // After it has failed: the same device with the same ports in use, opened once more. Errors: kNoDevice (not
-  // there, or another has its name), kSystem; `problem` says what failed.
+  // After the device has failed: opens it once more, with the ports that are in use. Errors: kNoDevice (the
+  // device is not there, or another device has its name), kSystem; `problem` says what failed.
   Result<std::unique_ptr<Hca>> openAnew(const Config& config, std::string& problem) const;
-  // What came of that, for all who still know this one: it is of no more use, but lives as long.
+  // Sets the next generation of this device, for everyone who still holds this one. This one stays in memory,
+  // but nothing works over it.
   void setSuccessor(std::unique_ptr<Hca> successor);
-  // Null: it was not opened anew. Any thread.
+  // The next generation of this device. Null: it was not opened anew. Any thread.
   Hca* successor() const { return successor_.load(std::memory_order_acquire); }
-  // How often it was opened before.
+  // How many generations of this device there were before.
   int earlierLives() const { return earlier_lives_; }
 
   const char* name() const { return verbs::library().get_device_name(context_->device); }
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   const ibv_device_attr& attributes() const { return attributes_; }
-  // The GIDs of a port that is used.
+  // The GID table of a port that is used; made if there is none yet.
   verbs::GidTable& gidTable(const verbs::Port& port, const Config& config);
-  // The same, which is there already.
+  // The GID table of a port, which exists already.
   verbs::GidTable* gids(uint8_t port) const { return gid_tables_.at(port).get(); }
   // Valid after setPorts().
   DeviceState& state() const { return *state_; }
@@ -77,8 +79,8 @@ class Hca {
   verbs::Context context_;
   verbs::Pd pd_;
   ibv_device_attr attributes_ = {};
-  std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;  // by port
-  std::unique_ptr<DeviceState> state_;                              // knows the tables
+  std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;
+  std::unique_ptr<DeviceState> state_;  // has pointers to the GID tables
   int earlier_lives_ = 0;
   std::unique_ptr<Hca> owned_successor_;
   std::atomic<Hca*> successor_{nullptr};
@@ -89,19 +91,20 @@ struct Rail {
   Hca* hca;
   verbs::Port port;
   verbs::GidTable* gids;
-  const char* name;  // of the physical device
-  int rail = -1;     // of the network; -1: not known
+  const char* name;  // name of the physical device
+  int rail = -1;     // rail of the network; -1: not known
   int plane = -1;
   bool data_direct = false;  // dma-bufs go through mlx5's data-direct function
   int pointer_support = kHostPointers;
 
-  // The same port, whatever it is shown as; of a device that was opened anew it is another.
+  // Is `other` the same port of the same generation of the device? The names do not matter.
   bool same(const Rail& other) const { return hca == other.hca && port.number == other.port.number; }
-  // The rail itself, or where its device has failed and was opened anew, the same port of that.
+  // The rail itself; or, if its device has failed and was opened anew, the same port of the next generation.
   Rail now() const;
-  // Counts the events of the port, in all lives of the device: who remembers it knows when to look again.
+  // Counts the events of the port, over all generations of the device. A changed number means: look again.
   uint32_t changes() const;
-  // `bell` rings when something happens to the device, in any of its lives, or no more.
+  // tell(): from now on `bell` rings at every event of the device, in any of its generations. forget() ends
+  // that.
   void tell(verbs::FatalFlag* bell) const;
   void forget(verbs::FatalFlag* bell) const;
 };
@@ -113,18 +116,18 @@ class Device {
 
   const DeviceProperties& properties() const { return properties_; }
   const std::vector<Rail>& rails() const { return rails_; }
-  // At init: the rail of the network that the (physical) device is on.
+  // Called at init: sets the rail of the network that the (physical) device is on.
   void setRail(int rail) { properties_.rail = rails_.front().rail = rail; }
-  // Indices of the physical devices it consists of; of a physical one: its own.
+  // Indices of the physical devices it consists of; a physical device has its own index.
   const std::vector<int>& members() const { return members_; }
   const char* name() const { return properties_.name; }
-  // NCCL's number of it; -1 until it has one.
+  // NCCL's number of this device; -1 until it has one.
   int index() const { return index_; }
   void setIndex(int index) { index_ = index; }
-  // Of the plane among those of all devices; 0: not known.
+  // The number of the device's plane among the planes of all devices; 0: not known.
   int planeNumber() const { return plane_number_; }
   void setPlaneNumber(int number) { plane_number_ = number; }
-  // Memory registered with all rails, and the windows of connections.
+  // The memory registered with all rails, and the windows of connections.
   MemoryCache& memory() const { return *memory_; }
   WindowArena& windows() const { return *windows_; }
 
@@ -141,23 +144,24 @@ class Device {
 struct DeviceList {
   DeviceList();
   DeviceList(DeviceList&&) noexcept;
-  // What was here goes in the order of the destructor.
+  // Destroys the old content in the order of the destructor.
   DeviceList& operator=(DeviceList&& other) noexcept;
-  // Nothing is opened any more; then the devices go, the watcher, and what it watches.
+  // Stops the reopener first; then destroys the devices, the watcher, and the verbs devices that it watches.
   ~DeviceList();
 
   std::vector<std::unique_ptr<Hca>> hcas;
-  std::unique_ptr<Reopener> reopener;            // told by the watcher; null without failover
-  std::unique_ptr<EventWatcher> watcher;         // of the hcas; null when it cannot be had
-  std::vector<std::unique_ptr<Device>> devices;  // physical, in net_ib's order: by PCI address, then port
+  std::unique_ptr<Reopener> reopener;     // the watcher reports failures to it; null without failover
+  std::unique_ptr<EventWatcher> watcher;  // reads the events of the hcas; null if it cannot be started
+  // Physical devices, in net_ib's order: by PCI address, then port.
+  std::vector<std::unique_ptr<Device>> devices;
 };
 
-// All usable ports that NCCL_IB_HCA chooses. A device or port that cannot be used is named with the reason.
-// Errors: kNoDevice when none is left, logged in one line that tells what to do.
+// Finds all usable ports that NCCL_IB_HCA chooses. A device or port that cannot be used is logged with the
+// reason. Errors: kNoDevice when none is left, logged in one line that says what to do.
 Result<DeviceList> discoverDevices(const Config& config);
 
-// One device of several physical ones. Errors, logged: kInvalidArgument (none, too many, one twice, link
-// layers that differ), kInvalidUsage (NCCL_IB_MERGE_NICS=0).
+// Makes one device of several physical ones. Errors, logged: kInvalidArgument (none, too many, one twice,
+// link layers that differ), kInvalidUsage (NCCL_IB_MERGE_NICS=0).
 Result<std::unique_ptr<Device>> fuseDevices(const Config& config, const std::vector<const Device*>& members);
 
 }  // namespace railwise::net

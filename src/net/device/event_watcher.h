@@ -1,7 +1,8 @@
-// What the devices say by themselves: a link goes down or comes back, an address changes, the device fails.
-// One thread of the process reads the events of all devices, says each once in words with what to check, and
-// keeps the state of ports here. A reader sees a change within a millisecond or so of the driver's report.
-// Used by net::Net, which makes a DeviceState for each verbs device and one EventWatcher.
+// The asynchronous events of the devices: a link goes down or comes back, an address changes, a device fails.
+// An EventWatcher has one thread, which reads the events of all devices, logs each event once with what to
+// check, and keeps the state of the ports here. A reader sees a change within about a millisecond of the
+// driver's report. net::Hca makes a DeviceState for each verbs device, and DeviceList has one EventWatcher
+// for all of them. net::Net has a second EventWatcher, for side channels.
 #pragma once
 
 #include <atomic>
@@ -19,24 +20,26 @@
 
 namespace railwise::net {
 
-// Something whose descriptor the watcher's thread waits for.
+// An object whose descriptor the watcher's thread waits for.
 class Watched {
  public:
   virtual int descriptor() const = 0;
-  // Called by the watcher's thread when there is something to read, or nothing will ever be again
-  // (`hung_up`). False: never again, it is unwatched.
+  // Called by the watcher's thread when there is something to read, or when the descriptor has hung up
+  // (`hung_up`). False: the watcher must not watch it any longer.
   virtual bool serve(bool hung_up) = 0;
-  // Called some hundred times a second after something was served, until it answers false.
+  // Called every few milliseconds after serve(), until tick() returns false.
   virtual bool tick() { return false; }
 
  protected:
   ~Watched() = default;
 };
 
-// A verbs device as its events tell of it. Written by the watcher's thread, read by any.
+// The state of a verbs device, as its events report it. The watcher's thread writes it, any thread may read
+// it.
 class DeviceState final : public Watched {
  public:
-  // `context` outlives it. `ports`: as queried when the device was opened, any of them, in any order.
+  // `context` outlives this object. `ports`: some or all ports of the device in any order, as queried when
+  // the device was opened.
   DeviceState(ibv_context* context, const std::vector<verbs::Port>& ports);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
@@ -48,28 +51,29 @@ class DeviceState final : public Watched {
   bool fatal() const { return fatal_.raised(); }
   std::optional<ibv_event_type> fatalEvent() const { return fatal_.event(); }
 
-  // Of a port that is not among `ports`: false, 0, nothing.
+  // For a port that is not among `ports` the next three functions return false, 0 and nothing.
+  // active(): is the port up, and has the device not failed?
   bool active(uint8_t port) const;
-  // Counts every event that concerned the port: who remembers it knows when to look again. Cheap.
+  // Counts every event of the port. A changed number means: look again. Cheap.
   uint32_t changes(uint8_t port) const;
-  // The port's attributes (LID, MTU, speed) as of the last event that may have changed them.
+  // The port's attributes (LID, MTU, speed) after the last event that may have changed them.
   std::optional<verbs::Port> port(uint8_t port) const;
 
-  // `gids` (null: none) is invalidated when the port's addresses may have changed. It must live until
-  // unwatched, or until another takes its place.
+  // Sets the GID table that is invalidated when the port's addresses may have changed (null: none). The table
+  // must live until this object is unwatched, or until another table is set.
   void setGids(uint8_t port, verbs::GidTable* gids);
 
-  // `bell` rings at every event of a port, and when the device fails, until it is forgotten.
+  // tell(): from now on `bell` rings at every event of a port, and when the device fails. forget() ends that.
   void tell(verbs::FatalFlag* bell);
   void forget(verbs::FatalFlag* bell);
   void ringAll();
 
-  // Called by the watcher's thread once the device has failed; set before it is watched.
+  // Sets what the watcher's thread calls once the device has failed. Set it before the device is watched.
   void whenFailed(std::function<void()> call) { when_failed_ = std::move(call); }
 
-  // Asks the device again about all its ports.
+  // Queries all ports of the device again.
   void refresh();
-  // For the watcher: the event, said and taken to heart.
+  // Called by the watcher: logs the event and updates the state.
   void handle(const verbs::AsyncEvent& event);
   void fail(ibv_event_type event);
 
@@ -81,10 +85,10 @@ class DeviceState final : public Watched {
     explicit PortState(const verbs::Port& now)
         : number(now.number), told_up(now.active), active(now.active), attributes(now) {}
     const uint8_t number;
-    bool told_up;  // what was said last; the watcher's thread's own
+    bool told_up;  // the state that was logged last; only the watcher's thread uses it
     std::atomic<bool> active;
     std::atomic<uint32_t> changes{0};
-    mutable std::mutex mutex;  // guards what follows
+    mutable std::mutex mutex;  // guards the members below
     verbs::Port attributes;
     verbs::GidTable* gids = nullptr;
   };
@@ -101,21 +105,21 @@ class DeviceState final : public Watched {
 
 class EventWatcher {
  public:
-  // `thread_name`: up to 15 characters. Errors: kSystem, logged. Without a watcher everything works, but
-  // nothing is noticed before it fails.
+  // `thread_name`: up to 15 characters. Errors: kSystem, logged. Without a watcher everything works, but a
+  // problem is noticed only when something fails.
   static Result<std::unique_ptr<EventWatcher>> start(const char* thread_name = "railwise-events");
-  // Ends the thread; no DeviceState is touched afterwards. In a forked child, which has no such thread, it
-  // leaves everything as it is.
+  // Ends the thread; no DeviceState is touched afterwards. In a forked child, which has no such thread, the
+  // destructor only closes its descriptors.
   ~EventWatcher();
   EventWatcher(const EventWatcher&) = delete;
   EventWatcher& operator=(const EventWatcher&) = delete;
 
-  // From now on until unwatch() (or the watcher's end) the thread reads the device's events. Errors: kSystem,
-  // logged.
+  // The thread reads the device's events from now on, until unwatch() or until the watcher is destroyed.
+  // Errors: kSystem, logged.
   Status watch(DeviceState& device);
-  // The same for anything. False: not in a forked child, which has no such thread.
+  // Watches any object. False: not watched, because this is a forked child, which has no such thread.
   Result<bool> watch(Watched& what);
-  // Returns when the thread is done with it.
+  // Returns when the thread no longer uses `what`.
   void unwatch(Watched& what);
 
  private:
@@ -126,7 +130,7 @@ class EventWatcher {
   int epoll_fd_ = -1;
   int stop_fd_ = -1;
   int owner_pid_ = 0;
-  std::mutex mutex_;  // guards watched_, and is held while one of them is served
+  std::mutex mutex_;  // guards the two sets; held while the thread calls one of the objects
   std::unordered_set<Watched*> watched_;
   std::unordered_set<Watched*> ticking_;
   std::thread thread_;

@@ -1,4 +1,5 @@
-// Registered memory: the cache behind regMr, and pages of our own.
+// Registered memory: the cache behind regMr, and pages that the plugin allocates for itself. Threads: see
+// each class.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ struct MemoryKeys {
   uint32_t remote;
 };
 
-// What NCCL holds as mhandle: the keys of one range of memory, by rail of the Device it was registered with.
+// What NCCL holds as mhandle: the keys of one range of memory, one pair of keys for each rail of the device.
 struct MemoryHandle {
   std::array<MemoryKeys, kMaxRails> keys;
   MemoryKind kind;
@@ -33,8 +34,8 @@ struct MemoryHandle {
 
 class DeviceState;
 
-// A rail's protection domain, and what is known of its device (null: nothing). With one that has failed
-// nothing is registered: its keys are 0, and connections look for another way (failover.cc).
+// A rail's protection domain, and the state of its device (null: unknown). With a device that has failed no
+// memory is registered: the keys are 0, and connections use another path (failover.cc).
 struct RailDomain {
   RailDomain(ibv_pd* domain, const DeviceState* state = nullptr) : pd(domain), device(state) {}
   bool failed() const;
@@ -45,7 +46,7 @@ struct RailDomain {
 };
 
 struct MemoryOptions {
-  // Lets the PCIe fabric reorder the writes of data (never of the protocol's own memory); see
+  // Lets the PCIe fabric reorder the writes of data, never of the protocol's own memory; see
   // verbs::relaxedOrdering().
   bool relaxed_ordering = false;
   // Bit r: dma-bufs reach rail r through mlx5's data-direct function.
@@ -53,11 +54,13 @@ struct MemoryOptions {
 };
 MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails = 0);
 
-// Registrations of the same memory with further protection domains, made when a standby rail needs them: a
-// few at most. Thread-safe; the lock is held across ibv_reg_mr, which nobody on a good way waits for.
+// Registrations of one memory range with further protection domains, made when a standby rail needs them.
+// There are few of them. Thread-safe. The lock is held across ibv_reg_mr, but no call on the fast path waits
+// for this lock.
 class FurtherRegions {
  public:
-  // `data_direct`: through mlx5's data-direct function, which makes other keys.
+  // Returns the keys through `pd`, and registers the memory there if needed. `data_direct`: through mlx5's
+  // data-direct function, which makes other keys.
   template <typename Register>
   Result<MemoryKeys> keys(ibv_pd* pd, bool data_direct, Register&& registerWith) {
     const std::lock_guard lock(mutex_);
@@ -81,38 +84,40 @@ class FurtherRegions {
   std::vector<Further> regions_;
 };
 
-// Registrations with the protection domains of one Device's rails, shared by reference count between all
-// callers that name the same pages or a part of them: NCCL registers a buffer once per connection, and a part
-// of it per operation. Thread-safe. The lock is not held across ibv_reg_mr: threads that want different
-// memory register it at the same time, and one that wants what another is just registering waits for that.
+// Registrations with the protection domains of one device's rails. All callers that name the same pages, or a
+// part of them, share a registration by reference count: NCCL registers a buffer once per connection, and a
+// part of the buffer per operation. Thread-safe. The lock is not held across ibv_reg_mr: threads that want
+// different memory register it at the same time. If a thread wants memory that another thread is just
+// registering, it waits until that is done.
 //
-// The rule that keeps keys from going stale: memory can be unmapped only after those who registered it have
-// released it. So an entry is offered to newcomers only as long as somebody holds all of it. When the last
-// such holder has gone while holders of parts remain, the entry is never found again, and it dies with the
-// last of them (all of its pages stay pinned until then).
+// The rule that keeps keys from going stale: memory can be unmapped only after everyone who registered it has
+// released it. So an entry is offered to new callers only as long as somebody holds all its pages. When the
+// last holder of all pages has gone while holders of parts remain, the entry is never found again. It dies
+// with the last of those holders; all its pages stay pinned until then.
 class MemoryCache {
  public:
-  // One domain per rail, 1 to kMaxRails; rails of one domain share a registration.
+  // One domain per rail, 1 to kMaxRails. Rails with the same domain share a registration.
   explicit MemoryCache(std::vector<RailDomain> rails, MemoryOptions options = {});
   ~MemoryCache();
   MemoryCache(const MemoryCache&) = delete;
   MemoryCache& operator=(const MemoryCache&) = delete;
 
-  // A handle for [address, address + bytes), from an entry of the same kind that covers it or from a new
-  // registration of the whole pages around it. bytes 0 counts as 1. Errors: kInvalidArgument (beyond all
-  // memory), kSystem (one of the rails refused; what the others made is released); logged.
+  // Returns a handle for [address, address + bytes), from an entry of the same kind that covers it or from a
+  // new registration of the whole pages around it. bytes 0 counts as 1. Errors, logged: kInvalidArgument
+  // (beyond all memory), kSystem (one of the rails refused; the registrations with the other rails are
+  // released).
   Result<MemoryHandle*> acquire(uint64_t address, std::size_t bytes, MemoryKind kind);
-  // The same through a dma-buf; `offset` is where `address` lies in `fd`, which the caller may close
+  // Like acquire(), through a dma-buf. `offset` is the place of `address` in `fd`. The caller may close `fd`
   // afterwards.
   Result<MemoryHandle*> acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset, int fd);
   void release(MemoryHandle* handle);
 
-  // The keys of the same memory through another domain, which is registered now if it was not before, and
-  // lives as long. Errors: kSystem, logged: the device does not take it.
-  // `data_direct`: a dma-buf goes through mlx5's data-direct function.
+  // The keys of the handle's memory through another domain. The memory is registered there now if it was not
+  // before, and stays registered as long as the handle's entry. `data_direct`: a dma-buf goes through mlx5's
+  // data-direct function. Errors: kSystem, logged (the device refuses it).
   Result<MemoryKeys> keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct = false);
 
-  // Registrations alive, found or not.
+  // Number of registrations that are alive, also of those that are never found again.
   std::size_t entries() const;
 
  private:
@@ -131,8 +136,8 @@ class MemoryCache {
     Entry* entry;
     uint64_t references;
   };
-  // NCCL gives back the very pointer it was given, so release() knows whether a holder of all of it or of a
-  // part goes.
+  // NCCL gives back the same pointer that it was given, so release() knows whether a holder of the whole
+  // entry or of a part goes.
   struct Entry {
     Holders whole;
     Holders part;
@@ -151,7 +156,7 @@ class MemoryCache {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
   };
-  // A protection domain as the rails share it.
+  // A protection domain that one or more rails share.
   struct Domain {
     RailDomain rail;
     bool data_direct;
@@ -170,18 +175,18 @@ class MemoryCache {
   const int access_;
   mutable std::mutex mutex_;
   std::condition_variable registered_;
-  // Per kind, by start: only ranges that lie in no other one. Of those, the one that begins last at or before
-  // an address also ends last, so a single look tells whether any covers a range.
+  // For each kind, by start: only ranges that lie in no other range. The range that begins last at or before
+  // an address also ends last, so one look-up shows whether any range covers the wanted one.
   std::array<std::map<uint64_t, Entry*>, kMemoryKinds> by_start_;
-  std::list<Entry> entries_;               // all that are alive
-  std::vector<const Range*> in_progress_;  // being registered just now
+  std::list<Entry> entries_;               // all entries that are alive
+  std::vector<const Range*> in_progress_;  // ranges that are just being registered
 };
 
-// Whole pages of ours, zeroed, registered and shared with nobody (so that MADV_DONTFORK on them hurts no
-// neighbour). Never with relaxed ordering: the CPU polls them.
+// Whole pages that the plugin allocates: zeroed, registered and shared with nobody, so that MADV_DONTFORK on
+// them affects no other memory. Never with relaxed ordering, because the CPU polls them.
 class RegisteredPages {
  public:
-  // With one domain, or with one per rail (rails of one domain share a registration).
+  // With one domain, or with one domain per rail (rails with the same domain share a registration).
   static Result<RegisteredPages> create(ibv_pd* pd, std::size_t bytes) {
     const RailDomain rail(pd);
     return create({&rail, 1}, bytes);
@@ -199,7 +204,8 @@ class RegisteredPages {
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
   uint32_t localKey(std::size_t rail = 0) const { return keys_[rail].local; }
   uint32_t remoteKey(std::size_t rail = 0) const { return keys_[rail].remote; }
-  // Through another domain, registered now if it was not before. Thread-safe. Errors: kSystem, logged.
+  // The keys through another domain. The pages are registered there now if they were not before. Thread-safe.
+  // Errors: kSystem, logged.
   Result<MemoryKeys> keysOn(ibv_pd* pd) const;
 
  private:

@@ -1,6 +1,6 @@
-// Devices that have failed (a reset, a driver's recovery, a removal) and come back: they are opened anew, so
-// that connections which have gone elsewhere can go back to them, and those that found nothing else go on.
-// The old context stays as it is, dead, with all that was made over it. Used by net::DeviceList.
+// Opens devices anew that have failed (a reset, a driver's recovery, a removal). Connections that use other
+// paths meanwhile can then go back to the device, and connections without a path go on. The failed context
+// stays as it is, unusable, with everything that was made over it. Used by net::DeviceList.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 
 namespace railwise::net {
 
-// Has a thread of its own from the first failure on, since a driver in trouble may answer after seconds, and
-// the events of other devices must not wait for that.
+// Has a thread of its own from the first failure on, because the driver of a failed device may answer only
+// after seconds, and the events of other devices must not wait for that.
 class Reopener {
  public:
   // `config` and `watcher` outlive stop().
@@ -23,11 +23,11 @@ class Reopener {
   Reopener& operator=(const Reopener&) = delete;
   ~Reopener() { stop(); }
 
-  // Once `hca` has failed it is opened anew, again and again until that works; so is what comes of it. Before
-  // it is watched.
+  // Once `hca` has failed, opens it anew, again and again until that works. It guards the new generation too.
+  // Call it before `hca` is watched.
   void guard(Hca& hca);
-  // Ends the thread; nothing is opened from now on. In a forked child, which has no such thread, it leaves
-  // everything as it is.
+  // Ends the thread; nothing is opened from now on. In a forked child, which has no such thread, it only
+  // drops its copies of the thread and the condition variable.
   void stop();
 
  private:
@@ -44,7 +44,7 @@ class Reopener {
   const Config& config_;
   EventWatcher& watcher_;
   const int owner_pid_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool stopping_ = false;
   std::vector<Failed> failed_;

@@ -1,5 +1,5 @@
-// Memory that the other ends of connections write into, registered in large pieces with all rails of a
-// device: a connection takes a block of it instead of a registration of its own. Thread-safe.
+// Memory that the peers of connections write into. It is registered in large pieces with all rails of a
+// device. A connection takes a block of a piece instead of a registration of its own. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace railwise::net {
 
 class WindowArena;
 
-// A block of the arena, zeroed; goes back when it is destroyed. Nobody may write into it from then on: the
-// queue pairs that can are destroyed first.
+// A block of the arena, zeroed. It goes back to the arena when it is destroyed. No peer may write into it
+// from then on: the queue pairs that can write into it are destroyed first.
 class Window {
  public:
   Window() = default;
@@ -28,7 +28,7 @@ class Window {
   uint64_t address() const { return pages_->address() + offset_; }
   uint32_t localKey(std::size_t rail) const { return pages_->localKey(rail); }
   uint32_t remoteKey(std::size_t rail) const { return pages_->remoteKey(rail); }
-  // Through a domain that is not the rails'. Errors: kSystem, logged.
+  // The keys through a domain that none of the device's rails has. Errors: kSystem, logged.
   Result<MemoryKeys> keysOn(ibv_pd* pd) const { return pages_->keysOn(pd); }
 
  private:
@@ -65,7 +65,7 @@ class WindowArena {
     std::size_t offset;
     std::size_t bytes;
   };
-  // Without an arena: there is no room.
+  // Returns a window without an arena if there is no room.
   Window takeLocked(std::size_t bytes);
   void give(const Window& window);
 

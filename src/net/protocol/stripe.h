@@ -1,5 +1,5 @@
 // How a message is spread over the lanes of a connection: by what each lane delivers and what it still has to
-// deliver, so that all of them finish at the same time. Pure functions and plain values; one thread at a time
+// deliver, so that all lanes finish at the same time. Pure functions and plain values; one thread at a time
 // per LaneLoad.
 #pragma once
 
@@ -11,17 +11,18 @@
 
 namespace railwise::net {
 
-// A part below this is not worth a second lane: a work request, an immediate and two completions.
+// The smallest segment ("part" in names). A smaller one is not worth a second lane, which costs a work
+// request, an immediate and two completions.
 inline constexpr uint64_t kMinPartBytes = 16 << 10;
 // A message from this size on is spread.
 inline constexpr uint64_t kStripeBytes = 4 * kMinPartBytes;
-// Completions tell the rate of a lane only where bytes, not latency, took the time.
-inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes - kPieceAlignment;  // cuts round down
+// Only segments from this size on are measured: below it latency, not bytes, takes the time.
+inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes - kPieceAlignment;  // cutShares() rounds down
 
 // One lane's load as the sender sees it. Times are in nanoseconds of one clock.
 class LaneLoad {
  public:
-  // `bandwidth_mbps`: what is known before anything was measured; at least 1.
+  // `bandwidth_mbps`: the bandwidth before anything was measured; at least 1.
   explicit LaneLoad(int bandwidth_mbps);
 
   // Estimated bytes per nanosecond: the mean of the measured bytes over the mean of the measured times. A
@@ -30,30 +31,30 @@ class LaneLoad {
   double rate() const { return bytes_ / time_ns_; }
   // Bytes posted and not yet completed.
   uint64_t queued() const { return queued_; }
-  // Spread messages since the last measurement.
+  // Number of messages that were spread since this lane was last measured.
   int unmeasured() const { return unmeasured_; }
 
   // `now_ns`: when the posting of the whole message began; 0 for a message that is too small to measure.
   void posted(uint64_t bytes, uint64_t now_ns);
   void completed(uint64_t bytes);
-  // After all completions of one poll, when there is something to measure. `now_ns`: one and the same for all
-  // lanes, so that a caller who polls late finds all lanes equally fast for their shares instead of favouring
-  // the one it polled first.
+  // Called after all completions of one poll, if measurable(). `now_ns`: equal for all lanes, so that a
+  // caller who polls late finds all lanes equally fast for their shares and does not favour the lane that it
+  // polled first.
   bool measurable() const { return finished_ >= kMeasuredPartBytes; }
   void measure(uint64_t now_ns);
   void skipped() { ++unmeasured_; }
 
  private:
-  double bytes_;  // of a measurement, mean
+  double bytes_;  // mean of the measured bytes
   double time_ns_ = 1;
   uint64_t queued_ = 0;
-  uint64_t busy_since_ns_ = 0;  // begin of what the next measurement is about
-  uint64_t finished_ = 0;       // bytes completed since then
+  uint64_t busy_since_ns_ = 0;  // begin of the next measurement's time
+  uint64_t finished_ = 0;       // bytes completed since busy_since_ns_
   int unmeasured_ = 0;
   bool measured_ = false;
 };
 
-// The lane that would be done first with `bytes` more. `turn` decides among equals.
+// The lane that would be the first to finish `bytes` more. `turn` decides among equals.
 std::size_t fastestLane(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t turn);
 
 struct Share {
@@ -66,9 +67,9 @@ struct Shares {
   int count = 0;
 };
 
-// Cuts `bytes` into shares: whole multiples of kPieceAlignment but for the last one, at least kMinPartBytes
-// each where there is that much, all lanes done at the same time as far as that is possible. `even`: equal
-// shares for all instead, as net_ib cuts.
+// Cuts `bytes` into shares so that all lanes finish at the same time as far as possible. All shares but the
+// last are multiples of kPieceAlignment, and each has at least kMinPartBytes if there is that much. `even`:
+// equal shares for all lanes instead, as net_ib cuts.
 Shares cutShares(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t turn, bool even);
 
 }  // namespace railwise::net

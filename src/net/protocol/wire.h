@@ -1,18 +1,22 @@
-// What the two ends of a connection write into each other's memory.
+// What the two ends of a connection write into each other's memory. Plain values and pure functions, any
+// thread.
 //
-// Clear to send: for a receive with n buffers the receiver writes n entries into the sender's ring, at the
-// begin of the slot of that receive. Every entry carries the number of its receive (from 1), so an entry is
-// valid by itself however the write is cut; it is aligned to its own size, so no PCIe write splits one. The
-// ring has a slot for each receive that can be open, so none is written over before it was used. Data:
-// RDMA writes. What a lane carries of a group is a part; the last request of each part has an immediate. One
-// part whose messages are of one size, below 32 MiB in all, says everything in the immediate; else one of the
-// parts also writes a record: how many parts there are, and the sizes.
+// Clear-to-send: for a receive with n buffers the receiver writes n entries into the sender's ring, at the
+// begin of the slot of that receive. Every entry carries the number of its receive (from 1), so every entry
+// is valid by itself, however the write is cut. An entry is aligned to its own size, so no PCIe write splits
+// an entry. The ring has a slot for each receive that can be open, so no entry is overwritten before it was
+// used.
 //
-// A group that fits one cache line, of host memory at both ends, travels packed: one write into the
-// receiver's window, from where the receiver copies.
+// Data: the sender uses RDMA writes. What one lane carries of a group is a segment ("part" in names). The
+// last work request of each segment has an immediate. If one segment carries the whole group, and its
+// messages have one size, below 32 MiB in all, then the immediate has all the receiver needs. Otherwise one
+// of the segments also writes a record: the number of segments, and the sizes of the messages.
 //
-// iWARP has no immediate data and no order of placement: there a record with the immediate is sent behind the
-// writes of every part, and clear to send is a send too.
+// A group that fits one cache line, with host memory at both ends, travels packed: one write into the
+// receiver's window, from where the receiver copies the messages.
+//
+// iWARP has no immediate data and no order of placement: there a send with a record, which has the immediate,
+// follows the writes of every segment, and a clear-to-send is a send too.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +30,19 @@ namespace railwise::net {
 inline constexpr int kSlots = kOutstandingReceives;
 inline constexpr uint32_t kRingEntries = uint32_t{kSlots} * kMaxReceives;
 
-// The first four bytes are not written: the other 28 fit one 64-byte block of mlx5's send queue, inline.
+// The first four bytes are not written: the other 28 fit inline into one 64-byte block of mlx5's send queue.
 struct alignas(32) ClearToSend {
   uint32_t unwritten;
   uint32_t remote_key;  // through the receiver's rail 0
   uint64_t address;
   uint32_t tag;
   uint32_t bytes;  // room in the buffer
-  uint64_t stamp;  // number of the receive, flags, entries in the group; the last word to be written
+  uint64_t stamp;  // number of the receive, flags, number of entries; the last word to be written
 };
 static_assert(sizeof(ClearToSend) == 32);
 inline constexpr uint32_t kUnwrittenBytes = offsetof(ClearToSend, remote_key);
 
-// In front of an entry when the receiver has several rails: the keys of the others.
+// Stands in front of an entry if the receiver has several rails: the keys through the other rails.
 struct alignas(32) MoreKeys {
   uint32_t remote_key[kMaxRails];  // [0] is not used
 };
@@ -54,28 +58,28 @@ inline constexpr uint32_t entryBytes(int receiver_rails) {
   return receiver_rails > 1 ? sizeof(MoreKeys) + sizeof(ClearToSend) : sizeof(ClearToSend);
 }
 
-// Rails of the receiver that such entries have keys for.
+// The number of the receiver's rails for which an entry has keys.
 inline constexpr int mostRails(uint32_t entry_bytes) {
   return entry_bytes > sizeof(ClearToSend) ? kMaxRails : 1;
 }
 
-// Bytes of the largest group's entries.
+// Bytes of the entries of the largest group.
 inline constexpr std::size_t groupBytes(uint32_t entry_bytes) {
   return std::size_t{kMaxReceives} * entry_bytes;
 }
 
-// Where the entries of a receive begin in the ring, by its number.
+// Where the entries of a receive begin in the ring, counted in entries.
 inline constexpr uint32_t ringPlace(uint64_t number) {
   return static_cast<uint32_t>(number % kSlots) * kMaxReceives;
 }
 
-// Stamp: number (48 bits), zeroes (8 bits), silent, host memory, two zeroes, count.
+// Stamp: number of the receive (48 bits), zeroes (8 bits), silent, host memory, two zeroes, count.
 inline constexpr int kStampNumberShift = 16;
 inline constexpr int kStampFlagsEnd = 8;
 inline constexpr uint64_t kStampCountMask = 0xf;
-// The receiver wants no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION): the data come without immediate.
+// The receiver wants no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION): the data come without an immediate.
 inline constexpr uint64_t kStampSilent = 0x80;
-// All buffers of a group are host memory: it may come packed.
+// All buffers of a group are host memory, so the group may come packed.
 inline constexpr uint64_t kStampHost = 0x40;
 static_assert(kMaxReceives <= static_cast<int>(kStampCountMask));
 
@@ -87,17 +91,17 @@ inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp 
 inline constexpr bool stampHost(uint64_t stamp) { return (stamp & kStampHost) != 0; }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
 
-// At the begin of the receiver's window, in front of the records: what a sender reads to see that a way
+// At the begin of the receiver's window, in front of the records. A sender reads it to see whether a path
 // works.
 struct alignas(64) WindowHead {
   uint64_t mark;
 };
-inline constexpr uint64_t kWindowMark = 0x4b52414d;  // any but 0
+inline constexpr uint64_t kWindowMark = 0x4b52414d;  // any value except 0
 
-// Only as many sizes as the group has messages are written.
+// The sizes and segments of a group. Only as many sizes as the group has messages are written.
 struct alignas(64) Record {
   uint32_t immediate;  // iWARP only
-  uint32_t number;     // low half of the receive's
+  uint32_t number;     // low half of the number of the receive
   uint32_t parts;
   uint32_t sizes[kMaxReceives];
 };
@@ -106,7 +110,7 @@ inline constexpr uint32_t recordBytes(int messages) {
   return static_cast<uint32_t>(sizeof(uint32_t)) * (3 + static_cast<uint32_t>(messages));
 }
 
-// A group's messages, one behind the other.
+// The messages of a packed group, one behind the other.
 inline constexpr uint32_t kPackBytes = 64;
 struct alignas(kPackBytes) Pack {
   std::byte bytes[kPackBytes];
@@ -119,12 +123,12 @@ inline void copyShort(void* to, const void* from, uint32_t bytes) {
   }
 }
 
-// Where the receiver's records and packs begin in its window, by slot.
+// Where the records and packs begin in the receiver's window.
 inline constexpr std::size_t kRecordsAt = sizeof(WindowHead);
 inline constexpr std::size_t kPacksAt = kRecordsAt + kSlots * sizeof(Record);
 
-// Immediate, in host order: form (2 bits), slot (5 bits), then the size (25 bits) of each message, or
-// number of the part (4 bits) and low bits (21) of the number of the receive.
+// Immediate, in host order: form (2 bits), slot (5 bits), then either the size of each message (25 bits), or
+// the index of the segment (4 bits) and the low bits (21) of the number of the receive.
 enum class ImmediateForm : uint32_t { kWhole = 0, kPart = 1, kPartWithRecord = 2, kPacked = 3 };
 
 inline constexpr uint32_t kImmediateSizeBits = 25;

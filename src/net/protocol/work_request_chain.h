@@ -1,4 +1,4 @@
-// Work requests of a sender that are linked once, filled in one after the other, and posted together. One
+// A sender's work requests, which are linked once, filled in one after the other, and posted together. One
 // thread at a time.
 #pragma once
 
@@ -23,21 +23,23 @@ class WorkRequestChain {
 
   bool empty() const { return length_ == 0; }
   bool full() const { return length_ == kLength; }
-  // A work request at the end, with a segment of its own and without flags. Not of a full chain.
+  // Adds a work request at the end, with a scatter-gather entry of its own and without flags. The chain must
+  // not be full.
   ibv_send_wr& add() {
     ibv_send_wr& work = works_[length_++];
     work.send_flags = 0;
     return work;
   }
-  // What was filled in goes nowhere.
+  // Drops the work requests without posting them.
   void clear() { length_ = 0; }
-  // Posts all, and the chain is empty again. Not of an empty chain. Returns what ibv_post_send returned.
+  // Posts all work requests and empties the chain. The chain must not be empty. Returns what ibv_post_send
+  // returned.
   int post(ibv_qp* qp) {
     ibv_send_wr& last = works_[length_ - 1];
     length_ = 0;
     return postUpTo(qp, works_.data(), last);
   }
-  // Posts linked work requests from `first` to `last`, which stay linked to those behind.
+  // Posts the linked work requests from `first` to `last`. They stay linked to the work requests behind them.
   static int postUpTo(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr& last) {
     ibv_send_wr* const next = std::exchange(last.next, nullptr);
     ibv_send_wr* bad = nullptr;

@@ -1,5 +1,5 @@
-// The receiving end of a connection: tells the sender where to write, and sees from the immediates what has
-// arrived. Threads: see connection.h.
+// The receiving end of a connection. It writes clear-to-sends, which tell the sender where to write, and
+// learns from the immediates what has arrived. Threads: see connection.h.
 #pragma once
 
 #include <algorithm>
@@ -24,57 +24,59 @@ struct ReceiveBuffer {
 
 class ReceiveConnection final : public Connection {
  public:
-  // Pairs the rails with those of the request and makes the queue pairs. `refusal` tells the peer why when
-  // that fails.
+  // Pairs the rails with the rails of the request, and makes the queue pairs. On failure `refusal` receives
+  // the reason for the peer.
   static Result<std::unique_ptr<ReceiveConnection>> create(const Device& device,
                                                            const ConnectionOptions& options,
                                                            const EndInfo& request, std::string& refusal);
-  // What the reply says of this end.
+  // The description of this end, for the reply.
   const EndInfo& local() const { return local_; }
-  // Before the reply: queue pairs to "ready to send", or the places where the connection manager listens.
-  // ETIMEDOUT: a way is not resolved yet (ARP); the same again later.
+  // Called before the reply: brings the queue pairs to "ready to send", or opens the ports at which the
+  // connection manager listens. ETIMEDOUT: an address of the peer is not resolved yet (ARP); call again
+  // later.
   Status prepare(const EndInfo& request);
-  // After the reply: true when all queue pairs are up.
+  // Called after the reply. True: all queue pairs are up.
   Result<bool> establish(const EndInfo& request, uint64_t nonce);
 
-  // Receives up to kMaxReceives messages as one request. *request null: too many outstanding, call again.
-  // `silent`: NCCL sees by itself when the data are there; the request is complete at once.
+  // Receives up to kMaxReceives messages as one request. *request null: too many requests are outstanding,
+  // call again. `silent`: NCCL sees by itself when the data are there, so the request is complete at once.
   Status irecv(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
-  // Makes received data visible to whoever reads `address` behind the NIC: a read of it through each rail
-  // that carried data of the receive there. *request null: nothing to wait for (NCCL_GDR_FLUSH_DISABLE).
+  // Makes received data visible to a GPU that reads `address`: reads it through each rail that carried data
+  // of that receive. *request null: no flush is needed (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
   Status testOtherwise(Request& request, bool* done, int* sizes) override;
 
  private:
-  // What of a receive belongs to one of its buffers.
+  // One buffer of a receive.
   struct Piece {
-    uint32_t size;  // that has arrived
-    uint32_t room;  // that the posted buffer has
+    uint32_t size;  // bytes that have arrived
+    uint32_t room;  // bytes that fit the posted buffer
     uint64_t address;
   };
-  // The first cache line is all that a receive of one buffer needs.
+  // A receive of one buffer uses only the first cache line.
   struct alignas(64) Receive : Request {
-    uint32_t arrived = 0;     // bit p: part p is here
-    uint32_t parts = 0;       // 0: not yet known
-    uint32_t least_room = 0;  // of its buffers
-    uint16_t rails = 0;       // bit r: rail r has carried some of it
+    uint32_t arrived = 0;     // bit p: segment p has arrived
+    uint32_t parts = 0;       // number of segments; 0: not yet known
+    uint32_t least_room = 0;  // room of its smallest buffer
+    uint16_t rails = 0;       // bit r: rail r has carried some of its data
     bool alike = false;       // the messages are of one size
-    bool host = false;        // all of its buffers are host memory
+    bool host = false;        // all buffers are host memory
     bool silent = false;
-    bool profiled = false;  // some event is not null
+    bool profiled = false;  // some event in `events` is not null
     std::array<Piece, kMaxReceives> pieces = {};
-    std::array<void*, kMaxReceives> events = {};  // the profiler's
+    std::array<void*, kMaxReceives> events = {};  // the profiler's events
   };
   struct Flush : Request {
-    uint32_t reads = 0;  // outstanding
+    uint32_t reads = 0;  // reads that are outstanding
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     int failures = 0;
-    bool again = false;  // one of its reads has failed
+    bool again = false;  // a read has failed; the flush must be posted again
     Clock::time_point begun = {};
     Clock::time_point posted = {};
   };
-  // A queue pair connected to itself. It outlives epochs.
+  // A queue pair connected to itself, for flushes. It needs no peer. Each recovery drops it, and the next
+  // flush makes it anew.
   struct FlushPath {
     Rail rail;
     verbs::Cq cq;
@@ -82,34 +84,34 @@ class ReceiveConnection final : public Connection {
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
   static constexpr uint32_t kClearToSendDepth = 128;
-  static constexpr uint32_t kClearToSendSignal =
-      96;  // every so many ask for a completion, if the queue has room
+  // One clear-to-send among so many is signalled. A short send queue has a smaller number.
+  static constexpr uint32_t kClearToSendSignal = 96;
 
   using Connection::Connection;
 
-  // What a receiver does in its own way (connection.h).
+  // What a receiver does differently from a sender (connection.h).
   void takeIn(const ibv_wc* completions, int count) noexcept override;
   void leaveFastPath() override { straight_ = false; }
   Status advanceRecovery() override;                                                // receiver/failover.cc
   Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // receiver/failover.cc
-  // Tells the sender what this end can be reached by, where that has changed.
+  // Reports to the sender by which rails this end can be reached, if these rails have changed.
   void onPortsChanged() override;
-  // Asks for a completion of all clear-to-sends so far; `anew`: also when there was one.
+  // Requests a completion for all clear-to-sends so far. `anew`: also if one was requested before.
   Status requestCompletions(bool anew) override;
-  // Bytes of the largest receive that is open, as far as its buffers say.
+  // Bytes of the largest open receive, as far as the size of its buffers shows.
   uint64_t largestUnderWay() const override;
 
-  // Looks for what is new. *done: `request` has completed.
+  // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
-  // The sizes of a receive that has completed; `sizes` may be null. The request is free.
+  // Writes the sizes of a completed receive to `sizes` (may be null), and frees the request.
   void finish(Request& request, int* sizes);
   void onCompletion(const ibv_wc& completion);
   // Set-up (receive_connection.cc).
   Status openWindow(int queue_pairs);
-  // Does this connection begin without queue pairs, since an end has no port that works?
+  // Does this connection begin without queue pairs, because one end has no port that works?
   bool beginsLostWith(const EndInfo& request) const;
   void beginWithoutQueuePairs(const EndInfo& request);
-  // Else: pairs the rails and makes the queue pairs.
+  // Otherwise: pairs the rails and makes the queue pairs.
   Status openFirst(const EndInfo& request, std::string& refusal);
   Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
   Status pair(const EndInfo& request, std::string& refusal);
@@ -132,7 +134,7 @@ class ReceiveConnection final : public Connection {
   void fillClearToSend(ibv_send_wr& work, ibv_sge& segment, LaneQueuePair& queue_pair,
                        std::size_t offset) const;
   uint64_t clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const;
-  // What a work request says of itself in its completion: kind, queue pair, and a number.
+  // The content of wr_id: kind of the work request, queue pair, and a number.
   enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
   static uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
     return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
@@ -177,42 +179,45 @@ class ReceiveConnection final : public Connection {
   void sendRails();
 
   // ---- Members that every receive of one buffer reads, on few cache lines (connection.h says why).
-  alignas(64) uint64_t next_number_ = 1;  // of the next receive
+  alignas(64) uint64_t next_number_ = 1;  // number of the next receive
   uint64_t consumed_number_ = 0;          // the sender has matched all receives up to this one
   std::byte* staging_ = nullptr;          // source of the clear-to-send writes
-  uint64_t posted_number_ = 1;            // of the first receive whose clear-to-send is not posted
-  uint32_t clear_to_send_signal_ = kClearToSendSignal;  // of this connection's queue pairs
-  uint8_t reply_queue_pair_ = 0;  // the one that brought data last: clear to send goes back there
-  bool straight_ = false;         // one rail, not iWARP, and the connection is well, on its own rail
-  bool may_be_silent_ = false;    // receives may go without a completion: NCCL_NET_OPTIONAL_RECV_COMPLETION
+  uint64_t posted_number_ = 1;            // number of the first receive whose clear-to-send is not posted
+  uint32_t clear_to_send_signal_ = kClearToSendSignal;  // kClearToSendSignal, or less for a short send queue
+  uint8_t reply_queue_pair_ = 0;  // the queue pair that brought data last; clear-to-sends go over it
+  // The fast path is open: one rail, not iWARP, and the connection runs on its own rail.
+  bool straight_ = false;
+  bool may_be_silent_ = false;  // silent receives are allowed: NCCL_NET_OPTIONAL_RECV_COMPLETION
 
   // ---- the rest
   EndInfo local_ = {};
   Record* records_ = nullptr;         // written by the sender
-  Pack* packs_ = nullptr;             // by the sender, too
-  Record* notices_ = nullptr;         // iWARP: buffers of the receives
+  Pack* packs_ = nullptr;             // written by the sender
+  Record* notices_ = nullptr;         // iWARP: buffers of the posted receives
   uint64_t* flush_target_ = nullptr;  // where flush reads land
   uint32_t entry_bytes_ = sizeof(ClearToSend);
-  bool plain_ = false;  // one rail, not iWARP: clear-to-send has one key, and is a write
+  bool plain_ = false;  // one rail, not iWARP: a clear-to-send has one key and is an RDMA write
   struct RailListener {
     uint8_t rail;
     verbs::CmListener listener;
   };
-  std::vector<RailListener> cm_listeners_;  // while connecting
+  std::vector<RailListener> cm_listeners_;  // used only while connecting
   std::vector<std::unique_ptr<FlushPath>> flush_paths_;
-  // Failover: when draining began; what this end has offered last, and whether the proposal was answered.
+  // Failover: the deadline of draining, what this end has offered last, and whether the proposal was
+  // answered.
   std::optional<Deadline> drain_;
   Clock::time_point connect_until_ = {};
   Clock::time_point next_look_ = {};
   std::vector<Rail> offered_;
   EndInfo offer_ = {};
   bool accept_sent_ = false;
-  std::optional<TrialQueuePair> trial_;  // that the sender reads through
-  Status flush_failure_;                 // flushes need no peer: they outlive the failure of the connection
+  std::optional<TrialQueuePair> trial_;  // the sender reads through it
+  Status flush_failure_;  // flushes go on after the connection has failed, because they need no peer
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_segments_ = {};
   std::array<Receive, kSlots> receives_;
-  // Of their buffers, for the keys of another rail: of the first of each receive, of the second, and so on.
+  // The memory of each buffer, for the keys through another rail: [0] has the first buffer of each receive,
+  // [1] the second, and so on.
   std::array<std::array<const MemoryHandle*, kSlots>, kMaxReceives> memories_ = {};
   FixedPool<Flush, kOutstandingFlushes> flushes_;
 };
@@ -226,7 +231,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   return static_cast<uint32_t>(std::min<std::size_t>(buffer.bytes, kMaxMessageBytes));
 }
 
-// One buffer on one rail: straight down.
+// Fast path of irecv: one buffer on one rail.
 [[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
                                                               bool silent, Request** request) {
   Receive& made = receives_[next_number_ % kSlots];
@@ -248,7 +253,8 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   return postOne(place);
 }
 
-// The last receive's clear-to-send, at `place`, unless others wait in front of it. One rail, not iWARP.
+// Posts the last receive's clear-to-send, at `place`, unless earlier ones are not posted yet. One rail, not
+// iWARP.
 [[gnu::always_inline]] inline Status ReceiveConnection::postOne(uint32_t place) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
   if (posted_number_ + 1 != next_number_ || queue_pair.sendFree() == 0) [[unlikely]]
@@ -265,7 +271,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
 }
 
-// All but the opcode: `segment` goes to `offset` in the peer's window.
+// Fills in everything except the opcode: `segment` goes to `offset` in the peer's window.
 [[gnu::always_inline]] inline void ReceiveConnection::fillClearToSend(ibv_send_wr& work, ibv_sge& segment,
                                                                       LaneQueuePair& queue_pair,
                                                                       std::size_t offset) const {
@@ -278,7 +284,8 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
   work.wr_id = clearToSendId(queue_pair, work.send_flags);
 }
 
-// Counts one, which asks for a completion now and then. Errors are reported for the unsignalled too.
+// Counts one clear-to-send. One among clear_to_send_signal_ is signalled; an unsignalled one still reports an
+// error.
 inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
   uint32_t covers = 0;
   if (++queue_pair.posted - queue_pair.covered == clear_to_send_signal_) [[unlikely]] {

@@ -1,6 +1,6 @@
-// Which ways a connection takes after something has failed: from the rails that both ends can still use,
-// those of its own devices before the standbys, and those that have not failed lately before the others. The
-// plan itself is a pure function; the memory of failures belongs to one connection and its thread.
+// Which paths a connection takes after a failure. It chooses from the rails that both ends can still use:
+// rails of its own devices before standbys, and paths that have not failed lately before the others. The plan
+// itself is a pure function. The memory of failures belongs to one connection and its thread.
 #pragma once
 
 #include <map>
@@ -15,34 +15,36 @@
 
 namespace railwise::net {
 
-// A rail of each end, by the names of their ports.
+// A path: one rail of each end, by the names of their ports.
 using Way = std::pair<std::string, std::string>;
 Way wayOf(const RailInfo& local, const RailInfo& remote);
 
-// Ways that failed are left alone for a while, longer each time.
+// Remembers which paths have failed. A path that has failed is not used for a while, longer after each
+// failure.
 class WayMemory {
  public:
   WayMemory() = default;
-  // `patience`: after so long without a way the connection fails; within it every way is tried some times.
+  // `patience`: after so long without a path the connection fails. Within that time every path is tried
+  // several times.
   explicit WayMemory(Clock::duration patience) : patience_(patience) {}
   void failed(const Way& way, Clock::time_point now);
-  // It was tried with success.
+  // A trial of this path has succeeded.
   void worked(const Way& way, Clock::time_point now);
-  // When the way may be taken again while there are others; when nothing else is left, it may be taken
-  // sooner.
+  // freeAt(): when the path may be used again while there are others. desperateAt(): when it may be used if
+  // there is no other path, which is sooner.
   Clock::time_point freeAt(const Way& way) const;
   Clock::time_point desperateAt(const Way& way) const;
-  // It has failed and nothing has come through since.
+  // The path has failed and nothing has come through it since.
   bool doubtful(const Way& way, Clock::time_point now) const;
-  // How many ways that have become doubtful since this one worked have an end in common with it: nobody knows
-  // which end it was.
+  // How many other paths have become doubtful since this path last worked and share a rail with it. Nobody
+  // knows which of the two rails of a doubtful path has failed.
   int doubts(const Way& way, Clock::time_point now) const;
 
  private:
   struct Entry {
     int failures = 0;
     Clock::time_point last = {};
-    bool free = false;  // since then it has worked,
+    bool free = false;  // it has worked since the last failure
     Clock::time_point worked = {};
   };
   static bool doubtful(const Entry& entry, Clock::time_point now);
@@ -51,17 +53,17 @@ class WayMemory {
   Clock::duration patience_ = std::chrono::seconds(60);
 };
 
-// What an end offers: the first `native` of its rails are those of the connection's device.
+// What an end offers: its rails, of which the first `native` belong to the connection's own device.
 struct Offer {
   const EndInfo& end;
   int native;
 };
 
 struct EpochPlan {
-  // Rails that are used, by their places in the offers.
+  // The rails that are used, by their places in the offers.
   std::vector<uint8_t> local;
   std::vector<uint8_t> remote;
-  // One for each lane; rails count those that are used.
+  // One entry for each lane. A rail's number is its place in `local` or `remote` above.
   struct Lane {
     uint8_t local_rail;
     uint8_t remote_rail;
@@ -75,19 +77,21 @@ struct EpochPlan {
 
 struct PlanAnswer {
   std::optional<EpochPlan> plan;
-  Clock::time_point again;  // without a plan: when it is worth asking again, as far as the memory knows
+  Clock::time_point again;  // without a plan: when to ask again, as far as the memory of failures shows
 };
 
-// To go on after a failure takes ways without doubt first. To go back every way is proven before it is used.
+// kGoOn: after a failure, paths without doubt are taken first. kGoBack: the paths will be proven by trials
+// before they are used.
 enum class Purpose { kGoOn, kGoBack };
 
-// `most_remote`: rails that the receiver can use at once. All rails of the connection's devices that reach
-// one of the peer's, without doubts; else the first of all that can be reached, standbys included, that has
-// the fewest; else the way whose failure is longest ago.
+// `most_remote`: number of the receiver's rails that can be used at once. The plan has all rails of the
+// connection's devices that reach a rail of the peer and are without doubts. If there are none, it has one
+// path, standbys included: a path that is not doubtful, with the fewest doubts; or else the path that is free
+// again first.
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
                      const WayMemory& memory, Clock::time_point now, Purpose purpose);
 
-// Does it use more of the connection's own rails, or else more lanes?
+// Does `plan` use fewer standbys than `than`, or equally many and more rails?
 bool better(const EpochPlan& plan, const EpochPlan& than, int native_local, int native_remote);
 
 }  // namespace railwise::net

@@ -1,8 +1,8 @@
-// How a sender goes back to better paths after a failure. While it uses less than at first it asks the
-// receiver now and then what the receiver can be reached by. It tries every path that is new by an RDMA read
-// through a queue pair made for that trial, and only then leaves the epoch for a better one. A path that has
-// failed is left alone for a while, longer each time (WayMemory), so a path that comes and goes is used less
-// and less.
+// How a sender goes back to better paths after a failure. While it uses less than at first, it asks the
+// receiver now and then by which rails the receiver can be reached. It tries every new path by an RDMA read
+// through a queue pair made for that trial. Only when all new paths work does it leave the epoch for a better
+// one. A path that has failed is not tried for a while, longer after each failure (WayMemory), so a path that
+// comes and goes is used less and less.
 //
 // Threads: belongs to one connection; one thread at a time.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace railwise::net {
 
-// A queue pair of no epoch, by which the sender tries whether a path works again.
+// A queue pair for a trial: the sender tests with it whether a path works again. It belongs to no epoch.
 struct TrialQueuePair {
   Rail rail;
   verbs::Cq cq;
@@ -29,19 +29,20 @@ struct TrialQueuePair {
 
 class Failback {
  public:
-  // What a failback needs of its connection.
+  // What a failback needs from its connection.
   class Host {
    public:
-    // The rails that this end can use now, those of its own device first; `native` tells how many.
+    // The rails that this end can use now, rails of its own device first; `native` receives the number of
+    // those.
     virtual std::vector<Rail> railsToOffer(int* native) const = 0;
     virtual EndInfo offerOf(const std::vector<Rail>& rails) const = 0;
-    // What the receiver can be reached by? It answers with a RailsFrame.
+    // Asks the receiver by which rails it can be reached. The receiver answers with a RailsFrame.
     virtual void askForRails() = 0;
     virtual void sendTrial(const TrialFrame& frame) = 0;
-    // A queue pair for a trial. Errors: kSystem, logged.
+    // Makes a queue pair for a trial. Errors: kSystem, logged.
     virtual Result<TrialQueuePair> openTrialOn(const Rail& rail) const = 0;
-    // Connects the trial's queue pair to the one of `reply`, and posts a read of the peer's window through
-    // it. False: that is not possible.
+    // Connects the trial's queue pair to the queue pair in `reply`, and posts a read of the peer's window
+    // through it. False: that is not possible.
     virtual bool readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                              std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) = 0;
     // All better paths work: the connection leaves its epoch for them.
@@ -55,24 +56,24 @@ class Failback {
   Failback(Host& host, WayMemory& paths, int subnet_prefix_bits)
       : host_(host), paths_(paths), subnet_prefix_bits_(subnet_prefix_bits) {}
 
-  // The connection uses these paths from now on. `whole`: they are all that both devices have; the first such
-  // epoch is what the connection wants to go back to.
+  // The connection uses these paths from now on. `whole`: these paths are all that both devices have. The
+  // first such epoch is what the connection wants to go back to.
   void use(const std::vector<Way>& paths, bool whole);
   // The connection uses other paths than at first.
   bool reduced() const { return reduced_; }
 
-  // An epoch has begun: better paths are looked for soon.
+  // An epoch has begun: the search for better paths begins soon.
   void resume(Clock::time_point now);
-  // The epoch has ended, and with it what was tried.
+  // The epoch has ended. This ends the trial too.
   void stop();
-  // Ports have changed.
+  // Ports have changed: looks for better paths at the next look().
   void lookSoon() { next_look_ = {}; }
   bool trying() const { return trial_ != nullptr; }
 
-  // Goes on with a trial, or asks the receiver when it is time to. Call it now and then while the epoch runs.
+  // Continues a trial, or asks the receiver when it is time to. Call it now and then while the epoch runs.
   void look(Clock::time_point now);
-  // The receiver has said what it can be reached by. `most_remote`: how many of its rails can be used at
-  // once.
+  // The receiver has reported by which rails it can be reached. `most_remote`: how many of these rails can be
+  // used at once.
   void onRails(const RailsFrame& frame, int most_remote);
   void onTrialReply(const TrialReplyFrame& frame);
 
@@ -81,13 +82,13 @@ class Failback {
     uint64_t number = 0;
     TrialQueuePair end;
     Way path;
-    uint8_t local_rail = 0;  // in the offer
+    uint8_t local_rail = 0;  // place in the offer
     uint8_t local_gid = 0;
     uint8_t remote_gid = 0;
     bool reading = false;
     Clock::time_point until = {};
   };
-  // How soon after a failure better paths are looked for.
+  // How soon after the begin of an epoch it looks for better paths.
   static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
 
   std::ptrdiff_t asAtFirst(const std::vector<Way>& paths) const;
@@ -97,12 +98,12 @@ class Failback {
   Host& host_;
   WayMemory& paths_;
   const int subnet_prefix_bits_;
-  std::vector<Way> first_;  // of the first whole epoch
-  std::vector<Way> used_;   // of this epoch
+  std::vector<Way> first_;  // paths of the first whole epoch
+  std::vector<Way> used_;   // paths of this epoch
   bool reduced_ = false;
   std::unique_ptr<Trial> trial_;
   uint64_t trials_ = 0;
-  std::optional<EpochPlan> better_plan_;  // the paths that are left to be tried
+  std::optional<EpochPlan> better_plan_;  // the plan, with the paths that are still to be tried
   std::unique_ptr<RailsFrame> better_rails_;
   std::vector<Rail> better_own_;
   Clock::time_point next_look_ = {};

@@ -1,5 +1,5 @@
 // What a connection has tried since messages last arrived, and for how long it has had no path to its peer. A
-// connection that gives up reports it. Plain values; one thread at a time.
+// connection that gives up logs both. Plain values; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class RecoveryLog {
 
   // A path that failed, and how. The last eight are kept.
   void noteTried(const std::string& attempt);
-  // All messages up to `number` have arrived, so there is a path, or there was: earlier failures and lost
-  // time do not count any more. `keep_last`: the newest failure came after the arrival.
+  // All messages up to `number` have arrived, so a path works or has worked: earlier failures and lost time
+  // do not count any more. `keep_last`: the newest failure came after the arrival.
   void noteArrived(uint64_t number, bool keep_last);
   // "[mlx5_0 port 1 -> mlx5_1 port 1: its port is down] [...]"; "" when nothing was tried.
   std::string attempts() const;
@@ -41,7 +41,7 @@ class RecoveryLog {
   Clock::duration lostTime() const { return lost_time_; }
 
   // The peer's device has refused access to memory, after `arrived` messages. True: that happened too often
-  // in a row. Memory that one end does not let the other use stays so, whatever the path.
+  // in a row. Another path does not help: a peer that refuses access to memory refuses it on every path.
   bool refusedTooOften(uint64_t arrived);
 
  private:
@@ -50,8 +50,8 @@ class RecoveryLog {
   uint64_t arrived_ = 0;
   Clock::duration lost_time_ = {};
   Clock::time_point last_step_ = {};
-  uint64_t refused_at_ = 0;  // what had arrived when memory was refused last
-  int refusals_ = 0;         // in a row, without an arrival since
+  uint64_t refused_at_ = 0;  // number of messages that had arrived at the last refusal
+  int refusals_ = 0;         // refusals in a row, without an arrival between them
 };
 
 }  // namespace railwise::net

@@ -1,5 +1,5 @@
-// For how long nothing has completed on a connection that waits, counted only while the process looks. Plain
-// values; one thread at a time.
+// For how long nothing has completed on a connection that waits. Time counts only while the process polls.
+// Plain values; one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,42 +11,43 @@
 
 namespace railwise::net {
 
-// A process that was stopped for a while has not looked meanwhile, so time counts in steps of this at most.
+// One step of time counts as at most this, because a process that was stopped for a while did not poll
+// meanwhile.
 inline constexpr Clock::duration kLongestStep = std::chrono::milliseconds(100);
 
 class Silence {
  public:
-  // Looks at the peer are this far apart.
+  // The pause between two checks of the peer.
   static constexpr Clock::duration kInterval = std::chrono::milliseconds(20);
-  // Silence after which the peer's device is asked: far longer than a pause between messages, and cheap by
-  // then.
+  // Silence after which the connection asks the peer's device. It is far longer than a pause between
+  // messages, so it costs little.
   static constexpr Clock::duration kAskAfter = std::chrono::seconds(1);
 
-  // The time since the last look, when it is time to look again; null: not yet.
+  // Returns the time since the last look, if it is time to look again; null: not yet.
   std::optional<Clock::duration> look(Clock::time_point now) {
     if (now - last_look_ < kInterval) return std::nullopt;
     return now - std::exchange(last_look_, now);
   }
-  // Time until `now` does not count.
+  // The time until `now` does not count.
   void restart(Clock::time_point now) { last_look_ = now; }
 
-  // Something has completed.
+  // Something has completed: the silence ends.
   void end() { owed_ = idle_ = {}; }
   void count(Clock::duration since_last_look) { owed_ += std::min(since_last_look, kLongestStep); }
-  // Nothing is under way that the peer's device would answer, so the silence so far is no bad sign. True once
-  // for each kAskAfter of it: the peer's device should be asked.
+  // Nothing is under way that the peer's device would answer, so the silence so far is no sign of a failure.
+  // True once for each kAskAfter of such silence: the connection should then ask the peer's device.
   bool idle() {
     idle_ += std::exchange(owed_, {});
     if (idle_ < kAskAfter) return false;
     idle_ = {};
     return true;
   }
-  // For how long an answer has been owed.
+  // For how long the peer's device has owed an answer.
   Clock::duration owed() const { return owed_; }
 
   // How long an answer may be owed by a path that another path can replace. `transfer`: what the largest
-  // message under way may take. A healthy path answers in microseconds. A path that only pauses loses nothing
-  // but time when it is left, so each stall in a row doubles the limit.
+  // message under way may take. A healthy path answers in microseconds. A path may only have paused, and
+  // leaving it costs time, so each stall in a row doubles the limit.
   Clock::duration stallLimit(Clock::duration transfer) const {
     return (kStall + transfer) * (1 << std::min(stalls_, kMostDoublings));
   }
@@ -60,7 +61,7 @@ class Silence {
   Clock::time_point last_look_ = {};
   Clock::duration owed_ = {};
   Clock::duration idle_ = {};
-  int stalls_ = 0;  // in a row
+  int stalls_ = 0;  // stalls in a row
 };
 
 }  // namespace railwise::net

@@ -1,5 +1,5 @@
-// The sending end of a connection: finds the receiver's clear-to-send, cuts what is sent into parts for the
-// lanes, posts them, and sees them complete. Threads: see connection.h.
+// The sending end of a connection. It finds the receiver's clear-to-send, cuts a message into segments (Part)
+// for the lanes, posts them, and sees them complete. Threads: see connection.h.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,14 +19,15 @@ namespace railwise::net {
 
 class SendConnection final : public Connection, private Failback::Host {
  public:
-  // With queue pairs for the rails of the listener that `handle` tells of.
+  // Makes a connection with queue pairs for the rails of the listener that wrote `handle`.
   static Result<std::unique_ptr<SendConnection>> create(const Device& device,
                                                         const ConnectionOptions& options,
                                                         const ListenHandle& handle);
-  // Errors: kSystem, logged (no usable GID).
+  // Describes this end for the connect request. Errors: kSystem, logged (no usable GID).
   Status describe(EndInfo& end) const;
 
-  // Takes part in the pairing of the reply: brings the queue pairs up. False: not all are up yet, call again.
+  // Takes over the pairing from the reply and brings the queue pairs up. False: not all queue pairs are up
+  // yet, call again.
   Result<bool> establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce);
 
   // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
@@ -37,68 +38,70 @@ class SendConnection final : public Connection, private Failback::Host {
     *request = nullptr;
     return mustWait() ? Status::success() : isendReady(address, bytes, tag, memory, profiler, request);
   }
-  // Its two halves. All is well, and there is no clear-to-send for the next message:
+  // First half of isend(): true if there is no clear-to-send for the next message and the connection is on
+  // its fast path.
   bool mustWait() {
     const uint64_t stamp = __atomic_load_n(&entryOf(next_number_).stamp, __ATOMIC_ACQUIRE);
     return stampNumber(stamp) < next_number_ && only_cq_ != nullptr && !aside_ && maySkipIdle();
   }
-  // Whatever else there is.
+  // Second half of isend(): every other case.
   Status isendReady(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                     Request** request);
-  // The receiver has said that all receives up to `number` are complete.
+  // The receiver has reported that all receives up to `number` are complete.
   void onArrived(uint64_t number) {
-    // Not what was never sent, whatever a peer may say.
+    // The peer cannot report more than was sent.
     if (number > arrived_) arrived_ = std::min(number, next_number_ - 1);
   }
   Status testOtherwise(Request& request, bool* done, int* sizes) override;
 
  private:
-  // One send of a group: what NCCL holds.
+  // One send: what NCCL holds as its request.
   struct alignas(64) Message : Request {
     uint64_t address = 0;
     const MemoryHandle* memory = nullptr;
     void* profiler = nullptr;  // NCCL's handle for events, or null
-    // Of one without parts, once it is posted: complete when its queue pair has completed so many work
-    // requests.
+    // Of a posted message that is not cut into segments: complete when its queue pair has completed so many
+    // work requests.
     uint64_t position = UINT64_MAX;
     int tag = 0;
     uint8_t queue_pair = 0;
   };
   static_assert(sizeof(Message) == 64, "one cache line");
-  // What one lane carries of a group: a stretch of its bytes, all messages laid end to end.
+  // A segment: what one lane carries of a group. It is a range of the group's bytes, with all messages laid
+  // end to end.
   struct Part {
     uint64_t begin = 0;
     uint64_t end = 0;
     uint8_t queue_pair = 0;
   };
-  // The group of sends for one receive.
+  // The sends for one receive.
   struct Group {
-    uint64_t number = 0;  // of the receive; 0: none yet
-    uint8_t count = 0;    // messages
+    uint64_t number = 0;  // number of the receive; 0: none yet
+    uint8_t count = 0;    // number of messages
     uint8_t matched = 0;
     uint8_t parts = 0;
     uint8_t parts_posted = 0;
     uint8_t parts_done = 0;
     uint8_t record_part = 0;
     bool silent = false;    // the receiver wants no completion
-    bool profiled = false;  // NCCL wants events of some message
-    bool alike = false;     // the messages so far are of one size:
-    bool small = false;     // and they can go without completions of their own; their writes are prepared
-    bool packed = false;    // instead: their bytes are in pack_
-    bool in_order = false;  // they came in the order of the receives
-    uint32_t each = 0;      // bytes of the first that came
-    bool recorded = false;  // sizes and parts are in a record
-    bool again = false;     // after a failure it is to be posted once more
-    bool tail = false;      // of the part that is being posted all bytes are, but not what follows them
-    uint64_t posted = 0;    // bytes, over all parts
-    std::array<Message*, kMaxReceives> messages = {};  // null: not yet sent
+    bool profiled = false;  // NCCL wants profiler events of some message
+    bool alike = false;     // the messages so far are of one size
+    bool small = false;     // the messages need not be signalled; their writes are prepared
+    bool packed = false;    // instead, the bytes of the messages are in pack_
+    bool in_order = false;  // the messages came in the order of the entries
+    uint32_t each = 0;      // size of the first message that came
+    bool recorded = false;  // sizes and number of segments are in a record
+    bool again = false;     // after a failure the group must be posted once more
+    bool tail = false;  // all bytes of the segment that is being posted are posted, but not what follows them
+    uint64_t posted = 0;                               // bytes posted, over all segments
+    std::array<Message*, kMaxReceives> messages = {};  // null: not yet given to isend
 
     bool free() const { return parts_done == parts; }
   };
 
   using Connection::Connection;
 
-  // What a sender does in its own way (connection.h).
+  // What a sender does differently from a receiver (connection.h).
   void takeIn(const ibv_wc* completions, int count) noexcept override;
   void leaveFastPath() override {
     open_group_ = nullptr;
@@ -110,20 +113,21 @@ class SendConnection final : public Connection, private Failback::Host {
   void onLastArrived(uint64_t number) override { hearArrived(number); }
   void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
-  // For isend, while the connection uses less than it did at first.
+  // Called by isend while aside_ is set. Checks the peer on every 64th call, when the bell has rung, and
+  // during a trial. Drives the recovery if the connection does not run.
   Status lookAround();
   Status requestCompletions(bool anew) override;
   uint64_t largestUnderWay() const override;
 
-  // Looks for what is new. *done: `request` has completed.
+  // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
   Status onCompletion(const ibv_wc& completion);
-  // The receiver has said over the side channel that all receives up to `number` are complete.
+  // The receiver has reported over the side channel that all receives up to `number` are complete.
   void hearArrived(uint64_t number);
   // Set-up (send_connection.cc).
   Status openWindow(int peer_rails, int lanes, int queue_pairs);
   Status openQueuePairs(int count, int lanes);
-  // The end of the handshake where an end has no way: what follows a failure finds one.
+  // Ends the handshake when one end has no path. The recovery then finds one.
   void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
   void adoptPairing(const EndInfo& local, const EndInfo& reply);
   void prepareSmall();
@@ -164,16 +168,17 @@ class SendConnection final : public Connection, private Failback::Host {
   // Data path (sender/datapath.cc).
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
-  // Of buffer `i` of receive `number`, if it is there.
+  // The clear-to-send entry for buffer `i` of receive `number`, if it has arrived.
   const ClearToSend& entryOf(uint64_t number, uint32_t i = 0) const {
-    // Keys of further rails stand in front of each entry.
+    // The keys through further rails stand in front of each entry.
     return *reinterpret_cast<const ClearToSend*>(ring_ + std::size_t{ringPlace(number) + i} * entry_bytes_ +
                                                  entry_bytes_ - sizeof(ClearToSend));
   }
   Part* partsOf(std::size_t slot) const { return &parts_[slot * endpoint_.lanes.size()]; }
   Status drain();
   Status wait(Status drained);
-  // For waits that poll nothing: on iWARP the answer to a probe must be seen.
+  // For waits that poll nothing. On iWARP they drain the completion queues, to see the answer to a read of
+  // the peer's window.
   Status idleAfterDrain(Waiting waiting) {
     if (iwarp()) RAILWISE_TRY(drain());
     return idle(waiting);
@@ -232,7 +237,7 @@ class SendConnection final : public Connection, private Failback::Host {
   void plan(Group& group, uint32_t slot);
   void planLanes(Group& group, Part* parts, uint64_t bytes);
   uint8_t takeTurn(std::size_t lane);
-  // These are false when the send queue has no room: to be continued.
+  // These return false when the send queue has no room. They are called again later and continue there.
   Result<bool> postPart(Group& group, uint32_t slot, uint32_t part);
   Result<bool> postBytes(Group& group, uint32_t slot, uint32_t part, bool last_carries_immediate);
   Result<bool> postTail(Group& group, uint32_t slot, uint32_t part);
@@ -244,21 +249,23 @@ class SendConnection final : public Connection, private Failback::Host {
   void stopEvents(uint32_t slot, uint32_t part);
 
   // ---- Members that every small message reads, on few cache lines (connection.h says why).
-  alignas(64) std::byte* ring_ = nullptr;      // written by the receiver: clear to send
-  LaneQueuePair* small_queue_pair_ = nullptr;  // that the next small message goes to
-  Group* open_group_ = nullptr;  // that some sends of a small group are there for, in order, but not all
-  // The receive that is being matched; the first whose clear-to-send has not been seen.
+  alignas(64) std::byte* ring_ = nullptr;      // clear-to-sends, written by the receiver
+  LaneQueuePair* small_queue_pair_ = nullptr;  // the next small message goes to it
+  Group* open_group_ = nullptr;  // a small group whose sends came in order and are not all there yet
+  // next_number_: the receive that is being matched. seen_number_: the first receive whose clear-to-send has
+  // not been seen.
   uint64_t next_number_ = 1;
   uint64_t seen_number_ = 1;
   // isend takes requests from messages_[0..message_mask_] in turn, and skips a request that is still in use.
   // When all of them are in use the mask grows. A small mask keeps the requests in the cache.
   uint32_t next_message_ = 0;
   uint32_t message_mask_ = 15;
-  // Messages up to this need no completion of their own; 0: none. small_now_: as long as all before is
-  // posted.
+  // small_bytes_: messages up to this size need not be signalled; 0: none. small_now_: equal to small_bytes_
+  // while all earlier messages are posted, otherwise 0.
   std::size_t small_bytes_ = 0;
   std::size_t small_now_ = 0;
-  std::size_t straight_now_ = 0;  // the same, where one queue pair takes them all
+  // The size limit of isend's fast path: small_now_ if one queue pair takes all small messages, otherwise 0.
+  std::size_t straight_now_ = 0;
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   BatchLength batch_;
   bool small_turns_ = false;  // several queue pairs take small messages
@@ -266,31 +273,33 @@ class SendConnection final : public Connection, private Failback::Host {
   ibv_sge small_segment_ = {};
 
   // ---- the rest
-  Record* records_ = nullptr;                     // source of the records, where inline is not to be had
-  std::byte* notices_ = nullptr;                  // iWARP: buffers of the receives for clear to send
-  uint32_t record_stride_ = 1;                    // records of a slot: one, on iWARP one for each part
-  uint64_t adaptive_routing_bytes_ = UINT64_MAX;  // parts above it send their immediate separately
-  bool even_ = false;                             // RAILWISE_SPLIT=even
-  std::size_t whole_bytes_ = 0;                   // that go in one piece, with a completion then
-  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // its writes
+  Record* records_ = nullptr;     // source of the records, if they are not inline
+  std::byte* notices_ = nullptr;  // iWARP: buffers of the receives for clear-to-send
+  uint32_t record_stride_ = 1;    // records of a slot: one; on iWARP one for each lane
+  // A segment larger than this sends its immediate in a work request of its own.
+  uint64_t adaptive_routing_bytes_ = UINT64_MAX;
+  bool even_ = false;  // RAILWISE_SPLIT=even
+  // Messages up to this size are not cut into segments. Those larger than small_bytes_ are signalled.
+  std::size_t whole_bytes_ = 0;
+  std::array<ibv_send_wr, kMaxReceives> group_chain_ = {};  // the prepared writes of a small group
   std::array<ibv_sge, kMaxReceives> group_segments_ = {};
-  Pack pack_ = {};                     // or its bytes
-  std::size_t max_message_bytes_ = 0;  // of the device
-  // What both ends have agreed about the next epoch so far.
+  Pack pack_ = {};                     // the bytes of a packed group
+  std::size_t max_message_bytes_ = 0;  // the limit of the device
+  // What both ends have agreed on about the next epoch so far.
   struct NextEpoch {
     bool isSettled(uint64_t epoch) const { return settle != nullptr && settle->epoch == epoch; }
-    // The epoch after that, since the one that was agreed about is lost.
+    // Begins again for a later epoch, because the epoch agreed on is lost.
     void restart() {
       messages_settled = false;
       proposal.reset();
       accepted.reset();
     }
 
-    std::unique_ptr<SettleFrame> settle;  // what the receiver says has arrived
-    bool messages_settled = false;        // messages_ and groups_ say the same
-    uint64_t searched = 0;  // the epoch for which the receiver was told that no path is found yet
+    std::unique_ptr<SettleFrame> settle;  // the receiver's report of what has arrived
+    bool messages_settled = false;        // messages_ and groups_ are reconciled with `settle`
+    uint64_t searched = 0;  // the epoch for which this end has reported that it finds no path yet
     std::unique_ptr<ProposeFrame> proposal;
-    std::unique_ptr<EndInfo> accepted;  // the receiver's answer
+    std::unique_ptr<EndInfo> accepted;  // the receiver's answer to the proposal
     Clock::time_point try_at = {};
     Clock::time_point connect_until = {};
   };
@@ -300,14 +309,15 @@ class SendConnection final : public Connection, private Failback::Host {
   }
   std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
   WayMemory ways_{std::chrono::seconds(config_.failover_timeout_s)};
-  std::vector<Way> epoch_ways_;    // of this epoch, by queue pair
-  uint8_t blamed_ = kNoQueuePair;  // whose path has been marked as failed already
-  bool wants_to_send_ = false;     // isend was called without queue pairs
-  int peer_rails_ = 0;             // of its device
-  bool whole_ = false;             // this epoch has all that both devices have
-  bool aside_ =
-      false;  // the epoch has less than the first one, or there is none, or the connection has failed
-  uint32_t looks_ = 0;  // of isend meanwhile
+  std::vector<Way> epoch_ways_;    // the paths of this epoch, by queue pair
+  uint8_t blamed_ = kNoQueuePair;  // the queue pair whose path is already marked as failed
+  bool wants_to_send_ = false;     // isend was called while there were no queue pairs
+  int peer_rails_ = 0;             // number of rails of the peer's device
+  bool whole_ = false;             // this epoch uses all rails of both devices
+  // isend's fast path is closed: the epoch has less than the first one, there is no epoch, or the connection
+  // has failed.
+  bool aside_ = false;
+  uint32_t looks_ = 0;  // calls of isend while aside_ was set
   Failback failback_{*this, ways_, config_.ib_subnet_prefix_len};
   WorkRequestChain chain_;
   std::unique_ptr<Part[]> parts_;  // kSlots x lanes
@@ -316,12 +326,12 @@ class SendConnection final : public Connection, private Failback::Host {
     uint32_t part;
     void* event;
   };
-  std::vector<PartEvent> events_;  // the profiler's, of parts that are on their way
+  std::vector<PartEvent> events_;  // the profiler's events of segments that are under way
   std::array<Group, kSlots> groups_;
   std::array<Message, kOutstandingSends> messages_;
 };
 
-// A small message for a receive that is known: straight down, no call but the device's.
+// Fast path of isend for a small message whose clear-to-send has arrived: no call except the device's.
 [[gnu::always_inline]] inline Status SendConnection::isendReady(uint64_t address, std::size_t bytes, int tag,
                                                                 const MemoryHandle* memory, void* profiler,
                                                                 Request** request) {
@@ -342,7 +352,7 @@ class SendConnection final : public Connection, private Failback::Host {
   return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
 }
 
-// True when the small message that is about to be posted must ask for a completion (batch_length.h).
+// True if the small message that is about to be posted must be signalled (batch_length.h).
 inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
   if (tested_) {
     batch_.begin(!small_turns_);
@@ -352,8 +362,8 @@ inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
   return !chores_ || queue_pair.posted >= queue_pair.quiet_until;
 }
 
-// Makes `work`, the work request that was counted last, ask for a completion. The completion covers all
-// messages up to `number`.
+// Makes `work`, the work request that was counted last, signalled. Its completion covers all messages up to
+// `number`.
 inline void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);
@@ -378,7 +388,7 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
   return post(queue_pair, &work);
 }
 
-// A message whose work requests are the last that were counted.
+// Fills in a message whose work requests are the last that were counted.
 inline void SendConnection::describe(Message& message, uint64_t address, uint32_t bytes,
                                      const MemoryHandle& memory, const LaneQueuePair& queue_pair) const {
   message.address = address;
@@ -391,7 +401,7 @@ inline void SendConnection::describe(Message& message, uint64_t address, uint32_
   message.queue_pair = queue_pair.index;
 }
 
-// To the next receive.
+// Goes on to the next receive.
 inline void SendConnection::advance() {
   ++next_message_;
   next_post_ = ++next_number_;

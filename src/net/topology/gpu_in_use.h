@@ -1,5 +1,5 @@
-// Which GPU a connection's data will live on. NCCL does not say it when it connects, but has made the GPU the
-// current device of its thread.
+// Which GPU a connection's data will be on. NCCL does not pass the GPU to connect, but has made it the
+// current device of its thread. Any thread.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace railwise::net {
 
-// PCI address of the current CUDA (or HIP) device of the calling thread, "" when there is none: asks the
-// driver's library if this process has loaded it, and never loads it. A few microseconds.
+// PCI address of the calling thread's current CUDA (or HIP) device, "" if there is none. Asks the driver's
+// library if this process has loaded it, and never loads it. Takes a few microseconds.
 std::string currentGpu();
 
-// The GPU (of `paths`) for a connection over `rails`: RAILWISE_GPU, else currentGpu(), else the nearest; -1:
-// no GPU.
+// Chooses the GPU (its index in `paths`) for a connection over `rails`: RAILWISE_GPU, else currentGpu(), else
+// the nearest one; -1: there is no GPU.
 int gpuInUse(const Config& config, const PathBandwidth& paths, std::span<const RailPort> rails);
 
 }  // namespace railwise::net

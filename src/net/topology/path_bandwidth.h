@@ -1,6 +1,6 @@
-// What the machine lets pass between each GPU and each port: the bandwidth of the path as the topology model
-// says (PIX, PXB, PHB, SYS), so that a rail behind a slow path gets the share that it can carry. Computed
-// once at init, then constant; a look-up is an array access. Reading is thread-safe.
+// The bandwidth between each GPU and each port: the bandwidth of their path in the topology model (PIX, PXB,
+// PHB, SYS), so that a rail behind a slow path gets the share that it can carry. Computed once at init, then
+// constant; a look-up is an array access. Any thread may read it.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,28 @@ struct RailPort {
 
 class PathBandwidth {
  public:
-  static constexpr int kUnlimited = std::numeric_limits<int>::max();  // nothing is known of the path
+  // The bandwidth of a path that is not known.
+  static constexpr int kUnlimited = std::numeric_limits<int>::max();
 
-  // Knows nothing: every path is unlimited, and there are no GPUs.
+  // Knows no path: every path is unlimited, and there are no GPUs.
   PathBandwidth() = default;
-  // The paths that data of one GPU takes: never by way of another GPU's rank (PXN), which has connections of
-  // its own. The NETs of `machine` are `devices` physical devices, by their number (Node::dev).
+  // Computes the paths that data of one GPU takes, without PXN (through another GPU's rank), because the
+  // other rank has connections of its own. The NET nodes of `machine` are `devices` physical devices, in the
+  // order of Node::dev.
   static PathBandwidth compute(const topo::Machine& machine, std::size_t devices);
 
   int gpus() const { return static_cast<int>(gpus_.size()); }
   const std::string& busId(int gpu) const { return gpus_[static_cast<std::size_t>(gpu)]; }
-  // The GPU at a PCI address, in any of its spellings; -1: it is not in the model.
+  // The GPU at a PCI address, in any spelling; -1: the model has no such GPU.
   int findGpu(std::string_view pci_address) const;
 
-  // Mb/s between `gpu` and the port, no more than the port's speed in the model; kUnlimited when gpu is -1 or
-  // the path is not known.
+  // Mb/s between `gpu` and the port, at most the port's speed in the model. kUnlimited if `gpu` is -1 or the
+  // path is not known.
   int mbps(int gpu, std::size_t device) const;
   topo::PathType type(int gpu, std::size_t device) const;
 
-  // The GPU from which the ports together can carry most; of equals the one with the shortest paths, then the
-  // first. -1: no GPU.
+  // The GPU from which the ports together can carry most. Among equals: the GPU with the shortest paths, then
+  // the first one. -1: there is no GPU.
   int nearestGpu(std::span<const RailPort> rails) const;
 
  private:
@@ -53,11 +55,11 @@ class PathBandwidth {
 
   std::vector<std::string> gpus_;  // PCI addresses
   std::size_t devices_ = 0;
-  std::vector<Entry> table_;  // by GPU, then device
+  std::vector<Entry> table_;  // one row of devices for each GPU
 };
 
-// What a rail can carry at start, Mb/s: the least of its port's speed and the path from `gpu` (-1: not
-// known). At least 1, so that shares can be divided.
+// What a rail can carry at start, Mb/s: the lesser of its port's speed and the bandwidth of the path from
+// `gpu` (-1: not known). At least 1, so that shares can be divided.
 int railMbps(const PathBandwidth& paths, int gpu, const RailPort& rail);
 
 }  // namespace railwise::net

@@ -1,7 +1,7 @@
-// Whether both ends of a connection are what their owner believes: the same plugin and settings, NICs of one
-// kind and speed, as many of them. What makes a connection impossible is refused elsewhere, with both sides'
-// names (fabric, link layer, GIDs, protocol version); this is what works and is seldom meant. Pure function,
-// any thread.
+// Compares both ends of a connection: do they have the same plugin and settings, NICs of one kind and speed,
+// and equally many NICs? A difference that makes a connection impossible is refused elsewhere, with the names
+// of both ends (fabric, link layer, GIDs, protocol version). This file finds differences that work but are
+// seldom intended. compareEnds() is pure. Any thread.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 namespace railwise::net {
 
 struct Difference {
-  const char* kind;  // "MTU": one line of it is enough for a process
+  const char* kind;  // "MTU", for example; the process logs each kind only once
   std::string text;  // names both ends, and what to do
 };
 
 std::vector<Difference> compareEnds(const EndInfo& here, const EndInfo& there);
 
-// Logs each kind once in the life of the process.
+// Logs each kind of difference once per process.
 void warnOfDifferences(const EndInfo& here, const EndInfo& there);
 
 }  // namespace railwise::net

@@ -1,8 +1,9 @@
-// What the two ends of a connection say to each other over the side channel after the handshake: frames, each
-// with the header of the handshake's messages. docs/transport.md tells who sends which when.
+// The frames that the two ends of a connection send each other over the side channel after the handshake.
+// Each frame begins with the header of the handshake's messages. docs/transport.md says who sends which frame
+// when.
 //
-// Everything is little-endian with fixed offsets, and comes from outside: checkFrame() looks at every field
-// before anyone uses one. Plain values, any thread.
+// Everything is little-endian with fixed offsets. A frame comes from outside: checkFrame() checks every field
+// before any other code uses one. Plain values, any thread.
 #pragma once
 
 #include <cstring>
@@ -15,63 +16,67 @@
 namespace railwise::net {
 
 inline constexpr std::size_t kReasonBytes = 320;
-// Of a break that nothing has failed for.
+// The reason in a Break that no failure has caused: the connection goes back to better paths.
 inline constexpr char kGoesBack[] = "a better way works again";
 inline constexpr uint8_t kNoQueuePair = 0xff;
 
-// Sender: my queue pairs of the epoch before this one are gone.
+// Sender, Break: the sender has destroyed its queue pairs of the epoch before `epoch`.
 struct BreakFrame {
   MessageHeader header;
   uint64_t epoch;
   char reason[kReasonBytes];
 };
 
-// Receiver: mine are gone too; this is what has arrived, and what I can be reached by.
+// Receiver, Settle: the receiver has destroyed its queue pairs of the epoch before `epoch`. The frame has
+// what has arrived, and by which rails the receiver can be reached.
 struct SettleFrame {
   MessageHeader header;
   uint64_t epoch;
-  uint64_t arrived;  // all receives up to this one are complete
-  uint32_t done;     // bit i: receive arrived + 1 + i is
-  uint8_t failed;    // the queue pair of the last epoch that failed here; kNoQueuePair: none of them
-  uint8_t native;    // so many rails, the first, are those of the connection's own device
-  uint8_t open;      // 1: there are receives that wait
+  uint64_t arrived;  // all receives up to this number are complete
+  uint32_t done;     // bit i: receive arrived + 1 + i is complete
+  uint8_t failed;    // the receiver's queue pair of the last epoch that failed; kNoQueuePair: none of them
+  uint8_t native;    // number of the connection's own rails; they are the first in `end`
+  uint8_t open;      // 1: some receives are not complete
   uint8_t reserved;
   char reason[kReasonBytes];
-  EndInfo end;  // without queue pairs
+  EndInfo end;  // the receiver's rails, without queue pairs
 };
 
-// Sender: these are the queue pairs of the new epoch.
+// Sender, Propose: the sender's queue pairs of the new epoch, and the receiver's rails that they are paired
+// with.
 struct ProposeFrame {
   MessageHeader header;
   uint64_t epoch;
-  uint8_t rails;            // of the receiver that are used,
-  uint8_t rail[kMaxRails];  // their places in the settle's list
+  uint8_t rails;            // number of the receiver's rails that are used
+  uint8_t rail[kMaxRails];  // their places in the rails of the Settle
   uint8_t reserved[7];
   EndInfo end;
-  QueuePairInfo pair[kMaxQueuePairs];  // as in a handshake's reply: `rail` counts the rails used
+  // As in a handshake's reply; `rail` counts only the rails that are used.
+  QueuePairInfo pair[kMaxQueuePairs];
 };
 
-// Receiver: and these are mine.
+// Receiver, Accept: the receiver's queue pairs of the new epoch.
 struct AcceptFrame {
   MessageHeader header;
   uint64_t epoch;
   EndInfo end;
 };
 
-// Sender: the epoch has begun (kBegin); there is no way that it could propose now (kSearching).
+// Sender: the epoch has begun (kBegin), or there is no path that the sender could propose now (kSearching).
 struct EpochFrame {
   MessageHeader header;
   uint64_t epoch;
 };
 
 // Receiver (kArrived), at any time: all receives up to `number` are complete. Sender (kUnposted): `number` is
-// the first receive that it has not posted everything for.
+// the first receive for which the sender has not posted everything.
 struct ArrivedFrame {
   MessageHeader header;
   uint64_t number;
 };
 
-// Sender, while it goes over less than it could: what can you be reached by now? Answered by RailsFrame.
+// Sender, while it uses less than it could: asks for the rails by which the receiver can be reached now. The
+// receiver answers with a RailsFrame.
 struct AskRailsFrame {
   MessageHeader header;
   uint64_t epoch;
@@ -81,31 +86,32 @@ struct RailsFrame {
   uint64_t epoch;
   uint8_t native;
   uint8_t reserved[7];
-  EndInfo end;  // without queue pairs
+  EndInfo end;  // the receiver's rails, without queue pairs
 };
 
-// Sender: make one queue pair for a trial of this way. Answered by TrialReplyFrame.
+// Sender: asks the receiver to make one queue pair for a trial of a path. The receiver answers with a
+// TrialReplyFrame.
 struct TrialFrame {
   MessageHeader header;
   uint64_t trial;
-  uint8_t rail;  // of the receiver, its place in the list of the last RailsFrame
+  uint8_t rail;  // the receiver's rail: its place in the last RailsFrame
   uint8_t gid;
   uint8_t peer_gid;
   uint8_t reserved[5];
-  EndInfo end;  // one rail, one queue pair
+  EndInfo end;  // the sender's rail and queue pair of the trial
 };
 struct TrialReplyFrame {
   MessageHeader header;
   uint64_t trial;
-  uint64_t accepted;  // 1, or 0: it cannot be made
+  uint64_t accepted;  // 1, or 0: the queue pair cannot be made
   EndInfo end;
 };
 
-// Either: this end does nothing more.
+// Either end, the close message: this end does nothing more.
 struct FarewellFrame {
   MessageHeader header;
-  uint64_t arrived;           // of a receiver: all receives up to this number are complete
-  char reason[kReasonBytes];  // "": an ordinary end
+  uint64_t arrived;           // from a receiver: all receives up to this number are complete
+  char reason[kReasonBytes];  // the reason of a failure; "": the connection was closed normally
 };
 
 inline constexpr std::size_t kMaxFrameBytes = sizeof(ProposeFrame);
@@ -118,7 +124,7 @@ static_assert(sizeof(RailsFrame) == 32 + sizeof(EndInfo) && sizeof(TrialFrame) =
 static_assert(sizeof(FarewellFrame) == 24 + kReasonBytes && sizeof(EpochFrame) == 24 &&
               sizeof(ArrivedFrame) == 24);
 
-// `bytes` has the length of a Frame.
+// Copies a frame out of `bytes`, which has the length of a Frame.
 template <typename Frame>
 Frame frameOf(std::span<const std::byte> bytes) {
   Frame frame;
@@ -126,9 +132,9 @@ Frame frameOf(std::span<const std::byte> bytes) {
   return frame;
 }
 
-// How long a frame of this type is; 0: there is no such.
+// The length of a frame of this type; 0: there is no such frame.
 std::size_t frameBytes(MessageType type);
-// What is wrong with a whole frame, in words; "": nothing.
+// What is wrong with a complete frame, in words; "": nothing.
 std::string checkFrame(std::span<const std::byte> frame);
 
 }  // namespace railwise::net

@@ -1,12 +1,12 @@
-// The connection protocol's bytes: the listen handle that NCCL carries to the peer, and three TCP messages.
+// The bytes of the handshake: the listen handle that NCCL carries to the peer, and three TCP messages.
 //
 //   connector                                   listener
 //   ConnectRequest  ------------------------->  pairs the rails, makes its queue pairs, ready to send
-//   makes its own ready  <---------------------  ConnectReply (or a refusal with the reason)
+//   its queue pairs ready to send  <----------  ConnectReply (or a refusal with the reason)
 //   ConnectReady    ------------------------->  the connection stands
 //
 // Everything is little-endian with fixed offsets. All of it comes from outside: the check functions below
-// look at every field before anyone uses one. Plain values, any thread.
+// check every field before any other code uses one. Plain values, any thread.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ inline constexpr uint16_t kProtocolVersion = 8;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
 inline constexpr std::size_t kVersionBytes = 16;
-inline constexpr int kCandidates = 3;  // TCP addresses in a handle
-inline constexpr int kRailGids = 3;    // GIDs that a rail offers
+inline constexpr int kCandidates = 3;  // number of TCP addresses in a handle
+inline constexpr int kRailGids = 3;    // number of GIDs that a rail offers
 
 struct HandleAddress {
   uint8_t bytes[16];  // IPv4 as ::ffff:a.b.c.d
@@ -45,12 +45,13 @@ struct ListenHandle {
   uint64_t magic;
   uint16_t version;
   uint16_t port;
-  uint8_t candidates;    // addresses that are valid, the listener's favourite first
-  uint8_t rails;         // of the listener's device
-  uint8_t out_of_order;  // 1: its queue pairs can take messages in any order
+  uint8_t candidates;    // number of valid addresses; the first one is tried first
+  uint8_t rails;         // number of rails of the listener's device
+  uint8_t out_of_order;  // 1: the listener's queue pairs can take messages in any order
   uint8_t reserved;
-  uint64_t nonce;       // the secret that tells the peer from a stranger
-  uint64_t connecting;  // written by connect() into the caller's copy: which attempt this is; 0 in transit
+  uint64_t nonce;  // secret that proves a caller to be the peer
+  // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
+  uint64_t connecting;
   HandleAddress addresses[kCandidates];
   char host[36];
 };
@@ -80,13 +81,13 @@ struct MessageHeader {
   uint64_t magic;
   uint16_t version;
   MessageType type;
-  uint32_t bytes;  // of the whole message
+  uint32_t bytes;  // length of the whole message
 };
 static_assert(sizeof(MessageHeader) == 16);
 
 enum class LinkLayer : uint8_t { kInfiniBand = 1, kRoce = 2, kIwarp = 3 };
 
-// One port of an end.
+// One rail of an end.
 struct RailInfo {
   uint16_t lid;
   LinkLayer link_layer;
@@ -94,29 +95,30 @@ struct RailInfo {
   uint8_t port;
   uint8_t gid_count;
   uint16_t reserved;
-  int16_t rail;  // of the network; -1: not known
+  int16_t rail;  // rail of the network; -1: not known
   int16_t plane;
   uint32_t speed_mbps;
-  uint32_t piece_bytes;             // largest work request this port takes
+  uint32_t piece_bytes;             // largest work request that this port takes
   uint32_t window_key;              // remote key of the end's window through this rail
   uint8_t gids[kRailGids][16];      // with RDMA CM: addresses, IPv4 as ::ffff:a.b.c.d
   uint8_t gid_versions[kRailGids];  // RoCE: 1 or 2; 0: not known
-  uint8_t gid_index[kRailGids];     // in the port's own table, for messages
+  uint8_t gid_index[kRailGids];     // index in the port's GID table, for log messages
   uint8_t reserved2[2];
-  uint16_t cm_ports[kRailGids];  // in a reply: where RDMA CM listens, for each of `gids`; 0: nowhere
+  // In a reply: the port at which RDMA CM listens, for each of `gids`; 0: none.
+  uint16_t cm_ports[kRailGids];
   uint16_t reserved3;
   char device[kDeviceBytes];
 };
 static_assert(sizeof(RailInfo) == 152);
 
-// One queue pair of an end. In a reply also how it was paired: `rail` is the listener's, `gid` the entry of
-// that rail and `peer_gid` the one of the connector's rail.
+// One queue pair of an end. A reply also has the pairing: `rail` is the listener's rail, `gid` the entry in
+// that rail's list, and `peer_gid` the entry in the list of the connector's rail.
 struct QueuePairInfo {
-  uint32_t number;  // 0: not used. Not told where the connection manager makes the queue pairs.
+  uint32_t number;  // 0: not used. Not set where the connection manager makes the queue pairs.
   uint8_t rail;
   uint8_t gid;
   uint8_t peer_gid;
-  uint8_t used;  // in a reply: 0 when no rail of the listener can be reached from this one
+  uint8_t used;  // in a reply: 0: no rail of the listener can be reached from `rail`
   uint32_t ece_vendor;
   uint32_t ece_options;
   uint32_t ece_mask;
@@ -126,8 +128,8 @@ static_assert(sizeof(QueuePairInfo) == 20);
 // One end of a connection.
 struct EndInfo {
   char host[kHostBytes];
-  uint64_t fabric;          // of a software device: which processes it reaches; 0: a real device
-  uint64_t window_address;  // where the other end writes: clear-to-send ring (connector), records (listener)
+  uint64_t fabric;          // for a software device: the fabric that it belongs to; 0: a real device
+  uint64_t window_address;  // where the peer writes: clear-to-send ring (connector), records (listener)
   uint8_t rails;
   uint8_t queue_pairs;
   uint8_t lanes;  // queue pair i belongs to lane i mod lanes
@@ -135,10 +137,10 @@ struct EndInfo {
   uint8_t traffic_class;
   uint8_t connection_manager;  // 1: queue pairs are connected by RDMA CM
   uint8_t out_of_order;        // 1: queue pairs take messages in any order
-  uint8_t failover;            // 1: goes another way when one is lost
-  uint8_t devices;             // that the process has
+  uint8_t failover;            // 1: this end can fail over to another path
+  uint8_t devices;             // number of physical devices of the process
   uint8_t reserved[7];
-  char version[kVersionBytes];  // of Railwise
+  char version[kVersionBytes];  // version of Railwise
   RailInfo rail[kMaxRails];
   QueuePairInfo queue_pair[kMaxQueuePairs];
 };
@@ -152,7 +154,7 @@ struct ConnectRequest {
 
 struct ConnectReply {
   MessageHeader header;
-  uint32_t accepted;  // 1, or 0 with the reason
+  uint32_t accepted;  // 1: accepted; 0: refused, see `reason`
   uint32_t reserved;
   char reason[256];
   EndInfo end;
@@ -162,7 +164,7 @@ struct ConnectReady {
   MessageHeader header;
 };
 
-// Private data of a connection manager's request: which queue pair of which connection it is for.
+// Private data of a connection manager's request: the connection's nonce, and the connector's queue pair.
 struct CmPrivate {
   uint64_t nonce;
   uint32_t queue_pair;
@@ -177,20 +179,20 @@ Message makeMessage(MessageType type) {
   return message;
 }
 
-// The addresses in a handle, favourites first; none when a field is impossible.
+// The addresses in a handle, the preferred one first; none if a field is impossible.
 std::vector<SocketAddress> handleAddresses(const ListenHandle& handle);
 // Puts up to kCandidates addresses of one port into a handle.
 void setHandleAddresses(ListenHandle& handle, std::span<const SocketAddress> addresses, uint16_t port);
 
-// What is wrong, in words for a log line, or "" when nothing is.
+// These functions return what is wrong, in words for a log line, or "" if nothing is.
 std::string checkHandle(const ListenHandle& handle);
 std::string checkHeader(const MessageHeader& header, MessageType type, std::size_t bytes);
 std::string checkEnd(const EndInfo& end);
-// Of a request or a reply. An end without a port that works has no queue pairs to tell of: the connection
-// begins as one that has lost its ways (docs/transport.md).
+// Of a request or a reply: does this end have no queue pairs, because no port works or a device has failed?
+// The connection then begins in the state of one that has lost all its paths (docs/transport.md).
 inline bool beginsLost(const EndInfo& end) { return end.queue_pairs == 0; }
 std::string checkFirstEnd(const EndInfo& end);
-// Does a rail have an address; any of an end's, or all? A port that is down offers none.
+// Does a rail have an address; does any rail of an end, or do all? A port that is down offers none.
 inline bool reachable(const RailInfo& rail) { return rail.gid_count > 0; }
 inline bool anyReachable(const EndInfo& end) {
   return std::any_of(end.rail, end.rail + end.rails, reachable);
@@ -198,14 +200,14 @@ inline bool anyReachable(const EndInfo& end) {
 inline bool allReachable(const EndInfo& end) {
   return std::all_of(end.rail, end.rail + end.rails, reachable);
 }
-// The same without what belongs to queue pairs and windows; there may be no rail.
+// Like checkEnd(), without the fields of queue pairs and windows. There may be no rail.
 std::string checkRails(const EndInfo& end);
-// A reply's pairing against the request that it answers.
+// Checks the pairing in a reply against the request.
 std::string checkPairing(const EndInfo& request, const EndInfo& reply);
-// The same of a handshake's reply.
+// Like checkPairing(), for a handshake's reply, which may have no queue pairs.
 std::string checkFirstPairing(const EndInfo& request, const EndInfo& reply);
-// Whether the two ends' devices can reach each other at all: software devices reach only processes of their
-// own machine. Names both hosts otherwise.
+// Checks whether the devices of the two ends can reach each other at all: a software device reaches only
+// processes of its own machine. The answer names both hosts.
 std::string checkFabric(const EndInfo& here, const EndInfo& there);
 
 // The bytes of a message, ready to be sent or received.
@@ -214,9 +216,9 @@ Transfer transferOf(Message& message) {
   return {std::as_writable_bytes(std::span(&message, 1)), 0};
 }
 
-// The text of a fixed field, which may lack its final zero.
+// The text of a fixed field; the field may have no final zero.
 std::string fieldText(std::span<const char> field);
-// Copies `text` into a fixed field, cut if need be, always zero-terminated.
+// Copies `text` into a fixed field. The text is cut if it is too long, and always ends with a zero.
 void copyText(std::span<char> field, std::string_view text);
 
 // "host:pid" of this process, and a random number for a handle.

@@ -1,4 +1,4 @@
-// Which rail of the listener answers which rail of the connector. Pure functions, any thread.
+// Pairs each rail of the connector with a rail of the listener. Pure functions, any thread.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,17 @@ namespace railwise::net {
 
 struct RailPair {
   uint8_t listener_rail;
-  uint8_t connector_gid;  // positions in the rails' lists
+  uint8_t connector_gid;  // positions in the GID lists of the two rails
   uint8_t listener_gid;
   verbs::Reach reach;
 };
 
-// For each lane of the connector, whose lane i is on its rail i mod `connector.rails`: the rail of the
-// listener that it best goes to, or nothing when none can be reached. Better: a nearer subnet; a plane that
-// is the same or not known on one side; a rail that fewer lanes have yet; the rail of the same number in the
-// network; the one at the same place in the list. `subnet_prefix_bits`: NCCL_IB_SUBNET_PREFIX_LEN.
-// `allowed` (rail of the connector, rail of the listener): which may be paired at all; empty: all.
+// For each lane of the connector, the best rail of the listener, or nothing if none can be reached. Lane i is
+// on the connector's rail i mod `connector.rails`. These rules decide, the first one first: a nearer subnet;
+// a plane that is equal or not known on one side; a rail that fewer lanes have yet; the rail with the same
+// number in the network; the rail at the same place in the list. `subnet_prefix_bits`:
+// NCCL_IB_SUBNET_PREFIX_LEN. `allowed` (rail of the connector, rail of the listener): which rails may be
+// paired; empty: all.
 std::vector<std::optional<RailPair>> pairRails(const EndInfo& connector, const EndInfo& listener, int lanes,
                                                int subnet_prefix_bits,
                                                const std::function<bool(int, int)>& allowed = {});

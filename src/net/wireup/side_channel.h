@@ -1,8 +1,9 @@
-// The handshake's socket in its second life: the frames that the two ends of a connection send each other
-// when something has failed, and the end of it, which tells of the peer's. The watcher's thread reads it, so
-// that a connection looks into memory only, and answers what needs nobody: how far everything has arrived.
+// The side channel: the socket of the handshake stays open, and over it the two ends of a connection send
+// each other frames when something has failed. The end of the socket shows that the peer has gone. The
+// watcher's thread reads the socket, so the connection only looks into memory. That thread also answers by
+// itself how far everything has arrived.
 //
-// Threads: send(), next(), end() from the connection's thread; ended() from any.
+// Threads: send(), next(), end() from the connection's thread; ended() and hungUp() from any.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@ namespace railwise::net {
 
 enum class Direction : uint8_t { kSend, kReceive };
 
-// A number that one thread counts up and others may read.
+// A number that one thread counts up and other threads may read.
 class SharedNumber {
  public:
   SharedNumber(uint64_t value = 0) : value_(value) {}
@@ -37,38 +38,39 @@ class SharedNumber {
 
 class SideChannel final : public Watched {
  public:
-  // `bell` rings when there is something to hear. `number`: of a receiver what has arrived, with which it
-  // answers each break at once, and again when it has grown until the break is settled; of a sender what it
-  // has not posted, with which it answers each settle.
+  // `bell` rings when a frame has arrived or the channel has ended. `number`, receiver: what has arrived. The
+  // channel answers each Break with this number at once, and again when the number has grown, until the Break
+  // is answered by a Settle. `number`, sender: the first receive that is not fully posted. The channel
+  // answers each Settle with this number.
   SideChannel(verbs::FatalFlag& bell, Direction direction, const SharedNumber& number)
       : bell_(bell), direction_(direction), number_(number) {}
   ~SideChannel();
   SideChannel(const SideChannel&) = delete;
   SideChannel& operator=(const SideChannel&) = delete;
 
-  // `watcher` null: nobody reads but next().
+  // `watcher` null: only next() reads the socket.
   void open(Socket socket, EventWatcher* watcher);
   bool opened() const { return socket_.valid(); }
-  // Somebody reads, and rings the bell.
+  // The watcher's thread reads the socket and rings the bell.
   bool watched() const { return watcher_ != nullptr; }
 
-  // What cannot go at once goes later; what the peer does not take because it has gone is lost.
+  // Bytes that cannot be sent at once are sent later. Bytes that the peer does not take because it has gone
+  // are lost.
   template <typename Frame>
   void send(const Frame& frame) {
     sendBytes(std::as_bytes(std::span(&frame, 1)));
   }
-  // The next frame that was heard, checked; nothing: there is none now. `look`: also what nobody has read
-  // yet.
+  // The next frame that has arrived, checked; nothing: there is none now. `look`: reads the socket too.
   std::optional<std::vector<std::byte>> next(bool look = false);
-  // The latest break needs no more such answers.
+  // The latest Break needs no more Arrived frames.
   void breakIsSettled();
-  // The peer will send nothing more, and everything that it sent was taken; or it sent what is no frame.
+  // The peer will send nothing more, or has sent bytes that are no valid frame; and every frame was taken.
   bool ended();
-  // The same, but something may be left to be taken. From any thread.
+  // The peer will send nothing more, but a frame may be left to be taken. From any thread.
   bool hungUp() const { return hung_up_.load(std::memory_order_acquire); }
-  // What is wrong with the last bytes; "": nothing.
+  // What is wrong with the last bytes, in words; "": nothing.
   std::string problem();
-  // Tells the peer that nothing more will come.
+  // Shuts the socket down: the peer sees that nothing more will come.
   void end();
 
   int descriptor() const override { return socket_.fd(); }
@@ -89,14 +91,14 @@ class SideChannel final : public Watched {
   const SharedNumber& number_;
   EventWatcher* watcher_ = nullptr;
   std::atomic<bool> hung_up_ = false;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Socket socket_;
   std::vector<std::byte> outbox_;
-  std::vector<std::byte> partial_;  // of the frame that is being read
+  std::vector<std::byte> partial_;  // bytes of the frame that is being read
   std::deque<std::vector<std::byte>> inbox_;
   std::string problem_;
-  bool break_waits_ = false;  // it was answered, but not settled yet
-  uint64_t told_ = 0;         // the answer
+  bool break_waits_ = false;  // a Break was answered, but no Settle has followed yet
+  uint64_t told_ = 0;         // the number in the latest answer
 };
 
 }  // namespace railwise::net
