@@ -14,8 +14,8 @@
 namespace railwise::test {
 namespace {
 
-// As src/net/device/window_arena.cc has them: an arena begins with a piece of this size, and each further one is
-// twice as large, up to the largest.
+// As src/net/device/window_arena.cc has them: an arena begins with a piece of this size, and each further one
+// is twice as large, up to the largest.
 constexpr uint64_t kFirstPiece = 64 << 10;
 constexpr uint64_t kLargestPiece = 2 << 20;
 
