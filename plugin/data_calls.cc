@@ -160,7 +160,7 @@ ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** 
   return guarded("iflush", [&] { return flush(connection, n, data, sizes, handles, request); });
 }
 
-[[gnu::noinline]] static ncclResult_t testOtherwise(void* request, int* done, int* sizes) {
+[[gnu::noinline]] static ncclResult_t testSlowPath(void* request, int* done, int* sizes) {
   return guarded("test", [&] {
     RAILWISE_REQUIRE("test", done);
     *done = 0;
@@ -171,24 +171,24 @@ ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** 
       return Status{Code::kInvalidUsage, 0};
     }
     bool complete = false;
-    const Status status = typed.connection->testOtherwise(typed, &complete, sizes);
+    const Status status = typed.connection->testSlowPath(typed, &complete, sizes);
     *done = complete ? 1 : 0;
     return status;
   });
 }
 
 [[gnu::noinline]] static ncclResult_t testUnknown(void* request, int* done, int* sizes) {
-  const std::optional<bool> complete = Connection::testSoon(*static_cast<Request*>(request), sizes);
+  const std::optional<bool> complete = Connection::testByOnePoll(*static_cast<Request*>(request), sizes);
   if (!complete) [[unlikely]]
-    return testOtherwise(request, done, sizes);
+    return testSlowPath(request, done, sizes);
   *done = *complete ? 1 : 0;
   return ncclSuccess;
 }
 
 ncclResult_t test_v6(void* request, int* done, int* sizes) {
   if (request == nullptr || done == nullptr) [[unlikely]]
-    return testOtherwise(request, done, sizes);
-  if (!Connection::testKnown(*static_cast<Request*>(request), sizes))
+    return testSlowPath(request, done, sizes);
+  if (!Connection::testIfKnown(*static_cast<Request*>(request), sizes))
     return testUnknown(request, done, sizes);
   *done = 1;
   return ncclSuccess;

@@ -24,7 +24,7 @@ TEST(Reopened, TheOnlyDeviceFailsAndTheConnectionGoesOnOverIt) {
   for (int failure = 1; failure <= 3; ++failure) {
     test::changePort("soft0:1", "fatal");
     ASSERT_TRUE(traffic.run(64, 20'000)) << failure;
-    EXPECT_EQ(loop.sender().rails().front().hca->earlierLives(), failure);
+    EXPECT_EQ(loop.sender().rails().front().hca->earlierGenerations(), failure);
     EXPECT_STREQ(loop.sender().rails().front().hca->name(), first->name());
   }
 }
@@ -42,7 +42,7 @@ TEST(Reopened, AConnectionGoesBackFromAStandby) {
   };
   ASSERT_TRUE(until(traffic, [&] {
     was_on_standby = was_on_standby || std::string(loop.sender().rails().front().name) == "soft1";
-    const Hca* const second = first->successor();
+    const Hca* const second = first->nextGeneration();
     return second != nullptr && isOn(loop.sender(), second) && isOn(loop.receiver(), second);
   }));
   EXPECT_TRUE(was_on_standby);
@@ -58,7 +58,7 @@ TEST(Reopened, AFusedDeviceGetsItsRailBack) {
   ASSERT_TRUE(traffic.run(8, 100'000));
   EXPECT_TRUE(until(traffic, [&] {
     const auto& rails = loop.sender().rails();
-    return rails.size() == 2 && rails.back().hca->earlierLives() == 1 && loop.sender().running();
+    return rails.size() == 2 && rails.back().hca->earlierGenerations() == 1 && loop.sender().running();
   }));
   ASSERT_TRUE(traffic.run(32, 100'000));
 }
@@ -72,7 +72,7 @@ TEST(Reopened, IsTriedAgainUntilItWorks) {
   ASSERT_TRUE(traffic.run(8, 512));
   test::changePort("soft0:1", "fatal");
   ASSERT_TRUE(traffic.run(8, 512));
-  EXPECT_EQ(loop.sender().rails().front().hca->earlierLives(), 1);
+  EXPECT_EQ(loop.sender().rails().front().hca->earlierGenerations(), 1);
 }
 
 // Nobody goes back to a port that is down.
@@ -83,12 +83,12 @@ TEST(Reopened, APortThatIsDownThenIsWaitedFor) {
   const Hca* const first = loop.sender().rails().front().hca;
   test::changePort("soft0:1", "down");
   test::changePort("soft0:1", "fatal");
-  ASSERT_TRUE(until(traffic, [&] { return first->successor() != nullptr; }));
+  ASSERT_TRUE(until(traffic, [&] { return first->nextGeneration() != nullptr; }));
   ASSERT_TRUE(traffic.run(64, 512));
   EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
   test::changePort("soft0:1", "up");
   EXPECT_TRUE(until(traffic, [&] {
-    return loop.sender().rails().front().hca == first->successor() && loop.sender().running();
+    return loop.sender().rails().front().hca == first->nextGeneration() && loop.sender().running();
   }));
 }
 
@@ -139,7 +139,7 @@ TEST(Reopened, NotWithoutFailover) {
   const Hca* const first = loop.sender().rails().front().hca;
   test::changePort("soft0:1", "fatal");
   EXPECT_FALSE(traffic.run(8, 512));
-  EXPECT_EQ(first->successor(), nullptr);
+  EXPECT_EQ(first->nextGeneration(), nullptr);
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ Connection::~Connection() {
 void Connection::attach(Socket socket) {
   side_channel_.open(std::move(socket), options_.watcher);
   listenToRails(true);
-  lost_.ring();  // what happened before anybody listened
-  mayTestSoon();
+  bell_.ring();  // what happened before anybody listened
+  allowTestByOnePoll();
   if (!endpoint_.anyUsed()) (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
 }
 
@@ -90,7 +90,7 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_
   const verbs::OutOfOrder order = !out_of_order_ ? verbs::OutOfOrder::kNo
                                   : first        ? verbs::OutOfOrder::kIfPossible
                                                  : verbs::OutOfOrder::kRequired;
-  const Result<LaneQueuePair*> made = endpoint_.addQueuePair(rail, config_, size, reserved, order, lost_);
+  const Result<LaneQueuePair*> made = endpoint_.addQueuePair(rail, config_, size, reserved, order, bell_);
   if (!made.ok()) return made.status();
   if (first) out_of_order_ = (*made)->made.out_of_order;
   (*made)->window_key = windowKeys(rail).local;
@@ -216,16 +216,16 @@ void Connection::adopt(const EndInfo& remote) {
 Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote,
                            std::size_t local_gid, std::size_t remote_gid) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const WayEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
+  const PathEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
   verbs::Gid gid;
   RAILWISE_TRY(makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid));
   queue_pair.connected = true;
   if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.gid = gid;
-  sayConnected(index, local, remote, local_gid, remote_gid);
+  logConnected(index, local, remote, local_gid, remote_gid);
   return Status::success();
 }
 
-Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, std::size_t index,
+Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends, std::size_t index,
                              verbs::Gid* from) const {
   const RailInfo& here = ends.local.rail[ends.local_rail];
   const RailInfo& there = ends.remote.rail[ends.remote_rail];
@@ -257,7 +257,7 @@ Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, 
   return verbs::readyToSend(qp, rail.port, config_, settings.psn);
 }
 
-void Connection::sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote,
+void Connection::logConnected(std::size_t index, const EndInfo& local, const EndInfo& remote,
                               std::size_t local_gid, std::size_t remote_gid) const {
   const LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const RailInfo& here = local.rail[queue_pair.rail];

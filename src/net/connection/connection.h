@@ -72,17 +72,17 @@ class Connection {
   // Has `request` completed? If so, test() writes the sizes to `sizes` (may be null) and frees the request. A
   // send has one size, a receive has `count` sizes, a flush has none. Never blocks. Errors: kRemote, kSystem.
   Status test(Request& request, bool* done, int* sizes) {
-    *done = testKnown(request, sizes);
+    *done = testIfKnown(request, sizes);
     if (*done) return Status::success();
-    const std::optional<bool> soon = testSoon(request, sizes);
-    if (!soon) return testOtherwise(request, done, sizes);
+    const std::optional<bool> soon = testByOnePoll(request, sizes);
+    if (!soon) return testSlowPath(request, done, sizes);
     *done = *soon;
     return Status::success();
   }
   // Fast path of test(): true only if the request is already known to be complete and has a single size.
   // Polls nothing.
-  static bool testKnown(Request& request, int* sizes) {
-    request.connection->tested_ = true;
+  static bool testIfKnown(Request& request, int* sizes) {
+    request.connection->tested_since_send_ = true;
     if (request.count != 1 || !request.connection->known(request) || request.kind == Request::Kind::kFree)
       return false;
     if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
@@ -90,20 +90,20 @@ class Connection {
     return true;
   }
   // Second fast path of test(), for a request that is not yet known to be complete: polls the only completion
-  // queue once. Most polls find nothing. Null: only testOtherwise() can answer.
-  [[gnu::always_inline]] static std::optional<bool> testSoon(Request& request, int* sizes) {
+  // queue once. Most polls find nothing. Null: only testSlowPath() can answer.
+  [[gnu::always_inline]] static std::optional<bool> testByOnePoll(Request& request, int* sizes) {
     Connection& connection = *request.connection;
-    if (connection.only_cq_ == nullptr || connection.chores_ || request.done ||
+    if (connection.only_cq_ == nullptr || connection.needs_slow_test_ || request.done ||
         request.kind == Request::Kind::kFree || request.kind == Request::Kind::kFlush)
       return std::nullopt;
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(connection.only_cq_, kPollBatch, completions);
     if (count == 0) [[likely]]
       return connection.maySkipIdle() ? std::optional(false) : std::nullopt;
-    connection.takeIn(completions, count);
-    return testKnown(request, sizes) ? std::optional(true) : std::nullopt;
+    connection.handleCompletions(completions, count);
+    return testIfKnown(request, sizes) ? std::optional(true) : std::nullopt;
   }
-  virtual Status testOtherwise(Request& request, bool* done, int* sizes) = 0;
+  virtual Status testSlowPath(Request& request, bool* done, int* sizes) = 0;
 
   // The rails in use: the rails of the device, until one of them fails.
   const std::vector<Rail>& rails() const { return endpoint_.rails; }
@@ -148,7 +148,7 @@ class Connection {
   Status bringUp(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                  std::size_t remote_gid);
   // The two addresses that a queue pair connects.
-  struct WayEnds {
+  struct PathEnds {
     const EndInfo& local;
     const EndInfo& remote;
     std::size_t local_rail;
@@ -158,10 +158,10 @@ class Connection {
   };
   // Like bringUp(), for any queue pair on `rail`. `index`: place of the peer's queue pair in `ends.remote`.
   // `from` receives the GID that the queue pair sends from.
-  Status makeReady(ibv_qp* qp, const Rail& rail, const WayEnds& ends, std::size_t index,
+  Status makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends, std::size_t index,
                    verbs::Gid* from) const;
   // Logs, at INFO, which path queue pair `index` uses.
-  void sayConnected(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
+  void logConnected(std::size_t index, const EndInfo& local, const EndInfo& remote, std::size_t local_gid,
                     std::size_t remote_gid) const;
   // Must RDMA CM connect the queue pairs? On iWARP always; elsewhere if RAILWISE_CONNECT=cm.
   bool wantsConnectionManager() const;
@@ -204,12 +204,12 @@ class Connection {
   // still be on the wire.
   enum class Waiting : uint8_t { kPeer, kAcknowledgement };
   Status idle(Waiting waiting) {
-    const bool nothing_new = (++idle_polls_ & kIdleMask) != 0 && !lost_.raised();
+    const bool nothing_new = (++idle_polls_ & kIdleMask) != 0 && !bell_.raised();
     return nothing_new ? Status::success() : checkPeer(waiting);
   }
   // Like idle(), for a call whose first poll found nothing. False: the caller must call idle().
   bool maySkipIdle() {
-    if (((idle_polls_ + 1) & kIdleMask) == 0 || lost_.raised()) return false;
+    if (((idle_polls_ + 1) & kIdleMask) == 0 || bell_.raised()) return false;
     ++idle_polls_;
     return true;
   }
@@ -217,9 +217,9 @@ class Connection {
   Status checkPeer(Waiting waiting);
   // Handles the completions of the only completion queue. `count` negative: the queue cannot be polled. A
   // failure is kept in failure_.
-  virtual void takeIn(const ibv_wc* completions, int count) noexcept = 0;
+  virtual void handleCompletions(const ibv_wc* completions, int count) noexcept = 0;
   // The connection fails without a message, because there was no memory to write one.
-  void failWithoutWords() noexcept {
+  void failWithoutMessage() noexcept {
     failure_ = {Code::kInternal, ENOMEM};
     stopFastPath();
   }
@@ -234,7 +234,7 @@ class Connection {
     return work;
   }
   // Allows test() to poll the only completion queue on its fast path, if the connection has exactly one.
-  void mayTestSoon() {
+  void allowTestByOnePoll() {
     const bool one = endpoint_.cqs.size() == 1 && endpoint_.oneQueuePair() && !iwarp_;
     only_cq_ = one ? endpoint_.cqs.front().get() : nullptr;
   }
@@ -298,16 +298,16 @@ class Connection {
   // "mlx5_1 port 1 qp 77"
   std::string nameOf(const LaneQueuePair& queue_pair) const { return endpoint_.nameOf(queue_pair); }
   // "mlx5_1 port 1 -> mlx5_3 port 1"
-  std::string wayText(const LaneQueuePair& queue_pair) const;
+  std::string pathText(const LaneQueuePair& queue_pair) const;
   // Logs a warning, or information when there were many such warnings recently.
-  static void sayFew(const std::string& line);
+  static void logLimited(const std::string& line);
   // Counts the time without a path. After RAILWISE_FAILOVER_TIMEOUT the connection fails.
   Status giveUpInTime();
   Status countUnproven(Clock::duration since_last_check);
   Status giveUpWhenLost();
   Status peerLeft();
-  void ringWhileRecovering() {
-    if (phase_ != Phase::kRunning) lost_.ring();
+  void ringBellWhileRecovering() {
+    if (phase_ != Phase::kRunning) bell_.ring();
   }
 
   uint64_t* probe_target_ = nullptr;
@@ -327,18 +327,18 @@ class Connection {
   Silence silence_;
 
   // iWARP: the peer has ended the connection. Data that it sent before may still arrive.
-  bool cut_off_ = false;
+  bool peer_closed_tcp_ = false;
   bool out_of_order_ = false;
   Window window_;
 
   // ---- Members that every message reads. They share few cache lines, because a thread with many connections
   // fetches each line again for each message.
   alignas(64) const Direction direction_;
-  bool tested_ = false;  // test() was called since the last isend
+  bool tested_since_send_ = false;  // test() was called since the last isend
   // test() must do more than poll: some work request is not posted, or a batch has not requested its
   // completion yet.
-  bool chores_ = false;
-  bool heard_ = false;  // something has completed since the last checkPeer()
+  bool needs_slow_test_ = false;
+  bool completed_since_check_ = false;  // something has completed since the last checkPeer()
   uint32_t idle_polls_ = 0;
   // The only completion queue. Null: there are several, or the fast path is closed.
   ibv_cq* only_cq_ = nullptr;
@@ -352,13 +352,13 @@ class Connection {
   SharedNumber next_post_ = 1;
   uint64_t peer_window_ = 0;
   Status failure_;
-  verbs::FatalFlag lost_;  // the bell; also raised by an event of one of the queues
+  verbs::FatalFlag bell_;  // the bell; also raised by an event of one of the queues
   Endpoint endpoint_;      // replaced with each epoch
 
   // ---- the rest
   // The destructor of SideChannel first unregisters the channel from the watcher, whose thread reads arrived_
-  // and rings lost_.
-  SideChannel side_channel_{lost_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
+  // and rings bell_.
+  SideChannel side_channel_{bell_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
@@ -366,13 +366,13 @@ class Connection {
   // gone. "": none of these. Many completion statuses can have such a cause: a flush (Soft-RoCE), exhausted
   // retries, or an unexpected end of the connection. The event may not have arrived yet, so the device is
   // asked.
-  std::string ailmentOf(const LaneQueuePair& queue_pair) const;
+  std::string diagnose(const LaneQueuePair& queue_pair) const;
   // Link diagnosis from the events so far, without asking the device.
-  std::string ailmentByEvents(const LaneQueuePair& queue_pair) const;
-  std::string ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
+  std::string diagnoseByEvents(const LaneQueuePair& queue_pair) const;
+  std::string diagnoseOr(const LaneQueuePair& queue_pair, const char* otherwise) const;
   // Link diagnosis for an error that comes without a reason. Waits a short time for the reason, unless the
   // peer has left.
-  std::string ailmentThatFollows(const LaneQueuePair& queue_pair);
+  std::string awaitDiagnosis(const LaneQueuePair& queue_pair);
   std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status);
   // Asks RDMA CM whether an established connection has ended or its device was removed.
   Status checkManager();
@@ -390,8 +390,8 @@ class Connection {
   RailInfo describeRail(const Rail& rail, int mbps) const;
   static bool addGids(const verbs::GidList& gids, RailInfo& info);
   Status onFrame(std::span<const std::byte> frame);
-  void onFarewell(const FarewellFrame& frame);
-  bool gpuMemoryToo(const Rail& rail) const;
+  void onClose(const FarewellFrame& frame);
+  bool reachesGpuMemory(const Rail& rail) const;
 
   // ---- What SendConnection and ReceiveConnection do differently. No call here is on the fast path.
   // From now on no call takes the fast path of this end.
@@ -416,7 +416,7 @@ class Connection {
   uint32_t port_changes_ = 0;         // count of the rails' events at the last look at the ports
   Clock::time_point peer_left_ = {};  // when the peer was first seen to have left
   int probes_ = 0;                    // iWARP: unanswered reads of the peer's window
-  std::string farewell_;              // the reason in the peer's close message
+  std::string close_reason_;          // the reason in the peer's close message
   std::string peer_;
 };
 

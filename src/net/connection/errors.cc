@@ -78,10 +78,10 @@ Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, i
   // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
   const int reason = error == -1 ? errno : std::abs(error);
   if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
-  const std::string ailment = canFailOver() ? ailmentOf(queue_pair) : ailmentThatFollows(queue_pair);
+  const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);
   return lose(&queue_pair, {Code::kSystem, reason},
               nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
-                  (ailment.empty() ? "" : ": " + ailment));
+                  (diagnosis.empty() ? "" : ": " + diagnosis));
 }
 
 Status Connection::losePoll(const ibv_cq* cq) {
@@ -106,7 +106,7 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
   return lose(&queue_pair, {Code::kRemote, 0}, what);
 }
 
-std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
+std::string Connection::diagnose(const LaneQueuePair& queue_pair) const {
   const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
   if (queue_pair.cm != nullptr && queue_pair.cm->advance().status().sys_errno == ENODEV)
@@ -124,7 +124,7 @@ std::string Connection::ailmentOf(const LaneQueuePair& queue_pair) const {
          std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
 }
 
-std::string Connection::ailmentByEvents(const LaneQueuePair& queue_pair) const {
+std::string Connection::diagnoseByEvents(const LaneQueuePair& queue_pair) const {
   const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (!rail.hca->state().active(rail.port.number))
     return "its port is down: check the cable, the switch port and `ibstat`";
@@ -133,19 +133,19 @@ std::string Connection::ailmentByEvents(const LaneQueuePair& queue_pair) const {
          std::to_string(queue_pair.gid->index) + ")";
 }
 
-std::string Connection::ailmentThatFollows(const LaneQueuePair& queue_pair) {
-  std::string ailment = ailmentOf(queue_pair);
+std::string Connection::awaitDiagnosis(const LaneQueuePair& queue_pair) {
+  std::string diagnosis = diagnose(queue_pair);
   const Deadline deadline = Deadline::after(kReasonFollows);
-  while (ailment.empty() && !peerHasEnded() && !deadline.passed()) {
+  while (diagnosis.empty() && !peerHasEnded() && !deadline.passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ailment = ailmentOf(queue_pair);
+    diagnosis = diagnose(queue_pair);
   }
-  return ailment;
+  return diagnosis;
 }
 
-std::string Connection::ailmentOr(const LaneQueuePair& queue_pair, const char* otherwise) const {
-  const std::string ailment = ailmentOf(queue_pair);
-  return ailment.empty() ? otherwise : ailment;
+std::string Connection::diagnoseOr(const LaneQueuePair& queue_pair, const char* otherwise) const {
+  const std::string diagnosis = diagnose(queue_pair);
+  return diagnosis.empty() ? otherwise : diagnosis;
 }
 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
@@ -154,9 +154,9 @@ std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status
   const bool broken = iwarp() && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
   const bool may_follow = refused || flushed || broken;
   // Where the connection goes on, nobody waits for a reason.
-  const std::string ailment =
-      may_follow && !canFailOver() ? ailmentThatFollows(queue_pair) : ailmentOf(queue_pair);
-  if (!ailment.empty()) return ailment;
+  const std::string diagnosis =
+      may_follow && !canFailOver() ? awaitDiagnosis(queue_pair) : diagnose(queue_pair);
+  if (!diagnosis.empty()) return diagnosis;
   if (may_follow && peerHasEnded())
     return std::string("the peer died or closed the connection") +
            (refused ? " while its memory was in use" : "") + ": see its log";

@@ -31,7 +31,7 @@ void Connection::stopFastPath() {
   leaveFastPath();
 }
 
-void Connection::sayFew(const std::string& line) {
+void Connection::logLimited(const std::string& line) {
   static std::mutex mutex;
   static Clock::time_point since;
   static int said = 0;
@@ -56,12 +56,13 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
   if (!failure_.ok()) return failure_;
   if (!canFailOver()) return fail(status, what);
   if (phase_ == Phase::kLost || phase_ == Phase::kWaiting) return Status::success();
-  sayFew(device_.name() + std::string(": connection ") + (direction_ == Direction::kSend ? "to " : "from ") +
-         peer_ + ": " + what + "; looking for another way");
+  logLimited(device_.name() + std::string(": connection ") +
+             (direction_ == Direction::kSend ? "to " : "from ") + peer_ + ": " + what +
+             "; looking for another way");
   const bool stalled = status.sys_errno == ETIMEDOUT;
   if (endpoint_.proven() && !stalled) silence_.forgetStalls();
   leaveEpoch(what);
-  log_.noteTried((queue_pair != nullptr ? wayText(*queue_pair) + ": " : "") + what);
+  log_.noteTried((queue_pair != nullptr ? pathText(*queue_pair) + ": " : "") + what);
   failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
   return Status::success();
 }
@@ -73,7 +74,7 @@ void Connection::leaveEpoch(const std::string& why) {
   phase_ = Phase::kLost;
   peer_takes_part_ = false;
   stopFastPath();
-  lost_.ring();
+  bell_.ring();
 }
 
 void Connection::noteProgress(bool keep_last) {
@@ -84,12 +85,12 @@ void Connection::beginEpoch() {
   phase_ = Phase::kRunning;
   silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
   log_.resume();
-  heard_ = true;  // silence begins now
-  lost_.clear();
+  completed_since_check_ = true;  // silence begins now
+  bell_.clear();
   listenToRails(true);
-  lost_.ring();  // what happened before anybody listened
-  chores_ = true;
-  mayTestSoon();
+  bell_.ring();  // what happened before anybody listened
+  needs_slow_test_ = true;
+  allowTestByOnePoll();
 }
 
 Status Connection::recover() {
@@ -97,7 +98,7 @@ Status Connection::recover() {
   RAILWISE_TRY(hear());
   RAILWISE_TRY(advanceRecovery());
   if (phase_ == Phase::kRunning) return Status::success();
-  lost_.ring();
+  bell_.ring();
   // What its queue pairs have brought is taken in first.
   if (side_channel_.ended() && phase_ != Phase::kLost) {
     // What it has said last is reported first.
@@ -164,29 +165,29 @@ Status Connection::onFrame(std::span<const std::byte> bytes) {
   if (header.type == MessageType::kFarewell) {
     FarewellFrame frame;
     std::memcpy(&frame, bytes.data(), sizeof frame);
-    onFarewell(frame);
+    onClose(frame);
     return Status::success();
   }
   if (!canFailOver()) return Status::success();  // the peer's setting is another
   return onPeerFrame(header.type, bytes);
 }
 
-void Connection::onFarewell(const FarewellFrame& frame) {
-  farewell_ = fieldText(frame.reason);
+void Connection::onClose(const FarewellFrame& frame) {
+  close_reason_ = fieldText(frame.reason);
   onLastArrived(frame.arrived);
 }
 
 // ---- rails
 
 void Connection::listenToRails(bool on) {
-  const auto listen = [&](const Rail& rail) { on ? rail.tell(&lost_) : rail.forget(&lost_); };
+  const auto listen = [&](const Rail& rail) { on ? rail.tell(&bell_) : rail.forget(&bell_); };
   for (const Rail& rail : endpoint_.rails) listen(rail);
   for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
 }
 
 // A rail that reaches GPU memory in fewer ways than the connection's own is no standby for it: NCCL has
 // registered memory for what the device said it can.
-bool Connection::gpuMemoryToo(const Rail& rail) const {
+bool Connection::reachesGpuMemory(const Rail& rail) const {
   const int wanted = device_.properties().pointer_support;
   return (rail.pointer_support & wanted) == wanted;
 }
@@ -205,7 +206,7 @@ std::vector<Rail> Connection::usableRails(int* native) const {
     // Both ends of a queue pair take messages in any order, or none does.
     const bool in_order =
         !out_of_order_ || verbs::outOfOrderReceives(rail.hca->context(), config_) >= kPostedReceives;
-    if (in_order && gpuMemoryToo(rail)) add(rail);
+    if (in_order && reachesGpuMemory(rail)) add(rail);
   }
   return usable;
 }
@@ -292,7 +293,7 @@ void Connection::dropEndpoint() {
   endpoint_ = Endpoint::lost(endpoint_.rails, device_.rails());
 }
 
-std::string Connection::wayText(const LaneQueuePair& queue_pair) const {
+std::string Connection::pathText(const LaneQueuePair& queue_pair) const {
   if (queue_pair.rail >= endpoint_.rails.size() || queue_pair.peer_rail >= epoch_there_.rails)
     return nameOf(queue_pair);
   const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];

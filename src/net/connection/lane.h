@@ -27,7 +27,7 @@ struct LaneQueuePair {
   uint64_t covered = 0;
   // Until `posted` reaches this number, the send queue has room and no work request need be signalled for the
   // sake of the queue.
-  uint64_t quiet_until = 0;
+  uint64_t unsignalled_until = 0;
   uint32_t send_size = 0;
   uint32_t inline_bytes = 0;
   uint32_t consumed = 0;  // receives used up since the queue pair was made
@@ -57,20 +57,20 @@ struct LaneQueuePair {
   uint32_t cover() {
     const auto newly = static_cast<uint32_t>(posted - covered);
     covered = posted;
-    quieten();
+    updateUnsignalledLimit();
     return newly;
   }
   void retire(uint32_t work_requests) {
     completed += work_requests;
-    quieten();
+    updateUnsignalledLimit();
   }
 
  private:
   // One signalled work request among so many keeps room in the send queue.
   static constexpr uint32_t kCoverEvery = 32;
-  void quieten() {
+  void updateUnsignalledLimit() {
     const uint64_t every = std::min(kCoverEvery, send_size / 2);
-    quiet_until = std::min(covered + every - 1, completed + send_size);
+    unsignalled_until = std::min(covered + every - 1, completed + send_size);
   }
 };
 

@@ -63,9 +63,9 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   if (!canFailOver()) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used) continue;
-    const std::string ailment = ailmentByEvents(queue_pair);
-    if (!ailment.empty())
-      return lose(&queue_pair, {Code::kSystem, ENETDOWN}, nameOf(queue_pair) + ": " + ailment);
+    const std::string diagnosis = diagnoseByEvents(queue_pair);
+    if (!diagnosis.empty())
+      return lose(&queue_pair, {Code::kSystem, ENETDOWN}, nameOf(queue_pair) + ": " + diagnosis);
   }
   return Status::success();
 }
@@ -77,15 +77,15 @@ Status Connection::checkManager() {
     if (up.ok()) continue;
     if (up.status().sys_errno == ENODEV)
       return fail(up.status(), nameOf(queue_pair) + ": ended: its device was removed");
-    cut_off_ = true;
+    peer_closed_tcp_ = true;
   }
   return Status::success();
 }
 
 Status Connection::checkPeer(Waiting waiting) {
-  if (phase_ == Phase::kRunning && lost_.raised()) {
-    const std::optional<ibv_event_type> event = lost_.event();
-    lost_.clear();  // what is raised from now on is looked at the next time
+  if (phase_ == Phase::kRunning && bell_.raised()) {
+    const std::optional<ibv_event_type> event = bell_.event();
+    bell_.clear();  // what is raised from now on is looked at the next time
     RAILWISE_TRY(checkEvents(event));
     RAILWISE_TRY(hear());
     if (running()) lookAtPorts();
@@ -98,22 +98,23 @@ Status Connection::checkPeer(Waiting waiting) {
   RAILWISE_TRY(countUnproven(*since));
   lookForBetter(now);
   RAILWISE_TRY(checkSilence(*since));
-  if (!peerHasEnded() && !cut_off_) return failure_;
+  if (!peerHasEnded() && !peer_closed_tcp_) return failure_;
   if (peer_left_ == Clock::time_point()) peer_left_ = now;
   // On iWARP a send is complete when TCP has it, which may be long before it arrives.
   const bool in_memory = waiting == Waiting::kPeer && !iwarp();
   const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
   if (now - peer_left_ < grace) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    const std::string ailment = queue_pair.used ? ailmentOf(queue_pair) : "";
-    if (!ailment.empty()) return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + ailment);
+    const std::string diagnosis = queue_pair.used ? diagnose(queue_pair) : "";
+    if (!diagnosis.empty())
+      return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + diagnosis);
   }
   return peerLeft();
 }
 
 Status Connection::peerLeft() {
   std::string what = "the peer closed the connection or died with work outstanding";
-  if (!farewell_.empty()) what = "the peer gave it up: " + farewell_;
+  if (!close_reason_.empty()) what = "the peer gave it up: " + close_reason_;
   const std::string problem = side_channel_.problem();
   if (!problem.empty()) what = "the peer sent " + problem + " over the side channel";
   if (!log_.reason().empty()) what += "; before that, " + log_.reason();
@@ -123,12 +124,12 @@ Status Connection::peerLeft() {
 // ---- silence
 
 Status Connection::checkSilence(Clock::duration since_last_check) {
-  if (std::exchange(heard_, false)) {
+  if (std::exchange(completed_since_check_, false)) {
     silence_.end();
     return Status::success();
   }
   silence_.count(since_last_check);
-  if (cut_off_) return Status::success();
+  if (peer_closed_tcp_) return Status::success();
   if (iwarp()) return probe();
   const bool anew = endpoint_.owedNothing() && silence_.idle();
   RAILWISE_TRY(requestCompletions(anew));
@@ -148,7 +149,7 @@ Status Connection::checkStall() {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return lose(&*owing, {Code::kRemote, ETIMEDOUT},
               nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
-                  (ailmentOf(*owing).empty() ? "" : ": " + ailmentOf(*owing)));
+                  (diagnose(*owing).empty() ? "" : ": " + diagnose(*owing)));
 }
 
 // Soft-RoCE tries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends when a device goes.
@@ -160,10 +161,11 @@ Status Connection::checkSends() {
   if (silence_.owed() < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used || queue_pair.posted == queue_pair.completed) continue;
-    return fail({Code::kRemote, ETIMEDOUT},
-                nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
-                    " the device has reported neither the end of a send nor an error: " +
-                    ailmentOr(queue_pair, "check the network to the peer, and the device's own log (dmesg)"));
+    return fail(
+        {Code::kRemote, ETIMEDOUT},
+        nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
+            " the device has reported neither the end of a send nor an error: " +
+            diagnoseOr(queue_pair, "check the network to the peer, and the device's own log (dmesg)"));
   }
   return Status::success();
 }
@@ -184,7 +186,7 @@ Status Connection::probe() {
   return fail({Code::kRemote, ETIMEDOUT},
               nameOf(*used) + ": ended: the peer's device does not answer for " + secondsText(limit) +
                   " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): " +
-                  ailmentOr(*used, "check the network between them and the peer's host"));
+                  diagnoseOr(*used, "check the network between them and the peer's host"));
 }
 
 int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const {
@@ -216,7 +218,7 @@ Status Connection::onProbe(const ibv_wc& completion) {
   --probes_;
   if (completion.status == IBV_WC_SUCCESS) return Status::success();
   if (completion.status != IBV_WC_WR_FLUSH_ERR) return failCompletion(queue_pair, completion, "a probe");
-  cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  peer_closed_tcp_ = true;  // an ordinary end of the peer's, too, flushes what is posted
   return Status::success();
 }
 

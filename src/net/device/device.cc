@@ -66,7 +66,7 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   const verbs::PciPlace place = verbs::pciPlace(hca.context()->device, config.ib_merge_vfs != 0);
   const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
   std::vector<verbs::Port> all;
-  std::vector<std::string> ways;  // asked for once a port is used
+  std::vector<std::string> paths;  // asked for once a port is used
   for (uint8_t number = 1; number <= hca.attributes().phys_port_cnt; ++number) {
     const PortChoice choice = choiceOf(selection, hca, number);
     if (!choice.selected) {
@@ -87,8 +87,8 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
     } else if (!port->active) {
       RAILWISE_INFO(log::kInit | log::kNet, "%s port %u: not active, not used", hca.name(), number);
     } else {
-      if (ways.empty()) ways = waysToShow(hca, config);
-      for (const std::string& way : ways) found.push_back({&hca, *port, place, choice, way});
+      if (paths.empty()) paths = waysToShow(hca, config);
+      for (const std::string& path : paths) found.push_back({&hca, *port, place, choice, path});
     }
   }
   hca.setPorts(all);
@@ -294,13 +294,13 @@ Result<std::unique_ptr<Hca>> Hca::openAnew(const Config& config, std::string& pr
   }
   hca.setPorts(ports);
   for (const verbs::Port& port : ports) (void)hca.gidTable(port, config);
-  hca.earlier_lives_ = earlier_lives_ + 1;
+  hca.earlier_generations_ = earlier_generations_ + 1;
   return opened;
 }
 
-void Hca::setSuccessor(std::unique_ptr<Hca> successor) {
-  owned_successor_ = std::move(successor);
-  successor_.store(owned_successor_.get(), std::memory_order_release);
+void Hca::setNextGeneration(std::unique_ptr<Hca> nextGeneration) {
+  owned_next_generation_ = std::move(nextGeneration);
+  next_generation_.store(owned_next_generation_.get(), std::memory_order_release);
   state_->ringAll();
 }
 
@@ -315,7 +315,7 @@ verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
 
 Rail Rail::now() const {
   Hca* latest = hca;
-  while (Hca* const next = latest->successor()) latest = next;
+  while (Hca* const next = latest->nextGeneration()) latest = next;
   if (latest == hca) return *this;
   Rail renewed = *this;
   renewed.hca = latest;
@@ -326,17 +326,17 @@ Rail Rail::now() const {
 
 uint32_t Rail::changes() const {
   uint32_t sum = 0;
-  for (const Hca* life = hca; life != nullptr; life = life->successor())
+  for (const Hca* life = hca; life != nullptr; life = life->nextGeneration())
     sum += 1 + life->state().changes(port.number);
   return sum;
 }
 
 void Rail::tell(verbs::FatalFlag* bell) const {
-  for (const Hca* life = hca; life != nullptr; life = life->successor()) life->state().tell(bell);
+  for (const Hca* life = hca; life != nullptr; life = life->nextGeneration()) life->state().tell(bell);
 }
 
 void Rail::forget(verbs::FatalFlag* bell) const {
-  for (const Hca* life = hca; life != nullptr; life = life->successor()) life->state().forget(bell);
+  for (const Hca* life = hca; life != nullptr; life = life->nextGeneration()) life->state().forget(bell);
 }
 
 DeviceList::DeviceList() = default;

@@ -57,11 +57,11 @@ class Hca {
   Result<std::unique_ptr<Hca>> openAnew(const Config& config, std::string& problem) const;
   // Sets the next generation of this device, for everyone who still holds this one. This one stays in memory,
   // but nothing works over it.
-  void setSuccessor(std::unique_ptr<Hca> successor);
+  void setNextGeneration(std::unique_ptr<Hca> nextGeneration);
   // The next generation of this device. Null: it was not opened anew. Any thread.
-  Hca* successor() const { return successor_.load(std::memory_order_acquire); }
+  Hca* nextGeneration() const { return next_generation_.load(std::memory_order_acquire); }
   // How many generations of this device there were before.
-  int earlierLives() const { return earlier_lives_; }
+  int earlierGenerations() const { return earlier_generations_; }
 
   const char* name() const { return verbs::library().get_device_name(context_->device); }
   ibv_context* context() const { return context_.get(); }
@@ -81,9 +81,9 @@ class Hca {
   ibv_device_attr attributes_ = {};
   std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;
   std::unique_ptr<DeviceState> state_;  // has pointers to the GID tables
-  int earlier_lives_ = 0;
-  std::unique_ptr<Hca> owned_successor_;
-  std::atomic<Hca*> successor_{nullptr};
+  int earlier_generations_ = 0;
+  std::unique_ptr<Hca> owned_next_generation_;
+  std::atomic<Hca*> next_generation_{nullptr};
 };
 
 // One port that a device uses.

@@ -41,14 +41,14 @@ Clock::duration Reopener::pause(int attempts) const {
 }
 
 void Reopener::onFailure(Hca& hca) {
-  if (hca.earlierLives() + 1 >= kMostLives) {
+  if (hca.earlierGenerations() + 1 >= kMostLives) {
     RAILWISE_WARN("%s: it has failed %d times: it is not opened again in this process", hca.name(),
                   kMostLives);
     return;
   }
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
-  failed_.push_back({&hca, hca.earlierLives(), Clock::now() + pause(hca.earlierLives())});
+  failed_.push_back({&hca, hca.earlierGenerations(), Clock::now() + pause(hca.earlierGenerations())});
   if (!thread_.joinable()) {
     try {
       thread_ = startBackgroundThread([this] { run(); });
@@ -122,7 +122,7 @@ bool Reopener::reopen(const Failed& failed) {
   // Nobody would hear of its next failure.
   if (!watcher_.watch(fresh.state()).ok()) return false;
   RAILWISE_WARN("%s: opened anew after its failure: connections go back to it", hca.name());
-  hca.setSuccessor(std::move(*made));
+  hca.setNextGeneration(std::move(*made));
   return true;
 }
 

@@ -77,11 +77,11 @@ void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory)
     keys.remote_key[rail] = memory.keys[rail].remote;
 }
 
-Status ReceiveConnection::irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent,
-                                         Request** request) {
+Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent,
+                                        Request** request) {
   *request = nullptr;
   if (!failure_.ok()) return failure_;
-  if (!running() || lost_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
+  if (!running() || bell_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
   const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
   Receive& made = receives_[slot];
   if (made.kind != Request::Kind::kFree) return Status::success();
@@ -128,8 +128,8 @@ Status ReceiveConnection::postPending() {
   while (posted_number_ != next_number_) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
       RAILWISE_TRY(poll());
-      chores_ = queue_pair.sendFree() == 0;
-      if (chores_) return Status::success();
+      needs_slow_test_ = queue_pair.sendFree() == 0;
+      if (needs_slow_test_) return Status::success();
     }
     std::array<ibv_send_wr, kClearToSendChain> works;
     std::array<ibv_sge, kClearToSendChain> segments;
@@ -162,7 +162,7 @@ inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_se
 Status ReceiveConnection::progress(const Request& request, bool* done) {
   if (posted_number_ != next_number_) [[unlikely]]  // the send queue was full
     (void)postPending();                            // a failure is remembered
-  chores_ = posted_number_ != next_number_;
+  needs_slow_test_ = posted_number_ != next_number_;
   const Status polled = poll();
   if (request.kind == Request::Kind::kFlush) [[unlikely]]
     return progressFlush(
@@ -178,7 +178,7 @@ Status ReceiveConnection::poll() {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
-    heard_ = heard_ || count > 0;
+    completed_since_check_ = completed_since_check_ || count > 0;
     if (count < 0) [[unlikely]]
       RAILWISE_TRY(losePoll(cq.get()));
   }
@@ -202,7 +202,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
   if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
   } else if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) {
-    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    peer_closed_tcp_ = true;  // an ordinary end of the peer's, too, flushes what is posted
   } else {
     (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
   }
@@ -394,19 +394,19 @@ uint64_t ReceiveConnection::largestUnderWay() const {
   return largest;
 }
 
-Status ReceiveConnection::testOtherwise(Request& request, bool* done, int* sizes) {
+Status ReceiveConnection::testSlowPath(Request& request, bool* done, int* sizes) {
   RAILWISE_TRY(progress(request, done));
   if (*done) finish(request, sizes);
   return Status::success();
 }
 
-void ReceiveConnection::takeIn(const ibv_wc* completions, int count) noexcept {
+void ReceiveConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
   try {
-    heard_ = true;
+    completed_since_check_ = true;
     if (count < 0) (void)losePoll(only_cq_);
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
   } catch (const std::bad_alloc&) {
-    failWithoutWords();
+    failWithoutMessage();
   }
 }
 

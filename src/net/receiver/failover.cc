@@ -28,9 +28,9 @@ Status ReceiveConnection::advanceRecovery() {
       drain_ = Deadline::after(kDrainTime);
     }
     do {  // what has arrived counts
-      heard_ = false;
+      completed_since_check_ = false;
       (void)poll();
-    } while (heard_);
+    } while (completed_since_check_);
     if (!drained() && !drain_->passed()) return Status::success();
     drain_.reset();
     toEpoch(std::max(epoch_ + 1, asked_epoch_));
@@ -93,7 +93,7 @@ void ReceiveConnection::sendSettle() {
   copyText(frame.reason, log_.reason());
   frame.end = offer_;
   side_channel_.send(frame);
-  side_channel_.breakIsSettled();
+  side_channel_.breakIsAnswered();
   failed_queue_pair_ = kNoQueuePair;
 }
 
@@ -112,7 +112,7 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
         }
         asked_epoch_ = frame.epoch;
       } else {
-        side_channel_.breakIsSettled();
+        side_channel_.breakIsAnswered();
       }
       return Status::success();
     }
@@ -216,7 +216,7 @@ Status ReceiveConnection::connectEpoch() {
     if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
     if (up.ok()) continue;
     refuseEpoch(static_cast<uint8_t>(i),
-                wayText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+                pathText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
     return Status::success();
   }
   describeEce(local_);
@@ -302,7 +302,7 @@ bool ReceiveConnection::writeKeys(const Receive& receive) {
 
 Status ReceiveConnection::begin() {
   posted_number_ = arrived_ + 1;
-  straight_ = plain_ && endpoint_.native;
+  fast_path_open_ = plain_ && endpoint_.native;
   beginEpoch();
   return postPending();
 }

@@ -47,7 +47,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   // nobody would know what of silent ones has arrived, or test() them.
   made->may_be_silent_ =
       options.config.optional_receive_completion != 0 && !made->iwarp() && options.config.failover == 0;
-  made->straight_ = made->plain_ = device.rails().size() == 1 && !made->iwarp();
+  made->fast_path_open_ = made->plain_ = device.rails().size() == 1 && !made->iwarp();
   for (Receive& receive : made->receives_) receive.connection = made.get();
   const int pointers = device.properties().pointer_support;
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
@@ -157,7 +157,7 @@ Status ReceiveConnection::openQueuePairs() {
   const auto depth = static_cast<uint32_t>(limit);
   const uint32_t reserve = iwarp() ? kProbeReserve : 0;
   clear_to_send_signal_ = std::clamp((depth - reserve) * 3 / 4, 1U, kClearToSendSignal);
-  RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, lost_));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, bell_));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
@@ -260,7 +260,7 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce
       const Result<bool> up = queue_pair.cm->advance();
       if (!up.ok()) return up.status();
       queue_pair.connected = *up;
-      if (*up) sayConnected(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+      if (*up) logConnected(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     }
     all = all && queue_pair.connected;
   }

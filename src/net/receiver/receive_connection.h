@@ -44,7 +44,7 @@ class ReceiveConnection final : public Connection {
   // Makes received data visible to a GPU that reads `address`: reads it through each rail that carried data
   // of that receive. *request null: no flush is needed (NCCL_GDR_FLUSH_DISABLE).
   Status iflush(uint64_t address, const MemoryHandle& memory, Request** request);
-  Status testOtherwise(Request& request, bool* done, int* sizes) override;
+  Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
   // One buffer of a receive.
@@ -90,8 +90,8 @@ class ReceiveConnection final : public Connection {
   using Connection::Connection;
 
   // What a receiver does differently from a sender (connection.h).
-  void takeIn(const ibv_wc* completions, int count) noexcept override;
-  void leaveFastPath() override { straight_ = false; }
+  void handleCompletions(const ibv_wc* completions, int count) noexcept override;
+  void leaveFastPath() override { fast_path_open_ = false; }
   Status advanceRecovery() override;                                                // receiver/failover.cc
   Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // receiver/failover.cc
   // Reports to the sender by which rails this end can be reached, if these rails have changed.
@@ -126,7 +126,7 @@ class ReceiveConnection final : public Connection {
   static uint32_t roomOf(const ReceiveBuffer& buffer);
   static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp);
   void open(Receive& receive, uint32_t count, uint32_t room) const;
-  Status irecvOtherwise(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
+  Status irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent, Request** request);
   Status postPending();
   void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
   void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
@@ -186,7 +186,7 @@ class ReceiveConnection final : public Connection {
   uint32_t clear_to_send_signal_ = kClearToSendSignal;  // kClearToSendSignal, or less for a short send queue
   uint8_t reply_queue_pair_ = 0;  // the queue pair that brought data last; clear-to-sends go over it
   // The fast path is open: one rail, not iWARP, and the connection runs on its own rail.
-  bool straight_ = false;
+  bool fast_path_open_ = false;
   bool may_be_silent_ = false;  // silent receives are allowed: NCCL_NET_OPTIONAL_RECV_COMPLETION
 
   // ---- the rest
@@ -236,11 +236,11 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
                                                               bool silent, Request** request) {
   Receive& made = receives_[next_number_ % kSlots];
   const ReceiveBuffer& buffer = buffers[0];
-  const bool straight = buffers.size() == 1 && straight_ && !(silent && may_be_silent_) &&
+  const bool straight = buffers.size() == 1 && fast_path_open_ && !(silent && may_be_silent_) &&
                         buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
                         next_number_ <= consumed_number_ + kSlots;
   if (!straight) [[unlikely]]
-    return irecvOtherwise(buffers, silent, request);
+    return irecvSlowPath(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
   const uint32_t place = ringPlace(next_number_);
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =

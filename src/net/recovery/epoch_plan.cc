@@ -41,13 +41,13 @@ void addLane(EpochPlan& plan, uint8_t local_rail, const RailPair& pair) {
 
 // Rails of the connection's own devices.
 std::optional<EpochPlan> ownRails(const EndInfo& local, const EndInfo& remote, int subnet_prefix_bits,
-                                  const WayMemory& memory, Clock::time_point now, Purpose purpose) {
+                                  const PathMemory& memory, Clock::time_point now, Purpose purpose) {
   if (local.rails == 0 || remote.rails == 0) return std::nullopt;
   const int lanes = std::max(local.rails, remote.rails);
   const auto allowed = [&](int from, int to) {
-    const Way way = wayOf(local.rail[from], remote.rail[to]);
-    if (purpose == Purpose::kGoBack) return memory.freeAt(way) <= now;
-    return !memory.doubtful(way, now) && memory.doubts(way, now) == 0;
+    const RailPath path = pathOf(local.rail[from], remote.rail[to]);
+    if (purpose == Purpose::kGoBack) return memory.freeAt(path) <= now;
+    return !memory.doubtful(path, now) && memory.doubts(path, now) == 0;
   };
   const auto pairs = pairRails(local, remote, lanes, subnet_prefix_bits, allowed);
   EpochPlan plan;
@@ -61,65 +61,65 @@ std::optional<EpochPlan> ownRails(const EndInfo& local, const EndInfo& remote, i
 
 }  // namespace
 
-Way wayOf(const RailInfo& local, const RailInfo& remote) {
+RailPath pathOf(const RailInfo& local, const RailInfo& remote) {
   const auto name = [](const RailInfo& rail) {
     return fieldText(rail.device) + " port " + std::to_string(rail.port);
   };
   return {name(local), name(remote)};
 }
 
-const WayMemory::Entry* WayMemory::find(const Way& way) const {
-  const auto found = entries_.find(way);
+const PathMemory::Entry* PathMemory::find(const RailPath& path) const {
+  const auto found = entries_.find(path);
   return found != entries_.end() ? &found->second : nullptr;
 }
 
-bool WayMemory::doubtful(const Entry& entry, Clock::time_point now) {
+bool PathMemory::doubtful(const Entry& entry, Clock::time_point now) {
   return !entry.free && now - entry.last <= kForgetAfter;
 }
 
-bool WayMemory::doubtful(const Way& way, Clock::time_point now) const {
-  const Entry* entry = find(way);
+bool PathMemory::doubtful(const RailPath& path, Clock::time_point now) const {
+  const Entry* entry = find(path);
   return entry != nullptr && doubtful(*entry, now);
 }
 
-int WayMemory::doubts(const Way& way, Clock::time_point now) const {
-  const Entry* its = find(way);
+int PathMemory::doubts(const RailPath& path, Clock::time_point now) const {
+  const Entry* its = find(path);
   const Clock::time_point since = its != nullptr ? its->worked : Clock::time_point();
   return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& known) {
-    const bool common = known.first.first == way.first || known.first.second == way.second;
-    return common && known.first != way && known.second.last > since && doubtful(known.second, now);
+    const bool common = known.first.first == path.first || known.first.second == path.second;
+    return common && known.first != path && known.second.last > since && doubtful(known.second, now);
   }));
 }
 
-void WayMemory::failed(const Way& way, Clock::time_point now) {
-  Entry& entry = entries_[way];
+void PathMemory::failed(const RailPath& path, Clock::time_point now) {
+  Entry& entry = entries_[path];
   if (now - entry.last > kForgetAfter) entry.failures = 0;
   ++entry.failures;
   entry.last = now;
   entry.free = false;
 }
 
-void WayMemory::worked(const Way& way, Clock::time_point now) {
-  Entry& entry = entries_[way];
+void PathMemory::worked(const RailPath& path, Clock::time_point now) {
+  Entry& entry = entries_[path];
   entry.free = true;  // but the next failure counts on
   entry.worked = now;
 }
 
-Clock::time_point WayMemory::freeAt(const Way& way) const {
-  const Entry* entry = find(way);
+Clock::time_point PathMemory::freeAt(const RailPath& path) const {
+  const Entry* entry = find(path);
   if (entry == nullptr || entry->free) return {};
   return entry->last + doubled(kFirstPause, entry->failures - 1, kLongestPause);
 }
 
-Clock::time_point WayMemory::desperateAt(const Way& way) const {
-  const Entry* entry = find(way);
+Clock::time_point PathMemory::desperateAt(const RailPath& path) const {
+  const Entry* entry = find(path);
   if (entry == nullptr || entry->free) return {};
   const Clock::duration longest = std::min(kLongestDesperatePause, patience_ / kDesperateTries);
   return entry->last + doubled(kFirstDesperatePause, entry->failures - 1, longest);
 }
 
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
-                     const WayMemory& memory, Clock::time_point now, Purpose purpose) {
+                     const PathMemory& memory, Clock::time_point now, Purpose purpose) {
   const EndInfo own = firstRails(local.end, local.native);
   const EndInfo its = firstRails(remote.end, std::min(remote.native, most_remote));
   if (auto plan = ownRails(own, its, subnet_prefix_bits, memory, now, purpose)) return {plan, {}};
@@ -141,13 +141,13 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
       other.rail[0] = remote.end.rail[to];
       const auto pair = pairRails(one, other, 1, subnet_prefix_bits)[0];
       if (!pair) continue;
-      const Way way = wayOf(one.rail[0], other.rail[0]);
+      const RailPath path = pathOf(one.rail[0], other.rail[0]);
       // Those that are free are all alike.
-      const Clock::time_point free = std::max(memory.freeAt(way), now);
-      const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(way, now);
-      const int doubts = purpose == Purpose::kGoOn ? memory.doubts(way, now) : 0;
+      const Clock::time_point free = std::max(memory.freeAt(path), now);
+      const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(path, now);
+      const int doubts = purpose == Purpose::kGoOn ? memory.doubts(path, now) : 0;
       Choice choice = {
-          doubtful, free, doubts, from + to, static_cast<uint8_t>(from), *pair, memory.desperateAt(way)};
+          doubtful, free, doubts, from + to, static_cast<uint8_t>(from), *pair, memory.desperateAt(path)};
       choice.pair.listener_rail = static_cast<uint8_t>(to);
       const auto order = [](const Choice& c) { return std::tuple(c.doubtful, c.free, c.doubts, c.rank); };
       if (!best || order(choice) < order(*best)) best = choice;

@@ -16,29 +16,29 @@
 namespace railwise::net {
 
 // A path: one rail of each end, by the names of their ports.
-using Way = std::pair<std::string, std::string>;
-Way wayOf(const RailInfo& local, const RailInfo& remote);
+using RailPath = std::pair<std::string, std::string>;
+RailPath pathOf(const RailInfo& local, const RailInfo& remote);
 
 // Remembers which paths have failed. A path that has failed is not used for a while, longer after each
 // failure.
-class WayMemory {
+class PathMemory {
  public:
-  WayMemory() = default;
+  PathMemory() = default;
   // `patience`: after so long without a path the connection fails. Within that time every path is tried
   // several times.
-  explicit WayMemory(Clock::duration patience) : patience_(patience) {}
-  void failed(const Way& way, Clock::time_point now);
+  explicit PathMemory(Clock::duration patience) : patience_(patience) {}
+  void failed(const RailPath& path, Clock::time_point now);
   // A trial of this path has succeeded.
-  void worked(const Way& way, Clock::time_point now);
+  void worked(const RailPath& path, Clock::time_point now);
   // freeAt(): when the path may be used again while there are others. desperateAt(): when it may be used if
   // there is no other path, which is sooner.
-  Clock::time_point freeAt(const Way& way) const;
-  Clock::time_point desperateAt(const Way& way) const;
+  Clock::time_point freeAt(const RailPath& path) const;
+  Clock::time_point desperateAt(const RailPath& path) const;
   // The path has failed and nothing has come through it since.
-  bool doubtful(const Way& way, Clock::time_point now) const;
+  bool doubtful(const RailPath& path, Clock::time_point now) const;
   // How many other paths have become doubtful since this path last worked and share a rail with it. Nobody
   // knows which of the two rails of a doubtful path has failed.
-  int doubts(const Way& way, Clock::time_point now) const;
+  int doubts(const RailPath& path, Clock::time_point now) const;
 
  private:
   struct Entry {
@@ -48,8 +48,8 @@ class WayMemory {
     Clock::time_point worked = {};
   };
   static bool doubtful(const Entry& entry, Clock::time_point now);
-  const Entry* find(const Way& way) const;
-  std::map<Way, Entry> entries_;
+  const Entry* find(const RailPath& path) const;
+  std::map<RailPath, Entry> entries_;
   Clock::duration patience_ = std::chrono::seconds(60);
 };
 
@@ -89,7 +89,7 @@ enum class Purpose { kGoOn, kGoBack };
 // path, standbys included: a path that is not doubtful, with the fewest doubts; or else the path that is free
 // again first.
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
-                     const WayMemory& memory, Clock::time_point now, Purpose purpose);
+                     const PathMemory& memory, Clock::time_point now, Purpose purpose);
 
 // Does `plan` use fewer standbys than `than`, or equally many and more rails?
 bool better(const EpochPlan& plan, const EpochPlan& than, int native_local, int native_remote);

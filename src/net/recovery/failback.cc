@@ -10,20 +10,20 @@ constexpr Clock::duration kLongestLook = std::chrono::seconds(10);
 // A round trip takes microseconds.
 constexpr Clock::duration kTrialTime = std::chrono::milliseconds(500);
 
-bool contains(const std::vector<Way>& paths, const Way& path) {
+bool contains(const std::vector<RailPath>& paths, const RailPath& path) {
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
 // The paths in use as a plan over these offers.
-EpochPlan planOf(const std::vector<Way>& paths, const EndInfo& local, const EndInfo& remote) {
+EpochPlan planOf(const std::vector<RailPath>& paths, const EndInfo& local, const EndInfo& remote) {
   EpochPlan plan;
   const auto add = [](std::vector<uint8_t>& places, const EndInfo& end, const std::string& name) {
     for (uint8_t i = 0; i < end.rails; ++i) {
-      const std::string its = wayOf(end.rail[i], end.rail[i]).first;
+      const std::string its = pathOf(end.rail[i], end.rail[i]).first;
       if (its == name && std::find(places.begin(), places.end(), i) == places.end()) places.push_back(i);
     }
   };
-  for (const Way& path : paths) {
+  for (const RailPath& path : paths) {
     add(plan.local, local, path.first);
     add(plan.remote, remote, path.second);
   }
@@ -32,9 +32,9 @@ EpochPlan planOf(const std::vector<Way>& paths, const EndInfo& local, const EndI
 
 }  // namespace
 
-void Failback::use(const std::vector<Way>& paths, bool whole) {
+void Failback::use(const std::vector<RailPath>& paths, bool whole) {
   used_ = paths;
-  std::erase(used_, Way());  // of queue pairs that are not used
+  std::erase(used_, RailPath());  // of queue pairs that are not used
   std::sort(used_.begin(), used_.end());
   used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
   if (first_.empty() && whole) first_ = used_;
@@ -51,8 +51,9 @@ void Failback::stop() {
   better_plan_.reset();
 }
 
-std::ptrdiff_t Failback::asAtFirst(const std::vector<Way>& paths) const {
-  return std::count_if(first_.begin(), first_.end(), [&](const Way& path) { return contains(paths, path); });
+std::ptrdiff_t Failback::asAtFirst(const std::vector<RailPath>& paths) const {
+  return std::count_if(first_.begin(), first_.end(),
+                       [&](const RailPath& path) { return contains(paths, path); });
 }
 
 void Failback::look(Clock::time_point now) {
@@ -86,10 +87,10 @@ void Failback::onRails(const RailsFrame& frame, int most_remote) {
   if (!answer.plan) return;
   const EpochPlan now = planOf(used_, offer, frame.end);
   // As many rails as now, but paired as at first, are better, too.
-  std::vector<Way> planned;
+  std::vector<RailPath> planned;
   for (const EpochPlan::Lane& lane : answer.plan->lanes)
-    planned.push_back(wayOf(offer.rail[answer.plan->local[lane.local_rail]],
-                            frame.end.rail[answer.plan->remote[lane.remote_rail]]));
+    planned.push_back(pathOf(offer.rail[answer.plan->local[lane.local_rail]],
+                             frame.end.rail[answer.plan->remote[lane.remote_rail]]));
   const bool straighter =
       asAtFirst(planned) > asAtFirst(used_) && !better(now, *answer.plan, native, frame.native);
   if (!straighter && !better(*answer.plan, now, native, frame.native)) return;
@@ -106,7 +107,7 @@ void Failback::tryNext() {
     const EpochPlan::Lane lane = better_plan_->lanes.back();
     const uint8_t from = better_plan_->local[lane.local_rail];
     const uint8_t to = better_plan_->remote[lane.remote_rail];
-    Way path = wayOf(offer.rail[from], better_rails_->end.rail[to]);
+    RailPath path = pathOf(offer.rail[from], better_rails_->end.rail[to]);
     if (contains(used_, path)) continue;
     better_plan_->lanes.pop_back();
     Result<TrialQueuePair> made = host_.openTrialOn(better_own_[from]);
@@ -143,7 +144,7 @@ void Failback::trialFailed() {
 void Failback::onTrialReply(const TrialReplyFrame& frame) {
   if (trial_ == nullptr || trial_->reading || frame.trial != trial_->number) return;
   const EndInfo offer = host_.offerOf(better_own_);
-  const std::string its = wayOf(frame.end.rail[0], frame.end.rail[0]).first;
+  const std::string its = pathOf(frame.end.rail[0], frame.end.rail[0]).first;
   if (frame.accepted != 0 && its != trial_->path.second) return stop();  // its rails have changed meanwhile
   const bool possible = frame.accepted != 0 && trial_->remote_gid < frame.end.rail[0].gid_count &&
                         trial_->local_gid < offer.rail[trial_->local_rail].gid_count;

@@ -1,8 +1,8 @@
 // How a sender goes back to better paths after a failure. While it uses less than at first, it asks the
 // receiver now and then by which rails the receiver can be reached. It tries every new path by an RDMA read
 // through a queue pair made for that trial. Only when all new paths work does it leave the epoch for a better
-// one. A path that has failed is not tried for a while, longer after each failure (WayMemory), so a path that
-// comes and goes is used less and less.
+// one. A path that has failed is not tried for a while, longer after each failure (PathMemory), so a path
+// that comes and goes is used less and less.
 //
 // Threads: belongs to one connection; one thread at a time.
 #pragma once
@@ -53,12 +53,12 @@ class Failback {
   };
 
   // `paths` remembers which paths have failed.
-  Failback(Host& host, WayMemory& paths, int subnet_prefix_bits)
+  Failback(Host& host, PathMemory& paths, int subnet_prefix_bits)
       : host_(host), paths_(paths), subnet_prefix_bits_(subnet_prefix_bits) {}
 
   // The connection uses these paths from now on. `whole`: these paths are all that both devices have. The
   // first such epoch is what the connection wants to go back to.
-  void use(const std::vector<Way>& paths, bool whole);
+  void use(const std::vector<RailPath>& paths, bool whole);
   // The connection uses other paths than at first.
   bool reduced() const { return reduced_; }
 
@@ -81,7 +81,7 @@ class Failback {
   struct Trial {
     uint64_t number = 0;
     TrialQueuePair end;
-    Way path;
+    RailPath path;
     uint8_t local_rail = 0;  // place in the offer
     uint8_t local_gid = 0;
     uint8_t remote_gid = 0;
@@ -91,15 +91,15 @@ class Failback {
   // How soon after the begin of an epoch it looks for better paths.
   static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
 
-  std::ptrdiff_t asAtFirst(const std::vector<Way>& paths) const;
+  std::ptrdiff_t asAtFirst(const std::vector<RailPath>& paths) const;
   void tryNext();
   void trialFailed();
 
   Host& host_;
-  WayMemory& paths_;
+  PathMemory& paths_;
   const int subnet_prefix_bits_;
-  std::vector<Way> first_;  // paths of the first whole epoch
-  std::vector<Way> used_;   // paths of this epoch
+  std::vector<RailPath> first_;  // paths of the first whole epoch
+  std::vector<RailPath> used_;   // paths of this epoch
   bool reduced_ = false;
   std::unique_ptr<Trial> trial_;
   uint64_t trials_ = 0;

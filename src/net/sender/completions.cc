@@ -10,7 +10,7 @@
 
 namespace railwise::net {
 
-Status SendConnection::testOtherwise(Request& request, bool* done, int* sizes) {
+Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
   RAILWISE_TRY(progress(request, done));
   if (!*done) return Status::success();
   if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
@@ -18,14 +18,14 @@ Status SendConnection::testOtherwise(Request& request, bool* done, int* sizes) {
   return Status::success();
 }
 
-void SendConnection::takeIn(const ibv_wc* completions, int count) noexcept {
+void SendConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
   try {
-    heard_ = true;
+    completed_since_check_ = true;
     if (count < 0) (void)losePoll(only_cq_);
     for (int i = 0; i < count && onCompletion(completions[i]).ok(); ++i) {
     }
   } catch (const std::bad_alloc&) {
-    failWithoutWords();
+    failWithoutMessage();
   }
 }
 
@@ -63,7 +63,7 @@ Status SendConnection::wait(Status drained) {
     if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
       batch_.expectNone();  // else the queue was full
   }
-  chores_ = next_post_ != next_number_ || batch_.isShort();
+  needs_slow_test_ = next_post_ != next_number_ || batch_.isShort();
   return idle(Waiting::kAcknowledgement);
 }
 
@@ -71,7 +71,7 @@ Status SendConnection::drain() {
   for (const verbs::Cq& cq : endpoint_.cqs) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
-    heard_ = heard_ || count > 0;
+    completed_since_check_ = completed_since_check_ || count > 0;
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
       return losePoll(cq.get());
@@ -91,7 +91,7 @@ Status SendConnection::ask(bool anew) {
     ibv_send_wr work = emptyWrite(queue_pair);
     ++queue_pair.posted;
     work.wr_id = sendWorkId(0, 0, queue_pair.index);
-    askWith(work, queue_pair, next_post_ - 1);
+    signalWith(work, queue_pair, next_post_ - 1);
     RAILWISE_TRY(post(queue_pair, &work));
   }
   return Status::success();
@@ -105,7 +105,7 @@ Status SendConnection::requestCompletions(bool anew) {
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
   const bool notice = (completion.wr_id & kNotice) != 0;
   if (notice && completion.status == IBV_WC_WR_FLUSH_ERR) {
-    cut_off_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    peer_closed_tcp_ = true;  // an ordinary end of the peer's, too, flushes what is posted
     return Status::success();
   }
   if (!running() && failure_.ok()) return Status::success();  // it is lost already

@@ -46,7 +46,7 @@ Status SendConnection::lookForClearToSend() {
   }
   if (number == seen_number_) return Status::success();
   seen_number_ = number;
-  heard_ = true;
+  completed_since_check_ = true;
   return Status::success();
 }
 
@@ -66,10 +66,10 @@ Status SendConnection::notReady() {
 void SendConnection::takeSmallTurn() { small_queue_pair_ = &endpoint_.queue_pairs[takeTurn(0)]; }
 
 // What is not known to go straight down.
-Status SendConnection::isendOtherwise(uint64_t address, std::size_t bytes, int tag,
-                                      const MemoryHandle* memory, void* profiler, Request** request) {
+Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                                     void* profiler, Request** request) {
   *request = nullptr;
-  if (aside_) [[unlikely]] {
+  if (fast_path_closed_) [[unlikely]] {
     RAILWISE_TRY(lookAround());
     if (!running()) return Status::success();
   }
@@ -116,7 +116,7 @@ Status SendConnection::sendApart(const ClearToSend& entry, uint64_t address, uin
   tail.wr.rdma = data.wr.rdma;
   queue_pair.posted += 2;
   describe(message, address, bytes, memory, queue_pair);
-  askWith(tail, queue_pair, next_number_);
+  signalWith(tail, queue_pair, next_number_);
   advance();
   return post(queue_pair, &data);
 }
@@ -173,7 +173,7 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
                     profiler == nullptr && message.kind == Request::Kind::kFree && failure_.ok();
   if (!next || (group.packed && memory->kind != MemoryKind::kHost)) [[unlikely]] {
     open_group_ = nullptr;
-    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+    return isendSlowPath(address, bytes, tag, memory, profiler, request);
   }
   take(message, address, bytes, tag, memory, nullptr);
   message.number = group.number;
@@ -307,13 +307,13 @@ inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
 // A write for each message, the last of them with the immediate.
 Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  const bool asks = asksNow(queue_pair);
+  const bool asks = mustSignal(queue_pair);
   completeWith(group, group.count);
   for (uint32_t i = 0; i < group.count; ++i) group_chain_[i].wr_id = sendWorkId(slot, 0, queue_pair.index);
   ibv_send_wr& last = group_chain_[group.count - 1U];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
-  if (asks || queue_pair.posted > queue_pair.quiet_until) askWith(last, queue_pair, group.number);
+  if (asks || queue_pair.posted > queue_pair.unsignalled_until) signalWith(last, queue_pair, group.number);
   const int error = WorkRequestChain::postUpTo(queue_pair.qp, group_chain_.data(), last);
   const Status posted = error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
   last.opcode = IBV_WR_RDMA_WRITE;
@@ -323,7 +323,7 @@ Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
 // One write for the group, into the receiver's window.
 Status SendConnection::postPack(Group& group, uint32_t slot) {
   LaneQueuePair& queue_pair = *small_queue_pair_;
-  const bool asks = asksNow(queue_pair);
+  const bool asks = mustSignal(queue_pair);
   completeWith(group, 1);
   ibv_send_wr& work = small_work_;
   work.wr_id = sendWorkId(0, 0, queue_pair.index);
@@ -332,7 +332,7 @@ Status SendConnection::postPack(Group& group, uint32_t slot) {
   work.imm_data = htonl(packedImmediate(slot, group.each));
   work.wr.rdma.remote_addr = peer_window_ + kPacksAt + slot * sizeof(Pack);
   work.wr.rdma.rkey = queue_pair.peer_window_key;
-  if (asks) askWith(work, queue_pair, group.number);
+  if (asks) signalWith(work, queue_pair, group.number);
   return post(queue_pair, &work);
 }
 

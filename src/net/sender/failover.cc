@@ -25,8 +25,8 @@ Status SendConnection::advanceRecovery() {
       side_channel_.send(frame);
     }
   }
-  if (phase_ == Phase::kWaiting && next_ != nullptr && next_->isSettled(epoch_)) {
-    if (!next_->messages_settled) RAILWISE_TRY(settleMessages());
+  if (phase_ == Phase::kWaiting && next_ != nullptr && next_->isAnswered(epoch_)) {
+    if (!next_->messages_reconciled) RAILWISE_TRY(reconcileMessages());
     // Who has nothing to send would keep the receiver waiting for a Begin.
     if (std::exchange(wants_to_send_, false) || unfinished()) tryToConnect();
   }
@@ -42,7 +42,7 @@ bool SendConnection::unfinished() const {
 void SendConnection::tearDown() {
   leaveFastPath();
   blamed_ = failed_queue_pair_;
-  if (blamed_ < epoch_ways_.size()) ways_.failed(epoch_ways_[blamed_], Clock::now());
+  if (blamed_ < epoch_paths_.size()) paths_.failed(epoch_paths_[blamed_], Clock::now());
   endpoint_.stop();
   dropEndpoint();
   for (const PartEvent& event : events_) profiler::stop(event.event);
@@ -90,8 +90,8 @@ void SendConnection::onSettle(const SettleFrame& frame) {
   if (frame.epoch < epoch_ || (frame.epoch == epoch_ && phase_ != Phase::kWaiting)) return;
   // Of the epoch before: ours, also where we have left it already.
   const bool next = frame.epoch == epoch_ + (phase_ == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch_ + 1;
-  if (next && frame.failed < epoch_ways_.size() && frame.failed != blamed_)
-    ways_.failed(epoch_ways_[frame.failed], Clock::now());
+  if (next && frame.failed < epoch_paths_.size() && frame.failed != blamed_)
+    paths_.failed(epoch_paths_[frame.failed], Clock::now());
   if (frame.epoch > epoch_) {
     const std::string reason = fieldText(frame.reason);
     if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
@@ -99,7 +99,7 @@ void SendConnection::onSettle(const SettleFrame& frame) {
     asked_epoch_ = frame.epoch;
     if (phase_ == Phase::kWaiting) {
       epoch_ = frame.epoch;
-      agree().messages_settled = false;
+      agree().messages_reconciled = false;
     }
   }
   // One that waits for nothing may not look for hours.
@@ -162,7 +162,7 @@ Status SendConnection::keepGroup(Group& group, uint64_t number) {
   return Status::success();
 }
 
-Status SendConnection::settleReceive(uint64_t number, bool arrived) {
+Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
   Group& group = groups_[number % kSlots];
   const bool grouped =
       group.number == number && group.matched == group.count;  // or it went straight after all
@@ -213,8 +213,8 @@ void SendConnection::completeArrived() {
 
 // Completes what the receiver has; what it has not will be sent again, in order, as soon as there is a
 // clear-to-send for it once more.
-Status SendConnection::settleMessages() {
-  next_->messages_settled = true;
+Status SendConnection::reconcileMessages() {
+  next_->messages_reconciled = true;
   onArrived(next_->settle->arrived);
   const uint64_t arrived = arrived_;
   if (next_->settle->arrived != arrived || next_number_ - arrived > kSlots + 1U)
@@ -225,7 +225,7 @@ Status SendConnection::settleMessages() {
   noteProgress(true);
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
-    RAILWISE_TRY(settleReceive(number, bit < kSlots && (next_->settle->done >> bit & 1) != 0));
+    RAILWISE_TRY(reconcileReceive(number, bit < kSlots && (next_->settle->done >> bit & 1) != 0));
   }
   // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
   Group& open = groups_[next_number_ % kSlots];
@@ -245,7 +245,7 @@ void SendConnection::tryToConnect() {
   const EndInfo offer = describeOffer(usable);
   PlanAnswer answer =
       planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
-                config_.ib_subnet_prefix_len, ways_, now, Purpose::kGoOn);
+                config_.ib_subnet_prefix_len, paths_, now, Purpose::kGoOn);
   if (!answer.plan) {
     next_->try_at = std::min(next_->try_at, answer.again);
     if (std::exchange(next_->searched, epoch_) == epoch_) return;
@@ -264,23 +264,24 @@ void SendConnection::tryToConnect() {
     return;
   }
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
-    const Way way = wayOf(offer.rail[answer.plan->local[lane.local_rail]],
-                          next_->settle->end.rail[answer.plan->remote[lane.remote_rail]]);
-    ways_.failed(way, now);
-    log_.noteTried(way.first + " -> " + way.second + ": no queue pair");
+    const RailPath path = pathOf(offer.rail[answer.plan->local[lane.local_rail]],
+                                 next_->settle->end.rail[answer.plan->remote[lane.remote_rail]]);
+    paths_.failed(path, now);
+    log_.noteTried(path.first + " -> " + path.second + ": no queue pair");
   }
   dropEndpoint();
 }
 
 bool SendConnection::openEpoch(const EpochPlan& plan) {
-  const auto ways = static_cast<int>(plan.lanes.size());
-  const int queue_pairs = ways * queuePairsPerLane(plan.lanes.size());
+  const auto paths = static_cast<int>(plan.lanes.size());
+  const int queue_pairs = paths * queuePairsPerLane(plan.lanes.size());
   std::vector<uint8_t> rail_of;
   for (int i = 0; i < queue_pairs; ++i)
-    rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % ways)].local_rail);
+    rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % paths)].local_rail);
   if (!openQueuePairsOn(rail_of).ok()) return false;
   // A lane for each queue pair only where they fit, and in whole rounds of the ways.
-  const int lanes = config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / ways * ways) : ways;
+  const int lanes =
+      config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / paths * paths) : paths;
   endpoint_.makeLanes(lanes);
   parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
   // An address may be gone since the plan was made.
@@ -297,7 +298,7 @@ void SendConnection::propose(const EpochPlan& plan) {
   next_->proposal->rails = static_cast<uint8_t>(plan.remote.size());
   std::copy(plan.remote.begin(), plan.remote.end(), next_->proposal->rail);
   next_->proposal->end = epoch_here_;
-  epoch_ways_.clear();
+  epoch_paths_.clear();
   blamed_ = kNoQueuePair;
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     const EpochPlan::Lane& lane = plan.lanes[i % plan.lanes.size()];
@@ -306,8 +307,8 @@ void SendConnection::propose(const EpochPlan& plan) {
     pair.gid = lane.remote_gid;
     pair.peer_gid = lane.local_gid;
     pair.used = 1;
-    epoch_ways_.push_back(
-        wayOf(epoch_here_.rail[lane.local_rail], next_->settle->end.rail[plan.remote[lane.remote_rail]]));
+    epoch_paths_.push_back(
+        pathOf(epoch_here_.rail[lane.local_rail], next_->settle->end.rail[plan.remote[lane.remote_rail]]));
   }
   next_->accepted.reset();
   side_channel_.send(*next_->proposal);
@@ -349,12 +350,13 @@ Status SendConnection::begin() {
     if (group.number == number && std::exchange(group.again, false)) plan(group, slot);
   }
   smallMayGo(next_post_ == next_number_);
-  std::string ways;
-  for (const Way& way : epoch_ways_) ways += (ways.empty() ? "" : ", ") + way.first + " -> " + way.second;
-  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes on over " + ways + " (epoch " +
-         std::to_string(epoch_) + ")");
+  std::string paths;
+  for (const RailPath& path : epoch_paths_)
+    paths += (paths.empty() ? "" : ", ") + path.first + " -> " + path.second;
+  logLimited(device_.name() + std::string(": connection to ") + peer() + " goes on over " + paths +
+             " (epoch " + std::to_string(epoch_) + ")");
   failback_.resume(Clock::now());
-  aside_ = failback_.reduced();
+  fast_path_closed_ = failback_.reduced();
   next_.reset();
   beginEpoch();
   return Status::success();
@@ -386,7 +388,7 @@ Status SendConnection::lookAround() {
     return idle(Waiting::kPeer);
   }
   constexpr uint32_t kLookMask = 0x3f;
-  return (++looks_ & kLookMask) != 0 && !lost_.raised() && !failback_.trying()
+  return (++looks_ & kLookMask) != 0 && !bell_.raised() && !failback_.trying()
              ? Status::success()
              : checkPeer(Waiting::kAcknowledgement);
 }
@@ -399,7 +401,7 @@ void SendConnection::askForRails() {
 
 bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                                  std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) {
-  const WayEnds ends = {offer, reply, local_rail, 0, local_gid, remote_gid};
+  const PathEnds ends = {offer, reply, local_rail, 0, local_gid, remote_gid};
   verbs::Gid from;
   if (!makeReady(trial.qp.get(), trial.rail, ends, 0, &from).ok()) return false;
   LaneQueuePair reader;
@@ -410,7 +412,7 @@ bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& off
 }
 
 void SendConnection::goBack() {
-  sayFew(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
+  logLimited(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
   leaveEpoch(kGoesBack);
 }
 

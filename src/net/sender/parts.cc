@@ -15,7 +15,7 @@ namespace railwise::net {
 // wait until all of it is posted.
 Status SendConnection::postGroups() {
   smallMayGo(false);
-  chores_ = true;  // until all is posted: test() goes on with it
+  needs_slow_test_ = true;  // until all is posted: test() goes on with it
   // After a failover, only what the receiver has made its clear-to-send for once more.
   while (next_post_ != next_number_ && next_post_ < seen_number_) {
     if (!running()) return Status::success();

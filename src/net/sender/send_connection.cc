@@ -106,7 +106,7 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   const auto depth = static_cast<uint32_t>(limit);
   const uint32_t receives = iwarp() ? kPostedReceives : 1;
   // A failed queue pair flushes all its work requests, signalled or not.
-  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + receives, 1, lost_));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + receives, 1, bell_));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
     RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}, iwarp() ? kProbeReserve : 0));
     for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
@@ -153,16 +153,16 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     const int to = static_cast<int>(reply.rail[first.peer_rail].speed_mbps) / there[first.peer_rail];
     endpoint_.loads.emplace_back(std::min(from, to));
   }
-  epoch_ways_.assign(endpoint_.queue_pairs.size(), {});
+  epoch_paths_.assign(endpoint_.queue_pairs.size(), {});
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     const LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
     if (queue_pair.used)
-      epoch_ways_[i] = wayOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
+      epoch_paths_[i] = pathOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
   // Of a connection that begins while a port is down, the whole comes later.
   if (epoch_ == 1) whole_ = !mayBeginLost() || (allReachable(local) && allReachable(reply));
-  failback_.use(epoch_ways_, whole_);
-  if (epoch_ == 1) aside_ = failback_.reduced();
+  failback_.use(epoch_paths_, whole_);
+  if (epoch_ == 1) fast_path_closed_ = failback_.reduced();
   prepareSmall();
 }
 
@@ -220,7 +220,7 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     Result<bool> up = queue_pair.cm->advance();
     if (!up.ok()) return up.status();
     queue_pair.connected = *up;
-    if (*up) sayConnected(i, local, reply, pair.peer_gid, pair.gid);
+    if (*up) logConnected(i, local, reply, pair.peer_gid, pair.gid);
     all = all && *up;
   }
   return all;

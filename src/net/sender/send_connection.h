@@ -42,7 +42,7 @@ class SendConnection final : public Connection, private Failback::Host {
   // its fast path.
   bool mustWait() {
     const uint64_t stamp = __atomic_load_n(&entryOf(next_number_).stamp, __ATOMIC_ACQUIRE);
-    return stampNumber(stamp) < next_number_ && only_cq_ != nullptr && !aside_ && maySkipIdle();
+    return stampNumber(stamp) < next_number_ && only_cq_ != nullptr && !fast_path_closed_ && maySkipIdle();
   }
   // Second half of isend(): every other case.
   Status isendReady(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
@@ -52,7 +52,7 @@ class SendConnection final : public Connection, private Failback::Host {
     // The peer cannot report more than was sent.
     if (number > arrived_) arrived_ = std::min(number, next_number_ - 1);
   }
-  Status testOtherwise(Request& request, bool* done, int* sizes) override;
+  Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
   // One send: what NCCL holds as its request.
@@ -102,10 +102,10 @@ class SendConnection final : public Connection, private Failback::Host {
   using Connection::Connection;
 
   // What a sender does differently from a receiver (connection.h).
-  void takeIn(const ibv_wc* completions, int count) noexcept override;
+  void handleCompletions(const ibv_wc* completions, int count) noexcept override;
   void leaveFastPath() override {
     open_group_ = nullptr;
-    aside_ = true;
+    fast_path_closed_ = true;
     smallMayGo(false);
   }
   Status advanceRecovery() override;                                                // sender/failover.cc
@@ -113,8 +113,8 @@ class SendConnection final : public Connection, private Failback::Host {
   void onLastArrived(uint64_t number) override { hearArrived(number); }
   void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
-  // Called by isend while aside_ is set. Checks the peer on every 64th call, when the bell has rung, and
-  // during a trial. Drives the recovery if the connection does not run.
+  // Called by isend while fast_path_closed_ is set. Checks the peer on every 64th call, when the bell has
+  // rung, and during a trial. Drives the recovery if the connection does not run.
   Status lookAround();
   Status requestCompletions(bool anew) override;
   uint64_t largestUnderWay() const override;
@@ -137,8 +137,8 @@ class SendConnection final : public Connection, private Failback::Host {
   void onSettle(const SettleFrame& frame);
   Status onAccept(const AcceptFrame& frame);
   void completeArrived();
-  Status settleMessages();
-  Status settleReceive(uint64_t number, bool arrived);
+  Status reconcileMessages();
+  Status reconcileReceive(uint64_t number, bool arrived);
   bool unfinished() const;
   Message* messageOf(uint64_t number);
   Status failLost(uint64_t number);
@@ -201,12 +201,12 @@ class SendConnection final : public Connection, private Failback::Host {
   }
   void smallMayGo(bool now) {
     small_now_ = now ? small_bytes_ : 0;
-    straight_now_ = small_turns_ ? 0 : small_now_;
+    fast_path_bytes_ = small_turns_ ? 0 : small_now_;
   }
-  bool asksNow(const LaneQueuePair& queue_pair);
-  void askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number);
-  Status isendOtherwise(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
-                        void* profiler, Request** request);
+  bool mustSignal(const LaneQueuePair& queue_pair);
+  void signalWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number);
+  Status isendSlowPath(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
+                       void* profiler, Request** request);
   bool makeRoom(LaneQueuePair& queue_pair, uint32_t work_requests);
   Status isendNext(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory, void* profiler,
                    Request** request);
@@ -265,7 +265,7 @@ class SendConnection final : public Connection, private Failback::Host {
   std::size_t small_bytes_ = 0;
   std::size_t small_now_ = 0;
   // The size limit of isend's fast path: small_now_ if one queue pair takes all small messages, otherwise 0.
-  std::size_t straight_now_ = 0;
+  std::size_t fast_path_bytes_ = 0;
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   BatchLength batch_;
   bool small_turns_ = false;  // several queue pairs take small messages
@@ -287,16 +287,16 @@ class SendConnection final : public Connection, private Failback::Host {
   std::size_t max_message_bytes_ = 0;  // the limit of the device
   // What both ends have agreed on about the next epoch so far.
   struct NextEpoch {
-    bool isSettled(uint64_t epoch) const { return settle != nullptr && settle->epoch == epoch; }
+    bool isAnswered(uint64_t epoch) const { return settle != nullptr && settle->epoch == epoch; }
     // Begins again for a later epoch, because the epoch agreed on is lost.
     void restart() {
-      messages_settled = false;
+      messages_reconciled = false;
       proposal.reset();
       accepted.reset();
     }
 
     std::unique_ptr<SettleFrame> settle;  // the receiver's report of what has arrived
-    bool messages_settled = false;        // messages_ and groups_ are reconciled with `settle`
+    bool messages_reconciled = false;     // messages_ and groups_ are reconciled with `settle`
     uint64_t searched = 0;  // the epoch for which this end has reported that it finds no path yet
     std::unique_ptr<ProposeFrame> proposal;
     std::unique_ptr<EndInfo> accepted;  // the receiver's answer to the proposal
@@ -308,17 +308,17 @@ class SendConnection final : public Connection, private Failback::Host {
     return *next_;
   }
   std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
-  WayMemory ways_{std::chrono::seconds(config_.failover_timeout_s)};
-  std::vector<Way> epoch_ways_;    // the paths of this epoch, by queue pair
-  uint8_t blamed_ = kNoQueuePair;  // the queue pair whose path is already marked as failed
-  bool wants_to_send_ = false;     // isend was called while there were no queue pairs
-  int peer_rails_ = 0;             // number of rails of the peer's device
-  bool whole_ = false;             // this epoch uses all rails of both devices
+  PathMemory paths_{std::chrono::seconds(config_.failover_timeout_s)};
+  std::vector<RailPath> epoch_paths_;  // the paths of this epoch, by queue pair
+  uint8_t blamed_ = kNoQueuePair;      // the queue pair whose path is already marked as failed
+  bool wants_to_send_ = false;         // isend was called while there were no queue pairs
+  int peer_rails_ = 0;                 // number of rails of the peer's device
+  bool whole_ = false;                 // this epoch uses all rails of both devices
   // isend's fast path is closed: the epoch has less than the first one, there is no epoch, or the connection
   // has failed.
-  bool aside_ = false;
-  uint32_t looks_ = 0;  // calls of isend while aside_ was set
-  Failback failback_{*this, ways_, config_.ib_subnet_prefix_len};
+  bool fast_path_closed_ = false;
+  uint32_t looks_ = 0;  // calls of isend while fast_path_closed_ was set
+  Failback failback_{*this, paths_, config_.ib_subnet_prefix_len};
   WorkRequestChain chain_;
   std::unique_ptr<Part[]> parts_;  // kSlots x lanes
   struct PartEvent {
@@ -340,31 +340,32 @@ class SendConnection final : public Connection, private Failback::Host {
   const ClearToSend& entry = entryOf(next_number_);
   const uint64_t stamp = __atomic_load_n(&entry.stamp, __ATOMIC_ACQUIRE);
   if (stamp != makeStamp(next_number_, 1, 0)) [[unlikely]]
-    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+    return isendSlowPath(address, bytes, tag, memory, profiler, request);
   Message& message = messages_[next_message_ & message_mask_];
   LaneQueuePair* const queue_pair = small_queue_pair_;
-  const bool straight = bytes - 1 < straight_now_ && profiler == nullptr &&
+  const bool straight = bytes - 1 < fast_path_bytes_ && profiler == nullptr &&
                         entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&
-                        message.kind == Request::Kind::kFree && queue_pair->posted < queue_pair->quiet_until;
+                        message.kind == Request::Kind::kFree &&
+                        queue_pair->posted < queue_pair->unsignalled_until;
   if (!straight) [[unlikely]]
-    return isendOtherwise(address, bytes, tag, memory, profiler, request);
+    return isendSlowPath(address, bytes, tag, memory, profiler, request);
   *request = &message;
   return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
 }
 
 // True if the small message that is about to be posted must be signalled (batch_length.h).
-inline bool SendConnection::asksNow(const LaneQueuePair& queue_pair) {
-  if (tested_) {
+inline bool SendConnection::mustSignal(const LaneQueuePair& queue_pair) {
+  if (tested_since_send_) {
     batch_.begin(!small_turns_);
-    tested_ = false;
+    tested_since_send_ = false;
   }
-  chores_ = !batch_.add();
-  return !chores_ || queue_pair.posted >= queue_pair.quiet_until;
+  needs_slow_test_ = !batch_.add();
+  return !needs_slow_test_ || queue_pair.posted >= queue_pair.unsignalled_until;
 }
 
 // Makes `work`, the work request that was counted last, signalled. Its completion covers all messages up to
 // `number`.
-inline void SendConnection::askWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
+inline void SendConnection::signalWith(ibv_send_wr& work, LaneQueuePair& queue_pair, uint64_t number) {
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);
 }
@@ -380,9 +381,9 @@ inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t addre
   work.wr.rdma.remote_addr = entry.address;
   work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
   work.wr_id = sendWorkId(0, 0, queue_pair.index);
-  const bool asks = asksNow(queue_pair) || bytes > small_bytes_;
+  const bool asks = mustSignal(queue_pair) || bytes > small_bytes_;
   ++queue_pair.posted;
-  if (asks) askWith(work, queue_pair, next_number_);
+  if (asks) signalWith(work, queue_pair, next_number_);
   describe(message, address, bytes, memory, queue_pair);
   advance();
   return post(queue_pair, &work);

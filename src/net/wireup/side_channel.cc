@@ -146,7 +146,7 @@ std::string SideChannel::problem() {
   return problem_;
 }
 
-void SideChannel::breakIsSettled() {
+void SideChannel::breakIsAnswered() {
   const std::lock_guard lock(mutex_);
   break_waits_ = false;
 }

@@ -63,7 +63,7 @@ class SideChannel final : public Watched {
   // The next frame that has arrived, checked; nothing: there is none now. `look`: reads the socket too.
   std::optional<std::vector<std::byte>> next(bool look = false);
   // The latest Break needs no more Arrived frames.
-  void breakIsSettled();
+  void breakIsAnswered();
   // The peer will send nothing more, or has sent bytes that are no valid frame; and every frame was taken.
   bool ended();
   // The peer will send nothing more, but a frame may be left to be taken. From any thread.

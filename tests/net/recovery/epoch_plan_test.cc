@@ -42,11 +42,11 @@ struct EpochPlanTest : testing::Test {
               std::to_string(answer.plan->remote[lane.remote_rail]);
     return text;
   }
-  static Way way(int from, int to) {
+  static RailPath path(int from, int to) {
     return {"a" + std::to_string(from) + " port 1", "b" + std::to_string(to) + " port 1"};
   }
 
-  WayMemory memory_;
+  PathMemory memory_;
   Purpose purpose_ = Purpose::kGoOn;
   Clock::time_point now_ = Clock::time_point() + seconds(1000);
   Clock::time_point again_;
@@ -68,26 +68,26 @@ TEST_F(EpochPlanTest, AReceiverWithRoomForOneKeyIsReachedByOneRail) {
 
 // Nobody knows which end it was: one try must do.
 TEST_F(EpochPlanTest, TheNextWayHasNoEndInCommonWithTheOneThatFailed) {
-  memory_.failed(way(0, 0), now_);
+  memory_.failed(path(0, 0), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1");
   EXPECT_EQ(plan(2, 1, 1, 1), "a1>b0");
-  memory_.failed(way(1, 1), now_);
+  memory_.failed(path(1, 1), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
 }
 
 // What a sender goes back to is proven, and may share an end with what it has left.
 TEST_F(EpochPlanTest, AProvenWayIsWithoutDoubtUntilTheNextFailure) {
-  memory_.failed(way(0, 0), now_);
+  memory_.failed(path(0, 0), now_);
   now_ += milliseconds(300);
-  memory_.worked(way(0, 1), now_);
+  memory_.worked(path(0, 1), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
   now_ += milliseconds(300);
-  memory_.failed(way(2, 1), now_);
+  memory_.failed(path(2, 1), now_);
   EXPECT_EQ(plan(3, 1, 3, 1), "a1>b2");
 }
 
 TEST_F(EpochPlanTest, OfSeveralRailsThoseGoOnThatNoFailureTouched) {
-  memory_.failed(way(1, 1), now_);
+  memory_.failed(path(1, 1), now_);
   EXPECT_EQ(plan(3, 2, 3, 2), "a0>b0");
   purpose_ = Purpose::kGoBack;
   now_ += milliseconds(1100);
@@ -95,24 +95,24 @@ TEST_F(EpochPlanTest, OfSeveralRailsThoseGoOnThatNoFailureTouched) {
 }
 
 TEST_F(EpochPlanTest, AWayThatFailedWaitsUntilItIsProvenOrThereIsNoOther) {
-  memory_.failed(way(0, 0), now_);
+  memory_.failed(path(0, 0), now_);
   now_ += seconds(30);
   EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1");
   EXPECT_EQ(plan(1, 1, 1, 1), "a0>b0");
-  memory_.worked(way(0, 0), now_);
+  memory_.worked(path(0, 0), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
 }
 
 TEST_F(EpochPlanTest, ToGoBackAWayIsLeftAloneForAWhile) {
   purpose_ = Purpose::kGoBack;
-  memory_.failed(way(0, 0), now_);
+  memory_.failed(path(0, 0), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
   now_ += milliseconds(1100);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
 }
 
 TEST_F(EpochPlanTest, WhatFailedLongAgoIsForgotten) {
-  memory_.failed(way(0, 0), now_);
+  memory_.failed(path(0, 0), now_);
   now_ += seconds(121);
   EXPECT_EQ(plan(2, 1, 2, 1), "a0>b0");
 }
@@ -120,33 +120,33 @@ TEST_F(EpochPlanTest, WhatFailedLongAgoIsForgotten) {
 TEST_F(EpochPlanTest, EachFailureInARowCostsMoreTime) {
   Clock::duration pause = {};
   for (int i = 0; i < 10; ++i) {
-    memory_.failed(way(0, 0), now_);
-    const Clock::duration longer = memory_.freeAt(way(0, 0)) - now_;
+    memory_.failed(path(0, 0), now_);
+    const Clock::duration longer = memory_.freeAt(path(0, 0)) - now_;
     EXPECT_GE(longer, pause);
     pause = longer;
   }
   EXPECT_EQ(pause, seconds(60));
-  memory_.worked(way(0, 0), now_);
-  EXPECT_LE(memory_.freeAt(way(0, 0)), now_);
-  memory_.failed(way(0, 0), now_);
-  EXPECT_EQ(memory_.freeAt(way(0, 0)) - now_, seconds(60)) << "one that comes and goes is damped";
+  memory_.worked(path(0, 0), now_);
+  EXPECT_LE(memory_.freeAt(path(0, 0)), now_);
+  memory_.failed(path(0, 0), now_);
+  EXPECT_EQ(memory_.freeAt(path(0, 0)) - now_, seconds(60)) << "one that comes and goes is damped";
 }
 
 TEST_F(EpochPlanTest, TheOnlyWayIsTriedAgainSoon) {
-  memory_.failed(way(0, 0), now_);
+  memory_.failed(path(0, 0), now_);
   EXPECT_EQ(plan(1, 1, 1, 1), "");
   EXPECT_LE(again_ - now_, milliseconds(10));
   now_ = again_;
   EXPECT_EQ(plan(1, 1, 1, 1), "a0>b0");
 }
 
-TEST(WayMemory, TheOnlyWayIsTriedSomeTimesBeforePatienceEnds) {
-  const Way way = {"a", "b"};
+TEST(PathMemory, TheOnlyWayIsTriedSomeTimesBeforePatienceEnds) {
+  const RailPath path = {"a", "b"};
   const Clock::time_point now = Clock::time_point() + seconds(1000);
   const auto longest = [&](Clock::duration patience) {
-    WayMemory memory(patience);
-    for (int i = 0; i < 20; ++i) memory.failed(way, now);
-    return memory.desperateAt(way) - now;
+    PathMemory memory(patience);
+    for (int i = 0; i < 20; ++i) memory.failed(path, now);
+    return memory.desperateAt(path) - now;
   };
   EXPECT_EQ(longest(seconds(60)), seconds(1));
   EXPECT_EQ(longest(seconds(2)), milliseconds(125));

@@ -31,7 +31,7 @@ EndInfo makeEnd(const std::string& name, int rails) {
   return end;
 }
 
-Way path(int from, int to) {
+RailPath path(int from, int to) {
   return {"a" + std::to_string(from) + " port 1", "b" + std::to_string(to) + " port 1"};
 }
 
@@ -75,7 +75,7 @@ struct FailbackPlan : testing::Test {
   }
 
   FakeHost host;
-  WayMemory paths{seconds(60)};
+  PathMemory paths{seconds(60)};
   Failback failback{host, paths, 64};
   Clock::time_point now = kBegin;
 };
@@ -140,7 +140,7 @@ TEST_F(FailbackPlan, PathsAsAtFirstAreBetterThanCrossedOnes) {
 }
 
 TEST_F(FailbackPlan, QueuePairsThatAreNotUsedHaveNoPath) {
-  failback.use({path(0, 0), Way()}, true);
+  failback.use({path(0, 0), RailPath()}, true);
   failback.use({path(0, 0)}, false);
   EXPECT_FALSE(failback.reduced());
 }

@@ -64,7 +64,7 @@ TEST_F(SideChannelTest, ABreakIsAnsweredWithWhatHasArrivedUntilItIsSettled) {
   number_ = 6;
   EXPECT_TRUE(channel_.tick());
   EXPECT_EQ(hear<ArrivedFrame>()->number, 6U);
-  channel_.breakIsSettled();
+  channel_.breakIsAnswered();
   number_ = 7;
   EXPECT_FALSE(channel_.tick());
   EXPECT_FALSE(hear<ArrivedFrame>().has_value());
