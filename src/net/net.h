@@ -39,7 +39,8 @@ class Net {
   // first and takes it for the number of physical devices. An NCCL that has not loaded it anew goes on using
   // the virtual devices without asking.
   int deviceCount();
-  // NCCL begins anew on a Net that still lives (versions 6 to 10, which have no finalize).
+  // Call it when NCCL calls init again while this Net is still in use, as versions 6 to 10 do: they have no
+  // finalize.
   void reloaded();
 
   // What each rail of the device can carry for the GPU that is in use on this thread, Mb/s.

@@ -7,7 +7,8 @@
 namespace railwise::tools {
 
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
-                                      const std::string& help, std::size_t max_positional, int* status) {
+                                      const std::string& help, std::size_t max_positional, int* status,
+                                      const std::string& after_options) {
   std::string error;
   auto arguments = parseArguments(table, args, &error);
   if (arguments && !arguments->help && arguments->positional.size() > max_positional)
@@ -18,7 +19,7 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
     return std::nullopt;
   }
   if (arguments->help) {
-    std::fputs((help + optionHelp(table)).c_str(), stdout);
+    std::fputs((help + optionHelp(table) + after_options).c_str(), stdout);
     *status = kExitOk;
     return std::nullopt;
   }

@@ -11,9 +11,11 @@
 
 namespace railwise::tools {
 
-// Parses, and serves --help and mistakes. Nothing: leave with *status.
+// Parses, and serves --help and mistakes. Nothing: leave with *status. The help is `help`, the options, and
+// `after_options`.
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
-                                      const std::string& help, std::size_t max_positional, int* status);
+                                      const std::string& help, std::size_t max_positional, int* status,
+                                      const std::string& after_options = "");
 
 // A text to stdout, or to the file that `path` names; the exit status.
 int writeOutput(const char* command, const std::string& path, const std::string& text);

@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/json.h"
+#include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "cli/plugin/commands.h"
@@ -23,15 +24,12 @@ std::vector<Option> optionTable(ConfigOptions& fields) {
           flagOption(0, "json", &fields.json, "print JSON")};
 }
 
-std::string configHelp() {
-  ConfigOptions fields;
-  return "usage: railwise config [options]\n\n"
-         "Lists the environment variables that the plugin reads, with the value in force, the default, and "
-         "where "
-         "the value\ncomes from: the environment, one of NCCL's configuration files ($NCCL_CONF_FILE or "
-         "~/.nccl.conf, and\n/etc/nccl.conf), or the default.\n\n" +
-         optionHelp(optionTable(fields)) + "\nExit status: 0 all right, 2 a mistake on the command line.\n";
-}
+constexpr const char* kHelp =
+    "usage: railwise config [options]\n\n"
+    "Lists the environment variables that the plugin reads, with the value in force, the default, and where "
+    "the value\ncomes from: the environment, one of NCCL's configuration files ($NCCL_CONF_FILE or "
+    "~/.nccl.conf, and\n/etc/nccl.conf), or the default.\n\n";
+constexpr const char* kExitHelp = "\nExit status: 0 all right, 2 a mistake on the command line.\n";
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
@@ -124,18 +122,9 @@ void printJson(const Values& values) {
 
 int configCommand(Args args) {
   ConfigOptions options;
-  std::string error;
-  const auto table = optionTable(options);
-  const auto arguments = parseArguments(table, args, &error);
-  if (arguments && !arguments->help && !arguments->positional.empty())
-    error = "unexpected argument '" + arguments->positional[0] + "'";
-  if (!error.empty()) {
-    say("config: %s (railwise config --help lists what there is)", error.c_str());
-    return kExitUsage;
-  }
-  if (arguments->help) {
-    std::fputs(configHelp().c_str(), stdout);
-  } else if (options.markdown) {
+  int status = kExitOk;
+  if (!parseOrLeave("config", optionTable(options), args, kHelp, 0, &status, kExitHelp)) return status;
+  if (options.markdown) {
     printMarkdown();
   } else if (options.json) {
     printJson(Values());

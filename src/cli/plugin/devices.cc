@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/plugin/commands.h"
 #include "cli/plugin/device_choice.h"
@@ -22,13 +23,11 @@ std::vector<Option> optionTable(DevicesOptions& fields) {
   return options;
 }
 
-std::string devicesHelp() {
-  DevicesOptions fields;
-  return "usage: railwise devices [options]\n\n"
-         "Lists the devices of a net plugin with the properties that NCCL gets from it.\n\n" +
-         optionHelp(optionTable(fields)) +
-         "\nExit status: 0 all right, 1 no plugin or no device, 2 a mistake on the command line.\n";
-}
+constexpr const char* kHelp =
+    "usage: railwise devices [options]\n\n"
+    "Lists the devices of a net plugin with the properties that NCCL gets from it.\n\n";
+constexpr const char* kExitHelp =
+    "\nExit status: 0 all right, 1 no plugin or no device, 2 a mistake on the command line.\n";
 
 std::string idText(int id) { return id == NCCL_NET_ID_UNDEF ? "-" : std::to_string(id); }
 
@@ -166,19 +165,8 @@ int list(const DevicesOptions& options) {
 
 int devicesCommand(Args args) {
   DevicesOptions options;
-  std::string error;
-  const auto table = optionTable(options);
-  const auto arguments = parseArguments(table, args, &error);
-  if (arguments && !arguments->help && !arguments->positional.empty())
-    error = "unexpected argument '" + arguments->positional[0] + "'";
-  if (!error.empty()) {
-    say("devices: %s (railwise devices --help lists what there is)", error.c_str());
-    return kExitUsage;
-  }
-  if (arguments->help) {
-    std::fputs(devicesHelp().c_str(), stdout);
-    return kExitOk;
-  }
+  int status = kExitOk;
+  if (!parseOrLeave("devices", optionTable(options), args, kHelp, 0, &status, kExitHelp)) return status;
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   return list(options);
 }

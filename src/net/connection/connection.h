@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -218,10 +219,19 @@ class Connection {
   // Handles the completions of the only completion queue. `count` negative: the queue cannot be polled. A
   // failure is kept in failure_.
   virtual void handleCompletions(const ibv_wc* completions, int count) noexcept = 0;
-  // The connection fails without a message, because there was no memory to write one.
-  void failWithoutMessage() noexcept {
-    failure_ = {Code::kInternal, ENOMEM};
-    stopFastPath();
+  // What handleCompletions() of both ends has in common. `handle` takes one completion; false: the rest is
+  // not handled.
+  template <typename Handle>
+  void handleEach(const ibv_wc* completions, int count, Handle handle) noexcept {
+    try {
+      completed_since_check_ = true;
+      if (count < 0) (void)losePoll(only_cq_);
+      for (int i = 0; i < count && handle(completions[i]); ++i) {
+      }
+    } catch (const std::bad_alloc&) {  // there was no memory to put a failure into words
+      failure_ = {Code::kInternal, ENOMEM};
+      stopFastPath();
+    }
   }
   // An RDMA write of no bytes into the peer's window. It is signalled: its completion shows that all earlier
   // work requests of the queue pair are complete.

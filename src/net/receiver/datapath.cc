@@ -6,7 +6,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <numeric>
 
 #include "net/profiler.h"
@@ -401,13 +400,10 @@ Status ReceiveConnection::testSlowPath(Request& request, bool* done, int* sizes)
 }
 
 void ReceiveConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
-  try {
-    completed_since_check_ = true;
-    if (count < 0) (void)losePoll(only_cq_);
-    for (int i = 0; i < count; ++i) onCompletion(completions[i]);
-  } catch (const std::bad_alloc&) {
-    failWithoutMessage();
-  }
+  handleEach(completions, count, [this](const ibv_wc& completion) {
+    onCompletion(completion);
+    return true;
+  });
 }
 
 }  // namespace railwise::net

@@ -2,7 +2,6 @@
 // (sender/datapath.cc says what that means).
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "net/profiler.h"
 #include "net/protocol/send_work_id.h"
@@ -19,14 +18,7 @@ Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
 }
 
 void SendConnection::handleCompletions(const ibv_wc* completions, int count) noexcept {
-  try {
-    completed_since_check_ = true;
-    if (count < 0) (void)losePoll(only_cq_);
-    for (int i = 0; i < count && onCompletion(completions[i]).ok(); ++i) {
-    }
-  } catch (const std::bad_alloc&) {
-    failWithoutMessage();
-  }
+  handleEach(completions, count, [this](const ibv_wc& completion) { return onCompletion(completion).ok(); });
 }
 
 uint64_t SendConnection::largestUnderWay() const {

@@ -314,10 +314,10 @@ Status SendConnection::postSmallGroup(Group& group, uint32_t slot) {
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
   if (asks || queue_pair.posted > queue_pair.unsignalled_until) signalWith(last, queue_pair, group.number);
-  const int error = WorkRequestChain::postUpTo(queue_pair.qp, group_chain_.data(), last);
-  const Status posted = error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
+  const Status result =
+      checkPost(queue_pair, WorkRequestChain::postUpTo(queue_pair.qp, group_chain_.data(), last));
   last.opcode = IBV_WR_RDMA_WRITE;
-  return posted;
+  return result;
 }
 
 // One write for the group, into the receiver's window.

@@ -227,8 +227,7 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
 
 Status SendConnection::postChain(LaneQueuePair& queue_pair) {
   if (chain_.empty()) return Status::success();
-  const int error = chain_.post(queue_pair.qp);
-  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
+  return checkPost(queue_pair, chain_.post(queue_pair.qp));
 }
 
 }  // namespace railwise::net

@@ -224,7 +224,10 @@ class SendConnection final : public Connection, private Failback::Host {
   void completeWith(Group& group, uint32_t work_requests);
   Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
     ibv_send_wr* bad = nullptr;
-    const int error = ibv_post_send(queue_pair.qp, work, &bad);
+    return checkPost(queue_pair, ibv_post_send(queue_pair.qp, work, &bad));
+  }
+  // `error`: what ibv_post_send has returned.
+  Status checkPost(const LaneQueuePair& queue_pair, int error) {
     if (error == 0) [[likely]]
       return Status::success();
     return failPost(queue_pair, "ibv_post_send", error);

@@ -72,7 +72,7 @@ void reclaimDead(Fabric& fabric) {
     SharedLockGuard guard(fabric.segment->tables, fabric.self);
     if (slot.pid.load(std::memory_order_acquire) == 0 ||
         makeToken(i, slot.generation.load(std::memory_order_acquire)) != token)
-      continue;  // somebody else was faster
+      continue;  // another process has reclaimed it
     releaseAllOf(fabric, token);
     slot.pid.store(0, std::memory_order_release);
   }

@@ -5,28 +5,13 @@
 
 #include <string>
 
+#include "net/recovery/ends.h"
+
 namespace railwise::net {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// InfiniBand rails that all reach each other, named "a0", "a1" ...
-EndInfo makeEnd(const std::string& name, int rails) {
-  EndInfo end = {};
-  for (int i = 0; i < rails; ++i) {
-    RailInfo& rail = end.rail[end.rails++];
-    copyText(rail.device, name + std::to_string(i));
-    rail.link_layer = LinkLayer::kInfiniBand;
-    rail.port = 1;
-    rail.rail = rail.plane = -1;
-    rail.gid_count = 1;
-    rail.gids[0][0] = 0xfe;
-    rail.gids[0][1] = 0x80;
-    rail.gids[0][15] = static_cast<uint8_t>(i + 1);
-  }
-  return end;
-}
 
 struct EpochPlanTest : testing::Test {
   // "a0>b0 a1>b1", or "" for none.
@@ -41,9 +26,6 @@ struct EpochPlanTest : testing::Test {
       text += (text.empty() ? "a" : " a") + std::to_string(answer.plan->local[lane.local_rail]) + ">b" +
               std::to_string(answer.plan->remote[lane.remote_rail]);
     return text;
-  }
-  static RailPath path(int from, int to) {
-    return {"a" + std::to_string(from) + " port 1", "b" + std::to_string(to) + " port 1"};
   }
 
   PathMemory memory_;

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
+#include "net/recovery/ends.h"
 
 namespace railwise::net {
 namespace {
@@ -13,27 +13,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 const Clock::time_point kBegin{seconds(1000)};
-
-// An end whose InfiniBand rails, "a0", "a1" ..., all reach each other.
-EndInfo makeEnd(const std::string& name, int rails) {
-  EndInfo end = {};
-  for (int i = 0; i < rails; ++i) {
-    RailInfo& rail = end.rail[end.rails++];
-    copyText(rail.device, name + std::to_string(i));
-    rail.link_layer = LinkLayer::kInfiniBand;
-    rail.port = 1;
-    rail.rail = rail.plane = -1;
-    rail.gid_count = 1;
-    rail.gids[0][0] = 0xfe;
-    rail.gids[0][1] = 0x80;
-    rail.gids[0][15] = static_cast<uint8_t>(i + 1);
-  }
-  return end;
-}
-
-RailPath path(int from, int to) {
-  return {"a" + std::to_string(from) + " port 1", "b" + std::to_string(to) + " port 1"};
-}
 
 // A connection with two rails of its own that can make no queue pair for a trial.
 struct FakeHost final : Failback::Host {

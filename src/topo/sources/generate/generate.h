@@ -1,7 +1,7 @@
 // Restoring a hidden PCIe tree: on a VM every GPU and NIC seems to hang on the CPU, so NCCL takes each NIC
 // for equally far and GPUDirect RDMA for too far. From such a flat /sys this makes the topology file that
 // says what the host has: per NUMA node one synthetic switch ("bridge") for each group of GPUs and NICs.
-// Nothing about a machine is built in; what was decided, and why, is told in remarks. Thread-safe.
+// The generator has no machine built in. Its remarks say what it has decided, and why. Thread-safe.
 #pragma once
 
 #include <string>
