@@ -24,12 +24,12 @@ std::vector<Option> optionTable(ConfigOptions& fields) {
           flagOption(0, "json", &fields.json, "print JSON")};
 }
 
-constexpr const char* kHelp =
+constexpr const char* kConfigHelp =
     "usage: railwise config [options]\n\n"
     "Lists the environment variables that the plugin reads, with the value in force, the default, and where "
     "the value\ncomes from: the environment, one of NCCL's configuration files ($NCCL_CONF_FILE or "
     "~/.nccl.conf, and\n/etc/nccl.conf), or the default.\n\n";
-constexpr const char* kExitHelp = "\nExit status: 0 all right, 2 a mistake on the command line.\n";
+constexpr const char* kConfigExitHelp = "\nExit status: 0 all right, 2 a mistake on the command line.\n";
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
@@ -123,7 +123,8 @@ void printJson(const Values& values) {
 int configCommand(Args args) {
   ConfigOptions options;
   int status = kExitOk;
-  if (!parseOrLeave("config", optionTable(options), args, kHelp, 0, &status, kExitHelp)) return status;
+  if (!parseOrLeave("config", optionTable(options), args, kConfigHelp, 0, &status, kConfigExitHelp))
+    return status;
   if (options.markdown) {
     printMarkdown();
   } else if (options.json) {

@@ -23,10 +23,10 @@ std::vector<Option> optionTable(DevicesOptions& fields) {
   return options;
 }
 
-constexpr const char* kHelp =
+constexpr const char* kDevicesHelp =
     "usage: railwise devices [options]\n\n"
     "Lists the devices of a net plugin with the properties that NCCL gets from it.\n\n";
-constexpr const char* kExitHelp =
+constexpr const char* kDevicesExitHelp =
     "\nExit status: 0 all right, 1 no plugin or no device, 2 a mistake on the command line.\n";
 
 std::string idText(int id) { return id == NCCL_NET_ID_UNDEF ? "-" : std::to_string(id); }
@@ -166,7 +166,8 @@ int list(const DevicesOptions& options) {
 int devicesCommand(Args args) {
   DevicesOptions options;
   int status = kExitOk;
-  if (!parseOrLeave("devices", optionTable(options), args, kHelp, 0, &status, kExitHelp)) return status;
+  if (!parseOrLeave("devices", optionTable(options), args, kDevicesHelp, 0, &status, kDevicesExitHelp))
+    return status;
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   return list(options);
 }
