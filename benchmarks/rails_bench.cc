@@ -59,11 +59,10 @@ class Run {
 
   // What the port carries from now on.
   void setSpeed(const std::string& port, int mbps) {
-    std::string error;
     const auto fabric = softdev::joinFabric("test" + std::to_string(getpid()));
     if (!fabric.ok()) std::abort();
-    const auto ports = softdev::findPorts(**fabric, port, &error);
-    if (ports.empty() || !softdev::changePort(**fabric, ports[0], "speed=" + std::to_string(mbps), &error))
+    const auto ports = softdev::findPorts(**fabric, port);
+    if (!ports.ok() || !softdev::changePort(**fabric, (*ports)[0], "speed=" + std::to_string(mbps)).ok())
       std::abort();
   }
 

@@ -94,7 +94,7 @@ BENCHMARK(hgx8PciOnly)->Unit(benchmark::kMicrosecond);
 
 // From a recorded /sys in memory instead of a file: the walk of each of NCCL's ranks besides.
 void ndv5Tree(benchmark::State& state) {
-  const MemoryTree tree = test::makeNdv5();
+  const sysfs::MemoryTree tree = test::makeNdv5();
   for (auto _ : state) {
     auto document = readSysfs(tree, std::nullopt, Settings{}, {.detection = kDetection}, nullptr);
     if (!document.ok()) return state.SkipWithError(document.error().c_str());

@@ -1,10 +1,11 @@
-// Every function of the tables, named by the first version of the API that had its signature. Checks and
-// casts only; the work is in src/net. Contract: NCCL 2.30.7, src/include/plugin/net/net_v12.h and
-// src/transport/net.cc.
+// Every function in the tables for NCCL. Each function is named by the first API version that had its
+// signature. The functions only check and cast; src/net does the work. Contract: NCCL 2.30.7,
+// src/include/plugin/net/net_v12.h and src/transport/net.cc.
 //
-// Threads, as NCCL calls them: init, finalize, devices, getProperties: any, one at a time per process. listen
-// to deregMr and close*: the communicator's service thread. isend, irecv, iflush, test: its progress thread,
-// at the same time.
+// Threads, as NCCL calls the functions: any thread may call init, finalize, devices and getProperties, one at
+// a time per process. The communicator's service thread calls listen to deregMr, and close*. The
+// communicator's progress thread calls isend, irecv, iflush and test, at the same time as the service thread
+// makes its calls.
 #pragma once
 
 #include "nccl/net_v10.h"
@@ -25,15 +26,15 @@ ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 // *context is null when init fails. `config` may be null.
 ncclResult_t init_v11(void** context, uint64_t communicator, ncclNetCommConfig_v11_t* config,
                       ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
-// Reclaims whatever of the communicator was not closed. `context` may be null: NCCL 2.28.3 to 2.29.3 call it
-// after an init that failed.
+// Frees everything of the communicator that was not closed. `context` may be null: NCCL 2.28.3 to 2.29.3 call
+// finalize after an init that failed.
 ncclResult_t finalize_v11(void* context);
 ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes);
 ncclResult_t makeVDevice_v9(int* index, ncclNetVDeviceProps_v9_t* props);
 ncclResult_t makeVDevice_v12(int* index, ncclNetVDeviceProps_v12_t* props);
 
 ncclResult_t devices_v6(int* count);
-// Device `index`, or null with a warning.
+// Returns device `index`, or null after logging a warning.
 const net::Device* findDevice(int index);
 template <typename Properties>
 ncclResult_t getProperties(int index, Properties* properties) {
@@ -48,19 +49,20 @@ ncclResult_t getProperties(int index, Properties* properties) {
 
 ncclResult_t listen_v6(int index, void* handle, void** listener);
 ncclResult_t listen_v11(void* context, int index, void* handle, void** listener);
-// Polled with the same handle until *send is not null. Device handles (for networks that GPUs drive) may be
-// null and are never written.
+// NCCL calls connect again with the same handle until *send is not null. Device handles are for networks that
+// GPUs drive; they may be null and are never written.
 ncclResult_t connect_v6(int index, void* handle, void** send);
 ncclResult_t connect_v7(int index, void* handle, void** send, ncclNetDeviceHandle_v7_t** device_handle);
-// `config` lies on NCCL's stack, and is null for NCCL's own out-of-band connections.
+// `config` is on NCCL's stack. It is null for NCCL's own out-of-band connections.
 ncclResult_t connect_v10(int index, ncclNetCommConfig_v10_t* config, void* handle, void** send,
                          ncclNetDeviceHandle_v10_t** device_handle);
 ncclResult_t connect_v11(void* context, int index, void* handle, void** send,
                          ncclNetDeviceHandle_v11_t** device_handle);
-// Polled until *receive is not null.
+// NCCL calls accept again until *receive is not null.
 ncclResult_t accept_v6(void* listener, void** receive);
 ncclResult_t accept_v7(void* listener, void** receive, ncclNetDeviceHandle_v7_t** device_handle);
-// In any state, with null too, and always a success: an error would end NCCL's own clean-up early.
+// The close functions accept a connection in any state, and null. They always return success, because an
+// error would end NCCL's own clean-up early.
 ncclResult_t closeListen_v6(void* listener);
 ncclResult_t closeConnection_v6(void* connection);
 
@@ -68,24 +70,24 @@ ncclResult_t regMr_v6(void* connection, void* data, int bytes, int type, void** 
 ncclResult_t regMr_v8(void* connection, void* data, size_t bytes, int type, void** handle);
 ncclResult_t regMrDmaBuf_v6(void* connection, void* data, size_t bytes, int type, uint64_t offset, int fd,
                             void** handle);
-// `handle` may be null: NCCL deregisters what it failed to register.
+// `handle` may be null, because NCCL also deregisters memory whose registration failed.
 ncclResult_t deregMr_v6(void* connection, void* handle);
 
-// *request is always written; null means "call again".
+// isend always writes *request. Null means that NCCL has to call again.
 ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* handle, void** request);
 ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void* handle, void** request);
 ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void* profiler,
                        void** request);
-// *request on entry may be NCCL_NET_OPTIONAL_RECV_COMPLETION from v9 on.
+// From v9 on, *request may be NCCL_NET_OPTIONAL_RECV_COMPLETION on entry.
 ncclResult_t irecv_v6(void* connection, int n, void** data, int* sizes, int* tags, void** handles,
                       void** request);
 ncclResult_t irecv_v9(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
                       void** request);
 ncclResult_t irecv_v10(void* connection, int n, void** data, size_t* sizes, int* tags, void** handles,
                        void** profilers, void** request);
-// A null request means that there was nothing to flush; there is no "call again".
+// A null request means that there was nothing to flush. iflush cannot ask NCCL to call again.
 ncclResult_t iflush_v6(void* connection, int n, void** data, int* sizes, void** handles, void** request);
-// *done is always written. `sizes` may be null.
+// test always writes *done. `sizes` may be null.
 ncclResult_t test_v6(void* request, int* done, int* sizes);
 
 }  // namespace railwise::plugin

@@ -39,12 +39,12 @@ template <typename T>
                                static_cast<const MemoryHandle*>(handle), profiler, &made);
     };
     const Status status = send();
-    *request = made;  // on entry it holds the slot's previous request
+    *request = made;  // on entry, *request may hold the slot's previous request
     return status;
   });
 }
 
-// Most calls find no clear-to-send.
+// Most calls of NCCL find no clear-to-send. They return at once, without further checks.
 ncclResult_t isend_v10(void* connection, void* data, size_t bytes, int tag, void* handle, void* profiler,
                        void** request) {
   auto* const base = static_cast<Connection*>(connection);
@@ -59,7 +59,8 @@ ncclResult_t isend_v9(void* connection, void* data, size_t bytes, int tag, void*
   return isend_v10(connection, data, bytes, tag, handle, nullptr, request);
 }
 
-// A negative size of the versions with int sizes becomes one that no device takes, and is refused there.
+// In API versions with int sizes, a negative size becomes a size that no device accepts, and is refused for
+// that reason.
 ncclResult_t isend_v6(void* connection, void* data, int bytes, int tag, void* handle, void** request) {
   return isend_v9(connection, data, static_cast<size_t>(bytes), tag, handle, request);
 }
@@ -92,7 +93,8 @@ template <typename Size>
   return receive.irecv({buffers.data(), static_cast<size_t>(n)}, silent, request);
 }
 
-// `may_be_silent`: NCCL may say on entry that it needs no completion (NCCL_NET_OPTIONAL_RECV_COMPLETION).
+// `may_be_silent`: NCCL may pass NCCL_NET_OPTIONAL_RECV_COMPLETION in *request, because it needs no
+// completion.
 template <typename Size>
 [[gnu::always_inline]] static inline Status receive(bool may_be_silent, void* connection, int n, void** data,
                                                     const Size* sizes, const int* tags, void** handles,
@@ -133,9 +135,9 @@ ncclResult_t irecv_v9(void* connection, int n, void** data, size_t* sizes, int* 
   return irecv_v10(connection, n, data, sizes, tags, handles, nullptr, request);
 }
 
-// `data` and `handles` are compacted to the receives still of interest while `sizes` is by position in the
-// group, so sizes[i] need not belong to data[i]. A null request means that there was nothing to flush: no
-// bytes, or host memory, which needs none.
+// NCCL compacts `data` and `handles` to the receives that still matter, but `sizes` has the positions of the
+// whole group. So sizes[i] need not belong to data[i]. A null request means that there was nothing to flush:
+// no bytes, or host memory, which needs no flush.
 static Status flush(void* connection, int n, void** data, const int* sizes, void** handles, void** request) {
   RAILWISE_REQUIRE("iflush", request);
   *request = nullptr;

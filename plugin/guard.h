@@ -1,5 +1,5 @@
-// The border between NCCL and us: no exception crosses it, every Status becomes a result code, null pointers
-// are refused with the name of the argument.
+// The border between NCCL and Railwise: no exception crosses it, every Status becomes a result code, and a
+// null argument is refused with its name.
 #pragma once
 
 #include <exception>
@@ -21,7 +21,7 @@ inline ncclResult_t toNccl(Status status) {
     case Code::kInvalidUsage:
       return ncclInvalidUsage;
     case Code::kNoDevice:
-      return ncclSystemError;  // at init: NCCL then tries its next network
+      return ncclSystemError;  // at init, NCCL then tries its next network
     case Code::kSystem:
       return ncclSystemError;
     case Code::kRemote:
@@ -37,7 +37,7 @@ template <typename Body>
 [[gnu::always_inline]] inline ncclResult_t guarded(const char* function, Body&& body) noexcept {
   try {
     return toNccl(body());
-  } catch (const std::exception& error) {  // std::bad_alloc, in practice
+  } catch (const std::exception& error) {  // in practice std::bad_alloc
     RAILWISE_WARN("%s: %s", function, error.what());
   } catch (...) {
     RAILWISE_WARN("%s: unknown exception", function);
@@ -52,6 +52,6 @@ inline Status refuseNull(const char* function, const char* argument) {
 
 }  // namespace railwise::plugin
 
-// In a function that returns Status: refuses a null argument.
+// For functions that return Status: refuses a null argument.
 #define RAILWISE_REQUIRE(function, argument) \
   if ((argument) == nullptr) return ::railwise::plugin::refuseNull(function, #argument)

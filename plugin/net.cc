@@ -1,6 +1,6 @@
-// The tables that NCCL looks up: ncclNetPlugin_v6 to _v12, and the same under the documented names ncclNet_v6
-// to _v12. A function is named by the first version that had its signature, so each table reads as a diff to
-// the one before.
+// The tables that NCCL looks up: ncclNetPlugin_v6 to _v12, and the same tables under the documented names
+// ncclNet_v6 to _v12. A function is named after the first version that had its signature, so each table shows
+// what changed since the previous version.
 #include "plugin/calls.h"
 
 using namespace railwise::plugin;  // NOLINT: the tables name nothing else
@@ -58,7 +58,7 @@ RAILWISE_TABLE(7) = {
     .closeRecv = closeConnection_v6,
     .closeListen = closeListen_v6,
     .getDeviceMr = nullptr,    // only for networks that GPUs drive
-    .irecvConsumed = nullptr,  // likewise
+    .irecvConsumed = nullptr,  // only for networks that GPUs drive
 };
 
 RAILWISE_TABLE(8) = {

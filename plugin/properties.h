@@ -1,5 +1,5 @@
-// DeviceProperties -> ncclNetProperties_vX of any version. NCCL hands over an uninitialised struct: every
-// field that the version has is written.
+// Converts DeviceProperties to ncclNetProperties_vX of any version. NCCL passes an uninitialised struct, so
+// every field of that version is written.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void fillProperties(const net::Device& device, Properties& to) {
     to.netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;
   }
   if constexpr (requires { to.regIsGlobal; })
-    to.regIsGlobal = 1;  // a registration serves every connection of the device
+    to.regIsGlobal = 1;  // a registration is valid for every connection of the device
   if constexpr (requires { to.forceFlush; }) to.forceFlush = from.force_flush ? 1 : 0;
   if constexpr (requires { to.vProps; }) {
     constexpr std::size_t kMost = std::size(decltype(to.vProps.devs){});

@@ -27,7 +27,8 @@ static_assert(net::kMaxMessageBytes <= NCCL_MAX_NET_SIZE_BYTES);
 static_assert(int{log::kWarn} == int{NCCL_LOG_WARN} && int{log::kInfo} == int{NCCL_LOG_INFO} &&
               int{log::kTrace} == int{NCCL_LOG_TRACE});
 
-// NCCL's logger, behind our own interface: its level is an enum of NCCL's, so the line is formatted here.
+// NCCL's logger. Railwise's own log interface calls it. The level is an enum of NCCL's, so the line is
+// formatted here.
 static std::atomic<ncclDebugLogger_t> g_logger = nullptr;
 
 [[gnu::format(printf, 5, 6)]] static void logToNccl(int level, unsigned long flags, const char* file,
@@ -49,7 +50,8 @@ static void setLogger(ncclDebugLogger_t logger) {
 
 // ---- communicators
 
-// Versions 6 to 10 have no context and no finalize: they share one that lives as long as the process.
+// API versions 6 to 10 have no context and no finalize, so their calls share one context that lives as long
+// as the process.
 static std::mutex g_shared_mutex;
 static std::atomic<Context*> g_shared_context = nullptr;
 
@@ -77,7 +79,8 @@ ncclResult_t init_v6(ncclDebugLogger_t logger) {
   return guarded("init", [&] { return initShared(logger); });
 }
 
-// NCCL's profiler, behind our own interface: a call through a pointer of another type would be undefined.
+// NCCL's profiler. Railwise's own profiler interface calls it through a function here, because a call through
+// a pointer of another type would be undefined.
 static std::atomic<ncclProfilerCallback_t> g_profiler = nullptr;
 
 static_assert(int{net::profiler::kStart} == int{ncclProfilerNetEventStart});
@@ -100,7 +103,8 @@ ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
   return init_v6(logger);
 }
 
-// Once in a process, by those who use the versions of NCCL that it is about.
+// Logs once per process that NCCL's own IB network may describe these devices (net::ownNetworkNote). Only the
+// init functions from v11 on call it, because the NCCL versions concerned use those.
 static void noteNcclsOwnNetwork(const net::Net& net) {
   static std::atomic_flag said;
   std::vector<net::DescribedDevice> devices;
@@ -138,8 +142,9 @@ ncclResult_t finalize_v11(void* context) {
   });
 }
 
-// Hints about what the communicator will do; NCCL_NET_ID_UNDEF: not known. NCCL's most frequent call (59,267
-// for 1,848 isends of an alltoall of 16 ranks): it stores two numbers, and nothing in it can throw.
+// NCCL's hints about what the communicator will do; NCCL_NET_ID_UNDEF means unknown. This is NCCL's most
+// frequent call (59,267 calls for 1,848 isends of an alltoall of 16 ranks). It stores two numbers and cannot
+// throw.
 ncclResult_t setNetAttr_v11(void* context, ncclNetAttr_v11_t* attributes) {
   if (context == nullptr || attributes == nullptr) return ncclSuccess;
   const auto& send = attributes->sendCommAttr;
@@ -242,7 +247,7 @@ static Status connectTo(void* context, int index, int traffic_class, void* handl
   return Status::success();
 }
 
-// For the versions that use the shared context.
+// connect for the API versions that use the shared context.
 static ncclResult_t connectShared(int index, int traffic_class, void* handle, void** send) {
   return guarded("connect", [&] {
     Context* context = nullptr;

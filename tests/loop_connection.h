@@ -13,6 +13,7 @@
 
 #include "net/net.h"
 #include "softdev/softdev.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 
@@ -58,7 +59,7 @@ class LoopConnection {
     Listener* listener = *context_->listen(*device_, handle);
     SendConnection* send = nullptr;
     ReceiveConnection* receive = nullptr;
-    while (send == nullptr || receive == nullptr) {
+    for (test::Patience patience; send == nullptr || receive == nullptr; patience.again()) {
       if (send == nullptr) send = *context_->connect(*device_, handle, -1);
       if (receive == nullptr) receive = *Context::accept(*listener);
     }
@@ -83,7 +84,7 @@ class LoopConnection {
 
   // Polls until the request has completed; false: it failed.
   static bool finish(Request* request) {
-    for (;;) {
+    for (test::Patience patience;; patience.again()) {
       bool done = false;
       if (!request->connection->test(*request, &done, nullptr).ok()) return false;
       if (done) return true;

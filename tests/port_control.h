@@ -11,28 +11,29 @@
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"
 #include "softdev/faults/faults.h"
+#include "tests/ok.h"
 
 namespace railwise::test {
 
 // `port`: "[HOST/]DEVICE[:PORT]". `change`: "down", "up", "gid=2=10.0.0.7", "event=sm_change", "fatal" ...
 inline void changePort(const std::string& port, const std::string& change) {
   const auto fabric = softdev::joinFabric("test" + std::to_string(getpid()));
-  ASSERT_TRUE(fabric.ok());
-  std::string error;
-  const auto ports = softdev::findPorts(**fabric, port, &error);
-  ASSERT_EQ(ports.size(), 1U) << error;
-  EXPECT_TRUE(softdev::changePort(**fabric, ports[0], change, &error)) << error;
+  ASSERT_OK(fabric);
+  const auto ports = softdev::findPorts(**fabric, port);
+  ASSERT_OK(ports);
+  ASSERT_EQ(ports->size(), 1U);
+  const auto changed = softdev::changePort(**fabric, (*ports)[0], change);
+  EXPECT_OK(changed);
   softdev::detachFabric(*fabric);
 }
 
 // `text`: of a rule (docs/software-device.md).
 inline void addFault(const std::string& text) {
   const auto fabric = softdev::joinFabric("test" + std::to_string(getpid()));
-  ASSERT_TRUE(fabric.ok());
-  softdev::FaultRule rule{};
-  std::string error;
-  ASSERT_TRUE(softdev::parseFaultRule(text, &rule, &error)) << error;
-  EXPECT_TRUE(softdev::addFault(**fabric, rule).ok()) << text;
+  ASSERT_OK(fabric);
+  const auto rule = softdev::parseFaultRule(text);
+  ASSERT_OK(rule);
+  EXPECT_OK(softdev::addFault(**fabric, *rule)) << text;
   softdev::detachFabric(*fabric);
 }
 

@@ -16,7 +16,7 @@
 
 extern char** environ;
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 bool inherited(const std::string& variable) {
@@ -121,4 +121,4 @@ ProcessResult runProcess(const std::string& program, const std::vector<std::stri
   return Process(program, args, environment).wait(timeout_s);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

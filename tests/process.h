@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct ProcessResult {
   int status = -1;  // of exit; 128 + signal; -1: it did not end in time and was killed
@@ -44,4 +44,4 @@ class Process {
 ProcessResult runProcess(const std::string& program, const std::vector<std::string>& args,
                          const std::vector<std::string>& environment = {}, int timeout_s = 100);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

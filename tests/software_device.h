@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/config.h"
+#include "tests/ok.h"
 #include "verbs/handles.h"
 
 namespace railwise::test {
@@ -20,7 +21,7 @@ inline Config softwareConfig(const std::string& more = "") {
 class SoftwareDevice {
  public:
   explicit SoftwareDevice(const std::string& more = "") : config_(softwareConfig(more)) {
-    EXPECT_TRUE(verbs::load(config_).ok());
+    EXPECT_OK(verbs::load(config_));
   }
   ~SoftwareDevice() { verbs::unload(); }
   SoftwareDevice(const SoftwareDevice&) = delete;

@@ -15,7 +15,7 @@
 #include "cli/plugin/plugin_loader.h"
 #include "perf/measuring/page_memory.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +33,7 @@ std::string findValgrind() {
   return "";
 }
 
-// The file that callgrind writes; a temporary one unless it is to be kept.
+// The file that callgrind writes. It is a temporary file, unless the user wants to keep it.
 class ProfileFile {
  public:
   explicit ProfileFile(const std::string& keep)
@@ -61,7 +61,7 @@ class ProfileFile {
   std::string path_;
 };
 
-// "(3) /lib/x.so" names object 3, a later "(3)" means it.
+// Reads an object name: "(3) /lib/x.so" names object 3, and a later "(3)" refers to it.
 std::string objectName(std::string_view value, std::map<std::string, std::string, std::less<>>& names) {
   const std::size_t end = value.find(')');
   if (!value.starts_with('(') || end == std::string_view::npos) return std::string(value);
@@ -81,7 +81,7 @@ std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
   std::map<std::string, std::string, std::less<>> names;
   std::map<std::string, ObjectCost> costs;
   std::string object;
-  std::string callee;    // of the next call; empty: it stays in the object file
+  std::string callee;    // called by the next line; empty: a function of the same object file
   bool calling = false;  // the next line has the cost of a call
   bool profile = false;
   std::istringstream lines(text);
@@ -116,13 +116,10 @@ std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text) {
   return all;
 }
 
-std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep,
-                                              std::string* error) {
+Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep) {
   const std::string valgrind = findValgrind();
-  if (valgrind.empty()) {
-    *error = "--instructions counts with valgrind, which is not in PATH (package: valgrind)";
-    return std::nullopt;
-  }
+  if (valgrind.empty())
+    return Error{"--instructions counts with valgrind, which is not in PATH (package: valgrind)"};
   const ProfileFile profile(keep);
   place.under = {valgrind,
                  "--tool=callgrind",
@@ -135,16 +132,11 @@ std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, 
   BenchChild child(task, place);
   std::optional<std::string> file;
   if (child.start() && child.run(roundUp(kWarmUp, task.shape.unit()))) file = child.count(counted);
-  if (!file) {
-    *error = "under valgrind: " + child.error();
-    return std::nullopt;
-  }
-  child.end();  // callgrind writes at exit
+  if (!file) return Error{"under valgrind: " + child.error()};
+  child.end();  // callgrind writes the profile when the process exits
   const auto costs = readCallgrind(profile.text());
-  if (!costs || costs->empty()) {
-    *error = "valgrind counted nothing: has this program been stripped of its symbols?";
-    return std::nullopt;
-  }
+  if (!costs || costs->empty())
+    return Error{"valgrind counted nothing: has this program been stripped of its symbols?"};
   const auto isDevice = [](const std::string& object) {
     return fs::path(object).filename().string().starts_with("libibverbs");
   };
@@ -172,4 +164,4 @@ std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, 
   return counts;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

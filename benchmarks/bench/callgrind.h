@@ -1,5 +1,5 @@
-// Instructions of a message, counted by valgrind's callgrind and told apart by the file they come from. One
-// thread.
+// Counts the instructions of a message with valgrind's callgrind, split by the object file that they belong
+// to. One thread.
 #pragma once
 
 #include <map>
@@ -7,30 +7,31 @@
 #include <string>
 #include <vector>
 
+#include "base/outcome.h"
 #include "benchmarks/bench/child.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Per message.
+// Instructions per message.
 struct Instructions {
-  double plugin;  // its own file's, and libc's and the C++ library's for it
-  double device;  // libibverbs.so.1: the software device's front, or the system's
+  double plugin;  // the plugin's own file, and libc and the C++ library when the plugin calls them
+  double device;  // libibverbs.so.1: the software device's drop-in library, or the system's library
   double bench;   // the loop that calls the plugin
-  double rest;    // libc and the like, for the others
+  double rest;    // libc and other libraries when the others call them
 };
 
-// Runs the task once more, in one thread of a process under valgrind. `keep`: the profile's file, empty for
-// none. Nothing: `error` says why.
-std::optional<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep,
-                                              std::string* error);
+// Runs the task once more, in one thread of a process under valgrind. `keep`: the file to keep the profile
+// in; empty: the profile is deleted.
+Outcome<Instructions> countInstructions(BenchTask task, BenchPlace place, const std::string& keep);
 
-// Instructions of a callgrind profile by object file, callees not included; and what its calls cost in other
-// object files, with all that they call there in turn. Nothing: not a profile.
+// What a callgrind profile says about one object file: its instructions without those of called functions,
+// and the cost of its calls into other object files, including everything that they call in turn.
+// readCallgrind() returns null if `text` is not a profile.
 struct ObjectCost {
   std::string object;
   uint64_t instructions;
-  std::map<std::string, uint64_t> calls;  // by the callee's object file
+  std::map<std::string, uint64_t> calls;  // by the object file of the called function
 };
 std::optional<std::vector<ObjectCost>> readCallgrind(const std::string& text);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

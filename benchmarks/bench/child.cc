@@ -18,7 +18,7 @@
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kOtherLanguage = "its worker speaks another language: ";
@@ -87,7 +87,7 @@ bool BenchChild::start() {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(orders[0], STDIN_FILENO);
     dup2(answers[1], STDOUT_FILENO);
-    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);      // there need not be any other
+    if (!place_.real) setenv("NCCL_SOCKET_IFNAME", "lo", 0);      // there may be no other interface
     if (!place_.real) setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // software devices need no /sys
     if (place_.queue_pairs > 0)
       setenv("NCCL_IB_QPS_PER_CONNECTION", std::to_string(place_.queue_pairs).c_str(), 1);
@@ -118,7 +118,7 @@ void BenchChild::order(const char* what, uint64_t messages) {
   std::fflush(orders_);
 }
 
-// What follows `beginning` in its next line; nothing: error_.
+// Reads the next line of the worker and returns the text after `beginning`. Null: see error_.
 std::optional<std::string> BenchChild::answer(const char* beginning) {
   constexpr const char* kError = "error ";
   char* line = nullptr;
@@ -169,7 +169,7 @@ std::optional<softdev::Counters> BenchChild::counters() const {
   if (place_.real) return std::nullopt;
   const auto fabric = softdev::joinFabric(fabric_);
   if (!fabric.ok()) return std::nullopt;
-  std::optional<softdev::Counters> sum;  // of all processes that have opened a device
+  std::optional<softdev::Counters> sum;  // sum of all processes that have opened a device
   for (const softdev::CountsRow& row : softdev::listCounts(**fabric, softdev::CountsBy::kProcess)) {
     if (!sum) sum.emplace();
     for (const softdev::NamedCount& count : softdev::kNamedCounts)
@@ -179,4 +179,4 @@ std::optional<softdev::Counters> BenchChild::counters() const {
   return sum;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

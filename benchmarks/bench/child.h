@@ -1,5 +1,5 @@
-// A worker of `railwise bench` as its parent sees it: a process with one plugin, on a software device of its
-// own fabric or on real devices. One thread.
+// A worker of `railwise bench` as its parent process uses it: a process with one plugin, on a software device
+// with a fabric of its own, or on real devices. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -13,36 +13,37 @@
 #include "benchmarks/bench/load/load.h"
 #include "softdev/softdev.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct BenchPlace {
-  std::string software;                 // configuration of the software device
-  bool real = false;                    // the devices of libibverbs instead
+  std::string software;                 // the configuration of the software device
+  bool real = false;                    // use the devices of libibverbs instead
   bool sysfs = false;                   // show the plugin a /sys of the software machine
-  int queue_pairs = 0;                  // of a connection and rail; 0: as the plugin likes
+  int queue_pairs = 0;                  // queue pairs per connection and rail; 0: the plugin's default
   std::vector<std::string> under = {};  // a command to run the process under, e.g. valgrind's
 };
 
 class BenchChild {
  public:
   BenchChild(BenchTask task, BenchPlace place);
-  ~BenchChild();  // ends the process
+  ~BenchChild();  // ends the worker process
   BenchChild(const BenchChild&) = delete;
   BenchChild& operator=(const BenchChild&) = delete;
 
-  // Until the plugin is connected and has moved right data. False: error().
+  // Starts the worker, and returns when the plugin is connected and has moved correct data. False: see
+  // error().
   bool start();
   std::optional<BenchRan> run(uint64_t messages);
-  // The same as run(), for a process under callgrind. The answer is the plugin's file.
+  // Does what run() does, in a process under callgrind. Returns the name of the plugin's file.
   std::optional<std::string> count(uint64_t messages);
-  // What a process for connections has measured.
+  // What a worker that measures connections has measured.
   std::optional<BenchSetUp> connected();
-  void end();  // of the process
-  // What its device has counted; nothing on real devices.
+  void end();  // ends the worker process
+  // The counters of the worker's software device; null on real devices.
   std::optional<softdev::Counters> counters() const;
 
   int api() const { return api_; }
-  const std::string& name() const { return name_; }  // the plugin's own
+  const std::string& name() const { return name_; }  // the name that the plugin reports
   const BenchPlugin& plugin() const { return task_.plugin; }
   const std::string& error() const { return error_; }
 
@@ -62,4 +63,4 @@ class BenchChild {
   std::string error_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,18 +1,16 @@
-// railwise bench: what a message costs, with one plugin or several side by side.
+// railwise bench measures what a message costs, with one plugin or with several plugins compared.
 #include "benchmarks/bench/command.h"
 
 #include <array>
-#include <fstream>
 #include <utility>
 
 #include "benchmarks/bench/load/worker.h"
 #include "benchmarks/bench/measure.h"
-#include "benchmarks/bench/plot.h"
 #include "benchmarks/bench/report.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kHelp =
@@ -24,19 +22,19 @@ constexpr const char* kHelp =
     "  railwise bench --connections 64 --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --all --instructions --vs /path/to/libnccl-net-other.so\n"
     "  railwise bench --instructions --latency --raw\n"
-    "  railwise bench --vs /path/to/libnccl-net-other.so --plot cost.svg\n\n"
+    "  railwise bench --vs /path/to/libnccl-net-other.so --all-sizes --json\n\n"
     "Exit status: 0 all right, 1 a plugin failed, 2 a mistake on the command line.\n\n";
 
-// Powers of four, and the size of a flag.
-constexpr std::array<std::size_t, 9> kPlottedSizes = {8,        64,       256,       1 << 10, 4 << 10,
-                                                      16 << 10, 64 << 10, 256 << 10, 1 << 20};
+// Powers of four, and 8 bytes, the size of a flag.
+constexpr std::array<std::size_t, 9> kSizes = {8,        64,       256,       1 << 10, 4 << 10,
+                                               16 << 10, 64 << 10, 256 << 10, 1 << 20};
 
 std::vector<std::size_t> sizesOf(const BenchOptions& options) {
-  if (options.plot.empty()) return {options.task.shape.size};
-  return {kPlottedSizes.begin(), kPlottedSizes.end()};
+  if (!options.all_sizes) return {options.task.shape.size};
+  return {kSizes.begin(), kSizes.end()};
 }
 
-// The table of patterns. Sizes up to 32 KiB cost the same but for the copy.
+// The table of patterns. Messages up to 32 KiB cost the same, except for the copying.
 std::vector<BenchOptions> tableOf(const BenchOptions& options) {
   using enum BenchPattern;
   const std::array<BenchShape, 19> shapes = {{{.pattern = kProxy},
@@ -69,7 +67,7 @@ std::vector<BenchOptions> tableOf(const BenchOptions& options) {
   return all;
 }
 
-// Nothing: the reason was said.
+// Null: the reason was reported to the user.
 std::optional<std::vector<Costs>> measureAll(const BenchOptions& options) {
   const MachineUse machine;
   const double cpu_seconds = ownCpuSeconds();
@@ -94,11 +92,6 @@ int benchAll(const BenchOptions& options) {
   return kExitOk;
 }
 
-int sayCannotWrite(const std::string& file) {
-  say("bench: cannot write %s", file.c_str());
-  return kExitFailed;
-}
-
 }  // namespace
 
 int benchCommand(Args args) {
@@ -114,9 +107,6 @@ int benchCommand(Args args) {
     return kExitUsage;
   }
   if (options.all) return benchAll(options);
-  std::ofstream plot;
-  if (!options.plot.empty()) plot.open(options.plot);
-  if (!options.plot.empty() && !plot) return sayCannotWrite(options.plot);
   std::vector<std::vector<Costs>> by_size;
   for (const std::size_t size : sizesOf(options)) {
     BenchOptions of_size = options;
@@ -125,10 +115,8 @@ int benchCommand(Args args) {
     if (!costs) return kExitFailed;
     by_size.push_back(std::move(*costs));
   }
-  if (!options.plot.empty() && !(plot << plotCosts(options, by_size)).flush())
-    return sayCannotWrite(options.plot);
   options.json ? printBenchJson(options, by_size) : printBenchText(options, by_size);
   return kExitOk;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,11 +1,11 @@
-// `railwise bench`: what a message costs, with one plugin or with several side by side.
+// `railwise bench` measures what a message costs, with one plugin or with several plugins compared.
 #pragma once
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Takes the arguments behind the name and answers the exit status of the command.
+// Takes the arguments after the command's name and returns the exit status.
 int benchCommand(Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

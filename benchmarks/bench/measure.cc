@@ -6,15 +6,15 @@
 #include "cli/options/message.h"
 #include "softdev/control/control.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using Children = std::vector<std::unique_ptr<BenchChild>>;
 using Runs = std::vector<BenchRan>;
 
-constexpr uint64_t kMostRounds = 2000;  // of a repeat of the ping-pong
-constexpr int kMostSetUps = 5;          // processes of a plugin that set up connections
-constexpr int kLeastWindow = 8;         // receives that it posts ahead
+constexpr uint64_t kMostRounds = 2000;  // rounds per repeat of the ping-pong
+constexpr int kMostSetUps = 5;          // processes per plugin that set up connections
+constexpr int kLeastWindow = 8;         // receives that a ping-pong posts ahead
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -37,7 +37,7 @@ std::vector<BenchPlugin> pluginsOf(const BenchOptions& options) {
   return plugins;
 }
 
-// A process for each plugin, warmed up.
+// Starts one process for each plugin, and runs it once to warm up.
 std::optional<Children> startAll(const BenchOptions& options, BenchTask task, uint64_t messages) {
   Children children;
   for (const BenchPlugin& plugin : pluginsOf(options)) {
@@ -51,7 +51,7 @@ std::optional<Children> startAll(const BenchOptions& options, BenchTask task, ui
   return children;
 }
 
-// By child.
+// Returns the runs of each child, in the order of the children.
 std::optional<std::vector<Runs>> runInTurn(Children& children, uint64_t messages, int repeats) {
   std::vector<Runs> runs(children.size());
   for (int repeat = 0; repeat < repeats; ++repeat) {
@@ -76,7 +76,7 @@ std::vector<double> valuesOf(const Runs& runs, Value value) {
 
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
 
-// Since `before`.
+// The child's counters, minus `before`.
 std::optional<softdev::Counters> countsSince(const BenchChild& child, const softdev::Counters& before) {
   std::optional<softdev::Counters> counts = child.counters();
   if (!counts) return counts;
@@ -118,10 +118,10 @@ bool addInstructions(const BenchOptions& options, std::vector<Costs>& all) {
   for (Costs& costs : all) {
     BenchTask task = options.task;
     task.plugin = costs.plugin;
-    std::string error;
     const std::string keep = &costs == &all[0] ? options.profile : "";
-    costs.instructions = countInstructions(task, options.place, keep, &error);
-    if (!costs.instructions) return sayFailed(costs.plugin, error);
+    const auto counted = countInstructions(task, options.place, keep);
+    if (!counted.ok()) return sayFailed(costs.plugin, counted.error());
+    costs.instructions = *counted;
   }
   return true;
 }
@@ -140,7 +140,8 @@ bool addLatency(const BenchOptions& options, std::vector<Costs>& all) {
   const auto runs = runInTurn(*children, rounds, options.repeats);
   if (!runs) return false;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    // A repeat in which others had one of the cores says nothing: the ends took turns.
+    // If other processes used one of the cores, the ends took turns, and that repeat says nothing. So the
+    // best repeat counts.
     const Runs& of_one = (*runs)[i];
     all[i].latency = std::min_element(of_one.begin(), of_one.end(), [](const BenchRan& a, const BenchRan& b) {
                        return a.latency->p50_ns < b.latency->p50_ns;
@@ -153,7 +154,7 @@ bool addSetUp(const BenchOptions& options, std::vector<Costs>& all) {
   std::vector<std::vector<BenchSetUp>> runs(all.size());
   for (int repeat = 0; repeat < std::min(options.repeats, kMostSetUps); ++repeat) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].plugin.raw) continue;  // one queue pair, and nothing agreed about
+      if (all[i].plugin.raw) continue;  // bare writes use one queue pair and no handshake
       BenchTask task = options.task;
       task.plugin = all[i].plugin;
       task.ends = BenchEnds::kOneThread;
@@ -178,4 +179,4 @@ bool addSetUp(const BenchOptions& options, std::vector<Costs>& all) {
   return true;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -5,22 +5,22 @@
 #include <string>
 #include <string_view>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr uint64_t kLargestSize = 1ULL << 30;
-// Of one repeat: enough that the clock does not matter, and not too much memory traffic.
+// Messages of one repeat: enough to make the clock's error small, but not too much memory traffic.
 constexpr uint64_t kMostMessages = 20'000;
 constexpr uint64_t kLeastMessages = 200;
 constexpr uint64_t kBytesOfRepeat = 256 << 20;
 
-constexpr int kMostRails = 8;  // of NCCL's virtual devices
+constexpr int kMostRails = 8;  // as in NCCL's virtual devices
 
 constexpr std::array<Choice<BenchEnds>, 3> kEnds = {{{"one-thread", BenchEnds::kOneThread},
                                                      {"two-threads", BenchEnds::kTwoThreads},
                                                      {"two-processes", BenchEnds::kTwoProcesses}}};
 
-constexpr int kGroup = 8;  // of the pattern "grouped"
+constexpr int kGroup = 8;  // buffers in a receive of the pattern "grouped"
 
 constexpr std::array<Choice<BenchPattern>, 8> kPatterns = {{{"proxy", BenchPattern::kProxy},
                                                             {"ops", BenchPattern::kOps},
@@ -83,7 +83,7 @@ std::string BenchOptions::conflict() const {
   if (shape.optional_completion &&
       (shape.pattern == BenchPattern::kBatch || shape.pattern == BenchPattern::kIdle || shape.grouped > 1))
     return "--hint ll goes with the patterns proxy, ops, lone and alltoall";
-  if (all && !plot.empty()) return "--all and --plot are two tables";
+  if (all && all_sizes) return "--all and --all-sizes are two tables";
   return "";
 }
 
@@ -156,9 +156,8 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
   options.push_back(intOption(0, "set-up", &fields.set_ups, 1, 4096,
                               "also measure the time to set up a connection and the memory it takes, over\n"
                               "that many"));
-  options.push_back(textOption(0, "plot", "FILE.svg", &fields.plot,
-                               "measure sizes from 8 bytes to 1 MiB instead of --size, and draw CPU time\n"
-                               "over size"));
+  options.push_back(
+      flagOption(0, "all-sizes", &fields.all_sizes, "measure sizes from 8 bytes to 1 MiB instead of --size"));
   options.push_back(
       flagOption(0, "json", &fields.json, "print JSON: an object, or an array when there are several"));
   options.push_back(
@@ -166,4 +165,4 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
   return options;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// What the command line of `railwise bench` asks for.
+// What the user asks for on the command line of `railwise bench`.
 #pragma once
 
 #include <string>
@@ -7,31 +7,31 @@
 #include "benchmarks/bench/child.h"
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct BenchOptions {
-  BenchTask task;  // of the first plugin
+  BenchTask task;  // the task of the first plugin
   std::vector<BenchPlugin> others;
   BenchPlace place;
   int repeats = 11;
-  int messages = 0;  // 0: by the size
-  int set_ups = 0;   // connections; 0: not measured
+  int messages = 0;  // per repeat; 0: chosen by the size
+  int set_ups = 0;   // number of connections; 0: not measured
   bool instructions = false;
-  std::string profile;  // the file to keep the first plugin's in; empty: none
-  bool raw = false;     // bare RDMA writes, too
+  std::string profile;  // the file to keep the first plugin's profile in; empty: none
+  bool raw = false;     // also measure bare RDMA writes
   bool latency = false;
-  std::string plot;  // the file; empty: none
-  bool all = false;  // the table of patterns
+  bool all_sizes = false;  // from 8 bytes to 1 MiB
+  bool all = false;        // print the table of patterns
   bool json = false;
 
-  uint64_t messagesOfRepeat() const;  // whole operations
-  // What the pattern asks for besides.
+  uint64_t messagesOfRepeat() const;  // always whole operations
+  // Sets the other options that the pattern requires.
   void settlePattern();
-  // Options that do not go together; empty: they do.
+  // Says which options cannot be combined; empty: there is no conflict.
   std::string conflict() const;
 };
 
 const char* nameOf(BenchEnds ends);
 std::vector<Option> benchOptionTable(BenchOptions& fields);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 uint64_t workRequests(const softdev::Counters& counts) {
@@ -17,7 +17,7 @@ uint64_t workRequests(const softdev::Counters& counts) {
 
 using Named = std::vector<std::pair<const char*, double>>;
 
-// Per message, with the names of the JSON output.
+// Counters per message, with the names used in the JSON output.
 Named perMessage(const Costs& costs) {
   const auto each = [&](uint64_t count) {
     return static_cast<double>(count) / static_cast<double>(costs.messages);
@@ -36,7 +36,7 @@ Named latencies(const BenchRan::Latency& way) {
           {"latency_ns_p99", way.p99_ns}};
 }
 
-// Of one connection, both ends.
+// The cost of one connection, both ends together.
 Named setUps(const BenchSetUp& each) {
   return {{"set_up_cpu_us", each.cpu_ns / 1000},
           {"set_up_wall_us", each.wall_ns / 1000},
@@ -60,7 +60,7 @@ void writeInstructions(JsonWriter& json, const Costs& costs) {
                   {"instructions_libc", costs.instructions->rest}});
 }
 
-// Of the first plugin to this one.
+// The ratios of the first plugin's costs to those of this plugin.
 void writeRatios(JsonWriter& json, const Costs& costs, const Costs& first) {
   json.key("cpu_ratio").value(first.cpu_ns_min / costs.cpu_ns_min);
   if (costs.instructions)
@@ -133,7 +133,7 @@ void writeCosts(JsonWriter& json, const BenchOptions& options, const Costs& cost
   json.endObject();
 }
 
-// "ops of 2 x64"
+// For example "ops of 2 x64".
 std::string patternText(const BenchShape& shape) {
   std::string text = nameOf(shape.pattern);
   if (shape.pattern == BenchPattern::kOps) text += " of " + std::to_string(shape.steps);
@@ -240,4 +240,4 @@ void printBenchText(const BenchOptions& options, const std::vector<std::vector<C
   for (const std::vector<Costs>& all : by_size) printCosts(options, all);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -11,17 +11,17 @@ namespace railwise {
 
 struct AddressRange {
   bool ipv4 = false;
-  std::array<uint8_t, 16> address = {};  // IPv4 in the last four bytes, as ::ffff:a.b.c.d
-  int bits = 0;                          // of the 16 bytes: 96 more than written for IPv4
+  std::array<uint8_t, 16> address = {};  // an IPv4 address is in the last four bytes, as ::ffff:a.b.c.d
+  int bits = 0;  // length of the prefix in the 16 bytes; for IPv4, 96 more than the text says
 
   // `bytes`: an IPv6 address, or an IPv4 address mapped into one (::ffff:a.b.c.d), as in a GID.
   bool contains(std::span<const uint8_t, 16> bytes) const;
 };
 
-// Nothing when `text` is no address, a slash and a number of bits that such an address has.
+// Null when `text` is not an address, a slash and a number of bits that fits the address.
 std::optional<AddressRange> parseAddressRange(std::string_view text);
 
-// The first `bits` of both addresses are equal.
+// Are the first `bits` bits of both addresses equal?
 bool equalPrefix(std::span<const uint8_t, 16> a, std::span<const uint8_t, 16> b, int bits);
 
 }  // namespace railwise

@@ -1,4 +1,5 @@
-// Threads of ours inside somebody's process: signals are the application's, so they block them all.
+// Starts a thread of Railwise inside the application's process. The thread blocks all signals, because
+// signals belong to the application.
 #pragma once
 
 #include <signal.h>
@@ -13,7 +14,7 @@ std::thread startBackgroundThread(Body body) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits this mask
   std::thread thread(std::move(body));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;

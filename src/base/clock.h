@@ -1,4 +1,5 @@
-// Monotonic time for deadlines. Thread-safe; a vDSO call of some 20 ns, so keep it off the data path.
+// Monotonic time for deadlines. Thread-safe. Reading it is a vDSO call of about 20 ns, so keep it off the
+// data path.
 #pragma once
 
 #include <chrono>
@@ -8,7 +9,7 @@ namespace railwise {
 
 using Clock = std::chrono::steady_clock;
 
-// For differences only.
+// Nanoseconds since an unspecified moment: use only differences.
 inline uint64_t nowNs() {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());

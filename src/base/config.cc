@@ -1,10 +1,13 @@
 #include "base/config.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/address_range.h"
 #include "base/log.h"
-#include "base/setting_checks.h"
+#include "base/name_selection.h"
 
 namespace railwise {
 namespace {
@@ -37,7 +40,7 @@ SettingSource readString(const char* env, std::string& value) {
   return SettingSource::kEnvironment;
 }
 
-// `form`: what is accepted. `accepts`: is the text of that form?
+// `form`: the accepted form, for the message. `accepts`: is the text of the accepted form?
 template <typename Accepts>
 SettingSource readChecked(const char* env, const std::string& form, const Accepts& accepts,
                           std::string& value) {
@@ -51,7 +54,7 @@ SettingSource readChecked(const char* env, const std::string& form, const Accept
   return readString(env, value);
 }
 
-// "a,b,c" as "a, b or c".
+// Turns "a,b,c" into "a, b or c".
 std::string choiceText(std::string_view choices) {
   std::string text;
   while (!choices.empty()) {
@@ -63,6 +66,42 @@ std::string choiceText(std::string_view choices) {
   }
   return text;
 }
+
+// Checks whether the text of a setting has the accepted form. The rows of config.def name these functions.
+
+bool hexadecimal(std::string_view text, std::size_t digits) {
+  return text.size() == digits &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+// Is `text` one of the words in `choices`, which are separated by commas?
+bool isOneOf(std::string_view text, std::string_view choices) {
+  while (!choices.empty()) {
+    const auto comma = choices.find(',');
+    if (text == choices.substr(0, comma)) return true;
+    choices = comma == std::string_view::npos ? std::string_view() : choices.substr(comma + 1);
+  }
+  return false;
+}
+
+// Is `text` a PCI address such as "0000:3b:00.0", or "3b:00.0" without the domain? Hexadecimal digits may be
+// of either case.
+bool isPciAddress(std::string_view text) {
+  if (const auto colon = text.find(':'); colon != text.rfind(':')) {
+    // NCCL and CUDA write domains of four or eight digits.
+    if (!hexadecimal(text.substr(0, colon), 4) && !hexadecimal(text.substr(0, colon), 8)) return false;
+    text.remove_prefix(colon + 1);
+  }
+  return text.size() == 7 && hexadecimal(text.substr(0, 2), 2) && text[2] == ':' &&
+         hexadecimal(text.substr(3, 2), 2) && text[5] == '.' && text[6] >= '0' && text[6] <= '7';
+}
+
+// Is `text` of the form "10.1.0.0/16" or "2001:db8::/32"?
+bool isAddressRange(std::string_view text) { return parseAddressRange(text).has_value(); }
+
+// NCCL_IB_HCA's grammar (name_selection.h): every field after a name is empty, -1 or a number from 0 to
+// 32767.
+bool isHcaSelection(std::string_view text) { return parsePortSelection(text).has_value(); }
 
 }  // namespace
 
@@ -80,7 +119,8 @@ Config Config::load(std::vector<SettingSource>* sources) {
 #include "base/config.def"
   };
   if (sources != nullptr) *sources = found;
-  // Those of net_ib: who sets one expects something. The others are NCCL's own business.
+  // Only NCCL_IB_* variables are reported: a user who sets one expects net_ib's behaviour. The other unused
+  // variables concern NCCL itself.
   for (const UnusedSetting& unused : unusedSettings()) {
     if (std::string_view(unused.env).starts_with("NCCL_IB_") && variable(unused.env) != nullptr)
       RAILWISE_INFO(log::kEnv, "%s is set but has no meaning here: %s", unused.env, unused.text);

@@ -1,5 +1,5 @@
-// The plugin's settings, read once from the environment at init and passed on as `const Config&` (config.def
-// lists them). A value that does not parse or is out of range is reported at WARN with the variable and the
+// The plugin's settings (config.def lists them). They are read once from the environment at init and passed
+// on as `const Config&`. If a value does not parse or is out of range, a WARN names the variable and the
 // accepted form, and the default stays. Immutable after load(), so any thread may read it.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace railwise {
 enum class SettingSource : uint8_t {
   kDefault,
   kEnvironment,
-  kRejected,  // the environment has a value that is not accepted: the default stands
+  kRejected,  // the environment has a value that is not accepted, so the default is used
 };
 
 struct Config {
@@ -24,11 +24,13 @@ struct Config {
 #define RAILWISE_CHECKED(field, env, default_value, form, check, text) std::string field = default_value;
 #include "base/config.def"
 
-  // Reads every setting from the environment. `sources`, when not null: one for each of settings().
+  // Reads every setting from the environment. `sources`, if not null, receives one entry for each of
+  // settings().
   static Config load(std::vector<SettingSource>* sources = nullptr);
 };
 
-// A variable of NCCL's that the model of the machine honours (topo/settings.h lists them); null: not set.
+// The value of one of NCCL's variables that the topology model uses (topo/settings.h lists them). Null: the
+// variable is not set.
 const char* environmentVariable(const char* name);
 
 // One row of config.def, for `railwise config` and the documentation.
@@ -39,10 +41,10 @@ struct Setting {
   const char* text;
 };
 std::span<const Setting> settings();
-// The value in force of settings()[i], as text.
+// The value of settings()[index] in `config`, as text.
 std::string settingValue(const Config& config, std::size_t index);
 
-// A variable of NCCL's that has no meaning for the plugin, and why.
+// A variable of NCCL that has no meaning for the plugin, and the reason.
 struct UnusedSetting {
   const char* env;
   const char* text;

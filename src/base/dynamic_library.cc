@@ -2,18 +2,16 @@
 
 #include <dlfcn.h>
 
-#include <cerrno>
-
 namespace railwise {
 
-Result<DynamicLibrary> DynamicLibrary::open(std::initializer_list<const char*> names, std::string* error,
-                                            Unload unload) {
+Outcome<DynamicLibrary> DynamicLibrary::open(std::initializer_list<const char*> names, Unload unload) {
   const int flags = RTLD_NOW | RTLD_LOCAL | (unload == Unload::kNever ? RTLD_NODELETE : 0);
+  Error error;
   for (const char* name : names) {
     if (void* handle = dlopen(name, flags)) return DynamicLibrary(handle);
-    if (const char* text = dlerror(); error != nullptr && text != nullptr) *error = text;
+    if (const char* text = dlerror(); text != nullptr) error.text = text;
   }
-  return Status{Code::kSystem, ENOENT};
+  return error;
 }
 
 DynamicLibrary::~DynamicLibrary() {

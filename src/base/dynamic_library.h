@@ -1,24 +1,23 @@
-// A dlopen'ed library, closed by its owner unless released. Not thread-safe to move; symbol() is thread-safe.
+// A library opened with dlopen and closed by its owner. symbol() is thread-safe; moving is not.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 #include <utility>
 
-#include "base/status.h"
+#include "base/outcome.h"
 
 namespace railwise {
 
 class DynamicLibrary {
  public:
-  // kNever: the code stays in the process when the owner has closed it, and opening it again finds it as it
-  // was.
+  // kNever: the library stays loaded after the owner has closed it (RTLD_NODELETE). Opening it again finds
+  // its variables unchanged.
   enum class Unload : uint8_t { kWithOwner, kNever };
-  // Opens the first of `names` that loads, with RTLD_NOW | RTLD_LOCAL. On failure `error` (may be null)
-  // receives the dynamic linker's text for the last name tried.
-  static Result<DynamicLibrary> open(std::initializer_list<const char*> names, std::string* error,
-                                     Unload unload = Unload::kWithOwner);
+  // Opens the first of `names` that can be loaded, with RTLD_NOW and RTLD_LOCAL. The error is the dynamic
+  // linker's text for the last name that was tried.
+  static Outcome<DynamicLibrary> open(std::initializer_list<const char*> names,
+                                      Unload unload = Unload::kWithOwner);
 
   DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
@@ -27,7 +26,7 @@ class DynamicLibrary {
   }
   ~DynamicLibrary();
 
-  // Address of `name`, or null. `version` null: the default version.
+  // The address of `name`, or null. If `version` is null, the default version is looked up.
   void* symbol(const char* name, const char* version = nullptr) const;
 
  private:

@@ -1,5 +1,5 @@
-// A pool of N objects that live inside it: take() and give() are a few instructions, no allocation, no scan.
-// Not thread-safe; the pool belongs to one thread at a time.
+// A pool of N objects that are stored inside the pool. take() and give() cost a few instructions and never
+// allocate or search. Not thread-safe: a pool belongs to one thread at a time.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class FixedPool {
     for (std::size_t i = 0; i < N; ++i) free_[i] = static_cast<uint16_t>(N - 1 - i);
   }
 
-  // Null when all are taken.
+  // Null when all objects are taken.
   T* take() { return free_count_ == 0 ? nullptr : &objects_[free_[--free_count_]]; }
   void give(T* object) {
     assert(free_count_ < N);

@@ -36,8 +36,8 @@ std::vector<Interface> listInterfaces(std::string_view selection, int family) {
     found.push_back({item->ifa_name, address, (item->ifa_flags & IFF_LOOPBACK) != 0});
   }
   freeifaddrs(list);
-  // Stable: the kernel's order decides between equals. Link-local addresses need a scope the peer may not
-  // share: last.
+  // The sort is stable, so the kernel's order decides between equal ranks. Link-local addresses come last,
+  // because they need a scope that the peer may not share.
   const auto rank = [&](const Interface& i) {
     return (selection.empty() ? preference(i) : 0) * 2 + (linkLocal(i.address) ? 1 : 0);
   };

@@ -6,7 +6,8 @@
 namespace railwise {
 namespace {
 
-// The bytes of the UTF-8 character that `text` begins with; 0: it does not begin with one.
+// The number of bytes of the UTF-8 character at the start of `text`. 0: `text` does not start with a UTF-8
+// character.
 std::size_t characterLength(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(0);
@@ -16,7 +17,7 @@ std::size_t characterLength(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  const unsigned second = byte(1);  // over-long forms, surrogates, beyond U+10FFFF
+  const unsigned second = byte(1);  // refuses over-long forms, surrogates, and values beyond U+10FFFF
   if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;
   if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
   return length;

@@ -1,7 +1,7 @@
-// Writes one JSON document into a string: begin/end pairs must match, key() before every value of an object.
-// Every element stands on a line of its own, but all that is inside a row (beginRow) stands on one.
-// Numbers that JSON cannot hold (infinity, NaN) become null, bytes that are not UTF-8 the replacement
-// character. One thread at a time.
+// Writes one JSON document into a string. Each begin call needs its matching end call, and key() comes before
+// every value of an object. Every element gets its own line, except that a row (beginRow) with all its
+// contents is one line. A number that JSON cannot hold (infinity, NaN) becomes null. A byte that is not UTF-8
+// becomes the replacement character. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class JsonWriter {
   JsonWriter& endObject() { return close('}'); }
   JsonWriter& beginArray() { return open('['); }
   JsonWriter& endArray() { return close(']'); }
-  // An array or object on one line, with all that is nested in it: [1, ["a", "b"]]. Ended by the same kind of
-  // end.
+  // An array or object on one line, with everything nested in it: [1, ["a", "b"]]. endRow() closes
+  // beginRow(), and endInlineObject() closes beginInlineObject().
   JsonWriter& beginRow() { return openInline('['); }
   JsonWriter& endRow() { return close(']'); }
   JsonWriter& beginInlineObject() { return openInline('{'); }
@@ -27,7 +27,7 @@ class JsonWriter {
   JsonWriter& value(std::string_view text);
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(double number);
-  JsonWriter& value(float number);  // six digits: a float has no more
+  JsonWriter& value(float number);  // writes six digits, as many as a float holds
   JsonWriter& value(uint64_t number) { return raw(std::to_string(number)); }
   JsonWriter& value(int number) { return raw(std::to_string(number)); }
   JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
@@ -45,12 +45,12 @@ class JsonWriter {
 
   std::string text_;
   int depth_ = 0;
-  int inline_depth_ = 0;    // how many of the open brackets stand on one line
-  bool first_ = true;       // nothing stands in the current object or array yet
-  bool after_key_ = false;  // the next value belongs to a key
+  int inline_depth_ = 0;    // number of open brackets that belong to the current one-line row
+  bool first_ = true;       // the current object or array is still empty
+  bool after_key_ = false;  // a key was written, and its value comes next
 };
 
-// `text` with U+FFFD for every byte that is not part of a UTF-8 character.
+// Copies `text` and replaces every byte that is not part of a UTF-8 character by U+FFFD.
 std::string cleanUtf8(std::string_view text);
 
 }  // namespace railwise

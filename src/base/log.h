@@ -1,26 +1,27 @@
-// Logging: one process-wide sink, NCCL's logger inside the plugin and stderr in the tools.
-// Style: lower case; device, port, qp in that order; hexadecimal only for addresses and masks; no newline at
-// the end. Thread-safe. Never call from the data path below TRACE; TRACE is compiled out unless
-// RAILWISE_TRACE is defined.
+// Logging through one process-wide sink: NCCL's logger inside the plugin, stderr in the tools. Style of a
+// message: lower case; device, port and queue pair in that order; hexadecimal only for addresses and masks;
+// no newline at the end. Thread-safe. On the data path only RAILWISE_DEBUG (level TRACE) is allowed, which is
+// compiled out unless RAILWISE_TRACE is defined.
 #pragma once
 
 namespace railwise::log {
 
-// Values equal NCCL's ncclDebugLogLevel and sub-system masks, so that the plugin can pass them on unchanged.
+// The values equal NCCL's ncclDebugLogLevel and subsystem masks, so the plugin can pass them on unchanged.
 enum Level : int { kWarn = 2, kInfo = 3, kTrace = 5 };
 enum Subsystem : unsigned long { kInit = 0x1, kNet = 0x10, kEnv = 0x80, kReg = 0x2000, kAll = ~0UL };
 
-// `file` is the source file for WARN and the function name for INFO and TRACE, as NCCL prints them.
+// `file` is the source file for WARN and the function name for INFO and TRACE, because NCCL prints them so.
 using Sink = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);
 
-// Replaces the sink; null restores the one that writes to stderr (WARN always, INFO and TRACE when verbose).
+// Replaces the sink. Null restores the stderr sink, which writes WARN always and other levels as
+// setStderrLevel() allows.
 void setSink(Sink sink);
 Sink sink();
 
-// What the stderr sink shows: kWarn (default), kInfo or kTrace.
+// The most detailed level that the stderr sink writes: kWarn (default), kInfo or kTrace.
 void setStderrLevel(Level level);
 
-// Never called; lets the compiler check the format of every log line.
+// Never called: it only lets the compiler check the format string of every log line.
 [[gnu::format(printf, 1, 2)]] inline void checkFormat(const char*, ...) {}
 
 }  // namespace railwise::log

@@ -6,16 +6,17 @@
 namespace railwise {
 namespace {
 
-constexpr int kLargestField = 32767;  // rails and planes are 16 bits in NCCL's properties
+constexpr int kLargestField = 32767;  // NCCL's properties store rail and plane in 16 bits
 
-// Takes what is before the next `separator` off `text`.
+// Removes everything up to the next `separator` from the front of `text`, with the separator, and returns it
+// without the separator.
 std::string_view take(std::string_view& text, char separator) {
   const std::string_view word = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), word.size() + 1));
   return word;
 }
 
-// "" is -1.
+// An empty `text` leaves `value` as it is, which is -1: not given.
 bool parseField(std::string_view text, int& value) {
   if (text.empty()) return true;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -29,7 +30,7 @@ bool parseItem(std::string_view text, PortItem& item) {
   return good;  // NCCL ignores further fields
 }
 
-// Fields that are no numbers count as not given; `good` tells.
+// A field that is not a number is treated as not given, and `good` becomes false.
 PortSelection parse(std::string_view text, bool& good) {
   PortSelection selection;
   selection.exclude = text.starts_with('^');

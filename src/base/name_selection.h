@@ -10,12 +10,13 @@
 
 namespace railwise {
 
-// Is `name` chosen by `selection`? "" chooses all; "eth,mlx5" names that begin so; "=mlx5_1" just this name;
-// "^docker" and "^=mlx5_1" all but these. A list without names ("=", ",") chooses all, and "^" none.
-// `port` -1: of any port.
+// Does `selection` choose `name`? "" chooses all names; "eth,mlx5" chooses names that begin with either word;
+// "=mlx5_1" chooses only this name; "^docker" and "^=mlx5_1" choose all other names. A list without names
+// ("=", ",") chooses all, and "^" chooses none. If `port` is -1, any port matches.
 bool nameSelected(std::string_view selection, std::string_view name, int port = -1);
 
-// "mlx5_0:1:2:3": port 1 of mlx5_0 is on rail 2 and plane 3. -1: not given.
+// One item of NCCL_IB_HCA. "mlx5_0:1:2:3" means: port 1 of mlx5_0 is on rail 2 and plane 3. A field that is
+// not given is -1.
 struct PortItem {
   std::string name;
   int port = -1;
@@ -23,17 +24,17 @@ struct PortItem {
   int plane = -1;
 };
 
-// NCCL_IB_HCA, parsed.
+// The parsed value of NCCL_IB_HCA.
 struct PortSelection {
   bool exclude = false;
   bool exact = false;
   std::vector<PortItem> items;
 };
 
-// Nothing when a field after a name is neither empty nor a number (-1 to 32767).
+// Null when a field after a name is neither empty nor a number from -1 to 32767.
 std::optional<PortSelection> parsePortSelection(std::string_view text);
 
-// What a selection says of one port; rail and plane are those of the first item that names it.
+// What a selection says about one port. Rail and plane come from the first item that names the port.
 struct PortChoice {
   bool selected = false;
   int rail = -1;

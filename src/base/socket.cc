@@ -36,7 +36,7 @@ SocketAddress::SocketAddress(const sockaddr& address) {
   if (address.sa_family == AF_INET) std::memcpy(&storage_, &address, sizeof(sockaddr_in));
   if (address.sa_family != AF_INET6) return;
   std::memcpy(&storage_, &address, sizeof(sockaddr_in6));
-  // An IPv4 peer of a socket for both families.
+  // The kernel shows an IPv4 peer of a dual-stack socket as an IPv4-mapped IPv6 address.
   if (!IN6_IS_ADDR_V4MAPPED(&asV6(storage_).sin6_addr)) return;
   const SocketAddress v6 = *this;
   *this = SocketAddress(AF_INET, v6.bytes().subspan(12), v6.port(), 0);
@@ -105,7 +105,7 @@ Result<Socket> Socket::listen(const SocketAddress& address, int backlog) {
   if (!socket.valid()) return lastError();
   const int on = 1;
   (void)setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const int off = 0;  // any() is for both families, whatever net.ipv6.bindv6only says
+  const int off = 0;  // any() must accept both families, whatever net.ipv6.bindv6only says
   if (address.family() == AF_INET6) (void)setsockopt(socket.fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::bind(socket.fd_, address.raw(), address.rawSize()) != 0) return lastError();
   if (::listen(socket.fd_, backlog) != 0) return lastError();
@@ -140,7 +140,9 @@ Result<Socket> Socket::accept(SocketAddress* peer) {
     if (peer != nullptr) *peer = SocketAddress(reinterpret_cast<const sockaddr&>(storage));
     return Socket(fd);
   }
-  switch (errno) {  // accept(2): errors already pending on the new connection are reported here; none is ours
+  // Accept(2) also reports errors that were already pending on the new connection; these are not errors of
+  // the listening socket.
+  switch (errno) {
     case EAGAIN:
     case EINTR:
     case ECONNABORTED:
@@ -199,10 +201,11 @@ void Socket::keepAlive() {
     (void)setsockopt(fd_, level, option, &value, sizeof value);
   };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds of silence before the first probe
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);  // seconds without traffic before the first probe
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);  // ms; probes rest while there is something to repeat
+  // Ms; covers unacknowledged data, during which the kernel sends no keepalive probes.
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);
 }
 
 void Socket::shutdown() {

@@ -1,6 +1,6 @@
-// Non-blocking TCP for handshakes and the side channel: addresses, listening, connecting, moving fixed-size
-// messages. Nothing here blocks; "not yet" is a value (Io::kAgain), not an error. One thread at a time per
-// Socket.
+// Non-blocking TCP for handshakes and the side channel: addresses, listening, connecting, and moving messages
+// of fixed size. Nothing here blocks. "Not yet" is a value (Io::kAgain), not an error. Each Socket belongs to
+// one thread at a time.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,28 +15,28 @@
 
 namespace railwise {
 
-// An IPv4 or IPv6 address with port, as the wire and the kernel want it. Port in host byte order.
+// An IPv4 or IPv6 address with a port, stored as the kernel's sockaddr. port() is in host byte order.
 class SocketAddress {
  public:
   SocketAddress() = default;
-  // From a kernel sockaddr of family AF_INET or AF_INET6 (an IPv4-mapped one becomes IPv4); any other family
-  // gives an invalid address.
+  // Copies a kernel sockaddr of family AF_INET or AF_INET6. An IPv4-mapped IPv6 address becomes an IPv4
+  // address. Any other family gives an invalid address.
   explicit SocketAddress(const sockaddr& address);
-  // Raw address bytes in network order: 4 for AF_INET, 16 for AF_INET6; scope_id only counts for link-local
-  // IPv6.
+  // `bytes`: the address in network order, 4 bytes for AF_INET and 16 for AF_INET6. `scope_id` matters only
+  // for link-local IPv6.
   SocketAddress(int family, std::span<const uint8_t> bytes, uint16_t port, uint32_t scope_id);
 
   bool valid() const { return storage_.ss_family == AF_INET || storage_.ss_family == AF_INET6; }
   int family() const { return storage_.ss_family; }
   uint16_t port() const;
   uint32_t scopeId() const;
-  // 4 or 16 bytes, network order.
+  // The address in network order: 4 or 16 bytes.
   std::span<const uint8_t> bytes() const;
-  // The same address, whatever the port.
+  // Are the two addresses equal, apart from their ports?
   bool sameHost(const SocketAddress& other) const;
-  // All addresses of the machine, of both families.
+  // The wildcard address, for listening on all addresses of the machine, IPv4 and IPv6.
   static SocketAddress any();
-  // "10.0.0.1:4567" or "[fe80::1%2]:4567".
+  // Writes "10.0.0.1:4567" or "[fe80::1%2]:4567".
   std::string text() const;
 
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
@@ -47,12 +47,13 @@ class SocketAddress {
 };
 
 enum class Io : uint8_t {
-  kDone,    // everything asked for has happened
+  kDone,    // the whole operation is finished
   kAgain,   // call again later
   kClosed,  // the peer closed or reset the connection
 };
 
-// A message in flight: the bytes and how many of them have moved. Whoever owns the bytes keeps them alive.
+// A message that is being moved: its bytes, and how many of them have been moved. The owner of the bytes must
+// keep them alive.
 struct Transfer {
   std::span<std::byte> bytes;
   std::size_t moved = 0;
@@ -70,25 +71,26 @@ class Socket {
   }
   ~Socket();
 
-  // A listening socket on `address` (port 0: any). Errors: kSystem with errno.
+  // Opens a listening socket on `address`; port 0 lets the kernel choose a port. Errors: kSystem with errno.
   static Result<Socket> listen(const SocketAddress& address, int backlog);
-  // Begins to connect; finish with connected(). Errors: kSystem with errno.
+  // Begins to connect; connected() reports the result. Errors: kSystem with errno.
   static Result<Socket> connect(const SocketAddress& address);
 
-  // kDone once the connection stands; a refused or failed connection is kSystem with its errno.
+  // kDone once the connection is established, kAgain until then. A refused or failed connection is kSystem
+  // with its errno.
   Result<Io> connected();
-  // An invalid Socket when nobody waits. Errors of one aborted connection (ECONNABORTED ...) count as nobody.
+  // Returns an invalid Socket when no connection waits. Errors of one aborted connection (ECONNABORTED ...)
+  // are treated as if no connection waited.
   Result<Socket> accept(SocketAddress* peer);
-  // Moves what can be moved now. kDone when the transfer is complete.
+  // Moves as many bytes as possible without blocking. kDone when the transfer is complete.
   Result<Io> send(Transfer& transfer);
   Result<Io> receive(Transfer& transfer);
-  // kClosed when the peer has closed or reset, else kAgain. Reads nothing.
+  // kClosed when the peer has closed or reset the connection, otherwise kAgain. Consumes no bytes.
   Io peek();
-  // Makes the kernel notice within a minute that the peer's machine is gone: without traffic nothing else
-  // does.
+  // Makes the kernel notice within a minute that the peer's machine is gone. Without traffic, nothing else
+  // would notice it.
   void keepAlive();
-  // Ends the connection (or the listening) for the peer now, even while a forked child still holds the
-  // descriptor.
+  // Ends the connection, or the listening, at once, even while a forked child still holds the descriptor.
   void shutdown();
 
   SocketAddress localAddress() const;

@@ -1,6 +1,7 @@
-// Status and Result<T>: how every fallible call of Railwise answers, on hot and cold paths alike.
-// Trivially copyable, no allocation, no text: the place that detects an error logs it once (base/log.h) with
-// device, queue pair, peer and what to do; callers only pass the code up. Thread-safe (plain values).
+// Status and Result<T>: the result of every fallible call of Railwise, on hot and cold paths. They are
+// trivially copyable, allocate nothing and carry no text. The place that detects an error logs it once
+// (base/log.h) with device, queue pair, peer and what to do; callers only pass the code up. Thread-safe
+// (plain values).
 #pragma once
 
 #include <cassert>
@@ -12,24 +13,21 @@ namespace railwise {
 
 enum class Code : int32_t {
   kOk = 0,
-  kInvalidArgument,  // a value that no correct caller passes
+  kInvalidArgument,  // a value that a correct caller never passes
   kInvalidUsage,     // a correct value at a wrong time, or a wrong setting
   kNoDevice,         // no RDMA device, or none that can be used
-  kSystem,           // a call of the operating system or of verbs failed; sys_errno says how
-  kRemote,           // the peer failed, left, or does not speak our protocol
-  kInternal,         // a broken invariant of our own
+  kSystem,           // a call of the operating system or of verbs failed; sys_errno has the errno
+  kRemote,           // the peer failed, left, or does not speak Railwise's protocol
+  kInternal,         // an invariant of Railwise's own code is broken
 };
 
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
-  int32_t sys_errno = 0;  // positive errno, 0 when none
+  int32_t sys_errno = 0;  // positive errno; 0: none
 
   constexpr bool ok() const { return code == Code::kOk; }
   static constexpr Status success() { return {}; }
 };
-
-// Short lower-case name of a code, e.g. "remote error". Static storage.
-const char* codeName(Code code);
 
 template <typename T>
 class [[nodiscard]] Result {
@@ -53,7 +51,7 @@ class [[nodiscard]] Result {
 
 }  // namespace railwise
 
-// Passes a failed Status up: `RAILWISE_TRY(call());`.
+// Returns from the calling function with the Status if it is a failure: `RAILWISE_TRY(call());`.
 #define RAILWISE_TRY(expression)                                          \
   do {                                                                    \
     if (::railwise::Status try_status = (expression); !try_status.ok()) { \

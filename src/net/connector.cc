@@ -10,11 +10,11 @@
 namespace railwise::net {
 namespace {
 
-// A call that is refused or cut before the first byte of an answer is tried again: the listener may have been
-// full of strangers. Ten calls of each address with growing pauses take some three seconds.
+// A call that is refused, or cut before the first byte of the answer, is tried again: the listener may have
+// been full of strangers. Ten calls of each address with growing pauses take some three seconds.
 constexpr std::size_t kMaxCalls = 10;
 constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
-// An address from which nothing at all comes back: the next one is tried meanwhile.
+// Time after which the next address is tried while the first one has not answered.
 constexpr Clock::duration kCallTime = std::chrono::seconds(2);
 constexpr Clock::duration kAbandonedAfter = std::chrono::minutes(1);
 
@@ -59,7 +59,7 @@ Result<std::unique_ptr<SendConnection>> Connector::advance() {
   return std::move(connection_);
 }
 
-// kDone: a stage further, step again. kAgain: nothing more to do now.
+// kDone: the next stage has begun, call again. kAgain: there is nothing more to do now.
 Result<Io> Connector::step() {
   switch (stage_) {
     case Stage::kIdle:
@@ -102,7 +102,8 @@ Result<Io> Connector::step() {
 }
 
 Status Connector::call() {
-  // First: an end that cannot describe itself must not call. The listener would take it for a stranger.
+  // This end describes itself before it calls: the listener would take a caller that falls silent for a
+  // stranger.
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
   request_.nonce = handle_.nonce;
   RAILWISE_TRY(connection_->describe(request_.end));
@@ -154,7 +155,7 @@ Result<Io> Connector::establish() {
   return Io::kDone;
 }
 
-// Success: another call will be made.
+// Success: there will be another call.
 Status Connector::callFailed(int error) {
   const bool answered =
       stage_ == Stage::kSendingReady || (stage_ == Stage::kAwaitingReply && transfer_.moved > 0);
@@ -165,7 +166,7 @@ Status Connector::callFailed(int error) {
   RAILWISE_INFO(log::kNet, "%s: call %d to %s failed: %s; calling again", device_.name(), calls_,
                 address().text().c_str(), std::strerror(error));
   socket_.close();
-  // Another address at once, all of them again after a pause.
+  // The next address is called at once. After the last address there is a pause, then all are called again.
   next_call_ = Clock::now();
   if (calls % addresses_.size() == 0)
     next_call_ += kCallPause * static_cast<Clock::rep>(calls / addresses_.size());

@@ -12,7 +12,8 @@ namespace railwise::net {
 
 class Connector {
  public:
-  // Checks the handle. Errors, logged: kInvalidUsage (the handle is not Railwise's, or of another version).
+  // Checks the handle and makes this end's queue pairs. Errors, logged: kInvalidUsage (the handle is not
+  // Railwise's, or is of another version), kSystem.
   static Result<std::unique_ptr<Connector>> create(const Device& device, const ConnectionOptions& options,
                                                    const ListenHandle& handle);
 
@@ -22,11 +23,12 @@ class Connector {
     return &device == &device_ && handle.nonce == handle_.nonce;
   }
 
-  // NCCL has given the attempt up without a call: its time is over, and advance() was not called for a while.
+  // NCCL has given the attempt up: the attempt's time is over, and NCCL has not called connect() for it for a
+  // minute. (NCCL has no call for giving up.)
   bool abandoned() const;
 
-  // Returns the connection, or null for "not yet". Errors, logged with both ends: kRemote (the peer refuses,
-  // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT).
+  // Returns the connection, or null for "not yet". Errors, logged: kRemote, with both ends (the peer refuses,
+  // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT), or the error of SendConnection::describe().
   Result<std::unique_ptr<SendConnection>> advance();
 
  private:

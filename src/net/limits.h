@@ -1,5 +1,5 @@
-// Limits of the contract with NCCL, and limits of a connection. plugin/ compares the contract's limits with
-// NCCL's own constants when it is compiled.
+// Limits of the contract with NCCL, and limits of a connection. Where nccl/ has the same limit, plugin/
+// compares both when it is compiled (kOutstandingReceives, kHandleBytes, kMaxMessageBytes, kMaxRails).
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,7 @@ namespace railwise::net {
 inline constexpr int kMaxReceives = 8;           // receives in one grouped irecv
 inline constexpr int kOutstandingReceives = 32;  // irecv calls outstanding per connection
 inline constexpr int kOutstandingSends = kOutstandingReceives * kMaxReceives;
-// Receives posted to a queue pair: twice as many as can be under way, so that half of them can be replaced at
-// once.
+// Receives posted to a queue pair: twice as many as can be under way. Half of them are replaced by one call.
 inline constexpr uint32_t kPostedReceives = 2 * kOutstandingReceives;
 inline constexpr int kOutstandingFlushes = 2 * kOutstandingReceives;
 inline constexpr std::size_t kHandleBytes = 128;
@@ -27,11 +26,11 @@ inline constexpr int kMaxLanes = 16;
 // Queue pairs of one connection, over all its lanes.
 inline constexpr int kMaxQueuePairs = 32;
 
-// A message larger than the port's limit is sent as several work requests ("pieces"). More than this many
-// would not fit the send queue for a whole group.
-inline constexpr uint32_t kMaxPieces = 32;
-// Pieces end on cache lines: GPUs poll LL128 flags line by line, so no line may be split between two work
-// requests.
-inline constexpr uint32_t kPieceAlignment = 128;
+// A message larger than the port's limit goes in several work requests. A device reports to NCCL a message
+// limit that needs at most this many of them (device.cc).
+inline constexpr uint32_t kMaxRequestsOfMessage = 32;
+// A message is cut only between cache lines. GPUs poll the flags of LL128 line by line, so no line may be
+// split between two work requests.
+inline constexpr uint32_t kCutAlignment = 128;
 
 }  // namespace railwise::net

@@ -12,14 +12,14 @@
 namespace railwise::net {
 namespace {
 
-// A caller that says nothing loses its place after this long; the real peer speaks as soon as it is
+// A caller that says nothing loses its place after this time. The real peer speaks as soon as it is
 // connected.
 constexpr Clock::duration kHelloTime = std::chrono::seconds(30);
 constexpr int kBacklog = 128;
 constexpr int kAdmitsPerCall = 16;
 
-// What the handle names: the addresses that NCCL_SOCKET_IFNAME chooses. Without it neither loopback nor
-// docker bridges, which are other machines' too, unless there is nothing else.
+// The addresses for the handle: those that NCCL_SOCKET_IFNAME chooses. Without that setting, loopback and
+// docker bridges (whose addresses other machines have too) are used only if there is nothing else.
 std::vector<SocketAddress> chooseAddresses(const std::vector<Interface>& interfaces) {
   std::vector<SocketAddress> chosen;
   const auto everywhere = [](const Interface& interface) {
@@ -33,8 +33,8 @@ std::vector<SocketAddress> chooseAddresses(const std::vector<Interface>& interfa
   return chosen;
 }
 
-// The interfaces that the settings choose, asked for again when the answer is a second old: a rank makes
-// hundreds of listeners in a row. Any thread.
+// The interfaces that the settings choose. They are read again when the answer is a second old, because a
+// rank makes hundreds of listeners in a row. Any thread.
 std::vector<Interface> currentInterfaces(const std::string& selection, int family) {
   struct Known {
     std::mutex mutex;
@@ -77,7 +77,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Device& device, const C
   return listener;
 }
 
-// One socket: on the address when there is one, else on all of the machine, and callers to addresses that
+// Opens one socket: on the address if there is one address, else on all addresses. Callers to addresses that
 // were not chosen are sent away.
 Status Listener::openSocket() {
   const std::vector<Interface> interfaces =
@@ -137,7 +137,7 @@ void Listener::admitCallers() {
     SocketAddress address;
     Result<Socket> socket = socket_.accept(&address);
     if (!socket.ok()) {
-      // No descriptor or memory just now, say; the peer waits in the backlog.
+      // There may be no descriptor or memory just now. The peer waits in the backlog.
       const int error = socket.status().sys_errno;
       if (std::exchange(accept_failure_logged_, true)) return;
       RAILWISE_WARN("accepting on %s failed: %s%s", socket_.localAddress().text().c_str(),
@@ -156,7 +156,7 @@ void Listener::admitCallers() {
   }
 }
 
-// Looks at every caller; the first that proves to be the peer becomes peer_, and everyone else is sent away.
+// Looks at every caller. The first caller that proves to be the peer becomes peer_; all others are sent away.
 void Listener::hearCallers() {
   std::string reason;
   for (auto caller = callers_.begin(); caller != callers_.end();) {
@@ -214,7 +214,7 @@ Status Listener::answerPeer() {
   reply_.accepted = built.ok() ? 1 : 0;
   copyText(reply_.reason, refusal);
   transfer_ = transferOf(reply_);
-  // The path to the peer may not be resolved yet (ARP): the same again at the next call.
+  // The path to the peer may not be resolved yet (ARP). The next call tries again.
   if (built.sys_errno == ETIMEDOUT && !peer_->deadline.passed()) {
     if (peer_->socket.peek() == Io::kClosed) return peerFailed("hung up during the handshake", 0);
     return Status::success();
@@ -231,7 +231,7 @@ Status Listener::answerPeer() {
   return Status::success();
 }
 
-// On failure `refusal` tells the peer why.
+// On failure `refusal` has the reason for the peer.
 Status Listener::buildConnection(const ConnectRequest& request, std::string& refusal) {
   refusal = checkFirstEnd(request.end);
   if (!refusal.empty()) {
@@ -267,7 +267,7 @@ Status Listener::establish() {
   return peerStillThere();
 }
 
-// While RDMA CM is at work, the side channel says nothing; its end, or the time, ends the attempt.
+// While RDMA CM connects, nothing comes over the side channel. Its end, or the timeout, ends the attempt.
 Status Listener::peerStillThere() {
   if (peer_->socket.peek() == Io::kClosed) return peerFailed("hung up during the handshake", 0);
   if (!peer_->deadline.passed()) return Status::success();

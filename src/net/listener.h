@@ -1,7 +1,7 @@
 // The accepting end of the handshake: a TCP socket whose address is in the listen handle, and the handshakes
 // of all callers. A caller that knows the handle's nonce is the peer. All other callers are strangers (port
-// scanners, health checks, other plugins): they are dropped, and one of them is logged. Never blocks: NCCL
-// polls accept(). One thread at a time.
+// scanners, health checks, other plugins): the listener drops all of them and logs the first one. accept()
+// never blocks: NCCL polls it. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -29,8 +29,9 @@ class Listener {
   Context* owner() const { return owner_; }
   void setOwner(Context* owner) { owner_ = owner; }
 
-  // Advances all handshakes. Returns the connection, or null for "not yet". Errors: kRemote, logged with both
-  // ends (the peer failed after it had proven to be the peer).
+  // Advances all handshakes. Returns the connection, or null for "not yet". Errors, logged with both ends:
+  // kRemote (the peer failed after it had proven to be the peer), or the error with which this end could not
+  // make its queue pairs.
   Result<std::unique_ptr<ReceiveConnection>> accept();
 
  private:

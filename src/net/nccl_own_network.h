@@ -1,7 +1,7 @@
 // NCCL from 2.29.7 on also opens its own IB network, for GIN and RMA (one-sided communication), whatever
-// NCCL_NET says. NCCL describes the NICs by that network before it asks the plugin (graph/topo.cc,
-// ncclTopoGetSystem). If both networks name a device, the first description is kept: its speed, port, GUID,
-// connections and GPUDirect.
+// NCCL_NET says. NCCL takes the description of the NICs from that network before it asks the plugin
+// (graph/topo.cc, ncclTopoGetSystem). If both networks name a device, NCCL keeps the first description:
+// speed, port, GUID, number of connections and GPUDirect.
 #pragma once
 
 #include <span>

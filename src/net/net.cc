@@ -16,7 +16,7 @@ namespace {
 
 std::mutex g_mutex;
 int g_references = 0;
-// Names of the members of the virtual devices that NCCL has made, by place: they outlive Net (deviceCount()).
+// The members of the virtual devices that NCCL has made, by device index. They outlive Net (deviceCount()).
 using MemberNames = std::vector<std::string>;
 std::vector<MemberNames>& g_fused = *new std::vector<MemberNames>;
 std::unique_ptr<Net>& instance() {
@@ -25,7 +25,7 @@ std::unique_ptr<Net>& instance() {
   return net;
 }
 
-// Removes `object` from `owners`; what is not there is ignored.
+// Removes `object` from `owners`, if it is there.
 template <typename T>
 std::unique_ptr<T> takeOut(std::vector<std::unique_ptr<T>>& owners, const void* object) {
   const auto found =
@@ -70,7 +70,7 @@ Net* Net::current() {
 Status Net::start() {
   config_ = Config::load();
   host_ = localHostName();
-  // Who names libibverbs means NCCL's own IB network alone (nccl_own_network.h).
+  // A user who names a libibverbs means NCCL's own network over InfiniBand alone (nccl_own_network.h).
   if (config_.ib_disable != 0 && config_.device != "verbs") {
     RAILWISE_INFO(log::kInit | log::kNet,
                   "disabled by NCCL_IB_DISABLE=1 (with RAILWISE_DEVICE=verbs only NCCL's own IB network is)");
@@ -155,8 +155,8 @@ Status Net::addVirtualDevice(std::span<const int> members) {
   return Status::success();
 }
 
-// Those of an earlier life, as far as all their members are still there; a later one may not take the place
-// of one that is gone, so they end with it.
+// Makes the virtual devices of an earlier init again, as long as all their members are there. A later device
+// must not get the index of one that is missing, so the list ends there.
 void Net::restoreVirtualDevices() {
   for (const MemberNames& names : g_fused) {
     std::vector<int> members;
@@ -178,15 +178,16 @@ std::array<int, kMaxRails> Net::railBandwidths(const Device& device) const {
     const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
     ports.push_back({static_cast<std::size_t>(device.members()[i]), now.speed_mbps});
   }
-  // Of one rail there are no shares.
+  // A single rail needs no shares.
   const int gpu = ports.size() > 1 ? gpuInUse(config_, paths_, ports) : -1;
   std::array<int, kMaxRails> mbps = {};
   for (std::size_t i = 0; i < ports.size(); ++i) mbps[i] = railMbps(paths_, gpu, ports[i]);
   return mbps;
 }
 
-// Whoever is nearest to the GPU that is nearest to the device's own rails, and of those that are as near the
-// next in turn, so that the connections of a NIC that dies do not all go to one other.
+// Sorts the standby rails: those nearest to the GPU that is nearest to the device's own rails come first.
+// Connections take equally near rails in turn, so that the connections of a NIC that fails do not all move to
+// the same other NIC.
 std::vector<Rail> Net::standbysOf(const Device& device) const {
   if (config_.failover == 0) return {};
   std::vector<RailPort> own;
@@ -227,8 +228,8 @@ const Device* Context::device(int index) const {
   return found;
 }
 
-// RoCE switches spread flows by queue pair over equal-cost paths: few flows need several queue pairs each to
-// find more than one of them, many do not.
+// RoCE switches choose an equal-cost path for each queue pair. A connection of a rank with few peers needs
+// several queue pairs to use more than one path.
 constexpr int kFlowsWanted = 4;
 
 ConnectionOptions Context::options(const Device& device, int traffic_class) const {
@@ -283,7 +284,7 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
     if (!made.ok()) return made.status();
     connector = std::move(*made);
     const std::lock_guard lock(mutex_);
-    // Attempts that NCCL has given up without a word (it has none for that) end here, or with the context.
+    // NCCL has no call to give up an attempt. Attempts that it has abandoned end here, or with the context.
     const auto given_up = std::partition(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
       return !attempt.connector->abandoned();
     });

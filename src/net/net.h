@@ -34,10 +34,10 @@ class Net {
   const std::string& host() const { return host_; }
   // Device `index`, physical devices first; null: there is none.
   const Device* device(int index) const;
-  // The number of devices that NCCL shall see. Virtual devices of an earlier Net keep their indices, but do
-  // not count before NCCL makes them again. An NCCL that has loaded the plugin anew asks for this number
-  // first and takes it for the number of physical devices. An NCCL that has not loaded it anew goes on using
-  // the virtual devices without asking.
+  // The number of devices that NCCL shall see. Virtual devices of an earlier Net keep their indices, but
+  // count only after NCCL has made them again: after NCCL has unloaded and loaded the plugin, NCCL calls this
+  // function first and takes the answer for the number of physical devices. If NCCL has kept the plugin
+  // loaded, NCCL uses the virtual devices without calling this function.
   int deviceCount();
   // Call it when NCCL calls init again while this Net is still in use, as versions 6 to 10 do: they have no
   // finalize.
@@ -49,8 +49,8 @@ class Net {
   // The standbys of this device: rails of other devices that its connections may use, best first.
   std::vector<Rail> standbysOf(const Device& device) const;
   int physicalDevices() const { return static_cast<int>(list_.devices.size()); }
-  // Reads the side channels. It is not the devices' own watcher, which may block on a device that is failing.
-  // Null: there is none.
+  // The watcher that reads the side channels. The events of the devices have another watcher, because that
+  // one may block on a device that is failing. Null: the watcher could not be started.
   EventWatcher* watcher() const { return peers_.get(); }
 
   // Makes one virtual device of these physical devices and returns its index. Equal members give the same
@@ -80,10 +80,9 @@ class Context {
  public:
   Context(Net& net, int traffic_class) : net_(net), traffic_class_(traffic_class) {}
 
-  // What NCCL expects of the communicator: how many peers at once, and how many connections with each.
-  // Negative: not known.
-  // Inline, because NCCL calls it before each operation of its proxy. The order is relaxed, because a hint
-  // that comes a little late does no harm.
+  // What NCCL expects of the communicator: how many peers at once, and how many connections with each peer.
+  // Negative: not known. The function is inline, because NCCL calls it before each operation of its proxy.
+  // The stores are relaxed, because a hint that comes a little late does no harm.
   void setHints(int peers, int connections_per_peer) noexcept {
     peers_.store(peers, std::memory_order_relaxed);
     connections_per_peer_.store(connections_per_peer, std::memory_order_relaxed);
@@ -94,8 +93,8 @@ class Context {
 
   // Makes a listener. `handle` receives kHandleBytes bytes.
   Result<Listener*> listen(const Device& device, void* handle);
-  // Advances the attempt that `handle` (the caller's own copy) belongs to, or begins one. Null: not yet.
-  // `traffic_class` negative: the context's traffic class is used.
+  // Advances the connection attempt that `handle` (the caller's own copy) belongs to, or begins an attempt.
+  // Null: the connection is not up yet. `traffic_class` negative: the context's traffic class is used.
   Result<SendConnection*> connect(const Device& device, void* handle, int traffic_class);
 
   // These functions find the context of their argument. accept: null means not yet.
@@ -108,8 +107,8 @@ class Context {
     uint64_t id;
     std::unique_ptr<Connector> connector;
   };
-  // Takes the attempt that `handle` belongs to out of the list while it is being advanced. Null: there is
-  // none.
+  // Takes the attempt that `handle` belongs to out of attempts_, for the time in which connect() advances it.
+  // Null: there is no such attempt.
   std::unique_ptr<Connector> takeAttempt(const Device& device, const ListenHandle& handle);
 
   ConnectionOptions options(const Device& device, int traffic_class) const;

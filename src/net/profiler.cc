@@ -13,8 +13,8 @@ std::atomic<Callback> g_callback = nullptr;
 
 void setCallback(Callback callback) { g_callback.store(callback, std::memory_order_release); }
 
-// What NCCL's callback answers is no business of the transfer. A profiler that does not want the event leaves
-// the handle as it is, and NCCL leaves it so when no profiler is loaded.
+// The transfer does not depend on the answer of NCCL's callback. A profiler that does not want the event
+// leaves the handle unchanged; so does NCCL when no profiler is loaded.
 void* report(void* parent, const Event& event) {
   const Callback callback = g_callback.load(std::memory_order_acquire);
   if (callback == nullptr) return nullptr;

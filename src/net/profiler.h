@@ -1,6 +1,7 @@
 // Events of the data path for NCCL's profiler (include/railwise/profiler.h describes them). NCCL requests
-// events by passing a handle with a send or receive. Without a handle an event costs one branch. Called by
-// the thread that drives the connection. The callback is NCCL's, which takes calls from any thread.
+// events by passing a handle with a send or receive. Without a handle an event costs one branch. The thread
+// that drives the connection calls these functions. They call NCCL's callback, which takes calls from any
+// thread.
 #pragma once
 
 #include <cstdint>

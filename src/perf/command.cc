@@ -1,4 +1,4 @@
-// railwise perf: decides who this process is, the launcher or one rank, and becomes it.
+// railwise perf: decides whether this process is the launcher or a rank, and runs it.
 #include "perf/command.h"
 
 #include <unistd.h>
@@ -10,11 +10,11 @@
 #include "cli/plugin/device_choice.h"
 #include "perf/collective/rank.h"
 #include "perf/conduct.h"
-#include "perf/job/own_fabric.h"
+#include "perf/job/rank_environment.h"
 #include "perf/launch.h"
 #include "perf/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr int kDefaultRanks = 2;
@@ -24,13 +24,12 @@ int usageError(const std::string& error) {
   return kExitUsage;
 }
 
-// Says what is wrong with --plugin and --api once, before there are ranks that would all say it.
+// Reports an error in --plugin or --api once, before there are ranks that would all report it.
 int checkPlugin(const PluginOptions& options) {
-  std::string error;
-  const auto plugin = loadPlugin(options, &error);
+  const auto plugin = loadPlugin(options);
   if (plugin.ok()) return kExitOk;
-  say("%s", error.c_str());
-  return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
+  say("%s", plugin.error().c_str());
+  return plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
 }
 
 int startRanks(PerfOptions options, Args args) {
@@ -46,9 +45,8 @@ int startRanks(PerfOptions options, Args args) {
 }  // namespace
 
 int perfCommand(Args args) {
-  std::string error;
-  const auto command = parsePerf(args, &error);
-  if (!command) return usageError(error);
+  const auto command = parsePerf(args);
+  if (!command.ok()) return usageError(command.error());
   if (command->help) {
     std::fputs(perfHelp().c_str(), stdout);
     return kExitOk;
@@ -62,18 +60,19 @@ int perfCommand(Args args) {
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
   const bool child = std::getenv(kLauncherVariable) != nullptr;
   if (child || options.ranks == 0) {
-    const auto identity = rankFromEnvironment(std::getenv, options.address, &error);
+    const auto found = rankFromEnvironment(std::getenv, options.address);
+    if (!found.ok()) return usageError("perf: " + found.error());
+    const auto& identity = *found;
     if (identity && !child && !options.timeline.empty())
       return usageError("perf: option --timeline: it needs the ranks to be started here, with --ranks N");
     if (identity) {
       if (!child) useOwnFabric(fabricOfJob(*identity));
       return runRank(options, *identity);
     }
-    if (!error.empty()) return usageError("perf: " + error);
     if (!options.address.empty())
       return usageError("perf: option --address: no job of mpirun, srun or torchrun started this process");
   }
   return startRanks(options, args);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,11 +1,11 @@
-// `railwise perf`: runs a collective through a net plugin.
+// `railwise perf` runs a collective through a network plugin.
 #pragma once
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Takes the arguments behind the name and answers the exit status of the command.
+// Takes the arguments after the command's name and returns the exit status.
 int perfCommand(Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -16,11 +16,11 @@
 #include "perf/faults/outcome.h"
 #include "perf/faults/schedule.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr int kTickMs = 1;
-constexpr std::size_t kLongestLine = 64;  // of those that we understand
+constexpr std::size_t kLongestLine = 64;  // length of the longest line that this command understands
 
 void sayLine(const JsonWriter& json) {
   std::fputs(json.text().c_str(), stdout);
@@ -58,7 +58,7 @@ class Conduct {
   }
 
  private:
-  // Waits for a tick; false: the input has ended, or is not to be understood.
+  // Waits for input, at most one tick. False: the input has ended or cannot be understood.
   bool readInput() {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (poll(&input, 1, kTickMs) <= 0) return true;
@@ -143,4 +143,4 @@ class Conduct {
 
 int conductFaults(const PerfOptions& options) { return Conduct(options).run(); }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

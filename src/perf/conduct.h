@@ -1,21 +1,21 @@
-// railwise perf --conduct: the faults of a seed strike ranks that another program runs, on the machine that
-// the seed draws. scripts/fault-campaign --nccl uses it, with NCCL itself. Main thread.
+// railwise perf --conduct applies the faults of a seed to ranks that another program runs, on the software
+// machine that the seed draws. scripts/fault-campaign --nccl uses it with NCCL itself. Main thread.
 //
-// Each side writes lines; ours are JSON objects. The order:
-//   we:   {"device": RAILWISE_DEVICE of the ranks, "hosts": RAILWISE_HOST of each, "environment": ...}
-//   they: traffic    all ranks are connected: the clock of the schedule begins
-//   we:   {"over": true}    every fault has struck: data need not flow any longer
-//   they: end        the first rank has finished or failed: what happens from now on does not count
-//   we:   {"quiet": true}   nothing new will go wrong: ranks may close their connections
-//   they: end of input      every rank has ended
-//   we:   {"faults_fired": ..., "pairs_left": ..., "unreachable": ..., "left_behind": ...}
+// Both sides write lines; the lines of this command are JSON objects. The order:
+//   command: {"device": RAILWISE_DEVICE of the ranks, "hosts": RAILWISE_HOST of each, "environment": ...}
+//   program: traffic    all ranks are connected: the clock of the schedule starts
+//   command: {"over": true}    every fault has happened: data need not flow any longer
+//   program: end        the first rank has finished or failed: later events do not count
+//   command: {"quiet": true}   no new fault will happen: ranks may close their connections
+//   program: end of input      every rank has ended
+//   command: {"faults_fired": ..., "pairs_left": ..., "unreachable": ..., "left_behind": ...}
 #pragma once
 
 #include "perf/collective/run_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// The answer is the command's exit status.
+// Returns the exit status of the command.
 int conductFaults(const PerfOptions& options);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -18,13 +18,13 @@
 #include "perf/faults/timeline.h"
 #include "perf/job/launcher.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kTickPeriod{1};
 constexpr std::chrono::milliseconds kSamplePeriod{10};
 
-// The fabric that the ranks will be on without --faults; "": they use real devices.
+// The fabric that the ranks will use without --faults. "": they use real devices.
 std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
   const char* const variable = std::getenv("RAILWISE_DEVICE");
   std::string device = options.plugin.device != "auto" ? options.plugin.device
@@ -33,7 +33,8 @@ std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
   if (software_fallback) device = "software";
   if (!device.starts_with("software")) return "";
   const std::size_t colon = device.find(':');
-  if (colon == std::string::npos) return std::getenv("RAILWISE_FABRIC");  // own_fabric.h
+  // Perf has set it with useOwnFabric().
+  if (colon == std::string::npos) return std::getenv("RAILWISE_FABRIC");
   const std::string machine = device.substr(colon + 1);
   const auto parsed =
       openDeviceMachine("perf", {.machine = machine, .host = "", .fabric = "", .settings = ""});
@@ -94,7 +95,7 @@ class PerfRun {
     }
     return true;
   }
-  // Some rank ends, or begins to.
+  // True if some rank ends or begins to end.
   bool anyEnds() const {
     for (int rank = 0; rank < options_.ranks; ++rank) {
       const RankRecord& its = record_->rank(rank);
@@ -111,7 +112,8 @@ class PerfRun {
 
   void tick() {
     if (!options_.timeline.empty()) sample();
-    const bool attached = !fabric_.empty() && conductor_.attach();  // not: a plugin without software devices
+    // False for a plugin without software devices.
+    const bool attached = !fabric_.empty() && conductor_.attach();
     if (!options_.faults) {
       if (attached) conductor_.readLog();
       return;
@@ -192,7 +194,7 @@ class PerfRun {
       faults.end.wrong += record_->rank(rank).wrong;
     }
     faults.outcome = judgeRun(faults.end);
-    const bool good = faults.outcome == Outcome::kCompleted || faults.outcome == Outcome::kUnreachable;
+    const bool good = faults.outcome == RunOutcome::kCompleted || faults.outcome == RunOutcome::kUnreachable;
     const int status = launched_.signal != 0 ? launched_.exit_status : good ? kExitOk : kExitFailed;
     if (!options_.json || !options_.json_file.empty()) std::fputs(faultsFooter(faults).c_str(), stdout);
     return !options_.json || writeFaults(faults) ? status : std::max(status, kExitFailed);
@@ -238,4 +240,4 @@ void printSchedule(const PerfOptions& options) {
     std::printf("%s\n", sentence.c_str());
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,17 +1,17 @@
-// The launcher's side of `railwise perf`: starts the ranks, and with --faults or --timeline follows what they
-// do, makes the faults happen, and says what came of it. Main thread.
+// The launcher of `railwise perf`: it starts the ranks, and with --faults or --timeline it follows what they
+// do, applies the faults, and reports the outcome. Main thread.
 #pragma once
 
 #include <span>
 
 #include "perf/collective/run_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// `args`: of the ranks. The answer is the command's exit status.
+// `args` are the arguments of the ranks. Returns the exit status of the command.
 int launchPerf(const PerfOptions& options, std::span<const char* const> args, bool software_fallback);
 
-// --dry-run: what --faults would do.
+// For --dry-run: prints what --faults would do.
 void printSchedule(const PerfOptions& options);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

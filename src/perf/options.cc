@@ -8,12 +8,13 @@
 #include "perf/faults/schedule.h"
 #include "perf/job/rank_environment.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 constexpr int kMaxTimeoutSeconds = 86'400;
-constexpr int kBeyondFailoverSeconds = 10;  // of --timeout, with --faults
+// With --faults, --timeout is longer than the failover timeout by this many seconds.
+constexpr int kBeyondFailoverSeconds = 10;
 constexpr int kMaxDurationSeconds = 30 * 86'400;
 
 void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
@@ -99,71 +100,48 @@ std::vector<Option> perfOptionTable(PerfOptions& fields) {
   return options;
 }
 
-bool readCollective(const std::vector<std::string>& positional, PerfOptions& options, std::string* error) {
+Outcome<void> readCollective(const std::vector<std::string>& positional, PerfOptions& options) {
   std::vector<std::string> names;
   for (const auto& choice : kCollectives) names.emplace_back(choice.name);
-  if (positional.empty()) {
-    *error = "perf: which collective? One of all_reduce, sendrecv, alltoall";
-    return false;
-  }
-  if (positional.size() > 1) {
-    *error = "perf: unexpected argument '" + positional[1] + "'";
-    return false;
-  }
+  if (positional.empty()) return Error{"perf: which collective? One of all_reduce, sendrecv, alltoall"};
+  if (positional.size() > 1) return Error{"perf: unexpected argument '" + positional[1] + "'"};
   for (const auto& choice : kCollectives) {
     if (positional[0] != choice.name) continue;
     options.collective = choice.value;
-    return true;
+    return {};
   }
   const std::string near = suggestion(positional[0], names);
-  *error = "perf: unknown collective '" + positional[0] + "'" +
-           (near.empty() ? std::string(": one of all_reduce, sendrecv, alltoall") : near);
-  return false;
+  return Error{"perf: unknown collective '" + positional[0] + "'" +
+               (near.empty() ? std::string(": one of all_reduce, sendrecv, alltoall") : near)};
 }
 
-bool consistentFaults(const PerfOptions& options, std::string* error) {
-  if (options.faults && !options.address.empty()) {
-    *error = "option --address: --faults starts its ranks itself";
-    return false;
-  }
-  if (options.faults && options.plugin.device != "auto") {
-    *error = "option --device: --faults makes a software machine of its own";
-    return false;
-  }
-  if (options.dry_run && !options.faults) {
-    *error = "option --dry-run: it says what --faults SEED would do";
-    return false;
-  }
-  if (!options.conduct.empty() && !options.faults) {
-    *error = "option --conduct: it makes the faults of --faults SEED happen";
-    return false;
-  }
-  return true;
+Outcome<void> consistentFaults(const PerfOptions& options) {
+  if (options.faults && !options.address.empty())
+    return Error{"option --address: --faults starts its ranks itself"};
+  if (options.faults && options.plugin.device != "auto")
+    return Error{"option --device: --faults makes a software machine of its own"};
+  if (options.dry_run && !options.faults)
+    return Error{"option --dry-run: it says what --faults SEED would do"};
+  if (!options.conduct.empty() && !options.faults)
+    return Error{"option --conduct: it makes the faults of --faults SEED happen"};
+  return {};
 }
 
-bool consistent(const PerfOptions& options, std::string* error) {
-  if (options.min_bytes > options.max_bytes) {
-    *error = textOf("option -b/--minbytes: %llu bytes are more than -e/--maxbytes, %llu",
-                    static_cast<unsigned long long>(options.min_bytes),
-                    static_cast<unsigned long long>(options.max_bytes));
-    return false;
-  }
-  if (options.step_factor == 1 && options.step_bytes == 0 && options.min_bytes < options.max_bytes) {
-    *error = "option -i/--stepbytes: 0 never leads from -b/--minbytes to -e/--maxbytes";
-    return false;
-  }
-  if (options.step_factor > 1 && options.min_bytes == 0 && options.max_bytes > 0) {
-    *error = "option -b/--minbytes: 0 times -f/--stepfactor stays 0: begin with at least 1";
-    return false;
-  }
-  if (!options.address.empty() && options.ranks != 0) {
-    *error = "option --address: with --ranks the ranks are started here and need no address";
-    return false;
-  }
-  return consistentFaults(options, error);
+Outcome<void> consistent(const PerfOptions& options) {
+  if (options.min_bytes > options.max_bytes)
+    return Error{textOf("option -b/--minbytes: %llu bytes are more than -e/--maxbytes, %llu",
+                        static_cast<unsigned long long>(options.min_bytes),
+                        static_cast<unsigned long long>(options.max_bytes))};
+  if (options.step_factor == 1 && options.step_bytes == 0 && options.min_bytes < options.max_bytes)
+    return Error{"option -i/--stepbytes: 0 never leads from -b/--minbytes to -e/--maxbytes"};
+  if (options.step_factor > 1 && options.min_bytes == 0 && options.max_bytes > 0)
+    return Error{"option -b/--minbytes: 0 times -f/--stepfactor stays 0: begin with at least 1"};
+  if (!options.address.empty() && options.ranks != 0)
+    return Error{"option --address: with --ranks the ranks are started here and need no address"};
+  return consistentFaults(options);
 }
 
-// What was drawn for that the command line does not give.
+// Draws the options of a run with faults. Options on the command line replace them later.
 PerfOptions drawnOptions(const PerfOptions& given) {
   PerfOptions options = drawPerfOptions(given.collective, *given.faults);
   constexpr int kOldestFusing = 9;
@@ -174,36 +152,35 @@ PerfOptions drawnOptions(const PerfOptions& given) {
   return options;
 }
 
-// The command line over what `options` already says; false: `error`, or --help.
-bool parseOver(std::span<const char* const> args, PerfCommand& command, std::string* error) {
+// Parses the command line; its options replace those in `command.options`.
+Outcome<void> parseOver(std::span<const char* const> args, PerfCommand& command) {
   const auto table = perfOptionTable(command.options);
-  const auto arguments = parseArguments(table, args, error);
-  if (!arguments) return false;
+  const auto arguments = parseArguments(table, args);
+  if (!arguments.ok()) return arguments.failure();
   command.help = arguments->help;
-  return command.help || readCollective(arguments->positional, command.options, error);
+  return command.help ? Outcome<void>() : readCollective(arguments->positional, command.options);
 }
 
-// The command line over what its seed draws.
-bool parseOverDrawn(std::span<const char* const> args, PerfCommand& command, std::string* error) {
+// Parses the command line over the options that the seed draws.
+Outcome<void> parseOverDrawn(std::span<const char* const> args, PerfCommand& command) {
   const bool max_given = command.options.max_bytes != PerfOptions().max_bytes;
   command.options = drawnOptions(command.options);
-  if (!parseOver(args, command, error)) return false;
+  if (auto parsed = parseOver(args, command); !parsed.ok()) return parsed;
   PerfOptions& options = command.options;
   if (options.min_bytes > options.max_bytes)
     (max_given ? options.min_bytes : options.max_bytes) = max_given ? options.max_bytes : options.min_bytes;
-  return true;
+  return {};
 }
 
 }  // namespace
 
-std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::string* error) {
+Outcome<PerfCommand> parsePerf(std::span<const char* const> args) {
   PerfCommand command;
-  bool parsed = parseOver(args, command, error);
-  if (parsed && !command.help && command.options.faults) parsed = parseOverDrawn(args, command, error);
-  if (parsed && !command.help) parsed = consistent(command.options, error);
-  if (parsed) return command;
-  if (!error->starts_with("perf: ")) *error = "perf: " + *error;
-  return std::nullopt;
+  auto parsed = parseOver(args, command);
+  if (parsed.ok() && !command.help && command.options.faults) parsed = parseOverDrawn(args, command);
+  if (parsed.ok() && !command.help) parsed = consistent(command.options);
+  if (parsed.ok()) return command;
+  return Error{parsed.error().starts_with("perf: ") ? parsed.error() : "perf: " + parsed.error()};
 }
 
 std::string perfHelp() {
@@ -219,4 +196,4 @@ std::string perfHelp() {
          "\nExit status: 0 all right, 1 wrong data or a failure, 2 a mistake on the command line.\n";
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

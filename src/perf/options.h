@@ -1,4 +1,4 @@
-// How the command line of `railwise perf` is read.
+// Reads the command line of `railwise perf`.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 #include "perf/collective/run_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct PerfCommand {
   PerfOptions options;
   bool help = false;
 };
-// Nothing and `error` set: a usage error.
-std::optional<PerfCommand> parsePerf(std::span<const char* const> args, std::string* error);
+// An error is a usage error.
+Outcome<PerfCommand> parsePerf(std::span<const char* const> args);
 std::string perfHelp();
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

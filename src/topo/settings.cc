@@ -27,7 +27,7 @@ constexpr std::array<const char*, kPathTypes> kPathMeanings = {
     "not connected",
 };
 
-// NCCL's numbers of old for NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL (levelsOldToNew in paths.cc).
+// The old numbers for NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL (levelsOldToNew in NCCL's paths.cc).
 constexpr std::array<PathType, 6> kOldLevels = {PathType::kLoc, PathType::kPix, PathType::kPxb,
                                                 PathType::kPhb, PathType::kSys, PathType::kSys};
 
@@ -41,7 +41,8 @@ class Reader {
     return value;
   }
 
-  // NCCL_PARAM: strtoll with base 0; an empty value is no value; text that is no number reads as 0.
+  // As NCCL_PARAM: strtoll with base 0. An empty value counts as not set. A text that is not a number reads
+  // as 0.
   void number(const char* name, int& field) {
     const char* value = text(name);
     if (value == nullptr || *value == 0) return;
@@ -53,7 +54,7 @@ class Reader {
     field = static_cast<int>(read);
   }
 
-  // ncclGetLevel: exact names LOC to SYS, else the leading digit as a number of old.
+  // As ncclGetLevel: the exact names LOC to SYS; otherwise the leading digit is an old number.
   void level(const char* name, int& field) {
     const char* value = text(name);
     if (value == nullptr) return;
@@ -140,7 +141,7 @@ Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
   settings.nccl = version;
   Reader read(lookup, settings);
   read.level("NCCL_P2P_LEVEL", settings.p2p_level);
-  read.disable("NCCL_P2P_DISABLE", settings.p2p_level);  // goes before the level
+  read.disable("NCCL_P2P_DISABLE", settings.p2p_level);  // this variable has precedence over NCCL_P2P_LEVEL
   read.level("NCCL_NET_GDR_LEVEL", settings.net_gdr_level);
   read.number("NCCL_NET_GDR_READ", settings.net_gdr_read);
   read.number("NCCL_NET_GDR_C2C", settings.net_gdr_c2c);

@@ -1,5 +1,5 @@
-// What changes NCCL's answers besides the machine: its environment variables of the graph module, and its
-// version. Read once, passed as const; plain values.
+// What changes NCCL's answers besides the machine: the environment variables of NCCL's graph module, and the
+// NCCL version. Read once and passed as const; plain values.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,24 @@
 
 namespace railwise::topo {
 
-// Which NCCL is modelled. The rules of paths, nodes and choices differ: facts in docs/topology.md,
-// "Versions".
+// The NCCL version that is modelled. Versions differ in the rules for paths, nodes and choices; see
+// docs/topology.md, "Versions".
 enum class NcclVersion {
-  k2_28,  // 2.28.x and the path rule of everything up to 2.30.4
+  k2_28,  // 2.28.x; its path rule holds for all versions up to 2.30.4
   k2_30,  // 2.30.7
 };
 
 const char* ncclVersionName(NcclVersion version);  // "2.28", "2.30.7"
 
-// Path types in NCCL's order: less is closer. Also the levels of NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL.
+// Path types in NCCL's order: a lower number is closer. They are also the levels of NCCL_P2P_LEVEL and
+// NCCL_NET_GDR_LEVEL.
 enum class PathType : unsigned char {
   kLoc = 0,   // the same device
   kNvl = 1,   // NVLink (or xGMI)
   kNvb = 2,   // NVLink through another GPU
   kC2c = 3,   // chip to chip (Grace)
   kPix = 4,   // one PCIe switch
-  kPxb = 5,   // several PCIe switches, not the CPU
+  kPxb = 5,   // several PCIe switches, without passing the CPU
   kP2c = 6,   // C2C to the CPU, then PCIe to the NIC
   kPxn = 7,   // through another GPU that is near the NIC
   kPhb = 8,   // the CPU's PCIe host bridge
@@ -35,12 +36,13 @@ enum class PathType : unsigned char {
 };
 inline constexpr int kPathTypes = 12;
 const char* pathTypeName(PathType type);     // "LOC", "NVL", ...
-const char* pathTypeMeaning(PathType type);  // a sentence for people who have never read NCCL
+const char* pathTypeMeaning(PathType type);  // a sentence for people who do not know NCCL's names
 
 struct Settings {
   NcclVersion nccl = NcclVersion::k2_30;
 
-  // One field per variable; the value that NCCL takes when it is not set. kUnset: NCCL's own rule decides.
+  // One field per variable, with the value that NCCL uses when the variable is not set. kUnset: NCCL then
+  // decides by a rule of its own.
   static constexpr int kUnset = -2;
   int p2p_level = kUnset;          // NCCL_P2P_LEVEL, NCCL_P2P_DISABLE=1: a PathType
   int net_gdr_level = kUnset;      // NCCL_NET_GDR_LEVEL: a PathType
@@ -63,30 +65,32 @@ struct Settings {
     kMax
   } netdevs_policy = NetDevsPolicy::kAuto;  // NCCL_NETDEVS_POLICY
   int netdevs_max = -1;
-  PathType net_merge_level = PathType::kNvl;  // NCCL_NET_MERGE_LEVEL: PORT is NVL's number
+  PathType net_merge_level = PathType::kNvl;  // NCCL_NET_MERGE_LEVEL; NCCL's level PORT has the number of NVL
   bool net_merge_rail = false;                // NCCL_NET_MERGE_POLICY=RAIL
   std::string net_force_merge;                // NCCL_NET_FORCE_MERGE
   int ib_merge_nics = 1;                      // NCCL_IB_MERGE_NICS
   int ib_merge_vfs = 1;                       // NCCL_IB_MERGE_VFS
   int ib_device_pci_order = 1;                // NCCL_IB_DEVICE_PCI_ORDER
 
-  // Not NCCL's: the NICs of a /sys tree are named and placed as NCCL's own plugin does, not as Railwise's
-  // does.
+  // Not a setting of NCCL. True: the NICs of a /sys tree are named and placed as NCCL's own plugin does it.
+  // False: as Railwise's plugin does it.
   bool net_ib = false;
 
-  // Not NCCL's: RCCL files are answered as NCCL's code would, its NVLink constants standing for xGMI's.
+  // Not a setting of NCCL. True: for RCCL's files the answers are those of NCCL's code, which uses its NVLink
+  // constants for xGMI.
   bool xgmi_as_nvlink = false;
 
-  // What was set by the environment ("NCCL_P2P_LEVEL=SYS"), for the reasons in explain.
+  // The variables that are set in the environment, such as "NCCL_P2P_LEVEL=SYS". Explain uses them in its
+  // reasons.
   std::vector<std::string> from_environment;
-  // Values that NCCL does not recognise, as clear warnings. NCCL ignores them, so the default stands.
+  // Warnings about values that NCCL does not recognise. NCCL ignores such values, so the defaults stay.
   std::vector<std::string> warnings;
 };
 
-// Null: not set.
+// Returns the value of an environment variable. Null: it is not set.
 using Lookup = std::function<const char*(const char* name)>;
-// Reads NCCL's variables as NCCL does (also numbers of old for the levels). `lookup` is std::getenv in the
-// command.
+// Reads NCCL's variables as NCCL does, including the old numbers for the levels. The command passes
+// std::getenv as `lookup`.
 Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version = NcclVersion::k2_30);
 
 }  // namespace railwise::topo

@@ -20,7 +20,8 @@ struct Meaning {
   const char* text;
 };
 
-// Newer than the headers of old rdma-core releases (ibv_event_type in kernel-headers/rdma/ib_user_verbs.h).
+// Headers of old rdma-core releases do not have this event (ibv_event_type in
+// kernel-headers/rdma/ib_user_verbs.h).
 constexpr uint32_t kDeviceSpeedChange = 20;
 
 constexpr Meaning kMeanings[] = {

@@ -1,5 +1,5 @@
-// Asynchronous events of a device (ibv_get_async_event(3)): read without waiting, in words, and acknowledged.
-// One thread reads those of a context.
+// Asynchronous events of a device (ibv_get_async_event(3)): reads them without waiting, describes them in
+// words and acknowledges them. One thread reads the events of a context.
 #pragma once
 
 #include <atomic>
@@ -11,21 +11,22 @@
 
 namespace railwise::verbs {
 
-// Raised when an event says that a queue pair or completion queue is lost. The qp_context and cq_context of
-// everything that is made over a watched device point to one of these, or are null: given when it is made, or
-// written into the ibv_qp or ibv_cq right after. It must live as long as that object. Any thread may ask;
-// raise() is for the reader of events.
+// Raised when an event reports that a queue pair or completion queue is lost. The qp_context or cq_context of
+// every object made over a watched device points to a FatalFlag or is null. It is given when the object is
+// made, or written into the ibv_qp or ibv_cq right after. The flag must live as long as that object. Any
+// thread may call raised() and event(). Only the reader of events calls raise().
 //
-// Others may ring(): there is something else to look at.
+// Any thread may call ring(): then raised() is true although there is no event, so that the owner looks for
+// other news.
 class FatalFlag {
  public:
   bool raised() const { return event_.load(std::memory_order_relaxed) != 0; }
-  // The first event; nothing: none, or somebody rang only.
+  // The first event. Nothing: there was none, or only a ring().
   std::optional<ibv_event_type> event() const;
   void raise(ibv_event_type type);
   void ring();
-  // For the owner, before it looks: what comes from now on raises it again.
-  void clear() { event_.exchange(0); }  // before whatever is loaded next
+  // For the owner, before it looks for news: everything that comes from now on raises the flag again.
+  void clear() { event_.exchange(0); }  // an exchange, so that the owner's loads come after it
 
  private:
   static constexpr uint32_t kRung = ~0U;
@@ -38,27 +39,28 @@ struct AsyncEvent {
 
   ibv_event_type type = {};
   Of of = Of::kDevice;
-  uint8_t port = 0;           // kPort
-  uint32_t qp_number = 0;     // kQueuePair
-  FatalFlag* flag = nullptr;  // kQueuePair, kCompletionQueue: what its maker gave
+  uint8_t port = 0;        // for kPort
+  uint32_t qp_number = 0;  // for kQueuePair
+  // For kQueuePair and kCompletionQueue: the flag that was given when the object was made.
+  FatalFlag* flag = nullptr;
 };
 
 // Makes the context's descriptor non-blocking. Errors: kSystem, logged.
 Status makeEventsNonBlocking(ibv_context* context);
 
-// Reads the next event, if any, hands it to `handle` and acknowledges it; false: there is none now. Until it
-// is acknowledged its queue pair or completion queue cannot be destroyed, so `flag` is good in `handle` and
-// not after. Errors: kSystem with errno, not logged: there will be no more events.
+// Reads the next event, if any, passes it to `handle` and acknowledges it. False: there is no event now. The
+// queue pair or completion queue of an event cannot be destroyed before the acknowledgement, so `flag` is
+// valid in `handle` but not later. Errors: kSystem with errno, not logged; there will be no more events.
 Result<bool> takeEvent(ibv_context* context, const std::function<void(const AsyncEvent&)>& handle);
 
-// What the event does to whom it concerns.
+// What an event does to its object.
 enum class EventEffect : uint8_t {
   kNone,         // nothing that matters here
   kFatal,        // the device, queue pair or completion queue is lost
-  kPortDown,     // no traffic on the port
-  kPortUp,       // there is again
-  kAddresses,    // GIDs, LID or partition keys may be others
-  kPortChanged,  // another attribute: speed
+  kPortDown,     // the port carries no traffic
+  kPortUp,       // the port carries traffic again
+  kAddresses,    // GIDs, the LID or partition keys may have changed
+  kPortChanged,  // another attribute of the port has changed: the speed
 };
 EventEffect effectOf(ibv_event_type type);
 

@@ -8,17 +8,17 @@
 
 #include "base/address_range.h"
 #include "base/log.h"
-#include "verbs/sysfs.h"
+#include "sysfs/file_tree.h"
 
 namespace railwise::verbs {
 namespace {
 
 constexpr int kMaxIndex = 255;            // an address handle has eight bits for the index
-constexpr std::size_t kTableRoom = 1024;  // entries of all ports of a device; mlx5 has 256 for each
+constexpr std::size_t kTableRoom = 1024;  // entries of all ports of a device; mlx5 has 256 per port
 
 bool isZero(const ibv_gid& gid) { return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0; }
 
-// A link-local prefix without an interface: NCCL calls it not configured.
+// A link-local prefix without an interface id counts as not configured, as in NCCL.
 bool isConfigured(const ibv_gid& gid) {
   return !isZero(gid) && (!isLinkLocal(gid) || gid.global.interface_id != 0);
 }
@@ -29,14 +29,15 @@ int versionOf(uint32_t type) {
 }
 
 int versionFromSysfs(ibv_context* context, const Port& port, int index) {
-  const std::string type =
-      readSysfs(std::string("/sys/class/infiniband/") + library().get_device_name(context->device) +
-                "/ports/" + std::to_string(port.number) + "/gid_attrs/types/" + std::to_string(index));
+  const std::string type = sysfs::firstLine(
+      sysfs::liveTree(), std::string("/sys/class/infiniband/") + library().get_device_name(context->device) +
+                             "/ports/" + std::to_string(port.number) + "/gid_attrs/types/" +
+                             std::to_string(index));
   if (type == "RoCE v2") return 2;
   return type.empty() || !port.ethernet ? 0 : 1;  // "IB/RoCE v1"
 }
 
-// False: empty, or it cannot be read.
+// False: the entry is empty or cannot be read.
 bool readGid(ibv_context* context, const Port& port, int index, Gid& gid) {
   gid = {.index = index};
   if (library().query_gid_ex != nullptr) {
@@ -92,7 +93,7 @@ Result<GidList> usableOnInfiniBand(std::span<const Gid> gids, const char* device
   return only(gids, has_flid ? routable->index : 0, device, port);
 }
 
-// What NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE ask for.
+// The GIDs that NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE select.
 class Wanted {
  public:
   explicit Wanted(const Config& config) : family_(config.ib_addr_family), text_(config.ib_addr_range) {
@@ -115,7 +116,7 @@ class Wanted {
   std::optional<AddressRange> range_;
 };
 
-// More is better. A version that nobody can tell may be either.
+// A higher value is better. A GID of unknown version ranks lowest.
 int preference(const Gid& gid, int wanted_version) {
   const int address = isIpv4(gid.value) ? 2 : isLinkLocal(gid.value) ? 0 : 1;
   const int version = gid.roce_version == wanted_version ? 2 : gid.roce_version != 0 ? 1 : 0;
@@ -124,8 +125,8 @@ int preference(const Gid& gid, int wanted_version) {
 
 Reach infinibandReach(const ibv_gid& local, const ibv_gid& remote) {
   const uint16_t flid = routableLid(remote);
-  // A routable LID stands in the middle of the prefix; the last 16 bits number the subnet (NCCL 2.30.7,
-  // ncclIbExtractLocalSubnetPrefix).
+  // A routable LID is in the middle of the prefix. The last 16 bits are the number of the subnet (NCCL
+  // 2.30.7, ncclIbExtractLocalSubnetPrefix).
   const bool same_number = std::memcmp(local.raw + 6, remote.raw + 6, 2) == 0;
   const bool same_start = std::memcmp(local.raw, remote.raw, 4) == 0;
   if (same_number && (same_start || flid != 0 || routableLid(local) != 0)) return Reach::kSameSubnet;
@@ -208,7 +209,7 @@ Reach reachability(const Gid& local, const Gid& remote, bool ethernet, int subne
   if (equalPrefix(std::span<const uint8_t, 16>(local.value.raw),
                   std::span<const uint8_t, 16>(remote.value.raw), bits))
     return Reach::kSameSubnet;
-  // RoCE v1 has no IP header that a router could go by.
+  // RoCE v1 has no IP header, so no router can forward it.
   return known && local.roce_version == 1 ? Reach::kNever : Reach::kRouted;
 }
 
@@ -256,7 +257,8 @@ Result<GidList> GidTable::get() {
   const std::lock_guard lock(mutex_);
   if (valid_ && holds(usable_[0])) return usable_;
   valid_ = false;
-  // An invalidate() that comes while the table is read waits for the lock, so the next call reads again.
+  // invalidate() takes the lock too. If it is called while the table is read, it takes effect after that, so
+  // the next call reads again.
   Result<GidList> read = usableGids(context_, port_, config_);
   if (!read.ok()) return read;
   usable_ = *read;

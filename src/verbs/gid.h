@@ -1,5 +1,6 @@
-// GIDs: the addresses of a port. Which of its own a port may use, best first, and which pair of a local and a
-// remote one can talk. What a peer may be told: up to kMaxGids of them; the connector picks the pair.
+// GIDs: the addresses of a port. Decides which GIDs a port may use, best first, and which local GID can reach
+// which remote GID. A port sends its peer up to kMaxGids of its GIDs. The listener chooses the pair
+// (net/wireup/pairing.h).
 #pragma once
 
 #include <array>
@@ -15,20 +16,20 @@
 namespace railwise::verbs {
 
 struct Gid {
-  int index = 0;  // in the port's table; of a remote GID it means nothing here
+  int index = 0;  // index in the port's table; of no meaning for a remote GID
   ibv_gid value = {};
-  int roce_version = 0;  // 2 or 1; 0 on InfiniBand, and where nobody can tell
+  int roce_version = 0;  // 2 or 1; 0 on InfiniBand, and if the version is unknown
 
   bool operator==(const Gid& other) const;
 };
 
-// Bounded, since they travel in the handshake: an IPv4, an IPv6 and a link-local address, usually.
+// Limited, because the GIDs travel in the handshake: usually an IPv4, an IPv6 and a link-local address.
 inline constexpr int kMaxGids = 3;
 
 // Up to kMaxGids GIDs, best first. Plain value.
 class GidList {
  public:
-  bool push(const Gid& gid);  // false: full
+  bool push(const Gid& gid);  // false: the list is full
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
   const Gid& operator[](std::size_t at) const { return gids_[at]; }
@@ -41,49 +42,55 @@ class GidList {
   std::size_t count_ = 0;
 };
 
-// The whole table of the port in the order of the indices, without empty entries and those that cannot be
-// read (containers: entries of other network namespaces). One call where libibverbs can, else one for each
-// entry.
+// Reads the whole table of the port, in the order of the indices. Leaves out empty entries and entries that
+// cannot be read (in containers: those of other network namespaces). Makes one call if this libibverbs can do
+// that, otherwise one call for each entry.
 std::vector<Gid> readGids(ibv_context* context, const Port& port);
 
-// Those that may be used, best first, cut to kMaxGids. `gids`: readGids' answer.
-// InfiniBand: the entry NCCL_IB_ROUTABLE_FLID_GID_INDEX if it has a FLID, else entry 0. RoCE:
-// NCCL_IB_GID_INDEX when set, and no other; else those of NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE (all,
-// with one WARN, when none is), the preferred NCCL_IB_ROCE_VERSION_NUM before the other, IPv4 before routable
-// IPv6 before link-local, then by index. Errors, logged with device and port: kInvalidUsage (index beyond the
-// table), kSystem (none can be used). Source of the rules: NCCL 2.30.7, net_ib/connect.cc
-// (ncclIbGetGidIndex), applied to the whole table.
+// Returns the GIDs that may be used, best first, at most kMaxGids. `gids`: the result of readGids().
+// InfiniBand: the entry NCCL_IB_ROUTABLE_FLID_GID_INDEX if it has a FLID, otherwise entry 0.
+// RoCE: if NCCL_IB_GID_INDEX is set, only that entry. Otherwise the entries that match NCCL_IB_ADDR_FAMILY
+// and NCCL_IB_ADDR_RANGE (if none matches: all, with one WARN). The order is: the preferred
+// NCCL_IB_ROCE_VERSION_NUM before the other, then IPv4 before routable IPv6 before link-local, then by index.
+// Errors, logged with device and port: kInvalidUsage (index beyond the table), kSystem (no GID can be used).
+// Source of the rules: NCCL 2.30.7, net_ib/connect.cc (ncclIbGetGidIndex), here applied to the whole table.
 Result<GidList> usableGids(ibv_context* context, const Port& port, const Config& config);
 Result<GidList> usableGids(std::span<const Gid> gids, const char* device, const Port& port,
                            const Config& config);
-// The rule of RoCE without an index, for addresses that have none: RDMA CM's. Errors as usableGids.
+// Applies the RoCE rule without NCCL_IB_GID_INDEX, for addresses that have no index: those of RDMA CM. Errors
+// as for usableGids().
 Result<GidList> usableAddresses(std::span<const Gid> addresses, const char* device, const Port& port,
                                 const Config& config);
 
-// How far two GIDs are from each other; more is better.
+// How well two GIDs reach each other. A higher value is better.
 enum class Reach : uint8_t {
-  kNever,       // IPv4 and IPv6, link-local and global, RoCE v1 and v2, RoCE v1 across subnets
-  kSameLink,    // both link-local, or InfiniBand subnets without a routable LID: they talk if they are on one
-                // link, which nobody can tell from here
-  kRouted,      // different subnets: through a router
-  kSameSubnet,  // IPv4: the first `subnet_prefix_bits`; IPv6: the first 64; InfiniBand: the subnet prefix
+  kNever,  // IPv4 and IPv6, link-local and global, RoCE v1 and v2, or RoCE v1 across subnets
+  // Both link-local, or InfiniBand subnets without a routable LID: they communicate only if both are on one
+  // link, which cannot be known here.
+  kSameLink,
+  kRouted,  // different subnets, through a router
+  // One subnet. IPv4: the first `subnet_prefix_bits` are equal; IPv6: the first 64; InfiniBand: the subnet
+  // prefix.
+  kSameSubnet,
 };
-// `subnet_prefix_bits`: NCCL_IB_SUBNET_PREFIX_LEN. A RoCE version of 0 goes with either.
+// `subnet_prefix_bits`: NCCL_IB_SUBNET_PREFIX_LEN. RoCE version 0 matches both versions.
 Reach reachability(const Gid& local, const Gid& remote, bool ethernet, int subnet_prefix_bits);
 
 struct GidPair {
-  std::size_t local;  // positions in the lists
+  std::size_t local;  // `local` and `remote` are positions in the lists
   std::size_t remote;
   Reach reach;
 };
-// The pair with the best reach; between equals the one that both ends prefer most. Nothing: no pair can talk.
+// Returns the pair with the best reach. Between equal pairs, the pair that both ends prefer most. Nothing: no
+// pair can communicate.
 std::optional<GidPair> choosePair(std::span<const Gid> local, std::span<const Gid> remote, bool ethernet,
                                   int subnet_prefix_bits);
 
-// The first of usableGids.
+// The first GID of usableGids().
 Result<Gid> chooseGid(ibv_context* context, const Port& port, const Config& config);
 
-// Routable LID of an InfiniBand GID, 0 when it has none: bytes 4 and 5 (NCCL 2.30.7, ncclIbExtractFlid).
+// Routable LID (FLID) of an InfiniBand GID: bytes 4 and 5 (NCCL 2.30.7, ncclIbExtractFlid). 0: the GID has
+// none.
 uint16_t routableLid(const ibv_gid& gid);
 
 bool isIpv4(const ibv_gid& gid);
@@ -92,25 +99,27 @@ bool isLinkLocal(const ibv_gid& gid);
 // "10.0.0.1" for an IPv4 address, else "fe80::1" as inet_ntop writes it.
 std::string gidText(const ibv_gid& gid);
 
-// The usable GIDs of one port, read once and again when the table may have changed. Thread-safe. The context
-// must outlive it.
+// The usable GIDs of one port. Reads them once, and again after the table may have changed. Thread-safe. The
+// context must outlive this object.
 class GidTable {
  public:
   GidTable(ibv_context* context, const Port& port, const Config& config);
 
-  // usableGids of now: costs one query of the best entry while the table stays as it is. Errors as
-  // usableGids, not remembered: the next call tries again.
+  // The result of usableGids() for the table as it is now. While the table does not change, this costs one
+  // query of the best entry. Errors are those of usableGids(). An error is not cached: the next call tries
+  // again.
   Result<GidList> get();
-  // Is this entry (of get()) still what it was? One query.
+  // Is this entry (from get()) unchanged? Costs one query.
   bool holds(const Gid& gid) const;
-  // The table may have changed: the next get() reads it. Any thread, at any time.
+  // Call it when the table may have changed: the next get() reads the table. Any thread may call it at any
+  // time.
   void invalidate();
 
  private:
   ibv_context* const context_;
   const Port port_;
   const Config& config_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the fields below
   bool valid_ = false;
   GidList usable_;
 };

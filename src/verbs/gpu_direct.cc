@@ -1,7 +1,7 @@
 #include "verbs/gpu_direct.h"
 
 #include "verbs/memory_region.h"
-#include "verbs/sysfs.h"
+#include "verbs/pci_place.h"
 
 namespace railwise::verbs {
 
@@ -29,6 +29,26 @@ GpuDirect gpuDirectOf(bool software, std::string peer_memory, DmaBuf dma_buf) {
   return answer;
 }
 
+std::string peerMemoryModule(const sysfs::FileTree& tree) {
+  struct Sign {
+    const char* module;
+    const char* file;
+  };
+  // NVIDIA's modules as in NCCL 2.30.7, net_ib/gdr.cc; AMD's as in RCCL, net_ib.cc.
+  static constexpr Sign kSigns[] = {
+      {"nvidia_peermem", "/sys/module/nvidia_peermem/version"},
+      {"nv_peer_mem", "/sys/kernel/mm/memory_peers/nv_mem/version"},
+      {"nvidia_peermem, no persistent clients", "/sys/kernel/mm/memory_peers/nv_mem_nc/version"},
+      {"amdgpu", "/sys/kernel/mm/memory_peers/amdkfd/version"},
+      {"amdgpu", "/sys/kernel/memory_peers/amdkfd/version"},
+      {"amdgpu", "/sys/memory_peers/amdkfd/version"},
+  };
+  for (const Sign& sign : kSigns) {
+    if (tree.exists(sign.file)) return sign.module;
+  }
+  return {};
+}
+
 GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
   if (library().takes_gpu_dmabufs != nullptr) {
     const ibv_device* device = pd->context->device;
@@ -43,7 +63,8 @@ GpuDirect gpuDirect(ibv_pd* pd, const std::string& root) {
   const DmaBuf dma_buf = dmaBufSupported(pd)                  ? DmaBuf::kYes
                          : library().reg_dmabuf_mr == nullptr ? DmaBuf::kUnknownToLibrary
                                                               : DmaBuf::kNo;
-  return gpuDirectOf(pciPlace(pd->context->device).software, peerMemoryModule(root), dma_buf);
+  return gpuDirectOf(pciPlace(pd->context->device).software, peerMemoryModule(*sysfs::makeLiveTree(root)),
+                     dma_buf);
 }
 
 }  // namespace railwise::verbs

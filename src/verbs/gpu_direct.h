@@ -1,27 +1,32 @@
-// Can a NIC read and write GPU memory, and by what? Asked once per device at init.
+// Can a NIC read and write GPU memory, and by which mechanism? Determined once per device at init.
 #pragma once
 
 #include <string>
 
+#include "sysfs/file_tree.h"
 #include "verbs/library.h"
 
 namespace railwise::verbs {
 
 struct GpuDirect {
   bool dma_buf = false;         // regMrDmaBuf works
-  std::string peer_memory;      // the kernel module that makes regMr of GPU memory work, "": none is loaded
-  std::string missing_dma_buf;  // why there is no dma-buf, "" when there is
+  std::string peer_memory;      // the kernel module that makes regMr of GPU memory work; "": none is loaded
+  std::string missing_dma_buf;  // why there is no dma-buf; "" if there is
 
   // "dma-buf", "peermem (nvidia_peermem)", "dma-buf and peermem (...)", "none, because ... and ...".
   std::string text() const;
 };
 
-// What follows from what was found. `software`: Soft-RoCE or soft-iWARP, whose drivers do not ask a
+// The loaded kernel module through which NICs read and write GPU memory that is registered by its address:
+// nvidia_peermem, nv_peer_mem or that of amdgpu. "" if none is loaded.
+std::string peerMemoryModule(const sysfs::FileTree& tree);
+
+// Combines the findings to an answer. `software`: Soft-RoCE or soft-iWARP, whose drivers do not use a
 // peer-memory module.
 enum class DmaBuf { kYes, kNo, kUnknownToLibrary };
 GpuDirect gpuDirectOf(bool software, std::string peer_memory, DmaBuf dma_buf);
 
-// `root`: where /sys is (RAILWISE_SYSFS_ROOT).
+// `root`: the folder that contains sys/ (RAILWISE_SYSFS_ROOT).
 GpuDirect gpuDirect(ibv_pd* pd, const std::string& root = "/");
 
 }  // namespace railwise::verbs

@@ -1,5 +1,6 @@
-// Owning handles of verbs objects: 8 bytes each, released through the table in force. A release that fails is
-// logged; there is nothing a caller could do about it. Thread rules are those of verbs.
+// Owning handles of verbs objects: 8 bytes each, released through the library table in force. A failed
+// release is logged, because a caller could not do anything about it. The rules for threads are those of
+// verbs.
 #pragma once
 
 #include <cerrno>
@@ -29,8 +30,8 @@ using Mr = std::unique_ptr<ibv_mr, Release>;
 using Cq = std::unique_ptr<ibv_cq, Release>;
 using Qp = std::unique_ptr<ibv_qp, Release>;
 
-// Calls a verb that answers null where it fails; `error` is then the reason. Drivers need not give one (siw's
-// does not): what an earlier call left in errno is not taken for it.
+// Calls a verb that returns null on failure. `error` receives the reason, or EIO if the driver gives none
+// (siw's does not). errno is cleared first, so that the value of an earlier call is not taken for the reason.
 template <typename Make>
 auto makeOrExplain(Make make, int& error) {
   errno = 0;

@@ -7,14 +7,14 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "softdev/softdev.h"
-#include "verbs/cm_library.h"
+#include "verbs/cm/library.h"
 #include "verbs/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {
 
 Library g_library = {};
-// On the heap for good: nothing is unloaded at exit, when NCCL's threads may still run.
+// Never destroyed: at exit nothing is unloaded, because NCCL's threads may still run.
 std::optional<DynamicLibrary>& g_shared_object = *new std::optional<DynamicLibrary>;
 
 template <typename Function>
@@ -23,8 +23,8 @@ bool resolve(const char* symbol, const char* version, Function& function) {
   return function != nullptr;
 }
 
-// Fills `table`; returns the first required symbol that is missing, or null. The versions are those of
-// rdma-core's libibverbs.map: every release since 2009 keeps them.
+// Fills `table`. Returns the first required symbol that is missing, or null. The versions are those of
+// rdma-core's libibverbs.map, which every release since 2009 keeps.
 const char* resolveAll(Library& table) {
   constexpr const char* kBase = "IBVERBS_1.1";
 #define RAILWISE_REQUIRED(field) \
@@ -64,16 +64,15 @@ const char* resolveAll(Library& table) {
 }
 
 Status loadIbverbs(const Config& config) {
-  std::string error;
   const std::string& name = config.ibverbs_library;
   const char* file = name.empty() ? "libibverbs.so.1" : name.c_str();
-  Result<DynamicLibrary> opened = DynamicLibrary::open({file}, &error);
+  Outcome<DynamicLibrary> opened = DynamicLibrary::open({file});
   if (!opened.ok()) {
     RAILWISE_WARN(
         "no RDMA: %s. Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (others), "
         "or set RAILWISE_DEVICE=software to run on the built-in software device",
-        error.c_str());
-    return {Code::kNoDevice, opened.status().sys_errno};
+        opened.error().c_str());
+    return {Code::kNoDevice, ENOENT};
   }
   g_shared_object.emplace(std::move(*opened));
   Library table = {};

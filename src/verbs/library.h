@@ -1,7 +1,8 @@
-// The verbs functions Railwise calls, in one table: filled from libibverbs.so.1 (dlopen, versioned symbols)
-// or from the built-in software device. Post and poll go through ibv_context.ops, as rdma-core's own inline
-// functions do. One table is in force per process; load() and unload() are for the one who owns all handles
-// (net::Net), under its lock. After load() the table is constant and any thread may read it.
+// The verbs functions that Railwise calls, in one table. The table is filled from libibverbs.so.1 (dlopen,
+// versioned symbols) or from the built-in software device. Post and poll go through ibv_context.ops, as
+// rdma-core's own inline functions do. One table is in force per process. Only the owner of all handles
+// (net::Net) calls load() and unload(), under its lock. After load() the table is constant and any thread may
+// read it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -35,27 +36,27 @@ struct Library {
   int (*fork_init)();
   const char* (*wc_status_str)(ibv_wc_status status);
 
-  // Optional: null where this libibverbs has none.
+  // Optional functions: null if this libibverbs does not have them.
   ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
-  // The one that knows which access flags the kernel takes and drops the others (relaxed ordering).
+  // This variant knows which access flags the kernel accepts, and drops the others (relaxed ordering).
   ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access);
   int (*query_ece)(ibv_qp* qp, ibv_ece* ece);
   int (*set_ece)(ibv_qp* qp, ibv_ece* ece);
   int (*query_gid_ex)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
                       uint32_t flags, size_t entry_size);
   ssize_t (*query_gid_table)(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
-                             size_t entry_size);                                  // of all ports
+                             size_t entry_size);                                  // for all ports
   int (*query_port_speed)(ibv_context* context, uint32_t port, uint64_t* speed);  // in units of 100 Mb/s
 
-  // The PCI path that a software device claims, "" for none. Null for real devices: /sys/class/infiniband
-  // knows.
+  // The PCI path that a software device claims; "" if it claims none. Null for real devices:
+  // /sys/class/infiniband has their path.
   const char* (*pci_path)(const ibv_device* device);
-  // Whether a software device says that it reaches GPU memory, by address and by dma-buf. Null for real
-  // devices: their driver and the kernel decide.
+  // Does a software device claim to reach GPU memory, by address and by dma-buf? Null for real devices: their
+  // driver and the kernel decide.
   bool (*takes_gpu_addresses)(const ibv_device* device);
   bool (*takes_gpu_dmabufs)(const ibv_device* device);
-  // Names what a software device reaches: equal exactly when both ends can reach each other, and not 0. Null
-  // for real devices.
+  // Identifies the fabric of a software device. Two identities are equal exactly if both devices can reach
+  // each other. Never 0. Null for real devices.
   uint64_t (*fabric_identity)(const ibv_context* context);
 
   const char* name;  // "libibverbs" or "software device", for messages
@@ -64,8 +65,8 @@ struct Library {
 // The table in force; valid between load() and unload().
 const Library& library();
 
-// Loads what config.device asks for. Errors, each logged once at WARN with what to install or set: kNoDevice
-// when libibverbs is missing, kInvalidUsage when RAILWISE_DEVICE is malformed.
+// Loads the library that config.device names. Errors, each logged once at WARN with what to install or set:
+// kNoDevice if libibverbs is missing, kInvalidUsage if RAILWISE_DEVICE is malformed.
 Status load(const Config& config);
 void unload();
 

@@ -11,6 +11,8 @@
 namespace railwise::verbs {
 namespace {
 
+constexpr int kDmaBufDataDirect = 1 << 0;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT of rdma-core 65
+
 // "8192 KiB", "unlimited"
 std::string lockedMemoryLimit() {
   rlimit limit = {};
@@ -58,6 +60,16 @@ Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access) {
   if (mr == nullptr)
     return registrationFailed(optional ? "ibv_reg_mr_iova2" : "ibv_reg_mr", pd, iova, bytes, error);
   return mr;
+}
+
+ibv_mr* registerDataDirect(ibv_pd* pd, uint64_t offset, std::size_t bytes, uint64_t iova, int fd,
+                           int access) {
+  const Mlx5Library& mlx5 = mlx5Library();
+  if (mlx5.reg_dmabuf_mr == nullptr) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  return mlx5.reg_dmabuf_mr(pd, offset, bytes, iova, fd, access, kDmaBufDataDirect);
 }
 
 Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,

@@ -1,33 +1,30 @@
-// What NVIDIA's NICs have beyond verbs, from libmlx5.so.1: registration through the data-direct function, and
-// queue pairs that take messages in any order. The library is opened at the first question
-// (RAILWISE_MLX5_LIB; with the software device only when that is set) and its absence is no error: every
-// answer is then "no". The declarations of its structures in mlx5_library.cc are ours, after rdma-core 65
-// (providers/mlx5/mlx5dv.h), so that no newer header is needed to build. Any thread, between verbs::load()
-// and unload().
+// The functions of libmlx5.so.1 that Railwise calls, in one table: they offer what NVIDIA's NICs have beyond
+// verbs. The library is opened at the first call (RAILWISE_MLX5_LIB; with the software device only if that is
+// set). A missing library is no error: every function is then null. Conventions are those of libmlx5. Any
+// thread, between verbs::load() and unload().
 #pragma once
 
-#include <string>
+#include <infiniband/verbs.h>
 
-#include "verbs/handles.h"
+#include <cstddef>
+#include <string>
 
 namespace railwise::verbs {
 
-bool isMlx5(ibv_device* device);
+// Each function may be null: there is no library, or the library is too old to have the function.
+struct Mlx5Library {
+  bool (*is_supported)(ibv_device* device);
+  // `attributes` is a mlx5dv_context; `mlx5` is a mlx5dv_qp_init_attr.
+  int (*query_device)(ibv_context* context, void* attributes);
+  ibv_qp* (*create_qp)(ibv_context* context, ibv_qp_init_attr_ex* attributes, const void* mlx5);
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd* pd, uint64_t offset, std::size_t length, uint64_t iova, int fd, int access,
+                           int mlx5_access);
+  int (*get_data_direct_sysfs_path)(ibv_context* context, char* path, std::size_t bytes);
+};
 
-// The sysfs folder of the data-direct PCI function that stands beside the device, "" when there is none. By
-// it GPU memory behind the same PCIe switch is reached where the NIC's own function hangs off the CPU
-// (ConnectX-8).
-std::string dataDirectPath(ibv_context* context, ibv_pd* pd);
+const Mlx5Library& mlx5Library();
 
-// As ibv_reg_dmabuf_mr, through that function; null with errno.
-ibv_mr* registerDataDirect(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access);
-
-// Receives that an out-of-order RC queue pair can have; 0: there are no such queue pairs.
-uint32_t mlx5OutOfOrderReceives(ibv_context* context);
-// As ibv_create_qp, out of order; null with errno.
-ibv_qp* createOutOfOrderQp(ibv_pd* pd, ibv_qp_init_attr& attributes);
-
-// For verbs::load() and unload(). Empty: none is looked for.
+// For verbs::load() and unload(). Empty: no library is opened.
 void setMlx5Library(const std::string& file);
 
 }  // namespace railwise::verbs

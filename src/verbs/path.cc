@@ -5,13 +5,13 @@
 namespace railwise::verbs {
 namespace {
 
-constexpr uint32_t kPortBits = 14;  // of a UDP port at or above 0xc000
+constexpr uint32_t kPortBits = 14;  // bits of the offset from UDP port 0xc000
 constexpr uint32_t kPortMask = (1U << kPortBits) - 1;
-constexpr uint32_t kHighMask = (1U << (20 - kPortBits)) - 1;  // what a label has above those
+constexpr uint32_t kHighMask = (1U << (20 - kPortBits)) - 1;  // the bits of a label above kPortBits
 constexpr uint16_t kFirstPort = 0xc000;                       // the dynamic ports, RoCE v2 annex A17.9.2
 
-// Odd, so that it reaches every port before it comes back; large, so that neighbouring lanes differ in many
-// bits of what a switch hashes.
+// Odd, so that the sequence reaches every port before it repeats. Large, so that the flow labels of
+// neighbouring lanes differ in many of the bits that a switch hashes.
 constexpr uint32_t kLaneStride = 0x1a2b;
 static_assert(kLaneStride % 2 == 1 && kLaneStride <= kPortMask);
 

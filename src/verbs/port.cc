@@ -48,14 +48,14 @@ int lanes(unsigned code) {
   }
 }
 
-// Room for what newer headers than those at hand have behind the fields of rdma-core 28 (2020): libibverbs
-// fills as many bytes as it is given and knows, and clears the others.
+// The fields of rdma-core 28 (2020), and room for the fields that newer headers add behind them. libibverbs
+// fills the bytes that it knows, up to the given size, and clears the rest.
 struct PortAttributes {
   ibv_port_attr known = {};
   uint32_t more[16] = {};
 
-  // ibv_port_attr.active_speed_ex, rdma-core 49: the speed when it is XDR or above, which the old 8 bits do
-  // not hold (and then say NDR); else 0.
+  // ibv_port_attr.active_speed_ex, rdma-core 49: the speed if it is XDR or above, which does not fit the old
+  // 8 bits (they then report NDR). Otherwise 0.
   uint32_t extendedSpeed() const {
     constexpr std::size_t kOffset = offsetof(ibv_port_attr, port_cap_flags2) + 2 * sizeof(uint16_t);
     static_assert(kOffset % alignof(uint32_t) == 0 && kOffset == 52);
@@ -65,7 +65,7 @@ struct PortAttributes {
   }
 };
 
-// The exported function fills the port attributes of 2008 only; newer fields come through the context's
+// The exported function fills only the port attributes of 2008. Newer fields come through the context's
 // extension, as in rdma-core's own inline ibv_query_port.
 int queryAttributes(ibv_context* context, uint8_t number, PortAttributes& attributes) {
   if (verbs_context* extended = verbs_get_ctx_op(context, query_port); extended != nullptr) {

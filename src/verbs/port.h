@@ -10,9 +10,9 @@ namespace railwise::verbs {
 struct Port {
   uint8_t number = 0;  // from 1
   bool active = false;
-  bool ethernet = false;  // RoCE; else InfiniBand
-  bool reliable = false;  // InfiniBand or RoCE: what our queue pairs need (not iWARP, not EFA)
-  bool iwarp = false;     // connected by the communication manager only (connection_manager.h)
+  bool ethernet = false;  // RoCE or iWARP; false: InfiniBand
+  bool reliable = false;  // InfiniBand or RoCE: supports the queue pairs that we need (iWARP and EFA do not)
+  bool iwarp = false;     // only the communication manager connects queue pairs (cm/connection_manager.h)
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_1024;
   bool grh_required = false;
@@ -21,12 +21,12 @@ struct Port {
   int speed_mbps = 0;
 };
 
-// `ask_speed`: the speed from ibv_query_port_speed where libibverbs has it (NCCL_IB_QUERY_PORT_SPEED), else
-// from the codes of speed and width. Errors: kSystem, not logged.
+// `ask_speed`: take the speed from ibv_query_port_speed if libibverbs has it (NCCL_IB_QUERY_PORT_SPEED),
+// otherwise from the codes of speed and width. Errors: kSystem, not logged.
 Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed = true);
 
-// Speed of a link in Mb/s from the verbs codes; 0 for codes that are not known. Source: InfiniBand
-// specification 1.7, PortInfo LinkSpeedActive and LinkWidthActive; the effective data rates NCCL uses (SDR
+// Speed of a link in Mb/s from the verbs codes; 0 for unknown codes. Source: InfiniBand specification 1.7,
+// PortInfo LinkSpeedActive and LinkWidthActive; the values are the effective data rates that NCCL uses (SDR
 // 2500, QDR 10000, FDR10 10000, FDR 14000, EDR 25000, HDR 50000, NDR 100000, XDR 200000).
 int linkSpeedMbps(unsigned active_speed, unsigned active_width);
 

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "verbs/mlx5_library.h"
+#include "verbs/mlx5.h"
 #include "verbs/path.h"
 
 namespace railwise::verbs {
@@ -17,7 +17,7 @@ Status modifyFailed(ibv_qp* qp, const Port& port, const char* transition, int er
   const std::string text = std::string(library().get_device_name(qp->context->device)) + " port " +
                            std::to_string(port.number) + " qp " + std::to_string(qp->qp_num) +
                            ": transition to " + transition + " failed: " + std::strerror(error) + advice;
-  if (error == ETIMEDOUT) {  // an address that is not resolved yet; the caller tries again
+  if (error == ETIMEDOUT) {  // the address is not resolved yet; the caller tries again
     RAILWISE_INFO(log::kNet, "%s", text.c_str());
   } else {
     RAILWISE_WARN("%s", text.c_str());
@@ -31,14 +31,14 @@ Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
   attributes.pkey_index = static_cast<uint16_t>(config.ib_pkey_index);
   attributes.port_num = port.number;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int partition = port.iwarp ? 0 : IBV_QP_PKEY_INDEX;  // which iWARP has not
+  const int partition = port.iwarp ? 0 : IBV_QP_PKEY_INDEX;  // iWARP has no partition keys
   const int mask = IBV_QP_STATE | partition | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   const int error = library().modify_qp(qp, &attributes, mask);
   return error == 0 ? Status::success() : modifyFailed(qp, port, "INIT", error, " (check NCCL_IB_PKEY)");
 }
 
-// Some devices refuse where others would grant fewer inline bytes. Null with the reason in `error`;
-// `attributes` is what was granted.
+// Some devices refuse a request for too many inline bytes, where others grant fewer; so this tries with
+// fewer. Null with the reason in `error`. On success `attributes` has what was granted.
 template <typename Create>
 Qp createWithInline(ibv_qp_init_attr& attributes, int& error, Create&& create) {
   ibv_qp_init_attr wanted = attributes;
@@ -57,7 +57,7 @@ void reportInOrder(const char* device, const char* reason) {
                 reason);
 }
 
-// Without the peer's ECE the connection works as the standard says, so a refusal is no error.
+// A refusal is no error, because the connection also works without the peer's ECE.
 void setEce(ibv_qp* qp, const Ece& ece) {
   if (library().set_ece == nullptr) return;
   ibv_ece wanted = {ece.vendor, ece.options, ece.comp_mask};
@@ -68,7 +68,7 @@ void setEce(ibv_qp* qp, const Ece& ece) {
   }
 }
 
-// On InfiniBand a router's FLID stands for the port behind it.
+// On InfiniBand the path to another subnet uses the FLID, which leads to the port through a router.
 void setLocalRoute(ibv_ah_attr& path, const PathAddress& remote, bool other_subnet) {
   const uint16_t flid = other_subnet ? routableLid(remote.gid) : 0;
   path.dlid = flid != 0 ? flid : remote.lid;

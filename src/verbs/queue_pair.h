@@ -1,6 +1,7 @@
 // Reliable-connected queue pairs: creation and the transitions INIT, RTR, RTS.
-// Every error is logged once with device, port, queue pair, the transition and what to check, and returned as
-// kSystem; but ETIMEDOUT at INFO only: the peer's address is not resolved yet, and another try is worth it.
+// Every error is returned as kSystem and logged once with device, port, queue pair, the transition and what
+// to check. ETIMEDOUT is logged only at INFO: it means that the peer's address is not resolved yet, and that
+// another try makes sense.
 #pragma once
 
 #include <optional>
@@ -14,13 +15,14 @@ namespace railwise::verbs {
 
 // One outstanding read is enough: only flushes read, and one flush at a time decides.
 constexpr uint8_t kReadDepth = 1;
-// Receiver-not-ready timer code 12 = 0.64 ms (InfiniBand specification, table 46), net_ib's value.
+// Code 12 of the receiver-not-ready timer is 0.64 ms (InfiniBand specification, table 46); net_ib uses it
+// too.
 constexpr uint8_t kMinRnrTimer = 12;
-// RNR retry code 7: for ever. A receive is always posted before the sender is told to send, so this never
-// bites.
+// RNR retry code 7: retry for ever. A receive is always posted before the sender may send, so the retry never
+// happens.
 constexpr uint8_t kRnrRetry = 7;
 
-// What the other end must know of a queue pair to reach it.
+// What the peer must know about a queue pair to reach it.
 struct PathAddress {
   uint32_t qp_number = 0;
   uint16_t lid = 0;
@@ -30,9 +32,9 @@ struct PathAddress {
 };
 
 // Enhanced connection establishment: what the devices of both ends can do beyond the standard, as plain
-// values for a handshake. The sender queries its own after createQueuePair and tells the receiver; the
-// receiver sets it (PathSettings) on the way to RTR, queries what its device has made of it and answers; the
-// sender sets that.
+// values for a handshake. The sender queries its options after createQueuePair() and sends them to the
+// receiver. The receiver sets them (PathSettings) on the way to RTR, queries what its device has agreed to
+// and sends that back. The sender sets the answer.
 struct Ece {
   uint32_t vendor = 0;
   uint32_t options = 0;
@@ -43,16 +45,16 @@ struct Ece {
 struct QueuePairSize {
   uint32_t send_requests;
   uint32_t receive_requests;
-  uint32_t inline_bytes;  // wanted; what the device granted is in the result
+  uint32_t inline_bytes;  // requested; the result has what the device granted
 };
 
-// Messages may be delivered in any order, which adaptive routing needs to spread one message's packets
+// Messages may be delivered in any order. Adaptive routing needs that to spread the packets of one message
 // (mlx5dv_create_qp(3), MLX5DV_QP_CREATE_OOO_DP). Both ends of a connection must agree. Completions still
-// come in order; what must not be relied on is the order in which memory changes.
+// come in order, but the order in which memory changes is undefined.
 enum class OutOfOrder : uint8_t {
   kNo,
-  kIfPossible,  // for the end that creates first; QueuePair::out_of_order tells what came of it
-  kRequired,    // for the end that follows: an error when it cannot be had
+  kIfPossible,  // for the end that creates first; QueuePair::out_of_order has the result
+  kRequired,    // for the end that follows: an error if the device cannot do it
 };
 
 struct QueuePair {
@@ -61,12 +63,13 @@ struct QueuePair {
   bool out_of_order = false;
 };
 
-// In state INIT, with remote write and read allowed. Fewer inline bytes than asked for is no error.
+// Creates a queue pair in state INIT, with remote write and read allowed. Fewer inline bytes than requested
+// are no error.
 Result<QueuePair> createQueuePair(ibv_pd* pd, ibv_cq* cq, const Port& port, const Config& config,
                                   QueuePairSize size, OutOfOrder out_of_order = OutOfOrder::kNo);
 
-// How many receives an out-of-order queue pair of this device can have; 0: it has none, or NCCL_IB_OOO_RQ is
-// off. Both ends must have as many as they post. For the handshake.
+// How many receives an out-of-order queue pair of this device can have. 0: the device has no such queue
+// pairs, or NCCL_IB_OOO_RQ is off. Both ends must have room for as many as they post. Used in the handshake.
 uint32_t outOfOrderReceives(ibv_context* context, const Config& config);
 
 struct PathSettings {
@@ -74,20 +77,20 @@ struct PathSettings {
   uint8_t service_level;
   uint8_t traffic_class;
   uint32_t flow_label = 0;      // RoCE: laneFlowLabel() (path.h); 0: the device chooses
-  std::optional<Ece> ece = {};  // what the peer said, none: it has none or ours has none
-  uint32_t psn = 0;             // of the first packet, 24 bits; both ends say the same
+  std::optional<Ece> ece = {};  // options from the peer; none: the peer has none or our device has none
+  uint32_t psn = 0;             // number of the first packet, 24 bits; equal at both ends
 };
 
-// The traffic class of the queue pairs that a receiver sends its clear-to-send by: NCCL_IB_FIFO_TC on RoCE,
-// else the sender's own.
+// The traffic class of the queue pairs by which a receiver sends its clear-to-sends: NCCL_IB_FIFO_TC on RoCE,
+// otherwise `senders`, the sender's own class.
 uint8_t clearToSendTrafficClass(const Port& port, const Config& config, uint8_t senders);
 
-// INIT to RTR towards `remote` (MTU: the smaller of both ends), and RTR to RTS. On InfiniBand the path leaves
-// the subnet by the peer's FLID when the GIDs say so.
+// readyToReceive: INIT to RTR towards `remote`, with the smaller MTU of both ends. readyToSend: RTR to RTS.
+// On InfiniBand the path leaves the subnet by the peer's FLID if the GIDs require that.
 Status readyToReceive(ibv_qp* qp, const Port& local, const PathAddress& remote, const PathSettings& settings);
 Status readyToSend(ibv_qp* qp, const Port& local, const Config& config, uint32_t psn = 0);
 
-// What the device offers (before RTR) or has agreed to (after RTR); none when it has no ECE or
+// What the device offers (before RTR) or has agreed to (after RTR). None if the device has no ECE or
 // NCCL_IB_ECE_ENABLE is 0.
 std::optional<Ece> queryEce(ibv_qp* qp, const Config& config);
 

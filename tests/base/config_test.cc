@@ -97,6 +97,26 @@ TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
   }
 }
 
+TEST_F(ConfigTest, APciAddressHasADomainOrNone) {
+  for (const char* good : {"0000:3b:00.0", "3b:00.0", "00000000:3B:1F.7", "ffff:ff:1f.7"}) {
+    setenv("RAILWISE_GPU", good, 1);
+    EXPECT_EQ(Config::load().gpu, good);
+  }
+  for (const char* bad :
+       {"3b:00", "3b:00.8", "0000:3b:00.0 ", "000:3b:00.0", "0000:3g:00.0", "0000-3b:00.0", ":3b:00.0"}) {
+    setenv("RAILWISE_GPU", bad, 1);
+    EXPECT_EQ(Config::load().gpu, "") << bad;
+  }
+}
+
+TEST_F(ConfigTest, AChoiceIsAWholeWord) {
+  for (const char* word : {"auto", "tcp", "cm", "c", "auto,tcp"}) {
+    setenv("RAILWISE_CONNECT", word, 1);
+    const bool known = std::string(word) == "cm" || std::string(word) == "tcp";
+    EXPECT_EQ(Config::load().connect, known ? word : "auto") << word;
+  }
+}
+
 TEST_F(ConfigTest, SaysWhereValuesComeFrom) {
   setenv("NCCL_IB_RETRY_CNT", "7", 1);  // set, though to the default
   std::vector<SettingSource> sources;

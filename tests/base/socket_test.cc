@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <vector>
 
+#include "tests/ok.h"
+#include "tests/wait.h"
+
 namespace railwise {
 namespace {
 
@@ -21,16 +24,16 @@ struct Connected {
 
 Connected makeConnected() {
   Result<Socket> listener = Socket::listen(loopback(), 4);
-  EXPECT_TRUE(listener.ok());
+  EXPECT_OK(listener);
   Result<Socket> client = Socket::connect(listener->localAddress());
-  EXPECT_TRUE(client.ok());
+  EXPECT_OK(client);
   Connected both;
-  while (!both.server.valid()) {
+  for (test::Patience patience; !both.server.valid(); patience.again()) {
     Result<Socket> accepted = listener->accept(nullptr);
-    EXPECT_TRUE(accepted.ok());
+    EXPECT_OK(accepted);
     both.server = std::move(*accepted);
   }
-  while (*client->connected() != Io::kDone) {
+  for (test::Patience patience; *client->connected() != Io::kDone; patience.again()) {
   }
   both.client = std::move(*client);
   return both;
@@ -58,15 +61,15 @@ TEST(SocketAddress, KeepsFamilyBytesPortAndScope) {
 
 TEST(Socket, MovesMessagesLargerThanItsBuffers) {
   Connected both = makeConnected();
-  std::vector<char> sent(4 << 20);
+  std::vector<char> sent(32 << 20);  // a kernel that has time lets the buffers grow to 10 MiB
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7);
   std::vector<char> received(sent.size());
   Transfer out = over(sent);
   Transfer in = over(received);
   bool waited = false;
-  while (!in.complete()) {
+  for (test::Patience patience; !in.complete(); patience.again()) {
     waited = *both.client.send(out) == Io::kAgain || waited;
-    ASSERT_TRUE(both.server.receive(in).ok());
+    ASSERT_OK(both.server.receive(in));
   }
   EXPECT_TRUE(waited) << "the socket buffer held everything: the test shows nothing";
   EXPECT_EQ(sent, received);
@@ -79,7 +82,7 @@ TEST(Socket, NothingToReadIsAgainAndAHangUpIsClosed) {
   EXPECT_EQ(*both.server.receive(in), Io::kAgain);
   EXPECT_EQ(both.server.peek(), Io::kAgain);
   both.client.close();
-  while (both.server.peek() == Io::kAgain) {
+  for (test::Patience patience; both.server.peek() == Io::kAgain; patience.again()) {
   }
   EXPECT_EQ(*both.server.receive(in), Io::kClosed);
 }
@@ -91,7 +94,7 @@ TEST(Socket, PeekSeesBytesAsAnOpenConnection) {
   ASSERT_EQ(*both.client.send(out), Io::kDone);
   EXPECT_EQ(both.server.peek(), Io::kAgain);
   Transfer in = over(bytes);
-  while (*both.server.receive(in) != Io::kDone) {
+  for (test::Patience patience; *both.server.receive(in) != Io::kDone; patience.again()) {
   }
 }
 
@@ -102,9 +105,10 @@ TEST(Socket, ARefusedConnectionIsItsErrno) {
     port = listener->localAddress().port();
   }
   Result<Socket> client = Socket::connect(loopback(port));
-  ASSERT_TRUE(client.ok());
+  ASSERT_OK(client);
   Result<Io> connected = client->connected();
-  while (connected.ok() && *connected == Io::kAgain) connected = client->connected();
+  for (test::Patience patience; connected.ok() && *connected == Io::kAgain; patience.again())
+    connected = client->connected();
   EXPECT_FALSE(connected.ok());
   EXPECT_EQ(connected.status().sys_errno, ECONNREFUSED);
 }
@@ -112,7 +116,7 @@ TEST(Socket, ARefusedConnectionIsItsErrno) {
 TEST(Socket, AcceptWithoutCallersIsAnInvalidSocket) {
   Result<Socket> listener = Socket::listen(loopback(), 1);
   Result<Socket> accepted = listener->accept(nullptr);
-  ASSERT_TRUE(accepted.ok());
+  ASSERT_OK(accepted);
   EXPECT_FALSE(accepted->valid());
 }
 

@@ -1,9 +1,10 @@
-#include "base/status.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <type_traits>
+
+#include "base/outcome.h"
+#include "tests/ok.h"
 
 namespace railwise {
 namespace {
@@ -23,15 +24,28 @@ TEST(Status, TryPassesFailuresUp) {
   EXPECT_EQ(passesUp().sys_errno, 5);
 }
 
-TEST(Status, EveryCodeHasItsOwnName) {
-  EXPECT_STREQ(codeName(Code::kOk), "success");
-  EXPECT_STREQ(codeName(Code::kRemote), "remote error");
-  EXPECT_STREQ(codeName(static_cast<Code>(99)), "unknown");
+TEST(Outcome, HoldsAValueOrAText) {
+  const Outcome<std::unique_ptr<int>> value = std::make_unique<int>(7);
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(**value, 7);
+  const Outcome<std::unique_ptr<int>> error = Error{"no such file", Code::kInvalidUsage};
+  EXPECT_FALSE(error.ok());
+  EXPECT_EQ(error.error(), "no such file");
+  EXPECT_EQ(error.failure().code, Code::kInvalidUsage);
+}
+
+TEST(Outcome, OfVoidHoldsNothingOrAText) {
+  const auto check = [](bool good) -> Outcome<void> {
+    if (!good) return Error{"bad"};
+    return {};
+  };
+  EXPECT_TRUE(check(true).ok());
+  EXPECT_EQ(check(false).error(), "bad");
 }
 
 TEST(Result, HoldsAValueOrAStatus) {
   Result<std::unique_ptr<int>> value = std::make_unique<int>(7);
-  ASSERT_TRUE(value.ok());
+  ASSERT_OK(value);
   EXPECT_EQ(**value, 7);
   const Result<std::unique_ptr<int>> status = failing();
   EXPECT_FALSE(status.ok());

@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "process.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 ProcessResult railwise(const std::vector<std::string>& args,
@@ -42,7 +42,9 @@ TEST(Command, VersionAndHelp) {
 
 TEST(Command, MistakesEndWith2AndOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
-      {{}, "railwise: which command? perf, bench, devices, topo, device, explain, config, version or help\n"},
+      {{},
+       "railwise: which command? perf, bench, devices, topo, gpus, device, explain, config, version or "
+       "help\n"},
       {{"prf"}, "railwise: unknown command 'prf', did you mean 'perf'?\n"},
       {{"evices"}, "railwise: unknown command 'evices', did you mean 'devices'?\n"},
       {{"version", "now"}, "railwise: version takes no arguments\n"},
@@ -185,4 +187,4 @@ TEST(ConfigCommand, MarkdownHasOneRowPerVariable) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (machine.ok()) {
     constexpr size_t kFewDevices = 32;  // count=256 makes no other tree than count=2
     for (const auto& host : machine->hosts)
-      if (host.devices.size() <= kFewDevices && host.numa_nodes <= 4) (void)railwise::tools::deviceTree(host);
+      if (host.devices.size() <= kFewDevices && host.numa_nodes <= 4) (void)railwise::cli::deviceTree(host);
   }
   if (!text.empty() && (text[0] == '/' || text[0] == '.' || text[0] == '@')) return 0;  // would read files
   (void)railwise::softdev::configure(text.c_str());

@@ -6,14 +6,13 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace railwise::softdev;
-  FaultRule rule;
-  std::string error;
-  if (!parseFaultRule({reinterpret_cast<const char*>(data), size}, &rule, &error)) {
-    if (error.empty()) std::abort();
+  const auto rule = parseFaultRule({reinterpret_cast<const char*>(data), size});
+  if (!rule.ok()) {
+    if (rule.error().empty()) std::abort();
     return 0;
   }
-  FaultRule again;
-  const std::string text = faultRuleText(rule);
-  if (!parseFaultRule(text, &again, &error) || faultRuleText(again) != text) std::abort();
+  const std::string text = faultRuleText(*rule);
+  const auto again = parseFaultRule(text);
+  if (!again.ok() || faultRuleText(*again) != text) std::abort();
   return 0;
 }

@@ -41,10 +41,10 @@ void useOffer(const EndInfo& end, int native) {
 void use(const std::vector<std::byte>& frame) {
   require(checkFrame(frame).empty());
   switch (as<MessageHeader>({frame.begin(), frame.begin() + sizeof(MessageHeader)}).type) {
-    case MessageType::kSettle: {
-      const auto settle = as<SettleFrame>(frame);
-      (void)fieldText(settle.reason);
-      useOffer(settle.end, settle.native);
+    case MessageType::kReconcile: {
+      const auto reconcile = as<ReconcileFrame>(frame);
+      (void)fieldText(reconcile.reason);
+      useOffer(reconcile.end, reconcile.native);
       break;
     }
     case MessageType::kRails: {
@@ -57,8 +57,8 @@ void use(const std::vector<std::byte>& frame) {
       for (int i = 0; i < propose.end.queue_pairs; ++i) require(propose.pair[i].rail < propose.rails);
       break;
     }
-    case MessageType::kFarewell:
-      (void)fieldText(as<FarewellFrame>(frame).reason);
+    case MessageType::kClose:
+      (void)fieldText(as<CloseFrame>(frame).reason);
       break;
     default:
       break;

@@ -188,8 +188,7 @@ bool setUp() {
 }
 
 void changePort(std::size_t which, const char* change) {
-  std::string error;
-  require(softdev::changePort(*fabric, ports[which % ports.size()], change, &error));
+  require(softdev::changePort(*fabric, ports[which % ports.size()], change).ok());
 }
 
 // ---- traffic

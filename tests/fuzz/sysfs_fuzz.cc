@@ -3,18 +3,19 @@
 #include <cstdlib>
 #include <string>
 
+#include "sysfs/tar_archive.h"
 #include "topo/sources/generate/generate.h"
 #include "topo/sources/record.h"
 #include "topo/sources/sysfs.h"
-#include "topo/sources/tar_archive.h"
 
 namespace {
 
 using namespace railwise::topo;
+namespace sysfs = railwise::sysfs;
 
 // A small machine, so that the fuzzer starts inside: its lines change it.
-MemoryTree makeMachine() {
-  MemoryTree tree;
+sysfs::MemoryTree makeMachine() {
+  sysfs::MemoryTree tree;
   const std::string root = "/sys/devices/pci0000:00";
   const std::string gpu = root + "/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0";
   const std::string nic = root + "/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:04:00.0";
@@ -35,7 +36,7 @@ MemoryTree makeMachine() {
   return tree;
 }
 
-void applyLines(MemoryTree& tree, std::string_view text) {
+void applyLines(sysfs::MemoryTree& tree, std::string_view text) {
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(line.size() < text.size() ? line.size() + 1 : text.size());
@@ -54,7 +55,7 @@ void requireTree(const XmlNode* node, int depth) {
   for (const XmlNode* child : node->children) requireTree(child, depth + 1);
 }
 
-void use(const FileTree& tree) {
+void use(const sysfs::FileTree& tree) {
   std::vector<std::string> remarks;
   const auto document = readSysfs(tree, std::nullopt, Settings(), {}, &remarks);
   if (document.ok()) requireTree(document->system(), 0);
@@ -68,8 +69,8 @@ void use(const FileTree& tree) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (const auto archive = readArchive(bytes, "fuzz"); archive.ok()) use(**archive);
-  MemoryTree tree = makeMachine();
+  if (const auto archive = sysfs::readArchive(bytes, "fuzz"); archive.ok()) use(**archive);
+  sysfs::MemoryTree tree = makeMachine();
   applyLines(tree, bytes);
   use(tree);
   (void)generateTopology(makeMachine(),

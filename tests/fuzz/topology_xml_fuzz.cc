@@ -15,6 +15,7 @@
 namespace {
 
 using namespace railwise::topo;
+using railwise::Outcome;
 
 void require(bool condition) {
   if (!condition) std::abort();

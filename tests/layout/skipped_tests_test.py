@@ -47,13 +47,18 @@ ASAN = RELEASE.replace(b"lab_", b"quick_").replace(b"missing packages: qemu-syst
 class SkippedTests(unittest.TestCase):
     def test_one_line_for_each_reason(self):
         self.assertEqual(list(skipped_tests.lines([RELEASE])), [
-            "Lint, Xml (2 tests): no folder of topologies",
-            "lab (2 tests): missing packages: qemu-system-x86",
-            "model (1 test): spin is not installed (apt-get install spin)",
-            "soak (1 test): disabled in CMakeLists.txt"])
+            "Two/Lint.Files/0, Xml.AllOfThem: no folder of topologies",
+            "lab_perf_rxe, lab_prepare: missing packages: qemu-system-x86",
+            "model_failover: spin is not installed (apt-get install spin)",
+            "soak: disabled in CMakeLists.txt"])
+
+    def test_of_many_tests_the_groups_are_named(self):
+        many = b"".join(b"""<testcase name="%s" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: no
+        </system-out></testcase>""" % name for name in (b"Two/Lint.Files/%d" % i for i in range(20)))
+        self.assertEqual(list(skipped_tests.lines([b"<testsuite>" + many + b"</testsuite>"])), ["Lint (20 tests): no"])
 
     def test_a_test_that_two_presets_skip_counts_once(self):
-        self.assertIn("Lint, Xml (2 tests): no folder of topologies", list(skipped_tests.lines([RELEASE, ASAN])))
+        self.assertIn("Two/Lint.Files/0, Xml.AllOfThem: no folder of topologies", list(skipped_tests.lines([RELEASE, ASAN])))
 
     def test_nothing_was_skipped(self):
         self.assertEqual(list(skipped_tests.lines([b"<testsuite/>"])), [])

@@ -49,7 +49,7 @@
 #define PREFIX(m) (!((m) & 1) -> 0 : (!((m) & 2) -> 1 : (!((m) & 4) -> 2 : (!((m) & 8) -> 3 : 4))))
 
 mtype = { Running, Breaking, Broken, Settled, Connecting, Failed, Closed };     /* states; Settled is S's only */
-mtype = { Break, Settle, Arrived, Propose, Waiting, Accept, Ready, Farewell };  /* frames */
+mtype = { Break, Reconcile, Arrived, Propose, Waiting, Accept, Ready, Close };  /* frames */
 #define LIVE(state) (state != Failed && state != Closed)
 
 chan toR = [FRAMES] of { mtype, byte };                 /* frame, epoch */
@@ -57,7 +57,7 @@ chan rBox = [FRAMES] of { mtype, byte };                /* read by R's service t
 chan toS = [FRAMES] of { mtype, byte, byte, bool };     /* frame, epoch, complete receives, some are open */
 #ifdef LOSS
 chan sBox = [FRAMES] of { mtype, byte, byte, bool };
-byte unread, unreadMask;                /* newest Settle that S's user thread has not handled */
+byte unread, unreadMask;                /* newest Reconcile that S's user thread has not handled */
 #else
 #define sBox toS
 #endif
@@ -72,13 +72,13 @@ byte issued, sDone, sPosted;            /* sends: number issued; masks: complete
 byte acked;                             /* parts whose acknowledgement S's device has */
 byte entry = 1, ring[N + 1];            /* next receive to match; epoch of the clear-to-send entries there */
 byte ringArrived;                       /* what the entries say has arrived */
-bool peerOpen, waitingSaid;             /* Settle said that R has open receives; Waiting was sent */
+bool peerOpen, waitingSaid;             /* Reconcile said that R has open receives; Waiting was sent */
 
 byte opened, rDone, entries;            /* receives: number opened; mask complete; entries written in this epoch */
 byte flying, landed, got, memory;       /* parts: in flight to R's queue pairs, completion not polled, counted, in R's memory */
 byte rNext;                             /* number to which R is breaking */
 byte heard;                             /* last epoch for which S said that it has unfinished sends */
-byte asked, answered;                   /* Break that R has not settled for yet, 0: none; what the last Arrived said */
+byte asked, answered;                   /* Break that R has not reconciled yet, 0: none; what the last Arrived said */
 #ifdef LAZY
 byte prompt_sends, prompt_receives;     /* so many calls come at any time, the others only at rest */
 #else
@@ -135,13 +135,13 @@ inline sLearns(those) {
   sCompletes(those)
 }
 
-inline sGivesUp() { sBreak(); sState = Failed; sayR(Farewell, 0) }
+inline sGivesUp() { sBreak(); sState = Failed; sayR(Close, 0) }
 
-inline sOnSettle(x, mask, open) {
+inline sOnReconcile(x, mask, open) {
 #ifdef LOSS
   if :: x == unread -> unread = 0; unreadMask = 0 :: else fi;
 #endif
-  assert(x >= sTarget);                 /* each Settle is read before S leaves Broken */
+  assert(x >= sTarget);                 /* each Reconcile is read before S leaves Broken */
 #if MUTATION == 2
   sLearns(mask);
 #endif
@@ -221,8 +221,8 @@ end:
   :: atomic { S_POLLED && sState != Breaking && nempty(sBox) -> sBox?frame,x,mask,open;
       if
       :: frame == Arrived -> sLearns(mask)
-      :: frame == Settle -> sOnSettle(x, mask, open)
-      :: frame == Settle && sBox??[Settle,_,_,_] -> skip        /* a mailbox may keep the newest only */
+      :: frame == Reconcile -> sOnReconcile(x, mask, open)
+      :: frame == Reconcile && sBox??[Reconcile,_,_,_] -> skip        /* a mailbox may keep the newest only */
       :: frame == Accept ->
         if
 #if MUTATION == 3
@@ -234,7 +234,7 @@ end:
           sPairs = x; sState = Running; sayR(Ready, x)
         :: else -> assert(sState == Broken)
         fi
-      :: frame == Farewell ->
+      :: frame == Close ->
 #if MUTATION == 27
         sLearns(mask);
 #endif
@@ -246,7 +246,7 @@ end:
       fi;
       frame = 0; x = 0; mask = 0; open = 0 }
 #ifdef CLOSE
-  :: atomic { LIVE(sState) && sDone == UPTO(N) -> sBreak(); sState = Closed; sayR(Farewell, 0) }
+  :: atomic { LIVE(sState) && sDone == UPTO(N) -> sBreak(); sState = Closed; sayR(Close, 0) }
 #endif
 #ifdef ABORT
   :: atomic { LIVE(sState) -> sGivesUp() }
@@ -255,14 +255,14 @@ end:
 }
 
 #ifdef LOSS
-/* S's service thread: what was reported complete and is not in a Settle is lost, also when nobody polls S. Looks again until
- * the user thread has handled the Settle: it may see the acknowledgement after the Settle came. */
+/* S's service thread: what was reported complete and is not in a Reconcile is lost, also when nobody polls S. Looks again until
+ * the user thread has handled the Reconcile: it may see the acknowledgement after the Reconcile came. */
 active proctype SenderService() {
   mtype frame; byte x, mask, k; bool open;
 end:
   do
   :: atomic { toS?frame,x,mask,open ->
-      if :: frame == Settle -> unread = x; unreadMask = mask :: else fi;
+      if :: frame == Reconcile -> unread = x; unreadMask = mask :: else fi;
       assert(nfull(sBox));
       sBox!frame,x,mask,open;
       frame = 0; x = 0; mask = 0; open = 0 }
@@ -307,7 +307,7 @@ inline rBreak() {
   rTarget = rNext; rNext = 0; rState = Broken;
   if :: rTarget >= asked -> asked = 0; answered = 0 :: else fi;
 #if MUTATION == 1
-  sayS(Settle, rTarget, rDone, (rDone != UPTO(opened)));
+  sayS(Reconcile, rTarget, rDone, (rDone != UPTO(opened)));
 #elif MUTATION != 4
   rDrain();
 #endif
@@ -318,14 +318,14 @@ inline rBreak() {
   entries = 0;
 #endif
 #if MUTATION != 1
-  sayS(Settle, rTarget, rDone, (rDone != UPTO(opened)))
+  sayS(Reconcile, rTarget, rDone, (rDone != UPTO(opened)))
 #endif
 }
 
 inline rGivesUp() {
   rDrain(); rPairs = 0; flying = 0;
   rState = Failed;
-  sayS(Farewell, 0, UPTO(PREFIX(rDone)), false)
+  sayS(Close, 0, UPTO(PREFIX(rDone)), false)
 }
 
 active proctype Receiver() {
@@ -396,7 +396,7 @@ end:
 #endif
         :: else -> assert(rState == Broken)
         fi
-      :: frame == Farewell ->
+      :: frame == Close ->
 #if MUTATION != 19
         rDrain();
 #endif
@@ -406,7 +406,7 @@ end:
       frame = 0; x = 0 }
 #ifdef CLOSE
   :: atomic { LIVE(rState) && rDone == UPTO(N) ->
-      rPairs = 0; flying = 0; rState = Closed; sayS(Farewell, 0, rDone, false) }
+      rPairs = 0; flying = 0; rState = Closed; sayS(Close, 0, rDone, false) }
 #endif
 #ifdef ABORT
   :: atomic { LIVE(rState) -> rGivesUp() }
@@ -414,7 +414,7 @@ end:
   od
 }
 
-/* R's service thread reads at once, and answers Break from memory; again when more arrives while R has not settled for it. */
+/* R's service thread reads at once, and answers Break from memory; again when more arrives while R has not reconciled it. */
 active proctype ReceiverService() {
   mtype frame; byte x;
 end:

@@ -40,7 +40,7 @@ class Place:
     def __init__(self, nccl, build, plugin, machine, environment, trees=()):
         self.program = nccl.program
         self.plugin = plugin
-        self._sysfs_front = build / "lib/railwise-verbs/librailwise-sysfs.so"
+        self._sysfs_preload = build / "lib/railwise-verbs/librailwise-sysfs.so"
         self._trees = trees
         self._library_path = nccl.library_path()
         self._machine = machine
@@ -62,7 +62,7 @@ class Place:
         rails = self._machine["rails"][rank]
         more = {"NCCL_NET_FORCE_MERGE": ",".join(f"soft{rail}" for rail in range(rails))} if self._machine["fuse"] and rails > 1 else {}
         if self._trees:
-            more.update(LD_PRELOAD=str(self._sysfs_front), RAILWISE_SYSFS_ROOT=str(self._trees[rank]))
+            more.update(LD_PRELOAD=str(self._sysfs_preload), RAILWISE_SYSFS_ROOT=str(self._trees[rank]))
         old = os.environ.get("LD_LIBRARY_PATH")
         return {**software_gpu.NCCL, **TIMESTAMPS, **self._machine["environment"], **self._environment, **more,
                 "RAILWISE_DEVICE": self._machine["device"], "RAILWISE_HOST": self.host_name(rank), "LD_LIBRARY_PATH": self._library_path + (f":{old}" if old else "")}

@@ -69,8 +69,12 @@ def size_text(size):
 
 
 def times(rows):
-    """{(collective, bytes): {net: microseconds}}, for plot.py."""
-    return {key: {net: cost.us for net, cost in row.items()} for key, row in rows.items()}
+    """{"COLLECTIVE, NET": [(bytes, nanoseconds), ...]}, for benchmarks/plot.py."""
+    lines = collections.defaultdict(list)
+    for (name, size), row in sorted(rows.items()):
+        for net, cost in row.items():
+            lines[f"{name}, {net}"].append((size, cost.us * 1000))
+    return lines
 
 
 def table(rows, other):

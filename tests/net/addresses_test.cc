@@ -6,6 +6,8 @@
 #include "said.h"
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -19,7 +21,7 @@ class AddressesTest : public testing::Test {
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("RAILWISE_FUSE_PLACELESS", "1", 1);  // these devices are in no PCI tree
     Result<Net*> net = Net::acquire();
-    ASSERT_TRUE(net.ok()) << said_.warnings();
+    ASSERT_OK(net) << said_.warnings();
     net_ = *net;
     context_ = std::make_unique<Context>(*net_, -1);
   }
@@ -36,7 +38,7 @@ class AddressesTest : public testing::Test {
     Listener* listener = *context_->listen(to, handle);
     SendConnection* send = nullptr;
     ReceiveConnection* receive = nullptr;
-    while (send == nullptr || receive == nullptr) {
+    for (test::Patience patience; send == nullptr || receive == nullptr; patience.again()) {
       if (send == nullptr) {
         const Result<SendConnection*> connected = context_->connect(from, handle, -1);
         if (!connected.ok()) return false;
@@ -60,9 +62,12 @@ class AddressesTest : public testing::Test {
     Request* received = nullptr;
     Request* sent = nullptr;
     bool good = receive.irecv({&buffer, 1}, false, &received).ok();
-    while (good && sent == nullptr) good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
+    for (test::Patience patience; good && sent == nullptr; patience.again())
+      good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
     for (Request* request : {sent, received}) {
-      for (bool done = false; good && !done;) good = request->connection->test(*request, &done, nullptr).ok();
+      bool done = false;
+      for (test::Patience patience; good && !done; patience.again())
+        good = request->connection->test(*request, &done, nullptr).ok();
     }
     send.memory().release(from);
     receive.memory().release(to);
@@ -71,11 +76,12 @@ class AddressesTest : public testing::Test {
 
   void change(const std::string& port, const std::string& what) {
     const auto fabric = softdev::joinFabric(fabric_);
-    ASSERT_TRUE(fabric.ok());
-    std::string error;
-    const auto ports = softdev::findPorts(**fabric, port, &error);
-    ASSERT_EQ(ports.size(), 1U) << error;
-    EXPECT_TRUE(softdev::changePort(**fabric, ports[0], what, &error)) << error;
+    ASSERT_OK(fabric);
+    const auto ports = softdev::findPorts(**fabric, port);
+    ASSERT_OK(ports);
+    ASSERT_EQ(ports->size(), 1U);
+    const auto changed = softdev::changePort(**fabric, (*ports)[0], what);
+    EXPECT_OK(changed);
     softdev::detachFabric(*fabric);
   }
 

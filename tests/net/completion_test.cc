@@ -5,6 +5,8 @@
 
 #include "loop_connection.h"
 #include "said.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -200,7 +202,9 @@ TEST(Packed, SmallGroupsArriveWhole) {
       for (int i = 0; i < group; ++i) sends.push_back(loop.send(1024, bytes));
       for (Request* send : sends) ASSERT_TRUE(send != nullptr && LoopConnection::finish(send));
       int sizes[kMaxReceives] = {};
-      for (bool done = false; !done;) ASSERT_TRUE(receive->connection->test(*receive, &done, sizes).ok());
+      bool done = false;
+      for (test::Patience patience; !done; patience.again())
+        ASSERT_OK(receive->connection->test(*receive, &done, sizes));
       for (int i = 0; i < group; ++i) EXPECT_EQ(sizes[i], static_cast<int>(bytes));
       EXPECT_EQ(std::memcmp(loop.at(0), loop.at(1024), bytes), 0);
       EXPECT_EQ(*loop.at(bytes), 0);

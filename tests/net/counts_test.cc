@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "loop_connection.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -110,7 +112,7 @@ TEST(IwarpCounts, EveryWorkRequestOfAMessageCompletes) {
     Request* const receive = loop.receive(1, 4096, 4096);
     ASSERT_NE(receive, nullptr);
     Request* send = nullptr;
-    while (send == nullptr) send = loop.send(0, 4096);
+    for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 4096);
     ASSERT_TRUE(LoopConnection::finish(send));
     ASSERT_TRUE(LoopConnection::finish(receive));
   }
@@ -129,7 +131,7 @@ TEST_F(CountsTest, ClearToSendTravelsInline) {
 TEST_F(CountsTest, AFlushIsOneReadOfTheDevice) {
   const softdev::Counters before = counters();
   Request* flush = nullptr;
-  ASSERT_TRUE(loop_.receiver().iflush(loop_.address(0), *loop_.memory(), &flush).ok());
+  ASSERT_OK(loop_.receiver().iflush(loop_.address(0), *loop_.memory(), &flush));
   ASSERT_TRUE(LoopConnection::finish(flush));
   const softdev::Counters after = counters();
   EXPECT_EQ(after.reads - before.reads, 1U);

@@ -4,6 +4,7 @@
 
 #include "net/device/device.h"
 #include "software_device.h"
+#include "tests/ok.h"
 #include "verbs/fake_mlx5.h"
 
 namespace railwise::net {
@@ -20,7 +21,7 @@ class DataDirect : public testing::Test {
     fake() = {};
     fake().reg_dmabuf_mr = [](auto... arguments) { return verbs::library().reg_dmabuf_mr(arguments...); };
     config_.mlx5_library = RAILWISE_FAKE_MLX5_PATH;
-    EXPECT_TRUE(verbs::load(config_).ok());
+    EXPECT_OK(verbs::load(config_));
   }
   ~DataDirect() override {
     list_ = DeviceList();
@@ -31,7 +32,7 @@ class DataDirect : public testing::Test {
     list_ = DeviceList();
     config_.ib_data_direct = setting;
     Result<DeviceList> list = discoverDevices(config_);
-    EXPECT_TRUE(list.ok());
+    EXPECT_OK(list);
     list_ = std::move(*list);
     std::vector<std::string> texts;
     for (const auto& device : list_.devices)
@@ -63,13 +64,13 @@ TEST_F(DataDirect, OnlyItsDmaBufsGoThroughIt) {
   for (const auto& device : list_.devices) {
     fake().mlx5_access = -1;
     const auto handle = device->memory().acquireDmaBuf(4096, 4096, 0, fd);
-    ASSERT_TRUE(handle.ok());
+    ASSERT_OK(handle);
     EXPECT_EQ(fake().mlx5_access, device->rails()[0].data_direct ? 1 : -1) << device->name();
     device->memory().release(*handle);
   }
   close(fd);
   const auto fused = fuseDevices(config_, {list_.devices[0].get(), list_.devices[1].get()});
-  ASSERT_TRUE(fused.ok());
+  ASSERT_OK(fused);
   EXPECT_TRUE((*fused)->rails()[1].data_direct);
 }
 

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "loop_connection.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -21,16 +23,16 @@ TEST(GpuDirect, AFlushReadsADmaBufThroughEachRailThatWroteIt) {
 
   const ReceiveBuffer room = {address, 64, 0, buffer};
   Request* receive = nullptr;
-  ASSERT_TRUE(loop.receiver().irecv({&room, 1}, false, &receive).ok());
+  ASSERT_OK(loop.receiver().irecv({&room, 1}, false, &receive));
   std::memset(loop.at(0), 7, 64);
   Request* send = nullptr;
-  while (send == nullptr) send = loop.send(0, 64);
+  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 64);
   ASSERT_TRUE(LoopConnection::finish(send) && LoopConnection::finish(receive));
   EXPECT_EQ(static_cast<char*>(memory)[63], 7);
 
   const softdev::Counters before = loop.counters();
   Request* flush = nullptr;
-  ASSERT_TRUE(loop.receiver().iflush(address, *buffer, &flush).ok());
+  ASSERT_OK(loop.receiver().iflush(address, *buffer, &flush));
   ASSERT_NE(flush, nullptr);
   ASSERT_TRUE(LoopConnection::finish(flush));
   EXPECT_EQ(loop.counters().reads - before.reads, 1U) << "64 bytes travel over one rail";

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "loop_connection.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 
@@ -35,7 +36,7 @@ class Traffic {
     for (int i = 0; i < messages; ++i) {
       fill(i, bytes);
       Request* receive = nullptr;
-      while (receive == nullptr) {
+      for (test::Patience patience; receive == nullptr; patience.again()) {
         const ReceiveBuffer buffer = {at(kHalf, i, bytes), bytes, 0, loop_.memory(), nullptr};
         if (!loop_.receiver().irecv({&buffer, 1}, false, &receive).ok()) return false;
         if (receive == nullptr && !nudge(requests)) return false;
@@ -44,14 +45,14 @@ class Traffic {
     }
     for (int i = 0; i < messages; ++i) {
       Request* send = nullptr;
-      while (send == nullptr) {
+      for (test::Patience patience; send == nullptr; patience.again()) {
         if (!loop_.sender().isend(at(0, i, bytes), bytes, 0, loop_.memory(), nullptr, &send).ok())
           return false;
         if (send == nullptr && !nudge(requests)) return false;
       }
       requests.push_back(send);
     }
-    while (!requests.empty()) {
+    for (test::Patience patience; !requests.empty(); patience.again()) {
       if (!nudge(requests)) return false;
     }
     for (int i = 0; i < messages; ++i) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
+#include "tests/wait.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::test {
@@ -15,15 +17,15 @@ class Loopback {
     const verbs::Gid gid = *verbs::chooseGid(context, port, config);
     qp_ = std::move(verbs::createQueuePair(pd, cq_.get(), port, config, {4, 4, 0})->qp);
     const verbs::PathAddress self{qp_->qp_num, port.lid, port.ethernet, port.mtu, gid.value};
-    EXPECT_TRUE(verbs::readyToReceive(qp_.get(), port, self, {gid, 0, 0}).ok());
-    EXPECT_TRUE(verbs::readyToSend(qp_.get(), port, config).ok());
+    EXPECT_OK(verbs::readyToReceive(qp_.get(), port, self, {gid, 0, 0}));
+    EXPECT_OK(verbs::readyToSend(qp_.get(), port, config));
   }
 
   // An RDMA write, waited for. After a failure the queue pair is of no more use.
   ibv_wc_status write(uint64_t from, uint32_t local_key, uint64_t to, uint32_t remote_key, uint32_t bytes) {
-    ibv_sge piece = {from, bytes, local_key};
+    ibv_sge sge = {from, bytes, local_key};
     ibv_send_wr work = {};
-    work.sg_list = &piece;
+    work.sg_list = &sge;
     work.num_sge = 1;
     work.opcode = IBV_WR_RDMA_WRITE;
     work.send_flags = IBV_SEND_SIGNALED;
@@ -31,7 +33,7 @@ class Loopback {
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(qp_.get(), &work, &bad), 0);
     ibv_wc completion = {};
-    while (ibv_poll_cq(cq_.get(), 1, &completion) == 0) {
+    for (Patience patience; ibv_poll_cq(cq_.get(), 1, &completion) == 0; patience.again()) {
     }
     return completion.status;
   }

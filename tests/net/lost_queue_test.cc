@@ -5,6 +5,7 @@
 #include "loop_connection.h"
 #include "port_control.h"
 #include "said.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -37,7 +38,7 @@ TEST_F(LostQueue, OnlyReportedWhenSoAsked) {
   Request* const receive = loop.receive(1, 0, 64);
   ASSERT_NE(receive, nullptr);
   Request* send = nullptr;
-  while (send == nullptr) send = loop.send(1024, 64);
+  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
   EXPECT_TRUE(LoopConnection::finish(send));
   EXPECT_TRUE(LoopConnection::finish(receive));
 }

@@ -8,6 +8,7 @@
 #include "net/device/memory.h"
 #include "net/loopback.h"
 #include "software_device.h"
+#include "tests/ok.h"
 #include "verbs/fake_mlx5.h"
 #include "verbs/mlx5_library.h"
 
@@ -69,7 +70,7 @@ TEST_F(MemoryRails, PagesOfOursHaveKeysForEveryRail) {
   const RailDomain rails[] = {pd(0), pd(1), pd(0)};
   {
     const Result<RegisteredPages> pages = RegisteredPages::create(rails, 100);
-    ASSERT_TRUE(pages.ok());
+    ASSERT_OK(pages);
     EXPECT_EQ(pages->remoteKey(0), pages->remoteKey(2));
     EXPECT_NE(pages->remoteKey(0), pages->remoteKey(1));
     EXPECT_NE(pages->localKey(1), 0U);
@@ -91,7 +92,7 @@ TEST_F(MemoryRailsWithAFailure, WhatTheOtherRailsMadeIsReleased) {
   EXPECT_TRUE(isFree(0)) << "device a had registered already";
   MemoryCache others({pd(1), pd(2)});
   const auto taken = others.acquire(addressOf(0), kPage, MemoryKind::kHost);
-  ASSERT_TRUE(taken.ok()) << "only the first one fails";
+  ASSERT_OK(taken) << "only the first one fails";
   others.release(*taken);
 }
 

@@ -6,6 +6,8 @@
 
 #include "loop_connection.h"
 #include "said.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -27,13 +29,13 @@ TEST(PeerProbe, AnAnswerIsEnough) {
   LoopConnection loop(4096, "link=iwarp");
   Request* const receive = loop.receive(1, 0, 64);
   ASSERT_NE(receive, nullptr);
-  while (loop.counters().reads < 2) {
+  for (test::Patience patience; loop.counters().reads < 2; patience.again()) {
     bool done = false;
-    ASSERT_TRUE(loop.receiver().test(*receive, &done, nullptr).ok());
+    ASSERT_OK(loop.receiver().test(*receive, &done, nullptr));
     ASSERT_FALSE(done);
   }
   Request* send = nullptr;
-  while (send == nullptr) send = loop.send(1024, 64);
+  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
   EXPECT_TRUE(LoopConnection::finish(send));
   EXPECT_TRUE(LoopConnection::finish(receive));
 }
@@ -54,7 +56,7 @@ TEST(SilentDevice, EndsASend) {
   LoopConnection& loop = *connected;
   ASSERT_NE(loop.receive(1, 0, 64), nullptr);
   Request* send = nullptr;
-  while (send == nullptr) send = loop.send(1024, 64);
+  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(1024, 64);
   const test::Said said;
   EXPECT_FALSE(LoopConnection::finish(send));
   EXPECT_NE(said.all().find("for 5 s the device has reported neither the end of a send nor an error"),
@@ -83,7 +85,8 @@ TEST(SilentDevice, ASenderWithoutClearToSendAsksToo) {
   LoopConnection& loop = *connected;
   const test::Said said;
   Request* send = nullptr;
-  while (loop.sender().isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send).ok())
+  for (test::Patience patience;
+       loop.sender().isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send).ok(); patience.again())
     ASSERT_EQ(send, nullptr);
   EXPECT_EQ(loop.counters().writes, 2U);
 }

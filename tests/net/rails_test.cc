@@ -8,6 +8,8 @@
 
 #include "loop_connection.h"
 #include "port_control.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -46,7 +48,9 @@ void exchange(LoopConnection& loop, std::size_t bytes, int group = 1) {
   }
   for (Request* send : sends) ASSERT_TRUE(LoopConnection::finish(send));
   int sizes[kMaxReceives] = {};
-  for (bool done = false; !done;) ASSERT_TRUE(receive->connection->test(*receive, &done, sizes).ok());
+  bool done = false;
+  for (test::Patience patience; !done; patience.again())
+    ASSERT_OK(receive->connection->test(*receive, &done, sizes));
   for (int i = 0; i < group; ++i) ASSERT_EQ(sizes[i], static_cast<int>(bytes));
   ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0);
 }
@@ -145,7 +149,7 @@ TEST(Rails, SilentReceivesCostNothing) {
   for (uint64_t i = 0; i < kMessages; ++i) {
     Request* receive = nullptr;
     const ReceiveBuffer buffer = {loop.address(kHalf + i * 64), 64, 0, loop.memory()};
-    ASSERT_TRUE(loop.receiver().irecv({&buffer, 1}, true, &receive).ok());
+    ASSERT_OK(loop.receiver().irecv({&buffer, 1}, true, &receive));
     ASSERT_NE(receive, nullptr);
     Request* send = loop.send(i * 64, 64);
     ASSERT_NE(send, nullptr);
@@ -165,7 +169,7 @@ TEST(Rails, SilentReceivesWaitForTheSender) {
   for (int i = 0; i < 100; ++i) {
     Request* receive = nullptr;
     const ReceiveBuffer buffer = {loop.address(kHalf), 64, 0, loop.memory()};
-    ASSERT_TRUE(loop.receiver().irecv({&buffer, 1}, true, &receive).ok());
+    ASSERT_OK(loop.receiver().irecv({&buffer, 1}, true, &receive));
     if (receive == nullptr) break;
     ++posted;
     if (posted % 8 != 0) ASSERT_TRUE(LoopConnection::finish(receive));
@@ -190,7 +194,7 @@ TEST(Rails, BothEndsMayHaveDifferentNumbers) {
     Listener* listener = *loop.context().listen(receiver, handle);
     SendConnection* send = nullptr;
     ReceiveConnection* receive = nullptr;
-    while (send == nullptr || receive == nullptr) {
+    for (test::Patience patience; send == nullptr || receive == nullptr; patience.again()) {
       if (send == nullptr) send = *loop.context().connect(sender, handle, -1);
       if (receive == nullptr) receive = *Context::accept(*listener);
     }
@@ -200,8 +204,8 @@ TEST(Rails, BothEndsMayHaveDifferentNumbers) {
       std::memset(loop.at(kHalf), 0, bytes);
       Request *sent = nullptr, *received = nullptr;
       const ReceiveBuffer buffer = {loop.address(kHalf), bytes, 0, target};
-      ASSERT_TRUE(receive->irecv({&buffer, 1}, false, &received).ok());
-      ASSERT_TRUE(send->isend(loop.address(0), bytes, 0, source, nullptr, &sent).ok());
+      ASSERT_OK(receive->irecv({&buffer, 1}, false, &received));
+      ASSERT_OK(send->isend(loop.address(0), bytes, 0, source, nullptr, &sent));
       ASSERT_TRUE(LoopConnection::finish(sent));
       ASSERT_TRUE(LoopConnection::finish(received));
       ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0) << from << " to " << to;
@@ -217,12 +221,12 @@ TEST(Rails, AFlushReadsThroughTheRailsThatCarriedTheData) {
   exchange(loop, 64);  // one rail
   softdev::Counters before = loop.counters();
   Request* flush = nullptr;
-  ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+  ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
   ASSERT_TRUE(LoopConnection::finish(flush));
   EXPECT_EQ(loop.counters().reads - before.reads, 1U);
   exchange(loop, kHalf);  // all four
   before = loop.counters();
-  ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+  ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
   ASSERT_TRUE(LoopConnection::finish(flush));
   EXPECT_EQ(loop.counters().reads - before.reads, 4U);
 }
@@ -231,7 +235,7 @@ TEST(Rails, NoFlushWhenItIsSwitchedOff) {
   const Setting off("NCCL_GDR_FLUSH_DISABLE", "1");
   LoopConnection loop(2 * kHalf);
   Request* flush = nullptr;
-  ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+  ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
   EXPECT_EQ(flush, nullptr);
 }
 
@@ -239,8 +243,7 @@ TEST(Rails, APortThatIsDownIsLeftOut) {
   LoopConnection loop(2 * kHalf, "count=3", 3);
   fillRandom(loop, kHalf);
   test::changePort("soft1:1", "down");
-  while (loop.device().rails()[1].hca->state().active(1)) {
-  }
+  test::waitUntil([&] { return !loop.device().rails()[1].hca->state().active(1); });
   EXPECT_EQ(loop.device().rails()[0].hca->state().active(1), true);
   const softdev::Counters before = loop.counters(1);
   SendConnection* const other = loop.connect();

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <string>
-#include <thread>
 
 #include "loop_connection.h"
 #include "net/device/reopener.h"
@@ -12,6 +11,8 @@
 #include "port_control.h"
 #include "said.h"
 #include "software_device.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -108,20 +109,20 @@ TEST(Reopened, SixteenLives) {
   test::changePort("soft0:1", "fatal");
   EXPECT_FALSE(traffic.run(8, 512));
   EXPECT_NE(said.all().find("soft0: it has failed 16 times"), std::string::npos) << said.all();
-  EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
 }
 
 TEST(Reopened, AForkedChildEndsWithoutTheThread) {
   const test::SoftwareDevice device("count=1;fault verb=open_device nth=2 every=1 errno=EIO");
   Result<DeviceList> found = discoverDevices(device.config());
-  ASSERT_TRUE(found.ok());
+  ASSERT_OK(found);
   DeviceList& list = *found;
   const test::Said said;
   test::changePort("soft0:1", "fatal");
-  while (!list.hcas.front()->state().fatal()) std::this_thread::yield();
+  test::waitUntil([&] { return list.hcas.front()->state().fatal(); });
   const pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    test::endInTwoMinutes();
     list.reopener.reset();
     _exit(0);
   }

@@ -10,7 +10,7 @@
 
 #include "process.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -304,4 +304,4 @@ TEST(PerfMpi, NoAddressIsAMistake) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

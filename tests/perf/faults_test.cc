@@ -11,7 +11,7 @@
 #include "perf/faults/schedule.h"
 #include "process.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -118,4 +118,4 @@ TEST(PerfFaults, WhenNothingIsLeftItSaysSo) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -2,23 +2,15 @@
 
 #include <gtest/gtest.h>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-std::optional<PerfCommand> parse(std::vector<const char*> args, std::string* error) {
-  return parsePerf(args, error);
-}
+std::string errorOf(const std::vector<const char*>& args) { return parsePerf(args).error(); }
 
-std::string errorOf(std::vector<const char*> args) {
-  std::string error;
-  return parse(std::move(args), &error) ? "" : error;
-}
-
-PerfOptions optionsOf(std::vector<const char*> args) {
-  std::string error;
-  const auto command = parse(std::move(args), &error);
-  EXPECT_TRUE(command) << error;
-  return command ? command->options : PerfOptions();
+PerfOptions optionsOf(const std::vector<const char*>& args) {
+  const auto command = parsePerf(args);
+  EXPECT_TRUE(command.ok()) << command.error();
+  return command.ok() ? command->options : PerfOptions();
 }
 
 TEST(PerfOptions, HasTheDocumentedDefaults) {
@@ -89,9 +81,8 @@ TEST(PerfOptions, RefusesWhatContradictsItself) {
 }
 
 TEST(PerfOptions, HelpListsEveryOptionAndWins) {
-  std::string error;
-  const auto command = parse({"--help", "--nonsense"}, &error);
-  ASSERT_TRUE(command) << error;
+  const auto command = parsePerf(std::vector<const char*>{"--help", "--nonsense"});
+  ASSERT_TRUE(command.ok()) << command.error();
   EXPECT_TRUE(command->help);
   for (const char* option : {"--minbytes",     "--maxbytes", "--stepfactor", "--stepbytes", "--iters",
                              "--warmup_iters", "--duration", "--check",      "--datatype",  "--op",
@@ -146,4 +137,4 @@ TEST(AgreementText, TellsDifferentJobsApart) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

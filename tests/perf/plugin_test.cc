@@ -6,7 +6,7 @@
 
 #include "process.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using Options = std::vector<std::string>;
@@ -108,4 +108,4 @@ TEST(OwnPlugin, TheCommandFindsItByItself) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -21,6 +21,7 @@
 #include "nccl/net_v8.h"
 #include "nccl/net_v9.h"
 #include "tests/plugin/test_device.h"
+#include "tests/wait.h"
 
 namespace railwise::test {
 
@@ -207,7 +208,7 @@ inline std::size_t g_forgotten_attempts = 0;
 // Polls both ends until the connection stands, or one of them fails.
 template <typename A>
 void shakeHands(void* context, Handle& handle, void* listener, void** send, void** receive, int sender = 0) {
-  while (*send == nullptr || *receive == nullptr) {
+  for (Patience patience; *send == nullptr || *receive == nullptr; patience.again()) {
     if (*send == nullptr) {
       ASSERT_EQ(A::connect(context, sender, handle.bytes(), send), ncclSuccess) << warnings();
     }
@@ -310,7 +311,7 @@ ncclResult_t sendUntilError(void* send, int tag, void* data = nullptr, size_t by
                             void* handle = nullptr) {
   ncclResult_t result = ncclSuccess;
   void* request = nullptr;
-  for (int64_t i = 0; i < 10'000'000'000 && result == ncclSuccess; ++i) {
+  for (Patience patience; result == ncclSuccess; patience.again()) {
     EXPECT_EQ(request, nullptr) << "it was sent";
     result = A::isend(send, data, bytes, tag, handle, &request);
     if (testing::Test::HasFailure()) break;

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include "api.h"
+#include "tests/wait.h"
 
 namespace railwise::test {
 namespace {
@@ -121,9 +122,7 @@ TYPED_TEST(CloseTest, AForkedChildKeepsNothingOpen) {
   Session<TypeParam> session;
   Ends<TypeParam> ends(session);
   const pid_t child = fork();
-  if (child == 0) {
-    for (;;) pause();
-  }
+  if (child == 0) waitToBeKilled();
   EXPECT_EQ(TypeParam::table().closeRecv(ends.receive), ncclSuccess);
   EXPECT_EQ(sendUntilError<TypeParam>(ends.send, 0), ncclRemoteError);
   EXPECT_EQ(TypeParam::table().closeSend(ends.send), ncclSuccess);

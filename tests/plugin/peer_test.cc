@@ -9,6 +9,7 @@
 
 #include "api.h"
 #include "net/wireup/handshake.h"
+#include "tests/wait.h"
 
 namespace railwise::test {
 namespace {
@@ -76,7 +77,7 @@ TYPED_TEST(PeerTest, EthernetAndInfiniBandRefuseEachOther) {
   void *listener = nullptr, *send = nullptr, *receive = nullptr;
   ASSERT_EQ(TypeParam::listen(session.context(), 1, handle.bytes(), &listener), ncclSuccess);
   ncclResult_t connected = ncclSuccess, accepted = ncclSuccess;
-  while (connected == ncclSuccess || accepted == ncclSuccess) {
+  for (Patience patience; connected == ncclSuccess || accepted == ncclSuccess; patience.again()) {
     if (connected == ncclSuccess) connected = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
     if (accepted == ncclSuccess) accepted = TypeParam::accept(listener, &receive);
   }
@@ -168,7 +169,7 @@ TYPED_TEST(PeerTest, AListenerThatIsGoneIsAnErrorThatNamesIt) {
   ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
   ASSERT_EQ(TypeParam::table().closeListen(listener), ncclSuccess);
   ncclResult_t result = ncclSuccess;
-  while (result == ncclSuccess && send == nullptr) {
+  for (Patience patience; result == ncclSuccess && send == nullptr; patience.again()) {
     result = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
     usleep(1000);
   }
@@ -185,7 +186,7 @@ TYPED_TEST(PeerTest, ConnectGivesUpAfterItsTimeout) {
     void *listener = nullptr, *send = nullptr;
     ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
     ncclResult_t result = ncclSuccess;
-    while (result == ncclSuccess && send == nullptr) {  // nobody accepts
+    for (Patience patience; result == ncclSuccess && send == nullptr; patience.again()) {  // nobody accepts
       result = TypeParam::connect(session.context(), 0, handle.bytes(), &send);
       usleep(1000);
     }
@@ -204,7 +205,12 @@ class Child {
     if (pipe(up) != 0 || pipe(down) != 0) std::abort();
     pid_ = fork();
     if (pid_ == 0) {
-      child(up[1], down[0]);
+      endInTwoMinutes();
+      try {
+        child(up[1], down[0]);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
       _exit(testing::Test::HasFailure() ? 1 : 0);
     }
     from_ = up[0];
@@ -239,13 +245,13 @@ void acceptAndReceive(int to_parent, int) {
   void *listener = nullptr, *receive = nullptr;
   A::listen(session.context(), 0, handle.bytes(), &listener);
   if (write(to_parent, handle.bytes(), NCCL_NET_HANDLE_MAXSIZE) != NCCL_NET_HANDLE_MAXSIZE) _exit(1);
-  while (receive == nullptr) A::accept(listener, &receive);
+  for (Patience patience; receive == nullptr; patience.again()) A::accept(listener, &receive);
   std::vector<char> memory(4096);
   void* mr = nullptr;
   A::regMr(receive, memory.data(), memory.size(), &mr);
   for (int i = 0; i < 4; ++i) startReceive<A>(receive, {{memory.data(), 4096, 0, mr}});
   if (write(to_parent, "r", 1) != 1) _exit(1);
-  for (;;) pause();
+  waitToBeKilled();
 }
 
 TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
@@ -260,7 +266,7 @@ TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
   Handle handle;
   child.read(handle.bytes(), NCCL_NET_HANDLE_MAXSIZE);
   void* send = nullptr;
-  while (send == nullptr)
+  for (Patience patience; send == nullptr; patience.again())
     ASSERT_EQ(TypeParam::connect(context, 0, handle.bytes(), &send), ncclSuccess) << warnings();
   char ready = 0;
   child.read(&ready, 1);
@@ -270,11 +276,12 @@ TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
   finish<TypeParam>(startSend<TypeParam>(send, memory.data(), 4096, 0, mr));
   child.kill();
   ncclResult_t result = ncclSuccess;
-  while (result == ncclSuccess) {
+  for (Patience patience; result == ncclSuccess; patience.again()) {
     void* request = nullptr;
     result = TypeParam::isend(send, memory.data(), 4096, 0, mr, &request);
     int done = 0;
-    while (result == ncclSuccess && request != nullptr && done == 0)
+    for (Patience request_patience; result == ncclSuccess && request != nullptr && done == 0;
+         request_patience.again())
       result = TypeParam::table().test(request, &done, nullptr);
   }
   EXPECT_EQ(result, ncclRemoteError);

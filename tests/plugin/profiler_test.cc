@@ -5,6 +5,7 @@
 #include <set>
 
 #include "api.h"
+#include "tests/wait.h"
 
 namespace railwise::test {
 namespace {
@@ -113,7 +114,7 @@ class Profiled {
     EXPECT_EQ(A::table().irecv(pair_->receive(), 1, &data, &size, &tag, &memory, &receive_handle, &receive),
               ncclSuccess);
     void* send = nullptr;
-    while (send == nullptr) {
+    for (Patience patience; send == nullptr; patience.again()) {
       ASSERT_EQ(A::table().isend(pair_->send(), from.data(), bytes, tag, from.handle(), send_handle, &send),
                 ncclSuccess)
           << warnings();
@@ -278,7 +279,7 @@ TYPED_TEST(ProfilerTest, AReceiveThatNeedsNoCompletionStillEnds) {
   void* receive = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
   ASSERT_EQ(A::table().irecv(pair.receive(), 1, &data, &size, &tag, &memory, &list, &receive), ncclSuccess);
   void* send = nullptr;
-  while (send == nullptr) {
+  for (Patience patience; send == nullptr; patience.again()) {
     ASSERT_EQ(A::table().isend(pair.send(), from.data(), 64, 0, from.handle(), &sender, &send), ncclSuccess);
   }
   finish<A>(send);

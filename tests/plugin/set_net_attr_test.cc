@@ -7,6 +7,7 @@
 
 #include "api.h"
 #include "tests/plugin/sanitizers.h"
+#include "tests/wait.h"
 
 namespace railwise::test {
 namespace {
@@ -39,7 +40,7 @@ std::optional<long> countSteps(const Body& body) {
   long steps = 0;
   int stops = 0;
   int status = 0;
-  while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+  for (Patience patience; waitpid(child, &status, 0) == child && WIFSTOPPED(status); patience.again()) {
     if (WSTOPSIG(status) == SIGSTOP) ++stops;
     if (stops == 4) break;
     if (stops == 3) ++steps;

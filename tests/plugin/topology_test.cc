@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "api.h"
+#include "tests/ok.h"
 #include "tests/topo/flat_tree.h"
 #include "topo/sources/generate/generate.h"
 
@@ -19,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using Newest = Api<12>;
 
-topo::MemoryTree flatMachine() {
-  topo::MemoryTree tree;
+sysfs::MemoryTree flatMachine() {
+  sysfs::MemoryTree tree;
   for (const char* domain : {"0001", "0002"}) topo::test::addPci(tree, topo::test::h100(domain, 0));
   for (const char* domain : {"0101", "0102"}) topo::test::addPci(tree, topo::test::infinibandVf(domain, 0));
   tree.file("/sys/devices/system/node/node0/cpumap", "0000ffff\n");
@@ -40,7 +41,7 @@ class TopologyTest : public ::testing::Test {
     fs::remove_all(root_, ignored);
   }
 
-  void write(const topo::MemoryTree& tree) const {
+  void write(const sysfs::MemoryTree& tree) const {
     for (const auto& [path, item] : tree.items()) {
       const fs::path place = root_ / path.substr(1);
       fs::create_directories(item.is_folder ? place : place.parent_path());
@@ -86,7 +87,7 @@ TEST_F(TopologyTest, AutoRestoresAHiddenTreeInOneInfoLine) {
   write(flatMachine());
   setenv("RAILWISE_TOPOLOGY", "auto", 1);
   const auto expected = topo::generateTopology(flatMachine(), {}, nullptr);
-  ASSERT_TRUE(expected.ok()) << expected.error();
+  ASSERT_OK(expected);
   EXPECT_EQ(afterInit(), *expected);
   EXPECT_EQ(read(), *expected);  // a second reader, after finalize
   EXPECT_EQ(warnings(), "");
@@ -120,7 +121,7 @@ TEST_F(TopologyTest, AutoYieldsToTheTopologyDaemon) {
 }
 
 TEST_F(TopologyTest, AutoYieldsToARealTree) {
-  topo::MemoryTree tree;
+  sysfs::MemoryTree tree;
   const std::string top = "/sys/devices/pci0000:00/0000:00:01.0/0000:10:00.0/0000:11:00.0/";
   const auto device = [&](const std::string& folder, const std::string& pci_class,
                           const std::string& vendor) {
@@ -146,7 +147,7 @@ TEST_F(TopologyTest, AutoYieldsToARealTree) {
 
 // A server without switches: GPUs and NICs on root ports of the CPU. Nothing is hidden there.
 TEST_F(TopologyTest, AutoYieldsToRootPorts) {
-  topo::MemoryTree tree;
+  sysfs::MemoryTree tree;
   const auto device = [&](const std::string& folder, const std::string& pci_class,
                           const std::string& vendor) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
@@ -165,7 +166,7 @@ TEST_F(TopologyTest, AutoYieldsToRootPorts) {
   device("/sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0", "0x020700", "0x15b3");
   tree.file("/sys/devices/system/node/node0/cpumap", "0000ffff\n");
   tree.file("/railwise/cpu", "x86_64,GenuineIntel,6,143\n");
-  ASSERT_TRUE(topo::generateTopology(tree, {}, nullptr).ok());  // by hand it can be done
+  ASSERT_OK(topo::generateTopology(tree, {}, nullptr));  // by hand it can be done
   write(tree);
   setenv("RAILWISE_TOPOLOGY", "auto", 1);
   EXPECT_EQ(afterInit(), "");
@@ -214,7 +215,7 @@ TEST_F(TopologyTest, LintWarningsOnlyWarn) {
 
 TEST_F(TopologyTest, AGoodFileIsGivenToNccl) {
   const auto text = topo::generateTopology(flatMachine(), {}, nullptr);
-  ASSERT_TRUE(text.ok());
+  ASSERT_OK(text);
   const std::string file = writeFile("good.xml", *text);
   setenv("RAILWISE_TOPOLOGY", file.c_str(), 1);
   EXPECT_EQ(afterInit(), *text);
@@ -236,7 +237,7 @@ TEST_F(TopologyTest, AMissingFileIsRefused) {
 }
 
 TEST_F(TopologyTest, RailsFollowTheGpusThatUseTheNics) {
-  topo::MemoryTree tree;
+  sysfs::MemoryTree tree;
   for (const char* domain : {"0001", "0002"}) topo::test::addPci(tree, topo::test::h100(domain, 0));
   topo::test::FlatPci first = topo::test::infinibandVf("0101", 0);
   first.infiniband = "near0";

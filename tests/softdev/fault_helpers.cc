@@ -9,17 +9,17 @@
 #include <utility>
 
 #include "softdev/config/fault_names.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 
 uint32_t addRule(ibv_context* context, const std::string& text) {
-  FaultRule rule;
-  std::string error;
-  if (!parseFaultRule(text, &rule, &error)) {
-    ADD_FAILURE() << error;
+  const auto rule = parseFaultRule(text);
+  if (!rule.ok()) {
+    ADD_FAILURE() << rule.error();
     return 0;
   }
-  Result<uint32_t> id = addFault(fabricOf(context), rule);
+  Result<uint32_t> id = addFault(fabricOf(context), *rule);
   return id.ok() ? *id : 0;
 }
 
@@ -49,11 +49,11 @@ HeldUp::HeldUp(ibv_context* context, std::function<void()> call) {
     call();
     done_ = true;
   });
-  while (readFaultLog(fabricOf(context)).empty()) std::this_thread::yield();
+  railwise::test::waitUntil([&] { return !readFaultLog(fabricOf(context)).empty(); });
 }
 
 HeldUp::~HeldUp() {
-  while (!done_) {
+  for (railwise::test::Patience patience; !done_; patience.again()) {
     pthread_kill(thread_.native_handle(), SIGUSR1);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

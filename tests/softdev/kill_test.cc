@@ -19,7 +19,7 @@
 #include <string>
 #include <thread>
 
-#include "softdev/control/census.h"
+#include "softdev/census.h"
 #include "softdev/fabric/monotonic.h"
 #include "softdev/kill_worker.h"
 #include "softdev/queues/objects.h"

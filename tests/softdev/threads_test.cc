@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "softdev/endpoint.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -61,7 +62,8 @@ TEST(Threads, OneQueuePairAndOneCompletionQueueForAll) {
     threads.emplace_back([&, t] {
       uint64_t posted = 0;
       ibv_wc wc{};
-      while (posted < kEach || completed.load() < kThreads * kEach) {
+      for (railwise::test::Patience patience; posted < kEach || completed.load() < kThreads * kEach;
+           patience.again()) {
         if (posted < kEach) {
           *pair.a.word(8 * t) = posted + 1;
           const int error = pair.a.send({.offset = 8 * t, .length = 8, .remote_offset = 8 * t});
@@ -92,14 +94,14 @@ TEST(Threads, DeregistrationWaitsForTransfers) {
     std::atomic<int> done{0};
     std::thread sender([&] {
       ibv_wc_status status = IBV_WC_SUCCESS;
-      while (status == IBV_WC_SUCCESS) {
+      for (railwise::test::Patience patience; status == IBV_WC_SUCCESS; patience.again()) {
         ASSERT_EQ(pair.a.send({.length = kBytes}), 0);
         status = pair.a.wait().status;
         done.fetch_add(1);
       }
       EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
     });
-    while (done.load() == 0) std::this_thread::yield();
+    railwise::test::waitUntil([&] { return done.load() != 0; });
     ASSERT_EQ(deregMr(mr), 0);
     memory.reset();
     sender.join();

@@ -10,10 +10,11 @@
 
 #include "railwise/topology.h"
 #include "railwise/topology_c.h"
+#include "sysfs/tar_archive.h"
+#include "tests/ok.h"
 #include "tests/topo/big_machines.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/json_check.h"
-#include "topo/sources/tar_archive.h"
 
 namespace railwise::topology {
 namespace {
@@ -23,7 +24,7 @@ using topo::test::MachineText;
 
 Machine makeHgx(const Options& options = {}) {
   auto machine = Machine::parse(MachineText::hgx(), "hgx.xml", options);
-  EXPECT_TRUE(machine.ok()) << machine.error();
+  EXPECT_OK(machine);
   return *machine;
 }
 
@@ -41,7 +42,7 @@ class Folder {
     return (path_ / name).string();
   }
   std::string ndv5() const {
-    return file("ndv5.tar.gz", *topo::writeArchive(topo::test::makeNdv5(), "ndv5"));
+    return file("ndv5.tar.gz", *sysfs::writeArchive(topo::test::makeNdv5(), "ndv5"));
   }
 
  private:
@@ -74,13 +75,13 @@ TEST(Api, TellsTheDevices) {
 TEST(Api, TellsPaths) {
   const Machine machine = makeHgx();
   const auto near = machine.path(0, 0);
-  ASSERT_TRUE(near.ok());
+  ASSERT_OK(near);
   EXPECT_EQ(near->type, PathType::kPix);
   EXPECT_DOUBLE_EQ(near->bandwidth, 48);
   EXPECT_EQ(near->via.size(), static_cast<std::size_t>(near->hops) - 1);
   EXPECT_EQ(near->via[1], "PCI/0000:10:00.0");
   const auto between = machine.pathBetweenGpus(0, 7);
-  ASSERT_TRUE(between.ok());
+  ASSERT_OK(between);
   EXPECT_EQ(between->type, PathType::kNvl);
   EXPECT_EQ(machine.pathBetweenGpus(3, 3)->type, PathType::kLoc);
 }
@@ -88,16 +89,16 @@ TEST(Api, TellsPaths) {
 TEST(Api, TellsTheChoicesAndTheirReasons) {
   const Machine machine = makeHgx();
   const auto nets = machine.chosenNets(1);
-  ASSERT_TRUE(nets.ok()) << nets.error();
+  ASSERT_OK(nets);
   EXPECT_EQ(nets->size(), 1U);
   const auto direct = machine.gpuDirect(1, nets->front());
-  ASSERT_TRUE(direct.ok());
+  ASSERT_OK(direct);
   EXPECT_EQ(direct->receive.mode, GpuDirectMode::kOn);
   EXPECT_EQ(direct->receive.rule, "distance");
   EXPECT_EQ(direct->flush, Flush::kNone);
   EXPECT_EQ(direct->proxy_rank, 1);
   const auto p2p = machine.p2p(0, 7);
-  ASSERT_TRUE(p2p.ok());
+  ASSERT_OK(p2p);
   EXPECT_TRUE(p2p->allowed);
   EXPECT_NE(p2p->reason.find("NVL"), std::string::npos);
 }
@@ -106,7 +107,7 @@ TEST(Api, VariablesChangeTheAnswers) {
   Options options;
   options.variables = {"HOME=/root", "NCCL_NET_GDR_LEVEL=LOC", "NCCL_NET_GDR_LEVEL=SYS"};
   const auto off = makeHgx(options).gpuDirect(0, 0);
-  ASSERT_TRUE(off.ok());
+  ASSERT_OK(off);
   EXPECT_EQ(off->receive.mode, GpuDirectMode::kOff);
   EXPECT_EQ(off->receive.limit, PathType::kLoc);
   EXPECT_NE(off->receive.reason.find("NCCL_NET_GDR_LEVEL"), std::string::npos);
@@ -117,7 +118,7 @@ TEST(Api, OptionsDescribeWhatTheFileDoesNot) {
   options.gpu_sm = 100;
   options.nic_speed_mbps = 200000;
   const auto machine = Machine::parse(MachineText::hgx(false), "bare.xml", options);
-  ASSERT_TRUE(machine.ok()) << machine.error();
+  ASSERT_OK(machine);
   EXPECT_EQ(machine->gpus()[0].sm, 100);
   EXPECT_DOUBLE_EQ(machine->nets()[0].bandwidth, 25);
   EXPECT_FALSE(machine->remarks().empty());
@@ -167,7 +168,7 @@ TEST(Api, TextsAreWhole) {
 TEST(Api, XmlReadsBackAsTheSameMachine) {
   const Machine machine = makeHgx();
   const auto again = Machine::parse(*machine.xml(), "again.xml");
-  ASSERT_TRUE(again.ok()) << again.error();
+  ASSERT_OK(again);
   EXPECT_TRUE(diff(machine, *again)->empty());
 }
 
@@ -177,7 +178,7 @@ TEST(Api, DiffTellsWhatAFileHides) {
   const Machine left = makeHgx();
   const Machine right = makeHgx(options);
   const auto differences = diff(left, right);
-  ASSERT_TRUE(differences.ok());
+  ASSERT_OK(differences);
   ASSERT_FALSE(differences->empty());
   EXPECT_TRUE(JsonCheck::isJson(*diffJson(left, right)));
   EXPECT_NE(diffJson(left, left)->find("\"equal\": true"), std::string::npos);
@@ -191,7 +192,7 @@ TEST(Api, LintReadsTheTrapsOfAFile) {
   text.replace(text.find("32.0 GT/s PCIe"), std::strlen("32.0 GT/s PCIe"), wrong);
   const std::string path = folder.file("trap.xml", text);
   const auto report = lint(path);
-  ASSERT_TRUE(report.ok());
+  ASSERT_OK(report);
   EXPECT_TRUE(report->accepted);
   ASSERT_FALSE(report->findings.empty());
   EXPECT_GT(report->findings[0].line, 0);
@@ -203,13 +204,13 @@ TEST(Api, ReadsTreesAndRestoresHiddenOnes) {
   const Folder folder;
   const std::string archive = folder.ndv5();
   const auto flat = Machine::loadTree(archive);
-  ASSERT_TRUE(flat.ok()) << flat.error();
+  ASSERT_OK(flat);
   EXPECT_EQ(flat->gpus().size(), 8U);
   const auto file = generate(archive);
-  ASSERT_TRUE(file.ok()) << file.error();
+  ASSERT_OK(file);
   EXPECT_FALSE(file->remarks.empty());
   const auto merged = Machine::loadMerged(folder.file("ndv5.xml", file->xml), archive);
-  ASSERT_TRUE(merged.ok()) << merged.error();
+  ASSERT_OK(merged);
   EXPECT_EQ(merged->gpus().size(), 8U);
   GenerateOptions options;
   options.pairing = "colour";
@@ -224,7 +225,7 @@ TEST(Api, ThreadsShareAMachine) {
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([machine, &json] {
       EXPECT_EQ(*machine.json(), json);
-      EXPECT_TRUE(machine.explain().ok());
+      EXPECT_OK(machine.explain());
     });
   for (std::thread& thread : threads) thread.join();
 }

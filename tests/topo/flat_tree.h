@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "topo/sources/file_tree.h"
+#include "sysfs/file_tree.h"
 
 namespace railwise::topo::test {
 
@@ -37,7 +37,7 @@ inline FlatPci ethernetVf(const std::string& domain, int numa) {
 }
 
 // Below a VMBus device, or `ports`: PCI bridges, "/0000:00:01.0". Azure's real folder names are GUIDs.
-inline void addPci(MemoryTree& tree, const FlatPci& pci, const std::string& ports = "") {
+inline void addPci(sysfs::MemoryTree& tree, const FlatPci& pci, const std::string& ports = "") {
   const std::string domain = pci.busid.substr(0, 4);
   const std::string bus = pci.busid.substr(0, 7);
   const std::string host = "/sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/47505500-" + domain +
@@ -61,9 +61,9 @@ inline void addPci(MemoryTree& tree, const FlatPci& pci, const std::string& port
 }
 
 // masks: one per NUMA node.
-inline MemoryTree makeFlatTree(const std::vector<std::string>& masks, const std::vector<FlatPci>& devices,
-                               const std::string& cpu) {
-  MemoryTree tree("test tree");
+inline sysfs::MemoryTree makeFlatTree(const std::vector<std::string>& masks,
+                                      const std::vector<FlatPci>& devices, const std::string& cpu) {
+  sysfs::MemoryTree tree("test tree");
   for (std::size_t node = 0; node < masks.size(); ++node) {
     tree.file("/sys/devices/system/node/node" + std::to_string(node) + "/cpumap", masks[node] + "\n");
   }
@@ -73,7 +73,7 @@ inline MemoryTree makeFlatTree(const std::vector<std::string>& masks, const std:
 }
 
 // Azure ND H100 v5.
-inline MemoryTree makeNdv5() {
+inline sysfs::MemoryTree makeNdv5() {
   std::vector<FlatPci> devices;
   int index = 0;
   for (const char* domain : {"0001", "0002", "0003", "0008", "0009", "000a", "000b", "000c"}) {
@@ -87,7 +87,7 @@ inline MemoryTree makeNdv5() {
 }
 
 // Azure ND A100 v4: NUMA nodes and PCI domains in different orders.
-inline MemoryTree makeNdv4() {
+inline sysfs::MemoryTree makeNdv4() {
   struct Pair {
     const char* gpu;
     const char* nic;

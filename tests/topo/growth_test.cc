@@ -2,6 +2,7 @@
 // bytes.
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/big_machines.h"
 #include "topo/machine/load.h"
 
@@ -10,9 +11,9 @@ namespace {
 
 Machine makeMachineOf(const std::string& text) {
   auto document = parseXml(text, "test.xml", {.max_nodes = 0});
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   auto machine = loadDocument(std::move(*document), Settings{}, {.gpu_sm = 90}, "test.xml");
-  EXPECT_TRUE(machine.ok()) << machine.error();
+  EXPECT_OK(machine);
   return std::move(*machine);
 }
 

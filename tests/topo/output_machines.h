@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/ok.h"
 #include "tests/topo/topologies.h"
 #include "topo/machine/load.h"
 #include "topo/machine/machine.h"
@@ -74,9 +75,9 @@ inline std::string equallyNear() {
 
 inline Machine machineOf(const std::string& xml, const Settings& settings = {}) {
   auto document = parseXml(xml, "test.xml");
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   auto machine = makeMachine(std::move(*document), settings, "test.xml");
-  EXPECT_TRUE(machine.ok()) << machine.error();
+  EXPECT_OK(machine);
   return std::move(*machine);
 }
 
@@ -85,7 +86,7 @@ inline std::optional<Machine> realMachine(const std::string& file, const Detecti
   const std::string folder = topologiesFolder();
   if (folder.empty()) return std::nullopt;
   auto machine = loadFile(folder + "/machines/" + file, Settings{}, detection);
-  EXPECT_TRUE(machine.ok()) << machine.error();
+  EXPECT_OK(machine);
   return std::move(*machine);
 }
 

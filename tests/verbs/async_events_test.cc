@@ -2,13 +2,14 @@
 
 #include "port_control.h"
 #include "software_device.h"
+#include "tests/ok.h"
 
 namespace railwise::verbs {
 namespace {
 
 class AsyncEventsTest : public testing::Test {
  protected:
-  AsyncEventsTest() { EXPECT_TRUE(makeEventsNonBlocking(context_.get()).ok()); }
+  AsyncEventsTest() { EXPECT_OK(makeEventsNonBlocking(context_.get())); }
   // In words; "" when there is none.
   std::string next() {
     std::string text;
@@ -16,7 +17,7 @@ class AsyncEventsTest : public testing::Test {
       text = describeEvent(library().get_device_name(context_->device), event);
       last_ = event;
     });
-    EXPECT_TRUE(taken.ok());
+    EXPECT_OK(taken);
     EXPECT_EQ(*taken, !text.empty());
     return text;
   }

@@ -6,6 +6,7 @@
 
 #include "port_control.h"
 #include "software_device.h"
+#include "tests/ok.h"
 
 namespace railwise::verbs {
 namespace {
@@ -188,7 +189,7 @@ TEST(ChooseGid, TakesTheIpv4AddressOnRoce) {
   const test::SoftwareDevice device(kThree);
   const Context context = device.open();
   const Result<Gid> gid = chooseGid(context.get(), *queryPort(context.get(), 1), device.config());
-  ASSERT_TRUE(gid.ok());
+  ASSERT_OK(gid);
   EXPECT_EQ(*gid, makeGid("10.9.0.1", 2, 1));
 }
 
@@ -198,7 +199,7 @@ TEST(ChooseGid, IsIndexZeroOnInfiniBand) {
   Config config = device.config();
   config.ib_gid_index = 3;  // of RoCE only
   const Result<Gid> gid = chooseGid(context.get(), *queryPort(context.get(), 1), config);
-  ASSERT_TRUE(gid.ok());
+  ASSERT_OK(gid);
   EXPECT_EQ(gid->index, 0);
 }
 
@@ -238,7 +239,7 @@ TEST_F(GidTableTest, AFailureIsNotForEver) {
   for (const char* change : {"gid=0=::", "gid=1=::", "gid=2=::"}) test::changePort("soft0:1", change);
   EXPECT_EQ(table_.get().status().code, Code::kSystem);
   test::changePort("soft0:1", "gid=0=10.9.0.1/v2");
-  EXPECT_TRUE(table_.get().ok());
+  EXPECT_OK(table_.get());
 }
 
 }  // namespace

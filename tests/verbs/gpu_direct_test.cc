@@ -42,5 +42,16 @@ TEST(GpuDirect, OfSoftRoceIsNoneWhateverIsLoaded) {
   EXPECT_EQ(gpuDirectOf(false, "nvidia_peermem", DmaBuf::kNo).text(), "peermem (nvidia_peermem)");
 }
 
+TEST(PeerMemoryModule, IsNamedByWhatItPublishes) {
+  sysfs::MemoryTree tree;
+  EXPECT_EQ(peerMemoryModule(tree), "");
+  for (const auto& [folder, module] : {std::pair("/sys/memory_peers/amdkfd", "amdgpu"),
+                                       std::pair("/sys/kernel/mm/memory_peers/nv_mem", "nv_peer_mem"),
+                                       std::pair("/sys/module/nvidia_peermem", "nvidia_peermem")}) {
+    tree.file(folder + std::string("/version"), "1\n");
+    EXPECT_EQ(peerMemoryModule(tree), module);
+  }
+}
+
 }  // namespace
 }  // namespace railwise::verbs

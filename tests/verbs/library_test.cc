@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "software_device.h"
-#include "verbs/cm_library.h"
+#include "verbs/cm/library.h"
 
 namespace railwise::verbs {
 namespace {

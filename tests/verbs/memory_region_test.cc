@@ -6,6 +6,7 @@
 #include <cstdarg>
 
 #include "software_device.h"
+#include "tests/ok.h"
 
 namespace railwise::verbs {
 namespace {
@@ -55,7 +56,7 @@ TEST(RegisterMemory, RelaxedOrderingIsTakenByTheDevice) {
   Config config = bench.device.config();
   EXPECT_EQ(relaxedOrdering(config), kRelaxedOrdering);
   const int access = kDataAccess | relaxedOrdering(config);
-  EXPECT_TRUE(registerMemory(bench.pd.get(), const_cast<char*>(bench.page), sizeof bench.page, access).ok());
+  EXPECT_OK(registerMemory(bench.pd.get(), const_cast<char*>(bench.page), sizeof bench.page, access));
   config.ib_pci_relaxed_ordering = 0;
   EXPECT_EQ(relaxedOrdering(config), 0);
 }

@@ -1,6 +1,7 @@
 #include "verbs/port.h"
 
 #include "software_device.h"
+#include "tests/ok.h"
 
 namespace railwise::verbs {
 namespace {
@@ -22,7 +23,7 @@ TEST(QueryPort, ReportsWhatTheDeviceIsConfiguredTo) {
       "speed=100000,link=ib,mtu=2048,max_msg=65536;speed=25000,port_state=down");
   const Context first = device.open(0);
   const Result<Port> port = queryPort(first.get(), 1);
-  ASSERT_TRUE(port.ok());
+  ASSERT_OK(port);
   EXPECT_TRUE(port->active);
   EXPECT_FALSE(port->ethernet);
   EXPECT_EQ(port->speed_mbps, 100000);
@@ -31,7 +32,7 @@ TEST(QueryPort, ReportsWhatTheDeviceIsConfiguredTo) {
   EXPECT_NE(port->lid, 0);
   const Context second = device.open(1);
   const Result<Port> down = queryPort(second.get(), 1);
-  ASSERT_TRUE(down.ok());
+  ASSERT_OK(down);
   EXPECT_FALSE(down->active);
   EXPECT_TRUE(down->ethernet);
   EXPECT_EQ(down->speed_mbps, 25000);
@@ -41,7 +42,7 @@ TEST(QueryPort, AnXdrPortIsFasterThanTheOldFieldSays) {
   const test::SoftwareDevice device("speed=800000,width=4,link=ib");
   const Context context = device.open();
   const Result<Port> port = queryPort(context.get(), 1);
-  ASSERT_TRUE(port.ok());
+  ASSERT_OK(port);
   EXPECT_EQ(port->speed_mbps, 800000) << "active_speed says NDR, active_speed_ex XDR";
 }
 

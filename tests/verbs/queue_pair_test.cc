@@ -1,6 +1,7 @@
 #include "verbs/queue_pair.h"
 
 #include "software_device.h"
+#include "tests/ok.h"
 #include "verbs/path.h"
 
 namespace railwise::verbs {
@@ -40,11 +41,11 @@ TEST(QueuePair, GoesFromInitToReadyToSend) {
   for (const char* link : {"link=roce", "link=ib"}) {
     Bench bench(link);
     Result<QueuePair> made = bench.make();
-    ASSERT_TRUE(made.ok());
+    ASSERT_OK(made);
     EXPECT_GE(made->inline_bytes, 64U);
     EXPECT_EQ(stateOf(made->qp.get()).qp_state, IBV_QPS_INIT);
-    ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}).ok());
-    ASSERT_TRUE(readyToSend(made->qp.get(), bench.port, bench.device.config()).ok());
+    ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}));
+    ASSERT_OK(readyToSend(made->qp.get(), bench.port, bench.device.config()));
     EXPECT_EQ(stateOf(made->qp.get()).qp_state, IBV_QPS_RTS);
   }
 }
@@ -54,14 +55,14 @@ TEST(QueuePair, ThePathsMtuIsTheSmallerOfBothEnds) {
   Result<QueuePair> made = bench.make();
   PathAddress remote = bench.addressOf(*made);
   remote.mtu = IBV_MTU_1024;
-  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, remote, {bench.gid, 0, 0}).ok());
+  ASSERT_OK(readyToReceive(made->qp.get(), bench.port, remote, {bench.gid, 0, 0}));
   EXPECT_EQ(stateOf(made->qp.get()).path_mtu, IBV_MTU_1024);
 }
 
 TEST(QueuePair, MoreInlineThanTheDeviceHasIsNoError) {
   Bench bench("max_inline=32");
   Result<QueuePair> made = bench.make({16, 16, 4096});
-  ASSERT_TRUE(made.ok());
+  ASSERT_OK(made);
   EXPECT_LE(made->inline_bytes, 32U);
 }
 
@@ -69,7 +70,7 @@ TEST(QueuePair, FlowLabelAndTrafficClassArriveAtTheDevice) {
   Bench bench("link=roce");
   Result<QueuePair> made = bench.make();
   const PathSettings settings{bench.gid, 3, 106, laneFlowLabel(7, 1)};
-  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), settings).ok());
+  ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), settings));
   const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
   EXPECT_EQ(path.grh.flow_label, laneFlowLabel(7, 1));
   EXPECT_EQ(path.grh.traffic_class, 106);
@@ -95,7 +96,7 @@ ibv_gid gidAt(const Bench& bench, int index) {
 TEST(QueuePair, InfiniBandStaysLocalWithinASubnet) {
   Bench bench("link=ib");
   Result<QueuePair> made = bench.make();
-  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}).ok());
+  ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}));
   const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
   EXPECT_EQ(path.is_global, 0);
   EXPECT_EQ(path.dlid, bench.port.lid);
@@ -105,7 +106,7 @@ TEST(QueuePair, APortThatRequiresAGlobalHeaderGetsOne) {
   Bench bench("link=ib");
   bench.port.grh_required = true;
   Result<QueuePair> made = bench.make();
-  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}).ok());
+  ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}));
   const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
   EXPECT_EQ(path.is_global, 1);
   EXPECT_EQ(path.dlid, bench.port.lid);
@@ -117,7 +118,7 @@ TEST(QueuePair, AnotherInfiniBandSubnetIsReachedByItsRouter) {
   const Gid local{.index = 0, .value = gidAt(bench, 0)};
   PathAddress remote = bench.addressOf(*made);
   remote.gid = gidAt(bench, 1);
-  ASSERT_TRUE(readyToReceive(made->qp.get(), bench.port, remote, {local, 0, 0}).ok());
+  ASSERT_OK(readyToReceive(made->qp.get(), bench.port, remote, {local, 0, 0}));
   const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
   EXPECT_EQ(path.is_global, 1);
   EXPECT_EQ(path.dlid, 0x1234) << "the FLID of the peer's subnet";
@@ -134,16 +135,14 @@ TEST(Ece, BothEndsAgreeOnWhatBothHave) {
   Result<QueuePair> receiving = sender.make();
   Ece less = *offered;
   less.options = 0x13;  // as a device with other options offers
-  ASSERT_TRUE(readyToReceive(receiving->qp.get(), sender.port, sender.addressOf(*sending),
-                             {.local_gid = sender.gid, .service_level = 0, .traffic_class = 0, .ece = less})
-                  .ok());
+  ASSERT_OK(readyToReceive(receiving->qp.get(), sender.port, sender.addressOf(*sending),
+                           {.local_gid = sender.gid, .service_level = 0, .traffic_class = 0, .ece = less}));
   const std::optional<Ece> reduced = queryEce(receiving->qp.get(), sender.device.config());
   ASSERT_TRUE(reduced.has_value());
   EXPECT_EQ(reduced->options, 0x3U);
-  ASSERT_TRUE(
+  ASSERT_OK(
       readyToReceive(sending->qp.get(), sender.port, sender.addressOf(*receiving),
-                     {.local_gid = sender.gid, .service_level = 0, .traffic_class = 0, .ece = reduced})
-          .ok());
+                     {.local_gid = sender.gid, .service_level = 0, .traffic_class = 0, .ece = reduced}));
   EXPECT_EQ(queryEce(sending->qp.get(), sender.device.config()), reduced);
 }
 
@@ -151,10 +150,9 @@ TEST(Ece, ADeviceWithoutItConnectsAllTheSame) {
   Bench bench("ece=off");
   Result<QueuePair> made = bench.make();
   EXPECT_FALSE(queryEce(made->qp.get(), bench.device.config()).has_value());
-  EXPECT_TRUE(
+  EXPECT_OK(
       readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made),
-                     {.local_gid = bench.gid, .service_level = 0, .traffic_class = 0, .ece = Ece{1, 2, 0}})
-          .ok());
+                     {.local_gid = bench.gid, .service_level = 0, .traffic_class = 0, .ece = Ece{1, 2, 0}}));
 }
 
 TEST(Ece, IsNotOfferedWhenItIsSwitchedOff) {

@@ -1,5 +1,5 @@
-// What the two ends of a worker of `railwise bench` tell each other, in threads or in processes. One thread
-// at each end.
+// The messages that the two ends of a `railwise bench` worker exchange, whether the ends are threads or
+// processes. One thread at each end.
 #pragma once
 
 #include <sys/socket.h>
@@ -8,13 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/outcome.h"
 #include "nccl/types.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct BenchFrame {
   uint64_t number = 0;
@@ -24,7 +24,7 @@ struct BenchFrame {
 
 class BenchChannel {
  public:
-  // Both ends; one that lacks its socket says that the other end has gone.
+  // Returns both ends. If the socket pair cannot be made, each end reports that the other end has gone.
   static std::pair<BenchChannel, BenchChannel> create() {
     int sockets[2] = {-1, -1};
     (void)socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets);
@@ -51,16 +51,13 @@ class BenchChannel {
     std::snprintf(frame.error, sizeof frame.error, "%s", error.c_str());
     return put(frame);
   }
-  // Waits. Nothing: the other end has gone or failed, and `error` says so.
-  std::optional<BenchFrame> get(std::string* error) const {
+  // Blocks until a frame arrives. An error: the other end has gone or failed.
+  Outcome<BenchFrame> get() const {
     BenchFrame frame;
-    if (recv(socket_, &frame, sizeof frame, 0) != static_cast<ssize_t>(sizeof frame)) {
-      *error = "the other end has gone";
-      return std::nullopt;
-    }
-    if (frame.error[0] == '\0') return frame;
-    *error = std::string("the other end: ") + frame.error;
-    return std::nullopt;
+    if (recv(socket_, &frame, sizeof frame, 0) != static_cast<ssize_t>(sizeof frame))
+      return Error{"the other end has gone"};
+    if (frame.error[0] != '\0') return Error{std::string("the other end: ") + frame.error};
+    return frame;
   }
 
  private:
@@ -68,4 +65,4 @@ class BenchChannel {
   int socket_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

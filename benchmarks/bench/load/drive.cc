@@ -4,7 +4,7 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 class Drive {
@@ -17,17 +17,17 @@ class Drive {
         count_(std::max(senders_.size(), receivers_.size())),
         messages_(messages) {}
 
-  bool move(std::string* error) {
+  Outcome<void> move() {
     const bool moved = shape_.pattern == BenchPattern::kBatch  ? batch()
                        : shape_.pattern == BenchPattern::kLone ? lone()
                        : shape_.pattern == BenchPattern::kIdle ? idle()
                                                                : operations();
-    if (!moved) *error = error_.empty() ? connections_.error() : error_;
-    return moved;
+    if (!moved) return Error{error_.empty() ? connections_.error() : error_};
+    return {};
   }
 
  private:
-  // For each round; false: an end has failed, or nothing has moved for too long.
+  // Call it in each round. False: an end has failed, or nothing has moved for too long.
   bool goesOn(bool moved) {
     if (moved) [[likely]] {
       (void)patience_.lost(true);
@@ -53,7 +53,8 @@ class Drive {
            (senders_.empty() || senders_[i].operationDone());
   }
 
-  // Each connection has operations of its own, or waits with the next for all others.
+  // Each connection either runs its own operations, or waits for all other connections before its next
+  // operation (alltoall).
   bool operations() {
     const auto group = static_cast<uint64_t>(shape_.grouped);
     const bool together = shape_.pattern == BenchPattern::kAlltoall;
@@ -118,7 +119,7 @@ class Drive {
     return true;
   }
 
-  // A receive is open on every other connection, and none on those between.
+  // Every other connection has an open receive; the connections between them have none.
   bool idle() {
     for (std::size_t i = 0; i < count_; i += 2) {
       if (receivers_[i].posted() == receivers_[i].done() && !receivers_[i].post()) return false;
@@ -162,9 +163,8 @@ std::string BenchConnections::error() const {
   return "";
 }
 
-bool moveMessages(BenchConnections& connections, const BenchShape& shape, uint64_t messages,
-                  std::string* error) {
-  return Drive(connections, shape, messages).move(error);
+Outcome<void> moveMessages(BenchConnections& connections, const BenchShape& shape, uint64_t messages) {
+  return Drive(connections, shape, messages).move();
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// Moves messages over connections in the order that a pattern asks for. One thread.
+// Moves messages over connections in the order that a pattern defines. One thread.
 #pragma once
 
 #include <deque>
@@ -6,20 +6,19 @@
 
 #include "benchmarks/bench/load/traffic.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Both ends of each connection, or one end of each: the other deque is empty then.
+// Both ends of each connection, or only one end of each; then the deque of the other end is empty.
 struct BenchConnections {
   std::deque<BenchSender> senders;
   std::deque<BenchReceiver> receivers;
 
   void verify(bool on);
-  // What an end says; empty: none has failed.
+  // The error of the first end that has one; empty: no end has failed.
   std::string error() const;
 };
 
-// `messages` on each connection. False: `error` says why.
-bool moveMessages(BenchConnections& connections, const BenchShape& shape, uint64_t messages,
-                  std::string* error);
+// Moves `messages` messages on each connection.
+Outcome<void> moveMessages(BenchConnections& connections, const BenchShape& shape, uint64_t messages);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -10,9 +10,9 @@
 #include "base/dynamic_library.h"
 #include "cli/options/message.h"
 
-struct ibv_device;  // of <infiniband/verbs.h>, which is not needed here
+struct ibv_device;  // declared here, because <infiniband/verbs.h> is not needed for anything else
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 bool fuseRails(NetApi& api, BenchTask& task) {
@@ -46,8 +46,7 @@ void settleDevices() {
   static std::optional<DynamicLibrary> library;  // stays loaded
   const char* const device = std::getenv("RAILWISE_DEVICE");
   if (device == nullptr || !std::string_view(device).starts_with("software")) return;
-  std::string error;
-  auto opened = DynamicLibrary::open({"libibverbs.so.1"}, &error);
+  auto opened = DynamicLibrary::open({"libibverbs.so.1"});
   if (!opened.ok()) return;
   library.emplace(std::move(*opened));
   using GetList = ibv_device** (*)(int*);
@@ -60,29 +59,27 @@ void settleDevices() {
   setenv("RAILWISE_DEVICE", "verbs", 1);
 }
 
-std::optional<LoadedPlugin> loadForBench(BenchTask& task, std::string* error) {
+Outcome<LoadedPlugin> loadForBench(BenchTask& task) {
   settleDevices();
   PluginOptions options;
   options.plugin = task.plugin.plugin;
   options.api = task.plugin.api;
   options.verbose = task.verbose;
-  auto plugin = loadPlugin(options, error);
-  if (!plugin.ok()) return std::nullopt;
-  const auto count = startPlugin(*plugin->api, 1, error);
-  if (!count.ok()) return std::nullopt;
+  auto plugin = loadPlugin(options);
+  if (!plugin.ok()) return plugin;
+  const auto count = startPlugin(*plugin->api, 1);
+  if (!count.ok()) return count.failure();
   NetProperties properties;
-  if (task.device + task.rails > *count) {
-    *error = textOf("the plugin has %d devices: no %d from device %d on", *count, task.rails, task.device);
-  } else if (!fuseRails(*plugin->api, task)) {
-    *error = textOf("the plugin cannot make one device of %d", task.rails);
-  } else if (plugin->api->getProperties(task.device, &properties) != ncclSuccess) {
-    *error = textOf("the plugin does not describe its device %d", task.device);
-  } else if (task.shape.grouped > properties.max_recvs) {
-    *error = textOf("the plugin takes %d buffers in a receive", properties.max_recvs);
-  } else {
-    return std::move(*plugin);
-  }
-  return std::nullopt;
+  if (task.device + task.rails > *count)
+    return Error{
+        textOf("the plugin has %d devices: no %d from device %d on", *count, task.rails, task.device)};
+  if (!fuseRails(*plugin->api, task))
+    return Error{textOf("the plugin cannot make one device of %d", task.rails)};
+  if (plugin->api->getProperties(task.device, &properties) != ncclSuccess)
+    return Error{textOf("the plugin does not describe its device %d", task.device)};
+  if (task.shape.grouped > properties.max_recvs)
+    return Error{textOf("the plugin takes %d buffers in a receive", properties.max_recvs)};
+  return plugin;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

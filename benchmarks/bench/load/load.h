@@ -1,5 +1,5 @@
-// What a worker of `railwise bench` runs, whatever it is that it measures: messages of a plugin whose ends
-// are in one thread, in two threads or in two processes, or bare RDMA writes. One thread.
+// What a worker of `railwise bench` runs: messages of a plugin whose two ends are in one thread, in two
+// threads or in two processes, or bare RDMA writes. One thread.
 #pragma once
 
 #include <ctime>
@@ -12,23 +12,23 @@
 #include "benchmarks/bench/load/task.h"
 #include "cli/plugin/plugin_loader.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct BenchRan {
-  uint64_t cpu_ns = 0;  // of both ends
+  uint64_t cpu_ns = 0;  // CPU time of both ends
   uint64_t wall_ns = 0;
-  // One way, of a ping-pong: half the time to and fro.
+  // Latency of a ping-pong in one direction: half of the round-trip time.
   struct Latency {
     double min_ns, p50_ns, p90_ns, p99_ns;
   };
   std::optional<Latency> latency = {};
 };
 
-// Who moves the messages.
+// What moves the messages: a plugin, or bare RDMA writes.
 struct BenchOrigin {
   std::string name;
-  std::string file;  // whose instructions are the plugin's
-  int api = 0;       // 0: none
+  std::string file;  // the file whose instructions count as the plugin's
+  int api = 0;       // API version; 0: no plugin
 };
 BenchOrigin originOf(const LoadedPlugin& plugin);
 
@@ -39,17 +39,16 @@ class BenchLoad {
   BenchLoad(const BenchLoad&) = delete;
   BenchLoad& operator=(const BenchLoad&) = delete;
 
-  // Loads and connects. False, here and below: error().
+  // Loads the plugin and connects. False, here and below: see error().
   virtual bool start() = 0;
-  // Messages of which every byte is checked, before the first run. Both on a thread of their own, as NCCL's
-  // contract has it.
+  // Moves messages before the first run and checks every byte of them.
   virtual bool check() = 0;
   virtual std::optional<BenchRan> run(uint64_t messages) = 0;
-  // So many connections more, instead of messages.
+  // Opens `connections` more connections and measures that, instead of messages.
   virtual std::optional<BenchSetUp> connectMore(int connections);
   virtual bool close() = 0;
 
-  const BenchOrigin& origin() const { return origin_; }  // once started
+  const BenchOrigin& origin() const { return origin_; }  // valid after start()
   const std::string& error() const { return error_; }
 
  protected:
@@ -63,10 +62,14 @@ class BenchLoad {
   std::string error_;
 };
 
-// How many are checked: a window at least, else fewer of large ones, in whole groups; a few of a ping-pong.
+// Bare RDMA writes: a window of signalled writes, both ends in one thread.
+std::unique_ptr<BenchLoad> makeRawWrites(const BenchTask& task);
+
+// How many messages check() moves. In a ping-pong: one window. Otherwise as many as make 16 MiB, but at least
+// 16 and at most 256, and never less than a window; the number is rounded up to whole units of the pattern.
 uint64_t checkedMessages(const BenchTask& task);
 
-// CPU and elapsed time since its beginning.
+// Measures this thread's CPU time and the elapsed time since the clock was made.
 class BenchClock {
  public:
   BenchRan ran() const { return {now(CLOCK_THREAD_CPUTIME_ID) - cpu_, now(CLOCK_MONOTONIC) - wall_}; }
@@ -82,12 +85,14 @@ class BenchClock {
   const uint64_t cpu_ = now(CLOCK_THREAD_CPUTIME_ID);
 };
 
-// The libibverbs in front of the system's takes its devices from RAILWISE_DEVICE, by which Railwise's own
-// plugin would choose its built-in device instead of any libibverbs. This lets the one look first, and the
-// other find any libibverbs. Before the first plugin is loaded.
+// Makes both kinds of device usable with RAILWISE_DEVICE=software. The libibverbs in front of the system's
+// library takes its software devices from this variable, but Railwise's own plugin would use its built-in
+// device because of it. So this function lets libibverbs read the variable first, and then sets it to "verbs"
+// for the plugin. Call it before the first plugin is loaded.
 void settleDevices();
 
-// The task's plugin, started. Several rails are one device now, the task's. Nothing: `error` says why.
-std::optional<LoadedPlugin> loadForBench(BenchTask& task, std::string* error);
+// Loads and starts the task's plugin. If the task has several rails, they are merged into one device, which
+// becomes task.device.
+Outcome<LoadedPlugin> loadForBench(BenchTask& task);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

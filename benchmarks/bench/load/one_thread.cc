@@ -5,10 +5,9 @@
 
 #include "benchmarks/bench/load/drive.h"
 #include "benchmarks/bench/load/load.h"
-#include "benchmarks/bench/load/raw.h"
 #include "benchmarks/bench/load/two_ends.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 class OneThread : public BenchLoad {
@@ -16,20 +15,22 @@ class OneThread : public BenchLoad {
   explicit OneThread(BenchTask task) : task_(std::move(task)) {}
 
   bool start() override {
-    plugin_ = loadForBench(task_, &error_);
-    if (!plugin_) return false;
+    auto loaded = loadForBench(task_);
+    if (!loaded.ok()) return fail(loaded.error());
+    plugin_.emplace(std::move(*loaded));
     origin_ = originOf(*plugin_);
     for (int i = 0; i < task_.shape.connections; ++i) {
       BenchSender& sender = ends_.senders.emplace_back(*plugin_->api, task_.shape);
       BenchReceiver& receiver = ends_.receivers.emplace_back(*plugin_->api, task_.shape);
-      if (!connectEnds(sender, receiver, task_.device, &error_)) return false;
+      if (const auto connected = connectEnds(sender, receiver, task_.device); !connected.ok())
+        return fail(connected.error());
       if (!sender.registerMemory() || !receiver.registerMemory()) return failed();
       if (task_.shape.optional_completion) receiver.watch(sender);
     }
     return true;
   }
 
-  // Idle calls move nothing.
+  // The idle pattern moves no data, so its check uses the proxy pattern.
   bool check() override {
     BenchShape shape = task_.shape;
     if (shape.pattern == BenchPattern::kIdle) shape.pattern = BenchPattern::kProxy;
@@ -46,7 +47,10 @@ class OneThread : public BenchLoad {
   }
 
   std::optional<BenchSetUp> connectMore(int connections) override {
-    return setUpConnections(*plugin_->api, task_.device, connections, &error_);
+    const auto set_up = setUpConnections(*plugin_->api, task_.device, connections);
+    if (set_up.ok()) return *set_up;
+    fail(set_up.error());
+    return std::nullopt;
   }
 
   bool close() override {
@@ -62,8 +66,8 @@ class OneThread : public BenchLoad {
   bool failed() { return fail(ends_.error()); }
 
   bool move(const BenchShape& shape, uint64_t messages) {
-    std::string why;
-    return moveMessages(ends_, shape, messages / ends_.senders.size(), &why) || fail(why);
+    const auto moved = moveMessages(ends_, shape, messages / ends_.senders.size());
+    return moved.ok() || fail(moved.error());
   }
 
   BenchTask task_;
@@ -80,4 +84,4 @@ std::unique_ptr<BenchLoad> BenchLoad::create(const BenchTask& task) {
   return std::make_unique<OneThread>(task);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,36 +1,36 @@
-// In which order `railwise bench` calls a plugin. NCCL makes all of these but batch.
+// The order in which `railwise bench` calls a plugin. NCCL uses every pattern except batch.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 enum class BenchPattern : uint8_t {
-  kProxy,  // one operation of many steps: at each pass of the proxy thread one call at a receiver, two at a
-           // sender
-  kOps,    // the same in operations of a few steps; the next begins when the last is complete
-  kLone,   // one receive, one send, both waited for
-  kRing,   // two processes; a step is sent when the step before was received
-  kAlltoall,  // operations of one step on all connections, all waited for
-  kBatch,     // windows of receives, then windows of sends, then tests: NCCL never does this
-  kGrouped,   // proxy, with eight buffers in a receive
-  kIdle,      // calls that find nothing: a test of a receive and an isend without clear-to-send
+  kProxy,  // one operation of many steps: each pass of the proxy thread makes one call on a receiver and two
+           // on a sender
+  kOps,  // like kProxy, in operations of a few steps; the next operation begins when the last one is complete
+  kLone,      // one receive and one send; then waits for both
+  kRing,      // two processes; a step is sent when the previous step has been received
+  kAlltoall,  // operations of one step on all connections; then waits for all
+  kBatch,     // windows of receives, then windows of sends, then tests; NCCL never does this
+  kGrouped,   // like kProxy, with eight buffers in a receive
+  kIdle,      // calls that find nothing to do: test of a receive, and isend without a clear-to-send
 };
 
 struct BenchShape {
   std::size_t size = 8;  // bytes of a message
-  int window = 8;        // receives under way at most
-  int grouped = 1;       // buffers of a receive
+  int window = 8;        // largest number of receives under way
+  int grouped = 1;       // number of buffers of a receive
   BenchPattern pattern = BenchPattern::kProxy;
   int connections = 1;
-  int steps = 1;      // of an operation of kOps
-  int gpu_delay = 0;  // passes until the GPU has seen what was received, or has refilled what was sent
-  bool optional_completion =
-      false;  // receives with NCCL_NET_OPTIONAL_RECV_COMPLETION, as LL and LL128 have them
+  int steps = 1;      // number of steps of an operation of kOps
+  int gpu_delay = 0;  // passes until the GPU has seen received data, or has refilled a sent slot
+  // Receives have the hint NCCL_NET_OPTIONAL_RECV_COMPLETION, as in the protocols LL and LL128.
+  bool optional_completion = false;
 
-  // Messages are counted in whole operations on all connections.
+  // The number of messages of one operation on all connections. A run moves a multiple of it.
   uint64_t unit() const {
     const bool ops = pattern == BenchPattern::kOps;
     return static_cast<uint64_t>(grouped) * static_cast<uint64_t>(connections) *
@@ -40,4 +40,4 @@ struct BenchShape {
 
 const char* nameOf(BenchPattern pattern);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// Between two looks at sends, and at receives that could not be posted, while a message is waited for: some
-// plugins move sends in test only.
+// While a message is awaited, sends are tested, and receives that could not be posted are posted, once per
+// this number of polls. Some plugins move sends only in test.
 constexpr int kReceiveTests = 16;
 
 bool sendOne(BenchSender& sender) {
@@ -62,4 +62,4 @@ bool pingPong(BenchSender& sender, BenchReceiver& receiver, uint64_t rounds,
   return true;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -4,7 +4,7 @@
 #include "benchmarks/bench/load/ping_pong.h"
 #include "benchmarks/bench/load/two_ends.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kStuck = "nothing moves any more";
@@ -14,9 +14,11 @@ class PluginEnd : public BenchOneEnd {
   PluginEnd(BenchTask task, const BenchChannel& channel) : task_(std::move(task)), channel_(channel) {}
 
   bool load() override {
-    plugin_ = loadForBench(task_, &error_);
-    if (plugin_) origin_ = originOf(*plugin_);
-    return plugin_.has_value();
+    auto loaded = loadForBench(task_);
+    if (!loaded.ok()) return fail(loaded.error());
+    plugin_.emplace(std::move(*loaded));
+    origin_ = originOf(*plugin_);
+    return true;
   }
 
   bool join(Side side) override {
@@ -33,10 +35,9 @@ class PluginEnd : public BenchOneEnd {
     if (task_.ping_pong)
       return pingPong(ends_.senders[0], ends_.receivers[0], messages, round_trips_ns) || failed() ||
              fail(kStuck);
-    std::string why;
-    return moveMessages(ends_, task_.shape, messages / static_cast<uint64_t>(task_.shape.connections),
-                        &why) ||
-           fail(why);
+    const auto moved =
+        moveMessages(ends_, task_.shape, messages / static_cast<uint64_t>(task_.shape.connections));
+    return moved.ok() || fail(moved.error());
   }
 
   bool close() override {
@@ -51,11 +52,11 @@ class PluginEnd : public BenchOneEnd {
   }
 
  private:
-  // The other end connects meanwhile, so neither waits for good.
+  // The other end connects at the same time, so neither end waits forever.
   bool connectToOther() {
     BenchSender& sender = ends_.senders.emplace_back(*plugin_->api, task_.shape);
-    auto frame = channel_.get(&error_);
-    if (!frame) return false;
+    auto frame = channel_.get();
+    if (!frame.ok()) return fail(frame.error());
     return become(sender, [&] { return sender.connect(task_.device, frame->handle); });
   }
   bool acceptOther() {
@@ -93,4 +94,4 @@ std::unique_ptr<BenchOneEnd> makePluginEnd(const BenchTask& task, const BenchCha
   return std::make_unique<PluginEnd>(task, channel);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

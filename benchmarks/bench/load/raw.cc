@@ -1,17 +1,18 @@
-#include "benchmarks/bench/load/raw.h"
-
+// Bare RDMA writes on the same libibverbs and device as the plugins: no message can cost less. They work like
+// ib_write_bw and ib_write_lat of perftest, but run together with the plugins.
 #include <atomic>
 #include <cstring>
 #include <optional>
 
 #include "benchmarks/bench/load/raw_queue.h"
+#include "benchmarks/bench/load/two_ends.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-constexpr int kPingPongWrites = 4;  // room for completions that come later than the answer
+constexpr int kPingPongWrites = 4;  // room for completions that arrive after the answer
 
-// The table of libibverbs and the settings, for both ends if they are threads.
+// The functions of libibverbs and the settings. If both ends are threads, they share them.
 struct Verbs {
   const Config config = (settleDevices(), Config::load());
   const bool loaded = verbs::load(config).ok();
@@ -33,8 +34,9 @@ class RawWrites : public BenchLoad {
   bool start() override {
     if (!verbs_.loaded) return fail(kNoVerbs);
     origin_ = rawOrigin();
-    if (!near_.open(task_.device, &error_) || !far_.open(task_.device, &error_)) return false;
-    error_.clear();
+    for (RawQueue* const queue : {&near_, &far_}) {
+      if (const auto opened = queue->open(task_.device); !opened.ok()) return fail(opened.error());
+    }
     return (near_.join(far_.address()) && far_.join(near_.address())) ||
            fail("the queue pairs do not connect");
   }
@@ -70,9 +72,8 @@ class RawEnd : public BenchOneEnd {
     if (!verbs.loaded) return fail(kNoVerbs);
     const int window = task_.ping_pong ? kPingPongWrites : task_.shape.window;
     queue_.emplace(verbs.config, BenchShape{.size = task_.shape.size, .window = window});
-    if (!queue_->open(task_.device, &error_)) return false;
-    error_.clear();
-    return true;
+    const auto opened = queue_->open(task_.device);
+    return opened.ok() || fail(opened.error());
   }
 
   bool join(Side side) override {
@@ -81,13 +82,15 @@ class RawEnd : public BenchOneEnd {
     const RawAddress address = queue_->address();
     std::memcpy(mine.handle, &address, sizeof address);
     if (!channel_.put(mine)) return fail("the other end has gone");
-    const auto theirs = channel_.get(&error_);
-    if (!theirs) return false;
+    const auto theirs = channel_.get();
+    if (!theirs.ok()) return fail(theirs.error());
     RawAddress remote;
     std::memcpy(&remote, theirs->handle, sizeof remote);
-    // Not before both are ready.
+    // Both ends must be ready before the first write.
     if (!queue_->join(remote)) return fail("the queue pairs do not connect");
-    return channel_.putNumber(0) && channel_.get(&error_).has_value();
+    if (!channel_.putNumber(0)) return false;
+    const auto ready = channel_.get();
+    return ready.ok() || fail(ready.error());
   }
 
   void verify(bool on) override {
@@ -102,13 +105,13 @@ class RawEnd : public BenchOneEnd {
     while (verifying_ && !queue_->arrived()) {
       if (patience.lost(false)) return fail("wrong data");
     }
-    return true;  // the far end of a write has nothing to do
+    return true;  // the far end has nothing to do for a write
   }
 
   bool close() override { return true; }
 
  private:
-  // A message that does not arrive is not answered: that is check enough.
+  // If a message does not arrive, it is not answered. No other check is needed.
   bool pingPong(uint64_t rounds, std::vector<uint64_t>* round_trips_ns) {
     const bool first = round_trips_ns != nullptr;
     for (uint64_t round = 0; round < rounds; ++round) {
@@ -127,8 +130,8 @@ class RawEnd : public BenchOneEnd {
     return queue_->write(0) || fail(kWriteFailed);
   }
 
-  // The completion of the write before is long there when the answer is: looking for it costs no time of the
-  // message's way.
+  // When the answer arrives, the completion of the previous write has long been there. So polling it adds
+  // nothing to the measured latency.
   bool receive() {
     std::atomic_ref<std::byte> last(queue_->lastArrived());
     Patience patience;
@@ -154,4 +157,4 @@ std::unique_ptr<BenchOneEnd> makeRawEnd(const BenchTask& task, const BenchChanne
   return std::make_unique<RawEnd>(task, channel);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -8,11 +8,11 @@
 #include "cli/options/message.h"
 #include "verbs/memory_region.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-constexpr uint32_t kInlineBytes = 220;  // ib_write_lat's
-constexpr int kPolled = 16;             // completions in a call, ib_write_bw's
+constexpr uint32_t kInlineBytes = 220;  // as in ib_write_lat
+constexpr int kPolled = 16;             // completions per call, as in ib_write_bw
 
 verbs::Context openDevice(int index) {
   int count = 0;
@@ -32,25 +32,23 @@ RawQueue::RawQueue(const Config& config, BenchShape shape)
       stride_(roundUp(bytes_, kCacheLine)),
       slots_(static_cast<uint64_t>(shape.window)) {}
 
-bool RawQueue::open(int device, std::string* error) {
-  *error = "cannot set up a queue pair for RDMA writes";
+Outcome<void> RawQueue::open(int device) {
+  const Error failed = {"cannot set up a queue pair for RDMA writes"};
   context_ = openDevice(device);
-  if (context_ == nullptr) {
-    *error = textOf("there is no RDMA device %d, or it cannot be opened", device);
-    return false;
-  }
+  if (context_ == nullptr) return Error{textOf("there is no RDMA device %d, or it cannot be opened", device)};
   pd_.reset(verbs::library().alloc_pd(context_.get()));
   cq_.reset(verbs::library().create_cq(context_.get(), static_cast<int>(slots_), nullptr, nullptr, 0));
   const auto port = verbs::queryPort(context_.get(), 1);
-  if (pd_ == nullptr || cq_ == nullptr || !port.ok()) return false;
+  if (pd_ == nullptr || cq_ == nullptr || !port.ok()) return failed;
   port_ = *port;
   const auto gids = verbs::usableGids(context_.get(), port_, config_);
   auto made = verbs::createQueuePair(pd_.get(), cq_.get(), port_, config_,
                                      {static_cast<uint32_t>(slots_), 1, kInlineBytes});
-  if (!gids.ok() || !made.ok()) return false;
+  if (!gids.ok() || !made.ok()) return failed;
   gid_ = (*gids)[0];
   queue_ = std::move(*made);
-  return registerMemory();
+  if (!registerMemory()) return failed;
+  return {};
 }
 
 RawAddress RawQueue::address() const {
@@ -118,4 +116,4 @@ bool RawQueue::registerMemory() {
   return mr.ok();
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

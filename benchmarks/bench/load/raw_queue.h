@@ -1,5 +1,5 @@
-// A queue pair for bare RDMA writes, with memory for a window of messages and as much for the other end to
-// write into. One thread.
+// A queue pair for bare RDMA writes, with memory for a window of outgoing messages and for a window of
+// messages that the other end writes. One thread.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,10 @@
 #include "verbs/gid.h"
 #include "verbs/queue_pair.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// What the other end must know. Travels as it is: both ends are the same program.
+// What the other end must know about this end. It is sent as raw bytes, because both ends are the same
+// program.
 struct RawAddress {
   verbs::PathAddress path;
   uint64_t memory;
@@ -26,8 +27,7 @@ class RawQueue {
  public:
   RawQueue(const Config& config, BenchShape shape);
 
-  // False: `error` says why.
-  bool open(int device, std::string* error);
+  Outcome<void> open(int device);
   RawAddress address() const;
   bool join(const RawAddress& remote);
 
@@ -38,12 +38,12 @@ class RawQueue {
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(queue_.qp.get(), &request_, &bad) == 0;
   }
-  // Writes that are done; negative: one has failed.
+  // The number of completed writes; negative: a write has failed.
   int poll();
-  // A window of them at a time. False: one has failed.
+  // Posts the writes one window at a time. False: a write has failed.
   bool writeMany(uint64_t messages);
 
-  // What is written is the same at both ends; has all of it arrived here?
+  // fill() writes data that is the same at both ends. arrived(): has all of the peer's data arrived here?
   void fill();
   bool arrived() const;
 
@@ -72,4 +72,4 @@ class RawQueue {
   ibv_send_wr request_ = {};
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "benchmarks/bench/load/traffic.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr BenchShape kNoMessages = {.size = 0, .window = 1};
@@ -36,25 +36,25 @@ uint64_t processCpuNs() {
 
 }  // namespace
 
-std::optional<BenchSetUp> setUpConnections(NetApi& api, int device, int connections, std::string* error) {
+Outcome<BenchSetUp> setUpConnections(NetApi& api, int device, int connections) {
   std::deque<Connection> all;
   const uint64_t bytes = residentBytes();
   const uint64_t cpu = processCpuNs();
   const uint64_t wall = nowNs();
   for (int i = 0; i < connections; ++i) {
     Connection& made = all.emplace_back(api);
-    if (!connectEnds(made.sender, made.receiver, device, error)) return std::nullopt;
+    if (auto connected = connectEnds(made.sender, made.receiver, device); !connected.ok())
+      return connected.failure();
   }
   const auto each = [&](uint64_t now, uint64_t before) {
     return static_cast<double>(static_cast<int64_t>(now - before)) / connections;
   };
   const BenchSetUp result = {each(processCpuNs(), cpu), each(nowNs(), wall), each(residentBytes(), bytes)};
   for (Connection& made : all) {
-    if (made.sender.close() && made.receiver.close()) continue;
-    *error = made.sender.error() + made.receiver.error();
-    return std::nullopt;
+    if (!made.sender.close() || !made.receiver.close())
+      return Error{made.sender.error() + made.receiver.error()};
   }
   return result;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,22 +1,23 @@
-// What a connection costs before its first message: time to set it up and memory to hold it. One thread.
+// Measures what a connection costs before its first message: the time to set it up and the memory to hold it.
+// One thread.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
+#include "base/outcome.h"
 #include "cli/plugin/net_api.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Of one connection, both ends.
+// The cost of one connection, both ends together.
 struct BenchSetUp {
-  double cpu_ns;   // of all threads of the process
-  double wall_ns;  // one connection after the other
-  double bytes;    // that the process grew by (proportional set size, the device's memory included)
+  double cpu_ns;   // CPU time of all threads of the process
+  double wall_ns;  // elapsed time; the connections are set up one after the other
+  // By how much the process has grown: proportional set size, including the device's memory.
+  double bytes;
 };
 
-// Opens them, measures, and closes them. Nothing: `error` says why.
-std::optional<BenchSetUp> setUpConnections(NetApi& api, int device, int connections, std::string* error);
+// Opens `connections` connections, measures, and closes them.
+Outcome<BenchSetUp> setUpConnections(NetApi& api, int device, int connections);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr std::size_t kWords = 17;
@@ -51,4 +51,4 @@ std::optional<BenchTask> readTask(Args words) {
                    .verbose = number(10) != 0};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

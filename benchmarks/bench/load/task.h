@@ -1,4 +1,4 @@
-// What a worker of `railwise bench` is to measure, as its parent tells it on its command line.
+// What a worker of `railwise bench` has to measure. The parent passes it on the worker's command line.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include "benchmarks/bench/load/traffic.h"
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct BenchPlugin {
-  std::string plugin;  // as --plugin takes it; empty: our own
-  int api = 0;         // 0: its newest
+  std::string plugin;  // as in --plugin; empty: Railwise's own
+  int api = 0;         // API version; 0: the newest that the plugin has
   bool raw = false;    // no plugin: bare RDMA writes
 };
 
@@ -23,15 +23,18 @@ struct BenchTask {
   BenchPlugin plugin;
   BenchShape shape;
   BenchEnds ends = BenchEnds::kOneThread;
-  bool ping_pong = false;  // one message at a time, to and fro; not in one thread
-  int set_ups = 0;         // so many connections more, measured instead of messages; in one thread
+  // One message at a time, back and forth. Not possible in one thread.
+  bool ping_pong = false;
+  // How many connections to set up and measure, instead of messages. Both ends are in one thread.
+  int set_ups = 0;
   int device = 0;
-  int rails = 1;  // devices, from `device` on, that the plugin makes one of
+  // Number of devices, from `device` on, that the plugin merges into one.
+  int rails = 1;
   bool verbose = false;
 };
 
 std::vector<std::string> wordsOf(const BenchTask& task);
-// Nothing: not such words.
+// Null: the words do not describe a task.
 std::optional<BenchTask> readTask(Args words);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

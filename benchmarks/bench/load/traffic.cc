@@ -5,18 +5,18 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-constexpr int kTag = 77;  // of the first buffer of a group
-// NCCL_NET_OPTIONAL_RECV_COMPLETION, as NCCL 2.24 and later hand it to irecv in the request.
+constexpr int kTag = 77;  // tag of the first buffer of a group
+// NCCL_NET_OPTIONAL_RECV_COMPLETION: NCCL 2.24 and later pass it to irecv in the request.
 void* const kOptionalCompletion = reinterpret_cast<void*>(1);
 
 std::byte expected(uint64_t message, std::size_t i) {
   return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
 }
 
-// Without a division, which would be seen in what a message costs.
+// Avoids a division, which would be visible in the cost of a message.
 void advance(uint64_t& slot, uint64_t by, uint64_t slots) {
   slot += by;
   if (slot == slots) slot = 0;
@@ -133,7 +133,7 @@ bool BenchReceiver::test() {
   return true;
 }
 
-// Consumes the data of receives that the sender's completions have shown to be there.
+// Consumes the data of receives whose arrival the sender's completions have shown.
 void BenchReceiver::consumeArrived() {
   for (; consumed_ < std::min(done_, sender_->done()); ++consumed_) {
     if (verifying_ && !right(consumed_, consumed_ % slots_)) return;
@@ -158,19 +158,17 @@ bool BenchReceiver::right(uint64_t message, uint64_t slot) {
 
 bool BenchReceiver::close() { return deregisterMemory() && check("closeRecv", api_.closeRecv(comm_)); }
 
-bool connectEnds(BenchSender& sender, BenchReceiver& receiver, int device, std::string* error) {
+Outcome<void> connectEnds(BenchSender& sender, BenchReceiver& receiver, int device) {
   alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
   bool right = receiver.listen(device, handle);
   const Deadline deadline = Deadline::after(Patience::kLimit);
   while (right && !(sender.connected() && receiver.connected())) {
     right =
         (sender.connected() || sender.connect(device, handle)) && (receiver.connected() || receiver.accept());
-    if (!right || !deadline.passed()) continue;
-    *error = "no connection within 30 s";
-    return false;
+    if (right && deadline.passed()) return Error{"no connection within 30 s"};
   }
-  if (!right) *error = sender.error().empty() ? receiver.error() : sender.error();
-  return right;
+  if (!right) return Error{sender.error().empty() ? receiver.error() : sender.error()};
+  return {};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

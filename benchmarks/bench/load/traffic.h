@@ -1,6 +1,6 @@
-// The two ends of a connection as `railwise bench` calls them: sends fill receives in order, a window of each
-// is under way at most, and the oldest request is the one that is tested. benchmarks/bench/load/drive.h says
-// when. Each end belongs to one thread at a time.
+// The two ends of a connection as `railwise bench` uses them. Sends fill receives in order, each end has at
+// most a window of them under way, and the oldest request is tested first. benchmarks/bench/load/drive.h
+// decides when. Each end belongs to one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -11,26 +11,29 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/outcome.h"
 #include "benchmarks/bench/load/pattern.h"
 #include "cli/plugin/net_api.h"
 #include "perf/measuring/page_memory.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Tells when nothing moves any more. Who waits for long lets others run: the other end may need this core.
+// Detects that nothing moves any more. After many idle rounds it yields the core, because the other end may
+// need it.
 class Patience {
  public:
   static constexpr auto kLimit = std::chrono::seconds(30);
 
-  // For each round; true: it has been too long since anything moved.
+  // Call it in each round. True: nothing has moved for longer than kLimit.
   bool lost(bool moved) {
     idle_ = moved ? 0 : idle_ + 1;
     return idle_ != 0 && idle_ % kYieldRounds == 0 && tooLong();
   }
 
  private:
-  static constexpr uint64_t kYieldRounds = 1 << 12;  // 10 us to 100 us, by what a look costs
-  static constexpr uint64_t kIdleRounds = 1 << 14;   // between two looks at the clock
+  // 10 us to 100 us, depending on the cost of a round.
+  static constexpr uint64_t kYieldRounds = 1 << 12;
+  static constexpr uint64_t kIdleRounds = 1 << 14;  // rounds between two readings of the clock
 
   bool tooLong() {
     std::this_thread::yield();
@@ -43,23 +46,23 @@ class Patience {
   Deadline deadline_ = Deadline::after(kLimit);
 };
 
-// What both ends have: memory for a window of messages, registered, and errors.
+// The common part of both ends: registered memory for a window of messages, and the first error.
 class BenchEnd {
  public:
   BenchEnd(const BenchEnd&) = delete;
   BenchEnd& operator=(const BenchEnd&) = delete;
 
   bool connected() const { return comm_ != nullptr; }
-  // Of a window of messages, once it is connected. False: failed.
+  // Registers memory for a window of messages; the end must be connected. False: failed.
   bool registerMemory();
   // The first error; empty: none.
   const std::string& error() const { return error_; }
-  // Every byte of the messages from now on is written, or checked, if `on`.
+  // `on`: from now on, every byte of a message is written at the sender and checked at the receiver.
   void verify(bool on) { verifying_ = on; }
   uint64_t posted() const { return posted_; }
   uint64_t done() const { return done_; }
 
-  // The next operation has so many messages.
+  // Begins the next operation, which has `messages` messages.
   void begin(uint64_t messages) { operation_end_ = done_ + messages; }
 
  protected:
@@ -73,14 +76,14 @@ class BenchEnd {
   }
   void note(const char* call, ncclResult_t result);
   bool room() const { return posted_ - done_ < slots_; }
-  // Does the operation go on, and has the GPU a slot for it?
+  // Has the operation messages left to post, and has the GPU a free slot?
   bool ready() const { return posted_ < operation_end_ && posted_ - consumed_ < slots_; }
   void noteDone(uint64_t messages) {
     if (shape_.gpu_delay > 0) done_at_[(done_ / group_) % done_at_.size()] = pass_;
     done_ += messages;
     if (!late_) consumed_ = done_;
   }
-  // At each pass: the GPU sees what was done `gpu_delay` passes ago.
+  // Called in each pass: the GPU now sees what was done `gpu_delay` passes ago.
   void consumeLate();
   const bool late_;
   template <typename End>
@@ -103,20 +106,20 @@ class BenchEnd {
   NetApi& api_;
   const BenchShape shape_;
   const uint64_t group_;
-  const uint64_t slots_;  // messages under way at most: whole groups
+  const uint64_t slots_;  // largest number of messages under way; a multiple of the group size
   void* comm_ = nullptr;
   void* mhandle_ = nullptr;
   bool verifying_ = false;
-  std::vector<void*> requests_;             // by slot; of a group that of its first message
-  uint64_t posted_ = 0, done_ = 0;          // messages since the beginning
-  uint64_t post_slot_ = 0, test_slot_ = 0;  // theirs
+  std::vector<void*> requests_;     // by slot; the request of a group is at the slot of its first message
+  uint64_t posted_ = 0, done_ = 0;  // messages since the beginning
+  uint64_t post_slot_ = 0, test_slot_ = 0;  // slots of the next message to post and to test
   uint64_t operation_end_ = 0;              // messages since the beginning
-  uint64_t consumed_ = 0;                   // by the GPU: their slots are free
+  uint64_t consumed_ = 0;                   // messages that the GPU has seen; their slots are free
   std::string error_;
 
  private:
   uint64_t pass_ = 0;
-  std::vector<uint64_t> done_at_;  // in which pass, by receive
+  std::vector<uint64_t> done_at_;  // the pass in which each receive was done
   const std::size_t stride_;
   const std::size_t bytes_;
   PageMemory memory_;
@@ -126,16 +129,17 @@ class BenchSender : public BenchEnd {
  public:
   BenchSender(NetApi& api, BenchShape shape);
 
-  // One try to connect. False: failed.
+  // Tries once to connect. False: failed.
   bool connect(int device, void* handle);
   using BenchEnd::room;
-  bool post();  // one message, if there is room; false: not now, or failed
-  bool test();  // the oldest; false: not done, or failed
-  // What NCCL's proxy thread does for a connection when it comes by (sendProxyProgress): sends if the GPU has
+  bool post();  // posts one message if there is room; false: not now, or failed
+  bool test();  // tests the oldest message; false: not done, or failed
+  // What NCCL's proxy thread does in each pass for a connection (sendProxyProgress): sends if the GPU has
   // data, and tests the oldest send. False: nothing moved.
   bool pass();
   bool operationDone() const { return done_ == operation_end_; }
-  // Posts and tests what can be until `end` messages since the beginning. False: nothing moved.
+  // postAll() posts what is possible until `end` messages were posted since the beginning; testAll() tests
+  // what is possible. False: nothing moved.
   bool postAll(uint64_t end) { return postAllOf(*this, end); }
   bool testAll() { return testAllOf(*this); }
   bool close();
@@ -149,17 +153,18 @@ class BenchReceiver : public BenchEnd {
  public:
   BenchReceiver(NetApi& api, BenchShape shape);
 
-  // Fills `handle`, NCCL_NET_HANDLE_MAXSIZE bytes.
+  // Listens, and fills `handle`, which has NCCL_NET_HANDLE_MAXSIZE bytes.
   bool listen(int device, void* handle);
-  bool accept();  // one try; false: failed
-  // As the sender's, but by groups.
+  bool accept();  // tries once to accept; false: failed
+  // Like the sender's post() and test(), but for a group of messages.
   bool post();
   bool test();
-  // recvProxyProgress: posts one receive if there is a slot, else tests the oldest.
+  // What NCCL's proxy thread does in each pass (recvProxyProgress): posts one receive if there is a free
+  // slot, otherwise tests the oldest receive.
   bool pass();
   bool operationDone() const { return consumed_ == operation_end_; }
-  // With the hint that completions are optional the plugin does not say that data are there; `sender`, the
-  // other end, knows when they are.
+  // Uses `sender`, the other end, to learn when data has arrived. With the hint that completions are
+  // optional, the plugin does not report that.
   void watch(const BenchSender& sender) { sender_ = &sender; }
   bool postAll(uint64_t end) { return postAllOf(*this, end); }
   bool testAll() { return testAllOf(*this); }
@@ -174,7 +179,7 @@ class BenchReceiver : public BenchEnd {
   const BenchSender* sender_ = nullptr;
 };
 
-// Both ends in this thread. False: `error` says why it failed.
-bool connectEnds(BenchSender& sender, BenchReceiver& receiver, int device, std::string* error);
+// Connects both ends in this thread. The Outcome's error says why that failed.
+Outcome<void> connectEnds(BenchSender& sender, BenchReceiver& receiver, int device);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

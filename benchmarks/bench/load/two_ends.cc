@@ -9,15 +9,15 @@
 
 #include "benchmarks/bench/load/ping_pong.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// An order is a number of messages, the first one of those that are checked; 0 ends.
+// Runs the orders of the near end. An order is a number of messages; 0 ends the loop. The messages of the
+// first order are checked.
 bool obey(BenchOneEnd& end, const BenchChannel& channel) {
-  std::string gone;
   for (bool verify = true;; verify = false) {
-    const auto order = channel.get(&gone);
-    if (!order || order->number == 0) return true;
+    const auto order = channel.get();
+    if (!order.ok() || order->number == 0) return true;
     end.verify(verify);
     const BenchClock clock;
     if (!end.run(order->number, nullptr)) return false;
@@ -52,7 +52,8 @@ class TwoEnds : public BenchLoad {
   bool start() override {
     if (!end_->load()) return failed();
     origin_ = end_->origin();
-    // Behind the near one, whose start may read and write what belongs to the process.
+    // The far end's thread starts after the near end has loaded, because loading may read and change state of
+    // the whole process.
     if (task_.ends == BenchEnds::kTwoThreads)
       thread_ = std::thread([this] { farEnd(task_, make_, std::move(far_)); });
     return end_->join(BenchOneEnd::Side::kNear) || failed();
@@ -76,8 +77,11 @@ class TwoEnds : public BenchLoad {
       failed();
       return std::nullopt;
     }
-    const auto far = channel_.get(&error_);
-    if (!far) return std::nullopt;
+    const auto far = channel_.get();
+    if (!far.ok()) {
+      fail(far.error());
+      return std::nullopt;
+    }
     result.cpu_ns += far->number;
     if (task_.ping_pong) result.latency = latencyOf(std::move(round_trips_ns));
     return result;
@@ -86,7 +90,8 @@ class TwoEnds : public BenchLoad {
   bool close() override {
     channel_.putNumber(0);
     if (!end_->close()) return failed();
-    return channel_.get(&error_).has_value();
+    const auto closed = channel_.get();
+    return closed.ok() || fail(closed.error());
   }
 
  private:
@@ -121,4 +126,4 @@ std::unique_ptr<BenchLoad> makeTwoEnds(const BenchTask& task, MakeBenchEnd make)
   return std::make_unique<TwoEnds>(task, make);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -13,15 +13,15 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
-// Known to callgrind by its name.
-extern "C" [[gnu::noinline]] bool railwiseBenchCounted(railwise::tools::BenchLoad* load, uint64_t messages) {
+// callgrind finds this function by its name.
+extern "C" [[gnu::noinline]] bool railwiseBenchCounted(railwise::cli::BenchLoad* load, uint64_t messages) {
   return load->run(messages).has_value();
 }
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// The answers' own descriptor: a plugin may print to stdout.
+// Gives the answers a descriptor of their own, because a plugin may print to stdout.
 std::FILE* takeStdout() {
   std::FILE* const answers = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3), "w");
   dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -57,7 +57,7 @@ bool connectMore(BenchLoad& load, int connections, std::FILE* answers) {
   return each.has_value();
 }
 
-// The orders of stdin until its end. False: failed, and the load says why.
+// Runs the orders from stdin until its end. False: an order failed, and the load's error() says why.
 bool obey(BenchLoad& load, std::FILE* answers) {
   if (!load.check()) return false;
   sayReady(load, answers);
@@ -91,7 +91,7 @@ int benchWorker(Args args) {
   if (right && load->close()) return kExitOk;
   std::fprintf(answers, "error %s\n", load->error().c_str());
   std::fflush(answers);
-  _exit(kExitFailed);  // an end in another thread or process may wait for its peer for long
+  _exit(kExitFailed);  // an end in another thread or process may wait for its peer for a long time
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

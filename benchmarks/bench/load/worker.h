@@ -1,20 +1,21 @@
-// The process of `railwise bench` that has a plugin: it does what its stdin says, a line each, and answers on
+// The process of `railwise bench` that loads a plugin. It reads one order per line from stdin and answers on
 // stdout.
 #pragma once
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 // The first argument of a worker's command line; never typed by a user.
 inline constexpr const char* kBenchWorker = "--worker";
-// All that `count` runs: what callgrind is told to count.
+// The function that `count` calls; callgrind counts only inside it.
 inline constexpr const char* kCountedFunction = "railwiseBenchCounted";
 
-// `ready API NAME` or `error TEXT`, then for each line `run MESSAGES` the answer `ran CPU_NS WALL_NS` (of a
-// ping-pong also the least, p50, p90 and p99 of the latency), for `count MESSAGES` `counted FILE`, or `error
-// TEXT`; ends with its input. For a task of connections `ready API NAME` and `connected CPU_NS WALL_NS
-// BYTES`, each of one connection. Arguments: the words of a BenchTask.
+// The worker writes `ready API NAME` or `error TEXT`. Then it answers each line: `run MESSAGES` with `ran
+// CPU_NS WALL_NS` (for a ping-pong followed by the minimum, p50, p90 and p99 of the latency), `count
+// MESSAGES` with `counted FILE`; each may also be answered with `error TEXT`. It ends when its input ends.
+// For a task that measures connections it writes `ready API NAME` and `connected CPU_NS WALL_NS BYTES`, the
+// cost of one connection. `args`: the words of a BenchTask.
 int benchWorker(Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

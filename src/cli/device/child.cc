@@ -12,7 +12,7 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr int kForwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH};
@@ -65,8 +65,8 @@ int ChildRunner::run(char* const* command) {
     siginfo_t info = {};
     const int signal = sigwaitinfo(&waited_, &info);
     if (signal < 0) continue;
-    // What the kernel sends (Ctrl-C, a hang-up, another window size) goes to the whole group, the command
-    // included.
+    // The kernel sends its signals (Ctrl-C, a hang-up, a new window size) to the whole process group, which
+    // includes the command.
     const bool to_us_alone = info.si_code <= 0;
     if (signal != SIGCHLD) {
       if (to_us_alone) kill(child, signal);
@@ -80,7 +80,7 @@ int ChildRunner::run(char* const* command) {
 
 int leaveLike(int result) {
   if (result >= 0) return result;
-  const rlimit no_core = {0, 0};  // the command's own is the one that tells something
+  const rlimit no_core = {0, 0};  // the core file of the command itself is the useful one
   setrlimit(RLIMIT_CORE, &no_core);
   signal(-result, SIG_DFL);
   raise(-result);
@@ -99,4 +99,4 @@ std::vector<const char*> ownArguments(const std::vector<Option>& table, Args arg
   return own;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

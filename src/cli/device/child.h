@@ -1,4 +1,4 @@
-// Running the command of `railwise device run`. Main thread, no other thread may run.
+// Runs the command of `railwise device run`. Main thread, and no other thread may run.
 #pragma once
 
 #include <csignal>
@@ -6,19 +6,20 @@
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// As env, timeout and nohup have it.
+// Exit statuses, as the programs env, timeout and nohup use them.
 inline constexpr int kExitRunFailed = 125;
 inline constexpr int kExitCannotRun = 126;
 inline constexpr int kExitNotFound = 127;
 
-// Replaces this process; returns, with the exit status and after saying why, only when that fails.
+// Replaces this process by the command. Returns only if that fails: it reports the reason and returns the
+// exit status.
 int executeCommand(char* const* command);
 
-// Signals wait from construction on. run() starts the command, which gets the signals that this process is
-// sent, and answers its exit status, or minus the signal that ended it. When this process is killed the
-// command is too.
+// Holds signals back from construction on. run() starts the command and passes on the signals that this
+// process receives. It returns the command's exit status, or minus the number of the signal that ended the
+// command. If this process is killed, the command is killed too.
 class ChildRunner {
  public:
   ChildRunner();
@@ -33,11 +34,12 @@ class ChildRunner {
   sigset_t waited_;
 };
 
-// The exit status for run()'s answer; ends this process by the same signal when that was the command's end.
+// Returns the exit status for a result of run(). If a signal ended the command, it ends this process by the
+// same signal.
 int leaveLike(int result);
 
-// The arguments before the command: options with their values, up to "--" or the first word that is no
-// option.
+// Returns the arguments before the command: options with their values, up to "--" or the first word that is
+// not an option.
 std::vector<const char*> ownArguments(const std::vector<Option>& table, Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

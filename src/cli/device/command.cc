@@ -12,7 +12,7 @@
 #include "cli/options/subcommands.h"
 #include "softdev/config/machines.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr std::array kDeviceSubcommands = {
@@ -61,9 +61,8 @@ int deviceSysfsCommand(Args args) {
   const auto machine = openDeviceMachine("device sysfs", options);
   if (!machine) return kExitUsage;
   const auto tree = deviceTree(machine->config.host());
-  const std::string failed = writeTree(tree, arguments->positional[0]);
-  if (!failed.empty()) {
-    say("device sysfs: %s", failed.c_str());
+  if (const auto written = writeTree(tree, arguments->positional[0]); !written.ok()) {
+    say("device sysfs: %s", written.error().c_str());
     return kExitFailed;
   }
   say("device sysfs: host %s, %zu entries in %s", machine->config.host().name.c_str(), tree.items().size(),
@@ -76,4 +75,4 @@ int deviceCommand(Args args) {
                        args);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -3,9 +3,9 @@
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Each takes the arguments behind its name and answers the exit status of the command.
+// Each function takes the arguments after the subcommand's name and returns the exit status.
 int deviceCommand(Args args);
 int deviceRunCommand(Args args);
 int deviceListCommand(Args args);
@@ -15,4 +15,4 @@ int deviceFaultCommand(Args args);
 int devicePortCommand(Args args);
 int deviceStatsCommand(Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -11,13 +11,13 @@
 #include "softdev/engine/attachment.h"
 #include "softdev/fabric/membership.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr std::array<Choice<DeviceFormat>, 2> kFormats = {
     {{"text", DeviceFormat::kText}, {"json", DeviceFormat::kJson}}};
 
-// The fabric of who names none.
+// The fabric of a configuration that names none.
 constexpr const char* kUnnamed = "default";
 
 std::string userName() {
@@ -90,4 +90,4 @@ std::string columns(const std::vector<std::vector<std::string>>& rows, std::size
   return text;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// The fabric that `railwise device fault`, `port` and `stats` look at: --fabric, else that of
-// RAILWISE_DEVICE.
+// The fabric that `railwise device fault`, `port` and `stats` work on: the one in --fabric, otherwise the one
+// of RAILWISE_DEVICE.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 #include "cli/options/options.h"
 #include "softdev/fabric/fabric.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 enum class DeviceFormat { kText, kJson };
 
@@ -17,10 +17,10 @@ struct DeviceFabricOptions {
   DeviceFormat format = DeviceFormat::kText;
 };
 
-// Appends --fabric and --format.
+// Adds the options --fabric and --format to `table`.
 void addDeviceFabricOptions(std::vector<Option>& table, DeviceFabricOptions& fields);
 
-// An attachment, for as long as it lives. Not attached: the reason was said.
+// Attaches to the fabric while it exists. If it could not attach, it has reported the reason to the user.
 class DeviceFabric {
  public:
   DeviceFabric(const char* command, const DeviceFabricOptions& options);
@@ -35,7 +35,8 @@ class DeviceFabric {
   softdev::Fabric* fabric_ = nullptr;
 };
 
-// Lines of columns as wide as they need to be; columns of numbers (`right`) are aligned right.
+// Formats rows as columns that are as wide as needed. Columns from `right_from` on are aligned right, for
+// numbers.
 std::string columns(const std::vector<std::vector<std::string>>& rows, std::size_t right_from);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -13,7 +13,7 @@
 #include "softdev/control/control.h"
 #include "softdev/faults/faults.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using softdev::FaultLogEntry;
@@ -37,8 +37,8 @@ struct Request {
   DeviceFabricOptions options;
   bool follow = false;
   int after = 0;
-  std::vector<std::string> words;  // behind the subcommand
-  softdev::FaultRule rule{};       // of add
+  std::vector<std::string> words;  // the words after the subcommand
+  softdev::FaultRule rule{};       // the rule of `add`
   bool json() const { return options.format == DeviceFormat::kJson; }
 };
 
@@ -46,14 +46,17 @@ const char* stateName(const FaultStatus& rule) {
   return rule.state == softdev::FaultState::kArmed ? "armed" : "spent";
 }
 
-// The words of `add` as a rule; false: the reason was said.
+// Parses the words of `add` as a rule. False: the reason was reported to the user.
 bool parseRule(Request& request) {
   std::string text;
   for (const std::string& word : request.words) text += word + " ";
-  std::string error;
-  if (softdev::parseFaultRule(text, &request.rule, &error)) return true;
-  say("device fault: %s", error.c_str());
-  return false;
+  const auto rule = softdev::parseFaultRule(text);
+  if (!rule.ok()) {
+    say("device fault: %s", rule.error().c_str());
+    return false;
+  }
+  request.rule = *rule;
+  return true;
 }
 
 int add(softdev::Fabric& fabric, const Request& request) {
@@ -147,7 +150,7 @@ std::string logText(const FaultLogEntry& entry) {
                 operationOf(entry).c_str(), entry.action);
 }
 
-// One object a line: a log that is followed has no end.
+// Writes one object per line, because a log that is followed has no end.
 std::string logJson(const FaultLogEntry& entry) {
   JsonWriter json;
   json.beginInlineObject();
@@ -171,7 +174,8 @@ int log(softdev::Fabric& fabric, const Request& request) {
   constexpr int kLookAgainMs = 50;
   uint64_t seen = static_cast<uint64_t>(request.after);
   for (bool more = true; more;) {
-    more = request.follow && softdev::otherProcesses(fabric) > 0;  // looked at first: nothing is missed
+    // Asked before the log is read, so that no entry is missed.
+    more = request.follow && softdev::otherProcesses(fabric) > 0;
     for (const FaultLogEntry& entry : softdev::readFaultLog(fabric, seen)) {
       std::fputs((request.json() ? logJson(entry) : logText(entry)).c_str(), stdout);
       seen = entry.sequence;
@@ -233,4 +237,4 @@ int deviceFaultCommand(Args args) {
   return kExitUsage;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -6,12 +6,12 @@
 #include "cli/options/message.h"
 #include "softdev/config/machines.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr char kDefaultMachine[] = "@default";
 
-// "./lab.conf#B" -> "/home/me/lab.conf#B": the command may change its folder.
+// Turns "./lab.conf#B" into "/home/me/lab.conf#B", because the command may change its working directory.
 std::string absolute(const std::string& file) {
   const std::size_t end = std::min(file.find_first_of("#;"), file.size());
   std::error_code error;
@@ -19,7 +19,7 @@ std::string absolute(const std::string& file) {
   return (error ? file.substr(0, end) : path.lexically_normal().string()) + file.substr(end);
 }
 
-// The text behind "software:" for what --machine names.
+// The text after "software:" for a value of --machine.
 std::string textFor(const std::string& machine) {
   if (machine.starts_with('@')) return machine;
   const std::string name = machine.substr(0, machine.find_first_of("#;"));
@@ -28,7 +28,8 @@ std::string textFor(const std::string& machine) {
   if (inlined) return machine;
   std::error_code error;
   const bool meant_shipped = name.find('/') == std::string::npos && !std::filesystem::exists(name, error);
-  return meant_shipped ? "@" + machine : absolute(machine);  // which lists what there is
+  // The lookup of an unknown "@" name lists the shipped machines.
+  return meant_shipped ? "@" + machine : absolute(machine);
 }
 
 std::string textFromEnvironment() {
@@ -40,7 +41,7 @@ std::string textFromEnvironment() {
   return text.empty() ? kDefaultMachine : text;
 }
 
-// Without the "#HOST" of a file's or shipped machine's name, which would win over --host.
+// Removes "#HOST" from the name of a file or shipped machine, because it would have precedence over --host.
 void dropHost(std::string& text) {
   if (!text.starts_with('@') && !text.starts_with('/')) return;
   const std::size_t end = std::min(text.find(';'), text.size());
@@ -86,4 +87,4 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
   return machine;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// --machine, --host, --fabric and --set: the software machine that the subcommands of `railwise device` are
-// about.
+// The options --machine, --host, --fabric and --set: which software machine the subcommands of `railwise
+// device` work on.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,23 @@
 #include "cli/options/options.h"
 #include "softdev/config/config.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct DeviceMachineOptions {
-  std::string machine;  // a shipped one, a file, or a configuration; "": RAILWISE_DEVICE, else the default
-  std::string host;     // "": RAILWISE_HOST
+  // A shipped machine, a file or a configuration; "": RAILWISE_DEVICE, otherwise the default machine.
+  std::string machine;
+  std::string host;  // "": RAILWISE_HOST
   std::string fabric;
-  std::string settings;  // more stanzas
+  std::string settings;  // more configuration stanzas
 };
 
 void addDeviceMachineOptions(std::vector<Option>& table, DeviceMachineOptions& fields);
 
 struct DeviceMachine {
-  std::string text;  // what follows "software:"; file names in it are absolute
+  std::string text;  // the text after "software:"; file names in it are absolute
   softdev::MachineConfig config;
 };
-// Nothing: the reason was said.
+// Null: the reason was reported to the user.
 std::optional<DeviceMachine> openDeviceMachine(const char* command, const DeviceMachineOptions& options);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

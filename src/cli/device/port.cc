@@ -8,7 +8,7 @@
 #include "cli/options/message.h"
 #include "softdev/control/control.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using softdev::PortInfo;
@@ -68,7 +68,7 @@ std::string jsonText(const std::vector<PortInfo>& ports) {
   return json.text() + "\n";
 }
 
-// "2 ports changed: A/mlx5_0:1, A/mlx5_1:1"
+// For example "2 ports changed: A/mlx5_0:1, A/mlx5_1:1".
 std::string changedText(const std::vector<PortInfo>& ports) {
   std::string text =
       std::to_string(ports.size()) + (ports.size() == 1 ? " port changed: " : " ports changed: ");
@@ -101,19 +101,19 @@ int devicePortCommand(Args args) {
     std::fputs((options.format == DeviceFormat::kJson ? jsonText(ports) : textTable(ports)).c_str(), stdout);
     return kExitOk;
   }
-  std::string error;
-  const auto ports = softdev::findPorts(*fabric, words[0], &error);
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    for (const PortInfo& port : ports) {
-      if (error.empty() && !softdev::changePort(*fabric, port, words[i], &error)) break;
+  const auto ports = softdev::findPorts(*fabric, words[0]);
+  Outcome<void> done = ports.ok() ? Outcome<void>() : ports.failure();
+  for (std::size_t i = 1; i < words.size() && done.ok(); ++i) {
+    for (const PortInfo& port : *ports) {
+      if (done = softdev::changePort(*fabric, port, words[i]); !done.ok()) break;
     }
   }
-  if (error.empty()) {
-    std::fputs(changedText(ports).c_str(), stdout);
-    return kExitOk;
+  if (!done.ok()) {
+    say("device port: %s", done.error().c_str());
+    return kExitUsage;
   }
-  say("device port: %s", error.c_str());
-  return kExitUsage;
+  std::fputs(changedText(*ports).c_str(), stdout);
+  return kExitOk;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,6 @@
-// railwise device run: a program on software devices. Without a /sys of its own the program takes this
-// process's place; with one it is a child, so that the /sys can be removed behind it.
+// railwise device run: runs a program on software devices. If the program needs no /sys of its own, it
+// replaces this process. Otherwise it is a child process, so that this process can remove the /sys
+// afterwards.
 #include <unistd.h>
 
 #include <array>
@@ -17,7 +18,7 @@
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 enum class Sysfs { kAuto, kOn, kOff };
@@ -35,7 +36,8 @@ constexpr const char* kDeviceRunHelp =
     "mistake "
     "on\nthe command line or in the configuration.\n\n";
 
-// The folder of a library that is built with this executable; the variable first. "": it is not there.
+// The folder of a library that is built with this executable. `variable` has precedence. "": the library was
+// not found.
 std::string findFolder(const char* variable, const std::string& below, const char* file) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -69,7 +71,7 @@ bool setUpVerbs(const DeviceMachine& machine, const std::string& host) {
   prepend("LD_LIBRARY_PATH", folder, ':');
   setenv("NCCL_IBVERBS_LIB", (folder + "/" + kFile).c_str(), 1);
   setenv("RAILWISE_DEVICE", ("software:" + machine.text).c_str(), 1);
-  unsetenv("RAILWISE_DROP_IN_DEVICE");  // it would come first, and the command runs on this machine
+  unsetenv("RAILWISE_DROP_IN_DEVICE");  // it would have precedence, and the command must use this machine
   if (machine.config.host().described || !host.empty())
     setenv("RAILWISE_HOST", machine.config.host().name.c_str(), 1);
   return true;
@@ -84,15 +86,15 @@ int runWithTree(const DeviceMachine& machine, char* const* command) {
         kFile);
     return kExitRunFailed;
   }
-  ChildRunner runner;  // from here on no signal ends us before the folder is gone
-  std::string failed;
-  const DeviceScratch scratch(&failed);
-  if (failed.empty()) failed = writeTree(deviceTree(machine.config.host()), scratch.path());
-  if (!failed.empty()) {
-    say("device run: %s", failed.c_str());
+  ChildRunner runner;  // from here on, no signal ends this process before the folder is removed
+  const auto scratch = DeviceScratch::create();
+  const auto written = scratch.ok() ? writeTree(deviceTree(machine.config.host()), scratch->path())
+                                    : Outcome<void>(scratch.failure());
+  if (!written.ok()) {
+    say("device run: %s", written.error().c_str());
     return kExitRunFailed;
   }
-  setenv("RAILWISE_SYSFS_ROOT", scratch.path().c_str(), 1);
+  setenv("RAILWISE_SYSFS_ROOT", scratch->path().c_str(), 1);
   prepend("LD_PRELOAD", folder + "/" + kFile, ':');
   return runner.run(command);
 }
@@ -107,7 +109,7 @@ int deviceRunCommand(Args args) {
   table.push_back(choiceOption<Sysfs>(0, "sysfs", kSysfs, &sysfs,
                                       "show the command the machine's /sys; auto: when the machine\n"
                                       "describes hosts with a PCI tree (default: auto)"));
-  // Options end where the command begins, with or without "--".
+  // The options end where the command begins, with or without "--".
   const std::vector<const char*> own = ownArguments(table, args);
   int status = kExitOk;
   const auto arguments = parseOrLeave("device run", table, own, kDeviceRunHelp, 0, &status);
@@ -130,4 +132,4 @@ int deviceRunCommand(Args args) {
   return leaveLike(result);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

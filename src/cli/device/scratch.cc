@@ -13,13 +13,13 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The start of a process in clock ticks since boot: field 22 of its stat, behind the name in parentheses. "":
-// it is not there.
+// The start time of a process, in clock ticks since boot: field 22 of its stat file. The fields are counted
+// after the name in parentheses. "": there is no such process.
 std::string startOf(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
@@ -28,20 +28,21 @@ std::string startOf(const std::string& pid) {
   if (name == std::string::npos) return "";
   std::istringstream fields(line.substr(name + 1));
   std::string field;
-  constexpr int kStart = 22 - 2;  // the fields before are the number and the name
+  constexpr int kStart = 22 - 2;  // the first two fields are the process id and the name
   for (int i = 0; i < kStart; ++i) fields >> field;
   return fields ? field : "";
 }
 
-// "railwise-sysfs.0.4026531836.": what is ours to judge.
+// The beginning of the names of this user's folders in this PID namespace: "railwise-sysfs.0.4026531836.".
+// Only such folders are examined.
 std::string prefix() {
   struct stat space = {};
   (void)stat("/proc/self/ns/pid", &space);
   return textOf("railwise-sysfs.%u.%llu.", geteuid(), static_cast<unsigned long long>(space.st_ino));
 }
 
-// TMPDIR when it is set; else memory rather than a disk, for a thousand small files: the user's own folder,
-// or the one of shared memory.
+// TMPDIR if it is set. Otherwise a folder in memory, because the tree has about a thousand small files: the
+// user's own folder, or the one of shared memory.
 fs::path temporaryFolder() {
   for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) {
     std::error_code error;
@@ -74,17 +75,15 @@ void removeStale(const fs::path& folder, const std::string& ours) {
 
 }  // namespace
 
-DeviceScratch::DeviceScratch(std::string* error) {
+Outcome<DeviceScratch> DeviceScratch::create() {
   const fs::path folder = temporaryFolder();
   const std::string ours = prefix();
   removeStale(folder, ours);
   const std::string pid = std::to_string(getpid());
   const std::string path = (folder / (ours + pid + "." + startOf(pid))).string();
-  if (mkdir(path.c_str(), 0700) != 0) {
-    *error = "cannot make the folder " + path + ": " + std::strerror(errno);
-    return;
-  }
-  path_ = path;
+  if (mkdir(path.c_str(), 0700) != 0)
+    return Error{"cannot make the folder " + path + ": " + std::strerror(errno)};
+  return DeviceScratch(path);
 }
 
 DeviceScratch::~DeviceScratch() {
@@ -92,4 +91,4 @@ DeviceScratch::~DeviceScratch() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// railwise device show: a software machine as its text was understood.
+// railwise device show: prints how a software machine's text was understood.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -6,10 +6,11 @@
 #include "base/json.h"
 #include "cli/device/commands.h"
 #include "cli/device/machine.h"
+#include "cli/device/tree_parts.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 enum class ShowFormat { kTable, kJson };
@@ -33,13 +34,6 @@ const char* linkName(const softdev::PortConfig& port) {
 int mtuBytes(const softdev::PortConfig& port) { return 128 << port.mtu; }
 
 std::string guidText(uint64_t guid) { return textOf("0x%016llx", static_cast<unsigned long long>(guid)); }
-
-std::string gidText(const softdev::Gid& gid) {
-  std::string text;
-  for (unsigned i = 0; i < 16; i += 2)
-    text += textOf("%s%02x%02x", i > 0 ? ":" : "", gid.raw[i], gid.raw[i + 1]);
-  return text;
-}
 
 std::string modes(const softdev::DeviceConfig& device) {
   std::string text;
@@ -74,7 +68,7 @@ void addRows(Rows& rows, const softdev::HostConfig& host, bool chosen) {
   }
 }
 
-// "; 12 NVLinks: 4 to 0000:1b:00.0, 8 to 0000:05:00.0"; "" for a GPU without any.
+// For example "; 12 NVLinks: 4 to 0000:1b:00.0, 8 to 0000:05:00.0"; "" for a GPU without NVLinks.
 std::string nvlinksText(const softdev::GpuConfig& gpu) {
   std::string text;
   for (const softdev::NvlinkConfig& link : gpu.nvlinks) {
@@ -244,4 +238,4 @@ int deviceShowCommand(Args args) {
                      format == ShowFormat::kJson ? jsonText(*machine) : tableText(machine->config));
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -10,7 +10,7 @@
 #include "cli/options/message.h"
 #include "softdev/control/control.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using softdev::CountsBy;
@@ -42,7 +42,7 @@ bool isPoll(const softdev::NamedCount& count) {
          count.field == &softdev::Counters::completions;
 }
 
-// What a row stands for, as names and values.
+// The columns that identify a row, as names and values.
 std::vector<std::pair<const char*, std::string>> labels(const CountsRow& row, CountsBy by) {
   const std::string process = std::to_string(row.process);
   const std::string port = std::to_string(row.port);
@@ -137,4 +137,4 @@ int deviceStatsCommand(Args args) {
   return kExitOk;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -8,13 +8,13 @@
 #include <map>
 #include <set>
 
+#include "base/bus_id.h"
 #include "cli/device/tree_parts.h"
 #include "cli/options/message.h"
-#include "topo/document/bus_id.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_identity.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr char kPciBus[] = "/sys/bus/pci";
@@ -23,7 +23,7 @@ class TreeMaker {
  public:
   explicit TreeMaker(const softdev::HostConfig& host) : host_(host) {}
 
-  topo::MemoryTree make() {
+  sysfs::MemoryTree make() {
     for (const softdev::GpuConfig& gpu : host_.gpus) addGpu(gpu);
     for (const softdev::PciConfig& each : host_.nvswitches) addFunction(each, nvswitchFunction(each));
     for (const softdev::DeviceConfig& device : host_.devices) addDevice(device);
@@ -39,19 +39,19 @@ class TreeMaker {
     tree_.file(folder + "/" + name, text + "\n");
   }
 
-  // Relative, so that the tree can lie anywhere.
+  // Writes a relative link, so that the tree can be anywhere.
   void link(const std::string& path, const std::string& target) {
     const std::filesystem::path from = std::filesystem::path(path).parent_path();
     tree_.link(path, std::filesystem::path(target).lexically_relative(from).string());
   }
 
-  // The PCI function, its bus, and what is known of the bridges above it.
+  // Adds the PCI function, its bus, and what the configuration says about the bridges above it.
   void addFunction(const softdev::PciConfig& config, const PciFunction& function) {
     const std::string folder = config.pci;
     if (config.busid().empty() || !folder.starts_with("/sys/devices/")) return;
     writeFunction(folder, function);
     std::string above = std::filesystem::path(folder).parent_path().string();
-    while (topo::isBusId(topo::baseName(above))) {
+    while (isBusId(sysfs::baseName(above))) {
       PciFunction& bridge = bridges_[above];
       bridge.gen = std::max(bridge.gen, function.gen);
       bridge.lanes = std::max(bridge.lanes, function.lanes);
@@ -76,14 +76,14 @@ class TreeMaker {
       const auto told = std::find_if(host_.bridges.begin(), host_.bridges.end(),
                                      [path = &folder](const auto& config) { return config.pci == *path; });
       const std::string above = std::filesystem::path(folder).parent_path().string();
-      describeBridge(bridge, !topo::isBusId(topo::baseName(above)),
+      describeBridge(bridge, !isBusId(sysfs::baseName(above)),
                      told == host_.bridges.end() ? nullptr : &*told);
       writeFunction(folder, bridge);
     }
   }
 
   void writeFunction(const std::string& folder, const PciFunction& function) {
-    const std::string busid(topo::baseName(folder));
+    const std::string busid(sysfs::baseName(folder));
     for (const auto& [name, text] : functionFiles(function, busid)) file(folder, name.c_str(), text);
     if (function.numa >= 0 && host_.cores > 0) {
       file(folder, "local_cpulist", cpuList(static_cast<uint32_t>(function.numa), host_.cores));
@@ -98,7 +98,7 @@ class TreeMaker {
   }
 
   void addDevice(const softdev::DeviceConfig& device) {
-    // Where the kernel puts what has no place on a bus.
+    // The kernel puts devices without a place on a bus there.
     std::string place = "/sys/devices/platform/railwise/" + device.name;
     if (device.pci.starts_with("/sys/devices/")) place = device.pci;
     addFunction(device, nicFunction(device));
@@ -124,7 +124,7 @@ class TreeMaker {
     for (const auto& [name, text] : interfaceFiles(port, number)) file(folder, name.c_str(), text);
   }
 
-  // The kernel module by which NCCL's net_ib knows that NICs take addresses of GPU memory.
+  // Adds the kernel module by which NCCL's net_ib recognises that NICs can access GPU memory by its address.
   void addPeerMemory() {
     const bool any = std::any_of(host_.devices.begin(), host_.devices.end(),
                                  [](const auto& device) { return device.gpuByAddress(); });
@@ -147,13 +147,13 @@ class TreeMaker {
   }
 
   const softdev::HostConfig& host_;
-  topo::MemoryTree tree_{"software machine, host " + host_.name};
+  sysfs::MemoryTree tree_{"software machine, host " + host_.name};
   std::map<std::string, PciFunction> bridges_;  // by folder
 };
 
 }  // namespace
 
-topo::MemoryTree deviceTree(const softdev::HostConfig& host) { return TreeMaker(host).make(); }
+sysfs::MemoryTree deviceTree(const softdev::HostConfig& host) { return TreeMaker(host).make(); }
 
 bool hasTree(const softdev::HostConfig& host) {
   if (!host.described) return false;
@@ -161,13 +161,13 @@ bool hasTree(const softdev::HostConfig& host) {
                                            [](const auto& device) { return !device.pci.empty(); });
 }
 
-std::string writeTree(const topo::MemoryTree& tree, const std::string& folder) {
+Outcome<void> writeTree(const sysfs::MemoryTree& tree, const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return "cannot make the folder " + folder + ": " + error.message();
+  if (error) return Error{"cannot make the folder " + folder + ": " + error.message()};
   if (!fs::is_empty(folder, error) || error)
-    return folder + " is not an empty folder: name one that is, or that is not there yet";
+    return Error{folder + " is not an empty folder: name one that is, or that is not there yet"};
   for (const auto& [path, item] : tree.items()) {
     const std::string target = folder + path;
     if (item.is_folder) {
@@ -180,9 +180,9 @@ std::string writeTree(const topo::MemoryTree& tree, const std::string& folder) {
       out.close();
       if (!out) error = std::error_code(errno != 0 ? errno : EIO, std::generic_category());
     }
-    if (error) return "cannot write " + target + ": " + error.message();
+    if (error) return Error{"cannot write " + target + ": " + error.message()};
   }
-  return "";
+  return {};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,22 +1,24 @@
-// The /sys of a software machine's host: PCI tree, RDMA devices, network interfaces and NUMA nodes, as the
-// kernel would show them, for `railwise topo --root`, for NCCL and for anything else that reads it. Values
-// that only a running fabric knows (LIDs, port states after faults) are those of the configuration. Plain
-// values; thread-safe.
+// The /sys of a software machine's host as the kernel would show it: PCI tree, RDMA devices, network
+// interfaces and NUMA nodes. `railwise topo --root`, NCCL and other programs read it. Values that only a
+// running fabric knows (LIDs, port states after faults) have the values of the configuration. Plain values;
+// thread-safe.
 #pragma once
 
 #include <string>
 
+#include "base/outcome.h"
 #include "softdev/config/config.h"
-#include "topo/sources/file_tree.h"
+#include "sysfs/file_tree.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-topo::MemoryTree deviceTree(const softdev::HostConfig& host);
+sysfs::MemoryTree deviceTree(const softdev::HostConfig& host);
 
-// True when `host` has a place in a PCI tree that is not this computer's, so that programs want its /sys.
+// True if `host` has a place in a PCI tree other than this computer's, so that programs need the host's own
+// /sys.
 bool hasTree(const softdev::HostConfig& host);
 
-// Writes the tree below `folder`, which is made, or has to be empty. "" or what went wrong, for people.
-std::string writeTree(const topo::MemoryTree& tree, const std::string& folder);
+// Writes the tree into `folder`. The folder is made if it does not exist; otherwise it must be empty.
+Outcome<void> writeTree(const sysfs::MemoryTree& tree, const std::string& folder);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

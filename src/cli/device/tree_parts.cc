@@ -5,10 +5,10 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-constexpr uint32_t kRailwiseVendor = 0x5257;  // as verbs says it: no PCI vendor's
+constexpr uint32_t kRailwiseVendor = 0x5257;  // the value that verbs reports too; it is no PCI vendor's id
 constexpr uint32_t kNvidia = 0x10de;
 constexpr uint32_t kIntel = 0x8086;
 constexpr uint32_t kBroadcom = 0x1000;
@@ -24,7 +24,7 @@ constexpr uint32_t kUsualLanes = 16;
 
 std::string hex4(uint32_t number) { return textOf("0x%04x", number); }
 
-// The slowest x16 link, from PCIe 3.0 on, that carries so much.
+// The oldest PCIe generation, from 3.0 on, whose x16 link carries `mbps`.
 uint32_t generationFor(uint64_t mbps) {
   uint32_t gen = 3;
   while (gen + 1 < std::size(kGenerations) && uint64_t{kGenerations[gen].lane_mbps} * kUsualLanes < mbps)
@@ -40,20 +40,13 @@ void setLink(PciFunction& function, const softdev::PciConfig& config, uint64_t n
   function.lanes = kUsualLanes;
 }
 
-std::string guidText(uint64_t guid) {
+std::string sysGuidText(uint64_t guid) {
   return textOf("%04x:%04x:%04x:%04x", static_cast<unsigned>(guid >> 48),
                 static_cast<unsigned>(guid >> 32 & 0xffff), static_cast<unsigned>(guid >> 16 & 0xffff),
                 static_cast<unsigned>(guid & 0xffff));
 }
 
-std::string gidText(const softdev::Gid& gid) {
-  std::string text;
-  for (unsigned i = 0; i < 16; i += 2)
-    text += textOf("%s%02x%02x", i > 0 ? ":" : "", gid.raw[i], gid.raw[i + 1]);
-  return text;
-}
-
-// "400 Gb/sec (4X NDR)", as ib_port_sysfs has it.
+// "400 Gb/sec (4X NDR)", in the format of the kernel's ib_port_sysfs.
 std::string rateText(const softdev::PortConfig& port) {
   const char* speed = "";
   switch (port.active_speed) {
@@ -92,12 +85,19 @@ std::string rateText(const softdev::PortConfig& port) {
 
 }  // namespace
 
+std::string gidText(const softdev::Gid& gid) {
+  std::string text;
+  for (unsigned i = 0; i < 16; i += 2)
+    text += textOf("%s%02x%02x", i > 0 ? ":" : "", gid.raw[i], gid.raw[i + 1]);
+  return text;
+}
+
 PciFunction gpuFunction(const softdev::PciConfig& gpu) {
   PciFunction function;
   function.class_code = 0x030200;
   function.vendor = gpu.vendor_id != 0 ? gpu.vendor_id : kNvidia;
   function.device = gpu.part_id != 0 ? gpu.part_id : 0x2330;
-  if (function.vendor == kAmd) function.class_code = 0x120000;  // an accelerator
+  if (function.vendor == kAmd) function.class_code = 0x120000;  // the class of an accelerator
   function.numa = gpu.numa;
   function.driver = function.vendor == kAmd ? "amdgpu" : "nvidia";
   setLink(function, gpu, uint64_t{kGenerations[4].lane_mbps} * kUsualLanes);
@@ -106,7 +106,7 @@ PciFunction gpuFunction(const softdev::PciConfig& gpu) {
 
 PciFunction nvswitchFunction(const softdev::PciConfig& nvswitch) {
   PciFunction function;
-  function.class_code = 0x068000;  // by it NCCL knows an NVSwitch
+  function.class_code = 0x068000;  // NCCL recognises an NVSwitch by this class
   function.vendor = nvswitch.vendor_id != 0 ? nvswitch.vendor_id : kNvidia;
   function.device = nvswitch.part_id != 0 ? nvswitch.part_id : 0x22a3;
   function.numa = nvswitch.numa;
@@ -165,8 +165,8 @@ Files functionFiles(const PciFunction& function, const std::string& busid) {
 
 Files deviceFiles(const softdev::DeviceConfig& device) {
   return {{"node_type", device.iwarp() ? "4: RNIC" : "1: CA"},
-          {"node_guid", guidText(device.guid)},
-          {"sys_image_guid", guidText(device.system_guid)},
+          {"node_guid", sysGuidText(device.guid)},
+          {"sys_image_guid", sysGuidText(device.system_guid)},
           {"node_desc", device.host + " " + device.name},
           {"fw_ver", "railwise-" RAILWISE_VERSION},
           {"hw_rev", "1"},
@@ -180,7 +180,7 @@ Files portFiles(const softdev::PortConfig& port) {
                  {"phys_state", port.active ? "5: LinkUp" : "3: Disabled"},
                  {"rate", rateText(port)},
                  {"link_layer", infiniband ? "InfiniBand" : "Ethernet"},
-                 {"lid", "0x0"},  // the fabric gives it
+                 {"lid", "0x0"},  // the fabric assigns the LID when it runs
                  {"lid_mask_count", "0"},
                  {"sm_lid", "0x0"},
                  {"sm_sl", "0"},
@@ -199,7 +199,7 @@ Files portFiles(const softdev::PortConfig& port) {
 Files interfaceFiles(const softdev::PortConfig& port, uint32_t number) {
   constexpr unsigned kEthernet = 1;  // ARPHRD_ETHER
   constexpr unsigned kJumbo = 9000;
-  std::string address;  // six of the eight bytes: the first three and the last three
+  std::string address;  // made of six of the GUID's eight bytes: the first three and the last three
   for (const unsigned shift : {56, 48, 40, 16, 8, 0})
     address += textOf("%s%02x", address.empty() ? "" : ":", static_cast<unsigned>(port.guid >> shift & 0xff));
   return {{"address", address},
@@ -231,4 +231,4 @@ std::string cpuMask(uint32_t node, const softdev::HostConfig& host) {
   return mask;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// What the files of a software machine's /sys say (cli/device/tree.h): name and text of each, without the
-// newline.
+// The contents of the files of a software machine's /sys (cli/device/tree.h): the name and the text of each
+// file, without the newline at the end.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 #include "softdev/config/config.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-constexpr uint32_t kAmd = 0x1002;  // PCI vendor
+constexpr uint32_t kAmd = 0x1002;  // AMD's PCI vendor id
 
 using Files = std::vector<std::pair<std::string, std::string>>;
 
@@ -19,7 +19,7 @@ struct PciFunction {
   uint32_t class_code = 0;
   uint32_t vendor = 0;
   uint32_t device = 0;
-  uint32_t gen = 0;  // of the link above it
+  uint32_t gen = 0;  // PCIe generation of the link above the function
   uint32_t lanes = 0;
   int32_t numa = -1;
   const char* driver = "";
@@ -28,7 +28,8 @@ struct PciFunction {
 PciFunction gpuFunction(const softdev::PciConfig& gpu);
 PciFunction nvswitchFunction(const softdev::PciConfig& nvswitch);
 PciFunction nicFunction(const softdev::DeviceConfig& device);
-// Its link is as fast as the fastest below it, unless `told` says otherwise (null: nothing told).
+// Makes the bridge's link as fast as the fastest link below it. `told` is what the configuration says about
+// the bridge and has precedence; null: it says nothing.
 void describeBridge(PciFunction& bridge, bool is_root_port, const softdev::PciConfig* told);
 
 Files functionFiles(const PciFunction& function, const std::string& busid);
@@ -36,8 +37,12 @@ Files deviceFiles(const softdev::DeviceConfig& device);
 Files portFiles(const softdev::PortConfig& port);
 Files interfaceFiles(const softdev::PortConfig& port, uint32_t number);
 
-// The processors of a NUMA node: "56-111", and the mask as 32-bit words, the highest first.
+// The processors of a NUMA node: as a list ("56-111"), and as a mask of 32-bit words with the highest word
+// first.
 std::string cpuList(uint32_t node, uint32_t cores);
 std::string cpuMask(uint32_t node, const softdev::HostConfig& host);
 
-}  // namespace railwise::tools
+// "fe80:0000:0000:0000:0000:0000:0000:0001", as /sys writes a GID.
+std::string gidText(const softdev::Gid& gid);
+
+}  // namespace railwise::cli

@@ -4,17 +4,16 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
                                       const std::string& help, std::size_t max_positional, int* status,
                                       const std::string& after_options) {
-  std::string error;
-  auto arguments = parseArguments(table, args, &error);
-  if (arguments && !arguments->help && arguments->positional.size() > max_positional)
-    error = "unexpected argument '" + arguments->positional[max_positional] + "'";
-  if (!error.empty()) {
-    say("%s: %s (railwise %s --help lists what there is)", command, error.c_str(), command);
+  auto arguments = parseArguments(table, args);
+  if (arguments.ok() && !arguments->help && arguments->positional.size() > max_positional)
+    arguments = Error{"unexpected argument '" + arguments->positional[max_positional] + "'"};
+  if (!arguments.ok()) {
+    say("%s: %s (railwise %s --help lists what there is)", command, arguments.error().c_str(), command);
     *status = kExitUsage;
     return std::nullopt;
   }
@@ -23,7 +22,7 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
     *status = kExitOk;
     return std::nullopt;
   }
-  return arguments;
+  return std::move(*arguments);
 }
 
 int writeOutput(const char* command, const std::string& path, const std::string& text) {
@@ -42,4 +41,4 @@ void sayNotes(const char* command, const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("%s: note: %s", command, note.c_str());
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

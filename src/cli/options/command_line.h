@@ -1,5 +1,5 @@
-// What every subcommand does around its work: reads its command line or leaves, writes its output, says
-// notes.
+// What every subcommand does before and after its work: it reads its command line, writes its output, and
+// prints notes.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Parses, and serves --help and mistakes. Nothing: leave with *status. The help is `help`, the options, and
-// `after_options`.
+// Parses the command line, and handles --help and mistakes. Null: the caller must return *status. The help
+// text consists of `help`, the options, and `after_options`.
 std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Option>& table, Args args,
                                       const std::string& help, std::size_t max_positional, int* status,
                                       const std::string& after_options = "");
 
-// A text to stdout, or to the file that `path` names; the exit status.
+// Writes a text to stdout, or to the file `path` if it is not empty. Returns the exit status.
 int writeOutput(const char* command, const std::string& path, const std::string& text);
 
-// Lines for people on stderr: "railwise: command: note: ...".
+// Prints notes for people on stderr, one per line: "railwise: command: note: ...".
 void sayNotes(const char* command, const std::vector<std::string>& notes);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

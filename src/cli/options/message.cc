@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 std::string g_prefix;
@@ -18,7 +18,7 @@ std::atomic<bool> g_progress_shown{false};
 
 struct KeptLines {
   std::mutex mutex;
-  std::string part;  // empty: nothing is kept
+  std::string part;  // empty: no lines are kept
   std::vector<std::string> lines;
 };
 KeptLines g_kept;
@@ -44,7 +44,7 @@ void writeStderr(const std::string& line) {
   std::size_t written = 0;
   while (written < line.size()) {
     const ssize_t count = ::write(STDERR_FILENO, line.data() + written, line.size() - written);
-    if (count <= 0) return;  // nobody left to tell
+    if (count <= 0) return;  // stderr is closed, so the message cannot be shown
     written += static_cast<std::size_t>(count);
   }
 }
@@ -77,8 +77,6 @@ void setPluginLog(PluginLog level) {
   g_plugin_log = level;
   log::setStderrLevel(level == PluginLog::kInfo ? log::kInfo : log::kWarn);
 }
-
-PluginLog pluginLog() { return g_plugin_log; }
 
 void pluginLogger(ncclDebugLogLevel level, unsigned long, const char*, int, const char* format, ...) {
   const PluginLog shown = g_plugin_log;
@@ -113,4 +111,4 @@ void clearProgress() {
   if (g_progress_shown.exchange(false)) writeStderr("\r\033[K");
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

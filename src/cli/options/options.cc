@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 std::string spelled(const Option& option) {
@@ -40,13 +40,14 @@ std::size_t editDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// One pass over the arguments; the state that the pieces of it share.
+// One pass over the arguments, with the state that its steps share.
 class Parser {
  public:
-  Parser(std::span<const Option> options, std::span<const char* const> args, std::string* error)
-      : options_(options), args_(args), error_(error) {}
+  Parser(std::span<const Option> options, std::span<const char* const> args)
+      : options_(options), args_(args) {}
 
-  bool run(Arguments& result) {
+  Outcome<Arguments> run() {
+    Arguments result;
     for (; at_ < args_.size() && !result.help; ++at_) {
       const std::string_view arg = args_[at_];
       if (arg == "--") {
@@ -56,18 +57,18 @@ class Parser {
       if (arg == "--help" || arg == "-h") {
         result.help = true;
       } else if (arg.starts_with("--")) {
-        if (!longOption(arg.substr(2))) return false;
+        if (auto read = longOption(arg.substr(2)); !read.ok()) return read.failure();
       } else if (arg.size() > 1 && arg.front() == '-') {
-        if (!shortOption(arg)) return false;
+        if (auto read = shortOption(arg); !read.ok()) return read.failure();
       } else {
         result.positional.emplace_back(arg);
       }
     }
-    return true;
+    return result;
   }
 
  private:
-  bool longOption(std::string_view text) {
+  Outcome<void> longOption(std::string_view text) {
     const auto equal = text.find('=');
     const std::string_view name = text.substr(0, equal);
     const Option* option = findLong(options_, name);
@@ -75,57 +76,48 @@ class Parser {
       std::vector<std::string> names = {"help"};
       for (const Option& known : options_) names.push_back(known.long_name);
       auto near = closest(name, names);
-      return fail("unknown option --" + std::string(name) +
-                  (near ? ", did you mean --" + *near + "?" : std::string()));
+      return Error{"unknown option --" + std::string(name) +
+                   (near ? ", did you mean --" + *near + "?" : std::string())};
     }
     if (equal != std::string_view::npos) {
-      if (option->value == Option::kNone) return fail("option " + spelled(*option) + " takes no value");
+      if (option->value == Option::kNone) return Error{"option " + spelled(*option) + " takes no value"};
       return give(*option, text.substr(equal + 1));
     }
     return giveNext(*option);
   }
 
-  bool shortOption(std::string_view arg) {
+  Outcome<void> shortOption(std::string_view arg) {
     const Option* option = findShort(options_, arg[1]);
-    if (option == nullptr) return fail("unknown option " + std::string(arg.substr(0, 2)));
+    if (option == nullptr) return Error{"unknown option " + std::string(arg.substr(0, 2))};
     if (arg.size() == 2) return giveNext(*option);
-    if (option->value == Option::kNone) return fail("option " + spelled(*option) + " takes no value");
+    if (option->value == Option::kNone) return Error{"option " + spelled(*option) + " takes no value"};
     return give(*option, arg.substr(2));
   }
 
-  bool giveNext(const Option& option) {
+  Outcome<void> giveNext(const Option& option) {
     if (option.value != Option::kRequired) {
       option.accept({});
-      return true;
+      return {};
     }
     if (at_ + 1 >= args_.size())
-      return fail("option " + spelled(option) + " needs a value: " + option.accepted);
+      return Error{"option " + spelled(option) + " needs a value: " + option.accepted};
     return give(option, args_[++at_]);
   }
 
-  bool give(const Option& option, std::string_view value) {
-    if (option.accept(value)) return true;
-    return fail("option " + spelled(option) + ": '" + std::string(value) + "' is not " + option.accepted);
-  }
-
-  bool fail(std::string text) {
-    *error_ = std::move(text);
-    return false;
+  Outcome<void> give(const Option& option, std::string_view value) {
+    if (option.accept(value)) return {};
+    return Error{"option " + spelled(option) + ": '" + std::string(value) + "' is not " + option.accepted};
   }
 
   std::span<const Option> options_;
   std::span<const char* const> args_;
-  std::string* error_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-std::optional<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args,
-                                        std::string* error) {
-  Arguments result;
-  if (!Parser(options, args, error).run(result)) return std::nullopt;
-  return result;
+Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args) {
+  return Parser(options, args).run();
 }
 
 std::string optionHelp(std::span<const Option> options) {
@@ -245,4 +237,4 @@ Option textOption(char short_name, std::string long_name, std::string value_name
           }};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

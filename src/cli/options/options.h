@@ -1,5 +1,6 @@
-// The command's option parser: a table of Option rows gives the parser, the messages and the --help text, so
-// that they cannot disagree. Accepts -n 5, -n5, --iters 5, --iters=5 and "--" (what follows is positional).
+// The option parser of the command. A table of Option rows defines the parser, the messages and the --help
+// text, so they cannot disagree. Accepts -n 5, -n5, --iters 5, --iters=5 and "--" (everything after it is
+// positional).
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,11 @@
 #include <string_view>
 #include <vector>
 
-namespace railwise::tools {
+#include "base/outcome.h"
 
-// What stands behind a subcommand's name.
+namespace railwise::cli {
+
+// The arguments after a subcommand's name.
 using Args = std::span<const char* const>;
 
 // Exit statuses of the command.
@@ -29,27 +32,27 @@ struct Option {
   std::string value_name;  // in --help, e.g. "SIZE"
   std::string text;        // in --help
   std::string accepted;    // completes "'x' is not ...", e.g. "a number from 1 to 32"
-  // Takes the value (empty when there is none); false: not an accepted value.
+  // Takes the value; it is empty if the option has none. False: the value is not accepted.
   std::function<bool(std::string_view)> accept;
 };
 
 struct Arguments {
   std::vector<std::string> positional;
-  bool help = false;  // --help or -h was given; nothing after it was read
+  bool help = false;  // --help or -h was given; the parser did not read further
 };
 
-// Reads `args` (without the command's name). Nothing and `error` set: a usage error, one clear sentence.
-std::optional<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args,
-                                        std::string* error);
-// One aligned line (or more) per option, "--help" included.
+// Reads `args`, which do not include the command's name. The error is a usage error in one sentence.
+Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args);
+// The help text: one aligned line or more per option, including --help.
 std::string optionHelp(std::span<const Option> options);
 
-// "8", "64K", "32M", "1G" (powers of 1024); nothing for anything else or beyond 64 bits.
+// Parses "8", "64K", "32M" or "1G" (powers of 1024). Null: another form, or a number that needs more than 64
+// bits.
 std::optional<uint64_t> parseSize(std::string_view text);
 std::optional<int> parseInt(std::string_view text, int min, int max);
-// The candidate that is nearest to `name`, if any is near enough to be a misspelling of it.
+// The candidate closest to `name`, if it is close enough that `name` may be a misspelling. Otherwise null.
 std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates);
-// "", or ", did you mean 'x'?".
+// Returns ", did you mean 'x'?", or "" if no candidate is close.
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
 Option flagOption(char short_name, std::string long_name, bool* field, std::string text);
@@ -85,4 +88,4 @@ Option choiceOption(char short_name, std::string long_name, std::span<const Choi
           }};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

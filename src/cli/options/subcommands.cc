@@ -7,7 +7,7 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 std::string helpText(const char* group, std::span<const Subcommand> subcommands, const char* last) {
@@ -45,4 +45,4 @@ int runSubcommand(const char* group, std::span<const Subcommand> subcommands, co
   return kExitUsage;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

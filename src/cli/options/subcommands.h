@@ -1,4 +1,4 @@
-// A command of commands, such as `railwise topo`.
+// A command that consists of subcommands, such as `railwise topo`.
 #pragma once
 
 #include <span>
@@ -6,16 +6,17 @@
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct Subcommand {
   const char* name;
   int (*run)(Args);
-  const char* text;  // of the help
+  const char* text;  // for the help
 };
 
-// Runs the subcommand that args[0] names; --help lists them, with `last` as the last line. kExitUsage, with
-// what is there and what was perhaps meant, when there is none. `group`: "topo", for messages.
+// Runs the subcommand that args[0] names. --help lists the subcommands, with `last` as the last line. If
+// there is no such subcommand, prints which ones exist and which one was perhaps meant, and returns
+// kExitUsage. `group` is the command's name for messages, e.g. "topo".
 int runSubcommand(const char* group, std::span<const Subcommand> subcommands, const char* last, Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,12 +1,12 @@
-// The subcommands that look at a plugin: `railwise devices` and `railwise config`.
+// The subcommands that show a plugin: `railwise devices` and `railwise config`.
 #pragma once
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Each takes the arguments behind its name and answers the exit status of the command.
+// Each function takes the arguments after the subcommand's name and returns the exit status.
 int devicesCommand(Args args);
 int configCommand(Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include "base/config.h"
 #include "base/json.h"
@@ -9,10 +10,47 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "cli/plugin/commands.h"
-#include "cli/plugin/nccl_conf.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
+
+// NCCL's configuration files. NCCL reads them into the environment before it loads plugins: first
+// $NCCL_CONF_FILE, or ~/.nccl.conf if that is not set; then /etc/nccl.conf. They have lines NAME=value, which
+// are used unchanged; '#' in the first column begins a comment; a variable that is already set stays. Source:
+// NCCL 2.30.7, misc/param.cc (initEnv, setEnvFile).
+struct ConfVariable {
+  std::string name;
+  std::string file;
+  int line;
+};
+
+void applyFile(const std::string& path, std::vector<ConfVariable>& applied) {
+  std::ifstream file(path);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    const auto equals = line.find('=');
+    if (line.starts_with('#') || equals == std::string::npos || equals == 0) continue;
+    const std::string name = line.substr(0, equals);
+    if (std::getenv(name.c_str()) != nullptr) continue;
+    if (setenv(name.c_str(), line.c_str() + equals + 1, 0) == 0) applied.push_back({name, path, number});
+  }
+}
+
+// Does the same for this process, and returns the variables that the files have set. Call it on the main
+// thread before other threads start. A missing file is not an error.
+std::vector<ConfVariable> applyNcclConf() {
+  std::vector<ConfVariable> applied;
+  const char* named = std::getenv("NCCL_CONF_FILE");
+  const char* home = std::getenv("HOME");
+  if (named != nullptr && *named != '\0') {
+    applyFile(named, applied);
+  } else if (home != nullptr) {
+    applyFile(std::string(home) + "/.nccl.conf", applied);
+  }
+  applyFile("/etc/nccl.conf", applied);
+  return applied;
+}
 
 struct ConfigOptions {
   bool markdown = false;
@@ -33,7 +71,7 @@ constexpr const char* kConfigExitHelp = "\nExit status: 0 all right, 2 a mistake
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
-// The settings of this environment and of NCCL's files.
+// The settings that result from this environment and from NCCL's files.
 struct Values {
   std::vector<ConfVariable> files = applyNcclConf();
   std::vector<SettingSource> sources;
@@ -44,7 +82,7 @@ struct Values {
         std::find_if(files.begin(), files.end(), [&](const ConfVariable& v) { return v.name == env; });
     return found != files.end() ? &*found : nullptr;
   }
-  // Who set the variable.
+  // Where the variable was set.
   std::string setter(const char* env) const {
     const ConfVariable* file = fileOf(env);
     return file != nullptr ? file->file + ":" + std::to_string(file->line) : "environment";
@@ -56,7 +94,7 @@ struct Values {
   }
 };
 
-// NCCL's variables that somebody has set in vain.
+// Calls `act` for each of NCCL's variables that is set but has no meaning for the plugin.
 template <typename Do>
 void forUnusedThatAreSet(const Do& act) {
   for (const UnusedSetting& row : unusedSettings()) {
@@ -135,4 +173,4 @@ int configCommand(Args args) {
   return kExitOk;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -13,22 +13,22 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kVariable = "RAILWISE_DEVICE";
 // Opening every RDMA device of a large machine takes a few seconds at most.
 constexpr int kProbeTimeoutMs = 30'000;
 
-// In the child: 0 when the plugin starts.
+// Runs in the child process. Returns 0 if the plugin starts.
 int probe(const PluginOptions& options, const char* device) {
   if (!options.verbose) setPluginLog(PluginLog::kNone);
   if (device != nullptr) setenv(kVariable, device, 1);
-  std::string error;
-  auto plugin = loadPlugin(options, &error);
-  // A plugin that cannot be loaded has no device problem: the caller's own attempt will say what is wrong.
+  auto plugin = loadPlugin(options);
+  // If the plugin cannot be loaded, the problem is not its device. The caller's own attempt will report the
+  // problem.
   if (!plugin.ok()) return 0;
-  const auto count = startPlugin(*plugin->api, 1, &error);
+  const auto count = startPlugin(*plugin->api, 1);
   if (count.ok()) (void)plugin->api->finalize();
   return count.ok() ? 0 : 1;
 }
@@ -40,7 +40,8 @@ int waitFor(pid_t child) {
   return status;
 }
 
-// Does the plugin start in a process of its own, with RAILWISE_DEVICE=`device` (null: as it is)?
+// Does the plugin start in a process of its own, with RAILWISE_DEVICE=`device`? If `device` is null, the
+// variable stays as it is.
 bool pluginStarts(const PluginOptions& options, const char* device) {
   const pid_t child = fork();
   if (child < 0) return true;  // no probe, no fallback: the plugin's own init decides
@@ -75,4 +76,4 @@ void applyDevice(const PluginOptions& options, bool software_fallback) {
   }
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// railwise devices: what a net plugin tells NCCL about its devices.
+// railwise devices: prints what a network plugin reports to NCCL about its devices.
 #include <algorithm>
 #include <cstdio>
 
@@ -9,7 +9,7 @@
 #include "cli/plugin/device_choice.h"
 #include "cli/plugin/plugin_loader.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 struct DevicesOptions {
@@ -69,15 +69,15 @@ void printTable(const std::vector<NetProperties>& devices) {
   }
 }
 
-// What the plugin said of GPU memory and a device when it started, "" when it said nothing (other plugins).
-// Railwise's words are "NAME: GPUDirect: HOW" (src/net/device/device.cc).
+// Finds what the plugin logged at its start about a device and GPU memory. "": it logged nothing, as other
+// plugins do. Railwise's text is "NAME: GPUDirect: HOW" (src/net/device/device.cc).
 constexpr char kGpuDirectMark[] = ": GPUDirect: ";
 
 std::string gpuDirectOf(const std::string& device) {
   const std::string beginning = device + kGpuDirectMark;
   for (const std::string& line : keptPluginLines()) {
     const std::size_t at = line.find(beginning);
-    // Behind the plugin's name, "NET/Railwise : ".
+    // The text follows the plugin's name, "NET/Railwise : ".
     if (at != std::string::npos && (at == 0 || line[at - 1] == ' '))
       return line.substr(at + beginning.size());
   }
@@ -129,20 +129,19 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
 }
 
 int list(const DevicesOptions& options) {
-  std::string error;
   const bool fallback = needsSoftwareDevice(options.plugin);
   if (fallback) say("%s", kSoftwareFallbackText);
   applyDevice(options.plugin, fallback);
-  auto plugin = loadPlugin(options.plugin, &error);
+  auto plugin = loadPlugin(options.plugin);
   if (!plugin.ok()) {
-    say("%s", error.c_str());
-    return plugin.status().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
+    say("%s", plugin.error().c_str());
+    return plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
   }
   NetApi& api = *plugin->api;
   keepPluginLines(kGpuDirectMark);
-  const auto count = startPlugin(api, 1, &error);
+  const auto count = startPlugin(api, 1);
   if (!count.ok()) {
-    say("%s", error.c_str());
+    say("%s", count.error().c_str());
     return kExitFailed;
   }
   std::vector<NetProperties> devices(static_cast<std::size_t>(*count));
@@ -172,4 +171,4 @@ int devicesCommand(Args args) {
   return list(options);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -14,7 +14,7 @@
 #include "nccl/net_v8.h"
 #include "nccl/net_v9.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 template <int kVersion>
@@ -34,7 +34,7 @@ RAILWISE_ABI(11)
 RAILWISE_ABI(12)
 #undef RAILWISE_ABI
 
-// NCCL always hands out a callback; nothing is profiled here and no profiler handle is ever given.
+// NCCL always passes a profiler callback. This tool profiles nothing and never passes a profiler handle.
 ncclResult_t ignoreProfilerEvent(void**, int, void*, int64_t, void*) { return ncclSuccess; }
 
 template <typename Properties>
@@ -57,7 +57,7 @@ NetProperties uniform(const Properties& from) {
   return to;
 }
 
-// The first function that NCCL calls and that the table lacks; null when none.
+// The first function that NCCL calls and the table lacks. Null: the table lacks none.
 template <typename Net>
 const char* missingFunctionOf(const Net& net) {
 #define RAILWISE_NEED(function) \
@@ -135,7 +135,7 @@ class NetTable final : public NetApi {
       if constexpr (kVersion >= 11) {
         return net_.connect(context_, device, handle, send_comm, &device_handle);
       } else if constexpr (kVersion == 10) {
-        ncclNetCommConfig_v10_t config = config_;  // NCCL's is on its stack, too: plugins must copy it
+        ncclNetCommConfig_v10_t config = config_;  // NCCL's config is on its stack too: plugins must copy it
         return net_.connect(device, &config, handle, send_comm, &device_handle);
       } else {
         return net_.connect(device, handle, send_comm, &device_handle);
@@ -215,36 +215,32 @@ class NetTable final : public NetApi {
 };
 
 template <int kVersion>
-std::unique_ptr<NetApi> make(void* table, std::string* error) {
+Outcome<std::unique_ptr<NetApi>> make(void* table) {
   const auto& net = *static_cast<const typename Abi<kVersion>::Net*>(table);
-  if (net.init == nullptr) {
-    *error = "ncclNetPlugin_v" + std::to_string(kVersion) + " has no init";
-    return nullptr;
-  }
-  return std::make_unique<NetTable<kVersion>>(net);
+  if (net.init == nullptr) return Error{"ncclNetPlugin_v" + std::to_string(kVersion) + " has no init"};
+  return std::unique_ptr<NetApi>(std::make_unique<NetTable<kVersion>>(net));
 }
 
 }  // namespace
 
-std::unique_ptr<NetApi> NetApi::create(int version, void* table, std::string* error) {
+Outcome<std::unique_ptr<NetApi>> NetApi::create(int version, void* table) {
   switch (version) {
     case 6:
-      return make<6>(table, error);
+      return make<6>(table);
     case 7:
-      return make<7>(table, error);
+      return make<7>(table);
     case 8:
-      return make<8>(table, error);
+      return make<8>(table);
     case 9:
-      return make<9>(table, error);
+      return make<9>(table);
     case 10:
-      return make<10>(table, error);
+      return make<10>(table);
     case 11:
-      return make<11>(table, error);
+      return make<11>(table);
     case 12:
-      return make<12>(table, error);
+      return make<12>(table);
     default:
-      *error = "no net plugin API v" + std::to_string(version);
-      return nullptr;
+      return Error{"no net plugin API v" + std::to_string(version)};
   }
 }
 
@@ -270,4 +266,4 @@ std::string resultText(ncclResult_t result) {
   return "result " + std::to_string(static_cast<int>(result)) + " (unknown)";
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,7 +1,7 @@
-// One shape for the seven versions of NCCL's net plugin API (v6 to v12): what NCCL 2.30.7's own shims do with
-// an older table, done the same way (32-bit size limits, the config in v10's connect, contexts from v11 on).
-// Which thread may call what is NCCL's contract: init, devices, getProperties, finalize on the main thread;
-// listen to closeListen and regMr on the service thread; isend, irecv, test on the progress thread.
+// One interface for the seven versions of NCCL's network plugin API (v6 to v12). It treats an older table as
+// the shims of NCCL 2.30.7 do (32-bit size limits, the config in v10's connect, contexts from v11 on).
+// Threads follow NCCL's contract: init, devices, getProperties and finalize on the main thread; listen to
+// closeListen and regMr on the service thread; isend, irecv and test on the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 #include <span>
 #include <string>
 
+#include "base/outcome.h"
 #include "nccl/types.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 inline constexpr int kOldestApi = 6;
 inline constexpr int kNewestApi = 12;
 inline constexpr std::size_t kMaxGroup = 8;  // NCCL_NET_IB_MAX_RECVS
 
-// ncclNetProperties of any version; what a version lacks is as NCCL's shim sets it.
+// ncclNetProperties of any version. A field that a version lacks has the value that NCCL's shim sets.
 struct NetProperties {
   std::string name;
   std::string pci_path;  // empty: none
@@ -30,15 +31,15 @@ struct NetProperties {
   float latency_us = 0;
   int max_comms = 0;
   int max_recvs = 0;
-  bool host_device = true;  // netDeviceType is HOST: no device code needed
+  bool host_device = true;  // netDeviceType is HOST, so no device code is needed
   int rail = NCCL_NET_ID_UNDEF;
   int plane = NCCL_NET_ID_UNDEF;
 };
 
 class NetApi {
  public:
-  // `table` is the ncclNetPlugin_v<version> symbol. Null and `error` set when it has no init.
-  static std::unique_ptr<NetApi> create(int version, void* table, std::string* error);
+  // `table` is the symbol ncclNetPlugin_v<version>. It is an error if the table has no init.
+  static Outcome<std::unique_ptr<NetApi>> create(int version, void* table);
   virtual ~NetApi() = default;
   NetApi(const NetApi&) = delete;
   NetApi& operator=(const NetApi&) = delete;
@@ -46,12 +47,13 @@ class NetApi {
   int version() const { return version_; }
   virtual const char* name() const = 0;
   virtual ncclResult_t init(uint64_t comm_id, ncclDebugLogger_t logger) = 0;
-  // After init, where some plugins fill their table: the first function that NCCL needs and that is missing,
-  // or null.
+  // The first function that NCCL needs and the table lacks, or null. Call it after init, because some plugins
+  // fill their table there.
   virtual const char* missingFunction() const { return nullptr; }
   virtual ncclResult_t devices(int* count) = 0;
   virtual ncclResult_t getProperties(int device, NetProperties* properties) = 0;
-  // A device made of others. ncclInvalidUsage: before v9, which introduced it, and of plugins that have none.
+  // Makes one device of several. ncclInvalidUsage: the API is older than v9, which introduced makeVDevice, or
+  // the plugin does not have it.
   virtual ncclResult_t makeVDevice(std::span<const int> /*physical*/, int* /*device*/) {
     return ncclInvalidUsage;
   }
@@ -62,7 +64,8 @@ class NetApi {
   virtual ncclResult_t deregMr(void* comm, void* mhandle) = 0;
   virtual ncclResult_t isend(void* comm, void* data, std::size_t bytes, int tag, void* mhandle,
                              void** request) = 0;
-  // One of several buffers, which sends fill by their tags: at most kMaxGroup, and the plugin's maxRecvs.
+  // One of several buffers of a receive, which sends fill by their tags. A receive has at most kMaxGroup
+  // buffers, and at most the plugin's maxRecvs.
   struct Buffer {
     void* data;
     std::size_t bytes;
@@ -79,7 +82,7 @@ class NetApi {
   virtual ncclResult_t closeSend(void* comm) = 0;
   virtual ncclResult_t closeRecv(void* comm) = 0;
   virtual ncclResult_t closeListen(void* comm) = 0;
-  // Does nothing before v11, which introduced it.
+  // Does nothing before v11, which introduced finalize.
   virtual ncclResult_t finalize() = 0;
 
  protected:
@@ -89,7 +92,7 @@ class NetApi {
   const int version_;
 };
 
-// "ncclRemoteError (the peer failed or left)".
+// For example "ncclRemoteError (the peer failed or left)".
 std::string resultText(ncclResult_t result);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

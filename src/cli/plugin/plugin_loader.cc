@@ -14,7 +14,7 @@
 #define RAILWISE_INSTALL_LIBDIR "lib"
 #endif
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kOwnPlugin = "libnccl-net-railwise.so";
@@ -35,21 +35,19 @@ std::string fileOf(void* symbol, const std::string& fallback) {
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : fallback;
 }
 
-Result<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::string* opened,
-                                 std::string* error) {
-  error->clear();
+Outcome<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::string* opened) {
+  Error error;
   for (const std::string& name : names) {
-    // A candidate beside the executable that is not there says nothing; a name that the user gave does.
+    // A missing file beside the executable is not an error. A missing file that the user named is one.
     if (names.size() > 2 && name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) continue;
-    std::string text;
-    auto library = DynamicLibrary::open({name.c_str()}, &text);
+    auto library = DynamicLibrary::open({name.c_str()});
     if (library.ok()) {
       *opened = name;
       return library;
     }
-    *error += (error->empty() ? "" : "; ") + text;
+    error.text += (error.text.empty() ? "" : "; ") + library.error();
   }
-  return Status{Code::kSystem, ENOENT};
+  return error;
 }
 
 bool acceptDevice(std::string_view value, std::string* field) {
@@ -119,64 +117,50 @@ std::vector<std::string> ownPluginPaths(const std::string& exe) {
   return paths;
 }
 
-Result<LoadedPlugin> loadPlugin(const PluginOptions& options, std::string* error) {
+Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) {
   const bool own = options.plugin.empty();
   const auto names = own ? ownPluginPaths(executablePath()) : pluginFileNames(options.plugin);
   const std::string shown = own ? kOwnPlugin : options.plugin;
   std::string name;
-  std::string reason;
-  auto library = openFirst(names, &name, &reason);
-  if (!library.ok()) {
-    *error = "cannot load plugin " + shown + ": " + reason;
-    return library.status();
-  }
+  auto library = openFirst(names, &name);
+  if (!library.ok()) return Error{"cannot load plugin " + shown + ": " + library.error()};
   const int newest = options.api != 0 ? options.api : kNewestApi;
   const int oldest = options.api != 0 ? options.api : kOldestApi;
   for (int version = newest; version >= oldest; --version) {
     void* table = library->symbol(symbolName(version).c_str());
     if (table == nullptr) continue;
-    auto api = NetApi::create(version, table, &reason);
-    if (api == nullptr) {
-      *error = "plugin " + name + ": " + reason;
-      return Status{Code::kSystem};
-    }
-    return LoadedPlugin{std::move(*library), fileOf(table, name), std::move(api)};
+    auto api = NetApi::create(version, table);
+    if (!api.ok()) return Error{"plugin " + name + ": " + api.error()};
+    return LoadedPlugin{std::move(*library), fileOf(table, name), std::move(*api)};
   }
   const std::string exported = exportedVersions(*library);
-  *error = "plugin " + name + " does not export " +
-           (options.api != 0 ? symbolName(options.api) : "any ncclNetPlugin_v6 .. ncclNetPlugin_v12") +
-           (exported.empty() ? std::string() : "; it exports " + exported);
-  return Status{options.api != 0 && !exported.empty() ? Code::kInvalidUsage : Code::kSystem};
+  return Error{
+      "plugin " + name + " does not export " +
+          (options.api != 0 ? symbolName(options.api) : "any ncclNetPlugin_v6 .. ncclNetPlugin_v12") +
+          (exported.empty() ? std::string() : "; it exports " + exported),
+      options.api != 0 && !exported.empty() ? Code::kInvalidUsage : Code::kSystem};
 }
 
-Result<int> startPlugin(NetApi& api, uint64_t comm_id, std::string* error) {
+Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   const auto failed = [&](const char* call, ncclResult_t result) {
-    *error =
-        textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call, resultText(result).c_str());
-    return Status{Code::kNoDevice};
+    return Error{textOf("plugin %s (v%d): %s failed: %s", api.name(), api.version(), call,
+                        resultText(result).c_str())};
   };
   if (const ncclResult_t result = api.init(comm_id, pluginLogger); result != ncclSuccess)
     return failed("init", result);
-  if (const char* const missing = api.missingFunction()) {
-    *error = textOf("plugin %s: ncclNetPlugin_v%d has no %s", api.name(), api.version(), missing);
-    return Status{Code::kNoDevice};
-  }
+  if (const char* const missing = api.missingFunction())
+    return Error{textOf("plugin %s: ncclNetPlugin_v%d has no %s", api.name(), api.version(), missing)};
   int count = 0;
   if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
     return failed("devices", result);
-  if (count <= 0) {
-    *error = textOf("plugin %s (v%d): it has no device", api.name(), api.version());
-    return Status{Code::kNoDevice};
-  }
+  if (count <= 0) return Error{textOf("plugin %s (v%d): it has no device", api.name(), api.version())};
   NetProperties properties;
   if (const ncclResult_t result = api.getProperties(0, &properties); result != ncclSuccess)
     return failed("getProperties(0)", result);
-  if (!properties.host_device) {
-    *error = textOf("plugin %s (v%d): device 0 (%s) needs code on the GPU (netDeviceType is not HOST)",
-                    api.name(), api.version(), properties.name.c_str());
-    return Status{Code::kNoDevice};
-  }
+  if (!properties.host_device)
+    return Error{textOf("plugin %s (v%d): device 0 (%s) needs code on the GPU (netDeviceType is not HOST)",
+                        api.name(), api.version(), properties.name.c_str())};
   return count;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,6 @@
-// Finds, opens and starts a net plugin as NCCL 2.30.7 does: the name verbatim, then libnccl-net-NAME.so; the
-// newest ncclNetPlugin_v12 .. _v6 symbol wins; init, devices, getProperties(0). Main thread only.
+// Finds, opens and starts a network plugin as NCCL 2.30.7 does. It tries the name as it is, then
+// libnccl-net-NAME.so. It takes the newest of the symbols ncclNetPlugin_v12 to _v6, and calls init, devices
+// and getProperties(0). Main thread only.
 #pragma once
 
 #include <memory>
@@ -10,36 +11,36 @@
 #include "cli/options/options.h"
 #include "cli/plugin/net_api.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// What --plugin, --api, --device and --verbose say; shared by the subcommands that load a plugin.
+// The values of --plugin, --api, --device and --verbose, for all subcommands that load a plugin.
 struct PluginOptions {
-  std::string plugin;  // empty: railwise's own
-  int api = 0;         // 0: the newest that the plugin exports
+  std::string plugin;  // empty: Railwise's own plugin
+  int api = 0;         // 0: the newest version that the plugin exports
   std::string device = "auto";
   bool verbose = false;
 };
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields);
-// --api by itself.
+// The option --api alone.
 Option apiOption(std::string text, int* version);
 
 // The names that NCCL would dlopen for NCCL_NET_PLUGIN=`name`, in order.
 std::vector<std::string> pluginFileNames(const std::string& name);
-// Of this process's program; "" when the system does not tell.
+// The path of this process's executable; "" if the system does not report it.
 std::string executablePath();
-// Where railwise's own plugin may lie next to an executable at `exe`, in order; the last is a bare name.
+// Where Railwise's own plugin may be for an executable at `exe`, in the order to try. The last entry is a
+// name without a folder.
 std::vector<std::string> ownPluginPaths(const std::string& exe);
 
 struct LoadedPlugin {
-  DynamicLibrary library;  // first, so that it outlives `api`
+  DynamicLibrary library;  // comes first, so that it outlives `api`
   std::string path;
   std::unique_ptr<NetApi> api;
 };
-// Errors: kInvalidUsage when the plugin lacks the API version that was asked for, else kSystem; `error` says
-// why.
-Result<LoadedPlugin> loadPlugin(const PluginOptions& options, std::string* error);
+// Errors: kInvalidUsage if the plugin lacks the requested API version, otherwise kSystem.
+Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options);
 
-// init, devices, getProperties(0) in NCCL's order. The answer is the number of devices, at least 1.
-Result<int> startPlugin(NetApi& api, uint64_t comm_id, std::string* error);
+// Calls init, devices and getProperties(0) in NCCL's order. Returns the number of devices, at least 1.
+Outcome<int> startPlugin(NetApi& api, uint64_t comm_id);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

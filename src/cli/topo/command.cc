@@ -8,7 +8,7 @@
 #include "cli/options/subcommands.h"
 #include "cli/topo/commands.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr std::array<Subcommand, 6> kTopoSubcommands = {{
@@ -27,4 +27,4 @@ int topoCommand(Args args) {
                        "railwise topo SUBCOMMAND --help lists its options. See also: railwise explain", args);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,11 +1,11 @@
-// The subcommands that are about a topology: those of `railwise topo`, and `railwise explain`.
+// The subcommands about topologies: those of `railwise topo`, and `railwise explain`.
 #pragma once
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Each takes the arguments behind its name and answers the exit status of the command.
+// Each function takes the arguments after the subcommand's name and returns the exit status.
 int topoCommand(Args args);
 int topoShowCommand(Args args);
 int topoPathsCommand(Args args);
@@ -15,4 +15,4 @@ int topoGenerateCommand(Args args);
 int topoRecordCommand(Args args);
 int explainCommand(Args args);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// railwise topo diff: two machines, or one machine seen by two versions of NCCL.
+// railwise topo diff: compares two machines, or one machine as two versions of NCCL see it.
 #include "topo/outputs/diff.h"
 
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoDiffHelp =
@@ -77,4 +77,4 @@ int topoDiffCommand(Args args) {
   return differences.empty() ? kExitOk : kExitFailed;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

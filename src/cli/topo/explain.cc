@@ -1,4 +1,4 @@
-// railwise explain: which NIC serves which GPU, and why.
+// railwise explain: says which NIC serves which GPU, and why.
 #include "topo/explain/explain.h"
 
 #include <array>
@@ -9,7 +9,7 @@
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 enum class ExplainFormat { kText, kJson };
@@ -39,7 +39,7 @@ int explainCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
-  machine.say_remarks = format != ExplainFormat::kText;  // the text has the notes itself
+  machine.say_remarks = format != ExplainFormat::kText;  // the text itself contains the notes
   const auto opened =
       openMachine("explain", arguments->positional.empty() ? "" : arguments->positional[0], machine);
   if (!opened) return kExitFailed;
@@ -52,4 +52,4 @@ int explainCommand(Args args) {
   return writeOutput("explain", "", *text);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

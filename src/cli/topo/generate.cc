@@ -1,4 +1,4 @@
-// railwise topo generate: the topology file of a VM whose /sys is flat.
+// railwise topo generate: makes the topology file of a VM whose /sys is flat.
 #include "topo/sources/generate/generate.h"
 
 #include <array>
@@ -11,7 +11,7 @@
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoGenerateHelp =
@@ -61,7 +61,7 @@ std::vector<Option> optionTable(GenerateFields& fields) {
       flagOption('q', "quiet", &fields.quiet, "do not say what was decided")};
 }
 
-// False: the reason was said.
+// False: the reason was reported to the user.
 bool readPairing(GenerateFields& fields) {
   if (fields.pair == "order") return true;
   if (fields.pair == "bus") {
@@ -116,4 +116,4 @@ int topoGenerateCommand(Args args) {
   return writeOutput("topo generate", "", *text);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// railwise topo lint: what is wrong with a topology file although NCCL may say nothing.
+// railwise topo lint: finds what is wrong with a topology file although NCCL may not complain.
 #include "topo/lint/lint.h"
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoLintHelp =
@@ -25,7 +25,7 @@ std::string locationOf(const std::string& file, const topo::Finding& finding) {
 
 void printText(const std::string& file, const topo::LintReport& report) {
   for (const topo::Finding& finding : report.findings) {
-    // The reader's own message begins with the place.
+    // The reader's own message already begins with the position.
     const bool placed = !report.read && finding.text.starts_with(file);
     std::printf("%s%s: %s [%s]\n", placed ? "" : (locationOf(file, finding) + ": ").c_str(),
                 topo::severityName(finding.severity), finding.text.c_str(), finding.rule.c_str());
@@ -88,4 +88,4 @@ int topoLintCommand(Args args) {
   return counts.errors > 0 || (strict && counts.warnings > 0) ? kExitFailed : kExitOk;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -6,22 +6,38 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/device/root.h"
+#include "cli/device/machine.h"
+#include "cli/device/tree.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "sysfs/pci_devices.h"
+#include "sysfs/tar_archive.h"
 #include "topo/sources/cpu_identity.h"
-#include "topo/sources/sysfs.h"
-#include "topo/sources/tar_archive.h"
+#include "topo/sources/load_machine.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
+
+// The /sys of a software machine, in memory. `machine` is a value of --machine (cli/device/machine.h). `host`
+// is one of its hosts; "": the host that a process would have by default. Null: the reason was reported to
+// the user.
+std::unique_ptr<sysfs::FileTree> deviceRoot(const char* command, const std::string& machine,
+                                            const std::string& host) {
+  DeviceMachineOptions options;
+  options.machine = machine;
+  options.host = host;
+  const auto opened = openDeviceMachine(command, options);
+  if (!opened) return nullptr;
+  return std::make_unique<sysfs::MemoryTree>(deviceTree(opened->config.host()));
+}
 
 constexpr std::array<Choice<topo::NcclVersion>, 2> kVersions = {
     {{"2.30", topo::NcclVersion::k2_30}, {"2.28", topo::NcclVersion::k2_28}}};
 constexpr std::array<Choice<bool>, 2> kNetPlugins = {{{"railwise", false}, {"net_ib", true}}};
 constexpr std::array<Choice<bool>, 2> kXgmi = {{{"rccl", false}, {"nvlink", true}}};
 
-// NCCL's environment variables and --nccl. What NCCL would not understand is said on stderr.
+// The settings of NCCL's environment variables and of --nccl. Values that NCCL would not understand are
+// reported on stderr.
 topo::Settings settingsOf(const char* command, const MachineOptions& options) {
   topo::Settings settings =
       topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, options.nccl);
@@ -31,8 +47,8 @@ topo::Settings settingsOf(const char* command, const MachineOptions& options) {
   return settings;
 }
 
-// The file that NCCL itself would lay over this machine (ncclTopoGetSystem); with --root it is another
-// machine's business.
+// The topology file that NCCL itself would use on this machine (ncclTopoGetSystem). With --root the machine
+// is another one, and the file is not used.
 std::string fileOfNccl(const char* command, const MachineOptions& options) {
   const char* named = std::getenv("NCCL_TOPO_FILE");
   if (options.elsewhere()) {
@@ -47,7 +63,7 @@ std::string fileOfNccl(const char* command, const MachineOptions& options) {
   return file;
 }
 
-// What to do when this machine cannot be read and none was named.
+// What the user can do if this machine cannot be read and the options name no other.
 const char* hintFor(const MachineOptions& options) {
   if (options.elsewhere()) return "";
   return "; give a topology FILE or --root DIR|TAR, or look whether this container sees the GPUs (ls "
@@ -60,28 +76,24 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
                                              : deviceRoot(command, options.software, options.host);
   if (!tree) return std::nullopt;
   if (file.empty()) file = fileOfNccl(command, options);
-  std::optional<topo::XmlDocument> document;
-  if (!file.empty()) {
-    auto read = topo::readXmlFile(file);
-    if (!read.ok()) return say("%s: %s", command, read.error().c_str()), std::nullopt;
-    document = std::move(*read);
-  }
   topo::SysfsOptions sysfs;
   sysfs.detection = options.detection;
-  sysfs.file_cpus_get_masks = tree->live();  // a recorded tree is answered as NCCL's answers for it were made
+  // For a recorded tree, NCCL's own answers were made without the masks.
+  sysfs.file_cpus_get_masks = tree->live();
   if (!options.cpu.empty()) {
     auto cpu = topo::parseCpuIdentity(options.cpu);
     if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
     sysfs.cpu = *cpu;
   }
-  std::vector<std::string> remarks;
-  auto xml = topo::readSysfs(*tree, document, settings, sysfs, &remarks);
-  if (!xml.ok()) return say("%s: %s%s", command, xml.error().c_str(), hintFor(options)), std::nullopt;
-  auto machine = topo::makeMachine(std::move(*xml), settings, tree->name());
-  if (!machine.ok()) return say("%s: %s", command, machine.error().c_str()), std::nullopt;
-  machine->completed = true;
-  machine->remarks = std::move(remarks);
-  return std::move(*machine);
+  auto machine = topo::loadMachine({.tree = *tree,
+                                    .settings = settings,
+                                    .options = std::move(sysfs),
+                                    .topology_file = file.empty() ? nullptr : &file});
+  if (machine.ok()) return std::move(*machine);
+  if (options.without_gpus != nullptr && sysfs::gpuDevices(*tree).empty())
+    return *options.without_gpus = true, std::nullopt;
+  const char* const hint = machine.failure().code == Code::kNoDevice ? hintFor(options) : "";
+  return say("%s: %s%s", command, machine.error().c_str(), hint), std::nullopt;
 }
 
 }  // namespace
@@ -117,8 +129,8 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
   table.push_back(flagOption('q', "quiet", &fields.quiet, "do not say what was assumed"));
 }
 
-std::unique_ptr<topo::FileTree> openRoot(const char* command, const std::string& root) {
-  auto tree = topo::openTree(root.empty() ? "/" : root);
+std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string& root) {
+  auto tree = sysfs::openTree(root.empty() ? "/" : root);
   if (tree.ok()) return std::move(*tree);
   say("%s: %s%s", command, tree.error().c_str(),
       root.ends_with(".xml") ? "; a topology file is given without --root" : "");
@@ -140,6 +152,8 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
     machine = fromTree(command, file, options, settings);
   } else {
     auto loaded = topo::loadFile(file, settings, options.detection);
+    if (!loaded.ok() && options.without_gpus != nullptr && loaded.failure().code == Code::kNoDevice)
+      return *options.without_gpus = true, std::nullopt;
     if (!loaded.ok()) return say("%s: %s", command, loaded.error().c_str()), std::nullopt;
     machine = std::move(*loaded);
   }
@@ -147,4 +161,4 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
   return machine;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,6 +1,6 @@
 // The options of every subcommand that reads a machine (topo show, paths, diff, explain), and the machine
-// they name: a topology file, a /sys tree, or a file laid over a tree as NCCL lays NCCL_TOPO_FILE over the
-// machine.
+// that they name: a topology file, a /sys tree, or a file combined with a tree in the way in which NCCL
+// combines NCCL_TOPO_FILE with the machine.
 #pragma once
 
 #include <memory>
@@ -9,38 +9,42 @@
 #include <vector>
 
 #include "cli/options/options.h"
+#include "sysfs/file_tree.h"
 #include "topo/machine/load.h"
-#include "topo/sources/file_tree.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct MachineOptions {
-  std::string root;      // folder or .tar.gz; empty: none given
-  std::string software;  // a software machine; empty: none given
-  std::string host;      // of it
+  std::string root;      // a folder or a .tar.gz; empty: not given
+  std::string software;  // a software machine; empty: not given
+  std::string host;      // a host of the software machine
   topo::NcclVersion nccl = topo::NcclVersion::k2_30;
   topo::Detection detection;
   std::string cpu;
   bool xgmi_as_nvlink = false;
   bool net_ib = false;
   bool quiet = false;
-  bool say_remarks = true;  // false: the output has them itself
+  bool say_remarks = true;  // false: the output itself contains the remarks
+  // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
+  // logged. Null: such a machine is an error.
+  bool* without_gpus = nullptr;
 
-  // The machine is another one than this computer.
+  // True if the options name another machine than this computer.
   bool elsewhere() const { return !root.empty() || !software.empty(); }
 };
 
-// Appends --root, --machine, --host, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics,
-// --net-plugin, --cpu,
-// --xgmi and --quiet.
+// Adds --root, --machine, --host, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --net-plugin,
+// --cpu, --xgmi and --quiet to `table`.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
-// The machine of `file` (empty: none), laid over --root or --machine when both are given; neither: this
-// machine. Nothing: the reason was said. What was assumed is said on stderr, unless --quiet.
+// Opens the machine of `file` (empty: no file). If --root or --machine is given too, the file is combined
+// with that tree. Without a file and without these options, opens this machine. Null: the reason was reported
+// to the user. Assumptions are printed on stderr, unless --quiet is given.
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options);
 
-// The /sys tree below a folder or in a .tar.gz; empty: this machine's. Null: the reason was said.
-std::unique_ptr<topo::FileTree> openRoot(const char* command, const std::string& root);
+// Opens the /sys tree in a folder or in a .tar.gz; empty: this machine's /sys. Null: the reason was reported
+// to the user.
+std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string& root);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,13 +1,13 @@
-// railwise topo record: a machine's /sys, packed, without anything private.
+// railwise topo record: packs a machine's /sys without private data.
 #include "topo/sources/record.h"
 
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
-#include "topo/sources/tar_archive.h"
+#include "sysfs/tar_archive.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoRecordHelp =
@@ -19,7 +19,7 @@ constexpr const char* kTopoRecordHelp =
     "host name; GUIDs only, and --anonymise replaces those.\n"
     "Exit status: 0 all right, 1 nothing recorded, 2 a mistake on the command line.\n\n";
 
-// "cluster-node" of "/tmp/cluster-node.tar.gz": the folder in the archive.
+// The name of the folder in the archive: "cluster-node" for "/tmp/cluster-node.tar.gz".
 std::string folderName(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
   for (const char* ending : {".gz", ".tgz", ".tar"})
@@ -50,7 +50,7 @@ int topoRecordCommand(Args args) {
     say("topo record: %s", recorded.error().c_str());
     return kExitFailed;
   }
-  const auto archive = topo::writeArchive(*recorded, folderName(path));
+  const auto archive = sysfs::writeArchive(*recorded, folderName(path));
   if (!archive.ok()) {
     say("topo record: %s", archive.error().c_str());
     return kExitFailed;
@@ -61,4 +61,4 @@ int topoRecordCommand(Args args) {
   return written;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// railwise topo show and railwise topo paths: a machine in every form.
+// railwise topo show and railwise topo paths: write a machine in all forms.
 #include <array>
 
 #include "cli/options/command_line.h"
@@ -7,7 +7,7 @@
 #include "cli/topo/machine_options.h"
 #include "topo/outputs/outputs.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 enum class Format { kMatrix, kJson, kXml, kDot, kSvg, kHtml };
@@ -87,4 +87,4 @@ int topoPathsCommand(Args args) {
   return writeOutput("topo paths", "", topo::pathsJson(*opened));
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

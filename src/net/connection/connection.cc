@@ -10,11 +10,11 @@
 namespace railwise::net {
 namespace {
 
-// Between the first packets of queue pairs: multiples of it are far from each other (2^24 by the golden
-// ratio).
+// Distance between the first packet numbers of two queue pairs. Multiples of this number are far from each
+// other (2^24 by the golden ratio).
 constexpr uint64_t kPsnStep = 10368889;
 
-// Vendor 0 stands for "none".
+// ECE vendor 0 means "no ECE".
 void setEce(QueuePairInfo& info, const std::optional<verbs::Ece>& ece) {
   if (!ece) return;
   info.ece_vendor = ece->vendor;
@@ -47,7 +47,7 @@ Connection::Connection(Direction direction, const Device& device, const Connecti
     : device_(device),
       options_(options),
       config_(options_.config),
-      iwarp_(device.rails().front().port.iwarp),
+      rules_(device.rails().front().port.iwarp ? kIwarpRules : kRdmaRules),
       direction_(direction),
       endpoint_(device.rails(), device.rails()) {}
 
@@ -85,7 +85,8 @@ bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
 }
 
 Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved) {
-  // Whoever creates first finds out whether it is to be had; all others must then have it too.
+  // The first queue pair shows whether the device can take messages out of order. All further queue pairs
+  // must then be able to.
   const bool first = direction_ == Direction::kSend && endpoint_.queue_pairs.empty();
   const verbs::OutOfOrder order = !out_of_order_ ? verbs::OutOfOrder::kNo
                                   : first        ? verbs::OutOfOrder::kIfPossible
@@ -118,7 +119,7 @@ RailInfo Connection::describeRail(const Rail& rail, int mbps) const {
   info.rail = static_cast<int16_t>(rail.rail);
   info.plane = static_cast<int16_t>(rail.plane);
   info.speed_mbps = static_cast<uint32_t>(std::max(mbps, 1));
-  info.piece_bytes = rail.port.max_message_bytes;
+  info.max_request_bytes = rail.port.max_message_bytes;
   copyText(info.device, rail.name);
   return info;
 }
@@ -132,7 +133,7 @@ Status Connection::describeRails(EndInfo& end) const {
     RailInfo& info = end.rail[i];
     info = describeRail(rail, options_.rail_mbps[i]);
     info.window_key = window_.remoteKey(i);
-    // A port that is down, or has no address, is one that nobody can reach: the others do without it.
+    // Nobody can reach a port that is down or has no address. The connection uses the other ports.
     if (!rail.hca->state().active(rail.port.number)) {
       RAILWISE_INFO(log::kNet, "%s: port %u is down: left out of a connection", rail.name, rail.port.number);
       continue;
@@ -166,7 +167,8 @@ Status Connection::describe(bool manager, EndInfo& end) const {
   const auto fabric_identity = verbs::library().fabric_identity;
   end.fabric = fabric_identity != nullptr ? fabric_identity(endpoint_.rails.front().hca->context()) : 0;
   end.window_address = window_.address();
-  // Settings first, then the communicator's traffic class (net_ib's rule); a service level has four bits.
+  // The settings come first, then the communicator's traffic class (net_ib's rule). A service level has four
+  // bits.
   const int communicator = std::max(options_.traffic_class, 0);
   end.service_level =
       static_cast<uint8_t>(config_.ib_service_level >= 0 ? config_.ib_service_level : communicator & 0xf);
@@ -207,9 +209,9 @@ void Connection::adopt(const EndInfo& remote) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const RailInfo& peer = remote.rail[queue_pair.peer_rail];
     queue_pair.peer_window_key = peer.window_key;
-    queue_pair.piece_bytes =
-        std::min(endpoint_.rails[queue_pair.rail].port.max_message_bytes, peer.piece_bytes) &
-        ~(kPieceAlignment - 1);
+    queue_pair.max_request_bytes =
+        std::min(endpoint_.rails[queue_pair.rail].port.max_message_bytes, peer.max_request_bytes) &
+        ~(kCutAlignment - 1);
   }
 }
 
@@ -238,7 +240,8 @@ Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends,
   from->index = here.gid_index[ends.local_gid];
   from->roce_version = here.gid_versions[ends.local_gid];
   std::memcpy(from->value.raw, here.gids[ends.local_gid], sizeof from->value.raw);
-  // Both directions travel as the sender asked, but for clear-to-send where NCCL_IB_FIFO_TC says so.
+  // The sender's service level and traffic class hold for both directions. NCCL_IB_FIFO_TC sets another
+  // traffic class for the clear-to-sends.
   const EndInfo& sender = direction_ == Direction::kSend ? ends.local : ends.remote;
   const uint8_t traffic_class =
       direction_ == Direction::kSend
@@ -247,10 +250,10 @@ Status Connection::makeReady(ibv_qp* qp, const Rail& rail, const PathEnds& ends,
   verbs::PathSettings settings{*from, sender.service_level, traffic_class};
   settings.flow_label = verbs::laneFlowLabel(address.qp_number ^ qp->qp_num, static_cast<uint32_t>(index));
   settings.ece = eceOf(ends.remote.queue_pair[index]);
-  // A packet that comes late must not be taken by a queue pair that has got the number of its own: of another
-  // epoch, or of another connection.
-  settings.psn =
-      static_cast<uint32_t>((epoch_ * kPsnStep + (address.qp_number ^ qp->qp_num) * kPsnStep * 3) & 0xffffff);
+  // A late packet must not reach a queue pair that has got the number of an earlier queue pair, from another
+  // epoch or another connection. So each epoch and connection has packet numbers of its own.
+  settings.psn = static_cast<uint32_t>(
+      (epoch() * kPsnStep + (address.qp_number ^ qp->qp_num) * kPsnStep * 3) & 0xffffff);
   verbs::Port port = rail.port;
   port.mtu = static_cast<ibv_mtu>(here.mtu);  // as the peer was told: both ends take the smaller of the two
   RAILWISE_TRY(verbs::readyToReceive(qp, port, address, settings));

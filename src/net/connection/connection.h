@@ -1,13 +1,13 @@
 // A connection carries messages in one direction: the process that called connect has a SendConnection, the
 // process that called accept has a ReceiveConnection. This class is what both have: the queue pairs, grouped
-// in lanes between the rails of both processes; the completion queues of the rails' devices; and the window,
-// the memory that the peer writes into.
+// in lanes between the rails of both processes; the completion queues of the rails' devices; and the window
+// (the memory that the peer writes into).
 //
 // Threads: NCCL's service thread creates and closes a connection. isend, irecv, iflush and test may be called
-// by one thread at a time (NCCL's progress thread). From an irecv until the next test() it must be the same
-// thread. Registering memory at the same time is safe, because that touches only the device's cache.
-// An error of the data path is logged once and is final: every later call returns it. Closing a connection is
-// safe at any time, even with work outstanding.
+// by one thread at a time (NCCL's progress thread). From an irecv until the next test() all these calls must
+// come from one thread. Registering memory at the same time is safe, because that touches only the device's
+// cache. An error of the data path is logged once and is final: every later call returns it. Closing a
+// connection is safe at any time, even with work outstanding.
 #pragma once
 
 #include <array>
@@ -26,8 +26,10 @@
 #include "net/connection/endpoint.h"
 #include "net/connection/request.h"
 #include "net/device/device.h"
+#include "net/protocol/transport_rules.h"
 #include "net/protocol/wire.h"
 #include "net/recovery/failback.h"
+#include "net/recovery/recovery.h"
 #include "net/recovery/recovery_log.h"
 #include "net/recovery/silence.h"
 #include "net/wireup/handshake.h"
@@ -80,8 +82,8 @@ class Connection {
     *done = *soon;
     return Status::success();
   }
-  // Fast path of test(): true only if the request is already known to be complete and has a single size.
-  // Polls nothing.
+  // Fast path of test(): true only if the request is already known to be complete and has a single size. It
+  // does not poll.
   static bool testIfKnown(Request& request, int* sizes) {
     request.connection->tested_since_send_ = true;
     if (request.count != 1 || !request.connection->known(request) || request.kind == Request::Kind::kFree)
@@ -104,20 +106,22 @@ class Connection {
     connection.handleCompletions(completions, count);
     return testIfKnown(request, sizes) ? std::optional(true) : std::nullopt;
   }
+  // The rest of test(): requests with several sizes, connections with several completion queues, flushes, and
+  // what follows a failure.
   virtual Status testSlowPath(Request& request, bool* done, int* sizes) = 0;
 
   // The rails in use: the rails of the device, until one of them fails.
   const std::vector<Rail>& rails() const { return endpoint_.rails; }
   // The number of the epoch, from 1. Each new set of queue pairs begins a new epoch.
-  uint64_t epoch() const { return epoch_; }
-  bool running() const { return phase_ == Phase::kRunning; }
+  uint64_t epoch() const { return recovery_.epoch(); }
+  bool running() const { return recovery_.running(); }
 
   std::size_t queuePairs() const { return endpoint_.queue_pairs.size(); }
   // Sender, once it is connected: the number of lanes that reach the peer.
   std::size_t lanesInUse() const { return endpoint_.lanes.size(); }
 
-  // Can the queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? The devices of both ends
-  // must be able to.
+  // Can the queue pairs of this device take messages in any order (NCCL_IB_OOO_RQ)? A connection takes them
+  // so only if the devices of both ends can.
   static bool offersOutOfOrder(const Device& device, const Config& config);
 
  protected:
@@ -127,8 +131,8 @@ class Connection {
   // Makes a queue pair in state INIT on `rail`. It takes messages out of order if out_of_order_ is set.
   // `reserved`: entries of the send queue that the data path does not count.
   Status addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved);
-  // Writes into `end` what the peer must know about this end, without the queue pairs (see
-  // describeQueuePairs). `manager`: for RDMA CM, with IP addresses instead of GIDs. Errors, logged: kSystem,
+  // Writes into `end` what the peer must know about this end, without the queue pairs (describeQueuePairs()
+  // writes those). `manager`: for RDMA CM, with IP addresses instead of GIDs. Errors, logged: kSystem,
   // kInvalidUsage (no usable GID).
   Status describe(bool manager, EndInfo& end) const;
   void describeQueuePairs(EndInfo& end) const;
@@ -170,8 +174,6 @@ class Connection {
   // gone).
   static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);
 
-  bool iwarp() const { return iwarp_; }
-
   // Is `request` already known to be complete?
   bool known(const Request& request) const { return request.done || request.number <= known_number_; }
 
@@ -188,7 +190,8 @@ class Connection {
   // recovery begins and lose() returns success; messages under way will be sent again. Otherwise the
   // connection fails.
   Status lose(const LaneQueuePair* queue_pair, Status status, const std::string& what);
-  // Steps that every end of an epoch has in common, and every begin.
+  // leaveEpoch(): the steps that are the same for every reason to leave an epoch. beginEpoch(): the steps
+  // that both ends take when a later epoch begins.
   void leaveEpoch(const std::string& why);
   void beginEpoch();
   // Reports the latest arrival to log_. `keep_last`: the newest failure in log_ came after that arrival, so
@@ -199,10 +202,10 @@ class Connection {
   Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
   Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
-  // Called when a call has nothing to do but wait. On every 256th idle poll, or when the bell has rung, it
-  // checks whether the peer is still there. After the peer has left, a wait for the peer's next step (kPeer)
-  // ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the acknowledgement may
-  // still be on the wire.
+  // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
+  // rung, idle() checks whether the peer is still there. After the peer has left, a wait for the peer's next
+  // step (kPeer) ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the
+  // acknowledgement may still be on the wire.
   enum class Waiting : uint8_t { kPeer, kAcknowledgement };
   Status idle(Waiting waiting) {
     const bool nothing_new = (++idle_polls_ & kIdleMask) != 0 && !bell_.raised();
@@ -245,19 +248,18 @@ class Connection {
   }
   // Allows test() to poll the only completion queue on its fast path, if the connection has exactly one.
   void allowTestByOnePoll() {
-    const bool one = endpoint_.cqs.size() == 1 && endpoint_.oneQueuePair() && !iwarp_;
+    const bool one = endpoint_.cqs.size() == 1 && endpoint_.oneQueuePair() && rules_.has_immediates;
     only_cq_ = one ? endpoint_.cqs.front().get() : nullptr;
   }
 
-  // The place in this end's window where the answer to a read of the peer's window lands (on iWARP:
-  // peer_check.cc; and trials).
+  // The place in this end's window where the answer to a read of the peer's window lands. On iWARP probes
+  // read the peer's window (peer_check.cc); on all other transports trials do.
   static constexpr std::size_t kProbeBytes = 64;
   static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, a bit that nothing else uses
-  static constexpr uint32_t kProbeReserve = 1;               // entries of the send queue, on iWARP
-  void setProbeTarget(std::size_t offset) { probe_target_ = window_.at<uint64_t>(offset); }
+  void setProbeTarget(std::size_t offset) { probes_.target = window_.at<uint64_t>(offset); }
   Status onProbe(const ibv_wc& completion);
-  // Posts a read of the head of the peer's window into `target`, after everything that was posted before. If
-  // the read cannot be posted, returns a positive errno, or -1 with the reason in errno.
+  // Posts a read of the first 8 bytes of the peer's window into `target`, after everything that was posted
+  // before. If the read cannot be posted, returns a positive errno, or -1 with the reason in errno.
   int readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const;
 
   static constexpr int kPollBatch = 16;
@@ -266,15 +268,10 @@ class Connection {
   // Without any path, the pause until ports and addresses are looked at again.
   static constexpr Clock::duration kLookAgain = std::chrono::milliseconds(20);
 
-  // ---- failover (failover.cc; docs/transport.md)
+  // ---- failover (connection/failover.cc; docs/transport.md)
 
-  // The state of the queue pairs. All queue pairs of a connection live for one epoch.
-  enum class Phase : uint8_t {
-    kRunning,
-    kLost,        // they must be torn down
-    kWaiting,     // there are none; the connection waits for the peer, or for a path
-    kConnecting,  // the queue pairs of the next epoch are being connected
-  };
+  using Phase = Recovery::Phase;
+  Phase phase() const { return recovery_.phase(); }
   bool canFailOver() const;
   // Drives the recovery: tears down, waits or connects, as far as that is possible now. Success: the
   // connection has not failed.
@@ -317,27 +314,34 @@ class Connection {
   Status giveUpWhenLost();
   Status peerLeft();
   void ringBellWhileRecovering() {
-    if (phase_ != Phase::kRunning) bell_.ring();
+    if (!running()) bell_.ring();
   }
 
-  uint64_t* probe_target_ = nullptr;
   const Device& device_;
   const ConnectionOptions options_;
   const Config& config_;
-  const bool iwarp_;
-  Phase phase_ = Phase::kRunning;
-  uint64_t epoch_ = 1;                        // the highest epoch that this end knows of
-  uint64_t asked_epoch_ = 0;                  // the epoch that the peer has asked for
-  uint8_t failed_queue_pair_ = kNoQueuePair;  // the queue pair of the last epoch that failed
-  bool peer_takes_part_ = false;  // the peer waits in this recovery too, or has sent what has not arrived
+  const TransportRules& rules_;
+  Recovery recovery_;
   RecoveryLog log_;
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
-  bool end_seen_ = false;  // the end of the side channel was seen during a recovery
   Silence silence_;
 
-  // iWARP: the peer has ended the connection. Data that it sent before may still arrive.
-  bool peer_closed_tcp_ = false;
+  // What shows that the peer has left.
+  struct Departure {
+    std::string reason;             // the reason in the peer's close message
+    Clock::time_point since = {};   // when it was first seen that the peer has left
+    bool seen_in_recovery = false;  // the end of the side channel was seen during a recovery
+    // iWARP: the peer has ended the connection. Data that it sent before may still arrive.
+    bool closed_tcp = false;
+  };
+  Departure departure_;
+  // iWARP: reads of the peer's window, which show that the peer's device still answers.
+  struct Probes {
+    uint64_t* target = nullptr;  // where the answers land
+    int unanswered = 0;
+  };
+  Probes probes_;
   bool out_of_order_ = false;
   Window window_;
 
@@ -400,7 +404,7 @@ class Connection {
   RailInfo describeRail(const Rail& rail, int mbps) const;
   static bool addGids(const verbs::GidList& gids, RailInfo& info);
   Status onFrame(std::span<const std::byte> frame);
-  void onClose(const FarewellFrame& frame);
+  void onClose(const CloseFrame& frame);
   bool reachesGpuMemory(const Rail& rail) const;
 
   // ---- What SendConnection and ReceiveConnection do differently. No call here is on the fast path.
@@ -416,17 +420,14 @@ class Connection {
   virtual void onPortsChanged() = 0;
   // Called while the connection runs and waits: it may look for better rail pairs.
   virtual void lookForBetter(Clock::time_point /*now*/) {}
-  // Requests a completion for work requests that no signalled one covers; a sender polls first. `anew`:
-  // requests one in any case.
+  // Requests a completion for the work requests that no signalled work request covers; a sender polls first.
+  // `anew`: requests a completion in any case.
   virtual Status requestCompletions(bool anew) = 0;
   // Bytes of the largest message that is under way, or may be; 0: there is none.
   virtual uint64_t largestUnderWay() const = 0;
 
   Context* owner_ = nullptr;
-  uint32_t port_changes_ = 0;         // count of the rails' events at the last look at the ports
-  Clock::time_point peer_left_ = {};  // when the peer was first seen to have left
-  int probes_ = 0;                    // iWARP: unanswered reads of the peer's window
-  std::string close_reason_;          // the reason in the peer's close message
+  uint32_t port_changes_ = 0;  // count of the rails' events at the last look at the ports
   std::string peer_;
 };
 

@@ -98,7 +98,7 @@ void Endpoint::stop() const {
     if (queue_pair.qp == nullptr || rails[queue_pair.rail].hca->state().fatal()) continue;
     ibv_qp_attr attributes = {};
     attributes.qp_state = IBV_QPS_ERR;
-    // A dead device answers nothing.
+    // A device that has failed does not answer.
     (void)verbs::library().modify_qp(queue_pair.qp, &attributes, IBV_QP_STATE);
   }
 }

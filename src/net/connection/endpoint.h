@@ -33,9 +33,10 @@ struct Endpoint {
   // name queue pair 0 until they are sent again.
   static Endpoint lost(std::vector<Rail> rails, const std::vector<Rail>& own);
 
-  // Makes one completion queue for each device of the rails. Each queue has room for `per_queue_pair` entries
-  // for each of its queue pairs, and `more` entries. `rail_of`: the rail of each queue pair that will follow.
-  // Events of the queues raise `lost`. Errors: kSystem, logged.
+  // Makes one completion queue for each device of the rails. Each completion queue has room for
+  // `per_queue_pair` entries for each of its queue pairs, and for `more` entries. `rail_of`: the rail of each
+  // queue pair that addQueuePair() will make. Events of the completion queues raise `lost`. Errors: kSystem,
+  // logged.
   Status openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair, uint32_t more,
                               verbs::FatalFlag& lost);
   // Makes a queue pair in state INIT on `rail`. `reserved`: work requests of the send queue that the data

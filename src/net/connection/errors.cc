@@ -1,4 +1,5 @@
-// What a connection says when it ends: which queue pair, what the device reported, and what may be behind it.
+// How a connection ends with an error: the message names the queue pair, what the device reported, and the
+// likely cause.
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -13,11 +14,12 @@
 namespace railwise::net {
 namespace {
 
-// What a completion cannot say may follow. A queue pair whose device gives no reason (Soft-RoCE, when its
-// interface does not take a packet): the port's state, since the same event of the interface changes both. A
-// peer that refuses access: the end of its side channel, since the kernel of a process that is killed takes
-// the memory away before the queue pairs. On iWARP a TCP connection that has broken, of which soft-iWARP says
-// only that it could not send or has flushed: the same. Nothing else is worth doing meanwhile.
+// How long a connection waits for the reason of an error. Some completions give no reason, and an event that
+// gives it follows. Soft-RoCE reports an error without a reason when its interface does not take a packet;
+// the port's state changes with the same event. A peer that is killed refuses access to its memory before its
+// side channel ends, because the kernel takes the memory away before the queue pairs. soft-iWARP reports only
+// that it could not send or has flushed when its TCP connection breaks. The connection has nothing else to do
+// meanwhile.
 constexpr Clock::duration kReasonFollows = std::chrono::milliseconds(100);
 
 const char* adviceFor(ibv_wc_status status) {
@@ -61,10 +63,10 @@ Status Connection::fail(Status status, const std::string& what) {
 
 void Connection::endSideChannel(const std::string& reason) {
   if (!side_channel_.opened()) return;
-  auto farewell = makeMessage<FarewellFrame>(MessageType::kFarewell);
-  farewell.arrived = arrived_;
-  copyText(farewell.reason, reason);
-  side_channel_.send(farewell);
+  auto last = makeMessage<CloseFrame>(MessageType::kClose);
+  last.arrived = arrived_;
+  copyText(last.reason, reason);
+  side_channel_.send(last);
   side_channel_.end();
 }
 
@@ -77,7 +79,7 @@ bool Connection::peerHasEnded() {
 Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
   // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
   const int reason = error == -1 ? errno : std::abs(error);
-  if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
+  if (!running() && failure_.ok()) return Status::success();  // it is lost already
   const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);
   return lose(&queue_pair, {Code::kSystem, reason},
               nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
@@ -95,7 +97,7 @@ Status Connection::losePoll(const ibv_cq* cq) {
 
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                   const char* operation) {
-  if (phase_ != Phase::kRunning && failure_.ok()) return Status::success();  // it is lost already
+  if (!running() && failure_.ok()) return Status::success();  // it is lost already
   const std::string what = nameOf(queue_pair) + ": " + operation +
                            " failed: " + verbs::library().wc_status_str(completion.status) + " (status " +
                            std::to_string(completion.status) + ", vendor " +
@@ -151,9 +153,9 @@ std::string Connection::diagnoseOr(const LaneQueuePair& queue_pair, const char* 
 std::string Connection::reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status) {
   const bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR;
   const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
-  const bool broken = iwarp() && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
+  const bool broken = !rules_.completion_means_arrival && (flushed || status == IBV_WC_LOC_QP_OP_ERR);
   const bool may_follow = refused || flushed || broken;
-  // Where the connection goes on, nobody waits for a reason.
+  // A connection that can fail over does not wait for a reason.
   const std::string diagnosis =
       may_follow && !canFailOver() ? awaitDiagnosis(queue_pair) : diagnose(queue_pair);
   if (!diagnosis.empty()) return diagnosis;

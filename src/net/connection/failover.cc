@@ -1,7 +1,7 @@
-// What both ends do when a queue pair, a port, a device or a way is lost: they leave the queue pairs of this
-// epoch, settle over the side channel what has arrived, and make others. docs/transport.md has the protocol;
-// sender/failover.cc and receiver/failover.cc have what differs. None of this is on the way of a good
-// message.
+// What both ends of a connection do when a queue pair, a port, a device or a path is lost. They leave the
+// queue pairs of the epoch, agree over the side channel on what has arrived, and make new queue pairs.
+// docs/transport.md has the protocol; sender/failover.cc and receiver/failover.cc have what each end does
+// differently. A good message calls nothing of this.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -14,14 +14,16 @@
 namespace railwise::net {
 namespace {
 
-// Lines that are warnings; a port may take a thousand connections with it, whose lines are information then.
+// So many lines are warnings in a period, the others information: a port can take a thousand connections with
+// it.
 constexpr int kFewLines = 8;
 constexpr Clock::duration kFewTime = std::chrono::seconds(10);
 
 }  // namespace
 
 bool Connection::canFailOver() const {
-  return config_.failover != 0 && epoch_there_.failover != 0 && !iwarp() && side_channel_.opened() &&
+  return config_.failover != 0 && epoch_there_.failover != 0 && rules_.completion_means_arrival &&
+         side_channel_.opened() &&
          std::none_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                       [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
 }
@@ -55,24 +57,22 @@ void Connection::logLimited(const std::string& line) {
 Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
   if (!failure_.ok()) return failure_;
   if (!canFailOver()) return fail(status, what);
-  if (phase_ == Phase::kLost || phase_ == Phase::kWaiting) return Status::success();
+  if (recovery_.lost()) return Status::success();
   logLimited(device_.name() + std::string(": connection ") +
              (direction_ == Direction::kSend ? "to " : "from ") + peer_ + ": " + what +
-             "; looking for another way");
+             "; looking for another path");
   const bool stalled = status.sys_errno == ETIMEDOUT;
   if (endpoint_.proven() && !stalled) silence_.forgetStalls();
   leaveEpoch(what);
   log_.noteTried((queue_pair != nullptr ? pathText(*queue_pair) + ": " : "") + what);
-  failed_queue_pair_ = queue_pair != nullptr ? queue_pair->index : kNoQueuePair;
+  recovery_.blame(queue_pair != nullptr ? queue_pair->index : kNoQueuePair);
   return Status::success();
 }
 
 void Connection::leaveEpoch(const std::string& why) {
   noteProgress();
   log_.leave(why, Clock::now());
-  failed_queue_pair_ = kNoQueuePair;
-  phase_ = Phase::kLost;
-  peer_takes_part_ = false;
+  recovery_.lose();
   stopFastPath();
   bell_.ring();
 }
@@ -82,7 +82,7 @@ void Connection::noteProgress(bool keep_last) {
 }
 
 void Connection::beginEpoch() {
-  phase_ = Phase::kRunning;
+  recovery_.run();
   silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
   log_.resume();
   completed_since_check_ = true;  // silence begins now
@@ -97,32 +97,32 @@ Status Connection::recover() {
   RAILWISE_TRY(failure_);
   RAILWISE_TRY(hear());
   RAILWISE_TRY(advanceRecovery());
-  if (phase_ == Phase::kRunning) return Status::success();
+  if (running()) return Status::success();
   bell_.ring();
-  // What its queue pairs have brought is taken in first.
-  if (side_channel_.ended() && phase_ != Phase::kLost) {
-    // What it has said last is reported first.
-    return std::exchange(end_seen_, true) ? peerLeft() : Status::success();
+  // What the queue pairs have brought is handled first.
+  if (side_channel_.ended() && phase() != Phase::kLost) {
+    // The peer's last frames are handled first.
+    return std::exchange(departure_.seen_in_recovery, true) ? peerLeft() : Status::success();
   }
   return giveUpInTime();
 }
 
 Status Connection::giveUpInTime() {
-  // A peer that does not look has nothing under way, and may come back after hours.
-  log_.step(Clock::now(), peer_takes_part_);
+  // A peer that takes no part has no message under way. It may come back after hours.
+  log_.step(Clock::now(), recovery_.peerTakesPart());
   return giveUpWhenLost();
 }
 
-// An epoch that nothing has gone through is no better than none.
+// Counts the time of an epoch in which no message has completed as time without a path.
 Status Connection::countUnproven(Clock::duration since_last_check) {
-  if (epoch_ == 1 || endpoint_.owedNothing() || endpoint_.proven()) return Status::success();
+  if (epoch() == 1 || endpoint_.owedNothing() || endpoint_.proven()) return Status::success();
   log_.addLostTime(since_last_check);
   return giveUpWhenLost();
 }
 
 Status Connection::giveUpWhenLost() {
   if (log_.lostTime() < std::chrono::seconds(config_.failover_timeout_s)) return Status::success();
-  std::string report = "no way to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
+  std::string report = "no path to the peer is left, for RAILWISE_FAILOVER_TIMEOUT=" +
                        std::to_string(config_.failover_timeout_s) + " s. Tried: ";
   const std::string attempts = log_.attempts();
   report += attempts.empty() ? "nothing, for no pair of ports was up" : attempts;
@@ -149,10 +149,10 @@ Status Connection::giveUpWhenLost() {
 
 // ---- what the peer says
 
-// Without queue pairs the peer's next frame is all that is waited for: nobody else need be scheduled to read
-// it.
+// Handles the frames of the peer. Without queue pairs this thread has nothing else to do, so it reads the
+// socket itself.
 Status Connection::hear() {
-  while (const auto frame = side_channel_.next(phase_ != Phase::kRunning)) {
+  while (const auto frame = side_channel_.next(!running())) {
     RAILWISE_TRY(failure_);
     RAILWISE_TRY(onFrame(*frame));
   }
@@ -162,8 +162,8 @@ Status Connection::hear() {
 Status Connection::onFrame(std::span<const std::byte> bytes) {
   MessageHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.type == MessageType::kFarewell) {
-    FarewellFrame frame;
+  if (header.type == MessageType::kClose) {
+    CloseFrame frame;
     std::memcpy(&frame, bytes.data(), sizeof frame);
     onClose(frame);
     return Status::success();
@@ -172,8 +172,8 @@ Status Connection::onFrame(std::span<const std::byte> bytes) {
   return onPeerFrame(header.type, bytes);
 }
 
-void Connection::onClose(const FarewellFrame& frame) {
-  close_reason_ = fieldText(frame.reason);
+void Connection::onClose(const CloseFrame& frame) {
+  departure_.reason = fieldText(frame.reason);
   onLastArrived(frame.arrived);
 }
 
@@ -185,8 +185,8 @@ void Connection::listenToRails(bool on) {
   for (const Rail& rail : device_.rails()) listen(rail);  // which may come back
 }
 
-// A rail that reaches GPU memory in fewer ways than the connection's own is no standby for it: NCCL has
-// registered memory for what the device said it can.
+// A standby rail must reach GPU memory in every way in which the connection's own rails do: NCCL has
+// registered memory for what the device offers.
 bool Connection::reachesGpuMemory(const Rail& rail) const {
   const int wanted = device_.properties().pointer_support;
   return (rail.pointer_support & wanted) == wanted;
@@ -203,7 +203,7 @@ std::vector<Rail> Connection::usableRails(int* native) const {
   *native = static_cast<int>(usable.size());
   for (const Rail& first : options_.standbys) {
     const Rail rail = first.now();
-    // Both ends of a queue pair take messages in any order, or none does.
+    // The two queue pairs of a connection must agree on whether messages may come out of order.
     const bool in_order =
         !out_of_order_ || verbs::outOfOrderReceives(rail.hca->context(), config_) >= kPostedReceives;
     if (in_order && reachesGpuMemory(rail)) add(rail);
@@ -271,7 +271,7 @@ Result<MemoryKeys> Connection::keysOn(const MemoryHandle& memory, const Rail& ra
   return device_.memory().keysOn(memory, rail.hca->pd(), rail.data_direct);
 }
 
-// Ports of this end may be up again: for a connection that uses less than it could.
+// Ports of this end may be up again. That concerns a connection that uses fewer rails than it could.
 void Connection::lookAtPorts() {
   const auto changes = [&] {
     uint32_t sum = 0;

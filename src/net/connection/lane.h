@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "net/limits.h"
-#include "verbs/connection_manager.h"
+#include "verbs/cm/connection_manager.h"
 #include "verbs/gid.h"
 #include "verbs/queue_pair.h"
 
@@ -41,7 +41,7 @@ struct LaneQueuePair {
   // ---- the rest
   verbs::QueuePair made;                    // empty once the connection manager owns the queue pair
   std::unique_ptr<verbs::CmConnection> cm;  // null unless the connection manager connects
-  uint32_t piece_bytes = 0;                 // largest work request that both ports take
+  uint32_t max_request_bytes = 0;           // largest work request that both ports take
   uint32_t receives_posted = 0;
   uint32_t receives_failed = 0;
   bool connected = false;

@@ -1,9 +1,9 @@
-// A connection that waits: is the peer still there, and a way to it? The devices' events, the handshake's
-// socket and the connection manager tell, and on iWARP a question. For there a send is complete when TCP has
-// it, and TCP tries for a quarter of an hour to bring it over a way that is gone, while the device says
-// nothing: both ends would wait as long. So a connection that hears nothing while it waits asks the peer's
-// device for a few bytes of its window, by an RDMA read, which needs nobody at the other end. Elsewhere the
-// acknowledgements of the transport do this: of an empty write, when nothing else is under way.
+// Finds out, while a connection waits, whether the peer is still there and whether a path to the peer works.
+// The events of the devices, the side channel and the connection manager report most failures. Where
+// completions mean arrival, the acknowledgement of an empty write shows that the path works. On iWARP a send
+// is complete when TCP has it, and TCP tries for a quarter of an hour to deliver it over a path that is gone.
+// So a silent connection reads a few bytes of the peer's window (a probe). The peer's device answers without
+// the peer's help.
 #include <algorithm>
 #include <cerrno>
 #include <string>
@@ -14,28 +14,28 @@
 namespace railwise::net {
 namespace {
 
-// After the peer has left: what it sent before is in this machine's memory, but perhaps not yet polled.
+// After the peer has left: what it sent before is in this machine's memory, but perhaps not polled yet.
 constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
-// A receiver may close as soon as it has the data, while their acknowledgement is still on the wire or being
-// repeated.
+// A receiver may close as soon as it has the data, while the acknowledgement of the data is on the wire or is
+// being repeated.
 constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
 
-// TCP repeats a lost packet after 0.2 s, 0.4 s and so on: room for four losses in a row.
+// TCP repeats a lost packet after 0.2 s, 0.4 s and so on. This is enough for four losses in a row.
 constexpr Clock::duration kLeastPatience = std::chrono::seconds(3);
 
-// Where the transport has acknowledgements, the time until the device must have said something: it may take
-// four times what its timeout says (InfiniBand specification, 9.7.6.1.3), and the least is for small
+// Where completions mean arrival: the time after which the device must have reported something. The device
+// may take four times its timeout (InfiniBand specification, 9.7.6.1.3). The least time is for small
 // settings.
 constexpr int kTimesOfDevice = 4;
 constexpr Clock::duration kLeastOfDevice = std::chrono::seconds(5);
 
-// What NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT grant an acknowledgement.
+// The time that NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT allow for an acknowledgement.
 Clock::duration acknowledgeTime(const Config& config) {
   return std::chrono::nanoseconds(int64_t{4096} << config.ib_timeout) * (config.ib_retry_count + 1);
 }
 
-// Silence is no sign while one message is on its way: it completes at its end, and on iWARP an answer waits
-// behind it. For a link so slow that nobody uses it.
+// While a message is on its way, silence is normal: the message completes at its end, and on iWARP the answer
+// to a probe waits behind it. The speed is that of a link slower than any in use.
 constexpr uint64_t kSlowestBytesPerSecond = 100'000'000 / 8;
 
 Clock::duration timeOf(uint64_t bytes) {
@@ -77,20 +77,20 @@ Status Connection::checkManager() {
     if (up.ok()) continue;
     if (up.status().sys_errno == ENODEV)
       return fail(up.status(), nameOf(queue_pair) + ": ended: its device was removed");
-    peer_closed_tcp_ = true;
+    departure_.closed_tcp = true;
   }
   return Status::success();
 }
 
 Status Connection::checkPeer(Waiting waiting) {
-  if (phase_ == Phase::kRunning && bell_.raised()) {
+  if (running() && bell_.raised()) {
     const std::optional<ibv_event_type> event = bell_.event();
     bell_.clear();  // what is raised from now on is looked at the next time
     RAILWISE_TRY(checkEvents(event));
     RAILWISE_TRY(hear());
     if (running()) lookAtPorts();
   }
-  if (phase_ != Phase::kRunning) return recover();
+  if (!running()) return recover();
   const Clock::time_point now = Clock::now();
   const std::optional<Clock::duration> since = silence_.look(now);
   if (!since) return Status::success();
@@ -98,12 +98,12 @@ Status Connection::checkPeer(Waiting waiting) {
   RAILWISE_TRY(countUnproven(*since));
   lookForBetter(now);
   RAILWISE_TRY(checkSilence(*since));
-  if (!peerHasEnded() && !peer_closed_tcp_) return failure_;
-  if (peer_left_ == Clock::time_point()) peer_left_ = now;
-  // On iWARP a send is complete when TCP has it, which may be long before it arrives.
-  const bool in_memory = waiting == Waiting::kPeer && !iwarp();
+  if (!peerHasEnded() && !departure_.closed_tcp) return failure_;
+  if (departure_.since == Clock::time_point()) departure_.since = now;
+  // On iWARP a send is complete when TCP has it, perhaps long before it arrives.
+  const bool in_memory = waiting == Waiting::kPeer && rules_.completion_means_arrival;
   const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
-  if (now - peer_left_ < grace) return Status::success();
+  if (now - departure_.since < grace) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const std::string diagnosis = queue_pair.used ? diagnose(queue_pair) : "";
     if (!diagnosis.empty())
@@ -114,7 +114,7 @@ Status Connection::checkPeer(Waiting waiting) {
 
 Status Connection::peerLeft() {
   std::string what = "the peer closed the connection or died with work outstanding";
-  if (!close_reason_.empty()) what = "the peer gave it up: " + close_reason_;
+  if (!departure_.reason.empty()) what = "the peer gave it up: " + departure_.reason;
   const std::string problem = side_channel_.problem();
   if (!problem.empty()) what = "the peer sent " + problem + " over the side channel";
   if (!log_.reason().empty()) what += "; before that, " + log_.reason();
@@ -129,15 +129,15 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
     return Status::success();
   }
   silence_.count(since_last_check);
-  if (peer_closed_tcp_) return Status::success();
-  if (iwarp()) return probe();
+  if (departure_.closed_tcp) return Status::success();
+  if (!rules_.completion_means_arrival) return probe();
   const bool anew = endpoint_.owedNothing() && silence_.idle();
   RAILWISE_TRY(requestCompletions(anew));
-  if (phase_ != Phase::kRunning) return Status::success();
+  if (!running()) return Status::success();
   return canFailOver() ? checkStall() : checkSends();
 }
 
-// Retries of the transport take half a minute until they give up, and some never do.
+// Fails over before the retries of the transport end: they take half a minute, and some never end.
 Status Connection::checkStall() {
   const Clock::duration limit = silence_.stallLimit(timeOf(largestUnderWay()));
   if (silence_.owed() < limit) return Status::success();
@@ -152,7 +152,8 @@ Status Connection::checkStall() {
                   (diagnose(*owing).empty() ? "" : ": " + diagnose(*owing)));
 }
 
-// Soft-RoCE tries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends when a device goes.
+// Without failover. Soft-RoCE retries for ever when NCCL_IB_RETRY_CNT is 7, and older kernels forget sends
+// when a device goes.
 Status Connection::checkSends() {
   if (silence_.owed() < kLeastOfDevice) return Status::success();
   const Clock::duration limit =
@@ -172,7 +173,7 @@ Status Connection::checkSends() {
 
 Status Connection::probe() {
   if (silence_.owed() < Silence::kAskAfter) return Status::success();
-  if (probes_ == 0) {
+  if (probes_.unanswered == 0) {
     for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
       if (endpoint_.queue_pairs[i].used) RAILWISE_TRY(postProbe(i));
     }
@@ -190,10 +191,10 @@ Status Connection::probe() {
 }
 
 int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const {
-  ibv_sge segment = {reinterpret_cast<uint64_t>(target), sizeof *target, queue_pair.window_key};
+  ibv_sge sge = {reinterpret_cast<uint64_t>(target), sizeof *target, queue_pair.window_key};
   ibv_send_wr work = {};
   work.wr_id = work_id;
-  work.sg_list = &segment;
+  work.sg_list = &sge;
   work.num_sge = 1;
   work.opcode = IBV_WR_RDMA_READ;
   work.send_flags = IBV_SEND_SIGNALED;
@@ -205,20 +206,20 @@ int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target
 
 Status Connection::postProbe(std::size_t index) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const int error = readPeerWindow(queue_pair, probe_target_, kProbeWork | index);
+  const int error = readPeerWindow(queue_pair, probes_.target, kProbeWork | index);
   if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
   queue_pair.probed = true;
-  ++probes_;
+  ++probes_.unanswered;
   return Status::success();
 }
 
 Status Connection::onProbe(const ibv_wc& completion) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[completion.wr_id & ~kProbeWork];
   queue_pair.probed = false;
-  --probes_;
+  --probes_.unanswered;
   if (completion.status == IBV_WC_SUCCESS) return Status::success();
   if (completion.status != IBV_WC_WR_FLUSH_ERR) return failCompletion(queue_pair, completion, "a probe");
-  peer_closed_tcp_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  departure_.closed_tcp = true;  // an ordinary end of the peer's, too, flushes what is posted
   return Status::success();
 }
 

@@ -15,8 +15,9 @@ struct Request {
   enum class Kind : uint8_t { kFree, kSend, kReceive, kFlush };
 
   Connection* connection = nullptr;
-  // Number of the receive, at the sender too. A send is complete when the connection knows that all sends up
-  // to this number are complete. UINT64_MAX: only `done` shows it.
+  // Number of the receive; at the sender: of the receive that the message goes to. The request is complete
+  // when the connection knows that everything up to this number is complete. UINT64_MAX: only `done` shows
+  // whether the request is complete.
   uint64_t number = UINT64_MAX;
   uint32_t bytes = 0;  // size of a send; size of each message of a receive whose messages are of one size
   Kind kind = Kind::kFree;

@@ -9,9 +9,10 @@
 #include "base/log.h"
 #include "base/name_selection.h"
 #include "net/device/reopener.h"
+#include "sysfs/pci_devices.h"
 #include "verbs/gpu_direct.h"
-#include "verbs/mlx5_library.h"
-#include "verbs/sysfs.h"
+#include "verbs/mlx5.h"
+#include "verbs/pci_place.h"
 
 namespace railwise::net {
 namespace {
@@ -36,12 +37,12 @@ struct Candidate {
   std::string data_direct;  // the PCI path of the function by which it is used; "": its own
 };
 
-// net_ib's number for several planes: this bit and one for each plane, the planes numbered in the order of
-// the devices, from 1; bit 0 stands for "not known" (NCCL 2.30.7, net_ib/init.cc, ncclIbGetPlaneIndex).
+// net_ib's number for several planes: this bit, and one bit for each plane. Planes are numbered from 1 in the
+// order of the devices; bit 0 means "not known" (NCCL 2.30.7, net_ib/init.cc, ncclIbGetPlaneIndex).
 constexpr int kPlanesBit = 0x4000;
 constexpr std::size_t kMostPlanes = 14;
 
-// What NCCL_IB_HCA says of the port.
+// What NCCL_IB_HCA selects of the port.
 PortChoice choiceOf(const PortSelection& selection, const Hca& hca, uint8_t port) {
   PortChoice choice = choosePort(selection, hca.name(), port);
   if (choice.plane < kPlanesBit) return choice;
@@ -51,8 +52,9 @@ PortChoice choiceOf(const PortSelection& selection, const Hca& hca, uint8_t port
   return choice;
 }
 
-// The ways in which NCCL is shown a port, net_ib's rule (NCCL 2.30.7, net_ib/init.cc): a NIC with a
-// data-direct function is shown as that alone, or as itself and that (NCCL_IB_DATA_DIRECT=2). "": as itself.
+// The forms in which NCCL sees a port (net_ib's rule: NCCL 2.30.7, net_ib/init.cc). A NIC with a data-direct
+// function is shown as that function alone, or as itself and that function (NCCL_IB_DATA_DIRECT=2). "": as
+// itself.
 std::vector<std::string> waysToShow(const Hca& hca, const Config& config) {
   const std::string data_direct =
       config.ib_data_direct > 0 ? verbs::dataDirectPath(hca.context(), hca.pd()) : std::string();
@@ -94,7 +96,8 @@ void findPorts(Hca& hca, const Config& config, std::vector<Candidate>& found) {
   hca.setPorts(all);
 }
 
-// Without a watcher everything works, but nothing is noticed before it fails; the reason is logged.
+// Without a watcher everything works, but a failure is noticed only when a message fails. The reason is
+// logged.
 void watchEvents(DeviceList& list, const Config& config) {
   Result<std::unique_ptr<EventWatcher>> watcher = EventWatcher::start();
   if (!watcher.ok()) return;
@@ -110,8 +113,8 @@ void watchEvents(DeviceList& list, const Config& config) {
 // ncclIbCompareDevs). NCCL merges its internal GIN and RMA devices with ours by name and index, so the order
 // must be the same.
 bool before(const Candidate& a, const Candidate& b) {
-  const int64_t order_a = verbs::pciOrder(a.place.path);
-  const int64_t order_b = verbs::pciOrder(b.place.path);
+  const int64_t order_a = sysfs::pciOrder(a.place.path);
+  const int64_t order_b = sysfs::pciOrder(b.place.path);
   if (order_a == order_b) return false;
   if (order_a < 0 || order_b < 0) return order_b < 0;
   return order_a < order_b;
@@ -124,8 +127,8 @@ int pointerSupport(const verbs::GpuDirect& gpu_direct, const verbs::Port& port) 
          (gpu_direct.dma_buf ? kDmaBufPointers : 0);
 }
 
-// Unique per port: the verbs name for port 1 (net_ib's name, also that of a data-direct function), with
-// ":port" for the others.
+// The name of a port, unique: the verbs name for port 1 (net_ib's name, also for a data-direct function),
+// with ":port" for the others.
 std::string deviceName(const Candidate& candidate) {
   const std::string name = candidate.hca->name() + std::string(candidate.data_direct.empty() ? "" : "_dma");
   return candidate.port.number == 1 ? name : name + ":" + std::to_string(candidate.port.number);
@@ -147,8 +150,8 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
                 data_direct ? ", through the data-direct function" : "");
   properties.pointer_support = pointerSupport(gpu_direct, candidate.port);
   properties.speed_mbps = candidate.port.speed_mbps;
-  // net_ib's rule: ports of one PCI device are told apart by the number of earlier ones, since the verbs port
-  // is 1 on cards that show a function per port.
+  // net_ib's rule: ports of one PCI device are numbered by the ports found before, because cards with a
+  // function per port call each verbs port 1.
   properties.port = candidate.port.number;
   if (!path.empty()) {
     properties.port +=
@@ -158,8 +161,8 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
   }
   properties.latency_us = 0;  // "not set", as net_ib
   properties.max_connections = hca.attributes().max_qp;
-  const uint64_t piece = candidate.port.max_message_bytes & ~(kPieceAlignment - 1);
-  properties.max_message_bytes = std::min<uint64_t>(kMaxMessageBytes, piece * kMaxPieces);
+  const uint64_t request = candidate.port.max_message_bytes & ~(kCutAlignment - 1);
+  properties.max_message_bytes = std::min<uint64_t>(kMaxMessageBytes, request * kMaxRequestsOfMessage);
   properties.rail = candidate.choice.rail;
   properties.plane = candidate.choice.plane;
   Rail rail = {&hca,
@@ -174,7 +177,7 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }
 
-// Without failover nobody does without a device that has failed.
+// Without failover a connection cannot do without a device that has failed.
 std::vector<RailDomain> protectionDomains(const Config& config, const std::vector<Rail>& rails) {
   std::vector<RailDomain> domains;
   for (const Rail& rail : rails)
@@ -188,7 +191,7 @@ MemoryOptions memoryOptionsOf(const Config& config, const std::vector<Rail>& rai
   return memoryOptions(config, data_direct);
 }
 
-// Equal in all, else "not known".
+// The value that all rails share, else "not known".
 int common(const std::vector<const Device*>& members, int DeviceProperties::*field) {
   const int first = members.front()->properties().*field;
   const bool equal = std::all_of(members.begin(), members.end(),
@@ -263,7 +266,7 @@ void Hca::setPorts(const std::vector<verbs::Port>& ports) {
   state_ = std::make_unique<DeviceState>(context(), ports);
 }
 
-// A name may go to another card when several are reset at once; a node GUID does not.
+// When several cards are reset at once, a name may move to another card. A node GUID does not.
 Result<std::unique_ptr<Hca>> Hca::openAnew(const Config& config, std::string& problem) const {
   const verbs::Library& verbs = verbs::library();
   int present = 0;
@@ -381,7 +384,8 @@ Result<DeviceList> discoverDevices(const Config& config) {
     ++opened;
     const std::size_t before_it = candidates.size();
     findPorts(**hca, config, candidates);
-    // One that is not used is let go: nobody can remove an open device, and its events are not ours to tell.
+    // A device that is not used is closed: nobody can remove an open device, and its events do not concern
+    // this process.
     if (candidates.size() > before_it) result.hcas.push_back(std::move(*hca));
   }
   if (list != nullptr) verbs.free_device_list(list);
@@ -409,8 +413,8 @@ Result<std::unique_ptr<Device>> fuseDevices(const Config& config, const std::vec
     return member->properties().pci_path == nullptr;
   });
   if (members.size() > 1 && placeless != members.end() && config.fuse_placeless == 0) {
-    // NCCL up to 2.30.7 hangs such a device on the first CPU's <nic>, takes it for a port of every other
-    // there, and puts the fused one into a <nic> in that <nic>, which it then does not read
+    // NCCL up to 2.30.7 puts such a device under the first CPU's <nic>, where it counts as a port of every
+    // other NIC, and puts the fused device into a <nic> inside that <nic>, which NCCL then does not read
     // (ncclTopoGetVNicParent).
     RAILWISE_INFO(
         log::kInit | log::kNet,

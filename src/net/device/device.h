@@ -27,8 +27,8 @@ class Reopener;
 
 enum PointerSupport : int { kHostPointers = 1, kDevicePointers = 2, kDmaBufPointers = 4 };  // NCCL_PTR_*
 
-// What getProperties reports, before it is reduced to one API version. The strings live as long as the
-// process.
+// What getProperties reports. plugin/properties.h copies it into the struct of an API version. The strings
+// live as long as the process.
 struct DeviceProperties {
   const char* name;
   const char* pci_path;  // null when the device has no place in the PCI tree
@@ -55,10 +55,10 @@ class Hca {
   // After the device has failed: opens it once more, with the ports that are in use. Errors: kNoDevice (the
   // device is not there, or another device has its name), kSystem; `problem` says what failed.
   Result<std::unique_ptr<Hca>> openAnew(const Config& config, std::string& problem) const;
-  // Sets the next generation of this device, for everyone who still holds this one. This one stays in memory,
-  // but nothing works over it.
+  // Sets the next generation of this device, for everyone who still holds this generation. This generation
+  // stays in memory, but nothing works over it.
   void setNextGeneration(std::unique_ptr<Hca> nextGeneration);
-  // The next generation of this device. Null: it was not opened anew. Any thread.
+  // The next generation of this device. Null: the device was not opened anew. Any thread.
   Hca* nextGeneration() const { return next_generation_.load(std::memory_order_acquire); }
   // How many generations of this device there were before.
   int earlierGenerations() const { return earlier_generations_; }
@@ -144,7 +144,7 @@ class Device {
 struct DeviceList {
   DeviceList();
   DeviceList(DeviceList&&) noexcept;
-  // Destroys the old content in the order of the destructor.
+  // Exchanges the contents. `other` destroys the old content, in the order of the destructor.
   DeviceList& operator=(DeviceList&& other) noexcept;
   // Stops the reopener first; then destroys the devices, the watcher, and the verbs devices that it watches.
   ~DeviceList();
@@ -152,7 +152,8 @@ struct DeviceList {
   std::vector<std::unique_ptr<Hca>> hcas;
   std::unique_ptr<Reopener> reopener;     // the watcher reports failures to it; null without failover
   std::unique_ptr<EventWatcher> watcher;  // reads the events of the hcas; null if it cannot be started
-  // Physical devices, in net_ib's order: by PCI address, then port.
+  // Physical devices, in net_ib's order: by PCI address, then port (NCCL_IB_DEVICE_PCI_ORDER=0: as verbs
+  // lists them).
   std::vector<std::unique_ptr<Device>> devices;
 };
 

@@ -17,7 +17,7 @@
 namespace railwise::net {
 namespace {
 
-// A device that never stops talking must not keep the thread from the others.
+// A device that reports events without end must not keep the thread from the other devices.
 constexpr int kEventsAtOnce = 64;
 constexpr int kTickMs = 5;
 
@@ -89,15 +89,15 @@ void DeviceState::refresh() {
   for (const auto& state : ports_) refresh(*state, verbs::EventEffect::kAddresses);
 }
 
-// Whether the link is up the event says, if it does: drivers may report it before the port's attributes
-// follow.
+// The event itself says whether the link is up, if it can: drivers may report the event before the port's
+// attributes change.
 void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
   const bool up = effect == verbs::EventEffect::kPortUp;
   const bool told = up || effect == verbs::EventEffect::kPortDown;
   const uint32_t before = state.changes.load(std::memory_order_acquire);
   const Result<verbs::Port> now = verbs::queryPort(context_, state.number);
   const std::lock_guard lock(state.mutex);
-  // Another thread has asked since, perhaps because of an event: what it found is newer.
+  // Another thread has asked the device since, perhaps because of an event. Its answer is newer.
   const bool old = !told && state.changes.load(std::memory_order_acquire) != before;
   if (now.ok() && !old) state.attributes = *now;
   if (told) state.attributes.active = up;
@@ -117,7 +117,7 @@ void DeviceState::handle(const verbs::AsyncEvent& event) {
       break;
     case verbs::EventEffect::kPortDown:
     case verbs::EventEffect::kPortUp: {
-      // Soft-RoCE says each twice.
+      // Soft-RoCE reports each event twice.
       PortState* const state = find(event.port);
       const bool up = effect == verbs::EventEffect::kPortUp;
       if (state == nullptr || std::exchange(state->told_up, up) != up) RAILWISE_WARN("%s", text.c_str());
@@ -137,7 +137,7 @@ bool DeviceState::serve(bool hung_up) {
         verbs::takeEvent(context_, [&](const verbs::AsyncEvent& event) { handle(event); });
     if (taken.ok() && *taken) continue;
     if (taken.ok() && !hung_up) return true;
-    // The kernel has let go of the device. Left in the set, its descriptor would wake us for ever.
+    // The kernel has dropped the device. Its descriptor would wake the thread for ever.
     RAILWISE_WARN("%s: the device is gone: look for its reset or removal in `dmesg`", name());
     fail(IBV_EVENT_DEVICE_FATAL);
     return false;
@@ -173,8 +173,8 @@ EventWatcher::~EventWatcher() {
       RAILWISE_INFO(log::kNet, "the events' thread cannot be woken: %s", std::strerror(errno));
     thread_.join();
   } else if (thread_.joinable()) {
-    // A forked child: its copy of std::thread names a thread that it does not have. Neither joined nor
-    // detached.
+    // In a forked child the std::thread names a thread that the child does not have. It can be neither joined
+    // nor detached.
     new (&thread_) std::thread;
   }
   // The child's descriptors are its own; closing them changes nothing for the parent.
@@ -213,7 +213,7 @@ void EventWatcher::unwatch(Watched& what) {
   (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
 }
 
-// Without memory it is tried again at the next event.
+// Without memory the next event tries again.
 static bool serveSafely(Watched& watched, bool hung_up) {
   try {
     return watched.serve(hung_up);

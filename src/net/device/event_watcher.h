@@ -1,8 +1,8 @@
 // The asynchronous events of the devices: a link goes down or comes back, an address changes, a device fails.
 // An EventWatcher has one thread, which reads the events of all devices, logs each event once with what to
-// check, and keeps the state of the ports here. A reader sees a change within about a millisecond of the
-// driver's report. net::Hca makes a DeviceState for each verbs device, and DeviceList has one EventWatcher
-// for all of them. net::Net has a second EventWatcher, for side channels.
+// check, and keeps the state of the ports in a DeviceState. A reader sees a change as soon as the thread has
+// read the driver's event. net::Hca makes a DeviceState for each verbs device, and DeviceList has one
+// EventWatcher for all of them. net::Net has a second EventWatcher, for side channels.
 #pragma once
 
 #include <atomic>

@@ -24,14 +24,14 @@ uint64_t pageBytes() {
 uint64_t pageDown(uint64_t address) { return address & ~(pageBytes() - 1); }
 uint64_t pageUp(uint64_t address) { return pageDown(address + pageBytes() - 1); }
 
-// A negative size of the old API versions, say.
+// For example a negative size of an old API version.
 Status impossibleRange(uint64_t address, std::size_t bytes) {
   RAILWISE_WARN("registering %zu bytes at 0x%lx: that is beyond all memory", bytes,
                 static_cast<unsigned long>(address));
   return {Code::kInvalidArgument, 0};
 }
 
-// Of a device that had failed: none.
+// A device that had failed has no keys.
 MemoryKeys keysOf(const verbs::Mr& region) {
   return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
 }
@@ -87,8 +87,8 @@ bool MemoryCache::beingRegisteredLocked(const Range& range) const {
                      [&](const Range* other) { return other->covers(range); });
 }
 
-// Takes the one entry of `fresh`, which nothing listed covers, and takes the smaller ones that it covers off
-// the list: those live on for their holders.
+// Adds the one entry of `fresh`, which no listed entry covers, and removes the smaller entries that it covers
+// from the list. The smaller entries live on for their holders.
 MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
   Entry& entry = fresh.front();
   entry.self = fresh.begin();

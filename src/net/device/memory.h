@@ -35,7 +35,7 @@ struct MemoryHandle {
 class DeviceState;
 
 // A rail's protection domain, and the state of its device (null: unknown). With a device that has failed no
-// memory is registered: the keys are 0, and connections use another path (failover.cc).
+// memory is registered: the keys are 0, and connections use another path (connection/failover.cc).
 struct RailDomain {
   RailDomain(ibv_pd* domain, const DeviceState* state = nullptr) : pd(domain), device(state) {}
   bool failed() const;
@@ -46,8 +46,8 @@ struct RailDomain {
 };
 
 struct MemoryOptions {
-  // Lets the PCIe fabric reorder the writes of data, never of the protocol's own memory; see
-  // verbs::relaxedOrdering().
+  // Lets the PCIe fabric reorder writes to the memory of messages. Writes to the protocol's own memory are
+  // never reordered. See verbs::relaxedOrdering().
   bool relaxed_ordering = false;
   // Bit r: dma-bufs reach rail r through mlx5's data-direct function.
   uint32_t data_direct_rails = 0;
@@ -92,8 +92,9 @@ class FurtherRegions {
 //
 // The rule that keeps keys from going stale: memory can be unmapped only after everyone who registered it has
 // released it. So an entry is offered to new callers only as long as somebody holds all its pages. When the
-// last holder of all pages has gone while holders of parts remain, the entry is never found again. It dies
-// with the last of those holders; all its pages stay pinned until then.
+// last holder of all pages has gone while holders of parts remain, the entry is never found again. The entry
+// dies with the last holder of a part; all its pages stay pinned until then. An entry is not found again
+// either when a later entry covers it.
 class MemoryCache {
  public:
   // One domain per rail, 1 to kMaxRails. Rails with the same domain share a registration.

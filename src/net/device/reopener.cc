@@ -14,14 +14,15 @@
 namespace railwise::net {
 namespace {
 
-constexpr Clock::duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Clock::duration kLongestPause = std::chrono::seconds(10);
-// Connections that have nothing else give up after their patience: within it there are some attempts.
+constexpr Clock::duration kFirstReopenPause = std::chrono::milliseconds(50);
+constexpr Clock::duration kLongestReopenPause = std::chrono::seconds(10);
+// Connections without another rail give up after RAILWISE_FAILOVER_TIMEOUT. These pauses allow some attempts
+// within that time.
 constexpr int kAttemptsInPatience = 16;
-// Nothing of a dead life can be given back before the process ends, so a device that fails again and again is
+// Nothing of a failed device can be freed before the process ends, so a device that fails again and again is
 // left alone in the end.
 constexpr int kMostLives = 16;
-// What the log has of attempts in vain.
+// How often failed attempts are logged.
 constexpr int kSaidAttempts = 3;
 constexpr int kSaidEvery = 64;
 
@@ -36,8 +37,8 @@ void Reopener::guard(Hca& hca) {
 
 Clock::duration Reopener::pause(int attempts) const {
   const Clock::duration patience = std::chrono::seconds(config_.failover_timeout_s);
-  return std::min(
-      {kFirstPause * (1 << std::min(attempts, 10)), kLongestPause, patience / kAttemptsInPatience});
+  return std::min({kFirstReopenPause * (1 << std::min(attempts, 10)), kLongestReopenPause,
+                   patience / kAttemptsInPatience});
 }
 
 void Reopener::onFailure(Hca& hca) {
@@ -63,8 +64,8 @@ void Reopener::onFailure(Hca& hca) {
 
 void Reopener::stop() {
   if (getpid() != owner_pid_) {
-    // Its copies of a thread that it does not have, neither joined nor detached, and of what that waits for,
-    // which nobody could destroy.
+    // In a forked child: the thread does not exist there and can be neither joined nor detached, and nobody
+    // could destroy what it waits for.
     if (thread_.joinable()) new (&thread_) std::thread;
     new (&changed_) std::condition_variable;
     return;
@@ -119,7 +120,7 @@ bool Reopener::reopen(const Failed& failed) {
   }
   Hca& fresh = **made;
   guard(fresh);
-  // Nobody would hear of its next failure.
+  // Otherwise nobody would notice its next failure.
   if (!watcher_.watch(fresh.state()).ok()) return false;
   RAILWISE_WARN("%s: opened anew after its failure: connections go back to it", hca.name());
   hca.setNextGeneration(std::move(*made));

@@ -1,6 +1,6 @@
-// Opens devices anew that have failed (a reset, a driver's recovery, a removal). Connections that use other
-// paths meanwhile can then go back to the device, and connections without a path go on. The failed context
-// stays as it is, unusable, with everything that was made over it. Used by net::DeviceList.
+// Opens devices anew after they have failed (a reset, a driver's recovery, a removal). Connections that use
+// other paths meanwhile can then go back to the device, and connections without a path go on. The failed
+// context, and everything that was made over it, stays in memory and cannot be used. Used by net::DeviceList.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +23,8 @@ class Reopener {
   Reopener& operator=(const Reopener&) = delete;
   ~Reopener() { stop(); }
 
-  // Once `hca` has failed, opens it anew, again and again until that works. It guards the new generation too.
-  // Call it before `hca` is watched.
+  // Once `hca` has failed, the reopener tries to open it anew until that works, and guards the new generation
+  // too. A device that has failed 16 times is not opened again. Call guard() before `hca` is watched.
   void guard(Hca& hca);
   // Ends the thread; nothing is opened from now on. In a forked child, which has no such thread, it only
   // drops its copies of the thread and the condition variable.

@@ -7,9 +7,9 @@
 namespace railwise::net {
 namespace {
 
-// The first piece serves a few connections; each further one is twice as large, up to some hundred.
-constexpr std::size_t kFirstPieceBytes = std::size_t{64} << 10;
-constexpr std::size_t kLargestPieceBytes = std::size_t{2} << 20;
+// The first slab serves a few connections; each further one is twice as large, up to some hundred.
+constexpr std::size_t kFirstSlabBytes = std::size_t{64} << 10;
+constexpr std::size_t kLargestSlabBytes = std::size_t{2} << 20;
 constexpr std::size_t kBlockAlignment = 128;
 
 std::size_t roundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -39,10 +39,10 @@ Window WindowArena::takeLocked(std::size_t bytes) {
     window.used_before_ = true;
     *free = free_.back();
     free_.pop_back();
-  } else if (!pieces_.empty() && pieces_.back()->bytes - pieces_.back()->used >= bytes) {
-    Piece& piece = *pieces_.back();
-    window.pages_ = &piece.pages;
-    window.offset_ = std::exchange(piece.used, piece.used + bytes);
+  } else if (!slabs_.empty() && slabs_.back()->bytes - slabs_.back()->used >= bytes) {
+    Slab& slab = *slabs_.back();
+    window.pages_ = &slab.pages;
+    window.offset_ = std::exchange(slab.used, slab.used + bytes);
   } else {
     return window;
   }
@@ -56,13 +56,13 @@ Result<Window> WindowArena::take(std::size_t bytes) {
   std::unique_lock lock(mutex_);
   Window window = takeLocked(bytes);
   while (window.arena_ == nullptr) {
-    const std::size_t next = pieces_.empty() ? kFirstPieceBytes : pieces_.back()->bytes * 2;
-    const std::size_t size = std::max(std::min(next, kLargestPieceBytes), roundUp(bytes, kFirstPieceBytes));
+    const std::size_t next = slabs_.empty() ? kFirstSlabBytes : slabs_.back()->bytes * 2;
+    const std::size_t size = std::max(std::min(next, kLargestSlabBytes), roundUp(bytes, kFirstSlabBytes));
     lock.unlock();  // registering takes its time
     Result<RegisteredPages> pages = RegisteredPages::create(rails_, size);
     if (!pages.ok()) return pages.status();
     lock.lock();
-    pieces_.push_back(std::make_unique<Piece>(Piece{std::move(*pages), size, 0}));
+    slabs_.push_back(std::make_unique<Slab>(Slab{std::move(*pages), size, 0}));
     window = takeLocked(bytes);
   }
   lock.unlock();
@@ -78,7 +78,7 @@ void WindowArena::give(const Window& window) {
 std::size_t WindowArena::bytes() const {
   const std::lock_guard lock(mutex_);
   std::size_t sum = 0;
-  for (const auto& piece : pieces_) sum += piece->bytes;
+  for (const auto& slab : slabs_) sum += slab->bytes;
   return sum;
 }
 

@@ -1,5 +1,5 @@
-// Memory that the peers of connections write into. It is registered in large pieces with all rails of a
-// device. A connection takes a block of a piece instead of a registration of its own. Thread-safe.
+// Windows: the memory that the peers of connections write into. It is registered in large slabs with all
+// rails of a device. A connection takes a block of a slab instead of a registration of its own. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace railwise::net {
 
 class WindowArena;
 
-// A block of the arena, zeroed. It goes back to the arena when it is destroyed. No peer may write into it
-// from then on: the queue pairs that can write into it are destroyed first.
+// A block of the arena, zeroed. The block goes back to the arena when the Window is destroyed. Destroy the
+// queue pairs through which the peer can write into the block before the Window.
 class Window {
  public:
   Window() = default;
@@ -55,7 +55,7 @@ class WindowArena {
 
  private:
   friend class Window;
-  struct Piece {
+  struct Slab {
     RegisteredPages pages;
     std::size_t bytes;
     std::size_t used;
@@ -71,7 +71,7 @@ class WindowArena {
 
   const std::vector<RailDomain> rails_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<FreeBlock> free_;
 };
 

@@ -1,6 +1,6 @@
-// How many small messages a caller sends between two calls of test(), as far as that can be foreseen. NCCL
-// calls test() after each send, so each send is signalled. A caller that sends batches of one length gets one
-// completion for each batch. If a batch turns out shorter, test() requests the completion. Plain values; one
+// Foresees how many small messages a caller sends between two calls of test() (a batch). NCCL calls test()
+// after each send, so each send is signalled. A caller whose batches all have one length gets one completion
+// for each batch. If a batch turns out shorter, test() requests the completion. Plain values; one
 // thread at a time.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace railwise::net {
 
 class BatchLength {
  public:
-  // test() was called since the last send: a new batch begins. `regular`: the length of a batch can be
-  // foreseen at all.
+  // test() was called since the last send: a new batch begins. `regular` false: each send is signalled,
+  // because several queue pairs take turns.
   void begin(bool regular) {
     expected_ = length_ == last_ && regular ? length_ : 1;
     last_ = length_;

@@ -1,6 +1,7 @@
-// The content of wr_id of a sender's work request: slot, segment (Part) and queue pair; whether the segment
-// ends with this work request; how many work requests of the queue pair end with it; and, for a message that
-// is not cut into segments, the number of its receive. Pure functions, any thread.
+// The content of wr_id of a sender's work request: slot, segment (group.h) and queue pair; whether the
+// segment ends with this work request; how many work requests of the queue pair its completion covers; and,
+// for a signalled work request, the number of the receive up to which it completes the messages. Pure
+// functions, any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +9,12 @@
 
 namespace railwise::net {
 
-inline constexpr uint64_t kLastOfPart = uint64_t{1} << 24;
+inline constexpr uint64_t kLastOfSegment = uint64_t{1} << 24;
 // iWARP: a posted receive for clear-to-send. The low 16 bits are the number of its buffer.
 inline constexpr uint64_t kNotice = uint64_t{1} << 25;
 
-inline constexpr uint64_t sendWorkId(uint32_t slot, uint32_t part, std::size_t queue_pair) {
-  return slot | uint64_t{part} << 8 | uint64_t{queue_pair} << 16;
+inline constexpr uint64_t sendWorkId(uint32_t slot, uint32_t segment, std::size_t queue_pair) {
+  return slot | uint64_t{segment} << 8 | uint64_t{queue_pair} << 16;
 }
 inline constexpr uint64_t noticeWorkId(uint32_t buffer, std::size_t queue_pair) {
   return buffer | uint64_t{queue_pair} << 16 | kNotice;
@@ -27,7 +28,7 @@ inline constexpr uint64_t kNumbered = uint64_t{1} << 26;
 inline constexpr uint64_t withNumber(uint64_t number) { return (number & kWorkNumberMask) << 48 | kNumbered; }
 
 inline constexpr std::size_t workSlot(uint64_t id) { return id & 0xff; }
-inline constexpr uint32_t workPart(uint64_t id) { return (id >> 8) & 0xff; }
+inline constexpr uint32_t workSegment(uint64_t id) { return (id >> 8) & 0xff; }
 inline constexpr std::size_t workQueuePair(uint64_t id) { return (id >> 16) & 0xff; }
 inline constexpr uint32_t workBuffer(uint64_t id) { return id & 0xffff; }
 inline constexpr uint32_t workRequestsEnded(uint64_t id) { return (id >> 32) & 0xffff; }

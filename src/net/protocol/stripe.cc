@@ -8,12 +8,13 @@ namespace {
 constexpr double kMbpsPerBytePerNs = 8000;
 // Weight of a new measurement against all before it.
 constexpr double kGain = 0.25;
-// No measurement counts for a rate below the last estimate by more than this factor.
+// A measurement counts for at least the last estimate divided by this factor.
 constexpr double kMostSlowdown = 4;
-// A lane that got nothing for so many spread messages is given a small part, to see whether it has recovered.
+// A lane that carried nothing of so many striped messages gets a small segment, to see whether it has
+// recovered.
 constexpr int kProbeInterval = 64;
 
-uint64_t alignDown(uint64_t bytes) { return bytes & ~uint64_t{kPieceAlignment - 1}; }
+uint64_t alignDown(uint64_t bytes) { return bytes & ~uint64_t{kCutAlignment - 1}; }
 
 }  // namespace
 
@@ -29,13 +30,13 @@ void LaneLoad::posted(uint64_t bytes, uint64_t now_ns) {
 
 void LaneLoad::completed(uint64_t bytes) {
   queued_ -= bytes;
-  if (bytes >= kMeasuredPartBytes) finished_ += bytes;
+  if (bytes >= kMeasuredSegmentBytes) finished_ += bytes;
 }
 
 void LaneLoad::measure(uint64_t now_ns) {
   if (!measurable()) return;
   if (busy_since_ns_ != 0 && now_ns > busy_since_ns_) {
-    // One pause says little of what comes: a lane that stood still for long would get nothing for long.
+    // One pause says little about the future: a lane that paused once would carry nothing for long.
     const double longest_ns = kMostSlowdown * static_cast<double>(finished_) / rate();
     const double time_ns = std::min(static_cast<double>(now_ns - busy_since_ns_), longest_ns);
     if (!measured_) {  // what was known before weighs as much as a measurement of this length
@@ -65,8 +66,8 @@ std::size_t fastestLane(std::span<const LaneLoad> lanes, uint64_t bytes, std::si
   return best;
 }
 
-// Water that finds its level: lanes are filled until all are done at time T; a lane whose queue alone takes
-// longer than that gets nothing, and the others share without it.
+// All lanes are filled so that they finish at the same time T. A lane whose queue alone takes longer than T
+// gets nothing, and the others share without it.
 Shares cutShares(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t turn, bool even) {
   const std::size_t count = lanes.size();
   std::array<bool, kMaxLanes> used = {};
@@ -92,7 +93,7 @@ Shares cutShares(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t tu
                       : lanes[i].rate() * finish - static_cast<double>(lanes[i].queued());
       if (smallest == count || share[i] < share[smallest]) smallest = i;
     }
-    if (left > 1 && share[smallest] < static_cast<double>(kMinPartBytes)) {
+    if (left > 1 && share[smallest] < static_cast<double>(kMinSegmentBytes)) {
       used[smallest] = false;
       share[smallest] = 0;
       settled = false;
@@ -100,7 +101,7 @@ Shares cutShares(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t tu
   }
   for (std::size_t i = 0; i < count && !even; ++i) {
     if (used[i] || lanes[i].unmeasured() < kProbeInterval || lanes[i].queued() > 0) continue;
-    share[i] = static_cast<double>(kMinPartBytes);
+    share[i] = static_cast<double>(kMinSegmentBytes);
   }
 
   Shares shares;
@@ -108,9 +109,10 @@ Shares cutShares(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t tu
   for (std::size_t i = 0; i < count && rest > 0; ++i) {
     const std::size_t lane = (turn + i) % count;
     if (share[lane] < 1) continue;
-    const uint64_t part = std::min(alignDown(static_cast<uint64_t>(share[lane]) + kPieceAlignment - 1), rest);
-    shares.share[static_cast<std::size_t>(shares.count++)] = {static_cast<uint8_t>(lane), part};
-    rest -= part;
+    const uint64_t segment =
+        std::min(alignDown(static_cast<uint64_t>(share[lane]) + kCutAlignment - 1), rest);
+    shares.share[static_cast<std::size_t>(shares.count++)] = {static_cast<uint8_t>(lane), segment};
+    rest -= segment;
   }
   if (shares.count == 0) {
     shares.share[0] = {static_cast<uint8_t>(fastestLane(lanes, bytes, turn)), 0};

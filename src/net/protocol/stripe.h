@@ -11,13 +11,15 @@
 
 namespace railwise::net {
 
-// The smallest segment ("part" in names). A smaller one is not worth a second lane, which costs a work
-// request, an immediate and two completions.
-inline constexpr uint64_t kMinPartBytes = 16 << 10;
-// A message from this size on is spread.
-inline constexpr uint64_t kStripeBytes = 4 * kMinPartBytes;
+// The smallest segment. Less is not worth a second lane, which costs a work request, an immediate and two
+// completions.
+inline constexpr uint64_t kMinSegmentBytes = 16 << 10;
+// A group from this size on is spread over lanes. With RAILWISE_SPLIT=even every group is, as far as each
+// segment has kMinSegmentBytes.
+inline constexpr uint64_t kStripeBytes = 4 * kMinSegmentBytes;
 // Only segments from this size on are measured: below it latency, not bytes, takes the time.
-inline constexpr uint64_t kMeasuredPartBytes = kMinPartBytes - kPieceAlignment;  // cutShares() rounds down
+inline constexpr uint64_t kMeasuredSegmentBytes =
+    kMinSegmentBytes - kCutAlignment;  // cutShares() rounds down
 
 // One lane's load as the sender sees it. Times are in nanoseconds of one clock.
 class LaneLoad {
@@ -31,16 +33,16 @@ class LaneLoad {
   double rate() const { return bytes_ / time_ns_; }
   // Bytes posted and not yet completed.
   uint64_t queued() const { return queued_; }
-  // Number of messages that were spread since this lane was last measured.
+  // Number of groups that were spread since this lane was last measured.
   int unmeasured() const { return unmeasured_; }
 
   // `now_ns`: when the posting of the whole message began; 0 for a message that is too small to measure.
   void posted(uint64_t bytes, uint64_t now_ns);
   void completed(uint64_t bytes);
-  // Called after all completions of one poll, if measurable(). `now_ns`: equal for all lanes, so that a
-  // caller who polls late finds all lanes equally fast for their shares and does not favour the lane that it
-  // polled first.
-  bool measurable() const { return finished_ >= kMeasuredPartBytes; }
+  bool measurable() const { return finished_ >= kMeasuredSegmentBytes; }
+  // Call it after all completions of one poll. Does nothing unless measurable(). `now_ns` is the same for all
+  // lanes: a caller that polls late then finds all lanes equally fast for their shares, and does not favour
+  // the lane that it polled first.
   void measure(uint64_t now_ns);
   void skipped() { ++unmeasured_; }
 
@@ -68,7 +70,7 @@ struct Shares {
 };
 
 // Cuts `bytes` into shares so that all lanes finish at the same time as far as possible. All shares but the
-// last are multiples of kPieceAlignment, and each has at least kMinPartBytes if there is that much. `even`:
+// last are multiples of kCutAlignment, and each has at least kMinSegmentBytes if there is that much. `even`:
 // equal shares for all lanes instead, as net_ib cuts.
 Shares cutShares(std::span<const LaneLoad> lanes, uint64_t bytes, std::size_t turn, bool even);
 

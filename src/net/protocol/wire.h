@@ -7,16 +7,16 @@
 // an entry. The ring has a slot for each receive that can be open, so no entry is overwritten before it was
 // used.
 //
-// Data: the sender uses RDMA writes. What one lane carries of a group is a segment ("part" in names). The
-// last work request of each segment has an immediate. If one segment carries the whole group, and its
-// messages have one size, below 32 MiB in all, then the immediate has all the receiver needs. Otherwise one
-// of the segments also writes a record: the number of segments, and the sizes of the messages.
+// Data: the sender uses RDMA writes. What one lane carries of a group is a segment. The last work request of
+// each segment has an immediate. If one segment carries the whole group, and its messages have one size,
+// below 32 MiB in all, then the immediate has all the receiver needs. Otherwise one of the segments also
+// writes a record: the number of segments, and the sizes of the messages.
 //
 // A group that fits one cache line, with host memory at both ends, travels packed: one write into the
 // receiver's window, from where the receiver copies the messages.
 //
-// iWARP has no immediate data and no order of placement: there a send with a record, which has the immediate,
-// follows the writes of every segment, and a clear-to-send is a send too.
+// iWARP has no immediate data and no order of placement. There an RDMA send of a record follows the writes of
+// every segment, the record has the immediate, and a clear-to-send is an RDMA send too.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ inline constexpr uint32_t entryBytes(int receiver_rails) {
   return receiver_rails > 1 ? sizeof(MoreKeys) + sizeof(ClearToSend) : sizeof(ClearToSend);
 }
 
-// The number of the receiver's rails for which an entry has keys.
+// For how many of the receiver's rails an entry has room for keys.
 inline constexpr int mostRails(uint32_t entry_bytes) {
   return entry_bytes > sizeof(ClearToSend) ? kMaxRails : 1;
 }
@@ -91,8 +91,8 @@ inline constexpr int stampCount(uint64_t stamp) { return static_cast<int>(stamp 
 inline constexpr bool stampHost(uint64_t stamp) { return (stamp & kStampHost) != 0; }
 inline constexpr bool stampSilent(uint64_t stamp) { return (stamp & kStampSilent) != 0; }
 
-// At the begin of the receiver's window, in front of the records. A sender reads it to see whether a path
-// works.
+// At the begin of the receiver's window, in front of the records. A sender reads it in a trial, to see
+// whether a path works.
 struct alignas(64) WindowHead {
   uint64_t mark;
 };
@@ -102,7 +102,7 @@ inline constexpr uint64_t kWindowMark = 0x4b52414d;  // any value except 0
 struct alignas(64) Record {
   uint32_t immediate;  // iWARP only
   uint32_t number;     // low half of the number of the receive
-  uint32_t parts;
+  uint32_t segments;
   uint32_t sizes[kMaxReceives];
 };
 static_assert(sizeof(Record) == 64);
@@ -129,13 +129,13 @@ inline constexpr std::size_t kPacksAt = kRecordsAt + kSlots * sizeof(Record);
 
 // Immediate, in host order: form (2 bits), slot (5 bits), then either the size of each message (25 bits), or
 // the index of the segment (4 bits) and the low bits (21) of the number of the receive.
-enum class ImmediateForm : uint32_t { kWhole = 0, kPart = 1, kPartWithRecord = 2, kPacked = 3 };
+enum class ImmediateForm : uint32_t { kWhole = 0, kSegment = 1, kSegmentWithRecord = 2, kPacked = 3 };
 
 inline constexpr uint32_t kImmediateSizeBits = 25;
 inline constexpr uint32_t kImmediateSizeLimit = 1U << kImmediateSizeBits;
 inline constexpr uint32_t kImmediateNumberBits = 21;
 static_assert(kSlots == 32, "five bits of the immediate name the slot");
-static_assert(kMaxLanes == 16, "four bits of the immediate name the part");
+static_assert(kMaxLanes == 16, "four bits of the immediate name the segment");
 
 inline constexpr uint32_t wholeImmediate(uint32_t slot, uint32_t size) {
   return slot << kImmediateSizeBits | size;
@@ -143,8 +143,9 @@ inline constexpr uint32_t wholeImmediate(uint32_t slot, uint32_t size) {
 inline constexpr uint32_t packedImmediate(uint32_t slot, uint32_t size) {
   return static_cast<uint32_t>(ImmediateForm::kPacked) << 30 | wholeImmediate(slot, size);
 }
-inline constexpr uint32_t partImmediate(ImmediateForm form, uint32_t slot, uint32_t part, uint64_t number) {
-  return static_cast<uint32_t>(form) << 30 | slot << kImmediateSizeBits | part << kImmediateNumberBits |
+inline constexpr uint32_t segmentImmediate(ImmediateForm form, uint32_t slot, uint32_t segment,
+                                           uint64_t number) {
+  return static_cast<uint32_t>(form) << 30 | slot << kImmediateSizeBits | segment << kImmediateNumberBits |
          static_cast<uint32_t>(number & ((1U << kImmediateNumberBits) - 1));
 }
 inline constexpr ImmediateForm immediateForm(uint32_t value) {
@@ -154,7 +155,7 @@ inline constexpr uint32_t immediateSlot(uint32_t value) {
   return (value >> kImmediateSizeBits) & (kSlots - 1);
 }
 inline constexpr uint32_t immediateSize(uint32_t value) { return value & (kImmediateSizeLimit - 1); }
-inline constexpr uint32_t immediatePart(uint32_t value) {
+inline constexpr uint32_t immediateSegment(uint32_t value) {
   return (value >> kImmediateNumberBits) & (kMaxLanes - 1);
 }
 inline constexpr uint32_t immediateNumber(uint32_t value) {

@@ -15,7 +15,7 @@ class WorkRequestChain {
   WorkRequestChain() {
     for (std::size_t i = 0; i < kLength; ++i) {
       works_[i].next = i + 1 < kLength ? &works_[i + 1] : nullptr;
-      works_[i].sg_list = &segments_[i];
+      works_[i].sg_list = &sges_[i];
     }
   }
   WorkRequestChain(const WorkRequestChain&) = delete;
@@ -53,7 +53,7 @@ class WorkRequestChain {
 
   std::size_t length_ = 0;
   std::array<ibv_send_wr, kLength> works_ = {};
-  std::array<ibv_sge, kLength> segments_ = {};
+  std::array<ibv_sge, kLength> sges_ = {};
 };
 
 }  // namespace railwise::net

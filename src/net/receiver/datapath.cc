@@ -1,5 +1,5 @@
-// The hot path of the receiver. Allocates, locks, logs and calls the kernel nowhere on the way of a good
-// message. Each irecv writes its clear-to-send at once: nobody knows how soon the sender needs it.
+// The hot path of the receiver. On the path of a good message nothing allocates, locks, logs or calls the
+// kernel. Each irecv writes its clear-to-send at once, because nobody knows how soon the sender needs it.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace railwise::net {
 namespace {
 
-// Every so many silent receives one asks for a completion after all: it tells that the sender has seen all
-// before it, whose slots may then be used again.
+// One silent receive among so many requests a completion. The completion shows that the sender has matched
+// all earlier receives, so their slots are free.
 constexpr uint64_t kSilentRun = 8;
 
 constexpr std::size_t kClearToSendChain = 4;
@@ -24,13 +24,11 @@ constexpr std::size_t kClearToSendChain = 4;
 
 Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  // Only on iWARP they have buffers of their own.
-  const bool filled = !iwarp() && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
+  const bool with_buffers = !rules_.has_immediates;
+  const bool filled = !with_buffers && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
   for (uint32_t i = 0; i < kReplenish && !filled; ++i) {
-    receive_chain_[i].wr_id = workId(kDataWork, index, iwarp() ? first + i : 0);
-    if (!iwarp()) continue;
-    const Record* const buffer = notices_ + index * kPostedReceives + first + i;
-    receive_segments_[i] = {reinterpret_cast<uint64_t>(buffer), sizeof(Record), queue_pair.window_key};
+    receive_chain_[i].wr_id = workId(kDataWork, index, with_buffers ? first + i : 0);
+    if (with_buffers) receive_sges_[i] = notices_.sge(index, first + i, queue_pair.window_key);
   }
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(queue_pair.qp, receive_chain_.data(), &bad);
@@ -40,12 +38,12 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   return failPost(queue_pair, "ibv_post_recv", error);
 }
 
-// Where entry `i` of a receive is put together: as it will stand in the sender's ring.
+// The place of entry `i` of a receive in the staging ring, which has the layout of the sender's ring.
 std::byte* ReceiveConnection::stagingOf(uint64_t number, uint32_t i) const {
   return staging_ + std::size_t{ringPlace(number) + i} * entry_bytes_;
 }
 
-// Whatever is not one buffer on one rail.
+// Fills in a receive of several buffers or on several rails.
 void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers) {
   const auto count = static_cast<uint32_t>(buffers.size());
   uint32_t least_room = UINT32_MAX;
@@ -61,7 +59,7 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
   for (uint32_t i = 0; i < count; ++i) {
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
-    receive.pieces[i] = {0, room, buffer.address};
+    receive.buffers[i] = {0, room, buffer.address};
     memories_[i][slot] = buffer.memory;
     std::byte* const place = stagingOf(next_number_, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
@@ -95,8 +93,8 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
                                   [](const ReceiveBuffer& buffer) { return buffer.profiler != nullptr; }))
     startEvents(made, buffers);
   fillGroup(made, slot, buffers);
-  // Without queue pairs this comes with the next epoch.
-  const bool standby = !endpoint_.native && phase_ != Phase::kLost && phase_ != Phase::kWaiting;
+  // Without queue pairs the next epoch does this.
+  const bool standby = !endpoint_.native && phase() != Phase::kLost && phase() != Phase::kWaiting;
   if (standby && !writeKeys(made)) {
     (void)lose(&endpoint_.queue_pairs[reply_queue_pair_], {Code::kSystem, ENOMEM},
                "memory cannot be registered with a standby rail");
@@ -106,20 +104,22 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
   return postPending();
 }
 
-// By silent receives that the sender has not seen, or on iWARP by the send queue.
+// The receive must wait: for silent receives that the sender has not matched, or on iWARP for room in the
+// send queue.
 bool ReceiveConnection::blocked() const {
   return next_number_ > consumed_number_ + kSlots ||
-         (iwarp() && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
+         (!rules_.has_immediates && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
-// NCCL reads no size of such a receive, and profiles none.
+// NCCL reads no size of a silent receive, and profiles none.
 void ReceiveConnection::makeSilent(Receive& receive) const {
   if (!may_be_silent_ || receive.count != 1 || receive.number % kSilentRun == 0) return;
   receive.silent = receive.done = receive.alike = true;
   receive.bytes = receive.least_room;
 }
 
-// Over the queue pair that brought data last: the sender gives most to what is fastest.
+// Posts the clear-to-sends that are not posted yet, over the queue pair that brought data last: the sender
+// gives most data to the fastest lane.
 Status ReceiveConnection::postPending() {
   if (!running()) [[unlikely]]  // they go with the next epoch
     return Status::success();
@@ -131,10 +131,10 @@ Status ReceiveConnection::postPending() {
       if (needs_slow_test_) return Status::success();
     }
     std::array<ibv_send_wr, kClearToSendChain> works;
-    std::array<ibv_sge, kClearToSendChain> segments;
+    std::array<ibv_sge, kClearToSendChain> sges;
     std::size_t count = 0;
     while (count < works.size() && posted_number_ != next_number_ && queue_pair.sendFree() > 0) {
-      nextClearToSend(queue_pair, works[count], segments[count]);
+      nextClearToSend(queue_pair, works[count], sges[count]);
       if (count > 0) works[count - 1].next = &works[count];
       ++count;
     }
@@ -146,16 +146,15 @@ Status ReceiveConnection::postPending() {
   return Status::success();
 }
 
-// All entries of one receive.
-inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work,
-                                               ibv_sge& segment) {
+// The work request for all entries of one receive.
+inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& sge) {
   const uint64_t number = posted_number_++;
-  const uint32_t skipped = iwarp() ? 0 : kUnwrittenBytes;
+  const uint32_t skipped = rules_.unwritten_bytes;
   const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + skipped;
   const uint32_t bytes = receives_[number % kSlots].count * entry_bytes_ - skipped;
-  segment = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
-  work.opcode = iwarp() ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
-  fillClearToSend(work, segment, queue_pair, offset);
+  sge = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
+  work.opcode = rules_.clear_to_send;
+  fillClearToSend(work, sge, queue_pair, offset);
 }
 
 Status ReceiveConnection::progress(const Request& request, bool* done) {
@@ -164,8 +163,7 @@ Status ReceiveConnection::progress(const Request& request, bool* done) {
   needs_slow_test_ = posted_number_ != next_number_;
   const Status polled = poll();
   if (request.kind == Request::Kind::kFlush) [[unlikely]]
-    return progressFlush(
-        flushes_[static_cast<uint32_t>(flushes_.indexOf(static_cast<const Flush*>(&request)))], done);
+    return flusher_.progress(request, done);
   *done = known(request);
   if (*done) return Status::success();
   RAILWISE_TRY(polled);
@@ -200,14 +198,14 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
   queue_pair.receives_failed += kind == kDataWork ? 1 : 0;
   if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
-  } else if (iwarp() && completion.status == IBV_WC_WR_FLUSH_ERR) {
-    peer_closed_tcp_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+  } else if (!rules_.completion_means_arrival && completion.status == IBV_WC_WR_FLUSH_ERR) {
+    departure_.closed_tcp = true;  // an ordinary end of the peer's, too, flushes what is posted
   } else {
     (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
   }
 }
 
-// Empty writes: when one is complete, so are all clear-to-sends before it.
+// Posts empty writes. When such a write is complete, all clear-to-sends before it are complete.
 Status ReceiveConnection::requestCompletions(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
@@ -226,8 +224,8 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
   const Record* notice = nullptr;
   uint32_t value = ntohl(completion.imm_data);
   uint32_t record_bytes = sizeof(Record);
-  if (iwarp()) {
-    notice = &notices_[index * kPostedReceives + static_cast<uint32_t>(completion.wr_id)];
+  if (!rules_.has_immediates) {
+    notice = reinterpret_cast<const Record*>(notices_.at(index, static_cast<uint32_t>(completion.wr_id)));
     value = notice->immediate;
     record_bytes = completion.byte_len;
   }
@@ -237,11 +235,11 @@ inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& complet
     RAILWISE_TRY(onPacked(queue_pair, index, value));
   } else {
     const Record* const record = notice != nullptr ? notice : &records_[immediateSlot(value)];
-    RAILWISE_TRY(onPart(index, value, record, record_bytes));
+    RAILWISE_TRY(onSegment(index, value, record, record_bytes));
   }
   if (++queue_pair.consumed % kReplenish != 0) [[likely]]
     return Status::success();
-  // Receives complete in their order, so the buffers of the older half are free.
+  // Posted receives complete in order, so the buffers of the older half are free.
   return postReceives(index, queue_pair.consumed % kPostedReceives == 0 ? kReplenish : 0);
 }
 
@@ -249,7 +247,7 @@ Status ReceiveConnection::failNotOpen(uint32_t slot) {
   return fail({Code::kRemote, 0}, "data for receive slot " + std::to_string(slot) + ", which is not open");
 }
 
-// All messages of a receive have arrived, and are of one size.
+// All messages of a receive have arrived, and they are of one size.
 inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
   Receive& receive = receives_[immediateSlot(value)];
   if (receive.kind != Request::Kind::kReceive || receive.done || receive.arrived != 0) [[unlikely]]
@@ -265,51 +263,51 @@ inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t 
   return Status::success();
 }
 
-// The same, but they stand in the window.
+// All messages of a receive have arrived in the window, packed. They are copied to their buffers.
 Status ReceiveConnection::onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
   const uint32_t slot = immediateSlot(value);
   const uint32_t bytes = immediateSize(value);
   const Receive& receive = receives_[slot];
-  if (receive.kind != Request::Kind::kReceive || !receive.host || iwarp() || bytes > receive.least_room ||
-      uint64_t{bytes} * receive.count > kPackBytes)
+  if (receive.kind != Request::Kind::kReceive || !receive.host || !rules_.has_immediates ||
+      bytes > receive.least_room || uint64_t{bytes} * receive.count > kPackBytes)
     return failNotOpen(slot);
   for (std::size_t i = 0; i < receive.count; ++i)
-    copyShort(reinterpret_cast<void*>(receive.pieces[i].address),  // NOLINT(performance-no-int-to-ptr)
+    copyShort(reinterpret_cast<void*>(receive.buffers[i].address),  // NOLINT(performance-no-int-to-ptr)
               packs_[slot].bytes + i * bytes, bytes);
   return onWhole(queue_pair, index, value);
 }
 
-// A part has arrived. `record`: where its record is, when it says that it brought one.
-Status ReceiveConnection::onPart(std::size_t index, uint32_t value, const Record* record,
-                                 uint32_t record_bytes) {
+// A segment has arrived. `record`: where the record is, if the immediate says that this segment brought one.
+Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Record* record,
+                                    uint32_t record_bytes) {
   const uint32_t slot = immediateSlot(value);
   const ImmediateForm form = immediateForm(value);
   Receive& receive = receives_[slot];
-  const uint32_t part = immediatePart(value);
+  const uint32_t segment = immediateSegment(value);
   const bool expected = receive.kind == Request::Kind::kReceive && !receive.done &&
-                        (receive.arrived >> part & 1) == 0 && form <= ImmediateForm::kPartWithRecord &&
+                        (receive.arrived >> segment & 1) == 0 && form <= ImmediateForm::kSegmentWithRecord &&
                         immediateNumber(value) == immediateNumber(static_cast<uint32_t>(receive.number));
   if (!expected) return failNotOpen(slot);
-  receive.arrived |= 1U << part;
+  receive.arrived |= 1U << segment;
   receive.rails = static_cast<uint16_t>(receive.rails | 1U << endpoint_.queue_pairs[index].rail);
-  if (form == ImmediateForm::kPartWithRecord) {
+  if (form == ImmediateForm::kSegmentWithRecord) {
     if (record_bytes < recordBytes(receive.count) ||
-        record->number != static_cast<uint32_t>(receive.number) || record->parts < 1 ||
-        record->parts > uint32_t{kMaxLanes}) {
+        record->number != static_cast<uint32_t>(receive.number) || record->segments < 1 ||
+        record->segments > uint32_t{kMaxLanes}) {
       return fail({Code::kRemote, 0},
                   "a record that does not belong to receive " + std::to_string(receive.number));
     }
-    receive.parts = record->parts;
-    for (std::size_t i = 0; i < receive.count; ++i) receive.pieces[i].size = record->sizes[i];
+    receive.segments = record->segments;
+    for (std::size_t i = 0; i < receive.count; ++i) receive.buffers[i].size = record->sizes[i];
     reply_queue_pair_ = static_cast<uint8_t>(index);
   }
-  if (receive.parts == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.parts))
+  if (receive.segments == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.segments))
     return Status::success();
   for (std::size_t i = 0; i < receive.count; ++i) {
-    const Piece& piece = receive.pieces[i];
-    if (piece.size > piece.room) return failTooLong(piece.size, piece.room);
+    const Buffer& buffer = receive.buffers[i];
+    if (buffer.size > buffer.room) return failTooLong(buffer.size, buffer.room);
   }
-  receive.bytes = receive.pieces[0].size;
+  receive.bytes = receive.buffers[0].size;
   complete(receive);
   return Status::success();
 }
@@ -331,7 +329,8 @@ inline void ReceiveConnection::complete(Receive& receive) {
     stopEvents(receive);
 }
 
-// Lanes overtake each other; silent receives bring nothing, and are there when one behind them is.
+// Counts the receives that are complete in order. Lanes overtake each other. Silent receives report nothing;
+// they are complete when a later receive is.
 void ReceiveConnection::advanceArrived() {
   while (arrived_ < consumed_number_) {
     const Receive& next = receives_[(arrived_ + 1) % kSlots];
@@ -369,13 +368,13 @@ void ReceiveConnection::stopEvents(Receive& receive) {
 }
 
 uint32_t ReceiveConnection::sizeOf(const Receive& receive, std::size_t i) {
-  return receive.alike ? receive.bytes : receive.pieces[i].size;
+  return receive.alike ? receive.bytes : receive.buffers[i].size;
 }
 
 void ReceiveConnection::finish(Request& request, int* sizes) {
   const bool flush = request.kind == Request::Kind::kFlush;
   request.kind = Request::Kind::kFree;
-  if (flush) return flushes_.give(static_cast<Flush*>(&request));
+  if (flush) return flusher_.free(request);
   const auto& receive = static_cast<const Receive&>(request);
   for (std::size_t i = 0; sizes != nullptr && i < receive.count; ++i)
     sizes[i] = static_cast<int>(sizeOf(receive, i));
@@ -386,11 +385,41 @@ uint64_t ReceiveConnection::largestUnderWay() const {
   for (const Receive& receive : receives_) {
     if (receive.kind != Request::Kind::kReceive || receive.done) continue;
     const uint64_t room =
-        std::accumulate(receive.pieces.begin(), receive.pieces.begin() + receive.count, uint64_t{0},
-                        [](uint64_t sum, const Piece& piece) { return sum + piece.room; });
+        std::accumulate(receive.buffers.begin(), receive.buffers.begin() + receive.count, uint64_t{0},
+                        [](uint64_t sum, const Buffer& buffer) { return sum + buffer.room; });
     largest = std::max(largest, room);
   }
   return largest;
+}
+
+// ---- flushes
+
+// The rails that brought the latest receive at `address`. All rails, if that receive is not known any more.
+uint32_t ReceiveConnection::railsOf(uint64_t address) const {
+  for (uint64_t back = 1; back <= kSlots && back < next_number_; ++back) {
+    const Receive& receive = receives_[(next_number_ - back) % kSlots];
+    const auto end = receive.buffers.begin() + receive.count;
+    const auto has = [&](const Buffer& buffer) { return buffer.address == address; };
+    if (receive.rails != 0 && std::any_of(receive.buffers.begin(), end, has)) return receive.rails;
+  }
+  return (1U << endpoint_.rails.size()) - 1;
+}
+
+Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
+  *request = nullptr;
+  if (config_.gdr_flush_disable != 0) return Status::success();
+  Flusher::Flush* flush = nullptr;
+  RAILWISE_TRY(flusher_.begin(address, memory, endpoint_.rails, railsOf(address), &flush));
+  flush->connection = this;
+  *request = flush;
+  return Status::success();
+}
+
+// While the connection waits for the peer, which may have nothing to send for hours, its endpoint has no
+// rails that work.
+std::vector<Rail> ReceiveConnection::railsForFlush() const {
+  int native = 0;
+  return running() ? endpoint_.rails : usableRails(&native);
 }
 
 Status ReceiveConnection::testSlowPath(Request& request, bool* done, int* sizes) {

@@ -1,6 +1,6 @@
-// The receiver's half of failover: it takes in what its queue pairs still have, says what has arrived and
-// what it can be reached by, and makes the queue pairs that the sender proposes. docs/transport.md has the
-// protocol.
+// The receiver's half of failover. It takes in what its queue pairs still deliver, reports what has arrived
+// and by which rails it can be reached, and makes the queue pairs that the sender proposes. docs/transport.md
+// has the protocol.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -22,29 +22,29 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 }  // namespace
 
 Status ReceiveConnection::advanceRecovery() {
-  if (phase_ == Phase::kLost) {
-    if (!drain_) {
+  if (phase() == Phase::kLost) {
+    if (!next_.drain) {
       endpoint_.stop();
-      drain_ = Deadline::after(kDrainTime);
+      next_.drain = Deadline::after(kDrainTime);
     }
     do {  // what has arrived counts
       completed_since_check_ = false;
       (void)poll();
     } while (completed_since_check_);
-    if (!drained() && !drain_->passed()) return Status::success();
-    drain_.reset();
-    toEpoch(std::max(epoch_ + 1, asked_epoch_));
+    if (!drained() && !next_.drain->passed()) return Status::success();
+    next_.drain.reset();
+    toEpoch(recovery_.nextEpoch());
   }
-  if (phase_ == Phase::kWaiting) {
+  if (phase() == Phase::kWaiting) {
     int native = 0;
-    if (asked_epoch_ > epoch_) {
-      toEpoch(asked_epoch_);
-    } else if (Clock::now() >= next_look_) {
-      next_look_ = Clock::now() + kLookAgain;
-      if (!sameRails(usableRails(&native), offered_)) toEpoch(epoch_ + 1);
+    if (recovery_.peerAsksForLater()) {
+      toEpoch(recovery_.nextEpoch());
+    } else if (Clock::now() >= next_.look_at) {
+      next_.look_at = Clock::now() + kLookAgain;
+      if (!sameRails(usableRails(&native), offer_.rails)) toEpoch(epoch() + 1);
     }
   }
-  return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
+  return phase() == Phase::kConnecting ? connectEpoch() : Status::success();
 }
 
 bool ReceiveConnection::drained() const {
@@ -54,47 +54,49 @@ bool ReceiveConnection::drained() const {
                      });
 }
 
-// Without queue pairs, and ready for those of this epoch.
+// Drops the queue pairs and waits for those of `epoch`.
 void ReceiveConnection::toEpoch(uint64_t epoch) {
-  if (phase_ != Phase::kWaiting) dropEndpoint();
+  if (phase() != Phase::kWaiting) dropEndpoint();
   trial_.reset();
-  dropFlushPaths();
-  forgetParts();
+  flusher_.drop();
+  forgetSegments();
   reply_queue_pair_ = 0;
-  epoch_ = epoch;
-  phase_ = Phase::kWaiting;
-  peer_takes_part_ = false;
-  sendSettle();
+  recovery_.wait(epoch);
+  recovery_.setPeerTakesPart(false);
+  sendReconcile();
 }
 
-// Messages that are not here as a whole come again as a whole.
-void ReceiveConnection::forgetParts() {
+// A message of which only some segments have arrived is sent again as a whole.
+void ReceiveConnection::forgetSegments() {
   for (Receive& receive : receives_) {
     receive.rails = 0;  // whatever they meant
-    if (receive.kind == Request::Kind::kReceive && !receive.done) receive.arrived = receive.parts = 0;
+    if (receive.kind == Request::Kind::kReceive && !receive.done) receive.arrived = receive.segments = 0;
   }
 }
 
-void ReceiveConnection::sendSettle() {
-  auto frame = makeMessage<SettleFrame>(MessageType::kSettle);
-  frame.epoch = epoch_;
+void ReceiveConnection::renewOffer() {
+  offer_.rails = usableRails(&offer_.native);
+  offer_.end = describeOffer(offer_.rails);
+}
+
+void ReceiveConnection::sendReconcile() {
+  auto frame = makeMessage<ReconcileFrame>(MessageType::kReconcile);
+  frame.epoch = epoch();
   frame.arrived = arrived_;
   for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
     if (receives_[number % kSlots].done) frame.done |= 1U << (number - arrived_ - 1);
   }
-  frame.failed = failed_queue_pair_;
-  int native = 0;
-  offered_ = usableRails(&native);
-  offer_ = describeOffer(offered_);
-  frame.native = static_cast<uint8_t>(native);
+  frame.failed = recovery_.failedQueuePair();
+  renewOffer();
+  frame.native = static_cast<uint8_t>(offer_.native);
   frame.open = std::any_of(receives_.begin(), receives_.end(), [](const Receive& receive) {
     return receive.kind == Request::Kind::kReceive && !receive.done;
   });
   copyText(frame.reason, log_.reason());
-  frame.end = offer_;
+  frame.end = offer_.end;
   side_channel_.send(frame);
   side_channel_.breakIsAnswered();
-  failed_queue_pair_ = kNoQueuePair;
+  recovery_.blame(kNoQueuePair);
 }
 
 // ---- what the sender says
@@ -103,25 +105,26 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
   switch (type) {
     case MessageType::kBreak: {
       const auto frame = frameOf<BreakFrame>(bytes);
-      if (frame.epoch > epoch_) {
+      if (frame.epoch > epoch()) {
         const std::string reason = fieldText(frame.reason);
         if (running() && reason == kGoesBack) {
           leaveEpoch(reason);
-        } else if (running() || phase_ == Phase::kConnecting) {
+        } else if (running() || phase() == Phase::kConnecting) {
           (void)lose(nullptr, {Code::kRemote, 0}, "the sender lost it: " + reason);
         }
-        asked_epoch_ = frame.epoch;
+        recovery_.peerAsksFor(frame.epoch);
       } else {
         side_channel_.breakIsAnswered();
       }
       return Status::success();
     }
     case MessageType::kSearching:
-      peer_takes_part_ = peer_takes_part_ || frameOf<EpochFrame>(bytes).epoch == epoch_;
+      if (frameOf<EpochFrame>(bytes).epoch == epoch()) recovery_.setPeerTakesPart(true);
       return Status::success();
     case MessageType::kUnposted:
-      // It has sent what has not arrived: it looks, or it has lost that and does not know.
-      peer_takes_part_ = peer_takes_part_ || frameOf<ArrivedFrame>(bytes).number > arrived_ + 1;
+      // The sender has sent something that has not arrived: it either recovers too, or has lost the path and
+      // does not know it.
+      if (frameOf<ArrivedFrame>(bytes).number > arrived_ + 1) recovery_.setPeerTakesPart(true);
       return Status::success();
     case MessageType::kAskRails:
       if (running()) sendRails();
@@ -132,7 +135,7 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
     case MessageType::kPropose:
       return onPropose(frameOf<ProposeFrame>(bytes));
     case MessageType::kBegin:
-      if (frameOf<EpochFrame>(bytes).epoch != epoch_ || phase_ != Phase::kConnecting || !accept_sent_)
+      if (frameOf<EpochFrame>(bytes).epoch != epoch() || phase() != Phase::kConnecting || !next_.accept_sent)
         return Status::success();
       return begin();
     default:
@@ -141,43 +144,42 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
 }
 
 Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
-  if (frame.epoch != epoch_ || phase_ != Phase::kWaiting) return Status::success();
-  peer_takes_part_ = true;
+  if (frame.epoch != epoch() || phase() != Phase::kWaiting) return Status::success();
+  recovery_.setPeerTakesPart(true);
   bool possible = frame.rails <= mostRails(entry_bytes_) && frame.end.out_of_order == local_.out_of_order;
-  for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offered_.size();
+  for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offer_.rails.size();
   for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
     const QueuePairInfo& pair = frame.pair[i];
-    const RailInfo& here = offer_.rail[frame.rail[pair.rail]];
+    const RailInfo& here = offer_.end.rail[frame.rail[pair.rail]];
     const RailInfo& there = frame.end.rail[frame.end.queue_pair[i].rail];
     possible =
         pair.gid < here.gid_count && pair.peer_gid < there.gid_count && here.link_layer == there.link_layer;
   }
-  if (!possible) return fail({Code::kRemote, 0}, "the peer proposes ways that this end has not offered");
+  if (!possible) return fail({Code::kRemote, 0}, "the peer proposes paths that this end has not offered");
   if (openEpoch(frame)) {
-    accept_sent_ = false;
-    connect_until_ = Clock::now() + kConnectTime;
-    phase_ = Phase::kConnecting;
+    next_.accept_sent = false;
+    next_.connect_until = Clock::now() + kConnectTime;
+    recovery_.connect();
   } else {
     refuseEpoch(0, "no queue pair can be made");
   }
   return Status::success();
 }
 
-// Another epoch must do.
+// The proposed epoch cannot be made. Both ends go on to the next one.
 void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what) {
   log_.refuse(what);
-  failed_queue_pair_ = queue_pair;
-  phase_ = Phase::kLost;
-  drain_.reset();
-  toEpoch(std::max(epoch_ + 1, asked_epoch_));
+  recovery_.refuse(queue_pair);
+  next_.drain.reset();
+  toEpoch(recovery_.nextEpoch());
 }
 
 bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   std::vector<Rail> rails;
-  EndInfo here = offer_;
+  EndInfo here = offer_.end;
   for (int i = 0; i < frame.rails; ++i) {
-    rails.push_back(offered_[frame.rail[i]]);
-    here.rail[i] = offer_.rail[frame.rail[i]];
+    rails.push_back(offer_.rails[frame.rail[i]]);
+    here.rail[i] = offer_.end.rail[frame.rail[i]];
   }
   here.rails = frame.rails;
   takeRails(std::move(rails));
@@ -208,12 +210,12 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
 }
 
 Status ReceiveConnection::connectEpoch() {
-  if (accept_sent_) return Status::success();
+  if (next_.accept_sent) return Status::success();
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (endpoint_.queue_pairs[i].connected) continue;
     const Status up =
         bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
-    if (up.sys_errno == ETIMEDOUT && Clock::now() < connect_until_) return Status::success();
+    if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
     if (up.ok()) continue;
     refuseEpoch(static_cast<uint8_t>(i),
                 pathText(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
@@ -221,10 +223,10 @@ Status ReceiveConnection::connectEpoch() {
   }
   describeEce(local_);
   auto frame = makeMessage<AcceptFrame>(MessageType::kAccept);
-  frame.epoch = epoch_;
+  frame.epoch = epoch();
   frame.end = local_;
   side_channel_.send(frame);
-  accept_sent_ = true;
+  next_.accept_sent = true;
   return Status::success();
 }
 
@@ -232,43 +234,41 @@ Status ReceiveConnection::connectEpoch() {
 
 void ReceiveConnection::sendRails() {
   auto frame = makeMessage<RailsFrame>(MessageType::kRails);
-  frame.epoch = epoch_;
-  int native = 0;
-  offered_ = usableRails(&native);
-  offer_ = describeOffer(offered_);
-  frame.native = static_cast<uint8_t>(native);
-  frame.end = offer_;
+  frame.epoch = epoch();
+  renewOffer();
+  frame.native = static_cast<uint8_t>(offer_.native);
+  frame.end = offer_.end;
   side_channel_.send(frame);
 }
 
 void ReceiveConnection::onPortsChanged() {
   int native = 0;
-  if ((epoch_ > 1 || !allReachable(local_)) && !sameRails(usableRails(&native), offered_)) sendRails();
+  if ((epoch() > 1 || !allReachable(local_)) && !sameRails(usableRails(&native), offer_.rails)) sendRails();
 }
 
-// A queue pair for the sender's trial; it stays until the next trial or epoch.
+// Makes a queue pair for the sender's trial. The queue pair stays until the next trial or epoch.
 void ReceiveConnection::onTrial(const TrialFrame& frame) {
   trial_.reset();
   auto reply = makeMessage<TrialReplyFrame>(MessageType::kTrialReply);
   reply.trial = frame.trial;
   const auto open = [&] {
-    if (frame.rail >= offered_.size() || frame.gid >= offer_.rail[frame.rail].gid_count ||
+    if (frame.rail >= offer_.rails.size() || frame.gid >= offer_.end.rail[frame.rail].gid_count ||
         frame.peer_gid >= frame.end.rail[0].gid_count ||
-        frame.end.rail[0].link_layer != offer_.rail[frame.rail].link_layer)
+        frame.end.rail[0].link_layer != offer_.end.rail[frame.rail].link_layer)
       return false;
-    const Rail& rail = offered_[frame.rail];
+    const Rail& rail = offer_.rails[frame.rail];
     Result<TrialQueuePair> made = openTrial(rail, config_);
     const MemoryKeys keys = windowKeysOn(rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
     verbs::Gid from;
-    if (!makeReady(made->qp.get(), rail, {offer_, frame.end, frame.rail, 0, frame.gid, frame.peer_gid}, 0,
+    if (!makeReady(made->qp.get(), rail, {offer_.end, frame.end, frame.rail, 0, frame.gid, frame.peer_gid}, 0,
                    &from)
              .ok())
       return false;
     trial_ = std::move(*made);
-    reply.end = offer_;
+    reply.end = offer_.end;
     reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
-    reply.end.rail[0] = offer_.rail[frame.rail];
+    reply.end.rail[0] = offer_.end.rail[frame.rail];
     reply.end.rail[0].window_key = keys.remote;
     reply.end.queue_pair[0].number = trial_->qp->qp_num;
     return true;
@@ -279,8 +279,8 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
 
 // ---- clear to send, once more
 
-// What stands in the staging ring for a receive, with the keys of this epoch's rails. False: its memory
-// cannot be registered with one of them.
+// Writes the keys of this epoch's rails into the clear-to-send of a receive. False: the memory of the receive
+// cannot be registered with one of the rails.
 bool ReceiveConnection::writeKeys(const Receive& receive) {
   for (uint32_t i = 0; i < receive.count; ++i) {
     std::byte* const at = stagingOf(receive.number, i);

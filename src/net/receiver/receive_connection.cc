@@ -43,19 +43,20 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   } else {
     RAILWISE_TRY(opened);
   }
-  // On iWARP the order in which data become visible says nothing without a completion; and after a failure
-  // nobody would know what of silent ones has arrived, or test() them.
-  made->may_be_silent_ =
-      options.config.optional_receive_completion != 0 && !made->iwarp() && options.config.failover == 0;
-  made->fast_path_open_ = made->plain_ = device.rails().size() == 1 && !made->iwarp();
+  // A silent receive needs data that become visible in order, which iWARP does not promise. With failover,
+  // nobody would know after a failure which silent receives have arrived, because nobody calls test() for
+  // them.
+  made->may_be_silent_ = options.config.optional_receive_completion != 0 && made->rules_.has_immediates &&
+                         options.config.failover == 0;
+  made->fast_path_open_ = made->plain_ = device.rails().size() == 1 && made->rules_.has_immediates;
   for (Receive& receive : made->receives_) receive.connection = made.get();
   const int pointers = device.properties().pointer_support;
   for (std::size_t rail = 0; rail < device.rails().size(); ++rail) {
     const bool reached = reachable(made->local_.rail[rail]);
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
     if (lost || !reached || !device_memory || options.config.gdr_flush_disable != 0) continue;
-    const Result<FlushPath*> path = made->openFlushPath(device.rails()[rail]);
-    if (!path.ok() && !made->beginsLostWith(request)) return path.status();
+    const Status opened_path = made->flusher_.openPath(device.rails()[rail]);
+    if (!opened_path.ok() && !made->beginsLostWith(request)) return opened_path;
   }
   return made;
 }
@@ -65,8 +66,7 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   const std::size_t records = sizeof(Record) * kSlots;
   const std::size_t packs = sizeof(Pack) * kSlots;
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
-  const std::size_t notices =
-      iwarp() ? sizeof(Record) * kPostedReceives * static_cast<std::size_t>(queue_pairs) : 0;
+  const std::size_t notices = MessageBuffers::bytesFor(rules_, sizeof(Record), queue_pairs);
   Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
                                                  kFlushTargetBytes + notices + kProbeBytes);
   if (!window.ok()) return window.status();
@@ -76,8 +76,8 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   packs_ = window_.at<Pack>(kPacksAt);
   std::size_t at = kPacksAt + packs;
   staging_ = window_.at<std::byte>(at);
-  flush_target_ = window_.at<uint64_t>(at += staging);
-  notices_ = window_.at<Record>(at += kFlushTargetBytes);
+  flusher_.setTarget(window_.at<uint64_t>(at += staging));
+  notices_.use(window_.at<std::byte>(at += kFlushTargetBytes), sizeof(Record));
   setProbeTarget(at + notices);
   return Status::success();
 }
@@ -96,7 +96,7 @@ Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal
   return Status::success();
 }
 
-// What follows a failure finds a way.
+// The recovery finds a path.
 void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
   dropEndpoint();
   local_.queue_pairs = local_.lanes = 0;
@@ -114,11 +114,12 @@ Status ReceiveConnection::checkLinkLayer(const EndInfo& request, std::string& re
   return {Code::kRemote, 0};
 }
 
-// Which rail of ours answers which queue pair of the peer; kept in local_, which is the reply.
+// Decides which rail of this end answers each queue pair of the peer. The result is in local_, which is the
+// reply.
 Status ReceiveConnection::pair(const EndInfo& request, std::string& refusal) {
   if (beginsLost(request)) {
     refusal = "no port of " + railNames(request) + " on " + fieldText(request.host) +
-              " works, and without failover at both ends (RAILWISE_FAILOVER) there is no other way";
+              " works, and without failover at both ends (RAILWISE_FAILOVER) there is no other path";
     return {Code::kRemote, 0};
   }
   const auto pairs = pairRails(request, local_, request.lanes, config_.ib_subnet_prefix_len);
@@ -149,13 +150,13 @@ Status ReceiveConnection::openQueuePairs() {
   for (int i = 0; i < local_.queue_pairs; ++i) rails.push_back(local_.queue_pair[i].rail);
   for (std::size_t i = 0; i < kReplenish; ++i) {
     receive_chain_[i].next = i + 1 < kReplenish ? &receive_chain_[i + 1] : nullptr;
-    receive_chain_[i].sg_list = iwarp() ? &receive_segments_[i] : nullptr;
-    receive_chain_[i].num_sge = iwarp() ? 1 : 0;
+    receive_chain_[i].sg_list = rules_.has_immediates ? nullptr : &receive_sges_[i];
+    receive_chain_[i].num_sge = rules_.has_immediates ? 0 : 1;
   }
   int limit = kClearToSendDepth;
   for (const uint8_t rail : rails) limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
-  const uint32_t reserve = iwarp() ? kProbeReserve : 0;
+  const uint32_t reserve = rules_.probe_reserve;
   clear_to_send_signal_ = std::clamp((depth - reserve) * 3 / 4, 1U, kClearToSendSignal);
   RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, bell_));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
@@ -187,7 +188,8 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
 
 // ---- bringing the queue pairs up
 
-// One for each address that a queue pair was paired with; the peer calls there.
+// Listens at each address that a queue pair was paired with. The peer's connection manager connects to these
+// addresses.
 Status ReceiveConnection::listenForConnectionManager() {
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].used) continue;
@@ -224,7 +226,7 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
   return Status::success();
 }
 
-// A request of the connection manager: is it from our peer, and for which queue pair?
+// Handles a request of the connection manager: is it from the peer, and for which queue pair?
 Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
                                  uint64_t nonce) {
   CmPrivate data = {};

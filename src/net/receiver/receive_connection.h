@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "base/fixed_pool.h"
 #include "net/connection/connection.h"
+#include "net/receiver/flusher.h"
 
 namespace railwise::net {
 
-// One receive of a grouped irecv.
+// One of the buffers that irecv takes.
 struct ReceiveBuffer {
   uint64_t address;
   std::size_t bytes;
@@ -22,10 +22,10 @@ struct ReceiveBuffer {
   void* profiler;              // NCCL's handle for events, or null
 };
 
-class ReceiveConnection final : public Connection {
+class ReceiveConnection final : public Connection, private Flusher::Host {
  public:
-  // Pairs the rails with the rails of the request, and makes the queue pairs. On failure `refusal` receives
-  // the reason for the peer.
+  // Pairs the rails with the rails of the request, and makes the queue pairs. If the peer is refused,
+  // `refusal` receives the reason for the peer.
   static Result<std::unique_ptr<ReceiveConnection>> create(const Device& device,
                                                            const ConnectionOptions& options,
                                                            const EndInfo& request, std::string& refusal);
@@ -48,39 +48,23 @@ class ReceiveConnection final : public Connection {
 
  private:
   // One buffer of a receive.
-  struct Piece {
+  struct Buffer {
     uint32_t size;  // bytes that have arrived
     uint32_t room;  // bytes that fit the posted buffer
     uint64_t address;
   };
   // A receive of one buffer uses only the first cache line.
   struct alignas(64) Receive : Request {
-    uint32_t arrived = 0;     // bit p: segment p has arrived
-    uint32_t parts = 0;       // number of segments; 0: not yet known
+    uint32_t arrived = 0;     // bit i: segment i has arrived
+    uint32_t segments = 0;    // number of segments; 0: not yet known
     uint32_t least_room = 0;  // room of its smallest buffer
     uint16_t rails = 0;       // bit r: rail r has carried some of its data
     bool alike = false;       // the messages are of one size
     bool host = false;        // all buffers are host memory
     bool silent = false;
     bool profiled = false;  // some event in `events` is not null
-    std::array<Piece, kMaxReceives> pieces = {};
+    std::array<Buffer, kMaxReceives> buffers = {};
     std::array<void*, kMaxReceives> events = {};  // the profiler's events
-  };
-  struct Flush : Request {
-    uint32_t reads = 0;  // reads that are outstanding
-    uint64_t address = 0;
-    const MemoryHandle* memory = nullptr;
-    int failures = 0;
-    bool again = false;  // a read has failed; the flush must be posted again
-    Clock::time_point begun = {};
-    Clock::time_point posted = {};
-  };
-  // A queue pair connected to itself, for flushes. It needs no peer. Each recovery drops it, and the next
-  // flush makes it anew.
-  struct FlushPath {
-    Rail rail;
-    verbs::Cq cq;
-    verbs::Qp qp;
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
   static constexpr uint32_t kClearToSendDepth = 128;
@@ -96,7 +80,8 @@ class ReceiveConnection final : public Connection {
   Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // receiver/failover.cc
   // Reports to the sender by which rails this end can be reached, if these rails have changed.
   void onPortsChanged() override;
-  // Requests a completion for all clear-to-sends so far. `anew`: also if one was requested before.
+  // Requests a completion for all clear-to-sends so far. `anew`: even if a
+  // signalled work request already covers them.
   Status requestCompletions(bool anew) override;
   // Bytes of the largest open receive, as far as the size of its buffers shows.
   uint64_t largestUnderWay() const override;
@@ -111,7 +96,7 @@ class ReceiveConnection final : public Connection {
   // Does this connection begin without queue pairs, because one end has no port that works?
   bool beginsLostWith(const EndInfo& request) const;
   void beginWithoutQueuePairs(const EndInfo& request);
-  // Otherwise: pairs the rails and makes the queue pairs.
+  // If the connection begins with queue pairs: pairs the rails and makes the queue pairs.
   Status openFirst(const EndInfo& request, std::string& refusal);
   Status checkLinkLayer(const EndInfo& request, std::string& refusal) const;
   Status pair(const EndInfo& request, std::string& refusal);
@@ -119,7 +104,18 @@ class ReceiveConnection final : public Connection {
   void describePairing(const EndInfo& request);
   Status listenForConnectionManager();
   Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, uint64_t nonce);
-  Result<FlushPath*> openFlushPath(const Rail& rail);
+  // What flusher_ needs.
+  bool canFlushElsewhere() const override { return canFailOver(); }
+  std::vector<Rail> railsForFlush() const override;
+  Result<MemoryKeys> flushKeys(const MemoryHandle& memory, const Rail& rail) const override {
+    return keysOn(memory, rail);
+  }
+  uint32_t flushTargetKey(const Rail& rail) const override { return windowKeysOn(rail).local; }
+  Status failFlush(Status status, const std::string& what) override { return fail(status, what); }
+  Status waitForFlush() override {
+    (void)idle(Waiting::kPeer);
+    return failure_;
+  }
 
   // Data path (receiver/datapath.cc).
   Status postReceives(std::size_t queue_pair, uint32_t first);
@@ -131,29 +127,21 @@ class ReceiveConnection final : public Connection {
   void fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const;
   void fillGroup(Receive& receive, uint32_t slot, std::span<const ReceiveBuffer> buffers);
   Status postOne(uint32_t place);
-  void fillClearToSend(ibv_send_wr& work, ibv_sge& segment, LaneQueuePair& queue_pair,
-                       std::size_t offset) const;
+  void fillClearToSend(ibv_send_wr& work, ibv_sge& sge, LaneQueuePair& queue_pair, std::size_t offset) const;
   uint64_t clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const;
   // The content of wr_id: kind of the work request, queue pair, and a number.
   enum WorkKind : uint64_t { kDataWork = 0, kClearToSendWork = 1 };
   static uint64_t workId(WorkKind kind, std::size_t queue_pair, uint32_t number) {
     return uint64_t{kind} << 56 | uint64_t{queue_pair} << 32 | number;
   }
-  void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& segment);
+  void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& sge);
   std::byte* stagingOf(uint64_t number, uint32_t i) const;
   uint32_t railsOf(uint64_t address) const;
-  FlushPath* flushPath(const Rail& rail);
-  Status postFlush(Flush& flush, std::span<const Rail> rails, uint32_t which);
-  Status readThrough(Flush& flush, const Rail& rail);
-  void pollFlushes();
-  void dropFlushPaths();
-  Status progressFlush(Flush& flush, bool* done);
-  Status flushAgain(Flush& flush);
   Status poll();
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
   Status onPacked(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
-  Status onPart(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
+  Status onSegment(std::size_t queue_pair, uint32_t value, const Record* record, uint32_t record_bytes);
   void complete(Receive& receive);
   void advanceArrived();
   void makeSilent(Receive& receive) const;
@@ -166,8 +154,9 @@ class ReceiveConnection final : public Connection {
 
   // Failover.
   bool drained() const;
-  void forgetParts();
-  void sendSettle();
+  void forgetSegments();
+  void sendReconcile();
+  void renewOffer();
   void toEpoch(uint64_t epoch);
   Status onPropose(const ProposeFrame& frame);
   bool openEpoch(const ProposeFrame& frame);
@@ -191,10 +180,9 @@ class ReceiveConnection final : public Connection {
 
   // ---- the rest
   EndInfo local_ = {};
-  Record* records_ = nullptr;         // written by the sender
-  Pack* packs_ = nullptr;             // written by the sender
-  Record* notices_ = nullptr;         // iWARP: buffers of the posted receives
-  uint64_t* flush_target_ = nullptr;  // where flush reads land
+  Record* records_ = nullptr;  // written by the sender
+  Pack* packs_ = nullptr;      // written by the sender
+  MessageBuffers notices_;     // iWARP: buffers of the posted receives
   uint32_t entry_bytes_ = sizeof(ClearToSend);
   bool plain_ = false;  // one rail, not iWARP: a clear-to-send has one key and is an RDMA write
   struct RailListener {
@@ -202,24 +190,29 @@ class ReceiveConnection final : public Connection {
     verbs::CmListener listener;
   };
   std::vector<RailListener> cm_listeners_;  // used only while connecting
-  std::vector<std::unique_ptr<FlushPath>> flush_paths_;
-  // Failover: the deadline of draining, what this end has offered last, and whether the proposal was
-  // answered.
-  std::optional<Deadline> drain_;
-  Clock::time_point connect_until_ = {};
-  Clock::time_point next_look_ = {};
-  std::vector<Rail> offered_;
-  EndInfo offer_ = {};
-  bool accept_sent_ = false;
+  // What this end has offered last: the rails by which the sender can reach it.
+  struct Offer {
+    std::vector<Rail> rails;
+    EndInfo end = {};
+    int native = 0;  // the first of `rails` are so many rails of the connection's own device
+  };
+  Offer offer_;
+  // What this end does on the way to the next epoch.
+  struct NextEpoch {
+    std::optional<Deadline> drain;  // until then the lost queue pairs may still deliver
+    Clock::time_point connect_until = {};
+    Clock::time_point look_at = {};  // when to look whether the usable rails have changed
+    bool accept_sent = false;        // the proposal was answered
+  };
+  NextEpoch next_;
   std::optional<TrialQueuePair> trial_;  // the sender reads through it
-  Status flush_failure_;  // flushes go on after the connection has failed, because they need no peer
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
-  std::array<ibv_sge, kReplenish> receive_segments_ = {};
+  std::array<ibv_sge, kReplenish> receive_sges_ = {};
   std::array<Receive, kSlots> receives_;
   // The memory of each buffer, for the keys through another rail: [0] has the first buffer of each receive,
   // [1] the second, and so on.
   std::array<std::array<const MemoryHandle*, kSlots>, kMaxReceives> memories_ = {};
-  FixedPool<Flush, kOutstandingFlushes> flushes_;
+  Flusher flusher_{*this, config_};
 };
 
 inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp) {
@@ -236,17 +229,17 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
                                                               bool silent, Request** request) {
   Receive& made = receives_[next_number_ % kSlots];
   const ReceiveBuffer& buffer = buffers[0];
-  const bool straight = buffers.size() == 1 && fast_path_open_ && !(silent && may_be_silent_) &&
-                        buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
-                        next_number_ <= consumed_number_ + kSlots;
-  if (!straight) [[unlikely]]
+  const bool fast = buffers.size() == 1 && fast_path_open_ && !(silent && may_be_silent_) &&
+                    buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
+                    next_number_ <= consumed_number_ + kSlots;
+  if (!fast) [[unlikely]]
     return irecvSlowPath(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
   const uint32_t place = ringPlace(next_number_);
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
       entryOf(buffer, room, makeStamp(next_number_, 1, 0));
   open(made, 1, room);
-  made.pieces[0] = {0, room, buffer.address};
+  made.buffers[0] = {0, room, buffer.address};
   memories_[0][next_number_ % kSlots] = buffer.memory;
   *request = &made;
   ++next_number_;
@@ -261,24 +254,24 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
     return postPending();
   ++posted_number_;
   const std::size_t offset = std::size_t{place} * sizeof(ClearToSend) + kUnwrittenBytes;
-  ibv_sge segment = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
-                     queue_pair.window_key};
+  ibv_sge sge = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
+                 queue_pair.window_key};
   ibv_send_wr work;
   work.opcode = IBV_WR_RDMA_WRITE;
-  fillClearToSend(work, segment, queue_pair, offset);
+  fillClearToSend(work, sge, queue_pair, offset);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair.qp, &work, &bad);
   return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
 }
 
-// Fills in everything except the opcode: `segment` goes to `offset` in the peer's window.
-[[gnu::always_inline]] inline void ReceiveConnection::fillClearToSend(ibv_send_wr& work, ibv_sge& segment,
+// Fills in everything except the opcode. The bytes of `sge` go to `offset` in the peer's window.
+[[gnu::always_inline]] inline void ReceiveConnection::fillClearToSend(ibv_send_wr& work, ibv_sge& sge,
                                                                       LaneQueuePair& queue_pair,
                                                                       std::size_t offset) const {
   work.next = nullptr;
-  work.sg_list = &segment;
+  work.sg_list = &sge;
   work.num_sge = 1;
-  work.send_flags = segment.length <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
+  work.send_flags = sge.length <= queue_pair.inline_bytes ? IBV_SEND_INLINE : 0;
   work.wr.rdma.remote_addr = peer_window_ + offset;
   work.wr.rdma.rkey = queue_pair.peer_window_key;
   work.wr_id = clearToSendId(queue_pair, work.send_flags);
@@ -301,7 +294,7 @@ inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t r
   receive.done = false;
   receive.count = static_cast<uint8_t>(count);
   receive.arrived = 0;
-  receive.parts = 0;
+  receive.segments = 0;
   receive.least_room = room;
   receive.rails = 0;
   receive.alike = receive.host = receive.silent = receive.profiled = false;

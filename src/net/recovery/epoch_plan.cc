@@ -8,9 +8,10 @@ namespace {
 
 constexpr Clock::duration kFirstPause = std::chrono::seconds(1);
 constexpr Clock::duration kLongestPause = std::chrono::seconds(60);
-// What has held for so long begins anew.
+// A path that has worked for so long begins with a clean record.
 constexpr Clock::duration kForgetAfter = 2 * kLongestPause;
-// When there is no other way: soon again, since the failure may have been of the moment.
+// The pause before a failed path is tried again when there is no other path. It is short, because the failure
+// may have been brief.
 constexpr Clock::duration kFirstDesperatePause = std::chrono::milliseconds(5);
 constexpr Clock::duration kLongestDesperatePause = std::chrono::seconds(1);
 constexpr int kDesperateTries = 16;  // within the patience of the connection, at least
@@ -142,7 +143,7 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
       const auto pair = pairRails(one, other, 1, subnet_prefix_bits)[0];
       if (!pair) continue;
       const RailPath path = pathOf(one.rail[0], other.rail[0]);
-      // Those that are free are all alike.
+      // All paths that may be tried now are equal.
       const Clock::time_point free = std::max(memory.freeAt(path), now);
       const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(path, now);
       const int doubts = purpose == Purpose::kGoOn ? memory.doubts(path, now) : 0;

@@ -30,14 +30,14 @@ class PathMemory {
   void failed(const RailPath& path, Clock::time_point now);
   // A trial of this path has succeeded.
   void worked(const RailPath& path, Clock::time_point now);
-  // freeAt(): when the path may be used again while there are others. desperateAt(): when it may be used if
-  // there is no other path, which is sooner.
+  // freeAt(): when the path may be used again while there are other paths. desperateAt(): when the path may
+  // be used if there is no other path, which is sooner.
   Clock::time_point freeAt(const RailPath& path) const;
   Clock::time_point desperateAt(const RailPath& path) const;
   // The path has failed and nothing has come through it since.
   bool doubtful(const RailPath& path, Clock::time_point now) const;
-  // How many other paths have become doubtful since this path last worked and share a rail with it. Nobody
-  // knows which of the two rails of a doubtful path has failed.
+  // The doubts of a path: how many other paths share a rail with it and have become doubtful since it last
+  // worked. Nobody knows which of the two rails of a doubtful path has failed.
   int doubts(const RailPath& path, Clock::time_point now) const;
 
  private:
@@ -84,10 +84,11 @@ struct PlanAnswer {
 // before they are used.
 enum class Purpose { kGoOn, kGoBack };
 
-// `most_remote`: number of the receiver's rails that can be used at once. The plan has all rails of the
-// connection's devices that reach a rail of the peer and are without doubts. If there are none, it has one
-// path, standbys included: a path that is not doubtful, with the fewest doubts; or else the path that is free
-// again first.
+// `most_remote`: number of the receiver's rails that can be used at once. The plan has all paths between
+// native rails that are not doubtful and have no doubts (kGoBack: that are free). If there is no such path,
+// the plan has one path, standbys included. It prefers a path that is not doubtful; then the path that is
+// free first (all paths that are free now are equal); then the path with the fewest doubts. There is no plan
+// if that path may not be tried yet (desperateAt()).
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
                      const PathMemory& memory, Clock::time_point now, Purpose purpose);
 

@@ -14,7 +14,7 @@ bool contains(const std::vector<RailPath>& paths, const RailPath& path) {
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
-// The paths in use as a plan over these offers.
+// The paths in use, written as a plan over these offers.
 EpochPlan planOf(const std::vector<RailPath>& paths, const EndInfo& local, const EndInfo& remote) {
   EpochPlan plan;
   const auto add = [](std::vector<uint8_t>& places, const EndInfo& end, const std::string& name) {
@@ -86,20 +86,21 @@ void Failback::onRails(const RailsFrame& frame, int most_remote) {
                                 paths_, Clock::now(), Purpose::kGoBack);
   if (!answer.plan) return;
   const EpochPlan now = planOf(used_, offer, frame.end);
-  // As many rails as now, but paired as at first, are better, too.
+  // A plan with as many rails as now, paired as at the begin, is better too.
   std::vector<RailPath> planned;
   for (const EpochPlan::Lane& lane : answer.plan->lanes)
     planned.push_back(pathOf(offer.rail[answer.plan->local[lane.local_rail]],
                              frame.end.rail[answer.plan->remote[lane.remote_rail]]));
-  const bool straighter =
+  const bool paired_better =
       asAtFirst(planned) > asAtFirst(used_) && !better(now, *answer.plan, native, frame.native);
-  if (!straighter && !better(*answer.plan, now, native, frame.native)) return;
+  if (!paired_better && !better(*answer.plan, now, native, frame.native)) return;
   better_plan_ = std::move(answer.plan);
   better_rails_ = std::make_unique<RailsFrame>(frame);
   tryNext();
 }
 
-// The next path of the better plan that is not in use; when all have worked the connection goes there.
+// Tries the next path of the better plan that is not in use. When all of them have worked, the connection
+// moves to the plan.
 void Failback::tryNext() {
   if (!better_plan_) return;
   const EndInfo offer = host_.offerOf(better_own_);

@@ -1,8 +1,8 @@
-// How a sender goes back to better paths after a failure. While it uses less than at first, it asks the
-// receiver now and then by which rails the receiver can be reached. It tries every new path by an RDMA read
-// through a queue pair made for that trial. Only when all new paths work does it leave the epoch for a better
-// one. A path that has failed is not tried for a while, longer after each failure (PathMemory), so a path
-// that comes and goes is used less and less.
+// How a sender goes back to better paths after a failure. While the sender uses other paths than at first, it
+// asks the receiver now and then by which rails the receiver can be reached. The sender tries every new path
+// by an RDMA read through a queue pair made for that trial. When all new paths work, the sender leaves the
+// epoch for one that uses them. A path that has failed is not tried for a while, longer after each failure
+// (PathMemory), so a path that comes and goes is used less and less.
 //
 // Threads: belongs to one connection; one thread at a time.
 #pragma once
@@ -88,7 +88,7 @@ class Failback {
     bool reading = false;
     Clock::time_point until = {};
   };
-  // How soon after the begin of an epoch it looks for better paths.
+  // How long after the begin of an epoch the connection first searches for better paths.
   static constexpr Clock::duration kFirstLook = std::chrono::milliseconds(250);
 
   std::ptrdiff_t asAtFirst(const std::vector<RailPath>& paths) const;

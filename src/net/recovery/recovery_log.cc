@@ -9,7 +9,7 @@ namespace railwise::net {
 namespace {
 
 constexpr std::size_t kMostTried = 8;
-// As often as a fault of the moment may look like it.
+// A passing fault may look like a refusal so many times in a row.
 constexpr int kMostRefusals = 16;
 
 }  // namespace

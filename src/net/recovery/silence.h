@@ -23,7 +23,7 @@ class Silence {
   // messages, so it costs little.
   static constexpr Clock::duration kAskAfter = std::chrono::seconds(1);
 
-  // Returns the time since the last look, if it is time to look again; null: not yet.
+  // Returns the time since the last look, if it is time to look again; nothing: it is not time yet.
   std::optional<Clock::duration> look(Clock::time_point now) {
     if (now - last_look_ < kInterval) return std::nullopt;
     return now - std::exchange(last_look_, now);
@@ -46,8 +46,9 @@ class Silence {
   Clock::duration owed() const { return owed_; }
 
   // How long an answer may be owed by a path that another path can replace. `transfer`: what the largest
-  // message under way may take. A healthy path answers in microseconds. A path may only have paused, and
-  // leaving it costs time, so each stall in a row doubles the limit.
+  // message under way may take. A healthy path answers in microseconds. But a silent path may only have
+  // paused, and leaving it costs time, so each stall in a row doubles the limit, up to 16 times the first
+  // one.
   Clock::duration stallLimit(Clock::duration transfer) const {
     return (kStall + transfer) * (1 << std::min(stalls_, kMostDoublings));
   }

@@ -1,5 +1,5 @@
-// What comes back to the sender: completions, and on iWARP clear-to-send. Part of the hot path
-// (sender/datapath.cc says what that means).
+// What comes back to the sender: completions, and on iWARP clear-to-sends. Part of the hot path
+// (sender/datapath.cc).
 #include <algorithm>
 #include <cstring>
 
@@ -24,7 +24,7 @@ void SendConnection::handleCompletions(const ibv_wc* completions, int count) noe
 uint64_t SendConnection::largestUnderWay() const {
   uint64_t largest = 0;
   for (const Group& group : groups_) {
-    if (group.parts_posted > 0 && !group.free()) largest = std::max(largest, group.posted);
+    if (group.segments_posted > 0 && !group.free()) largest = std::max(largest, group.posted);
   }
   for (const Message& message : messages_) {
     if (message.kind == Request::Kind::kSend && !known(message))
@@ -33,7 +33,7 @@ uint64_t SendConnection::largestUnderWay() const {
   return largest;
 }
 
-// What has completed is reported although the connection failed meanwhile.
+// A request that has completed is reported even if the connection has failed since.
 Status SendConnection::progress(const Request& request, bool* done) {
   const auto& message = static_cast<const Message&>(request);
   const Status drained = drain();
@@ -41,7 +41,7 @@ Status SendConnection::progress(const Request& request, bool* done) {
   return *done ? Status::success() : wait(drained);
 }
 
-// Something is not complete.
+// Something is not complete: does what remains to be done for it.
 Status SendConnection::wait(Status drained) {
   RAILWISE_TRY(drained);
   RAILWISE_TRY(failure_);
@@ -50,7 +50,7 @@ Status SendConnection::wait(Status drained) {
     RAILWISE_TRY(postGroups());
   }
   if (batch_.isShort()) {  // it was expected to be longer
-    RAILWISE_TRY(ask());
+    RAILWISE_TRY(postEmptyWrites());
     const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
     if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
       batch_.expectNone();  // else the queue was full
@@ -76,8 +76,8 @@ Status SendConnection::drain() {
   return Status::success();
 }
 
-// Empty writes: when one is complete, so is all that was posted before it.
-Status SendConnection::ask(bool anew) {
+// When an empty write is complete, everything that was posted before it is complete.
+Status SendConnection::postEmptyWrites(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = emptyWrite(queue_pair);
@@ -91,21 +91,20 @@ Status SendConnection::ask(bool anew) {
 
 Status SendConnection::requestCompletions(bool anew) {
   RAILWISE_TRY(drain());
-  return ask(anew);
+  return postEmptyWrites(anew);
 }
 
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
   const bool notice = (completion.wr_id & kNotice) != 0;
   if (notice && completion.status == IBV_WC_WR_FLUSH_ERR) {
-    peer_closed_tcp_ = true;  // an ordinary end of the peer's, too, flushes what is posted
+    departure_.closed_tcp = true;  // an ordinary end of the peer's, too, flushes what is posted
     return Status::success();
   }
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
-  // The receiver had all of it and went, before it answered to what was asked.
+  // The receiver had received everything and closed before its device acknowledged the last work request.
   if (peerHasEnded() && arrived_ + 1 == next_post_) {
     for (const Group& group : groups_) {
-      if (group.parts_posted == 0 || group.free()) continue;
-      for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+      if (group.segments_posted > 0 && !group.free()) group.completeMessages();
     }
     return Status::success();
   }
@@ -124,30 +123,30 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   queue_pair.retire(workRequestsEnded(completion.wr_id));
   if ((completion.wr_id & kNumbered) != 0 && endpoint_.oneQueuePair())
     known_number_ = std::max(known_number_, workNumber(completion.wr_id, next_number_));
-  if ((completion.wr_id & kLastOfPart) == 0) return Status::success();
+  if ((completion.wr_id & kLastOfSegment) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
-  Group& group = groups_[slot];
+  Group& group = groups_.at(slot);
   if (endpoint_.lanes.size() > 1) {
-    const Part& part = partsOf(slot)[workPart(completion.wr_id)];
-    endpoint_.loads[queue_pair.lane].completed(part.end - part.begin);
+    const Segment& segment = groups_.segmentsOf(slot)[workSegment(completion.wr_id)];
+    endpoint_.loads[queue_pair.lane].completed(segment.end - segment.begin);
   }
   if (group.profiled) [[unlikely]]
-    stopEvents(static_cast<uint32_t>(slot), workPart(completion.wr_id));
-  if (++group.parts_done < group.parts) return Status::success();
-  for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    stopEvents(static_cast<uint32_t>(slot), workSegment(completion.wr_id));
+  if (++group.segments_done < group.segments) return Status::success();
+  group.completeMessages();
   return Status::success();
 }
 
 // ---- NCCL's profiler, where it asks for events of a message: allocates and calls
 
 void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t index) {
-  const Part& part = partsOf(slot)[index];
-  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[part.queue_pair];
+  const Segment& segment = groups_.segmentsOf(slot)[index];
+  const LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
   uint64_t begin = 0;  // of the message
   for (std::size_t i = 0; i < group.count; ++i) {
     const Message& message = *group.messages[i];
-    const uint64_t from = std::max(begin, part.begin);
-    const uint64_t to = std::min(begin + message.bytes, part.end);
+    const uint64_t from = std::max(begin, segment.begin);
+    const uint64_t to = std::min(begin + message.bytes, segment.end);
     begin += message.bytes;
     if (message.profiler == nullptr || (to <= from && (message.bytes > 0 || index > 0))) continue;
     profiler::Event event = {};
@@ -164,9 +163,9 @@ void SendConnection::startEvents(const Group& group, uint32_t slot, uint32_t ind
   }
 }
 
-void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
-  std::erase_if(events_, [&](const PartEvent& event) {
-    const bool ended = event.slot == slot && event.part == part;
+void SendConnection::stopEvents(uint32_t slot, uint32_t segment) {
+  std::erase_if(events_, [&](const SegmentEvent& event) {
+    const bool ended = event.slot == slot && event.segment == segment;
     if (ended) profiler::stop(event.event);
     return ended;
   });
@@ -175,13 +174,10 @@ void SendConnection::stopEvents(uint32_t slot, uint32_t part) {
 // ---- iWARP: clear to send comes as a message
 
 Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
-  const auto bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
-  const std::size_t number = queue_pair * kPostedReceives + buffer;
-  ibv_sge segment = {reinterpret_cast<uint64_t>(notices_ + number * bytes), bytes,
-                     endpoint_.queue_pairs[queue_pair].window_key};
+  ibv_sge sge = notices_.sge(queue_pair, buffer, endpoint_.queue_pairs[queue_pair].window_key);
   ibv_recv_wr work = {};
   work.wr_id = noticeWorkId(buffer, queue_pair);
-  work.sg_list = &segment;
+  work.sg_list = &sge;
   work.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(endpoint_.queue_pairs[queue_pair].qp, &work, &bad);
@@ -189,21 +185,18 @@ Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer
 }
 
 Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes) {
-  const std::size_t number = queue_pair * kPostedReceives + buffer;
-  const std::byte* const from = notices_ + number * groupBytes(entry_bytes_);
-  const uint32_t count = bytes / entry_bytes_;
+  const std::byte* const from = notices_.at(queue_pair, buffer);
+  const uint32_t entry_bytes = ring_.entryBytes();
+  const uint32_t count = bytes / entry_bytes;
   uint64_t stamp = 0;
-  std::memcpy(&stamp, from + entry_bytes_ - sizeof stamp, sizeof stamp);
+  std::memcpy(&stamp, from + entry_bytes - sizeof stamp, sizeof stamp);
   const uint64_t receive = stampNumber(stamp);
-  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes_ != 0 || receive < next_number_ ||
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < next_number_ ||
       receive >= next_number_ + kSlots) {
     return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
                                         std::to_string(receive) + ", which is not expected");
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    std::memcpy(ring_ + (ringPlace(receive) + i) * std::size_t{entry_bytes_},
-                from + std::size_t{i} * entry_bytes_, entry_bytes_);
-  }
+  ring_.put(receive, from, count);
   return postNoticeReceive(queue_pair, buffer);
 }
 

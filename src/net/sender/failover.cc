@@ -1,4 +1,4 @@
-// The sender's half of failover: it settles with the receiver what has arrived, chooses the ways of the next
+// The sender's half of failover. It learns from the receiver what has arrived, chooses the paths of the next
 // epoch, and sends the rest again. docs/transport.md has the protocol.
 #include <algorithm>
 #include <cerrno>
@@ -11,26 +11,24 @@
 namespace railwise::net {
 
 Status SendConnection::advanceRecovery() {
-  if (phase_ == Phase::kLost) {
+  if (phase() == Phase::kLost) {
     tearDown();
-    phase_ = Phase::kWaiting;
+    const bool peer_asks = recovery_.peerAsksForLater();
+    recovery_.wait(recovery_.nextEpoch());
     agree().restart();
-    if (asked_epoch_ > epoch_) {
-      epoch_ = asked_epoch_;
-    } else {
-      ++epoch_;
+    if (!peer_asks) {
       auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
-      frame.epoch = epoch_;
+      frame.epoch = epoch();
       copyText(frame.reason, log_.reason());
       side_channel_.send(frame);
     }
   }
-  if (phase_ == Phase::kWaiting && next_ != nullptr && next_->isAnswered(epoch_)) {
+  if (phase() == Phase::kWaiting && next_ != nullptr && next_->isAnswered(epoch())) {
     if (!next_->messages_reconciled) RAILWISE_TRY(reconcileMessages());
-    // Who has nothing to send would keep the receiver waiting for a Begin.
+    // A sender that has nothing to send would keep the receiver waiting for its Begin.
     if (std::exchange(wants_to_send_, false) || unfinished()) tryToConnect();
   }
-  return phase_ == Phase::kConnecting ? connectEpoch() : Status::success();
+  return phase() == Phase::kConnecting ? connectEpoch() : Status::success();
 }
 
 bool SendConnection::unfinished() const {
@@ -41,11 +39,11 @@ bool SendConnection::unfinished() const {
 
 void SendConnection::tearDown() {
   leaveFastPath();
-  blamed_ = failed_queue_pair_;
+  blamed_ = recovery_.failedQueuePair();
   if (blamed_ < epoch_paths_.size()) paths_.failed(epoch_paths_[blamed_], Clock::now());
   endpoint_.stop();
   dropEndpoint();
-  for (const PartEvent& event : events_) profiler::stop(event.event);
+  for (const SegmentEvent& event : events_) profiler::stop(event.event);
   events_.clear();
   chain_.clear();
   batch_.drop();
@@ -53,10 +51,10 @@ void SendConnection::tearDown() {
     message.position = UINT64_MAX;
     message.queue_pair = 0;
   }
-  std::memset(ring_, 0, std::size_t{kRingEntries} * entry_bytes_);
+  ring_.clear();
   failback_.stop();
-  // What the peer's device has acknowledged, and NCCL has not asked about, is sent again if the peer has not
-  // seen it.
+  // The peer's device may have acknowledged messages that the peer has not seen. Those that NCCL has not
+  // asked about yet are sent again.
   known_number_ = arrived_;
   completeArrived();
 }
@@ -65,12 +63,12 @@ void SendConnection::tearDown() {
 
 Status SendConnection::onPeerFrame(MessageType type, std::span<const std::byte> bytes) {
   switch (type) {
-    case MessageType::kSettle:
-      onSettle(frameOf<SettleFrame>(bytes));
+    case MessageType::kReconcile:
+      onReconcile(frameOf<ReconcileFrame>(bytes));
       return Status::success();
     case MessageType::kRails:
-      if (const auto frame = frameOf<RailsFrame>(bytes); running() && frame.epoch == epoch_)
-        failback_.onRails(frame, mostRails(entry_bytes_));
+      if (const auto frame = frameOf<RailsFrame>(bytes); running() && frame.epoch == epoch())
+        failback_.onRails(frame, mostRails(ring_.entryBytes()));
       return Status::success();
     case MessageType::kTrialReply:
       if (running()) failback_.onTrialReply(frameOf<TrialReplyFrame>(bytes));
@@ -86,33 +84,34 @@ Status SendConnection::onPeerFrame(MessageType type, std::span<const std::byte> 
   }
 }
 
-void SendConnection::onSettle(const SettleFrame& frame) {
-  if (frame.epoch < epoch_ || (frame.epoch == epoch_ && phase_ != Phase::kWaiting)) return;
-  // Of the epoch before: ours, also where we have left it already.
-  const bool next = frame.epoch == epoch_ + (phase_ == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch_ + 1;
+void SendConnection::onReconcile(const ReconcileFrame& frame) {
+  if (frame.epoch < epoch() || (frame.epoch == epoch() && phase() != Phase::kWaiting)) return;
+  // The report concerns the epoch that this end has, or has just left.
+  const bool next =
+      frame.epoch == epoch() + (phase() == Phase::kWaiting ? 0 : 1) || frame.epoch == epoch() + 1;
   if (next && frame.failed < epoch_paths_.size() && frame.failed != blamed_)
     paths_.failed(epoch_paths_[frame.failed], Clock::now());
-  if (frame.epoch > epoch_) {
+  if (frame.epoch > epoch()) {
     const std::string reason = fieldText(frame.reason);
-    if (phase_ == Phase::kRunning || phase_ == Phase::kConnecting)
+    if (running() || phase() == Phase::kConnecting)
       (void)lose(nullptr, {Code::kRemote, 0}, "the receiver lost it: " + reason);
-    asked_epoch_ = frame.epoch;
-    if (phase_ == Phase::kWaiting) {
-      epoch_ = frame.epoch;
+    recovery_.peerAsksFor(frame.epoch);
+    if (phase() == Phase::kWaiting) {
+      recovery_.wait(frame.epoch);
       agree().messages_reconciled = false;
     }
   }
-  // One that waits for nothing may not look for hours.
-  peer_takes_part_ = frame.open != 0;
-  agree().settle = std::make_unique<SettleFrame>(frame);
+  // A receiver that waits for nothing may not look for hours.
+  recovery_.setPeerTakesPart(frame.open != 0);
+  agree().reconcile = std::make_unique<ReconcileFrame>(frame);
   next_->try_at = {};
 }
 
 Status SendConnection::onAccept(const AcceptFrame& frame) {
-  if (frame.epoch != epoch_ || phase_ != Phase::kConnecting || next_->accepted != nullptr)
+  if (frame.epoch != epoch() || phase() != Phase::kConnecting || next_->accepted != nullptr)
     return Status::success();
   auto reply = std::make_unique<EndInfo>(frame.end);
-  // How they were paired is ours to say.
+  // The sender decided how the queue pairs are paired.
   for (int i = 0; i < next_->proposal->end.queue_pairs; ++i) {
     QueuePairInfo pair = next_->proposal->pair[i];
     pair.number = frame.end.queue_pair[i].number;
@@ -131,7 +130,7 @@ Status SendConnection::onAccept(const AcceptFrame& frame) {
 
 // ---- what has arrived
 
-SendConnection::Message* SendConnection::messageOf(uint64_t number) {
+Message* SendConnection::messageOf(uint64_t number) {
   const auto found = std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) {
     return message.kind == Request::Kind::kSend && message.number == number;
   });
@@ -145,39 +144,38 @@ Status SendConnection::failLost(uint64_t number) {
           " is lost: the peer's device has acknowledged it, and failed before it told the peer of it");
 }
 
-// The group's messages are still ours to send.
+// The messages of the group must be sent again.
 Status SendConnection::keepGroup(Group& group, uint64_t number) {
-  const bool by_parts = group.parts > 0 || group.again;
-  bool held = !by_parts || group.again || !group.free();
+  const bool by_segments = group.segments > 0 || group.again;
+  bool held = !by_segments || group.again || !group.free();
   for (std::size_t i = 0; held && i < group.count; ++i) {
     const Message& message = *group.messages[i];
-    held = by_parts || (message.kind == Request::Kind::kSend && message.number == number && !message.done);
+    held = by_segments || (message.kind == Request::Kind::kSend && message.number == number && !message.done);
   }
   if (!held) return failLost(number);
-  for (std::size_t i = 0; i < group.count; ++i)
-    group.messages[i]->number = UINT64_MAX;  // its parts will tell
+  group.completeBySegments();
   group.small = group.packed = false;
   group.again = true;
-  group.parts = group.parts_posted = group.parts_done = 0;
+  group.forgetSegments();
   return Status::success();
 }
 
 Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
-  Group& group = groups_[number % kSlots];
+  Group& group = groups_.of(number);
   const bool grouped =
-      group.number == number && group.matched == group.count;  // or it went straight after all
+      group.number == number && group.matched == group.count;  // or the message took the fast path
   if (arrived) {
-    if (grouped && (group.parts == 0 || !group.free())) {
+    if (grouped && (group.segments == 0 || !group.free())) {
       for (std::size_t i = 0; i < group.count; ++i) {
         Message& message = *group.messages[i];
-        if (group.parts > 0 || group.again || message.number == number) message.done = true;
+        if (group.segments > 0 || group.again || message.number == number) message.done = true;
       }
     } else if (Message* message = grouped ? nullptr : messageOf(number); message != nullptr) {
       message->done = true;
     }
     if (grouped) {
       group.again = false;
-      group.parts = group.parts_posted = group.parts_done = 0;
+      group.forgetSegments();
     }
     return Status::success();
   }
@@ -193,44 +191,48 @@ Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
   return keepGroup(group, number);
 }
 
-// Nothing will be sent over the old queue pairs any more, or nobody is there to send to.
+// Between two epochs the receiver's report completes what was under way: nothing goes over the old queue
+// pairs any more.
 void SendConnection::hearArrived(uint64_t number) {
   onArrived(number);
   known_number_ = std::max<uint64_t>(known_number_, arrived_);
-  if (phase_ == Phase::kWaiting || phase_ == Phase::kConnecting) completeArrived();
+  if (phase() == Phase::kWaiting || phase() == Phase::kConnecting) completeArrived();
 }
 
-// Of torn-down queue pairs: what went in parts is complete when the receiver says so.
+// Completes the groups whose receives have arrived, after the queue pairs are torn down.
 void SendConnection::completeArrived() {
   known_number_ = std::max<uint64_t>(known_number_, arrived_);
   for (Group& group : groups_) {
     if (group.number == 0 || group.number > arrived_ || (group.free() && !group.again)) continue;
-    for (std::size_t i = 0; i < group.count; ++i) group.messages[i]->done = true;
+    group.completeMessages();
     group.again = false;
-    group.parts = group.parts_posted = group.parts_done = 0;
+    group.forgetSegments();
   }
 }
 
-// Completes what the receiver has; what it has not will be sent again, in order, as soon as there is a
-// clear-to-send for it once more.
+// Completes the messages that the receiver has. The other messages will be sent again, in order, when the
+// receiver has written their clear-to-sends once more.
 Status SendConnection::reconcileMessages() {
   next_->messages_reconciled = true;
-  onArrived(next_->settle->arrived);
+  onArrived(next_->reconcile->arrived);
   const uint64_t arrived = arrived_;
-  if (next_->settle->arrived != arrived || next_number_ - arrived > kSlots + 1U)
-    return fail({Code::kRemote, 0}, "the peer says that receive " + std::to_string(next_->settle->arrived) +
+  if (next_->reconcile->arrived != arrived || next_number_ - arrived > kSlots + 1U)
+    return fail({Code::kRemote, 0}, "the peer says that receive " +
+                                        std::to_string(next_->reconcile->arrived) +
                                         " is its latest, where receive " + std::to_string(next_number_) +
                                         " is the next to be sent to");
   completeArrived();
   noteProgress(true);
   for (uint64_t number = next_number_ - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
-    RAILWISE_TRY(reconcileReceive(number, bit < kSlots && (next_->settle->done >> bit & 1) != 0));
+    RAILWISE_TRY(reconcileReceive(number, bit < kSlots && (next_->reconcile->done >> bit & 1) != 0));
   }
-  // The group that is being matched goes on, but not by what was prepared for the old queue pairs.
-  Group& open = groups_[next_number_ % kSlots];
+  // The group that is being matched goes on, without the work requests that were prepared for the old queue
+  // pairs.
+  Group& open = groups_.of(next_number_);
   if (open.number == next_number_) open.small = open.packed = false;
-  next_post_ = seen_number_ = arrived + 1;
+  next_post_ = arrived + 1;
+  ring_.lookFrom(arrived + 1);
   return Status::success();
 }
 
@@ -244,13 +246,13 @@ void SendConnection::tryToConnect() {
   const std::vector<Rail> usable = usableRails(&native);
   const EndInfo offer = describeOffer(usable);
   PlanAnswer answer =
-      planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
-                config_.ib_subnet_prefix_len, paths_, now, Purpose::kGoOn);
+      planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native},
+                mostRails(ring_.entryBytes()), config_.ib_subnet_prefix_len, paths_, now, Purpose::kGoOn);
   if (!answer.plan) {
     next_->try_at = std::min(next_->try_at, answer.again);
-    if (std::exchange(next_->searched, epoch_) == epoch_) return;
+    if (std::exchange(next_->searched, epoch()) == epoch()) return;
     auto frame = makeMessage<EpochFrame>(MessageType::kSearching);
-    frame.epoch = epoch_;
+    frame.epoch = epoch();
     side_channel_.send(frame);
     return;
   }
@@ -260,12 +262,12 @@ void SendConnection::tryToConnect() {
   whole_ = isWhole(*answer.plan, offer, native);
   if (openEpoch(*answer.plan)) {
     propose(*answer.plan);
-    phase_ = Phase::kConnecting;
+    recovery_.connect();
     return;
   }
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
     const RailPath path = pathOf(offer.rail[answer.plan->local[lane.local_rail]],
-                                 next_->settle->end.rail[answer.plan->remote[lane.remote_rail]]);
+                                 next_->reconcile->end.rail[answer.plan->remote[lane.remote_rail]]);
     paths_.failed(path, now);
     log_.noteTried(path.first + " -> " + path.second + ": no queue pair");
   }
@@ -279,12 +281,12 @@ bool SendConnection::openEpoch(const EpochPlan& plan) {
   for (int i = 0; i < queue_pairs; ++i)
     rail_of.push_back(plan.lanes[static_cast<std::size_t>(i % paths)].local_rail);
   if (!openQueuePairsOn(rail_of).ok()) return false;
-  // A lane for each queue pair only where they fit, and in whole rounds of the ways.
+  // Each queue pair has a lane of its own if there are enough lanes; each path has the same number of lanes.
   const int lanes =
       config_.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes / paths * paths) : paths;
   endpoint_.makeLanes(lanes);
-  parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
-  // An address may be gone since the plan was made.
+  groups_.setLanes(static_cast<std::size_t>(lanes));
+  // An address may have gone since the plan was made.
   return describeEpoch(epoch_here_).ok() &&
          std::all_of(plan.lanes.begin(), plan.lanes.end(), [&](const EpochPlan::Lane& lane) {
            return lane.local_gid < epoch_here_.rail[lane.local_rail].gid_count;
@@ -294,7 +296,7 @@ bool SendConnection::openEpoch(const EpochPlan& plan) {
 void SendConnection::propose(const EpochPlan& plan) {
   describeQueuePairs(epoch_here_);
   next_->proposal = std::make_unique<ProposeFrame>(makeMessage<ProposeFrame>(MessageType::kPropose));
-  next_->proposal->epoch = epoch_;
+  next_->proposal->epoch = epoch();
   next_->proposal->rails = static_cast<uint8_t>(plan.remote.size());
   std::copy(plan.remote.begin(), plan.remote.end(), next_->proposal->rail);
   next_->proposal->end = epoch_here_;
@@ -308,26 +310,26 @@ void SendConnection::propose(const EpochPlan& plan) {
     pair.peer_gid = lane.local_gid;
     pair.used = 1;
     epoch_paths_.push_back(
-        pathOf(epoch_here_.rail[lane.local_rail], next_->settle->end.rail[plan.remote[lane.remote_rail]]));
+        pathOf(epoch_here_.rail[lane.local_rail], next_->reconcile->end.rail[plan.remote[lane.remote_rail]]));
   }
   next_->accepted.reset();
   side_channel_.send(*next_->proposal);
 }
 
-// With all rails of both devices there, is this what is made of them?
+// Does the plan use all that the rails of both devices allow?
 bool SendConnection::isWhole(const EpochPlan& plan, const EndInfo& offer, int native) const {
-  if (static_cast<std::size_t>(native) != device_.rails().size() || next_->settle->native != peer_rails_)
+  if (static_cast<std::size_t>(native) != device_.rails().size() || next_->reconcile->native != peer_rails_)
     return false;
-  const PlanAnswer best =
-      planEpoch({offer, native}, {next_->settle->end, next_->settle->native}, mostRails(entry_bytes_),
-                config_.ib_subnet_prefix_len, {}, Clock::now(), Purpose::kGoOn);
+  const PlanAnswer best = planEpoch({offer, native}, {next_->reconcile->end, next_->reconcile->native},
+                                    mostRails(ring_.entryBytes()), config_.ib_subnet_prefix_len, {},
+                                    Clock::now(), Purpose::kGoOn);
   return best.plan && *best.plan == plan;
 }
 
 Status SendConnection::connectEpoch() {
   if (next_->accepted == nullptr) return Status::success();
   if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *next_->accepted);
-  smallMayGo(false);
+  setFastPath(false);
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (endpoint_.queue_pairs[i].connected) continue;
     const QueuePairInfo& pair = next_->accepted->queue_pair[i];
@@ -342,19 +344,19 @@ Status SendConnection::connectEpoch() {
 
 Status SendConnection::begin() {
   auto frame = makeMessage<EpochFrame>(MessageType::kBegin);
-  frame.epoch = epoch_;
+  frame.epoch = epoch();
   side_channel_.send(frame);
   for (uint64_t number = next_post_; number < next_number_; ++number) {
     const auto slot = static_cast<uint32_t>(number % kSlots);
-    Group& group = groups_[slot];
+    Group& group = groups_.at(slot);
     if (group.number == number && std::exchange(group.again, false)) plan(group, slot);
   }
-  smallMayGo(next_post_ == next_number_);
+  setFastPath(next_post_ == next_number_);
   std::string paths;
   for (const RailPath& path : epoch_paths_)
     paths += (paths.empty() ? "" : ", ") + path.first + " -> " + path.second;
   logLimited(device_.name() + std::string(": connection to ") + peer() + " goes on over " + paths +
-             " (epoch " + std::to_string(epoch_) + ")");
+             " (epoch " + std::to_string(epoch()) + ")");
   failback_.resume(Clock::now());
   fast_path_closed_ = failback_.reduced();
   next_.reset();
@@ -362,7 +364,8 @@ Status SendConnection::begin() {
   return Status::success();
 }
 
-// Of memory that is not registered with a standby rail yet, that is done now.
+// The local key of a message's memory through the rail of a queue pair. Memory that is not yet registered
+// with a standby rail is registered now.
 Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueuePair& queue_pair) {
   if (endpoint_.native) [[likely]]
     return message.memory->keys[queue_pair.rail].local;
@@ -377,10 +380,10 @@ Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueu
 // ---- going back to better paths (failback.h)
 
 void SendConnection::lookForBetter(Clock::time_point now) {
-  if ((epoch_ > 1 || failback_.reduced()) && canFailOver()) failback_.look(now);
+  if ((epoch() > 1 || failback_.reduced()) && canFailOver()) failback_.look(now);
 }
 
-// For isend, while not all is well. A connection that never waits would never look.
+// A connection that always has something to send never waits, so isend must look for better paths.
 Status SendConnection::lookAround() {
   RAILWISE_TRY(failure_);
   if (!running()) {
@@ -395,7 +398,7 @@ Status SendConnection::lookAround() {
 
 void SendConnection::askForRails() {
   auto frame = makeMessage<AskRailsFrame>(MessageType::kAskRails);
-  frame.epoch = epoch_;
+  frame.epoch = epoch();
   side_channel_.send(frame);
 }
 
@@ -408,7 +411,7 @@ bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& off
   reader.qp = trial.qp.get();
   reader.window_key = windowKeysOn(trial.rail).local;
   reader.peer_window_key = reply.rail[0].window_key;
-  return readPeerWindow(reader, probe_target_, 0) == 0;
+  return readPeerWindow(reader, probes_.target, 0) == 0;
 }
 
 void SendConnection::goBack() {

@@ -11,11 +11,9 @@
 namespace railwise::net {
 namespace {
 
-// Room for all groups at once as long as they are small; what does not fit waits for completions.
+// Entries of the send queue: enough for all groups if their messages are small. Other work requests wait for
+// completions.
 constexpr uint32_t kSendDepth = 128;
-
-// Larger messages ask for a completion each, also in a row: theirs costs little.
-constexpr std::size_t kSmallBytes = 32768;
 
 // NCCL_IB_AR_THRESHOLD's default (NCCL 2.30.7, net_ib/common.cc).
 constexpr int kAdaptiveRoutingBytes = 8192;
@@ -24,14 +22,6 @@ uint64_t adaptiveRoutingBytes(const Config& config, bool ethernet) {
   const bool on = config.ib_adaptive_routing < 0 ? !ethernet : config.ib_adaptive_routing != 0;
   if (!on) return UINT64_MAX;
   return static_cast<uint64_t>(config.ib_ar_threshold < 0 ? kAdaptiveRoutingBytes : config.ib_ar_threshold);
-}
-
-// Work requests one behind the other, each with a piece of its own.
-void link(std::span<ibv_send_wr> works, std::span<ibv_sge> pieces) {
-  for (std::size_t i = 0; i < works.size(); ++i) {
-    works[i].next = i + 1 < works.size() ? &works[i + 1] : nullptr;
-    works[i].sg_list = &pieces[i];
-  }
 }
 
 }  // namespace
@@ -58,10 +48,8 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   } else {
     return opened;
   }
-  made->parts_ = std::make_unique<Part[]>(static_cast<std::size_t>(kSlots * lanes));
-  made->adaptive_routing_bytes_ = adaptiveRoutingBytes(config, device.rails().front().port.ethernet);
+  made->groups_.setLanes(static_cast<std::size_t>(lanes));
   made->even_ = config.split == "even";
-  made->max_message_bytes_ = device.properties().max_message_bytes;
   for (Message& message : made->messages_) {
     message.connection = made.get();
     message.count = 1;
@@ -75,18 +63,17 @@ int SendConnection::queuePairsPerLane(std::size_t lanes) const {
 
 Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
   peer_rails_ = peer_rails;
-  entry_bytes_ = entryBytes(peer_rails);
-  const std::size_t ring = std::size_t{kRingEntries} * entry_bytes_;
-  record_stride_ = iwarp() ? static_cast<uint32_t>(lanes) : 1;
+  const uint32_t entry_bytes = entryBytes(peer_rails);
+  const std::size_t ring = ClearToSendRing::bytesFor(entry_bytes);
+  record_stride_ = rules_.has_immediates ? 1 : static_cast<uint32_t>(lanes);
   const std::size_t records = sizeof(Record) * kSlots * record_stride_;
-  const std::size_t notices =
-      iwarp() ? kPostedReceives * groupBytes(entry_bytes_) * static_cast<std::size_t>(queue_pairs) : 0;
+  const std::size_t notices = MessageBuffers::bytesFor(rules_, groupBytes(entry_bytes), queue_pairs);
   Result<Window> window = device_.windows().take(ring + records + notices + kProbeBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
-  ring_ = window_.at<std::byte>(0);
+  ring_.use(window_.at<std::byte>(0), entry_bytes);
   records_ = window_.at<Record>(ring);
-  notices_ = window_.at<std::byte>(ring + records);
+  notices_.use(window_.at<std::byte>(ring + records), groupBytes(entry_bytes));
   setProbeTarget(ring + records + notices);
   return Status::success();
 }
@@ -104,12 +91,12 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   for (const uint8_t rail : rail_of)
     limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
-  const uint32_t receives = iwarp() ? kPostedReceives : 1;
   // A failed queue pair flushes all its work requests, signalled or not.
-  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + receives, 1, bell_));
+  RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + rules_.sender_receives, 1, bell_));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
-    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, receives, sizeof(Record)}, iwarp() ? kProbeReserve : 0));
-    for (uint32_t buffer = 0; iwarp() && buffer < kPostedReceives; ++buffer)
+    RAILWISE_TRY(
+        addQueuePair(rail_of[i], {depth, rules_.sender_receives, sizeof(Record)}, rules_.probe_reserve));
+    for (uint32_t buffer = 0; !rules_.has_immediates && buffer < kPostedReceives; ++buffer)
       RAILWISE_TRY(postNoticeReceive(i, buffer));
   }
   return Status::success();
@@ -124,7 +111,7 @@ Status SendConnection::describe(EndInfo& end) const {
 
 // ---- once the reply is there
 
-// NCCL_IB_WARN_RAIL_LOCAL
+// Warns when a connection crosses rails (NCCL_IB_WARN_RAIL_LOCAL).
 void SendConnection::warnOfRails(const RailInfo& here, const RailInfo& there) const {
   if (config_.ib_warn_rail_local == 0 || here.rail < 0 || there.rail < 0 || here.rail == there.rail) return;
   RAILWISE_WARN("%s is on rail %d, but reaches %s of %s on rail %d: traffic crosses rails",
@@ -159,37 +146,34 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
     if (queue_pair.used)
       epoch_paths_[i] = pathOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
-  // Of a connection that begins while a port is down, the whole comes later.
-  if (epoch_ == 1) whole_ = !mayBeginLost() || (allReachable(local) && allReachable(reply));
+  // A connection that begins while a port is down becomes whole later.
+  if (epoch() == 1) whole_ = !mayBeginLost() || (allReachable(local) && allReachable(reply));
   failback_.use(epoch_paths_, whole_);
-  if (epoch_ == 1) fast_path_closed_ = failback_.reduced();
-  prepareSmall();
+  if (epoch() == 1) fast_path_closed_ = failback_.reduced();
+  choosePaths();
 }
 
-// Where everything goes over one lane between the connection's own rails, small messages go straight down.
-// Not while there may be something better: who sends then looks for it.
-void SendConnection::prepareSmall() {
-  small_bytes_ = whole_bytes_ = 0;
-  smallMayGo(false);
-  if (endpoint_.lanes.size() > 1 || iwarp() || out_of_order_ || !endpoint_.native || failback_.reduced())
-    return;
-  const Lane& lane = endpoint_.lanes.front();
-  whole_bytes_ = std::min<std::size_t>(kImmediateSizeLimit - 1, max_message_bytes_);
-  for (int q = 0; q < lane.count; ++q)
-    whole_bytes_ =
-        std::min<std::size_t>(whole_bytes_, endpoint_.queue_pairs[lane.queue_pairs[q]].piece_bytes);
-  small_bytes_ = std::min<uint64_t>({whole_bytes_, kSmallBytes, adaptive_routing_bytes_});
-  small_turns_ = lane.count > 1;
-  smallMayGo(true);
-  takeSmallTurn();
-  link(group_chain_, group_segments_);
-  for (ibv_send_wr& work : group_chain_) {
-    work.num_sge = 1;
-    work.opcode = IBV_WR_RDMA_WRITE;
+// Computes the limits of the epoch, which decide the path of every message.
+void SendConnection::choosePaths() {
+  SendFacts facts;
+  facts.lanes = endpoint_.lanes.size();
+  facts.has_immediates = rules_.has_immediates;
+  facts.in_order = !out_of_order_;
+  facts.whole = endpoint_.native && !failback_.reduced();
+  facts.inline_bytes = facts.max_request_bytes = UINT32_MAX;
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    if (!queue_pair.used) continue;
+    facts.inline_bytes = std::min(facts.inline_bytes, queue_pair.inline_bytes);
+    facts.max_request_bytes = std::min(facts.max_request_bytes, queue_pair.max_request_bytes);
   }
-  small_work_.sg_list = &small_segment_;
-  small_work_.num_sge = 1;
-  small_work_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  facts.adaptive_routing_bytes = adaptiveRoutingBytes(config_, device_.rails().front().port.ethernet);
+  facts.max_message_bytes = device_.properties().max_message_bytes;
+  limits_ = sendLimits(facts);
+  RAILWISE_INFO(log::kNet, "%s: connection to %s sends %s", device_.name(), peer().c_str(),
+                pathsText(limits_, facts.lanes).c_str());
+  fast_.takes_turns = endpoint_.lanes.front().count > 1;
+  setFastPath(true);
+  takeTurnOfSmall();
 }
 
 Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 
 namespace railwise::net {
 namespace {
@@ -43,10 +43,9 @@ int PathBandwidth::findGpu(std::string_view pci_address) const {
   const std::string full = std::count(pci_address.begin(), pci_address.end(), ':') == 1
                                ? "0000:" + std::string(pci_address)
                                : std::string(pci_address);
-  const int64_t wanted = topo::busIdToNumber(full);
-  const auto found = std::find_if(gpus_.begin(), gpus_.end(), [&](const std::string& busid) {
-    return topo::busIdToNumber(busid) == wanted;
-  });
+  const int64_t wanted = busIdToNumber(full);
+  const auto found = std::find_if(gpus_.begin(), gpus_.end(),
+                                  [&](const std::string& busid) { return busIdToNumber(busid) == wanted; });
   return found != gpus_.end() ? static_cast<int>(found - gpus_.begin()) : -1;
 }
 

@@ -27,13 +27,12 @@ class PathBandwidth {
 
   // Knows no path: every path is unlimited, and there are no GPUs.
   PathBandwidth() = default;
-  // Computes the paths that data of one GPU takes, without PXN (through another GPU's rank), because the
-  // other rank has connections of its own. The NET nodes of `machine` are `devices` physical devices, in the
-  // order of Node::dev.
+  // Computes the paths that data of one GPU takes. PXN (a path through another GPU's rank) is left out,
+  // because the other rank has connections of its own. The NET nodes of `machine` are `devices` physical
+  // devices, in the order of Node::dev.
   static PathBandwidth compute(const topo::Machine& machine, std::size_t devices);
 
   int gpus() const { return static_cast<int>(gpus_.size()); }
-  const std::string& busId(int gpu) const { return gpus_[static_cast<std::size_t>(gpu)]; }
   // The GPU at a PCI address, in any spelling; -1: the model has no such GPU.
   int findGpu(std::string_view pci_address) const;
 

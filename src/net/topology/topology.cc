@@ -12,20 +12,22 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "sysfs/pci_devices.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/policy.h"
 #include "topo/sources/generate/generate.h"
-#include "topo/sources/sysfs.h"
+#include "topo/sources/load_machine.h"
 
 namespace railwise::net {
 namespace {
 
 constexpr const char* kTopologyVariable = "NCCL_TOPO_FILE";
 
-// The bytes as a file that NCCL can open: in memory, so that nothing is left behind. It stays open as long as
-// the process, and across exec, since NCCL_TOPO_FILE is inherited too. "": it could not be made, logged.
+// Makes a file in memory that NCCL can open, so that nothing is left behind. The file stays open as long as
+// the process, and across exec, because children inherit NCCL_TOPO_FILE. "": the file could not be made,
+// which is logged.
 std::string makeMemoryFile(const std::string& text) {
   const int fd = memfd_create("railwise-topology", 0);
   if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
@@ -42,22 +44,22 @@ std::string giveToNccl(const std::string& path) {
   return "";
 }
 
-// Our own memory file, of an earlier init or inherited from a parent process. A child whose descriptors were
-// closed, or hold something else by now, has the name but not the file.
+// Is it a memory file of Railwise, from an earlier init or from a parent process? A child whose descriptors
+// were closed or reused has the name but not the file.
 bool isOurs(const std::string& path) {
   char target[64] = {};
   const ssize_t length = readlink(path.c_str(), target, sizeof target - 1);
   return length > 0 && std::string_view(target).starts_with("/memfd:railwise-topology");
 }
 
-// A name that only our own memory files have had here: nothing is behind it.
+// Is it a name that only memory files of Railwise have had, with nothing behind it now?
 bool isStale(const std::string& path) {
   struct stat info = {};
   return path.starts_with("/proc/self/fd/") && stat(path.c_str(), &info) != 0;
 }
 
 std::string generate(const Config& config) {
-  const auto tree = topo::makeLiveTree(config.sysfs_root);
+  const auto tree = sysfs::makeLiveTree(config.sysfs_root);
   if (tree->exists(topo::kVirtualTopology)) {
     RAILWISE_INFO(log::kInit | log::kNet, "RAILWISE_TOPOLOGY=auto: not needed, NCCL reads %s",
                   topo::kVirtualTopology);
@@ -80,13 +82,11 @@ std::string generate(const Config& config) {
   return path;
 }
 
-bool hasAmdGpu(const topo::FileTree& tree) {
-  const auto names = tree.list("/sys/bus/pci/devices");
-  return std::any_of(names.begin(), names.end(), [&tree](const std::string& name) {
-    const std::string folder = "/sys/bus/pci/devices/" + name;
-    const std::string pci_class = tree.read(folder + "/class").value_or("");
-    return tree.read(folder + "/vendor").value_or("").starts_with("0x1002") &&
-           (pci_class.starts_with("0x12") || pci_class.starts_with("0x03"));
+bool hasAmdGpu(const sysfs::FileTree& tree) {
+  const std::vector<sysfs::PciDevice> devices = sysfs::pciDevices(tree);
+  return std::any_of(devices.begin(), devices.end(), [](const sysfs::PciDevice& device) {
+    return device.vendor == "0x1002" &&
+           (device.device_class.starts_with("0x12") || device.device_class.starts_with("0x03"));
   });
 }
 
@@ -94,7 +94,7 @@ bool hasAmdGpu(const topo::FileTree& tree) {
 bool checkVersion(const Config& config) {
   const auto document = topo::readXmlFile(config.topology);
   if (!document.ok()) return false;  // said by checkFile
-  const bool amd = hasAmdGpu(*topo::makeLiveTree(config.sysfs_root));
+  const bool amd = hasAmdGpu(*sysfs::makeLiveTree(config.sysfs_root));
   if (document->version == (amd ? 2 : 1)) return true;
   RAILWISE_WARN(
       "RAILWISE_TOPOLOGY: %s is of version %d, %s's; %s on this machine reads version %d only. The file is "
@@ -103,7 +103,7 @@ bool checkVersion(const Config& config) {
   return false;
 }
 
-// True when NCCL would read it without an error; what it would read otherwise than meant is said.
+// True if NCCL reads the file without an error. What NCCL reads otherwise than the author meant is logged.
 bool checkFile(const std::string& file) {
   const topo::LintReport report = topo::lintFile(file);
   const topo::Finding* error = nullptr;
@@ -125,7 +125,7 @@ bool checkFile(const std::string& file) {
 
 std::optional<topo::XmlDocument> readFile(const std::string& path) {
   struct stat info = {};
-  // Not from a pipe, which would give its bytes to us or NCCL, not both.
+  // A pipe would give its bytes to us or to NCCL, not to both.
   if (path.empty() || (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))) return std::nullopt;
   auto document = topo::readXmlFile(path);
   if (document.ok()) return std::move(*document);
@@ -134,11 +134,11 @@ std::optional<topo::XmlDocument> readFile(const std::string& path) {
   return std::nullopt;
 }
 
-// The model with the devices that this plugin offers, and no others.
-topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file,
-                                         const std::vector<std::unique_ptr<Device>>& devices) {
+// Makes the model, with the devices that this plugin offers and no others.
+Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file,
+                                   const std::vector<std::unique_ptr<Device>>& devices) {
   topo::Settings settings = topo::settingsFromEnvironment(environmentVariable);
-  // The model has each port by itself, also where NCCL will fuse some: the index of a network device in the
+  // The model has each port by itself, also those that NCCL will fuse: the index of a network device in the
   // model is its index in `devices`.
   settings.net_merge_level = topo::PathType::kLoc;
   settings.net_force_merge.clear();
@@ -152,10 +152,11 @@ topo::Outcome<topo::Machine> readMachine(const Config& config, const std::string
                              .speed_mbps = its.speed_mbps,
                              .port = its.port});
   }
-  const auto tree = topo::makeLiveTree(config.sysfs_root);
-  auto document = topo::readSysfs(*tree, readFile(topology_file), settings, options, nullptr);
-  if (!document.ok()) return topo::Error{document.error()};
-  return topo::makeMachine(std::move(*document), settings, tree->name());
+  const auto tree = sysfs::makeLiveTree(config.sysfs_root);
+  return topo::loadMachine({.tree = *tree,
+                            .settings = settings,
+                            .options = std::move(options),
+                            .document = readFile(topology_file)});
 }
 
 void numberRails(const topo::Machine& machine, std::vector<std::unique_ptr<Device>>& devices) {

@@ -9,7 +9,7 @@
 namespace railwise::net {
 namespace {
 
-// The same in all rails that have an address, else -1.
+// The value that all rails with an address share, else -1.
 template <typename Field>
 int64_t common(const EndInfo& end, Field RailInfo::*field) {
   int64_t value = -1;

@@ -9,10 +9,10 @@ std::string checkReason(std::span<const char> reason) {
   return std::find(reason.begin(), reason.end(), '\0') != reason.end() ? "" : "a reason without end";
 }
 
-std::string checkSettle(const SettleFrame& settle) {
-  if (std::string problem = checkRails(settle.end); !problem.empty()) return problem;
-  if (settle.native > settle.end.rails) return "an impossible number of rails";
-  return checkReason(settle.reason);
+std::string checkReconcile(const ReconcileFrame& reconcile) {
+  if (std::string problem = checkRails(reconcile.end); !problem.empty()) return problem;
+  if (reconcile.native > reconcile.end.rails) return "an impossible number of rails";
+  return checkReason(reconcile.reason);
 }
 
 std::string checkPropose(const ProposeFrame& propose) {
@@ -32,8 +32,8 @@ std::size_t frameBytes(MessageType type) {
   switch (type) {
     case MessageType::kBreak:
       return sizeof(BreakFrame);
-    case MessageType::kSettle:
-      return sizeof(SettleFrame);
+    case MessageType::kReconcile:
+      return sizeof(ReconcileFrame);
     case MessageType::kPropose:
       return sizeof(ProposeFrame);
     case MessageType::kAccept:
@@ -52,8 +52,8 @@ std::size_t frameBytes(MessageType type) {
       return sizeof(TrialFrame);
     case MessageType::kTrialReply:
       return sizeof(TrialReplyFrame);
-    case MessageType::kFarewell:
-      return sizeof(FarewellFrame);
+    case MessageType::kClose:
+      return sizeof(CloseFrame);
     default:
       return 0;
   }
@@ -68,8 +68,8 @@ std::string checkFrame(std::span<const std::byte> bytes) {
   switch (header.type) {
     case MessageType::kBreak:
       return checkReason(frameOf<BreakFrame>(bytes).reason);
-    case MessageType::kSettle:
-      return checkSettle(frameOf<SettleFrame>(bytes));
+    case MessageType::kReconcile:
+      return checkReconcile(frameOf<ReconcileFrame>(bytes));
     case MessageType::kPropose:
       return checkPropose(frameOf<ProposeFrame>(bytes));
     case MessageType::kAccept:
@@ -88,8 +88,8 @@ std::string checkFrame(std::span<const std::byte> bytes) {
       const auto reply = frameOf<TrialReplyFrame>(bytes);
       return reply.accepted == 0 ? "" : checkEnd(reply.end);
     }
-    case MessageType::kFarewell:
-      return checkReason(frameOf<FarewellFrame>(bytes).reason);
+    case MessageType::kClose:
+      return checkReason(frameOf<CloseFrame>(bytes).reason);
     default:
       return {};
   }

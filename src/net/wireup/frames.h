@@ -17,7 +17,7 @@ namespace railwise::net {
 
 inline constexpr std::size_t kReasonBytes = 320;
 // The reason in a Break that no failure has caused: the connection goes back to better paths.
-inline constexpr char kGoesBack[] = "a better way works again";
+inline constexpr char kGoesBack[] = "a better path works again";
 inline constexpr uint8_t kNoQueuePair = 0xff;
 
 // Sender, Break: the sender has destroyed its queue pairs of the epoch before `epoch`.
@@ -27,15 +27,15 @@ struct BreakFrame {
   char reason[kReasonBytes];
 };
 
-// Receiver, Settle: the receiver has destroyed its queue pairs of the epoch before `epoch`. The frame has
+// Receiver, Reconcile: the receiver has destroyed its queue pairs of the epoch before `epoch`. The frame has
 // what has arrived, and by which rails the receiver can be reached.
-struct SettleFrame {
+struct ReconcileFrame {
   MessageHeader header;
   uint64_t epoch;
   uint64_t arrived;  // all receives up to this number are complete
   uint32_t done;     // bit i: receive arrived + 1 + i is complete
-  uint8_t failed;    // the receiver's queue pair of the last epoch that failed; kNoQueuePair: none of them
-  uint8_t native;    // number of the connection's own rails; they are the first in `end`
+  uint8_t failed;    // the queue pair that failed at the receiver; kNoQueuePair: no particular one
+  uint8_t native;    // number of the receiver's native rails; they are the first in `end`
   uint8_t open;      // 1: some receives are not complete
   uint8_t reserved;
   char reason[kReasonBytes];
@@ -48,7 +48,7 @@ struct ProposeFrame {
   MessageHeader header;
   uint64_t epoch;
   uint8_t rails;            // number of the receiver's rails that are used
-  uint8_t rail[kMaxRails];  // their places in the rails of the Settle
+  uint8_t rail[kMaxRails];  // their places in the rails of the Reconcile
   uint8_t reserved[7];
   EndInfo end;
   // As in a handshake's reply; `rail` counts only the rails that are used.
@@ -108,7 +108,7 @@ struct TrialReplyFrame {
 };
 
 // Either end, the close message: this end does nothing more.
-struct FarewellFrame {
+struct CloseFrame {
   MessageHeader header;
   uint64_t arrived;           // from a receiver: all receives up to this number are complete
   char reason[kReasonBytes];  // the reason of a failure; "": the connection was closed normally
@@ -116,12 +116,12 @@ struct FarewellFrame {
 
 inline constexpr std::size_t kMaxFrameBytes = sizeof(ProposeFrame);
 static_assert(sizeof(BreakFrame) == 24 + kReasonBytes);
-static_assert(sizeof(SettleFrame) == 40 + kReasonBytes + sizeof(EndInfo) &&
-              sizeof(SettleFrame) <= kMaxFrameBytes);
+static_assert(sizeof(ReconcileFrame) == 40 + kReasonBytes + sizeof(EndInfo) &&
+              sizeof(ReconcileFrame) <= kMaxFrameBytes);
 static_assert(sizeof(ProposeFrame) == 40 + sizeof(EndInfo) + kMaxQueuePairs * sizeof(QueuePairInfo));
 static_assert(sizeof(AcceptFrame) == 24 + sizeof(EndInfo) && sizeof(TrialReplyFrame) == 32 + sizeof(EndInfo));
 static_assert(sizeof(RailsFrame) == 32 + sizeof(EndInfo) && sizeof(TrialFrame) == 32 + sizeof(EndInfo));
-static_assert(sizeof(FarewellFrame) == 24 + kReasonBytes && sizeof(EpochFrame) == 24 &&
+static_assert(sizeof(CloseFrame) == 24 + kReasonBytes && sizeof(EpochFrame) == 24 &&
               sizeof(ArrivedFrame) == 24);
 
 // Copies a frame out of `bytes`, which has the length of a Frame.

@@ -83,7 +83,7 @@ static std::string checkRail(const RailInfo& rail) {
   if (rail.link_layer < LinkLayer::kInfiniBand || rail.link_layer > LinkLayer::kIwarp)
     return "an unknown link layer";
   if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096) return "an unknown MTU";
-  if (rail.piece_bytes < kPieceAlignment) return "an impossible message limit";
+  if (rail.max_request_bytes < kCutAlignment) return "an impossible message limit";
   if (rail.gid_count > kRailGids) return "an impossible number of GIDs";
   return {};
 }

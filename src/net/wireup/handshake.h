@@ -63,7 +63,7 @@ enum class MessageType : uint16_t {
   kReady = 3,
   // Frames of the side channel (frames.h).
   kBreak = 4,
-  kSettle = 5,
+  kReconcile = 5,
   kPropose = 6,
   kAccept = 7,
   kBegin = 8,
@@ -72,7 +72,7 @@ enum class MessageType : uint16_t {
   kRails = 11,
   kTrial = 12,
   kTrialReply = 13,
-  kFarewell = 14,
+  kClose = 14,
   kUnposted = 15,
   kSearching = 16,
 };
@@ -98,7 +98,7 @@ struct RailInfo {
   int16_t rail;  // rail of the network; -1: not known
   int16_t plane;
   uint32_t speed_mbps;
-  uint32_t piece_bytes;             // largest work request that this port takes
+  uint32_t max_request_bytes;       // largest work request that this port takes
   uint32_t window_key;              // remote key of the end's window through this rail
   uint8_t gids[kRailGids][16];      // with RDMA CM: addresses, IPv4 as ::ffff:a.b.c.d
   uint8_t gid_versions[kRailGids];  // RoCE: 1 or 2; 0: not known
@@ -114,7 +114,7 @@ static_assert(sizeof(RailInfo) == 152);
 // One queue pair of an end. A reply also has the pairing: `rail` is the listener's rail, `gid` the entry in
 // that rail's list, and `peer_gid` the entry in the list of the connector's rail.
 struct QueuePairInfo {
-  uint32_t number;  // 0: not used. Not set where the connection manager makes the queue pairs.
+  uint32_t number;  // 0: this queue pair is not used
   uint8_t rail;
   uint8_t gid;
   uint8_t peer_gid;
@@ -129,7 +129,7 @@ static_assert(sizeof(QueuePairInfo) == 20);
 struct EndInfo {
   char host[kHostBytes];
   uint64_t fabric;          // for a software device: the fabric that it belongs to; 0: a real device
-  uint64_t window_address;  // where the peer writes: clear-to-send ring (connector), records (listener)
+  uint64_t window_address;  // begin of the window: the ring (connector), the head of wire.h (listener)
   uint8_t rails;
   uint8_t queue_pairs;
   uint8_t lanes;  // queue pair i belongs to lane i mod lanes
@@ -164,7 +164,8 @@ struct ConnectReady {
   MessageHeader header;
 };
 
-// Private data of a connection manager's request: the connection's nonce, and the connector's queue pair.
+// Private data of a connection manager's request: the connection's nonce, and the index of the connector's
+// queue pair.
 struct CmPrivate {
   uint64_t nonce;
   uint32_t queue_pair;
@@ -191,6 +192,7 @@ std::string checkEnd(const EndInfo& end);
 // Of a request or a reply: does this end have no queue pairs, because no port works or a device has failed?
 // The connection then begins in the state of one that has lost all its paths (docs/transport.md).
 inline bool beginsLost(const EndInfo& end) { return end.queue_pairs == 0; }
+// Like checkEnd(), for the end in a request or a reply, which may have no queue pairs.
 std::string checkFirstEnd(const EndInfo& end);
 // Does a rail have an address; does any rail of an end, or do all? A port that is down offers none.
 inline bool reachable(const RailInfo& rail) { return rail.gid_count > 0; }
@@ -207,7 +209,7 @@ std::string checkPairing(const EndInfo& request, const EndInfo& reply);
 // Like checkPairing(), for a handshake's reply, which may have no queue pairs.
 std::string checkFirstPairing(const EndInfo& request, const EndInfo& reply);
 // Checks whether the devices of the two ends can reach each other at all: a software device reaches only
-// processes of its own machine. The answer names both hosts.
+// processes of its own fabric. The answer names both hosts.
 std::string checkFabric(const EndInfo& here, const EndInfo& there);
 
 // The bytes of a message, ready to be sent or received.

@@ -18,11 +18,11 @@ struct RailPair {
 };
 
 // For each lane of the connector, the best rail of the listener, or nothing if none can be reached. Lane i is
-// on the connector's rail i mod `connector.rails`. These rules decide, the first one first: a nearer subnet;
-// a plane that is equal or not known on one side; a rail that fewer lanes have yet; the rail with the same
-// number in the network; the rail at the same place in the list. `subnet_prefix_bits`:
-// NCCL_IB_SUBNET_PREFIX_LEN. `allowed` (rail of the connector, rail of the listener): which rails may be
-// paired; empty: all.
+// on the connector's rail i mod `connector.rails`. These rules decide, each only where the rules before it
+// leave a tie: a nearer subnet; a plane that is equal or not known on one side; a rail that fewer lanes have
+// yet; the rail with the same number in the network; the rail at the same place in the list.
+// `subnet_prefix_bits`: NCCL_IB_SUBNET_PREFIX_LEN. `allowed` (rail of the connector, rail of the listener):
+// which rails may be paired; empty: all.
 std::vector<std::optional<RailPair>> pairRails(const EndInfo& connector, const EndInfo& listener, int lanes,
                                                int subnet_prefix_bits,
                                                const std::function<bool(int, int)>& allowed = {});

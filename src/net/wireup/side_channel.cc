@@ -6,12 +6,12 @@
 namespace railwise::net {
 namespace {
 
-// More than a sane peer ever sends before it waits for an answer.
+// More frames than a correct peer sends before it waits for an answer.
 constexpr std::size_t kMostFrames = 256;
 constexpr std::size_t kMostOutboxBytes = std::size_t{1} << 20;
 
 bool newestCounts(MessageType type) {
-  return type == MessageType::kSettle || type == MessageType::kRails || type == MessageType::kAskRails ||
+  return type == MessageType::kReconcile || type == MessageType::kRails || type == MessageType::kAskRails ||
          type == MessageType::kTrial;
 }
 
@@ -65,7 +65,7 @@ void SideChannel::answerLocked(MessageType type) {
   flushLocked();
 }
 
-// A whole frame is there: into the inbox. False: it is none.
+// A whole frame has arrived: puts it into the inbox. False: it is no valid frame.
 bool SideChannel::takeLocked() {
   problem_ = checkFrame(partial_);
   if (!problem_.empty()) return false;
@@ -74,9 +74,9 @@ bool SideChannel::takeLocked() {
     answerLocked<ArrivedFrame>(MessageType::kArrived);
     break_waits_ = true;
   }
-  if (header.type == MessageType::kSettle && direction_ == Direction::kSend)
+  if (header.type == MessageType::kReconcile && direction_ == Direction::kSend)
     answerLocked<ArrivedFrame>(MessageType::kUnposted);
-  // Of some kinds only the newest counts, and an end that does not look may collect many.
+  // Of some frames only the newest counts, and a connection that does not look may collect many.
   const bool replaces = newestCounts(header.type) && !inbox_.empty() &&
                         frameOf<MessageHeader>(inbox_.back()).type == header.type;
   if (replaces) inbox_.pop_back();
@@ -88,7 +88,7 @@ bool SideChannel::takeLocked() {
   return false;
 }
 
-// What is there; false: nothing more will come.
+// Reads what has arrived. False: nothing more will come.
 bool SideChannel::readLocked() {
   for (;;) {
     std::size_t wanted = sizeof(MessageHeader);
@@ -118,8 +118,8 @@ bool SideChannel::serve(bool) {
   return false;
 }
 
-// The connection's thread may complete its last receive before it looks for frames, and then for long not
-// come again: until a break is settled the sender is told whatever has arrived since.
+// The connection's thread may complete its last receive before it reads frames, and then not return for long.
+// Until a break is answered, the sender is told what has arrived since.
 bool SideChannel::tick() {
   const std::lock_guard lock(mutex_);
   if (break_waits_ && number_ != told_) answerLocked<ArrivedFrame>(MessageType::kArrived);

@@ -1,9 +1,10 @@
 // The side channel: the socket of the handshake stays open, and over it the two ends of a connection send
 // each other frames when something has failed. The end of the socket shows that the peer has gone. The
-// watcher's thread reads the socket, so the connection only looks into memory. That thread also answers by
-// itself how far everything has arrived.
+// watcher's thread reads the socket, so the connection only looks into memory. The watcher's thread also
+// reports by itself up to which receive everything has arrived.
 //
-// Threads: send(), next(), end() from the connection's thread; ended() and hungUp() from any.
+// Threads: serve() and tick() from the watcher's thread; hungUp() from any thread; everything else from the
+// connection's thread.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ namespace railwise::net {
 
 enum class Direction : uint8_t { kSend, kReceive };
 
-// A number that one thread counts up and other threads may read.
+// A number that one thread sets and other threads may read.
 class SharedNumber {
  public:
   SharedNumber(uint64_t value = 0) : value_(value) {}
@@ -38,10 +39,10 @@ class SharedNumber {
 
 class SideChannel final : public Watched {
  public:
-  // `bell` rings when a frame has arrived or the channel has ended. `number`, receiver: what has arrived. The
-  // channel answers each Break with this number at once, and again when the number has grown, until the Break
-  // is answered by a Settle. `number`, sender: the first receive that is not fully posted. The channel
-  // answers each Settle with this number.
+  // `bell` rings when a frame has arrived or the channel has ended. `number` at a receiver: all receives up
+  // to this number are complete. The channel answers each Break with an Arrived frame at once, and sends
+  // another one each time when the number has grown, until breakIsAnswered(). `number` at a sender: the first
+  // receive that is not fully posted. The channel answers each Reconcile with an Unposted frame.
   SideChannel(verbs::FatalFlag& bell, Direction direction, const SharedNumber& number)
       : bell_(bell), direction_(direction), number_(number) {}
   ~SideChannel();
@@ -62,7 +63,7 @@ class SideChannel final : public Watched {
   }
   // The next frame that has arrived, checked; nothing: there is none now. `look`: reads the socket too.
   std::optional<std::vector<std::byte>> next(bool look = false);
-  // The latest Break needs no more Arrived frames.
+  // The connection has dealt with the latest Break, which needs no more Arrived frames.
   void breakIsAnswered();
   // The peer will send nothing more, or has sent bytes that are no valid frame; and every frame was taken.
   bool ended();
@@ -97,7 +98,7 @@ class SideChannel final : public Watched {
   std::vector<std::byte> partial_;  // bytes of the frame that is being read
   std::deque<std::vector<std::byte>> inbox_;
   std::string problem_;
-  bool break_waits_ = false;  // a Break was answered, but no Settle has followed yet
+  bool break_waits_ = false;  // a Break was answered, but no Reconcile has followed yet
   uint64_t told_ = 0;         // the number in the latest answer
 };
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 // SplitMix64's finaliser: every bit of the result depends on every bit of the argument.
@@ -74,12 +74,12 @@ T combineAny(ReduceOp op, T a, T b) {
   return a;
 }
 
-// Beyond this many ranks a product of factors from 1/2 to 2 could leave float's exponent range.
+// With more ranks than this, a product of factors from 1/2 to 2 could exceed the exponent range of float.
 constexpr int kMaxRanksOfPowers = 100;
 
-// The value of one rank. A sum's is base + rank * slope, small enough that float adds 1024 of them exactly,
-// so that the expected sum needs no loop over the ranks; integers wrap. A product's is odd (integers), or a
-// power of two.
+// The value of one rank. For a sum it is base + rank * slope, small enough that float adds 1024 such values
+// exactly, so that the expected sum needs no loop over the ranks. Integers wrap around. For a product it is
+// odd (integers) or a power of two.
 template <typename T>
 T inputValue(const ReduceValues& values, int rank, uint64_t index) {
   const uint64_t position = mix(values.salt ^ mix(index));
@@ -132,7 +132,7 @@ void generate(std::span<std::byte> out, uint64_t first, Generator&& generator) {
   for (std::size_t i = 0; i < count; ++i) to[i] = generator(first + i);
 }
 
-// Floats compare by their bits: a NaN of the poison must not pass, nor -0 for 0.
+// Floats are compared by their bits, so that neither a NaN of poison() nor -0 instead of 0 counts as correct.
 template <typename T>
 auto bitsOf(T value) {
   if constexpr (std::is_integral_v<T>) {
@@ -224,4 +224,4 @@ void poison(std::span<std::byte> bytes) {
   for (std::byte& byte : bytes) byte = ~byte;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,6 +1,6 @@
-// The numbers that perf moves: element types, reductions, and values whose expected result is exact in the
-// type and depends on rank, position and row (`salt`), so that a swapped, stale, lost or doubled piece is
-// caught. Pure functions; any thread.
+// The numbers that perf moves: element types, reductions, and test values. The expected result of a test
+// value is exact in its type. It depends on rank, position and row (`salt`), so that swapped, stale, lost or
+// duplicated data is detected. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 enum class DataType { kInt8, kInt32, kInt64, kFloat, kDouble };
 enum class ReduceOp { kSum, kProd, kMax, kMin };
@@ -17,36 +17,36 @@ const char* dataTypeName(DataType type);
 const char* reduceOpName(ReduceOp op);
 std::size_t elementBytes(DataType type);
 
-// out[i] = a[i] op b[i] for `count` elements; `out` may be `a` or `b`. Integers wrap.
+// out[i] = a[i] op b[i] for `count` elements. `out` may be `a` or `b`. Integers wrap around.
 void reduce(DataType type, ReduceOp op, const std::byte* a, const std::byte* b, std::byte* out,
             std::size_t count);
 
-// What rank `rank` of `ranks` puts in, and what the reduction over all ranks is.
+// The input values of each rank, and the values of the reduction over all ranks.
 struct ReduceValues {
   DataType type = DataType::kFloat;
   ReduceOp op = ReduceOp::kSum;
   int ranks = 1;
   uint64_t salt = 0;
 };
-// Elements `first`... of the input of `rank`.
+// fillInput() writes the input of `rank`, fillReduced() the expected result. Both begin at element `first`.
 void fillInput(const ReduceValues& values, int rank, uint64_t first, std::span<std::byte> out);
 void fillReduced(const ReduceValues& values, uint64_t first, std::span<std::byte> out);
 
-// What `source` sends to `target`, elements `first`... of the block.
+// Writes the values that `source` sends to `target`, from element `first` of the block on.
 void fillMessage(DataType type, uint64_t salt, int source, int target, uint64_t first,
                  std::span<std::byte> out);
 
 struct Wrong {
   uint64_t count = 0;
-  // Of the first wrong element:
+  // The next fields describe the first wrong element.
   uint64_t index = 0;
   std::string expected;
   std::string got;
 };
-// Compares bit by bit and adds to `wrong`; `first` is the index of the first element.
+// Compares bit by bit, and adds the differences to `wrong`. `first` is the index of the first element.
 void compare(DataType type, std::span<const std::byte> expected, std::span<const std::byte> got,
              uint64_t first, Wrong& wrong);
-// Turns every element into one that differs from it in all bits: what no correct run leaves behind.
+// Changes all bits of every element, so that the bytes differ from the result of any correct run.
 void poison(std::span<std::byte> bytes);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

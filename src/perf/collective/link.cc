@@ -2,7 +2,7 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 Status NetContext::failed(const std::string& call, ncclResult_t result) {
   failure.set(call + " failed: " + resultText(result), result);
@@ -44,11 +44,11 @@ Result<bool> SendLink::poll() {
   bool moved = false;
   if (posted_ < staged_) {
     void*& request = requests_[posted_ % kSlots];
-    // NCCL tags a send with the sender's rank and a receive with the rank that it comes from.
+    // NCCL tags a send with the sender's rank, and a receive with the rank that sends to it.
     const ncclResult_t result =
         net_.api.isend(comm_, slot(posted_), sizes_[posted_ % kSlots], net_.rank, mhandle_, &request);
     if (result != ncclSuccess) return net_.failed(textOf("isend to rank %d", peer_), result);
-    if (request != nullptr) {  // else: not now
+    if (request != nullptr) {  // null: the plugin cannot send now
       ++posted_;
       moved = true;
     }
@@ -105,4 +105,4 @@ Status RecvLink::wrongSize(std::size_t expected) {
   return {Code::kRemote};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

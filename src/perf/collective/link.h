@@ -1,10 +1,10 @@
-// One direction of one connection, with NCCL's eight slots of registered staging memory: what the GPU's
-// kernel and the proxy thread do in NCCL. A SendLink's slots are filled in order and go out with isend; a
-// RecvLink keeps irecvs posted ahead and hands out what has arrived, in order. Counters never go back; slot =
+// One direction of one connection, with NCCL's eight slots of registered staging memory. It does what the
+// GPU's kernel and the proxy thread do in NCCL. The slots of a SendLink are filled in order and sent with
+// isend. A RecvLink posts irecvs ahead and returns the arrived messages in order. Counters only grow; slot =
 // counter % kSlots.
 //
-// Created and closed on the service thread; polled and filled on the progress thread; describe() may be
-// called by any.
+// The service thread creates and closes a link. The progress thread polls and fills it. Any thread may call
+// outstanding().
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 #include "perf/job/activity.h"
 #include "perf/measuring/page_memory.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 inline constexpr std::size_t kSlots = 8;  // NCCL_STEPS
 
@@ -32,9 +32,9 @@ struct NetContext {
   NetApi& api;
   FailureNote& failure;
   int rank;
-  std::atomic<uint64_t> received{0};               // bytes, of all links
-  std::atomic<uint64_t>* count_bytes = &received;  // where they are counted
-  // Notes "<call> failed: <result in words>" and passes kRemote up.
+  std::atomic<uint64_t> received{0};               // bytes received on all links
+  std::atomic<uint64_t>* count_bytes = &received;  // the counter that received bytes are added to
+  // Notes "<call> failed: <result in words>" as the rank's failure, and returns kRemote.
   Status failed(const std::string& call, ncclResult_t result);
 };
 
@@ -47,7 +47,7 @@ class Link {
   std::size_t slotBytes() const { return slot_bytes_; }
 
  protected:
-  // Allocates the slots; registerMemory() makes them known to the plugin.
+  // Allocates the slots. registerMemory() registers them with the plugin.
   Link(NetContext& net, int peer, std::size_t slot_bytes, void* comm);
   ~Link() = default;
   Status registerMemory();
@@ -60,8 +60,8 @@ class Link {
   void* const comm_;
   const PageMemory memory_;
   void* mhandle_ = nullptr;
-  std::array<void*, kSlots> requests_ =
-      {};  // like NCCL's, a slot keeps its previous request until the next call
+  // As in NCCL, a slot keeps its previous request until the next call.
+  std::array<void*, kSlots> requests_ = {};
 };
 
 class SendLink final : public Link {
@@ -73,18 +73,18 @@ class SendLink final : public Link {
 
   bool slotFree() const { return staged_ - done_ < kSlots; }
   std::byte* nextSlot() const { return slot(staged_); }
-  // The next slot holds `bytes` bytes to send (0 is a real message).
+  // Marks the next slot as filled with `bytes` bytes to send. A message of 0 bytes is sent too.
   void stage(std::size_t bytes) { sizes_[staged_++ % kSlots] = bytes; }
   bool idle() const { return done_ == staged_; }
-  // Calls isend and test; true when something moved.
+  // Calls isend and test. True: a message was posted or completed.
   Result<bool> poll();
-  // Requests that are not done; any thread.
+  // The number of requests that are not complete. Any thread may call it.
   uint64_t outstanding() const { return posted_ - done_; }
 
  private:
   std::array<std::size_t, kSlots> sizes_ = {};
   uint64_t staged_ = 0;
-  std::atomic<uint64_t> posted_ = 0;  // atomic for outstanding()
+  std::atomic<uint64_t> posted_ = 0;  // atomic because of outstanding()
   std::atomic<uint64_t> done_ = 0;
 };
 
@@ -95,15 +95,15 @@ class RecvLink final : public Link {
   Status open() { return registerMemory(); }
   Status close();
 
-  // `messages` more will come: irecvs may be posted for them.
+  // Announces `messages` more messages, so that irecvs may be posted for them.
   void expect(uint64_t messages) { expected_ += messages; }
   bool arrived() const { return consumed_ < arrived_; }
   std::span<const std::byte> message() const { return {slot(consumed_), sizes_[consumed_ % kSlots]}; }
   void consume() { ++consumed_; }
-  // Calls irecv and test; true when something moved.
+  // Calls irecv and test. True: a receive was posted or completed.
   Result<bool> poll();
   uint64_t outstanding() const { return posted_ - arrived_; }
-  // "a message of 8 bytes from rank 1 instead of 16".
+  // Notes a failure such as "a message of 8 bytes from rank 1 instead of 16".
   Status wrongSize(std::size_t expected);
 
  private:
@@ -114,4 +114,4 @@ class RecvLink final : public Link {
   std::atomic<uint64_t> arrived_ = 0;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

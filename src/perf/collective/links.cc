@@ -5,7 +5,7 @@
 #include "cli/options/message.h"
 #include "perf/job/idle_wait.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 template <typename LinkType>
 void Links::addEndpoints(Endpoints<LinkType>& list, std::vector<int>& index, const std::vector<int>& peers) {
@@ -58,7 +58,7 @@ Status Links::connect(const std::vector<Bytes>& handles) {
     std::memcpy(end->handle.data(), block.data() + sizeof(Handle) * static_cast<std::size_t>(end->channel),
                 sizeof(Handle));
   }
-  IdleWait wait(true);  // peers may need long to come up
+  IdleWait wait(true);  // peers may take long to start
   std::size_t missing = senders_.size() + receivers_.size();
   while (missing > 0) {
     const std::size_t before = missing;
@@ -87,7 +87,7 @@ Status Links::tryConnect(Endpoint<SendLink>& end) {
   const ncclResult_t result = net_.api.connect(device, end.handle.data(), &comm);
   if (result != ncclSuccess)
     return net_.failed(textOf("connect to rank %d on device %d", end.peer, device), result);
-  if (comm == nullptr) return Status::success();  // not yet
+  if (comm == nullptr) return Status::success();  // not connected yet
   end.link = std::make_unique<SendLink>(net_, end.peer, plan_.slot_bytes, comm);
   RAILWISE_TRY(end.link->open());
   end.up = true;
@@ -122,7 +122,7 @@ std::string Links::describe() const {
   const auto add = [&](const std::string& item) {
     if (++count <= kShown) text += (text.empty() ? "waiting for " : ", ") + item;
   };
-  // Endpoints are sorted by peer: one item for all channels of a peer.
+  // The endpoints are sorted by peer, so all channels of a peer make one item of the text.
   const auto add_all = [&](const auto& list, const char* request, const char* connection,
                            const char* preposition) {
     const auto channels = static_cast<std::size_t>(plan_.channels);
@@ -149,4 +149,4 @@ std::string Links::describe() const {
   return text;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,6 +1,6 @@
-// All connections of a rank: the receiver listens and its handle travels over the bootstrap network, the
-// sender connects; connect and accept are polled round robin until all are up, as NCCL's service thread does.
-// listen(), connect(), close() on the service thread; describe() on any.
+// All connections of a rank. The receiver listens, its handle travels over the bootstrap network, and the
+// sender connects. connect and accept are polled round robin until all connections are up, as NCCL's service
+// thread does. Call listen(), connect() and close() on the service thread; describe() on any thread.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 #include "perf/job/activity.h"
 #include "perf/job/wire.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct LinkPlan {
   std::vector<int> send_to;
@@ -21,7 +21,7 @@ struct LinkPlan {
   int channels = 1;
   std::size_t slot_bytes = 4096;
   std::vector<int> devices = {0};
-  int first_device = 0;  // channel c uses devices[(first_device + c) mod as many as there are]
+  int first_device = 0;  // channel c uses devices[(first_device + c) % devices.size()]
 };
 
 class Links {
@@ -29,16 +29,17 @@ class Links {
   Links(NetContext& net, Activity& activity, const LinkPlan& plan, int ranks);
 
   Status listen();
-  // Block p: my handles for rank p, one per channel; empty for a rank that sends me nothing.
+  // Block p has this rank's handles for rank p, one per channel. It is empty if rank p sends nothing to this
+  // rank.
   std::vector<Bytes> handles() const;
-  // Block p: rank p's handles for me.
+  // Block p of `handles` has rank p's handles for this rank.
   Status connect(const std::vector<Bytes>& handles);
-  // deregMr, closeSend, closeRecv of every link.
+  // Calls deregMr, closeSend and closeRecv for every link.
   Status close();
 
   SendLink& to(int peer, int channel) { return *find(senders_, send_index_, peer, channel).link; }
   RecvLink& from(int peer, int channel) { return *find(receivers_, receive_index_, peer, channel).link; }
-  // What is being waited for, e.g. "2 receives from rank 1".
+  // Says what the links wait for, e.g. "2 receives from rank 1".
   std::string describe() const;
 
  private:
@@ -47,7 +48,8 @@ class Links {
   struct Endpoint {
     int peer = 0;
     int channel = 0;
-    Handle handle = {};  // a sender's stays here until the connection is up: plugins keep state in it
+    // Must stay until the connection is up, because plugins keep state in a sender's handle.
+    Handle handle = {};
     void* listen_comm = nullptr;
     std::unique_ptr<LinkType> link;
     std::atomic<bool> up = false;
@@ -74,8 +76,8 @@ class Links {
   const LinkPlan plan_;
   Endpoints<SendLink> senders_;
   Endpoints<RecvLink> receivers_;
-  std::vector<int> send_index_;  // by rank: where its channels begin; -1: none
+  std::vector<int> send_index_;  // by rank: index of its first channel; -1: none
   std::vector<int> receive_index_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

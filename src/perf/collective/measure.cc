@@ -9,20 +9,20 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-constexpr std::size_t kRingSlot = std::size_t{512} << 10;      // NCCL's buffers of 4 MiB in eight steps
+constexpr std::size_t kRingSlot = std::size_t{512} << 10;      // NCCL's buffers of 4 MiB have eight steps
 constexpr std::size_t kExchangeSlot = std::size_t{128} << 10;  // NCCL_P2P_NET_CHUNKSIZE
 constexpr std::size_t kMinSlot = 4096;
-// Staging memory of one rank over all its links; real devices pin it.
+// Largest staging memory of one rank over all its links, because real devices pin it.
 constexpr std::size_t kMaxStaging = std::size_t{256} << 20;
-// Pairs of ranks that alltoall works on at a time.
+// Number of pairs of ranks that alltoall works on at the same time.
 constexpr std::size_t kPairsInFlight = 8;
-// Bytes behind the receive buffer that nothing may touch.
+// Bytes after the receive buffer that must stay unchanged.
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kGuardByte{0x5a};
-// Elements are generated and compared in pieces of this many bytes.
+// Elements are generated and compared in blocks of this many bytes.
 constexpr std::size_t kPiece = std::size_t{256} << 10;
 
 uint64_t blockCount(const PerfOptions& options, int ranks, uint64_t bytes) {
@@ -70,16 +70,14 @@ Buffer::~Buffer() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-Result<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Bootstrap& bootstrap,
-                                                 Links& links, Worker& progress, Activity& activity,
-                                                 RankRecord& record, bool cores_are_few, std::string* error) {
+Outcome<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Bootstrap& bootstrap,
+                                                  Links& links, Worker& progress, Activity& activity,
+                                                  RankRecord& record, bool cores_are_few) {
   const std::size_t bytes = options.max_bytes + kGuard;
   auto send = Buffer::create(bytes);
   auto receive = Buffer::create(bytes);
-  if (!send.ok() || !receive.ok()) {
-    *error = textOf("no memory for two buffers of %zu bytes (-e/--maxbytes)", bytes);
-    return Status{Code::kSystem, ENOMEM};
-  }
+  if (!send.ok() || !receive.ok())
+    return Error{textOf("no memory for two buffers of %zu bytes (-e/--maxbytes)", bytes)};
   return std::unique_ptr<Measure>(new Measure(options, bootstrap, links, progress, activity, record,
                                               cores_are_few, std::move(*send), std::move(*receive)));
 }
@@ -141,7 +139,7 @@ Result<Measurement> Measure::measure(const Shape& asked) {
   return agree(shape, seconds, wrong);
 }
 
-// One iteration over new contents, every element of which is verified.
+// Runs one iteration over new contents, and verifies every element.
 Status Measure::runChecked(Shape& shape, const Tasks& tasks, Wrong& wrong) {
   shape.salt = next_salt_++;
   fill(shape);
@@ -186,7 +184,7 @@ void Measure::addRing(const Shape& shape, Tasks& tasks) {
   RingPlan plan{.rank = rank_, .size = ranks_, .type = options_.type, .op = options_.op};
   plan.input = input(shape);
   plan.output = receive_.data();
-  // A second channel pays from some 512 bytes per rank on.
+  // A second channel is faster only from about 512 bytes per rank on.
   const std::size_t granule = 512 / element_ * static_cast<std::size_t>(ranks_);
   const auto parts = splitParts(shape.count, options_.channels, granule);
   for (int channel = 0; channel < options_.channels; ++channel) {
@@ -197,7 +195,8 @@ void Measure::addRing(const Shape& shape, Tasks& tasks) {
   }
 }
 
-// One block of shape.count elements at `send_at` to one rank, one at `receive_at` from another.
+// Adds a task that sends one block of shape.count elements at `send_at` to rank `to`, and receives one block
+// at `receive_at` from rank `from`.
 void Measure::addExchange(const Shape& shape, int to, int from, std::size_t send_at, std::size_t receive_at,
                           Tasks& tasks) {
   const std::byte* const send = input(shape) + send_at;
@@ -219,8 +218,8 @@ void Measure::addExchange(const Shape& shape, int to, int from, std::size_t send
   }
 }
 
-// Round k pairs rank r with (k - r) mod n and back again, so that both sides of a pair meet in the same
-// round: with a bounded number of pairs in flight nobody waits for a rank that waits for him, in place, too.
+// Round k pairs rank r with rank (k - r) mod n, and that rank with r, so both ranks of a pair meet in the
+// same round. So even with few pairs at a time, no two ranks wait for each other, also in place.
 void Measure::addAllToAll(const Shape& shape, Tasks& tasks) {
   for (int round = 0; round < ranks_; ++round) {
     const int partner = (round - rank_ + ranks_) % ranks_;
@@ -251,7 +250,7 @@ void Measure::fill(const Shape& shape) {
   activity_.tick();
 }
 
-// The expected elements `first`... of the receive buffer.
+// Writes the expected elements of the receive buffer, from element `first` on.
 void Measure::fillExpected(const Shape& shape, uint64_t first, std::span<std::byte> out) const {
   if (options_.collective == Collective::kAllReduce) {
     fillReduced({options_.type, options_.op, ranks_, shape.salt}, first, out);
@@ -269,7 +268,7 @@ void Measure::fillExpected(const Shape& shape, uint64_t first, std::span<std::by
   }
 }
 
-// Adds to `wrong`.
+// Adds the wrong elements of this run to `wrong`.
 void Measure::verify(const Shape& shape, Wrong& wrong) {
   const auto got = receive_.first(shape.bytes);
   std::vector<std::byte> expected(std::min(kPiece, shape.bytes));
@@ -288,7 +287,7 @@ void Measure::verify(const Shape& shape, Wrong& wrong) {
   wrong.count += written.count;
 }
 
-// Time: the slowest rank's. Wrong elements: all ranks' together.
+// Combines the results of all ranks: the time of the slowest rank, and the sum of the wrong elements.
 Result<Measurement> Measure::agree(const Shape& shape, double seconds, const Wrong& wrong) {
   const Bytes mine = ByteWriter()
                          .u64(std::bit_cast<uint64_t>(seconds))
@@ -316,4 +315,4 @@ Result<Measurement> Measure::agree(const Shape& shape, double seconds, const Wro
   return measured;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// One row of the table: timed iterations out of place and in place, then a run with fresh data in which every
-// element is compared. Main thread; the collectives run on the progress worker.
+// Measures one row of the table: timed iterations out of place and in place, then a run with new data in
+// which every element is compared. Main thread; the collectives run on the progress worker.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@
 #include "perf/job/bootstrap.h"
 #include "perf/job/worker.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Which links a collective needs and how large their slots are.
+// Which links a collective needs, and how large their slots are.
 LinkPlan linkPlan(const PerfOptions& options, int rank, int ranks);
 
-// Zeroed pages that go back when it ends.
+// Pages of zeroed memory, which the destructor returns to the system.
 class Buffer {
  public:
   static Result<Buffer> create(std::size_t bytes);
@@ -38,13 +38,13 @@ class Buffer {
 
 class Measure {
  public:
-  // Allocates the buffers for the largest row. `error` says what is wrong when it fails.
-  // `cores_are_few`: this host has more ranks than cores.
-  static Result<std::unique_ptr<Measure>> create(const PerfOptions& options, Bootstrap& bootstrap,
-                                                 Links& links, Worker& progress, Activity& activity,
-                                                 RankRecord& record, bool cores_are_few, std::string* error);
+  // Allocates the buffers for the largest row. `cores_are_few`: this host has more ranks than cores.
+  static Outcome<std::unique_ptr<Measure>> create(const PerfOptions& options, Bootstrap& bootstrap,
+                                                  Links& links, Worker& progress, Activity& activity,
+                                                  RankRecord& record, bool cores_are_few);
 
-  // The row for about `bytes` bytes; the same in every rank. The first wrong element is reported by rank 0.
+  // Measures the row for about `bytes` bytes. Every rank returns the same row. Rank 0 reports the first wrong
+  // element.
   Result<Row> row(uint64_t bytes);
 
   // How often this rank has slept while it waited.
@@ -52,10 +52,10 @@ class Measure {
 
  private:
   struct Shape {
-    uint64_t count = 0;     // elements as the table shows them: of the buffer, or of one block in alltoall
-    std::size_t bytes = 0;  // of the buffer
+    uint64_t count = 0;     // elements as the table shows them: of the buffer, or in alltoall of one block
+    std::size_t bytes = 0;  // size of the buffer
     bool in_place = false;
-    uint64_t salt = 0;  // of the current contents
+    uint64_t salt = 0;  // salt of the current contents
   };
   using Tasks = std::vector<std::unique_ptr<Task>>;
 
@@ -84,8 +84,8 @@ class Measure {
   Worker& progress_;
   Activity& activity_;
   RankRecord& record_;
-  IdleWait wait_;              // the progress worker's
-  uint64_t wrong_before_ = 0;  // of this rank, in what was measured before
+  IdleWait wait_;              // used by the progress worker
+  uint64_t wrong_before_ = 0;  // wrong elements of this rank in earlier measurements
   const Buffer send_;
   const Buffer receive_;
   const int rank_;
@@ -95,4 +95,4 @@ class Measure {
   uint64_t next_salt_ = 1;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

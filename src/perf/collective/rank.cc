@@ -18,14 +18,13 @@
 #include "perf/job/bootstrap.h"
 #include "perf/measuring/machine_use.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// The launcher looks each millisecond.
+// How long rank 0 waits for the launcher's "quiet". The launcher checks every millisecond.
 constexpr auto kQuietLimit = std::chrono::seconds(5);
 
-// ---- the launcher's end: it asks us to end (SIGTERM), or the kernel tells us of its death (also SIGTERM)
-// ----
+// ---- The launcher ends a rank by SIGTERM. When the launcher dies, the kernel sends SIGTERM too. ----
 
 volatile sig_atomic_t g_launcher = 0;
 char g_launcher_gone[160];
@@ -44,10 +43,11 @@ void watchLauncher(const RankIdentity& identity) {
   struct sigaction action = {};
   action.sa_handler = onTerminate;
   sigaction(SIGTERM, &action, nullptr);
-  if (getppid() != identity.launcher) onTerminate(SIGTERM);  // it died before we could ask to be told
+  // The launcher died before this rank could ask the kernel for the signal.
+  if (getppid() != identity.launcher) onTerminate(SIGTERM);
 }
 
-// FNV-1a: the same communicator id in all ranks.
+// FNV-1a: all ranks compute the same communicator id.
 uint64_t communicatorId(const std::string& secret) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : secret) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -91,7 +91,6 @@ class Rank {
 
   bool join() {
     BootstrapOptions bootstrap;
-    std::string error;
     bootstrap.rank = identity_.rank;
     bootstrap.size = identity_.size;
     bootstrap.secret = identity_.secret;
@@ -106,12 +105,12 @@ class Rank {
       _exit(kExitFailed);  // a plugin call of another thread may never return
     };
     if (identity_.size > 1) {
-      auto address = resolveAddress(identity_.address, &error);
-      if (!address.ok()) return joinFailed(error);
+      auto address = resolveAddress(identity_.address);
+      if (!address.ok()) return joinFailed(address.error());
       bootstrap.address = *address;
     }
-    auto joined = Bootstrap::join(std::move(bootstrap), &error);
-    if (!joined.ok()) return joinFailed(error);
+    auto joined = Bootstrap::join(std::move(bootstrap));
+    if (!joined.ok()) return joinFailed(joined.error());
     bootstrap_ = std::move(*joined);
     return true;
   }
@@ -123,9 +122,11 @@ class Rank {
     return false;
   }
 
-  // The monitor thread ends the process when it knows whom to blame.
+  // Reports the failure to the bootstrap. Its monitor thread ends the process when it knows which rank caused
+  // the failure.
   [[noreturn]] void giveUp() {
-    record_->result = failure_.result();  // at once: what is left of the network counts from here
+    // At once, because the launcher judges by the paths that are left at this moment.
+    record_->result = failure_.result();
     bootstrap_->fail(failure_.text().empty() ? "a message of the bootstrap network makes no sense"
                                              : failure_.text());
     std::this_thread::sleep_for(std::chrono::seconds(10));
@@ -175,14 +176,15 @@ class Rank {
     return Status::success();
   }
 
-  // Faults strike while data flow. The others wait for this rank.
+  // Rank 0 waits here because faults must happen while data flows. The other ranks wait for rank 0.
   void waitForQuiet() {
     const Deadline deadline = Deadline::after(kQuietLimit);
     while (!run_record_->quiet() && !deadline.passed())
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
-  // One rank without an RDMA device, and all use the software device: the two do not talk to each other.
+  // If one rank has no RDMA device, all ranks use the software device, because software and real devices
+  // cannot communicate.
   Status agreeOnDevice() {
     auto all = bootstrap_->allGather(ByteWriter().u32(fallback_ ? 1 : 0).take());
     if (!all.ok()) return all.status();
@@ -192,13 +194,12 @@ class Rank {
   }
 
   Status startNet() {
-    std::string error;
     activity_.setPhase("in the plugin's init");
-    auto plugin = loadPlugin(options_.plugin, &error);
-    if (!plugin.ok()) return fail(error);
+    auto plugin = loadPlugin(options_.plugin);
+    if (!plugin.ok()) return fail(plugin.error());
     plugin_ = std::make_unique<LoadedPlugin>(std::move(*plugin));
-    auto devices = startPlugin(*plugin_->api, communicatorId(identity_.secret), &error);
-    if (!devices.ok()) return fail(error);
+    auto devices = startPlugin(*plugin_->api, communicatorId(identity_.secret));
+    if (!devices.ok()) return fail(devices.error());
     devices_.resize(static_cast<std::size_t>(*devices));
     std::iota(devices_.begin(), devices_.end(), 0);
     return options_.fuse && devices_.size() > 1 ? fuseDevices() : Status::success();
@@ -231,7 +232,7 @@ class Rank {
     return names;
   }
 
-  // Who is here, with which plugin and devices.
+  // Exchanges which ranks there are, with which plugin and devices.
   Status introduce() {
     const int rank = bootstrap_->rank();
     for (int i = 0; i < rank; ++i)
@@ -270,16 +271,15 @@ class Rank {
     return service_->run([&] { return links_->connect(*handles); });
   }
 
-  // With --duration all sizes again, until rank 0 finds that it is over; with --faults, until the launcher
-  // does.
+  // With --duration, measures all sizes again until the time on rank 0 is over. With --faults, until the
+  // launcher sets "over".
   Status measureAll() {
-    std::string error;
     record_->phase = RankPhase::kTraffic;
-    // A campaign of faults runs beside others.
+    // A fault campaign runs beside other programs.
     const bool cores_are_few = options_.faults || ranksOnHost() > usableCpus();
-    auto measure = Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_,
-                                   cores_are_few, &error);
-    if (!measure.ok()) return fail(error);
+    auto measure =
+        Measure::create(options_, *bootstrap_, *links_, *progress_, activity_, *record_, cores_are_few);
+    if (!measure.ok()) return fail(measure.error());
     const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
     const MachineUse machine;
     const double cpu_seconds = ownCpuSeconds();
@@ -303,7 +303,7 @@ class Rank {
     return ranks;
   }
 
-  // What the measurements had to share their machine with: as rank 0 sees it.
+  // Collects, in rank 0's report, what other load the measurements shared the machine with.
   Status lookAround(const MachineUse& machine, double cpu_seconds, uint64_t naps) {
     auto all =
         bootstrap_->allGather(ByteWriter().u64(static_cast<uint64_t>(cpu_seconds * 1e9)).u64(naps).take());
@@ -354,7 +354,8 @@ class Rank {
   Status finish() {
     exit_status_ = report_.wrong() == 0 ? kExitOk : kExitFailed;
     print(footerText(report_));
-    const bool ours = bootstrap_->rank() == 0 && options_.json && !options_.faults;  // else the launcher's
+    // With --faults the launcher writes the document.
+    const bool ours = bootstrap_->rank() == 0 && options_.json && !options_.faults;
     if (ours && !writeDocument(options_.json_file, jsonText(report_))) exit_status_ = kExitFailed;
     return Status::success();
   }
@@ -364,10 +365,10 @@ class Rank {
   Activity activity_;
   FailureNote failure_;
   RankRecord own_record_;
-  RankRecord* record_ = &own_record_;  // or the launcher's
+  RankRecord* record_ = &own_record_;  // or a record in the launcher's memory
   std::unique_ptr<RunRecord> run_record_;
   bool fallback_ = false;
-  std::vector<int> devices_;  // in use
+  std::vector<int> devices_;  // the devices in use
   int rank_on_host_ = 0;
   Report report_;
   int exit_status_ = kExitFailed;
@@ -376,7 +377,7 @@ class Rank {
   std::unique_ptr<Links> links_;
   std::unique_ptr<Worker> service_;
   std::unique_ptr<Worker> progress_;
-  std::unique_ptr<Bootstrap> bootstrap_;  // last: its monitor thread uses activity_
+  std::unique_ptr<Bootstrap> bootstrap_;  // last, because its monitor thread uses activity_
 };
 
 }  // namespace
@@ -387,4 +388,4 @@ int runRank(const PerfOptions& options, const RankIdentity& identity) {
   return Rank(options, identity).run();
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -11,10 +11,10 @@
 
 #include "perf/job/rank_environment.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// Of one report: some ten thousand rows. What is longer is not kept.
+// Room for one report, about ten thousand rows. A longer report is not kept.
 constexpr std::size_t kReportRoom = std::size_t{1} << 20;
 
 void putMeasurement(ByteWriter& writer, const Measurement& measured) {
@@ -30,12 +30,12 @@ Measurement takeMeasurement(ByteReader& reader) {
 
 }  // namespace
 
-// Reports take turns in two places, so that one is always whole.
+// Reports are written alternately to two places, so that one of them is always complete.
 struct RunRecord::Shared {
   RankRecord ranks[kMaxRanks];
   std::atomic<bool> over{false};
   std::atomic<bool> quiet{false};
-  std::atomic<uint64_t> reports{0};  // ever kept; the latest is at reports % 2
+  std::atomic<uint64_t> reports{0};  // reports kept so far; the latest one is at reports % 2
   struct Place {
     uint64_t bytes;
     std::byte data[kReportRoom];
@@ -145,4 +145,4 @@ bool unpackReport(const Bytes& bytes, Report* report) {
   return reader.ok() && reader.atEnd();
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,6 +1,6 @@
-// What the ranks of a perf job tell their launcher while they run, in memory that all share, so that nothing
-// is lost with a rank that dies: how much has arrived, how far they are, how they ended, and rank 0's report.
-// Each rank writes its own record; the launcher reads. Any thread.
+// What the ranks of a perf job report to their launcher while they run. It is in shared memory, so that
+// nothing is lost when a rank dies: how much data has arrived, which phase each rank is in, how it ended, and
+// rank 0's report. Each rank writes its own record; the launcher reads them. Any thread.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@
 #include "perf/collective/report.h"
 #include "perf/job/wire.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 enum class RankPhase : uint32_t { kSettingUp, kTraffic, kMeasured };
 
-// How a rank ended, as it says itself. kSilent: it did not say.
+// How a rank ended, as reported by the rank itself. kSilent: it reported nothing.
 enum class RankEnding : uint32_t { kSilent, kCompleted, kPluginError, kTold, kTimeLimit, kOther };
 
 struct RankRecord {
@@ -25,16 +25,16 @@ struct RankRecord {
   std::atomic<RankPhase> phase{RankPhase::kSettingUp};
   std::atomic<int> result{0};  // ncclResult_t of the plugin's call that failed first
   std::atomic<RankEnding> ending{RankEnding::kSilent};
-  char text[600] = "";  // what it said last; behind `ending`
+  char text[600] = "";  // the last message of the rank; written before `ending`
 
   void end(RankEnding how, const std::string& why);
 };
 
 class RunRecord {
  public:
-  // In the launcher; the descriptor is for its children.
+  // For the launcher. Its child processes use the descriptor.
   static Result<std::unique_ptr<RunRecord>> create(int ranks);
-  // In a rank: that of kRecordVariable.
+  // For a rank. `fd` is the descriptor in kRecordVariable.
   static Result<std::unique_ptr<RunRecord>> attach(int fd);
   ~RunRecord();
   RunRecord(const RunRecord&) = delete;
@@ -42,15 +42,16 @@ class RunRecord {
 
   int fd() const { return fd_; }
   RankRecord& rank(int index);
-  // The launcher: enough was measured; rank 0 asks behind each pass over the sizes.
+  // The launcher sets this when enough was measured. Rank 0 asks for it after each pass over the sizes.
   void setOver();
   bool over() const;
-  // The launcher: nothing new will go wrong; the ranks begin to close their connections only then.
+  // The launcher sets this when nothing new will go wrong. Only then do the ranks begin to close their
+  // connections.
   void setQuiet();
   bool quiet() const;
-  // Rank 0: the report so far.
+  // Rank 0 stores the report so far.
   void keep(const Report& report);
-  // The latest report that was kept whole, all but its options; false: none was.
+  // Reads the latest report that was stored completely, without its options. False: there is none.
   bool latest(Report* report);
 
  private:
@@ -61,8 +62,8 @@ class RunRecord {
   Shared* const shared_;
 };
 
-// A report, all but its options, as bytes and back.
+// Convert a report, without its options, to bytes and back.
 Bytes packReport(const Report& report);
 bool unpackReport(const Bytes& bytes, Report* report);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

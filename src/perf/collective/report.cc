@@ -10,10 +10,11 @@
 #include "cli/options/message.h"
 #include "cli/plugin/device_choice.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// `value` in at most `width` characters: two decimals, or fewer when it is large.
+// Writes `value` in at most `width` characters if possible: with two decimals, or fewer if the value is
+// large.
 std::string fitted(double value, int width) {
   for (const int decimals : {2, 1, 0}) {
     std::string text = textOf("%*.*f", width, decimals, value);
@@ -157,7 +158,7 @@ std::string rowText(const Report& report, const Row& row) {
 
 namespace {
 
-// What makes the figures worse than they need be.
+// Says what made the results worse than they could be.
 std::string surroundingsText(const Surroundings& surroundings) {
   std::string text;
   if (surroundings.ranks_on_host > surroundings.cores)
@@ -230,4 +231,4 @@ bool writeDocument(const std::string& file, const std::string& text) {
   return false;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

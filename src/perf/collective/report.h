@@ -1,5 +1,5 @@
-// What perf prints: nccl-tests' table, column for column, and the same as one JSON document. Rank 0, main
-// thread.
+// What perf prints: a table with the same columns as that of nccl-tests, and the same data as one JSON
+// document. Rank 0, main thread.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 #include "perf/collective/run_options.h"
 #include "perf/measuring/machine_use.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Half a row: out of place or in place.
+// Half of a row: the result out of place, or the result in place.
 struct Measurement {
-  double seconds = 0;  // of one iteration
+  double seconds = 0;  // time of one iteration
   uint64_t wrong = 0;
 };
 
@@ -31,15 +31,16 @@ struct RankLine {
   int rank = 0;
   int pid = 0;
   std::string host;
-  std::string devices;  // names of those in use, with commas
+  std::string devices;  // names of the used devices, separated by commas
 };
 
-// What else went on while the rows were measured.
+// Other load on the machine while the rows were measured.
 struct Surroundings {
-  int cores = 0;                    // that the ranks on rank 0's host may use
-  int ranks_on_host = 0;            // there
-  uint64_t naps = 0;                // how often ranks slept while they waited, on all hosts
-  std::optional<OthersUse> others;  // of rank 0's host; nothing: it was too short to tell
+  // Number of cores that the ranks on rank 0's host may use.
+  int cores = 0;
+  int ranks_on_host = 0;            // number of ranks on rank 0's host
+  uint64_t naps = 0;                // how often ranks on all hosts slept while they waited
+  std::optional<OthersUse> others;  // load on rank 0's host; null: the run was too short to measure it
 };
 
 struct Report {
@@ -57,8 +58,8 @@ struct Report {
   uint64_t wrong() const;
 };
 
-// bytes / time, and that times what the collective's best algorithm moves per byte over the busiest link;
-// GB/s.
+// algorithmBandwidth() is bytes / time, in GB/s. busFactor() is how many bytes the collective's best
+// algorithm moves over the busiest link, per byte. Their product is the bus bandwidth.
 double algorithmBandwidth(uint64_t bytes, double seconds);
 double busFactor(Collective collective, int ranks);
 
@@ -67,7 +68,8 @@ std::string rowText(const Report& report, const Row& row);
 std::string footerText(const Report& report);
 // `more` adds further members to the document.
 std::string jsonText(const Report& report, const std::function<void(JsonWriter&)>& more = {});
-// To stdout when `file` is empty; else the file appears complete or not at all. False: the reason was said.
+// Writes to stdout if `file` is empty. Otherwise the file appears complete or not at all. False: the reason
+// was reported to the user.
 bool writeDocument(const std::string& file, const std::string& text);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

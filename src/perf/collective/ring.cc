@@ -1,22 +1,22 @@
 // Ring all-reduce of one channel (makeRing in perf/collective/task.h).
 //
-// A loop moves `size` chunks in 2 * size - 1 steps. In step s a rank works on chunk (rank - 1 - s) mod size,
-// which is what its predecessor worked on in step s - 1:
-//   step 0                sends its own input of that chunk;
+// A loop moves `size` chunks in 2 * size - 1 steps. In step s, a rank works on chunk (rank - 1 - s) mod size.
+// Its predecessor worked on this chunk in step s - 1. What a rank does in each step:
+//   step 0                sends its own input of the chunk;
 //   steps 1 .. size-2     receives, adds its input, sends on;
 //   step size-1           receives, adds its input: the result; keeps it and sends it on;
 //   steps size .. 2size-3 receives a result, keeps it, sends it on;
 //   step 2size-2          receives the last result and keeps it.
-// Chunks may be empty at the end of the data; they travel as messages without bytes, as in NCCL.
+// Chunks may be empty at the end of the data. They travel as messages without bytes, as in NCCL.
 #include <algorithm>
 #include <cstring>
 
 #include "perf/collective/task.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-constexpr std::size_t kChunkElements = 16;  // chunks are multiples of this
+constexpr std::size_t kChunkElements = 16;  // the size of a chunk is a multiple of this
 
 class RingTask final : public Task {
  public:
@@ -55,7 +55,8 @@ class RingTask final : public Task {
   bool sends() const { return step_ < 2 * n() - 2; }
   bool canStep() const { return (!receives() || previous_.arrived()) && (!sends() || next_.slotFree()); }
 
-  // The chunk of this step, as elements of the whole buffer. The last loop's data is spread evenly, too.
+  // The chunk of this step, as elements of the whole buffer. The data of the last loop is divided evenly
+  // among the chunks.
   Part chunk() const {
     const std::size_t loop_first = loop_ * chunk_ * n();
     const std::size_t rest = plan_.part.count - loop_first;
@@ -112,4 +113,4 @@ std::unique_ptr<Task> makeRing(const RingPlan& plan, SendLink& next, RecvLink& p
   return std::make_unique<RingTask>(plan, next, previous);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

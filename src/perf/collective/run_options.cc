@@ -2,7 +2,7 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 template <typename Enum, std::size_t N>
@@ -41,4 +41,4 @@ std::string agreementText(const PerfOptions& options) {
       options.channels, options.plugin.api, options.fuse ? 1 : 0);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// What a run of `railwise perf` was asked to do.
+// The options of a run of `railwise perf`.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "cli/plugin/plugin_loader.h"
 #include "perf/collective/data.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 enum class Collective { kAllReduce, kSendRecv, kAllToAll };
 const char* collectiveName(Collective collective);
@@ -23,27 +23,29 @@ struct PerfOptions {
   uint64_t min_bytes = uint64_t{32} << 20;
   uint64_t max_bytes = uint64_t{32} << 20;
   uint64_t step_bytes = uint64_t{1} << 20;
-  int step_factor = 1;  // above 1: used instead of step_bytes
+  int step_factor = 1;  // used instead of step_bytes if it is above 1
   int iters = 20;
   int warmup_iters = 1;
-  int duration_s = 0;  // above 0: all sizes again until so many seconds have passed
-  int check = 1;       // iterations of each size whose every element is verified
+  int duration_s = 0;  // if above 0, all sizes are measured again until so many seconds have passed
+  int check = 1;       // number of iterations per size in which every element is verified
   DataType type = DataType::kFloat;
   ReduceOp op = ReduceOp::kSum;
   int ranks = 0;  // 0: not given
   int channels = 2;
-  bool fuse = false;  // all devices of a rank as one virtual device
+  bool fuse = false;  // fuse all devices of a rank into one virtual device
   std::string address;
   bool json = false;
-  std::string json_file;  // empty with `json`: stdout
+  std::string json_file;  // if it is empty and `json` is set, JSON goes to stdout
   int timeout_s = 60;
-  std::string timeline;            // a file; empty: none
-  std::optional<uint64_t> faults;  // the seed of a schedule of faults (perf/faults/schedule.h)
+  std::string timeline;  // file for the timeline; empty: none
+  // The seed of a schedule of faults (perf/faults/schedule.h).
+  std::optional<uint64_t> faults;
   bool dry_run = false;
-  std::string conduct;  // with `faults`: the fabric of another program's ranks; empty: not asked for
+  // With `faults`: the fabric of the ranks of another program. Empty: not requested.
+  std::string conduct;
 };
 
-// As the command line names them.
+// The names of the collectives on the command line.
 inline constexpr Choice<Collective> kCollectives[] = {{"all_reduce", Collective::kAllReduce},
                                                       {"sendrecv", Collective::kSendRecv},
                                                       {"alltoall", Collective::kAllToAll}};
@@ -57,7 +59,7 @@ inline constexpr Choice<ReduceOp> kReduceOps[] = {
 
 // All sizes of a run, in bytes, ascending.
 std::vector<uint64_t> perfSizes(const PerfOptions& options);
-// What all ranks of a job must have been asked to do.
+// A text of the options that must be equal in all ranks of a job.
 std::string agreementText(const PerfOptions& options);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 class CopyTask final : public Task {
@@ -123,4 +123,4 @@ Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t win
   }
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -7,12 +7,13 @@
 #include "softdev/engine/attachment.h"
 #include "softdev/faults/faults.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// How often the fabric is looked at when nothing is known to have changed: a device may be opened again.
+// How often the conductor looks at the fabric if no change is known, because a process may have reopened a
+// device.
 constexpr auto kLookEvery = std::chrono::milliseconds(5);
-// A rule that strikes each of a thousand sends is one mark.
+// Hits of one rule within this time make one mark, even if the rule strikes a thousand sends.
 constexpr uint64_t kSameMarkNs = 200'000'000;
 constexpr std::size_t kMostKeptMarks = 1000;
 
@@ -69,21 +70,22 @@ void FaultConductor::perform(std::size_t index) {
   if (step.what == FaultStep::kHeal) {
     const uint32_t rule = states_[static_cast<std::size_t>(step.heals)].rule;
     if (rule == 0 || !softdev::removeFault(*fabric_, rule)) return;
-    marks_.push_back({wallClockNs(), textOf("rule %u is removed", rule)});  // the log has no word of it
+    // The fault log has no entry for a removal.
+    marks_.push_back({wallClockNs(), textOf("rule %u is removed", rule)});
     return;
   }
-  softdev::FaultRule rule;
-  std::string error;
-  if (!softdev::parseFaultRule(step.text, &rule, &error)) return say("%s", error.c_str());
-  const auto id = softdev::addFault(*fabric_, rule);
+  const auto rule = softdev::parseFaultRule(step.text);
+  if (!rule.ok()) return say("%s", rule.error().c_str());
+  const auto id = softdev::addFault(*fabric_, *rule);
   if (id.ok()) states_[index].rule = *id;
 }
 
 void FaultConductor::changePlace(const FaultStep& step) {
-  std::string error;
-  const auto ports = softdev::findPorts(*fabric_, step.place, &error);
-  for (const softdev::PortInfo& port : ports) {
-    if (!softdev::changePort(*fabric_, port, step.text, &error)) say("%s", error.c_str());
+  const auto ports = softdev::findPorts(*fabric_, step.place);
+  if (!ports.ok()) return;
+  for (const softdev::PortInfo& port : *ports) {
+    if (const auto done = softdev::changePort(*fabric_, port, step.text); !done.ok())
+      say("%s", done.error().c_str());
   }
 }
 
@@ -103,7 +105,8 @@ void FaultConductor::look() {
 void FaultConductor::close() {
   if (closed_) return;
   closed_ = true;
-  // Once more: what made a rank end may have happened since the last look, and its devices are still open.
+  // Looks once more: what made the rank end may have happened since the last look, and the rank's devices are
+  // still open.
   if (looked_) {
     readLog();
     look();
@@ -135,4 +138,4 @@ bool FaultConductor::othersLeft() const {
   return fabric_ != nullptr && softdev::otherProcesses(*fabric_) > 0;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// Makes a schedule of faults happen on the fabric of a run, from the launcher's process, and looks at what
-// the fabric has left. One thread.
+// Applies a schedule of faults to the fabric of a run, from the launcher's process, and observes which paths
+// are left. One thread.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@
 #include "perf/faults/schedule.h"
 #include "softdev/fabric/fabric.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// A hit of the fabric's fault log, or the end of a rule.
+// An event for the timeline: an entry of the fabric's fault log, or the removal of a rule.
 struct FaultMark {
   uint64_t realtime_ns;
   std::string words;
@@ -23,34 +23,34 @@ struct FaultMark {
 
 class FaultConductor {
  public:
-  // `schedule` without steps: only looks.
+  // If `schedule` has no steps, the conductor only observes.
   FaultConductor(std::string fabric, const Schedule& schedule, std::vector<std::pair<int, int>> talking);
   ~FaultConductor();
   FaultConductor(const FaultConductor&) = delete;
   FaultConductor& operator=(const FaultConductor&) = delete;
 
-  // Attaches as soon as some process is on the fabric. True: attached.
+  // Attaches as soon as a process is on the fabric. True: attached.
   bool attach();
-  // Does what is due, and looks.
+  // Performs the steps that are due, and observes the fabric.
   void conduct(Clock::duration since_traffic);
-  // A last look; nothing that happens from now on counts: a rank ends.
+  // Observes a last time, because a rank ends. Later events do not count.
   void close();
-  // Takes away the rules that might yet strike once more; what lasts stays as it is.
+  // Removes the rules that may strike again. Lasting effects stay.
   void disarm();
-  // Reads what is new in the log; at the end too, while attached.
+  // Reads new entries of the fault log. Also call it at the end, while attached.
   void readLog();
 
   const PairsLeft& pairs() const { return pairs_; }
   uint64_t fired() const { return log_seen_; }
   const std::vector<FaultMark>& marks() const { return marks_; }
   int stepsDone() const { return steps_done_; }
-  // Processes that are on the fabric besides this one.
+  // True if other processes than this one are on the fabric.
   bool othersLeft() const;
 
  private:
   struct StepState {
     bool done = false;
-    uint32_t rule = 0;  // its id
+    uint32_t rule = 0;  // id of the step's rule
   };
 
   void perform(std::size_t step);
@@ -67,10 +67,11 @@ class FaultConductor {
   PairsLeft pairs_;
   bool looked_ = false;
   bool closed_ = false;
-  std::optional<Clock::time_point> zero_at_;  // the last look that found nothing
+  // The last time at which some pair of ranks had no working pair of devices.
+  std::optional<Clock::time_point> zero_at_;
   std::optional<Clock::time_point> looked_at_;
   uint64_t log_seen_ = 0;
   std::vector<FaultMark> marks_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

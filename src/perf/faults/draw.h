@@ -1,19 +1,19 @@
-// Random choices that follow from a seed alone, the same with every compiler and library (SplitMix64). What
-// different things are drawn for are different streams, so that one does not change with the other.
+// Random choices that depend only on a seed, and are the same with every compiler and library (SplitMix64).
+// Different purposes use different streams, so that a change in one does not change the others.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t stream) : state_(mix(seed) ^ mix(~stream)) {}
 
   uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15); }
-  // 0 to n - 1.
+  // A number from 0 to n - 1.
   uint64_t below(uint64_t n) { return next() % n; }
   int between(int low, int high) {
     return low + static_cast<int>(below(static_cast<uint64_t>(high - low) + 1));
@@ -23,7 +23,7 @@ class Draw {
   const T& oneOf(const T (&list)[kCount]) {
     return list[below(kCount)];
   }
-  // The index of a weight, as often as the weight is of their sum.
+  // Draws an index; each index has the probability of its weight divided by the sum of the weights.
   std::size_t weighted(std::span<const int> weights) {
     uint64_t sum = 0;
     for (const int weight : weights) sum += static_cast<uint64_t>(weight);
@@ -43,4 +43,4 @@ class Draw {
   uint64_t state_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -6,14 +6,14 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 struct KindRow {
   const char* name;
   int weight;
 };
-// In the order of FaultKind. What takes the plugin seconds to notice is rare.
+// In the order of FaultKind. Faults that the plugin notices only after seconds are rare.
 constexpr KindRow kKinds[] = {{"port down", 14},
                               {"port down and up", 14},
                               {"host cut off", 5},
@@ -36,11 +36,14 @@ constexpr KindRow kKinds[] = {{"port down", 14},
                               {"event", 4}};
 static_assert(std::size(kKinds) == static_cast<std::size_t>(FaultKind::kCount));
 
-constexpr int kCountWeights[] = {35, 27, 18, 12, 8};  // of 1 to 5 faults
-constexpr int kSpared = 88;  // percent of the runs in which each pair of hosts keeps a way, now or soon again
-constexpr int kWhereDataFlow = 80;  // percent of the faults; the others are anywhere, also at standbys
+constexpr int kCountWeights[] = {35, 27, 18, 12, 8};  // weights of 1 to 5 faults
+// Percent of the runs in which each pair of hosts always keeps a path, or soon has one again.
+constexpr int kSpared = 88;
+// Percent of the faults that are drawn where data flows. The other faults may be anywhere, also at standby
+// rails.
+constexpr int kWhereDataFlow = 80;
 
-// Of ibv_wc_status, as rules spell them.
+// Values of ibv_wc_status, as fault rules spell them.
 constexpr const char* kStatuses[] = {
     "retry_exc_err",   "retry_exc_err",    "loc_len_err",        "loc_qp_op_err", "loc_eec_op_err",
     "loc_prot_err",    "wr_flush_err",     "mw_bind_err",        "bad_resp_err",  "loc_access_err",
@@ -85,8 +88,8 @@ class StepDrawer {
   }
 
  private:
-  // When the next fault begins: now and then together with the one before, or in the midst of its
-  // consequences.
+  // Moves the time to that of the next fault. Sometimes this is the time of the previous fault, or shortly
+  // after it, while its consequences last.
   void moveOn(std::size_t faults) {
     if (!steps_.empty() && draw_.chance(35)) {
       now_ms_ += draw_.chance(30) ? 0 : draw_.between(1, 60);
@@ -106,7 +109,7 @@ class StepDrawer {
     return static_cast<FaultKind>(draw_.weighted(weights));
   }
 
-  // Mostly where data flow.
+  // A random place, mostly where data flows.
   Place anyPlace() {
     const int rank = draw_.between(0, machine_.ranks() - 1);
     const int rails = machine_.rails[static_cast<std::size_t>(rank)];
@@ -114,7 +117,7 @@ class StepDrawer {
     return {rank, draw_.between(0, used - 1)};
   }
 
-  // A place that may be lost for good.
+  // A place that may be lost permanently.
   std::optional<Place> losable() {
     const Place place = anyPlace();
     if (!sparing_) return place;
@@ -141,8 +144,9 @@ class StepDrawer {
     return "host=" + hostName(place.rank) + " device=" + deviceName(place.device) + " ";
   }
   std::string nth(int most) { return "nth=" + std::to_string(draw_.between(1, most)) + " "; }
-  // Once, or again and again for a while: then what has just gone on fails anew. Chance may strike every new
-  // queue pair, and the campaign's patience must be longer than that takes on a busy machine.
+  // A condition with which a rule strikes once, or repeatedly for a while, so that a connection that has just
+  // recovered fails again. A random condition may hit every new queue pair, so the campaign's time limit must
+  // allow for that on a busy machine.
   std::string times(int most) {
     if (draw_.chance(80)) return nth(most);
     const std::string count = "count=" + std::to_string(draw_.between(2, 6)) + " ";
@@ -151,7 +155,7 @@ class StepDrawer {
   }
   std::string opcode() { return std::string("opcode=") + draw_.oneOf(kOpcodes) + " "; }
 
-  // At once by command, or with the n-th send from there.
+  // Strikes a place at once by a command, or by a rule at the n-th send from then on.
   void strikePlace(const Place& place, const char* command, const char* action) {
     if (draw_.chance(50)) return port(place, command);
     add(FaultStep::kRule, at(place) + opcode() + nth(30) + action);
@@ -168,7 +172,8 @@ class StepDrawer {
     }
   }
 
-  // Opened anew it works, so any device may fail, also while the job finds it again.
+  // A failed device works again when it is reopened. So any device may fail, and may fail again while the job
+  // reopens it.
   void failDevice() {
     const Place place = anyPlace();
     if (draw_.chance(70)) return strikePlace(place, "fatal", "device_fatal");
@@ -176,7 +181,8 @@ class StepDrawer {
                               " count=" + std::to_string(draw_.between(2, 4)) + " device_fatal");
   }
 
-  // All ports of a host, nearly at once: for good, or for so long that everything must wait.
+  // Takes down all ports of a host, almost at the same time: permanently, or so long that all traffic must
+  // wait.
   void cutOffHost() {
     const int rank = draw_.between(0, machine_.ranks() - 1);
     const int back_ms = draw_.between(50, 700);
@@ -187,7 +193,7 @@ class StepDrawer {
     }
   }
 
-  // `rules`, for ever or until they are removed.
+  // Adds `rules`, permanently or until later steps remove them.
   void blackHole(const std::vector<std::string>& rules, bool for_ever) {
     const std::size_t first = steps_.size();
     for (const std::string& rule : rules) add(FaultStep::kRule, rule);
@@ -285,7 +291,7 @@ class StepDrawer {
   const std::vector<std::pair<int, int>>& talking_;
   const int spread_ms_;
   const bool sparing_;
-  std::vector<int> spared_;  // of each host the device that nothing takes away for good, when sparing
+  std::vector<int> spared_;  // when sparing: for each host, the device that no fault takes away permanently
   FaultKind kind_ = FaultKind::kDelay;
   int now_ms_ = 0;
   std::vector<FaultStep> steps_;
@@ -329,4 +335,4 @@ std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index)
   return text;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

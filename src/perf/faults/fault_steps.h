@@ -1,16 +1,17 @@
-// What goes wrong in a run with faults, drawn: part of perf/faults/schedule.h.
+// Draws what goes wrong in a run with faults; a part of perf/faults/schedule.h.
 #pragma once
 
 #include "perf/faults/draw.h"
 #include "perf/faults/schedule.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// One to five faults that begin within `spread_ms`; a fault is one step, or several. In the order of time.
+// Draws one to five faults that begin within `spread_ms` milliseconds. A fault is one step or several steps.
+// The steps are sorted by time.
 std::vector<FaultStep> drawFaultSteps(Draw draw, const FaultMachine& machine,
                                       const std::vector<std::pair<int, int>>& talking, int spread_ms);
 
-// A step as a sentence.
+// Describes a step in a sentence.
 std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

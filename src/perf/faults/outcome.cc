@@ -5,7 +5,7 @@
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 bool completed(const RankEnd& end) {
@@ -16,13 +16,14 @@ bool saidRemoteError(const RankEnd& end) {
   return end.ending == RankEnding::kPluginError && end.result == ncclRemoteError;
 }
 
-// The plugin's own error, or the end of the job that followed from another's.
+// True if the rank ended by the plugin's ncclRemoteError, or because the job ended after another rank's
+// error.
 bool endedByRemoteError(const RankEnd& end) {
   return end.exit_status == kExitFailed && !end.killed &&
          (saidRemoteError(end) || end.ending == RankEnding::kTold);
 }
 
-// "ncclRemoteError" of "ncclRemoteError (the peer ...)".
+// The name alone: "ncclRemoteError" for "ncclRemoteError (the peer ...)".
 std::string resultName(int result) {
   const std::string text = resultText(static_cast<ncclResult_t>(result));
   return text.substr(0, text.find(" ("));
@@ -30,15 +31,15 @@ std::string resultName(int result) {
 
 }  // namespace
 
-const char* outcomeName(Outcome outcome) {
+const char* outcomeName(RunOutcome outcome) {
   switch (outcome) {
-    case Outcome::kCompleted:
+    case RunOutcome::kCompleted:
       return "completed";
-    case Outcome::kUnreachable:
+    case RunOutcome::kUnreachable:
       return "unreachable";
-    case Outcome::kWrong:
+    case RunOutcome::kWrong:
       return "wrong";
-    case Outcome::kFailed:
+    case RunOutcome::kFailed:
       break;
   }
   return "failed";
@@ -68,16 +69,16 @@ bool nothingWasLeft(const PairsLeft& pairs) {
   return pairs.least == 0 && pairs.zero_age_ms && *pairs.zero_age_ms <= kExcuseMs;
 }
 
-Outcome judgeRun(const RunEnd& run) {
-  if (run.wrong > 0) return Outcome::kWrong;
-  if (run.left_behind || run.ranks.empty()) return Outcome::kFailed;
+RunOutcome judgeRun(const RunEnd& run) {
+  if (run.wrong > 0) return RunOutcome::kWrong;
+  if (run.left_behind || run.ranks.empty()) return RunOutcome::kFailed;
   const auto all = [&](bool (*is)(const RankEnd&)) {
     return std::all_of(run.ranks.begin(), run.ranks.end(), is);
   };
-  if (all(completed)) return Outcome::kCompleted;
+  if (all(completed)) return RunOutcome::kCompleted;
   const bool said = std::any_of(run.ranks.begin(), run.ranks.end(), saidRemoteError);
-  if (said && all(endedByRemoteError) && nothingWasLeft(run.pairs)) return Outcome::kUnreachable;
-  return Outcome::kFailed;
+  if (said && all(endedByRemoteError) && nothingWasLeft(run.pairs)) return RunOutcome::kUnreachable;
+  return RunOutcome::kFailed;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,9 +1,9 @@
-// The outcome of a run with faults, as JSON and as a line (perf/faults/outcome.h).
+// Writes the outcome of a run with faults as JSON and as a line of text (perf/faults/outcome.h).
 #include "base/json.h"
 #include "cli/options/message.h"
 #include "perf/faults/outcome.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 void addEnds(JsonWriter& json, const RunEnd& end) {
@@ -56,4 +56,4 @@ std::string faultsFooter(const FaultsReport& faults) {
                        faults.end.pairs.last, faults.end.pairs.least);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

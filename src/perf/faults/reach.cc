@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// As the injector reads names: a star at the end stands for anything.
+// Compares names as the fault injector does: a star at the end stands for any text.
 bool isNamed(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return true;
   if (pattern.back() != '*') return pattern == name;
   return name.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
-// Always, and not only N times.
+// True if the rule strikes every time, not only some times.
 bool strikesAll(const softdev::FaultRule& rule) {
   return rule.nth == 0 && rule.count == 0 && rule.probability == 0 && rule.every <= 1;
 }
@@ -33,7 +33,7 @@ bool stopsData(const softdev::FaultRule& rule) {
   }
 }
 
-// What a device cannot send data without.
+// True if the rule strikes an operation that a device needs for sending data.
 bool forData(const softdev::FaultRule& rule) {
   const auto bit = [](softdev::Verb verb) { return 1U << static_cast<uint32_t>(verb); };
   constexpr uint32_t kData = softdev::kFaultWrite | softdev::kFaultWriteImm;
@@ -91,4 +91,4 @@ int pairsBetween(const DeviceStates& devices, const std::vector<softdev::FaultSt
   return static_cast<int>(count(a, b) * count(b, a));
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

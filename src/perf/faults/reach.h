@@ -1,5 +1,5 @@
-// What a fabric still lets two hosts do: how many pairs of devices, one of each, can carry traffic. Pure but
-// for Ports, which remembers.
+// How many pairs of devices, one on each of two hosts, can still carry traffic on a fabric. All functions are
+// pure; only DeviceStates has a memory.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@
 #include "softdev/control/control.h"
 #include "softdev/faults/faults.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// The devices of a fabric by host. One that no process has open any more is as it was last seen: a device
-// that failed and was closed is gone, one that was merely closed is not.
+// The devices of a fabric, by host. A device that no process has open any more keeps its last known state: a
+// device that failed before it was closed is lost, and a device that was only closed is not.
 class DeviceStates {
  public:
   void see(const std::vector<softdev::PortInfo>& ports);
@@ -27,12 +27,12 @@ class DeviceStates {
   std::map<std::string, std::map<std::string, bool>> works_;
 };
 
-// Whether no data get from the device of a host to another host while the rule stands: it strikes each of
-// them, of whichever queue pair.
+// True if the rule lets no data through from the host's device to the other host while it is active: it
+// strikes every message, on whichever queue pair.
 bool cutsOff(const softdev::FaultStatus& rule, const std::string& host, const std::string& device,
              const std::string& peer);
 
 int pairsBetween(const DeviceStates& devices, const std::vector<softdev::FaultStatus>& rules,
                  const std::string& a, const std::string& b);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

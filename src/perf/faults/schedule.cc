@@ -6,23 +6,27 @@
 #include "perf/faults/draw.h"
 #include "perf/faults/fault_steps.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// Streams of Draw.
+// The streams of Draw, one per purpose.
 constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRailStream = 4;
 
-constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};  // of 2 to 8 ranks: the computer may have two cores
-constexpr int kRailWeights[] = {20, 40, 22, 18};          // of 1 to 4
+// Weights of 2 to 8 ranks. Many ranks are rare, because the computer may have only two cores.
+constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};
+// Weights of 1 to 4 rails.
+constexpr int kRailWeights[] = {20, 40, 22, 18};
 constexpr int kMostRailsOfHost = static_cast<int>(std::size(kRailWeights));
 constexpr int kFirstPciDevice = 4;
 constexpr int kNewestWeight = 60;
-// What all sizes together move in one pass, of all ranks, about: the passes go on until the schedule is over,
-// so each must be short. An engine thread of each rank costs much where ranks outnumber the cores.
+// The number of bytes that all ranks move in one pass over all sizes, approximately. Passes are repeated
+// until the schedule is over, so each pass must be short. With an engine thread in each rank, less is moved,
+// because these threads cost much time if there are more ranks than cores.
 constexpr uint64_t kVolume = uint64_t{4} << 20;
 constexpr uint64_t kEngineVolume = uint64_t{1} << 20;
 constexpr uint64_t kMaxChecks = 12;
-// How long the faults of a run are spread over, without --duration, and how long data flow behind the last.
+// The faults of a run are spread over a time between the first two values, without --duration. The third
+// value is how long data flows after the last fault.
 constexpr int kShortestMs = 200, kLongestMs = 380, kTailMs = 60;
 
 int drawApi(Draw& draw, bool fuse) {
@@ -158,4 +162,4 @@ std::vector<std::pair<std::string, std::string>> faultEnvironment(const Schedule
           {"RAILWISE_FAILOVER_TIMEOUT", std::to_string(kFailoverTimeoutSeconds)}};
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

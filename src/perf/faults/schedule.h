@@ -1,6 +1,6 @@
 // A run with faults, as `railwise perf --faults SEED` draws it: a software machine on which every rank has a
-// host of its own, what is measured there, and what goes wrong meanwhile. Everything follows from the seed
-// and from what the command line gives. Pure functions; any thread.
+// host of its own, what is measured there, and what goes wrong meanwhile. Everything depends only on the seed
+// and on the command line. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 #include "perf/collective/run_options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct FaultMachine {
-  std::vector<int> rails;  // devices of each host, soft0 ...; rank r plays host r
-  int used_rails = 1;      // of a host, from soft0 on: by connections while nothing has failed
+  std::vector<int> rails;  // number of devices of each host (soft0, ...); rank r runs on host r
+  int used_rails = 1;  // devices of each host, from soft0 on, that connections use while nothing has failed
   bool infiniband = false;
   bool engine = false;
   bool adversarial = false;
   bool pacing = false;
   int speed_mbps = 400000;
-  bool placed = false;  // devices have places in a PCI tree, beside a GPU: NCCL fuses no others
-  // What the plugin's settings are set to, so that a lost packet is noticed within a second.
+  bool placed = false;  // devices have a place in a PCI tree, beside a GPU; NCCL fuses only such devices
+  // Settings of the plugin with which a lost packet is noticed within a second.
   int ack_timeout = 14;  // 4.096 us * 2^n
   int retries = 3;
 
@@ -30,7 +30,7 @@ struct FaultMachine {
 std::string hostName(int rank);                  // "h2"
 std::string deviceName(int device);              // "soft1"
 std::string placeName(int rank, int device);     // "h2/soft1"
-std::string fabricName(uint64_t seed, int pid);  // of one run
+std::string fabricName(uint64_t seed, int pid);  // a name for one run
 
 enum class FaultKind {
   kPortDown,
@@ -57,13 +57,13 @@ enum class FaultKind {
 };
 const char* faultKindName(FaultKind kind);
 
-// One thing that the launcher does while data flow.
+// One thing that the launcher does while data flows.
 struct FaultStep {
   enum What { kRule, kPort, kHeal };
   FaultKind kind = FaultKind::kDelay;
-  int at_ms = 0;  // since all ranks are connected
+  int at_ms = 0;  // milliseconds after all ranks are connected
   What what = kRule;
-  std::string text;   // kRule: of a fault rule; kPort: a change, as `railwise device port` takes it
+  std::string text;   // kRule: a fault rule; kPort: a change, as in `railwise device port`
   std::string place;  // kPort: HOST/DEVICE
   int heals = -1;     // kHeal: the index of the step whose rule is removed
 };
@@ -71,25 +71,27 @@ struct FaultStep {
 struct Schedule {
   uint64_t seed = 0;
   FaultMachine machine;
-  std::vector<FaultStep> steps;  // in the order of time
-  int traffic_ms = 0;            // data flow at least so long: until a little behind the last step
+  std::vector<FaultStep> steps;  // sorted by time
+  // Data must flow at least this long: until a little after the last step.
+  int traffic_ms = 0;
 };
 
-// What the command line does not give. `faults` is the seed.
+// Draws the options that the command line does not give. `seed` is the value of --faults.
 PerfOptions drawPerfOptions(Collective collective, uint64_t seed);
-// `options`: what the run does in the end; its faults and ranks are set.
+// `options`: the final options of the run; faults and ranks must be set.
 Schedule drawSchedule(const PerfOptions& options);
 
-// The ranks that send to each other, each pair once.
+// The pairs of ranks that send to each other, each pair once.
 std::vector<std::pair<int, int>> talkingRanks(Collective collective, int ranks);
 
-// RAILWISE_DEVICE of the run, and the variables that a rank gets where they are not set.
+// machineText() is RAILWISE_DEVICE for the run. faultEnvironment() lists variables that a rank gets if they
+// are not set.
 std::string machineText(const Schedule& schedule, const std::string& fabric);
 std::vector<std::pair<std::string, std::string>> faultEnvironment(const Schedule& schedule);
-// Seconds that the plugin has to say that nothing is left, unless RAILWISE_FAILOVER_TIMEOUT is set.
+// How many seconds the plugin has to report that no path is left, unless RAILWISE_FAILOVER_TIMEOUT is set.
 inline constexpr int kFailoverTimeoutSeconds = 10;
 
-// In words: the machine, the traffic, and each step.
+// Describes in words the machine, the traffic, and each step.
 std::vector<std::string> scheduleSentences(const Schedule& schedule, const PerfOptions& options);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

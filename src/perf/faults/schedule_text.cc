@@ -1,9 +1,9 @@
-// A schedule in words (perf/faults/schedule.h).
+// Describes a schedule in words (perf/faults/schedule.h).
 #include "cli/options/message.h"
 #include "perf/faults/fault_steps.h"
 #include "perf/faults/schedule.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 std::string sizeWords(uint64_t bytes) {
@@ -58,4 +58,4 @@ std::vector<std::string> scheduleSentences(const Schedule& schedule, const PerfO
   return sentences;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

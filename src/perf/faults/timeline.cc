@@ -4,11 +4,16 @@
 #include <cmath>
 
 #include "cli/options/message.h"
-#include "perf/measuring/plot_parts.h"
 #include "topo/outputs/svg_parts.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
+
+// Lengths are CSS pixels.
+struct PlotFrame {
+  double width, height;
+  double left, right, top, bottom;  // margins around the plot itself
+};
 
 constexpr double kPlotHeight = 260;
 constexpr PlotFrame kMargins = {920, 0, 76, 24, 64, 52};
@@ -16,7 +21,7 @@ constexpr double kMarkLine = 18;
 constexpr std::size_t kMostMarks = 30;
 constexpr int kTicks = 6;
 
-// About `most` / kTicks, as 1, 2 or 5 of a decade.
+// The distance between ticks: about `most` / kTicks, rounded to 1, 2 or 5 times a power of ten.
 double tickStep(double most) {
   const double rough = most / kTicks;
   const double decade = std::pow(10, std::floor(std::log10(rough)));
@@ -24,6 +29,24 @@ double tickStep(double most) {
     if (step * decade >= rough) return step * decade;
   }
   return 10 * decade;
+}
+
+// `style` is a class of topo::svgStyle(). `anchor` is start, middle or end.
+std::string plotText(const char* style, const char* anchor, double x, double y, const std::string& words) {
+  return textOf("<text class=\"%s\" style=\"text-anchor:%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", style,
+                anchor, x, y, topo::escapeXml(words).c_str());
+}
+
+// The beginning of an SVG file, with a title and a subtitle. The caller ends the file with "</svg>\n".
+std::string plotBegin(const PlotFrame& frame, const std::string& title, const std::string& subtitle) {
+  return textOf(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rw\" viewBox=\"0 0 %.0f %.0f\" "
+             "width=\"%.0f\" height=\"%.0f\" role=\"img\" aria-label=\"%s\">\n",
+             frame.width, frame.height, frame.width, frame.height, topo::escapeXml(title).c_str()) +
+         "<style>" + std::string(topo::svgStyle()) + "</style>\n" +
+         "<rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>\n" +
+         plotText("head", "start", frame.left, 26, title) +
+         plotText("sub", "start", frame.left, 44, subtitle);
 }
 
 class TimelinePlot {
@@ -56,7 +79,7 @@ class TimelinePlot {
   }
 
  private:
-  // GB/s between a sample and the one before.
+  // GB/s between sample i and the previous sample.
   double rate(std::size_t i) const {
     const Timeline::Sample& before = timeline_.samples[i - 1];
     const Timeline::Sample& after = timeline_.samples[i];
@@ -72,7 +95,8 @@ class TimelinePlot {
   void addAxes() {
     const double step = tickStep(top_);
     for (double at = 0; at <= top_; at += step) {
-      svg_ += plotStraight(kMargins.left, y(at), frame_.width - kMargins.right, y(at));
+      svg_ += textOf("<path class=\"frame\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", kMargins.left, y(at),
+                     frame_.width - kMargins.right, y(at));
       svg_ += plotText("small", "end", kMargins.left - 8, y(at) + 4, textOf("%g GB/s", at));
     }
     const double ms_step = tickStep(last_ms_ - first_ms_);
@@ -109,8 +133,8 @@ class TimelinePlot {
   const Timeline& timeline_;
   PlotFrame frame_;
   std::size_t marks_ = 0;
-  double base_ = 0;  // y of no throughput
-  double top_ = 0;   // GB/s
+  double base_ = 0;  // y of zero throughput
+  double top_ = 0;   // GB/s at the top of the plot
   double first_ms_ = 0;
   double last_ms_ = 0;
   std::string svg_;
@@ -120,7 +144,7 @@ class TimelinePlot {
 
 double longestPauseMs(const Timeline& timeline) {
   double longest = 0;
-  const Timeline::Sample* since = nullptr;  // when the bytes of now were first seen
+  const Timeline::Sample* since = nullptr;  // the first sample with the current number of bytes
   for (const Timeline::Sample& sample : timeline.samples) {
     if (since == nullptr || sample.bytes != since->bytes) since = &sample;
     const bool between = since->bytes != 0 && since->bytes != timeline.samples.back().bytes;
@@ -133,4 +157,4 @@ std::string drawTimeline(const std::string& title, const Timeline& timeline) {
   return TimelinePlot(title, timeline).draw();
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

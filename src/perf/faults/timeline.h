@@ -1,30 +1,30 @@
-// Throughput over the time of a run, with what happened meanwhile: what `railwise perf --timeline` draws.
+// The throughput over the time of a run, and the events during the run. `railwise perf --timeline` draws it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 struct Timeline {
   struct Sample {
-    double ms;       // since the launcher began
-    uint64_t bytes;  // that all ranks have received until then
+    double ms;       // since the launcher started
+    uint64_t bytes;  // bytes that all ranks have received so far
   };
   struct Mark {
     double ms;
     std::string words;
   };
-  std::vector<Sample> samples;  // in the order of time
+  std::vector<Sample> samples;  // sorted by time
   std::vector<Mark> marks;
 };
 
-// The longest time between two samples in which nothing came, after the first bytes and before the last; 0:
-// none.
+// The longest time without new bytes between two samples, after the first bytes and before the last. 0: there
+// was none.
 double longestPauseMs(const Timeline& timeline);
 
-// The whole file (SVG).
+// Returns the whole SVG file.
 std::string drawTimeline(const std::string& title, const Timeline& timeline);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// What this rank is doing and whether it moves: the phase in words, for messages, and a counter that the
-// bootstrap's watchdog follows. Thread-safe.
+// What this rank does, and whether it makes progress: the phase in words, for messages, and a counter that
+// the bootstrap's watchdog checks. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -8,20 +8,20 @@
 #include <mutex>
 #include <string>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 class Activity {
  public:
   void tick() { ticks_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t ticks() const { return ticks_.load(std::memory_order_relaxed); }
 
-  // A new phase ("waiting for the other ranks ...") is progress, too.
+  // Sets the phase ("waiting for the other ranks ..."). A new phase counts as progress.
   void setPhase(std::string phase) {
     const std::lock_guard lock(mutex_);
     phase_ = std::move(phase);
     tick();
   }
-  // Adds what the phase waits for, at the moment of the question; null: nothing to add.
+  // Sets a function that says what the phase waits for. text() calls it. Null: there is nothing to add.
   void setDetail(std::function<std::string()> detail) {
     const std::lock_guard lock(mutex_);
     detail_ = std::move(detail);
@@ -39,10 +39,11 @@ class Activity {
   std::function<std::string()> detail_;
 };
 
-// The first failure of this rank, in words; later ones are consequences. Thread-safe.
+// The first failure of this rank, in words. Later failures are consequences of it and are not kept.
+// Thread-safe.
 class FailureNote {
  public:
-  // `result`: of the plugin's call that failed, if it was one.
+  // `result` is the result of the plugin's call, if a call failed; otherwise 0.
   void set(std::string text, int result = 0) {
     const std::lock_guard lock(mutex_);
     if (!text_.empty()) return;
@@ -64,4 +65,4 @@ class FailureNote {
   int result_ = 0;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

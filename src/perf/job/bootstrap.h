@@ -1,11 +1,11 @@
-// The bootstrap network of a perf job: TCP, a star around rank 0. It carries small collective calls (handles,
-// times, counts) and watches over the job: every rank keeps its connection open, so a rank that dies is
-// noticed at once, by name, everywhere; a failure is told to all; and a job in which nobody makes progress is
-// ended.
+// The bootstrap network of a perf job: TCP, with rank 0 in the centre of a star. It carries small collective
+// calls (handles, times, counts) and watches over the job. Every rank keeps its connection open, so all ranks
+// notice at once which rank has died. A failure is reported to all ranks. A job in which no rank makes
+// progress is ended.
 //
-// The collective calls belong to the main thread; fail() may be called by any. A monitor thread is the only
-// reader of the sockets. When the job has failed it calls `on_failure` once, from the monitor thread; the
-// command prints the text and ends the process there, since a plugin call of another thread may never return.
+// The main thread makes the collective calls. Any thread may call fail(). Only a monitor thread reads the
+// sockets. If the job has failed, the monitor thread calls `on_failure` once. The command then prints the
+// text and ends the process in this thread, because a plugin call of another thread may never return.
 #pragma once
 
 #include <sys/types.h>
@@ -21,36 +21,38 @@
 #include "base/status.h"
 #include "perf/job/wire.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// How the words of a failure begin when a job was ended because nobody moved.
+// How the text of a failure begins if a job was ended because no rank made progress.
 inline constexpr const char* kNoProgress = "no progress for ";
 
 struct Peer {
   int rank = 0;
   pid_t pid = 0;
   std::string host;
-  // "rank 2 (pid 123 on host x)".
+  // For example "rank 2 (pid 123 on host x)".
   std::string text() const;
 };
 
 struct BootstrapOptions {
   int rank = 0;
   int size = 1;
-  SocketAddress address;  // of rank 0
-  Socket listener;        // rank 0, may be invalid: then it listens on `address`
+  SocketAddress address;  // address of rank 0
+  Socket listener;        // only for rank 0; if it is invalid, rank 0 listens on `address`
   std::string secret;
-  std::string agreement;                               // what must be equal in all ranks, in words
-  Clock::duration timeout = std::chrono::seconds(60);  // for joining, and without any progress afterwards
-  std::function<uint64_t()> progress = [] { return uint64_t{0}; };    // grows while this rank makes progress
-  std::function<std::string()> doing = [] { return std::string(); };  // "waiting for ..."; any thread
+  std::string agreement;  // text that must be equal in all ranks
+  // For joining, and for time without progress afterwards.
+  Clock::duration timeout = std::chrono::seconds(60);
+  std::function<uint64_t()> progress = [] { return uint64_t{0}; };  // grows while this rank makes progress
+  // For example "waiting for ..."; any thread may call it.
+  std::function<std::string()> doing = [] { return std::string(); };
   std::function<void(const std::string&)> on_failure = [](const std::string&) {};
 };
 
 class Bootstrap {
  public:
-  // Waits until all ranks are there. `error` says what is wrong when it fails.
-  static Result<std::unique_ptr<Bootstrap>> join(BootstrapOptions options, std::string* error);
+  // Waits until all ranks have joined.
+  static Outcome<std::unique_ptr<Bootstrap>> join(BootstrapOptions options);
   virtual ~Bootstrap() = default;
   Bootstrap(const Bootstrap&) = delete;
   Bootstrap& operator=(const Bootstrap&) = delete;
@@ -59,16 +61,18 @@ class Bootstrap {
   int size() const { return options_.size; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 
-  // Every rank calls these in the same order. Errors: kRemote, the job has failed (on_failure says how).
+  // Every rank makes these calls in the same order. Errors: kRemote, the job has failed (on_failure reports
+  // how).
   Status barrier();
-  // Block r of the answer came from rank r.
+  // Block r of the result came from rank r.
   Result<std::vector<Bytes>> allGather(const Bytes& mine);
-  // Block p goes to rank p; block p of the answer came from rank p.
+  // Block p goes to rank p. Block p of the result came from rank p.
   Result<std::vector<Bytes>> exchange(const std::vector<Bytes>& blocks);
-  // Ends the job in order: returns when all ranks have called it.
+  // Ends the job in order: returns when all ranks have called leave().
   Status leave();
 
-  // This rank has failed: tells the others and brings on_failure() about. Only the first text counts.
+  // Reports to the other ranks that this rank has failed, and makes the monitor thread call on_failure().
+  // Only the first text counts.
   virtual void fail(const std::string& text) = 0;
 
  protected:
@@ -85,4 +89,4 @@ class Bootstrap {
   Result<Bytes> scatter(const std::vector<Bytes>& blocks);
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,5 @@
-// How the ranks of a job find each other (bootstrap_job.h).
+#include "perf/job/bootstrap_join.h"
+
 #include <poll.h>
 #include <unistd.h>
 
@@ -9,21 +10,20 @@
 #include <thread>
 
 #include "cli/options/message.h"
-#include "perf/job/bootstrap_job.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using std::chrono::milliseconds;
-// A rank that was started late, or whose rank 0 was.
+// Pause between attempts to connect, if this rank or rank 0 was started late.
 constexpr milliseconds kRetryPause{20};
 constexpr milliseconds kSendTimeout{5'000};
-// Connections of strangers and of ranks that have not yet said who they are.
+// Limits for connections that have not yet sent a valid hello: strangers, and ranks that are still joining.
 constexpr std::size_t kMaxUnknown = 64;
 constexpr Clock::duration kHelloTimeout = std::chrono::seconds(10);
 
 Peer myself(int rank) {
-  // Of a software machine: the host that this process plays.
+  // On a software machine, the host that this process stands for.
   if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0')
     return {rank, getpid(), played};
   char host[256] = "";
@@ -43,24 +43,24 @@ Bytes hello(const BootstrapOptions& options) {
       .take();
 }
 
-// Rank 0 while the others arrive.
+// The state of rank 0 while the other ranks join.
 class Reception {
  public:
-  Reception(const BootstrapOptions& options, Socket listener, std::string* error)
-      : options_(options), listener_(std::move(listener)), error_(error) {
+  Reception(const BootstrapOptions& options, Socket listener)
+      : options_(options), listener_(std::move(listener)) {
     joined_.channels.resize(static_cast<std::size_t>(options.size));
     joined_.peers.resize(static_cast<std::size_t>(options.size));
     joined_.peers[0] = myself(0);
   }
 
-  Result<Joined> run() {
+  Outcome<Joined> run() {
     const Deadline deadline = Deadline::after(options_.timeout);
     while (missing_ > 0) {
       if (deadline.passed()) return timedOut();
       waitForEvent();
       acceptNew();
-      RAILWISE_TRY(readUnknown());
-      RAILWISE_TRY(watchJoined());
+      if (const auto read = readUnknown(); !read.ok()) return read.failure();
+      if (const auto watched = watchJoined(); !watched.ok()) return watched.failure();
     }
     return welcomeAll();
   }
@@ -88,7 +88,7 @@ class Reception {
     }
   }
 
-  Status readUnknown() {
+  Outcome<void> readUnknown() {
     for (Unknown& unknown : unknown_) {
       Frame frame;
       const Received received = unknown.channel->receive(frame, kMaxHello);
@@ -97,31 +97,30 @@ class Reception {
         continue;
       }
       unknown.dropped = true;
-      if (received == Received::kFrame && frame.type == FrameType::kHello)
-        RAILWISE_TRY(greet(std::move(unknown.channel), frame.payload));
+      if (received != Received::kFrame || frame.type != FrameType::kHello) continue;
+      if (auto greeted = greet(std::move(unknown.channel), frame.payload); !greeted.ok()) return greeted;
     }
     std::erase_if(unknown_, [](const Unknown& unknown) { return unknown.dropped; });
-    return Status::success();
+    return {};
   }
 
-  Status greet(std::unique_ptr<FrameChannel> channel, const Bytes& payload) {
+  Outcome<void> greet(std::unique_ptr<FrameChannel> channel, const Bytes& payload) {
     ByteReader reader(payload);
-    if (reader.text() != options_.secret) return Status::success();  // of another job
+    if (reader.text() != options_.secret) return {};  // a rank of another job
     const auto rank = static_cast<int>(reader.u32());
     const auto size = static_cast<int>(reader.u32());
     Peer peer{rank, static_cast<pid_t>(reader.u32()), reader.text()};
     const std::string agreement = reader.text();
-    if (!reader.ok()) return Status::success();
+    if (!reader.ok()) return {};
     if (const std::string reason = objection(peer, size, agreement); !reason.empty()) {
       (void)channel->send(FrameType::kReject, toBytes(reason), Deadline::after(kSendTimeout));
-      *error_ = reason;
-      return {Code::kRemote};
+      return Error{reason};
     }
     channel->keepAlive();
     joined_.channels[static_cast<std::size_t>(rank)] = std::move(channel);
     joined_.peers[static_cast<std::size_t>(rank)] = std::move(peer);
     --missing_;
-    return Status::success();
+    return {};
   }
 
   std::string objection(const Peer& peer, int size, const std::string& agreement) const {
@@ -139,20 +138,20 @@ class Reception {
     return {};
   }
 
-  // A rank that has joined says nothing until all are there: all that can come is its end.
-  Status watchJoined() {
+  // A rank that has joined sends nothing until all ranks are there. So the only possible event is the end of
+  // its connection.
+  Outcome<void> watchJoined() {
     for (std::size_t rank = 1; rank < joined_.channels.size(); ++rank) {
       Frame frame;
       if (joined_.channels[rank] == nullptr ||
           joined_.channels[rank]->receive(frame, 0) == Received::kNothing)
         continue;
-      *error_ = joined_.peers[rank].text() + " is gone";
-      return {Code::kRemote};
+      return Error{joined_.peers[rank].text() + " is gone"};
     }
-    return Status::success();
+    return {};
   }
 
-  Status timedOut() {
+  Error timedOut() {
     std::string list;
     int listed = 0;
     for (int rank = 1; rank < options_.size; ++rank) {
@@ -160,49 +159,45 @@ class Reception {
       if (++listed <= 8) list += (list.empty() ? "" : ", ") + std::to_string(rank);
     }
     if (listed > 8) list += " and " + std::to_string(listed - 8) + " more";
-    *error_ = "rank " + list + " did not connect to " + listener_.localAddress().text() + " in time";
-    return {Code::kRemote};
+    return {"rank " + list + " did not connect to " + listener_.localAddress().text() + " in time"};
   }
 
-  Result<Joined> welcomeAll() {
+  Outcome<Joined> welcomeAll() {
     ByteWriter table;
     for (const Peer& peer : joined_.peers) table.u32(static_cast<uint32_t>(peer.pid)).text(peer.host);
     const Bytes payload = table.take();
     for (std::size_t rank = 1; rank < joined_.channels.size(); ++rank) {
       if (joined_.channels[rank]->send(FrameType::kWelcome, payload, Deadline::after(kSendTimeout)).ok())
         continue;
-      *error_ = joined_.peers[rank].text() + " is gone";
-      return Status{Code::kRemote};
+      return Error{joined_.peers[rank].text() + " is gone"};
     }
     return std::move(joined_);
   }
 
   const BootstrapOptions& options_;
   Socket listener_;
-  std::string* error_;
   Joined joined_;
   std::vector<Unknown> unknown_;
   int missing_ = options_.size - 1;
 };
 
-// Every other rank.
+// The state of every other rank while it joins.
 class Newcomer {
  public:
-  Newcomer(const BootstrapOptions& options, std::string* error) : options_(options), error_(error) {}
+  explicit Newcomer(const BootstrapOptions& options) : options_(options) {}
 
-  Result<Joined> run() {
+  Outcome<Joined> run() {
     const Deadline deadline = Deadline::after(options_.timeout);
     const char* why = "nobody answers";
     while (!deadline.passed()) {
       if (auto channel = connectOnce(); channel != nullptr) {
         auto joined = waitForWelcome(std::move(channel), deadline);
-        if (joined.ok() || joined.status().code != Code::kSystem) return joined;
+        if (joined.ok() || joined.failure().code != Code::kSystem) return joined;
         why = "it closed the connection (another program, or another job?)";
       }
       std::this_thread::sleep_for(kRetryPause);
     }
-    *error_ = "rank 0 at " + options_.address.text() + " is not there: " + why;
-    return Status{Code::kRemote};
+    return Error{"rank 0 at " + options_.address.text() + " is not there: " + why};
   }
 
  private:
@@ -218,36 +213,29 @@ class Newcomer {
     return sent.ok() ? std::move(channel) : nullptr;
   }
 
-  // kSystem: closed without an answer.
-  Result<Joined> waitForWelcome(std::unique_ptr<FrameChannel> channel, Deadline deadline) {
+  // kSystem: rank 0 closed the connection without an answer.
+  Outcome<Joined> waitForWelcome(std::unique_ptr<FrameChannel> channel, Deadline deadline) {
     while (!deadline.passed()) {
       pollfd readable = {.fd = channel->fd(), .events = POLLIN, .revents = 0};
       poll(&readable, 1, 100);
       Frame frame;
       const Received received = channel->receive(frame, kMaxPayload);
       if (received == Received::kNothing) continue;
-      if (received != Received::kFrame) return Status{Code::kSystem, ECONNRESET};
-      if (frame.type == FrameType::kReject) {
-        *error_ = toText(frame.payload);
-        return Status{Code::kRemote};
-      }
+      if (received != Received::kFrame) return Error{"", Code::kSystem};
+      if (frame.type == FrameType::kReject) return Error{toText(frame.payload), Code::kRemote};
       if (frame.type == FrameType::kWelcome) return welcomed(std::move(channel), frame.payload);
     }
-    *error_ = "rank 0 at " + options_.address.text() + " still waits for other ranks";
-    return Status{Code::kRemote};
+    return Error{"rank 0 at " + options_.address.text() + " still waits for other ranks", Code::kRemote};
   }
 
-  Result<Joined> welcomed(std::unique_ptr<FrameChannel> channel, const Bytes& table) {
+  Outcome<Joined> welcomed(std::unique_ptr<FrameChannel> channel, const Bytes& table) {
     Joined joined;
     ByteReader reader(table);
     for (int rank = 0; rank < options_.size; ++rank) {
       const auto pid = static_cast<pid_t>(reader.u32());
       joined.peers.push_back({rank, pid, reader.text()});
     }
-    if (!reader.ok()) {
-      *error_ = "rank 0 sent a table of ranks that makes no sense";
-      return Status{Code::kRemote};
-    }
+    if (!reader.ok()) return Error{"rank 0 sent a table of ranks that makes no sense", Code::kRemote};
     channel->keepAlive();
     joined.channels.resize(static_cast<std::size_t>(options_.size));
     joined.channels[0] = std::move(channel);
@@ -255,11 +243,10 @@ class Newcomer {
   }
 
   const BootstrapOptions& options_;
-  std::string* error_;
 };
 
-// On this host only when rank 0's address is a loopback address, else on all interfaces.
-Result<Socket> listenFor(const SocketAddress& address, int size, std::string* error) {
+// Listens only on this host if rank 0's address is a loopback address, otherwise on all interfaces.
+Outcome<Socket> listenFor(const SocketAddress& address, int size) {
   const auto bytes = address.bytes();
   const bool v4 = address.family() == AF_INET;
   const bool loopback =
@@ -268,21 +255,21 @@ Result<Socket> listenFor(const SocketAddress& address, int size, std::string* er
   const SocketAddress local = loopback ? address : SocketAddress(address.family(), any, address.port(), 0);
   auto listener = Socket::listen(local, size + static_cast<int>(kMaxUnknown));
   if (!listener.ok())
-    *error = "cannot listen on " + local.text() + ": " + std::strerror(listener.status().sys_errno) +
-             " (--address HOST:PORT chooses another)";
-  return listener;
+    return Error{"cannot listen on " + local.text() + ": " + std::strerror(listener.status().sys_errno) +
+                 " (--address HOST:PORT chooses another)"};
+  return std::move(*listener);
 }
 
 }  // namespace
 
-Result<Joined> joinJob(const BootstrapOptions& options, Socket listener, std::string* error) {
-  if (options.rank != 0) return Newcomer(options, error).run();
+Outcome<Joined> joinJob(const BootstrapOptions& options, Socket listener) {
+  if (options.rank != 0) return Newcomer(options).run();
   if (!listener.valid() && options.size > 1) {
-    auto opened = listenFor(options.address, options.size, error);
-    if (!opened.ok()) return opened.status();
+    auto opened = listenFor(options.address, options.size);
+    if (!opened.ok()) return opened.failure();
     listener = std::move(*opened);
   }
-  return Reception(options, std::move(listener), error).run();
+  return Reception(options, std::move(listener)).run();
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

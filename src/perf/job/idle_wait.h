@@ -1,6 +1,6 @@
-// A rank that polls and finds nothing. It offers its core, as NCCL's proxy thread does; where ranks outnumber
-// the cores it sleeps a little once that has been in vain for long: then a peer does not run, or a way is
-// lost, and others have use for the core. One thread.
+// Decides what a rank does when it polls and finds nothing. The rank yields its core, as NCCL's proxy thread
+// does. If there are more ranks than cores, and polling has found nothing for a long time, the rank sleeps a
+// little: then a peer does not run or a path is lost, and other ranks can use the core. One thread.
 #pragma once
 
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 class IdleWait {
  public:
@@ -22,7 +22,7 @@ class IdleWait {
     long_ = false;
   }
 
-  // For each round in which nothing moved.
+  // Call it for each round in which nothing moved.
   void idle() {
     if (++rounds_ <= kSpins) return;
     if (rounds_ % kRoundsOfALook == 0) look();
@@ -35,13 +35,14 @@ class IdleWait {
     }
   }
 
-  // How often it has slept.
+  // How often the rank has slept.
   uint64_t naps() const { return naps_; }
 
  private:
   static constexpr uint32_t kSpins = 16;
   static constexpr uint32_t kRoundsOfALook = 64;
-  static constexpr Clock::duration kLong = std::chrono::milliseconds(10);  // a nap at its end is a percent
+  // A sleep at the end of such a wait lengthens it by one percent at most.
+  static constexpr Clock::duration kLong = std::chrono::milliseconds(10);
 
   void look() {
     const Clock::time_point now = Clock::now();
@@ -56,4 +57,4 @@ class IdleWait {
   Clock::time_point since_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

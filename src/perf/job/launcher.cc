@@ -22,10 +22,10 @@
 #include "cli/options/options.h"
 #include "perf/job/rank_environment.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// From the first rank's failure, or a signal, until those that are left are killed.
+// The time from the first rank's failure, or from a signal, until the remaining ranks are killed.
 constexpr auto kGrace = std::chrono::seconds(5);
 
 Result<std::string> randomSecret() {
@@ -91,13 +91,13 @@ class Launcher {
     return failed_ ? kExitFailed : kExitOk;
   }
 
-  // What ranks have left behind has become ours.
+  // Ends processes that ranks left behind. They have become children of this process.
   bool endOrphans() const {
     if (!launch_.adopt_orphans) return false;
     bool any = false;
     for (const pid_t pid : childrenOfThis()) {
       if (std::find(before_.begin(), before_.end(), pid) != before_.end()) continue;
-      if (waitpid(pid, nullptr, WNOHANG) == pid) continue;  // it had ended
+      if (waitpid(pid, nullptr, WNOHANG) == pid) continue;  // the process had already ended
       say("a rank left process %d behind: killing it", static_cast<int>(pid));
       kill(pid, SIGKILL);
       (void)waitpid(pid, nullptr, 0);
@@ -135,7 +135,7 @@ class Launcher {
       for (const auto& [name, value] : launch_.environment(rank)) set(name.c_str(), value);
     }
     if (launch_.record_fd >= 0) {
-      fcntl(launch_.record_fd, F_SETFD, 0);  // survives exec
+      fcntl(launch_.record_fd, F_SETFD, 0);  // the descriptor stays open after exec
       set(kRecordVariable, std::to_string(launch_.record_fd));
     }
     if (rank == 0) {
@@ -205,13 +205,13 @@ class Launcher {
       if (WIFSIGNALED(status))
         say("rank %zu (pid %d) was killed by signal %d (%s)", rank, static_cast<int>(child.pid),
             WTERMSIG(status), strsignal(WTERMSIG(status)));
-      else if (WEXITSTATUS(status) != kExitFailed)  // a rank that fails says why itself
+      else if (WEXITSTATUS(status) != kExitFailed)  // a rank that fails reports the reason itself
         say("rank %zu (pid %d) ended with status %d", rank, static_cast<int>(child.pid), WEXITSTATUS(status));
     }
   }
 
   const Launch& launch_;
-  std::vector<pid_t> before_;  // children that are none of ours
+  std::vector<pid_t> before_;  // child processes that this launcher did not start
   std::string secret_;
   std::vector<Child> children_;
   sigset_t watched_;
@@ -226,4 +226,4 @@ class Launcher {
 
 Launched launchRanks(const Launch& launch) { return Launcher(launch).run(); }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

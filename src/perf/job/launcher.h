@@ -1,6 +1,6 @@
-// Starts the ranks of a perf job on this machine as processes of this same executable and watches over them:
-// when one dies the others are given time to say why they end, then killed; when the launcher dies the kernel
-// ends them; Ctrl-C ends all. Main thread, no other thread may run.
+// Starts the ranks of a perf job on this machine, as processes of this executable, and watches over them.
+// When a rank dies, the others get time to report why they end, and are then killed. When the launcher dies,
+// the kernel ends the ranks. Ctrl-C ends all of them. Main thread, and no other thread may run.
 #pragma once
 
 #include <chrono>
@@ -10,33 +10,33 @@
 #include <utility>
 #include <vector>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// What became of a rank's process.
+// How a rank's process ended.
 struct ProcessEnd {
-  int exit_status = -1;  // 128 + signal when one ended it; -1: it was never started
-  bool killed = false;   // it did not end when the others had, and was killed
+  int exit_status = -1;  // 128 + signal if a signal ended it; -1: it was never started
+  bool killed = false;   // it did not end when the others had ended, and was killed
 };
 
 struct Launch {
   int ranks = 1;
-  std::span<const char* const> args;  // of the ranks, without the executable
-  bool software_fallback = false;     // for RankIdentity
-  // Variables of a rank besides those of the launcher; null: none.
+  std::span<const char* const> args;  // arguments of the ranks, without the executable
+  bool software_fallback = false;     // passed on in RankIdentity
+  // Variables of a rank, in addition to those of the launcher. Null: there are none.
   std::function<std::vector<std::pair<std::string, std::string>>(int rank)> environment = nullptr;
   int record_fd = -1;          // a descriptor that the ranks inherit (perf/collective/record.h); -1: none
-  bool adopt_orphans = false;  // ranks may leave no process behind
-  // Called again and again while ranks run; null: never.
+  bool adopt_orphans = false;  // kill processes that ranks leave behind
+  // Called repeatedly while ranks run. Null: nothing is called.
   std::function<void()> tick = nullptr;
   std::chrono::milliseconds tick_period{200};
 };
 
 struct Launched {
-  int exit_status = 1;  // the command's
-  int signal = 0;       // that was sent to the launcher
+  int exit_status = 1;  // exit status of the command
+  int signal = 0;       // the signal that the launcher received; 0: none
   std::vector<ProcessEnd> ends;
-  bool orphans = false;  // with adopt_orphans: a rank left a process behind, which was killed
+  bool orphans = false;  // with adopt_orphans: a rank left a process behind, and it was killed
 };
 Launched launchRanks(const Launch& launch);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
 #include <initializer_list>
 
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr int kFirstPort = 15'000;  // below Linux's ephemeral ports (32768)
@@ -29,7 +30,7 @@ std::string firstOf(const Environment& environment, std::initializer_list<const 
 struct Starter {
   const char* rank;
   const char* size;
-  const char* local_size;  // how many ranks are on this host; null: not said
+  const char* local_size;  // the variable with the number of ranks on this host; null: this starter has none
 };
 constexpr Starter kStarters[] = {
     {kRankVariable, kSizeVariable, nullptr},
@@ -47,21 +48,22 @@ const Starter* findStarter(const Environment& environment) {
   return nullptr;
 }
 
-// FNV-1a; only has to differ between jobs.
+// FNV-1a. The value must only differ between jobs.
 uint64_t hashOf(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// What only the ranks of this job have in common.
+// A text that only the ranks of this job have in common.
 std::string jobName(const Environment& environment, bool all_local) {
   std::string name;
   for (const char* variable : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                "PMI_JOBID", "TORCHELASTIC_RUN_ID", "MASTER_PORT"}) {
     name += get(environment, variable) + "/";
   }
-  // Nothing said: on one host the ranks share their parent (mpirun, or its daemon).
+  // No variable identifies the job. If all ranks are on one host, they share their parent process (mpirun, or
+  // its daemon).
   if (all_local && name.find_first_not_of('/') == std::string::npos) name += std::to_string(getppid());
   return name;
 }
@@ -85,7 +87,8 @@ std::string hostOfRankZero(const Environment& environment) {
 
 std::string portOf(const Environment& environment, const std::string& job) {
   std::string master_port = get(environment, "MASTER_PORT");
-  // torchrun's own store listens on MASTER_PORT; then, and without one, a port derived from the job's name.
+  // torchrun's own store listens on MASTER_PORT. In this case, and if there is no MASTER_PORT, the port is
+  // derived from the job's name.
   const bool taken = environment("TORCHELASTIC_RUN_ID") != nullptr;
   if (!master_port.empty() && !taken) return master_port;
   return std::to_string(kFirstPort + static_cast<int>(hashOf(job) % kPorts));
@@ -100,23 +103,18 @@ void addLauncherDetails(const Environment& environment, RankIdentity& identity) 
   identity.software_fallback = get(environment, kFallbackVariable) == "1";
 }
 
-// Rank and size; nothing when they make no sense.
-std::optional<RankIdentity> readNumbers(const Environment& environment, const Starter& starter,
-                                        std::string* error) {
+// Reads rank and size from the starter's variables.
+Outcome<RankIdentity> readNumbers(const Environment& environment, const Starter& starter) {
   const std::string size_text = get(environment, starter.size);
   const std::string rank_text = get(environment, starter.rank);
   const auto size = parseInt(size_text, 1, kMaxRanks);
-  if (!size) {
-    *error = std::string(starter.size) + "=" + size_text + " is not a number of ranks from 1 to " +
-             std::to_string(kMaxRanks);
-    return std::nullopt;
-  }
+  if (!size)
+    return Error{std::string(starter.size) + "=" + size_text + " is not a number of ranks from 1 to " +
+                 std::to_string(kMaxRanks)};
   const auto rank = parseInt(rank_text, 0, *size - 1);
-  if (!rank) {
-    *error = std::string(starter.rank) + "=" + rank_text + " is not a rank from 0 to " +
-             std::to_string(*size - 1) + " (" + starter.size + "=" + size_text + ")";
-    return std::nullopt;
-  }
+  if (!rank)
+    return Error{std::string(starter.rank) + "=" + rank_text + " is not a rank from 0 to " +
+                 std::to_string(*size - 1) + " (" + starter.size + "=" + size_text + ")"};
   RankIdentity identity;
   identity.rank = *rank;
   identity.size = *size;
@@ -140,34 +138,43 @@ std::string firstHost(const std::string& node_list) {
          node_list.substr(close + 1, suffix_end == std::string::npos ? suffix_end : suffix_end - close - 1);
 }
 
-std::optional<RankIdentity> rankFromEnvironment(const Environment& environment, const std::string& address,
-                                                std::string* error) {
-  error->clear();
+Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& environment,
+                                                         const std::string& address) {
   const Starter* starter = findStarter(environment);
-  if (starter == nullptr) return std::nullopt;
-  auto numbers = readNumbers(environment, *starter, error);
-  if (!numbers) return std::nullopt;
+  if (starter == nullptr) return std::optional<RankIdentity>();
+  auto numbers = readNumbers(environment, *starter);
+  if (!numbers.ok()) return numbers.failure();
   RankIdentity& identity = *numbers;
   if (starter == &kStarters[0]) {
     addLauncherDetails(environment, identity);
-    return identity;
+    return std::optional(identity);
   }
   const bool all_local = allLocal(environment, *starter, identity.size);
   const std::string job = jobName(environment, all_local);
   identity.secret = job;
   identity.address = address;
-  if (!address.empty()) return identity;
+  if (!address.empty()) return std::optional(identity);
   const std::string master = get(environment, "MASTER_ADDR");
   const std::string host = all_local && master.empty() ? "127.0.0.1" : hostOfRankZero(environment);
-  if (host.empty()) {
-    *error =
-        textOf("started as rank %d of %d (", identity.rank, identity.size) + identity.source +
-        "), but nothing says where rank 0 is: give --address HOST:PORT, or --ranks N to start the ranks here";
-    return std::nullopt;
-  }
+  if (host.empty())
+    return Error{textOf("started as rank %d of %d (", identity.rank, identity.size) + identity.source +
+                 "), but nothing says where rank 0 is: give --address HOST:PORT, or --ranks N to start the "
+                 "ranks here"};
   identity.address =
       (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + portOf(environment, job);
-  return identity;
+  return std::optional(identity);
 }
 
-}  // namespace railwise::tools
+void useOwnFabric(const std::string& name) {
+  constexpr const char* kFabricVariable = "RAILWISE_FABRIC";
+  const char* const named = std::getenv(kFabricVariable);
+  if (named == nullptr || *named == '\0') setenv(kFabricVariable, name.c_str(), 1);
+}
+
+// The name is derived from what the ranks have in common: the rendezvous address, and the secret, which
+// differs between jobs.
+std::string fabricOfJob(const RankIdentity& rank) {
+  return "job" + std::to_string(hashOf(rank.address + "/" + rank.secret));
+}
+
+}  // namespace railwise::cli

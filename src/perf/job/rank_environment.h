@@ -1,6 +1,6 @@
-// Who this process is in a job that someone started: railwise's own launcher, mpirun (Open MPI, MPICH, Intel
-// MPI), srun or torchrun; rank, size and where rank 0 is, from their environment variables. Pure, but for
-// getppid().
+// Which rank this process is in a job. The job was started by Railwise's own launcher, mpirun (Open MPI,
+// MPICH, Intel MPI), srun or torchrun; their environment variables have the rank, the size and the address of
+// rank 0. Pure, except for getppid().
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 
-namespace railwise::tools {
+#include "base/outcome.h"
+
+namespace railwise::cli {
 
 inline constexpr int kMaxRanks = 1024;
 
@@ -17,9 +19,9 @@ struct RankIdentity {
   int rank = 0;
   int size = 1;
   std::string address;  // HOST:PORT of rank 0
-  std::string secret;   // the same in all ranks of the job; strangers do not know it
+  std::string secret;   // equal in all ranks of the job; others do not know it
   std::string source;   // "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE", for messages
-  // Only when railwise's launcher started this process:
+  // The next fields are set only if Railwise's launcher started this process.
   int listen_fd = -1;  // rank 0: the listening socket
   pid_t launcher = 0;
   bool software_fallback = false;  // the launcher found no RDMA device
@@ -27,15 +29,24 @@ struct RankIdentity {
 
 using Environment = std::function<const char*(const char*)>;
 
-// Nothing, and `error` empty: nobody started this process. Nothing, and `error` set: the variables contradict
-// themselves or do not say where rank 0 is. `address` (may be empty) is --address.
-std::optional<RankIdentity> rankFromEnvironment(const Environment& environment, const std::string& address,
-                                                std::string* error);
+// Null: no launcher started this process. An error: the variables contradict each other, or do not give the
+// address of rank 0. `address` is the value of --address and may be empty.
+Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& environment,
+                                                         const std::string& address);
 
-// "node[03-07,9],other" -> "node03".
+// The first host in a list: "node[03-07,9],other" gives "node03".
 std::string firstHost(const std::string& node_list);
 
-// The launcher's side: the variables for the rank that it starts, as NAME=value.
+// Gives a job on software devices a fabric of its own, unless the user names a fabric. So the job cannot meet
+// other jobs of the user, whose devices may have the same addresses. Sets the fabric of this process and of
+// its child processes to `name`, if neither RAILWISE_FABRIC nor the configuration of the devices names one.
+void useOwnFabric(const std::string& name);
+
+// The fabric of a job whose ranks mpirun, srun or torchrun started: a name that all ranks of this job
+// compute, and no other job.
+std::string fabricOfJob(const RankIdentity& rank);
+
+// Variables that the launcher sets for the rank that it starts.
 inline constexpr const char* kRankVariable = "RAILWISE_PERF_RANK";
 inline constexpr const char* kSizeVariable = "RAILWISE_PERF_SIZE";
 inline constexpr const char* kAddressVariable = "RAILWISE_PERF_ADDRESS";
@@ -43,7 +54,8 @@ inline constexpr const char* kSecretVariable = "RAILWISE_PERF_SECRET";
 inline constexpr const char* kListenFdVariable = "RAILWISE_PERF_LISTEN_FD";
 inline constexpr const char* kLauncherVariable = "RAILWISE_PERF_LAUNCHER";
 inline constexpr const char* kFallbackVariable = "RAILWISE_PERF_SOFTWARE_FALLBACK";
-// Only for a rank whose launcher wants to know how far it is: the descriptor of the memory that they share.
+// The descriptor of the memory that the launcher and its ranks share. Set only if the launcher follows the
+// progress of its ranks.
 inline constexpr const char* kRecordVariable = "RAILWISE_PERF_RECORD_FD";
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

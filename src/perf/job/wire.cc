@@ -11,7 +11,7 @@
 
 #include "cli/options/options.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 ByteWriter& ByteWriter::u32(uint32_t value) {
   for (int shift = 0; shift < 32; shift += 8) bytes_.push_back(static_cast<std::byte>(value >> shift & 0xff));
@@ -91,7 +91,7 @@ Received FrameChannel::receive(Frame& frame, std::size_t max_payload) {
 }
 
 Status FrameChannel::sendAll(std::span<const std::byte> bytes, Deadline deadline) {
-  // Transfer wants mutable bytes although sending only reads them.
+  // Transfer needs mutable bytes, although sending only reads them.
   Transfer transfer{{const_cast<std::byte*>(bytes.data()), bytes.size()}};
   while (true) {
     const auto io = socket_.send(transfer);
@@ -115,7 +115,7 @@ void FrameChannel::sendIfIdle(FrameType type) {
   pollfd writable = {.fd = socket_.fd(), .events = POLLOUT, .revents = 0};
   if (!lock.owns_lock() || poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) return;
   const Header header = {kMagic, kVersion, static_cast<uint16_t>(type), 0};
-  // Writable means that a third of the send buffer is free: the header goes as a whole.
+  // A writable socket has a third of its send buffer free, so the header is sent as a whole.
   (void)sendAll(std::as_bytes(std::span(&header, 1)), Deadline::after(std::chrono::milliseconds(10)));
 }
 
@@ -132,26 +132,21 @@ void FrameChannel::keepAlive() {
 
 void FrameChannel::finishSending() { (void)shutdown(socket_.fd(), SHUT_WR); }
 
-Result<SocketAddress> resolveAddress(const std::string& text, std::string* error) {
+Outcome<SocketAddress> resolveAddress(const std::string& text) {
   const auto colon = text.rfind(':');
   const auto port = colon == std::string::npos ? std::nullopt : parseInt(text.substr(colon + 1), 1, 65535);
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  if (!port || host.empty()) {
-    *error = "'" + text + "' is not HOST:PORT with a port from 1 to 65535";
-    return Status{Code::kInvalidArgument};
-  }
+  if (!port || host.empty()) return Error{"'" + text + "' is not HOST:PORT with a port from 1 to 65535"};
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const std::string service = std::to_string(*port);
-  if (const int failure = getaddrinfo(host.c_str(), service.c_str(), &hints, &found); failure != 0) {
-    *error = "cannot find the address of '" + host + "': " + gai_strerror(failure);
-    return Status{Code::kSystem};
-  }
+  if (const int failure = getaddrinfo(host.c_str(), service.c_str(), &hints, &found); failure != 0)
+    return Error{"cannot find the address of '" + host + "': " + gai_strerror(failure)};
   const SocketAddress address(*found->ai_addr);
   freeaddrinfo(found);
   return address;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,7 +1,10 @@
 // Frames on the bootstrap network: a fixed header with magic, version, type and a bounded length, then the
-// bytes. Everything that arrives is checked before it is believed: a frame that is not ours ends the
-// connection. A FrameReader or FrameChannel belongs to one thread at a time, except send(), which any thread
-// may call.
+// bytes. Everything that arrives is checked before it is used; a frame of another form ends the connection. A
+// ByteReader or FrameChannel belongs to one thread at a time, but any thread may call send().
+//
+// This framing is separate from that of net/wireup (structs of one length per type) and of benchmarks/bench
+// (one struct over a local SOCK_SEQPACKET). Each of them is about 20 lines, and one codec for all would be
+// more.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +16,23 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/outcome.h"
 #include "base/socket.h"
 #include "base/status.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 using Bytes = std::vector<std::byte>;
 
 enum class FrameType : uint16_t {
-  kHello = 1,    // rank -> 0: who I am
-  kWelcome = 2,  // 0 -> rank: everybody who has joined
-  kReject = 3,   // 0 -> rank: text, why you cannot join
+  kHello = 1,    // rank -> rank 0: who the rank is
+  kWelcome = 2,  // rank 0 -> rank: all ranks that have joined
+  kReject = 3,   // rank 0 -> rank: text, why the rank cannot join
   kData = 4,     // a block of a collective call
-  kFailure = 5,  // rank u32 (whose), text
-  kGone = 6,     // rank u32 (who has left without a word)
-  kPulse = 7,    // somebody has made progress since the last one
-  kBye = 8,      // I have finished
+  kFailure = 5,  // u32 rank that has failed, text
+  kGone = 6,     // u32 rank that has gone without a message
+  kPulse = 7,    // some rank has made progress since the last pulse
+  kBye = 8,      // the rank has finished
 };
 
 struct Frame {
@@ -36,10 +40,10 @@ struct Frame {
   Bytes payload;
 };
 
-// A rank exchanges at most 1024 peers x 16 channels x 128 bytes of handles at once, rank 0 one such block per
-// rank.
+// A rank exchanges at most 1024 peers x 16 channels x 128 bytes of handles at once. Rank 0 exchanges one such
+// block per rank.
 inline constexpr std::size_t kMaxPayload = std::size_t{16} << 20;
-// What somebody who has not said who he is may send.
+// How many bytes a connection may send before its rank is known.
 inline constexpr std::size_t kMaxHello = 8192;
 
 class ByteWriter {
@@ -53,7 +57,7 @@ class ByteWriter {
   Bytes bytes_;
 };
 
-// Reading past the end gives zeros and empty texts, and ok() turns false.
+// Reading past the end returns zeros and empty texts, and makes ok() false.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -77,16 +81,16 @@ class FrameChannel {
  public:
   explicit FrameChannel(Socket socket) : socket_(std::move(socket)) {}
 
-  // One frame, if a whole one has arrived. `max_payload` bounds what is accepted.
+  // Returns one frame if a whole one has arrived. A frame larger than `max_payload` is refused.
   Received receive(Frame& frame, std::size_t max_payload);
-  // Sends the whole frame, waiting for room until `deadline`. Errors: kRemote when the peer has gone or is
-  // stuck.
+  // Sends the whole frame, and waits for room until `deadline`. Errors: kRemote if the peer has gone or does
+  // not read.
   Status send(FrameType type, std::span<const std::byte> payload, Deadline deadline);
-  // A frame without bytes, only if it can go at once; never waits.
+  // Sends a frame without bytes if that is possible at once. Never waits.
   void sendIfIdle(FrameType type);
-  // Notice a host that vanishes without a word within some 9 s.
+  // Makes the kernel notice within about 9 s that the peer's host has vanished.
   void keepAlive();
-  // Nothing more will be sent.
+  // Ends the sending direction.
   void finishSending();
   int fd() const { return socket_.fd(); }
 
@@ -111,7 +115,7 @@ class FrameChannel {
   std::size_t payload_moved_ = 0;
 };
 
-// "host:port", "1.2.3.4:5", "[::1]:5".
-Result<SocketAddress> resolveAddress(const std::string& text, std::string* error);
+// Accepts "host:port", "1.2.3.4:5" and "[::1]:5".
+Outcome<SocketAddress> resolveAddress(const std::string& text);
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 Worker::Worker(const char* name) : thread_([this] { loop(); }) {
   pthread_setname_np(thread_.native_handle(), name);
@@ -40,4 +40,4 @@ void Worker::loop() {
   }
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 class Worker {
  public:
@@ -32,4 +32,4 @@ class Worker {
   std::thread thread_;
 };
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -10,10 +10,10 @@
 
 #include "cli/options/message.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
-// A tick is a hundredth of a second: fewer would say nothing to a percent or so.
+// A tick is 10 ms. With fewer ticks than this, the result would be too inaccurate.
 constexpr double kFewestTicks = 50;
 constexpr double kWorthSaying = 0.05;
 
@@ -38,8 +38,8 @@ std::string OthersUse::text() const {
 
 MachineUse::MachineUse(std::string file) : file_(std::move(file)), begin_(read()) {}
 
-// "cpu user nice system idle iowait irq softirq steal ...": proc_stat(5). What guests had is in user and nice
-// too.
+// The fields are "cpu user nice system idle iowait irq softirq steal ...", see proc_stat(5). The time of
+// guests is included in user and nice.
 std::optional<MachineUse::Ticks> MachineUse::read() const {
   std::ifstream file(file_);
   std::string name;
@@ -78,4 +78,4 @@ int usableCpus() {
   return CPU_COUNT(&cpus);
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,32 +1,32 @@
-// How busy this machine was with other things while something was measured. One thread.
+// Measures how busy the machine was with other work during a measurement. One thread.
 #pragma once
 
 #include <optional>
 #include <string>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
-// Of the machine's CPU time, 0 to 1.
+// Shares of the machine's CPU time, from 0 to 1.
 struct OthersUse {
-  double processes = 0;   // that are not measured, and the kernel for them
-  double hypervisor = 0;  // that ran something else than this virtual machine
+  double processes = 0;   // processes that are not measured, and the kernel's work for them
+  double hypervisor = 0;  // time in which the hypervisor ran something else than this virtual machine
 
   bool worthSaying() const;
-  // "other processes had 37 % of its CPU time, the hypervisor 12 %"
+  // For example "other processes had 37 % of its CPU time, the hypervisor 12 %".
   std::string text() const;
 };
 
 class MachineUse {
  public:
-  // From now on. `file`: as /proc/stat is.
+  // Measures from now on. `file` has the form of /proc/stat.
   explicit MachineUse(std::string file = "/proc/stat");
 
-  // `own_seconds`: CPU time since the beginning of all that is measured. Nothing: too little time has gone by
-  // to tell, or the file cannot be read.
+  // `own_seconds`: CPU time of everything that is measured, since the beginning. Null: too little time has
+  // passed, or the file cannot be read.
   std::optional<OthersUse> since(double own_seconds) const;
 
  private:
-  // Clock ticks since the machine began, summed over its CPUs.
+  // Clock ticks since the machine started, summed over its CPUs.
   struct Ticks {
     double all = 0;
     double busy = 0;
@@ -38,10 +38,10 @@ class MachineUse {
   std::optional<Ticks> begin_;
 };
 
-// CPU time of this process so far, and of the children that it has waited for.
+// CPU time of this process so far, and of the child processes that it has waited for.
 double ownCpuSeconds();
 
-// CPUs that this process may use.
+// The number of CPUs that this process may use.
 int usableCpus();
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -1,4 +1,4 @@
-// Whole pages of memory of our own, to register with a device. Plain values.
+// Whole pages of memory that belong to Railwise, for registration with a device. Plain values.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-namespace railwise::tools {
+namespace railwise::cli {
 
 inline constexpr std::size_t roundUp(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -20,7 +20,7 @@ struct FreePages {
 };
 using PageMemory = std::unique_ptr<std::byte, FreePages>;
 
-// At least so many bytes, zeroed; null: there is no memory.
+// Allocates at least `bytes` bytes, zeroed. Null: there is not enough memory.
 inline PageMemory allocatePages(std::size_t bytes) {
   const std::size_t whole = roundUp(bytes, kPage);
   PageMemory memory(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
@@ -28,4 +28,4 @@ inline PageMemory allocatePages(std::size_t bytes) {
   return memory;
 }
 
-}  // namespace railwise::tools
+}  // namespace railwise::cli

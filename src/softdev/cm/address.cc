@@ -16,7 +16,7 @@ constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 bool isMapped(const Address& address) { return std::memcmp(address.ip, kMapped, sizeof kMapped) == 0; }
 
-// What the text says of a port: GIDs that the fabric has changed since are not seen.
+// The addresses that the text gives a port. Changes that the fabric has made to GIDs since do not show here.
 const std::vector<Gid>& addressesOf(const PortConfig& port) {
   return port.iwarp ? port.addresses : port.gids;
 }
@@ -95,7 +95,7 @@ int dial(int fd, const std::string& fabric, const Address& address) {
 }
 
 uint16_t ephemeralPort() {
-  constexpr uint32_t kFirst = 32768;  // as Linux has it
+  constexpr uint32_t kFirst = 32768;  // the range of Linux
   constexpr uint32_t kLast = 60999;
   uint32_t number = 0;
   (void)getrandom(&number, sizeof number, 0);

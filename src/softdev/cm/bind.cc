@@ -1,4 +1,4 @@
-// Giving an id its address: sockets on it, and the device behind it (rdma_bind_addr(3)).
+// Gives an id its address: makes the sockets for it, and finds the device behind it (rdma_bind_addr(3)).
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,7 +13,7 @@ void setSource(Id& id, const Address& address) {
   writeAddress(address, &id.route.addr.src_storage);
 }
 
-// Every address of this host and the name of its fabric.
+// Returns every address of this host. *fabric receives the name of its fabric.
 std::vector<Address> everyAddress(std::string* fabric) {
   std::vector<Address> addresses;
   ibv_device** list = getDeviceList(nullptr);
@@ -35,7 +35,7 @@ std::vector<Address> everyAddress(std::string* fabric) {
   return addresses;
 }
 
-// Sockets with one port number on all of `addresses`: 0 or errno.
+// Makes sockets with one port number on all of `addresses`. Returns 0 or an errno.
 int bindAll(Id& id, const std::string& fabric, std::vector<Address> addresses, uint16_t port) {
   for (Address& address : addresses) {
     address.port = port;
@@ -53,7 +53,7 @@ int bindAll(Id& id, const std::string& fabric, std::vector<Address> addresses, u
 
 int bindSockets(Id& id, const std::string& fabric, const std::vector<Address>& addresses, uint16_t* port) {
   if (*port != 0) return bindAll(id, fabric, addresses, *port);
-  constexpr int kTries = 1000;  // of 28,000
+  constexpr int kTries = 1000;  // there are 28,000 port numbers
   int error = EADDRINUSE;
   for (int i = 0; i < kTries && error == EADDRINUSE; ++i) {
     *port = ephemeralPort();

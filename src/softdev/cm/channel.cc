@@ -1,5 +1,6 @@
-// Event channels (rdma_create_event_channel(3), rdma_get_cm_event(3)). The channel's descriptor is an epoll
-// set of the sockets of its ids and of one eventfd for events that this process caused itself.
+// Event channels (rdma_create_event_channel(3), rdma_get_cm_event(3)). The descriptor of a channel is an
+// epoll set. It holds the sockets of the channel's ids, and one eventfd for events that this process itself
+// has caused.
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -32,7 +33,7 @@ Event* pop(Channel& channel) {
 
 bool mayWait(const Channel& channel) { return (fcntl(channel.fd, F_GETFL) & O_NONBLOCK) == 0; }
 
-// What InfiniBand's messages carry is of fixed size: the receiver sees the zeros behind the data.
+// InfiniBand's messages carry private data of fixed size: the receiver also sees the zeros behind the data.
 uint8_t bytesSeen(const Id& id, const Message& message) {
   if (id.iwarp()) return message.bytes;
   if (message.kind == Kind::kRequest) return kRequestBytes;
@@ -53,7 +54,7 @@ Event* newEvent(Id& id, rdma_cm_event_type type, int status, const Message* mess
     conn.private_data_len = bytesSeen(id, *message);
     conn.private_data = conn.private_data_len > 0 ? event->private_data : nullptr;
   }
-  // What the peer gives is what we may take.
+  // The peer's initiator depth limits our responder resources, and vice versa.
   conn.responder_resources = message->initiator_depth;
   conn.initiator_depth = message->responder_resources;
   conn.flow_control = message->flow_control;
@@ -109,15 +110,16 @@ void destroyEventChannel(rdma_event_channel* base) {
 int getEvent(rdma_event_channel* base, rdma_cm_event** event) {
   auto& channel = *static_cast<Channel*>(base);
   if (event == nullptr) return answer(EINVAL);
-  // Everything that has come is read before anything is given: so that a loop that asks until EAGAIN ends.
+  // Reads everything that has arrived before it returns an event, so that a loop that calls until EAGAIN
+  // ends.
   for (int timeout = 0;; timeout = mayWait(channel) ? -1 : 0) {
     epoll_event seen[kAtOnce];
     const int count = epoll_wait(channel.fd, seen, kAtOnce, timeout);
     if (count < 0) return -1;
     std::lock_guard lock(manager().mutex);
     for (int i = 0; i < count; ++i) {
-      eventfd_t rings = 0;  // 0: our own events, or the ring of one that has gone with its id
-      const uint64_t id = seen[i].data.u64;  // epoll_event is packed
+      eventfd_t rings = 0;                   // id 0: our own events. An unknown id: a socket whose id is gone
+      const uint64_t id = seen[i].data.u64;  // a copy, because epoll_event is packed
       if (id == 0 && channel.ready.empty()) (void)eventfd_read(channel.signal_fd, &rings);
       const auto found = manager().ids.find(id);
       if (found != manager().ids.end() && found->second->channel == base) readSockets(*found->second);
@@ -143,7 +145,7 @@ int ackEvent(rdma_cm_event* base) {
 }
 
 int migrateId(rdma_cm_id* base, rdma_event_channel* target) {
-  if (target == nullptr) return answer(EOPNOTSUPP);  // an id that waits by itself
+  if (target == nullptr) return answer(EOPNOTSUPP);  // an id without a channel is not supported
   Id& id = *static_cast<Id*>(base);
   std::unique_lock lock(manager().mutex);
   Channel& from = id.events();

@@ -1,4 +1,4 @@
-// Listening, connecting, accepting and parting (rdma_listen(3), rdma_connect(3), rdma_accept(3)).
+// Listens, connects, accepts and disconnects (rdma_listen(3), rdma_connect(3), rdma_accept(3)).
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace railwise::softdev::cm {
 namespace {
 
-constexpr int kMaxBacklog = 1024;  // as the kernel's
+constexpr int kMaxBacklog = 1024;  // the kernel's limit
 
 uint8_t limited(uint8_t wanted) { return std::min<uint8_t>(wanted, kMaxRdAtomic); }
 
-// What both ends say of themselves.
+// The parameters that each end sends to its peer.
 rdma_conn_param describe(Id& id, const rdma_conn_param* parameters) {
   rdma_conn_param conn{};
   conn.responder_resources = RDMA_MAX_RESP_RES;
@@ -32,7 +32,7 @@ rdma_conn_param describe(Id& id, const rdma_conn_param* parameters) {
   return conn;
 }
 
-// The attempt is over before it has begun; the program learns it as an event.
+// Ends an attempt before it has begun. The program gets an event about that.
 int fails(Id& id, rdma_cm_event_type type, int status) {
   bringDown(id);
   id.state = State::kOver;
@@ -41,7 +41,7 @@ int fails(Id& id, rdma_cm_event_type type, int status) {
   return 0;
 }
 
-// An id that is bound to no device has no faults.
+// Fault rules for verbs do not apply to an id without a device.
 int fault(const Id& id, Verb verb) {
   return id.verbs != nullptr ? verbFault(as<Context>(id.verbs), verb) : 0;
 }
@@ -53,7 +53,7 @@ int listen(rdma_cm_id* base, int backlog) {
   std::lock_guard lock(manager().mutex);
   if (id.state != State::kBound) return answer(EINVAL);
   if (const int error = fault(id, Verb::kRdmaListen); error != 0) return answer(error);
-  // More calls may wait in the kernel than in our queue, so that what is too much is told so.
+  // The kernel's queue is longer than ours, so that a caller that finds our queue full gets a rejection.
   for (const int fd : id.sockets) {
     if (::listen(fd, SOMAXCONN) != 0) return -1;
   }
@@ -101,7 +101,7 @@ int accept(rdma_cm_id* base, rdma_conn_param* parameters) {
   }
   id.state = State::kAccepted;
   if (!id.iwarp()) return 0;
-  id.state = State::kUp;  // there is no third message
+  id.state = State::kUp;  // iWARP has no third message
   raise(id, RDMA_CM_EVENT_ESTABLISHED, 0);
   return 0;
 }
@@ -123,7 +123,7 @@ int establish(rdma_cm_id* base) {
   std::lock_guard lock(manager().mutex);
   if (id.qp != nullptr || id.state != State::kResponded) return answer(EINVAL);
   id.state = State::kUp;
-  // When the other end is gone, an event tells.
+  // The result does not matter: if the peer is gone, an event will report that.
   (void)sendMessage(id, Kind::kReady, nullptr, nullptr, 0);
   return 0;
 }
@@ -131,7 +131,7 @@ int establish(rdma_cm_id* base) {
 int disconnect(rdma_cm_id* base) {
   Id& id = *static_cast<Id*>(base);
   std::lock_guard lock(manager().mutex);
-  if (id.state == State::kOver) {  // the other end was faster
+  if (id.state == State::kOver) {  // the peer has disconnected first
     bringDown(id);
     return 0;
   }

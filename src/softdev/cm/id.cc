@@ -13,7 +13,8 @@
 namespace railwise::softdev::cm {
 namespace {
 
-// A forked child has copies of the sockets: our end would seem to live on in them.
+// A forked child has copies of the sockets. It closes them, because to the peer a copy would look like a
+// living id.
 void forgetInChild() {
   for (auto& [serial, id] : manager().ids) {
     for (const int fd : id->sockets) close(fd);
@@ -22,7 +23,8 @@ void forgetInChild() {
   manager().mutex.unlock();
 }
 
-// After the fabric has done so: what is registered last is locked first, and our mutex comes before its.
+// Must register after the fabric has registered its handlers: handlers that run before a fork run in reverse
+// order, and our mutex comes before the fabric's.
 void watchForks() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -38,13 +40,13 @@ bool sameLink(const PortRecord& here, const PortRecord& there) {
   return here.link_layer == there.link_layer && here.iwarp == there.iwarp;
 }
 
-// The port with the destination, if the id's own port can reach it.
+// The port that has the destination address, if the id's own port can reach it. Null otherwise.
 const PortRecord* reached(const Id& id) {
   const PortRecord* there = findAddress(*as<Context>(id.verbs).fabric->segment, id.destination.ip);
   return there != nullptr && sameLink(portOf(id), *there) ? there : nullptr;
 }
 
-// Chooses a port of this host that reaches the destination, and an address of it.
+// Chooses a port of this host that reaches the destination, and an address of that port.
 bool chooseSource(Id& id) {
   ibv_device** list = getDeviceList(nullptr);
   bool found = false;
@@ -56,7 +58,8 @@ bool chooseSource(Id& id) {
       Address source;
       source.port = id.source.port;
       if (reached(id) != nullptr && !addresses.empty() && !isZero(addresses.back())) {
-        std::memcpy(source.ip, addresses.back().raw, sizeof source.ip);  // the routable one
+        // Takes the routable address, which comes last.
+        std::memcpy(source.ip, addresses.back().raw, sizeof source.ip);
         closeSockets(id);
         found = bindHere(id, source) == 0;
       }
@@ -87,7 +90,7 @@ Id* newId(Channel& channel, void* context, rdma_port_space ps) {
 
 void closeSockets(Id& id) {
   for (const int fd : id.sockets) {
-    // A forked child may have a copy: closing ours would not take it out.
+    // A forked child may have a copy of the socket. Then closing our socket would not remove it from the set.
     (void)epoll_ctl(id.channel->fd, EPOLL_CTL_DEL, fd, nullptr);
     close(fd);
   }
@@ -98,7 +101,7 @@ void watch(Id& id) {
   epoll_event wanted{};
   wanted.events = EPOLLIN | EPOLLRDHUP;
   wanted.data.u64 = id.serial;
-  // A socket that does not listen yet says that it has hung up: it waits outside.
+  // A socket that neither listens nor is connected reports a hang-up, so it is not yet added to the set.
   if (id.state == State::kIdle || id.state == State::kBound || id.state == State::kAddressResolved ||
       id.state == State::kRouteResolved)
     return;
@@ -125,7 +128,7 @@ int useDevice(Id& id, Device& device, uint8_t port) {
 void leaveDevice(Id& id) {
   if (id.device == nullptr) return;
   const auto found = manager().devices.find(id.device);
-  // One that still has objects of the program stays open for the next id.
+  // If the program still has objects on the context, the context stays open for the next id.
   if (--found->second.uses == 0 && closeDevice(found->second.context) == 0) manager().devices.erase(found);
   id.device = nullptr;
   id.verbs = nullptr;
@@ -138,7 +141,7 @@ const PortRecord& portOf(const Id& id) {
 
 void deleteId(Id& id) {
   Channel& channel = id.events();
-  std::vector<Id*> unseen;  // callers that the program has not been told of
+  std::vector<Id*> unseen;  // ids of requests that the program has not seen yet
   std::erase_if(channel.ready, [&](Event* event) {
     if (event->id != &id && event->counted != &id) return false;
     if (event->id != &id) unseen.push_back(static_cast<Id*>(event->id));
@@ -159,7 +162,7 @@ void deleteId(Id& id) {
 }
 
 int createId(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps) {
-  if (channel == nullptr) return answer(EOPNOTSUPP);  // an id that waits by itself
+  if (channel == nullptr) return answer(EOPNOTSUPP);  // an id without a channel is not supported
   if (ps != RDMA_PS_TCP && ps != RDMA_PS_IB) return answer(EPROTONOSUPPORT);
   std::lock_guard lock(manager().mutex);
   *id = newId(*static_cast<Channel*>(channel), context, ps);
@@ -169,7 +172,7 @@ int createId(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_p
 int destroyId(rdma_cm_id* base) {
   Id& id = *static_cast<Id*>(base);
   std::unique_lock lock(manager().mutex);
-  closeSockets(id);  // nothing new comes
+  closeSockets(id);  // after this no new event comes
   manager().acknowledged.wait(lock, [&] { return id.events_given == id.events_acknowledged; });
   deleteId(id);
   return 0;
@@ -231,8 +234,8 @@ int localAddresses(ibv_context* base, uint8_t port, ibv_gid* addresses, int most
   int count = 0;
   const std::span<const Gid> all =
       addressesOf(context.fabric->segment->ports[context.record->ports[port - 1]]);
-  for (auto gid = all.rbegin(); gid != all.rend(); ++gid) {  // routable ones stand behind link-local ones
-    // Those of RoCE v1 are there as RoCE v2's too.
+  for (auto gid = all.rbegin(); gid != all.rend(); ++gid) {  // routable addresses come after link-local ones
+    // A RoCE v1 address is in the list as a RoCE v2 address too.
     if (gid->type == static_cast<uint32_t>(GidType::kRoceV1) || isZero(*gid)) continue;
     if (count < most) std::memcpy(addresses[count].raw, gid->raw, sizeof gid->raw);
     ++count;

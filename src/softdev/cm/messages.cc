@@ -1,4 +1,4 @@
-// What arrives at the sockets of the connection manager, and what becomes of it.
+// Handles the messages that arrive at the sockets of the connection manager.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ void answerCalls(Id& listener) {
   }
 }
 
-// False when the id is gone.
+// False if the id was deleted.
 bool handleRequest(Id& id, const Message& message) {
   const auto listener = manager().ids.find(id.listener);
   uint8_t port = 0;
@@ -65,7 +65,7 @@ void handleReply(Id& id, const Message& message) {
   id.remote = message;
   id.rnr_retry_count = message.rnr_retry_count;
   id.initiator_depth = std::min(id.initiator_depth, message.responder_resources);
-  if (id.qp == nullptr && !id.iwarp()) {  // the program brings its queue pair up, then says establish()
+  if (id.qp == nullptr && !id.iwarp()) {  // the program brings its queue pair up and then calls establish()
     id.state = State::kResponded;
     return raise(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &id.remote);
   }
@@ -89,7 +89,7 @@ void handleDisconnect(Id& id) {
   end(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }
 
-// False when the id is gone.
+// False if the id was deleted.
 bool handle(Id& id, const Message& message) {
   if (id.state == State::kCalled) return handleRequest(id, message);
   switch (message.kind) {
@@ -113,7 +113,7 @@ bool handle(Id& id, const Message& message) {
   return true;
 }
 
-// The other end has closed without a word, or died.
+// The peer has closed the socket without a message, or has died.
 void handleEnd(Id& id) {
   if (id.state == State::kCalled) return deleteId(id);
   if (id.state == State::kUp) return handleDisconnect(id);

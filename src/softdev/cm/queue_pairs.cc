@@ -1,6 +1,6 @@
-// Queue pairs of the connection manager (rdma_create_qp(3), rdma_init_qp_attr(3)): made on an id, or the
-// program's own, for which it asks the attributes. On iWARP the manager alone brings them up, found by
-// number.
+// Queue pairs of the connection manager (rdma_create_qp(3), rdma_init_qp_attr(3)). A queue pair is either
+// made on an id, or it is the program's own; for the latter the program queries the attributes. On iWARP only
+// the manager brings queue pairs up, and finds them by their number.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -23,7 +23,8 @@ void initAttributes(const Id& id, ibv_qp_attr* attr, int* mask) {
   *mask |= IBV_QP_PKEY_INDEX;
 }
 
-// The entry of our GID table that the path begins at: RoCE v2 where the address is there twice.
+// The entry of our GID table that has the id's source address. If two entries have it, the later one, which
+// is RoCE v2.
 int sourceIndex(const Id& id) {
   const PortRecord& port = portOf(id);
   int found = 0;
@@ -88,7 +89,7 @@ int attributes(Id& id, ibv_qp_attr* attr, int* mask) {
       return 0;
     case IBV_QPS_RTR:
     case IBV_QPS_RTS:
-      if (id.iwarp()) return 0;  // nothing for the program to change
+      if (id.iwarp()) return 0;  // the program has nothing to change
       if (!answered) return EINVAL;
       state == IBV_QPS_RTR ? receiveAttributes(id, attr, mask) : sendAttributes(id, attr, mask);
       return 0;
@@ -118,7 +119,7 @@ int createQp(rdma_cm_id* base, ibv_pd* pd, ibv_qp_init_attr* attr) {
   Id& id = *static_cast<Id*>(base);
   std::lock_guard lock(manager().mutex);
   if (id.device == nullptr || id.qp != nullptr || pd == nullptr || pd->context != id.verbs)
-    return answer(EINVAL);  // the manager's own context, as with librdmacm
+    return answer(EINVAL);  // the PD must be of the manager's own context, as with librdmacm
   ibv_qp* qp = softdev::createQp(pd, attr);
   if (qp == nullptr) return -1;
   id.qp = qp;

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kInlineSeparators = ",";
 constexpr size_t kMaxFileBytes = 4U << 20;
 
-// "/etc/lab.conf#B;pacing=on" taken apart.
+// The parts of a text such as "/etc/lab.conf#B;pacing=on".
 struct Reference {
   std::string file;  // "" for inline text
   std::string host;
@@ -43,14 +43,14 @@ Reference split(std::string_view text) {
   return reference;
 }
 
-// The text of a file; errno is set when it cannot be read.
+// The text of a file. Nothing, with errno set, if the file cannot be read.
 std::optional<std::string> fileText(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.gcount() == 0 && file.bad()) return std::nullopt;  // a folder
+  if (file.gcount() == 0 && file.bad()) return std::nullopt;  // `path` is a folder
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() <= kMaxFileBytes) return text;
   errno = EFBIG;
@@ -79,8 +79,8 @@ std::string thisHost() {
   return name;
 }
 
-// The host of the machine that this process plays: asked for in the text behind '#', by RAILWISE_HOST, by the
-// key `host`, or the first.
+// Chooses the host of the machine that this process plays: the host after '#' in the text, else
+// RAILWISE_HOST, else the key `host`, else the first host.
 Status chooseHost(MachineConfig& machine, const std::string& behind_hash, std::string_view variable,
                   const std::string& key, const std::string& file) {
   std::string wanted = key;
@@ -106,7 +106,7 @@ Result<MachineConfig> finish(ConfigParser& parser, const Reference& reference, s
   Result<MachineConfig> machine = parser.finish();
   if (!machine.ok()) return machine.status();
   std::string name = thisHost();
-  // A text without hosts describes this computer, which may be given another name.
+  // A text without hosts describes this computer. The text or the environment may give it another name.
   const bool described = machine->hosts.front().described;
   if (!described) {
     for (const std::string_view other : {std::string_view(key), variable, std::string_view(reference.host)}) {

@@ -1,16 +1,17 @@
-// Parses the text that describes the devices of this process and the machines they belong to (description.h).
-// All keys: docs/software-device.md, "Configuration". In short: stanzas separated by ';' (in a file also by
-// lines), each a list of key=value separated by ',' (in a file also by spaces, with '#' before a comment). A
-// first word tells what a stanza describes:
+// Parses the text that describes the devices of this process and the machines that the devices belong to
+// (description.h). docs/software-device.md, "Configuration", has all keys. In short: the text is a list of
+// stanzas separated by ';' (in a file also by line ends). A stanza is a list of key=value separated by ','
+// (in a file also by spaces; '#' begins a comment). The first word of a stanza says what the stanza
+// describes:
 //   device (or none)   an RDMA device: port keys (speed, link, gid ...; portN.KEY for one port), device keys
-//   host NAME          the devices, GPUs and bridges that follow are this host's; like=HOST copies another
-//   gpu, nvswitch      a PCI function of the host, and what NVML says of it
+//   host NAME          the following devices, GPUs and bridges are its own; like=HOST copies another
+//   gpu, nvswitch      a PCI function of the host, and what NVML reports for it
 //   bridge             a PCI function of the host, for /sys
-//   fault RULE         kept as it is for the fault injector
-// A stanza of which every key concerns the process (fabric, host, seed, fault) or the mode of its devices
-// (engine, pacing ...) describes no device: it holds for all of them. Text that begins with '/', './' or '@'
-// names a file, or with '@' a shipped machine (machines.h), then '#HOST' if wanted, then ';' and more
-// stanzas.
+//   fault RULE         stored unparsed, for the fault injector
+// A stanza describes no device if every key of it concerns the process (fabric, host, seed, fault) or the
+// mode of devices (engine, pacing ...). Such a stanza applies to all devices.
+// Text that begins with '/', './' or '@' names a file ('@': a shipped machine, machines.h). '#HOST' may
+// follow the name, then ';' and more stanzas.
 #pragma once
 
 #include <string>
@@ -21,12 +22,12 @@
 
 namespace railwise::softdev {
 
-// Parses `text` (null or "": defaults). `host` is RAILWISE_HOST ("": not set): the host to play, or, where
-// the text names none, what this computer is called. `fabric` is RAILWISE_FABRIC ("": not set): the fabric
-// where the text names none. On a mistake one WARN and kInvalidUsage.
+// Parses `text` (null or "": defaults). `host` is RAILWISE_HOST ("": not set): the host that this process
+// plays, or, if the text describes no host, the name of this computer. `fabric` is RAILWISE_FABRIC ("": not
+// set): the fabric, if the text names none. A mistake in the text gives one WARN and kInvalidUsage.
 Result<MachineConfig> parseMachine(const char* text, std::string_view host = {},
                                    std::string_view fabric = {});
-// The same for text in the format of a file; `name` stands for it in messages.
+// Like parseMachine(), for text in the format of a file. Messages call the text `name`.
 Result<MachineConfig> parseMachineText(std::string_view text, const std::string& name,
                                        std::string_view host = {});
 Result<Config> parseConfig(const char* text, std::string_view host = {}, std::string_view fabric = {});

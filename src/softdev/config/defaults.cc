@@ -12,24 +12,25 @@ namespace railwise::softdev {
 namespace {
 
 constexpr uint32_t kDefaultCores = 8;
-constexpr uint32_t kMaxProcessors = 8192;  // as Linux has it
+constexpr uint32_t kMaxProcessors = 8192;  // limit of Linux
 
-// FNV-1a, to make a stable number of a name.
+// FNV-1a: derives a stable number from a name.
 uint64_t hashName(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return hash;
 }
 
-// 24 well mixed bits.
+// 24 well-mixed bits.
 uint32_t hash24(std::string_view name) {
   const uint64_t hash = hashName(name);
   return static_cast<uint32_t>((hash ^ hash >> 24 ^ hash >> 48) & 0xffffff);
 }
 
-// The same host, name and link layer give the same GUID in every process: it is the same device. (soft0 of
-// one configuration may be InfiniBand, and of another RoCE; they are two devices, also on one fabric.) 02 52
-// 57, three bytes of the host and the name without its number, and the number.
+// Equal host, name and link layer give an equal GUID in every process, because they name one device. (soft0
+// of one configuration may be InfiniBand and of another RoCE; these are two devices, even on one fabric.) The
+// GUID consists of 02 52 57, three bytes that depend on the host and on the name without its number, and the
+// number.
 uint64_t guidOfName(const std::string& host, std::string_view name, const PortConfig& port) {
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   uint32_t number = 0;
@@ -60,7 +61,7 @@ Gid ipv4Mapped(uint32_t address, GidType type) {
   return gid;
 }
 
-// The MAC address and nothing else, as iWARP devices show it (the bytes of /sys: cli/device/tree_parts).
+// The MAC address only, as iWARP devices show it (for the bytes of /sys see cli/device/tree_parts).
 Gid macOf(uint64_t guid) {
   Gid gid{};
   unsigned at = 0;
@@ -70,8 +71,8 @@ Gid macOf(uint64_t guid) {
   return gid;
 }
 
-// From NVLinks as the text tells them to the lists that NVML would answer with. A link between two GPUs is
-// told at one end or at both; links to kAnyNvswitch are dealt out evenly.
+// Converts the NVLinks of the text to the lists that NVML would return. The text may give a link between two
+// GPUs at one GPU or at both. Links to kAnyNvswitch are distributed evenly.
 class NvlinkCompleter {
  public:
   NvlinkCompleter(HostConfig& host, const std::string& file) : host_(host), file_(file) {
@@ -117,7 +118,7 @@ class NvlinkCompleter {
     return Status::success();
   }
 
-  // The other end of what the text tells.
+  // Adds the opposite direction of the links that the text gives.
   Status answerTold(const GpuConfig& gpu) {
     for (const NvlinkConfig& told : gpu.nvlinks) {
       const auto other = indices_.find(told.target);
@@ -153,9 +154,9 @@ class NvlinkCompleter {
 
   HostConfig& host_;
   const std::string& file_;
-  std::map<std::string, size_t> indices_;         // of GPUs, by bus id
-  std::vector<std::string> nvswitches_;           // bus ids
-  std::vector<std::vector<NvlinkConfig>> links_;  // completed, by the index of the GPU
+  std::map<std::string, size_t> indices_;         // index of a GPU, by bus id
+  std::vector<std::string> nvswitches_;           // bus ids of the NVSwitches
+  std::vector<std::vector<NvlinkConfig>> links_;  // completed lists, by the index of the GPU
 };
 
 class Completer {
@@ -166,7 +167,8 @@ class Completer {
     collectGiven();
     for (size_t index = 0; index < machine_.hosts.size(); ++index) {
       HostConfig& host = machine_.hosts[index];
-      // Described hosts get a network each, that people can read; a computer one that is its own among many.
+      // Each described host gets its own network, whose number is easy to read. A computer gets a network of
+      // its own among many.
       const uint32_t network = host.described ? static_cast<uint32_t>(66 + index) << 16 : hash24(host.name);
       for (DeviceConfig& device : host.devices) {
         device.host = host.name;
@@ -189,7 +191,7 @@ class Completer {
   }
 
  private:
-  // GUIDs and addresses that the text gives come first.
+  // Collects the GUIDs and addresses that the text gives, so that no other device gets them.
   void collectGiven() {
     for (const HostConfig& host : machine_.hosts) {
       for (const DeviceConfig& device : host.devices) {
@@ -212,7 +214,7 @@ class Completer {
     }
     device.ports[0].guid = device.guid;
     for (size_t i = 1; i < device.ports.size(); ++i) {
-      // The top byte keeps the bits of a local address that is no group's.
+      // The top byte keeps the bits that mark a locally administered unicast address.
       uint64_t& guid = device.ports[i].guid;
       guid = device.guid ^ uint64_t { i } << 58;
       while (guid == 0 || !guids_.insert(guid).second) ++guid;
@@ -231,7 +233,7 @@ class Completer {
       return;
     }
     constexpr uint32_t kMask = 0xffffff;
-    // The ports of a device differ in the top byte only.
+    // The GUIDs of a device's ports differ only in the top byte.
     const auto port_bits = static_cast<uint32_t>(port.guid >> 58 & 3) << 14;
     auto host = static_cast<uint32_t>((network + ((port.guid & 0xffff) ^ port_bits) + 1) & kMask);
     while ((host & 0xff) == 0 || !addresses_.insert(addressOf(ipv4Mapped(host, GidType::kRoceV2))).second)
@@ -240,10 +242,11 @@ class Completer {
                  ipv4Mapped(host, GidType::kRoceV1), ipv4Mapped(host, GidType::kRoceV2)};
   }
 
-  // What is the interface's stays with it: the GID table of iWARP holds the MAC address alone.
+  // These addresses belong to the interface. The GID table of iWARP holds only the MAC address.
   static void moveAddresses(PortConfig& port) {
     for (const Gid& gid : port.gids) {
-      if (gid.type != static_cast<uint32_t>(GidType::kRoceV1)) port.addresses.push_back(gid);  // each once
+      // Takes each address once.
+      if (gid.type != static_cast<uint32_t>(GidType::kRoceV1)) port.addresses.push_back(gid);
     }
     port.gids = {macOf(port.guid)};
   }
@@ -268,7 +271,7 @@ class Completer {
     }
   }
 
-  // The functions of one slot are one card, on one link; so are devices that name the same link.
+  // The functions of one slot are one card with one link. Devices with an equal pcie_link share a link too.
   Status shareLinks(HostConfig& host) const {
     std::map<std::string, uint32_t> links;
     std::map<std::string, uint64_t> cards;
@@ -291,9 +294,10 @@ class Completer {
     return Status::success();
   }
 
-  // No two functions at one address, nothing below a GPU or a NIC, and every bus in one place.
+  // Checks that no two functions have one address, that nothing lies below a GPU or a NIC, and that every bus
+  // is in one place.
   Status checkFunctions(const HostConfig& host) const {
-    std::map<std::string, std::string> owners;  // real path -> what is there
+    std::map<std::string, std::string> owners;  // bus id -> the kind of function there
     for (const PciConfig& gpu : host.gpus) {
       if (!owners.emplace(gpu.busid(), "a GPU").second)
         return refuse(source_, "pci", gpu.pci,
@@ -311,7 +315,7 @@ class Completer {
         return refuse(source_, "pci", device.pci,
                       "an address that no other function of host " + host.name + " has");
     }
-    std::map<std::string, std::string> places;  // bus or function -> the folder it is in
+    std::map<std::string, std::string> places;  // bus or function -> its folder
     for (const PciConfig& gpu : host.gpus) RAILWISE_TRY(checkAbove(host, gpu, owners, places));
     for (const PciConfig& each : host.nvswitches) RAILWISE_TRY(checkAbove(host, each, owners, places));
     for (const DeviceConfig& device : host.devices) RAILWISE_TRY(checkAbove(host, device, owners, places));
@@ -329,7 +333,7 @@ class Completer {
       if (!seen.insert(step).second)
         return refuse(source_, "pci", function.pci, "every address once on the way (host " + host.name + ")");
       const std::string folder = path.substr(0, path.size() - step.size() - 1);
-      for (const std::string& name : {step, step.substr(0, 7)}) {  // the function, its bus
+      for (const std::string& name : {step, step.substr(0, 7)}) {  // the function and its bus
         if (places.emplace(name, folder).first->second != folder)
           return refuse(
               source_, "pci", function.pci,

@@ -1,4 +1,4 @@
-// What follows from a machine as a whole: GUIDs, GID tables, network interfaces, shared PCIe links.
+// Defaults that depend on the whole machine: GUIDs, GID tables, network interfaces, shared PCIe links.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace railwise::softdev {
 
-// Names the host that was not described, and fills in what the text left out, different for every device of
-// every host. The same text and host name give the same in every process. `file` is for messages. One WARN
-// and kInvalidUsage when the parts do not fit together.
+// Names the host that the text did not describe, and fills in the values that the text left out. These values
+// are different for every device of every host. The same text and host name give the same values in every
+// process. `file` is for messages. If the parts do not fit together: one WARN and kInvalidUsage.
 Status completeMachine(MachineConfig& machine, const std::string& host_name, const std::string& file);
 
 }  // namespace railwise::softdev

@@ -1,5 +1,5 @@
-// The devices of this process, and the machines they belong to, as the user described them. Plain values:
-// nothing changes them after configure() has parsed the text (config.h).
+// The devices of this process, and the machines that the devices belong to, as the user described them. Plain
+// values: nothing changes them after configure() has parsed the text (config.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,72 +12,75 @@
 
 namespace railwise::softdev {
 
-constexpr uint32_t kMaxDevices = 256;  // of a host
+constexpr uint32_t kMaxDevices = 256;  // of one host
 constexpr uint32_t kMaxHosts = 256;
 
 enum class GidType : uint32_t { kIb, kRoceV1, kRoceV2 };
-// How bytes reach another process; kAuto: the best that works for that peer.
+// How bytes reach another process. kAuto: the best mover that works for that peer.
 enum class MoverChoice : uint32_t { kAuto, kVm, kMem, kRemap, kAgent };
-// How the device says that it reaches GPU memory. Nothing else follows: to the device, memory of a software
-// GPU is memory of a process.
+// How the device claims to reach GPU memory. The claim changes nothing else: to the device, memory of a
+// software GPU is memory of a process.
 enum class GpuDirectChoice : uint32_t { kOff, kPeermem, kDmabuf, kOn };  // by address, by dma-buf, by both
 
 struct PortConfig {
   uint32_t speed_mbps = 400000;
   uint8_t active_width = 2;     // 4x
-  uint16_t active_speed = 128;  // NDR; 256 (XDR) does not fit the ABI's first field
+  uint16_t active_speed = 128;  // NDR; 256 (XDR) does not fit the 8-bit active_speed of ibv_port_attr
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
   bool iwarp = false;
   ibv_mtu mtu = IBV_MTU_4096;
   bool active = true;
-  uint32_t latency_ns = 0;  // of the way to any other port; counts when pacing is on
-  int32_t rail = -1;        // -1: not told
+  uint32_t latency_ns = 0;  // latency of the path to any other port; used only with pacing
+  int32_t rail = -1;        // -1: not given
   int32_t plane = -1;
-  uint64_t guid = 0;  // completed: the device's for port 1, derived from it for the others
+  uint64_t guid = 0;  // completed: port 1 has the device's GUID, other ports have GUIDs derived from it
   std::vector<Gid> gids;
-  std::vector<Gid> addresses;  // iWARP: completed; where the connection manager finds the port
+  std::vector<Gid> addresses;  // iWARP: completed; the connection manager finds the port by these
   std::string netdev;          // RoCE: completed; InfiniBand: ""
 };
 
 // A place in the PCI tree, for /sys.
 struct PciConfig {
-  std::string pci;        // "" or a path below /sys
+  std::string pci;        // a path below /sys, or ""
   int32_t numa = -1;      // NUMA node; -1: none
-  uint32_t pcie_gen = 0;  // 0: not told
+  uint32_t pcie_gen = 0;  // 0: not given
   uint32_t pcie_lanes = 0;
-  uint32_t pcie_mbps = 0;  // what the link carries in each direction; 0: no limit
-  uint32_t vendor_id = 0;  // 0: the usual for its kind
+  uint32_t pcie_mbps = 0;  // speed of the link in each direction; 0: no limit
+  uint32_t vendor_id = 0;  // 0: the usual vendor for this kind of function
   uint32_t part_id = 0;
-  std::string busid() const;  // "0000:3b:00.0", or "" when `pci` does not end so
+  std::string busid() const;  // "0000:3b:00.0", or "" if `pci` does not end in a bus id
 };
 
-// What NVML calls the other end of an NVLink when the host does not see it: an NVSwitch behind a hypervisor.
+// NVML's name for the peer of an NVLink that the host does not see: an NVSwitch behind a hypervisor.
 inline constexpr char kHiddenNvswitch[] = "fffffff:ffff:ff";
-constexpr uint32_t kMaxNvlinks = 18;  // of a GPU, as NVML counts them (NVML_NVLINK_MAX_LINKS)
+constexpr uint32_t kMaxNvlinks = 18;  // of one GPU, as NVML counts them (NVML_NVLINK_MAX_LINKS)
 
 // The NVLinks between a GPU and one other device.
 struct NvlinkConfig {
   std::string target;  // completed: bus id of a GPU or an NVSwitch of the host, or kHiddenNvswitch
   uint32_t count = 0;
-  int line = 0;  // of the text, for messages
+  int line = 0;  // line of the text, for messages
 };
 
 struct GpuConfig : PciConfig {
-  uint32_t sm = 90;                   // compute capability times ten
-  std::vector<NvlinkConfig> nvlinks;  // completed: by target; a link between GPUs is in both lists
+  uint32_t sm = 90;  // compute capability times ten
+  // Completed: sorted by target; a link between two GPUs is in the lists of both.
+  std::vector<NvlinkConfig> nvlinks;
 
   uint32_t nvlinkCount() const;
-  // The target of one link, as NVML numbers them: 0 to nvlinkCount() - 1, in the order of `nvlinks`.
+  // The target of link number `link`. NVML numbers the links 0 to nvlinkCount() - 1; we number them in the
+  // order of `nvlinks`.
   const std::string& nvlinkTarget(uint32_t link) const;
 };
 
 struct DeviceConfig : PciConfig {
   std::string name;
-  std::string host;          // of the machine it belongs to
+  std::string host;          // the host that the device belongs to
   uint64_t guid = 0;         // node GUID; completed
-  uint64_t system_guid = 0;  // of the card: the same for all functions of a slot; completed
+  uint64_t system_guid = 0;  // GUID of the card, equal for all functions of a slot; completed
   std::vector<PortConfig> ports{1};
-  std::string pcie_link;  // devices of a host with the same name share its bandwidth; "": its own link
+  // Devices of a host with an equal pcie_link share its bandwidth; "": a link of its own.
+  std::string pcie_link;
   std::string board = "railwise-software";
   std::string hca_type = "software";
   uint32_t max_qp = 16384;
@@ -85,13 +88,13 @@ struct DeviceConfig : PciConfig {
   uint32_t max_cqe = 1U << 18;
   uint32_t max_inline_bytes = 220;
   uint32_t max_message_bytes = 1U << 30;
-  bool ece = true;  // what the device says it can do
+  bool ece = true;  // `ece` and the fields down to `atomics`: what the device claims to support
   uint32_t ece_options = 0x1;
   bool dmabuf = true;
   bool atomics = true;
-  bool engine = false;       // an engine thread executes what is posted
+  bool engine = false;       // an engine thread executes posted work requests
   bool paced = false;        // port speed, PCIe link and latency are enforced
-  bool adversarial = false;  // bytes are placed in the least convenient legal order
+  bool adversarial = false;  // bytes are placed in the least convenient order that is legal
   MoverChoice mover = MoverChoice::kAuto;
   GpuDirectChoice gpudirect = GpuDirectChoice::kOff;
 
@@ -103,7 +106,7 @@ struct DeviceConfig : PciConfig {
     return dmabuf && (gpudirect == GpuDirectChoice::kDmabuf || gpudirect == GpuDirectChoice::kOn);
   }
   uint32_t portCount() const { return static_cast<uint32_t>(ports.size()); }
-  // `number` as in verbs: 1 is the first. Null when there is none.
+  // `number` counts from 1, as in verbs. Null if the device has no such port.
   const PortConfig* port(uint32_t number) const {
     return number >= 1 && number <= ports.size() ? &ports[number - 1] : nullptr;
   }
@@ -111,31 +114,32 @@ struct DeviceConfig : PciConfig {
 
 struct HostConfig {
   std::string name;
-  bool described = false;   // by a `host` stanza; else the computer itself with devices of our own
-  std::string cpu;          // "x86_64,GenuineIntel,6,143"; "": not told
-  uint32_t numa_nodes = 0;  // 0: as many as the functions name
-  uint32_t cores = 0;       // of a NUMA node; completed
+  bool described = false;   // a `host` stanza describes it; false: this computer, with default devices
+  std::string cpu;          // "x86_64,GenuineIntel,6,143"; "": not given
+  uint32_t numa_nodes = 0;  // 0: as many as the PCI functions name
+  uint32_t cores = 0;       // cores of one NUMA node; completed
   std::vector<DeviceConfig> devices;
   std::vector<GpuConfig> gpus;
   std::vector<PciConfig> nvswitches;
-  std::vector<PciConfig> bridges;  // only those that differ from the usual
+  std::vector<PciConfig> bridges;  // only bridges that differ from the usual ones
 };
 
-// It is part of the names of abstract unix sockets, which have 107 characters.
+// The limit of a fabric's name: the name is part of abstract unix socket names, which have at most 107
+// characters.
 inline constexpr size_t kMaxFabricName = 32;
 
 // Everything that the text describes.
 struct MachineConfig {
   std::string fabric = "default";
-  uint64_t seed = 1;  // of faults and placement
+  uint64_t seed = 1;  // seed of faults and placement
   std::vector<std::string> faults;
-  std::vector<HostConfig> hosts;  // one at least
-  size_t chosen = 0;              // the host that this process plays
+  std::vector<HostConfig> hosts;  // at least one
+  size_t chosen = 0;              // index of the host that this process plays
 
   const HostConfig& host() const { return hosts[chosen]; }
 };
 
-// What one process needs of it.
+// The part of a MachineConfig that one process needs.
 struct Config {
   std::string fabric = "default";
   std::string host;
@@ -144,8 +148,8 @@ struct Config {
   std::vector<DeviceConfig> devices;
 };
 
-// Width and speed codes of verbs for a port speed, with `lanes` (0: any); false when verbs has none. Speeds
-// up to NDR lanes are preferred: every program can read those.
+// Converts a port speed to the width and speed codes of verbs, with `lanes` lanes (0: any number). False if
+// verbs has no such codes. Prefers speeds per lane up to NDR, because every program can read those.
 bool speedCodes(uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed);
 
 const char* moverName(MoverChoice mover);

@@ -1,4 +1,4 @@
-// The names that fault rules are written with. Lists are for error messages.
+// The names that fault rules use. The lists also serve error messages.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ struct FaultName {
   uint32_t value;
 };
 
-std::span<const FaultName> faultOperations();  // bits of FaultOperation, "any" not among them
+std::span<const FaultName> faultOperations();  // bits of FaultOperation; "any" is not in the list
 std::span<const FaultName> faultVerbs();       // values of Verb
-std::span<const FaultName> faultStatuses();    // ibv_wc_status without success
+std::span<const FaultName> faultStatuses();    // values of ibv_wc_status, without success
 std::span<const FaultName> faultErrnos();
-std::span<const FaultName> faultEvents();  // ibv_event_type
+std::span<const FaultName> faultEvents();  // values of ibv_event_type
 
-// Case does not matter.
+// Finds `text` in `names`, ignoring case.
 bool findFaultName(std::span<const FaultName> names, std::string_view text, uint32_t* value);
-// "?" when the value has none.
+// "?" if `value` has no name.
 const char* nameOfFault(std::span<const FaultName> names, uint32_t value);
-// Whether `name` is what a rule asks for: `pattern` may end with *; empty: any.
+// Does `name` match the pattern of a rule? `pattern` may end with '*'; an empty pattern matches every name.
 bool matchesName(std::string_view pattern, std::string_view name);
 // "a, b, c"
 std::string listOf(std::span<const FaultName> names);

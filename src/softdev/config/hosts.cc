@@ -1,4 +1,4 @@
-// The stanzas that describe a host: itself, its GPUs, NVSwitches and bridges (parser.h).
+// The stanzas that describe a host: the host itself, its GPUs, NVSwitches and bridges (parser.h).
 #include "softdev/config/parser.h"
 #include "softdev/config/values.h"
 
@@ -9,7 +9,7 @@ constexpr size_t kMaxPciFunctions = 4096;
 
 }  // namespace
 
-// The name, then keys.
+// Parses the name, then the keys.
 Status ConfigParser::parseHost(std::string_view text, std::string_view separators, const Source& source) {
   const std::string_view word = nextWord(text, separators);
   HostDraft draft;
@@ -42,13 +42,13 @@ Status ConfigParser::parseHost(std::string_view text, std::string_view separator
   return Status::success();
 }
 
-// Devices, GPUs, NVSwitches and bridges of another host; GUIDs and GIDs are its own.
+// Copies the devices, GPUs, NVSwitches and bridges of another host. GUIDs and GIDs are not copied.
 Status ConfigParser::likeHost(Host& host, const std::string& name, const Source& source) const {
   for (const Host& other : hosts_) {
     if (other.config.name != name) continue;
     host = other;
     for (Device& device : host.devices) {
-      device.config.guid = 0;  // a host's own
+      device.config.guid = 0;  // each host has its own
       for (PortConfig& port : device.config.ports) port.gids.clear();
     }
     return Status::success();

@@ -154,10 +154,8 @@ constexpr Key<MachineConfig> kProcessKeys[] = {
      [](MachineConfig& m, std::string_view v) { return parseNumber64(v, &m.seed); }},
     {"fault", "a rule (railwise device fault --help)",
      [](MachineConfig& m, std::string_view v) {
-       FaultRule rule;
-       std::string error;
        m.faults.emplace_back(v);
-       return parseFaultRule(v, &rule, &error);
+       return parseFaultRule(v).ok();
      }},
 };
 
@@ -170,7 +168,7 @@ std::span<const Key<GpuConfig>> gpuKeys() { return kGpuKeys; }
 std::span<const Key<HostDraft>> hostKeys() { return kHostKeys; }
 std::span<const Key<MachineConfig>> processKeys() { return kProcessKeys; }
 
-// The first `pci` looks at this computer, the last one does not.
+// The first `pci` key looks the address up in this computer; the last one does not.
 std::span<const Key<PciConfig>> pciKeys(bool described) {
   const std::span<const Key<PciConfig>> all = kPciKeys;
   return described ? all.subspan(1) : all.first(all.size() - 1);

@@ -1,5 +1,5 @@
-// The keys of the configuration: one table for each kind of thing that a stanza describes. A table row makes
-// the parser, the message for a bad value and the list of known keys.
+// The keys of the configuration: one table for each kind of thing that a stanza describes. The parser, the
+// message for a bad value and the list of known keys all come from these tables.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,8 @@
 
 namespace railwise::softdev {
 
-// How the devices of a process work; what a device does not say itself is said for all.
+// The mode of the devices of a process. A device that leaves a field open takes it from the mode for all
+// devices.
 struct ModeConfig {
   std::optional<bool> engine, pacing, adversarial;
   std::optional<MoverChoice> mover;
@@ -19,16 +20,16 @@ struct ModeConfig {
   std::optional<uint32_t> latency_ns;
 };
 
-// One port, before its speed code is known.
+// One port whose speed code is not computed yet.
 struct PortDraft {
   PortConfig port;
-  uint32_t lanes = 0;  // width=: 0 any
+  uint32_t lanes = 0;  // width=; 0: any
 };
 
 struct DeviceDraft {
   DeviceConfig device;
   ModeConfig modes;
-  PortDraft port;  // what holds for every port
+  PortDraft port;  // values for every port of the device
   uint32_t count = 1;
   uint32_t ports = 1;
 };
@@ -48,10 +49,10 @@ struct Key {
 std::span<const Key<ModeConfig>> modeKeys();
 std::span<const Key<PortDraft>> portKeys();
 std::span<const Key<DeviceDraft>> deviceKeys();
-std::span<const Key<PciConfig>> pciKeys(bool described);  // described: below a `host`
-std::span<const Key<GpuConfig>> gpuKeys();                // beside pciKeys
+std::span<const Key<PciConfig>> pciKeys(bool described);  // `described`: below a `host` stanza
+std::span<const Key<GpuConfig>> gpuKeys();                // in addition to pciKeys
 std::span<const Key<HostDraft>> hostKeys();
-std::span<const Key<MachineConfig>> processKeys();  // without fabric and host, which may be said once only
+std::span<const Key<MachineConfig>> processKeys();  // without fabric and host, which a text may set only once
 
 template <typename Subject>
 const Key<Subject>* findKey(std::span<const Key<Subject>> keys, std::string_view name) {

@@ -1,4 +1,4 @@
-// Limits that the configuration checks, every device reports and the shared segment has room for.
+// Limits: the configuration checks them, every device reports them, and the shared segment has room for them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ constexpr uint32_t kMaxDevicePorts = 4;  // of one device
 constexpr uint32_t kMaxGids = 16;        // of one port
 constexpr uint32_t kFirstQpIndex = 2;    // QP numbers 0 and 1 are special in InfiniBand
 
-// Limits every device reports and enforces.
+// Limits that every device reports and enforces.
 constexpr uint32_t kMaxSge = 16;
 constexpr uint32_t kMaxQpWr = 16384;
 constexpr uint32_t kMaxCqe = 1U << 18;

@@ -61,13 +61,12 @@ Status ConfigParser::parseLine(std::string_view line, std::string_view separator
 Status ConfigParser::parseStanza(std::string_view text, std::string_view separators, const Source& source) {
   std::string_view rest = text;
   const std::string_view kind = nextWord(rest, ", \t\r");
-  constexpr std::string_view kWithKind = ", \t\r";  // behind a first word spaces separate in any case
+  constexpr std::string_view kWithKind = ", \t\r";  // after a first word, spaces always separate
   if (kind == "fault") {
     const std::string_view rule = trimmed(rest);
     if (rule.empty()) return refuse(source, "fault", "", "a rule behind it (railwise device fault --help)");
-    FaultRule checked;
-    if (std::string error; !parseFaultRule(rule, &checked, &error))
-      return refuse(source, "fault", rule, error);
+    if (const auto checked = parseFaultRule(rule); !checked.ok())
+      return refuse(source, "fault", rule, checked.error());
     machine_.faults.emplace_back(rule);
     return Status::success();
   }
@@ -94,7 +93,7 @@ Status ConfigParser::useFabric(std::string_view name) {
   return fabric_ ? Status::success() : once(fabric_, "RAILWISE_FABRIC", name, kMaxFabricName, {});
 }
 
-// Keys of the process.
+// Parses the keys of the process.
 Status ConfigParser::parseShared(std::string_view key, std::string_view value, const Source& source,
                                  bool* known) {
   *known = true;
@@ -139,7 +138,7 @@ Status ConfigParser::parseDevice(std::string_view text, std::string_view separat
     return parseDevicePair(draft, of_ports, key, value, &describes, source);
   }));
   if (describes) return addDevices(draft, of_ports, source);
-  fillUnset(draft.modes, modes_);  // the later line wins
+  fillUnset(draft.modes, modes_);  // a later stanza overrides an earlier one
   modes_ = draft.modes;
   return Status::success();
 }

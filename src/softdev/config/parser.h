@@ -1,5 +1,5 @@
-// From stanzas to hosts with devices, before anything that follows from a whole machine (defaults.h).
-// One parser for one configuration; not thread-safe. Errors: one WARN, then kInvalidUsage.
+// Parses stanzas into hosts with devices. Defaults that depend on the whole machine come later (defaults.h).
+// Use one parser for one configuration. Not thread-safe. Errors: one WARN, then kInvalidUsage.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,15 @@ namespace railwise::softdev {
 
 class ConfigParser {
  public:
-  // Stanzas separated by ';', their keys by any of `separators`.
+  // Parses stanzas separated by ';'. Any character of `separators` separates the keys of a stanza.
   Status parseLine(std::string_view line, std::string_view separators, const Source& source);
-  // Lines; `name` is the file in messages.
+  // Parses text of several lines. Messages call the file `name`.
   Status parseText(std::string_view text, const std::string& name);
 
-  // RAILWISE_FABRIC, after all text: the fabric where the text names none.
+  // Sets the fabric from RAILWISE_FABRIC, if the text named none. Call it after all text.
   Status useFabric(std::string_view name);
 
-  // Once, at the end: the modes of all devices, and a default device where none is.
+  // Call it once, at the end: sets the modes of all devices, and adds a default device if there is none.
   Result<MachineConfig> finish();
   const std::optional<std::string>& hostKey() const { return host_key_; }
 
@@ -59,7 +59,7 @@ class ConfigParser {
   bool described() const { return !hosts_.empty() && hosts_.back().config.described; }
 
   MachineConfig machine_;
-  ModeConfig modes_;  // of the devices that do not say
+  ModeConfig modes_;  // modes of devices that set none themselves
   std::vector<Host> hosts_;
   std::optional<std::string> fabric_;
   std::optional<std::string> host_key_;

@@ -1,4 +1,4 @@
-// A stanza's words and pairs, and what is said of mistakes in them.
+// Splits a stanza into words and pairs, and reports mistakes in them.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,13 @@ struct Source {
   int line = 0;      // 0: the file as a whole
 };
 
-// The WARN for a bad value, and for a key that is none.
+// These log the WARN for a bad value and for an unknown key.
 Status refuse(const Source& source, std::string_view key, std::string_view value,
               const std::string& accepted);
 Status unknownKey(std::string_view key, const std::string& known, const Source& source);
 
 std::string_view trimmed(std::string_view text);
-// The next word of `text`, which loses it; "" at the end.
+// Removes the next word from `text` and returns it; "" at the end.
 std::string_view nextWord(std::string_view& text, std::string_view separators);
 
 // Calls `take` with each key and value of a stanza.
@@ -38,7 +38,7 @@ Status eachPair(std::string_view text, std::string_view separators, const Source
   }
 }
 
-// Nothing when the table has no such key.
+// Applies the key with this name to `subject`. Returns nothing if the table has no such key.
 template <typename Subject>
 std::optional<Status> applyKey(std::span<const Key<Subject>> keys, Subject& subject, std::string_view name,
                                std::string_view value, const Source& source) {

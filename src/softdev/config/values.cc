@@ -17,7 +17,7 @@ struct Rate {
   uint16_t code;
 };
 
-// Lane speeds that fit the 8-bit active_speed of ibv_port_attr; XDR's code does not.
+// Lane speeds whose code fits the 8-bit active_speed of ibv_port_attr. XDR's code does not fit.
 constexpr Rate kLanes[] = {{2500, 1},   {5000, 2},   {10000, 4},   {14000, 16},
                            {25000, 32}, {50000, 64}, {100000, 128}};
 constexpr Rate kXdr[] = {{200000, 256}};
@@ -25,7 +25,7 @@ struct Width {
   uint32_t lanes;
   uint8_t code;
 };
-constexpr Width kWidths[] = {{4, 2}, {1, 1}, {2, 16}, {8, 4}, {12, 8}};  // the usual first
+constexpr Width kWidths[] = {{4, 2}, {1, 1}, {2, 16}, {8, 4}, {12, 8}};  // the most common width first
 
 bool findCodes(std::span<const Rate> rates, uint32_t mbps, uint32_t lanes, uint8_t* width, uint16_t* speed) {
   for (const Width& candidate : kWidths) {
@@ -46,8 +46,8 @@ std::string lowerCase(std::string_view text) {
   return lower;
 }
 
-// "0000:16:01.0/17:00.0/0000:18:04.0" -> a path below /sys/devices/pci0000:16. The domain may be left out
-// behind the first address.
+// "0000:16:01.0/17:00.0/0000:18:04.0" -> a path below /sys/devices/pci0000:16. Addresses after the first may
+// omit the domain.
 bool parsePciSteps(std::string_view text, std::string* path) {
   std::string domain;
   std::string steps;
@@ -177,7 +177,8 @@ bool parsePci(std::string_view text, bool here, std::string* path) {
 }
 
 bool parsePcie(std::string_view text, PciConfig* pci) {
-  // Mb/s of one lane, after the line code (8b/10b, 128b/130b, and the flits of generation 6).
+  // Mb/s of one lane, without the overhead of the line code (8b/10b, 128b/130b, and the flits of generation
+  // 6).
   constexpr uint32_t kLaneMbps[] = {0, 2000, 4000, 7877, 15754, 31508, 60500};
   const size_t x = text.find('x');
   if (x == std::string_view::npos) {

@@ -1,4 +1,4 @@
-// Values of the configuration: text to value. Each returns false on bad text.
+// Values of the configuration: these functions convert text to values. Each returns false for bad text.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace railwise::softdev {
 
-// The target of NVLinks that are dealt out to the NVSwitches of the host.
+// The target of NVLinks that the configuration distributes over the NVSwitches of the host.
 inline constexpr char kAnyNvswitch[] = "switch";
-// The type of a GID whose link layer decides, until that is known.
+// The type of a GID while its link layer, which decides the type, is not known yet.
 constexpr uint32_t kGidTypeByLink = UINT32_MAX;
 
 bool parseNumber(std::string_view text, uint32_t low, uint32_t high, uint32_t* number);
@@ -30,8 +30,9 @@ bool parseLink(std::string_view text, uint8_t* link_layer, bool* iwarp);
 bool parseMtu(std::string_view text, ibv_mtu* mtu);
 bool parseGuid(std::string_view text, uint64_t* guid);
 bool parseGid(std::string_view text, std::vector<Gid>* gids);
-// An address, addresses from the root port down ("0000:16:01.0/17:00.0"), or a path that begins with /sys/.
-// `here`: a single address is looked up in this computer's /sys; else it lies on the root bus of its number.
+// Parses one PCI address, a list of addresses from the root port down ("0000:16:01.0/17:00.0"), or a path
+// that begins with /sys/. `here`: a single address is looked up in the /sys of this computer. Otherwise a
+// single address lies on the root bus with its bus number.
 bool parsePci(std::string_view text, bool here, std::string* path);
 bool parsePcie(std::string_view text, PciConfig* pci);        // "5x16" or Mb/s
 bool parseNvlink(std::string_view text, NvlinkConfig* link);  // "switch:18" or "0000:1b:00.0:2"

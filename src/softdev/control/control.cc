@@ -52,12 +52,12 @@ uint32_t pidOf(const Segment& segment, uint32_t owner) {
 
 constexpr const char* kStates[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
-// Rows by what they stand for.
+// Collects rows, keyed by what a row stands for.
 class Collector {
  public:
   Collector(const Segment& segment, CountsBy by) : segment_(segment), by_(by) {}
 
-  // The row of something on a context; `port` is an index of its own ports.
+  // The row for an object on a context. `port` is an index into the context's ports.
   CountsRow& row(const ContextRecord& context, uint32_t process, uint32_t port, const QpRecord* qp) {
     const PortRecord& place = segment_.ports[context.ports[port]];
     const bool is_device = by_ == CountsBy::kDevice;
@@ -88,7 +88,8 @@ class Collector {
   std::map<Key, CountsRow> rows_;
 };
 
-// Which of the context's ports the record of a port is; the first when it is none.
+// The position of the port with record `port` among the ports of the context. 0 if the context does not have
+// it.
 uint32_t positionOf(const ContextRecord& context, uint32_t port) {
   const uint32_t* end = context.ports + std::min(context.port_count, kMaxDevicePorts);
   const uint32_t* found = std::find(context.ports, end, port);
@@ -168,7 +169,7 @@ std::vector<PortInfo> listPorts(Fabric& fabric) {
   return ports;
 }
 
-std::vector<PortInfo> findPorts(Fabric& fabric, const std::string& name, std::string* error) {
+Outcome<std::vector<PortInfo>> findPorts(Fabric& fabric, const std::string& name) {
   const size_t slash = name.find('/');
   const size_t colon = name.find(':', slash == std::string::npos ? 0 : slash);
   const std::string host = slash == std::string::npos ? "" : name.substr(0, slash);
@@ -184,41 +185,38 @@ std::vector<PortInfo> findPorts(Fabric& fabric, const std::string& name, std::st
     if (hosts.find(port.host) == std::string::npos) hosts += (hosts.empty() ? "" : ", ") + port.host;
     if (number.empty() || number == std::to_string(port.number)) found.push_back(port);
   }
-  if (found.empty()) {
-    *error = "no process has \"" + name + "\" open ([HOST/]DEVICE[:PORT]); open are " +
-             (known.empty() ? "none" : known);
-  } else if (host.empty() && std::any_of(found.begin(), found.end(),
-                                         [&](const auto& p) { return p.host != found[0].host; })) {
-    *error = "\"" + name + "\" is on several hosts (" + hosts + "): say which, as " + found[0].host + "/" +
-             name + " (or */" + name + ")";
-    found.clear();
-  }
+  if (found.empty())
+    return Error{"no process has \"" + name + "\" open ([HOST/]DEVICE[:PORT]); open are " +
+                 (known.empty() ? "none" : known)};
+  if (host.empty() &&
+      std::any_of(found.begin(), found.end(), [&](const auto& p) { return p.host != found[0].host; }))
+    return Error{"\"" + name + "\" is on several hosts (" + hosts + "): say which, as " + found[0].host +
+                 "/" + name + " (or */" + name + ")"};
   return found;
 }
 
-bool changePort(Fabric& fabric, const PortInfo& port, const std::string& change, std::string* error) {
+Outcome<void> changePort(Fabric& fabric, const PortInfo& port, const std::string& change) {
   std::string word = change;
   if (change == "up" || change == "down") word = "port=" + change;
   if (change == "fatal") word = "device_fatal";
-  FaultRule rule;
-  const bool parsed = parseFaultRule(word, &rule, error);
+  const auto parsed = parseFaultRule(word);
+  if (!parsed.ok() && parsed.failure().code != Code::kInvalidUsage) return parsed.failure();
+  const FaultRule rule = parsed.ok() ? *parsed : FaultRule{};
   const bool of_port = rule.action == FaultAction::kPortDown || rule.action == FaultAction::kPortUp ||
                        rule.action == FaultAction::kGid || rule.action == FaultAction::kSpeed ||
                        rule.action == FaultAction::kDeviceFatal ||
                        (rule.action == FaultAction::kEvent && eventOf(rule.code) == EventOf::kPort);
-  if (!parsed || !of_port) {
-    if (parsed || rule.action == FaultAction::kNone)
-      *error = "\"" + change +
-               "\": expected up, down, speed=MBPS, gid=INDEX=ADDRESS[/TYPE], fatal or event=NAME of a port";
-    return false;
-  }
+  if (!of_port)
+    return Error{
+        "\"" + change +
+        "\": expected up, down, speed=MBPS, gid=INDEX=ADDRESS[/TYPE], fatal or event=NAME of a port"};
   (void)act({fabric, 0, port.index, nullptr, nullptr}, rule);
   FaultSite site;
   site.host = port.host.c_str();
   site.device = port.device.c_str();
   site.port = port.number;
   logCommand(fabric, site, faultActionText(rule));
-  return true;
+  return {};
 }
 
 uint32_t otherProcesses(const Fabric& fabric) {

@@ -1,12 +1,13 @@
-// What a tool sees of a fabric, and does to it: the processes, ports and queues on it with their counts,
-// faults at a command. The shared segment is the control channel: a tool attaches (engine/attachment.h,
-// joinFabric) as any process does and reads or edits it; nobody is asked, so it works on processes that are
-// busy, stopped or dead. Thread-safe. Rules and their log: faults.h.
+// What a tool sees of a fabric and does to it: processes, ports and queues with their counts, and faults by
+// command. The shared segment is the control channel: a tool attaches as any process does (joinFabric of
+// engine/attachment.h) and reads or edits the segment. No process needs to answer, so it works on processes
+// that are busy, stopped or dead. Thread-safe. faults.h has the rules and their log.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/outcome.h"
 #include "softdev/fabric/fabric.h"
 #include "softdev/softdev.h"
 
@@ -14,7 +15,7 @@ namespace railwise::softdev {
 
 // A port that some process has open.
 struct PortInfo {
-  uint32_t index = 0;  // of its PortRecord
+  uint32_t index = 0;  // index of its PortRecord
   std::string host;
   std::string device;
   uint32_t number = 0;
@@ -23,33 +24,33 @@ struct PortInfo {
   uint32_t speed_mbps = 0;
   uint32_t lid = 0;  // 0 on RoCE
   uint32_t contexts = 0;
-  uint32_t failed_contexts = 0;   // of them, those whose device has failed
-  std::vector<std::string> gids;  // by index, "" where empty: "fe80::1/v2"
+  uint32_t failed_contexts = 0;   // contexts whose device has failed
+  std::vector<std::string> gids;  // by index; "" if empty; for example "fe80::1/v2"
 };
 std::vector<PortInfo> listPorts(Fabric& fabric);
 
-// The ports that "[HOST/]DEVICE[:PORT]" names; both names may end with *, as in fault rules. Empty with a
-// sentence in *error when there is none, or when the device exists on several hosts and none is named.
-std::vector<PortInfo> findPorts(Fabric& fabric, const std::string& name, std::string* error);
+// The ports that "[HOST/]DEVICE[:PORT]" names. Both names may end with '*', as in fault rules. An error if
+// there is no such port, or if several hosts have the device and no host is given.
+Outcome<std::vector<PortInfo>> findPorts(Fabric& fabric, const std::string& name);
 
-// down, up, speed=MBPS, gid=INDEX=ADDRESS[/TYPE], event=NAME or fatal. False with a sentence in *error.
-bool changePort(Fabric& fabric, const PortInfo& port, const std::string& change, std::string* error);
+// `change` is down, up, speed=MBPS, gid=INDEX=ADDRESS[/TYPE], event=NAME or fatal.
+Outcome<void> changePort(Fabric& fabric, const PortInfo& port, const std::string& change);
 
-// Processes attached, this one not among them.
+// Number of attached processes besides this one.
 uint32_t otherProcesses(const Fabric& fabric);
 
 enum class CountsBy { kQp, kPort, kProcess, kDevice };
 
-// Counts of something that lives, with what it had and destroyed. Polls and completions belong to completion
-// queues, which are of no port or queue pair: there they are 0.
+// Counts of one living object and of the objects that it has destroyed. Polls and completions belong to
+// completion queues, which have no port or queue pair: in rows by port or queue pair they are 0.
 struct CountsRow {
   std::string host;
-  std::string device;      // "" by process
+  std::string device;      // "" in rows by process
   uint32_t port = 0;       // number
   uint32_t process = 0;    // pid
   uint32_t qp = 0;         // number
-  uint32_t peer_qp = 0;    // number, 0: not connected
-  const char* state = "";  // of the queue pair
+  uint32_t peer_qp = 0;    // number; 0: not connected
+  const char* state = "";  // state of the queue pair
   uint64_t queue_pairs = 0;
   Counters counts;
 };

@@ -1,5 +1,5 @@
 // Address handles for the sender of a received datagram (ibv_create_ah_from_wc(3)), and the link-layer
-// address of one.
+// address of an address handle.
 #include <arpa/inet.h>
 #include <endian.h>
 #include <netinet/in.h>
@@ -8,16 +8,15 @@
 #include <cstring>
 
 #include "softdev/drop_in/front.h"
-#include "softdev/drop_in/gids.h"
 
-namespace railwise::verbs_front {
+namespace railwise::drop_in {
 namespace {
 
-constexpr uint8_t kNextHeaderIb = 0x1b;  // GRH of InfiniBand and RoCE v1; RoCE v2 says UDP
-constexpr size_t kIpv4Offset = 20;       // an IPv4 header lies in the second half of the 40 bytes
+constexpr uint8_t kNextHeaderIb = 0x1b;  // in the GRH of InfiniBand and RoCE v1; RoCE v2 has UDP there
+constexpr size_t kIpv4Offset = 20;       // an IPv4 header is in the second half of the 40 bytes
 constexpr uint8_t kVersion4HeaderOf20Bytes = 0x45;
 
-// An IPv4 header stands where a RoCE v2 GRH of IPv4 has it: version, length and checksum are right.
+// Is there an IPv4 header, where a RoCE v2 GRH of IPv4 has it? Checks version, length and checksum.
 bool holdsIpv4(const uint8_t* header) {
   if (header[0] != kVersion4HeaderOf20Bytes) return false;
   uint32_t sum = 0;
@@ -39,10 +38,20 @@ int fail(int error) {
   return -1;
 }
 
+// Index of this GID among the RoCE v2 entries, or among the other entries. Negative: there is no such entry.
+int findGid(ibv_context* context, uint8_t port, const ibv_gid& gid, bool roce_v2) {
+  ibv_gid_entry entry;
+  for (uint32_t i = 0; _ibv_query_gid_ex(context, port, i, &entry, 0, sizeof entry) != EINVAL; ++i)
+    if (std::memcmp(entry.gid.raw, gid.raw, sizeof gid.raw) == 0 &&
+        (entry.gid_type == IBV_GID_TYPE_ROCE_V2) == roce_v2)
+      return static_cast<int>(i);
+  return -1;
+}
+
 int fromIpv4(ibv_context* context, uint8_t port, const uint8_t* header, ibv_ah_attr* attr) {
   const uint8_t* source = header + 12;
   const uint8_t* destination = header + 16;
-  if ((destination[0] & 0xf0) == 0xe0) return fail(EINVAL);  // a group has no entry in the table
+  if ((destination[0] & 0xf0) == 0xe0) return fail(EINVAL);  // a multicast address has no entry in the table
   const int index = findGid(context, port, mapped(destination), true);
   if (index < 0) return fail(ENOENT);
   attr->grh.dgid = mapped(source);
@@ -65,11 +74,11 @@ int fromIpv6(ibv_context* context, uint8_t port, const ibv_grh& grh, ibv_ah_attr
 }
 
 }  // namespace
-}  // namespace railwise::verbs_front
+}  // namespace railwise::drop_in
 
 RAILWISE_EXPORT int ibv_init_ah_from_wc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_grh* grh,
                                         ibv_ah_attr* attr) {
-  using namespace railwise::verbs_front;
+  using namespace railwise::drop_in;
   *attr = {};
   attr->dlid = wc->slid;
   attr->sl = wc->sl;
@@ -90,8 +99,9 @@ RAILWISE_EXPORT ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* g
   return ibv_create_ah(pd, &attr);
 }
 
-// No Ethernet lies below the software device: the address is the one that the peer's GID implies (the inverse
-// of EUI-64 for link-local GIDs, else locally administered from its last bytes), without a VLAN.
+// The software device has no Ethernet below it. So this returns the address that the peer's GID implies (the
+// inverse of EUI-64 for link-local GIDs, otherwise a locally administered address from its last bytes),
+// without a VLAN.
 RAILWISE_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t* mac,
                                                 uint16_t* vlan) {
   constexpr uint16_t kNoVlan = 0xffff;

@@ -1,4 +1,4 @@
-// The counters' C interface (include/railwise/device.h).
+// The C interface of the counters (include/railwise/device.h).
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -8,7 +8,8 @@
 
 namespace {
 
-// The first `size` bytes of the counts as C sees them; what the caller knows beyond them is 0.
+// Writes the first `size` bytes of the counts in the C layout. If the caller's struct is larger, its other
+// fields become 0.
 int give(const railwise::softdev::Counters& from, struct railwise_device_counts* counters, size_t size) {
   struct railwise_device_counts all {};
   all.post_send_calls = from.post_send_calls;

@@ -1,4 +1,4 @@
-// Devices: setting up from the environment, list, names, open and close.
+// Devices: configures them from the environment, lists, names, opens and closes them.
 #include <endian.h>
 
 #include <atomic>
@@ -17,15 +17,15 @@
 #include "softdev/queues/objects.h"
 #include "softdev/verbs/queue_pair.h"
 
-namespace railwise::verbs_front {
+namespace railwise::drop_in {
 namespace {
 
-// What programs find that were told nothing, as with `railwise device run`: perftest and the examples of
-// rdma-core take the first device, and LIDs need no further option.
+// The devices if nothing is configured, as with `railwise device run`. perftest and the examples of rdma-core
+// take the first device, and LIDs need no further option.
 constexpr const char* kDefaultDevices = "@default";
 
-// The text for softdev::configure(); nothing when the variable makes no sense. The variable that the plugin
-// reads too comes second: the plugin may be on other devices, or on another fabric.
+// The text for softdev::configure(). Nothing if the variable makes no sense. The drop-in's own variable comes
+// before the variable that the plugin reads too, because the plugin may use other devices or another fabric.
 std::optional<std::string> configuredDevices() {
   constexpr std::string_view kSoftware = "software";
   const Config config = Config::load();
@@ -61,15 +61,15 @@ void warnObsoleteProgram() {
       "this program was linked to libibverbs 1.0 (before 2006), which the software device does not serve");
 }
 
-}  // namespace railwise::verbs_front
+}  // namespace railwise::drop_in
 
 using namespace railwise;
 
 RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
-  if (!verbs_front::configureOnce()) return nullptr;
+  if (!drop_in::configureOnce()) return nullptr;
   ibv_device** list = softdev::getDeviceList(num_devices);
-  // Programs read attributes below this path through ibv_read_sysfs_file (sysfs.cc).
+  // Programs read attributes below this path by ibv_read_sysfs_file (sysfs.cc).
   for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
     ibv_device& device = **each;
     if (device.ibdev_path[0] == '\0')
@@ -81,16 +81,18 @@ RAILWISE_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
 RAILWISE_EXPORT void ibv_free_device_list(ibv_device** list) { softdev::freeDeviceList(list); }
 RAILWISE_EXPORT const char* ibv_get_device_name(ibv_device* device) { return softdev::getDeviceName(device); }
 
-// cmd_fd is what programs duplicate to hand a device to another process: it must be a descriptor, though
-// importing one is refused (ibv_import_device). Ours stays open as long as the device is.
+// Programs duplicate cmd_fd to hand a device to another process, so it must be a descriptor, although
+// importing it is refused (ibv_import_device). It is the segment's descriptor, which stays open while the
+// device is open.
 RAILWISE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   ibv_context* context = softdev::openDevice(device);
   if (context != nullptr) context->cmd_fd = softdev::as<softdev::Context>(context).fabric->segment_fd;
   return context;
 }
 
-// Never fails: the kernel takes back what a program has left, and programs count on it (perftest leaves CQs).
-// Queues that peers reach are destroyed; the rest of a context with leftovers goes with the process.
+// Never fails: the kernel releases what a program has left behind, and programs rely on that (perftest leaves
+// CQs). Queues that peers can reach are destroyed. The rest of a context with leftover objects stays until
+// the process ends.
 RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
   if (softdev::closeDevice(context) == 0) return 0;
   softdev::Context& left = softdev::as<softdev::Context>(context);
@@ -104,8 +106,8 @@ RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
                 qps.size());
   if (softdev::closeDevice(context) == 0) return 0;
   static std::mutex& mutex = *new std::mutex;
-  static std::vector<ibv_context*>& abandoned =
-      *new std::vector<ibv_context*>;  // so that no leak checker frets
+  // Keeps a pointer to each such context, so that no leak checker complains.
+  static std::vector<ibv_context*>& abandoned = *new std::vector<ibv_context*>;
   std::lock_guard lock(mutex);
   abandoned.push_back(context);
   return 0;
@@ -113,7 +115,7 @@ RAILWISE_EXPORT int ibv_close_device(ibv_context* context) {
 
 RAILWISE_EXPORT int ibv_fork_init() { return softdev::forkInit(); }
 
-// Transfers name a process and its addresses, never its physical pages, so a fork does no harm.
+// A transfer names a process and its addresses, never physical pages, so a fork does no harm.
 RAILWISE_EXPORT ibv_fork_status ibv_is_fork_initialized() { return IBV_FORK_UNNEEDED; }
 RAILWISE_EXPORT int ibv_dontfork_range(void*, size_t) { return 0; }
 RAILWISE_EXPORT int ibv_dofork_range(void*, size_t) { return 0; }

@@ -1,12 +1,12 @@
-// The drop-in libibverbs.so.1: rdma-core's exported functions, forwarded to the software device. Each
-// function has the exact name, signature and error convention of ibv_*(3); exports.map (generated) gives it
-// its version. Inline functions of <infiniband/verbs.h> reach the device through ibv_context.ops and
+// The drop-in libibverbs.so.1: the functions that rdma-core exports, forwarded to the software device. Each
+// function has exactly the name, signature and error convention of ibv_*(3). exports.map (generated) sets its
+// symbol version. Inline functions of <infiniband/verbs.h> reach the device through ibv_context.ops and
 // verbs_context. Thread-safe as verbs promises.
 #pragma once
 
 #include <infiniband/verbs.h>
 
-// The header's macros of these names, which choose a function by the caller's compiler.
+// The header defines macros with these names, which choose a function by the caller's compiler.
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -16,14 +16,15 @@
 
 #define RAILWISE_EXPORT extern "C" __attribute__((visibility("default")))
 
-namespace railwise::verbs_front {
+namespace railwise::drop_in {
 
-// Sets the software device up from RAILWISE_DROP_IN_DEVICE or, where that is empty, RAILWISE_DEVICE, once;
-// later calls return at once after a success. Without either (or with "verbs", which only the plugin can
-// mean): an InfiniBand device soft0 and a RoCE device soft1. False after one warning, with errno EINVAL.
+// Sets up the software device once, from RAILWISE_DROP_IN_DEVICE or, if that is empty, RAILWISE_DEVICE. After
+// a success later calls return at once. If neither is set (or the value is "verbs", which makes sense only
+// for the plugin): an InfiniBand device soft0 and a RoCE device soft1. False after one warning, with errno
+// EINVAL.
 bool configureOnce();
 
-// Warns once that the program was linked to a libibverbs before 1.1.
+// Warns once that the program was linked against a libibverbs older than 1.1.
 void warnObsoleteProgram();
 
-}  // namespace railwise::verbs_front
+}  // namespace railwise::drop_in

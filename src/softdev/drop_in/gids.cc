@@ -1,26 +1,17 @@
 // The GID table with types, by entry and as a whole, and the partition keys.
-#include "softdev/drop_in/gids.h"
-
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
+#include "softdev/drop_in/front.h"
 #include "softdev/drop_in/private_versions.h"
 
 using namespace railwise;
 
-namespace railwise::verbs_front {
+namespace railwise::drop_in {
 
-int findGid(ibv_context* context, uint8_t port, const ibv_gid& gid, bool roce_v2) {
-  ibv_gid_entry entry;
-  for (uint32_t i = 0; _ibv_query_gid_ex(context, port, i, &entry, 0, sizeof entry) != EINVAL; ++i)
-    if (std::memcmp(entry.gid.raw, gid.raw, sizeof gid.raw) == 0 &&
-        (entry.gid_type == IBV_GID_TYPE_ROCE_V2) == roce_v2)
-      return static_cast<int>(i);
-  return -1;
-}
+// The result of ibv_query_gid_type, a private function of rdma-core: the type by its text in /sys.
+enum class SysfsGidType : int { kIbOrRoceV1 = 0, kRoceV2 = 1 };
 
-}  // namespace railwise::verbs_front
+}  // namespace railwise::drop_in
 
 RAILWISE_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
   return softdev::queryGid(context, port_num, index, gid);
@@ -46,18 +37,18 @@ RAILWISE_EXPORT int ibv_get_pkey_index(ibv_context* context, uint8_t port_num, _
   return -1;
 }
 
-// Private to rdma-core, whose ibv_devinfo calls it.
+// A private function of rdma-core, which its ibv_devinfo calls.
 extern "C" {
 [[gnu::used]] int railwise_query_gid_type(ibv_context* context, uint8_t port_num, unsigned int index,
-                                          verbs_front::SysfsGidType* type) {
+                                          drop_in::SysfsGidType* type) {
   ibv_gid_entry entry;
   const int error = _ibv_query_gid_ex(context, port_num, index, &entry, 0, sizeof entry);
   if (error != 0 && error != ENODATA) {
     errno = error;
     return -1;
   }
-  *type = error == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? verbs_front::SysfsGidType::kRoceV2
-                                                               : verbs_front::SysfsGidType::kIbOrRoceV1;
+  *type = error == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? drop_in::SysfsGidType::kRoceV2
+                                                               : drop_in::SysfsGidType::kIbOrRoceV1;
   return 0;
 }
 }

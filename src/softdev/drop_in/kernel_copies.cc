@@ -1,5 +1,5 @@
-// Between the kernel's structs (rdma/ib_user_verbs.h, ib_user_sa.h) and those of verbs: librdmacm calls these
-// on what the kernel's connection manager answers.
+// Converts between the kernel's structs (rdma/ib_user_verbs.h, ib_user_sa.h) and those of verbs. librdmacm
+// calls these functions with answers of the kernel's connection manager.
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
@@ -22,7 +22,7 @@ RAILWISE_EXPORT void ibv_copy_ah_attr_from_kern(ibv_ah_attr* to, const ib_uverbs
   to->port_num = from->port_num;
 }
 
-// qp_state stays as the caller has it.
+// Leaves qp_state unchanged.
 RAILWISE_EXPORT void ibv_copy_qp_attr_from_kern(ibv_qp_attr* to, const ib_uverbs_qp_attr* from) {
   to->cur_qp_state = static_cast<ibv_qp_state>(from->cur_qp_state);
   to->path_mtu = static_cast<ibv_mtu>(from->path_mtu);
@@ -56,7 +56,7 @@ RAILWISE_EXPORT void ibv_copy_qp_attr_from_kern(ibv_qp_attr* to, const ib_uverbs
 
 namespace {
 
-// The fields of a path record that have the same name and meaning on both sides.
+// Copies the fields of a path record that have the same name and meaning in both structs.
 template <typename To, typename From>
 void copyPath(To& to, const From& from) {
   to.dlid = from.dlid;

@@ -1,4 +1,4 @@
-// Words for the codes of verbs.
+// Texts for the codes of verbs.
 #include "softdev/drop_in/front.h"
 
 using namespace railwise;

@@ -1,4 +1,4 @@
-// Protection domains, memory regions, queues and address handles: forwarded as they are.
+// Protection domains, memory regions, queues and address handles: the calls are forwarded unchanged.
 #include <cerrno>
 
 #include "softdev/drop_in/front.h"
@@ -24,7 +24,7 @@ RAILWISE_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t length, int
 RAILWISE_EXPORT ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
   return softdev::regMrIova2(pd, address, length, iova, static_cast<unsigned>(access));
 }
-// NCCL asks with a null PD whether the function is there.
+// NCCL calls this with a null PD to test whether the function exists.
 RAILWISE_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length, uint64_t iova,
                                          unsigned int access) {
   return softdev::regMrIova2(pd, address, length, iova, access);
@@ -66,8 +66,8 @@ RAILWISE_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp
 }
 RAILWISE_EXPORT int ibv_destroy_qp(ibv_qp* qp) { return softdev::destroyQp(qp); }
 RAILWISE_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) { return softdev::qpToQpEx(qp); }
-// What ibv_query_qp_data_in_order(3) calls "no guarantee": a program that wants to poll memory must have a
-// setting of its own for that.
+// The result means "no guarantee" (ibv_query_qp_data_in_order(3)): a program that wants to poll memory needs
+// a setting of its own for that.
 RAILWISE_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, uint32_t) { return 0; }
 RAILWISE_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) { return softdev::queryEce(qp, ece); }
 RAILWISE_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) { return softdev::setEce(qp, ece); }
@@ -77,7 +77,7 @@ RAILWISE_EXPORT int ibv_detach_mcast(ibv_qp*, const ibv_gid*, uint16_t) { return
 RAILWISE_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) { return softdev::createAh(pd, attr); }
 RAILWISE_EXPORT int ibv_destroy_ah(ibv_ah* ah) { return softdev::destroyAh(ah); }
 
-// Sharing objects between processes by handle.
+// Functions that share objects between processes by handle.
 RAILWISE_EXPORT ibv_context* ibv_import_device(int) { return unsupported<ibv_context>(); }
 RAILWISE_EXPORT ibv_pd* ibv_import_pd(ibv_context*, uint32_t) { return unsupported<ibv_pd>(); }
 RAILWISE_EXPORT void ibv_unimport_pd(ibv_pd*) {}

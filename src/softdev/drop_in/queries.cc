@@ -1,23 +1,47 @@
-// What a device and its ports are.
+// Queries about a device and its ports.
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "softdev/drop_in/front.h"
-#include "softdev/drop_in/newer.h"
 
 using namespace railwise;
 
+namespace railwise::drop_in {
+namespace {
+
+// Our own copies of declarations that releases of <infiniband/verbs.h> after the oldest supported one
+// (rdma-core 44) have added. Layouts are those of rdma-core and never change; rdma-core adds new fields at
+// the end.
+
+// ibv_mr_init_attr of ibv_reg_mr_ex (rdma-core 59), up to `dmah`.
+struct MrInitAttr {
+  size_t length;
+  int access;
+  uint64_t comp_mask;  // bits kMr...
+  uint64_t iova;
+  void* address;
+  int fd;
+  uint64_t fd_offset;
+  void* dma_handle;
+};
+constexpr uint64_t kMrIova = 1, kMrAddress = 2, kMrFd = 4, kMrFdOffset = 8;
+
+}  // namespace
+}  // namespace railwise::drop_in
+
 RAILWISE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) { return softdev::getDeviceGuid(device); }
 
-// The kernel's number of a device; -1: it has none.
+// The kernel's number of a device. -1: it has no number.
 RAILWISE_EXPORT int ibv_get_device_index(ibv_device*) { return -1; }
 
 RAILWISE_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
   return softdev::queryDevice(context, attr);
 }
 
-// The struct as of libibverbs 1.1 ends before port_cap_flags2: old programs have no more, and the inline
-// function of today's header asks verbs_context.query_port instead.
+// The struct of libibverbs 1.1 ends before port_cap_flags2, and old programs have no more room. The inline
+// function of today's header calls verbs_context.query_port instead.
 RAILWISE_EXPORT int ibv_query_port(ibv_context* context, uint8_t port_num, _compat_ibv_port_attr* attr) {
   ibv_port_attr whole;
   if (const int error = softdev::queryPort(context, port_num, &whole); error != 0) return error;
@@ -29,10 +53,10 @@ RAILWISE_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port_num
   return softdev::queryPortSpeed(context, port_num, speed);
 }
 
-// ibv_reg_mr_ex(3): a registration described by a struct whose comp_mask says what is in it.
+// ibv_reg_mr_ex(3): registers memory that a struct describes. Its comp_mask says which fields are set.
 RAILWISE_EXPORT ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, struct ibv_mr_init_attr* attributes) {
-  const auto& attr = *reinterpret_cast<const verbs_front::MrInitAttr*>(attributes);
-  using namespace verbs_front;
+  const auto& attr = *reinterpret_cast<const drop_in::MrInitAttr*>(attributes);
+  using namespace drop_in;
   if ((attr.comp_mask & ~(kMrIova | kMrAddress | kMrFd | kMrFdOffset)) != 0) {
     errno = EOPNOTSUPP;
     return nullptr;

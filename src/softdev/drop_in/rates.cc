@@ -1,6 +1,6 @@
-// Codes of static rates and what they mean: multiples of 2.5 Gb/s, and Mb/s on the wire. The rates of lanes
-// with 64b/66b coding (14, 25, 28, 53 and 106 Gb/s a lane) are not multiples of 2500; ibv_rate_to_mult(3)
-// gives some of them a rounded multiple and others none, which callers depend on.
+// Codes of static rates, with their value as a multiple of 2.5 Gb/s and in Mb/s on the wire. Rates of lanes
+// with 64b/66b coding (14, 25, 28, 53 and 106 Gb/s per lane) are not multiples of 2500. ibv_rate_to_mult(3)
+// gives some of them a rounded multiple and others none, and callers depend on that.
 #include "softdev/drop_in/front.h"
 
 namespace {

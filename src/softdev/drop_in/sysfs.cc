@@ -1,6 +1,5 @@
-// ibv_read_sysfs_file: the attributes of /sys/class/infiniband/NAME. A tree that the configuration has made
-// is read as it is; where there is none, what the device itself knows is answered. Texts are those of the
-// kernel.
+// ibv_read_sysfs_file: the attributes of /sys/class/infiniband/NAME. If the configuration has made a tree,
+// its files are read. Otherwise the answer comes from the device itself. The texts are those of the kernel.
 #include <endian.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,11 +15,11 @@
 #include "softdev/drop_in/front.h"
 #include "softdev/queues/objects.h"
 
-namespace railwise::verbs_front {
+namespace railwise::drop_in {
 namespace {
 
-// Read like the original: one trailing newline goes; -1 when there is no such file or no room for the final
-// 0.
+// Reads a file as the original does: removes one trailing newline. -1: there is no such file, or no room for
+// the final 0.
 int readFile(const std::string& path, char* text, size_t size) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -70,7 +69,7 @@ std::string gidText(const ibv_gid& gid) {
   return text;
 }
 
-// What follows ports/N/ in the path. Empty: no such attribute.
+// The attribute at ports/N/`file`. Empty: there is no such attribute.
 std::string portAttribute(ibv_context* context, uint8_t port, std::string_view file) {
   ibv_port_attr attr;
   if (ibv_query_port(context, port, reinterpret_cast<_compat_ibv_port_attr*>(&attr)) != 0) return "";
@@ -103,7 +102,7 @@ std::string portAttribute(ibv_context* context, uint8_t port, std::string_view f
   return "";
 }
 
-// Empty: no such attribute.
+// Empty: there is no such attribute.
 std::string attribute(softdev::Device& device, std::string_view file) {
   if (file == "fw_ver") return "railwise-" RAILWISE_VERSION;
   if (file == "board_id") return device.config.board.empty() ? "railwise-software" : device.config.board;
@@ -118,8 +117,8 @@ std::string attribute(softdev::Device& device, std::string_view file) {
   if (std::sscanf(std::string(file).c_str(), "ports/%u/%n", &port, &consumed) != 1 || consumed == 0 ||
       port > UINT8_MAX)
     return "";
-  ibv_context* context =
-      ibv_open_device(&device);  // the table may change at run time: not from the configuration
+  // Asks the device, not the configuration, because the table may change at run time.
+  ibv_context* context = ibv_open_device(&device);
   if (context == nullptr) return "";
   const std::string text =
       portAttribute(context, static_cast<uint8_t>(port), file.substr(static_cast<size_t>(consumed)));
@@ -127,7 +126,7 @@ std::string attribute(softdev::Device& device, std::string_view file) {
   return text;
 }
 
-// The device whose folder this is.
+// Finds the device with this sysfs folder.
 softdev::Device* deviceOf(std::string_view folder) {
   while (folder.ends_with('/')) folder.remove_suffix(1);
   int count = 0;
@@ -140,12 +139,12 @@ softdev::Device* deviceOf(std::string_view folder) {
 }
 
 }  // namespace
-}  // namespace railwise::verbs_front
+}  // namespace railwise::drop_in
 
 RAILWISE_EXPORT const char* ibv_get_sysfs_path() { return "/sys"; }
 
 RAILWISE_EXPORT int ibv_read_sysfs_file(const char* folder, const char* file, char* text, size_t size) {
-  using namespace railwise::verbs_front;
+  using namespace railwise::drop_in;
   railwise::softdev::Device* device = deviceOf(folder);
   const std::string known = device != nullptr ? attribute(*device, file) : "";
   if (known.empty()) return readFile(std::string(folder) + "/" + file, text, size);

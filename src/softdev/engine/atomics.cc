@@ -29,7 +29,8 @@ int moveWord(PeerMemory& peer, bool write, uint64_t* word, std::byte* address, u
 
 int updateWord(Fabric& fabric, const Work& work, std::byte* address, PeerMemory* peer, uint64_t* before,
                uint64_t* calls) {
-  // An owner that died in the middle has written the word or not: either is right.
+  // If an owner of the lock dies here, it has written the word or not. Both results are correct, so there is
+  // nothing to repair.
   const SharedLockGuard guard(lockOfWord(*fabric.segment, address), fabric.self);
   if (peer == nullptr) {
     *before = updateHere(work, address);

@@ -24,7 +24,7 @@
 namespace railwise::softdev {
 namespace {
 
-// Also held over fork(), so that a child never inherits it locked by a lost thread.
+// Also held during fork(), so that a child never inherits it locked by a thread that the child does not have.
 std::mutex g_fabric_mutex;
 Fabric* g_attached = nullptr;
 std::atomic<uint8_t> g_probe_byte{1};
@@ -38,7 +38,7 @@ Status systemError(const char* what) {
 void forgetInChild() {
   if (g_attached != nullptr) {
     g_attached->forgotten = true;
-    close(g_attached->mark_fd);  // or the parent's membership would outlive it
+    close(g_attached->mark_fd);  // otherwise the child would keep the parent's membership alive
     close(g_attached->segment_fd);
     close(g_attached->bell_fd);
     g_attached = nullptr;
@@ -65,7 +65,8 @@ void watchForks() {
 
 enum class Opened { kYes, kGone, kRefused, kOtherLayout };
 
-// Opens the segment of `member` as *fd; where /proc refuses, its agent may hand it out.
+// Opens the segment of `member` as *fd. If /proc refuses access, the member's agent may provide the
+// descriptor.
 Opened openMember(const std::string& prefix, Member member, int* fd) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", static_cast<int>(member.pid), member.fd);
@@ -85,7 +86,7 @@ Opened openMember(const std::string& prefix, Member member, int* fd) {
   Opened answer = Opened::kYes;
   if (seals < 0 || (seals & kSeals) != kSeals || pread(*fd, &header, sizeof header, 0) != sizeof header ||
       header.magic != kMagic) {
-    answer = Opened::kGone;  // the member left and the number means another file now
+    answer = Opened::kGone;  // the member has left, and the number now belongs to another file
   } else if (fstat(*fd, &file) != 0 || file.st_uid != geteuid()) {
     answer = Opened::kRefused;
   } else if (header.version != kLayoutVersion || header.total_bytes != kSegmentBytes ||
@@ -96,7 +97,7 @@ Opened openMember(const std::string& prefix, Member member, int* fd) {
   return answer;
 }
 
-// Finds the segment of a live member: its file, or -1 when there is no member.
+// Finds the segment of a live member: its descriptor, or -1 if there is no member.
 Result<int> findSegment(const std::string& prefix) {
   for (const Member& member : listMembers(prefix)) {
     int fd = -1;
@@ -164,7 +165,7 @@ void claim(Fabric& fabric, uint32_t index) {
   fabric.self.token = makeToken(index, generation);
 }
 
-// Needs the election lock: it makes claims exclusive.
+// The caller holds the election lock, which makes claims exclusive.
 bool claimSlot(Fabric& fabric) {
   const ProcessSlot* slots = fabric.segment->processes;
   fabric.self = {0, slots, fabric.prefix.c_str()};
@@ -173,8 +174,8 @@ bool claimSlot(Fabric& fabric) {
     claim(fabric, i);
     return true;
   }
-  // All taken, perhaps by the dead: one of them makes room. What it had carries its token, which is dead for
-  // good once the slot is ours.
+  // All slots are taken, perhaps by dead processes. Takes the slot of a dead process. Its records carry its
+  // token, which never becomes valid again once the slot is ours, so they can be released.
   for (uint32_t i = 0; i < kMaxProcesses; ++i) {
     const uint32_t token = makeToken(i, slots[i].generation.load(std::memory_order_acquire));
     if (tokenAlive(fabric.self, token)) continue;
@@ -198,8 +199,8 @@ void closeFabric(Fabric* fabric) {
   delete fabric;
 }
 
-// The mark's name has the number of the segment's descriptor in it. A process that has just been forked off
-// may still hold the mark of an earlier attachment, which had the same number: another one then.
+// The name of the mark contains the number of the segment's descriptor. A child that was just forked may
+// still hold the mark of an earlier attachment with the same number. Then this takes another number.
 Result<int> bindMark(Fabric& fabric) {
   constexpr int kMostTries = 16;
   for (int tries = 1;; ++tries) {
@@ -221,7 +222,7 @@ Status joinSegment(Fabric& fabric, bool may_create) {
   if (!fd.ok()) return fd.status();
   fabric.segment_fd = *fd;
   RAILWISE_TRY(mapSegment(fabric, create));
-  // A slot first: the locks that reclaiming takes are taken in its name.
+  // Claims the slot first, because reclaiming takes locks with the token of this slot.
   if (!claimSlot(fabric)) {
     RAILWISE_WARN("software device: the fabric %s is full (%u processes): set fabric=NAME",
                   fabric.prefix.c_str(), kMaxProcesses);
@@ -261,8 +262,8 @@ Result<Fabric*> attach(const std::string& name, bool may_create) {
   fabric->prefix = prefix;
   fabric->uses = 1;
 #ifdef PR_SET_PTRACER
-  (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
-              0);  // Yama scope 1: peers are no ancestors; fails without Yama
+  // For Yama scope 1, because peers are no ancestors. Fails without Yama.
+  (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 #endif
   const Status status = joinSegment(*fabric, may_create);
   close(*election);

@@ -1,6 +1,6 @@
-// A process joins a fabric and leaves it: makes or finds the shared segment, takes a process slot in it, and
-// starts and stops what serves the other processes. A forked child forgets the attachment and attaches on its
-// own. Thread-safe.
+// A process joins and leaves a fabric: it makes or finds the shared segment, takes a process slot in it, and
+// starts and stops the services for other processes. A forked child forgets the attachment and attaches on
+// its own. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace railwise::softdev {
 
-// Attaches, or counts one more use. `name` must be the attached one when there is one.
+// Attaches, or counts one more use. If the process is attached, `name` must be the name of that fabric.
 Result<Fabric*> attachFabric(const std::string& name);
-// The same when some process is on the fabric; kNoDevice, and no WARN, when nobody is.
+// Like attachFabric(), but only if some process is on the fabric. Otherwise kNoDevice, without a WARN.
 Result<Fabric*> joinFabric(const std::string& name);
 void detachFabric(Fabric* fabric);
 

@@ -21,12 +21,12 @@ constexpr uint64_t kMaxMtuBytes = 4096;
 
 struct Datagram {
   std::byte bytes[kGrhBytes + kMaxMtuBytes];
-  uint64_t length = 0;  // with the GRH's place, which is always there
+  uint64_t length = 0;  // includes the place of the GRH, which is always there
   bool has_grh = false;
-  uint32_t unreachable = 0;  // token of the process that needs an agent to be written to
+  uint32_t unreachable = 0;  // token of a process whose memory only its agent can write; 0: none
 };
 
-// The port that the address means, or null.
+// The port with this address, or null.
 const PortRecord* destination(const Qp& qp, const ibv_ah_attr& address) {
   const Segment& segment = *qp.fabric->segment;
   const PortRecord& here = segment.ports[qp.record->port];
@@ -40,7 +40,8 @@ const PortRecord* destination(const Qp& qp, const ibv_ah_attr& address) {
   return there->link_layer == here.link_layer && active(here) && active(*there) ? there : nullptr;
 }
 
-// Whether `peer`, whose responder lock is held, takes datagrams with this number and key at this port.
+// Does `peer` accept datagrams with this number and Q_Key at this port? The caller holds the responder lock
+// of `peer`.
 bool listens(const QpRecord& peer, const Work& work, uint32_t port, uint32_t qkey) {
   const uint32_t state = peer.state.load(std::memory_order_relaxed);
   return peer.qp_num.load(std::memory_order_relaxed) == work.remote_qpn && peer.type == IBV_QPT_UD &&
@@ -62,7 +63,7 @@ void writeGrh(const Qp& qp, const ibv_ah_attr& address, Datagram* datagram) {
   std::memcpy(datagram->bytes, &grh, sizeof grh);
 }
 
-// The message as it will lie in the receive.
+// Builds the message as it will lie in the receive.
 ibv_wc_status compose(const Qp& qp, const Work& work, Datagram* datagram) {
   const PortConfig* port = as<Context>(qp.qp_base.context).config_device->config.port(qp.attr.port_num);
   const uint64_t mtu = uint64_t{128} << (port != nullptr ? port->mtu : IBV_MTU_256);
@@ -83,8 +84,8 @@ ibv_wc_status compose(const Qp& qp, const Work& work, Datagram* datagram) {
   return IBV_WC_SUCCESS;
 }
 
-// Whether the memory of that process can be written, which stays known while the peer is the same. *met
-// is false when it has yet to be asked for its agent.
+// Can the memory of this process be written? The answer is kept while the peer stays the same. *met becomes
+// false if its agent must still be requested.
 bool reach(Qp& qp, uint32_t token, bool* met) {
   *met = true;
   if (!peerAlive(*qp.fabric, token)) return false;
@@ -96,7 +97,7 @@ bool reach(Qp& qp, uint32_t token, bool* met) {
   return *met;
 }
 
-// Into the memory of the process with `token`; false when it cannot be written.
+// Writes into the memory of the process with `token`. False if it cannot be written.
 bool deliver(Qp& qp, uint32_t token, Datagram& datagram, const Pieces& target) {
   if (token == qp.fabric->self.token) {
     Pieces source;
@@ -119,7 +120,7 @@ bool deliver(Qp& qp, uint32_t token, Datagram& datagram, const Pieces& target) {
   return error == 0;
 }
 
-// The receiver's half; its responder lock is held.
+// The receiver's side. The caller holds the receiver's responder lock.
 void arrive(Qp& qp, const Work& work, QpRecord& peer, Datagram& datagram) {
   Fabric& fabric = *qp.fabric;
   if (receivesPosted(peer) == 0 && (peer.srq == 0 || !claimReceive(fabric, peer, 0))) return;
@@ -129,7 +130,7 @@ void arrive(Qp& qp, const Work& work, QpRecord& peer, Datagram& datagram) {
   Pieces target;
   const ibv_wc_status status =
       scatterReceive(*fabric.segment, peer, 0, datagram.length, target.list, &target.count);
-  if (status == IBV_WC_LOC_LEN_ERR) return;  // too long for the receive: lost
+  if (status == IBV_WC_LOC_LEN_ERR) return;  // too long for the receive, so it is lost
   if (status != IBV_WC_SUCCESS) {
     arrival.status = status;
     completeReceive(fabric, peer, arrival);
@@ -145,7 +146,7 @@ void arrive(Qp& qp, const Work& work, QpRecord& peer, Datagram& datagram) {
 }
 
 void transmit(Qp& qp, const Work& work, Datagram& datagram) {
-  constexpr uint32_t kOwnKey = 0x80000000;  // this bit asks for the key of the sending QP
+  constexpr uint32_t kOwnKey = 0x80000000;  // if this bit is set, the Q_Key of the sending QP is used
   const PortRecord* port = destination(qp, work.ah->attr);
   const uint32_t index = qpIndexOf(work.remote_qpn);
   if (port == nullptr || index < kFirstQpIndex || index >= kMaxQps) return;
@@ -157,7 +158,8 @@ void transmit(Qp& qp, const Work& work, Datagram& datagram) {
     if (listens(peer, work, static_cast<uint32_t>(port - segment.ports), qkey))
       arrive(qp, work, peer, datagram);
   }
-  // Takes the tables' lock, which comes before responders'. This datagram is lost.
+  // Comes after the responder lock is released, because meetPeer() takes the table lock, which comes before
+  // responder locks. This datagram is lost.
   if (datagram.unreachable != 0) meetPeer(*qp.fabric, datagram.unreachable);
 }
 

@@ -15,18 +15,18 @@
 namespace railwise::softdev {
 namespace {
 
-// Whether an iWARP device takes such a request.
+// Does an iWARP device support this request?
 bool iwarpSends(const ibv_send_wr& wr) {
   return wr.opcode == IBV_WR_RDMA_WRITE || wr.opcode == IBV_WR_SEND ||
          (wr.opcode == IBV_WR_RDMA_READ && wr.num_sge <= 1);
 }
 
-// Requests wait in SQD, and are flushed in SQE and ERR.
+// In SQD requests wait. In SQE and ERR they are flushed.
 constexpr bool postable(ibv_qp_state state) {
   return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
 }
 
-// Sums up the caller's request; a positive errno when it can never be posted.
+// Converts the caller's request to `work`. A positive errno if the request can never be posted.
 int describe(const Qp& qp, const ibv_send_wr& wr, Work* work) {
   if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
   if (qp.qp_base.qp_type == IBV_QPT_UD && wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_SEND_WITH_IMM)
@@ -110,7 +110,7 @@ void submit(Qp& qp, Chain& chain, const Work& work) {
     flushParked(qp);
     completeSend(qp, work, IBV_WC_WR_FLUSH_ERR);
   } else if (!qp.parked.empty() || state == IBV_QPS_SQD) [[unlikely]] {
-    park(qp, work, Verdict::kNoReceive);  // not the first, or not yet: it only queues up
+    park(qp, work, Verdict::kNoReceive);  // other sends or the state SQD come first, so the send only queues
   } else if ((faultsArmed(*qp.fabric) & kArmedWork) != 0) [[unlikely]] {
     submitFaulty(qp, chain, work);
   } else if ((qp.special & kSpecialType) != 0) {
@@ -120,7 +120,7 @@ void submit(Qp& qp, Chain& chain, const Work& work) {
   }
 }
 
-// Checks and counts a request, and gives it its slot in the send queue: 0 or a positive errno.
+// Checks and counts a request, and gives it its slot in the send queue. Returns 0 or a positive errno.
 int accept(Qp& qp, const ibv_send_wr& wr, Work* work) {
   const ibv_qp_state state = qp.currentState();
   if (!postable(state)) return EINVAL;
@@ -133,8 +133,8 @@ int accept(Qp& qp, const ibv_send_wr& wr, Work* work) {
   return 0;
 }
 
-// Engine mode: the requests are copied, and the engine's thread executes them. inbox_lock is held; *tell when
-// progressAdd() must follow without it.
+// Engine mode: copies the requests; the engine's thread executes them. The caller holds inbox_lock. If *tell
+// becomes true, the caller must call progressAdd() after it has released the lock.
 [[gnu::noinline]] int postToEngine(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, bool* tell) {
   qp.record->counters.posts.add(1);
   const bool was_empty = qp.inbox.empty();
@@ -166,7 +166,7 @@ int postReceive(Qp& qp, const ibv_recv_wr& wr, uint64_t position) {
   return 0;
 }
 
-// Gives one completion to the caller and its queue slots back; false for one whose QP is gone.
+// Passes one completion to the caller and frees its queue slots. False if the QP of the completion is gone.
 [[gnu::always_inline]] inline bool take(Segment& segment, const Cqe& cqe, ibv_wc* wc) {
   if (cqe.kind == CqeKind::kVoid) return false;
   QpRecord& qp = segment.qps[cqe.qp_index];
@@ -187,13 +187,14 @@ int postReceive(Qp& qp, const ibv_recv_wr& wr, uint64_t position) {
   return true;
 }
 
-// Counts a poll that found nothing: 0, or -EIO when the queue has overflowed.
+// Counts a poll that found nothing. Returns 0, or -EIO if the queue has overflowed.
 int foundNothing(CqRecord& record) {
   record.counters.empty_polls.fetch_add(1, std::memory_order_relaxed);
   return record.overflowed.load(std::memory_order_relaxed) == 0 ? 0 : -EIO;
 }
 
-// What was taken from behind others leaves gaps, which would count as full: what still waits moves up.
+// Completions that were taken out of turn leave gaps, which would count as used entries. So this moves the
+// waiting completions up.
 uint64_t closeGaps(Cq& cq, uint64_t head) {
   Segment& segment = *cq.fabric->segment;
   CqRecord& record = *cq.record;
@@ -208,8 +209,8 @@ uint64_t closeGaps(Cq& cq, uint64_t head) {
   return to;
 }
 
-// Where completions become ready at a time of their own: those that are ready are taken, also from behind
-// others of other queue pairs. Returns the new head.
+// For a CQ whose completions may be polled only from a certain time on: takes those that are ready, also from
+// behind completions of other queue pairs that are not. Returns the new head.
 template <typename Give>
 [[gnu::noinline]] uint64_t takeTimed(Cq& cq, uint64_t head, uint64_t tail, int most, const Give& give,
                                      int* taken) {
@@ -225,7 +226,8 @@ template <typename Give>
   return closeGaps(cq, head);
 }
 
-// Gives up to `most` completions to give(cqe, how many before), which says false for one that is void.
+// Passes up to `most` completions to give(cqe, number taken before), which returns false for a void
+// completion.
 template <typename Give>
 [[gnu::always_inline]] inline int takeCompletions(Cq& cq, int most, const Give& give) {
   CqRecord& record = *cq.record;
@@ -250,7 +252,8 @@ template <typename Give>
   return taken;
 }
 
-// The long way, for what Express does not serve: it knows every opcode, every error, and other processes.
+// The slow path, for sends that Express does not handle: it handles every opcode, every error, and other
+// processes.
 [[gnu::noinline]] int postLong(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Chain chain(qp);
   for (; wr != nullptr; wr = wr->next) {
@@ -339,7 +342,8 @@ int postRecv(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     if (error != 0) *bad_wr = wr;
     qp.record->counters.receive_posts.add(1);
     qp.record->counters.receives.add(position - first);
-    // Ordered before the look at the state below: either we see ERR, or who sets ERR sees these receives.
+    // Ordered before the load of the state below: either we see ERR, or the thread that sets ERR sees these
+    // receives.
     qp.record->rq_tail.store(position, std::memory_order_seq_cst);
   }
   if (qp.currentState() == IBV_QPS_ERR) [[unlikely]] {

@@ -8,11 +8,13 @@
 
 namespace railwise::softdev {
 
-// EINVAL: state, opcode, or more SGEs or inline bytes than the QP has; ENOMEM: the send queue is full.
+// EINVAL: wrong state or opcode, or more SGEs or inline bytes than the QP has. ENOMEM: the send queue is
+// full.
 int postSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
-// 0, or the errno that a fault rule gives to posting: it may take its time, so no lock is held.
+// 0, or the errno that a fault rule gives to a call that posts. A rule may delay the call, so the caller must
+// hold no lock.
 int postFault(const Qp& qp);
-// Who posts sends holds the QP's sq_lock, or its inbox_lock in engine mode.
+// Holds the lock under which sends are posted: the QP's sq_lock, or in engine mode its inbox_lock.
 class SendLock {
  public:
   enum class Held { kTake, kAdopt };
@@ -30,7 +32,7 @@ class SendLock {
   static void take(Qp& qp) { (qp.engine ? qp.inbox_lock : qp.sq_lock).lock(); }
   static void give(Qp& qp) { (qp.engine ? qp.inbox_lock : qp.sq_lock).unlock(); }
 
-  // What the fault rules say was asked before (postFault).
+  // Does not consult the fault rules: the caller has done that (postFault).
   int post(ibv_send_wr* wr, ibv_send_wr** bad_wr);
 
  private:
@@ -38,21 +40,23 @@ class SendLock {
   bool tell_ = false;
 };
 
-// Whether every request of the chain can be posted: 0 or the errno that posting would give. Under a SendLock.
+// Can every request of the chain be posted? 0, or the errno that posting would return. The caller holds a
+// SendLock.
 int checkSends(const Qp& qp, const ibv_send_wr* wr);
-// EINVAL: the QP is in RESET, or too many SGEs; ENOMEM: the receive queue is full.
+// EINVAL: the QP is in RESET, or the request has too many SGEs. ENOMEM: the receive queue is full.
 int postRecv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int postSrqRecv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int reqNotifyCq(ibv_cq* cq, int solicited_only);
-// Takes up to `most` completions; -EIO as pollCq(). poll_lock is held, so no fault rule is asked.
+// Takes up to `most` completions. -EIO as in pollCq(). The caller holds poll_lock, so no fault rule is
+// consulted.
 int pollLocked(Cq& cq, int most, Polled* polled);
 bool isEmpty(const CqRecord& record);
-// A poll that found nothing: 0, or a negative errno. A fault rule may take its time: no lock is held.
+// Called for a poll that found nothing: 0, or a negative errno. A fault rule may delay the call, so the
+// caller must hold no lock.
 int pollEmpty(Cq& cq);
-// Tries parked sends whose completions come to the CQ.
+// Tries the parked sends whose completions go to this CQ.
 void retryParkedFor(Cq& cq);
-// Completions taken; -EIO once a queue that overflowed is empty.
-// Completions taken; -EIO once a queue that overflowed is empty.
+// Returns the number of completions taken; -EIO once a queue that has overflowed is empty.
 int pollCq(ibv_cq* cq, int num_entries, ibv_wc* wc);
 
 }  // namespace railwise::softdev

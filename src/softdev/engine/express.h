@@ -1,6 +1,6 @@
-// The short way of a send, for what nearly every send is: one piece of memory to a verified queue pair of
-// this process, with nothing special about it. Everything is inlined and stays in registers. Whatever does
-// not fit is left untouched for the long way (requester.h), which alone knows errors.
+// The fast path of a send, for nearly every send: one SGE, a verified queue pair of this process as the peer,
+// and no special feature. All of it is inlined and stays in registers. A send that does not fit is left
+// untouched for the slow path (requester.h). Only the slow path handles errors.
 #pragma once
 
 #include "softdev/memory/mover.h"
@@ -10,7 +10,8 @@
 
 namespace railwise::softdev {
 
-// Sends of one QP in a row to the peer that is locked while this lives. The QP's sq_lock is held.
+// A batch of sends of one QP. The peer's responder lock is held for the lifetime of this object. The caller
+// holds the QP's sq_lock.
 class Express {
  public:
   explicit Express(Qp& qp) : qp_(qp), peer_(*qp.peer.record) {
@@ -21,12 +22,12 @@ class Express {
   Express(const Express&) = delete;
   Express& operator=(const Express&) = delete;
 
-  // Whether this QP may go this way at all (an Express can be made).
+  // May this QP take the fast path at all (so that an Express can be made)?
   static bool serves(const Qp& qp) { return qp.peer.local && qp.special == 0 && qp.parked.empty(); }
 
   bool open() const { return open_; }
 
-  // Executes the request and counts it; false when it must go the long way (nothing has happened then).
+  // Executes the request and counts it. False: the request must take the slow path, and nothing has happened.
   [[gnu::always_inline]] bool send(const ibv_send_wr& wr) {
     if (wr.num_sge != 1 || qp_.cap.max_send_sge == 0 || wr.opcode > IBV_WR_SEND_WITH_IMM) return false;
     static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_RDMA_WRITE_WITH_IMM == 1 && IBV_WR_SEND == 2 &&
@@ -46,7 +47,8 @@ class Express {
     writeHere(to, from, length);
     qp_.sq_posted = posted + 1;
     const bool signalled = qp_.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
-    if (signalled) completeHere(wr, length, is_write, posted + 1);  // first, as finish() does
+    // Completes the send here before it completes the receive at the peer, as finish() does.
+    if (signalled) completeHere(wr, length, is_write, posted + 1);
     if (wr.opcode != IBV_WR_RDMA_WRITE) completeAtPeer(wr, length, is_write);
     count(wr, length, signalled);
     return true;
@@ -74,7 +76,7 @@ class Express {
 
   bool receivePosted() const { return peer_.srq == 0 && receivesPosted(peer_) != 0; }
 
-  // Of a receive that is one piece and large enough.
+  // The memory of the oldest receive, if the receive has one SGE and is large enough. Null otherwise.
   [[gnu::always_inline]] std::byte* sendTarget(uint64_t length) const {
     const ReceiveEntry& receive = receiveAt(*qp_.fabric->segment, peer_, peer_.rq_head);
     const Sge& sge = receive.sges()[0];

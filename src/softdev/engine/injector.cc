@@ -33,7 +33,7 @@ bool takesReceive(uint32_t operation) {
   return (operation & (kFaultWriteImm | kFaultSend | kFaultSendImm)) != 0;
 }
 
-// The connected queue pair, or null when there is none (any more).
+// The connected queue pair; null if there is none (any more).
 QpRecord* peerOf(const Qp& qp) {
   QpRecord* peer = qp.peer.record;
   const bool there = peer != nullptr && peer->qp_num.load(std::memory_order_acquire) == qp.attr.dest_qp_num;
@@ -51,7 +51,7 @@ void failAfter(Injection* injection, Clock::duration time, ibv_wc_status status)
   injection->status = status;
 }
 
-// No answer `times` times (0: never one): each costs the acknowledge timeout.
+// Simulates `times` missing acknowledgements (0: all are missing). Each costs the acknowledge timeout.
 void dropPackets(const Qp& qp, uint64_t times, Injection* injection) {
   if (qp.qp_base.qp_type == IBV_QPT_UD) {
     injection->effect = Injection::Effect::kLost;
@@ -59,7 +59,7 @@ void dropPackets(const Qp& qp, uint64_t times, Injection* injection) {
   }
   const Clock::duration timeout = std::chrono::nanoseconds(4096) * (int64_t{1} << (qp.attr.timeout & 31));
   if (qp.attr.timeout == 0) {
-    injection->waits = injection->forever = true;  // nobody notices
+    injection->waits = injection->forever = true;  // timeout 0: the sender waits for ever
   } else if (times == 0 || times > qp.attr.retry_cnt) {
     failAfter(injection, timeout * (qp.attr.retry_cnt + 1), IBV_WC_RETRY_EXC_ERR);
   } else {
@@ -67,7 +67,7 @@ void dropPackets(const Qp& qp, uint64_t times, Injection* injection) {
   }
 }
 
-// `times` answers (0: always) that the receiver is not ready: each costs its RNR timer.
+// Simulates `times` answers "receiver not ready" (0: every answer). Each costs the receiver's RNR timer.
 void refuseReady(const Qp& qp, uint64_t times, Injection* injection) {
   if (qp.qp_base.qp_type == IBV_QPT_UD) return dropPackets(qp, times, injection);
   const QpRecord* peer = peerOf(qp);
@@ -88,10 +88,10 @@ bool ofPeer(ibv_wc_status status) {
          status == IBV_WC_REM_INV_RD_REQ_ERR || status == IBV_WC_REM_ABORT_ERR;
 }
 
-// A rule by the sender's opcode.
+// Applies a rule for the sender's opcode.
 void injectSend(const Qp& qp, const FaultRule& rule, Injection* injection) {
   if (injection->effect != Injection::Effect::kNone || injection->forever)
-    return;  // an earlier rule was faster
+    return;  // an earlier rule has decided
   switch (rule.action) {
     case FaultAction::kStatus:
       injection->status = static_cast<ibv_wc_status>(rule.code);
@@ -120,7 +120,7 @@ void injectSend(const Qp& qp, const FaultRule& rule, Injection* injection) {
   }
 }
 
-// A rule for the end that receives from `qp`.
+// Applies a rule for the peer that receives from `qp`.
 void injectReceive(const Qp& qp, const Target& at, const FaultRule& rule, Injection* injection) {
   if (rule.action == FaultAction::kStatus && injection->effect == Injection::Effect::kNone) {
     injection->effect = Injection::Effect::kReceive;
@@ -134,7 +134,7 @@ bool hasReceive(Fabric& fabric, QpRecord& qp) {
   return receivesPosted(qp) > 0 || (qp.srq != 0 && claimReceive(fabric, qp, 0));
 }
 
-// As on a device whose bytes are always placed so.
+// Runs the send as on a device with adversarial placement.
 Outcome runAdversarial(Qp& qp, Chain& chain, const Work& work) {
   const bool always = (qp.special & kSpecialPlacement) != 0;
   qp.special |= kSpecialPlacement;
@@ -203,7 +203,7 @@ Outcome execute(Qp& qp, Chain& chain, const Work& work, const Injection& injecti
       if (work.signalled) completeSend(qp, work, IBV_WC_SUCCESS);
       return {};
     case Injection::Effect::kRemote:
-      if (datagram) break;  // nobody answers one
+      if (datagram) break;  // nobody answers a datagram
       return chain.refuseSend(injection.status, takesReceive(operationOf(work.opcode)));
     case Injection::Effect::kReceive:
       return chain.failReceive(injection.status);
@@ -230,7 +230,7 @@ void submitFaulty(Qp& qp, Chain& chain, const Work& work) {
   } else if (const Outcome outcome = execute(qp, chain, work, injection); outcome.verdict != Verdict::kDone) {
     settle(qp, chain, work, outcome);
   }
-  if (!qp.parked.empty()) qp.parked.back().injection = injection;  // it was the only one
+  if (!qp.parked.empty()) qp.parked.back().injection = injection;  // it is the only parked send
 }
 
 Outcome Chain::lockAlone() {

@@ -1,4 +1,4 @@
-// Where the fault injector (faults.h) meets the data path, while some rule is armed.
+// Connects the fault injector (faults.h) with the data path. Used while a rule is armed.
 #pragma once
 
 #include "softdev/engine/requester.h"
@@ -7,16 +7,16 @@
 
 namespace railwise::softdev {
 
-// Everything here needs the QP's sq_lock and is called with no shared lock but those of `chain`.
+// The caller of every function here holds the QP's sq_lock, and no shared lock but those of `chain`.
 
-// Executes a send of a QP in RTS with nothing parked, as the rules will have it.
+// Executes a send under the fault rules. The QP is in RTS and has no parked sends.
 void submitFaulty(Qp& qp, Chain& chain, const Work& work);
-// Asks the rules about a send, once. What they do to ports, devices and processes is done when this returns;
-// `chain`, if there is one, is closed before.
+// Applies the rules to a send; call it once per send. When it returns, the actions on ports, devices and
+// processes are done. `chain`, if not null, is closed before these.
 void judge(Qp& qp, const Work& work, Chain* chain, Injection* injection);
-// Whether it still has to wait for its time.
+// Must the send still wait for its time?
 bool heldBack(const Injection& injection);
-// Executes it, or what stands in its place.
+// Executes the send, or the effect that replaces it.
 Outcome execute(Qp& qp, Chain& chain, const Work& work, const Injection& injection);
 
 }  // namespace railwise::softdev

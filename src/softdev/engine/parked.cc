@@ -25,7 +25,7 @@ void startWait(Qp& qp, Wait::Reason reason) {
   qp.wait.deadline = Clock::now() + patience;
 }
 
-// Notes that the first parked send still waits; true when its time is over.
+// Notes that the first parked send still waits. True when its time is over.
 bool waitedEnough(Qp& qp, Verdict verdict) {
   const auto reason = verdict == Verdict::kNoReceive ? Wait::Reason::kNoReceive : Wait::Reason::kUnreachable;
   if (qp.wait.reason != reason) startWait(qp, reason);
@@ -41,18 +41,19 @@ void popParked(Qp& qp) {
   qp.wait.reason = Wait::Reason::kNone;
 }
 
-// One try of the first parked send; false when it waits on.
+// Tries the first parked send once. False if it must wait longer.
 bool retryFirst(Qp& qp) {
   const Work& work = qp.parked.front().work;
   Injection& injection = qp.parked.front().injection;
   if (!injection.judged && (faultsArmed(*qp.fabric) & kArmedWork) != 0) {
     judge(qp, work, nullptr, &injection);
-    if (qp.currentState() == IBV_QPS_ERR) return true;  // a rule did it: everything is flushed
+    // A rule has put the QP into ERR, so everything is flushed.
+    if (qp.currentState() == IBV_QPS_ERR) return true;
   }
   if (heldBack(injection)) return false;
   Chain chain(qp);
   const Outcome outcome = execute(qp, chain, work, injection);
-  chain.close();  // what it batched points into the parked copy
+  chain.close();  // now, because the batch has pointers into the parked copy
   const bool waits = outcome.verdict == Verdict::kNoReceive || outcome.verdict == Verdict::kUnreachable;
   if (waits && !waitedEnough(qp, outcome.verdict)) return false;
   if (outcome.verdict == Verdict::kFailed || waits)
@@ -100,7 +101,7 @@ void finishDraining(Qp& qp) {
   if (qp.attr.en_sqd_async_notify != 0) raiseQpEvent(*qp.fabric, *qp.record, IBV_EVENT_SQ_DRAINED);
 }
 
-// A copy of all that the send needs.
+// Copies all data that the send needs.
 void keep(const Work& work, ParkedWork& parked) {
   parked.work = work;
   parked.sges.assign(work.sges, work.sges + work.num_sge);

@@ -7,14 +7,14 @@
 namespace railwise::softdev {
 namespace {
 
-// Contiguous at both ends.
+// Bytes that are contiguous in the source and in the target.
 struct Run {
   std::byte* target;
   const std::byte* source;
   uint64_t length;
 };
 
-// Cuts the message where source, target or an aligned block of the target ends.
+// Cuts the message at each end of a source piece, of a target piece and of an aligned block of the target.
 std::vector<Run> cut(const Pieces& target, const Pieces& source) {
   std::vector<Run> runs;
   int from = 0;
@@ -37,9 +37,9 @@ std::vector<Run> cut(const Pieces& target, const Pieces& source) {
   return runs;
 }
 
-// Runs of one block stay together and in order; blocks are shuffled.
+// Shuffles the blocks. The runs of one block stay together and in order.
 std::vector<Run> shuffle(const std::vector<Run>& runs, Random& random) {
-  std::vector<std::pair<size_t, size_t>> blocks;  // first run, end
+  std::vector<std::pair<size_t, size_t>> blocks;  // index of the first run, and of the run behind the last
   const auto blockOf = [](const Run& run) { return reinterpret_cast<uint64_t>(run.target) / kBlockBytes; };
   for (size_t first = 0; first < runs.size();) {
     size_t end = first + 1;
@@ -53,7 +53,7 @@ std::vector<Run> shuffle(const std::vector<Run>& runs, Random& random) {
   for (const auto& [first, end] : blocks) {
     order.insert(order.end(), runs.begin() + static_cast<std::ptrdiff_t>(first),
                  runs.begin() + static_cast<std::ptrdiff_t>(end));
-    // The block's last 8 bytes by themselves, when one run holds them.
+    // Makes the last 8 bytes of the block a run of their own, if one run holds them and more.
     Run& last = order.back();
     if (last.length <= kTailBytes) continue;
     const uint64_t body = last.length - kTailBytes;

@@ -1,6 +1,7 @@
 // Adversarial placement: the bytes of a message become visible in an order that PCIe and NCCL's LL128
-// protocol allow and that no careful program may rely against: aligned blocks of 128 bytes in random order,
-// the last 8 bytes of each block after its others. Reproducible from the seed of the generator.
+// protocol allow, but that a careless program does not expect: aligned blocks of 128 bytes in random order,
+// and the last 8 bytes of each block after its other bytes. The seed of the generator makes the order
+// reproducible.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@
 
 namespace railwise::softdev {
 
-// Both lists have the same bytes. In this process.
+// Places bytes in this process. Both lists have the same total length.
 void placeHere(const Pieces& target, const Pieces& source, Random& random);
-// In another process: 0 or errno; counts system calls.
+// Places bytes in another process. Returns 0 or an errno. Adds the system calls to *calls.
 int placeThere(PeerMemory& peer, const Pieces& target, const Pieces& source, Random& random, uint64_t* calls);
 
 }  // namespace railwise::softdev

@@ -35,7 +35,7 @@ class Progress {
 
   void remove(Qp& qp) {
     std::unique_lock lock(mutex_);
-    forget(qp);  // first, or the thread would come back to it for ever
+    forget(qp);  // first, otherwise the thread would try the QP again and again
     idle_.wait(lock, [&] { return active_ != &qp; });
   }
 
@@ -63,7 +63,7 @@ class Progress {
   }
 
  private:
-  // The thread is to look again: mutex_ is held.
+  // Makes the thread look again. The caller holds mutex_.
   void wake() {
     news_ = true;
     if (!running_) start();
@@ -81,17 +81,19 @@ class Progress {
     thread_ = startBackgroundThread([this] { run(); });
   }
 
-  // Tries one QP with the mutex released; true when something moved.
+  // Tries one QP with the mutex released. True if something has progressed.
   bool tryOne(std::unique_lock<std::mutex>& lock, Qp& qp) {
     active_ = &qp;
     lock.unlock();
-    bool moved = false;  // also when its owner is busy with it: that may take long
+    bool moved = false;  // stays false if the owner holds sq_lock, which may take long
     if (qp.sq_lock.try_lock()) {
       const size_t before = qp.parked.size();
       retryParked(qp);
       moved = qp.parked.size() != before || qp.parked.empty();
       lock.lock();
-      if (nothingWaits(qp)) forget(qp);  // under the mutex: who posts adds the QP after it has queued
+      // Forgets the QP under the mutex, because a thread that posts queues the send first and then adds the
+      // QP.
+      if (nothingWaits(qp)) forget(qp);
       lock.unlock();
       qp.sq_lock.unlock();
     }
@@ -101,21 +103,21 @@ class Progress {
     return moved;
   }
 
-  // Every waiting QP once, in random order; true when something moved.
+  // Tries every waiting QP once, in random order. True if something has progressed.
   bool pass(std::unique_lock<std::mutex>& lock) {
     bool moved = false;
     round_ = waiting_;
     for (size_t i = round_.size(); i > 1; --i) std::swap(round_[i - 1], round_[random_.below(i)]);
     for (Qp* qp : round_) {
       if (stopping_) break;
-      // It may have gone while the mutex was free.
+      // The QP may be gone, because the mutex was free in between.
       if (std::find(waiting_.begin(), waiting_.end(), qp) != waiting_.end()) moved |= tryOne(lock, *qp);
     }
     return moved;
   }
 
   void run() {
-    constexpr int kEagerPasses = 100;  // then the peer is not about to come
+    constexpr int kEagerPasses = 100;  // after that many passes the peer will probably not come soon
     constexpr microseconds kLinger(20'000);
     int idle_passes = 0;
     std::unique_lock lock(mutex_);
@@ -130,14 +132,14 @@ class Progress {
       if (!told && waiting_.empty()) break;
     }
     running_ = false;
-    if (!stopping_) thread_.detach();  // nobody will wait for it
+    if (!stopping_) thread_.detach();  // nobody will join the thread
   }
 
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable idle_;
   std::vector<Qp*> waiting_;
-  std::vector<Qp*> round_;  // of the thread
+  std::vector<Qp*> round_;  // used only by the thread
   std::thread thread_;
   Qp* active_ = nullptr;
   bool running_ = false;
@@ -146,8 +148,8 @@ class Progress {
   Random random_{1};
 };
 
-// Never destroyed: its thread may outlive static destruction. A child keeps its parent's in `lost` and gets a
-// new one.
+// Never destroyed, because its thread may outlive static destruction. A forked child keeps the parent's
+// object in `lost` and makes a new one.
 struct Holder {
   Progress* current = new Progress;
   Progress* lost = nullptr;

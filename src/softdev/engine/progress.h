@@ -1,24 +1,25 @@
 // Sends that wait: for a receive at the peer, for a peer that is not there (yet), or in engine mode for the
-// engine. One thread of the process tries them; it runs only while something waits, and a little longer.
-// Sends that wait for their peer are also tried when their QP posts or its CQ is polled. Lock order: a QP's
-// sq_lock, then the progress mutex; the thread, which holds no mutex while it works, only tries sq_lock.
+// engine. One thread of the process tries them. The thread runs only while something waits, and a little
+// longer. Sends that wait for their peer are also tried when their QP posts or their CQ is polled. Lock
+// order: a QP's sq_lock, then the progress mutex. The thread holds no mutex while it works, and takes sq_lock
+// only if it is free.
 #pragma once
 
 #include "softdev/queues/objects.h"
 
 namespace railwise::softdev {
 
-// The QP has parked sends from now on / no more. sq_lock is held. When the latter returns the thread has left
-// the QP.
+// progressAdd: the QP has parked sends from now on. progressRemove: it has none any more, and when the call
+// returns the thread does not use the QP. The caller holds sq_lock.
 void progressAdd(Qp& qp);
 void progressRemove(Qp& qp);
 
-// Tries the parked sends whose completions go to `cq`; skips what is busy, and QPs of an engine.
+// Tries the parked sends whose completions go to `cq`. Skips QPs that are busy or in engine mode.
 void retryParkedOn(Cq& cq);
 
-// Joins the thread; nothing may be parked.
+// Joins the thread. Nothing may be parked.
 void stopProgress();
-// In a forked child: the thread and all that is parked stayed with the parent.
+// Called in a forked child: the thread and all parked sends stayed with the parent.
 void forgetProgress();
 
 }  // namespace railwise::softdev

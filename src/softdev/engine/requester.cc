@@ -40,7 +40,7 @@ constexpr ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
   }
 }
 
-// The caller's SGEs as memory of this process.
+// Resolves the caller's SGEs to memory of this process.
 ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   if (work.length > qp.max_message_bytes) [[unlikely]]
     return IBV_WC_LOC_LEN_ERR;
@@ -50,7 +50,8 @@ ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   if (work.length != sizeof(uint64_t) && (isAtomic(work.opcode) || work.opcode == IBV_WR_ATOMIC_WRITE))
       [[unlikely]]
     return IBV_WC_LOC_LEN_ERR;
-  // The sink of a read is written to over the wire on iWARP: what answers is a write (RFC 5040, section 4.4).
+  // On iWARP the memory that a read fills must allow remote writes, because the answer is a write (RFC 5040,
+  // section 4.4).
   const int sink = IBV_ACCESS_LOCAL_WRITE | (qp.iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
   const int access = fetches ? sink : 0;
   for (int i = 0; i < work.num_sge; ++i) {
@@ -68,7 +69,7 @@ ibv_wc_status resolveLocal(const Qp& qp, const Work& work, Pieces* pieces) {
   return IBV_WC_SUCCESS;
 }
 
-// The memory that a write or read names at the peer.
+// Resolves the memory of the peer that a write or read names.
 bool resolveRemote(const Qp& qp, const Work& work, std::byte** memory) {
   const QpRecord& peer = *qp.peer.record;
   const int access = work.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
@@ -78,7 +79,7 @@ bool resolveRemote(const Qp& qp, const Work& work, std::byte** memory) {
          resolveKey(*qp.fabric->segment, work.rkey, peer.pd, work.remote_addr, work.length, access, memory);
 }
 
-// When the completions of this transfer may be polled, at the peer and here.
+// Computes when the completions of this transfer may be polled, at the peer and here.
 void keepTime(Qp& qp, const Work& work) {
   Segment& segment = *qp.fabric->segment;
   PortRecord& here = segment.ports[qp.record->port];
@@ -94,8 +95,8 @@ void keepTime(Qp& qp, const Work& work) {
   segment.cqs[peer.recv_cq].timed.store(1, std::memory_order_relaxed);
 }
 
-// Everything an arrived send causes: our completion, then the peer's, as on a wire, where the acknowledgement
-// is out before the application can answer.
+// Completes a send that has arrived: first here, then at the peer. On a wire the order is the same, because
+// the acknowledgement is sent before the application can answer.
 void finish(Qp& qp, const Work& work) {
   if ((qp.special & kSpecialTime) != 0) [[unlikely]]
     keepTime(qp, work);
@@ -113,12 +114,12 @@ void finish(Qp& qp, const Work& work) {
   }
 }
 
-// Whether the peer has more receives than the `taken` that batched sends will consume.
+// Does the peer have more receives than the `taken` receives that batched sends will consume?
 bool hasReceive(const Fabric& fabric, QpRecord& peer, uint64_t taken) {
   return receivesPosted(peer) > taken || (peer.srq != 0 && claimReceive(fabric, peer, taken));
 }
 
-// Whether `peer` is the QP our address and number mean, and is connected to us.
+// Is `peer` the QP that our address and number name, and is it connected to us?
 bool connected(const Qp& qp, const QpRecord& peer) {
   const Segment& segment = *qp.fabric->segment;
   const uint32_t state = peer.state.load(std::memory_order_relaxed);
@@ -134,18 +135,19 @@ bool connected(const Qp& qp, const QpRecord& peer) {
   const bool infiniband = here.link_layer == IBV_LINK_LAYER_INFINIBAND;
   if (infiniband && path.dlid != peer.port + 1) return false;
   const uint32_t type = path.is_global != 0 ? here.gids[path.grh.sgid_index].type : kAnyGidType;
-  if (peer.global_path != 0 && !hasGid(here, peer.dgid, type)) return false;  // its answers go astray
+  // False if the peer's answers would go to another address: the peer is then not connected to us.
+  if (peer.global_path != 0 && !hasGid(here, peer.dgid, type)) return false;
   if (path.is_global == 0) return infiniband;
   return hasGid(there, path.grh.dgid.raw, type);
 }
 
-// Whether the connection manager may still bring `peer` up.
+// May the connection manager still bring `peer` up?
 bool awaited(const Qp& qp, const QpRecord& peer) {
   return peer.qp_num.load(std::memory_order_relaxed) == qp.attr.dest_qp_num && peer.dest_qp_num == 0 &&
          peer.state.load(std::memory_order_relaxed) <= IBV_QPS_INIT;
 }
 
-// What a failed transfer means. The peer may be dying: then its memory goes before it is reported dead.
+// The status for a failed transfer. The peer may be dying: its memory disappears before it counts as dead.
 ibv_wc_status explain(const Qp& qp, const Work& work, int error) {
   const ProcessSlot& process = qp.fabric->segment->processes[slotOf(qp.peer.token)];
   if (error != EFAULT) return IBV_WC_RETRY_EXC_ERR;
@@ -161,8 +163,8 @@ ibv_wc_status explain(const Qp& qp, const Work& work, int error) {
   return isSend(work.opcode) ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
 }
 
-// Whether the responder does such a thing at all: what needs its resources for reads and atomic operations,
-// and what must be aligned.
+// Does the responder accept such a request? Reads and atomic operations need its resources, and some requests
+// must be aligned.
 ibv_wc_status askable(const Work& work, const QpRecord& peer) {
   const bool aligned = work.opcode == IBV_WR_RDMA_READ || work.remote_addr % sizeof(uint64_t) == 0;
   const bool possible = work.opcode == IBV_WR_ATOMIC_WRITE || peer.max_dest_rd_atomic != 0;
@@ -226,7 +228,7 @@ Outcome Chain::verifyPeer() {
   Peer& peer = qp_.peer;
   Fabric& fabric = *qp_.fabric;
   if (!connected(qp_, *peer.record)) {
-    // What was a connection of iWARP and is none any more will never be one again.
+    // An iWARP connection that is lost never comes back.
     const bool died =
         (peer.token != 0 && peer.token != fabric.self.token && !peerAlive(fabric, peer.token)) ||
         (qp_.iwarp && !awaited(qp_, *peer.record));
@@ -241,7 +243,9 @@ Outcome Chain::verifyPeer() {
     if (!peerAlive(fabric, peer.token)) return dropPeer(kPeerDead);
     if (!qp_.peer_memory->connect(fabric, peer.token, mover)) {
       const Outcome outcome = dropPeer({Verdict::kUnreachable});
-      meetPeer(fabric, peer.token);  // takes the tables' lock, which comes before responders'
+      // Called after the responder lock is released, because meetPeer() takes the table lock, which comes
+      // before it.
+      meetPeer(fabric, peer.token);
       return outcome;
     }
   }
@@ -252,7 +256,7 @@ Outcome Chain::verifyPeer() {
   qp_.special = paced ? qp_.special | kSpecialTime : qp_.special & ~uint32_t{kSpecialTime};
   peer.epoch = peer.record->epoch;
   if (peer.record->state.load(std::memory_order_relaxed) == IBV_QPS_RTR)
-    raiseQpEvent(fabric, *peer.record, IBV_EVENT_COMM_EST);  // what comes now is its first message
+    raiseQpEvent(fabric, *peer.record, IBV_EVENT_COMM_EST);  // the peer's first message comes now
   return {};
 }
 
@@ -266,7 +270,7 @@ Outcome Chain::dropPeer(Outcome outcome) {
   return outcome;
 }
 
-// The peer's half of an error that no receive of it reports: it goes to ERR too.
+// The peer's side of an error that none of its receives reports: the peer goes to ERR too.
 Outcome Chain::refuse(ibv_wc_status status) {
   raiseQpEvent(*qp_.fabric, *qp_.peer.record,
                status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
@@ -274,7 +278,7 @@ Outcome Chain::refuse(ibv_wc_status status) {
   return {Verdict::kFailed, status};
 }
 
-// A send its receive cannot hold: the receiver completes that receive with an error.
+// Handles a send that does not fit its receive: the receiver completes that receive with an error.
 Outcome Chain::rejectSend(ibv_wc_status receiver_status) {
   Arrival arrival;
   arrival.status = receiver_status;
@@ -285,10 +289,12 @@ Outcome Chain::rejectSend(ibv_wc_status receiver_status) {
           receiver_status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR};
 }
 
-// A send finds no receive. TCP delivered it, so nothing asks for it again: on iWARP that ends the connection.
+// Handles a send that finds no receive. On iWARP this ends the connection: TCP has delivered the message, so
+// nothing will send it again.
 Outcome Chain::noReceive() { return qp_.iwarp ? refuse(IBV_WC_REM_OP_ERR) : Outcome{Verdict::kNoReceive}; }
 
-// Adversarial iWARP: a write completes here and becomes visible there when a later send does, no sooner.
+// Adversarial iWARP: a write completes here at once, and becomes visible at the peer only when a later send
+// does.
 Outcome Chain::hold(const Work& work, const Pieces& pieces) {
   ParkedWork& held = qp_.held.emplace_back();
   held.work = work;
@@ -306,7 +312,7 @@ Outcome Chain::hold(const Work& work, const Pieces& pieces) {
   return {};
 }
 
-// The held writes, in any order; one by one, for placement in random order batches nothing.
+// Places the held writes in random order, one by one, because placement in random order batches nothing.
 Outcome Chain::placeHeld() {
   std::vector<ParkedWork> writes = std::move(qp_.held);
   qp_.held.clear();
@@ -365,7 +371,7 @@ Outcome Chain::sendHere(const Work& work, const Pieces& pieces) {
   return {};
 }
 
-// Where the bytes go in the peer process; `skip` receives are taken by sends batched before.
+// Finds the memory of the peer for the bytes. Sends batched before take `skip` receives.
 Outcome Chain::targetOf(const Work& work, uint64_t skip, RemotePieces* target) {
   if (isSend(work.opcode)) {
     const ibv_wc_status status = scatterReceive(*qp_.fabric->segment, *qp_.peer.record, skip, work.length,
@@ -380,7 +386,7 @@ Outcome Chain::targetOf(const Work& work, uint64_t skip, RemotePieces* target) {
   return {Verdict::kFailed, IBV_WC_REM_ACCESS_ERR};
 }
 
-// Turns the peer's addresses into ours where all of them are mapped here.
+// Converts the peer's addresses to addresses of this process, if all of them are mapped here.
 bool Chain::mapTarget(const Work& work, RemotePieces* target) {
   std::byte* mapped[kMaxSge];
   for (int i = 0; i < target->count; ++i) {
@@ -413,7 +419,7 @@ Outcome Chain::runThere(const Work& work, const Pieces& pieces) {
   return {};
 }
 
-// Into memory of the peer that is mapped here.
+// Places bytes in memory of the peer that is mapped here.
 Outcome Chain::placeMapped(const Work& work, const Pieces& pieces, const Pieces& target) {
   if ((qp_.special & kSpecialPlacement) != 0) [[unlikely]] {
     placeHere(target, pieces, qp_.random);
@@ -428,7 +434,7 @@ Outcome Chain::placeMapped(const Work& work, const Pieces& pieces, const Pieces&
   return {};
 }
 
-// A write or send whose bytes land in random order; nothing else is batched.
+// Places a write or send in random order. Nothing is batched with it.
 Outcome Chain::placeThereNow(const Work& work, const Pieces& pieces, const Pieces& target) {
   uint64_t calls = 0;
   const int error = placeThere(*qp_.peer_memory, target, pieces, qp_.random, &calls);
@@ -487,7 +493,7 @@ Outcome Chain::readThere(const Work& work, const Pieces& pieces) {
   return {};
 }
 
-// False when the batch broke: everything in it is completed then, and close() moves the QP to ERR.
+// False if the batch failed. Then all of it is completed, and close() moves the QP to ERR.
 bool Chain::flush() {
   VmBatch& batch = *qp_.batch;
   if (batch.empty()) return !broken_;

@@ -1,5 +1,5 @@
-// The sending half of a queue pair: executes sends in the thread that posts them. Everything here needs the
-// QP's sq_lock.
+// The sending half of a queue pair: executes sends in the thread that posts them. The caller of every
+// function here holds the QP's sq_lock.
 #pragma once
 
 #include "softdev/engine/vm_batch.h"
@@ -9,11 +9,11 @@
 namespace railwise::softdev {
 
 enum class Verdict : uint8_t {
-  kDone,         // executed, or batched for the flush
+  kDone,         // executed, or batched until the next flush
   kNoReceive,    // the peer has posted no receive
-  kUnreachable,  // nobody answers (yet)
-  kFailed,       // completes with `status`, and the QP goes to ERR
-  kBroken,       // an earlier send of the batch failed: this one is flushed
+  kUnreachable,  // the peer does not answer (yet)
+  kFailed,       // the send completes with `status`, and the QP goes to ERR
+  kBroken,       // an earlier send of the batch failed, so this one is flushed
 };
 
 struct Outcome {
@@ -21,7 +21,7 @@ struct Outcome {
   ibv_wc_status status = IBV_WC_SUCCESS;
 };
 
-// Executes sends of one QP in a row, holding the peer's responder lock from the first on.
+// Executes consecutive sends of one QP. Holds the peer's responder lock from the first send on.
 class Chain {
  public:
   explicit Chain(Qp& qp) : qp_(qp) {}
@@ -30,21 +30,21 @@ class Chain {
   Chain& operator=(const Chain&) = delete;
 
   Outcome run(const Work& work);
-  // Delivers the batch and lets the peer go. When that fails, the QP is in ERR and everything batched is
-  // completed.
+  // Delivers the batch and releases the peer's lock. If the delivery fails, the QP is in ERR and all batched
+  // sends are completed.
   void close() {
     if (locked_) closeLocked();
   }
   bool broken() const { return broken_; }
 
-  // For the fault injector: the peer refuses the send, with what follows at its end; its oldest receive fails
-  // with `status` of its own.
+  // For the fault injector. refuseSend: the peer refuses the send, with all effects at the peer. failReceive:
+  // the peer's oldest receive fails with `status`.
   Outcome refuseSend(ibv_wc_status status, bool takes_receive);
   Outcome failReceive(ibv_wc_status status);
 
  private:
   Outcome lockPeer();
-  Outcome lockAlone();  // with nothing batched
+  Outcome lockAlone();  // locks the peer, with nothing batched
   Outcome verifyPeer();
   Outcome dropPeer(Outcome outcome);
   Outcome runHere(const Work& work, const Pieces& pieces);
@@ -71,22 +71,25 @@ class Chain {
 
 // Pushes the completion of a send.
 void completeSend(Qp& qp, const Work& work, ibv_wc_status status);
-// Completes `work` with an error: the QP to ERR, everything parked flushed. The peer's lock must not be held.
+// Completes `work` with an error, puts the QP into ERR and flushes all parked sends. The caller must not hold
+// the peer's lock.
 void failSend(Qp& qp, const Work& work, ibv_wc_status status);
-// Tries the parked sends in order; completes them with an error when their time is over.
+// Tries the parked sends in order. A send whose time is over completes with an error.
 void retryParked(Qp& qp);
-// Parks `work` after those already parked; `reason` counts for the first (kDone: it does not wait for the
-// peer).
+// Parks `work` behind the sends already parked. `reason` is used if `work` is the first of them (kDone: it
+// does not wait for the peer).
 void park(Qp& qp, const Work& work, Verdict reason);
-// Engine mode: queues `work` for the engine. inbox_lock is held, not sq_lock; progressAdd() follows.
+// Engine mode: queues `work` for the engine. The caller holds inbox_lock and not sq_lock, and calls
+// progressAdd() afterwards.
 void giveToEngine(Qp& qp, const Work& work);
-// Moves what was given to the engine behind what is parked.
+// Moves the sends of the engine's inbox behind the parked sends.
 void emptyInbox(Qp& qp);
-// In SQD: tells the owner, if it wants to know, when nothing that had begun is left.
+// In SQD: when no started send is left, notifies the owner, if the owner requested that.
 void finishDraining(Qp& qp);
-// Completes everything parked as flushed.
+// Completes all parked sends as flushed.
 void flushParked(Qp& qp);
-// Fails at once with RNR when the QP is set to no retry; parks otherwise.
+// Closes the chain and handles the outcome of a send that was not executed: completes it with an error,
+// flushes it or parks it. A send without a receive fails at once if the QP is set to no RNR retry.
 void settle(Qp& qp, Chain& chain, const Work& work, Outcome outcome);
 
 }  // namespace railwise::softdev

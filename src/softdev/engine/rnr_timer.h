@@ -1,4 +1,4 @@
-// How long a sender waits when the receiver is not ready.
+// How long a sender waits if the receiver is not ready.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace railwise::softdev {
 
-// The rnr_retry that means: for ever.
+// The value of rnr_retry that means: retry for ever.
 constexpr int kForeverRnr = 7;
 
-// By the code of min_rnr_timer, in units of 10 us (InfiniBand specification, table 45).
+// Indexed by the code of min_rnr_timer; in units of 10 us (InfiniBand specification, table 45).
 constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
                                         48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
                                         2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};

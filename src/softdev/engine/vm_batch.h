@@ -1,5 +1,5 @@
-// Writes and sends to another process that one process_vm_writev will carry, with what follows when they have
-// arrived. One per QP whose peer is another process; guarded by its sq_lock and the peer's responder lock.
+// Writes and sends to another process that one process_vm_writev will carry. There is one batch per QP whose
+// peer is another process. The QP's sq_lock and the peer's responder lock guard it.
 #pragma once
 
 #include "softdev/memory/mover.h"
@@ -21,12 +21,13 @@ class VmBatch {
     return works_ < kMaxWorks && locals_ + locals + 1 <= kMaxPieces && remotes_ + remotes + 1 <= kMaxPieces;
   }
 
-  // The last 8 bytes become a piece of their own when `tail_last`: the kernel copies piece by piece. A piece
-  // more of ours costs nothing; one of the peer's has its page looked up again (0.36 us).
+  // `tail_last`: the last 8 bytes become a piece of their own, because the kernel copies piece by piece. One
+  // more local piece costs nothing. For one more remote piece the kernel looks the page up again (0.36 us).
   void add(const Work& work, const Pieces& source, const Pieces& target, bool consumes_receive,
            bool tail_last);
 
-  // Moves everything: the number of works that arrived whole; *error is the errno of the next one.
+  // Moves everything. Returns the number of work requests that arrived whole. *error receives the errno of
+  // the next one.
   int move(PeerMemory& peer, int* error, uint64_t* calls);
   const Work& work(int i) const { return list_[i]; }
   int works() const { return works_; }
@@ -55,7 +56,7 @@ inline void VmBatch::add(const Work& work, const Pieces& source, const Pieces& t
   const uint64_t last = source.list[source.count - 1].length;
   if (last > kTailBytes) {
     splitTail(local_, &locals_);
-  } else if (last < kTailBytes) {  // it begins in an earlier piece of ours
+  } else if (last < kTailBytes) {  // the last 8 bytes begin in an earlier local piece
     splitTail(remote_, &remotes_);
   }
 }

@@ -1,4 +1,4 @@
-// From the counters of the shared segment to plain sums.
+// Adds the counters of the shared segment to plain sums.
 #pragma once
 
 #include "softdev/fabric/segment.h"

@@ -22,12 +22,13 @@ std::string bellName(const Fabric& fabric, uint32_t token, uint32_t id) {
 
 Doorbell::~Doorbell() {
   if (fd_ < 0) return;
-  if (opener_ == getpid()) (void)shutdown(fd_, SHUT_RDWR);  // wakes who waits for a ring, with end of file
+  // Wakes threads that wait for a ring: they get end of file.
+  if (opener_ == getpid()) (void)shutdown(fd_, SHUT_RDWR);
   close(fd_);
 }
 
-// Tokens begin anew when a fabric is made anew. A process that has just left the fabric of before, or a child
-// that it has forked, may still have a doorbell with our token: its name is taken, and the next id is not.
+// A new fabric counts tokens from the beginning again. A process that is just leaving the old fabric, or its
+// forked child, may still have a doorbell with our token. Then the name is taken, and this tries the next id.
 Status Doorbell::open(const Fabric& fabric) {
   constexpr int kMostTries = 1024;
   static std::atomic<uint32_t> last{0};
@@ -47,7 +48,7 @@ bool Doorbell::take() const {
   for (;;) {
     const ssize_t taken = recv(fd_, &nothing, sizeof nothing, 0);
     if (taken > 0) return true;
-    if (taken == 0) errno = EBADF;  // it is being closed
+    if (taken == 0) errno = EBADF;  // the doorbell is being closed
     if (taken == 0 || errno != EINTR) return false;
   }
 }

@@ -1,6 +1,7 @@
-// Asynchronous events on their way to the application (ibv_get_async_event(3)). Any process may raise one for
-// any context; it waits in the context's record until somebody reads it. Thread-safe; the lock used here is
-// the last of the lock order, so that events may be raised while any other lock is held.
+// Asynchronous events on their way to the application (ibv_get_async_event(3)). Any process may raise an
+// event for any context. The event waits in the record of the context until the application reads it.
+// Thread-safe. The lock used here comes last in the lock order, so that a thread may raise events while it
+// holds any other lock, except that of the fault table.
 #pragma once
 
 #include <pthread.h>
@@ -9,26 +10,26 @@
 
 namespace railwise::softdev {
 
-// In place of the type of an event whose object is gone.
+// Replaces the type of an event whose object is gone.
 constexpr uint32_t kDroppedEvent = ~0U;
 
-// What the element of an event is.
+// The kind of object that an event concerns.
 enum class EventOf : uint8_t { kDevice, kPort, kQp, kCq, kSrq };
 EventOf eventOf(uint32_t type);
 
-// Queues an event for the context with this index and wakes who waits for one. `element`: index of the QP, CQ
-// or SRQ, or the port number of the device. When nobody reads them, the oldest of kMaxEvents goes. Does
-// nothing when the context is gone.
+// Queues an event for the context with this index and wakes the thread that waits for events. `element` is
+// the index of the QP, CQ or SRQ, or the port number of the device. A context keeps kMaxEvents unread events;
+// after that the oldest is dropped. Does nothing if the context is gone.
 void raiseEvent(const Fabric& fabric, uint32_t context, ibv_event_type type, uint32_t element);
 void raiseQpEvent(const Fabric& fabric, const QpRecord& qp, ibv_event_type type);
-// For every context that has the port (index of its PortRecord) open.
+// Raises the event for every context that has the port (index of its PortRecord) open.
 void raisePortEvent(const Fabric& fabric, uint32_t port, ibv_event_type type);
 
-// Takes back what was not read of an object that goes.
+// Removes the unread events of an object that is being destroyed.
 void dropEvents(const Fabric& fabric, uint32_t context, EventOf kind, uint32_t element);
 
-// Returns when every event that was read of an object is acknowledged: `acknowledged` has grown to `read`.
-// Both are guarded by the object's mutex.
+// Returns when the application has acknowledged every event that it read for an object: `acknowledged` has
+// grown to `read`. The object's mutex guards both.
 void waitForAcknowledgements(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& read,
                              const uint32_t& acknowledged);
 void acknowledge(pthread_mutex_t& mutex, pthread_cond_t& cond, uint32_t& acknowledged, uint32_t events);

@@ -10,7 +10,7 @@ namespace railwise::softdev {
 
 bool peerAlive(Fabric& fabric, uint32_t token) {
   constexpr int64_t kTrustNs = 10'000'000;
-  if (slotOf(token) >= kMaxProcesses) return false;  // nobody's
+  if (slotOf(token) >= kMaxProcesses) return false;  // no process has this token
   std::atomic<int64_t>& checked = fabric.checked_at_ns[slotOf(token)];
   const ProcessSlot& slot = fabric.segment->processes[slotOf(token)];
   if ((slot.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token) ||
@@ -36,7 +36,8 @@ bool peerReachable(Fabric& fabric, uint32_t token) {
     fabric.readable[slot].store(token, std::memory_order_relaxed);
     return true;
   }
-  if (errno != EPERM && errno != ENOSYS) return true;  // it is leaving: the transfer itself tells
+  // The process is ending; the transfer itself will report that.
+  if (errno != EPERM && errno != ENOSYS) return true;
   fabric.refused[slot].store(token, std::memory_order_relaxed);
   return false;
 }

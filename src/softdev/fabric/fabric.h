@@ -1,5 +1,5 @@
-// The attachment of this process to a fabric: its mapping of the shared segment and its process slot. Created
-// with the first open device, removed with the last or with the process (attachment.h).
+// The attachment of this process to a fabric: its mapping of the shared segment and its process slot. The
+// first open device creates it. The last device, or the end of the process, removes it (attachment.h).
 #pragma once
 
 #include <array>
@@ -17,20 +17,22 @@ struct Fabric {
   std::string prefix;
   int segment_fd = -1;
   int mark_fd = -1;
-  int bell_fd = -1;  // rings doorbells (doorbell.h)
+  int bell_fd = -1;  // used to ring doorbells (doorbell.h)
   int uses = 0;
-  bool forgotten = false;  // we are in a forked child: the shared records belong to the parent
-  // Peers by process slot: when (steady clock, ns) their liveness was checked, and the generation we may read
-  // or not.
+  bool forgotten = false;  // this is a forked child: the shared records belong to the parent
+  // Peers by process slot: when their liveness was last checked (steady clock, ns), and the token of the
+  // process whose memory this process may read (`readable`) or may not read (`refused`).
   std::array<std::atomic<int64_t>, kMaxProcesses> checked_at_ns{};
   std::array<std::atomic<uint32_t>, kMaxProcesses> readable{};
   std::array<std::atomic<uint32_t>, kMaxProcesses> refused{};
-  std::array<std::atomic<uint32_t>, kMaxProcesses> warned{};  // the refusal was logged
+  std::array<std::atomic<uint32_t>, kMaxProcesses> warned{};  // token of the process whose refusal was logged
 };
 
-// Liveness of the process behind `token`, looked up at most every 10 ms: pids are not reused that fast.
+// Is the process with `token` alive? Looks it up at most every 10 ms, because the kernel does not reuse a pid
+// that fast.
 bool peerAlive(Fabric& fabric, uint32_t token);
-// Whether process_vm_* may reach it; tried once per peer process.
+// May this process reach the memory of the process with `token` by process_vm_*? Tries it once per peer
+// process.
 bool peerReachable(Fabric& fabric, uint32_t token);
 
 }  // namespace railwise::softdev

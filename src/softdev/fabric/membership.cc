@@ -63,7 +63,7 @@ bool memberGone(const std::string& prefix, Member member) {
 }
 
 Result<int> lockElection(const std::string& prefix) {
-  // The lock is held for some milliseconds at most, and freed by the kernel when its owner dies.
+  // A process holds the lock for some milliseconds at most. The kernel frees the lock when its owner dies.
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   const std::string name = prefix + "lock";
   for (;;) {

@@ -1,5 +1,5 @@
-// Who is attached to a fabric: names of abstract unix sockets. A name is free the moment its process is gone,
-// however it died, and nothing lies in a file system. A fabric is thus one per network namespace, pid
+// The members of a fabric, by names of abstract unix sockets. A name becomes free at the moment its process
+// ends, however it ends, and nothing lies in a file system. So there is one fabric per network namespace, pid
 // namespace, user and name. Thread-safe.
 #pragma once
 
@@ -17,29 +17,30 @@ namespace railwise::softdev {
 
 struct Member {
   pid_t pid;
-  int fd;  // of the segment, in that process
+  int fd;  // descriptor of the segment in that process
 };
 
 // "railwise/<uid>/<pid namespace>/<fabric>/"
 std::string fabricPrefix(const std::string& fabric);
 std::string memberName(const std::string& prefix, Member member);
 
-// The address of an abstract name; 0 when the name is too long.
+// Builds the address of an abstract name. 0: the name is too long.
 socklen_t abstractAddress(const std::string& name, sockaddr_un* address);
 
-// Binds a socket to the abstract name and returns it. Taken already: kSystem with EADDRINUSE, and no log.
+// Binds a socket to the abstract name and returns it. If the name is taken: kSystem with EADDRINUSE, not
+// logged.
 Result<int> bindName(const std::string& name);
 
-// True when certainly no socket has the member's name. Errors that say nothing about it mean false.
+// True only if certainly no socket has the member's name. Any other error of the check gives false.
 bool memberGone(const std::string& prefix, Member member);
 
-// Holds `prefix`lock; waits for its owner up to some seconds, then gives a WARN.
+// Takes the name `prefix`lock. Waits some seconds for the owner of the lock, then logs a WARN.
 Result<int> lockElection(const std::string& prefix);
 
-// Members of this fabric as /proc/net/unix lists them.
+// Reads the members of this fabric from /proc/net/unix.
 std::vector<Member> listMembers(const std::string& prefix);
 
-// Names of the fabrics that this user has processes on.
+// Names of the fabrics that have processes of this user.
 std::set<std::string> fabricsInUse();
 
 }  // namespace railwise::softdev

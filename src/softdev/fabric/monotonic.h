@@ -7,7 +7,7 @@
 namespace railwise::softdev {
 
 uint64_t monotonicNs();
-// Some 5 ns to read, and right to some milliseconds: for looks that need not be exact.
+// Takes about 5 ns to read and is right to a few milliseconds. For checks that need no exact time.
 int64_t coarseNs();
 
 }  // namespace railwise::softdev

@@ -10,8 +10,8 @@
 namespace railwise::softdev {
 namespace {
 
-// The record of this GUID, made when there is none. LIDs follow from the GUID, so that they differ between
-// two machines' fabrics. The table lock is held.
+// Finds or makes the record for this GUID. The GUID determines the LID, so that the fabrics of two machines
+// have different LIDs. The caller holds the table lock.
 uint32_t findOrAdd(Segment& segment, uint64_t guid) {
   const auto first = static_cast<uint32_t>(guid * 0x9e3779b97f4a7c15ULL >> 52);
   static_assert(kMaxPorts == 1U << 12);
@@ -37,7 +37,8 @@ bool inUse(const Segment& segment, uint32_t port) {
   return false;
 }
 
-// The port that keeps the clock of a PCIe link: the first of those with the link's name on this host.
+// 1 + index of the port that has the clock of a PCIe link: the first other port of this host with the link's
+// name. 0: there is no such port.
 uint32_t pcieClock(Segment& segment, const PortRecord& port, const std::string& link) {
   if (link.empty()) return 0;
   for (uint32_t i = 0; i < kMaxPorts; ++i) {

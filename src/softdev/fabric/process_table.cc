@@ -21,7 +21,8 @@ struct ProcessStat {
   uint64_t start_time = 0;
 };
 
-// kUnknown: we cannot look, for want of file descriptors or memory. That says nothing of the process.
+// kUnknown: this process cannot look, because it lacks file descriptors or memory. The other process may live
+// or not.
 enum class Look { kFound, kGone, kUnknown };
 
 // Fields 3, 9 and 22 of /proc/<pid>/stat (proc(5)).
@@ -37,7 +38,7 @@ Look readStat(pid_t pid, ProcessStat* stat) {
   if (length < 0 && error != ESRCH) return Look::kUnknown;
   if (length <= 0) return Look::kGone;
   text[length] = 0;
-  const char* after_name = std::strrchr(text, ')');  // the name may hold spaces and brackets itself
+  const char* after_name = std::strrchr(text, ')');  // the name itself may contain spaces and parentheses
   if (after_name == nullptr) return Look::kUnknown;
   unsigned long long start = 0;
   const int fields = std::sscanf(
@@ -47,8 +48,8 @@ Look readStat(pid_t pid, ProcessStat* stat) {
   return fields == 3 ? Look::kFound : Look::kUnknown;
 }
 
-// 1 exited, 0 running, -1 not known (no pidfd here). Unlike the state in /proc it is right for a process
-// whose first thread has left.
+// 1: exited. 0: running. -1: unknown (no pidfd here). Unlike the state in /proc, this is correct for a
+// process whose first thread has ended.
 int pidfdExited(pid_t pid) {
 #ifdef SYS_pidfd_open
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -63,18 +64,18 @@ int pidfdExited(pid_t pid) {
 #endif
 }
 
-// Whether the member that the process noted is surely gone.
+// Is the membership that the process has noted certainly gone?
 bool membershipGone(const LockOwner& self, const ProcessSlot& process) {
   const uint32_t member = process.member.load(std::memory_order_acquire);
   const auto pid = static_cast<pid_t>(process.pid.load(std::memory_order_acquire));
   return member != 0 && memberGone(self.prefix, {pid, static_cast<int>(member - 1)});
 }
 
-// A process that executes another program keeps its number and start time; its sockets are closed. Where not
-// even our own can be found we have moved to another network namespace, and know nothing.
+// Has the process executed another program? It then keeps its pid and start time, but its sockets are closed.
+// If our own membership cannot be found either, we have moved to another network namespace and know nothing.
 bool leftByExec(const LockOwner& self, const ProcessSlot& process) {
   const ProcessSlot* own =
-      self.token != 0 ? &self.processes[slotOf(self.token)] : nullptr;  // or about to join
+      self.token != 0 ? &self.processes[slotOf(self.token)] : nullptr;  // null while this process is joining
   return &process != own && membershipGone(self, process) && (own == nullptr || !membershipGone(self, *own));
 }
 

@@ -1,8 +1,8 @@
-// Layout of the shared segment: plain tables of fixed size in one sparse memory file; only touched pages cost
-// memory. A zeroed segment is a valid empty one. A record belongs to a process while its `owner` holds that
-// process's token; each table entry is published by that one store, so that a process may die at any
-// instruction: whoever finds it dead frees what carries its token (queues/reclaim.h). Change kLayoutVersion
-// with any change here.
+// Layout of the shared segment: plain tables of fixed size in one sparse memory file, in which only touched
+// pages cost memory. A zeroed segment is a valid empty one. A record belongs to a process while its `owner`
+// holds the token of that process. This one store publishes a table entry, so that a process may die at any
+// instruction: any process that finds it dead frees all records with its token (queues/reclaim.h). Change
+// kLayoutVersion with every change here.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,16 +21,17 @@ namespace railwise::softdev {
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
 constexpr uint32_t kLayoutVersion = 8;
 
-constexpr uint32_t kMaxPorts = 4096;  // distinct port GUIDs ever seen on a fabric: LIDs 1..4096
+constexpr uint32_t kMaxPorts = 4096;  // distinct port GUIDs that a fabric may ever see: LIDs 1..4096
 constexpr uint32_t kMaxContexts = 4096;
-constexpr uint32_t kMaxQps = 32768;  // index: low 16 bits of a QP number, the 8 above are its generation
+// The index is the low 16 bits of a QP number; the 8 bits above are the generation.
+constexpr uint32_t kMaxQps = 32768;
 constexpr uint32_t kMaxCqs = 32768;
 constexpr uint32_t kMaxSrqs = 4096;
-constexpr uint32_t kMaxMrs =
-    1U << 18;                        // index: high 24 bits of a key, the low 8 change at every registration
+// The index is the high 24 bits of a key; the low 8 bits change with each registration.
+constexpr uint32_t kMaxMrs = 1U << 18;
 constexpr uint32_t kMaxEvents = 64;  // asynchronous events of one context that nobody has read yet
 constexpr uint32_t kPageBytes = 4096;
-constexpr uint32_t kWordLocks = kPageBytes / 8;  // of atomic operations
+constexpr uint32_t kWordLocks = kPageBytes / 8;  // locks of atomic operations
 constexpr uint32_t kArenaPages = 1U << 20;
 
 struct Sge {
@@ -39,7 +40,7 @@ struct Sge {
   uint32_t lkey;
 };
 
-// A posted receive. `sges` follow it in the ring.
+// A posted receive. Its `sges` follow it in the ring.
 struct ReceiveEntry {
   uint64_t wr_id;
   uint32_t num_sge;
@@ -49,62 +50,65 @@ struct ReceiveEntry {
 };
 static_assert(sizeof(ReceiveEntry) == 16 && sizeof(Sge) == 16);
 
-// kVoid: taken out of turn, or its QP is gone; polling skips it.
+// kVoid: polled out of turn, or the QP is gone. Polling skips it.
 enum class CqeKind : uint8_t { kSend, kReceive, kVoid };
 
-constexpr uint8_t kSolicited = 0x80;  // the sender asked for an event; no flag of verbs has this bit
+// In Cqe::wc_flags: the sender requested an event; no flag of verbs has this bit.
+constexpr uint8_t kSolicited = 0x80;
 
 struct alignas(64) Cqe {
   uint64_t wr_id;
-  uint64_t retires;   // polling it frees the queue slots below this count
-  uint64_t ready_ns;  // CLOCK_MONOTONIC; not to be polled before. 0: at once
-  uint64_t stamp_ns;  // CLOCK_MONOTONIC of the completion, where the CQ asks for it
+  uint64_t retires;   // polling this entry frees the queue slots below this count
+  uint64_t ready_ns;  // CLOCK_MONOTONIC; before this time polling does not see the entry. 0: at once
+  uint64_t stamp_ns;  // CLOCK_MONOTONIC of the completion, if the CQ has timestamps
   uint32_t byte_len;
-  uint32_t imm_data;  // network order, as posted; the invalidated key of a send with invalidate
+  uint32_t imm_data;  // network order, as posted; after a send with invalidate, the invalidated key
   uint32_t qp_num;
   uint32_t src_qp;
   uint16_t qp_index;
   uint16_t slid;
   uint8_t status;
   uint8_t opcode;
-  uint8_t wc_flags;  // ibv_wc_flags, and kSolicited
+  uint8_t wc_flags;  // ibv_wc_flags and kSolicited
   CqeKind kind;
   uint8_t sl;
   uint8_t dlid_path_bits;
 };
 static_assert(sizeof(Cqe) == 64 && kMaxQps <= 0x10000);
 
-// A port as its whole fabric sees it: made by the first context that opens it, changed by faults (faults.h)
-// while contexts have it open. Fields below `guid` change under the table lock; `changes` grows with each.
+// A port as the whole fabric sees it. The first context that opens the port makes the record; faults change
+// it (faults.h) while contexts have the port open. Fields below `guid` change under the table lock, except
+// for the clocks at the end.
 struct alignas(64) PortRecord {
   std::atomic<uint64_t> guid;   // 0: free. LID = index + 1
   std::atomic<uint32_t> state;  // ibv_port_state
   std::atomic<uint32_t> speed_mbps;
   std::atomic<uint32_t> latency_ns;
-  std::atomic<uint32_t> paced;  // 1: speed and latency are kept to
+  std::atomic<uint32_t> paced;  // 1: the port keeps to its speed and latency
   std::atomic<uint32_t> gid_count;
   uint32_t link_layer;
-  uint32_t iwarp;      // 1: the connection manager knows it by `addresses`, not by its GIDs
-  uint32_t pcie_link;  // 1 + index of the port that keeps the clock of the PCIe link; 0: a link of its own
+  uint32_t iwarp;  // 1: the connection manager knows the port by `addresses`, not by its GIDs
+  // 1 + index of the port whose record has the clock of the PCIe link; 0: the port has a link of its own.
+  uint32_t pcie_link;
   std::atomic<uint32_t> pcie_mbps;  // 0: no limit
-  uint8_t number;                   // of the device's ports, from 1
+  uint8_t number;                   // number among the ports of the device, from 1
   char device[64];
   char host[64];
   char pcie_name[32];
   Gid gids[kMaxGids];
   std::atomic<uint32_t> address_count;
   Gid addresses[kMaxGids];
-  // GIDs (of iWARP: addresses) as its configuration has them, which faults do not change.
+  // GIDs (on iWARP: addresses) from the configuration. Faults do not change these.
   uint32_t configured_count;
   Gid configured[kMaxGids];
-  // The time model: when the port (each direction) and the PCIe link are free again, CLOCK_MONOTONIC ns.
+  // The time model: when each direction of the port and of the PCIe link is free again, CLOCK_MONOTONIC ns.
   alignas(64) std::atomic<uint64_t> out_free_ns;
   std::atomic<uint64_t> in_free_ns;
   std::atomic<uint64_t> pcie_out_free_ns;
   std::atomic<uint64_t> pcie_in_free_ns;
 };
 
-// A counter with one writer at a time (its owner's lock); readers see it whole.
+// A counter with one writer at a time (the holder of the owner's lock). Readers see it whole.
 class Counter {
  public:
   [[gnu::always_inline]] void add(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
@@ -118,7 +122,7 @@ class Counter {
   std::atomic<uint64_t> value_;
 };
 
-// What softdev::Counters counts, by queue.
+// The part of softdev::Counters that work queues count.
 struct WorkCounters {
   Counter posts, writes, writes_with_imm, reads, sends, atomics, sges, inlined, signalled, bytes,
       system_calls, receives, receive_posts;
@@ -126,14 +130,14 @@ struct WorkCounters {
   void add(const WorkCounters& other);
 };
 struct PollCounters {
-  Counter polls, completions;         // polls that returned something
+  Counter polls, completions;         // `polls`: only those that returned something
   std::atomic<uint64_t> empty_polls;  // counted without a lock
   void clear();
 };
 
 // An asynchronous event on its way to the application.
 struct EventRecord {
-  uint32_t type;     // ibv_event_type
+  uint32_t type;     // value of ibv_event_type
   uint32_t element;  // index of the QP, CQ or SRQ, or the port number
 };
 
@@ -141,31 +145,33 @@ struct alignas(64) ContextRecord {
   std::atomic<uint32_t> owner;
   uint32_t port_count;
   uint32_t ports[kMaxDevicePorts];  // indices of PortRecord
-  std::atomic<uint32_t> fatal;      // the device has failed
-  uint32_t doorbell;                // rung for its asynchronous events (doorbell.h)
+  std::atomic<uint32_t> fatal;      // 1: the device has failed
+  uint32_t doorbell;                // the doorbell that announces asynchronous events (doorbell.h)
   char device[64];
   SharedLock events_lock;
   std::atomic<uint32_t> events_head, events_tail;
   EventRecord events[kMaxEvents];
-  // Of destroyed objects.
+  // Counts of destroyed objects.
   WorkCounters retired_work[kMaxDevicePorts];
   PollCounters retired_polls;
 };
 
 struct alignas(64) MrRecord {
   std::atomic<uint32_t> owner;
-  std::atomic<uint32_t> key;  // 0: no region. Readers check it before and after the fields below
+  // 0: no region. Readers check the key before and after they read the fields below.
+  std::atomic<uint32_t> key;
   std::atomic<uint32_t> pd;
   std::atomic<uint32_t> access;
   std::atomic<uint64_t> iova;
   std::atomic<uint64_t> address;
   std::atomic<uint64_t> length;
-  std::atomic<uint32_t> key_byte;  // of the next registration in this record
-  // What peers can map instead of being copied to (shared_memory.h): the file descriptor in the owner, plus
-  // one, and where in that file the region begins. 0: private memory.
+  std::atomic<uint32_t> key_byte;  // low byte of the key of the next registration in this record
+  // The file that peers can map, instead of copying to the region by system calls (shared_memory.h): the
+  // descriptor in the owner plus one, and the offset at which the region begins in that file. 0: private
+  // memory.
   std::atomic<uint32_t> backing_fd;
   std::atomic<uint64_t> backing_offset;
-  std::atomic<uint64_t> backing_file;  // fileIdentity() of it
+  std::atomic<uint64_t> backing_file;  // fileIdentity() of that file
 };
 static_assert(sizeof(MrRecord) == 64);
 
@@ -173,24 +179,25 @@ struct alignas(64) CqRecord {
   std::atomic<uint32_t> owner;
   uint32_t context;
   uint32_t capacity;            // power of two
-  uint32_t channel;             // doorbell of the completion channel, 0: none (doorbell.h)
-  uint64_t ring;                // arena offset of `capacity` Cqe
-  uint32_t stamped;             // 1: completions carry the time
-  std::atomic<uint32_t> timed;  // 1: some completions were to be polled only later
-  uint32_t ignore_overrun;      // 1: completions without room are lost, and the CQ stays good
-  // Any process that completes something pushes, under `lock`; `tail` is the publishing store.
+  uint32_t channel;             // doorbell of the completion channel (doorbell.h); 0: none
+  uint64_t ring;                // arena offset of `capacity` entries of type Cqe
+  uint32_t stamped;             // 1: completions carry a timestamp
+  std::atomic<uint32_t> timed;  // 1: some completions may be polled only later
+  uint32_t ignore_overrun;      // 1: completions that find no room are lost, but the CQ stays usable
+  // Any process that completes a work request pushes here, under `lock`. The store to `tail` publishes the
+  // entry.
   alignas(64) SharedLock lock;
   std::atomic<uint32_t> overflowed;
   std::atomic<uint64_t> tail;
-  std::atomic<uint32_t> armed;   // CqArmed; the pusher that finds it set clears it and rings
-  std::atomic<uint32_t> events;  // completion events that nobody has got yet
-  // The owner polls.
+  std::atomic<uint32_t> armed;   // CqArmed; a pusher that finds it set clears it and rings the doorbell
+  std::atomic<uint32_t> events;  // completion events that the application has not read yet
+  // Polling by the owner.
   alignas(64) std::atomic<uint64_t> head;
   PollCounters counters;
 };
 enum CqArmed : uint32_t { kNotArmed, kArmed, kArmedSolicited };
 
-// A shared receive queue. Whoever sends to a QP that has it takes receives, under `lock`.
+// A shared receive queue. A process that sends to a QP with this queue takes receives from it, under `lock`.
 struct alignas(64) SrqRecord {
   std::atomic<uint32_t> owner;
   uint32_t context;
@@ -199,50 +206,51 @@ struct alignas(64) SrqRecord {
   uint32_t stride_bytes;
   uint64_t ring;  // arena offset
   alignas(64) SharedLock lock;
-  std::atomic<uint64_t> head;              // receives taken
-  uint32_t claim_qp;                       // that is being given a receive, 0: none
-  uint64_t claim_head;                     // of the SRQ, before
-  uint64_t claim_tail;                     // of the QP, after
-  std::atomic<uint32_t> limit;             // IBV_EVENT_SRQ_LIMIT_REACHED when fewer are left; 0: off
-  alignas(64) std::atomic<uint64_t> tail;  // receives posted
+  std::atomic<uint64_t> head;   // number of receives taken
+  uint32_t claim_qp;            // index of the QP that is being given a receive; 0: none
+  uint64_t claim_head;          // `head` of the SRQ before this claim
+  uint64_t claim_tail;          // `rq_tail` of the QP after this claim
+  std::atomic<uint32_t> limit;  // IBV_EVENT_SRQ_LIMIT_REACHED is raised when fewer receives are left; 0: off
+  alignas(64) std::atomic<uint64_t> tail;  // number of receives posted
   Counter receives, receive_posts;
 };
 
 struct alignas(64) QpRecord {
   std::atomic<uint32_t> owner;
-  std::atomic<uint32_t> qp_num;  // 0 when free
-  uint32_t generation;           // of the next QP in this record
-  uint32_t type;                 // ibv_qp_type
+  std::atomic<uint32_t> qp_num;  // 0: the record is free
+  uint32_t generation;           // generation of the next QP in this record
+  uint32_t type;                 // value of ibv_qp_type
   uint32_t context;
-  uint32_t port;  // index of its PortRecord, from INIT on
+  uint32_t port;  // index of its PortRecord; valid from INIT on
   uint32_t pd;
   uint32_t send_cq;
   uint32_t recv_cq;
-  uint32_t srq;       // index, 0: a receive queue of its own
+  uint32_t srq;       // index; 0: the QP has a receive queue of its own
   uint32_t rq_slots;  // power of two
   uint32_t rq_stride_bytes;
   uint64_t rq;  // arena offset
-  // The responder: whoever sends to this QP works under `responder`, and so does a change of state.
+  // The responder. A process that sends to this QP works under the lock `responder`; so does a change of
+  // state.
   alignas(64) SharedLock responder;
-  std::atomic<uint32_t> state;  // ibv_qp_state
+  std::atomic<uint32_t> state;  // value of ibv_qp_state
   uint64_t epoch;               // grows with each change that may break a connection; never reset
-  uint64_t rq_head;             // receives consumed
+  uint64_t rq_head;             // number of receives consumed
   uint32_t access;              // qp_access_flags
   uint32_t dest_qp_num;
   std::atomic<uint32_t> min_rnr_timer;  // code of the InfiniBand table
   uint32_t max_dest_rd_atomic;
-  uint32_t global_path;  // 1: its answers go to `dgid`
+  uint32_t global_path;  // 1: the answers go to `dgid`
   uint8_t dgid[16];
   uint32_t qkey;
-  uint64_t last_ready_ns;  // of its receives' completions, in the time model
-  // The owner.
-  alignas(64) std::atomic<uint64_t> rq_tail;  // receives posted
-  std::atomic<uint64_t> rq_polled;            // receives whose completion was polled
-  std::atomic<uint64_t> sq_polled;            // sends whose slot a polled completion freed
+  uint64_t last_ready_ns;  // when the completion of the last receive may be polled, in the time model
+  // Fields that the owner writes.
+  alignas(64) std::atomic<uint64_t> rq_tail;  // number of receives posted
+  std::atomic<uint64_t> rq_polled;            // number of receives whose completion was polled
+  std::atomic<uint64_t> sq_polled;            // number of sends whose slot a polled completion has freed
   alignas(64) WorkCounters counters;
 };
 
-// Requests to the agent of the process in this slot (agent.h). The poster holds `lock`.
+// Requests to the agent of the process in this slot (agent.h). The process that posts a request holds `lock`.
 constexpr uint32_t kAgentPieces = 64;
 constexpr uint64_t kAgentBounceBytes = 256 * 1024;
 struct AgentPiece {
@@ -252,17 +260,18 @@ struct AgentPiece {
 enum AgentClaim : uint32_t { kOffered, kTaken, kWithdrawn };
 struct alignas(64) AgentRecord {
   SharedLock lock;
-  std::atomic<uint32_t> ready;   // token of the process whose agent serves; another: none
-  std::atomic<uint32_t> wanted;  // token of the process that is asked to start one
-  std::atomic<uint32_t> posted;  // requests
-  std::atomic<uint32_t> done;    // of them; a futex
-  std::atomic<uint32_t> claim;   // AgentClaim of the last request: the agent takes it, or the poster back
+  std::atomic<uint32_t> ready;   // token of the process whose agent serves; any other value: no agent serves
+  std::atomic<uint32_t> wanted;  // token of the process that shall start an agent
+  std::atomic<uint32_t> posted;  // number of requests posted
+  std::atomic<uint32_t> done;    // number of requests done; a futex
+  // AgentClaim of the last request: the agent takes it, or the poster withdraws it.
+  std::atomic<uint32_t> claim;
   uint32_t doorbell;
-  uint64_t bounce;  // arena offset of kAgentBounceBytes
-  uint32_t write;   // 1: from the bounce pages to the process
-  uint32_t count;   // of pieces, copied in this order
-  uint32_t error;   // answer: errno
-  uint64_t moved;   // answer: bytes
+  uint64_t bounce;  // arena offset of kAgentBounceBytes bytes
+  uint32_t write;   // 1: the copy goes from the bounce pages to the process
+  uint32_t count;   // number of pieces, copied in this order
+  uint32_t error;   // answer: an errno or 0
+  uint64_t moved;   // answer: number of bytes moved
   AgentPiece pieces[kAgentPieces];
 };
 
@@ -276,12 +285,12 @@ struct Segment {
   uint32_t layout_version;
   uint32_t reserved;
   uint64_t total_bytes;
-  uint64_t identity;  // random: two processes with the same one are on one fabric
-  // Everything below is allocated and freed under `tables`.
+  uint64_t identity;  // random; two processes that see the same identity are on one fabric
+  // The lock `tables` guards allocation and release of everything below.
   alignas(64) SharedLock tables;
   std::atomic<uint32_t> next_pd;
   TableMarks contexts_marks, qps_marks, cqs_marks, srqs_marks, mrs_marks, pages_marks;
-  SharedLock words[kWordLocks];  // each for the words at one place in any page (atomics.h)
+  SharedLock words[kWordLocks];  // each lock guards the words at one place of every page (atomics.h)
   ProcessSlot processes[kMaxProcesses];
   AgentRecord agents[kMaxProcesses];
   PortRecord ports[kMaxPorts];
@@ -294,7 +303,7 @@ struct Segment {
   std::atomic<uint32_t> page_owners[kArenaPages];
 };
 
-// After the tables: pages for the rings of completion and receive queues.
+// The arena follows the tables: pages for the rings of completion and receive queues.
 constexpr size_t kArenaOffset = (sizeof(Segment) + kPageBytes - 1) / kPageBytes * kPageBytes;
 constexpr size_t kSegmentBytes = kArenaOffset + size_t{kArenaPages} * kPageBytes;
 

@@ -4,8 +4,8 @@
 
 namespace railwise::softdev {
 
-// Looks at the owner by the clock, not by a number of yields: on a busy machine one yield may take as long as
-// all others want to run. A look costs some 20 us.
+// Checks the owner after a certain time, not after a number of yields, because on a busy machine one yield
+// may last as long as all other threads want to run. A check costs about 20 us.
 bool SharedLock::lockSlow(const LockOwner& self) {
   constexpr int kSpins = 64;
   constexpr int64_t kLookNs = 5'000'000;

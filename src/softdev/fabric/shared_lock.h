@@ -1,10 +1,12 @@
-// Locks. SharedLock lies in the shared segment and survives the death of its owner: its word names the owning
-// process, and a waiter that finds the owner dead takes the lock over. SpinLock is for the threads of one
-// process. Order, everywhere: send queue (SpinLock) -> receive queue or completion queue's polling
-// (SpinLocks) -> the tables -> a QP's responder -> its SRQ, the word of an atomic operation, a CQ (one after
-// the other) -> an agent's lock -> a context's events -> the fault table (SharedLocks, from the tables on).
-// Nobody waits for the tables with a responder's lock or a later one: who reclaims the dead holds them and
-// takes all the others. No thread holds two locks of one kind.
+// Locks. SharedLock lies in the shared segment and survives the death of its owner: its word holds the token
+// of the owning process, and a waiter that finds the owner dead takes the lock over. SpinLock is for the
+// threads of one process.
+// Lock order, everywhere: send queue (SpinLock) -> receive queue or polling of a completion queue (SpinLocks)
+// -> the tables -> a QP's responder -> its SRQ, the word of an atomic operation, a CQ (one after the other)
+// -> an agent's lock -> a context's events -> the fault table (SharedLocks, from the tables on). A thread
+// that holds a responder's lock or a later one must not wait for the tables: the process that reclaims
+// records of dead processes holds the tables and takes all later locks. No thread holds two locks of one
+// kind.
 #pragma once
 
 #include <sched.h>
@@ -23,7 +25,7 @@ inline void pauseCpu() {
 #endif
 }
 
-// Orders a store before a later load, which no other order does.
+// Orders a store before a later load. No weaker memory order does that.
 inline void fullFence() {
 #if defined(__SANITIZE_THREAD__)  // gcc's ThreadSanitizer has no fences, but understands this
   static std::atomic<uint32_t> everybody{0};
@@ -35,7 +37,7 @@ inline void fullFence() {
 
 class SharedLock {
  public:
-  // True when the lock was taken from a dead owner: the caller repairs what the lock protects.
+  // True if the lock was taken from a dead owner: the caller must then repair what the lock protects.
   bool lock(const LockOwner& self) {
     uint32_t free = 0;
     if (word_.compare_exchange_strong(free, self.token, std::memory_order_seq_cst)) [[likely]]
@@ -62,8 +64,9 @@ class SharedLockGuard {
   SharedLock& lock_;
 };
 
-// Gives the core away, for a while once that was in vain: Linux 6.18 may let two who only yield starve the
-// one they wait for, and its own threads, for minutes.
+// Gives the core to other threads: by sched_yield() in the first rounds, then by a sleep. Linux 6.18 may let
+// two threads that only yield starve the thread that they wait for, and the kernel's own threads, for
+// minutes.
 inline void giveWay(int round) {
   constexpr int kYields = 64;
   constexpr timespec kPause{0, 50'000};
@@ -74,7 +77,7 @@ inline void giveWay(int round) {
   }
 }
 
-// Meets Lockable, for std::lock_guard and std::unique_lock.
+// Meets the requirement Lockable, for std::lock_guard and std::unique_lock.
 class SpinLock {
  public:
   void lock() {
@@ -85,7 +88,7 @@ class SpinLock {
 
  private:
   void wait(int round) const {
-    constexpr int kSpins = 64;  // about the length of one small transfer; longer waits give the core away
+    constexpr int kSpins = 64;  // about the duration of one small transfer; longer waits give the core away
     for (int spin = 0; spin < kSpins; ++spin) {
       if (!busy_.load(std::memory_order_relaxed)) return;
       pauseCpu();

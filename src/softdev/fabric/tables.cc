@@ -8,12 +8,13 @@
 namespace railwise::softdev {
 namespace {
 
-// First-fit in a table whose entries have `owner`. Index 0 stays unused.
+// First-fit allocation in a table whose entries have `owner`. Index 0 stays unused.
 template <typename Record>
 uint32_t allocate(Record* records, uint32_t count, uint32_t first, TableMarks& marks, uint32_t token) {
   for (uint32_t i = std::max(marks.first_free, first); i < count; ++i) {
     if (records[i].owner.load(std::memory_order_relaxed) != 0) continue;
-    marks.high_water = std::max(marks.high_water, i + 1);  // before the owner: reclaiming looks below it
+    // Stored before the owner, because reclaiming looks only below the mark.
+    marks.high_water = std::max(marks.high_water, i + 1);
     records[i].owner.store(token, std::memory_order_release);
     marks.first_free = i + 1;
     return i;
@@ -32,7 +33,8 @@ void retireQp(Fabric& fabric, QpRecord& qp) {
   ++qp.epoch;
   qp.qp_num.store(0, std::memory_order_release);
   qp.state.store(IBV_QPS_RESET, std::memory_order_release);
-  qp.rq_head = qp.rq_tail.load(std::memory_order_relaxed);  // none is left to flush to a CQ that may be gone
+  // Leaves no receive that could be flushed to a CQ that may be gone.
+  qp.rq_head = qp.rq_tail.load(std::memory_order_relaxed);
 }
 
 void retireMr(MrRecord& mr) {
@@ -126,8 +128,8 @@ void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes) {
   const auto first = static_cast<uint32_t>(offset / kPageBytes);
   const auto pages = static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes);
   SharedLockGuard guard(segment.tables, fabric.self);
-  (void)madvise(arenaAt<std::byte>(segment, offset), size_t{pages} * kPageBytes,
-                MADV_REMOVE);  // gives memory back
+  // Returns the memory to the system.
+  (void)madvise(arenaAt<std::byte>(segment, offset), size_t{pages} * kPageBytes, MADV_REMOVE);
   for (uint32_t page = first; page < first + pages; ++page)
     segment.page_owners[page].store(0, std::memory_order_relaxed);
   segment.pages_marks.first_free = std::min(segment.pages_marks.first_free, first);

@@ -1,5 +1,6 @@
-// Allocation of records and ring pages in the shared segment. Every call takes the segment's table lock (cold
-// path). Each record is published by its `owner`, last; freeing clears it, first.
+// Allocation of records and ring pages in the shared segment. Every call takes the table lock of the segment,
+// so all are for the cold path. Allocation publishes a record by storing `owner` last. Release clears `owner`
+// first.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace railwise::softdev {
 
-// A free index, owned by this process from now on; 0 when the table is full (index 0 is never used).
+// Returns a free index, which this process owns from then on; 0 if the table is full (index 0 is never used).
 uint32_t allocateContext(Fabric& fabric);
 uint32_t allocateQp(Fabric& fabric);
 uint32_t allocateCq(Fabric& fabric);
@@ -20,12 +21,12 @@ void releaseCq(Fabric& fabric, uint32_t index);
 void releaseSrq(Fabric& fabric, uint32_t index);
 void releaseMr(Fabric& fabric, uint32_t index);
 
-// Zeroed pages for a ring; false when the arena is full. `offset` is relative to the arena.
+// Allocates zeroed pages for a ring. False if the arena is full. `offset` is relative to the arena.
 bool allocatePages(Fabric& fabric, uint64_t bytes, uint64_t* offset);
 void releasePages(Fabric& fabric, uint64_t offset, uint64_t bytes);
 
-// For who holds the table lock already (reclaim.h). A record that is retired can be found no more; then its
-// place may be freed.
+// For callers that hold the table lock already (reclaim.h). Once a record is retired nobody can find it; then
+// freeRecord() may free its place.
 void retireQp(Fabric& fabric, QpRecord& qp);
 void retireMr(MrRecord& mr);
 template <typename Record>

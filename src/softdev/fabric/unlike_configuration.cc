@@ -32,7 +32,7 @@ std::string portText(uint32_t link_layer, bool iwarp, std::span<const Gid> addre
   std::string last;
   for (const Gid& gid : addresses) {
     const std::string address = addressText(gid);
-    if (address == last) continue;  // a RoCE port has an address in two versions
+    if (address == last) continue;  // a RoCE port has each address in two versions
     text += (last.empty() ? " with " : ", ") + address;
     last = address;
   }
@@ -45,7 +45,7 @@ bool sameGids(std::span<const Gid> one, std::span<const Gid> other) {
   });
 }
 
-// The last word of "railwise/1000/4026531836/default/".
+// The last component of "railwise/1000/4026531836/default/".
 std::string nameOf(const Fabric& fabric) {
   const std::string prefix = fabric.prefix.substr(0, fabric.prefix.size() - 1);
   return prefix.substr(prefix.rfind('/') + 1);
@@ -64,7 +64,7 @@ std::string placeText(const PortRecord& port) {
   return std::string(port.device) + " port " + std::to_string(port.number) + " of host " + port.host;
 }
 
-// What `other`, the record of the port with our GUID, has that we have not; "": nothing.
+// How `other`, the record of the port with our GUID, differs from our port. "": it does not.
 std::string differenceOfPort(const PortRecord& other, const PortConfig& ours,
                              std::span<const Gid> addresses) {
   const std::span<const Gid> theirs(other.configured, std::min(other.configured_count, kMaxGids));
@@ -74,7 +74,7 @@ std::string differenceOfPort(const PortRecord& other, const PortConfig& ours,
          ", and ours is " + portText(ours.link_layer, ours.iwarp, addresses);
 }
 
-// An address of ours that `other`, another device's port, has too; "": none.
+// An address of ours that `other`, a port of another device, has too. "": there is none.
 std::string sharedAddress(const PortRecord& other, const DeviceConfig& config, uint32_t number,
                           std::span<const Gid> addresses) {
   const std::span<const Gid> theirs(other.configured, std::min(other.configured_count, kMaxGids));

@@ -13,8 +13,8 @@
 namespace railwise::softdev {
 namespace {
 
-// SIGKILL, and the process gone when this returns: what follows meets a dead one, every time.
-// Nothing happens when there is none (any more): token 0 has no slot.
+// Sends SIGKILL and waits until the process is gone, so that all that follows meets a dead process, every
+// time. Does nothing if there is no such process (any more): token 0 has no slot.
 void killProcess(const Fabric& fabric, uint32_t token) {
   const uint32_t slot = slotOf(token);
   if (slot >= kMaxProcesses) return;
@@ -68,7 +68,7 @@ void failQp(Fabric& fabric, QpRecord& qp, uint32_t number) {
   const uint32_t state = qp.state.load(std::memory_order_relaxed);
   if (state == IBV_QPS_ERR || state == IBV_QPS_RESET) return;
   enterError(fabric, qp);
-  raiseQpEvent(fabric, qp, IBV_EVENT_QP_FATAL);  // before it can be destroyed: its events are dropped then
+  raiseQpEvent(fabric, qp, IBV_EVENT_QP_FATAL);  // before the QP can be destroyed, which drops its events
 }
 
 bool act(const Target& at, const FaultRule& rule) {
@@ -92,7 +92,7 @@ bool act(const Target& at, const FaultRule& rule) {
         failDevice(at.fabric, segment.ports[at.port].host, segment.ports[at.port].device);
       return true;
     case FaultAction::kKillSelf:
-      // Whose queue pair it is: the rules of a receiver are judged in the sender's process.
+      // Kills the owner of the queue pair, because the sender's process evaluates the rules of a receiver.
       if (at.qp == nullptr) (void)kill(getpid(), SIGKILL);
       if (at.qp != nullptr) killProcess(at.fabric, at.qp->owner.load(std::memory_order_acquire));
       return true;

@@ -22,7 +22,7 @@ bool applies(const FaultRule& rule, const FaultSite& site) {
          matchesName(rule.device, site.device) && matchesName(rule.peer, site.peer);
 }
 
-// splitmix64: every bit of the answer depends on every bit of `x`.
+// splitmix64: every bit of the result depends on every bit of `x`.
 constexpr uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
@@ -36,7 +36,7 @@ bool chance(const FaultRule& rule, uint64_t stream, uint64_t ordinal) {
   return static_cast<double>(random >> 11) * kUnit < rule.probability;
 }
 
-// Whether match number `n` (from 1) is one of those that the rule wants.
+// Does the rule select match number `n` (from 1)?
 bool due(const FaultRule& rule, uint64_t n) {
   const uint64_t first = std::max<uint64_t>(rule.nth, 1);
   if (n < first) return false;
@@ -44,7 +44,7 @@ bool due(const FaultRule& rule, uint64_t n) {
   return rule.nth == 0 || rule.probability > 0 || n == first;
 }
 
-// Counts one operation; true when the rule strikes.
+// Counts one operation. True if the rule strikes.
 bool count(FaultRecord& record, const FaultSite& site) {
   const uint64_t bytes_before = record.bytes;
   record.bytes += site.bytes;
@@ -59,7 +59,7 @@ bool count(FaultRecord& record, const FaultSite& site) {
   return true;
 }
 
-// `armed` from the rules. The table's lock is held.
+// Recomputes `armed` from the rules. The caller holds the lock of the table.
 void rearm(FaultTable& table) {
   uint32_t armed = 0;
   for (const FaultRecord& record : table.rules) {
@@ -70,7 +70,8 @@ void rearm(FaultTable& table) {
   table.armed.store(armed, std::memory_order_release);
 }
 
-// Holds the table's lock; what a process left half done when it died with it is finished first.
+// Holds the lock of the table. If the last owner died with the lock, this first completes what it left
+// unfinished.
 class TableGuard {
  public:
   TableGuard(FaultTable& table, const LockOwner& self) : table_(table) {
@@ -95,7 +96,7 @@ void storeText(char (&target)[size], const std::string& text) {
   std::snprintf(target, size, "%.*s", static_cast<int>(size - 1), text.c_str());
 }
 
-// The table's lock is held.
+// Adds an entry to the log. The caller holds the lock of the table.
 void write(FaultTable& table, const FaultSite& site, uint32_t rule, uint64_t match,
            const std::string& action) {
   const uint64_t written = table.log_written.load(std::memory_order_relaxed);
@@ -117,7 +118,7 @@ void write(FaultTable& table, const FaultSite& site, uint32_t rule, uint64_t mat
   table.log_written.store(written + 1, std::memory_order_release);
 }
 
-// The oldest record in `state` that a configuration left, none of `kept`; null when there is none.
+// The oldest record in `state` that came from a configuration and is not in `kept`. Null if there is none.
 FaultRecord* oldestConfigured(FaultTable& table, FaultState state, const std::vector<uint32_t>& kept) {
   FaultRecord* oldest = nullptr;
   for (FaultRecord& record : table.rules) {
@@ -128,8 +129,8 @@ FaultRecord* oldestConfigured(FaultTable& table, FaultState state, const std::ve
   return oldest;
 }
 
-// A free record, or null. What is over is kept as long as there is room: that a configuration's rule was
-// removed or spent, since the same text would arm it again. The table's lock is held.
+// Finds a free record, or null. Removed and spent rules of a configuration stay as long as there is room,
+// because the same text would arm such a rule again. The caller holds the lock of the table.
 FaultRecord* place(FaultTable& table, const std::vector<uint32_t>& kept) {
   for (const FaultState state : {FaultState::kFree, FaultState::kSpent}) {
     for (FaultRecord& record : table.rules) {
@@ -140,12 +141,12 @@ FaultRecord* place(FaultTable& table, const std::vector<uint32_t>& kept) {
   return removed != nullptr ? removed : oldestConfigured(table, FaultState::kSpent, kept);
 }
 
-// `kept`: rules, by id, whose records are not to be taken.
+// `kept`: ids of rules whose records must not be reused.
 uint32_t arm(FaultTable& table, const FaultRule& rule, bool configured,
              const std::vector<uint32_t>& kept = {}) {
   FaultRecord* record = place(table, kept);
   if (record == nullptr) return 0;
-  record->state = FaultState::kFree;  // whole again before it is armed: we may die at any instruction
+  record->state = FaultState::kFree;  // free until it is complete, because we may die at any instruction
   record->configured = configured ? 1 : 0;
   record->matches = record->bytes = record->hits = 0;
   record->rule = rule;
@@ -160,7 +161,7 @@ bool listed(const FaultRecord& record) {
   return record.state == FaultState::kArmed || record.state == FaultState::kSpent;
 }
 
-// The record of a configuration's rule, whatever became of it; null when there is none.
+// The record of a rule of a configuration, in any state. Null if there is none.
 const FaultRecord* findConfigured(const FaultTable& table, const std::string& canonical) {
   for (const FaultRecord& record : table.rules) {
     if (record.state != FaultState::kFree && record.configured != 0 &&
@@ -170,15 +171,15 @@ const FaultRecord* findConfigured(const FaultTable& table, const std::string& ca
   return nullptr;
 }
 
-// The rules of `texts`; false after a warning when one is wrong.
+// Parses the rules of `texts`. False, after a warning, if a rule is wrong.
 bool parseConfigured(const std::vector<std::string>& texts, uint64_t seed, std::vector<FaultRule>* rules) {
   for (const std::string& text : texts) {
-    FaultRule& rule = rules->emplace_back();
-    std::string error;
-    if (!parseFaultRule(text, &rule, &error)) {
-      RAILWISE_WARN("software device: %s", error.c_str());
+    const auto parsed = parseFaultRule(text);
+    if (!parsed.ok()) {
+      RAILWISE_WARN("software device: %s", parsed.error().c_str());
       return false;
     }
+    FaultRule& rule = rules->emplace_back(*parsed);
     if (rule.probability > 0 && rule.seed == 0) rule.seed = seed;
   }
   return true;
@@ -217,7 +218,9 @@ Status addConfiguredFaults(Fabric& fabric, const std::vector<std::string>& texts
   std::vector<FaultRule> rules;
   if (!parseConfigured(texts, seed, &rules)) return {Code::kInvalidUsage, EINVAL};
   const TableGuard guard(table, fabric.self);
-  std::vector<uint32_t> kept;  // or arming one would forget the other, which would come back
+  // Records not to reuse: otherwise arming one rule could reuse the record of another, which would then be
+  // armed again.
+  std::vector<uint32_t> kept;
   for (const FaultRule& rule : rules) {
     if (const FaultRecord* record = findConfigured(table, faultRuleText(rule)); record != nullptr)
       kept.push_back(record->id);

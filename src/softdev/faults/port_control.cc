@@ -11,7 +11,8 @@
 namespace railwise::softdev {
 namespace {
 
-// The number of the peer of a QP on the port; 0 when it is not on it, or not connected.
+// The number of the peer of a QP. 0 if the QP is not on the port, or not connected. Also grows the epoch of
+// the QP.
 uint32_t recheck(Fabric& fabric, QpRecord& qp, uint32_t port) {
   const ResponderGuard guard(fabric, qp);
   if (qp.port != port || qp.qp_num.load(std::memory_order_relaxed) == 0) return 0;
@@ -19,7 +20,7 @@ uint32_t recheck(Fabric& fabric, QpRecord& qp, uint32_t port) {
   return qp.dest_qp_num;
 }
 
-// Makes both ends of every connection over the port verify it before their next transfer.
+// Makes both ends of every connection over the port verify the connection before their next transfer.
 void recheckConnections(Fabric& fabric, uint32_t port) {
   Segment& segment = *fabric.segment;
   for (uint32_t i = kFirstQpIndex; i < segment.qps_marks.high_water; ++i) {
@@ -31,7 +32,7 @@ void recheckConnections(Fabric& fabric, uint32_t port) {
   }
 }
 
-// Word by word, for readers that hold no lock.
+// Stores word by word, for readers that hold no lock.
 void storeGid(uint8_t (&to)[16], const uint8_t (&from)[16]) {
   for (size_t i = 0; i < sizeof to; i += sizeof(uint32_t)) {
     uint32_t word;

@@ -9,7 +9,7 @@
 namespace railwise::softdev {
 namespace {
 
-// May go on while the device is dead, so that a program can put things away.
+// Verbs that work on a dead device too, so that a program can release its objects.
 bool takesDown(Verb verb) {
   switch (verb) {
     case Verb::kDeallocPd:
@@ -25,7 +25,7 @@ bool takesDown(Verb verb) {
   }
 }
 
-// The errno of the first rule that has one.
+// Applies the rules. Returns the errno of the first rule that has one.
 int runVerb(const Target& at, const FaultSite& site) {
   int error = 0;
   for (const FaultHit& hit : strike(at.fabric, site)) {

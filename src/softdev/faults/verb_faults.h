@@ -1,4 +1,4 @@
-// Where the fault injector meets the verbs that are not the data path: one line at the entry of each.
+// Connects the fault injector with the verbs outside the data path: each such verb has one line at its entry.
 #pragma once
 
 #include <cerrno>
@@ -8,8 +8,9 @@
 
 namespace railwise::softdev {
 
-// What fails a verb before it did anything: 0 or a positive errno. EIO for all but those that put away once
-// the device has failed. `qp` is the one it concerns, or null. The caller holds no lock.
+// Returns 0, or the positive errno with which the verb must fail before it does anything. After the device
+// has failed: EIO for every verb that does not release something. `qp` is the queue pair concerned, or null.
+// The caller holds no lock.
 int verbFaultSlow(const Context& context, Verb verb, QpRecord* qp);
 inline int verbFault(const Context& context, Verb verb, QpRecord* qp = nullptr) {
   const uint32_t armed = faultsArmed(*context.fabric) & kArmedVerbs;
@@ -17,14 +18,14 @@ inline int verbFault(const Context& context, Verb verb, QpRecord* qp = nullptr) 
     return 0;
   return verbFaultSlow(context, verb, qp);
 }
-// The same for a verb that answers with a pointer: true with errno set.
+// Like verbFault(), for a verb that returns a pointer: true with errno set.
 inline bool verbFails(const Context& context, Verb verb) {
   const int error = verbFault(context, verb);
   if (error != 0) [[unlikely]]
     errno = error;
   return error != 0;
 }
-// Opening a device, before there is a context.
+// For opening a device, when there is no context yet.
 int openFault(Fabric& fabric, const Device& device);
 
 }  // namespace railwise::softdev

@@ -15,7 +15,7 @@
 namespace railwise::softdev {
 namespace {
 
-// PROCMAP_QUERY of <linux/fs.h>, which headers before 6.11 lack.
+// PROCMAP_QUERY of <linux/fs.h>. Headers before 6.11 do not have it.
 struct MapQuery {
   uint64_t size = sizeof(MapQuery);
   uint64_t query_flags = 0;
@@ -39,7 +39,7 @@ constexpr uint64_t kQueryReadable = 1;
 constexpr uint64_t kQueryWritable = 2;
 constexpr uint64_t kQueryShared = 8;
 
-// A file of /proc/self that stays open, since opening it costs more than asking it. -1 before the first use.
+// A file of /proc/self that stays open, because opening it costs more than a query. -1 before the first use.
 class ProcFile {
  public:
   explicit constexpr ProcFile(const char* path) : path_(path) {}
@@ -53,10 +53,10 @@ class ProcFile {
     close(opened);
     return fd;
   }
-  // The number means another file now (the application closed ours), or we are another process. It is not
-  // closed: it may be the application's.
+  // Called if the number may belong to another file now (the application closed ours), or in a forked child.
+  // Does not close it, because it may be the application's.
   void forget() { fd_.store(-1, std::memory_order_release); }
-  // Closes it, if the number still means our file.
+  // Closes the file, if the number still belongs to our file.
   void release() {
     const int fd = fd_.exchange(-1, std::memory_order_acq_rel);
     char link[48];
@@ -135,10 +135,10 @@ bool findArea(uint64_t address, Area* area) {
 }
 
 bool surelyPrivate(uint64_t address) {
-  if (!g_no_query.load(std::memory_order_relaxed)) return false;  // findArea() is quicker
+  if (!g_no_query.load(std::memory_order_relaxed)) return false;  // findArea() is faster then
   static const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   constexpr uint64_t kPresent = uint64_t{1} << 63;
-  constexpr uint64_t kOfFile = uint64_t{1} << 61;  // or shared
+  constexpr uint64_t kOfFile = uint64_t{1} << 61;  // of a file, or shared
   uint64_t entry = 0;
   const auto at = static_cast<off_t>(address / page_bytes * sizeof entry);
   if (pread(g_pagemap.get(), &entry, sizeof entry, at) != sizeof entry) return false;

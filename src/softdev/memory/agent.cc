@@ -141,7 +141,7 @@ class Agent {
     uint32_t claim = kOffered;
     if (record_.claim.compare_exchange_strong(claim, kTaken, std::memory_order_acq_rel)) {
       execute();
-    } else {  // nobody waits for it, and its memory may be the application's again
+    } else {  // nobody waits for the request, and its memory may belong to the application again
       record_.moved = 0;
       record_.error = ECANCELED;
     }
@@ -149,10 +149,11 @@ class Agent {
     (void)syscall(SYS_futex, &record_.done, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 
-  // Through the segment's file: the kernel tells of memory that is not there instead of ending us, needs no
-  // right to reach processes (seccomp), and touches whatever is ours (what a device's driver gave us,
-  // memfd_secret). By the calls' numbers, since libc's would make the thread sanitizer take a device's
-  // access, which only the protocol above verbs orders, for a thread's.
+  // Copies through the segment's file. The kernel then reports memory that does not exist, instead of killing
+  // the process. It needs no right to access processes (seccomp), and it accesses all memory of this process
+  // (memory from a device's driver, memfd_secret). Uses syscall() instead of libc's functions: the thread
+  // sanitizer would take libc's calls for an access of a thread, but they stand for an access of a device,
+  // which only the protocol above verbs orders.
   void execute() {
     const bool write = record_.write != 0;
     const uint32_t count = std::min(record_.count, kAgentPieces);
@@ -176,7 +177,7 @@ class Agent {
     record_.error = whole ? 0 : EFAULT;
   }
 
-  // Between our memory and the bounce pages `at` bytes from their start: how many bytes.
+  // Copies between our memory and the bounce pages, `at` bytes from their start. Returns the number of bytes.
   uint64_t copy(bool write, uint64_t address, uint64_t at, uint64_t bytes) const {
     auto* const memory = reinterpret_cast<std::byte*>(address);  // NOLINT: an address of ours
     const auto offset = static_cast<off_t>(kArenaOffset + record_.bounce + at);
@@ -234,7 +235,7 @@ void holdAgent() { g_agent_mutex.lock(); }
 void releaseAgent() { g_agent_mutex.unlock(); }
 
 void forgetAgent() {
-  if (g_agent != nullptr) g_agent->closeListener();  // or the parent's name would outlive it
+  if (g_agent != nullptr) g_agent->closeListener();  // otherwise the name would outlive the parent
   g_agent = nullptr;
   g_agent_mutex.unlock();
 }

@@ -1,8 +1,9 @@
-// Copies by the owner of the memory, for peers that the kernel does not let reach it (another user namespace,
-// a process that is not dumpable, Yama): a thread of that process takes requests from its AgentRecord in the
-// segment and moves the bytes between its memory and bounce pages of the arena. The last resort: one request
-// at a time for each process, and two wake-ups each. The thread also hands the segment's file to processes
-// that want to join the fabric and may not open it in /proc. Thread-safe.
+// Lets the owner of the memory copy, for peers that the kernel does not allow to reach it (another user
+// namespace, a process that is not dumpable, Yama). A thread of the owner, the agent, takes requests from its
+// AgentRecord in the segment and moves bytes between the owner's memory and bounce pages of the arena. This
+// is the last resort: each process serves one request at a time, and a request costs two wake-ups. The agent
+// also hands the descriptor of the segment to processes that want to join the fabric and may not open it in
+// /proc. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -16,19 +17,20 @@
 
 namespace railwise::softdev {
 
-// Starts this process's agent unless it runs. A failure is logged once.
+// Starts the agent of this process, unless it runs. A failure is logged once.
 Status startAgent(Fabric& fabric);
-// Ends it; nobody is served afterwards. Before detaching.
+// Ends the agent, before the process detaches. It serves nobody afterwards.
 void stopAgent(Fabric& fabric);
-// Around a fork, so that no child inherits the agent half started. In the child thread and sockets are the
-// parent's.
+// Called around a fork (before it, in the parent, in the child), so that no child inherits a half-started
+// agent. In the child the thread and the sockets belong to the parent.
 void holdAgent();
 void releaseAgent();
 void forgetAgent();
 
-// Whether others can be expected to be refused access to this process.
+// Must this process expect that the kernel refuses peers access to it?
 bool agentNeeded();
-// Starts our agent when a peer has asked for it. Cheap: for empty polls and changes of a queue pair.
+// Starts our agent if a peer has asked for it. Cheap enough for empty polls and for transitions of a queue
+// pair.
 inline void heedAgentWish(Fabric& fabric) {
   const uint32_t self = fabric.self.token;
   AgentRecord& mine = fabric.segment->agents[slotOf(self)];
@@ -39,20 +41,21 @@ inline void heedAgentWish(Fabric& fabric) {
 }
 
 bool agentReady(const Fabric& fabric, uint32_t token);
-// Connecting to `token`: where we may not reach it we ask for its agent, and start ours, since such refusals
-// are mostly mutual.
+// Called when a queue pair connects to the process with `token`. If we may not reach its memory, we ask for
+// its agent, and start ours, because such refusals are mostly mutual.
 void meetPeer(Fabric& fabric, uint32_t token);
 
-// Like transfer() of mover.h, by the agent of the process with `token`. ESRCH: it is gone. ETIMEDOUT: it
-// lives and does not answer (stopped).
+// Like transfer() of mover.h, but the agent of the process with `token` copies. ESRCH: the process is gone.
+// ETIMEDOUT: the process lives but does not answer (it is stopped).
 uint64_t agentTransfer(Fabric& fabric, uint32_t token, bool write, iovec* local, int locals, iovec* remote,
                        int remotes, int* error, uint64_t* calls);
 
-// No request of a dead process is or will be served: before its bounce pages are freed.
+// Ends the requests of a dead process: from then on none is served. Call it before its bounce pages are
+// freed.
 void retireAgent(Fabric& fabric, uint32_t token);
 
-// The segment's file from the agent of process `pid` on the fabric; -1 when it has none or is not of our
-// user.
+// Gets the segment's descriptor from the agent of process `pid` on the fabric. -1: the process has no agent,
+// or belongs to another user.
 int fetchSegment(const std::string& prefix, pid_t pid);
 
 }  // namespace railwise::softdev

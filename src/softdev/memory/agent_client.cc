@@ -1,4 +1,4 @@
-// The poster's half of the agent (agent.h).
+// The side of the process that posts requests to an agent (agent.h).
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace railwise::softdev {
 namespace {
 
-// Bytes of this process, walked.
+// Walks through bytes of this process.
 class Walk {
  public:
   Walk(const iovec* list, int count) : at_(list), end_(list + count) { skipEmpty(); }
@@ -38,16 +38,17 @@ class Walk {
   uint64_t offset_ = 0;
 };
 
-// The agent will not copy what it has not begun to.
+// Makes the agent skip a request that it has not begun.
 void withdraw(AgentRecord& agent) {
   uint32_t claim = kOffered;
   (void)agent.claim.compare_exchange_strong(claim, kWithdrawn, std::memory_order_acq_rel);
 }
 
-// Waits until the posted request is answered: 0, ESRCH or ETIMEDOUT, and then it is withdrawn.
+// Waits until the posted request is answered. Returns 0, ESRCH (the agent or its process is gone) or
+// ETIMEDOUT (the request is then withdrawn).
 int awaitAnswer(const Fabric& fabric, AgentRecord& agent, uint32_t token) {
   constexpr int kYields = 20;
-  constexpr timespec kLook{0, 10'000'000};  // then the agent's process is looked at
+  constexpr timespec kLook{0, 10'000'000};  // pause between checks of the agent's process
   const Deadline deadline = Deadline::after(std::chrono::seconds(10));
   const uint32_t wanted = agent.posted.load(std::memory_order_relaxed);
   for (int round = 0;; ++round) {
@@ -67,8 +68,8 @@ int awaitAnswer(const Fabric& fabric, AgentRecord& agent, uint32_t token) {
   }
 }
 
-// The next request: as many pieces as it holds, with their bytes in the bounce pages when writing. Boundaries
-// of both lists are kept, since they tell the order of stores.
+// Fills the next request with as many pieces as it can hold, and with their bytes in the bounce pages if
+// `write`. Keeps the boundaries of both lists, because they define the order of the stores.
 uint64_t fill(Fabric& fabric, AgentRecord& agent, bool write, Walk local, Walk remote) {
   auto* bounce = arenaAt<std::byte>(*fabric.segment, agent.bounce);
   uint64_t bytes = 0;
@@ -109,7 +110,7 @@ uint64_t agentTransfer(Fabric& fabric, uint32_t token, bool write, iovec* local,
   Walk to(remote, remotes);
   uint64_t moved = 0;
   SharedLockGuard guard(agent.lock, fabric.self);
-  // A poster that died or lost its patience may have left a request: it comes first.
+  // Another poster that died or gave up may have left a request, which must end first.
   *error = agentReady(fabric, token) ? awaitAnswer(fabric, agent, token) : ESRCH;
   while (*error == 0 && !to.done() && !from.done()) {
     const uint64_t bytes = fill(fabric, agent, write, from, to);

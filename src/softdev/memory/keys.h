@@ -1,4 +1,4 @@
-// From a key to the memory of the region that it names.
+// Finds the memory of the region that a key names.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace railwise::softdev {
 
-// Bytes of memory of the process that has registered the region.
+// Bytes in the memory of the process that has registered the region.
 struct Piece {
   std::byte* address;
   uint64_t length;
 };
 
-// Finds the memory that `key` names: false when the key, its PD, the range or the access is wrong.
+// Finds the memory that `key` names. False: the key, its PD, the range or the access is wrong.
 [[gnu::always_inline]] inline bool resolveKey(Segment& segment, uint32_t key, uint32_t pd, uint64_t address,
                                               uint64_t length, int access, std::byte** memory) {
   const uint32_t index = key >> 8;

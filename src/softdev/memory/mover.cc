@@ -1,5 +1,8 @@
 #include "softdev/memory/mover.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,12 +12,12 @@
 namespace railwise::softdev {
 namespace {
 
-// Walks a list of pieces by bytes.
+// Walks through a list of pieces.
 class Cursor {
  public:
   Cursor(const Piece* pieces, int count) : piece_(pieces), end_(pieces + count) {}
 
-  // Up to `wanted` contiguous bytes from here; *got of them.
+  // Returns up to `wanted` contiguous bytes from the current position. *got receives their number.
   std::byte* take(uint64_t wanted, uint64_t* got) {
     while (piece_ != end_ && offset_ == piece_->length) next();
     if (piece_ == end_) {
@@ -56,7 +59,7 @@ void place(Cursor& source, std::byte* target, uint64_t length) {
     uint64_t got = 0;
     const std::byte* from = source.take(length, &got);
     if (got == 0) return;
-    // A word that begins in this piece and ends in the next is put together first.
+    // A word that begins in this piece and ends in the next is assembled first.
     const uint64_t over =
         got == length ? 0 : std::min(got, (reinterpret_cast<uint64_t>(target) + got) % kWordBytes);
     storeBlocks(target, from, got - over);
@@ -73,7 +76,7 @@ void place(Cursor& source, std::byte* target, uint64_t length) {
   }
 }
 
-// Stores what is less than a word, in ascending order, by its largest aligned parts.
+// Stores less than a word, in ascending order, in the largest aligned parts.
 void storePart(std::byte* target, const std::byte* source, uint64_t length) {
   while (length > 0) {
     uint64_t step = sizeof(uint32_t);
@@ -91,12 +94,12 @@ void storePart(std::byte* target, const std::byte* source, uint64_t length) {
   }
 }
 
-#if defined(__SANITIZE_THREAD__)  // who polls a word of the block would be told of a race with plain stores
+#if defined(__SANITIZE_THREAD__)  // plain stores would be a race with a thread that polls a word
 void storeBlock(std::byte* target, const std::byte* source) {
   for (uint64_t at = 0; at < kBlockBytes; at += kWordBytes) storeWord(target + at, source + at);
 }
 #else
-// 16 bytes to an aligned address: one store, or two of a word each.
+// Stores 16 bytes to an aligned address: in one store, or in two stores of a word each.
 void storePair(std::byte* target, const std::byte* source) {
   using Pair = uint64_t __attribute__((vector_size(16)));
   Pair pair;
@@ -104,9 +107,9 @@ void storePair(std::byte* target, const std::byte* source) {
   *reinterpret_cast<volatile Pair*>(target) = pair;
 }
 
-// An aligned block: its last word with release order, so after the others.
+// Stores an aligned block. Its last word has release order, so it comes after the others.
 void storeBlock(std::byte* target, const std::byte* source) {
-  storePair(target, source);  // one by one: a loop takes twice the time
+  storePair(target, source);  // unrolled, because a loop takes twice the time
   storePair(target + 16, source + 16);
   storePair(target + 32, source + 32);
   storePair(target + 48, source + 48);
@@ -118,7 +121,7 @@ void storeBlock(std::byte* target, const std::byte* source) {
 }
 #endif
 
-// Drops the first `bytes` of a list.
+// Removes the first `bytes` bytes of a list.
 void advance(iovec** list, int* count, uint64_t bytes) {
   while (*count > 0 && bytes >= (*list)->iov_len) {
     bytes -= (*list)->iov_len;
@@ -163,7 +166,7 @@ void copyHere(const Piece* target, int targets, const Pieces& source) {
 
 uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& remote, int& remotes, int* error,
                   uint64_t* calls) {
-  constexpr int kMaxIovecs = 1024;  // UIO_MAXIOV of the kernel; it stops where one of the lists ends
+  constexpr int kMaxIovecs = 1024;  // UIO_MAXIOV of the kernel. A call ends where one of the lists ends
   uint64_t moved = 0;
   *error = 0;
   advance(&remote, &remotes, 0);
@@ -186,7 +189,14 @@ uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& rem
 
 bool kernelKeepsOrder() {
 #if defined(__x86_64__)
-  static const bool ordered = __builtin_cpu_is("amd") != 0;
+  static const bool ordered = [] {
+    constexpr unsigned kFirstUnordered = 26;  // Zen 5
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__builtin_cpu_is("amd") == 0 || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+    const unsigned base = a >> 8 & 0xf;
+    const unsigned family = base < 0xf ? base : base + (a >> 20 & 0xff);
+    return family < kFirstUnordered;
+  }();
   return ordered;
 #else
   return false;
@@ -203,7 +213,7 @@ void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int rem
                     std::vector<iovec>* cut) {
   cut->clear();
   const iovec* const end = local + locals;
-  uint64_t taken = 0;  // of *local
+  uint64_t taken = 0;  // bytes of *local already taken
   for (const iovec* piece = remote; piece != remote + remotes; ++piece) {
     const auto address = reinterpret_cast<uint64_t>(piece->iov_base);
     for (uint64_t at = 0; at < piece->iov_len && local != end;) {

@@ -1,8 +1,7 @@
 // Moves bytes: by stores inside the process, by process_vm_writev and _readv between processes. A write
 // becomes visible in this order:
-// - Of each aligned block of 128 bytes (by the target's address) the last 8 bytes come after the others:
-// NCCL's
-//   LL128 polls them in the middle of a message.
+// - The last 8 bytes of each aligned block of 128 bytes (by the target's address) come after the other bytes
+//   of the block: NCCL's LL128 polls them in the middle of a message.
 // - The last bytes of a write come after all others: NCCL and Railwise poll a word at the end of a message.
 // - An aligned word of 8 bytes comes whole: NCCL's LL polls pairs of data and flag.
 #pragma once
@@ -22,7 +21,7 @@ namespace railwise::softdev {
 
 constexpr uint64_t kTailBytes = 8;
 constexpr uint64_t kWordBytes = 8;
-constexpr uint64_t kBlockBytes = 128;  // what NCCL's LL128 is named after
+constexpr uint64_t kBlockBytes = 128;  // the block size that gives NCCL's LL128 its name
 
 struct Pieces {
   Piece list[kMaxSge];
@@ -33,7 +32,7 @@ struct RemotePieces : Pieces {
   uint32_t keys[kMaxSge];
 };
 
-// Stores the last bytes of a write, after everything stored before.
+// Stores the last bytes of a write, ordered after all earlier stores.
 [[gnu::always_inline]] inline void storeTail(std::byte* target, const void* source, uint64_t length) {
   const auto address = reinterpret_cast<uint64_t>(target);
   if (length == 8 && address % 8 == 0) {
@@ -52,12 +51,13 @@ struct RemotePieces : Pieces {
   }
 }
 
-// `source` (of `length` bytes together) to contiguous memory of this process, in the order above.
+// Writes `source` (`length` bytes in total) to contiguous memory of this process, in the order above.
 void writeHere(std::byte* target, const Pieces& source, uint64_t length);
-// One piece of any length and alignment, in the order above. Not for areas that overlap.
+// Copies one piece of any length and alignment, in the order above. The areas must not overlap.
 void storeBlocks(std::byte* target, const std::byte* source, uint64_t length);
-// Small aligned writes are stored word by word in their order, as PCIe would deliver them: someone may poll
-// any word of the target (a ring entry with a flag of its own), not only the last.
+// Small aligned writes up to this size are stored word by word in ascending order, as PCIe would deliver
+// them: a program may poll any word of the target (a ring entry with a flag of its own), not only the last
+// one.
 inline constexpr uint64_t kWordwiseBytes = 1024;
 [[gnu::always_inline]] inline void storeWord(std::byte* target, const std::byte* source) {
   uint64_t word;
@@ -75,7 +75,7 @@ inline void storeWords(std::byte* target, const std::byte* source, uint64_t leng
   for (; source < end; source += kTailBytes, target += kTailBytes) storeWord(target, source);
 }
 
-// One piece, the common case.
+// Like writeHere() above, for one piece, which is the common case.
 [[gnu::always_inline]] inline void writeHere(std::byte* target, const std::byte* source, uint64_t length) {
   const bool words =
       length <= kWordwiseBytes && (length | reinterpret_cast<uint64_t>(target)) % sizeof(uint64_t) == 0;
@@ -89,26 +89,30 @@ inline void storeWords(std::byte* target, const std::byte* source, uint64_t leng
   }
 }
 
-// Both lists have the same bytes; each piece of `target` is filled in the order above.
+// Copies `source` to the pieces of `target`. Both lists have the same total length. Each piece of `target` is
+// filled in the order above.
 void copyHere(const Piece* target, int targets, const Pieces& source);
 
-// process_vm_writev or _readv until all is moved or an error: bytes moved, *error 0 or errno, *calls made.
-// The lists are what is left then; their first pieces may have been cut.
+// Calls process_vm_writev or _readv until everything is moved or an error comes. Returns the number of bytes
+// moved. *error is 0 or an errno, *calls the number of calls. On return the lists hold what is left, and
+// their first pieces may be shortened.
 uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& remote, int& remotes, int* error,
                   uint64_t* calls);
 
-// Whether one copy of the kernel's stores in ascending order. It copies by `rep movsb`, whose stores AMD's
-// processors make in order, as all others; Intel's need not ("Out-of-Order Stores For String Operations" in
-// the third volume of its manual), but keep those of one copy before those of the next.
+// Does one copy of the kernel store its bytes in ascending order? The kernel copies by `rep movsb`. AMD's
+// processors up to Zen 4 make its stores in order. Zen 5 does not (blocks of 128 bytes were seen torn), and
+// Intel's need not ("Out-of-Order Stores For String Operations" in the third volume of Intel's manual). All
+// of them keep the stores of one copy before those of the next.
 bool kernelKeepsOrder();
-// Of a piece at `address` of the target: as much as may be one copy where copies are not in order. From the
-// last word of a block up to the last word of the next, so that each comes after the rest of its block.
+// How many bytes of a piece at target address `address` may be one copy if a copy is not stored in order. A
+// copy goes from the last word of a block up to the last word of the next block, so that each last word comes
+// after the rest of its block.
 uint64_t bytesOfPiece(uint64_t address, uint64_t length);
-// `local` in such pieces.
+// Cuts `local` into such copies.
 void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int remotes,
                     std::vector<iovec>* cut);
 
-// Whether the whole range is mapped in this process.
+// Is the whole range mapped in this process?
 bool isMapped(const void* address, uint64_t length);
 
 }  // namespace railwise::softdev

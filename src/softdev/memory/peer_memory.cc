@@ -14,8 +14,9 @@
 
 namespace railwise::softdev {
 
-// /proc/PID/mem of a peer: one for all queue pairs. It stays with the process it was opened on, whoever gets
-// its number later. Writes ignore read-only pages (FOLL_FORCE), hence the switch.
+// /proc/PID/mem of a peer: one for all queue pairs. It stays with the process for which it was opened, even
+// if another process gets the pid later. Writes ignore read-only protection (FOLL_FORCE), so it is used only
+// if the configuration says so.
 class ProcMem {
  public:
   explicit ProcMem(int fd) : fd_(fd) {}
@@ -23,12 +24,12 @@ class ProcMem {
   ProcMem(const ProcMem&) = delete;
   ProcMem& operator=(const ProcMem&) = delete;
 
-  // 0 or errno.
+  // Returns 0 or an errno.
   int write(const iovec& local, const iovec& remote) const {
     const ssize_t bytes = pwrite64(fd_, local.iov_base, local.iov_len,
                                    static_cast<off64_t>(reinterpret_cast<uint64_t>(remote.iov_base)));
     if (bytes == static_cast<ssize_t>(local.iov_len)) return 0;
-    // 0: its memory is gone. Less than all: the rest is not mapped.
+    // 0: the memory of the process is gone. Less than all: the rest is not mapped.
     return bytes == 0 ? ESRCH : bytes > 0 || errno == EIO ? EFAULT : errno;
   }
 
@@ -85,9 +86,10 @@ bool PeerMemory::connect(Fabric& fabric, uint32_t token, MoverChoice mover) {
 uint64_t PeerMemory::transfer(bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,
                               uint64_t* calls) {
   if (by_agent_) return agentTransfer(*fabric_, token_, write, local, locals, remote, remotes, error, calls);
-  constexpr uint64_t kProcMemBytes = 4096;  // above that process_vm_writev is quicker
+  constexpr uint64_t kProcMemBytes = 4096;  // above this size process_vm_writev is faster
   uint64_t moved = 0;
-  if (file_ != nullptr && write && locals == 1 && remotes == 1 && local->iov_len <= kProcMemBytes) {
+  if (file_ != nullptr && write && locals == 1 && remotes == 1 && local->iov_len <= kProcMemBytes &&
+      kernelKeepsOrder()) {
     ++*calls;
     *error = file_->write(*local, *remote);
     moved = *error == 0 ? local->iov_len : 0;
@@ -99,7 +101,8 @@ uint64_t PeerMemory::transfer(bool write, iovec* local, int locals, iovec* remot
     }
     moved = softdev::transfer(pid_, write, local, locals, remote, remotes, error, calls);
   }
-  // Memory that the kernel lets nobody touch but its owner: who registers such starts an agent.
+  // The memory may be such that the kernel allows only its owner to access it. A process that registers such
+  // memory starts an agent.
   if (*error != EFAULT || !agentReady(*fabric_, token_)) [[likely]]
     return moved;
   int agents_error = 0;

@@ -1,7 +1,7 @@
-// The memory of another process, as a queue pair of this one reaches it. In this order: mapped here
-// (shared_memory.h); written through /proc/PID/mem where the configuration says so; process_vm_writev and
-// _readv; where those are refused, by the agent in that process (agent.h). Guarded by the queue pair's
-// sq_lock.
+// The memory of another process, as a queue pair of this process reaches it. The ways to reach it, the
+// preferred one first: a mapping in this process (shared_memory.h); /proc/PID/mem, if the configuration says
+// so; process_vm_writev and _readv; and if the kernel refuses those, the agent in that process (agent.h). The
+// queue pair's sq_lock guards it.
 #pragma once
 
 #include <sys/uio.h>
@@ -18,24 +18,25 @@ class ProcMem;
 
 class PeerMemory {
  public:
-  // From now on the process with `token`. False when there is no way to its memory, or not yet: one WARN. The
-  // caller then asks for its agent (meetPeer() of agent.h), as soon as it holds no shared lock.
+  // Sets the peer to the process with `token`. False, with one WARN: there is no way to its memory, or not
+  // yet. Then the caller requests its agent (meetPeer() of agent.h), as soon as it holds no shared lock.
   bool connect(Fabric& fabric, uint32_t token, MoverChoice mover);
 
-  // The place in this process of the peer's `address` in region `key`; null: use transfer(). See
+  // The address in this process of the peer's `address` in region `key`. Null: use transfer(). See
   // PeerRegions::find().
   std::byte* map(uint32_t key, const std::byte* address, bool writing) {
     return mapping_ ? regions_.find(*fabric_, token_, key, address, writing) : nullptr;
   }
 
-  // Unmaps and closes what belongs to the peer, which is gone or broken.
+  // Unmaps and closes everything of the peer, which is gone or broken.
   void forget() {
     regions_.clear();
     file_ = nullptr;
   }
 
-  // Copies from `local` to the peer's `remote` (or back), in the order of the lists, until all is moved or an
-  // error: bytes moved, *error 0 or errno, *calls the system calls made. Changes the lists.
+  // Copies from `local` to the peer's `remote` (or back), in the order of the lists, until everything is
+  // moved or an error comes. Returns the number of bytes moved. *error is 0 or an errno, *calls the number of
+  // system calls. Changes the lists.
   uint64_t transfer(bool write, iovec* local, int locals, iovec* remote, int remotes, int* error,
                     uint64_t* calls);
 
@@ -46,8 +47,8 @@ class PeerMemory {
   bool mapping_ = false;
   bool by_agent_ = false;
   PeerRegions regions_;
-  std::shared_ptr<ProcMem> file_;  // with mover=mem
-  std::vector<iovec> cut_;         // of the transfer that runs
+  std::shared_ptr<ProcMem> file_;  // used with mover=mem
+  std::vector<iovec> cut_;         // pieces of the current transfer
 };
 
 }  // namespace railwise::softdev

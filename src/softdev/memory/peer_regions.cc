@@ -1,4 +1,4 @@
-// Peers' regions, mapped in this process (shared_memory.h).
+// Regions of peers, mapped in this process (shared_memory.h).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ class PeerRegion {
   PeerRegion(void* base, size_t bytes, std::byte* memory)
       : base_(base), bytes_(bytes), memory_(memory), process_(getpid()) {}
   ~PeerRegion() {
-    if (process_ == getpid()) munmap(base_, bytes_);  // a forked child never had it
+    if (process_ == getpid()) munmap(base_, bytes_);  // a forked child does not have the mapping
   }
   PeerRegion(const PeerRegion&) = delete;
   PeerRegion& operator=(const PeerRegion&) = delete;
@@ -37,8 +37,8 @@ namespace {
 constexpr long kTmpfs = 0x01021994;      // TMPFS_MAGIC of <linux/magic.h>
 constexpr long kHugetlbfs = 0x958458f6;  // HUGETLBFS_MAGIC
 
-// What a mapping shows; equal ones are one mapping. The file is open while it is mapped, so that its identity
-// means no other file.
+// What a mapping shows. Equal extents share one mapping. The file stays open while it is mapped, so that its
+// identity cannot name another file.
 struct Extent {
   uint64_t identity;
   uint64_t offset;
@@ -56,11 +56,11 @@ Registry& registry() {
   return *instance;
 }
 
-// A page that the file system cannot provide would end the process that touches it (SIGBUS): only files whose
-// pages all exist, or that have no limit, are mapped.
+// If the file system cannot provide a page, the process that touches it dies (SIGBUS). So only files are
+// mapped whose pages all exist, or whose file system has no limit.
 bool safeToTouch(const struct stat& file, const struct statfs& system, const Extent& extent) {
   if (static_cast<uint64_t>(file.st_size) < extent.offset + extent.length) return false;
-  if (system.f_type == kHugetlbfs) return true;  // mapping it reserves its pages
+  if (system.f_type == kHugetlbfs) return true;  // mmap() reserves the pages
   if (system.f_type == kTmpfs && system.f_blocks == 0) return true;
   constexpr uint64_t kBlockBytes = 512;
   return static_cast<uint64_t>(file.st_blocks) * kBlockBytes >= static_cast<uint64_t>(file.st_size);

@@ -23,7 +23,7 @@
 namespace railwise::softdev {
 namespace {
 
-// Newer than some headers.
+// Constants that some headers do not have yet.
 constexpr int kUserModeOnly = 1;                        // UFFD_USER_MODE_ONLY
 constexpr uint64_t kWpUnpopulated = uint64_t{1} << 13;  // UFFD_FEATURE_WP_UNPOPULATED
 constexpr int kPopulateRead = 22;                       // MADV_POPULATE_READ
@@ -34,7 +34,7 @@ struct Range {
   std::byte* memory() const { return reinterpret_cast<std::byte*>(begin); }  // NOLINT: memory of this process
 };
 
-// A file that was put under a range; kept, since nothing else leads to a descriptor of it.
+// A file that was mapped at a range. It is kept, because there is no other way to a descriptor of it.
 struct Moved {
   Range range;
   ino_t inode;
@@ -46,7 +46,7 @@ std::vector<Moved>& moved() {
   return *list;
 }
 
-// userfaultfd with write protection, or -1.
+// Opens userfaultfd with write protection, or returns -1.
 int openGuard() {
   for (const int mode : {0, kUserModeOnly}) {
     for (const uint64_t features :
@@ -78,8 +78,9 @@ bool movable(const Range& range) {
   return true;
 }
 
-// Whole pages hold more than the region: what a sanitizer has poisoned, and what other threads use. They are
-// read word by word, as volatile, so that neither instrumented code nor an intercepted memcpy looks at it.
+// Whole pages contain more than the region: memory that a sanitizer has poisoned, and memory that other
+// threads use. These functions read them word by word, as volatile, so that neither instrumented code nor an
+// intercepted memcpy checks the accesses.
 #define RAILWISE_UNSANITIZED __attribute__((no_sanitize("address", "thread")))
 
 RAILWISE_UNSANITIZED bool isZeroPage(const std::byte* page, size_t bytes) {
@@ -100,8 +101,8 @@ RAILWISE_UNSANITIZED void touch(const std::byte* page) {
   (void)*static_cast<const volatile std::byte*>(page);
 }
 
-// Only system calls from here to the end of the swap, and writes to the stack and to `view`: the range may
-// hold the heap's own pages, and who writes to them waits for us.
+// From here to the end of the swap: only system calls, and writes to the stack and to `view`. The range may
+// hold pages of the heap, and a thread that writes to these waits for us.
 bool copyGuarded(int guard, const Range& range, std::byte* view, int file, size_t page) {
   uffdio_register area{};
   area.range = {range.begin, range.bytes};
@@ -138,19 +139,19 @@ bool swapPages(const Range& range, int file, size_t page) {
   void* view = mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   bool done = false;
   if (view != MAP_FAILED) {
-    // A page that is not there cannot be protected everywhere; a read makes it the zero page.
+    // Not every kernel can protect a page that does not exist. A read makes it the zero page.
     if (madvise(range.memory(), range.bytes, kPopulateRead) != 0) {
       for (uint64_t at = 0; at < range.bytes; at += page) touch(range.memory() + at);
     }
     done = copyGuarded(guard, range, static_cast<std::byte*>(view), file, page);
   }
-  close(guard);  // wakes who waits to write
+  close(guard);  // wakes the threads that wait to write
   if (view != MAP_FAILED) munmap(view, range.bytes);
   if (done) (void)madvise(range.memory(), range.bytes, MADV_DONTFORK);
   return done;
 }
 
-// Forgets what the program has unmapped since.
+// Forgets the ranges that the program has unmapped.
 void sweep() {
   std::erase_if(moved(), [](const Moved& entry) {
     Area area;

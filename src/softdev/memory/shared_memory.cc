@@ -17,7 +17,7 @@
 namespace railwise::softdev {
 namespace {
 
-// Files of this process by identity. Never destroyed: regions may outlive static destruction.
+// Files of this process by identity. Never destroyed, because regions may outlive static destruction.
 struct Files {
   std::mutex mutex;
   std::unordered_map<uint64_t, std::weak_ptr<BackingFile>> known;
@@ -32,7 +32,7 @@ bool isFile(int fd, uint64_t identity) {
   return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && fileIdentity(file.st_dev, file.st_ino) == identity;
 }
 
-// Opens `path` if it is that file; -1 otherwise.
+// Opens `path` if it is the file with this identity. Otherwise -1.
 int openIf(const char* path, uint64_t identity, bool writing) {
   const int fd = open(path, (writing ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 || isFile(fd, identity)) return fd;
@@ -40,7 +40,7 @@ int openIf(const char* path, uint64_t identity, bool writing) {
   return -1;
 }
 
-// The application's own descriptor of the file, opened once more.
+// Finds the application's own descriptor of the file and opens the file again.
 int searchDescriptors(uint64_t identity, bool writing) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
@@ -60,16 +60,16 @@ int openBacking(uint64_t address, const Area& area, uint64_t identity, bool writ
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/map_files/%llx-%llx",
                 static_cast<unsigned long long>(area.begin), static_cast<unsigned long long>(area.end));
-  if (const int fd = openIf(path, identity, writing); fd >= 0) return fd;  // not everybody may
+  if (const int fd = openIf(path, identity, writing); fd >= 0) return fd;  // not every process may open these
   if (const int fd = searchDescriptors(identity, writing); fd >= 0) return fd;
   Area described;
   if (!describeArea(address, &described) || described.name.empty() || described.name[0] != '/') return -1;
-  struct stat file = {};  // looked at before it is opened: opening a device may do things
+  struct stat file = {};  // checked before opening, because opening a device may have effects
   if (stat(described.name.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return -1;
   return openIf(described.name.c_str(), identity, writing);
 }
 
-// The area of the region's first byte, if the region is one stretch of one file, mapped shared.
+// Is the region one contiguous range of one file, mapped shared? *first receives the area of its first byte.
 bool sharedStretch(uint64_t address, uint64_t length, bool writing, Area* first) {
   if (surelyPrivate(address) || !findArea(address, first)) return false;
   Area area = *first;
@@ -87,7 +87,8 @@ bool sharedStretch(uint64_t address, uint64_t length, bool writing, Area* first)
 }  // namespace
 
 BackingFile::~BackingFile() {
-  if (isFile(fd_, identity_)) close(fd_);  // unless the application closed it and the number is another's
+  // The application may have closed the descriptor, and its number may belong to another file now.
+  if (isFile(fd_, identity_)) close(fd_);
 }
 
 uint64_t fileIdentity(uint64_t device, uint64_t inode) {

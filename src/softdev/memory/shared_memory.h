@@ -1,6 +1,7 @@
-// Memory that two processes can share: a region that lies in a shared mapping of a file (a memory file,
-// /dev/shm, a deleted file) is published with its file, and a peer maps it and copies into it, for tens of
-// nanoseconds where a system call costs a microsecond. Private memory is left alone (remap.h can change it).
+// Memory that two processes can share. A region that lies in a shared mapping of a file (a memory file,
+// /dev/shm, a deleted file) is published with its file. A peer maps the file and copies into it, which takes
+// tens of nanoseconds; a system call takes a microsecond. Private memory stays as it is (remap.h can change
+// it).
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@
 
 namespace railwise::softdev {
 
-// The owner's half: a descriptor of the file behind a region, kept open while regions use it. Shared by all
-// regions in one file.
+// The owner's side: a descriptor of the file behind a region, open while regions use it. All regions in one
+// file share it.
 class BackingFile {
  public:
   BackingFile(int fd, uint64_t identity, bool writable) : fd_(fd), identity_(identity), writable_(writable) {}
@@ -30,32 +31,34 @@ class BackingFile {
   bool writable_;
 };
 
-// Device and inode in one number; equal for the same file while anyone has it open.
+// Device and inode in one number. Equal for one file while any process has it open.
 uint64_t fileIdentity(uint64_t device, uint64_t inode);
 
-// The file behind [address, address + length) when all of it is one stretch of one file, mapped shared and
-// (if `writing`) writable; *offset is where it begins there. Null for everything else, and when no descriptor
-// of the file can be had. Asks the kernel each time: what lay at an address a moment ago means nothing.
+// The file behind [address, address + length), if all of it is one contiguous range of one file, mapped
+// shared and (if `writing`) writable. *offset is where the range begins in the file. Null for everything
+// else, and if no descriptor of the file can be had. Asks the kernel each time, because the mapping at an
+// address may change at any time.
 std::shared_ptr<BackingFile> findBacking(uint64_t address, uint64_t length, bool writing, uint64_t* offset);
 
-// A file that we made ourselves becomes known to findBacking(), since nothing else may lead to a descriptor.
+// Makes a file that we created known to findBacking(), because there may be no other way to a descriptor of
+// it.
 void rememberBacking(const std::shared_ptr<BackingFile>& file);
 
-// Writes `file` (may be null) into a region's record, before its key is.
+// Writes `file` (may be null) into a region's record. Call it before the key is written.
 void publishBacking(MrRecord& record, const BackingFile* file, uint64_t offset);
 
-// The poster's half: a peer's region, mapped here. Unmapped with the last user.
+// The side of the process that posts: a peer's region, mapped into this process. The last user unmaps it.
 class PeerRegion;
 
-// Regions of one peer process that a queue pair uses; guarded by its sq_lock. A few entries are enough: an
-// application registers large regions and names pieces of them.
+// Regions of one peer process that a queue pair uses. The queue pair's sq_lock guards them. A few entries are
+// enough, because an application registers few large regions and addresses parts of them.
 class PeerRegions {
  public:
-  // The place in this process of `address` in the memory of the process with `token`, region `key`, or null
-  // when it cannot be mapped. The peer's responder lock is held and the key was checked under it, with the
-  // range, so that the region stays while the bytes are copied.
+  // The address in this process of `address` in region `key` of the process with `token`. Null if the region
+  // cannot be mapped. The caller holds the peer's responder lock and has checked the key and the range under
+  // it, so that the region stays while the bytes are copied.
   std::byte* find(Fabric& fabric, uint32_t token, uint32_t key, const std::byte* address, bool writing);
-  // Unmaps what is not registered any more.
+  // Unmaps the regions that are not registered any more.
   void sweep(const Segment& segment);
   void clear();
 
@@ -65,9 +68,9 @@ class PeerRegions {
     uint32_t token = 0;
     uint64_t identity = 0;
     uint64_t offset = 0;
-    uint64_t address = 0;  // of the region in the peer
+    uint64_t address = 0;  // address of the region in the peer
     uint64_t length = 0;
-    std::byte* memory = nullptr;  // the same here; null: cannot be mapped
+    std::byte* memory = nullptr;  // address of the region here; null: it cannot be mapped
     bool writable = false;
     std::shared_ptr<PeerRegion> region;
   };

@@ -24,7 +24,8 @@ bool overflowCq(const Fabric& fabric, CqRecord& cq) {
 void stamp(Cqe& cqe) { cqe.stamp_ns = std::max(monotonicNs(), cqe.ready_ns); }
 
 void announce(const Fabric& fabric, CqRecord& cq, bool solicited) {
-  // Either we see that the owner has armed the CQ, or the owner, who polls after it has, sees the completion.
+  // Either this process sees that the owner has armed the CQ, or the owner, which polls after arming it, sees
+  // the completion.
   fullFence();
   const uint32_t armed = cq.armed.load(std::memory_order_relaxed);
   if (armed == kNotArmed || (armed == kArmedSolicited && !solicited)) return;

@@ -1,5 +1,5 @@
-// The two ends of a completion queue's ring: any process pushes under the CQ's shared lock, the owner polls.
-// What a pusher stored before is visible to who polls the entry. Thread-safe.
+// A completion queue's ring. Any process pushes, under the CQ's shared lock; the owner polls. All that a
+// pusher stored before is visible to the thread that polls the entry. Thread-safe.
 #pragma once
 
 #include "softdev/fabric/fabric.h"
@@ -7,17 +7,18 @@
 
 namespace railwise::softdev {
 
-// Marks the CQ as overflowed; logs the first time. Always false.
+// Marks the CQ as overflowed. Logs that the first time. Always returns false.
 bool overflowCq(const Fabric& fabric, CqRecord& cq);
 
-// Wakes the owner when it asked to be told of a completion like this one. cq.lock is held, and the completion
-// is published.
+// Wakes the owner, if the owner requested an event for such a completion. The caller holds cq.lock and has
+// published the completion.
 void announce(const Fabric& fabric, CqRecord& cq, bool solicited);
-// Counts an event and wakes the owner whatever it asked for. cq.lock is held.
+// Counts an event and wakes the owner in any case. The caller holds cq.lock.
 void announceAnyway(const Fabric& fabric, CqRecord& cq);
 
-// Holds a CQ's lock. A last owner that died in it may have published a completion and not announced it, or
-// disarmed the CQ and not rung: the owner is woken, for nothing at worst.
+// Holds a CQ's lock. If the last owner of the lock died with it, that process may have published a completion
+// without announcing it, or disarmed the CQ without ringing. Then the CQ's owner is woken, at worst for
+// nothing.
 class CqGuard {
  public:
   [[gnu::always_inline]] CqGuard(const Fabric& fabric, CqRecord& cq) : lock_(cq.lock) {
@@ -32,11 +33,12 @@ class CqGuard {
   SharedLock& lock_;
 };
 
-// Notes when the completion happened.
+// Writes the time of the completion into the entry.
 void stamp(Cqe& cqe);
 
-// Lets `fill` write the next entry in place (a copy of one built elsewhere costs a third of a completion),
-// then publishes it. `fill` sets every field. False when the queue has overflowed: the completion is lost.
+// `fill` writes the next entry in place, because copying an entry built elsewhere costs a third of a
+// completion. Then pushCompletion() publishes the entry. `fill` must set every field. False: the queue has
+// overflowed and the completion is lost.
 template <typename Fill>
 [[gnu::always_inline]] inline bool pushCompletion(Fabric& fabric, CqRecord& cq, const Fill& fill) {
   CqGuard guard(fabric, cq);

@@ -1,4 +1,5 @@
-// What the fault injector does to one send, from the moment a rule struck until it is executed (injector.h).
+// What the fault injector does to one send, from the moment at which a rule strikes until the send is
+// executed (injector.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -9,18 +10,19 @@ namespace railwise::softdev {
 
 struct Injection {
   enum class Effect : uint8_t {
-    kNone,     // it is executed as always
-    kFail,     // it completes with `status`
-    kRemote,   // the peer refuses it: `status` here, and the peer's queue pair in ERR
-    kReceive,  // the peer's receive completes with `status`, and the send with what follows from that
-    kLost,     // a datagram: it completes, and nobody gets it
-    kFatal,    // the queue pair fails: everything is flushed
+    kNone,    // the send is executed normally
+    kFail,    // the send completes with `status`
+    kRemote,  // the peer refuses the send: it completes with `status`, and the peer's queue pair goes to ERR
+    // The peer's receive completes with `status`, and the send with the status that follows from it.
+    kReceive,
+    kLost,   // a datagram: the send completes, and nobody receives it
+    kFatal,  // the queue pair fails: everything is flushed
   };
   Effect effect = Effect::kNone;
   ibv_wc_status status = IBV_WC_SUCCESS;
-  bool judged = false;   // the rules were asked
-  bool waits = false;    // until `until`, or
-  bool forever = false;  // for ever
+  bool judged = false;   // the rules were applied
+  bool waits = false;    // the send waits until `until`, or, with `forever`, for ever
+  bool forever = false;  // with `waits`: the send never goes on
   bool adversarial = false;
   Clock::time_point until{};
 };

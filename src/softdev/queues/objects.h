@@ -1,5 +1,6 @@
-// The verbs objects of this process. Each begins with its ibv_ struct, so that the caller's pointer is the
-// object. Made and destroyed by the functions of softdev.h; parents outlive children (EBUSY otherwise).
+// The verbs objects of this process. Each object begins with its ibv_ struct, so that the caller's pointer
+// points to the object. The functions of softdev.h make and destroy them. Parents outlive children:
+// destroying a parent earlier gives EBUSY.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -48,17 +49,17 @@ struct Pd : ibv_pd {
 
 struct Mr : ibv_mr {
   uint32_t index = 0;
-  std::shared_ptr<BackingFile> backing;  // when peers can map it
-  void* mapping = nullptr;               // of a dma-buf region
+  std::shared_ptr<BackingFile> backing;  // set if peers can map the region
+  void* mapping = nullptr;               // the mapping of a dma-buf region
   size_t mapping_bytes = 0;
 };
 
 // The fd of a completion channel is a doorbell: a socket that other processes ring (doorbell.h).
 struct Channel : ibv_comp_channel {
   Doorbell bell;
-  std::mutex mutex;      // guards what follows
-  std::vector<Cq*> cqs;  // that report here
-  size_t next = 0;       // of `cqs`, to be looked at first
+  std::mutex mutex;      // guards `cqs` and `next`
+  std::vector<Cq*> cqs;  // the CQs that report to this channel
+  size_t next = 0;       // index into `cqs` of the CQ to look at first
 };
 
 // A completion as the functions of ibv_cq_ex read it.
@@ -73,11 +74,12 @@ struct Cq : ibv_cq_ex {
   uint32_t index = 0;
   SpinLock poll_lock;
   std::atomic<int> users{0};
-  std::atomic<int> parked{0};  // QPs with sends parked whose completions come here
-  // Events given to the application; guarded by ibv_cq's mutex, as the counts of those acknowledged are.
+  std::atomic<int> parked{0};  // number of QPs with parked sends whose completions go to this CQ
+  // Events that the application has read. The mutex of ibv_cq guards these counts and the counts of
+  // acknowledged events.
   uint32_t comp_events_read = 0;
   uint32_t async_events_read = 0;
-  Polled polled;  // by ibv_next_poll; guarded by poll_lock
+  Polled polled;  // the completion that ibv_next_poll has taken; guarded by poll_lock
 };
 
 struct Srq : ibv_srq {
@@ -88,17 +90,17 @@ struct Srq : ibv_srq {
   uint32_t max_sge = 0;
   SpinLock post_lock;
   std::atomic<int> users{0};
-  uint32_t events_read = 0;  // by the application; guarded by ibv_srq's mutex
+  uint32_t events_read = 0;  // events that the application has read; guarded by the mutex of ibv_srq
 };
 
 struct Ah : ibv_ah {
   ibv_ah_attr attr{};
 };
-// Whether the port, the GID's index and the way of addressing are right for the device.
+// Are the port, the GID index and the kind of addressing valid for the device?
 bool validAddress(const Context& context, const ibv_ah_attr& address);
 
-// A send, resolved from its ibv_send_wr: what execution needs. Points to the caller's (or a ParkedWork's)
-// SGEs.
+// A send in the form that execution needs, resolved from its ibv_send_wr. Points to the SGEs of the caller or
+// of a ParkedWork.
 struct Work {
   uint64_t wr_id = 0;
   const ibv_sge* sges = nullptr;
@@ -110,20 +112,20 @@ struct Work {
   uint32_t imm_data = 0;
   uint32_t rkey = 0;
   uint64_t remote_addr = 0;
-  uint64_t compare_add = 0;  // of atomic operations
+  uint64_t compare_add = 0;  // for atomic operations
   uint64_t swap = 0;
-  const Ah* ah = nullptr;  // of datagrams
+  const Ah* ah = nullptr;  // for datagrams
   uint32_t remote_qpn = 0;
   uint32_t remote_qkey = 0;
   uint64_t length = 0;   // bytes
-  uint64_t retires = 0;  // sends posted up to this one, itself included
+  uint64_t retires = 0;  // number of sends posted up to this one, inclusive
 };
 
-// A send that waits, with its own copy of all it needs.
+// A send that waits, with its own copy of all data that it needs.
 struct ParkedWork {
   Work work;
   std::vector<ibv_sge> sges;
-  std::vector<std::byte> payload;  // of an inline send
+  std::vector<std::byte> payload;  // for an inline send
   Injection injection;
 };
 
@@ -135,27 +137,27 @@ struct Wait {
   Clock::time_point deadline;
 };
 
-// Why the sends of a QP must go the long way (Qp::special).
+// Why the sends of a QP must take the slow path (bits of Qp::special).
 enum Special : uint32_t {
-  kSpecialType = 1,       // not RC
-  kSpecialTime = 2,       // completions become ready later
+  kSpecialType = 1,       // the QP is not RC
+  kSpecialTime = 2,       // completions may be polled only later
   kSpecialPlacement = 4,  // bytes become visible in random order
-  kSpecialIwarp = 8,      // the rules of iWARP (verbs/iwarp.h)
+  kSpecialIwarp = 8,      // iWARP has other rules (verbs/iwarp.h)
 };
 
-// What the connection looked like when it was verified; valid while the peer's epoch is the same.
+// The connection as it was when it was verified. Valid while the epoch of the peer is unchanged.
 struct Peer {
   QpRecord* record = nullptr;
-  uint64_t epoch = ~uint64_t{0};  // which no record reaches: not verified yet
-  uint32_t token = 0;             // of its process
-  bool local = false;             // in this process
+  uint64_t epoch = ~uint64_t{0};  // the initial value, which no record reaches, means: not verified yet
+  uint32_t token = 0;             // token of the peer's process
+  bool local = false;             // the peer is in this process
 };
 
-// Callers hold `qp_base`. Programs built with newer headers may know more functions of ibv_qp_ex than ours:
-// room for them, filled with functions that fail.
+// The caller's pointer points to `qp_base`. Programs built with newer headers may know more functions of
+// ibv_qp_ex than our headers have. newer_functions is room for these; it is filled with functions that fail.
 struct Qp : ibv_qp_ex {
   void* newer_functions[8] = {};
-  // Read on the data path.
+  // Fields that the data path reads.
   Fabric* fabric = nullptr;
   QpRecord* record = nullptr;
   CqRecord* send_cq_record = nullptr;
@@ -163,36 +165,37 @@ struct Qp : ibv_qp_ex {
   uint32_t pd_id = 0;
   uint16_t lid = 0;
   bool signal_all = false;
-  uint32_t special = 0;  // Special: what the short way cannot do
+  uint32_t special = 0;  // bits of Special: features that the fast path cannot handle
   ibv_qp_cap cap{};
-  SpinLock sq_lock;  // owns sq_posted, peer, batch, parked, wait and the send counters
-  SpinLock rq_lock;  // owns the producer side of the receive queue
+  SpinLock sq_lock;  // guards sq_posted, peer, batch, parked, wait and the send counters
+  SpinLock rq_lock;  // guards the producer side of the receive queue
   uint64_t sq_posted = 0;
   uint64_t max_message_bytes = 0;
-  bool atomics = true;  // the device does them
+  bool atomics = true;  // the device supports atomic operations
   bool iwarp = false;
   Peer peer;
   std::unique_ptr<VmBatch> batch;  // made when the peer is another process
   std::unique_ptr<PeerMemory> peer_memory;
   std::deque<ParkedWork> parked;
-  std::vector<ParkedWork> held;          // writes of iWARP that are completed here and not yet placed there
-  std::unique_ptr<SendBuilder> builder;  // of a QP with send operations
+  std::vector<ParkedWork> held;  // iWARP: writes that are completed here and not yet placed at the peer
+  std::unique_ptr<SendBuilder> builder;  // for a QP with send operations
   Wait wait;
-  Random random;               // of adversarial placement
-  uint64_t last_ready_ns = 0;  // of its completions, in the time model
-  // Engine mode: posting touches only these, so that it never waits for a copy.
+  Random random;               // for adversarial placement
+  uint64_t last_ready_ns = 0;  // when the QP's last completion may be polled, in the time model
+  // Engine mode: a call that posts touches only these fields, so that it never waits for a copy.
   bool engine = false;
-  SpinLock inbox_lock;  // owns sq_posted and the counters of posting then; taken before or without sq_lock
+  // In engine mode, guards sq_posted and the counters of posting; taken before sq_lock or without it.
+  SpinLock inbox_lock;
   std::deque<ParkedWork> inbox;
-  bool waiting = false;     // in the list of progress.h, whose mutex guards it
-  bool draining = false;    // in SQD, and the send that had begun is not over
-  uint64_t drained_at = 0;  // sends up to this one are executed in SQD
-  // Set-up only, under sq_lock.
+  bool waiting = false;     // the QP is in the list of progress.h; the mutex there guards this field
+  bool draining = false;    // the QP is in SQD, and a send that had begun is not complete
+  uint64_t drained_at = 0;  // in SQD, sends up to this number are executed
+  // Used only for set-up, under sq_lock.
   ibv_qp_attr attr{};
-  uint32_t ece_wanted = 0;  // options: as set or offered
-  uint32_t ece_agreed = 0;  // what a query tells
+  uint32_t ece_wanted = 0;  // ECE options that were set or offered
+  uint32_t ece_agreed = 0;  // ECE options that a query returns
   Context* owner = nullptr;
-  uint32_t events_read = 0;  // by the application; guarded by ibv_qp's mutex
+  uint32_t events_read = 0;  // events that the application has read; guarded by the mutex of ibv_qp
 
   ibv_qp_state currentState() const {
     return static_cast<ibv_qp_state>(record->state.load(std::memory_order_seq_cst));
@@ -200,7 +203,7 @@ struct Qp : ibv_qp_ex {
   ~Qp();
 };
 
-// Callers hold `context`, the last member of verbs_context.
+// The caller's pointer points to `context`, the last member of verbs_context.
 struct Context : verbs_context {
   Device* config_device = nullptr;
   Fabric* fabric = nullptr;
@@ -216,16 +219,18 @@ struct Context : verbs_context {
   std::vector<Channel*> channels;
 };
 
-// Our object behind the caller's pointer.
+// Converts the caller's pointer to our object.
 template <typename Object, typename Base>
 Object& as(Base* base) {
   if constexpr (std::is_same_v<Object, Context>) {
     auto* bytes = reinterpret_cast<std::byte*>(base) - offsetof(verbs_context, context);
     return *static_cast<Context*>(reinterpret_cast<verbs_context*>(bytes));
   } else if constexpr (std::is_same_v<Object, Cq>) {
-    return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(base));  // ibv_cq is how ibv_cq_ex begins
+    // ibv_cq_ex begins with the fields of ibv_cq.
+    return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(base));
   } else if constexpr (std::is_same_v<Object, Qp>) {
-    return *static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(base));  // ibv_qp is how ibv_qp_ex begins
+    // ibv_qp_ex begins with the fields of ibv_qp.
+    return *static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(base));
   } else {
     return *static_cast<Object*>(base);
   }

@@ -15,7 +15,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
   }
-  // 0 .. bound - 1; bound > 0.
+  // A number from 0 to bound - 1. `bound` must not be 0.
   uint64_t below(uint64_t bound) { return next() % bound; }
 
  private:

@@ -7,7 +7,8 @@
 namespace railwise::softdev {
 namespace {
 
-// After the lock was taken from a dead owner: a receive it took off the SRQ becomes its QP's.
+// Called after the lock was taken from a dead owner: if that had taken a receive off the SRQ, the receive
+// becomes one of the QP.
 void recoverClaim(const Fabric& fabric, SrqRecord& srq) {
   QpRecord& qp = fabric.segment->qps[srq.claim_qp];
   const bool taken = srq.claim_qp != 0 && srq.head.load(std::memory_order_relaxed) == srq.claim_head + 1;

@@ -11,7 +11,8 @@
 namespace railwise::softdev {
 namespace {
 
-// Others' locks that the dead process held are freed at once, not only when somebody wants them.
+// Frees locks of living processes that the dead process held. Does it at once, so that nobody has to find
+// these locks later.
 void freeLocksOf(Fabric& fabric, uint32_t token) {
   Segment& segment = *fabric.segment;
   for (uint32_t i = 0; i < segment.qps_marks.high_water; ++i) {
@@ -33,8 +34,8 @@ void freeLocksOf(Fabric& fabric, uint32_t token) {
 void releaseAllOf(Fabric& fabric, uint32_t token) {
   Segment& segment = *fabric.segment;
   if (token != fabric.self.token) freeLocksOf(fabric, token);
-  retireAgent(fabric, token);  // before its bounce pages become somebody else's
-  // Queue pairs first: without them nobody pushes to the completion queues or resolves the keys below.
+  retireAgent(fabric, token);  // before another process gets its bounce pages
+  // Queue pairs come first: without them nobody pushes to the completion queues or resolves the keys below.
   for (uint32_t i = 0; i < segment.qps_marks.high_water; ++i) {
     if (segment.qps[i].owner.load(std::memory_order_relaxed) != token) continue;
     retireQp(fabric, segment.qps[i]);

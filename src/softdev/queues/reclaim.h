@@ -1,4 +1,4 @@
-// Frees what processes leave behind in the shared segment, however they died. Thread-safe.
+// Frees what dead processes have left in the shared segment, however they died. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace railwise::softdev {
 
-// Frees everything of dead processes.
+// Frees all records of dead processes.
 void reclaimDead(Fabric& fabric);
-// Frees everything that carries `token`. The table lock is held by the caller.
+// Frees all records that carry `token`. The caller holds the table lock.
 void releaseAllOf(Fabric& fabric, uint32_t token);
 
 }  // namespace railwise::softdev

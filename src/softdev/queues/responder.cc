@@ -51,7 +51,8 @@ void recoverResponder(Fabric& fabric, QpRecord& qp) {
       if (cqe.kind == CqeKind::kReceive && cqe.qp_index == index)
         qp.rq_head = std::max(qp.rq_head, cqe.retires);
     }
-    // Not in the ring any more: then it was polled, which was noted before the ring moved on.
+    // If the completion is not in the ring any more, it was polled, and polling updates rq_polled before it
+    // frees the entry.
     qp.rq_head = std::max(qp.rq_head, qp.rq_polled.load(std::memory_order_acquire));
   }
   if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) flushReceives(fabric, qp);

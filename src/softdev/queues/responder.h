@@ -1,5 +1,5 @@
-// The receiving half of a queue pair, run by whoever sends to it (any process) or by its owner. Every
-// function needs the QP's responder lock.
+// The receiving half of a queue pair. A process that sends to the queue pair runs it, or its owner does. The
+// caller of every function holds the QP's responder lock.
 #pragma once
 
 #include "softdev/memory/keys.h"
@@ -11,7 +11,7 @@ inline uint64_t receivesPosted(const QpRecord& qp) {
   return qp.rq_tail.load(std::memory_order_seq_cst) - qp.rq_head;
 }
 
-// What a completed receive looks like.
+// The completion of a receive, as its sender defines it.
 struct Arrival {
   ibv_wc_status status = IBV_WC_SUCCESS;
   ibv_wc_opcode opcode = IBV_WC_RECV;
@@ -50,20 +50,20 @@ struct Arrival {
   qp.rq_head = head + 1;
 }
 
-// Splits `length` bytes over the oldest receive (`skip` receives later) as pieces, with the keys of their
-// regions where `keys` is not null; at most kMaxSge.
+// Splits `length` bytes over the SGEs of the oldest receive, or of the receive `skip` places behind it, into
+// at most kMaxSge pieces. If `keys` is not null, it receives the keys of their regions.
 ibv_wc_status scatterReceive(Segment& segment, const QpRecord& qp, uint64_t skip, uint64_t length,
                              Piece* pieces, int* count, uint32_t* keys = nullptr);
 
 // Flushes the posted receives of a QP in ERR.
 void flushReceives(Fabric& fabric, QpRecord& qp);
-// To ERR, with the receives flushed.
+// Puts the QP into ERR and flushes its receives.
 void enterError(Fabric& fabric, QpRecord& qp);
-// After the lock was taken from a dead owner: finishes a receive it had completed but not consumed, and the
-// flushing of receives it had begun.
+// Repairs after a process died with the lock: consumes a receive that was already completed, and finishes a
+// flush of receives that had begun.
 void recoverResponder(Fabric& fabric, QpRecord& qp);
 
-// Holds a QP's responder lock, repaired when its last owner died with it.
+// Holds a QP's responder lock. Repairs the responder first if the last owner of the lock died with it.
 class ResponderGuard {
  public:
   ResponderGuard(Fabric& fabric, QpRecord& qp) : lock_(qp.responder) {

@@ -1,7 +1,8 @@
-// The functions of the C library that take a path, exported in front of it: the path is redirected
-// (redirect.h), the rest is the library's. Only what reads: nobody makes files below /sys. Old names
-// (__xstat) and those of programs built with _FORTIFY_SOURCE (__open_2) included. The kernel resolves what
-// follows: links inside the tree are relative, so they stay in it.
+// The functions of the C library that take a path, exported before the library's: each redirects the path
+// (redirect.h) and calls the library's function. Only functions that read, because no program creates files
+// below /sys. Old names (__xstat) and the names for programs built with _FORTIFY_SOURCE (__open_2) are
+// included. The kernel resolves the rest of a path: links inside the tree are relative, so they stay in the
+// tree.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,9 +22,9 @@
 
 namespace {
 
-using railwise::sysfs_front::kPathSize;
-using railwise::sysfs_front::redirected;
-using railwise::sysfs_front::restore;
+using railwise::sysfs_preload::kPathSize;
+using railwise::sysfs_preload::redirected;
+using railwise::sysfs_preload::restore;
 
 enum Call {
 #define RAILWISE_CALL(name) kCall_##name,
@@ -37,8 +38,9 @@ constexpr const char* kNames[] = {
 #undef RAILWISE_CALL
 };
 
-// The library's own functions. Null: it has none of that name. All are looked up when we are loaded, so that
-// a child of fork and a signal handler find them; what runs before that looks for itself.
+// The library's own functions. Null: the library does not have the function. All are looked up when this
+// library is loaded, so that a forked child and a signal handler find them. Code that runs earlier looks up
+// the function itself.
 std::atomic<void*> g_next[kCallCount];
 
 void* nextOf(Call call) {
@@ -63,7 +65,7 @@ mode_t modeOf(int flags, va_list arguments) {
 
 }  // namespace
 
-// Declares the library's function `next` and the path `to` that it is given instead of `path`.
+// Declares the library's function `next`, and `to`, the path that it gets instead of `path`.
 #define RAILWISE_NEXT(name, ...)                                   \
   auto next = reinterpret_cast<__VA_ARGS__>(nextOf(kCall_##name)); \
   char railwise_buffer[kPathSize];                                 \
@@ -215,7 +217,7 @@ RAILWISE_EXPORT int faccessat(int folder, const char* path, int mode, int flags)
   return next(folder, to, mode, flags);
 }
 
-// Since glibc 2.33 these are functions; before, programs called __xstat and its kin, which all glibcs keep.
+// Functions since glibc 2.33. Older programs call __xstat and its relatives, which every glibc keeps.
 RAILWISE_EXPORT int stat(const char* path, struct stat* status) {
   RAILWISE_NEXT(stat, int (*)(const char*, struct stat*));
   return next != nullptr ? next(to, status) : fstatat(AT_FDCWD, to, status, 0);
@@ -287,7 +289,7 @@ RAILWISE_EXPORT int chdir(const char* path) {
   return next(to);
 }
 
-// `ls -l` asks for access lists.
+// `ls -l` reads access control lists.
 RAILWISE_EXPORT ssize_t getxattr(const char* path, const char* name, void* value, size_t size) {
   RAILWISE_NEXT(getxattr, ssize_t(*)(const char*, const char*, void*, size_t));
   return next(to, name, value, size);
@@ -308,7 +310,8 @@ RAILWISE_EXPORT ssize_t llistxattr(const char* path, char* list, size_t size) {
   return next(to, list, size);
 }
 
-// The library's glob opens folders by itself, unless it is given functions.
+// The library's glob() opens folders by internal calls, unless the caller supplies functions. So this
+// supplies the exported ones.
 using GlobError = int (*)(const char*, int);
 RAILWISE_EXPORT int glob(const char* pattern, int flags, GlobError error, glob_t* found) {
   const auto next = reinterpret_cast<int (*)(const char*, int, GlobError, glob_t*)>(nextOf(kCall_glob));

@@ -9,16 +9,17 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace railwise::sysfs_front {
+namespace railwise::sysfs_preload {
 namespace {
 
-// Folders of /sys that are the tree's as a whole when the tree has `with`. What the tree then lacks is not
-// there: the modules by which the computer's NICs reach its GPUs are not the machine's.
+// Folders of /sys that the tree replaces completely if the tree contains `with`. An entry that the tree lacks
+// then does not exist: for example, the modules by which the computer's NICs reach its GPUs do not belong to
+// the described machine.
 struct Part {
   const char* path;
   const char* with;
-  bool prefix;  // the name may go on ("pci0000:16")
-  bool merged;  // only entries that the tree has: the others stay the computer's
+  bool prefix;  // `path` is the beginning of a name ("pci0000:16")
+  bool merged;  // the tree replaces only the entries that it has; the others stay those of the computer
 };
 constexpr Part kParts[] = {
     {"/sys/class/infiniband", "/sys/class/infiniband", false, false},
@@ -35,7 +36,7 @@ constexpr std::size_t kPartCount = sizeof kParts / sizeof *kParts;
 
 char g_root[kPathSize];  // "": nothing is redirected
 std::size_t g_root_length;
-bool g_present[kPartCount];  // in the tree
+bool g_present[kPartCount];  // whether the tree has the part
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 class KeepErrno {
@@ -49,7 +50,7 @@ class KeepErrno {
   int kept_ = errno;
 };
 
-// Not through the C library, which would come back to us.
+// Uses a system call, because the C library's function would call us.
 bool exists(const char* path) { return syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0; }
 
 bool join(const char* path, std::size_t length, char (&buffer)[kPathSize]) {
@@ -66,16 +67,14 @@ bool present(const Part& part) {
 }
 
 void readRoot() {
-  if (g_root[0] == '\0') {
-    const char* root = std::getenv("RAILWISE_SYSFS_ROOT");
-    if (root != nullptr && root[0] == '/' && std::strlen(root) < kPathSize) std::strcpy(g_root, root);
-  }
+  const char* root = std::getenv("RAILWISE_SYSFS_ROOT");
+  if (root != nullptr && root[0] == '/' && std::strlen(root) < kPathSize) std::strcpy(g_root, root);
   g_root_length = std::strlen(g_root);
   while (g_root_length > 0 && g_root[g_root_length - 1] == '/') g_root[--g_root_length] = '\0';
   for (std::size_t i = 0; i < kPartCount; ++i) g_present[i] = g_root_length > 0 && present(kParts[i]);
 }
 
-// Without empty components and "."; ".." stays, for it goes up behind links. False: too long.
+// Removes empty components and ".". Keeps "..", because it follows links. False: the path is too long.
 bool tidy(const char* path, char (&buffer)[kPathSize], std::size_t* length) {
   std::size_t out = 0;
   while (*path != '\0') {
@@ -101,7 +100,7 @@ bool isPart(const Part& part, const char* path, std::size_t length) {
   return part.prefix || path[size] == '/' || path[size] == '\0';
 }
 
-// An entry of a merged folder: "/sys/class/net/NAME" has to be in the tree.
+// Does the tree have this entry of a merged folder, such as "/sys/class/net/NAME"?
 bool hasEntry(const Part& part, const char* path, char (&buffer)[kPathSize]) {
   const std::size_t size = std::strlen(part.path);
   if (path[size] != '/') return false;
@@ -136,10 +135,4 @@ void restore(char* path) {
   std::memmove(path, rest, std::strlen(rest) + 1);
 }
 
-void setRoot(const char* root) {
-  std::strncpy(g_root, root != nullptr ? root : "", kPathSize - 1);
-  pthread_once(&g_once, [] {});
-  readRoot();
-}
-
-}  // namespace railwise::sysfs_front
+}  // namespace railwise::sysfs_preload

@@ -1,4 +1,4 @@
-// Address handles (softdev.h): where a datagram goes.
+// Address handles (softdev.h): the destination of a datagram.
 #include <cerrno>
 
 #include "softdev/fabric/ports.h"

@@ -1,4 +1,4 @@
-// Asynchronous events, as the application reads and acknowledges them (softdev.h).
+// Asynchronous events: the application reads and acknowledges them here (softdev.h).
 #include <algorithm>
 #include <cerrno>
 
@@ -8,8 +8,7 @@
 namespace railwise::softdev {
 namespace {
 
-// The object of this process with the index, whose event counts as read from now on; null when it is gone.
-// context.objects is held.
+// The object of this process with this index. Null if it is gone. The caller holds context.objects.
 template <typename Object>
 Object* readElement(const std::vector<Object*>& objects, uint32_t index) {
   const auto at =
@@ -23,7 +22,8 @@ void countRead(pthread_mutex_t& mutex, uint32_t& read) {
   pthread_mutex_unlock(&mutex);
 }
 
-// Fills in the event for the application; false when its object is gone. context.objects is held.
+// Fills in the event for the application and counts it as read. False if its object is gone. The caller holds
+// context.objects.
 bool describe(const Context& context, const EventRecord& record, ibv_async_event* event) {
   event->event_type = static_cast<ibv_event_type>(record.type);
   switch (eventOf(record.type)) {
@@ -54,7 +54,7 @@ bool describe(const Context& context, const EventRecord& record, ibv_async_event
   }
 }
 
-// The oldest event that is still of use; *more when there are others.
+// Takes the oldest event whose object still exists. False if there is none.
 bool takeEvent(Context& context, ibv_async_event* event) {
   const std::lock_guard objects(context.objects);
   ContextRecord& record = *context.record;

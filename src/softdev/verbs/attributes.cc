@@ -20,7 +20,7 @@ constexpr int kDrained = kLater | IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV
                          IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
                          IBV_QP_PKEY_INDEX;
 
-// To RESET and to ERR one may come from any state.
+// Transitions to RESET and to ERR are allowed from every state, so they are not listed.
 constexpr Transition kConnected[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, kPort, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, kPort},
@@ -62,7 +62,7 @@ bool allowed(const Transition (&transitions)[count], ibv_qp_state from, ibv_qp_s
 }
 
 bool validMtu(const Context& context, const ibv_qp_attr& attr) {
-  // The path and its MTU are set together, on the way to RTR.
+  // One transition sets the path and its MTU: the transition to RTR.
   const PortConfig* port = context.config_device->config.port(attr.ah_attr.port_num);
   return port != nullptr && attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= port->mtu;
 }

@@ -1,6 +1,6 @@
-// Completion channels and their events (softdev.h). The owner arms a CQ in its record; who completes
-// something there disarms it, counts an event and rings the channel. A ring says only that some CQ of the
-// channel has events: who hears it looks at all of them.
+// Completion channels and their events (softdev.h). The owner arms a CQ in its record. A process that
+// completes something there disarms the CQ, counts an event and rings the channel. A ring says only that some
+// CQ of the channel has events, so the reader looks at all CQs.
 #include <algorithm>
 #include <cerrno>
 #include <thread>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint64_t kNever = ~uint64_t{0};
 
-// When the first and the last of the completions in the ring may be polled; {kNever, 0} when there is none.
-// Without the time model there is nothing to look for, and the caller may be in the middle of ibv_start_poll.
+// When the first and the last completion in the ring may be polled; {kNever, 0} if there is none. Without the
+// time model it returns that at once, because the caller may be between ibv_start_poll and ibv_end_poll.
 struct ReadyTimes {
   uint64_t first = kNever;
   uint64_t last = 0;
@@ -37,17 +37,19 @@ ReadyTimes readyTimes(Cq& cq) {
   return ready;
 }
 
-// Whether a completion in the ring may be polled only later: nobody will announce it again.
+// Is there a completion in the ring that may be polled only later? Nobody will announce it again.
 bool unreadyLeft(Cq& cq) { return readyTimes(cq).last > monotonicNs(); }
 
-// In the time model an event is announced when its completion is written, and given when it may be polled.
+// In the time model a process announces an event when it writes the completion. The application gets the
+// event when the completion may be polled.
 void waitUntilReady(Cq& cq) {
   const uint64_t ready = readyTimes(cq).first;
   const uint64_t now = monotonicNs();
   if (ready != kNever && ready > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ready - now));
 }
 
-// A CQ with an event, which counts as read from now on; null when there is none. channel.mutex is held.
+// Takes one event: returns a CQ with an event and counts the event as read. Null if there is none. The caller
+// holds channel.mutex.
 Cq* takeEvent(Channel& channel) {
   for (size_t i = 0; i < channel.cqs.size(); ++i) {
     Cq& cq = *channel.cqs[(channel.next + i) % channel.cqs.size()];
@@ -109,7 +111,7 @@ int getCqEvent(ibv_comp_channel* base, ibv_cq** cq, void** cq_context) {
       channel.bell.drain();
       if (eventsLeft(channel)) ring(fabric, fabric.self.token, channel.bell.id());
     }
-    if (found == nullptr) continue;  // another thread was faster
+    if (found == nullptr) continue;  // another thread has taken the event
     waitUntilReady(*found);
     *cq = ibv_cq_ex_to_cq(found);
     *cq_context = found->cq_context;
@@ -128,7 +130,8 @@ int reqNotifyCq(ibv_cq* base, int solicited_only) {
   Cq& cq = as<Cq>(base);
   if (cq.channel == nullptr) return EINVAL;
   CqRecord& record = *cq.record;
-  // A request for any completion stands until it is met: one for solicited ones does not weaken it.
+  // A request for any completion stays until an event meets it. A later request for solicited completions
+  // does not weaken it.
   uint32_t before = record.armed.load(std::memory_order_relaxed);
   const uint32_t wanted = solicited_only != 0 ? kArmedSolicited : kArmed;
   while (before != kArmed && !record.armed.compare_exchange_weak(before, wanted, std::memory_order_seq_cst))

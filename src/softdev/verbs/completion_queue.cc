@@ -12,7 +12,7 @@
 namespace railwise::softdev {
 namespace {
 
-// The CQ's record and ring; 0 or errno.
+// Makes the record and the ring of the CQ. Returns 0 or an errno.
 int publishCq(Cq& cq, uint32_t context, uint32_t capacity, const CqWishes& wishes) {
   Fabric& fabric = *cq.fabric;
   uint64_t ring = 0;
@@ -58,13 +58,13 @@ void leaveChannel(Cq& cq) {
 }
 
 struct Ring {
-  uint64_t offset;  // in the arena
+  uint64_t offset;  // arena offset
   uint32_t capacity;
   uint64_t bytes() const { return uint64_t{capacity} * sizeof(Cqe); }
 };
 
-// Moves what is in the ring to another, and gives the old one back; false, with nothing changed, when it has
-// no room.
+// Moves the content of the CQ's ring to `ring`, and stores the old ring in `ring`. False, with nothing
+// changed, if the new ring has no room.
 bool swapRing(Cq& cq, Ring* ring) {
   const std::lock_guard poll(cq.poll_lock);
   CqRecord& record = *cq.record;
@@ -76,7 +76,7 @@ bool swapRing(Cq& cq, Ring* ring) {
   for (uint64_t at = head; at != tail; ++at)
     to[at & (ring->capacity - 1)] = cqeAt(*cq.fabric->segment, record, at);
   const Ring old{record.ring, record.capacity};
-  // We may be killed between two stores: at no time is the capacity more than the ring's.
+  // We may be killed between two stores, so the capacity must never be larger than that of the ring.
   record.capacity = std::min(old.capacity, ring->capacity);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   record.ring = ring->offset;

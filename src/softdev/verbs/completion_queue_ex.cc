@@ -1,5 +1,5 @@
-// Extended completion queues (softdev.h): polled one completion at a time, whose fields are read by functions
-// (ibv_create_cq_ex(3)).
+// Extended completion queues (softdev.h): the program polls one completion at a time and reads its fields by
+// functions (ibv_create_cq_ex(3)).
 #include <time.h>
 
 #include <cerrno>
@@ -21,7 +21,7 @@ constexpr uint32_t kAttributes = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE
 Cq& cqOf(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }
 const Polled& polledOf(ibv_cq_ex* cq) { return cqOf(cq).polled; }
 
-// What these functions answer when there is no completion; `result`: 0 or a negative errno.
+// The result of these functions if there is no completion. `result` is 0 or a negative errno.
 int none(int result) { return result < 0 ? -result : ENOENT; }
 
 int next(ibv_cq_ex* base) {
@@ -33,7 +33,7 @@ int next(ibv_cq_ex* base) {
   return 0;
 }
 
-// The queue stays ours from a successful start to the end.
+// After a success this thread holds poll_lock until end_poll.
 int start(ibv_cq_ex* base, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   Cq& cq = cqOf(base);

@@ -1,4 +1,4 @@
-// Exact counts of a context, its living queues and those that are gone (softdev.h).
+// Exact counts of a context: of its living queues and of those that are destroyed (softdev.h).
 #include "softdev/fabric/count_sums.h"
 #include "softdev/queues/objects.h"
 #include "softdev/verbs/completion_queue.h"

@@ -1,4 +1,4 @@
-// Devices and contexts: configure, list, open, query (softdev.h).
+// Devices and contexts: configures, lists, opens and queries them (softdev.h).
 #include <endian.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -23,23 +23,26 @@
 namespace railwise::softdev {
 namespace {
 
-// What needs a destructor is never destroyed: threads may still name devices while the process exits.
+// Objects with a destructor are never destroyed, because threads may still use devices while the process
+// exits.
 std::mutex g_device_mutex;
 std::string& g_text = *new std::string;
 std::string& g_host = *new std::string;
-std::string& g_fabric = *new std::string;  // RAILWISE_FABRIC
+std::string& g_fabric = *new std::string;  // value of RAILWISE_FABRIC
 bool g_configured = false;
 int g_open_contexts = 0;
-// All devices ever configured: a pointer from an old list stays valid. The current ones are g_current.
+// All devices ever configured, so that a pointer from an old list stays valid. g_current has the current
+// ones.
 std::list<Device>& g_devices = *new std::list<Device>;
 std::vector<Device*>& g_current = *new std::vector<Device*>;
 
-// While a configuration with fault rules holds, the process stays on the fabric, also without an open device:
-// a fabric vanishes with its last process, and the next open would arm rules anew that have struck.
+// While a configuration with fault rules is in force, the process stays on the fabric even without an open
+// device. Otherwise the fabric would vanish with its last process, and the next open would arm rules again
+// that have already struck.
 Fabric* g_kept = nullptr;
 std::string& g_kept_name = *new std::string;
 
-// g_device_mutex is held, as for the two below.
+// The caller of this function and of the next two holds g_device_mutex.
 void leaveKept() {
   if (g_kept != nullptr) detachFabric(g_kept);
   g_kept = nullptr;
@@ -47,11 +50,11 @@ void leaveKept() {
 
 void keep(Fabric& fabric, const std::string& name) {
   if (g_kept == &fabric || !attachFabric(name).ok()) return;
-  g_kept = &fabric;  // one of a forked child's parent is forgotten
+  g_kept = &fabric;  // in a forked child this replaces the parent's attachment
   g_kept_name = name;
 }
 
-// Without an open device no thread of ours runs.
+// Stops our threads if no device is open.
 void restKept() {
   if (g_open_contexts > 0 || g_kept == nullptr || g_kept->forgotten) return;
   stopProgress();
@@ -68,10 +71,10 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
   device.transport_type = config.iwarp() ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
   std::strncpy(device.name, config.name.c_str(), sizeof device.name - 1);
   std::strncpy(device.dev_name, config.name.c_str(), sizeof device.dev_name - 1);
-  // No sysfs entry stands behind the device: dev_path and ibdev_path stay empty.
+  // The device has no sysfs entry, so dev_path and ibdev_path stay empty.
 }
 
-// g_device_mutex is held.
+// The caller holds g_device_mutex.
 Status apply(const std::string& text, const std::string& host, const std::string& fabric) {
   Result<Config> config = parseConfig(text.c_str(), host, fabric);
   if (!config.ok()) return config.status();
@@ -99,7 +102,7 @@ Answer unsupported(Arguments...) {
   }
 }
 
-// What <infiniband/verbs.h> calls through the context.
+// Sets the functions that <infiniband/verbs.h> calls through the context.
 void setOperations(Context& context) {
   ibv_context_ops& ops = context.context.ops;
   ops.post_send = postSend;
@@ -121,8 +124,8 @@ void setOperations(Context& context) {
   context.get_srq_num = getSrqNum;
 }
 
-// The context's record on the fabric. ENOMEM: a table is full. EADDRINUSE: the fabric is in use with another
-// configuration, logged.
+// Makes the context's record on the fabric. Returns 0 or an errno. ENOMEM: a table is full. EADDRINUSE,
+// logged: the fabric is in use with another configuration.
 int publishContext(Context& context) {
   Fabric& fabric = *context.fabric;
   const DeviceConfig& config = context.config_device->config;

@@ -10,11 +10,12 @@
 namespace railwise::softdev {
 namespace {
 
-// By number, which is unique on the fabric. A queue pair stays while the mutex is held.
+// Queue pairs by number, which is unique on the fabric. A queue pair is not destroyed while the mutex is
+// held.
 std::mutex g_queue_pairs_mutex;
 std::map<uint32_t, Qp*>& g_queue_pairs = *new std::map<uint32_t, Qp*>;
 
-// The mutex is held. A connection manager has a context of its own, so only the device must agree.
+// The caller holds the mutex. A connection manager has a context of its own, so only the device is compared.
 Qp* find(const ibv_context* context, uint32_t qp_num) {
   const auto found = g_queue_pairs.find(qp_num);
   if (found == g_queue_pairs.end()) return nullptr;
@@ -34,7 +35,7 @@ int toRtr(Qp& qp, uint32_t dest_qp_num, const uint8_t (&gid)[16]) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
   attr.dest_qp_num = dest_qp_num;
-  attr.path_mtu = IBV_MTU_256;  // a queue pair of the device has no packets of its own: TCP cuts the stream
+  attr.path_mtu = IBV_MTU_256;  // iWARP queue pairs have no packets of their own, because TCP cuts the stream
   attr.max_dest_rd_atomic = kMaxRdAtomic;
   attr.ah_attr.port_num = std::max<uint8_t>(qp.attr.port_num, 1);
   attr.ah_attr.is_global = 1;
@@ -49,7 +50,8 @@ int toRts(Qp& qp) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTS;
   attr.max_rd_atomic = kMaxRdAtomic;
-  // What is sent before the other end knows that it is connected waits there, in the socket: half a minute.
+  // Data that is sent before the peer knows that it is connected waits there, in the socket. The timeout
+  // allows half a minute for that.
   attr.timeout = 20;
   attr.retry_cnt = 7;
   return changeState(qp, attr,

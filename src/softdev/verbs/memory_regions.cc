@@ -31,7 +31,7 @@ constexpr bool consistent(unsigned access) {
   return (access & kNeedLocalWrite) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0;
 }
 
-// 0 or the errno why this range cannot be registered.
+// Returns 0, or the errno with which registration of this range must fail.
 int checkRegion(const ibv_pd* pd, const void* addr, size_t length, unsigned access) {
   if (pd == nullptr || length == 0) return EINVAL;
   if ((essential(access) & ~kAccepted) != 0) return EOPNOTSUPP;
@@ -42,7 +42,7 @@ int checkRegion(const ibv_pd* pd, const void* addr, size_t length, unsigned acce
   return isMapped(addr, 1) && isMapped(last, 1) ? 0 : EFAULT;
 }
 
-// Waits until nobody is in the middle of a transfer that may have resolved a key of this PD.
+// Waits until no transfer is under way that may have resolved a key of this PD.
 void quiesce(Context& context, const ibv_pd* pd) {
   std::lock_guard lock(context.objects);
   for (Qp* qp : context.qps) {
@@ -54,7 +54,7 @@ void quiesce(Context& context, const ibv_pd* pd) {
   }
 }
 
-// Tells peers how to map the region, if they can.
+// Publishes how peers can map the region, if they can.
 std::shared_ptr<BackingFile> share(const Context& context, MrRecord& record) {
   const uint64_t address = record.address.load(std::memory_order_relaxed);
   const uint64_t length = record.length.load(std::memory_order_relaxed);
@@ -68,8 +68,8 @@ std::shared_ptr<BackingFile> share(const Context& context, MrRecord& record) {
   return backing;
 }
 
-// The kernel lets nobody reach the memory of some devices (a GPU's driver gives programs host memory of its
-// own) but the process itself: our agent does, for peers.
+// Some memory of devices is accessible only to the process itself (a GPU's driver gives programs such host
+// memory). For peers our agent copies it.
 void helpPeers(Fabric& fabric, void* addr, size_t length) {
   char bytes[2];
   iovec here{bytes, sizeof bytes};
@@ -78,7 +78,7 @@ void helpPeers(Fabric& fabric, void* addr, size_t length) {
   if (read == 1 || (read < 0 && errno == EFAULT)) (void)startAgent(fabric);
 }
 
-// A region of memory that is there; null with errno when the table is full.
+// Makes a region of mapped memory. Null with errno if the table is full.
 Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned access) {
   Pd& pd = as<Pd>(base);
   Fabric& fabric = *as<Context>(base->context).fabric;
@@ -112,14 +112,15 @@ Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned acc
   return mr;
 }
 
-// A dma-buf tells its size by seeking only; the position in a file is its owner's.
+// A dma-buf reports its size only by lseek(). For a regular file this uses fstat(), because the file position
+// belongs to the file's owner.
 off_t sizeOf(int fd) {
   struct stat file {};
   return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : lseek(fd, 0, SEEK_END);
 }
 
-// Where a dma-buf begins in the file that stands for it: a memory file, whose position says so. A part of an
-// allocation is exported so, since a descriptor cannot mean a part of a file.
+// Where the dma-buf begins in the memory file that stands for it: at the file position. So an exporter can
+// export a part of an allocation, although a descriptor cannot name a part of a file.
 uint64_t beginOfDmabuf(int fd) {
   struct stat file {};
   if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return 0;
@@ -127,8 +128,8 @@ uint64_t beginOfDmabuf(int fd) {
   return position > 0 ? static_cast<uint64_t>(position) : 0;
 }
 
-// The part of a file that a dma-buf region is, mapped here; null with errno. EOPNOTSUPP: such a file cannot
-// be mapped.
+// Maps the part of a file that a dma-buf region covers. Null with errno on failure. EOPNOTSUPP: such a file
+// cannot be mapped.
 void* mapFile(int fd, uint64_t offset, size_t length, unsigned access, size_t* bytes) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t skipped = offset % page;
@@ -194,7 +195,7 @@ ibv_mr* regDmabufMr(ibv_pd* base, uint64_t offset, size_t length, uint64_t iova,
     return nullptr;
   }
   if (fcntl(fd, F_GETFD) < 0)
-    return nullptr;  // EBADF, whatever else is wrong: by it programs probe for dma-buf
+    return nullptr;  // EBADF comes first, because programs probe for dma-buf with a bad descriptor
   if (base == nullptr || length == 0 || (essential(access) & ~kAccepted) != 0 || !consistent(access)) {
     errno = base != nullptr && (essential(access) & ~kAccepted) != 0 ? EOPNOTSUPP : EINVAL;
     return nullptr;
@@ -213,8 +214,8 @@ ibv_mr* regDmabufMr(ibv_pd* base, uint64_t offset, size_t length, uint64_t iova,
   return mr;
 }
 
-// Returns an ibv_rereg_mr_err_code and sets errno. The keys stay; work requests in flight see the region as
-// it was or fail, those executed afterwards see it as it is.
+// Returns an ibv_rereg_mr_err_code and sets errno. The keys stay. Work requests in flight see the old region
+// or fail; those executed later see the new region.
 int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   if (const int injected = verbFault(as<Context>(base->context), Verb::kReregMr); injected != 0)
     return injected;

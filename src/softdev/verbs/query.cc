@@ -1,5 +1,5 @@
-// What a context answers about its device and ports (softdev.h). Limits are of the configuration; states,
-// speeds and GIDs are read from the fabric, where faults may have changed them.
+// Queries of a context about its device and ports (softdev.h). Limits come from the configuration. States,
+// speeds and GIDs come from the fabric, where faults may have changed them.
 #include <endian.h>
 
 #include <algorithm>
@@ -13,30 +13,31 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr uint32_t kVendorId = 0x5257;  // "RW": not a PCI vendor
+constexpr uint32_t kVendorId = 0x5257;  // "RW"; this is no PCI vendor
 
 Context& contextOf(ibv_context* context) { return as<Context>(context); }
 
-// The record of a port, or null when the device has no such port.
+// The record of a port. Null if the device has no such port.
 const PortRecord* portOf(ibv_context* base, uint32_t port_num) {
   const Context& context = contextOf(base);
   if (port_num < 1 || port_num > context.record->port_count) return nullptr;
   return &context.fabric->segment->ports[context.record->ports[port_num - 1]];
 }
 
-// ibv_port_attr with what headers newer than ours have added.
+// ibv_port_attr with the fields that newer headers have added.
 struct PortAttr {
   ibv_port_attr base;
   uint32_t active_speed_ex;
 };
 
-// The speed in force; the width is the configured one as long as that speed is.
+// Sets the current speed. The width is the configured one while the configured speed is current.
 void speedOf(const PortRecord& port, const PortConfig& config, PortAttr& attr) {
   const uint32_t mbps = port.speed_mbps.load(std::memory_order_acquire);
   uint8_t width = config.active_width;
   uint16_t speed = config.active_speed;
   if (mbps != config.speed_mbps) (void)speedCodes(mbps, 0, &width, &speed);
-  constexpr uint16_t kFastestOld = 128;  // NDR: what the 8-bit field says of anything faster, as the kernel's
+  // NDR: the 8-bit field reports this for any higher speed, as the kernel does.
+  constexpr uint16_t kFastestOld = 128;
   attr.base.active_width = width;
   attr.base.active_speed = static_cast<uint8_t>(std::min(speed, kFastestOld));
   attr.active_speed_ex = speed;
@@ -44,7 +45,7 @@ void speedOf(const PortRecord& port, const PortConfig& config, PortAttr& attr) {
 
 int failGid() {
   errno = EINVAL;
-  return -1;  // the one query that does not return an errno (ibv_query_gid(3))
+  return -1;  // ibv_query_gid(3) is the only query that does not return an errno
 }
 
 uint32_t entryType(uint32_t type) {
@@ -64,14 +65,14 @@ ibv_gid_entry entryOf(const PortRecord& port, uint32_t index) {
   entry.gid_index = index;
   entry.port_num = port.number;
   entry.gid_type = entryType(port.gids[index].type);
-  return entry;  // no network interface stands behind it: ndev_ifindex is 0
+  return entry;  // ndev_ifindex is 0, because there is no network interface
 }
 
 bool isZero(const Gid& gid) {
   return std::all_of(std::begin(gid.raw), std::end(gid.raw), [](uint8_t byte) { return byte == 0; });
 }
 
-// What verbs calls a vendor is its Ethernet prefix, where PCI has a number of its own.
+// The vendor id of verbs is an Ethernet prefix; PCI has another number.
 uint32_t vendorOf(const DeviceConfig& config) {
   constexpr uint32_t kPciMellanox = 0x15b3;
   constexpr uint32_t kPrefixMellanox = 0x02c9;

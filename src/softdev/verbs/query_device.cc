@@ -10,8 +10,9 @@
 namespace railwise::softdev {
 namespace {
 
-constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;  // IBV_DEVICE_ATOMIC_WRITE, newer than our headers
-constexpr uint64_t kClockKhz = 1'000'000;                // completions are stamped in nanoseconds
+// IBV_DEVICE_ATOMIC_WRITE, which our headers do not have.
+constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
+constexpr uint64_t kClockKhz = 1'000'000;  // completions have timestamps in nanoseconds
 
 }  // namespace
 

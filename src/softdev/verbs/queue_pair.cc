@@ -1,4 +1,4 @@
-// Making, asking and destroying queue pairs (softdev.h); their transitions are in transitions.cc.
+// Makes, queries and destroys queue pairs (softdev.h). Their transitions are in transitions.cc.
 #include "softdev/verbs/queue_pair.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace railwise::softdev {
 namespace {
 
-// 0 or the errno why this QP cannot be made.
+// Returns 0, or the errno with which the creation of this QP must fail.
 int checkInit(const Context& context, const ibv_qp_init_attr& init) {
   const DeviceConfig& config = context.config_device->config;
   const ibv_qp_cap& cap = init.cap;
@@ -35,7 +35,7 @@ int checkInit(const Context& context, const ibv_qp_init_attr& init) {
   return context.qps.size() >= config.max_qp ? ENOMEM : 0;
 }
 
-// The objects that must outlive the QP.
+// Changes the user counts of the objects that must outlive the QP.
 void countUsers(Qp& qp, int change) {
   as<Pd>(qp.qp_base.pd).users.fetch_add(change);
   as<Cq>(qp.qp_base.send_cq).users.fetch_add(change);
@@ -45,7 +45,8 @@ void countUsers(Qp& qp, int change) {
 
 uint64_t ringBytes(const QpRecord& record) { return uint64_t{record.rq_slots} * record.rq_stride_bytes; }
 
-// The QP's record and receive ring, in RESET and reachable by its number from now on; 0 or errno.
+// Makes the record and the receive ring of the QP. From then on it is in RESET and its number leads to it.
+// Returns 0 or an errno.
 int publishQp(Qp& qp) {
   Fabric& fabric = *qp.fabric;
   const Srq* srq = qp.qp_base.srq != nullptr ? &as<Srq>(qp.qp_base.srq) : nullptr;
@@ -96,7 +97,8 @@ void forgetQp(Context& context, Qp& qp) {
   retireCounters(context, qp);
 }
 
-// Takes the QP off the fabric. Its sends and receives vanish, also those completed but not yet polled.
+// Takes the QP off the fabric. Its sends and receives vanish, including those that are completed but not yet
+// polled.
 void unpublishQp(Qp& qp) {
   {
     std::lock_guard sends(qp.sq_lock);
@@ -114,7 +116,7 @@ void unpublishQp(Qp& qp) {
   voidCompletions(qp.qp_base.recv_cq, qp.index);
 }
 
-// Gives the record and the ring back.
+// Frees the record and the ring.
 void freeQp(Qp& qp) {
   const uint64_t ring = qp.record->rq;
   const uint64_t bytes = ringBytes(*qp.record);

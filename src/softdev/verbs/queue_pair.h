@@ -1,14 +1,14 @@
-// Making and destroying queue pairs, for the calls that do.
+// Makes and destroys queue pairs, for several ibv_ calls.
 #pragma once
 
 #include "softdev/queues/objects.h"
 
 namespace railwise::softdev {
 
-// ibv_create_qp; init.cap is what the QP has, in the end.
+// ibv_create_qp. On return init.cap has the capacities that the QP really has.
 ibv_qp* makeQp(ibv_pd* pd, ibv_qp_init_attr& init);
-// Destroys one that its program has left behind: no fault rule keeps it, and nobody will acknowledge the
-// events that were read.
+// Destroys a queue pair that its program has abandoned: no fault rule prevents that, and it does not wait for
+// acknowledgements of events, which will not come.
 void discardQp(Qp& qp);
 
 }  // namespace railwise::softdev

@@ -1,4 +1,4 @@
-// What is newer than ibv_create_qp: queue pairs with send operations, and ECE (softdev.h).
+// Calls that are newer than ibv_create_qp: queue pairs with send operations, and ECE (softdev.h).
 #include <cerrno>
 #include <mutex>
 
@@ -49,7 +49,8 @@ void offerEce(Qp& qp) { qp.ece_wanted = qp.ece_agreed = qp.owner->config_device-
 
 void agreeOnEce(Qp& qp) { qp.ece_agreed = qp.ece_wanted & qp.owner->config_device->config.ece_options; }
 
-// As mlx5's: what is set takes effect at the next transition, and until then a query tells of no options.
+// As on mlx5: options that are set take effect at the next transition, and until then a query returns no
+// options.
 int setEce(ibv_qp* base, ibv_ece* ece) {
   Qp& qp = as<Qp>(base);
   if (!qp.owner->config_device->config.ece) return EOPNOTSUPP;

@@ -1,6 +1,6 @@
-// The requests between ibv_wr_start and ibv_wr_complete (ibv_wr_post(3)). Made for queue pairs with send
-// operations; guarded by the QP's SendLock (datapath.h), which wr_start takes and wr_complete or wr_abort
-// gives back.
+// Collects the requests between ibv_wr_start and ibv_wr_complete (ibv_wr_post(3)). Exists for queue pairs
+// with send operations. The QP's SendLock (datapath.h) guards it: wr_start takes the lock, wr_complete or
+// wr_abort releases it.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@ namespace railwise::softdev {
 class SendBuilder {
  public:
   void clear();
-  // The request that the functions below complete. Its wr_id and flags are those of the QP at this time.
+  // Adds a request, which the functions below complete. The request takes the current wr_id and flags of the
+  // QP.
   ibv_send_wr& add(const ibv_qp_ex& qp, ibv_wr_opcode opcode);
-  // Of the last request; a mistake when there is none.
+  // The last request. If there is none: null, and error() becomes EINVAL.
   ibv_send_wr* last();
   void addSges(const ibv_sge* list, size_t count);
   void addInline(const ibv_data_buf* list, size_t count, uint32_t most);
@@ -25,19 +26,19 @@ class SendBuilder {
   }
   int error() const { return error_; }
   bool empty() const { return requests_.empty(); }
-  // All requests as one chain; null when there are none. Valid until clear().
+  // All requests as one chain, valid until clear(). Null if there are none.
   ibv_send_wr* chain();
 
  private:
-  std::vector<ibv_send_wr> requests_;  // sg_list is set by chain()
+  std::vector<ibv_send_wr> requests_;  // chain() sets their sg_list
   std::vector<ibv_sge> sges_;
-  std::vector<std::byte> payload_;  // of inline requests: their SGEs hold places in it until chain()
+  std::vector<std::byte> payload_;  // data of inline requests: until chain(), their SGEs hold offsets into it
   int error_ = 0;
 };
 
-// The operations that may be asked for in ibv_qp_init_attr_ex.send_ops_flags.
+// The operations that ibv_qp_init_attr_ex.send_ops_flags may request.
 uint64_t sendOperations(ibv_qp_type type, bool iwarp);
-// Fills in the functions of the QP; those not in `operations` fail when called.
+// Sets the function pointers of the QP. A function that is not in `operations` fails when it is called.
 void setSendOperations(Qp& qp, uint64_t operations);
 
 }  // namespace railwise::softdev

@@ -1,4 +1,4 @@
-// The functions of ibv_qp_ex: they note what is to be sent, and wr_complete posts it whole or not at all
+// The functions of ibv_qp_ex. They collect requests, and wr_complete posts all of them or none
 // (ibv_wr_post(3)).
 #include <cerrno>
 #include <utility>
@@ -18,15 +18,15 @@ void start(ibv_qp_ex* base) {
   qp.builder->clear();
 }
 
-// All or nothing.
+// Posts all requests or none.
 int postChain(const Qp& qp, SendLock& lock, ibv_send_wr* chain) {
   if (const int error = checkSends(qp, chain); error != 0) return error;
   ibv_send_wr* bad = nullptr;
   return lock.post(chain, &bad);
 }
 
-// While some rule is armed. The rules are asked without the lock, and others may use the builder then: the
-// requests leave it with us.
+// Called while a rule is armed. The rules are applied without the lock, and other threads may use the builder
+// then. So this thread takes the requests out of it.
 int completeFaulty(Qp& qp) {
   SendBuilder built = std::move(*qp.builder);
   SendLock::give(qp);
@@ -118,7 +118,7 @@ void setSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
   setSgeList(qp, 1, &sge);
 }
 
-// In place of what the QP was not made for, or this device cannot.
+// Replaces functions that the QP was not made for, or that this device does not support.
 template <typename... Arguments>
 void unavailable(ibv_qp_ex* qp, Arguments...) {
   builderOf(qp).fail(EOPNOTSUPP);

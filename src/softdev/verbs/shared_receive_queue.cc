@@ -17,7 +17,7 @@ namespace {
 
 uint64_t ringBytes(const SrqRecord& record) { return uint64_t{record.slots} * record.stride_bytes; }
 
-// The SRQ's record and ring; 0 or errno.
+// Makes the record and the ring of the SRQ. Returns 0 or an errno.
 int publishSrq(Srq& srq, uint32_t context, uint32_t pd, uint32_t limit) {
   Fabric& fabric = *srq.fabric;
   const uint32_t slots = std::bit_ceil(srq.max_wr);
@@ -110,7 +110,7 @@ int modifySrq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
   if (const int injected = verbFault(as<Context>(base->context), Verb::kModifySrq); injected != 0)
     return injected;
   Srq& srq = as<Srq>(base);
-  // It cannot be resized, and does not say it can (IBV_DEVICE_SRQ_RESIZE).
+  // The SRQ cannot be resized, and the device does not claim that (IBV_DEVICE_SRQ_RESIZE).
   if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;
   if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
   if (attr->srq_limit > srq.max_wr) return EINVAL;

@@ -13,7 +13,7 @@
 namespace railwise::softdev {
 namespace {
 
-// Both queues empty, nothing completed left to poll. sq_lock is held.
+// Empties both queues and drops the completions that are not polled yet. The caller holds sq_lock.
 void reset(Qp& qp) {
   progressRemove(qp);
   emptyInbox(qp);
@@ -50,7 +50,7 @@ void enterErrorByUser(Qp& qp) {
   flushParked(qp);
 }
 
-// Into a state in which work goes on, or new values in the same state.
+// Moves the QP to a state in which work goes on, or sets new values in the same state.
 void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
   storeAttributes(qp.attr, attr, mask);
   if (to == IBV_QPS_RTR) agreeOnEce(qp);
@@ -76,12 +76,13 @@ void advance(Qp& qp, const ibv_qp_attr& attr, ibv_qp_state to, int mask) {
   record.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
   record.min_rnr_timer.store(qp.attr.min_rnr_timer, std::memory_order_relaxed);
   ++record.epoch;
-  // The peer may have moved us to ERR since the check: that stays.
+  // If the peer has moved us to ERR since the check, ERR stays.
   if (record.state.load(std::memory_order_relaxed) != IBV_QPS_ERR)
     record.state.store(to, std::memory_order_seq_cst);
 }
 
-// The send that has begun, if one waits for its receiver, is the last; those after it stay in the queue.
+// A send that has begun and waits for its receiver is the last one to be executed. Sends after it stay in the
+// queue.
 void startDraining(Qp& qp) {
   const bool begun = !qp.parked.empty() && qp.wait.reason != Wait::Reason::kNone;
   qp.drained_at = begun ? qp.parked.front().work.retires : 0;

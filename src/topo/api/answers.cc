@@ -10,7 +10,7 @@ namespace {
 
 using topo::NodeType;
 
-// The public numbers are NCCL's, as the engine's are.
+// The public enums have NCCL's numbers, and so do the engine's enums.
 static_assert(static_cast<int>(PathType::kDis) == static_cast<int>(topo::PathType::kDis));
 static_assert(static_cast<int>(PathType::kPxn) == static_cast<int>(topo::PathType::kPxn));
 static_assert(static_cast<int>(GpuDirectMode::kPcie) == static_cast<int>(topo::GdrMode::kPcie));
@@ -56,8 +56,8 @@ Result<GpuDirect> gpuDirectOf(const topo::Paths& paths, int gpu, int net) {
   return answer;
 }
 
-// The NETs as the communicator sees them that the GPU belongs to. A part of a machine keeps all its NETs, so
-// that their indices hold.
+// The NETs that the GPU's communicator chooses. A domain keeps all NETs of its machine, so their indices stay
+// valid.
 Result<std::vector<int>> chosenNetsOf(const topo::Machine& machine, int rank) {
   for (const topo::Domain& domain : machine.domains) {
     const int gpu = domain.graph->gpuOfRank(rank);

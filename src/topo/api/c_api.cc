@@ -1,5 +1,5 @@
-// The C ABI: arguments checked, structures of any age read, texts copied to malloc's memory. Everything else
-// is the C++ API's.
+// The C ABI: checks arguments, reads structures of older and newer callers, and copies texts into memory from
+// malloc. The C++ API does everything else.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +18,8 @@ struct railwise_topology {
 namespace {
 
 constexpr std::size_t kMostOptionBytes =
-    4096;  // no structure of ours grows to that; a size beyond is garbage
+    // No structure of this API becomes this large; a larger size is garbage.
+    4096;
 
 char* copied(const std::string& text) noexcept {
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
@@ -30,8 +31,9 @@ void setError(char** error, const std::string& text) noexcept {
   if (error != nullptr) *error = copied(text);
 }
 
-// A structure that the caller was compiled with: older ones end earlier, and newer ones may only hold zeros
-// where we know nothing. Null: all right.
+// Reads a structure of the version that the caller was compiled with. An older structure is shorter. A newer
+// one must have zeros in the fields that this library does not know. Returns null if all is right, otherwise
+// what is wrong.
 template <typename T>
 const char* readOptions(const T* given, T& options) {
   if (given == nullptr) return nullptr;
@@ -85,7 +87,8 @@ const char* translate(const railwise_topology_generate_options_t* given,
 constexpr const char* kNoMachine = "the machine is NULL";
 constexpr const char* kNoPath = "the path is NULL";
 
-// Runs `call`, which returns a Result or throws for lack of memory; `otherwise` and *error where it fails.
+// Runs `call`, which returns a Result or throws when memory runs out. If it fails, returns `otherwise` and
+// sets *error.
 template <typename Call, typename Take, typename Answer>
 Answer answer(char** error, Answer otherwise, const Call& call, const Take& take) noexcept {
   if (error != nullptr) *error = nullptr;
@@ -99,7 +102,7 @@ Answer answer(char** error, Answer otherwise, const Call& call, const Take& take
   return otherwise;
 }
 
-// Null: there was no memory for it, which the caller is told.
+// Null: there was no memory for the copy; *error says so.
 char* handedOut(char** error, const std::string& text) {
   char* copy = copied(text);
   if (copy == nullptr) setError(error, "out of memory");
@@ -129,7 +132,7 @@ char* twoMachinesText(const railwise_topology_t* left, const railwise_topology_t
   });
 }
 
-// `missing`: what to say instead of calling; null: nothing is missing.
+// `missing`: the error to report instead of calling `load`; null: no argument is missing.
 template <typename Load>
 railwise_topology_t* loaded(const railwise_topology_options_t* given, const char* missing, char** error,
                             const Load& load) noexcept {

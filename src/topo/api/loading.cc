@@ -1,18 +1,18 @@
+#include "sysfs/tar_archive.h"
 #include "topo/api/state.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/generate/generate.h"
-#include "topo/sources/sysfs.h"
-#include "topo/sources/tar_archive.h"
+#include "topo/sources/load_machine.h"
 
 namespace railwise::topology {
 namespace {
 
-Result<Machine> finished(topo::Outcome<topo::Machine> machine) {
+Result<Machine> finished(Outcome<topo::Machine> machine) {
   if (!machine.ok()) return Failure{machine.error()};
   return MachineState::make(std::move(*machine));
 }
 
-// "": nobody says which CPU it is.
+// Null for "": the caller does not say which processor it is.
 Result<std::optional<topo::CpuIdentity>> cpuOf(const std::string& text) {
   if (text.empty()) return std::optional<topo::CpuIdentity>();
   auto cpu = topo::parseCpuIdentity(text);
@@ -20,32 +20,19 @@ Result<std::optional<topo::CpuIdentity>> cpuOf(const std::string& text) {
   return std::optional<topo::CpuIdentity>(std::move(*cpu));
 }
 
-// `file` null: none is laid over the tree.
+// `file` null: no topology file is combined with the tree.
 Result<Machine> fromTree(const std::string* file, const std::string& root, const Options& options) {
   auto load = loadOptions(options);
   if (!load) return Failure{load.error()};
   auto cpu = cpuOf(options.cpu);
   if (!cpu) return Failure{cpu.error()};
-  std::optional<topo::XmlDocument> document;
-  if (file != nullptr) {
-    auto read = topo::readXmlFile(*file);
-    if (!read.ok()) return Failure{read.error()};
-    document = std::move(*read);
-  }
-  const auto tree = topo::openTree(root);
+  const auto tree = sysfs::openTree(root);
   if (!tree.ok()) return Failure{tree.error()};
   topo::SysfsOptions sysfs;
   sysfs.detection = load->detection;
   sysfs.cpu = std::move(*cpu);
-  std::vector<std::string> remarks;
-  auto xml = topo::readSysfs(**tree, document, load->settings, sysfs, &remarks);
-  if (!xml.ok()) return Failure{xml.error()};
-  auto machine = topo::makeMachine(std::move(*xml), load->settings, (*tree)->name());
-  if (machine.ok()) {
-    machine->completed = true;
-    machine->remarks = std::move(remarks);
-  }
-  return finished(std::move(machine));
+  return finished(topo::loadMachine(
+      {.tree = **tree, .settings = load->settings, .options = std::move(sysfs), .topology_file = file}));
 }
 
 Result<topo::Pairing> pairingOf(const std::string& text) {
@@ -61,7 +48,7 @@ Result<Generated> generateFrom(const std::string& root, const GenerateOptions& o
   if (options.gpus_per_bridge < 0) return Failure{"gpus_per_bridge is negative"};
   auto cpu = cpuOf(options.cpu);
   if (!cpu) return Failure{cpu.error()};
-  const auto tree = topo::openTree(root);
+  const auto tree = sysfs::openTree(root);
   if (!tree.ok()) return Failure{tree.error()};
   topo::GenerateOptions wanted;
   wanted.pairing = *pairing;

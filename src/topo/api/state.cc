@@ -50,7 +50,7 @@ Failure noSuch(const char* what, int index, std::size_t count) {
   return Failure{std::string("no ") + what + " has the index " + std::to_string(index) + ": " + last};
 }
 
-// The value of "NAME=VALUE"; null: the name is not set.
+// Finds `name` in a list of "NAME=VALUE" and returns its value. Null: the name is not in the list.
 const char* valueOf(const std::vector<std::string>& variables, std::string_view name) {
   for (const std::string& variable : variables)
     if (variable.size() > name.size() && variable[name.size()] == '=' && variable.starts_with(name))

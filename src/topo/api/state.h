@@ -1,5 +1,5 @@
-// What stands behind railwise::topology::Machine, and the border between the public types and the engine's.
-// Internal to api/. Thread-safe: all of it is const once made.
+// The state behind railwise::topology::Machine, and the conversion between the public types and those of the
+// engine. Internal to api/. Thread-safe: everything is const once it is made.
 #pragma once
 
 #include <exception>
@@ -27,7 +27,7 @@ struct MachineState {
 Failure noGpu(const MachineState& state, int gpu);
 Failure noNet(const MachineState& state, int net);
 
-// Options of the caller as the engine wants them.
+// The caller's options, in the types of the engine.
 struct LoadOptions {
   topo::Settings settings;
   topo::Detection detection;
@@ -35,12 +35,13 @@ struct LoadOptions {
 Result<LoadOptions> loadOptions(const Options& options);
 
 template <typename T>
-Result<T> published(topo::Outcome<T> outcome) {
+Result<T> published(Outcome<T> outcome) {
   if (!outcome.ok()) return Failure{outcome.error()};
   return std::move(*outcome);
 }
 
-// The border for exceptions: the engine throws none of its own, but memory can run out.
+// Turns exceptions into a Failure, so that none reaches the caller. The engine throws none of its own, but
+// memory can run out.
 template <typename Call>
 auto guarded(const Call& call) -> decltype(call()) {
   try {
@@ -50,7 +51,7 @@ auto guarded(const Call& call) -> decltype(call()) {
   }
 }
 
-// A text that cannot fail, but for memory.
+// Wraps a call that returns a text and can fail only because memory runs out.
 template <typename Call>
 Result<std::string> guardedText(const Call& call) {
   return guarded([&]() -> Result<std::string> { return call(); });

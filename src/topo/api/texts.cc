@@ -8,7 +8,7 @@
 namespace railwise::topology {
 namespace {
 
-// The rank of a GPU, or -1 for all of them.
+// The rank of the GPU with index `gpu`. -1 stands for all GPUs and is returned as it is.
 Result<int> rankOf(const MachineState& state, int gpu) {
   if (gpu == -1) return -1;
   if (!state.hasGpu(gpu)) return noGpu(state, gpu);

@@ -6,7 +6,8 @@
 namespace railwise::topo {
 namespace {
 
-// NCCL writes double quotes always. A value that holds one was read from single quotes, so those are free.
+// NCCL always writes double quotes. A value that contains a double quote was read from single quotes, so it
+// contains no single quote.
 void writeAttribute(std::string& out, const XmlAttribute& attribute) {
   const char quote = attribute.value.find('"') == std::string::npos ? '"' : '\'';
   out += ' ';
@@ -140,14 +141,14 @@ XmlNode* XmlDocument::copy(XmlNode* parent, const XmlNode& tree) {
 }
 
 void XmlDocument::detach(XmlNode* node) {
-  node->kind = XmlNodeKind::kNone;  // as NCCL marks it; the parent stays set, as there
+  node->kind = XmlNodeKind::kNone;  // NCCL marks it so, and leaves the parent set
   if (node->parent != nullptr) std::erase(node->parent->children, node);
 }
 
 std::string writeXml(const XmlDocument& document) {
   std::string out;
   if (document.system() == nullptr) return out;
-  out.reserve(document.order().size() * 192);  // a typical line is shorter
+  out.reserve(document.order().size() * 192);  // bytes; a typical line is shorter
   writeNode(out, *document.system(), 0);
   return out;
 }

@@ -1,9 +1,9 @@
 // NCCL's topology XML: the document, the reader and the writer.
 //
-// The reader accepts and refuses exactly what NCCL 2.30.7's parser does (src/graph/xml.cc there: xmlGetNode,
-// xmlGetToken, xmlLoadSub), which is less than XML: no <?xml?> header, no text, no tab or newline inside a
-// tag, no entities. Besides it reads RCCL's version 2 files (<xgmi>). It keeps the line and column of
-// everything, for the messages and for lint. One thread at a time per document.
+// The reader accepts and refuses exactly what the parser of NCCL 2.30.7 does (its src/graph/xml.cc:
+// xmlGetNode, xmlGetToken, xmlLoadSub). That is less than XML: no <?xml?> header, no text, no tab or newline
+// inside a tag, no entities. The reader also accepts RCCL's version 2 files (<xgmi>). It keeps the line and
+// column of every node and attribute, for messages and for lint. One thread at a time per document.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "topo/outcome.h"
+#include "base/outcome.h"
 
 namespace railwise::topo {
 
 struct XmlPosition {
-  int line = 0;    // 1-based; 0: made by us, not read
+  int line = 0;    // 1-based; 0: Railwise made this, it was not read from a file
   int column = 0;  // 1-based, in bytes
 };
 
@@ -27,28 +27,30 @@ struct XmlAttribute {
   XmlPosition position;
 };
 
-// NCCL compares a node's kind too when it fuses the trees of several ranks.
+// The form of a node's tag. NCCL also compares it when it fuses the trees of several ranks.
 enum class XmlNodeKind : uint8_t { kNone, kOpen, kClose, kSingle };
 
 struct XmlNode {
   std::string name;
   XmlNodeKind kind = XmlNodeKind::kNone;
-  std::vector<XmlAttribute> attributes;  // in file order; look-ups take the first match
+  std::vector<XmlAttribute> attributes;  // in file order; find() returns the first match
   std::vector<XmlNode*> children;
   XmlNode* parent = nullptr;
   XmlPosition position;
 
-  const std::string* find(std::string_view attribute) const;  // null: not there
+  const std::string* find(std::string_view attribute) const;  // null: the node has no such attribute
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
   std::string get(std::string_view attribute, std::string_view otherwise = "") const;
-  void set(std::string_view attribute, std::string_view value);         // adds or overwrites
-  void setIfUnset(std::string_view attribute, std::string_view value);  // adds, never overwrites
+  void set(std::string_view attribute, std::string_view value);  // adds or overwrites the attribute
+  // Adds the attribute, never overwrites it.
+  void setIfUnset(std::string_view attribute, std::string_view value);
   void unset(std::string_view attribute);
-  XmlNode* child(std::string_view child_name) const;  // the first of that name, or null
+  XmlNode* child(std::string_view child_name) const;  // the first child of that name, or null
   XmlNode* child(std::string_view child_name, std::string_view attribute, std::string_view value) const;
 };
 
-// A tree of nodes. Nodes never move; order() is their order of creation, in which NCCL searches.
+// A tree of nodes. A node never moves in memory. order() lists the nodes in the order of their creation, the
+// order in which NCCL searches them.
 class XmlDocument {
  public:
   XmlDocument() = default;
@@ -56,24 +58,24 @@ class XmlDocument {
   XmlDocument& operator=(XmlDocument&&) = default;
   XmlDocument(const XmlDocument& other);
 
-  // The first <system>, or null.
+  // The first <system> element, or null.
   XmlNode* system() const { return find("system"); }
   XmlNode* find(std::string_view name) const;
   XmlNode* find(std::string_view name, std::string_view attribute, std::string_view value) const;
   const std::vector<XmlNode*>& order() const { return order_; }
 
-  // Appends to parent's children; parent null: a root, or a node to be hung up later (then set parent and
-  // children).
+  // Appends a node to the children of `parent`. If `parent` is null, the node is a root, or the caller
+  // attaches it later by setting its parent and the parent's children.
   XmlNode* add(XmlNode* parent, std::string_view name);
-  // A deep copy of `tree` below `parent` (null: as a root).
+  // Appends a deep copy of `tree` to the children of `parent`. If `parent` is null, the copy is a root.
   XmlNode* copy(XmlNode* parent, const XmlNode& tree);
-  // Takes the node out of its parent's children. It stays in order(), as in NCCL, where look-ups still find
-  // it.
+  // Removes the node from its parent's children. The node stays in order(), where find() still finds it, as
+  // in NCCL.
   static void detach(XmlNode* node);
 
-  // The file that was read, for messages; empty: none.
+  // The file that was read, for messages. Empty: the document was not read from a file.
   std::string file;
-  // <system version>: 1 NCCL, 2 RCCL.
+  // The version in <system version>: 1 is NCCL, 2 is RCCL.
   int version = 1;
 
  private:
@@ -81,22 +83,27 @@ class XmlDocument {
   std::vector<XmlNode*> order_;
 };
 
-inline constexpr int kXmlMaxNodes = 256;  // NCCL_TOPO_XML_MAX_NODES; a file that fills it is refused: 255 fit
+// NCCL_TOPO_XML_MAX_NODES. NCCL refuses a file that reaches this number, so 255 nodes fit.
+inline constexpr int kXmlMaxNodes = 256;
 inline constexpr int kXmlMaxChildren = 640;   // MAX_SUBS
 inline constexpr int kXmlMaxAttributes = 16;  // MAX_ATTR_COUNT
-inline constexpr int kXmlMaxText = 254;    // MAX_STR_LEN - 1: a name or value with the character that ends it
-inline constexpr int kXmlMaxDepth = 1024;  // ours: with max_nodes 0 nothing else bounds the nesting
+// MAX_STR_LEN - 1: a name or value, including the character that ends it.
+inline constexpr int kXmlMaxText = 254;
+// Railwise's own limit: with max_nodes 0 nothing else bounds the nesting.
+inline constexpr int kXmlMaxDepth = 1024;
 
 struct XmlReadOptions {
-  // NCCL refuses a file that reaches it; 0: no limit (for machines that are put together of several files).
+  // NCCL refuses a file with this many nodes or more. 0: no limit, for machines that are combined from
+  // several files.
   int max_nodes = kXmlMaxNodes;
 };
 
-// What the reader skipped without refusing the file, for lint.
+// Something that the reader skipped without refusing the file. Lint reports it.
 struct XmlRemark {
   enum class Kind : uint8_t {
-    kSkippedElement,   // a tag that its parent's handler does not know, with all below it
-    kExtraAttributes,  // beyond the sixteenth
+    kSkippedElement,   // a tag that the handler of its parent does not know; everything below the tag is
+                       // skipped too
+    kExtraAttributes,  // attributes beyond the sixteenth
     kTextAfterSlash,   // <pci .../text>
     kExtraSystem,      // a second <system>
   };
@@ -105,17 +112,17 @@ struct XmlRemark {
   Kind kind = Kind::kSkippedElement;
 };
 
-// Reads `text`; `file` only names it in messages. The error reads "FILE:LINE:COLUMN: what; what to do".
+// Reads `text`; `file` is only for messages. An error has the form "FILE:LINE:COLUMN: what; what to do".
 Outcome<XmlDocument> parseXml(std::string_view text, std::string_view file,
                               const XmlReadOptions& options = {}, std::vector<XmlRemark>* remarks = nullptr);
-// Reads a file. An error names the file and, when it cannot be opened, why.
+// Reads a file. An error names the file and, if the file cannot be opened, the reason.
 Outcome<XmlDocument> readXmlFile(const std::string& path, const XmlReadOptions& options = {},
                                  std::vector<XmlRemark>* remarks = nullptr);
 
-// The document as NCCL writes it (ncclTopoDumpXmlToFile): two spaces per level, one node per line.
+// Writes the document as NCCL does (ncclTopoDumpXmlToFile): two spaces per level, one node per line.
 std::string writeXml(const XmlDocument& document);
 
-// "FILE:LINE:COLUMN", or what of it is known, for messages.
+// Writes "FILE:LINE:COLUMN" for messages, without the parts that are not known.
 std::string where(const XmlDocument& document, const XmlPosition& position);
 
 }  // namespace railwise::topo

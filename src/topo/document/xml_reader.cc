@@ -1,4 +1,4 @@
-// The upper half of the XML reader: the tree, as NCCL's xmlLoadSub and its handlers build it.
+// The upper half of the XML reader: builds the tree of nodes as NCCL's xmlLoadSub and its handlers do.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,11 +15,12 @@
 namespace railwise::topo {
 namespace {
 
-constexpr std::size_t kMaxFileBytes = 64U << 20U;  // no topology comes near; it stops us on /dev/zero
+// No topology file comes close to this size; the limit ends the reading of files such as /dev/zero.
+constexpr std::size_t kMaxFileBytes = 64U << 20U;
 constexpr int kNcclVersion = 1;
 constexpr int kRcclVersion = 2;
 
-// Which children the handler of each tag takes. `parent` is empty at the top.
+// Does NCCL's handler for `parent` accept the child `tag`? `parent` is empty at the top level.
 bool handles(std::string_view parent, std::string_view tag, int version) {
   if (parent.empty()) return tag == "system";
   if (parent == "system") return tag == "cpu";
@@ -59,9 +60,9 @@ class TreeReader {
   std::vector<XmlRemark>* remarks_;
   XmlDocument document_;
   ScannedTag tag_;
-  XmlNode* head_ = nullptr;  // the open element
+  XmlNode* head_ = nullptr;  // the innermost open element
   int depth_ = 0;
-  int skipped_depth_ = 0;  // open elements below the one that is skipped, itself included
+  int skipped_depth_ = 0;  // number of open elements in the skipped element, including itself
   std::string_view skipped_name_;
   XmlPosition skipped_position_;
   XmlPosition graphs_;
@@ -100,7 +101,7 @@ bool TreeReader::readAll() {
 }
 
 bool TreeReader::readNext(bool& done) {
-  // NCCL asks for room before it reads on, even if only closing tags follow.
+  // NCCL asks for room for the next element before it reads on, even if only closing tags follow.
   if (options_.max_nodes > 0 && static_cast<int>(document_.order().size()) >= options_.max_nodes) {
     return fail(document_.order().back()->position, "this is element " + std::to_string(options_.max_nodes) +
                                                         "; NCCL's parser takes " +
@@ -111,7 +112,7 @@ bool TreeReader::readNext(bool& done) {
   remarkTag();
   if (tag_.kind == XmlNodeKind::kNone) return finish(done);
   if (skipped_depth_ > 0) {
-    // NCCL does not compare the names of closing tags here, nor nest by name.
+    // Inside a skipped element NCCL neither compares the names of closing tags nor checks their nesting.
     if (tag_.kind == XmlNodeKind::kOpen) skipped_depth_++;
     if (tag_.kind == XmlNodeKind::kClose) skipped_depth_--;
     return true;
@@ -224,7 +225,8 @@ struct Descriptor {
   }
 };
 
-// Reads until the end, since the size of a /proc, /sys or pipe file is not told.
+// Reads until the end of the file, because the kernel does not report the size of a file in /proc or /sys, or
+// of a pipe.
 bool readWhole(int fd, std::string& text) {
   struct stat status = {};
   if (::fstat(fd, &status) == 0 && status.st_size > 0)

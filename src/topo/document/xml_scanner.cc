@@ -11,7 +11,7 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 bool endsToken(char c) { return c == ' ' || c == '>' || c == '/' || c == '\n' || c == '\r'; }
 bool isLineEnd(char c) { return c == '\n' || c == '\r'; }
 
-// A character as a message can show it.
+// Writes a character in a form that a message can show.
 std::string shownChar(char c) {
   if (c > ' ' && c < 127) return std::string("'") + c + "'";
   switch (c) {
@@ -39,7 +39,7 @@ std::string shownWord(std::string_view word) {
   return text;
 }
 
-// NCCL works on C strings, which end at a NUL byte.
+// NCCL works with C strings, so a NUL byte ends the text.
 std::string_view TagScanner::cut(std::size_t begin, std::size_t end) const {
   const std::string_view whole = text_.substr(begin, end - begin);
   return whole.substr(0, whole.find('\0'));
@@ -113,7 +113,8 @@ bool TagScanner::skipSpace(char& c) {
   return true;
 }
 
-// `start` and `next` were read as a tag's name already and may hold the end of the comment: "<!---->".
+// `start` and `next` were already read as the name of a tag. They may contain the end of the comment:
+// "<!---->".
 bool TagScanner::skipComment(std::string_view start, char next, XmlPosition begin) {
   char window[3] = {'.', '.', '.'};
   const auto append = [&window](char c) { window[0] = window[1], window[1] = window[2], window[2] = c; };
@@ -150,7 +151,7 @@ bool TagScanner::takeOpening(ScannedTag& tag, char last) {
     if (!ignored.name.empty()) tag.text_after_slash = ignored.position;
     if (last == '>') return true;
     XmlPosition at = here();
-    at.column -= at.column > 1 ? 1 : 0;  // of `last`, unless it ended the line
+    at.column -= at.column > 1 ? 1 : 0;  // the column of `last`, unless `last` ended the line
     return fail(at,
                 shownChar(last) + " after the '/' of <" + shownWord(tag.name) + ">; end the tag with '/>'");
   }
@@ -197,7 +198,7 @@ bool TagScanner::fail(XmlPosition position, std::string text) {
   return false;
 }
 
-// `c` stands where NCCL wants a space, '/' or '>'. It was the last character read.
+// `c`, the last character read, is at a place where NCCL expects a space, '/' or '>'.
 bool TagScanner::failUnexpected(XmlPosition position, char c, std::string_view name) {
   const std::string tag = "<" + shownWord(name) + ">";
   if (name == "?xml") {
@@ -236,7 +237,7 @@ bool TagScanner::failText(XmlPosition position, char c) {
               found + ": NCCL's parser takes only tags and comments; remove it or make it a comment");
 }
 
-// A '=' where no value may stand.
+// Reports a '=' at a place where no value is allowed.
 bool TagScanner::failAssignment(XmlPosition position, Role role, std::string_view name) {
   if (role == Role::kTagName && name.starts_with("!--")) {
     return fail(position,

@@ -1,5 +1,5 @@
-// The lower half of the XML reader: cuts a text into tags as NCCL's xmlGetNode does, character by character.
-// Its names and values point into the text. Used by xml_reader.cc only; one thread.
+// The lower half of the XML reader. It cuts a text into tags, character by character, as NCCL's xmlGetNode
+// does. The names and values of a tag point into the text. Used by xml_reader.cc only; one thread.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace railwise::topo {
 
-// A word of the text as a message can show it: short, without control characters.
+// Makes a word from the file fit for a message: short and without control characters.
 std::string shownWord(std::string_view word);
 
 struct ScannedAttribute {
@@ -20,19 +20,19 @@ struct ScannedAttribute {
 };
 
 struct ScannedTag {
-  XmlNodeKind kind = XmlNodeKind::kNone;  // kNone: the end of the text
+  XmlNodeKind kind = XmlNodeKind::kNone;  // kNone: the end of the text was reached
   std::string_view name;
-  XmlPosition position;                      // of the '<'
+  XmlPosition position;                      // position of the '<'
   std::vector<ScannedAttribute> attributes;  // at most kXmlMaxAttributes
-  XmlPosition extra_attribute;               // of the first one too many; line 0: none
-  XmlPosition text_after_slash;              // line 0: none
+  XmlPosition extra_attribute;   // position of the first attribute beyond the limit; line 0: there is none
+  XmlPosition text_after_slash;  // position of text between '/' and '>'; line 0: there is none
 };
 
 class TagScanner {
  public:
   explicit TagScanner(std::string_view text) : text_(text) {}
 
-  // Reads the next tag that is not a comment. False: NCCL refuses the text here, for error() at
+  // Reads the next tag, skipping comments. False: NCCL refuses the text, for the reason error() at
   // errorPosition().
   [[nodiscard]] bool scan(ScannedTag& tag);
 
@@ -41,7 +41,7 @@ class TagScanner {
   XmlPosition errorPosition() const { return error_position_; }
 
  private:
-  // What a token is for: only an attribute may have a value, and the messages differ.
+  // What a token is used as. Only an attribute may have a value, and each role has its own error messages.
   enum class Role { kTagName, kAttribute, kClosingName, kAfterSlash };
 
   bool take(char& c);
@@ -64,7 +64,7 @@ class TagScanner {
   std::size_t at_ = 0;
   std::size_t line_begin_ = 0;
   int line_ = 1;
-  std::string_view tag_name_;  // of the tag in hand, for messages
+  std::string_view tag_name_;  // name of the tag that is being read, for messages
   std::string error_;
   XmlPosition error_position_;
 };

@@ -13,7 +13,7 @@ std::string ofHost(const Graph& graph, const Node& node) {
   return graph.hosts() > 1 ? " of host " + std::to_string(node.host) : "";
 }
 
-// A name from a file, safe to print: a terminal obeys control characters.
+// Makes a name from a file safe to print, because a terminal obeys control characters.
 std::string plain(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
@@ -21,7 +21,7 @@ std::string plain(std::string text) {
   return text;
 }
 
-// Ports of one NIC, or devices of a careless file, may have one name.
+// Several NETs may have one name: the ports of one NIC, or devices in a file with mistakes.
 bool isOneOfSeveral(const Graph& graph, const Node& net) {
   if (net.name.empty()) return false;
   const auto& nets = graph.of(NodeType::kNet);
@@ -110,7 +110,7 @@ std::string linkName(const Graph& graph, const Link& link) {
     case LinkType::kC2c:
       return "C2C";
     case LinkType::kPci:
-      // No real link is that fast: NCCL makes it up for a NIC without a PCI address.
+      // No real PCIe link has this bandwidth. NCCL invents such a link for a NIC without a PCI address.
       return link.bandwidth == kLocalBandwidth ? "virtual" : "PCIe";
     case LinkType::kSys:
       return "between CPUs";

@@ -8,13 +8,13 @@
 namespace railwise::topo {
 namespace {
 
-// How ncclTopoGetLocalNet deals equally near NICs out to the GPUs that share them.
+// How ncclTopoGetLocalNet divides equally near NICs among the GPUs that share them.
 struct Deal {
   std::vector<int> nets;  // the equally near NICs, by index
-  int sharers = 1;        // GPUs as near to the first of them
+  int sharers = 1;        // number of GPUs to which the first of these NICs is nearest
   int per_gpu = 1;
   int start = 0;          // this GPU's first position in `nets`
-  bool reversed = false;  // bit reversal made `start` another number
+  bool reversed = false;  // reversing the bits changed `start`
 };
 
 int reversedBits(int value, int power) {
@@ -57,7 +57,7 @@ NicView viewOf(const Paths& paths, int gpu, int net) {
   return view;
 }
 
-// The GPUs of one communicator, and what each of them takes.
+// Explains the choices of the GPUs of one communicator.
 class Explainer {
  public:
   explicit Explainer(const Paths& paths) : paths_(paths), graph_(paths.graph()) {
@@ -191,7 +191,7 @@ class Explainer {
  private:
   const Paths& paths_;
   const Graph& graph_;
-  std::vector<std::vector<int>> taken_;  // NETs by GPU
+  std::vector<std::vector<int>> taken_;  // the NETs that each GPU uses, by GPU index
   std::vector<std::string> errors_;
   std::vector<int> peer_devs_;
 };

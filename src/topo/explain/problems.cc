@@ -7,11 +7,12 @@
 namespace railwise::topo {
 namespace {
 
-// A path that carries less than this part of the NIC's own speed wastes the NIC. PCIe's nominal numbers are a
-// little below those of the port that fits them (48 against 50 GB/s), which is no fault.
+// A path slower than this fraction of the NIC's own speed wastes the NIC. PCIe's nominal bandwidth is a
+// little below that of the matching port (48 against 50 GB/s), which is not a problem.
 constexpr float kWasted = 0.75F;
 
-// No PCIe switch between the device and its CPU: how a VM looks whose tree is hidden.
+// True if there is no PCIe switch between the device and its CPU. A VM with a hidden PCIe tree looks like
+// this.
 bool hangsOnCpu(const Graph& graph, NodeIndex device) {
   for (const Link& link : graph.node(device).links) {
     if (link.type == LinkType::kPci && graph.node(link.to).type == NodeType::kPci) return false;
@@ -39,7 +40,7 @@ std::string farFix(const Graph& graph, int gpu, int net) {
   return "put a NIC below the same PCIe switch as the GPU if the board has such a slot";
 }
 
-// One for all NICs of the GPU that are equally far.
+// Adds one problem for all NICs of the GPU that are equally far.
 void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
   std::vector<std::string> names;
   const NicView* far = nullptr;
@@ -57,7 +58,7 @@ void addFarNics(const Graph& graph, int gpu, GpuExplanation& explanation) {
   explanation.problems.push_back(std::move(problem));
 }
 
-// The lower end of a PCIe link is the one whose speed and width it has.
+// The lower node of a PCIe link, whose link_speed and link_width describe the link.
 const Node* pciEnd(const Graph& graph, NodeIndex a, NodeIndex b) {
   for (const NodeIndex end : {a, b}) {
     const Node& node = graph.node(end);
@@ -91,7 +92,7 @@ NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
   return index < 0 ? kNoNode : to.of(wanted.type)[static_cast<std::size_t>(index)];
 }
 
-// The links of a path that hold it down below the port of its NIC, unless they are known already.
+// Adds the links that make a path slower than the port of its NIC, unless the explanation already has them.
 void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const NicView& view,
                   GpuExplanation& explanation) {
   const Graph& graph = paths.graph();
@@ -138,8 +139,8 @@ void addGdrOff(const Graph& graph, int gpu, GpuExplanation& explanation) {
   explanation.problems.push_back(std::move(problem));
 }
 
-// The nearer NIC that lost is worth a look itself: a link that is slower than it should be is the usual
-// cause.
+// Adds the reason why a nearer NIC was not chosen. The usual reason is a link that is slower than it should
+// be.
 void addNearerLost(const Machine& machine, const Paths& paths, int gpu, GpuExplanation& explanation) {
   const Graph& graph = paths.graph();
   if (explanation.chosen.empty()) return;
@@ -176,7 +177,8 @@ void addSplit(const Machine& machine, MachineExplanation& all) {
   all.problems.push_back(std::move(problem));
 }
 
-// GPUs of different parts talk through their NICs: only within a part they would copy through host memory.
+// GPUs in different domains communicate through their NICs. Only GPUs of one domain would copy through host
+// memory.
 bool samePart(const Machine& machine, int rank, int other) {
   for (const Domain& domain : machine.domains) {
     const auto in = [&](int r) { return std::count(domain.ranks.begin(), domain.ranks.end(), r) != 0; };
@@ -209,10 +211,11 @@ void addP2pOff(const Machine& machine, MachineExplanation& all) {
        .fix = reason});
 }
 
-// NICs that NCCL fuses may hang on the CPU above all of them: that is no mistake.
+// Is it a fused NIC? NCCL may attach a fused NIC to a CPU above all its members. That is not a mistake.
 bool isFused(const std::string& name) { return name.find('+') != std::string::npos; }
 
-// A NIC whose PCI address NCCL does not know beside others that have theirs: its made-up link beats them all.
+// Reports a NIC whose PCI address NCCL does not know, if other NICs have theirs: NCCL prefers its invented
+// link to all real ones.
 void addVirtualNics(const Machine& machine, MachineExplanation& all) {
   const Graph& graph = *machine.graph;
   std::vector<bool> lost(static_cast<std::size_t>(graph.count(NodeType::kNet)), false);

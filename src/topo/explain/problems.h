@@ -1,11 +1,11 @@
-// What costs speed on a machine, found in its explanation. Internal to explain.
+// Finds in a machine's explanation what costs speed. Internal to explain.
 #pragma once
 
 #include "topo/explain/explain.h"
 
 namespace railwise::topo {
 
-// `gpu`: its index in the graph of `paths`, which may be a domain's.
+// `gpu` is the GPU's index in the graph of `paths`, which may be the graph of a domain.
 void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExplanation& explanation);
 void addMachineProblems(const Machine& machine, MachineExplanation& all);
 

@@ -8,9 +8,9 @@ namespace railwise::topo {
 namespace {
 
 constexpr std::size_t kLineWidth = 110;
-constexpr std::size_t kLabelWidth = 13;  // "  GPUDirect  "
+constexpr std::size_t kLabelWidth = 13;  // length of "  GPUDirect  "
 
-// One labelled paragraph, wrapped at spaces.
+// Adds one paragraph with a label, wrapped at spaces.
 void addParagraph(std::string& text, const std::string& label, const std::string& paragraph) {
   std::string line = "  " + label;
   line.resize(std::max(line.size() + 1, kLabelWidth), ' ');
@@ -25,7 +25,7 @@ void addParagraph(std::string& text, const std::string& label, const std::string
   text += line + rest + "\n";
 }
 
-// The first `shown` names and how many more.
+// Lists the first `shown` names, and how many more there are.
 std::string shortList(std::vector<std::string> names, std::size_t shown) {
   const std::size_t more = names.size() > shown ? names.size() - shown : 0;
   names.resize(names.size() - more);
@@ -51,7 +51,7 @@ class TextWriter {
   }
 
  private:
-  // "8 GPUs", "2 GPUs with 2 ranks each", "2 GPUs, 3 ranks".
+  // Returns for example "8 GPUs", "2 GPUs with 2 ranks each" or "2 GPUs, 3 ranks".
   std::string gpusText() const {
     const int ranks = graph_.count(NodeType::kGpu);
     int devices = 0;
@@ -68,7 +68,7 @@ class TextWriter {
     return text + " with " + std::to_string(first) + " ranks" + (devices > 1 ? " each" : "");
   }
 
-  // Several ranks on one device are several "GPUs" here: say so.
+  // The text calls each rank a "GPU", so it must say which ranks share one device.
   void writeSharers(const GpuExplanation& gpu) {
     auto ranks = ranksOnDeviceOf(graph_, gpu.gpu);
     if (ranks.size() < 2) return;
@@ -88,7 +88,7 @@ class TextWriter {
     for (const std::string& remark : machine_.remarks) text_ += "  note: " + remark + "\n";
   }
 
-  // The one NIC of the asked channel, or all.
+  // The NIC of the requested channel, or all NICs of the GPU.
   std::vector<const ChosenNic*> chosenOf(const GpuExplanation& gpu) const {
     std::vector<const ChosenNic*> chosen;
     for (const ChosenNic& nic : gpu.chosen) {
@@ -161,8 +161,8 @@ class TextWriter {
            (direct ? "" : " through GPU " + std::to_string(route.proxy_rank) + " (PXN)");
   }
 
-  // Peers with the same way are one group; the usual case, every peer by the GPU of its own number, one
-  // sentence.
+  // Peers that are reached by the same NIC form one group. In the usual case each peer is reached through
+  // this host's GPU with the peer's number (PXN), which is written as one sentence.
   void writePeers(const GpuExplanation& gpu) {
     std::map<int, std::vector<std::string>> ways;  // by peer
     bool by_number = true;
@@ -219,11 +219,11 @@ class TextWriter {
     for (const RejectedNic& nic : gpu.rejected) {
       if (nic.deal.empty()) continue;
       addParagraph(text_, label, "(" + nic.deal + ")");
-      break;  // it is the same for all of them
+      break;  // it is equal for all of them
     }
   }
 
-  // The fix stands once at the end, under the number given here.
+  // The fix is written once at the end of the text, under the number that it gets here.
   void writeProblem(const Problem& problem) {
     std::string note;
     if (!problem.fix.empty()) {
@@ -263,7 +263,7 @@ class TextWriter {
   const int channel_;
   std::string text_;
   std::vector<std::string> fixes_;
-  std::set<PathType> types_;  // those that the text names
+  std::set<PathType> types_;  // the path types that the text mentions
 };
 
 }  // namespace

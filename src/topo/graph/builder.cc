@@ -1,14 +1,14 @@
 #include "topo/graph/builder.h"
 
-#include "topo/graph/links.h"
+#include "topo/graph/maker.h"
 #include "topo/graph/pci_tree.h"
 
 namespace railwise::topo {
 namespace {
 
-class Builder : public GraphLinks {
+class Builder : public GraphMaker {
  public:
-  Builder(const XmlDocument& document, const Settings& settings) : GraphLinks(document, settings) {}
+  Builder(const XmlDocument& document, const Settings& settings) : GraphMaker(document, settings) {}
 
   Outcome<Graph> build() {
     const XmlNode* system = document_.system();
@@ -64,8 +64,8 @@ class Builder : public GraphLinks {
     return true;
   }
 
-  // A <nic> directly in a <cpu>. The NUMA node falls out of the id, so that all of a host share the first
-  // one's node.
+  // Adds a <nic> that is directly in a <cpu>. The node's id does not contain the NUMA node, so all such NICs
+  // of a host share the node of the first one.
   bool addVirtualNic(const XmlNode& xml, NodeIndex cpu, int host) {
     const int64_t id = makeId(host, 0);
     NodeIndex nic = lookUp(NodeType::kNic, id);
@@ -84,20 +84,20 @@ class Builder : public GraphLinks {
     const NodeType type = classType(text, document_.version);
     if (!readText(xml, "busid", text)) return false;
     const int64_t busid = busIdToNumber(text);
-    // NCCL 2.28 wants the link only of what becomes a node.
+    // NCCL 2.28 reads the link only of a pci that becomes a node.
     std::optional<float> bandwidth;
     if (devs_ && !readLink(xml, bandwidth)) return false;
 
     bool is_gpu = false;
     for (const XmlNode* gpu : xml.children) {
       if (gpu->name != "gpu") continue;
-      if (!gpu->has("rank")) return true;  // dropped, with all that is in this pci
+      if (!gpu->has("rank")) return true;  // NCCL drops it, with everything in this pci
       if (!bandwidth && !readLink(xml, bandwidth)) return false;
       if (!(devs_ ? addGpu(xml, *gpu, parent, host, busid, *bandwidth)
                   : addPlainGpu(xml, *gpu, parent, host, busid, *bandwidth)))
         return false;
       is_gpu = true;
-      if (!devs_) break;  // 2.28 looks at the first only
+      if (!devs_) break;  // NCCL 2.28 looks only at the first <gpu>
     }
     const XmlNode* nic = xml.child("nic");
     if (nic != nullptr) return addNic(xml, *nic, parent, host, busid, bandwidth);
@@ -134,7 +134,7 @@ class Builder : public GraphLinks {
     return connectBoth(xml, node, parent, LinkType::kPci, *bandwidth);
   }
 
-  // A pci with a nic child is a NIC whatever its class; its pci children are dropped.
+  // A pci that has a nic child is a NIC, whatever its class. Its pci children are dropped.
   bool addNic(const XmlNode& xml, const XmlNode& nic, NodeIndex parent, int host, int64_t busid,
               std::optional<float> bandwidth) {
     const int64_t id = makeId(host, busid);
@@ -202,7 +202,7 @@ class Builder : public GraphLinks {
     if (gpu == kNoNode || !describeGpu(xml, at(gpu))) return false;
     describePci(pci, at(gpu));
     at(gpu).mlopart = -1;
-    // With a nic beside it, 2.28 overwrites the node and the GPU stays unconnected.
+    // If the pci also has a nic child, NCCL 2.28 overwrites the node, and the GPU stays unconnected.
     return pci.child("nic") != nullptr || connectBoth(xml, gpu, parent, LinkType::kPci, bandwidth);
   }
 

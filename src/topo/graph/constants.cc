@@ -11,7 +11,7 @@ struct ClassPrefix {
   NodeType type;
 };
 
-// In NCCL's order: the first prefix that matches counts.
+// In NCCL's order: the first matching prefix decides.
 constexpr std::array<ClassPrefix, 6> kClasses = {{
     {"0x060400", NodeType::kPci},  // PCI bridge
     {"0x080100", NodeType::kPci},  // ConnectX-8 Data Direct
@@ -29,7 +29,7 @@ struct SpeedPrefix {
 
 constexpr int kGen3Lane = 60;
 constexpr std::array<SpeedPrefix, 11> kSpeeds = {{
-    {"2.5 GT/s", 15},  // the kernel's spelling up to 5.6
+    {"2.5 GT/s", 15},  // the spelling of kernels up to 5.6
     {"5 GT/s", 30},
     {"8 GT/s", 60},
     {"16 GT/s", 120},
@@ -48,7 +48,7 @@ const SpeedPrefix* findSpeed(std::string_view speed) {
   return found == kSpeeds.end() ? nullptr : found;
 }
 
-// Interconnect between sockets.
+// Bandwidth of the interconnect between sockets, in GB/s.
 constexpr float kPower9 = 32;
 constexpr float kArm = 6;
 constexpr float kAmd = 16;
@@ -151,7 +151,7 @@ float xgmiBandwidth(std::string_view gcn) {
 }
 
 std::string gcnName(const std::string& text) {
-  // RCCL's old files name the architecture by number.
+  // Older RCCL files give the architecture as a number.
   if (text == "910") return "gfx90a";
   if (text == "906" || text == "908" || text == "940" || text == "941" || text == "942") return "gfx" + text;
   return text.substr(0, text.find(':'));

@@ -120,7 +120,8 @@ void Graph::finish() {
 }
 
 std::string cpuList(const std::string& affinity) {
-  // ncclStrToCpuset: words from the highest CPU down, strtoul with base 16 each; strtok skips empty ones.
+  // As ncclStrToCpuset: the word with the highest CPUs comes first; strtoul with base 16 reads each word;
+  // strtok skips empty words.
   std::vector<unsigned long> words;
   std::size_t at = 0;
   while (at < affinity.size() && words.size() < kCpuSetBits / kWordBits) {

@@ -1,6 +1,6 @@
-// The graph of one machine (or of the hosts that share NVLink): what NCCL calls ncclTopoSystem. Nodes are
-// GPUs, PCIe switches, NVSwitches, NUMA nodes, NICs and network devices; links carry a type and a bandwidth
-// in GB/s. Made by builder.h from the XML and const from then on. Reading is thread-safe.
+// The graph of one machine, or of the hosts that share NVLink. NCCL calls it ncclTopoSystem. Nodes are GPUs,
+// PCIe switches, NVSwitches, NUMA nodes, NICs and network devices. Links have a type and a bandwidth in GB/s.
+// builder.h makes the graph from the XML, and it is const from then on. Reading is thread-safe.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 namespace railwise::topo {
 
 enum class NodeType : uint8_t {
-  kGpu = 0,  // a rank's view of a GPU; hangs on its kDev (NCCL 2.30) or is the device itself (2.28)
+  kGpu = 0,  // a rank on a GPU; linked to its kDev (NCCL 2.30), or the device itself (2.28)
   kPci = 1,  // a PCIe switch
-  kNvs = 2,  // NVSwitch: one node for all of them
+  kNvs = 2,  // all NVSwitches together are one node
   kCpu = 3,  // a NUMA node
-  kNic = 4,  // a PCIe function with network devices
-  kNet = 5,  // a network device of the net plugin
+  kNic = 4,  // a PCIe function that has network devices
+  kNet = 5,  // a network device of the network plugin
   kGin = 6,
   kRma = 7,
   kDev = 8,  // the physical GPU
-  kCxb = 9,  // the shared C2C of a split GPU
+  kCxb = 9,  // the C2C link that the parts of a split GPU share
 };
 inline constexpr int kNodeTypes = 10;
 const char* nodeTypeName(NodeType type);  // "GPU", "PCI", ...
@@ -47,34 +47,35 @@ inline constexpr NodeIndex kNoNode = -1;
 
 struct Link {
   LinkType type = LinkType::kLoc;
-  float bandwidth = 0;  // GB/s, one direction
+  float bandwidth = 0;  // GB/s in one direction
   NodeIndex to = kNoNode;
 };
 
 struct Node {
   NodeType type = NodeType::kPci;
-  int64_t id = 0;           // NCCL's: host << 56 | local id
+  int64_t id = 0;           // NCCL's id: host << 56, combined with the id within the host
   int host = 0;             // index of the host (NCCL's systemId)
-  int index = 0;            // among the nodes of its type
-  std::vector<Link> links;  // in NCCL's order: bandwidth descending, the way up last
+  int index = 0;            // index among the nodes of the same type
+  std::vector<Link> links;  // in NCCL's order: by falling bandwidth, and the link to the parent last
 
-  std::string busid;  // PCI address as written in the file: kGpu, kDev, kPci, kNic; else empty
+  std::string busid;  // kGpu, kDev, kPci, kNic: the PCI address as written in the file; otherwise empty
   std::string name;   // kNet: the device's name, e.g. "mlx5_0"; kCpu: empty
 
-  // kGpu and kDev
-  int dev = -1;   // NVML index; kNet, kGin, kRma: the net plugin's device number
+  int dev = -1;   // kGpu, kDev: NVML index; kNet, kGin, kRma: the network plugin's device number
   int rank = -1;  // kGpu
-  int sm = -1;    // compute capability, 90 = 9.0; RCCL files: the number of compute units, as RCCL writes it
-  int gdr = 0;    // kGpu, kNet: 1 when GPUDirect RDMA is supported
+  // kGpu, kDev: compute capability, 90 means 9.0; in RCCL's files the number of compute units, as RCCL writes
+  // it.
+  int sm = -1;
+  int gdr = 0;  // kGpu, kNet: 1 if GPUDirect RDMA is supported
   int mlopart = -1;
   NodeIndex parent = kNoNode;  // kGpu: its kDev
-  int gpus = 0;                // kDev: ranks on it
-  std::string gcn;             // RCCL: "gfx942"
+  int gpus = 0;                // kDev: number of ranks on the device
+  std::string gcn;             // kGpu, kDev of RCCL's files: for example "gfx942"
 
-  // kPci and kDev: vendor, device, subsystem vendor, subsystem device in 16 bits each
+  // kPci and kDev: vendor, device, subsystem vendor and subsystem device, 16 bits each.
   uint64_t pci_device = 0;
 
-  // kNet
+  // The next fields belong to kNet.
   uint64_t guid = 0;
   bool has_guid = false;
   int port = 0;
@@ -85,14 +86,14 @@ struct Node {
   int rail = -1;
   int plane = -1;
 
-  // kCpu
+  // The next fields belong to kCpu.
   int numa = 0;
   CpuArch arch = CpuArch::kUndefined;
   CpuVendor vendor = CpuVendor::kUndefined;
   CpuModel model = CpuModel::kUndefined;
-  std::string affinity;  // as the file writes it: 32-bit words, most significant first
+  std::string affinity;  // CPU mask as the file writes it: 32-bit words, the most significant word first
 
-  // kPci, kDev, kNic: what the file says of the upstream link, for people
+  // kPci, kDev, kNic: speed and width of the link to the parent as the file writes them, for people.
   std::string link_speed;
   int link_width = 0;
 };
@@ -101,35 +102,39 @@ class Graph {
  public:
   std::span<const Node> nodes() const { return nodes_; }
   const Node& node(NodeIndex i) const { return nodes_[static_cast<std::size_t>(i)]; }
-  // Nodes of one type, in NCCL's order.
+  // The nodes of one type, in NCCL's order.
   const std::vector<NodeIndex>& of(NodeType type) const { return by_type_[static_cast<std::size_t>(type)]; }
   const Node& of(NodeType type, int index) const { return node(of(type)[static_cast<std::size_t>(index)]); }
   int count(NodeType type) const { return static_cast<int>(of(type).size()); }
 
   int hosts() const { return hosts_; }
   int localHost() const { return local_host_; }
-  // RCCL's machine under RCCL's rules: xGMI bandwidths, always a flush, never the network inside a host.
+  // True for an RCCL machine under RCCL's rules: xGMI bandwidths, always a flush, and never the network
+  // inside a host.
   bool rccl() const { return rccl_; }
 
-  // The GPU index of a rank, or of an NVML index on a host; -1: none.
+  // The index of the GPU with this rank, or with this NVML index on this host. -1: there is none.
   int gpuOfRank(int rank) const;
   int gpuOfDev(int host, int dev) const;
-  // The first node of that type with that id, as NCCL looks it up; -1: none.
+  // The index of the first node with this type and id, which is the node that NCCL's look-ups find. -1: there
+  // is none.
   int indexOf(NodeType type, int64_t id) const;
 
-  // "GPU/3", "NET/0", "CPU/1", "PCI/0000:45:00.0", "NVS/0"; on a second host "GPU/9", "NET/1-0", "CPU/1-0".
+  // A short name: "GPU/3", "NET/0", "CPU/1", "PCI/0000:45:00.0", "NVS/0". On a second host "GPU/9",
+  // "NET/1-0", "CPU/1-0".
   std::string label(NodeIndex i) const;
 
-  // The graph without the GPU nodes for which keep[gpu index] is false (their kDev stays, as in NCCL).
+  // A copy of the graph without the GPU nodes for which keep[gpu index] is false. Their kDev nodes stay, as
+  // in NCCL.
   Graph keepingGpus(const std::vector<bool>& keep) const;
 
-  // For the builder.
+  // Only the builder calls the functions below.
   std::vector<Node>& mutableNodes() { return nodes_; }
   NodeIndex add(NodeType type, int64_t id, int host);
-  void remove(NodeIndex node);  // renumbers; slow
+  void remove(NodeIndex node);  // changes the indices of later nodes; slow
   void setRccl(bool rccl) { rccl_ = rccl; }
   void setHosts(int hosts, int local) { hosts_ = hosts, local_host_ = local; }
-  void finish();  // rebuilds the per-type lists after a change
+  void finish();  // rebuilds the lists by type after a change
 
  private:
   std::vector<Node> nodes_;
@@ -139,7 +144,7 @@ class Graph {
   bool rccl_ = false;
 };
 
-// "0-47,96-143" of NCCL's mask "0000ffff,..."; "" for an empty or unreadable mask.
+// Turns NCCL's mask "0000ffff,..." into "0-47,96-143". "": the mask is empty or cannot be read.
 std::string cpuList(const std::string& affinity);
 
 }  // namespace railwise::topo

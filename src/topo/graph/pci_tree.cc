@@ -11,8 +11,8 @@ NodeIndex PciTree::switchOf(int64_t id) const {
   return index < 0 ? kNoNode : graph_.of(NodeType::kPci)[static_cast<std::size_t>(index)];
 }
 
-// ncclTopoFlattenBcmSwitches: Broadcom Gen4 and Gen5 switches show two levels but carry full bandwidth
-// across.
+// ncclTopoFlattenBcmSwitches. Broadcom's Gen4 and Gen5 switches appear as two levels of switches, but carry
+// full bandwidth between them.
 bool PciTree::flattenSwitches() {
   for (int s = 0; s < graph_.count(NodeType::kPci); ++s) {
     const NodeIndex top = graph_.of(NodeType::kPci)[static_cast<std::size_t>(s)];
@@ -42,14 +42,14 @@ bool PciTree::flattenSwitch(NodeIndex top, int generation) {
       return false;
     }
     moveLinks(sub, top);
-    // NCCL goes on with what is at the same place of its array, which is another node when the inner switch
-    // was before the outer one.
+    // NCCL continues with the node that is now at the same place in its array. If the inner switch was before
+    // the outer one, that is a different node.
     const int place = at(top).index;
     removeSwitch(sub);
     if (place >= graph_.count(NodeType::kPci)) return true;
     top = graph_.of(NodeType::kPci)[static_cast<std::size_t>(place)];
   }
-  at(top).pci_device |= 0xffff;  // not again
+  at(top).pci_device |= 0xffff;  // so that this switch is not flattened again
   return true;
 }
 
@@ -72,7 +72,8 @@ std::vector<PciTree::Leftover>& PciTree::leftovers(NodeIndex node) {
   return leftovers_[static_cast<std::size_t>(node)];
 }
 
-// NCCL moves what follows by one place, so that the last one is there twice.
+// NCCL moves the links that follow by one place, so the last link is there twice: in its new place and behind
+// the end.
 void PciTree::takeOut(NodeIndex node, std::size_t i) {
   auto& links = at(node).links;
   auto& left = leftovers(node);
@@ -96,7 +97,7 @@ void PciTree::removeSwitch(NodeIndex gone) {
   graph_.remove(gone);
 }
 
-// ncclTopoSort: in every node of the PCI tree the way up goes last.
+// ncclTopoSort: puts the link to the parent last in every node of the PCI tree.
 bool PciTree::sortBelow(NodeIndex node, NodeIndex up) {
   if (up != kNoNode && !(leftovers(node).empty() ? moveLast(node, up) : moveLastAmongLeftovers(node, up))) {
     error_.text = file_ + ": NCCL loses the links of the PCIe switch " + at(node).busid +
@@ -121,8 +122,9 @@ bool PciTree::moveLast(NodeIndex node, NodeIndex up) {
   return true;
 }
 
-// NCCL goes by the empty place behind the array, not by the number of links: the way up ends behind the
-// leftovers, and what they point to by now comes into the node's links.
+// NCCL looks for the empty place behind the array and does not use the number of links. So the link to the
+// parent ends up behind the leftovers, and leftovers become links of the node. They lead to the nodes that
+// are now at their places.
 bool PciTree::moveLastAmongLeftovers(NodeIndex node, NodeIndex up) {
   std::vector<Leftover> all;
   for (const Link& link : at(node).links) all.push_back(leftoverOf(link));

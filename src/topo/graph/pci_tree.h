@@ -1,14 +1,14 @@
-// What NCCL does to the PCI tree of a graph when all nodes are there: it merges the two levels of Broadcom
-// switches, and puts the way up last in every node. Both work on its arrays in a way that can lose links;
-// that is modelled too, since such a machine's answers, or its failing init, come from there. Used by
-// builder.cc only; one thread at a time.
+// What NCCL does to the PCI tree of a graph after all nodes exist: it merges the two levels of Broadcom
+// switches, and it puts the link to the parent last in every node. Both steps change NCCL's arrays in a way
+// that can lose links. This class models that too, because NCCL's answers for such a machine, or its failing
+// init, result from it. Used by builder.cc only; one thread at a time.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/outcome.h"
 #include "topo/graph/graph.h"
-#include "topo/outcome.h"
 
 namespace railwise::topo {
 
@@ -17,15 +17,17 @@ class PciTree {
   // `file` is for messages.
   PciTree(Graph& graph, const std::string& file) : graph_(graph), file_(file) {}
 
-  // ncclTopoFlattenBcmSwitches. False: see error().
+  // Does what ncclTopoFlattenBcmSwitches does. False: see error().
   bool flattenSwitches();
-  // ncclTopoSortSystem, after flattenSwitches(). False: NCCL would fail its init or crash; see error().
+  // Does what ncclTopoSortSystem does; call it after flattenSwitches(). False: NCCL's init would fail or NCCL
+  // would crash; see error().
   bool sortLinks();
   const Error& error() const { return error_; }
 
  private:
-  // A link that NCCL took out of a node's array, which stays behind its end until another takes its place: a
-  // pointer to the place that a node had in the array of its type.
+  // A link that NCCL removed from a node's array of links. NCCL only shortens the array, so the entry stays
+  // behind the end until another link overwrites it. In NCCL the entry is a pointer to a place in the array
+  // of all nodes of a type, so `place` may hold another node by now.
   struct Leftover {
     NodeType type;
     int place;

@@ -13,12 +13,12 @@
 namespace railwise::topo {
 namespace {
 
-constexpr std::size_t kMaskWords = 32;          // NCCL's cpu_set_t: 1024 CPUs
-using Mask = std::array<uint32_t, kMaskWords>;  // lowest CPUs first
+constexpr std::size_t kMaskWords = 32;          // number of 32-bit words; NCCL's cpu_set_t has 1024 CPUs
+using Mask = std::array<uint32_t, kMaskWords>;  // the word with the lowest CPUs first
 
 std::string cpuName(const XmlNode& cpu) { return "<cpu> " + cpu.get("numaid", "without numaid"); }
 
-// The mask, or nothing if a word is not what NCCL takes it for.
+// Parses the mask. Null: NCCL misreads one of its words.
 std::optional<Mask> readMask(const std::string& text) {
   std::vector<uint32_t> words;
   std::size_t begin = 0;
@@ -26,7 +26,7 @@ std::optional<Mask> readMask(const std::string& text) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     std::string word = text.substr(begin, end - begin);
     begin = end + 1;
-    if (word.empty()) continue;  // as strtok
+    if (word.empty()) continue;  // strtok skips empty words
     if (word.starts_with("0x") || word.starts_with("0X")) word.erase(0, 2);
     const bool hexadecimal = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
       return std::isxdigit(static_cast<unsigned char>(c)) != 0;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 
@@ -10,7 +10,7 @@ namespace railwise::topo {
 namespace {
 
 constexpr int kMaxParts = 2;  // NCCL_TOPO_MLOPART_DEV_MAX
-constexpr int kPartMask = 3;  // NCCL_TOPO_MLOPART_MASK: bits of the address that NCCL needs for itself
+constexpr int kPartMask = 3;  // NCCL_TOPO_MLOPART_MASK: bits of the address that NCCL uses itself
 
 bool isLink(const XmlNode& node) { return node.name == "nvlink" || node.name == "xgmi"; }
 
@@ -78,7 +78,8 @@ void lintDuplicates(Linter& linter) {
     }
     if (!gpu->has("dev")) continue;
     const auto [other, added] = devices.emplace(std::pair{hostOf(*gpu), intOf(*gpu, "dev", 0)}, gpu);
-    if (added || other->second->parent == gpu->parent) continue;  // several ranks or parts of one GPU
+    // Several ranks on one GPU, or parts of one GPU.
+    if (added || other->second->parent == gpu->parent) continue;
     linter.warning(Rule::kDuplicateDev, placeOf(*gpu, "dev"),
                    "dev " + gpu->get("dev") + " is in line " + std::to_string(other->second->position.line) +
                        " already; NCCL chooses NICs by it",
@@ -99,7 +100,7 @@ NodeType targetType(const Linter& linter, const XmlNode& link) {
   return classType(link.get("tclass"), linter.document().version);
 }
 
-// True: nothing more to say about this link.
+// True: there is nothing more to report about this link.
 bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
   std::vector<std::string> missing;
   for (const char* name : {"target", "count", "tclass"})
@@ -161,7 +162,7 @@ void lintLink(Linter& linter, const XmlNode& link) {
 
 using Pair = std::pair<const XmlNode*, const XmlNode*>;
 
-// Links from GPU to GPU. Of several <gpu> in a <pci>, NCCL takes the links of the first.
+// Counts the links from GPU to GPU. If a <pci> has several <gpu>, NCCL uses the links of the first.
 std::map<Pair, std::pair<int, const XmlNode*>> countLinks(const Linter& linter) {
   std::map<Pair, std::pair<int, const XmlNode*>> counts;
   for (const char* name : {"nvlink", "xgmi"}) {

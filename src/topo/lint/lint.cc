@@ -7,13 +7,13 @@
 #include <tuple>
 #include <utility>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 #include "topo/lint/rules.h"
 
 namespace railwise::topo {
 namespace {
 
-// In the order of enum Rule.
+// The names are in the order of enum Rule.
 constexpr std::array kRuleNames = {
     "parse-error",
     "rccl-version",
@@ -89,7 +89,7 @@ constexpr std::array kRuleNames = {
 };
 static_assert(kRuleNames.size() == static_cast<std::size_t>(Rule::kCount));
 
-// "FILE:LINE:COLUMN: what is wrong; what to do", as the reader writes it.
+// Makes a finding of the reader's error, "FILE:LINE:COLUMN: what is wrong; what to do".
 Finding parseFinding(const std::string& file, const std::string& error) {
   Finding finding{Finding::kError, {}, ruleName(Rule::kParseError), error, ""};
   if (finding.text.starts_with(file + ":")) finding.text.erase(0, file.size() + 1);

@@ -1,5 +1,5 @@
-// What is wrong with a topology file although NCCL may say nothing: every silent trap of its parser, its
-// graph builder and its detection as a finding with a line and a fix. The rules are listed in docs/lint.md.
+// Finds what is wrong with a topology file although NCCL may not complain: every silent trap of NCCL's
+// parser, graph builder and detection becomes a finding with a line and a fix. docs/lint.md lists the rules.
 // Pure; thread-safe.
 #pragma once
 
@@ -13,31 +13,31 @@ namespace railwise::topo {
 
 struct Finding {
   enum Severity {
-    kError,    // NCCL fails its init, or drops or mis-reads something for certain
-    kWarning,  // probably not what was meant
+    kError,    // NCCL's init fails, or NCCL certainly drops or misreads something
+    kWarning,  // the file probably means something else
     kNote,     // worth knowing
   };
   Severity severity = kNote;
-  XmlPosition position;  // line 0: the file as a whole
-  std::string rule;      // stable, kebab-case: "link-speed"
-  std::string text;      // what is so and what NCCL makes of it
+  XmlPosition position;  // line 0: the finding concerns the whole file
+  std::string rule;      // for example "link-speed"; kebab-case, and does not change between versions
+  std::string text;      // what the file says and what NCCL makes of it
   std::string fix;       // what to write or do
 };
 
 const char* severityName(Finding::Severity severity);  // "error", "warning", "note"
 
-// In the order of the lines. `remarks` are those of the reader that made the document.
+// The findings are in the order of the lines. `remarks` come from the reader that made the document.
 std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks);
 
 struct LintReport {
-  bool read = false;  // false: the only finding says why NCCL refuses the file
+  bool read = false;  // false: NCCL refuses the file, and the only finding says why
   std::vector<Finding> findings;
 };
 LintReport lintFile(const std::string& path);
-// One object: file, accepted, findings (severity, rule, line, column, text, fix).
+// Writes one object: file, accepted, findings (severity, rule, line, column, text, fix).
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report);
 
-// Every rule id that a finding can carry.
+// The names of all rules that a finding can have.
 std::vector<std::string> lintRules();
 
 }  // namespace railwise::topo

@@ -10,7 +10,7 @@
 namespace railwise::topo {
 namespace {
 
-constexpr int kSlowestPlausible = 1000;  // Mb/s; less was meant as Gb/s
+constexpr int kSlowestPlausible = 1000;  // Mb/s; a smaller number was probably meant as Gb/s
 
 std::string netName(const XmlNode& net) {
   return net.has("name") ? inQuotes(net.get("name")) : "without a name";
@@ -106,7 +106,7 @@ bool isNicPci(const Linter& linter, const XmlNode& pci) {
          classType(pci.get("class"), linter.document().version) == NodeType::kNic;
 }
 
-// NCCL_NET_MERGE_LEVEL=PORT, the default.
+// Checks which NICs NCCL merges with its default, NCCL_NET_MERGE_LEVEL=PORT.
 void lintMerging(Linter& linter) {
   if (linter.rccl()) return;
   const std::string fix = "NCCL_NET_MERGE_LEVEL=LOC keeps them apart";
@@ -129,7 +129,7 @@ void lintMerging(Linter& linter) {
   }
 }
 
-// NCCL's id of a <nic> without <pci> is 0 on every NUMA node.
+// NCCL gives a <nic> without <pci> the id 0 on every NUMA node.
 void lintVirtual(Linter& linter) {
   std::map<std::string, const XmlNode*> first;
   std::set<const XmlNode*> told;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 
@@ -23,7 +23,7 @@ bool hasUpperCase(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-// "dddd:bb:dd.f"; the domain may be longer (Intel VMD).
+// Is `busid` of the form "dddd:bb:dd.f"? The domain may be longer (Intel VMD).
 bool isAddress(const std::string& busid) {
   return busid.size() >= 12 && busid.size() <= 16 && isBusId(busid.substr(busid.size() - 12)) &&
          std::all_of(busid.begin(), busid.end() - 12,
@@ -71,7 +71,7 @@ bool hasReadyNet(const XmlNode& pci) {
                                        [](const XmlNode* net) { return net->has("dev"); });
 }
 
-// One note for the whole file: such files leave everything to /sys on purpose.
+// Writes one note for the whole file, because such files intentionally leave everything to /sys.
 void lintIncomplete(Linter& linter) {
   const XmlNode* first = nullptr;
   int others = 0;
@@ -117,7 +117,7 @@ constexpr std::array<Spelling, 6> kSpellings = {{{2.5F, "2.5 GT/s PCIe"},
                                                  {16, "16.0 GT/s PCIe"},
                                                  {32, "32.0 GT/s PCIe"},
                                                  {64, "64.0 GT/s PCIe"}}};
-constexpr float kGen3 = 8;  // GT/s, what NCCL takes for anything it cannot read
+constexpr float kGen3 = 8;  // GT/s; NCCL assumes this for every speed that it cannot read
 
 std::string bandwidthText(float bandwidth) {
   char text[32];
@@ -141,7 +141,7 @@ void lintLinkSpeed(Linter& linter, const XmlNode& pci) {
   const std::string* speed = pci.find("link_speed");
   if (speed == nullptr || pciSpeedKnown(*speed)) return;
   const float value = std::strtof(speed->c_str(), nullptr);
-  if (value == kGen3) return;  // not understood, but Gen3 is right
+  if (value == kGen3) return;  // NCCL cannot read this speed, but its assumption (Gen3) is right
   const XmlPosition place = placeOf(pci, "link_speed");
   const std::string reading =
       " as Gen3: " + bandwidthText(pciBandwidth(*speed, intOf(pci, "link_width", 0))) + " for " +
@@ -152,7 +152,7 @@ void lintLinkSpeed(Linter& linter, const XmlNode& pci) {
                  speedFix(value));
   } else {
     linter.warning(Rule::kLinkSpeedUnknown, place,
-                   "link_speed " + inQuotes(*speed) + " tells no speed; NCCL takes it" + reading,
+                   "link_speed " + inQuotes(*speed) + " is no speed; NCCL takes it" + reading,
                    "write the real speed, e.g. link_speed=\"32.0 GT/s PCIe\" for Gen5");
   }
 }
@@ -169,7 +169,7 @@ void lintWidth(Linter& linter, const XmlNode& pci) {
                "write 1, 2, 4, 8 or 16");
   } else if (value == 0) {
     linter.warning(Rule::kLinkWidth, place,
-                   "link_width " + inQuotes(*width) + " tells no width; NCCL takes x16 for " + pciText(pci),
+                   "link_width " + inQuotes(*width) + " is no width; NCCL takes x16 for " + pciText(pci),
                    "write the real width, e.g. link_width=\"16\"");
   }
 }
@@ -209,7 +209,7 @@ void lintClass(Linter& linter, const XmlNode& pci) {
     return;
   }
   if (hasChild(pci, "gpu")) lintGpuClass(linter, pci, type);
-  const bool bridge = text->starts_with("0x06");         // a rule of its own: nic-on-bridge
+  const bool bridge = text->starts_with("0x06");         // the rule nic-on-bridge covers this
   const bool data_direct = text->starts_with("0x0801");  // ConnectX-8
   if (hasChild(pci, "nic") && !hasChild(pci, "gpu") && type != NodeType::kNic && !bridge && !data_direct) {
     linter.warning(Rule::kClassMismatch, place,
@@ -230,7 +230,7 @@ int gpusBelow(const Linter& linter, const XmlNode& node) {
   return count;
 }
 
-// Which children NCCL leaves out.
+// Reports children that NCCL ignores.
 void lintChildren(Linter& linter, const XmlNode& pci) {
   const NodeType type = typeOf(linter, pci);
   if (hasChild(pci, "pci")) {
@@ -283,7 +283,7 @@ std::string moreText(int others) {
   return others > 0 ? " (and " + std::to_string(others) + " more like it)" : "";
 }
 
-// The first child whose link is faster than that of `pci`, if both tell.
+// The first child whose link is faster than the link of `pci`, if the file has both speeds.
 const XmlNode* fasterChild(const XmlNode& pci) {
   const auto bandwidth = [](const XmlNode& node) {
     const std::string speed = node.get("link_speed");
@@ -296,7 +296,7 @@ const XmlNode* fasterChild(const XmlNode& pci) {
   return nullptr;
 }
 
-// One note for the file, as the next: machines have many switches of a kind.
+// Writes one note for the whole file, as the next rule does, because machines have many equal switches.
 void lintUpstream(Linter& linter) {
   std::vector<const XmlNode*> slower;
   for (const XmlNode* pci : linter.all("pci"))
@@ -344,7 +344,7 @@ void lintPcilinks(Linter& linter) {
   }
 }
 
-// A guest without PCI bridges: everything hangs directly under its NUMA node.
+// Reports a guest without PCI bridges: all devices are directly under their NUMA node.
 void lintFlat(Linter& linter) {
   const XmlNode* flat = nullptr;
   for (const XmlNode* cpu : linter.all("cpu")) {

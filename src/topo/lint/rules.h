@@ -1,4 +1,5 @@
-// The inside of lint: the rules' names and the collector that the lint_*.cc files share. Not for others.
+// Internal to lint: the names of the rules, and the collector of findings that all files of this folder
+// share.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 namespace railwise::topo {
 
 enum class Rule : uint8_t {
-  // tags.cc
+  // Rules of tags.cc.
   kParseError,
   kRcclVersion,
   kUnknownTag,
@@ -30,7 +31,7 @@ enum class Rule : uint8_t {
   kEntity,
   kBadNumber,
   kKeep,
-  // cpu.cc
+  // Rules of cpu.cc.
   kCpuNumaid,
   kNumaidUnknown,
   kDuplicateNumaid,
@@ -43,7 +44,7 @@ enum class Rule : uint8_t {
   kAffinityOverlap,
   kHostHash,
   kSeveralHosts,
-  // pci.cc
+  // Rules of pci.cc.
   kPciBusid,
   kBusidMalformed,
   kBusidCase,
@@ -63,7 +64,7 @@ enum class Rule : uint8_t {
   kPcilinkTarget,
   kPcilinkParent,
   kFlatMachine,
-  // gpu.cc
+  // Rules of gpu.cc.
   kGpuWithoutRank,
   kGpuIncomplete,
   kGpuSm,
@@ -78,7 +79,7 @@ enum class Rule : uint8_t {
   kNvlinkTargetMissing,
   kNvlinkAsymmetric,
   kC2cIncomplete,
-  // net.cc
+  // Rules of net.cc.
   kNetWithoutDev,
   kNetName,
   kNetSpeed,
@@ -99,13 +100,14 @@ class Linter {
 
   const XmlDocument& document() const { return document_; }
   bool rccl() const { return document_.version == 2; }
-  // Whether the file itself says which GPUs (with a rank) and nets (with a dev) there are, as NCCL's own
-  // dumps do; if not, NCCL adds them on the machine and fills in what is missing on the way.
+  // Does the file itself list its GPUs (with a rank) or its nets (with a dev), as NCCL's own dumps do? If it
+  // does not, NCCL adds them on the running machine and fills in missing attributes.
   bool describesGpus() const { return describes_gpus_; }
   bool describesNets() const { return describes_nets_; }
   bool describes() const { return describes_gpus_ || describes_nets_; }
   const std::vector<const XmlNode*>& all(std::string_view name) const;
-  // The first <pci> of `from`'s host whose busid NCCL reads as the same number; null: none.
+  // The first <pci> on the host of `from` whose busid NCCL reads as the same number as `busid`. Null: there
+  // is none.
   const XmlNode* pciAt(const XmlNode& from, std::string_view busid) const;
 
   void error(Rule rule, XmlPosition position, std::string text, std::string fix);
@@ -130,14 +132,15 @@ void lintGpus(Linter& linter);
 void lintNvlinks(Linter& linter);
 void lintNets(Linter& linter);
 
-// Words and places, for all rules.
+// Texts and positions that several rules use.
 std::string inQuotes(std::string_view value);  // in double quotes, short, without control characters
 std::string pciText(const XmlNode& pci);       // "<pci 0000:45:00.0>"
-XmlPosition placeOf(const XmlNode& node, std::string_view attribute);  // of the attribute, else of the tag
-const XmlNode* cpuOf(const XmlNode& node);                             // the <cpu> above, or null
-std::string hostOf(const XmlNode& node);                               // its host_hash, "" without one
-bool hasRank(const XmlNode& pci);                                      // a <gpu> child with a rank
-int intOf(const XmlNode& node, std::string_view attribute, int otherwise);  // strtol, as NCCL reads
-std::string join(const std::vector<std::string>& words);                    // "a, b and c"
+// Position of the attribute, or of the tag if there is no such attribute.
+XmlPosition placeOf(const XmlNode& node, std::string_view attribute);
+const XmlNode* cpuOf(const XmlNode& node);  // the <cpu> above the node, or null
+std::string hostOf(const XmlNode& node);    // host_hash of the <cpu> above the node; "" without one
+bool hasRank(const XmlNode& pci);           // has `pci` a <gpu> child with a rank?
+int intOf(const XmlNode& node, std::string_view attribute, int otherwise);  // reads with strtol, as NCCL does
+std::string join(const std::vector<std::string>& words);                    // writes "a, b and c"
 
 }  // namespace railwise::topo

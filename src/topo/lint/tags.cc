@@ -1,4 +1,4 @@
-// Rules about the XML itself: tags, attributes, numbers, limits.
+// Rules about the XML itself: tags, attributes, numbers and limits.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -14,8 +14,8 @@ using Names = std::vector<std::string_view>;
 
 struct TagAttributes {
   std::string_view tag;
-  Names words;     // read as text, or by a rule of their own
-  Names integers;  // read by strtol, base by prefix
+  Names words;     // read as text, or checked by a rule of their own
+  Names integers;  // read by strtol, which finds the base by the prefix
   Names hexadecimals;
   Names floats;
 };
@@ -48,7 +48,7 @@ bool contains(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// "010" is eight to strtol.
+// strtol reads "010" as eight.
 bool isOctal(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   return text.size() > 1 && text[0] == '0' && std::isdigit(static_cast<unsigned char>(text[1])) != 0 &&
@@ -134,7 +134,7 @@ void lintKeep(Linter& linter, const XmlNode& node) {
   }
 }
 
-// The tag's name in the reader's remark: "<NAME> inside <PARENT> is unknown ...".
+// Extracts the tag's name from the reader's remark: "<NAME> inside <PARENT> is unknown ...".
 std::string_view skippedName(const XmlRemark& remark) {
   const std::string_view text = remark.text;
   const std::size_t end = text.find('>');
@@ -175,7 +175,8 @@ void lintRemark(Linter& linter, const XmlRemark& remark) {
   }
 }
 
-// NCCL adds its tags to the same 256: a gpu with NVLinks for each GPU, nic and net for each NIC.
+// The tags that NCCL adds on the machine count towards the same limit of 256: a gpu with NVLinks for each
+// GPU, and a nic and a net for each NIC.
 int addedOnMachine(const Linter& linter) {
   int added = 0;
   for (const XmlNode* pci : linter.all("pci")) {

@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 
 namespace railwise::topo {
 namespace {
 
-constexpr int kMaxDevicesPerNic = 8;  // NCCL_NET_MAX_DEVS_PER_NIC, with a v12 plugin
+constexpr int kMaxDevicesPerNic = 8;  // NCCL_NET_MAX_DEVS_PER_NIC for a v12 plugin
 constexpr const char* kBridgeClass = "0x060400";
 
 void setIntIfUnset(XmlNode& node, const char* name, int value) {
@@ -86,7 +86,7 @@ class Importer {
     net.set("net", "1");
   }
 
-  // ncclTopoUpdateVNics: members of a virtual NIC are no devices of their own any more.
+  // ncclTopoUpdateVNics: the members of a virtual NIC are no longer devices of their own.
   void dropMembers(std::size_t physical) {
     for (std::size_t i = physical; i < devices_.size(); ++i)
       for (const int member : devices_[i].members) {
@@ -109,7 +109,7 @@ class Importer {
     if (error_.empty()) autoMerge();
   }
 
-  // The plugin's makeVDevice, as net_ib answers it.
+  // What net_ib's makeVDevice would answer.
   bool makeVirtual(const std::vector<int>& members) {
     if (members.size() == 1) return true;
     if (settings_.ib_merge_nics == 0) return false;
@@ -141,7 +141,7 @@ class Importer {
     return parts;
   }
 
-  // NCCL_NET_FORCE_MERGE: "a,b;c,d", exact names, optionally with ":port".
+  // NCCL_NET_FORCE_MERGE has the form "a,b;c,d", with exact names that may end with ":port".
   void forceMerge() {
     for (const std::string& group : split(settings_.net_force_merge, ';')) {
       const auto names = split(group, ',');
@@ -181,7 +181,8 @@ class Importer {
       const auto members = mergeable(i, distance);
       for (const int member : members) placed_[static_cast<std::size_t>(member)] = true;
       if (makeVirtual(members)) continue;
-      for (const int member : members) {  // try again without them, as NCCL does (it goes on at index 1)
+      // Tries again without these members, as NCCL does (NCCL continues at index 1).
+      for (const int member : members) {
         const auto m = static_cast<std::size_t>(member);
         placed_[m] = false;
         if (m != i) distance[i][m] = distance[m][i] = PathType::kDis;
@@ -208,13 +209,13 @@ class Importer {
     XmlNode* parent = nullptr;
   };
 
-  static std::vector<XmlNode*> ancestors(XmlNode* node) {  // the system last
+  static std::vector<XmlNode*> ancestors(XmlNode* node) {  // the <system> is the last
     std::vector<XmlNode*> chain;
     for (; node != nullptr; node = node->name == "system" ? nullptr : node->parent) chain.push_back(node);
     return chain;
   }
 
-  // Functions of one card: everything but the last character of the address is equal.
+  // True if all are functions of one card: their addresses are equal except for the last character.
   static bool sameCard(const std::vector<std::vector<XmlNode*>>& chains) {
     const std::string* first = chains[0].back()->find("busid");
     if (first == nullptr) return false;
@@ -261,7 +262,7 @@ class Importer {
     return direct ? PathType::kPix : PathType::kPxb;
   }
 
-  static XmlNode* firstPci(XmlNode* node) {  // the node itself when there is none above it
+  static XmlNode* firstPci(XmlNode* node) {  // the node itself if there is no <pci> above it
     for (XmlNode* up = node; up != nullptr && up->name != "system"; up = up->parent)
       if (up->name == "pci") return up;
     return node;
@@ -294,7 +295,7 @@ class Importer {
     return made;
   }
 
-  // A <pci> of its own for the virtual NIC, like the first member's, at the next free address.
+  // Makes a <pci> for the virtual NIC, like the <pci> of the first member, at the next free address.
   XmlNode* makePci(XmlNode* parent, const XmlNode& member) {
     constexpr int kTries = 100;
     const XmlNode* pci = member.parent == nullptr ? nullptr : member.parent->parent;
@@ -321,7 +322,8 @@ class Importer {
     int lanes = 0;
   };
 
-  // The lanes of the members below a node, bounded by every link on the way (ncclTopoFindLinkWidthRec).
+  // The sum of the lanes of the members below a node, limited by every link between them
+  // (ncclTopoFindLinkWidthRec).
   static Width widthOf(const XmlNode& node, const std::vector<XmlNode*>& members) {
     const int own =
         node.name == "pci" ? static_cast<int>(std::strtol(node.get("link_width").c_str(), nullptr, 0)) : 0;
@@ -358,7 +360,7 @@ bool trimNode(XmlNode* node) {
     return true;
   }
   bool keep = false;
-  const auto children = node->children;  // trimming changes the list
+  const auto children = node->children;  // a copy, because trimming changes the list
   for (XmlNode* child : children) keep = trimNode(child) || keep;
   if (!keep && (node->name == "pci" || node->name == "cpu" || node->name == "nic" || node->name == "net"))
     XmlDocument::detach(node);

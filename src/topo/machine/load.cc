@@ -10,7 +10,7 @@
 namespace railwise::topo {
 namespace {
 
-// What a <cpu> without an identity counts as, where no running CPU can be asked: Sapphire Rapids.
+// The identity of a <cpu> that has none, if no running CPU can be asked: Sapphire Rapids.
 constexpr const char* kDefaultArch = "x86_64";
 constexpr const char* kDefaultVendor = "GenuineIntel";
 constexpr const char* kDefaultFamily = "6";
@@ -50,7 +50,7 @@ void completeCpu(XmlNode& cpu) {
   setCpuIdentity(cpu);
 }
 
-// What NCCL fills in on the way up from a device it imports, where /sys knows nothing
+// Sets the attributes that NCCL sets on all elements above an imported device, if /sys knows nothing
 // (ncclTopoGetXmlFromSys).
 void fillUpwards(XmlNode* node) {
   for (; node != nullptr && node->name != "system"; node = node->parent) {
@@ -78,13 +78,14 @@ class Completion {
     if (gpus_.empty())
       return Error{
           document_.file +
-          ": the file names no GPU: no <gpu> and no pci of class 0x03; name them, or lay the file over "
-          "the machine (--root)"};
+              ": the file names no GPU: no <gpu> and no pci of class 0x03; name them, or lay the file over "
+              "the machine (--root)",
+          Code::kNoDevice};
     if (remarks != nullptr) remark(*remarks);
     visitNodes(document_.system(), [](XmlNode* node) {
       if (node->name != "cpu") return;
       node->set("host_hash", kHostHash);
-      completeCpu(*node);  // or the ranks' documents would differ in it, and the CPU would be there twice
+      completeCpu(*node);  // otherwise the ranks' documents would differ here, and the CPU would appear twice
     });
     XmlDocument all;
     for (const GpuSlot& gpu : gpus_) {
@@ -102,7 +103,8 @@ class Completion {
   }
 
  private:
-  // Those described come with their rank, several of one device too; else busid order makes it.
+  // A GPU that the file describes has its rank there; a device may have several. Other GPUs are numbered in
+  // the order of their bus ids.
   void findGpus() {
     std::vector<GpuSlot> bare;
     visitNodes(document_.system(), [&](XmlNode* node) {
@@ -139,7 +141,8 @@ class Completion {
         return number(*a, "dev") < number(*b, "dev");
       });
       for (const XmlNode* net : described) nets_.push_back(describedNet(*net));
-      // RDMA ports count from 1. Port 0 is NCCL's Socket plugin, which cannot merge.
+      // RDMA ports are numbered from 1. A net with port 0 comes from NCCL's Socket plugin, which cannot
+      // merge.
       can_merge_ = std::any_of(nets_.begin(), nets_.end(), [](const NetDevice& net) { return net.port > 0; });
       return;
     }
@@ -247,7 +250,7 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, co
   const bool complete = detection.fuse_nics || needsCompletion(document);
   if (complete) {
     auto completed = completeDocument(std::move(document), settings, detection, &remarks);
-    if (!completed.ok()) return Error{completed.error()};
+    if (!completed.ok()) return completed.failure();
     document = std::move(*completed);
   } else {
     for (XmlNode* node : document.order())

@@ -7,7 +7,8 @@
 namespace railwise::topo {
 namespace {
 
-// ncclTopoSearchInit for a communicator of several hosts: what one channel and one GPU can carry.
+// ncclTopoSearchInit for a communicator of several hosts: computes the bandwidth of one channel and of one
+// GPU.
 void measure(Domain& domain) {
   const Graph& graph = *domain.graph;
   const bool devs = graph.count(NodeType::kDev) > 0;
@@ -27,7 +28,7 @@ void measure(Domain& domain) {
   }
 }
 
-// ncclTopoTrimSystem: the domain of each GPU, named by its lowest member.
+// ncclTopoTrimSystem: the domain of each GPU, identified by the lowest GPU index in the domain.
 std::vector<int> domainOfGpus(const Paths& paths) {
   const int gpus = paths.graph().count(NodeType::kGpu);
   std::vector<int> domain(static_cast<std::size_t>(gpus));
@@ -47,7 +48,7 @@ void finishDomain(Domain& domain) {
   measure(domain);
 }
 
-// "" or why NCCL fails.
+// Returns "", or why NCCL fails.
 std::string splitIntoDomains(Machine& machine, const std::shared_ptr<const Paths>& seen) {
   const auto domain_of = domainOfGpus(*seen);
   for (int first = 0; first < static_cast<int>(domain_of.size()); ++first) {

@@ -1,5 +1,5 @@
-// A machine, complete: its XML, its graph, its paths, and the domains a communicator on it sees. What the
-// outputs, explain, diff and the plugin are given. Made by the sources (load.h); immutable; reading is
+// A complete machine: its XML, its graph, its paths, and the domains that a communicator on it sees. The
+// outputs, explain, diff and the plugin work on it. The sources make it (load.h). Immutable; reading is
 // thread-safe.
 #pragma once
 
@@ -7,35 +7,37 @@
 #include <string>
 #include <vector>
 
+#include "base/outcome.h"
 #include "topo/document/xml.h"
 #include "topo/graph/graph.h"
-#include "topo/outcome.h"
 #include "topo/paths/paths.h"
 #include "topo/settings.h"
 
 namespace railwise::topo {
 
-// GPUs that a communicator keeps together after ncclTopoTrimSystem: P2P or shared memory reaches all of them.
+// GPUs that a communicator keeps together after ncclTopoTrimSystem: P2P or shared memory connects all of
+// them.
 struct Domain {
   std::shared_ptr<const Graph> graph;
-  std::shared_ptr<const Paths> paths;  // with the view of a communicator
+  std::shared_ptr<const Paths> paths;  // the paths as a communicator sees them
   std::vector<int> ranks;              // in the graph's order
   float max_bandwidth = 0;             // GB/s of one channel (NCCL's maxBw)
-  float total_bandwidth = 0;           // GB/s out of one GPU (NCCL's totalBw)
+  float total_bandwidth = 0;           // GB/s that leave one GPU (NCCL's totalBw)
 };
 
 struct Machine {
-  std::string name;  // the file, tree or host it came from
+  std::string name;  // the file, /sys tree or host that the machine comes from
   std::unique_ptr<const Settings> settings;
-  std::unique_ptr<const XmlDocument> xml;  // as used for the graph: completed, fused, trimmed
+  // The document that the graph was made of: completed, fused, trimmed.
+  std::unique_ptr<const XmlDocument> xml;
   std::shared_ptr<const Graph> graph;
-  std::shared_ptr<const Paths> paths;  // without a communicator: the whole host
-  std::vector<Domain> domains;         // by their lowest rank
-  bool completed = false;              // GPUs and NICs were numbered by us, as on a running machine
-  std::vector<std::string> remarks;    // what was assumed, for people
+  std::shared_ptr<const Paths> paths;  // the paths without a communicator, for the whole host
+  std::vector<Domain> domains;         // sorted by their lowest rank
+  bool completed = false;              // Railwise numbered the GPUs and NICs, as a running machine would
+  std::vector<std::string> remarks;    // what was assumed, in words for people
 };
 
-// Graph, paths and domains of a document. An error where NCCL would fail its init.
+// Makes the graph, paths and domains of a document. An error if NCCL's init would fail.
 Outcome<Machine> makeMachine(XmlDocument document, const Settings& settings, std::string name);
 
 }  // namespace railwise::topo

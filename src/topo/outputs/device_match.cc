@@ -9,7 +9,8 @@ namespace {
 
 std::string onHost(const Node& node, const std::string& key) { return std::to_string(node.host) + "/" + key; }
 
-// By what cannot move first: the address, the device's name; else by number.
+// Keys of properties that cannot change come first: the address or the device's name. Other devices are
+// matched by number.
 std::string byAddress(const Graph&, const Node& node) {
   switch (node.type) {
     case NodeType::kCpu:
@@ -47,7 +48,8 @@ DeviceMatch::DeviceMatch(const Graph& left, const Graph& right)
 }
 
 void DeviceMatch::match(NodeType type, std::string (*key)(const Graph&, const Node&)) {
-  std::multimap<std::string, NodeIndex> free;  // on the right; equal keys stay in the order of the nodes
+  // Unmatched nodes on the right; equal keys keep the order of the nodes.
+  std::multimap<std::string, NodeIndex> free;
   for (const NodeIndex i : right_.of(type)) {
     if (leftOf(i) == kNoNode) free.emplace(key(right_, right_.node(i)), i);
   }
@@ -87,7 +89,7 @@ std::string deviceText(const Graph& graph, NodeIndex i) {
 
 std::vector<LinkText> linksOf(const Graph& graph) {
   std::vector<LinkText> links;
-  // NCCL 2.28 has no node for the physical GPU: for the comparison a device is its first rank.
+  // NCCL 2.28 has no node for the physical GPU, so a device is compared as its first rank.
   const auto end = [&](NodeIndex i) {
     const int gpu = graph.node(i).type == NodeType::kDev ? gpuOn(graph, i) : -1;
     return gpu < 0 ? i : graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)];

@@ -1,4 +1,4 @@
-// Which device of one machine is which of another. Internal to diff.
+// Finds, for each device of one machine, the matching device of another machine. Internal to diff.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ class DeviceMatch {
 
   NodeIndex rightOf(NodeIndex left) const { return to_right_[static_cast<std::size_t>(left)]; }
   NodeIndex leftOf(NodeIndex right) const { return to_left_[static_cast<std::size_t>(right)]; }
-  // The same for the number within a type; -1: none.
+  // `left` is an index among the left machine's nodes of `type`. Returns the index of the matching node on
+  // the right, or -1.
   int rightIndex(NodeType type, int left) const;
 
  private:
@@ -26,7 +27,7 @@ class DeviceMatch {
   std::vector<NodeIndex> to_left_;
 };
 
-// What a device is, beyond its place: "0000:06:00.0, sm 70, GPUDirect"; equal texts mean equal devices.
+// Describes a device apart from its place: "0000:06:00.0, sm 70, GPUDirect". Equal texts mean equal devices.
 std::string deviceText(const Graph& graph, NodeIndex node);
 
 struct LinkText {

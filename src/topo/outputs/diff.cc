@@ -91,7 +91,7 @@ class Differ {
     }
   }
 
-  // Where GPUs and NICs are.
+  // Compares the NUMA nodes of GPUs and NICs.
   void compareNuma() {
     for (int gpu = 0; gpu < left_.graph->count(NodeType::kGpu); ++gpu) {
       const int twin = match_.rightIndex(NodeType::kGpu, gpu);
@@ -120,7 +120,8 @@ class Differ {
                : nodeName(*machine.graph, machine.graph->of(NodeType::kCpu)[static_cast<std::size_t>(cpu)]);
   }
 
-  // Of matched nodes only: a link of a device that one side lacks is told by the device.
+  // Compares only links between matched nodes. If one side lacks a device, the device's own difference covers
+  // its links.
   void compareLinks() {
     std::map<std::pair<NodeIndex, NodeIndex>, std::pair<std::string, std::string>> links;
     const auto put = [](std::string& text, const std::string& more) {
@@ -138,7 +139,7 @@ class Differ {
     }
     for (const auto& [ends, texts] : links) {
       if (ends.first > ends.second && links.count({ends.second, ends.first}) != 0)
-        continue;  // told by its twin
+        continue;  // the matching pair reports it
       add("link", left_.graph->label(ends.first) + " - " + left_.graph->label(ends.second), texts.first,
           texts.second);
     }
@@ -179,7 +180,7 @@ class Differ {
     });
   }
 
-  // The NICs of a rank by channel, as a communicator sees them.
+  // The NICs that a rank uses, by channel, as its communicator sees them.
   static std::string nicsOf(const Machine& machine, int gpu) {
     const int rank = machine.graph->of(NodeType::kGpu, gpu).rank;
     for (const Domain& domain : machine.domains) {

@@ -1,6 +1,6 @@
-// What differs between two machines, or between two views of one (with and without a file, NCCL 2.30
-// and 2.28): devices, links, paths and choices. GPUs and NICs are matched by PCI address and name, then by
-// their number. Pure; thread-safe.
+// Finds what differs between two machines, or between two views of one machine (with and without a file, NCCL
+// 2.30 and 2.28): devices, links, paths and choices. GPUs and NICs are matched by PCI address and name, then
+// by their number. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -10,17 +10,19 @@
 
 namespace railwise::topo {
 
-// One thing that differs. A side that lacks it has an empty text.
+// One thing that differs. If one machine lacks the thing, its text is empty.
 struct Difference {
   std::string kind;  // "device", "numa", "link", "path", "nic", "gpudirect", "p2p", "pxn", "domain"
-  std::string what;  // ids: "GPU/0", "GPU/0 -> NET/1"; the left machine's where both have the thing
+  // Ids: "GPU/0", "GPU/0 -> NET/1"; if both machines have the thing, the ids of the left one.
+  std::string what;
   std::string left;
   std::string right;
 };
 
 std::vector<Difference> diff(const Machine& left, const Machine& right);
 
-// In words, by kind; many pairs that say the same are one line. One line that says so when nothing differs.
+// Describes the differences in words, sorted by kind. Pairs with equal differences share one line. If nothing
+// differs, the text is one line that says so.
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences);
 std::string diffJson(const Machine& left, const Machine& right, const std::vector<Difference>& differences);
 

@@ -25,7 +25,7 @@ constexpr Kind kKinds[] = {
     {"pxn", "PXN: sending through another GPU"},
 };
 
-// "GPU/12" -> "GPU/" and 12; an address has no number.
+// Splits "GPU/12" into "GPU/" and 12. False: the id has no number, for example an address.
 bool splitNumber(const std::string& id, std::string& stem, int& number) {
   std::size_t digits = id.size();
   while (digits > 0 && std::isdigit(static_cast<unsigned char>(id[digits - 1])) != 0) --digits;
@@ -35,7 +35,7 @@ bool splitNumber(const std::string& id, std::string& stem, int& number) {
   return true;
 }
 
-// "GPU/0..3, GPU/5" of several ids: numbers that follow each other are joined.
+// Joins several ids to "GPU/0..3, GPU/5": consecutive numbers become a range.
 std::string idsText(const std::set<std::string>& ids) {
   std::map<std::string, std::vector<int>> numbers;
   std::vector<std::string> others;
@@ -70,14 +70,14 @@ std::string idsText(const std::set<std::string>& ids) {
   return text;
 }
 
-// All that changed from one text to the same other text.
+// All things whose text changed from `left` to `right`.
 struct Group {
   std::string left;
   std::string right;
   std::vector<std::string> whats;
 };
 
-// "GPU/0 -> NET/1" of two lists that do not give it back.
+// Lists pairs such as "GPU/0 -> NET/1", if they cannot be written as two lists.
 std::string pairsText(const std::vector<std::string>& whats) {
   constexpr std::size_t kShown = 6;
   std::string text;
@@ -86,8 +86,8 @@ std::string pairsText(const std::vector<std::string>& whats) {
   return text;
 }
 
-// Two lists where every one of the first with every one of the second is meant, or one list where any two
-// are; else the pairs themselves.
+// Writes the pairs of a group. If every first id is paired with every second id, writes two lists. If any two
+// of the ids are paired, writes one list. Otherwise lists the pairs.
 std::string endsText(const Group& group) {
   std::set<std::string> from;
   std::set<std::string> to;
@@ -125,7 +125,7 @@ std::string groupText(const Group& group, bool pairs) {
   return text + "\n";
 }
 
-// "GPU>NET" of "GPU/0 -> NET/1": only pairs of the same types are one group.
+// Returns "GPU>NET" for "GPU/0 -> NET/1". Only pairs of equal types are in one group.
 std::string typesOf(const std::string& what) {
   const auto typeAt = [&](std::size_t at) { return what.substr(at, what.find('/', at) - at); };
   std::size_t to = what.find(" -> ");
@@ -133,7 +133,7 @@ std::string typesOf(const std::string& what) {
   return typeAt(0) + (to == std::string::npos ? "" : ">" + typeAt(what.find_first_not_of(" ->", to)));
 }
 
-// Devices that one side lacks are one group, whatever each of them is.
+// Puts all devices that one side lacks into one group, whatever their texts are.
 std::string sideText(const Difference& difference, const std::string& text) {
   const bool lone = difference.left.empty() || difference.right.empty();
   return lone && difference.kind == "device" && !text.empty() ? "lone" : text;

@@ -9,7 +9,7 @@
 namespace railwise::topo {
 namespace {
 
-// A quoted string of the DOT language; \n stays a line break.
+// Quotes a string for the DOT language; \n remains a line break.
 std::string inQuotes(const std::string& text) {
   std::string quote = "\"";
   for (const char c : cleanUtf8(text)) {
@@ -103,7 +103,8 @@ class DotWriter {
              ", shape=" + look.shape + ", fillcolor=" + inQuotes(look.fill) + "];\n";
   }
 
-  // A rank's node stands in its device's, a port in its NIC's.
+  // False: the node is not drawn itself. A rank is part of its device's node, and a port is part of its NIC's
+  // node.
   bool drawn(NodeIndex i) const {
     const Node& node = graph_.node(i);
     if (node.type == NodeType::kGpu) return node.parent == kNoNode;
@@ -135,7 +136,7 @@ class DotWriter {
     char width[16];
     std::snprintf(width, sizeof width, "%.2f",
                   0.5 + 0.5 * std::log2(1 + static_cast<double>(link.bandwidth)));
-    // The tree goes down from the CPUs; links beside it do not shape it.
+    // The PCI links form the tree below the CPUs. Other links do not influence its shape.
     const bool tree = link.type == LinkType::kPci;
     const bool up = tree && isParent(link.to, from);
     const std::string ends = up ? inQuotes(graph_.label(link.to)) + " -- " + inQuotes(graph_.label(from))
@@ -145,7 +146,7 @@ class DotWriter {
              (tree || link.type == LinkType::kNvl ? "" : ", constraint=false") + "];\n";
   }
 
-  // The way up is a switch's last link.
+  // The last link of a switch leads to its parent.
   bool isParent(NodeIndex parent, NodeIndex child) const {
     const Node& node = graph_.node(child);
     if (node.type == NodeType::kCpu) return false;

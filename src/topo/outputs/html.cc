@@ -5,14 +5,14 @@
 #include "topo/outputs/drawing/draw_machine.h"
 #include "topo/outputs/html_parts.h"
 #include "topo/outputs/outputs.h"
-#include "topo/outputs/sha256.h"
 #include "topo/outputs/svg_parts.h"
 
 namespace railwise::topo {
 namespace {
 
 constexpr double kFitsAWindow =
-    2200;  // pixels: wider drawings would be too small to read if they were shrunk
+    // Pixels: a wider drawing would be too small to read if it were shrunk.
+    2200;
 
 std::string element(const char* tag, const std::string& text) {
   return std::string("<") + tag + ">" + escapeXml(text) + "</" + tag + ">";
@@ -24,7 +24,7 @@ std::string problemHtml(const std::string& text, const std::string& fix) {
   return html + "</div>\n";
 }
 
-// GPUs that have the same thing to do are told of once.
+// Problems of several GPUs that have the same fix are shown once.
 struct SharedProblem {
   const Problem* first;
   std::vector<int> ranks;
@@ -113,24 +113,24 @@ std::string headerHtml(const Machine& machine) {
 
 std::string htmlText(const Machine& machine) {
   const MachineExplanation all = explain(machine);
-  const std::string style = std::string(svgStyle()) + std::string(htmlStyle());
-  const std::string script(htmlScript());
   std::string html =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
       "http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none'; script-src '" +
-      cspHash(script) + "'; style-src '" + cspHash(style) +
+      std::string(htmlScriptHash()) + "'; style-src '" + std::string(htmlStyleHash()) +
       "'; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n" +
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
-      escapeXml(machine.name + ": topology") + "</title>\n<style>" + style + "</style></head>\n<body>\n";
+      escapeXml(machine.name + ": topology") + "</title>\n<style>" + std::string(htmlStyle()) +
+      "</style></head>\n<body>\n";
   html += headerHtml(machine);
   const Drawing drawing = drawMachine(machine, all);
   const bool fit = drawing.width < kFitsAWindow;
   html +=
       "<main>\n<div class=\"bar\"><div id=\"way\" role=\"status\">Select a GPU or a NIC (mouse, or Tab, "
       "arrow keys and "
-      "Enter): its ways light up, and what NCCL chose is told below.</div><button id=\"fit\" type=\"button\" "
+      "Enter): its paths light up, and what NCCL chose is shown below.</div><button id=\"fit\" "
+      "type=\"button\" "
       "hidden "
       "aria-pressed=\"";
   html += fit ? "true\">Full size" : "false\">Fit the window";
@@ -140,7 +140,7 @@ std::string htmlText(const Machine& machine) {
   html += "</div>\n<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n";
   html += problemsHtml(all) + nicTableHtml(machine, all) + typesHtml(machine);
   html += "</main>\n<script id=\"data\" type=\"application/json\">" + htmlData(machine, all) +
-          "</script>\n<script>" + script + "</script>\n</body></html>\n";
+          "</script>\n<script>" + std::string(htmlScript()) + "</script>\n</body></html>\n";
   return html;
 }
 

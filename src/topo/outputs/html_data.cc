@@ -8,10 +8,11 @@
 namespace railwise::topo {
 namespace {
 
-// Beyond that many paths the page would be tens of megabytes: it then names the hops of the chosen NICs only.
+// With more paths than this the page would have tens of megabytes. It then lists the hops of the chosen NICs
+// only.
 constexpr int kMostWithHops = 40000;
 
-// A reader of HTML ends a script at "</script" and goes astray at "<!--".
+// An HTML parser ends a script at "</script" and is confused by "<!--".
 std::string safeInScript(const std::string& json) {
   std::string safe;
   for (const char c : json) {
@@ -49,7 +50,7 @@ class DataWriter {
   }
 
  private:
-  // A NIC with one port is called as its port.
+  // A NIC with one port is called by the name of the port.
   std::string nameOf(NodeIndex i) const {
     if (graph_.node(i).type == NodeType::kNic) {
       const auto nets = netsOn(graph_, i);
@@ -85,7 +86,7 @@ class DataWriter {
     json_.endObject();
   }
 
-  // "GPU 0-3 by mlx5_0", grouped by the way.
+  // Writes "GPU 0-3 by mlx5_0": remote GPUs in groups, by the NIC and the proxy rank.
   void writeRemote(const GpuExplanation& gpu) {
     std::map<std::pair<int, int>, std::vector<int>> groups;
     for (const PeerRoute& route : gpu.peers) {

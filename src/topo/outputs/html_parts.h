@@ -1,4 +1,4 @@
-// The constant parts and the data of the page. Internal to outputs/.
+// The constant parts of the HTML page, and its data. Internal to outputs/.
 #pragma once
 
 #include <string>
@@ -8,10 +8,15 @@
 
 namespace railwise::topo {
 
+// The files in page/: the style of the drawing and of the page around it, and the script. The script inserts
+// text from the machine only through textContent.
 std::string_view htmlStyle();
 std::string_view htmlScript();
+// "sha256-<base64>" for the page's content security policy, which allows only this style and this script.
+std::string_view htmlStyleHash();
+std::string_view htmlScriptHash();
 
-// What the script shows on a click, as JSON that is safe inside <script>.
+// The data that the script shows after a click, as JSON that is safe inside <script>.
 std::string htmlData(const Machine& machine, const MachineExplanation& all);
 
 }  // namespace railwise::topo

@@ -44,9 +44,10 @@ std::vector<int> devsByRank(const Graph& graph) {
   return list;
 }
 
-// Two equal hosts: the peers are this host's own GPUs. A graph of several hosts has no such second host.
+// Assumes a second host that is equal to this one, so the peers have the NVML indices of this host's GPUs. A
+// graph of several hosts has no such second host.
 void writePeerNets(JsonWriter& json, const Machine& machine, const Domain& domain) {
-  constexpr int kChannels = 2;  // later ones repeat
+  constexpr int kChannels = 2;  // later channels repeat the first two
   json.key("p2p_net").beginArray();
   const int gpus = machine.graph->hosts() == 1 ? domain.graph->count(NodeType::kGpu) : 0;
   for (int gpu = 0; gpu < gpus; ++gpu) {

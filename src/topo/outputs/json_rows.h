@@ -7,17 +7,18 @@
 
 namespace railwise::topo {
 
-// "gpu_gpu": [[from, to, type, GB/s, hops, [via...]], ...] and the six other tables.
+// Writes "gpu_gpu": [[from, to, type, GB/s, hops, [via...]], ...], and six more tables of the same form.
 void writePathTables(JsonWriter& json, const Paths& paths);
 
-// "p2p": [[from, to, allowed, read, intermediate rank], ...]; with reasons, one string more.
+// Writes "p2p": [[from, to, allowed, read, intermediate rank], ...]. `with_reasons` adds one string to each
+// row.
 void writeP2p(JsonWriter& json, const Paths& paths, bool with_reasons);
 
-// "gdr": [[gpu, net, receive, send, flush, PXN rank], ...]; with reasons, also the rule and the reason of
-// receive and send, and the reason of flush.
+// Writes "gdr": [[gpu, net, receive, send, flush, PXN rank], ...]. `with_reasons` adds the rule and the
+// reason of receive and of send, and the reason of flush.
 void writeGdr(JsonWriter& json, const Paths& paths, bool with_reasons);
 
-// "domains": [{ranks, max_bw, total_bw, local_net, p2p_net}, ...].
+// Writes "domains": [{ranks, max_bw, total_bw, local_net, p2p_net}, ...].
 void writeDomains(JsonWriter& json, const Machine& machine);
 
 }  // namespace railwise::topo

@@ -7,14 +7,15 @@
 namespace railwise::topo {
 namespace {
 
-constexpr int kHeaderEvery = 24;  // rows after which the header is repeated, so that it is never out of sight
+// After this number of rows the header is repeated, so that it is always in sight.
+constexpr int kHeaderEvery = 24;
 
-// A row or column: a GPU or a NIC.
+// A GPU or a NIC, which has a row and a column of the matrix.
 struct Device {
   NodeType type = NodeType::kGpu;
   int index = 0;
   int host = 0;
-  std::string name;  // "GPU0": by rank; "NIC0": by its number in the list of NICs
+  std::string name;  // "GPU0": 0 is the rank; "NIC0": 0 is the position in the list of NICs
 };
 
 std::vector<Device> devicesOf(const Graph& graph) {
@@ -49,7 +50,7 @@ class Matrix {
   }
 
  private:
-  // NV18: the links of the narrower end; NVL where the bandwidth is no multiple of a link's.
+  // "NV18" if the path's bandwidth is that of 18 links; "NVL" if the bandwidth is not a multiple of a link's.
   std::string nvlinkText(const Device& from, const Path& path) const {
     if (xgmi_) return "XGMI";
     const int count = nvlinkCount(graph_.of(NodeType::kGpu, from.index), path.bandwidth);
@@ -64,7 +65,7 @@ class Matrix {
     return pathTypeName(path.type);
   }
 
-  // A wider gap stands before the NICs, and between hosts.
+  // True if a new group begins at `i`: a wider gap stands before the NICs and between hosts.
   bool newGroup(std::size_t i) const {
     return devices_[i].type != devices_[i - 1].type || devices_[i].host != devices_[i - 1].host;
   }

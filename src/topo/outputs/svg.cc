@@ -31,7 +31,7 @@ std::string textAt(const char* style, double x, double y, const std::string& tex
          escapeXml(text) + "</text>";
 }
 
-// 12 GB/s and 370 GB/s can be told apart, and neither hides its neighbours.
+// The line's thickness: 12 GB/s and 370 GB/s look different, and neither covers its neighbours.
 double thickness(float bandwidth) { return 0.5 + 0.5 * std::log2(1 + static_cast<double>(bandwidth)); }
 
 class SvgWriter {
@@ -141,7 +141,7 @@ class SvgWriter {
     text_ += "</g>\n";
   }
 
-  // Both parts on one line where they fit, else the one that tells more.
+  // Writes both parts of the box's text on one line if they fit, otherwise the part with more information.
   void addOneLine(const Box& box) {
     const double x = box.x + box.width / 2;
     const double y = box.y + box.height / 2 + 4;
@@ -167,7 +167,7 @@ class SvgWriter {
     }
   }
 
-  // What colours and lines mean, of those that occur.
+  // Adds a legend of the colours and lines that occur in the drawing.
   void addKey() {
     const auto has = [&](const char* kind) {
       return std::any_of(drawing_.wires.begin(), drawing_.wires.end(),

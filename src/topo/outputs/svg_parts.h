@@ -1,5 +1,5 @@
-// The drawing as SVG elements, for svg and html. Internal to outputs/, but for the style, which the plot of
-// `railwise bench` shares.
+// The drawing as SVG elements, for the SVG and HTML outputs. Internal to outputs/, except for the style and
+// escapeXml(), which `railwise perf --timeline` uses too.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@
 namespace railwise::topo {
 
 struct SvgOptions {
-  bool interactive = false;  // for the page: boxes of GPUs and NICs take the focus
-  std::string title;         // above the drawing; empty: none
+  bool interactive = false;  // for the HTML page: boxes of GPUs and NICs can have the focus
+  std::string title;         // title above the drawing; empty: no title
 };
 
-// The whole <svg> element; its classes are styled by svgStyle().
+// The whole <svg> element. svgStyle() has the style for its classes.
 std::string svgElement(const Drawing& drawing, const Graph& graph, const SvgOptions& options);
 
-// CSS with both colour schemes: light, and dark where the viewer prefers it.
+// The CSS of page/drawing.css, with two colour schemes: light, and dark if the viewer prefers it.
 std::string_view svgStyle();
 
-// For text and for attribute values in double quotes; what XML cannot hold becomes U+FFFD.
+// Escapes `text` for XML text and for attribute values in double quotes. Characters that XML cannot hold
+// become U+FFFD.
 std::string escapeXml(std::string_view text);
 
 }  // namespace railwise::topo

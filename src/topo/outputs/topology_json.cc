@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
@@ -8,7 +8,8 @@
 namespace railwise::topo {
 namespace {
 
-constexpr int kSchemaVersion = 1;  // docs/topology-json.md; raised when a field changes its meaning or goes
+// The version in docs/topology-json.md. It is raised when a field changes its meaning or is removed.
+constexpr int kSchemaVersion = 1;
 
 const char* archName(CpuArch arch) {
   switch (arch) {

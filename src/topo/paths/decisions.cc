@@ -13,8 +13,8 @@ int mirrorBits(int value, int power) {
   return mirrored;
 }
 
-// The rank of the physical GPU in the middle of an NVLink path through another GPU; -1: none; failed:
-// nobody's.
+// Finds the rank of the physical GPU in the middle of an NVLink path. -1: the path passes through no GPU.
+// `failed`: the GPU in the middle has no rank.
 void findIntermediate(const Paths& paths, const Path& path, P2pDecision& decision) {
   const Graph& graph = paths.graph();
   const bool devs = graph.count(NodeType::kDev) > 0;
@@ -80,14 +80,14 @@ namespace {
 
 bool hasNvlinkPeer(const Paths& paths, int gpu) {
   const int gpus = paths.graph().count(NodeType::kGpu);
-  if (gpus == 1) return true;  // one GPU: reading keeps things local
+  if (gpus == 1) return true;  // the only GPU: reading keeps the data local
   for (int other = 0; other < gpus; ++other)
     if (other != gpu && paths.get(NodeType::kGpu, gpu, NodeType::kGpu, other).type == PathType::kNvl)
       return true;
   return false;
 }
 
-// What forbids GPUDirect whatever the distance is; kOn: nothing does.
+// The rule that forbids GPUDirect independently of the distance. kOn: no such rule applies.
 GdrRule ruleBeforeDistance(const Paths& paths, const Node& gpu, const Node& net, bool read) {
   constexpr int kReadsAlways = 80;
   const Settings& settings = paths.settings();

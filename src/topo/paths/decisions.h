@@ -1,5 +1,6 @@
-// NCCL's decisions without words: what rerouter.h needs while the paths are rerouted, and what policy.h puts
-// into sentences. Pure functions of the paths as they are at that moment. Thread-safe.
+// NCCL's decisions, without texts. The Rerouter of compute.cc needs them while it changes the paths, and
+// policy.h turns them into sentences. Pure functions of the paths as they are at the time of the call.
+// Thread-safe.
 #pragma once
 
 #include <vector>
@@ -14,7 +15,7 @@ struct P2pDecision {
   int intermediate_rank = -1;
   PathType type = PathType::kDis;
   PathType level = PathType::kPxb;
-  bool failed = false;  // through a GPU that no rank uses: NCCL fails its init
+  bool failed = false;  // the path goes through a GPU that no rank uses: NCCL's init fails
 };
 P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu);
 
@@ -26,19 +27,20 @@ struct GdrDecision {
   int proxy_gpu = -1;
   PathType distance = PathType::kDis;
   PathType level = PathType::kP2c;
-  bool failed = false;  // PXN through a GPU that no rank uses
+  bool failed = false;  // PXN goes through a GPU that no rank uses: NCCL's init fails
 };
 GdrDecision decideGdr(const Paths& paths, int gpu, int net, bool read);
 
-// The GPU that relays on a PXN path; the GPU itself on any other; -1: none can be named (NCCL fails its
-// init).
+// The GPU that forwards the data on a PXN path; on any other path the GPU itself. -1: there is no such GPU,
+// and NCCL's init fails.
 int decideProxy(const Paths& paths, int gpu, int net);
 
-// The indices of `to` nodes with the highest bandwidth, then the lowest path type (ncclTopoGetLocal).
+// The indices of the nodes of type `to` with the highest bandwidth and, among these, the lowest path type
+// (ncclTopoGetLocal).
 std::vector<int> localNodes(const Paths& paths, NodeType from, int from_index, NodeType to);
 
-// ncclTopoGetLocalNet: of `locals` (the nearest NETs of the GPU), of which the first is nearest to `sharers`
-// GPUs.
+// ncclTopoGetLocalNet: chooses one of `locals`, the nearest NETs of the GPU. `sharers`: to how many GPUs the
+// first of these NETs is nearest.
 int pickLocalNet(const Settings& settings, int gpu_dev, const std::vector<int>& locals, int sharers,
                  int channel);
 

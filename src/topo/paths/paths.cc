@@ -11,7 +11,8 @@ bool Paths::reaches(NodeType from, int from_index, NodeType to) const {
 std::vector<const Link*> Paths::links(const Path& path) const {
   std::vector<const Link*> links;
   links.reserve(path.hops);
-  // Not past `hops`: with links missing on one side NCCL's own lists do not end where they should.
+  // Stops after `hops` links: if links are missing in one direction, the list of cells does not end where it
+  // should, as in NCCL.
   for (int32_t cell = path.first; cell >= 0 && links.size() < path.hops;
        cell = cells_[static_cast<std::size_t>(cell)].next)
     links.push_back(cells_[static_cast<std::size_t>(cell)].link);

@@ -157,7 +157,8 @@ Outcome<int> proxyRank(const Paths& paths, int gpu, int net) {
 
 namespace {
 
-// NCCL_P2P_PXN_LEVEL=2: the GPU near that NIC relays, when NVLink and GPUDirect allow it. -1: it does not.
+// For NCCL_P2P_PXN_LEVEL=2: the GPU near that NIC sends for `gpu`, if NVLink and GPUDirect allow it. -1: they
+// do not.
 int relayFor(const Paths& paths, int gpu, int net) {
   const Settings& settings = paths.settings();
   const int relay = paths.localGpu(net);
@@ -180,7 +181,7 @@ Outcome<NetTowardsPeer> netTowardsPeer(const Paths& paths, int gpu, int peer_dev
   NetTowardsPeer answer{*own, graph.of(NodeType::kGpu, gpu).rank};
   const int pxn_level = settings.pxn_disable == 1 ? 0 : settings.p2p_pxn_level;
   if (settings.cross_nic != 0 && pxn_level == 0) return answer;
-  const int twin = graph.gpuOfDev(graph.localHost(), peer_dev);  // the GPU here that the peer is there
+  const int twin = graph.gpuOfDev(graph.localHost(), peer_dev);  // the GPU here with the peer's NVML index
   if (twin < 0) return answer;
   const auto preferred = localNet(paths, twin, channel);
   if (!preferred.ok()) return Error{preferred.error()};

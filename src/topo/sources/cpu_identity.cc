@@ -26,7 +26,7 @@ bool parseNumber(std::string_view text, int& number) {
   return error == std::errc() && end == text.data() + text.size() && number >= 0;
 }
 
-// A vendor ends up in a quoted attribute.
+// The vendor will be written into a quoted attribute.
 bool isName(std::string_view text) {
   if (text.empty() || text.size() > 32) return false;
   return text.find_first_of("\"'<>&=\n\r\t") == std::string_view::npos;
@@ -61,13 +61,14 @@ std::string cpuIdentityText(const CpuIdentity& cpu) {
   return cpu.arch + "," + cpu.vendor + "," + std::to_string(cpu.family) + "," + std::to_string(cpu.model);
 }
 
-// NCCL's ncclTopoGetXmlFromCpu: the architecture is the build's; off x86 it writes nothing else.
+// As NCCL's ncclTopoGetXmlFromCpu: the architecture is that of the build. On architectures other than x86
+// nothing else is written.
 CpuIdentity thisCpu() {
   CpuIdentity cpu;
 #if defined(__x86_64__)
   cpu.arch = "x86_64";
   unsigned eax = 0;
-  unsigned part[3] = {};  // of the vendor's name: EBX, EDX, ECX
+  unsigned part[3] = {};  // the vendor's name, from EBX, EDX and ECX
   if (__get_cpuid(0, &eax, &part[0], &part[2], &part[1]) != 0) {
     char name[sizeof part];
     std::memcpy(name, part, sizeof part);
@@ -75,7 +76,8 @@ CpuIdentity thisCpu() {
   }
   unsigned unused[3] = {};
   if (__get_cpuid(1, &eax, &unused[0], &unused[1], &unused[2]) != 0) {
-    // The processor manuals add the extended family; NCCL shifts it, and its tables expect that.
+    // The processor manuals add the extended family. NCCL shifts it instead, and NCCL's tables expect the
+    // shifted value.
     cpu.family = static_cast<int>(((eax >> 8) & 0xf) + (((eax >> 20) & 0xff) << 4));
     cpu.model = static_cast<int>(((eax >> 4) & 0xf) + (((eax >> 16) & 0xf) << 4));
   }
@@ -87,7 +89,7 @@ CpuIdentity thisCpu() {
   return cpu;
 }
 
-CpuAnswer cpuOf(const FileTree& tree) {
+CpuAnswer cpuOf(const sysfs::FileTree& tree) {
   if (const auto text = tree.read(kCpuIdentityPath)) {
     const Outcome<CpuIdentity> recorded = parseCpuIdentity(*text);
     if (recorded.ok()) return {*recorded, "the recorded tree", false};

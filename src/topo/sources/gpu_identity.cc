@@ -6,7 +6,8 @@
 namespace railwise::topo {
 namespace {
 
-// Up to the separator, which `text` loses with it.
+// Removes the text up to the separator from the front of `text`, with the separator, and returns it without
+// the separator.
 std::string_view cut(std::string_view& text, char separator) {
   const std::size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);
@@ -19,7 +20,7 @@ bool parseNumber(std::string_view text, int low, int high, int& number) {
   return error == std::errc() && end == text.data() + text.size() && number >= low && number <= high;
 }
 
-// A target ends up in a quoted attribute.
+// The target will be written into a quoted attribute.
 bool isTarget(std::string_view text) {
   return !text.empty() && text.size() <= 16 &&
          text.find_first_not_of("0123456789abcdef:.") == std::string_view::npos;
@@ -57,7 +58,7 @@ std::optional<GpuIdentity> parseGpuIdentity(std::string_view text) {
   return gpu;
 }
 
-std::optional<GpuIdentity> gpuOf(const FileTree& tree, std::string_view busid) {
+std::optional<GpuIdentity> gpuOf(const sysfs::FileTree& tree, std::string_view busid) {
   const auto text = tree.read(gpuIdentityPath(busid));
   return text ? parseGpuIdentity(*text) : std::nullopt;
 }

@@ -1,5 +1,6 @@
-// What NCCL asks NVML of a GPU, since /sys does not tell it: compute capability and NVLinks. The tree of a
-// software machine, and what is recorded of one, carries the answers. Plain values; thread-safe.
+// What NCCL asks NVML about a GPU because /sys does not have it: compute capability and NVLinks. The /sys
+// tree of a software machine contains these answers, and so does a recording of such a tree. Plain values;
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -7,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "topo/sources/file_tree.h"
+#include "sysfs/file_tree.h"
 
 namespace railwise::topo {
 
@@ -24,13 +25,14 @@ struct GpuIdentity {
   bool operator==(const GpuIdentity&) const = default;
 };
 
-// A file for each GPU, named after its bus id: "sm 90", then a line "nvlink 0000:05:00.0 2" for each target.
+// Each GPU has a file in this folder, named after its bus id: "sm 90", then a line "nvlink 0000:05:00.0 2"
+// for each target.
 inline constexpr char kGpuIdentityFolder[] = "/railwise/gpus";
 std::string gpuIdentityPath(std::string_view busid);
 std::string gpuIdentityText(const GpuIdentity& gpu);
-std::optional<GpuIdentity> parseGpuIdentity(std::string_view text);  // nothing: it is no such text
+std::optional<GpuIdentity> parseGpuIdentity(std::string_view text);  // null: `text` has another form
 
-// Nothing: the tree does not tell.
-std::optional<GpuIdentity> gpuOf(const FileTree& tree, std::string_view busid);
+// Null: the tree has no such file for the GPU.
+std::optional<GpuIdentity> gpuOf(const sysfs::FileTree& tree, std::string_view busid);
 
 }  // namespace railwise::topo

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "topo/document/bus_id.h"
-#include "topo/sources/net_places.h"
-#include "topo/sources/pci_devices.h"
+#include "base/bus_id.h"
+#include "sysfs/pci_devices.h"
+#include "sysfs/rdma_devices.h"
 
 namespace railwise::topo {
 namespace {
@@ -19,36 +19,36 @@ constexpr float kMaxGbps = 1e6F;
 
 struct Port {
   NetDevice device;
-  NetPlace place;
-  std::string path;    // what the plugin tells NCCL; "": no PCI place
-  bool net_ib = true;  // else of another plugin, which merges nothing
+  sysfs::RdmaPlace place;
+  std::string path;    // the path that the plugin reports to NCCL; "": no PCI place
+  bool net_ib = true;  // false: the port belongs to another plugin, which merges nothing
 };
 
 void remark(std::vector<std::string>* remarks, std::string text) {
   if (remarks != nullptr) remarks->push_back(std::move(text));
 }
 
-// "400 Gb/sec (4X NDR)" -> 400000: the kernel multiplies lanes and signalling rate as net_ib does.
+// Turns "400 Gb/sec (4X NDR)" into 400000. The kernel multiplies lanes and signalling rate as net_ib does.
 int rateMbps(const std::string& rate) {
   const float gbps = std::strtof(rate.c_str(), nullptr);
   return gbps > 0 && gbps < kMaxGbps ? static_cast<int>(gbps * 1000 + 0.5F) : 0;
 }
 
-// net_ib takes ports whose link layer is InfiniBand or Ethernet. The kernel calls EFA's "Unknown"; a tree
-// recorded without the file tells by the vendor.
-bool drivenByNetIb(const FileTree& tree, const std::string& port, const std::string& device) {
-  const std::string layer = sysAttribute(tree, port, "link_layer");
+// net_ib uses ports whose link layer is InfiniBand or Ethernet. For EFA the kernel reports "Unknown". If a
+// recorded tree lacks the file, the vendor decides.
+bool drivenByNetIb(const sysfs::FileTree& tree, const std::string& port, const std::string& device) {
+  const std::string layer = sysfs::attribute(tree, port, "link_layer");
   if (!layer.empty()) return layer == "InfiniBand" || layer == "Ethernet";
   constexpr std::string_view kAmazon = "0x1d0f";
-  return sysAttribute(tree, device, "vendor") != kAmazon;
+  return sysfs::attribute(tree, device, "vendor") != kAmazon;
 }
 
-// 4: RNIC, a device of iWARP, whose link layer is Ethernet too.
-bool isIwarp(const FileTree& tree, const std::string& device) {
+// Node type 4 is RNIC: an iWARP device, whose link layer is Ethernet too.
+bool isIwarp(const sysfs::FileTree& tree, const std::string& device) {
   return tree.read(device + "/node_type").value_or("").starts_with("4:");
 }
 
-std::vector<int> portNumbers(const FileTree& tree, const std::string& device) {
+std::vector<int> portNumbers(const sysfs::FileTree& tree, const std::string& device) {
   std::vector<int> ports;
   for (const std::string& name : tree.list(device + "/ports")) {
     int number = 0;
@@ -59,19 +59,19 @@ std::vector<int> portNumbers(const FileTree& tree, const std::string& device) {
   return ports;
 }
 
-// The verbs port is part of the name where Railwise tells two ports apart; net_ib gives both the same.
+// Railwise adds the port number to the name to distinguish two ports. net_ib gives both ports the same name.
 std::string nameOf(const std::string& device, int port, const Settings& settings) {
   return settings.net_ib || port == 1 ? device : device + ":" + std::to_string(port);
 }
 
-// Software devices are where nobody looks for them: what NCCL is told is said, and where that is not the
-// card.
-void remarkSoftware(const std::string& name, const NetPlace& place, const Settings& settings,
+// Adds a remark that says where NCCL places a software device: at the card of its network interface, or at
+// the first CPU.
+void remarkSoftware(const std::string& name, const sysfs::RdmaPlace& place, const Settings& settings,
                     std::vector<std::string>* remarks) {
   const std::string what =
       name + " is Soft-RoCE or soft-iWARP" + (place.interface.empty() ? "" : " on " + place.interface);
   if (!place.path.empty()) {
-    remark(remarks, what + ": placed at that interface's card, " + std::string(baseName(place.path)) +
+    remark(remarks, what + ": placed at that interface's card, " + std::string(sysfs::baseName(place.path)) +
                         ", as Railwise's plugin tells NCCL");
   } else if (settings.net_ib) {
     remark(remarks, what + ": /sys has no PCI place for it, and NCCL puts it at the first CPU");
@@ -80,12 +80,23 @@ void remarkSoftware(const std::string& name, const NetPlace& place, const Settin
   }
 }
 
-void addPorts(const FileTree& tree, const std::string& name, const Settings& settings,
+// The PCI path that NCCL gets. All functions of a card count as one device, and with NCCL_IB_MERGE_VFS its
+// virtual functions too. net_ib uses function 0 of device 0 on the bus, whatever that is.
+std::string toldPath(const sysfs::FileTree& tree, std::string path, const Settings& settings) {
+  if (!settings.net_ib) return sysfs::cardOf(tree, path, settings.ib_merge_vfs != 0);
+  if (path.size() < kBusIdLength || !isBusId(sysfs::baseName(path))) return path;
+  path.back() = '0';
+  if (settings.ib_merge_vfs != 0) path[path.size() - 3] = path[path.size() - 4] = '0';
+  return path;
+}
+
+void addPorts(const sysfs::FileTree& tree, const std::string& name, const Settings& settings,
               const NetDefaults& defaults, std::vector<Port>& ports, std::vector<std::string>* remarks) {
   constexpr std::string_view kActive = "4:";  // IB_PORT_ACTIVE
   const std::string folder = kFolder + name;
-  const NetPlace place = netPlace(tree, name, settings);
-  const bool iwarp = !settings.net_ib && isIwarp(tree, folder);  // all one to net_ib
+  sysfs::RdmaPlace place = sysfs::rdmaPlace(tree, name);
+  if (settings.net_ib) place.path = place.linked;                // net_ib uses the link as it is
+  const bool iwarp = !settings.net_ib && isIwarp(tree, folder);  // net_ib does not distinguish iWARP
   bool active = false;
   for (const int number : portNumbers(tree, folder)) {
     const std::string port = folder + "/ports/" + std::to_string(number);
@@ -95,35 +106,36 @@ void addPorts(const FileTree& tree, const std::string& name, const Settings& set
     Port found;
     found.place = place;
     found.net_ib = drivenByNetIb(tree, port, place.path);
-    found.path = found.net_ib ? place.told_path : place.path;
+    found.path = found.net_ib ? toldPath(tree, place.path, settings) : place.path;
     found.device.name = nameOf(name, number, settings);
-    if (isPciDevice(tree, found.path)) found.device.busid = baseName(found.path);
-    // NCCL would lose them (net/device/device.cc, fuseDevices).
+    if (sysfs::isPciDevice(tree, found.path)) found.device.busid = sysfs::baseName(found.path);
+    // NCCL would lose such devices (net/device/device.cc, fuseDevices).
     found.device.can_fuse = settings.net_ib || !found.net_ib || !found.path.empty();
     found.device.port = number;
-    found.device.speed_mbps = rateMbps(sysAttribute(tree, port, "rate"));
+    found.device.speed_mbps = rateMbps(sysfs::attribute(tree, port, "rate"));
     if (found.device.speed_mbps == 0) found.device.speed_mbps = defaults.mbps;
     found.device.gdr = defaults.gdr && (settings.net_ib || (!place.software && !iwarp));
-    found.device.link = iwarp ? "iWARP" : sysAttribute(tree, port, "link_layer");
-    // net_ib and Railwise pass the GUID as it lies in memory: in the byte order of the wire. A tree without
-    // link layers is one whose GUIDs have been replaced by numbers, which are taken as they are; only whether
-    // two are equal counts.
-    const uint64_t guid = parseGuid(sysAttribute(tree, folder, "sys_image_guid"));
+    found.device.link = iwarp ? "iWARP" : sysfs::attribute(tree, port, "link_layer");
+    // net_ib and Railwise pass the GUID on in its memory order, which is the byte order of the network. In a
+    // tree without link layers the GUIDs were replaced by numbers, which are used unchanged: it only matters
+    // whether two are equal.
+    const uint64_t guid = parseGuid(sysfs::attribute(tree, folder, "sys_image_guid"));
     found.device.guid = found.device.link.empty() ? guid : htobe64(guid);
     ports.push_back(std::move(found));
   }
   if (!active) remark(remarks, name + " has no active port: NCCL does not use it");
 }
 
-// ncclIbCompareDevs: by PCI address; those without a place last.
+// As ncclIbCompareDevs: by PCI address; devices without a place come last.
 bool before(const Port& a, const Port& b) {
   const std::string& first = a.place.path;
   const std::string& second = b.place.path;
   if (first.empty() || second.empty()) return !first.empty() && second.empty();
-  return busIdToNumber(baseName(first)) < busIdToNumber(baseName(second));
+  return busIdToNumber(sysfs::baseName(first)) < busIdToNumber(sysfs::baseName(second));
 }
 
-// ncclIbGetRealPort: earlier devices on the same card (net_ib, merging VFs: on the same bus) count.
+// As ncclIbGetRealPort: a port's number grows by one for each earlier device on the same card. With net_ib
+// and merged VFs, devices on the same bus count.
 void numberPorts(std::vector<Port>& ports, const Settings& settings) {
   const std::size_t tail = !settings.net_ib ? 0 : settings.ib_merge_vfs != 0 ? 4 : 1;  // "00.0" or "0"
   for (std::size_t i = 0; i < ports.size(); ++i) {
@@ -148,8 +160,8 @@ uint64_t parseGuid(std::string_view text) {
   return error == std::errc() && end == digits.data() + digits.size() ? guid : 0;
 }
 
-std::vector<NetDevice> netDevices(const FileTree& tree, const Settings& settings, const NetDefaults& defaults,
-                                  std::vector<std::string>* remarks) {
+std::vector<NetDevice> netDevices(const sysfs::FileTree& tree, const Settings& settings,
+                                  const NetDefaults& defaults, std::vector<std::string>* remarks) {
   std::vector<Port> ports;
   for (const std::string& name : tree.list(kFolder)) {
     addPorts(tree, name, settings, defaults, ports, remarks);

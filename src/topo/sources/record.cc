@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <map>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
+#include "sysfs/pci_devices.h"
+#include "sysfs/rdma_devices.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"
-#include "topo/sources/net_places.h"
-#include "topo/sources/pci_devices.h"
 
 namespace railwise::topo {
 namespace {
@@ -31,10 +31,10 @@ constexpr const char* kNodeFiles[] = {"cpumap", "cpulist"};
 constexpr char kPciSubsystem[] = "/sys/bus/pci";
 constexpr char kSwitchLinks[] = "/sys/kernel/pci_switch_link/virtual_switch_links";
 
-// "/sys/devices/LNXSYSTM:00/.../VMBUS:00/<instance>/pci0001:00/0001:00:00.0" ->
-// "/sys/devices/pci0001:00/0001:00:00.0": nobody looks above the root bus.
+// Turns "/sys/devices/LNXSYSTM:00/.../VMBUS:00/<instance>/pci0001:00/0001:00:00.0" into
+// "/sys/devices/pci0001:00/0001:00:00.0", because no reader looks above the root bus.
 std::string recordedPath(const std::string& path) {
-  const std::vector<std::string> components = splitPath(path);
+  const std::vector<std::string> components = sysfs::splitPath(path);
   const auto root = std::find_if(components.begin(), components.end(), [](const std::string& component) {
     return component.starts_with("pci") && component.find(':') != std::string::npos;
   });
@@ -44,10 +44,10 @@ std::string recordedPath(const std::string& path) {
   return kept;
 }
 
-// Relative, so that the archive can be unpacked anywhere.
+// Makes the target relative, so that the archive can be unpacked anywhere.
 std::string relativeTarget(const std::string& link, const std::string& target) {
-  const std::vector<std::string> from = splitPath(link);
-  const std::vector<std::string> to = splitPath(target);
+  const std::vector<std::string> from = sysfs::splitPath(link);
+  const std::vector<std::string> to = sysfs::splitPath(target);
   std::size_t common = 0;
   while (common + 1 < from.size() && common < to.size() && from[common] == to[common]) ++common;
   std::string relative;
@@ -57,7 +57,8 @@ std::string relativeTarget(const std::string& link, const std::string& target) {
   return relative.empty() ? "." : relative;
 }
 
-// Interfaces named after their MAC address ("enx0c42a1547e1a") are numbered instead.
+// True if the interface is named after its MAC address ("enx0c42a1547e1a"). Such interfaces get a number
+// instead.
 bool namesAddress(const std::string& interface) {
   constexpr std::size_t kMacDigits = 12;
   const auto hex = [](char c) {
@@ -68,23 +69,23 @@ bool namesAddress(const std::string& interface) {
 
 class Recorder {
  public:
-  Recorder(const FileTree& live, const RecordOptions& options) : live_(live), options_(options) {}
+  Recorder(const sysfs::FileTree& live, const RecordOptions& options) : live_(live), options_(options) {}
 
-  Outcome<MemoryTree> record() {
-    const std::vector<PciDevice> devices = pciDevices(live_);
+  Outcome<sysfs::MemoryTree> record() {
+    const std::vector<sysfs::PciDevice> devices = sysfs::pciDevices(live_);
     if (devices.empty())
       return Error{live_.name() + ": no device in /sys/bus/pci/devices, nothing to record"};
     tree_.folder(kPciSubsystem);
-    for (const PciDevice& device : devices) addPci(device);
+    for (const sysfs::PciDevice& device : devices) addPci(device);
     for (const std::string& bus : live_.list("/sys/class/pci_bus")) addClassLink("/sys/class/pci_bus/" + bus);
     if (options_.anonymise) numberGuids();
     for (const std::string& name : live_.list("/sys/class/infiniband")) addInfiniband(name);
-    for (const int node : numaNodes(live_)) addNode(std::to_string(node));
+    for (const int node : sysfs::numaNodes(live_)) addNode(std::to_string(node));
     for (const std::string& name : live_.list(kSwitchLinks))
       addSwitchLinks(std::string(kSwitchLinks) + "/" + name);
     const CpuAnswer cpu = cpuOf(live_);
     if (!cpu.guessed) tree_.file(kCpuIdentityPath, cpuIdentityText(cpu.cpu) + "\n");
-    for (const PciDevice& device : devices) {
+    for (const sysfs::PciDevice& device : devices) {
       if (const auto gpu = gpuOf(live_, device.busid))
         tree_.file(gpuIdentityPath(device.busid), gpuIdentityText(*gpu));
     }
@@ -103,7 +104,8 @@ class Recorder {
     tree_.link(link, relativeTarget(link, target));
   }
 
-  // A link of /sys/class and the folder it leads to. Returns that folder in the recorded tree, or "".
+  // Records a link of /sys/class and the folder that it leads to. Returns that folder in the recorded tree,
+  // or "".
   std::string addClassLink(const std::string& link) {
     const Outcome<std::string> real = live_.realPath(link);
     if (!real.ok()) return {};
@@ -113,10 +115,10 @@ class Recorder {
     return folder;
   }
 
-  void addPci(const PciDevice& device) {
+  void addPci(const sysfs::PciDevice& device) {
     const std::string folder = recordedPath(device.path);
     addFiles(device.path, folder, kPciFiles);
-    if (isPciDevice(live_, device.path)) addLink(folder + "/subsystem", kPciSubsystem);
+    if (sysfs::isPciDevice(live_, device.path)) addLink(folder + "/subsystem", kPciSubsystem);
     addLink(std::string(kPciSubsystem) + "/devices/" + device.busid, folder);
     if (const Outcome<std::string> nic = live_.realPath(device.path + "/physfn"); nic.ok())
       addLink(folder + "/physfn", recordedPath(*nic));
@@ -127,7 +129,7 @@ class Recorder {
     }
   }
 
-  // At the PCI function with that recorded folder.
+  // Records an interface below the PCI function with that recorded folder.
   void addInterface(const std::string& folder, const std::string& name) {
     const std::string interface = folder + "/net/" + shownName(name);
     tree_.folder(interface);
@@ -142,13 +144,13 @@ class Recorder {
     return shown_names_.emplace(interface, std::move(shown)).first->second;
   }
 
-  // Soft-RoCE and soft-iWARP: the interface, and on which card that is; what lies between (a VLAN, virtio's
-  // driver) does not count.
+  // Records a Soft-RoCE or soft-iWARP device: its network interface, and the card of that interface. Layers
+  // between them (a VLAN, virtio's driver) are left out.
   void addSoftware(const std::string& name, const std::string& to) {
-    const std::string interface = interfaceOf(live_, name);
+    const std::string interface = sysfs::interfaceOf(live_, name);
     if (interface.empty()) return;
     tree_.file(to + "/parent", shownName(interface) + "\n");
-    const std::string function = functionOfInterface(live_, interface);
+    const std::string function = sysfs::functionOfInterface(live_, interface);
     if (!function.empty()) addInterface(recordedPath(function), interface);
   }
 
@@ -179,7 +181,7 @@ class Recorder {
             parseGuid(trimmed(live_.read("/sys/class/infiniband/" + name + "/" + file).value_or(""))), 0);
       }
     }
-    guids_.erase(0);  // "none" stays none
+    guids_.erase(0);  // GUID 0 means "none" and stays 0
     uint64_t next = 0;
     for (auto& [guid, number] : guids_) number = ++next;
   }
@@ -203,24 +205,24 @@ class Recorder {
     addFiles(folder, folder, kNodeFiles);
   }
 
-  // Only the names in these folders count.
+  // Only the names in these folders matter, so the files are empty.
   void addSwitchLinks(const std::string& folder) {
     for (const std::string& peer : live_.list(folder)) {
       if (peer.size() == kBusIdLength) tree_.file(folder + "/" + peer, "");
     }
   }
 
-  const FileTree& live_;
+  const sysfs::FileTree& live_;
   const RecordOptions& options_;
-  MemoryTree tree_{"recorded tree"};
+  sysfs::MemoryTree tree_{"recorded tree"};
   std::map<uint64_t, uint64_t> guids_;
-  std::map<std::string, std::string> shown_names_;  // of interfaces, by their own
+  std::map<std::string, std::string> shown_names_;  // by the interface's real name
   int renamed_ = 0;
 };
 
 }  // namespace
 
-Outcome<MemoryTree> recordTree(const FileTree& live, const RecordOptions& options) {
+Outcome<sysfs::MemoryTree> recordTree(const sysfs::FileTree& live, const RecordOptions& options) {
   return Recorder(live, options).record();
 }
 

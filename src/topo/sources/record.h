@@ -1,21 +1,22 @@
-// Records of a machine's /sys what the topology library reads, so that the answer can be found elsewhere: the
-// PCI tree (classes, ids, links, NUMA nodes), RDMA and network devices, the NUMA nodes' CPUs, Broadcom's
-// switch links, and which CPU it is. No serial numbers, no MAC or IP addresses, no host name, no folder above
-// the PCI root buses (a VM's names its instance there); GUIDs only. Thread-safe.
+// Records the part of a machine's /sys that the topology library reads, so that the machine can be analysed
+// elsewhere: the PCI tree (classes, ids, links, NUMA nodes), RDMA and network devices, the CPUs of the NUMA
+// nodes, Broadcom's switch links, and the processor's identity. It records GUIDs, but no serial numbers, no
+// MAC or IP addresses, no host name, and no folder above the PCI root buses (on a VM such a folder names the
+// instance). Thread-safe.
 #pragma once
 
-#include "topo/outcome.h"
-#include "topo/sources/file_tree.h"
+#include "base/outcome.h"
+#include "sysfs/file_tree.h"
 
 namespace railwise::topo {
 
 struct RecordOptions {
-  // Replaces the GUIDs by 1, 2, ...: equal ones stay equal, their order stays.
+  // Replaces the GUIDs by 1, 2, ... Equal GUIDs stay equal, and their order stays.
   bool anonymise = false;
 };
 
-// The recorded tree; writeArchive() of tar_archive.h packs it. readSysfs and generateTopology answer the same
-// for it as for `live`. An error: there is no PCI device to record.
-Outcome<MemoryTree> recordTree(const FileTree& live, const RecordOptions& options);
+// Returns the recorded tree; writeArchive() of tar_archive.h packs it. readSysfs and generateTopology return
+// the same for the recorded tree as for `live`. An error if there is no PCI device to record.
+Outcome<sysfs::MemoryTree> recordTree(const sysfs::FileTree& live, const RecordOptions& options);
 
 }  // namespace railwise::topo

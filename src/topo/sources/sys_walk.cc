@@ -7,22 +7,22 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 
 namespace railwise::topo {
 namespace {
 
 constexpr const char* kIds[] = {"vendor", "device", "subsystem_vendor", "subsystem_device"};
-constexpr std::string_view kBroadcom = "0x1000";  // the vendor id of Broadcom's switches (LSI's of old)
+constexpr std::string_view kBroadcom = "0x1000";  // the vendor id of Broadcom's switches (formerly LSI's)
 
-// The number before "GT/s"; what cannot be read counts as infinitely fast.
+// The number before "GT/s". A text that cannot be read counts as infinitely fast.
 float gigatransfers(const std::string& text) {
   char* end = nullptr;
   const float value = std::strtof(text.c_str(), &end);
   return end == text.c_str() ? FLT_MAX : value;
 }
 
-// NVML's link generation, from the speed that the kernel shows; 0: not known.
+// The link generation that NVML would report, derived from the kernel's speed. 0: not known.
 int linkGeneration(const std::string& speed) {
   constexpr std::array<float, 7> kSpeeds = {2.5F, 5, 8, 16, 32, 64, 128};
   const float value = gigatransfers(speed);
@@ -33,14 +33,14 @@ int linkGeneration(const std::string& speed) {
   return found == kSpeeds.end() ? 0 : static_cast<int>(found - kSpeeds.begin()) + 1;
 }
 
-// 0: not known. 63 and 255 are what a device says that does not know.
+// The number of lanes. 0: not known; a device that does not know its width reports 63 or 255.
 int lanes(const std::string& width) {
   constexpr long kWidest = 32;
   const long value = std::strtol(width.c_str(), nullptr, 10);
   return value > 0 && value <= kWidest ? static_cast<int>(value) : 0;
 }
 
-// NVML's ids have no leading zeroes where the kernel's have four digits.
+// NVML's ids have no leading zeros; the kernel's ids have four digits.
 std::string shortHex(const std::string& id) {
   char text[24];
   std::snprintf(text, sizeof text, "0x%lx", std::strtoul(id.c_str(), nullptr, 16));
@@ -52,7 +52,7 @@ bool isAbove(const XmlNode* candidate, const XmlNode* node) {
   return node != nullptr;
 }
 
-// NCCL keeps the PCI children of a node in the order of their addresses, as strings (its issue 820).
+// NCCL keeps the PCI children of a node sorted by address, compared as strings (NCCL's issue 820).
 void insertByBusId(XmlNode& parent, XmlNode* pci) {
   const std::string busid = pci->get("busid");
   const auto after = std::find_if(parent.children.begin(), parent.children.end(), [&](const XmlNode* child) {
@@ -102,7 +102,8 @@ std::string SysWalk::classOf(const std::string& busid) {
   return where ? attribute(*where, "class") : std::string();
 }
 
-// The class always comes from the machine, everything else only where the topology file says nothing.
+// The class always comes from the machine. Other attributes come from it only if the topology file does not
+// have them.
 void SysWalk::fillAttributes(XmlNode& pci, const std::optional<std::string>& path) {
   if (path) {
     if (const std::string& device_class = attribute(*path, "class"); !device_class.empty()) {
@@ -132,8 +133,8 @@ void SysWalk::fillIds(XmlNode& pci, const std::optional<std::string>& path, bool
   }
 }
 
-// The slower and narrower of the device and the port above it. The port of a root bus has no files: its speed
-// counts as infinite, its width as 0.
+// Uses the lower speed and the smaller width of the device and the port above it. The port of a root bus has
+// no such files, so its speed counts as infinite and its width as 0.
 void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
   const std::string& speed = attribute(path, "max_link_speed");
   const std::string& port_speed = attribute(path, "../max_link_speed");
@@ -143,9 +144,9 @@ void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
   pci.setIfUnset("link_width", std::to_string(static_cast<int>(std::min(width, port_width))));
 }
 
-// Since 2.30 NCCL asks NVML for the link of a GPU as it is now (the kernel's current_link_*; where that is
-// missing the best we know is max_link_*), and takes "16.0 GT/s" and 16 lanes where NVML cannot tell. For
-// generations it does not know it writes nothing.
+// Since 2.30 NCCL asks NVML for the current link of a GPU. That is the kernel's current_link_*; if it is
+// missing, max_link_* is used instead. If NVML does not know, NCCL writes "16.0 GT/s" and 16 lanes. For
+// generations that NCCL does not know it writes nothing.
 void SysWalk::fillLinkFromNvml(XmlNode& pci, const std::optional<std::string>& path) {
   constexpr const char* kSpelling[] = {"16.0 GT/s",      "2.5 GT/s PCIe",  "5.0 GT/s PCIe", "8.0 GT/s PCIe",
                                        "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
@@ -159,7 +160,7 @@ void SysWalk::fillLinkFromNvml(XmlNode& pci, const std::optional<std::string>& p
   pci.setIfUnset("link_width", std::to_string(width != 0 ? width : kDefaultWidth));
 }
 
-// Broadcom's driver lists the switches that a switch reaches directly (ncclOsGetBcmLinks).
+// Broadcom's driver lists, for each switch, the switches that it reaches directly (ncclOsGetBcmLinks).
 void SysWalk::addBroadcomLinks(XmlDocument& document, XmlNode& pci) {
   if (pci.get("vendor") != kBroadcom) return;
   const std::string busid = pci.get("busid");
@@ -170,11 +171,11 @@ void SysWalk::addBroadcomLinks(XmlDocument& document, XmlNode& pci) {
   }
 }
 
-// ncclTopoGetXmlFromCpu.
+// Does what ncclTopoGetXmlFromCpu does.
 void SysWalk::fillCpu(XmlNode& cpu) const {
   if (!cpu.has("affinity")) {
     const auto node = static_cast<unsigned>(std::strtoul(cpu.get("numaid").c_str(), nullptr, 0));
-    cpu.set("affinity", nodeMask(tree_, std::to_string(node)));
+    cpu.set("affinity", sysfs::nodeMask(tree_, std::to_string(node)));
   }
   cpu.setIfUnset("arch", machine_.cpu.arch);
   if (machine_.cpu.arch != "x86_64") return;
@@ -190,10 +191,11 @@ XmlNode* SysWalk::parentOf(XmlDocument& document, const std::optional<std::strin
   return addCpu(document, "-1");
 }
 
-// Two steps up per device: of a switch, the downstream port and then the upstream port, which stands for the
-// switch. A folder that is no PCI device is the root complex: the NUMA node that the device names.
+// Goes up two bridges per device: a switch's downstream port, then its upstream port, which stands for the
+// switch. If the folder above is not a PCI device, it is the root complex, and the parent is the NUMA node
+// that the device names.
 XmlNode* SysWalk::parentOnBus(XmlDocument& document, const std::string& path) {
-  const std::vector<std::string> above = busIdsAbove(path);
+  const std::vector<std::string> above = sysfs::busIdsAbove(path);
   constexpr std::size_t kStep = 2;
   if (above.size() >= kStep) return pciNode(document, above[kStep - 1]);
   const std::string& numa = attribute(path, "numa_node");
@@ -204,14 +206,14 @@ XmlNode* SysWalk::parentOnBus(XmlDocument& document, const std::string& path) {
 const std::optional<std::string>& SysWalk::path(const std::string& busid) {
   const auto known = paths_.find(busid);
   if (known != paths_.end()) return known->second;
-  return paths_.emplace(busid, pciPath(tree_, busid)).first->second;
+  return paths_.emplace(busid, sysfs::pciPath(tree_, busid)).first->second;
 }
 
 const std::string& SysWalk::attribute(const std::string& folder, const std::string& file) {
   const std::string key = folder + "/" + file;
   const auto known = attributes_.find(key);
   if (known != attributes_.end()) return known->second;
-  return attributes_.emplace(key, sysAttribute(tree_, folder, file)).first->second;
+  return attributes_.emplace(key, sysfs::attribute(tree_, folder, file)).first->second;
 }
 
 }  // namespace railwise::topo

@@ -1,6 +1,6 @@
-// The part of NCCL that puts a device found in /sys into the XML of one rank: the device, the switches above
-// it and the NUMA node (xml.cc of NCCL 2.30.7: ncclTopoGetXmlFromSys and what it calls). Used by sysfs.h, one
-// for all ranks of a tree: it remembers what it read. Not thread-safe.
+// The part of NCCL that adds a device of /sys to the XML of one rank: the device, the switches above it and
+// the NUMA node (xml.cc of NCCL 2.30.7: ncclTopoGetXmlFromSys and the functions that it calls). sysfs.h uses
+// one SysWalk for all ranks of a tree, because it remembers what it has read. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "sysfs/pci_devices.h"
 #include "topo/document/xml.h"
 #include "topo/settings.h"
 #include "topo/sources/cpu_identity.h"
-#include "topo/sources/pci_devices.h"
 
 namespace railwise::topo {
 
@@ -21,20 +21,20 @@ class SysWalk {
   struct Machine {
     CpuIdentity cpu;
     std::string host_hash;
-    std::set<std::string> nvml_gpus;  // busids of the GPUs that NVML would know
+    std::set<std::string> nvml_gpus;  // bus ids of the GPUs that NVML would know
   };
-  SysWalk(const FileTree& tree, const Settings& settings, Machine machine)
+  SysWalk(const sysfs::FileTree& tree, const Settings& settings, Machine machine)
       : tree_(tree), settings_(settings), machine_(std::move(machine)) {}
 
-  // The <pci> of that address, made when there is none; not hung up yet.
+  // The <pci> with that address. If there is none, it is made without a parent.
   static XmlNode* pciNode(XmlDocument& document, const std::string& busid);
-  // Fills the attributes of a <pci> and of all above it, up to the <cpu>, and hangs it up. Empty: all
-  // right; else why not (the tree goes in circles).
+  // Fills the attributes of a <pci> and of all elements above it up to the <cpu>, and attaches it to its
+  // parent. Returns an empty text, or why that is not possible (the links of the tree form a circle).
   std::string fillPci(XmlDocument& document, XmlNode* pci);
-  // A <cpu> with that numaid and nothing else but the host.
+  // Adds a <cpu> with that numaid and the host, and no other attributes.
   XmlNode* addCpu(XmlDocument& document, const std::string& numaid) const;
 
-  // The class of the device with that address; "" when the tree has none.
+  // The PCI class of the device with that address; "" if the tree has no such device.
   std::string classOf(const std::string& busid);
 
  private:
@@ -50,7 +50,7 @@ class SysWalk {
   const std::optional<std::string>& path(const std::string& busid);
   const std::string& attribute(const std::string& folder, const std::string& file);
 
-  const FileTree& tree_;
+  const sysfs::FileTree& tree_;
   const Settings& settings_;
   Machine machine_;
   std::unordered_map<std::string, std::optional<std::string>> paths_;

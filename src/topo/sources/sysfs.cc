@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "sysfs/pci_devices.h"
 #include "topo/machine/fusion.h"
 #include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"
-#include "topo/sources/pci_devices.h"
 #include "topo/sources/sys_walk.h"
 
 namespace railwise::topo {
 namespace {
 
-// NVLinks that NCCL looks at (ncclTopoGetXmlFromGpu).
+// The number of NVLinks that NCCL reads for a GPU (ncclTopoGetXmlFromGpu).
 int maxNvlinks(int sm) {
   if (sm < 60) return 0;
   if (sm < 70) return 4;
@@ -22,14 +22,14 @@ int maxNvlinks(int sm) {
 
 class SysfsReader {
  public:
-  SysfsReader(const FileTree& tree, const Settings& settings, const SysfsOptions& options,
+  SysfsReader(const sysfs::FileTree& tree, const Settings& settings, const SysfsOptions& options,
               std::vector<std::string>* remarks)
       : tree_(tree), settings_(settings), options_(options), remarks_(remarks) {}
 
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
     SysWalk walk(tree_, settings_, machine());
-    // Broadcom's driver looks at its switches again when this is read (the misspelling is the driver's).
+    // Reading this file makes Broadcom's driver look at its switches again (the misspelling is the driver's).
     (void)tree_.read("/sys/kernel/pci_switch_link/refresh_switch_toplogy");
     XmlDocument all;
     for (std::size_t rank = 0; rank < gpus_.size(); ++rank) {
@@ -49,15 +49,15 @@ class SysfsReader {
     if (remarks_ != nullptr) remarks_->push_back(std::move(text));
   }
 
-  // "" or what is missing.
+  // Returns "", or what is missing.
   std::string findDevices() {
-    gpus_ = gpuDevices(tree_);
+    gpus_ = sysfs::gpuDevices(tree_);
     if (gpus_.empty()) {
       return "no GPU in " + tree_.name() + ": /sys/bus/pci/devices lists no display device by NVIDIA or AMD";
     }
     amd_ = gpus_.front().isAmdGpu();
-    const bool mixed =
-        std::any_of(gpus_.begin(), gpus_.end(), [&](const PciDevice& gpu) { return gpu.isAmdGpu() != amd_; });
+    const bool mixed = std::any_of(gpus_.begin(), gpus_.end(),
+                                   [&](const sysfs::PciDevice& gpu) { return gpu.isAmdGpu() != amd_; });
     if (mixed) return tree_.name() + " has GPUs by NVIDIA and by AMD: no NCCL drives both";
     constexpr std::size_t kNodesPerGpu = 2;  // <pci> and <gpu>
     if (gpus_.size() * kNodesPerGpu > static_cast<std::size_t>(kXmlMaxNodes)) {
@@ -83,14 +83,15 @@ class SysfsReader {
       remark("AMD GPUs: their xGMI links, gcn and arch are not read from /sys, so none are shown");
     } else if (options_.detection.gpu_sm == 0 &&
                std::any_of(gpus_.begin(), gpus_.end(),
-                           [&](const PciDevice& gpu) { return !gpuOf(tree_, gpu.busid); })) {
-      remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N tells it");
+                           [&](const sysfs::PciDevice& gpu) { return !gpuOf(tree_, gpu.busid); })) {
+      remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N sets it");
     }
-    for (const PciDevice& gpu : gpus_) remarkSlowLink(gpu);
+    for (const sysfs::PciDevice& gpu : gpus_) remarkSlowLink(gpu);
   }
 
-  // Devices without a PCI place share the first CPU's <nic>, so they count as ports of one card; the virtual
-  // NIC of them lands in a <nic> of that <nic>, where NCCL does not look (ncclTopoGetVNicParent).
+  // Reports devices that NCCL loses. Devices without a PCI place share the <nic> of the first CPU, so they
+  // count as ports of one card. Their virtual NIC would be put into a <nic> inside that <nic>, where NCCL
+  // does not look (ncclTopoGetVNicParent).
   void remarkLost() {
     std::string lost;
     int count = 0;
@@ -105,26 +106,26 @@ class SysfsReader {
            "NCCL_NET_MERGE_LEVEL=LOC keeps them (Railwise's plugin does not let it)");
   }
 
-  // With one NUMA node that is usual and changes nothing.
+  // Reports devices without a NUMA node. On a machine with one NUMA node that is usual and changes nothing.
   void remarkNodeless() {
-    if (numaNodes(tree_).size() < 2) return;
+    if (sysfs::numaNodes(tree_).size() < 2) return;
     std::string nodeless;
     const auto look = [&](const std::string& busid, const std::string& name) {
-      const std::optional<std::string> folder = pciPath(tree_, busid);
-      if (folder && sysAttribute(tree_, *folder, "numa_node") == "-1")
+      const std::optional<std::string> folder = sysfs::pciPath(tree_, busid);
+      if (folder && sysfs::attribute(tree_, *folder, "numa_node") == "-1")
         nodeless += (nodeless.empty() ? "" : ", ") + name;
     };
-    for (const PciDevice& gpu : gpus_) look(gpu.busid, gpu.busid);
+    for (const sysfs::PciDevice& gpu : gpus_) look(gpu.busid, gpu.busid);
     for (const NetDevice& net : nets_) look(net.busid, net.name);
     if (nodeless.empty()) return;
-    remark("the firmware does not tell the NUMA node of " + nodeless +
+    remark("the firmware does not give the NUMA node of " + nodeless +
            ": NCCL takes that for a CPU of its own (-1), SYS away from all others; NCCL_TOPO_FILE can say "
            "where it is");
   }
 
-  void remarkSlowLink(const PciDevice& gpu) {
-    const std::string now = sysAttribute(tree_, gpu.path, "current_link_speed");
-    const std::string most = sysAttribute(tree_, gpu.path, "max_link_speed");
+  void remarkSlowLink(const sysfs::PciDevice& gpu) {
+    const std::string now = sysfs::attribute(tree_, gpu.path, "current_link_speed");
+    const std::string most = sysfs::attribute(tree_, gpu.path, "max_link_speed");
     const float speed_now = std::strtof(now.c_str(), nullptr);
     if (speed_now <= 0 || speed_now >= std::strtof(most.c_str(), nullptr)) return;
     remark("the link of " + gpu.busid + " runs at " + now + " now, not at " + most +
@@ -140,11 +141,11 @@ class SysfsReader {
       CpuAnswer answer = cpuOf(tree_);
       machine.cpu = std::move(answer.cpu);
       if (answer.guessed) {
-        remark(tree_.name() + " does not tell its CPU: " + cpuIdentityText(machine.cpu) +
-               " of this machine is taken; --cpu=arch,vendor,family,model tells it");
+        remark(tree_.name() + " does not give its CPU: " + cpuIdentityText(machine.cpu) +
+               " of this machine is taken; --cpu=arch,vendor,family,model sets it");
       }
     }
-    for (const PciDevice& gpu : gpus_) {
+    for (const sysfs::PciDevice& gpu : gpus_) {
       if (gpu.isNvidiaGpu()) machine.nvml_gpus.insert(gpu.busid);
     }
     return machine;
@@ -170,7 +171,7 @@ class SysfsReader {
 
   std::string importDevices(SysWalk& walk, XmlDocument& document) const {
     std::string circles;
-    std::vector<NetDevice> devices = nets_;  // importing adds virtual ones
+    std::vector<NetDevice> devices = nets_;  // a copy, because importing adds virtual devices
     const std::string failed =
         importNets(document, devices, settings_, [&](XmlDocument& rank, const NetDevice& device) -> XmlNode* {
           if (device.busid.empty()) return nullptr;
@@ -183,8 +184,8 @@ class SysfsReader {
     return circles.empty() ? failed : circles;
   }
 
-  // What the tree tells of the GPU, else what the options say of all.
-  GpuIdentity identityOf(const PciDevice& device) const {
+  // What the tree says about the GPU, or else what the options say about all GPUs.
+  GpuIdentity identityOf(const sysfs::PciDevice& device) const {
     if (auto told = gpuOf(tree_, device.busid)) return std::move(*told);
     GpuIdentity assumed;
     assumed.sm = options_.detection.gpu_sm != 0 ? options_.detection.gpu_sm : kAssumedSm;
@@ -192,16 +193,17 @@ class SysfsReader {
     return assumed;
   }
 
-  // ncclTopoFillGpu, and what ncclTopoGetSystem adds for the rank.
+  // Does what ncclTopoFillGpu does, and what ncclTopoGetSystem adds for the rank.
   std::string fillGpu(SysWalk& walk, XmlDocument& document, int rank) {
-    const PciDevice& device = gpus_[static_cast<std::size_t>(rank)];
+    const sysfs::PciDevice& device = gpus_[static_cast<std::size_t>(rank)];
     XmlNode* pci = SysWalk::pciNode(document, device.busid);
     pci->setIfUnset("class", "0x03");
     if (std::string problem = walk.fillPci(document, pci); !problem.empty()) return problem;
     XmlNode* gpu = pci->child("gpu");
     if (gpu == nullptr) gpu = document.add(pci, "gpu");
-    gpu->setIfUnset("dev", std::to_string(rank));  // NVML counts in the order of the addresses
-    if (std::strtol(gpu->get("dev").c_str(), nullptr, 0) == -1) return {};  // as NCCL: a file can hide a GPU
+    gpu->setIfUnset("dev", std::to_string(rank));  // NVML numbers GPUs in the order of their addresses
+    // As in NCCL, a topology file can hide a GPU by dev="-1".
+    if (std::strtol(gpu->get("dev").c_str(), nullptr, 0) == -1) return {};
     const GpuIdentity identity = identityOf(device);
     gpu->setIfUnset("sm", std::to_string(identity.sm));
     addNvlinks(walk, document, *gpu, identity);
@@ -212,7 +214,7 @@ class SysfsReader {
     return {};
   }
 
-  // The links that NVML would tell, as many as NCCL asks for.
+  // Adds the links that NVML would report, up to the number that NCCL reads.
   void addNvlinks(SysWalk& walk, XmlDocument& document, XmlNode& gpu, const GpuIdentity& identity) {
     const int sm = static_cast<int>(std::strtol(gpu.get("sm").c_str(), nullptr, 0));
     int left = amd_ || gpu.child("nvlink") != nullptr ? 0 : maxNvlinks(sm);
@@ -231,21 +233,21 @@ class SysfsReader {
     }
   }
 
-  const FileTree& tree_;
+  const sysfs::FileTree& tree_;
   const Settings& settings_;
   const SysfsOptions& options_;
   std::vector<std::string>* remarks_;
-  std::vector<PciDevice> gpus_;
+  std::vector<sysfs::PciDevice> gpus_;
   std::vector<NetDevice> nets_;
   bool amd_ = false;
 };
 
 }  // namespace
 
-Outcome<XmlDocument> readSysfs(const FileTree& tree, const std::optional<XmlDocument>& topology_file,
+Outcome<XmlDocument> readSysfs(const sysfs::FileTree& tree, const std::optional<XmlDocument>& topology_file,
                                const Settings& settings, const SysfsOptions& options,
                                std::vector<std::string>* remarks) {
-  const RememberedTree remembered(tree);  // each rank looks at the same devices
+  const sysfs::RememberedTree remembered(tree);  // all ranks read the same devices
   return SysfsReader(remembered, settings, options, remarks).read(topology_file);
 }
 

@@ -8,7 +8,7 @@
 
 #include "process.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -218,4 +218,4 @@ TEST_F(DeviceCommand, RunMeansTheDropInToo) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -9,7 +9,7 @@
 #include "process.h"
 #include "softdev/softdev.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -120,4 +120,4 @@ TEST_F(DeviceFault, TheLogIsFollowedToTheEnd) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -10,25 +10,26 @@
 #include <map>
 
 #include "softdev/config/machines.h"
+#include "sysfs/pci_devices.h"
+#include "tests/ok.h"
 #include "topo/machine/machine.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/net_devices.h"
-#include "topo/sources/pci_devices.h"
 #include "topo/sources/sysfs.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 softdev::MachineConfig machineOf(const std::string& text, const std::string& host = "") {
   const auto parsed = softdev::parseMachine(text.c_str(), host);
-  EXPECT_TRUE(parsed.ok()) << text;
+  EXPECT_OK(parsed) << text;
   return parsed.ok() ? *parsed : softdev::MachineConfig{{}, 0, {}, {softdev::HostConfig{}}, 0};
 }
 
 // The XML that NCCL would make of the tree, without files.
-topo::XmlDocument xmlOf(const topo::FileTree& tree) {
+topo::XmlDocument xmlOf(const sysfs::FileTree& tree) {
   auto xml = topo::readSysfs(tree, std::nullopt, {}, {}, nullptr);
-  EXPECT_TRUE(xml.ok()) << (xml.ok() ? "" : xml.error());
+  EXPECT_OK(xml) << (xml.ok() ? "" : xml.error());
   return xml.ok() ? std::move(*xml) : topo::XmlDocument();
 }
 
@@ -42,7 +43,7 @@ TEST(DeviceTree, EveryShippedHostIsReadAsItIsDescribed) {
     for (const softdev::HostConfig& host : machine.hosts) {
       if (!hasTree(host)) continue;
       SCOPED_TRACE(std::string(shipped.name) + " " + host.name);
-      const topo::MemoryTree tree = deviceTree(host);
+      const sysfs::MemoryTree tree = deviceTree(host);
       std::map<std::string, const softdev::DeviceConfig*> devices;
       std::size_t ports = 0;
       for (const softdev::DeviceConfig& device : host.devices) {
@@ -59,12 +60,12 @@ TEST(DeviceTree, EveryShippedHostIsReadAsItIsDescribed) {
         const softdev::DeviceConfig& device = *devices[name];
         EXPECT_EQ(net.guid, htobe64(device.system_guid));  // as NCCL has it: in the byte order of the wire
         EXPECT_EQ(net.speed_mbps, static_cast<int>(device.ports[0].speed_mbps));
-        EXPECT_EQ(topo::pciPath(tree, device.busid()), device.pci);
+        EXPECT_EQ(sysfs::pciPath(tree, device.busid()), device.pci);
       }
       std::size_t gpus = 0;
-      for (const topo::PciDevice& function : topo::pciDevices(tree)) gpus += function.isGpu() ? 1 : 0;
+      for (const sysfs::PciDevice& function : sysfs::pciDevices(tree)) gpus += function.isGpu() ? 1 : 0;
       EXPECT_EQ(gpus, host.gpus.size());
-      EXPECT_EQ(topo::numaNodes(tree).size(), host.numa_nodes);
+      EXPECT_EQ(sysfs::numaNodes(tree).size(), host.numa_nodes);
       EXPECT_EQ(topo::cpuIdentityText(topo::cpuOf(tree).cpu), host.cpu);
     }
   }
@@ -120,13 +121,13 @@ TEST(DeviceTree, NvlinksAsNcclReadsThem) {
 }
 
 TEST(DeviceTree, AnNvswitchIsABridgeByNvidia) {
-  const topo::MemoryTree tree = deviceTree(machineOf("@dgx").host());
-  const auto folder = topo::pciPath(tree, "0000:05:00.0");
+  const sysfs::MemoryTree tree = deviceTree(machineOf("@dgx").host());
+  const auto folder = sysfs::pciPath(tree, "0000:05:00.0");
   ASSERT_TRUE(folder);
-  EXPECT_EQ(topo::sysAttribute(tree, *folder, "class"), "0x068000");
-  EXPECT_EQ(topo::sysAttribute(tree, *folder, "vendor"), "0x10de");
-  EXPECT_EQ(topo::sysAttribute(tree, *folder, "max_link_width"), "2");
-  EXPECT_EQ(topo::sysAttribute(tree, *folder, "numa_node"), "0");
+  EXPECT_EQ(sysfs::attribute(tree, *folder, "class"), "0x068000");
+  EXPECT_EQ(sysfs::attribute(tree, *folder, "vendor"), "0x10de");
+  EXPECT_EQ(sysfs::attribute(tree, *folder, "max_link_width"), "2");
+  EXPECT_EQ(sysfs::attribute(tree, *folder, "numa_node"), "0");
 }
 
 TEST(DeviceTree, ThePeerMemoryModuleIsThereWhereADeviceTakesGpuAddresses) {
@@ -149,15 +150,15 @@ TEST(DeviceTree, ABridgeSaysWhatItIsTold) {
   std::fclose(file);
   const auto machine = machineOf(path);
   std::filesystem::remove(path);
-  const topo::MemoryTree tree = deviceTree(machine.host());
+  const sysfs::MemoryTree tree = deviceTree(machine.host());
   const std::string root = "/sys/devices/pci0000:10/0000:10:01.0/";
-  EXPECT_EQ(topo::sysAttribute(tree, root + "0000:11:00.0", "vendor"), "0x104c");
-  EXPECT_EQ(topo::sysAttribute(tree, root + "0000:11:00.0", "max_link_speed"), "16.0 GT/s PCIe");
-  EXPECT_EQ(topo::sysAttribute(tree, root + "0000:11:00.0", "max_link_width"), "8");
+  EXPECT_EQ(sysfs::attribute(tree, root + "0000:11:00.0", "vendor"), "0x104c");
+  EXPECT_EQ(sysfs::attribute(tree, root + "0000:11:00.0", "max_link_speed"), "16.0 GT/s PCIe");
+  EXPECT_EQ(sysfs::attribute(tree, root + "0000:11:00.0", "max_link_width"), "8");
   // Those that are not described are as fast as what is below.
-  EXPECT_EQ(topo::sysAttribute(tree, root, "max_link_speed"), "32.0 GT/s PCIe");
-  EXPECT_EQ(topo::sysAttribute(tree, root + "0000:11:00.0/0000:12:01.0", "max_link_speed"), "8.0 GT/s PCIe");
-  const auto functions = topo::pciDevices(tree);
+  EXPECT_EQ(sysfs::attribute(tree, root, "max_link_speed"), "32.0 GT/s PCIe");
+  EXPECT_EQ(sysfs::attribute(tree, root + "0000:11:00.0/0000:12:01.0", "max_link_speed"), "8.0 GT/s PCIe");
+  const auto functions = sysfs::pciDevices(tree);
   EXPECT_TRUE(std::any_of(functions.begin(), functions.end(), [](const auto& f) { return f.isAmdGpu(); }));
 }
 
@@ -165,32 +166,32 @@ TEST(DeviceTree, GidsStatesAndInterfaces) {
   const auto machine = machineOf(
       "name=a,ports=2,speed=25000,port2.link=ib,port2.port_state=down,port1.gid=fe80::1/"
       "v1,port1.gid=10.1.2.3");
-  const topo::MemoryTree tree = deviceTree(machine.host());
+  const sysfs::MemoryTree tree = deviceTree(machine.host());
   const std::string ports = "/sys/class/infiniband/a/ports/";
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "1", "state"), "4: ACTIVE");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "1", "rate"), "25 Gb/sec (1X EDR)");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "1", "gids/1"), "0000:0000:0000:0000:0000:ffff:0a01:0203");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "1", "gid_attrs/types/0"), "IB/RoCE v1");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "1", "gid_attrs/types/1"), "RoCE v2");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "1", "gid_attrs/ndevs/1"), "en_a");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "2", "state"), "1: DOWN");
-  EXPECT_EQ(topo::sysAttribute(tree, ports + "2", "link_layer"), "InfiniBand");
-  EXPECT_EQ(topo::sysAttribute(tree, "/sys/class/net/en_a", "speed"), "25000");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "1", "state"), "4: ACTIVE");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "1", "rate"), "25 Gb/sec (1X EDR)");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "1", "gids/1"), "0000:0000:0000:0000:0000:ffff:0a01:0203");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "1", "gid_attrs/types/0"), "IB/RoCE v1");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "1", "gid_attrs/types/1"), "RoCE v2");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "1", "gid_attrs/ndevs/1"), "en_a");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "2", "state"), "1: DOWN");
+  EXPECT_EQ(sysfs::attribute(tree, ports + "2", "link_layer"), "InfiniBand");
+  EXPECT_EQ(sysfs::attribute(tree, "/sys/class/net/en_a", "speed"), "25000");
   // No place on a bus, yet a folder behind the link that plugins follow.
   const auto place = tree.realPath("/sys/class/infiniband/a/device");
-  ASSERT_TRUE(place.ok());
-  EXPECT_FALSE(topo::isPciDevice(tree, *place));
+  ASSERT_OK(place);
+  EXPECT_FALSE(sysfs::isPciDevice(tree, *place));
   EXPECT_FALSE(hasTree(machine.host()));
 }
 
 TEST(DeviceTree, WrittenItIsTheSame) {
   const auto machine = machineOf("@laptop");
-  const topo::MemoryTree tree = deviceTree(machine.host());
+  const sysfs::MemoryTree tree = deviceTree(machine.host());
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("railwise_tree_" + std::to_string(getpid()));
-  ASSERT_EQ(writeTree(tree, folder.string()), "");
-  EXPECT_NE(writeTree(tree, folder.string()), "");  // not empty any more
-  const auto written = topo::makeLiveTree(folder.string());
+  ASSERT_TRUE(writeTree(tree, folder.string()).ok());
+  EXPECT_FALSE(writeTree(tree, folder.string()).ok());  // not empty any more
+  const auto written = sysfs::makeLiveTree(folder.string());
   for (const auto& [path, item] : tree.items()) {
     if (!item.is_folder && !item.is_link) EXPECT_EQ(written->read(path), item.content) << path;
     if (item.is_link) {
@@ -203,4 +204,4 @@ TEST(DeviceTree, WrittenItIsTheSame) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

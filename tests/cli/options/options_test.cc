@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 TEST(ParseSize, TakesSuffixesInPowersOf1024) {
@@ -28,4 +28,4 @@ TEST(ParseInt, ChecksTheRange) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -4,18 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "nccl/net_v8.h"
+#include "tests/ok.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 PluginOptions pluginOptions(const char* plugin, int api = 0) { return {.plugin = plugin, .api = api}; }
 
 std::string loadError(const PluginOptions& options, Code code) {
-  std::string error;
-  const auto plugin = loadPlugin(options, &error);
+  const auto plugin = loadPlugin(options);
   EXPECT_FALSE(plugin.ok());
-  EXPECT_EQ(plugin.status().code, code);
-  return error;
+  EXPECT_EQ(plugin.failure().code, code);
+  return plugin.error();
 }
 
 TEST(PluginFileNames, AreThoseOfNccl) {
@@ -33,24 +33,22 @@ TEST(OwnPluginPaths, LieBesideTheExecutable) {
 }
 
 TEST(LoadPlugin, TakesTheNewestVersion) {
-  std::string error;
-  const auto newest = loadPlugin(pluginOptions(LOOPBACK_PLUGIN), &error);
-  ASSERT_TRUE(newest.ok()) << error;
+  const auto newest = loadPlugin(pluginOptions(LOOPBACK_PLUGIN));
+  ASSERT_OK(newest);
   EXPECT_EQ(newest->api->version(), 12);
   EXPECT_STREQ(newest->api->name(), "Loopback");
   EXPECT_EQ(newest->path, LOOPBACK_PLUGIN);
-  const auto old = loadPlugin(pluginOptions(LOOPBACK_OLD_PLUGIN), &error);
-  ASSERT_TRUE(old.ok()) << error;
+  const auto old = loadPlugin(pluginOptions(LOOPBACK_OLD_PLUGIN));
+  ASSERT_OK(old);
   EXPECT_EQ(old->api->version(), 8);
 }
 
 TEST(LoadPlugin, StartsEveryVersion) {
   for (int version = kOldestApi; version <= kNewestApi; ++version) {
-    std::string error;
-    const auto plugin = loadPlugin(pluginOptions(LOOPBACK_PLUGIN, version), &error);
-    ASSERT_TRUE(plugin.ok()) << error;
-    const auto devices = startPlugin(*plugin->api, 1, &error);
-    ASSERT_TRUE(devices.ok()) << error;
+    const auto plugin = loadPlugin(pluginOptions(LOOPBACK_PLUGIN, version));
+    ASSERT_OK(plugin);
+    const auto devices = startPlugin(*plugin->api, 1);
+    ASSERT_OK(devices);
     EXPECT_EQ(*devices, 2);
     NetProperties properties;
     ASSERT_EQ(plugin->api->getProperties(1, &properties), ncclSuccess);
@@ -99,11 +97,10 @@ TEST(StartPlugin, TakesATableThatInitFills) {
   ASSERT_NE(table, nullptr);
   g_whole = *table;
   g_filled_by_init.init = fillAndInit;
-  std::string error;
-  const auto api = NetApi::create(8, &g_filled_by_init, &error);
-  ASSERT_NE(api, nullptr) << error;
-  const auto devices = startPlugin(*api, 1, &error);
-  ASSERT_TRUE(devices.ok()) << error;
+  const auto api = NetApi::create(8, &g_filled_by_init);
+  ASSERT_OK(api);
+  const auto devices = startPlugin(**api, 1);
+  ASSERT_OK(devices);
   EXPECT_EQ(*devices, 2);
 }
 
@@ -111,14 +108,11 @@ TEST(StartPlugin, SaysWhatATableLacksAfterInit) {
   ncclNet_v8_t table = {};
   table.name = "half";
   table.init = initOnly;
-  std::string error;
-  const auto api = NetApi::create(8, &table, &error);
-  ASSERT_NE(api, nullptr) << error;
-  EXPECT_FALSE(startPlugin(*api, 1, &error).ok());
-  EXPECT_EQ(error, "plugin half: ncclNetPlugin_v8 has no devices");
+  const auto api = NetApi::create(8, &table);
+  ASSERT_TRUE(api.ok()) << api.error();
+  EXPECT_EQ(startPlugin(**api, 1).error(), "plugin half: ncclNetPlugin_v8 has no devices");
   table.init = nullptr;
-  EXPECT_EQ(NetApi::create(8, &table, &error), nullptr);
-  EXPECT_EQ(error, "ncclNetPlugin_v8 has no init");
+  EXPECT_EQ(NetApi::create(8, &table).error(), "ncclNetPlugin_v8 has no init");
 }
 
 TEST(ResultText, NamesEveryCode) {
@@ -127,4 +121,4 @@ TEST(ResultText, NamesEveryCode) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -7,7 +7,7 @@
 
 #include "process.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 const std::string kMachine = RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml";
@@ -139,4 +139,4 @@ TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

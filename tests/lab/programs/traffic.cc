@@ -30,7 +30,7 @@
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr std::size_t kSlots = 4;
@@ -312,12 +312,12 @@ int run(int count, char** arguments) {
   }
   setMessagePrefix(end + ": ");
   setPluginLog(PluginLog::kInfo);
-  std::string error;
   PluginOptions options;
   options.plugin = RAILWISE_PLUGIN_PATH;
-  auto plugin = loadPlugin(options, &error);
-  if (!plugin.ok() || !startPlugin(*plugin->api, 1, &error).ok()) {
-    tell(textOf("error start: %s", error.c_str()));
+  auto plugin = loadPlugin(options);
+  const auto devices = plugin.ok() ? startPlugin(*plugin->api, 1) : Outcome<int>(plugin.failure());
+  if (!devices.ok()) {
+    tell(textOf("error start: %s", devices.error().c_str()));
     return 4;
   }
   fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
@@ -327,6 +327,6 @@ int run(int count, char** arguments) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli
 
-int main(int count, char** arguments) { return railwise::tools::run(count, arguments); }
+int main(int count, char** arguments) { return railwise::cli::run(count, arguments); }

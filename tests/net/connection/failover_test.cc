@@ -4,12 +4,13 @@
 
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
 #include "port_control.h"
 #include "said.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
@@ -53,12 +54,12 @@ TEST(Failover, AFlushNeedsNoSender) {
     LoopConnection loop(2 * kHalf, devices + ";fault opcode=read nth=1 status=general_err");
     ASSERT_TRUE(Traffic(loop).run(8, 512));
     Request* flush = nullptr;
-    ASSERT_TRUE(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush).ok());
+    ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
     test::changePort("soft0:1", "down");
     const auto waits = [&](std::chrono::milliseconds time) {
       bool done = false;
       for (const Deadline deadline = Deadline::after(time); !done && !deadline.passed();)
-        EXPECT_TRUE(loop.receiver().test(*flush, &done, nullptr).ok());
+        EXPECT_OK(loop.receiver().test(*flush, &done, nullptr));
       return !done;
     };
     const bool other_rail = devices == "count=2";
@@ -79,7 +80,7 @@ TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   test::changePort("soft0:1", "down");
   test::changePort("soft1:1", "down");
   EXPECT_FALSE(traffic.run(8, 512));
-  EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
   EXPECT_NE(said.all().find("soft1 port 1 down"), std::string::npos) << said.all();
   // No port was up to try anything with.
   EXPECT_EQ(said.all().find("Tried:;"), std::string::npos) << said.all();
@@ -101,7 +102,7 @@ TEST(Failover, DoesNotGiveUpBeforeItsTime) {
   const Clock::time_point begun = Clock::now();
   EXPECT_FALSE(traffic.run(8, 512));
   EXPECT_GE(Clock::now() - begun, std::chrono::seconds(1)) << said.all();
-  EXPECT_NE(said.all().find("no way to the peer is left"), std::string::npos) << said.all();
+  EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
 }
 
 TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
@@ -110,18 +111,19 @@ TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
   ASSERT_TRUE(traffic.run(1, 64));
   Request* const receive = loop.receive(1, kHalf, 64);
   Request* send = nullptr;
-  ASSERT_TRUE(loop.sender().isend(loop.address(0), 64, 99, loop.memory(), nullptr, &send).ok());
+  ASSERT_OK(loop.sender().isend(loop.address(0), 64, 99, loop.memory(), nullptr, &send));
   ASSERT_EQ(send, nullptr);
-  while (send == nullptr) {
-    ASSERT_TRUE(loop.sender().isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send).ok());
+  for (test::Patience patience; send == nullptr; patience.again()) {
+    ASSERT_OK(loop.sender().isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send));
     bool done = false;
-    ASSERT_TRUE(receive->connection->test(*receive, &done, nullptr).ok());
+    ASSERT_OK(receive->connection->test(*receive, &done, nullptr));
     ASSERT_FALSE(done);
   }
   bool sent = false;
-  for (bool received = false; !received || !sent;) {
-    if (!sent) ASSERT_TRUE(send->connection->test(*send, &sent, nullptr).ok());
-    if (!received) ASSERT_TRUE(receive->connection->test(*receive, &received, nullptr).ok());
+  bool received = false;
+  for (test::Patience patience; !received || !sent; patience.again()) {
+    if (!sent) ASSERT_OK(send->connection->test(*send, &sent, nullptr));
+    if (!received) ASSERT_OK(receive->connection->test(*receive, &received, nullptr));
   }
   EXPECT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), 64), 0);
   EXPECT_EQ(loop.sender().epoch(), 2U);
@@ -175,7 +177,7 @@ class BeginsLost : public ::testing::TestWithParam<int> {};  // rails of the dev
 // Once this process knows.
 void takeDown(LoopConnection& loop, std::size_t rail) {
   test::changePort("soft" + std::to_string(rail) + ":1", "down");
-  while (loop.device().rails()[rail].hca->state().active(1)) std::this_thread::yield();
+  test::waitUntil([&] { return !loop.device().rails()[rail].hca->state().active(1); });
 }
 
 TEST_P(BeginsLost, AConnectionMadeWhilePortsAreDownGoesOverAStandbyAndBack) {
@@ -200,7 +202,7 @@ TEST_P(BeginsLost, AConnectionAndMemoryOfADeviceThatHasFailed) {
                       GetParam());
   const Hca& dead = *loop.device().rails().front().hca;
   test::changePort("soft0:1", "fatal");
-  while (!dead.state().fatal()) std::this_thread::yield();
+  test::waitUntil([&] { return dead.state().fatal(); });
   loop.useAnother();
   loop.registerAnew();
   EXPECT_EQ(loop.memory()->keys[0].remote, 0U);
@@ -237,9 +239,10 @@ TEST(Failover, AConnectionWaitsForTheOnlyPortToComeUp) {
   EXPECT_FALSE(loop.sender().running());
   test::changePort("soft0:1", "up");
   Request* send = nullptr;
-  for (bool done = false; !done || send == nullptr;) {
+  bool done = false;
+  for (test::Patience patience; !done || send == nullptr; patience.again()) {
     if (send == nullptr) send = loop.send(0, 64);
-    if (!done) ASSERT_TRUE(receive->connection->test(*receive, &done, nullptr).ok());
+    if (!done) ASSERT_OK(receive->connection->test(*receive, &done, nullptr));
   }
   EXPECT_TRUE(LoopConnection::finish(send));
   const uint64_t epoch = loop.sender().epoch();
@@ -257,7 +260,8 @@ TEST(Failover, WithoutItAConnectionIsRefusedWhileThePortIsDown) {
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);
   Result<SendConnection*> made = static_cast<SendConnection*>(nullptr);
-  while (made.ok() && *made == nullptr) made = loop.context().connect(loop.device(), handle, -1);
+  for (test::Patience patience; made.ok() && *made == nullptr; patience.again())
+    made = loop.context().connect(loop.device(), handle, -1);
   EXPECT_FALSE(made.ok());
   EXPECT_NE(said.all().find("every port is down"), std::string::npos) << said.all();
   Context::close(listener);

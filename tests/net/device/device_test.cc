@@ -2,6 +2,7 @@
 #include "net/device/device.h"
 
 #include "software_device.h"
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -63,7 +64,7 @@ TEST(DiscoverDevices, WhatIsNotUsedIsNotKeptOpen) {
   config.device = device.config().device;
   config.ib_hca = "=a:2,c";
   const Result<DeviceList> list = discoverDevices(config);
-  ASSERT_TRUE(list.ok());
+  ASSERT_OK(list);
   ASSERT_EQ(list->hcas.size(), 2U);
   for (const auto& hca : list->hcas) EXPECT_STRNE(hca->name(), "b");
 }

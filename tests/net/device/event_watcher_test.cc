@@ -9,18 +9,16 @@
 #include "port_control.h"
 #include "said.h"
 #include "software_device.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
 namespace {
 
-void until(const std::function<bool()>& condition) {
-  while (!condition()) std::this_thread::yield();
-}
-
 class EventWatcherTest : public testing::Test {
  protected:
-  EventWatcherTest() { EXPECT_TRUE(watcher_->watch(state_).ok()); }
+  EventWatcherTest() { EXPECT_OK(watcher_->watch(state_)); }
   verbs::Port port() const { return *verbs::queryPort(context_.get(), 1); }
 
   const test::SoftwareDevice device_{"gid=10.9.0.1/v2"};
@@ -33,9 +31,9 @@ TEST_F(EventWatcherTest, KeepsTheStateOfAPort) {
   EXPECT_TRUE(state_.active(1));
   EXPECT_FALSE(state_.active(2)) << "there is none";
   test::changePort("soft0:1", "down");
-  until([&] { return !state_.active(1); });
+  test::waitUntil([&] { return !state_.active(1); });
   test::changePort("soft0:1", "up");
-  until([&] { return state_.active(1); });
+  test::waitUntil([&] { return state_.active(1); });
   EXPECT_FALSE(state_.fatal());
 }
 
@@ -43,8 +41,8 @@ TEST_F(EventWatcherTest, ReadsTheAttributesAgain) {
   const uint32_t before = state_.changes(1);
   test::changePort("soft0:1", "speed=25000");
   test::changePort("soft0:1", "event=lid_change");
-  until([&] { return state_.port(1)->speed_mbps == 25000; });
-  until([&] { return state_.changes(1) != before; });
+  test::waitUntil([&] { return state_.port(1)->speed_mbps == 25000; });
+  test::waitUntil([&] { return state_.changes(1) != before; });
 }
 
 TEST_F(EventWatcherTest, AGidTableIsReadAgain) {
@@ -52,13 +50,13 @@ TEST_F(EventWatcherTest, AGidTableIsReadAgain) {
   state_.setGids(1, &gids);
   EXPECT_EQ(gids.get()->size(), 1U);
   test::changePort("soft0:1", "gid=1=10.9.0.2/v2");
-  until([&] { return gids.get()->size() == 2; });
+  test::waitUntil([&] { return gids.get()->size() == 2; });
   watcher_->unwatch(state_);
 }
 
 TEST_F(EventWatcherTest, AFailedDeviceHasNoActivePort) {
   test::changePort("soft0:1", "fatal");
-  until([&] { return state_.fatal(); });
+  test::waitUntil([&] { return state_.fatal(); });
   EXPECT_FALSE(state_.active(1));
   EXPECT_EQ(state_.fatalEvent(), IBV_EVENT_DEVICE_FATAL);
 }
@@ -78,17 +76,17 @@ class LostQueuePairTest : public testing::TestWithParam<const char*> {
                                      .ethernet = port.ethernet,
                                      .mtu = port.mtu,
                                      .gid = gid.value};
-    EXPECT_TRUE(verbs::readyToReceive(qp_.get(), port, self, {.local_gid = gid}).ok());
-    EXPECT_TRUE(verbs::readyToSend(qp_.get(), port, config).ok());
+    EXPECT_OK(verbs::readyToReceive(qp_.get(), port, self, {.local_gid = gid}));
+    EXPECT_OK(verbs::readyToSend(qp_.get(), port, config));
   }
 
   void write() {
-    ibv_sge piece = {reinterpret_cast<uint64_t>(bytes_.data()), 8, memory_->lkey};
+    ibv_sge sge = {reinterpret_cast<uint64_t>(bytes_.data()), 8, memory_->lkey};
     ibv_send_wr request = {};
-    request.sg_list = &piece;
+    request.sg_list = &sge;
     request.num_sge = 1;
     request.opcode = IBV_WR_RDMA_WRITE;
-    request.wr.rdma = {.remote_addr = piece.addr + 8, .rkey = memory_->rkey};
+    request.wr.rdma = {.remote_addr = sge.addr + 8, .rkey = memory_->rkey};
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(qp_.get(), &request, &bad), 0);
   }
@@ -108,11 +106,11 @@ class LostQueuePairTest : public testing::TestWithParam<const char*> {
 TEST_P(LostQueuePairTest, RaisesTheFlagOfItsOwner) {
   DeviceState state(context_.get(), {*verbs::queryPort(context_.get(), 1)});
   const auto watcher = std::move(*EventWatcher::start());
-  EXPECT_TRUE(watcher->watch(state).ok());
+  EXPECT_OK(watcher->watch(state));
   EXPECT_FALSE(qp_flag_.raised() || cq_flag_.raised());
   write();
   const bool of_queue = std::string(GetParam()) == "event=cq_err";
-  until([&] { return (of_queue ? cq_flag_ : qp_flag_).raised(); });
+  test::waitUntil([&] { return (of_queue ? cq_flag_ : qp_flag_).raised(); });
   EXPECT_FALSE((of_queue ? qp_flag_ : cq_flag_).raised());
   EXPECT_FALSE(state.fatal()) << "the others go on";
   watcher->unwatch(state);
@@ -126,7 +124,7 @@ TEST_F(EventWatcherTest, WhatHappenedBeforeItWatchedIsSeen) {
   watcher_->unwatch(state_);
   test::changePort("soft0:1", "speed=25000");
   EXPECT_NE(state_.port(1)->speed_mbps, 25000);
-  EXPECT_TRUE(watcher_->watch(state_).ok());
+  EXPECT_OK(watcher_->watch(state_));
   EXPECT_EQ(state_.port(1)->speed_mbps, 25000);
 }
 
@@ -137,9 +135,9 @@ TEST_F(EventWatcherTest, NothingIsTouchedAfterUnwatch) {
   // Another device of the same watcher has its turn after this one would have had it.
   const verbs::Context other = device_.open();
   DeviceState second(other.get(), {port()});
-  EXPECT_TRUE(watcher_->watch(second).ok());
+  EXPECT_OK(watcher_->watch(second));
   test::changePort("soft0:1", "up");
-  until([&] { return second.active(1) && second.changes(1) > 1; });
+  test::waitUntil([&] { return second.active(1) && second.changes(1) > 1; });
   watcher_->unwatch(second);
   EXPECT_EQ(state_.changes(1), before);
 }
@@ -147,6 +145,7 @@ TEST_F(EventWatcherTest, NothingIsTouchedAfterUnwatch) {
 TEST_F(EventWatcherTest, AForkedChildEndsWithoutTheThread) {
   const pid_t child = fork();
   if (child == 0) {
+    test::endInTwoMinutes();
     watcher_->unwatch(state_);
     (void)watcher_->watch(state_);
     watcher_.reset();
@@ -156,13 +155,13 @@ TEST_F(EventWatcherTest, AForkedChildEndsWithoutTheThread) {
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   test::changePort("soft0:1", "down");
-  until([&] { return !state_.active(1); });  // the parent's thread goes on
+  test::waitUntil([&] { return !state_.active(1); });  // the parent's thread goes on
 }
 
 TEST_F(EventWatcherTest, SaysEachEventOnceInWords) {
   const test::Said said;
   test::changePort("soft0:1", "down");
-  until([&] { return !state_.active(1); });
+  test::waitUntil([&] { return !state_.active(1); });
   watcher_.reset();
   EXPECT_EQ(said.all(), "soft0 port 1: link down: check the cable, the switch port and `ibstat`\n");
 }
@@ -175,7 +174,7 @@ TEST_F(EventWatcherTest, SaysAStateOfTheLinkOnce) {
   test::changePort("soft0:1", "event=port_active");
   test::changePort("soft0:1", "event=port_active");
   test::changePort("soft0:1", "fatal");
-  until([&] { return state_.fatal(); });
+  test::waitUntil([&] { return state_.fatal(); });
   watcher_.reset();
   const std::string up = "soft0 port 1: link up\n";
   const std::size_t first = said.all().find(up);

@@ -11,6 +11,7 @@
 
 #include "net/loopback.h"
 #include "software_device.h"
+#include "tests/ok.h"
 
 namespace railwise::net {
 namespace {
@@ -25,7 +26,7 @@ class MemoryTest : public testing::Test {
   uint64_t address(size_t offset) const { return reinterpret_cast<uint64_t>(buffer_) + offset; }
   MemoryHandle* acquire(size_t offset, size_t bytes, MemoryKind kind = MemoryKind::kHost) {
     Result<MemoryHandle*> handle = cache_.acquire(address(offset), bytes, kind);
-    EXPECT_TRUE(handle.ok());
+    EXPECT_OK(handle);
     return *handle;
   }
   static uint32_t key(const MemoryHandle* handle) { return handle->keys[0].remote; }
@@ -270,7 +271,7 @@ TEST_F(MemoryTest, FurtherDomainsAreRegisteredWhenTheyAreNeeded) {
       handle = acquire(0, kPage);
     }
     const Result<MemoryKeys> own = cache_.keysOn(*handle, pd_.get());
-    ASSERT_TRUE(own.ok());
+    ASSERT_OK(own);
     EXPECT_EQ(own->remote, key(handle));
     const Result<MemoryKeys> first = cache_.keysOn(*handle, other.get());
     const Result<MemoryKeys> second = cache_.keysOn(*handle, other.get());
@@ -284,7 +285,7 @@ TEST_F(MemoryTest, FurtherDomainsAreRegisteredWhenTheyAreNeeded) {
 
 TEST_F(MemoryTest, RegisteredPagesAreZeroAndMovable) {
   Result<RegisteredPages> pages = RegisteredPages::create(pd_.get(), 100);
-  ASSERT_TRUE(pages.ok());
+  ASSERT_OK(pages);
   RegisteredPages moved = std::move(*pages);
   EXPECT_EQ(*moved.at<uint64_t>(kPage - 8), 0U);
   EXPECT_EQ(moved.address() % kPage, 0U);

@@ -87,7 +87,7 @@ TEST(Shares, AddUpAndEndOnLines) {
       ASSERT_LT(share.lane, count);
       ASSERT_EQ(seen >> share.lane & 1, 0U) << "a lane twice";
       seen |= 1U << share.lane;
-      if (i + 1 < shares.count) ASSERT_EQ(share.bytes % kPieceAlignment, 0U);
+      if (i + 1 < shares.count) ASSERT_EQ(share.bytes % kCutAlignment, 0U);
       sum += share.bytes;
     }
     ASSERT_EQ(sum, bytes);
@@ -103,7 +103,7 @@ TEST(Shares, ALaneThatIsStillBusyGetsLess) {
   EXPECT_EQ(shareOf(cutShares(lanes, kMessage, 0, false), 0), 0U);
 }
 
-TEST(Shares, SmallPartsAreNotWorthALane) {
+TEST(Shares, SmallSegmentsAreNotWorthALane) {
   const auto lanes = makeLanes({400000, 1000});
   const Shares shares = cutShares(lanes, kStripeBytes, 0, false);
   EXPECT_EQ(shares.count, 1);

@@ -44,15 +44,15 @@ TEST(Immediate, OfAWholeMessageKeepsSlotAndSize) {
   }
 }
 
-TEST(Immediate, OfAPartKeepsSlotPartAndLowBitsOfTheNumber) {
-  for (const ImmediateForm form : {ImmediateForm::kPart, ImmediateForm::kPartWithRecord}) {
+TEST(Immediate, OfASegmentKeepsSlotSegmentAndLowBitsOfTheNumber) {
+  for (const ImmediateForm form : {ImmediateForm::kSegment, ImmediateForm::kSegmentWithRecord}) {
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
-      for (uint32_t part = 0; part < kMaxLanes; ++part) {
+      for (uint32_t segment = 0; segment < kMaxLanes; ++segment) {
         const uint64_t number = (uint64_t{7} << 21 | 0x155555) + slot;
-        const uint32_t value = partImmediate(form, slot, part, number);
+        const uint32_t value = segmentImmediate(form, slot, segment, number);
         EXPECT_EQ(immediateForm(value), form);
         EXPECT_EQ(immediateSlot(value), slot);
-        EXPECT_EQ(immediatePart(value), part);
+        EXPECT_EQ(immediateSegment(value), segment);
         EXPECT_EQ(immediateNumber(value), 0x155555 + slot);
       }
     }

@@ -11,6 +11,7 @@
 #include "net/net.h"
 #include "net/topology/gpu_in_use.h"
 #include "softdev/config/config.h"
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/sources/sysfs.h"
 
@@ -75,7 +76,7 @@ TEST(PathBandwidth, TheNearestGpuCarriesMost) {
 // sysfs` shows.
 PathBandwidth asymmetric(const std::string& host_name, std::size_t devices) {
   auto parsed = softdev::parseMachine("@asymmetric", host_name);
-  EXPECT_TRUE(parsed.ok());
+  EXPECT_OK(parsed);
   for (const softdev::HostConfig& host : parsed->hosts) {
     if (host.name != host_name) continue;
     const topo::Settings settings;
@@ -86,10 +87,10 @@ PathBandwidth asymmetric(const std::string& host_name, std::size_t devices) {
                                .busid = host.devices[i].pci.substr(host.devices[i].pci.rfind('/') + 1),
                                .speed_mbps = static_cast<int>(host.devices[i].ports[0].speed_mbps),
                                .port = 1});
-    auto document = topo::readSysfs(tools::deviceTree(host), std::nullopt, settings, options, nullptr);
-    EXPECT_TRUE(document.ok()) << document.error();
+    auto document = topo::readSysfs(cli::deviceTree(host), std::nullopt, settings, options, nullptr);
+    EXPECT_OK(document);
     const auto machine = topo::makeMachine(std::move(*document), settings, host_name);
-    EXPECT_TRUE(machine.ok()) << machine.error();
+    EXPECT_OK(machine);
     return PathBandwidth::compute(*machine, devices);
   }
   ADD_FAILURE() << "no host " << host_name;
@@ -137,8 +138,8 @@ class AsymmetricHost : public testing::Test {
   void SetUp() override {
     ASSERT_NE(mkdtemp(folder_.data()), nullptr);
     const auto machine = softdev::parseMachine("@asymmetric", "A");
-    ASSERT_TRUE(machine.ok());
-    EXPECT_EQ(tools::writeTree(tools::deviceTree(machine->hosts[0]), folder_ + "/root"), "");
+    ASSERT_OK(machine);
+    EXPECT_OK(cli::writeTree(cli::deviceTree(machine->hosts[0]), folder_ + "/root"));
     const std::string device = "software:@asymmetric;fabric=paths" + std::to_string(getpid());
     setenv("RAILWISE_DEVICE", device.c_str(), 1);
     setenv("RAILWISE_HOST", "A", 1);
@@ -159,7 +160,7 @@ class AsymmetricHost : public testing::Test {
 TEST_F(AsymmetricHost, RailBandwidthsOfADeviceAcrossSockets) {
   setenv("RAILWISE_GPU", "0000:04:00.0", 1);  // beside mlx5_0
   const Result<Net*> net = Net::acquire();
-  ASSERT_TRUE(net.ok());
+  ASSERT_OK(net);
   const int members[] = {0, 2};
   const Device& fused = *(*net)->device(*(*net)->makeVirtualDevice(members));
   const auto mbps = (*net)->railBandwidths(fused);
@@ -174,7 +175,7 @@ TEST_F(AsymmetricHost, ForcedMergesDoNotChangeTheRails) {
   for (const char* merges : {"mlx5_0,mlx5_1", "mlx5_0:1,mlx5_2:1;mlx5_1:1,mlx5_3:1"}) {
     setenv("NCCL_NET_FORCE_MERGE", merges, 1);
     const Result<Net*> net = Net::acquire();
-    ASSERT_TRUE(net.ok()) << merges;
+    ASSERT_OK(net) << merges;
     ASSERT_EQ((*net)->deviceCount(), 4) << merges;
     for (int i = 0; i < 4; ++i) EXPECT_EQ((*net)->device(i)->properties().rail, i) << merges;
     Net::release();

@@ -33,7 +33,7 @@ EndInfo makeEnd() {
     rail.lid = static_cast<uint16_t>(3 + i);
     rail.link_layer = LinkLayer::kRoce;
     rail.mtu = IBV_MTU_4096;
-    rail.piece_bytes = 1 << 30;
+    rail.max_request_bytes = 1 << 30;
     rail.gid_count = 1;
   }
   for (int i = 0; i < end.queue_pairs; ++i) {
@@ -109,7 +109,7 @@ TEST(End, EveryBadFieldIsRefused) {
       [](EndInfo& e) { e.rail[1].link_layer = LinkLayer::kInfiniBand; },
       [](EndInfo& e) { e.rail[1].mtu = 0; },
       [](EndInfo& e) { e.rail[1].mtu = 6; },
-      [](EndInfo& e) { e.rail[1].piece_bytes = 127; },
+      [](EndInfo& e) { e.rail[1].max_request_bytes = 127; },
       [](EndInfo& e) { e.rail[1].gid_count = kRailGids + 1; },
       [](EndInfo& e) { e.window_address = 0; },
       [](EndInfo& e) { e.service_level = 16; },

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr DataType kTypes[] = {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat,
@@ -139,4 +139,4 @@ TEST(PerfData, PoisonChangesEveryElement) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace railwise::tools {
+#include "tests/ok.h"
+
+namespace railwise::cli {
 namespace {
 
 Report makeReport() {
@@ -33,7 +35,7 @@ TEST(PackedReport, HalfOfOneIsNone) {
 
 TEST(RunRecord, TheLauncherSeesWhatARankSaidThatIsGone) {
   auto record = RunRecord::create(2);
-  ASSERT_TRUE(record.ok());
+  ASSERT_OK(record);
   Report report;
   EXPECT_FALSE((*record)->latest(&report));
   const pid_t child = fork();
@@ -57,4 +59,4 @@ TEST(RunRecord, TheLauncherSeesWhatARankSaidThatIsGone) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 Report makeReport(Collective collective, int ranks) {
@@ -93,4 +93,4 @@ TEST(JsonWriter, NestsAndEscapes) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

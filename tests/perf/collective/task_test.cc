@@ -9,7 +9,9 @@
 #include <functional>
 #include <map>
 
-namespace railwise::tools {
+#include "tests/ok.h"
+
+namespace railwise::cli {
 namespace {
 
 // One wire per comm pointer; the sender's and the receiver's comm are the same object.
@@ -84,8 +86,8 @@ struct Job {
     for (int rank = 0; rank < ranks; ++rank) nets.push_back(std::make_unique<NetContext>(net, failure, rank));
   }
   ~Job() {
-    for (auto& [key, link] : sends) EXPECT_TRUE(link->close().ok());
-    for (auto& [key, link] : receives) EXPECT_TRUE(link->close().ok());
+    for (auto& [key, link] : sends) EXPECT_OK(link->close());
+    for (auto& [key, link] : receives) EXPECT_OK(link->close());
     EXPECT_EQ(net.regions, 0);
   }
   SendLink& to(int rank, int peer) {
@@ -93,7 +95,7 @@ struct Job {
     if (link == nullptr) {
       link = std::make_unique<SendLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
                                         &wires[{rank, peer}]);
-      EXPECT_TRUE(link->open().ok());
+      EXPECT_OK(link->open());
     }
     return *link;
   }
@@ -102,7 +104,7 @@ struct Job {
     if (link == nullptr) {
       link = std::make_unique<RecvLink>(*nets[static_cast<std::size_t>(rank)], peer, kSlotBytes,
                                         &wires[{peer, rank}]);
-      EXPECT_TRUE(link->open().ok());
+      EXPECT_OK(link->open());
     }
     return *link;
   }
@@ -247,4 +249,4 @@ TEST(SplitParts, CoversAllInGranules) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -5,8 +5,9 @@
 
 #include "softdev/engine/attachment.h"
 #include "software_device.h"
+#include "tests/ok.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -104,7 +105,7 @@ TEST_F(Conductor, DisarmsWhatWouldStrikeOnce) {
   EXPECT_EQ(leftAt(conductor, 0), 1);
   conductor.disarm();
   const auto fabric = softdev::joinFabric(fabric_);
-  ASSERT_TRUE(fabric.ok());
+  ASSERT_OK(fabric);
   const auto rules = softdev::listFaults(**fabric);
   ASSERT_EQ(rules.size(), 1U);
   EXPECT_EQ(rules[0].rule.action, softdev::FaultAction::kDrop);
@@ -118,4 +119,4 @@ TEST_F(Conductor, NoOtherProcessIsThere) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

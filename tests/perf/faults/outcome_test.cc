@@ -6,7 +6,7 @@
 #include "cli/options/options.h"
 #include "nccl/types.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 RankEnd completed() { return {RankEnding::kCompleted, 0, kExitOk, false, ""}; }
@@ -24,42 +24,42 @@ RunEnd runOf(std::vector<RankEnd> ranks, PairsLeft pairs = {4, 4, {}}) {
 constexpr PairsLeft kNone = {0, 0, 3};
 
 TEST(PerfOutcome, AllCompleted) {
-  EXPECT_EQ(judgeRun(runOf({completed(), completed()})), Outcome::kCompleted);
-  EXPECT_EQ(judgeRun(runOf({completed(), completed()}, kNone)), Outcome::kCompleted);
+  EXPECT_EQ(judgeRun(runOf({completed(), completed()})), RunOutcome::kCompleted);
+  EXPECT_EQ(judgeRun(runOf({completed(), completed()}, kNone)), RunOutcome::kCompleted);
 }
 
 TEST(PerfOutcome, AWrongElementIsWrongHoweverItEnded) {
   RunEnd run = runOf({completed(), completed()});
   run.wrong = 1;
-  EXPECT_EQ(judgeRun(run), Outcome::kWrong);
+  EXPECT_EQ(judgeRun(run), RunOutcome::kWrong);
   run = runOf({remoteError(), told()}, kNone);
   run.wrong = 1;
-  EXPECT_EQ(judgeRun(run), Outcome::kWrong);
+  EXPECT_EQ(judgeRun(run), RunOutcome::kWrong);
 }
 
 TEST(PerfOutcome, UnreachableWhenNothingWasLeftAndAllSaidSo) {
-  EXPECT_EQ(judgeRun(runOf({remoteError(), remoteError()}, kNone)), Outcome::kUnreachable);
-  EXPECT_EQ(judgeRun(runOf({told(), remoteError(), told()}, kNone)), Outcome::kUnreachable);
+  EXPECT_EQ(judgeRun(runOf({remoteError(), remoteError()}, kNone)), RunOutcome::kUnreachable);
+  EXPECT_EQ(judgeRun(runOf({told(), remoteError(), told()}, kNone)), RunOutcome::kUnreachable);
 }
 
 TEST(PerfOutcome, AnErrorWhileAPairIsLeftIsAFailure) {
-  EXPECT_EQ(judgeRun(runOf({remoteError(), told()}, {1, 1, {}})), Outcome::kFailed);
+  EXPECT_EQ(judgeRun(runOf({remoteError(), told()}, {1, 1, {}})), RunOutcome::kFailed);
 }
 
 TEST(PerfOutcome, AWayThatHasComeBackExcusesNothing) {
-  EXPECT_EQ(judgeRun(runOf({remoteError(), told()}, {0, 1, kExcuseMs})), Outcome::kUnreachable);
-  EXPECT_EQ(judgeRun(runOf({remoteError(), told()}, {0, 1, kExcuseMs + 1})), Outcome::kFailed);
+  EXPECT_EQ(judgeRun(runOf({remoteError(), told()}, {0, 1, kExcuseMs})), RunOutcome::kUnreachable);
+  EXPECT_EQ(judgeRun(runOf({remoteError(), told()}, {0, 1, kExcuseMs + 1})), RunOutcome::kFailed);
 }
 
 TEST(PerfOutcome, AnotherErrorThanRemoteIsAFailure) {
   RankEnd system_error = remoteError();
   system_error.result = ncclSystemError;
-  EXPECT_EQ(judgeRun(runOf({remoteError(), system_error}, kNone)), Outcome::kFailed);
-  EXPECT_EQ(judgeRun(runOf({told(), told()}, kNone)), Outcome::kFailed);  // of whom?
+  EXPECT_EQ(judgeRun(runOf({remoteError(), system_error}, kNone)), RunOutcome::kFailed);
+  EXPECT_EQ(judgeRun(runOf({told(), told()}, kNone)), RunOutcome::kFailed);  // of whom?
 }
 
 TEST(PerfOutcome, OneThatCompletedAmongThoseThatFailedIsAFailure) {
-  EXPECT_EQ(judgeRun(runOf({completed(), remoteError()}, kNone)), Outcome::kFailed);
+  EXPECT_EQ(judgeRun(runOf({completed(), remoteError()}, kNone)), RunOutcome::kFailed);
 }
 
 TEST(PerfOutcome, HangsCrashesAndKillsAreFailures) {
@@ -69,17 +69,17 @@ TEST(PerfOutcome, HangsCrashesAndKillsAreFailures) {
   RankEnd killed = remoteError();
   killed.killed = true;
   for (const RankEnd& end : {hung, crashed, killed})
-    EXPECT_EQ(judgeRun(runOf({remoteError(), end}, kNone)), Outcome::kFailed) << endingName(end);
+    EXPECT_EQ(judgeRun(runOf({remoteError(), end}, kNone)), RunOutcome::kFailed) << endingName(end);
   RankEnd crashed_at_exit = completed();
   crashed_at_exit.exit_status = 128 + 6;
-  EXPECT_EQ(judgeRun(runOf({completed(), crashed_at_exit})), Outcome::kFailed);
+  EXPECT_EQ(judgeRun(runOf({completed(), crashed_at_exit})), RunOutcome::kFailed);
 }
 
 TEST(PerfOutcome, WhatIsLeftBehindIsAFailure) {
   RunEnd run = runOf({completed(), completed()});
   run.left_behind = true;
-  EXPECT_EQ(judgeRun(run), Outcome::kFailed);
-  EXPECT_EQ(judgeRun(runOf({})), Outcome::kFailed);
+  EXPECT_EQ(judgeRun(run), RunOutcome::kFailed);
+  EXPECT_EQ(judgeRun(runOf({})), RunOutcome::kFailed);
 }
 
 TEST(PerfOutcome, EndsHaveNames) {
@@ -91,4 +91,4 @@ TEST(PerfOutcome, EndsHaveNames) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 softdev::PortInfo portOf(const std::string& host, const std::string& device) {
@@ -19,10 +19,11 @@ softdev::PortInfo portOf(const std::string& host, const std::string& device) {
 
 softdev::FaultStatus ruleOf(const std::string& text) {
   softdev::FaultStatus status;
-  std::string error;
   status.id = 1;
   status.state = softdev::FaultState::kArmed;
-  EXPECT_TRUE(softdev::parseFaultRule(text, &status.rule, &error)) << error;
+  const auto rule = softdev::parseFaultRule(text);
+  EXPECT_TRUE(rule.ok()) << rule.error();
+  if (rule.ok()) status.rule = *rule;
   return status;
 }
 
@@ -103,4 +104,4 @@ TEST_F(DeviceReach, RulesOfBothEndsMultiply) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

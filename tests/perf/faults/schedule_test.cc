@@ -11,8 +11,9 @@
 #include "perf/faults/reach.h"
 #include "softdev/config/config.h"
 #include "softdev/config/fault_rule.h"
+#include "tests/ok.h"
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 constexpr uint64_t kSeeds = 1000;
@@ -100,10 +101,10 @@ TEST(PerfSchedule, WhatIsFusedHasAnApiThatFuses) {
 TEST(PerfSchedule, TheDeviceTakesEveryRuleAndChange) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     for (const FaultStep& step : scheduleOf(seed).steps) {
-      softdev::FaultRule rule;
-      std::string error;
       const std::string text = step.what == FaultStep::kPort ? ruleOfChange(step.text) : step.text;
-      if (step.what != FaultStep::kHeal) EXPECT_TRUE(softdev::parseFaultRule(text, &rule, &error)) << error;
+      if (step.what == FaultStep::kHeal) continue;
+      const auto rule = softdev::parseFaultRule(text);
+      EXPECT_TRUE(rule.ok()) << rule.error();
     }
   }
 }
@@ -113,7 +114,7 @@ TEST(PerfSchedule, TheDeviceTakesEveryMachine) {
     const Schedule schedule = scheduleOf(seed);
     const std::string text = machineText(schedule, "f").substr(std::string("software:").size());
     const auto machine = softdev::parseMachine(text.c_str(), hostName(schedule.machine.ranks() - 1));
-    ASSERT_TRUE(machine.ok()) << text;
+    ASSERT_OK(machine) << text;
     ASSERT_EQ(machine->hosts.size(), schedule.machine.rails.size());
     for (std::size_t host = 0; host < machine->hosts.size(); ++host)
       EXPECT_EQ(machine->hosts[host].devices.size(), static_cast<std::size_t>(schedule.machine.rails[host]));
@@ -128,7 +129,7 @@ TEST(PerfSchedule, TheDevicesOfAPlacedMachineLieBesideAGpu) {
   schedule.machine.placed = true;
   const std::string text = machineText(schedule, "f").substr(std::string("software:").size());
   const auto machine = softdev::parseMachine(text.c_str(), hostName(0));
-  ASSERT_TRUE(machine.ok()) << text;
+  ASSERT_OK(machine) << text;
   std::set<std::string> places;
   for (const auto& host : machine->hosts) {
     ASSERT_EQ(host.gpus.size(), 1U) << text;
@@ -197,14 +198,14 @@ class Aftermath {
       std::erase_if(rules_, [&](const auto& rule) { return rule.id == static_cast<uint32_t>(step.heals); });
     if (step.what == FaultStep::kHeal) return;
     softdev::FaultStatus status;
-    std::string error;
     const bool of_port = step.what == FaultStep::kPort;
     const std::size_t slash = step.place.find('/');
     const std::string place =
         of_port ? "host=" + step.place.substr(0, slash) + " device=" + step.place.substr(slash + 1) + " "
                 : "";
-    ASSERT_TRUE(softdev::parseFaultRule(place + (of_port ? ruleOfChange(step.text) : step.text), &status.rule,
-                                        &error));
+    const auto rule = softdev::parseFaultRule(place + (of_port ? ruleOfChange(step.text) : step.text));
+    ASSERT_TRUE(rule.ok()) << rule.error();
+    status.rule = *rule;
     status.id = id;
     status.state = softdev::FaultState::kArmed;
     for (softdev::PortInfo& port : ports_) {
@@ -256,4 +257,4 @@ TEST(PerfSchedule, RanksThatTalk) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

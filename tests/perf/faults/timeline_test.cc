@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -67,4 +67,4 @@ TEST(PerfTimeline, NothingIsDrawnToo) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

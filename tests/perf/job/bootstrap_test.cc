@@ -8,7 +8,9 @@
 #include <mutex>
 #include <thread>
 
-namespace railwise::tools {
+#include "tests/ok.h"
+
+namespace railwise::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -19,7 +21,7 @@ class JobInThreads {
   explicit JobInThreads(int size) : said_(static_cast<std::size_t>(size)), size_(size) {
     const uint8_t loopback[] = {127, 0, 0, 1};
     auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), 64);
-    EXPECT_TRUE(listener.ok());
+    EXPECT_OK(listener);
     listener_ = std::move(*listener);
     address_ = listener_.localAddress();
   }
@@ -46,9 +48,8 @@ class JobInThreads {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size_; ++rank) {
       threads.emplace_back([this, rank, &body] {
-        std::string error;
-        auto bootstrap = Bootstrap::join(options(rank), &error);
-        ASSERT_TRUE(bootstrap.ok()) << error;
+        auto bootstrap = Bootstrap::join(options(rank));
+        ASSERT_OK(bootstrap);
         body(**bootstrap);
       });
     }
@@ -86,17 +87,17 @@ TEST(Bootstrap, ExchangesGathersAndLeaves) {
       std::vector<Bytes> blocks;
       for (int to = 0; to < kRanks; ++to) blocks.push_back(blockOf(bootstrap.rank(), to));
       auto got = bootstrap.exchange(blocks);
-      ASSERT_TRUE(got.ok());
+      ASSERT_OK(got);
       for (int from = 0; from < kRanks; ++from)
         EXPECT_EQ((*got)[static_cast<std::size_t>(from)], blockOf(from, bootstrap.rank()));
       auto all = bootstrap.allGather(blockOf(bootstrap.rank(), 9));
-      ASSERT_TRUE(all.ok());
+      ASSERT_OK(all);
       for (int from = 0; from < kRanks; ++from)
         EXPECT_EQ((*all)[static_cast<std::size_t>(from)], blockOf(from, 9));
-      EXPECT_TRUE(bootstrap.barrier().ok());
+      EXPECT_OK(bootstrap.barrier());
     }
     EXPECT_EQ(bootstrap.peer(2).pid, getpid());
-    EXPECT_TRUE(bootstrap.leave().ok());
+    EXPECT_OK(bootstrap.leave());
   });
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job.word(rank), "");
 }
@@ -105,10 +106,10 @@ TEST(Bootstrap, OneRankAloneWorks) {
   JobInThreads job(1);
   job.run([](Bootstrap& bootstrap) {
     auto all = bootstrap.allGather(blockOf(0, 0));
-    ASSERT_TRUE(all.ok());
+    ASSERT_OK(all);
     EXPECT_EQ((*all)[0], blockOf(0, 0));
-    EXPECT_TRUE(bootstrap.barrier().ok());
-    EXPECT_TRUE(bootstrap.leave().ok());
+    EXPECT_OK(bootstrap.barrier());
+    EXPECT_OK(bootstrap.leave());
   });
 }
 
@@ -117,9 +118,9 @@ TEST(Bootstrap, LargeBlocksPass) {
   const Bytes large(std::size_t{2} << 20, std::byte{7});
   job.run([&](Bootstrap& bootstrap) {
     auto all = bootstrap.allGather(large);
-    ASSERT_TRUE(all.ok());
+    ASSERT_OK(all);
     EXPECT_EQ((*all)[2], large);
-    EXPECT_TRUE(bootstrap.leave().ok());
+    EXPECT_OK(bootstrap.leave());
   });
 }
 
@@ -127,7 +128,7 @@ TEST(Bootstrap, LargeBlocksPass) {
 void expectGone(int victim) {
   JobInThreads job(3);
   job.run([&](Bootstrap& bootstrap) {
-    EXPECT_TRUE(bootstrap.barrier().ok());
+    EXPECT_OK(bootstrap.barrier());
     if (bootstrap.rank() == victim) return;  // destroyed here
     EXPECT_FALSE(bootstrap.barrier().ok());
     const std::string text = job.waitForWord(bootstrap.rank());
@@ -143,7 +144,7 @@ TEST(Bootstrap, ALostRankZeroIsNamedByAll) { expectGone(0); }
 void expectFailure(int culprit) {
   JobInThreads job(3);
   job.run([&](Bootstrap& bootstrap) {
-    EXPECT_TRUE(bootstrap.barrier().ok());
+    EXPECT_OK(bootstrap.barrier());
     if (bootstrap.rank() == culprit) {
       bootstrap.fail("isend failed");
     } else {
@@ -165,17 +166,16 @@ TEST(Bootstrap, StrangersAreIgnored) {
   JobInThreads job(2);
   auto rank_zero = job.options(0);
   std::thread server([&] {
-    std::string error;
-    auto bootstrap = Bootstrap::join(std::move(rank_zero), &error);
-    ASSERT_TRUE(bootstrap.ok()) << error;
-    EXPECT_TRUE((*bootstrap)->leave().ok());
+    auto bootstrap = Bootstrap::join(std::move(rank_zero));
+    ASSERT_OK(bootstrap);
+    EXPECT_OK((*bootstrap)->leave());
   });
   // Says nothing, says nonsense, announces 4 GiB, knows another secret.
   std::vector<Socket> strangers;
   const std::string nonsense(64, 'G');
   for (const std::string& greeting : {std::string(), nonsense}) {
     auto socket = Socket::connect(job.address_);
-    ASSERT_TRUE(socket.ok());
+    ASSERT_OK(socket);
     pollfd writable = {.fd = socket->fd(), .events = POLLOUT, .revents = 0};
     ASSERT_EQ(poll(&writable, 1, 5'000), 1);
     ASSERT_EQ(write(socket->fd(), greeting.data(), greeting.size()), static_cast<ssize_t>(greeting.size()));
@@ -184,26 +184,26 @@ TEST(Bootstrap, StrangersAreIgnored) {
   auto other_job = job.options(1);
   other_job.secret = "another";
   other_job.timeout = milliseconds(300);
-  std::string error;
-  EXPECT_FALSE(Bootstrap::join(std::move(other_job), &error).ok());
-  EXPECT_EQ(error.find("rank 0 at "), 0U) << error;  // "is not there", or on a busy machine "still waits"
-  auto bootstrap = Bootstrap::join(job.options(1), &error);
-  ASSERT_TRUE(bootstrap.ok()) << error;
-  EXPECT_TRUE((*bootstrap)->leave().ok());
+  const auto refused = Bootstrap::join(std::move(other_job));
+  ASSERT_FALSE(refused.ok());
+  // "is not there", or on a busy machine "still waits"
+  EXPECT_EQ(refused.error().find("rank 0 at "), 0U) << refused.error();
+  auto bootstrap = Bootstrap::join(job.options(1));
+  ASSERT_OK(bootstrap);
+  EXPECT_OK((*bootstrap)->leave());
   server.join();
 }
 
 std::pair<std::string, std::string> errorsOfJoin(const std::function<void(BootstrapOptions&)>& change) {
   JobInThreads job(2);
   std::string zero_error;
-  std::string one_error;
   auto rank_zero = job.options(0);
-  std::thread server([&] { EXPECT_FALSE(Bootstrap::join(std::move(rank_zero), &zero_error).ok()); });
+  std::thread server([&] { zero_error = Bootstrap::join(std::move(rank_zero)).error(); });
   auto rank_one = job.options(1);
   change(rank_one);
-  EXPECT_FALSE(Bootstrap::join(std::move(rank_one), &one_error).ok());
+  const auto one = Bootstrap::join(std::move(rank_one));
   server.join();
-  return {zero_error, one_error};
+  return {zero_error, one.error()};
 }
 
 TEST(Bootstrap, OtherOptionsAreRefusedOnBothSides) {
@@ -223,8 +223,7 @@ TEST(Bootstrap, MissingRanksAreNamed) {
   JobInThreads job(3);
   auto options = job.options(0);
   options.timeout = milliseconds(200);
-  std::string error;
-  EXPECT_FALSE(Bootstrap::join(std::move(options), &error).ok());
+  const std::string error = Bootstrap::join(std::move(options)).error();
   EXPECT_EQ(error.find("rank 1, 2 did not connect to 127.0.0.1:"), 0u) << error;
 }
 
@@ -236,9 +235,8 @@ TEST(Bootstrap, AJobWithoutProgressEndsAndSaysWhatItWaitsFor) {
       auto options = job.options(rank);
       options.timeout = milliseconds(500);
       options.doing = [rank] { return "waiting for thing " + std::to_string(rank); };
-      std::string error;
-      auto bootstrap = Bootstrap::join(std::move(options), &error);
-      ASSERT_TRUE(bootstrap.ok()) << error;
+      auto bootstrap = Bootstrap::join(std::move(options));
+      ASSERT_OK(bootstrap);
       const std::string text = job.waitForWord(rank);
       EXPECT_NE(text.find("no progress for "), std::string::npos) << text;
       EXPECT_NE(text.find("waiting for thing " + std::to_string(rank)), std::string::npos) << text;
@@ -259,13 +257,12 @@ TEST(Bootstrap, OneRanksProgressKeepsTheJobAlive) {
         auto ticks = std::make_shared<std::atomic<uint64_t>>(0);
         options.progress = [ticks] { return ++*ticks; };
       }
-      std::string error;
-      auto bootstrap = Bootstrap::join(std::move(options), &error);
-      ASSERT_TRUE(bootstrap.ok()) << error;
+      auto bootstrap = Bootstrap::join(std::move(options));
+      ASSERT_OK(bootstrap);
       // Rank 0 waits three timeouts for the block that rank 1 sends late.
       if (rank == 1) std::this_thread::sleep_for(3 * timeout);
-      EXPECT_TRUE((*bootstrap)->barrier().ok()) << job.word(rank);
-      EXPECT_TRUE((*bootstrap)->leave().ok());
+      EXPECT_OK((*bootstrap)->barrier()) << job.word(rank);
+      EXPECT_OK((*bootstrap)->leave());
     });
   }
   for (auto& thread : threads) thread.join();
@@ -288,16 +285,15 @@ TEST(Wire, ByteReaderStopsAtTheEnd) {
 }
 
 TEST(ResolveAddress, TakesHostAndPort) {
-  std::string error;
-  const auto v4 = resolveAddress("127.0.0.1:80", &error);
-  ASSERT_TRUE(v4.ok()) << error;
+  const auto v4 = resolveAddress("127.0.0.1:80");
+  ASSERT_OK(v4);
   EXPECT_EQ(v4->text(), "127.0.0.1:80");
-  const auto v6 = resolveAddress("[::1]:80", &error);
-  ASSERT_TRUE(v6.ok()) << error;
+  const auto v6 = resolveAddress("[::1]:80");
+  ASSERT_OK(v6);
   EXPECT_EQ(v6->text(), "[::1]:80");
   for (const char* text : {"host", "host:", ":5", "host:0", "host:65536", "host:x"})
-    EXPECT_FALSE(resolveAddress(text, &error).ok()) << text;
+    EXPECT_FALSE(resolveAddress(text).ok()) << text;
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-namespace railwise::tools {
+#include "tests/wait.h"
+
+namespace railwise::cli {
 namespace {
 
 // How often this thread has slept; to offer the core is none.
@@ -16,7 +18,7 @@ long sleeps() {
 TEST(IdleWait, SleepsOnceItHasBeenInVainForLongWhereCoresAreFew) {
   IdleWait wait(true);
   const long before = sleeps();
-  while (sleeps() < before + 10) wait.idle();
+  for (test::Patience patience; sleeps() < before + 10; patience.again()) wait.idle();
   EXPECT_GE(wait.naps(), 1U);
   wait.moved();
   const long after = sleeps();
@@ -32,4 +34,4 @@ TEST(IdleWait, DoesNotSleepWhereThereAreCores) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

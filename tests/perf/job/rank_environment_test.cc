@@ -4,33 +4,29 @@
 
 #include <map>
 
-#include "perf/job/own_fabric.h"
-
-namespace railwise::tools {
+namespace railwise::cli {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-std::optional<RankIdentity> identify(const Variables& variables, std::string* error,
-                                     const std::string& address = "") {
+Outcome<std::optional<RankIdentity>> identify(const Variables& variables, const std::string& address = "") {
   const auto lookUp = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found != variables.end() ? found->second.c_str() : nullptr;
   };
-  return rankFromEnvironment(lookUp, address, error);
+  return rankFromEnvironment(lookUp, address);
 }
 
 RankIdentity identityOf(const Variables& variables, const std::string& address = "") {
-  std::string error;
-  const auto identity = identify(variables, &error, address);
-  EXPECT_TRUE(identity) << error;
-  return identity.value_or(RankIdentity());
+  const auto identity = identify(variables, address);
+  EXPECT_TRUE(identity.ok() && *identity) << identity.error();
+  return identity.ok() ? identity->value_or(RankIdentity()) : RankIdentity();
 }
 
 TEST(RankFromEnvironment, NobodyStartedUs) {
-  std::string error;
-  EXPECT_FALSE(identify({{"RANK", "0"}}, &error));
-  EXPECT_EQ(error, "");
+  const auto identity = identify({{"RANK", "0"}});
+  ASSERT_TRUE(identity.ok()) << identity.error();
+  EXPECT_FALSE(*identity);
 }
 
 TEST(RankFromEnvironment, OpenMpiOnOneHostMeetsOnLoopback) {
@@ -63,8 +59,7 @@ TEST(FabricOfJob, IsOneForItsRanksAndAnotherForEachJob) {
 
 TEST(RankFromEnvironment, SeveralHostsNeedAnAddress) {
   const Variables variables = {{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}};
-  std::string error;
-  EXPECT_FALSE(identify(variables, &error));
+  const std::string error = identify(variables).error();
   EXPECT_NE(error.find("--address HOST:PORT"), std::string::npos) << error;
   EXPECT_EQ(identityOf(variables, "node1:4000").address, "node1:4000");
 }
@@ -91,11 +86,10 @@ TEST(RankFromEnvironment, TorchUsesMasterPortUnlessTheStoreHasIt) {
 }
 
 TEST(RankFromEnvironment, RefusesNonsense) {
-  std::string error;
-  EXPECT_FALSE(identify({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, &error));
-  EXPECT_EQ(error, "RANK=2 is not a rank from 0 to 1 (WORLD_SIZE=2)");
-  EXPECT_FALSE(identify({{"RANK", "0"}, {"WORLD_SIZE", "many"}}, &error));
-  EXPECT_EQ(error, "WORLD_SIZE=many is not a number of ranks from 1 to 1024");
+  EXPECT_EQ(identify({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error(),
+            "RANK=2 is not a rank from 0 to 1 (WORLD_SIZE=2)");
+  EXPECT_EQ(identify({{"RANK", "0"}, {"WORLD_SIZE", "many"}}).error(),
+            "WORLD_SIZE=many is not a number of ranks from 1 to 1024");
 }
 
 TEST(RankFromEnvironment, TheLauncherComesFirst) {
@@ -124,4 +118,4 @@ TEST(FirstHost, ReadsSlurmLists) {
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

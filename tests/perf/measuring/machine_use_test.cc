@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <fstream>
 
-namespace railwise::tools {
+#include "tests/wait.h"
+
+namespace railwise::cli {
 namespace {
 
 // A file as /proc/stat is, in ticks of which a second has kTicks.
@@ -62,11 +64,11 @@ TEST(MachineUse, CannotTellWithoutTheFile) {
 TEST(MachineUse, ReadsThisMachine) {
   const MachineUse use;
   const double before = ownCpuSeconds();
-  while (!use.since(0)) continue;
+  for (test::Patience patience; !use.since(0); patience.again()) continue;
   const auto others = use.since(ownCpuSeconds() - before);
   EXPECT_LE(others->processes, use.since(0)->processes);
   EXPECT_GE(usableCpus(), 1);
 }
 
 }  // namespace
-}  // namespace railwise::tools
+}  // namespace railwise::cli

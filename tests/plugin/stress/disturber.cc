@@ -43,17 +43,18 @@ int disturb(const char* fabric, const char* seed) {
   for (; !joined.ok(); joined = softdev::joinFabric(fabric)) rest(10);  // nobody has made it yet
   for (;;) {
     rest(50 + random.below(300));
-    std::string error;
-    const auto ports = softdev::findPorts(**joined, "soft" + std::to_string(random.below(4)), &error);
-    if (ports.empty()) continue;  // no communicator is there
+    const auto ports = softdev::findPorts(**joined, "soft" + std::to_string(random.below(4)));
+    if (!ports.ok()) continue;  // no communicator is there
+    const auto change = [&](const std::string& to) {
+      (void)softdev::changePort(**joined, ports->front(), to);
+    };
     if (random.below(3) == 0) {
-      softdev::changePort(**joined, ports[0], "gid=1=10.9.8." + std::to_string(1 + random.below(250)),
-                          &error);
+      change("gid=1=10.9.8." + std::to_string(1 + random.below(250)));
       continue;
     }
-    softdev::changePort(**joined, ports[0], "down", &error);
+    change("down");
     rest(random.below(60));
-    softdev::changePort(**joined, ports[0], "up", &error);
+    change("up");
   }
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "softdev/cm_end.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -41,7 +42,7 @@ class Child {
       close(ends[0]);
       try {
         body(Line{ends[1]});
-        for (;;) pause();
+        railwise::test::waitToBeKilled();
       } catch (const std::exception& error) {
         (void)!write(2, error.what(), std::string_view(error.what()).size());
       }
@@ -102,7 +103,7 @@ void serve(ibv_context* context, const Line& line, bool iwarp) {
   channel.expect(RDMA_CM_EVENT_ESTABLISHED);
   if (end.wait().status != IBV_WC_SUCCESS) throw std::runtime_error("receive");
   line.tell(static_cast<int32_t>(*end.word(0) + *end.word(128)));
-  for (;;) pause();
+  railwise::test::waitToBeKilled();
 }
 
 // Listens, says where, and says so when it was asked; answers nobody.
@@ -112,7 +113,7 @@ void ignore(ibv_context* context, const Line& line) {
   line.tell(portOf(listener));
   events.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
   line.tell(1);
-  for (;;) pause();
+  railwise::test::waitToBeKilled();
 }
 
 TEST_P(CmProcesses, ConnectAndSeeTheOtherDie) {
@@ -165,7 +166,7 @@ TEST_P(CmProcesses, TheCallerDiesBeforeItIsAnswered) {
     OpenDevice device(theirs, fabric);
     CmChannel events;
     CmId caller = calling(events, device, address, parameters("", 5));
-    for (;;) pause();
+    railwise::test::waitToBeKilled();
   });
   OpenDevice device(ours, fabric);
   CmChannel channel;
@@ -186,7 +187,7 @@ TEST_P(CmProcesses, AForkedChildHoldsNoConnection) {
     CmId caller = calling(events, device, address, parameters("", 5));
     const pid_t grandchild = fork();
     if (grandchild != 0) line.tell(grandchild);
-    for (;;) pause();
+    railwise::test::waitToBeKilled();
   });
   OpenDevice device(ours, fabric);
   CmChannel channel;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev {
 namespace {
@@ -53,7 +54,7 @@ bool mentions(const std::string& text, const std::string& part) {
 TEST_F(ConfigTest, NothingIsOneDefaultDevice) {
   for (const char* text : {static_cast<const char*>(nullptr), "", ";", "fabric=lab"}) {
     const Result<Config> config = parseConfig(text);
-    ASSERT_TRUE(config.ok());
+    ASSERT_OK(config);
     ASSERT_EQ(config->devices.size(), 1U);
     EXPECT_EQ(config->devices[0].name, "soft0");
     EXPECT_EQ(config->devices[0].ports[0].speed_mbps, 400000U);
@@ -77,7 +78,7 @@ TEST_F(ConfigTest, TheVariableNamesTheFabricWhereTheTextDoesNot) {
 
 TEST_F(ConfigTest, FabricIsForTheWholeProcess) {
   const Result<Config> config = parseConfig("fabric=lab;count=2");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   EXPECT_EQ(config->fabric, "lab");
   EXPECT_EQ(config->devices.size(), 2U);
   EXPECT_TRUE(mentions(warning("fabric=a;fabric=b"), "already a"));
@@ -88,7 +89,7 @@ TEST_F(ConfigTest, EveryKey) {
       "name=rail,count=2,speed=200000,link=infiniband,mtu=1024,guid=02:00:00:00:00:00:00:0a,pci=/sys/devices/"
       "x,"
       "port_state=down,max_qp=7,max_inline=64,max_msg=4096");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   ASSERT_EQ(config->devices.size(), 2U);
   const DeviceConfig& first = config->devices[0];
   const DeviceConfig& second = config->devices[1];
@@ -109,7 +110,7 @@ TEST_F(ConfigTest, EveryKey) {
 
 TEST_F(ConfigTest, UnnamedDevicesAreNumberedOn) {
   const Result<Config> config = parseConfig("count=2;name=x;speed=25000");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   ASSERT_EQ(config->devices.size(), 4U);
   EXPECT_EQ(config->devices[2].name, "x");
   EXPECT_EQ(config->devices[3].name, "soft2");
@@ -117,7 +118,7 @@ TEST_F(ConfigTest, UnnamedDevicesAreNumberedOn) {
 
 TEST_F(ConfigTest, RoceDefaultGids) {
   const Result<Config> config = parseConfig("guid=0200000000000104");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   const std::vector<Gid>& gids = config->devices[0].ports[0].gids;
   ASSERT_EQ(gids.size(), 4U);
   const uint8_t link_local[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 4};
@@ -131,7 +132,7 @@ TEST_F(ConfigTest, RoceDefaultGids) {
 
 TEST_F(ConfigTest, DefaultGuidsAndGidsDiffer) {
   const Result<Config> config = parseConfig("count=8;name=a0;name=b0;link=ib");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   const std::vector<DeviceConfig>& devices = config->devices;
   for (size_t i = 0; i < devices.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -143,7 +144,7 @@ TEST_F(ConfigTest, DefaultGuidsAndGidsDiffer) {
 
 TEST_F(ConfigTest, GidsReplaceTheDefaults) {
   const Result<Config> config = parseConfig("gid=fe80::1/v1,gid=10.1.2.3,gid=2001:db8::5/v2");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   const std::vector<Gid>& gids = config->devices[0].ports[0].gids;
   ASSERT_EQ(gids.size(), 3U);
   const uint8_t mapped[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3};
@@ -155,7 +156,7 @@ TEST_F(ConfigTest, GidsReplaceTheDefaults) {
 
 TEST_F(ConfigTest, PciAddressBecomesAPath) {
   const Result<Config> config = parseConfig("pci=fffe:7f:1f.7");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   EXPECT_EQ(config->devices[0].pci, "/sys/bus/pci/devices/fffe:7f:1f.7");
 }
 
@@ -200,7 +201,7 @@ TEST_F(ConfigTest, File) {
   const ConfigFile file("# two rails\nname=a speed=200000\n\n name=b,speed=100000 # slow\nname=c;name=d\n");
   for (const std::string& text : {file.path(), "@" + file.path()}) {
     const Result<Config> config = parseConfig(text.c_str());
-    ASSERT_TRUE(config.ok());
+    ASSERT_OK(config);
     ASSERT_EQ(config->devices.size(), 4U);
     EXPECT_EQ(config->devices[0].ports[0].speed_mbps, 200000U);
     EXPECT_EQ(config->devices[1].name, "b");

@@ -11,17 +11,15 @@ namespace railwise::softdev::test {
 namespace {
 
 FaultRule parsed(const std::string& text) {
-  FaultRule rule;
-  std::string error;
-  EXPECT_TRUE(parseFaultRule(text, &rule, &error)) << text << ": " << error;
-  return rule;
+  const auto rule = parseFaultRule(text);
+  EXPECT_TRUE(rule.ok()) << text << ": " << rule.error();
+  return rule.ok() ? *rule : FaultRule{};
 }
 
 std::string refused(const std::string& text) {
-  FaultRule rule;
-  std::string error;
-  EXPECT_FALSE(parseFaultRule(text, &rule, &error)) << text;
-  return error;
+  const auto rule = parseFaultRule(text);
+  EXPECT_FALSE(rule.ok()) << text;
+  return rule.error();
 }
 
 TEST(FaultRule, EverySelector) {

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "softdev/config/config.h"
 #include "softdev/config/machines.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev {
 namespace {
@@ -43,7 +44,7 @@ class MachineTest : public testing::Test {
 
   static MachineConfig machine(const std::string& text, const std::string& host = "") {
     Result<MachineConfig> parsed = parseMachineText(text, "lab.conf", host);
-    EXPECT_TRUE(parsed.ok()) << text << (g_said.empty() ? "" : g_said[0]);
+    EXPECT_OK(parsed) << text << (g_said.empty() ? "" : g_said[0]);
     return parsed.ok() ? *parsed : MachineConfig{{}, 0, {}, {HostConfig{}}, 0};
   }
   static std::string warning(const std::string& text, const std::string& host = "") {
@@ -178,11 +179,11 @@ TEST_F(MachineTest, MistakesInNvlinks) {
 TEST_F(MachineTest, GpuDirectIsAModeOfTheDevices) {
   EXPECT_FALSE(machine(kTwo).host().devices[0].gpuByDmabuf());
   const Result<Config> all = parseConfig("@dgx#A;gpudirect=on");
-  ASSERT_TRUE(all.ok());
+  ASSERT_OK(all);
   EXPECT_TRUE(all->devices[7].gpuByAddress() && all->devices[7].gpuByDmabuf());
   const Result<Config> ways =
       parseConfig("gpudirect=peermem,name=a;gpudirect=dmabuf,name=b;gpudirect=on,dmabuf=off,name=c");
-  ASSERT_TRUE(ways.ok());
+  ASSERT_OK(ways);
   EXPECT_TRUE(ways->devices[0].gpuByAddress() && !ways->devices[0].gpuByDmabuf());
   EXPECT_TRUE(!ways->devices[1].gpuByAddress() && ways->devices[1].gpuByDmabuf());
   EXPECT_TRUE(ways->devices[2].gpuByAddress() && !ways->devices[2].gpuByDmabuf());
@@ -196,7 +197,7 @@ TEST_F(MachineTest, ModesHoldForAllDevicesUnlessOneSaysOtherwise) {
   EXPECT_FALSE(lab.hosts[1].devices[1].paced);
   EXPECT_TRUE(lab.hosts[1].devices[1].engine);
   const Result<Config> inlined = parseConfig("count=2;adversarial=on,mover=mem,latency_ns=700;mover=vm");
-  ASSERT_TRUE(inlined.ok());
+  ASSERT_OK(inlined);
   ASSERT_EQ(inlined->devices.size(), 2U);
   EXPECT_TRUE(inlined->devices[1].adversarial);
   EXPECT_EQ(inlined->devices[1].mover, MoverChoice::kVm);
@@ -213,7 +214,7 @@ TEST_F(MachineTest, TheHostToPlay) {
 
 TEST_F(MachineTest, BehindTheHashAndMoreStanzas) {
   const Result<Config> config = parseConfig("@dgx#B;fabric=t1,pacing=on", "A");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   EXPECT_EQ(config->host, "B");
   EXPECT_EQ(config->fabric, "t1");
   ASSERT_EQ(config->devices.size(), 8U);
@@ -237,7 +238,7 @@ TEST_F(MachineTest, PortsOfADevice) {
   const Result<Config> config = parseConfig(
       "name=x,ports=3,speed=200000,port2.speed=25000,port2.link=ib,port3.port_state=down,port3.gid=10.0.0.1,"
       "port1.rail=4,port2.latency_ns=9");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   const DeviceConfig& device = config->devices[0];
   ASSERT_EQ(device.portCount(), 3U);
   EXPECT_EQ(device.port(1)->speed_mbps, 200000U);
@@ -258,7 +259,7 @@ TEST_F(MachineTest, PortsOfADevice) {
 TEST_F(MachineTest, XdrAndWidths) {
   const Result<Config> config =
       parseConfig("speed=800000;speed=800000,width=4;speed=1600000;speed=200000,width=1");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   const auto port = [&](size_t i) { return config->devices[i].ports[0]; };
   EXPECT_EQ(port(0).active_speed, 128);  // 8 lanes of NDR, which every program can read
   EXPECT_EQ(port(1).active_speed, 256);
@@ -270,14 +271,14 @@ TEST_F(MachineTest, XdrAndWidths) {
 
 TEST_F(MachineTest, FunctionsOfACardShareItsLinkAndItsSystemGuid) {
   const Result<Config> config = parseConfig("@dual-port");
-  ASSERT_TRUE(config.ok());
+  ASSERT_OK(config);
   ASSERT_EQ(config->devices.size(), 3U);
   EXPECT_EQ(config->devices[0].pcie_link, config->devices[1].pcie_link);
   EXPECT_EQ(config->devices[0].system_guid, config->devices[1].system_guid);
   EXPECT_NE(config->devices[0].guid, config->devices[1].guid);
   EXPECT_NE(config->devices[0].pcie_link, config->devices[2].pcie_link);
   const Result<Config> named = parseConfig("name=a,pcie_link=bus,pcie=64000;name=b,pcie_link=bus;name=c");
-  ASSERT_TRUE(named.ok());
+  ASSERT_OK(named);
   EXPECT_EQ(named->devices[1].pcie_mbps, 64000U);
   EXPECT_EQ(named->devices[2].pcie_mbps, 0U);
 }
@@ -348,7 +349,7 @@ TEST_F(MachineTest, EveryShippedMachineIsWhole) {
     names.insert(shipped.name);
     EXPECT_FALSE(shipped.title().empty());
     const Result<MachineConfig> parsed = parseMachine(("@" + std::string(shipped.name)).c_str());
-    ASSERT_TRUE(parsed.ok()) << shipped.name << g_said[0];
+    ASSERT_OK(parsed) << shipped.name << g_said[0];
     std::set<uint64_t> guids;
     std::set<std::string> gids;
     for (const HostConfig& host : parsed->hosts) {

@@ -8,6 +8,7 @@
 #include "softdev/engine/attachment.h"
 #include "softdev/fault_helpers.h"
 #include "softdev/peer_process.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -18,7 +19,7 @@ TEST(Control, JoiningNeedsSomebodyThere) {
   EXPECT_EQ(nobody.status().code, Code::kNoDevice);
   const PeerProcess peer(fabric);
   auto joined = joinFabric(fabric);
-  ASSERT_TRUE(joined.ok());
+  ASSERT_OK(joined);
   EXPECT_EQ(otherProcesses(**joined), 1U);
   EXPECT_EQ(listPorts(**joined).size(), 1U);
   detachFabric(*joined);
@@ -43,13 +44,14 @@ TEST(Control, Ports) {
 TEST(Control, PortsByName) {
   const OpenDevice device("host=A,name=one");
   const PeerProcess other(device.fabric(), {}, "host=B,name=one");
-  std::string error;
-  EXPECT_TRUE(findPorts(fabricOf(device), "one", &error).empty());
-  EXPECT_NE(error.find("several hosts (A, B)"), std::string::npos) << error;
-  EXPECT_EQ(findPorts(fabricOf(device), "B/one", &error).size(), 1U);
-  EXPECT_EQ(findPorts(fabricOf(device), "B/one:1", &error).size(), 1U);
-  EXPECT_TRUE(findPorts(fabricOf(device), "B/one:2", &error).empty());
-  EXPECT_NE(error.find("open are A/one:1, B/one:1"), std::string::npos) << error;
+  const auto several = findPorts(fabricOf(device), "one");
+  ASSERT_FALSE(several.ok());
+  EXPECT_NE(several.error().find("several hosts (A, B)"), std::string::npos) << several.error();
+  EXPECT_EQ(findPorts(fabricOf(device), "B/one")->size(), 1U);
+  EXPECT_EQ(findPorts(fabricOf(device), "B/one:1")->size(), 1U);
+  const auto none = findPorts(fabricOf(device), "B/one:2");
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().find("open are A/one:1, B/one:1"), std::string::npos) << none.error();
 }
 
 // As in fault rules: a name may end with *.
@@ -59,8 +61,9 @@ TEST(Control, PortsByPattern) {
   const PeerProcess other(device.fabric(), {}, "host=B,name=two");
   std::string error;
   const auto count = [&](const char* name) {
-    error.clear();
-    return findPorts(fabricOf(device), name, &error).size();
+    const auto found = findPorts(fabricOf(device), name);
+    error = found.error();
+    return found.ok() ? found->size() : 0;
   };
   EXPECT_EQ(count("A/*:1"), 2U) << error;
   EXPECT_EQ(count("A/one*"), 4U) << error;
@@ -75,10 +78,9 @@ TEST(Control, PortsByPattern) {
 
 TEST(Control, ChangesAtACommandAreLogged) {
   const OpenDevice device;
-  std::string error;
-  const PortInfo port = findPorts(fabricOf(device), "soft0:1", &error).at(0);
+  const PortInfo port = findPorts(fabricOf(device), "soft0:1")->at(0);
   for (const char* change : {"down", "up", "speed=25000", "gid=2=10.0.0.7", "event=sm_change"})
-    EXPECT_TRUE(changePort(fabricOf(device), port, change, &error)) << error;
+    EXPECT_TRUE(changePort(fabricOf(device), port, change).ok()) << change;
   const PortInfo now = listPorts(fabricOf(device)).at(0);
   EXPECT_TRUE(now.active);
   EXPECT_EQ(now.speed_mbps, 25000U);
@@ -92,8 +94,9 @@ TEST(Control, ChangesAtACommandAreLogged) {
   EXPECT_STREQ(log[0].action, "port=down");
   EXPECT_EQ(log[0].rule, 0U);
   for (const char* wrong : {"sideways", "drop", "event=qp_fatal", "speed=1", "nth=3", "kill"}) {
-    EXPECT_FALSE(changePort(fabricOf(device), port, wrong, &error)) << wrong;
-    EXPECT_NE(error.find(wrong), std::string::npos) << error;
+    const auto changed = changePort(fabricOf(device), port, wrong);
+    EXPECT_FALSE(changed.ok()) << wrong;
+    EXPECT_NE(changed.error().find(wrong), std::string::npos) << changed.error();
   }
 }
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace railwise::verbs_front::test {
+namespace railwise::drop_in::test {
 namespace {
 
 // The names of the devices, after the two variables were set ("": unset); "none" when there is no list.
@@ -43,4 +43,4 @@ TEST(FrontDevices, AMistakeInTheirOwnVariableIsNotReplaced) {
 }
 
 }  // namespace
-}  // namespace railwise::verbs_front::test
+}  // namespace railwise::drop_in::test

@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace railwise::verbs_front::test {
+namespace railwise::drop_in::test {
 
 // Configuration after "software:": soft0 is InfiniBand, soft1 RoCE of 100 Gb/s, on a fabric of this process.
 std::string devicesText();
 
-}  // namespace railwise::verbs_front::test
+}  // namespace railwise::drop_in::test

@@ -16,7 +16,7 @@ extern "C" void ibv_copy_ah_attr_from_kern(ibv_ah_attr* to, const ib_uverbs_ah_a
 extern "C" int ibv_read_sysfs_file(const char* folder, const char* file, char* text, size_t size);
 extern "C" int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* speed);
 
-namespace railwise::verbs_front::test {
+namespace railwise::drop_in::test {
 namespace {
 
 std::string sysfs(const ibv_context* context, const char* file) {
@@ -233,4 +233,4 @@ TEST(FrontHelpers, CloseTakesWhatIsLeft) {
 }
 
 }  // namespace
-}  // namespace railwise::verbs_front::test
+}  // namespace railwise::drop_in::test

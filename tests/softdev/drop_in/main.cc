@@ -8,17 +8,17 @@
 
 #include "softdev/drop_in/fabric.h"
 
-namespace railwise::verbs_front::test {
+namespace railwise::drop_in::test {
 
 std::string devicesText() {
   const std::string fabric = "test" + std::to_string(getpid());
   return "link=ib,fabric=" + fabric + ";link=roce,speed=100000,fabric=" + fabric;
 }
 
-}  // namespace railwise::verbs_front::test
+}  // namespace railwise::drop_in::test
 
 int main(int argc, char** argv) {
-  setenv("RAILWISE_DEVICE", ("software:" + railwise::verbs_front::test::devicesText()).c_str(), 1);
+  setenv("RAILWISE_DEVICE", ("software:" + railwise::drop_in::test::devicesText()).c_str(), 1);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-namespace railwise::verbs_front::test {
+namespace railwise::drop_in::test {
 
 class Opened {
  public:
@@ -30,4 +30,4 @@ class Opened {
   ibv_context* context_ = nullptr;
 };
 
-}  // namespace railwise::verbs_front::test
+}  // namespace railwise::drop_in::test

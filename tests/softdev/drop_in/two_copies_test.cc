@@ -14,8 +14,10 @@
 #include "softdev/faults/faults.h"
 #include "softdev/queues/objects.h"
 #include "softdev/softdev.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
-namespace railwise::verbs_front::test {
+namespace railwise::drop_in::test {
 namespace {
 
 // The calls that differ between the copies.
@@ -104,7 +106,7 @@ struct End {
     ibv_send_wr* bad = nullptr;
     ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
     ibv_wc wc{};
-    while (ibv_poll_cq(cq, 1, &wc) == 0) {
+    for (railwise::test::Patience patience; ibv_poll_cq(cq, 1, &wc) == 0; patience.again()) {
     }
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
     EXPECT_EQ(peer.buffer, buffer);
@@ -120,7 +122,7 @@ struct End {
 };
 
 ibv_context* openBuiltIn() {
-  EXPECT_TRUE(softdev::configure(devicesText().c_str()).ok());
+  EXPECT_OK(softdev::configure(devicesText().c_str()));
   ibv_device** list = softdev::getDeviceList(nullptr);
   ibv_context* context = softdev::openDevice(list[0]);
   softdev::freeDeviceList(list);
@@ -166,10 +168,9 @@ TEST(FrontTwoCopies, CloseWaitsForNoEventAndNoRule) {
     ibv_qp* qp = ibv_create_qp(pd, &init);
     ASSERT_NE(qp, nullptr);
     for (const char* text : {"verb=query_qp nth=1 event=qp_fatal", "verb=destroy_qp errno=EBUSY"}) {
-      softdev::FaultRule rule;
-      std::string error;
-      ASSERT_TRUE(softdev::parseFaultRule(text, &rule, &error)) << error;
-      ASSERT_TRUE(softdev::addFault(fabric, rule).ok());
+      const auto rule = softdev::parseFaultRule(text);
+      ASSERT_OK(rule);
+      ASSERT_OK(softdev::addFault(fabric, *rule));
     }
     ibv_qp_attr attr{};
     EXPECT_EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
@@ -185,4 +186,4 @@ TEST(FrontTwoCopies, CloseWaitsForNoEventAndNoRule) {
 }
 
 }  // namespace
-}  // namespace railwise::verbs_front::test
+}  // namespace railwise::drop_in::test

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "softdev/endpoint.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -277,7 +278,8 @@ TEST(Datapath, LastWordComesLast) {
   constexpr size_t kWords = kBytes / 8;
   std::thread reader([&] {
     for (uint64_t round = 1; round <= kRounds; ++round) {
-      while (__atomic_load_n(pair.b.word(kBytes - 8), __ATOMIC_ACQUIRE) < round) sched_yield();
+      railwise::test::waitUntil(
+          [&] { return __atomic_load_n(pair.b.word(kBytes - 8), __ATOMIC_ACQUIRE) >= round; });
       for (size_t i = 0; i < kWords; ++i) EXPECT_EQ(*pair.b.word(i * 8), round);
       __atomic_store_n(pair.b.word(kBytes), round, __ATOMIC_RELEASE);
     }
@@ -286,7 +288,8 @@ TEST(Datapath, LastWordComesLast) {
     for (size_t i = 0; i < kWords; ++i) *pair.a.word(i * 8) = round;
     ASSERT_EQ(pair.a.send({.length = kBytes}), 0);
     pair.a.wait();
-    while (__atomic_load_n(pair.b.word(kBytes), __ATOMIC_ACQUIRE) < round) sched_yield();
+    railwise::test::waitUntil(
+        [&] { return __atomic_load_n(pair.b.word(kBytes), __ATOMIC_ACQUIRE) >= round; });
   }
   reader.join();
 }
@@ -310,7 +313,7 @@ TEST(Datapath, DataComesBeforeTheCompletion) {
     *pair.a.word(0) = *pair.a.word(1024) = round;
     ASSERT_EQ(pair.a.send({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .length = 1032}), 0);
     pair.a.wait();
-    while (__atomic_load_n(pair.b.word(4096), __ATOMIC_ACQUIRE) < round) sched_yield();
+    railwise::test::waitUntil([&] { return __atomic_load_n(pair.b.word(4096), __ATOMIC_ACQUIRE) >= round; });
   }
   receiver.join();
 }

@@ -5,6 +5,7 @@
 
 #include "softdev/endpoint.h"
 #include "softdev/fabric/monotonic.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -94,10 +95,9 @@ TEST(Pacing, CompletionsComeNoSoonerThanTheWireAllows) {
 }
 
 TEST(Pacing, SlowQueuePairHoldsNoOtherBack) {
-  ASSERT_TRUE(configure(("fabric=" + uniqueFabric() +
-                         ";name=fast,speed=400000;name=slow,speed=10000,pacing=on,latency_ns=200000000")
-                            .c_str())
-                  .ok());
+  ASSERT_OK(configure(("fabric=" + uniqueFabric() +
+                       ";name=fast,speed=400000;name=slow,speed=10000,pacing=on,latency_ns=200000000")
+                          .c_str()));
   ibv_context* fast = openNamed("fast");
   ibv_context* slow = openNamed("slow");
   {

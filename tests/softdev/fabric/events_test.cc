@@ -12,6 +12,7 @@
 
 #include "softdev/endpoint.h"
 #include "softdev/queues/objects.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -121,7 +122,7 @@ TEST(Events, ClosingTheDeviceEndsTheWait) {
     waits.store(true);
     answer.store(getAsyncEvent(second, &event));
   });
-  while (!waits.load()) std::this_thread::yield();
+  railwise::test::waitUntil([&] { return waits.load(); });
   // There is no way to see that the thread is in the call; both orders end it.
   (void)shutdown(second->async_fd, SHUT_RDWR);
   waiter.join();

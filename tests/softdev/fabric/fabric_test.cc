@@ -22,6 +22,8 @@
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
 #include "softdev/queues/reclaim.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -111,10 +113,11 @@ TEST(Fabric, AnotherConfigurationIsRefusedInWords) {
 // not have.
 TEST(Fabric, WhatACommandHasChangedIsNoOtherConfiguration) {
   const OpenDevice device("name=a,gid=10.7.0.1/v2");
-  std::string error;
-  const auto ports = findPorts(fabricOf(device), "a:1", &error);
-  ASSERT_EQ(ports.size(), 1U) << error;
-  ASSERT_TRUE(changePort(fabricOf(device), ports[0], "gid=4=10.7.0.9/v2", &error)) << error;
+  const auto ports = findPorts(fabricOf(device), "a:1");
+  ASSERT_TRUE(ports.ok()) << ports.error();
+  ASSERT_EQ(ports->size(), 1U);
+  const auto changed = changePort(fabricOf(device), (*ports)[0], "gid=4=10.7.0.9/v2");
+  ASSERT_TRUE(changed.ok()) << changed.error();
   const PeerProcess late(device.fabric(), {}, "name=a,gid=10.7.0.1/v2");
   const PeerProcess more(device.fabric(), {}, "name=b,gid=10.7.0.2/v2;name=a,gid=10.7.0.1/v2");
   EXPECT_EQ(usedSlots(fabricOf(device)), 3);
@@ -267,7 +270,7 @@ TEST(Fabric, ElectionLockOfAKilledOwnerIsFree) {
     const Result<int> lock = bindName(prefix + "lock");
     char byte = lock.ok() ? 1 : 0;
     if (write(pipes[1], &byte, 1) != 1) _exit(1);
-    pause();
+    railwise::test::waitToBeKilled();
   }
   char locked = 0;
   ASSERT_EQ(read(pipes[0], &locked, 1), 1);
@@ -283,13 +286,14 @@ TEST(Fabric, ElectionLockOfAKilledOwnerIsFree) {
 
 // A forked child that closes what it inherited takes nothing from its parent, and can attach on its own.
 TEST(Fabric, ForkedChildForgetsTheAttachment) {
-  ASSERT_TRUE(configure(("fabric=" + uniqueFabric()).c_str()).ok());
+  ASSERT_OK(configure(("fabric=" + uniqueFabric()).c_str()));
   ibv_context* context = openNamed("");
   Fabric& fabric = fabricOf(context);
   {
     auto pair = std::make_unique<Pair>(context);
     const pid_t child = fork();
     if (child == 0) {
+      railwise::test::endInTwoMinutes();
       pair.reset();
       closeDevice(context);
       ibv_context* own = openNamed("");
@@ -320,7 +324,7 @@ TEST(Fabric, AChildThatHoldsAnEarlierMarkIsNotInTheWay) {
   const pid_t child = _Fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (true) pause();
+    railwise::test::waitToBeKilled();
   }
   for (int i = 0; i < 3; ++i) {
     device.reset();
@@ -341,12 +345,12 @@ TEST(Fabric, ADoorbellOfAnEarlierFabricIsNotInTheWay) {
   const OpenDevice device;
   const Fabric& fabric = fabricOf(device);
   Doorbell first;
-  ASSERT_TRUE(first.open(fabric).ok());
+  ASSERT_OK(first.open(fabric));
   const Result<int> taken = bindName(fabric.prefix + "bell/" + std::to_string(fabric.self.token) + "." +
                                      std::to_string(first.id() + 1));
-  ASSERT_TRUE(taken.ok());
+  ASSERT_OK(taken);
   Doorbell second;
-  ASSERT_TRUE(second.open(fabric).ok());
+  ASSERT_OK(second.open(fabric));
   ring(fabric, fabric.self.token, second.id());
   EXPECT_TRUE(second.pending());
   close(*taken);

@@ -11,6 +11,7 @@
 #include "softdev/fabric/fabric.h"
 #include "softdev/fault_helpers.h"
 #include "softdev/faults/port_control.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -88,11 +89,10 @@ TEST(FaultVerbs, AConfigurationsRuleIsArmedOnce) {
     EXPECT_EQ(closeDevice(context), 0);
     return error;
   };
-  ASSERT_TRUE(
+  ASSERT_OK(
       configure(("fabric=" + fabric +
                  ";count=3;fault verb=open_device nth=1 errno=ENODEV;fault verb=query_port nth=1 errno=EIO")
-                    .c_str())
-          .ok());
+                    .c_str()));
   ibv_device** list = getDeviceList(nullptr);
   EXPECT_EQ(use(list[0]), ENODEV);
   EXPECT_EQ(use(list[1]), EIO);
@@ -100,7 +100,7 @@ TEST(FaultVerbs, AConfigurationsRuleIsArmedOnce) {
   EXPECT_EQ(use(list[0]), 0);
   freeDeviceList(list);
   // With another configuration the process leaves, and nothing stays behind.
-  ASSERT_TRUE(configure("").ok());
+  ASSERT_OK(configure(""));
   EXPECT_FALSE(joinFabric(fabric).ok());
 }
 

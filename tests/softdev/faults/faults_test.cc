@@ -11,6 +11,7 @@
 #include "softdev/endpoint.h"
 #include "softdev/fault_helpers.h"
 #include "softdev/faults/actions.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -523,16 +524,16 @@ TEST(Faults, RemovedRulesAreRememberedWhileThereIsRoom) {
   const OpenDevice device;
   Fabric& fabric = fabricOf(device);
   for (uint32_t i = 0; i < kMaxFaultRules; ++i) {
-    ASSERT_TRUE(addConfiguredFaults(fabric, {configured(i)}, 1).ok());
+    ASSERT_OK(addConfiguredFaults(fabric, {configured(i)}, 1));
     EXPECT_EQ(clearFaults(fabric), 1U);
   }
-  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(0)}, 1).ok());
+  ASSERT_OK(addConfiguredFaults(fabric, {configured(0)}, 1));
   EXPECT_TRUE(listFaults(fabric).empty());
-  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(kMaxFaultRules), configured(0)}, 1).ok());
+  ASSERT_OK(addConfiguredFaults(fabric, {configured(kMaxFaultRules), configured(0)}, 1));
   EXPECT_EQ(listFaults(fabric).size(), 1U) << "of one configuration no rule makes another forgotten";
-  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(2)}, 1).ok());
+  ASSERT_OK(addConfiguredFaults(fabric, {configured(2)}, 1));
   EXPECT_EQ(listFaults(fabric).size(), 1U);
-  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(1)}, 1).ok());
+  ASSERT_OK(addConfiguredFaults(fabric, {configured(1)}, 1));
   EXPECT_EQ(listFaults(fabric).size(), 2U) << "this was the oldest";
 }
 
@@ -541,12 +542,12 @@ TEST(Faults, SpentRulesOfConfigurationsMakeRoom) {
   Fabric& fabric = fabricOf(device);
   std::vector<std::string> texts;
   for (uint32_t i = 0; i < kMaxFaultRules; ++i) texts.push_back(configured(i));
-  ASSERT_TRUE(addConfiguredFaults(fabric, texts, 1).ok());
+  ASSERT_OK(addConfiguredFaults(fabric, texts, 1));
   EXPECT_FALSE(addConfiguredFaults(fabric, {configured(kMaxFaultRules)}, 1).ok()) << "all are armed";
   ibv_gid gid{};
   EXPECT_EQ(queryGid(device, 1, 0, &gid), -1);
   EXPECT_EQ(faultsArmed(fabric), 0U);
-  ASSERT_TRUE(addConfiguredFaults(fabric, {configured(kMaxFaultRules)}, 1).ok());
+  ASSERT_OK(addConfiguredFaults(fabric, {configured(kMaxFaultRules)}, 1));
   EXPECT_EQ(listFaults(fabric).size(), kMaxFaultRules);
   EXPECT_EQ(listFaults(fabric).back().state, FaultState::kArmed);
   EXPECT_EQ(listFaults(fabric).front().id, 2U);

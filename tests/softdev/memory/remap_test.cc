@@ -11,6 +11,7 @@
 #include "softdev/memory/address_space.h"
 #include "softdev/memory/shared_memory.h"
 #include "softdev/peer_process.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -63,11 +64,11 @@ TEST(Remap, LosesNoWriteOfAnotherThread) {
         turns.store(turn, std::memory_order_release);
       }
     });
-    while (turns.load(std::memory_order_acquire) < 3) std::this_thread::yield();
+    railwise::test::waitUntil([&] { return turns.load(std::memory_order_acquire) >= 3; });
     const bool moved = remapPrivate(addressOf(buffer), kBytes);
     const uint64_t seen = turns.load(std::memory_order_acquire);
-    while (turns.load(std::memory_order_acquire) < seen + 3 && !testing::Test::HasFailure())
-      std::this_thread::yield();
+    railwise::test::waitUntil(
+        [&] { return turns.load(std::memory_order_acquire) >= seen + 3 || testing::Test::HasFailure(); });
     stop.store(true);
     hammer.join();
     if (!moved) GTEST_SKIP() << "no userfaultfd with write protection on this machine";

@@ -12,6 +12,7 @@
 #include "softdev/memory/address_space.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -126,10 +127,11 @@ TEST(SharedMemory, KilledPeer) {
   EXPECT_EQ(two.end.wait().status, IBV_WC_SUCCESS);
   two.peer.kill();
   ibv_wc wc{};
-  do {  // the memory stays, so only the look at the process tells
+  // The memory stays, so only the look at the process tells.
+  for (railwise::test::Patience patience; wc.status == IBV_WC_SUCCESS; patience.again()) {
     ASSERT_EQ(two.end.send({.length = 8}), 0);
     wc = two.end.wait();
-  } while (wc.status == IBV_WC_SUCCESS);
+  }
   EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
 }
 

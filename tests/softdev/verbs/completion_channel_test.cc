@@ -12,6 +12,7 @@
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
 #include "softdev/queues/reclaim.h"
+#include "tests/wait.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -187,7 +188,8 @@ TEST(CompletionChannel, NoWakeUpIsLost) {
   for (int i = 0; i < 256; ++i) ASSERT_EQ(pair.b.receive(8), 0);
   std::thread sender([&] {
     for (int sent = 0; sent < kMessages; ++sent) {
-      while (pair.a.send({.opcode = IBV_WR_SEND}) != 0) pair.a.wait();
+      for (railwise::test::Patience patience; pair.a.send({.opcode = IBV_WR_SEND}) != 0; patience.again())
+        pair.a.wait();
     }
   });
   unsigned unacknowledged = 0;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "softdev/endpoint.h"
+#include "tests/ok.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -36,7 +37,7 @@ TEST(DeviceDeathTest, HasItsNameWhileTheProcessExits) {
 }
 
 TEST(Device, ListHasTheConfiguredDevices) {
-  ASSERT_TRUE(configure("count=2;name=rail,pci=/sys/devices/x").ok());
+  ASSERT_OK(configure("count=2;name=rail,pci=/sys/devices/x"));
   int count = -1;
   ibv_device** list = getDeviceList(&count);
   ASSERT_NE(list, nullptr);
@@ -53,12 +54,12 @@ TEST(Device, ListHasTheConfiguredDevices) {
 TEST(Device, ConfigureWhileOpen) {
   const OpenDevice device("name=a");
   const std::string same = "fabric=" + device.fabric() + ";name=a";
-  EXPECT_TRUE(configure(same.c_str()).ok());
+  EXPECT_OK(configure(same.c_str()));
   EXPECT_EQ(configure("name=b").code, Code::kInvalidUsage);
 }
 
 TEST(Device, ConfigureChangesTheDevicesAndAMistakeDoesNot) {
-  ASSERT_TRUE(configure("name=first").ok());
+  ASSERT_OK(configure("name=first"));
   EXPECT_FALSE(configure("name=second,mtu=1").ok());
   ibv_device** list = getDeviceList(nullptr);
   EXPECT_STREQ(getDeviceName(list[0]), "first");
@@ -150,8 +151,7 @@ TEST(Device, PortOfInfiniband) {
 }
 
 TEST(Device, SeveralDevicesDiffer) {
-  ASSERT_TRUE(
-      configure(("fabric=" + uniqueFabric() + ";link=ib,speed=100000;link=ib,speed=200000").c_str()).ok());
+  ASSERT_OK(configure(("fabric=" + uniqueFabric() + ";link=ib,speed=100000;link=ib,speed=200000").c_str()));
   ibv_context* first = openNamed("soft0");
   ibv_context* second = openNamed("soft1");
   ibv_port_attr ports[2] = {};
@@ -194,7 +194,7 @@ TEST(Device, GidAndPkeyTables) {
 }
 
 TEST(Device, CloseWithObjectsIsBusy) {
-  ASSERT_TRUE(configure(("fabric=" + uniqueFabric()).c_str()).ok());
+  ASSERT_OK(configure(("fabric=" + uniqueFabric()).c_str()));
   ibv_context* context = openNamed("");
   ibv_pd* pd = allocPd(context);
   EXPECT_EQ(closeDevice(context), EBUSY);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/ok.h"
 #include "tests/topo/topologies.h"
 
 namespace railwise::topo {
@@ -40,7 +41,7 @@ std::string textName(const testing::TestParamInfo<Text>& info) { return info.par
 class Accepted : public testing::TestWithParam<Text> {};
 TEST_P(Accepted, AsNcclDoes) {
   const Outcome<XmlDocument> document = parseXml(GetParam().text, "f.xml");
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   std::string shapes;
   for (const XmlNode* child : document->system()->children) shapes += shape(*child);
   EXPECT_EQ(shapes, GetParam().expected);
@@ -138,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Xml, NodesKnowTheirPlaces) {
   const auto document =
       parseXml("<system version=\"1\">\n  <cpu numaid=\"0\" arch='x'>\n  </cpu>\n</system>\n", "f.xml");
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   const XmlNode* cpu = document->find("cpu");
   EXPECT_EQ(cpu->position.line, 2);
   EXPECT_EQ(cpu->position.column, 3);
@@ -153,7 +154,7 @@ TEST(Xml, AttributesBeyondTheSixteenthAreDroppedWithARemark) {
   for (char name = 'a'; name < 'a' + 18; name++) attributes += std::string(" ") + name + "=\"" + name + "\"";
   std::vector<XmlRemark> remarks;
   const auto document = parseXml(inSystem("<cpu" + attributes + "/>"), "f.xml", {}, &remarks);
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   EXPECT_EQ(document->find("cpu")->attributes.size(), 16U);
   EXPECT_TRUE(document->find("cpu")->has("p"));
   ASSERT_EQ(remarks.size(), 1U);
@@ -162,7 +163,7 @@ TEST(Xml, AttributesBeyondTheSixteenthAreDroppedWithARemark) {
 
 TEST(Xml, SkippedElementsAreRemarked) {
   std::vector<XmlRemark> remarks;
-  ASSERT_TRUE(parseXml(inSystem("<x><y/></x>"), "f.xml", {}, &remarks).ok());
+  ASSERT_OK(parseXml(inSystem("<x><y/></x>"), "f.xml", {}, &remarks));
   ASSERT_EQ(remarks.size(), 1U);
   EXPECT_EQ(remarks[0].kind, XmlRemark::Kind::kSkippedElement);
   EXPECT_EQ(remarks[0].position.column, 21);
@@ -170,7 +171,7 @@ TEST(Xml, SkippedElementsAreRemarked) {
 
 TEST(Xml, WithoutALimitDepthAndChildrenAreBounded) {
   const XmlReadOptions unlimited{.max_nodes = 0};
-  EXPECT_TRUE(parseXml(inSystem(repeated("<cpu/>", 640)), "f.xml", unlimited).ok());
+  EXPECT_OK(parseXml(inSystem(repeated("<cpu/>", 640)), "f.xml", unlimited));
   EXPECT_FALSE(parseXml(inSystem(repeated("<cpu/>", 641)), "f.xml", unlimited).ok());
   EXPECT_FALSE(parseXml(inSystem("<cpu>" + repeated("<pci>", 2000)), "f.xml", unlimited).ok());
 }
@@ -178,11 +179,11 @@ TEST(Xml, WithoutALimitDepthAndChildrenAreBounded) {
 TEST(Xml, RcclFilesKeepTheirLinks) {
   const std::string gpu = "<cpu><pci><gpu><xgmi target=\"a\"/></gpu></pci></cpu>";
   const auto amd = parseXml("<system version=\"2\">" + gpu + "</system>", "f.xml");
-  ASSERT_TRUE(amd.ok()) << amd.error();
+  ASSERT_OK(amd);
   EXPECT_EQ(amd->version, 2);
   EXPECT_NE(amd->find("xgmi", "target", "a"), nullptr);
   const auto nvidia = parseXml(inSystem(gpu), "f.xml");
-  ASSERT_TRUE(nvidia.ok()) << nvidia.error();
+  ASSERT_OK(nvidia);
   EXPECT_EQ(nvidia->find("xgmi"), nullptr);
 }
 
@@ -191,7 +192,7 @@ TEST(Xml, IsWrittenAsNcclWrites) {
       "<system version=\"1\">\n  <cpu numaid=\"0\">\n    <pci busid=\"0000:01:00.0\"/>\n  </cpu>\n  <cpu "
       "numaid=\"1\"/>\n</system>\n";
   const auto document = parseXml(text, "f.xml");
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   EXPECT_EQ(writeXml(*document), text);
   const auto quotes = parseXml(inSystem("<cpu a='\"'/>"), "f.xml");
   EXPECT_EQ(writeXml(*quotes), "<system version=\"1\">\n  <cpu a='\"'/>\n</system>\n");
@@ -290,7 +291,7 @@ TEST_F(Machines, ReadTheSameAfterWriting) {
     const auto document = readXmlFile(file);
     if (!document.ok()) continue;
     const auto again = parseXml(writeXml(*document), "written");
-    ASSERT_TRUE(again.ok()) << again.error();
+    ASSERT_OK(again);
     EXPECT_EQ(shape(*again->system()), shape(*document->system())) << file;
   }
 }

@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bus_id.h"
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
-#include "topo/document/bus_id.h"
 #include "topo/graph/constants.h"
 
 namespace railwise::topo::test {
@@ -12,7 +13,7 @@ namespace {
 
 Outcome<Graph> graphOf(const std::string& xml, const Settings& settings = {}) {
   auto document = parseXml(xml, "test.xml");
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   return buildGraph(*document, settings);
 }
 
@@ -46,7 +47,7 @@ std::string nvlinkTo(const std::string& target, int count, const std::string& tc
 
 TEST(GraphBuilderTest, EveryTypeIsThereWithItsLinks) {
   const auto graph = graphOf(twoSwitches());
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   EXPECT_EQ(graph->count(NodeType::kGpu), 2);
   EXPECT_EQ(graph->count(NodeType::kDev), 2);
   EXPECT_EQ(graph->count(NodeType::kPci), 2);
@@ -65,14 +66,14 @@ TEST(GraphBuilderTest, WithoutDeviceNodesIn228) {
   Settings old;
   old.nccl = NcclVersion::k2_28;
   const auto graph = graphOf(twoSwitches(), old);
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   EXPECT_EQ(graph->count(NodeType::kDev), 0);
   EXPECT_FLOAT_EQ(linkOf(*graph, "GPU/0", "PCI/0000:10:00.0").bandwidth, 48);
 }
 
 TEST(GraphBuilderTest, TheWayUpIsTheLastLinkOfASwitch) {
   const auto graph = graphOf(twoSwitches());
-  ASSERT_TRUE(graph.ok());
+  ASSERT_OK(graph);
   for (const NodeIndex sw : graph->of(NodeType::kPci))
     EXPECT_EQ(graph->node(graph->node(sw).links.back().to).type, NodeType::kCpu);
 }
@@ -125,7 +126,7 @@ TEST(GraphBuilderTest, NvlinksToOnePeerAddUpAndAbsentTargetsAreDropped) {
       0, gpuWith("0000:01:00.0", 0,
                  nvlinkTo("0000:02:00.0", 2) + nvlinkTo("0000:02:00.0", 1) + nvlinkTo("0000:09:00.0", 4)) +
              gpuWith("0000:02:00.0", 1, nvlinkTo("0000:01:00.0", 3)))));
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   EXPECT_FLOAT_EQ(linkOf(*graph, "DEV/0000:01:00.0", "DEV/0000:02:00.0").bandwidth, 3 * 20.6F);
   EXPECT_EQ(graph->of(NodeType::kDev, 0).links.size(), 3U);  // NVLink, its GPU, the CPU
 }
@@ -145,7 +146,7 @@ TEST(GraphBuilderTest, AmdsXgmi) {
     Settings settings;
     settings.xgmi_as_nvlink = as_nvlink;
     const auto graph = graphOf(amd(gcn), settings);
-    EXPECT_TRUE(graph.ok()) << graph.error();
+    EXPECT_OK(graph);
     return graph.ok() ? linkOf(*graph, "DEV/0000:01:00.0", "DEV/0000:02:00.0").bandwidth : -1;
   };
   EXPECT_FLOAT_EQ(bandwidth("gfx942", false), 48);
@@ -161,7 +162,7 @@ TEST(GraphBuilderTest, ANicDropsItsPciChildren) {
                           pci("0000:02:00.0", "0x060000",
                               "<nic>\n<net name=\"mlx5_0\" dev=\"0\"/>\n</nic>\n" +
                                   pci("0000:03:00.0", "0x060400", nic(1, "0000:04:00.0", "mlx5_1"))))));
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   EXPECT_EQ(graph->count(NodeType::kNet), 1);
   EXPECT_FLOAT_EQ(graph->of(NodeType::kNet, 0).bandwidth, 1.25F);  // no speed: 10 Gb/s
   EXPECT_EQ(graph->count(NodeType::kPci), 0);
@@ -201,7 +202,7 @@ TEST(GraphBuilderTest, SplitGpusShareNvlinkAndC2c) {
            std::to_string(mlopart) + "\">\n" + links + "</gpu>\n";
   };
   const auto graph = graphOf(systemOf(cpu(0, pci("0000:01:00.0", "0x030200", part(0, 0) + part(1, 1)))));
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   EXPECT_EQ(graph->count(NodeType::kDev), 2);
   EXPECT_EQ(graph->count(NodeType::kCxb), 1);
   const Node& first = graph->of(NodeType::kDev, 0);
@@ -228,7 +229,7 @@ TEST(GraphBuilderTest, BroadcomsTwoLevelsBecomeOne) {
       systemOf(cpu(0, broadcom("0000:10:00.0", "0x0000",
                                broadcom("0000:11:00.0", "0x1000", gpu(0, "0000:12:00.0")) +
                                    broadcom("0000:13:00.0", "0x1000", nic(0, "0000:14:00.0", "mlx5_0"))))));
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   ASSERT_EQ(graph->count(NodeType::kPci), 1);
   EXPECT_FLOAT_EQ(linkOf(*graph, "PCI/0000:10:00.0", "DEV/0000:12:00.0").bandwidth, 48);
   EXPECT_FLOAT_EQ(linkOf(*graph, "NIC/0000:14:00.0", "PCI/0000:10:00.0").bandwidth, 48);
@@ -242,7 +243,7 @@ TEST(GraphBuilderTest, AnEmptyInnerBroadcomSwitchBreaksNcclsInit) {
         pci("0000:12:00.0", "0x030200", "<gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>\n", speed) +
         broadcom("0000:13:00.0", "0x1000", "", speed);
     auto document = parseXml(systemOf(cpu(0, broadcom("0000:10:00.0", "0x0000", inside))), "test.xml");
-    EXPECT_TRUE(document.ok()) << document.error();
+    EXPECT_OK(document);
     return makeMachine(std::move(*document), {}, "test").ok();
   };
   EXPECT_FALSE(machine("8.0 GT/s PCIe"));
@@ -255,7 +256,7 @@ TEST(GraphBuilderTest, TwoHostsAreToldApartByTheirHash) {
   one.insert(5, "host_hash=\"0x1\" ");
   two.insert(5, "host_hash=\"0x2\" ");
   const auto graph = graphOf(systemOf(one + two));
-  ASSERT_TRUE(graph.ok()) << graph.error();
+  ASSERT_OK(graph);
   EXPECT_EQ(graph->hosts(), 2);
   EXPECT_EQ(graph->label(graph->of(NodeType::kCpu)[1]), "CPU/1-0");
   EXPECT_FLOAT_EQ(linkOf(*graph, "CPU/0", "CPU/1-0").bandwidth, -1);

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "tests/ok.h"
 #include "tests/topo/lint/traps.h"
 #include "tests/topo/topologies.h"
 
@@ -20,7 +21,7 @@ const std::filesystem::path kRepository = RAILWISE_SOURCE_DIR;
 std::vector<Finding> linted(const std::string& text) {
   std::vector<XmlRemark> remarks;
   const Outcome<XmlDocument> document = parseXml(text, "test.xml", {}, &remarks);
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   return document.ok() ? lint(*document, remarks) : std::vector<Finding>{};
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo::test {
@@ -10,7 +11,7 @@ namespace {
 
 XmlDocument documentOf(const std::string& xml) {
   auto document = parseXml(xml, "test.xml");
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   return std::move(*document);
 }
 

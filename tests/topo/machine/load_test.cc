@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo::test {
@@ -10,7 +11,7 @@ namespace {
 
 Outcome<Machine> load(const std::string& xml, const Detection& detection = {}) {
   auto document = parseXml(xml, "test.xml");
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   return loadDocument(std::move(*document), {}, detection, "test.xml");
 }
 
@@ -27,7 +28,7 @@ std::string bareMachine() {
 
 TEST(LoadTest, ACompleteFileIsTakenAsItIs) {
   const auto machine = load(twoSwitches());
-  ASSERT_TRUE(machine.ok()) << machine.error();
+  ASSERT_OK(machine);
   EXPECT_FALSE(machine->completed);
   EXPECT_TRUE(machine->remarks.empty());
 }
@@ -38,7 +39,7 @@ TEST(LoadTest, BareDevicesAreNumberedInBusOrder) {
   detection.nvswitch_links = 18;
   detection.nic_speed = 200000;
   const auto machine = load(bareMachine(), detection);
-  ASSERT_TRUE(machine.ok()) << machine.error();
+  ASSERT_OK(machine);
   EXPECT_TRUE(machine->completed);
   const Graph& graph = *machine->graph;
   ASSERT_EQ(graph.count(NodeType::kGpu), 2);
@@ -53,7 +54,7 @@ TEST(LoadTest, BareDevicesAreNumberedInBusOrder) {
 
 TEST(LoadTest, WhatWasAssumedIsSaid) {
   const auto machine = load(bareMachine());
-  ASSERT_TRUE(machine.ok());
+  ASSERT_OK(machine);
   EXPECT_EQ(machine->remarks.size(), 3U);  // compute capability, NVLink, NICs
 }
 
@@ -69,7 +70,7 @@ TEST(LoadTest, AmdsAcceleratorsAreGpusInVersion2Only) {
   EXPECT_NE(load(xml).error().find("names no GPU"), std::string::npos);
   xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
   const auto machine = load(xml);
-  ASSERT_TRUE(machine.ok()) << machine.error();
+  ASSERT_OK(machine);
   EXPECT_EQ(machine->graph->count(NodeType::kGpu), 1);
 }
 

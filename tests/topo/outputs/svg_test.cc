@@ -1,3 +1,4 @@
+#include "tests/ok.h"
 #include "tests/topo/big_machines.h"
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/drawing/boxes.h"
@@ -59,9 +60,9 @@ TEST(Drawing, MarksWhatIsBad) {
 
 TEST(Drawing, Of72GpusIsTidyAndAboutAsWideAsAScreen) {
   auto document = parseXml(MachineText::nvlinkDomain(18), "nvl72.xml", {.max_nodes = 0});
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   auto machine = makeMachine(std::move(*document), Settings{}, "nvl72.xml");
-  ASSERT_TRUE(machine.ok()) << machine.error();
+  ASSERT_OK(machine);
   const Drawing drawing = drawingOf(*machine);
   EXPECT_EQ(countKind(drawing, "gpu"), 72);
   expectTidy(drawing);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo::test {
@@ -132,7 +133,7 @@ TEST(PathsTest, ANvlinkDescribedOnOneSideOnlyIsRefused) {
   const std::string back = "<nvlink target=\"0000:02:00.0\" count=\"1\" tclass=\"0x030200\"/>\n";
   xml.erase(xml.rfind(back), back.size());
   auto document = parseXml(xml, "test.xml");
-  ASSERT_TRUE(document.ok());
+  ASSERT_OK(document);
   const auto machine = makeMachine(std::move(*document), {}, "test");
   ASSERT_FALSE(machine.ok());
   EXPECT_NE(machine.error().find("which has none back"), std::string::npos) << machine.error();

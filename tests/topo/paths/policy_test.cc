@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 
 namespace railwise::topo::test {
@@ -12,7 +13,7 @@ std::vector<std::vector<int>> netsOfAll(const Machine& machine) {
   std::vector<std::vector<int>> all;
   for (int g = 0; g < machine.graph->count(NodeType::kGpu); ++g) {
     const auto nets = localNets(*machine.paths, g);
-    EXPECT_TRUE(nets.ok());
+    EXPECT_OK(nets);
     all.push_back(nets.ok() ? *nets : std::vector<int>{});
   }
   return all;
@@ -63,7 +64,7 @@ TEST(PolicyTest, BandwidthGoesBeforeDistance) {
 TEST(PolicyTest, GdrByDistanceSaysWhatToSet) {
   const Machine machine = machineOf(flat());
   const auto answer = checkGdr(*machine.paths, 0, 0, false);
-  ASSERT_TRUE(answer.ok());
+  ASSERT_OK(answer);
   EXPECT_EQ(answer->mode, GdrMode::kOff);
   EXPECT_EQ(answer->rule, "distance");
   EXPECT_EQ(answer->reason,
@@ -98,7 +99,7 @@ TEST(PolicyTest, OldGpusAreReadOnlyWithAnNvlinkPeer) {
 TEST(PolicyTest, P2pWithItsLevel) {
   const Machine machine = machineOf(flat());
   const auto nvlink = checkP2p(*machine.paths, 0, 1);
-  ASSERT_TRUE(nvlink.ok());
+  ASSERT_OK(nvlink);
   EXPECT_TRUE(nvlink->allowed);
   EXPECT_EQ(nvlink->reason, "NVL <= PXB");
   Settings off;
@@ -143,7 +144,7 @@ TEST(PolicyTest, RcclFilesAreAnsweredByRcclsRules) {
 TEST(PolicyTest, TowardsAPeerTheNicOfItsTwinIsUsed) {
   const Machine machine = machineOf(twoSwitches());
   const auto answer = netTowardsPeer(*machine.paths, 0, 1, 0);
-  ASSERT_TRUE(answer.ok());
+  ASSERT_OK(answer);
   EXPECT_EQ(answer->net, 1);
   EXPECT_EQ(answer->proxy_rank, 1);
   Settings without;
@@ -189,7 +190,7 @@ TEST(PolicyTest, PartitionsHaveGpuDirectOnlyWhenAllowed) {
       systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0")))),
       "sm=\"90\"", "sm=\"90\" mlopart=\"0\"");
   const auto off = checkGdr(*machineOf(xml).paths, 0, 0, false);
-  ASSERT_TRUE(off.ok());
+  ASSERT_OK(off);
   EXPECT_EQ(off->mode, GdrMode::kOff);
   EXPECT_EQ(off->rule, "mlopart");
   Settings allowed;
@@ -227,13 +228,13 @@ TEST(PolicyTest, DealingOutStartsAgainOnTheSecondSocket) {
 TEST(PolicyTest, RelayingOverC2cCanBeSwitchedOff) {
   const std::string xml = readFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml");
   const auto with = netTowardsPeer(*machineOf(xml).paths, 0, 2, 0);
-  ASSERT_TRUE(with.ok());
+  ASSERT_OK(with);
   EXPECT_EQ(with->net, 2);
   EXPECT_EQ(with->proxy_rank, 2);
   Settings settings;
   settings.pxn_c2c = 0;
   const auto without = netTowardsPeer(*machineOf(xml, settings).paths, 0, 2, 0);
-  ASSERT_TRUE(without.ok());
+  ASSERT_OK(without);
   EXPECT_EQ(without->net, 0);
   EXPECT_EQ(without->proxy_rank, 0);
 }
@@ -245,7 +246,7 @@ TEST(PolicyTest, WithoutCrossNicThePeersNicIsUsedEvenWithoutPxn) {
     if (disabled) settings.pxn_disable = 1;
     if (!disabled) settings.p2p_pxn_level = 0;
     const auto answer = netTowardsPeer(*machineOf(twoSwitches(), settings).paths, 0, 1, 0);
-    ASSERT_TRUE(answer.ok());
+    ASSERT_OK(answer);
     EXPECT_EQ(answer->net, 1);
     EXPECT_EQ(answer->proxy_rank, 0);
   }
@@ -255,7 +256,7 @@ TEST(PolicyTest, PxnLevelOneRelaysWhereThePathDoes) {
   Settings settings;
   settings.p2p_pxn_level = 1;
   const auto answer = netTowardsPeer(*machineOf(twoSwitches(), settings).paths, 0, 1, 0);
-  ASSERT_TRUE(answer.ok());
+  ASSERT_OK(answer);
   EXPECT_EQ(answer->net, 1);
   EXPECT_EQ(answer->proxy_rank, 1);
 }

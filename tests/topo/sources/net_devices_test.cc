@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ok.h"
 #include "tests/topo/flat_tree.h"
 #include "topo/machine/machine.h"
 #include "topo/sources/record.h"
@@ -24,12 +25,12 @@ FlatPci rdma(FlatPci device, const std::string& name) {
   return device;
 }
 
-MemoryTree makeVm(const std::vector<FlatPci>& devices) {
+sysfs::MemoryTree makeVm(const std::vector<FlatPci>& devices) {
   return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
 }
 
 // "mlx5_0@0000:00:00.0:1 ..."
-std::string netsOf(const FileTree& tree, const Settings& settings = {},
+std::string netsOf(const sysfs::FileTree& tree, const Settings& settings = {},
                    std::vector<std::string>* remarks = nullptr) {
   std::string text;
   for (const NetDevice& net : netDevices(tree, settings, {}, remarks)) {
@@ -39,7 +40,7 @@ std::string netsOf(const FileTree& tree, const Settings& settings = {},
   return text;
 }
 
-std::string remarksOf(const FileTree& tree, const Settings& settings = {}) {
+std::string remarksOf(const sysfs::FileTree& tree, const Settings& settings = {}) {
   std::vector<std::string> remarks;
   (void)readSysfs(tree, std::nullopt, settings, {}, &remarks);
   std::string all;
@@ -48,7 +49,7 @@ std::string remarksOf(const FileTree& tree, const Settings& settings = {}) {
 }
 
 // The NICs in the graph that NCCL would have, by name.
-std::string fusedNets(const FileTree& tree, const Settings& settings = {}) {
+std::string fusedNets(const sysfs::FileTree& tree, const Settings& settings = {}) {
   auto document = readSysfs(tree, std::nullopt, settings, {}, nullptr);
   const Outcome<Machine> machine = makeMachine(std::move(*document), settings, "test");
   std::string text;
@@ -60,7 +61,7 @@ std::string fusedNets(const FileTree& tree, const Settings& settings = {}) {
 // --- cards ---
 
 // Two functions of one card, and a function of another slot of that bus.
-MemoryTree makeCard() {
+sysfs::MemoryTree makeCard() {
   FlatPci first = rdma(infinibandVf("0000", 0), "mlx5_1");
   FlatPci second = rdma(infinibandVf("0000", 0), "mlx5_0");
   FlatPci other = rdma(infinibandVf("0000", 0), "mlx5_2");
@@ -96,7 +97,7 @@ TEST(NetDevices, AVirtualFunctionIsAtItsNic) {
   FlatPci nic = infinibandVf("0000", 0);
   FlatPci vf = rdma(infinibandVf("0000", 0), "mlx5_3");
   vf.busid = "0000:00:08.2";
-  MemoryTree tree = makeVm({h100("0001", 0), nic, vf});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0), nic, vf});
   tree.link(*tree.realPath("/sys/bus/pci/devices/0000:00:08.2") + "/physfn", "../0000:00:00.0");
   EXPECT_EQ(netsOf(tree), "mlx5_3@0000:00:00.0:1");
   EXPECT_EQ(netsOf(*recordTree(tree, {})), netsOf(tree));
@@ -109,7 +110,7 @@ TEST(NetDevices, AVirtualFunctionIsAtItsNic) {
 TEST(NetDevices, PortsOfDifferentLinksStayApart) {
   FlatPci second = rdma(infinibandVf("0101", 0), "mlx5_1");
   second.busid = "0101:00:00.1";
-  MemoryTree tree = makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx5_0"), second});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx5_0"), second});
   EXPECT_EQ(fusedNets(tree), "mlx5_0+mlx5_1");
   const std::string device = *tree.realPath("/sys/class/infiniband/mlx5_1");
   tree.file(device + "/ports/1/link_layer", "Ethernet\n");
@@ -125,7 +126,7 @@ TEST(NetDevices, PortsOfDifferentLinksStayApart) {
 
 // As the plugin names them; net_ib gives both the same name, so NCCL finds one.
 TEST(NetDevices, TwoPortsOfADeviceHaveNamesOfTheirOwn) {
-  MemoryTree tree = makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx4_0")});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0), rdma(infinibandVf("0101", 0), "mlx4_0")});
   tree.file(*tree.realPath("/sys/class/infiniband/mlx4_0") + "/ports/2/state", "4: ACTIVE\n");
   EXPECT_EQ(netsOf(tree), "mlx4_0@0101:00:00.0:1 mlx4_0:2@0101:00:00.0:3");
   EXPECT_EQ(netsOf(tree, netIb()), "mlx4_0@0101:00:00.0:1 mlx4_0@0101:00:00.0:3");
@@ -135,14 +136,14 @@ TEST(NetDevices, TwoPortsOfADeviceHaveNamesOfTheirOwn) {
 TEST(NetDevices, OtherLinkLayersKeepTheirPlace) {
   FlatPci efa = rdma(infinibandVf("0000", 0), "rdmap16s27");
   efa.busid = "0000:10:1b.0";
-  MemoryTree tree = makeVm({efa});
+  sysfs::MemoryTree tree = makeVm({efa});
   tree.file(*tree.realPath("/sys/class/infiniband/rdmap16s27") + "/ports/1/link_layer", "Unknown\n");
   EXPECT_EQ(netsOf(tree), "rdmap16s27@0000:10:1b.0:1");
   EXPECT_EQ(netsOf(tree, netIb()), "rdmap16s27@0000:10:1b.0:1");
 }
 
 TEST(NetDevices, OnlyActivePortsCount) {
-  MemoryTree tree =
+  sysfs::MemoryTree tree =
       makeVm({rdma(infinibandVf("0101", 0), "mlx5_0"), rdma(infinibandVf("0102", 0), "mlx5_1")});
   tree.file(*tree.realPath("/sys/class/infiniband/mlx5_0") + "/ports/1/state", "1: DOWN\n");
   EXPECT_EQ(netsOf(tree), "mlx5_1@0102:00:00.0:1");
@@ -151,7 +152,7 @@ TEST(NetDevices, OnlyActivePortsCount) {
 
 // --- Soft-RoCE: what a kernel shows of rdma_rxe ---
 
-void addRxe(MemoryTree& tree, const std::string& name, const std::string& interface) {
+void addRxe(sysfs::MemoryTree& tree, const std::string& name, const std::string& interface) {
   const std::string device = "/sys/devices/virtual/infiniband/" + name;
   tree.file(device + "/parent", interface + "\n").file(device + "/ports/1/state", "4: ACTIVE\n");
   tree.file(device + "/ports/1/rate", "25 Gb/sec (1X EDR)\n");
@@ -161,8 +162,8 @@ void addRxe(MemoryTree& tree, const std::string& name, const std::string& interf
 
 // eth0 of virtio's driver, one level below the function; eth1 of the function itself; a VLAN; an end of a
 // veth pair.
-MemoryTree makeSoftHost() {
-  MemoryTree tree = makeVm({h100("0001", 0), ethernetVf("0101", 0), ethernetVf("0102", 0)});
+sysfs::MemoryTree makeSoftHost() {
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0), ethernetVf("0101", 0), ethernetVf("0102", 0)});
   const std::string first = *tree.realPath("/sys/bus/pci/devices/0101:00:00.0") + "/virtio3";
   const std::string second = *tree.realPath("/sys/bus/pci/devices/0102:00:00.0");
   tree.link(first + "/net/eth0/device", first).link("/sys/class/net/eth0", first + "/net/eth0");
@@ -172,7 +173,7 @@ MemoryTree makeSoftHost() {
 }
 
 TEST(SoftwareNets, AreAtTheCardOfTheirInterface) {
-  MemoryTree tree = makeSoftHost();
+  sysfs::MemoryTree tree = makeSoftHost();
   addRxe(tree, "rxe0", "eth0"), addRxe(tree, "rxe1", "eth1.7"), addRxe(tree, "rxe2", "veth0");
   std::vector<std::string> remarks;
   EXPECT_EQ(netsOf(tree, {}, &remarks), "rxe0@0101:00:00.0:1 rxe1@0102:00:00.0:1 rxe2@none:1");
@@ -184,23 +185,23 @@ TEST(SoftwareNets, AreAtTheCardOfTheirInterface) {
 }
 
 TEST(SoftwareNets, HaveNoGpuDirect) {
-  MemoryTree tree = makeSoftHost();
+  sysfs::MemoryTree tree = makeSoftHost();
   addRxe(tree, "rxe0", "eth0");
   EXPECT_FALSE(netDevices(tree, {}, {}, nullptr).at(0).gdr);
 }
 
 TEST(SoftwareNets, AreRecordedWithTheirPlace) {
-  MemoryTree tree = makeSoftHost();
+  sysfs::MemoryTree tree = makeSoftHost();
   addRxe(tree, "rxe0", "eth0"), addRxe(tree, "rxe1", "eth1.7"), addRxe(tree, "rxe2", "veth0");
-  const Outcome<MemoryTree> recorded = recordTree(tree, {});
-  ASSERT_TRUE(recorded.ok()) << recorded.error();
+  const Outcome<sysfs::MemoryTree> recorded = recordTree(tree, {});
+  ASSERT_OK(recorded);
   EXPECT_EQ(netsOf(*recorded), netsOf(tree));
   EXPECT_EQ(remarksOf(*recorded), remarksOf(tree));
 }
 
 // NCCL takes devices without a PCI place for ports of one card and loses what it fuses them to.
 TEST(SoftwareNets, WithoutAPlaceAreLostToNetIbAndKeptByRailwise) {
-  MemoryTree tree = makeSoftHost();
+  sysfs::MemoryTree tree = makeSoftHost();
   addRxe(tree, "rxe0", "veth0"), addRxe(tree, "rxe1", "veth1");
   EXPECT_EQ(fusedNets(tree, netIb()), "");
   EXPECT_NE(remarksOf(tree, netIb()).find("rxe0, rxe1 have no PCI place: NCCL makes one NIC of them"),

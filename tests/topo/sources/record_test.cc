@@ -2,46 +2,47 @@
 
 #include <gtest/gtest.h>
 
+#include "sysfs/pci_devices.h"
+#include "sysfs/tar_archive.h"
+#include "tests/ok.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/topologies.h"
 #include "topo/sources/generate/generate.h"
 #include "topo/sources/gpu_identity.h"
-#include "topo/sources/pci_devices.h"
 #include "topo/sources/sysfs.h"
-#include "topo/sources/tar_archive.h"
 
 namespace railwise::topo {
 namespace {
 
 using namespace test;
 
-std::string documentOf(const FileTree& tree) {
+std::string documentOf(const sysfs::FileTree& tree) {
   const SysfsOptions options = {.detection = {.gpu_sm = 90, .nvswitch_links = 18}};
   const Outcome<XmlDocument> document = readSysfs(tree, std::nullopt, Settings(), options, nullptr);
   return document.ok() ? writeXml(*document) : document.error();
 }
 
 // Recorded, packed, and read again.
-std::unique_ptr<MemoryTree> recorded(const FileTree& live, bool anonymise = false) {
-  const Outcome<MemoryTree> tree = recordTree(live, {.anonymise = anonymise});
-  EXPECT_TRUE(tree.ok()) << tree.error();
-  auto read = readArchive(*writeArchive(*tree, "machine"), "recorded");
-  EXPECT_TRUE(read.ok()) << read.error();
+std::unique_ptr<sysfs::MemoryTree> recorded(const sysfs::FileTree& live, bool anonymise = false) {
+  const Outcome<sysfs::MemoryTree> tree = recordTree(live, {.anonymise = anonymise});
+  EXPECT_OK(tree);
+  auto read = sysfs::readArchive(*sysfs::writeArchive(*tree, "machine"), "recorded");
+  EXPECT_OK(read);
   return std::move(*read);
 }
 
-std::string allText(const MemoryTree& tree) {
+std::string allText(const sysfs::MemoryTree& tree) {
   std::string text;
   for (const auto& [path, item] : tree.items()) text += path + " " + item.content + "\n";
   return text;
 }
 
-MemoryTree makeVm() {
+sysfs::MemoryTree makeVm() {
   FlatPci first = infinibandVf("0101", 0);
   FlatPci second = infinibandVf("0102", 0);
   first.infiniband = "mlx5_0", second.infiniband = "mlx5_1";
-  MemoryTree tree = makeFlatTree({"0000ffff"}, {h100("0001", 0), h100("0002", 0), first, second},
-                                 "x86_64,GenuineIntel,6,143");
+  sysfs::MemoryTree tree = makeFlatTree({"0000ffff"}, {h100("0001", 0), h100("0002", 0), first, second},
+                                        "x86_64,GenuineIntel,6,143");
   const auto guid = [&](const std::string& name, const std::string& file, const std::string& value) {
     tree.file(*tree.realPath("/sys/class/infiniband/" + name) + "/" + file, value + "\n");
   };
@@ -56,7 +57,7 @@ MemoryTree makeVm() {
 }
 
 TEST(Record, AnswersAsTheLiveTree) {
-  const MemoryTree live = makeVm();
+  const sysfs::MemoryTree live = makeVm();
   const auto tree = recorded(live);
   EXPECT_EQ(documentOf(*tree), documentOf(live));
   EXPECT_EQ(*generateTopology(*tree, {}, nullptr), *generateTopology(live, {}, nullptr));
@@ -66,8 +67,8 @@ TEST(Record, AnswersAsRealTrees) {
   const std::string folder = topologiesFolder();
   if (folder.empty()) GTEST_SKIP() << "no topologies";
   for (const std::string name : {"p5.48xl-topo", "p4d.24xl-topo", "g6.48xl-topo", "hwloc-nvidiaDGX2"}) {
-    const auto live = openTree(folder + "/sysfs/" + name + ".tar.gz");
-    ASSERT_TRUE(live.ok()) << live.error();
+    const auto live = sysfs::openTree(folder + "/sysfs/" + name + ".tar.gz");
+    ASSERT_OK(live);
     EXPECT_EQ(documentOf(*recorded(**live)), documentOf(**live)) << name;
   }
 }
@@ -94,21 +95,22 @@ TEST(Record, CarriesTheCpu) {
 }
 
 TEST(Record, CarriesWhatTheTreeTellsOfGpus) {
-  MemoryTree live = makeVm();
-  const std::string path = gpuIdentityPath(pciDevices(live).front().busid);
+  sysfs::MemoryTree live = makeVm();
+  const std::string path = gpuIdentityPath(sysfs::pciDevices(live).front().busid);
   live.file(path, "sm 90\nnvlink fffffff:ffff:ff 18\n");
   EXPECT_EQ(recorded(live)->read(path), "sm 90\nnvlink fffffff:ffff:ff 18\n");
 }
 
 TEST(Record, CarriesBroadcomsLinks) {
-  MemoryTree live = makeVm();
+  sysfs::MemoryTree live = makeVm();
   const std::string links = "/sys/kernel/pci_switch_link/virtual_switch_links/0001:00:00.0/0002:00:00.0";
   live.file(links, "");
   EXPECT_TRUE(recorded(live)->exists(links));
 }
 
 TEST(Record, WithoutPciThereIsNothing) {
-  EXPECT_NE(recordTree(MemoryTree("nothing"), {}).error().find("nothing to record"), std::string::npos);
+  EXPECT_NE(recordTree(sysfs::MemoryTree("nothing"), {}).error().find("nothing to record"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -4,12 +4,13 @@
 
 #include <sstream>
 
+#include "sysfs/pci_devices.h"
+#include "sysfs/tar_archive.h"
+#include "tests/ok.h"
 #include "tests/topo/documents_equal.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/topologies.h"
 #include "topo/sources/gpu_identity.h"
-#include "topo/sources/pci_devices.h"
-#include "topo/sources/tar_archive.h"
 
 namespace railwise::topo {
 namespace {
@@ -59,8 +60,8 @@ TEST(Sysfs, AgreesWithNcclOnEveryRecordedTree) {
   EXPECT_GE(machines.size(), 9U);
   for (const Recorded& machine : machines) {
     SCOPED_TRACE(machine.result);
-    const auto tree = openTree(folder + "/sysfs/" + machine.tree + ".tar.gz");
-    ASSERT_TRUE(tree.ok()) << tree.error();
+    const auto tree = sysfs::openTree(folder + "/sysfs/" + machine.tree + ".tar.gz");
+    ASSERT_OK(tree);
     std::optional<XmlDocument> file;
     if (machine.file != "-") file = std::move(*readXmlFile(folder + "/machines/" + machine.file));
     SysfsOptions options = optionsOf(machine.options);
@@ -74,13 +75,14 @@ TEST(Sysfs, AgreesWithNcclOnEveryRecordedTree) {
 
 const SysfsOptions kHopper = {.detection = {.gpu_sm = 90, .nvswitch_links = 18}};
 
-XmlDocument read(const FileTree& tree, const Settings& settings = {}, const SysfsOptions& options = kHopper) {
+XmlDocument read(const sysfs::FileTree& tree, const Settings& settings = {},
+                 const SysfsOptions& options = kHopper) {
   auto document = readSysfs(tree, std::nullopt, settings, options, nullptr);
-  EXPECT_TRUE(document.ok()) << document.error();
+  EXPECT_OK(document);
   return document.ok() ? std::move(*document) : XmlDocument();
 }
 
-std::string remarksOn(const FileTree& tree, const SysfsOptions& options = kHopper) {
+std::string remarksOn(const sysfs::FileTree& tree, const SysfsOptions& options = kHopper) {
   std::vector<std::string> remarks;
   std::string all = readSysfs(tree, std::nullopt, Settings(), options, &remarks).error();
   for (const std::string& remark : remarks) all += remark + "\n";
@@ -96,7 +98,7 @@ FlatPci rdma(FlatPci device, const std::string& name) {
   return device;
 }
 
-MemoryTree makeVm(const std::vector<FlatPci>& devices) {
+sysfs::MemoryTree makeVm(const std::vector<FlatPci>& devices) {
   return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
 }
 
@@ -111,7 +113,7 @@ TEST(GpuIdentity, IsTextAndBack) {
 
 // Two GPUs, of which the tree describes the first.
 TEST(Sysfs, WhatTheTreeTellsOfAGpuCountsMoreThanTheOptions) {
-  MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
   tree.file(gpuIdentityPath("0001:00:00.0"), "sm 70\nnvlink 0002:00:00.0 4\nnvlink fffffff:ffff:ff 4\n");
   const XmlDocument document = read(tree);
   const XmlNode* first = document.find("pci", "busid", "0001:00:00.0")->child("gpu");
@@ -127,7 +129,7 @@ TEST(Sysfs, WhatTheTreeTellsOfAGpuCountsMoreThanTheOptions) {
 }
 
 TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
-  MemoryTree tree = makeVm({h100("0001", 0)});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
   EXPECT_TRUE(contains(remarksOn(tree, {}), "8.0 is assumed"));
   tree.file(gpuIdentityPath("0001:00:00.0"), "sm 90\n");
   EXPECT_FALSE(contains(remarksOn(tree, {}), "8.0 is assumed"));
@@ -176,9 +178,9 @@ TEST(Sysfs, ATopologyFileWinsExceptForTheClass) {
       "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><pci busid=\"0001:00:00.0\" class=\"0x030000\" "
       "link_speed=\"16.0 GT/s PCIe\" link_width=\"8\"/></pci></cpu></system>",
       "file");
-  ASSERT_TRUE(file.ok()) << file.error();
+  ASSERT_OK(file);
   auto document = readSysfs(makeVm({h100("0001", 0)}), std::move(*file), Settings(), kHopper, nullptr);
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   const XmlNode* pci = document->find("pci", "busid", "0001:00:00.0");
   EXPECT_EQ(pci->get("class"), "0x030200");
   EXPECT_EQ(pci->get("link_width"), "8");
@@ -188,14 +190,14 @@ TEST(Sysfs, ATopologyFileWinsExceptForTheClass) {
 
 TEST(Sysfs, CpusOfAFileGetTheMachinesMask) {
   auto file = parseXml("<system version=\"1\"><cpu numaid=\"0\"/></system>", "file");
-  ASSERT_TRUE(file.ok()) << file.error();
+  ASSERT_OK(file);
   auto document = readSysfs(makeVm({h100("0001", 0)}), std::move(*file), Settings(), kHopper, nullptr);
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   EXPECT_EQ(document->find("cpu")->get("affinity"), "0000ffff");
 }
 
 TEST(Sysfs, BroadcomSwitchesTellTheirPeers) {
-  MemoryTree tree = makeVm({h100("0001", 0)});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
   const std::string upper = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0";
   const std::string lower = upper + "/0000:02:00.0/0000:03:00.0";
   tree.file(upper + "/vendor", "0x1000\n").file(upper + "/numa_node", "0\n");
@@ -217,16 +219,16 @@ TEST(Sysfs, BroadcomSwitchesTellTheirPeers) {
 }
 
 TEST(PciDevices, AreFoundWithoutTheListOfTheBus) {
-  MemoryTree all = makeVm({h100("0001", 0), infinibandVf("0101", 0)});
-  MemoryTree bare;
+  sysfs::MemoryTree all = makeVm({h100("0001", 0), infinibandVf("0101", 0)});
+  sysfs::MemoryTree bare;
   for (const auto& [path, item] : all.items()) {
     if (path.starts_with("/sys/bus/pci/devices")) continue;
     if (item.is_folder) bare.folder(path);
     else if (item.is_link) bare.link(path, item.content);
     else bare.file(path, item.content);
   }
-  ASSERT_EQ(pciDevices(bare).size(), 2U);
-  EXPECT_EQ(pciDevices(bare)[0].path, pciDevices(all)[0].path);
+  ASSERT_EQ(sysfs::pciDevices(bare).size(), 2U);
+  EXPECT_EQ(sysfs::pciDevices(bare)[0].path, sysfs::pciDevices(all)[0].path);
 }
 
 TEST(Sysfs, WithoutAGpuItIsAnError) {
@@ -234,7 +236,7 @@ TEST(Sysfs, WithoutAGpuItIsAnError) {
 }
 
 TEST(Sysfs, ATreeInCirclesIsAnError) {
-  MemoryTree tree = makeVm({});
+  sysfs::MemoryTree tree = makeVm({});
   const auto add = [&](const std::string& folder) {
     const std::string busid = folder.substr(folder.size() - 12);
     const std::string bus = folder.substr(0, folder.rfind('/')) + "/pci_bus/" + busid.substr(0, 7);
@@ -262,13 +264,13 @@ TEST(Sysfs, SaysWhoseNumaNodeIsNotTold) {
   const std::vector<FlatPci> devices = {h100("0001", 0), h100("0002", -1),
                                         rdma(infinibandVf("0101", -1), "mlx5_0"),
                                         rdma(infinibandVf("0102", 1), "mlx5_1")};
-  const MemoryTree two = makeFlatTree({"00ff", "ff00"}, devices, "x86_64,GenuineIntel,6,143");
+  const sysfs::MemoryTree two = makeFlatTree({"00ff", "ff00"}, devices, "x86_64,GenuineIntel,6,143");
   EXPECT_TRUE(contains(remarksOn(two), "NUMA node of 0002:00:00.0, mlx5_0: NCCL")) << remarksOn(two);
   EXPECT_FALSE(contains(remarksOn(makeVm(devices)), "NUMA node of")) << "there is only one";
 }
 
 TEST(Sysfs, SaysWhatItAssumes) {
-  MemoryTree tree = makeVm({h100("0001", 0)});
+  sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
   tree.file(*tree.realPath("/sys/bus/pci/devices/0001:00:00.0") + "/current_link_speed", "2.5 GT/s PCIe\n");
   const std::string remarks = remarksOn(tree, {});
   EXPECT_TRUE(contains(remarks, "--gpu-sm")) << remarks;
@@ -279,14 +281,14 @@ TEST(Sysfs, SaysWhatItAssumes) {
 // --- how files are read ---
 
 TEST(SysAttribute, TheLastByteIsTakenForANewline) {
-  MemoryTree tree;
+  sysfs::MemoryTree tree;
   tree.file("/d/with", "0x10de\n").file("/d/without", "0x10de").file("/d/empty", "");
   tree.file("/d/long", std::string(400, 'x'));
-  EXPECT_EQ(sysAttribute(tree, "/d", "with"), "0x10de");
-  EXPECT_EQ(sysAttribute(tree, "/d", "without"), "0x10d") << "NCCL cuts it all the same";
-  EXPECT_EQ(sysAttribute(tree, "/d", "empty"), "");
-  EXPECT_EQ(sysAttribute(tree, "/d", "missing"), "");
-  EXPECT_EQ(sysAttribute(tree, "/d", "long").size(), 254U);
+  EXPECT_EQ(sysfs::attribute(tree, "/d", "with"), "0x10de");
+  EXPECT_EQ(sysfs::attribute(tree, "/d", "without"), "0x10d") << "NCCL cuts it all the same";
+  EXPECT_EQ(sysfs::attribute(tree, "/d", "empty"), "");
+  EXPECT_EQ(sysfs::attribute(tree, "/d", "missing"), "");
+  EXPECT_EQ(sysfs::attribute(tree, "/d", "long").size(), 254U);
 }
 
 TEST(CpuIdentity, IsReadAndWritten) {

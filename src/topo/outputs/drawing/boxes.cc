@@ -11,7 +11,7 @@ namespace {
 constexpr double kChipHeight = 24;
 constexpr int kChipRows = 8;
 
-// "\n" and `line`, unless it is empty.
+// Adds a line break and `line` to `tip`, unless `line` is empty.
 void addLine(std::string& tip, const std::string& line) {
   if (line.empty()) return;
   if (!tip.empty()) tip += '\n';
@@ -20,7 +20,7 @@ void addLine(std::string& tip, const std::string& line) {
 
 std::string speedText(float gigabytes) { return gbText(gigabytes * 8) + " Gb/s"; }
 
-// How many characters (not bytes) a text has.
+// Counts the characters (not the bytes) of a text.
 std::size_t length(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -93,7 +93,7 @@ std::vector<Box> BoxMaker::gpuBoxes(NodeIndex device) const {
     boxes.push_back(std::move(box));
   }
   if (!boxes.empty()) return boxes;
-  const Node& node = graph_.node(device);  // a GPU that no rank uses
+  const Node& node = graph_.node(device);  // this GPU is used by no rank
   return {Box{.kind = "gpu",
               .nodes = {device},
               .width = metrics_.gpu_width,
@@ -104,7 +104,7 @@ std::vector<Box> BoxMaker::gpuBoxes(NodeIndex device) const {
 
 Box BoxMaker::netBox(NodeIndex i) const {
   const Node& net = graph_.node(i);
-  // The host's frame says which host it is.
+  // The frame of the host already says which host it is.
   const std::string name = graph_.hosts() > 1 && !net.name.empty() ? net.name : netName(graph_, net.index);
   Box box{.kind = "net", .nodes = {i}, .width = nic_width_, .height = kChipHeight, .lines = {name}};
   box.tip = netName(graph_, net.index) + ", device " + std::to_string(net.dev) + "\n" +

@@ -1,4 +1,4 @@
-// What stands in the boxes of the drawing, without their places. Internal to outputs/.
+// Makes the boxes of the drawing and their texts, without their positions. Internal to outputs/.
 #pragma once
 
 #include <set>
@@ -16,9 +16,9 @@ class BoxMaker {
   const Metrics& metrics() const { return metrics_; }
   const Graph& graph() const { return graph_; }
   bool many() const { return many_; }
-  // One for each rank on the device.
+  // One box for each rank on the device.
   std::vector<Box> gpuBoxes(NodeIndex device) const;
-  // The NIC, and its devices when it has several; placed relative to (0, 0).
+  // A box for the NIC, and boxes for its devices if it has several. Positions are relative to (0, 0).
   std::vector<Box> nicBoxes(NodeIndex nic) const;
   Box cpuBox(NodeIndex cpu) const;
   Box switchBox(NodeIndex pci) const;
@@ -38,7 +38,8 @@ class BoxMaker {
   std::set<std::pair<NodeIndex, NodeIndex>> slow_;
 };
 
-// `text` cut to what `width` pixels hold at `character` pixels each, with an ellipsis.
+// Cuts `text` to fit into `width` pixels if a character is `character` pixels wide, and ends it with an
+// ellipsis.
 std::string fittedText(const std::string& text, double width, double character);
 
 }  // namespace railwise::topo

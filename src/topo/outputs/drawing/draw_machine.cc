@@ -8,9 +8,9 @@
 namespace railwise::topo {
 namespace {
 
-// Hosts side by side, so that the whole is about as wide as a screen.
+// The number of columns of hosts with which the drawing has about the proportions of a screen.
 int columnsFor(std::size_t hosts, double width, double height) {
-  constexpr double kScreen = 1.7;  // width to height
+  constexpr double kScreen = 1.7;  // ratio of width to height
   int best = 1;
   double least = 1e9;
   for (int columns = 1; columns <= static_cast<int>(hosts); ++columns) {
@@ -24,7 +24,8 @@ int columnsFor(std::size_t hosts, double width, double height) {
   return best;
 }
 
-// One NVSwitch for all hosts: its bars are joined along each row, and the rows down the left side.
+// One NVSwitch node serves all hosts. Connects its bars along each row, and connects the rows on the left
+// side.
 void joinNvswitches(const Graph& graph, Drawing& whole) {
   std::vector<const Box*> bars;
   for (const Box& box : whole.boxes) {

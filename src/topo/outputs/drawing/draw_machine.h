@@ -1,4 +1,4 @@
-// The drawing of a whole machine: its hosts side by side. Internal to outputs/.
+// Draws a whole machine, with its hosts side by side. Internal to outputs/.
 #pragma once
 
 #include "topo/explain/explain.h"

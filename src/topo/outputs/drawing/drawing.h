@@ -1,5 +1,5 @@
-// A machine as rectangles and lines: what svg and html draw. Coordinates in CSS pixels, y downwards. Internal
-// to outputs/.
+// A machine as rectangles and lines, which the SVG and HTML outputs draw. Coordinates are in CSS pixels; y
+// grows downwards. Internal to outputs/.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace railwise::topo {
 
 struct Box {
   std::string kind;              // CSS class: "cpu", "pci", "gpu", "nic", "net", "nvs", "cxb"
-  std::vector<NodeIndex> nodes;  // what it stands for; the first names it
+  std::vector<NodeIndex> nodes;  // the nodes that the box stands for; the box is named after the first node
   double x = 0, y = 0, width = 0, height = 0;
   std::vector<std::string> lines;  // the first one is the name
-  std::string tip;                 // for hovering: everything known
-  bool bad = false;                // something costs speed here
+  std::string tip;                 // shown when the pointer is over the box: everything known
+  bool bad = false;                // something in this box costs speed
 };
 
 struct Point {
@@ -28,7 +28,7 @@ struct Wire {
   NodeIndex b = kNoNode;
   float bandwidth = 0;
   std::vector<Point> points;
-  bool curved = false;  // four points: ends and control points of a Bezier curve
+  bool curved = false;  // true: the four points are the ends and control points of a Bezier curve
   std::string label;
   double label_x = 0, label_y = 0;
   bool slow = false;
@@ -53,7 +53,7 @@ struct Drawing {
   std::vector<Caption> captions;
 };
 
-// Moves all of `part` by (x, y) and adds it to `whole`.
+// Moves everything in `part` by (x, y) and adds it to `whole`.
 void addDrawing(Drawing& whole, Drawing part, double x, double y);
 
 }  // namespace railwise::topo

@@ -5,7 +5,7 @@
 namespace railwise::topo {
 namespace {
 
-// What stands side by side below a switch or CPU: a subtree, a GPU, or NICs one below the other.
+// One column below a switch or CPU: a subtree, a GPU, or a stack of NICs.
 struct Column {
   std::vector<const Branch*> items;
   double width = 0;
@@ -41,7 +41,7 @@ class HostLayout {
   }
 
  private:
-  double levelY(int level) const {  // of switches; 0 is right below the CPU
+  double levelY(int level) const {  // y of the switches of a level; level 0 is directly below the CPU
     return top_ + metrics_.cpu_height + metrics_.level_gap +
            level * (metrics_.pci_height + metrics_.level_gap);
   }
@@ -74,12 +74,12 @@ class HostLayout {
     return sum;
   }
 
-  // What hangs on one switch stands together.
+  // Leaves more space before a switch, so that the devices of one switch stand together.
   double gapBefore(const Column& column) const {
     return isSwitch(*column.items[0]) ? 2 * metrics_.gap : metrics_.gap;
   }
 
-  // NICs are stacked where there are many, or where room is dear.
+  // Stacks NICs if there are many of them or if space is scarce.
   std::vector<Column> columns(const std::vector<Branch>& children) const {
     std::vector<Column> list;
     std::vector<const Branch*> nics;
@@ -117,7 +117,7 @@ class HostLayout {
     return inner + 2 * pad;
   }
 
-  // Returns the middles of the first and the last column.
+  // Returns the x of the middle of the first and of the last column.
   std::pair<double, double> placeColumns(const std::vector<Column>& list, double x, NodeIndex parent,
                                          double parent_bottom, int level) {
     std::pair<double, double> ends = {x, x};
@@ -141,7 +141,8 @@ class HostLayout {
               .bandwidth = branch.bandwidth,
               .points = std::move(points)};
     wire.slow = maker_.isSlow(parent, branch.node);
-    wire.label = branch.bandwidth >= 5000 ? "" : gbText(branch.bandwidth);  // NCCL's number for "no limit"
+    // 5000 is NCCL's number for "no limit".
+    wire.label = branch.bandwidth >= 5000 ? "" : gbText(branch.bandwidth);
     wire.label_x = wire.points[0].x + 5;
     wire.label_y = std::min(wire.points[0].y + metrics_.level_gap / 2 + 4, wire.points.back().y - 4);
     drawing_.wires.push_back(std::move(wire));
@@ -188,7 +189,7 @@ class HostLayout {
       box.y = y;
       addWire(*nic, parent,
               {{spine, parent_bottom}, {spine, y + box.height / 2}, {box.x, y + box.height / 2}});
-      // One label for all of the same speed.
+      // Links of equal speed share one label.
       if (nic != column.items[0] && nic->bandwidth == column.items[0]->bandwidth)
         drawing_.wires.back().label.clear();
       y += box.height + 6;
@@ -217,7 +218,7 @@ class HostLayout {
   const Graph& graph_;
   const Metrics& metrics_;
   const int levels_;
-  double top_ = 0;  // of the CPUs
+  double top_ = 0;  // y of the top of the CPUs
   Drawing drawing_;
 };
 

@@ -1,4 +1,4 @@
-// The drawing of one host: its PCIe trees, without NVLink. Internal to outputs/.
+// Draws one host: its PCIe trees, without NVLink. Internal to outputs/.
 #pragma once
 
 #include "topo/outputs/drawing/boxes.h"
@@ -6,12 +6,13 @@
 
 namespace railwise::topo {
 
-// `levels`: of switches between a CPU and its leaves, in the whole machine, so that all hosts' leaves are
-// level.
+// `levels`: the number of levels of switches between a CPU and its leaves, counted over the whole machine, so
+// that the leaves of all hosts are at the same height.
 Drawing drawHost(const BoxMaker& maker, const HostTree& host, int levels);
 int switchLevels(const std::vector<HostTree>& hosts, const Graph& graph);
 
-// C2C, NVLink, and links between CPUs or switches, on top of the tree's boxes; makes the drawing higher.
+// Add C2C, NVLink, and the links between CPUs or switches to the drawing of the tree. The drawing becomes
+// higher.
 void addCpuLinks(const BoxMaker& maker, Drawing& drawing);
 void addNvlinks(const BoxMaker& maker, Drawing& drawing);
 

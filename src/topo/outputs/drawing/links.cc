@@ -10,10 +10,10 @@ namespace {
 double middle(const Box& box) { return box.x + box.width / 2; }
 double bottom(const Box& box) { return box.y + box.height; }
 
-// "371": labels need no more.
+// From 100 GB/s on, labels have no decimals: "371".
 std::string shortGb(float gigabytes) { return gbText(gigabytes >= 100 ? std::round(gigabytes) : gigabytes); }
 
-// Links of one type between nodes that are drawn, each pair once.
+// Two drawn nodes with a link between them. pairsOf() returns the links of one type, each pair once.
 struct Pair {
   NodeIndex a, b;
   float bandwidth;
@@ -32,7 +32,7 @@ std::vector<Pair> pairsOf(const Graph& graph, const Drawing& drawing, LinkType t
   return pairs;
 }
 
-// All CPUs of a host are joined pairwise: drawn as one bus above them.
+// All CPUs of a host are connected to each other; the drawing shows that as one bus above them.
 void addBus(const BoxMaker& maker, Drawing& drawing) {
   const auto pairs = pairsOf(maker.graph(), drawing, LinkType::kSys);
   for (const Pair& pair : pairs) {
@@ -62,7 +62,7 @@ void addSwitchLinks(const BoxMaker& maker, Drawing& drawing) {
   }
 }
 
-// The shared C2C of a split GPU, right below its CPU.
+// Draws the shared C2C link of a split GPU directly below its CPU.
 void addBridges(const BoxMaker& maker, Drawing& drawing) {
   const Graph& graph = maker.graph();
   for (const NodeIndex bridge : graph.of(NodeType::kCxb)) {
@@ -81,9 +81,9 @@ void addBridges(const BoxMaker& maker, Drawing& drawing) {
   }
 }
 
-// From a CPU straight down to a GPU, beside the PCIe link; behind whatever is between.
+// Draws a line straight down from a CPU to a GPU, beside the PCIe link and behind the boxes between them.
 void addFromCpus(const BoxMaker& maker, Drawing& drawing, LinkType type, const char* kind) {
-  constexpr double kLane = 10;  // from the left edge of the GPU
+  constexpr double kLane = 10;  // pixels from the left edge of the GPU
   for (const Pair& pair : pairsOf(maker.graph(), drawing, type)) {
     const Box* upper = boxOf(drawing, pair.a);
     const Box* lower = boxOf(drawing, pair.b);
@@ -94,7 +94,8 @@ void addFromCpus(const BoxMaker& maker, Drawing& drawing, LinkType type, const c
     wire.points = {{x, bottom(*upper)}, {x, lower->y}};
     wire.label = lower->kind == "cxb" ? "" : shortGb(pair.bandwidth);
     wire.label_x = x + 5;
-    // Above a switch there is room at the top; else the PCIe link's label stands there.
+    // If the PCIe link connects the same two boxes, its label is at the top, so this label goes to the
+    // bottom.
     const bool beside = std::any_of(drawing.wires.begin(), drawing.wires.end(), [&](const Wire& other) {
       return other.kind == "pci" && std::minmax(other.a, other.b) == std::minmax(pair.a, pair.b);
     });
@@ -103,7 +104,7 @@ void addFromCpus(const BoxMaker& maker, Drawing& drawing, LinkType type, const c
   }
 }
 
-// Below the GPUs, a curve for each pair, the deeper the farther apart; returns the depth.
+// Draws a curve below the GPUs for each linked pair. The curve is deeper the farther apart the GPUs are.
 class Arcs {
  public:
   Arcs(const BoxMaker& maker, Drawing& drawing) : maker_(maker), drawing_(drawing) {}
@@ -129,8 +130,8 @@ class Arcs {
   }
 
  private:
-  // Where an arc leaves its GPU: those to the left on the left side, and near ones outside, so that none
-  // cross there.
+  // Where an arc starts at its GPU. Arcs to the left start on the left side, and arcs to near GPUs start
+  // farther outside, so that arcs do not cross there.
   double attach(NodeIndex node, NodeIndex other) const {
     const Box& box = *boxOf(drawing_, node);
     std::vector<std::pair<int, NodeIndex>> order;
@@ -165,11 +166,11 @@ class Arcs {
   const BoxMaker& maker_;
   Drawing& drawing_;
   std::vector<Pair> pairs_;
-  std::map<NodeIndex, int> places_;  // of a GPU from left to right
+  std::map<NodeIndex, int> places_;  // position of each GPU from left to right
   double deepest_ = 0;
 };
 
-// What the arcs carry: one line for each bandwidth.
+// Writes one line for each bandwidth of the arcs.
 void captionArcs(const BoxMaker& maker, Drawing& drawing, double y) {
   std::map<float, int> counts;
   float most = 0;

@@ -50,7 +50,7 @@ class TreeBuilder {
     return found;
   }
 
-  // Branches with a GPU by its rank; then the NICs by theirs.
+  // Sort key: branches with a GPU come first, by rank; then NICs, by the number of their NET.
   std::pair<int, int> key(const Branch& branch) const {
     constexpr int kLast = std::numeric_limits<int>::max();
     const Node& node = graph_.node(branch.node);

@@ -1,4 +1,4 @@
-// A machine as people draw it: NUMA nodes with their PCIe trees. Internal to outputs/.
+// A machine in the form in which people draw it: NUMA nodes with their PCIe trees. Internal to outputs/.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 namespace railwise::topo {
 
 struct Branch {
-  NodeIndex node = kNoNode;  // kPci, kNic, kDev, or kGpu where the model has no kDev
-  float bandwidth = 0;       // of the PCIe link upwards, GB/s
+  NodeIndex node = kNoNode;  // kPci, kNic, kDev, or kGpu if the model has no kDev
+  float bandwidth = 0;       // GB/s of the PCIe link to the parent
   std::vector<Branch> children;
 };
 
@@ -21,10 +21,10 @@ struct CpuTree {
 struct HostTree {
   int host = 0;
   std::vector<CpuTree> cpus;
-  std::vector<NodeIndex> loose;  // GPUs and NICs that hang on no CPU
+  std::vector<NodeIndex> loose;  // GPUs and NICs that are connected to no CPU
 };
 
-// By rank: a switch stands where its first GPU stands.
+// Sorted by rank: a switch has the position of its first GPU.
 std::vector<HostTree> hostTrees(const Graph& graph);
 
 // The GPUs (ranks) on a device, and the NETs of a NIC, in order.

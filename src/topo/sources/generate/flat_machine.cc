@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 
 namespace railwise::topo {
 namespace {
@@ -16,22 +16,24 @@ namespace {
 constexpr std::string_view kNetworkClass = "0x02";
 constexpr std::string_view kInfinibandClass = "0x0207";
 
-// A virtual function says "Unknown" or nothing, and 0, 63 or 255 lanes. The port above is not asked, other
-// than NCCL does: a hypervisor's root port tells nothing about the link of the device that it passes through.
-PciLink readLink(const FileTree& tree, const PciDevice& device) {
+// Reads a device's link. A virtual function reports "Unknown" or nothing as speed, and 0, 63 or 255 lanes.
+// Unlike NCCL, this ignores the port above: a hypervisor's root port says nothing about the link of a device
+// that is passed through.
+PciLink readLink(const sysfs::FileTree& tree, const sysfs::PciDevice& device) {
   for (const std::string kind : {"max", "current"}) {
     PciLink link;
-    link.speed = sysAttribute(tree, device.path, kind + "_link_speed");
+    link.speed = sysfs::attribute(tree, device.path, kind + "_link_speed");
     constexpr long kWidest = 32;
     const long width =
-        std::strtol(sysAttribute(tree, device.path, kind + "_link_width").c_str(), nullptr, 10);
+        std::strtol(sysfs::attribute(tree, device.path, kind + "_link_width").c_str(), nullptr, 10);
     link.width = width > 0 && width <= kWidest ? static_cast<int>(width) : 0;
     if (linkSpeed(link) > 0 && link.known()) return link;
   }
   return {};
 }
 
-// A hexadecimal number as /sys spells it: "0x101e" of "101E"; "": it is none. It is filled up to `digits`.
+// Normalises a hexadecimal number to the form in /sys: "101E" becomes "0x101e", with at least `digits`
+// digits. "": the text is not such a number.
 std::string hexText(std::string_view text, std::size_t least, std::size_t most, std::size_t digits) {
   if (text.starts_with("0x") || text.starts_with("0X")) text.remove_prefix(2);
   if (text.size() < least || text.size() > most) return {};
@@ -44,13 +46,13 @@ std::string hexText(std::string_view text, std::size_t least, std::size_t most, 
   return number;
 }
 
-// A device as the options name it.
+// A device as an option names it.
 struct Selection {
   std::optional<int64_t> address;
   std::string vendor;  // "": any
   std::string device;
 
-  bool matches(const PciDevice& pci) const {
+  bool matches(const sysfs::PciDevice& pci) const {
     if (address) return *address == busIdToNumber(pci.busid);
     return device == pci.device && (vendor.empty() || vendor == pci.vendor);
   }
@@ -74,28 +76,29 @@ Outcome<Selection> readSelection(const std::string& option, const std::string& t
 }
 
 Outcome<std::vector<Selection>> readExclusions(const GenerateOptions& options,
-                                               const std::vector<PciDevice>& devices) {
+                                               const std::vector<sysfs::PciDevice>& devices) {
   std::vector<Selection> exclusions;
   for (const std::string& text : options.exclude) {
     Outcome<Selection> selection = readSelection("exclude", text, true);
     if (!selection.ok()) return Error{selection.error()};
     if (std::none_of(devices.begin(), devices.end(),
-                     [&](const PciDevice& device) { return selection->matches(device); }))
+                     [&](const sysfs::PciDevice& device) { return selection->matches(device); }))
       return Error{"--exclude=" + text + " matches no PCI device; \"lspci -Dnn\" lists them"};
     exclusions.push_back(std::move(*selection));
   }
   return exclusions;
 }
 
-std::string names(const std::vector<PciDevice>& devices) {
+std::string names(const std::vector<sysfs::PciDevice>& devices) {
   std::string text;
-  for (const PciDevice& device : devices) text += (text.empty() ? "" : ", ") + device.busid;
+  for (const sysfs::PciDevice& device : devices) text += (text.empty() ? "" : ", ") + device.busid;
   return text;
 }
 
-// Keeps those that `wanted` takes when it takes any; says what is left out and why.
+// Keeps only the NICs for which `wanted` is true, if there is such a NIC. A remark says what was left out and
+// why.
 template <typename Wanted>
-void prefer(std::vector<PciDevice>& nics, const std::string& kept, std::vector<std::string>& remarks,
+void prefer(std::vector<sysfs::PciDevice>& nics, const std::string& kept, std::vector<std::string>& remarks,
             const Wanted& wanted) {
   const auto split = std::stable_partition(nics.begin(), nics.end(), wanted);
   if (split == nics.begin() || split == nics.end()) return;
@@ -103,42 +106,43 @@ void prefer(std::vector<PciDevice>& nics, const std::string& kept, std::vector<s
   nics.erase(split, nics.end());
 }
 
-// "0001:00:00.0 (class 0x020000, 0x15b3:0x101a), ..." or "none".
-std::string described(const std::vector<PciDevice>& devices) {
+// Lists devices: "0001:00:00.0 (class 0x020000, 0x15b3:0x101a), ..." or "none".
+std::string described(const std::vector<sysfs::PciDevice>& devices) {
   std::string text;
-  for (const PciDevice& device : devices) {
+  for (const sysfs::PciDevice& device : devices) {
     text += (text.empty() ? "" : ", ") + device.busid + " (class " + device.device_class + ", " +
             device.vendor + ":" + device.device + ")";
   }
   return text.empty() ? "none" : text;
 }
 
-// The NICs that the options name; an error: they name none.
-Outcome<bool> selectNics(const GenerateOptions& options, std::vector<PciDevice>& nics) {
+// Keeps the NICs that the options name. An error: the options name no NIC.
+Outcome<bool> selectNics(const GenerateOptions& options, std::vector<sysfs::PciDevice>& nics) {
   if (nics.empty() && !options.nic_class.empty())
     return Error{"--nic-class=" + options.nic_class + " matches no PCI device that is left"};
   if (options.nic_device.empty()) return true;
   const Outcome<Selection> selection = readSelection("nic-device", options.nic_device, false);
   if (!selection.ok()) return Error{selection.error()};
-  const std::vector<PciDevice> seen = nics;
-  std::erase_if(nics, [&](const PciDevice& nic) { return !selection->matches(nic); });
+  const std::vector<sysfs::PciDevice> seen = nics;
+  std::erase_if(nics, [&](const sysfs::PciDevice& nic) { return !selection->matches(nic); });
   if (nics.empty())
     return Error{"--nic-device=" + options.nic_device + " matches no NIC; seen: " + described(seen)};
   return true;
 }
 
-// InfiniBand before Ethernet: where a cloud gives both, Ethernet is for storage and the control network. Of
-// Ethernet devices those that do RDMA, where there are any (EFA, not ENA).
-void preferNics(const FileTree& tree, std::vector<PciDevice>& nics, std::vector<std::string>& remarks) {
+// Prefers InfiniBand to Ethernet: if a cloud offers both, Ethernet is for storage and the control network.
+// Among Ethernet devices it prefers those with RDMA, if there are any (EFA, not ENA).
+void preferNics(const sysfs::FileTree& tree, std::vector<sysfs::PciDevice>& nics,
+                std::vector<std::string>& remarks) {
   prefer(nics,
          "where there is InfiniBand other networks are for storage and control; --nic-class=0x0200 takes "
          "Ethernet",
-         remarks, [](const PciDevice& nic) { return nic.device_class.starts_with(kInfinibandClass); });
+         remarks, [](const sysfs::PciDevice& nic) { return nic.device_class.starts_with(kInfinibandClass); });
   prefer(nics, "they have no RDMA device; --nic-device takes them", remarks,
-         [&](const PciDevice& nic) { return tree.exists(nic.path + "/infiniband"); });
+         [&](const sysfs::PciDevice& nic) { return tree.exists(nic.path + "/infiniband"); });
 }
 
-// CPUID's hypervisor bit: set for every guest. Other architectures have no such thing: false.
+// CPUID's hypervisor bit, which is set in every guest. Other architectures have no such bit: false.
 bool runsOnHypervisor() {
 #if defined(__x86_64__) || defined(__i386__)
   constexpr unsigned kHypervisorBit = 1U << 31U;
@@ -152,10 +156,11 @@ bool runsOnHypervisor() {
 #endif
 }
 
-// A switch is two bridges above the device: its upstream and its downstream port. One is a root port: of a
-// bare metal CPU, or of a hypervisor that shows its guest one per device.
-Outcome<bool> checkFlat(const FileTree& tree, const PciDevice& device, const GenerateOptions& options) {
-  const std::vector<std::string> above = busIdsAbove(device.path);
+// A PCIe switch appears as two bridges above the device: its upstream and its downstream port. A single
+// bridge is a root port, either of a bare-metal CPU or of a hypervisor that shows its guest one per device.
+Outcome<bool> checkFlat(const sysfs::FileTree& tree, const sysfs::PciDevice& device,
+                        const GenerateOptions& options) {
+  const std::vector<std::string> above = sysfs::busIdsAbove(device.path);
   constexpr std::size_t kSwitchPorts = 2;
   if (above.empty() || options.force) return true;
   if (above.size() >= kSwitchPorts) {
@@ -171,7 +176,7 @@ Outcome<bool> checkFlat(const FileTree& tree, const PciDevice& device, const Gen
       "If it is a VM, `railwise topo generate` makes the file"};
 }
 
-int nodeOf(const PciDevice& device, const std::vector<int>& nodes) {
+int nodeOf(const sysfs::PciDevice& device, const std::vector<int>& nodes) {
   if (device.numa >= 0) return device.numa;
   if (nodes.empty()) return 0;
   return nodes.size() == 1 ? nodes.front() : -1;
@@ -179,7 +184,7 @@ int nodeOf(const PciDevice& device, const std::vector<int>& nodes) {
 
 void remarkOnMachine(const FlatMachine& machine, std::vector<std::string>& remarks) {
   const bool root_ports = std::any_of(machine.gpus.begin(), machine.gpus.end(), [](const FlatDevice& gpu) {
-    return !busIdsAbove(gpu.pci.path).empty();
+    return !sysfs::busIdsAbove(gpu.pci.path).empty();
   });
   if (root_ports) {
     remarks.push_back(
@@ -188,13 +193,13 @@ void remarkOnMachine(const FlatMachine& machine, std::vector<std::string>& remar
   }
 }
 
-// NVIDIA's accelerators are 3D controllers, and hardly anything else is.
-bool isGpuWithoutVendor(const PciDevice& device) {
+// NVIDIA's accelerators are 3D controllers, and almost no other devices are.
+bool isGpuWithoutVendor(const sysfs::PciDevice& device) {
   return device.vendor.empty() && device.device_class.starts_with("0x0302");
 }
 
-Outcome<bool> allByAmd(const std::vector<PciDevice>& gpus) {
-  const auto by_amd = [](const PciDevice& gpu) { return gpu.isAmdGpu(); };
+Outcome<bool> allByAmd(const std::vector<sysfs::PciDevice>& gpus) {
+  const auto by_amd = [](const sysfs::PciDevice& gpu) { return gpu.isAmdGpu(); };
   if (std::none_of(gpus.begin(), gpus.end(), by_amd)) return false;
   if (std::all_of(gpus.begin(), gpus.end(), by_amd)) return true;
   return Error{"GPUs by NVIDIA and by AMD: no file serves both; --exclude those that are not meant: " +
@@ -202,13 +207,13 @@ Outcome<bool> allByAmd(const std::vector<PciDevice>& gpus) {
 }
 
 struct Candidates {
-  std::vector<PciDevice> gpus;
-  std::vector<PciDevice> nics;
-  std::vector<PciDevice> excluded;  // NICs that --exclude names
+  std::vector<sysfs::PciDevice> gpus;
+  std::vector<sysfs::PciDevice> nics;
+  std::vector<sysfs::PciDevice> excluded;  // NICs that --exclude names
 };
 
-// Without a NIC there is nothing to pair.
-Outcome<bool> checkNics(const FileTree& tree, const GenerateOptions& options, const Candidates& found,
+// Without a NIC there is nothing to pair, which is an error unless the options allow it.
+Outcome<bool> checkNics(const sysfs::FileTree& tree, const GenerateOptions& options, const Candidates& found,
                         std::vector<std::string>& remarks) {
   if (!found.nics.empty()) return true;
   const std::string seen = "no NIC in " + tree.name() +
@@ -220,19 +225,19 @@ Outcome<bool> checkNics(const FileTree& tree, const GenerateOptions& options, co
   return true;
 }
 
-// What is a GPU or a NIC and was chosen.
-Outcome<Candidates> findCandidates(const FileTree& tree, const GenerateOptions& options,
+// Finds the devices that are GPUs or NICs and that the options select.
+Outcome<Candidates> findCandidates(const sysfs::FileTree& tree, const GenerateOptions& options,
                                    std::vector<std::string>& remarks) {
   constexpr std::size_t kClassDigits = 6;
   const std::string kind =
       options.nic_class.empty() ? std::string(kNetworkClass) : hexText(options.nic_class, 2, kClassDigits, 0);
   if (kind.empty()) return Error{"--nic-class=" + options.nic_class + ": write it as 0x0207 or 0x020000"};
-  std::vector<PciDevice> devices = pciDevices(tree);
+  std::vector<sysfs::PciDevice> devices = sysfs::pciDevices(tree);
   const Outcome<std::vector<Selection>> exclusions = readExclusions(options, devices);
   if (!exclusions.ok()) return Error{exclusions.error()};
   Candidates found;
-  std::vector<PciDevice> nameless;
-  for (PciDevice& device : devices) {
+  std::vector<sysfs::PciDevice> nameless;
+  for (sysfs::PciDevice& device : devices) {
     const bool nic = device.device_class.starts_with(kind);
     if (std::any_of(exclusions->begin(), exclusions->end(),
                     [&](const Selection& selection) { return selection.matches(device); })) {
@@ -279,7 +284,7 @@ const PciLink* fastestLink(const std::vector<FlatDevice>& devices) {
   return fastestLink(pointers);
 }
 
-Outcome<FlatMachine> readFlatMachine(const FileTree& tree, const GenerateOptions& options,
+Outcome<FlatMachine> readFlatMachine(const sysfs::FileTree& tree, const GenerateOptions& options,
                                      std::vector<std::string>& remarks) {
   Outcome<Candidates> found = findCandidates(tree, options, remarks);
   if (!found.ok()) return Error{found.error()};
@@ -287,17 +292,17 @@ Outcome<FlatMachine> readFlatMachine(const FileTree& tree, const GenerateOptions
   const Outcome<bool> amd = allByAmd(found->gpus);
   if (!amd.ok()) return Error{amd.error()};
   machine.amd = *amd;
-  const std::vector<int> nodes = numaNodes(tree);
-  // Where a PCIe tree is there, that is the reason, whatever else is missing.
+  const std::vector<int> nodes = sysfs::numaNodes(tree);
+  // If there is a PCIe tree, the error says so, whatever else is missing.
   for (const auto* devices : {&found->gpus, &found->nics}) {
-    for (const PciDevice& device : *devices) {
+    for (const sysfs::PciDevice& device : *devices) {
       if (const Outcome<bool> flat = checkFlat(tree, device, options); !flat.ok()) return Error{flat.error()};
     }
   }
   if (const Outcome<bool> enough = checkNics(tree, options, *found, remarks); !enough.ok())
     return Error{enough.error()};
   for (auto [from, to] : {std::pair{&found->gpus, &machine.gpus}, std::pair{&found->nics, &machine.nics}}) {
-    for (PciDevice& device : *from) {
+    for (sysfs::PciDevice& device : *from) {
       const int node = nodeOf(device, nodes);
       const PciLink link = readLink(tree, device);
       to->push_back({std::move(device), link, node, to == &machine.gpus});

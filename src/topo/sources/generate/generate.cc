@@ -4,19 +4,19 @@
 #include <cstdio>
 #include <map>
 
+#include "sysfs/pci_devices.h"
 #include "topo/document/xml.h"
 #include "topo/sources/generate/pairing.h"
-#include "topo/sources/pci_devices.h"
 
 namespace railwise::topo {
 namespace {
 
 constexpr const char* kBridgeClass = "0x060400";
-// What NCCL makes of a link it cannot read: Gen3, 16 lanes.
+// What NCCL assumes for a link that it cannot read: Gen3 with 16 lanes.
 constexpr const char* kUnreadSpeed = "8.0 GT/s PCIe";
 constexpr int kUnreadWidth = 16;
 
-// Addresses that no machine has, as the clouds' own files use them: ffff:ff:01.0, ffff:ff:02.0, ...
+// Addresses that exist on no machine, as the clouds' own files use them: ffff:ff:01.0, ffff:ff:02.0, ...
 std::string bridgeAddress(unsigned number) {
   constexpr unsigned kPerBus = 0xff;
   char text[32];
@@ -25,7 +25,7 @@ std::string bridgeAddress(unsigned number) {
   return text;
 }
 
-// What stands for a link that a device does not tell, and whose it is.
+// The link that is written for a device that does not report its own, and the device that it is taken from.
 struct LinkSource {
   PciLink link;
   std::string owner;
@@ -47,19 +47,19 @@ LinkSource machineLink(const FlatMachine& machine) {
   if (gpu != nullptr && (nic == nullptr || lanes(*gpu) >= lanes(*nic)))
     return {*gpu, "the link of the machine's fastest GPU"};
   if (nic != nullptr) return {*nic, "the link of the machine's fastest NIC"};
-  return {{kUnreadSpeed, kUnreadWidth}, "no GPU and no NIC tells its link, and this is what NCCL assumes"};
+  return {{kUnreadSpeed, kUnreadWidth}, "no GPU and no NIC gives its link, and this is what NCCL assumes"};
 }
 
 class Writer {
  public:
-  Writer(const FileTree& tree, const FlatMachine& machine, const CpuIdentity& cpu,
+  Writer(const sysfs::FileTree& tree, const FlatMachine& machine, const CpuIdentity& cpu,
          std::vector<std::string>& remarks)
       : tree_(tree), machine_(machine), cpu_(cpu), remarks_(remarks) {}
 
   std::string write(const Plan& plan) {
     fallback_ = machineLink(machine_);
     XmlNode* system = document_.add(nullptr, "system");
-    system->set("version", machine_.amd ? "2" : "1");  // 2: RCCL's, which knows AMD's classes
+    system->set("version", machine_.amd ? "2" : "1");  // 2 is RCCL's version, which knows AMD's classes
     for (const auto& [number, node] : plan) {
       if (node.bridges.empty() && node.loose.empty()) continue;
       XmlNode* cpu = addCpu(system, number);
@@ -78,16 +78,16 @@ class Writer {
   void tellReplaced() {
     for (const auto& [written, devices] : replaced_) {
       remarks_.push_back(devices.size() == 1
-                             ? devices.front() + " does not tell its link: " + written
+                             ? devices.front() + " does not give its link: " + written
                              : std::to_string(devices.size()) +
-                                   " devices do not tell their link (a VF says \"Unknown\"): " + written);
+                                   " devices do not give their link (a VF says \"Unknown\"): " + written);
     }
   }
 
   XmlNode* addCpu(XmlNode* system, int number) {
     const std::string numaid = std::to_string(number);
     XmlNode* cpu = document_.add(system, "cpu");
-    const std::string mask = nodeMask(tree_, numaid);
+    const std::string mask = sysfs::nodeMask(tree_, numaid);
     if (mask.empty()) remarks_.push_back("NUMA node " + numaid + " has no cpumap: no affinity is written");
     cpu->set("numaid", numaid);
     if (!mask.empty()) cpu->set("affinity", mask);
@@ -125,13 +125,14 @@ class Writer {
     addPci(parent, device.pci.busid, device.pci.device_class, link);
   }
 
-  // Each GPU before its share of the NICs; where they do not come out even, all GPUs first.
+  // Writes each GPU before its share of the NICs. If the NICs cannot be shared equally, writes all GPUs
+  // first.
   void addBridge(XmlNode* cpu, const Bridge& bridge) {
     const LinkSource group = groupLink(bridge, fallback_);
     XmlNode* pci = addPci(cpu, bridgeAddress(++bridges_), kBridgeClass, group.link);
-    // Zero ids say "none of the switches that NCCL has rules for"; to NCCL no ids say the same. Written as
-    // files of the time are: kernels that spell "16 GT/s" (up to 5.6) are older than NCCL's rules for ids
-    // (2.20).
+    // Ids of zero mean "none of the switches that NCCL has rules for", and missing ids mean the same to NCCL.
+    // The format follows files of that time: kernels that write "16 GT/s" (up to 5.6) are older than NCCL's
+    // rules for ids (2.20).
     if (pci->get("link_speed").ends_with("PCIe")) {
       for (const char* id : {"vendor", "device", "subsystem_vendor", "subsystem_device"})
         pci->set(id, "0x0000");
@@ -153,14 +154,14 @@ class Writer {
     addDevice(bridge, nic, linkOf(nic, otherwise));
   }
 
-  const FileTree& tree_;
+  const sysfs::FileTree& tree_;
   const FlatMachine& machine_;
   const CpuIdentity& cpu_;
   std::vector<std::string>& remarks_;
   XmlDocument document_;
   LinkSource fallback_;
   unsigned bridges_ = 0;
-  std::map<std::string, std::vector<std::string>> replaced_;  // by what is written: the devices
+  std::map<std::string, std::vector<std::string>> replaced_;  // by the written text: the devices
 };
 
 bool hasNic(const Plan& plan) {
@@ -176,7 +177,7 @@ bool hasNic(const Plan& plan) {
 
 }  // namespace
 
-Outcome<std::string> generateTopology(const FileTree& tree, const GenerateOptions& options,
+Outcome<std::string> generateTopology(const sysfs::FileTree& tree, const GenerateOptions& options,
                                       std::vector<std::string>* remarks) {
   std::vector<std::string> ignored;
   std::vector<std::string>& told = remarks != nullptr ? *remarks : ignored;
@@ -185,15 +186,15 @@ Outcome<std::string> generateTopology(const FileTree& tree, const GenerateOption
   const Outcome<Plan> plan = pairDevices(*machine, options, told);
   if (!plan.ok()) return Error{plan.error()};
   if (!machine->nics.empty() && !hasNic(*plan) && !options.force) {
-    return Error{"no NIC would be in the file: /sys does not tell the NUMA node of " +
+    return Error{"no NIC would be in the file: /sys does not give the NUMA node of " +
                  std::to_string(machine->nics.size()) + (machine->nics.size() == 1 ? " NIC" : " NICs") +
                  ", " + machine->nics.front().pci.busid +
                  " the first; --pair=table=FILE says where they are, --force leaves them out"};
   }
   const CpuAnswer found = cpuOf(tree);
   if (!options.cpu && found.guessed) {
-    told.push_back("the tree does not tell its CPU: " + cpuIdentityText(found.cpu) +
-                   " of this machine is written; --cpu=arch,vendor,family,model tells it");
+    told.push_back("the tree does not give its CPU: " + cpuIdentityText(found.cpu) +
+                   " of this machine is written; --cpu=arch,vendor,family,model sets it");
   }
   return Writer(tree, *machine, options.cpu.value_or(found.cpu), told).write(*plan);
 }

@@ -6,7 +6,7 @@
 #include <set>
 #include <system_error>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 
 namespace railwise::topo {
 namespace {
@@ -43,7 +43,7 @@ class TableReader {
       if (!problem.empty()) return Error{place_ + problem};
     }
     if (rows_.empty()) {
-      std::error_code ignored;  // reading a folder gives no text
+      std::error_code ignored;  // reading a folder gives an empty text
       const bool folder = bytes == 0 && std::filesystem::is_directory(name_, ignored);
       return Error{name_ + (folder ? " is a directory, not a table" : ": the table is empty")};
     }
@@ -51,7 +51,7 @@ class TableReader {
   }
 
  private:
-  // "" or the mistake.
+  // Returns "", or the mistake in the line.
   std::string readLine(std::string_view line) {
     TableRow row;
     row.node = -1;
@@ -63,7 +63,7 @@ class TableReader {
     if (empty) return {};
     if (row.bridge.gpus.empty() && row.bridge.nics.empty()) return "node= without a device";
     if (row.node < 0) row.node = nodeOf(row.bridge);
-    if (row.node < 0) return "/sys does not tell the NUMA node of these devices: add node=N";
+    if (row.node < 0) return "/sys does not give the NUMA node of these devices: add node=N";
     remarkOnNodes(row.bridge);
     rows_.push_back(std::move(row));
     return {};
@@ -113,7 +113,7 @@ class TableReader {
   const FlatMachine& machine_;
   const std::string& name_;
   std::vector<std::string>& remarks_;
-  std::string place_;  // "pairs.txt:2: "
+  std::string place_;  // for messages: "pairs.txt:2: "
   std::set<const FlatDevice*> seen_;
   std::vector<TableRow> rows_;
 };

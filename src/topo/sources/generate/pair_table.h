@@ -1,11 +1,11 @@
-// The table of options.h's Pairing::kTable. Plain values; thread-safe.
+// Reads the table of Pairing::kTable (options.h). Plain values; thread-safe.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "topo/outcome.h"
+#include "base/outcome.h"
 #include "topo/sources/generate/flat_machine.h"
 
 namespace railwise::topo {
@@ -15,7 +15,8 @@ struct TableRow {
   int node = 0;
 };
 
-// An error names the table, the line and the mistake; a remark what is odd but may be meant.
+// An error names the table, the line and the mistake. A remark reports something that is unusual but may be
+// intended.
 Outcome<std::vector<TableRow>> readPairTable(const FlatMachine& machine, std::string_view text,
                                              const std::string& name, std::vector<std::string>& remarks);
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "topo/document/bus_id.h"
+#include "base/bus_id.h"
 #include "topo/sources/generate/pair_table.h"
 
 namespace railwise::topo {
@@ -27,14 +27,15 @@ void append(Devices& to, const Devices& from, std::size_t first, std::size_t cou
   to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
 }
 
-// "0001:00" of "0001:00:00.0".
+// busOf() returns "0001:00" for the address "0001:00:00.0".
 std::string busOf(const FlatDevice& device) { return device.pci.busid.substr(0, 7); }
 std::string domainOf(const FlatDevice& device) { return device.pci.busid.substr(0, 4); }
 long busNumber(const FlatDevice& device) {
   return std::strtol(device.pci.busid.substr(5, 2).c_str(), nullptr, 16);
 }
 
-// The functions of one card are one NIC: NCCL puts the ports of all at function 0.
+// Groups NICs by card: the functions of one card are one NIC, because NCCL puts the ports of all functions at
+// function 0.
 std::vector<Devices> cardsOf(const Devices& nics) {
   const auto cardOf = [](const FlatDevice& nic) { return nic.pci.busid.substr(0, nic.pci.busid.rfind('.')); };
   std::vector<Devices> cards;
@@ -71,7 +72,7 @@ class Pairer {
   }
 
  private:
-  // Sorts the devices by node. "" or why not.
+  // Groups the devices by NUMA node. Returns "", or why that is not possible.
   std::string findNodes() {
     Devices lost_gpus;
     for (const FlatDevice& gpu : machine_.gpus) {
@@ -79,7 +80,7 @@ class Pairer {
       else nodes_[gpu.node].gpus.push_back(&gpu);
     }
     if (!lost_gpus.empty()) {
-      return "/sys does not tell the NUMA node of " + names(lost_gpus) +
+      return "/sys does not give the NUMA node of " + names(lost_gpus) +
              " and there are several: say where each is with --pair=table=FILE (lines of PCI addresses and "
              "node=N)";
     }
@@ -92,12 +93,13 @@ class Pairer {
     return {};
   }
 
-  // NICs without a node: when they share out evenly, in order, over all GPUs of the machine.
+  // Places NICs whose NUMA node is not known. That is possible if they can be shared equally, in order, among
+  // all GPUs of the machine.
   void placeLostNics(const Devices& lost) {
     const std::size_t gpus = machine_.gpus.size();
     const std::vector<Devices> cards = cardsOf(lost);
     if (lost.size() != machine_.nics.size() || cards.size() % gpus != 0) {
-      remarks_.push_back(names(lost) + " left out: /sys does not tell the NUMA node; --pair=table=FILE can");
+      remarks_.push_back(names(lost) + " left out: /sys does not give the NUMA node; --pair=table=FILE can");
       return;
     }
     for (std::size_t i = 0; i < cards.size(); ++i) {
@@ -105,7 +107,7 @@ class Pairer {
       append(nics, cards[i], 0, cards[i].size());
     }
     remarks_.push_back(
-        "/sys does not tell the NUMA node of any NIC: they are shared out over all GPUs in order");
+        "/sys does not give the NUMA node of any NIC: they are shared out over all GPUs in order");
   }
 
   void byOrder(NodePlan& plan, const NodeDevices& devices) {
@@ -121,7 +123,7 @@ class Pairer {
       leaveLoose(plan, devices, bridges);
       return;
     }
-    const bool per_gpu = nics >= gpus;  // else a bridge's GPUs share its NICs
+    const bool per_gpu = nics >= gpus;  // otherwise the GPUs of a bridge share its NICs
     const std::size_t share = nics / (per_gpu ? gpus : bridges);
     std::size_t used = 0;
     for (std::size_t first = 0; first < gpus; first += per_bridge) {
@@ -152,7 +154,7 @@ class Pairer {
       remarks_.push_back(where_ + "no GPU, so no bridge: " + names(devices.nics) + " directly at the CPU");
     } else if (bridges != 0) {
       remarks_.push_back(where_ + counted(devices.nics.size(), "NIC") + " for " + counted(bridges, "group") +
-                         " of GPUs: nothing tells which group has a NIC, so all are "
+                         " of GPUs: nothing shows which group has a NIC, so all are "
                          "directly at the CPU; --gpus-per-bridge=N or --pair=table=FILE says it");
     }
   }
@@ -173,11 +175,12 @@ class Pairer {
     remarks_.push_back(where_ + counted(plan.bridges.size(), "bridge") + ", by PCI bus");
     if (lost.empty()) return;
     append(plan.loose, lost, 0, lost.size());
-    remarks_.push_back(where_ + "no bus tells which GPU is near " + names(lost) +
+    remarks_.push_back(where_ + "no bus shows which GPU is near " + names(lost) +
                        ": directly at the CPU; --pair=order shares them out");
   }
 
-  // The GPU of the same domain with the nearest bus; null: none, or two different buses are as near.
+  // The GPU with the nearest bus in the same domain. Null: there is none, or two different buses are equally
+  // near.
   static const FlatDevice* nearestGpu(const FlatDevice& nic, const Devices& gpus) {
     const FlatDevice* nearest = nullptr;
     long least = 0;
@@ -230,7 +233,8 @@ class Pairer {
 int gpusPerBridge(const FlatMachine& machine, std::vector<std::string>& remarks) {
   constexpr float kGen5 = 32;  // GT/s
   constexpr const char* kOverride = "; --gpus-per-bridge=N says otherwise";
-  const bool by_nics = fastestLink(machine.gpus) == nullptr;  // a VM's GPU may tell as little as a VF
+  // A GPU of a VM may report as little about its link as a virtual function does.
+  const bool by_nics = fastestLink(machine.gpus) == nullptr;
   float fastest = 0;
   int widest = 0;
   for (const FlatDevice& device : by_nics ? machine.nics : machine.gpus) {
@@ -238,10 +242,10 @@ int gpusPerBridge(const FlatMachine& machine, std::vector<std::string>& remarks)
     widest = std::max(widest, device.link.width);
   }
   if (widest == 0) {
-    remarks.push_back(std::string("no GPU and no NIC tells its link: one GPU per bridge") + kOverride);
+    remarks.push_back(std::string("no GPU and no NIC gives its link: one GPU per bridge") + kOverride);
     return 1;
   }
-  if (by_nics) remarks.push_back("no GPU tells its link: the NICs' tells the PCIe generation");
+  if (by_nics) remarks.push_back("no GPU gives its link: the NICs' link gives the PCIe generation");
   if (widest == 1 && !by_nics) {
     remarks.push_back(std::string("the GPUs have one PCIe lane: their data goes over C2C, no bridges") +
                       kOverride);

@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "sysfs/tar_archive.h"
+#include "tests/ok.h"
 #include "tests/topo/documents_equal.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/topologies.h"
 #include "topo/machine/load.h"
-#include "topo/sources/tar_archive.h"
 
 namespace railwise::topo {
 namespace {
@@ -22,16 +23,16 @@ struct Generated {
 // What NCCL's reader and the model make of a text, whatever the test is about.
 void expectLoads(const std::string& text) {
   Outcome<XmlDocument> document = parseXml(text, "generated");
-  ASSERT_TRUE(document.ok()) << document.error();
+  ASSERT_OK(document);
   int gpus = 0;
   for (const XmlNode* node : document->order())
     gpus += node->get("class").starts_with("0x03") || node->get("class").starts_with("0x12") ? 1 : 0;
   const Outcome<Machine> machine = loadDocument(std::move(*document), {}, {}, "generated");
-  ASSERT_TRUE(machine.ok()) << machine.error() << text;
+  ASSERT_OK(machine) << text;
   EXPECT_EQ(machine->graph->count(NodeType::kGpu), gpus);
 }
 
-Generated generate(const FileTree& tree, const GenerateOptions& options = {}) {
+Generated generate(const sysfs::FileTree& tree, const GenerateOptions& options = {}) {
   std::vector<std::string> remarks;
   const Outcome<std::string> text = generateTopology(tree, options, &remarks);
   Generated generated;
@@ -41,7 +42,7 @@ Generated generate(const FileTree& tree, const GenerateOptions& options = {}) {
   return generated;
 }
 
-MemoryTree makeTree(const std::vector<FlatPci>& devices, int nodes = 1) {
+sysfs::MemoryTree makeTree(const std::vector<FlatPci>& devices, int nodes = 1) {
   const std::vector<std::string> masks(static_cast<std::size_t>(nodes), "0000ffff");
   return makeFlatTree(masks, devices, "x86_64,GenuineIntel,6,143");
 }
@@ -139,7 +140,7 @@ TEST(Generate, TooFewNicsMakeNoBridgesAndItIsSaid) {
   for (const std::string& domain : v100) devices.push_back(a100(domain, 0));
   const Generated generated = generate(makeTree(devices));
   EXPECT_EQ(shapeOf(generated), "cpu0[0001 0002 0003 0004 0101]");
-  EXPECT_TRUE(contains(generated.remarks, "nothing tells which group has a NIC")) << generated.remarks;
+  EXPECT_TRUE(contains(generated.remarks, "nothing shows which group has a NIC")) << generated.remarks;
 }
 
 TEST(Generate, ANodeWithoutNicsHasNoBridge) {
@@ -159,7 +160,7 @@ TEST(Generate, NicsWithoutANodeAreSharedOutOverAllGpus) {
       makeTree({h100("0001", 1), h100("0002", 0), infinibandVf("0101", -1), infinibandVf("0102", -1)}, 2);
   const Generated generated = generate(tree);
   EXPECT_EQ(shapeOf(generated), "cpu0[bridge(0002 0102)] cpu1[bridge(0001 0101)]");
-  EXPECT_TRUE(contains(generated.remarks, "does not tell the NUMA node of any NIC")) << generated.remarks;
+  EXPECT_TRUE(contains(generated.remarks, "does not give the NUMA node of any NIC")) << generated.remarks;
 }
 
 TEST(Generate, GpusWithoutANodeAreAnErrorThatNamesThem) {
@@ -239,7 +240,7 @@ TEST(Generate, AMistakeInATableNamesTheLine) {
 }
 
 TEST(Generate, ARealTreeIsRefusedUnlessForced) {
-  MemoryTree tree = makeTree({h100("0001", 0)});
+  sysfs::MemoryTree tree = makeTree({h100("0001", 0)});
   const std::string folder = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:03:00.0";
   tree.file(folder + "/class", "0x030200\n").file(folder + "/vendor", "0x10de\n");
   tree.link("/sys/bus/pci/devices/0000:03:00.0", folder);
@@ -264,7 +265,7 @@ TEST(Generate, GpusThatTellNoLinkGetWhatNcclAssumes) {
   const Generated generated = generate(makeTree({gpu, infinibandVf("0101", 0)}));
   EXPECT_TRUE(
       contains(generated.text, "busid=\"0101:00:00.0\" class=\"0x020700\" link_speed=\"8.0 GT/s PCIe\""));
-  EXPECT_TRUE(contains(generated.remarks, "no GPU and no NIC tells its link")) << generated.remarks;
+  EXPECT_TRUE(contains(generated.remarks, "no GPU and no NIC gives its link")) << generated.remarks;
 }
 
 TEST(Generate, GpusWithOneLaneAreNotBehindSwitches) {
@@ -274,21 +275,21 @@ TEST(Generate, GpusWithOneLaneAreNotBehindSwitches) {
 }
 
 // Which tree it is, is told; the hypervisor bit is this machine's.
-class LiveTree : public MemoryTree {
+class LiveTree : public sysfs::MemoryTree {
  public:
-  explicit LiveTree(MemoryTree tree) : MemoryTree(std::move(tree)) {}
+  explicit LiveTree(sysfs::MemoryTree tree) : sysfs::MemoryTree(std::move(tree)) {}
   bool live() const override { return true; }
 };
 
-MemoryTree belowPorts(const std::string& ports) {
-  MemoryTree tree = makeTree({});
+sysfs::MemoryTree belowPorts(const std::string& ports) {
+  sysfs::MemoryTree tree = makeTree({});
   addPci(tree, h100("0001", 0), ports);
   addPci(tree, infinibandVf("0101", 0), ports);
   return tree;
 }
 
 TEST(Generate, RootPortsAreNotCertainlyAVm) {
-  const MemoryTree tree = belowPorts("/0001:00:01.0");
+  const sysfs::MemoryTree tree = belowPorts("/0001:00:01.0");
   const Generated refused = generate(tree, {.only_when_certain = true});
   EXPECT_TRUE(contains(refused.error, "this looks like bare metal: PCIe root ports are visible"))
       << refused.error;
@@ -300,14 +301,14 @@ TEST(Generate, RootPortsAreNotCertainlyAVm) {
 TEST(Generate, ARealServerWithDevicesOnRootPortsIsNotCertainlyAVm) {
   const std::string folder = topologiesFolder();
   if (folder.empty()) GTEST_SKIP() << "no topologies";
-  const auto tree = openTree(folder + "/sysfs/hwloc-24em64t-2n6c2t-pci.tar.gz");
-  ASSERT_TRUE(tree.ok()) << tree.error();
+  const auto tree = sysfs::openTree(folder + "/sysfs/hwloc-24em64t-2n6c2t-pci.tar.gz");
+  ASSERT_OK(tree);
   EXPECT_TRUE(contains(generate(**tree, {.only_when_certain = true}).error, "this looks like bare metal"));
   EXPECT_EQ(generate(**tree).error, "");
 }
 
 TEST(Generate, ANicOnARootPortIsEnoughToRefuse) {
-  MemoryTree tree = makeTree({h100("0001", 0)});
+  sysfs::MemoryTree tree = makeTree({h100("0001", 0)});
   addPci(tree, infinibandVf("0101", 0), "/0001:00:01.0");
   EXPECT_TRUE(contains(generate(tree, {.only_when_certain = true}).error, "0101:00:00.0 is below"));
 }
@@ -413,7 +414,7 @@ TEST(Generate, GpusThatTellNoLinkGetThatOfTheirNics) {
   for (const char* busid : {"ffff:ff:01.0", "0001:00:00.0", "0002:00:00.0", "0102:00:00.0"})
     EXPECT_EQ(linkAt(generated, busid), "16.0 GT/s PCIe x16") << busid;
   EXPECT_EQ(linkAt(generated, "0101:00:00.0"), "16.0 GT/s PCIe x8");
-  EXPECT_TRUE(contains(generated.remarks, "2 devices do not tell their link")) << generated.remarks;
+  EXPECT_TRUE(contains(generated.remarks, "2 devices do not give their link")) << generated.remarks;
   EXPECT_TRUE(contains(generated.remarks,
                        "16.0 GT/s PCIe and 16 lanes are written: the link of their group's "
                        "fastest NIC"))
@@ -432,7 +433,8 @@ TEST(Generate, AGroupThatTellsNoLinkGetsTheMachinesFastest) {
 }
 
 TEST(Generate, ANodeWithoutACpumapHasNoAffinity) {
-  MemoryTree tree = makeFlatTree({}, {h100("0001", 0), infinibandVf("0101", 0)}, "x86_64,GenuineIntel,6,143");
+  sysfs::MemoryTree tree =
+      makeFlatTree({}, {h100("0001", 0), infinibandVf("0101", 0)}, "x86_64,GenuineIntel,6,143");
   const Generated generated = generate(tree);
   EXPECT_FALSE(contains(generated.text, "affinity")) << generated.text;
   EXPECT_TRUE(contains(generated.remarks, "has no cpumap")) << generated.remarks;

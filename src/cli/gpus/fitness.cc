@@ -1,0 +1,154 @@
+// railwise gpus fitness: how well the hosts and GPUs of a job fit together.
+#include "gpu/choose/fitness.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "cli/gpus/commands.h"
+#include "cli/gpus/gpu_table.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/machine_options.h"
+#include "gpu/choose/hosts.h"
+#include "topo/explain/describe.h"
+
+namespace railwise::cli {
+namespace {
+
+constexpr const char* kFitness = "gpus fitness";
+
+constexpr const char* kFitnessHelp =
+    "usage: railwise gpus fitness --hosts FILE --nodes LIST [--gpus K [FILE] [options]]\n\n"
+    "Says from 0 to 1 how well the hosts of a job fit together: 0.7 x inter + 0.3 x intra. inter is 1 - "
+    "(switch groups\n"
+    "that the job touches / switch groups that there are). intra is the slowest pair of the K GPUs that "
+    "railwise gpus\n"
+    "pick takes / the fastest pair of the machine; 1 without --gpus. On one host the fitness is intra "
+    "alone.\n"
+    "Exit status: 0 all right, 1 a file or the machine cannot be read, 2 a mistake on the command line (also "
+    "a host that\n"
+    "is in no group).\n\n";
+
+struct Fitness {
+  std::vector<std::string> nodes;
+  int groups_needed = 0;
+  int groups_available = 0;
+  double inter = 0;
+  double intra = 1;
+  double total = 0;
+  bool has_gpus = false;
+  std::vector<int> gpus;  // ranks
+};
+
+// Fills gpus and intra. Not kExitOk: the reason was said.
+int addIntra(Fitness& fitness, int count, const std::string& file, MachineOptions& options) {
+  bool without_gpus = false;
+  options.without_gpus = &without_gpus;
+  const auto machine = openMachine(kFitness, file, options);
+  if (without_gpus) say("%s: this machine has no GPU; give a topology FILE, --root or --machine", kFitness);
+  if (!machine) return kExitFailed;
+  const GpuTable table = gpuTable(*machine);
+  const gpu::ChoiceQuestion question = table.question({});
+  const auto answer = gpu::chooseGpus(question, count);
+  if (!answer.ok()) return say("%s: --gpus: %s", kFitness, answer.error().c_str()), kExitUsage;
+  fitness.has_gpus = true;
+  fitness.intra = gpu::intraFitness(question.pair_gb_per_s, question.gpus, answer->best.gpus);
+  for (const int row : answer->best.gpus)
+    fitness.gpus.push_back(table.rows[static_cast<std::size_t>(row)].rank());
+  return kExitOk;
+}
+
+std::string number(double value) { return textOf("%.4g", value); }
+
+std::string fitnessText(const Fitness& fitness) {
+  std::string text = "fitness " + number(fitness.total) + "\n";
+  text += "  inter " + number(fitness.inter) + ": " +
+          topo::countText(static_cast<int>(fitness.nodes.size()), "host") + " in " +
+          std::to_string(fitness.groups_needed) + " of " +
+          topo::countText(fitness.groups_available, "switch group") + "\n";
+  text += "  intra " + number(fitness.intra) + ": " +
+          (fitness.has_gpus ? "GPUs " + topo::rangesText(fitness.gpus) +
+                                  " of each host, slowest pair / fastest pair of the host"
+                            : std::string("no GPUs were named (--gpus K)")) +
+          "\n";
+  return text + (fitness.nodes.size() > 1 ? "  0.7 x inter + 0.3 x intra\n" : "  one host: intra alone\n");
+}
+
+std::string fitnessJson(const Fitness& fitness) {
+  JsonWriter json;
+  json.beginObject().key("schema").value("railwise-gpus-fitness").key("schema_version").value(1);
+  json.key("fitness")
+      .value(fitness.total)
+      .key("inter")
+      .value(fitness.inter)
+      .key("intra")
+      .value(fitness.intra);
+  json.key("groups_needed")
+      .value(fitness.groups_needed)
+      .key("groups_available")
+      .value(fitness.groups_available);
+  json.key("nodes").beginRow();
+  for (const std::string& node : fitness.nodes) json.value(node);
+  json.endRow().key("gpus");
+  if (fitness.has_gpus) {
+    json.beginRow();
+    for (const int gpu : fitness.gpus) json.value(gpu);
+    json.endRow();
+  } else {
+    json.null();
+  }
+  json.endObject();
+  return json.text() + "\n";
+}
+
+// "" or the host that is named twice.
+std::string namedTwice(std::vector<std::string> nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  const auto twice = std::adjacent_find(nodes.begin(), nodes.end());
+  return twice == nodes.end() ? "" : *twice;
+}
+
+}  // namespace
+
+int gpusFitnessCommand(Args args) {
+  MachineOptions machine;
+  std::string hosts;
+  std::string nodes;
+  int gpus = 0;
+  bool json = false;
+  std::vector<Option> table = {
+      textOption(0, "hosts", "FILE", &hosts,
+                 "the switch group of each host: 'host TAB group' lines, or Slurm's topology.conf"),
+      textOption(0, "nodes", "LIST", &nodes, "the hosts of the job, e.g. node[1-4,7]"),
+      intOption('g', "gpus", &gpus, 1, 1 << 20,
+                "how many GPUs of each host; the hosts are like the machine of FILE"),
+      flagOption('j', "json", &json, "JSON instead of text")};
+  addMachineOptions(table, machine);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave(kFitness, table, args, kFitnessHelp, 1, &status);
+  if (!arguments) return status;
+  if (hosts.empty() || nodes.empty())
+    return say("%s: --hosts FILE and --nodes LIST are needed (railwise gpus fitness --help)", kFitness),
+           kExitUsage;
+  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  if (gpus == 0 && (!file.empty() || machine.elsewhere()))
+    return say("%s: a machine says nothing without --gpus K", kFitness), kExitUsage;
+  const auto names = gpu::expandHosts(nodes);
+  if (!names.ok()) return say("%s: --nodes: %s", kFitness, names.error().c_str()), kExitUsage;
+  if (const std::string twice = namedTwice(*names); !twice.empty())
+    return say("%s: --nodes: %s is named twice", kFitness, twice.c_str()), kExitUsage;
+  const auto groups = gpu::readHostGroups(hosts);
+  if (!groups.ok()) return say("%s: --hosts: %s", kFitness, groups.error().c_str()), kExitFailed;
+  const auto needed = groups->groupsOf(*names);
+  if (!needed.ok())
+    return say("%s: --nodes: %s of %s; correct the name, or add the host there", kFitness,
+               needed.error().c_str(), hosts.c_str()),
+           kExitUsage;
+  Fitness fitness{.nodes = *names, .groups_needed = *needed, .groups_available = groups->groups()};
+  if (gpus > 0 && (status = addIntra(fitness, gpus, file, machine)) != kExitOk) return status;
+  fitness.inter = gpu::interFitness(fitness.groups_needed, fitness.groups_available);
+  fitness.total = gpu::totalFitness(static_cast<int>(fitness.nodes.size()), fitness.inter, fitness.intra);
+  return writeOutput(kFitness, "", json ? fitnessJson(fitness) : fitnessText(fitness));
+}
+
+}  // namespace railwise::cli

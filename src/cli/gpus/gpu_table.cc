@@ -1,0 +1,149 @@
+#include "cli/gpus/gpu_table.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "cli/options/options.h"
+#include "topo/explain/describe.h"
+
+namespace railwise::cli {
+namespace {
+
+using topo::NodeType;
+
+constexpr int kMostRank = 1 << 20;
+
+GpuRow rowOf(const topo::Machine& machine, int gpu) {
+  const topo::Graph& graph = *machine.graph;
+  const topo::Node& node = graph.of(NodeType::kGpu, gpu);
+  const int cpu = machine.paths->localCpu(gpu);
+  return {.gpu = gpu,
+          .ranks = topo::ranksOnDeviceOf(graph, gpu),
+          .dev = node.dev,
+          .host = node.host,
+          .busid = node.busid,
+          .kind = node.gcn.empty() ? "sm_" + std::to_string(node.sm) : node.gcn,
+          .numa = cpu < 0 ? -1 : graph.of(NodeType::kCpu, cpu).numa};
+}
+
+std::vector<NearNic> nicsOf(const topo::Machine& machine, const GpuRow& row) {
+  std::vector<NearNic> nics;
+  for (int net = 0; net < machine.graph->count(NodeType::kNet); ++net) {
+    if (machine.graph->of(NodeType::kNet, net).host != row.host) continue;
+    const topo::Path& path = machine.paths->get(NodeType::kGpu, row.gpu, NodeType::kNet, net);
+    if (path.type >= topo::PathType::kNet || path.bandwidth <= 0) continue;
+    nics.push_back({net, path.type, static_cast<double>(path.bandwidth)});
+  }
+  std::stable_sort(nics.begin(), nics.end(), [](const NearNic& a, const NearNic& b) {
+    return std::tuple(a.type, -a.gb_per_s) < std::tuple(b.type, -b.gb_per_s);
+  });
+  return nics;
+}
+
+std::vector<std::string> splitAtCommas(const std::string& list) {
+  std::vector<std::string> items(1);
+  for (const char c : list) {
+    if (c == ',') {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
+}  // namespace
+
+gpu::ChoiceQuestion GpuTable::question(const std::vector<int>& only_nets) const {
+  gpu::ChoiceQuestion question;
+  question.gpus = static_cast<int>(rows.size());
+  for (const PairLink& link : pairs) question.pair_gb_per_s.push_back(link.gb_per_s);
+  for (const auto& list : nics) {
+    question.nics.emplace_back();
+    for (const NearNic& nic : list)
+      if (only_nets.empty() || std::count(only_nets.begin(), only_nets.end(), nic.net) > 0)
+        question.nics.back().push_back({nic.net, static_cast<int>(nic.type), nic.gb_per_s});
+  }
+  return question;
+}
+
+std::vector<int> GpuTable::ranks() const {
+  std::vector<int> ranks;
+  for (const GpuRow& row : rows) ranks.push_back(row.rank());
+  return ranks;
+}
+
+GpuTable gpuTable(const topo::Machine& machine) {
+  const topo::Graph& graph = *machine.graph;
+  GpuTable table;
+  for (int gpu = 0; gpu < graph.count(NodeType::kGpu); ++gpu) {
+    GpuRow row = rowOf(machine, gpu);
+    if (row.rank() == graph.of(NodeType::kGpu, gpu).rank) table.rows.push_back(std::move(row));
+  }
+  std::sort(table.rows.begin(), table.rows.end(),
+            [](const GpuRow& a, const GpuRow& b) { return a.rank() < b.rank(); });
+  for (const GpuRow& from : table.rows) {
+    for (const GpuRow& to : table.rows) {
+      const topo::Path& there = machine.paths->get(NodeType::kGpu, from.gpu, NodeType::kGpu, to.gpu);
+      const topo::Path& back = machine.paths->get(NodeType::kGpu, to.gpu, NodeType::kGpu, from.gpu);
+      PairLink link;
+      link.type = std::max(there.type, back.type);
+      if (link.type < topo::PathType::kNet && from.gpu != to.gpu)
+        link.gb_per_s = static_cast<double>(std::min(there.bandwidth, back.bandwidth));
+      table.pairs.push_back(link);
+    }
+    table.nics.push_back(nicsOf(machine, from));
+  }
+  return table;
+}
+
+Outcome<std::vector<int>> rowsOf(const GpuTable& table, const std::string& list) {
+  std::vector<int> all_ranks;
+  for (const GpuRow& row : table.rows) all_ranks.insert(all_ranks.end(), row.ranks.begin(), row.ranks.end());
+  std::sort(all_ranks.begin(), all_ranks.end());
+  std::vector<int> rows;
+  for (const std::string& item : splitAtCommas(list)) {
+    const std::size_t dash = item.find('-');
+    const auto first = parseInt(item.substr(0, dash), 0, kMostRank);
+    const auto last = dash == std::string::npos ? first : parseInt(item.substr(dash + 1), 0, kMostRank);
+    if (!first || !last || *last < *first)
+      return Error{"'" + list + "' is no list of GPUs such as 0-3,7", Code::kInvalidArgument};
+    for (int rank = *first; rank <= *last; ++rank) {
+      const auto at = std::find_if(table.rows.begin(), table.rows.end(), [&](const GpuRow& row) {
+        return std::count(row.ranks.begin(), row.ranks.end(), rank) > 0;
+      });
+      if (at == table.rows.end())
+        return Error{
+            "there is no GPU " + std::to_string(rank) + "; the machine has " + topo::rangesText(all_ranks),
+            Code::kInvalidArgument};
+      rows.push_back(static_cast<int>(at - table.rows.begin()));
+    }
+  }
+  return rows;
+}
+
+Outcome<std::vector<int>> netsOf(const topo::Graph& graph, const std::string& list) {
+  std::vector<int> nets;
+  for (const std::string& item : splitAtCommas(list)) {
+    std::vector<std::string> names;
+    bool found = false;
+    for (int net = 0; net < graph.count(NodeType::kNet); ++net) {
+      const std::string& name = graph.of(NodeType::kNet, net).name;
+      names.push_back(topo::netName(graph, net));
+      if (item != name && item != names.back()) continue;
+      nets.push_back(net);
+      found = true;
+    }
+    if (found) continue;
+    const std::string there =
+        names.empty() ? "the machine has none" : "the machine has " + topo::listText(names);
+    return Error{"there is no NIC '" + item + "'; " + there, Code::kInvalidArgument};
+  }
+  return nets;
+}
+
+std::string typeText(const topo::Graph& graph, topo::PathType type) {
+  return type == topo::PathType::kNvl && topo::isAmd(graph) ? "xGMI" : topo::pathTypeName(type);
+}
+
+}  // namespace railwise::cli

@@ -1,0 +1,272 @@
+#include "gpu/choose/hosts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+
+namespace railwise::gpu {
+namespace {
+
+constexpr std::size_t kMostHosts = 65536;  // of one list: more is a typing mistake such as [1-99999999]
+constexpr std::size_t kMostDigits = 9;
+
+bool isBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && isBlank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && isBlank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string lowered(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// At `separator` outside of brackets. Nothing: brackets do not match.
+std::optional<std::vector<std::string_view>> splitOutside(std::string_view text, char separator) {
+  std::vector<std::string_view> items;
+  std::size_t from = 0;
+  bool inside = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '[' || text[i] == ']') {
+      if (inside == (text[i] == '[')) return std::nullopt;
+      inside = !inside;
+    }
+    if (text[i] != separator || inside) continue;
+    items.push_back(text.substr(from, i - from));
+    from = i + 1;
+  }
+  if (inside) return std::nullopt;
+  items.push_back(text.substr(from));
+  return items;
+}
+
+bool isNumber(std::string_view text) {
+  return !text.empty() && text.size() <= kMostDigits &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// "1-4,07" -> "1" ... "4", "07"; empty: it is no list of numbers, or too long a one.
+std::vector<std::string> expandNumbers(std::string_view ranges) {
+  std::vector<std::string> numbers;
+  const auto items = splitOutside(ranges, ',');
+  if (!items) return {};
+  for (const std::string_view range : *items) {
+    const std::size_t dash = range.find('-');
+    const std::string_view low = range.substr(0, dash);
+    const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
+    if (!isNumber(low) || !isNumber(high)) return {};
+    const unsigned long first = std::stoul(std::string(low));
+    const unsigned long last = std::stoul(std::string(high));
+    if (last < first || last - first >= kMostHosts || numbers.size() >= kMostHosts) return {};
+    for (unsigned long number = first; number <= last; ++number) {
+      const std::string digits = std::to_string(number);
+      numbers.push_back(std::string(low.size() > digits.size() ? low.size() - digits.size() : 0, '0') +
+                        digits);
+    }
+  }
+  return numbers;
+}
+
+Outcome<std::vector<std::string>> expandOne(std::string_view pattern) {
+  const Error bad{"'" + std::string(pattern) + "' is no host name and no list such as node[1-4,7]",
+                  Code::kInvalidArgument};
+  std::vector<std::string> hosts = {""};
+  while (!pattern.empty()) {
+    const std::size_t open = pattern.find('[');
+    const std::string_view fixed = pattern.substr(0, open);
+    if (std::any_of(fixed.begin(), fixed.end(), [](char c) {
+          return std::isalnum(static_cast<unsigned char>(c)) == 0 && std::strchr("-_.", c) == nullptr;
+        }))
+      return bad;
+    std::vector<std::string> numbers = {""};
+    std::size_t next = pattern.size();
+    if (open != std::string_view::npos) {
+      const std::size_t close = pattern.find(']', open);
+      numbers = expandNumbers(pattern.substr(open + 1, close - open - 1));
+      next = close + 1;
+    }
+    if (numbers.empty() || numbers.size() * hosts.size() > kMostHosts) return bad;
+    std::vector<std::string> longer;
+    for (const std::string& host : hosts)
+      for (const std::string& number : numbers) longer.push_back(host + std::string(fixed) + number);
+    hosts = std::move(longer);
+    pattern.remove_prefix(next);
+  }
+  if (hosts[0].empty()) return bad;
+  return hosts;
+}
+
+struct Line {
+  int number = 0;
+  std::string text;  // without comment and blanks at its ends; never empty
+};
+
+// Lines with content. `continued`: a line that ends in a backslash goes on in the next.
+std::vector<Line> contentLines(std::string_view text, bool continued) {
+  std::vector<Line> lines;
+  int number = 0;
+  bool goes_on = false;
+  while (!text.empty()) {
+    ++number;
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view raw = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string line(raw);
+    if (const std::size_t comment = continued ? line.find('#') : std::string::npos;
+        comment != std::string::npos)
+      line.resize(comment);
+    while (!line.empty() && isBlank(line.back())) line.pop_back();
+    const bool more = continued && !line.empty() && line.back() == '\\';
+    if (more) line.pop_back();
+    if (goes_on) {
+      lines.back().text += " " + line;
+    } else if (!trimmed(line).empty() && line[0] != '#') {
+      lines.push_back({number, line});
+    }
+    goes_on = more && (goes_on || !trimmed(line).empty());
+  }
+  return lines;
+}
+
+Error lineError(const std::string& name, int line, const std::string& text) {
+  return Error{name + ":" + std::to_string(line) + ": " + text, Code::kInvalidArgument};
+}
+
+// One line of Slurm's file.
+struct Switch {
+  std::string name;
+  std::optional<std::string> nodes;
+  std::optional<std::string> switches;
+};
+
+Outcome<Switch> parseSwitch(const Line& line, const std::string& file) {
+  Switch found;
+  std::set<std::string> seen;
+  std::string_view rest = trimmed(line.text);
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find_first_of(" \t"), rest.size());
+    const std::string_view word = rest.substr(0, end);
+    rest = trimmed(rest.substr(end));
+    const std::size_t equals = word.find('=');
+    const std::string key = lowered(word.substr(0, equals));
+    if (equals == std::string_view::npos || equals + 1 == word.size())
+      return lineError(file, line.number, "'" + std::string(word) + "' is not KEY=VALUE");
+    if (!seen.insert(key).second)
+      return lineError(file, line.number, std::string(word.substr(0, equals)) + " stands there twice");
+    const std::string value(word.substr(equals + 1));
+    if (key == "switchname") {
+      found.name = value;
+    } else if (key == "nodes") {
+      found.nodes = value;
+    } else if (key == "switches") {
+      found.switches = value;
+    } else if (key != "linkspeed") {  // Slurm itself does not use it
+      return lineError(file, line.number,
+                       "unknown key '" + std::string(word.substr(0, equals)) +
+                           "'; known are SwitchName, Nodes, Switches and LinkSpeed");
+    }
+  }
+  if (found.name.empty()) return lineError(file, line.number, "SwitchName= is missing");
+  if (found.nodes.has_value() == found.switches.has_value())
+    return lineError(file, line.number, "switch " + found.name + " needs either Nodes= or Switches=");
+  return found;
+}
+
+std::string addHost(HostGroups& groups, const std::string& host, const std::string& group) {
+  const auto [at, is_new] = groups.group_of.try_emplace(host, group);
+  return is_new ? "" : "host " + host + " is already in group " + at->second;
+}
+
+}  // namespace
+
+int HostGroups::groups() const {
+  std::set<std::string> names;
+  for (const auto& [host, group] : group_of) names.insert(group);
+  return static_cast<int>(names.size());
+}
+
+Outcome<int> HostGroups::groupsOf(const std::vector<std::string>& hosts) const {
+  std::set<std::string> names;
+  for (const std::string& host : hosts) {
+    const auto at = group_of.find(host);
+    if (at == group_of.end()) return Error{"host " + host + " is in no group", Code::kInvalidArgument};
+    names.insert(at->second);
+  }
+  return static_cast<int>(names.size());
+}
+
+Outcome<std::vector<std::string>> expandHosts(std::string_view list) {
+  const auto patterns = splitOutside(list, ',');
+  if (!patterns)
+    return Error{"the brackets of '" + std::string(list) + "' do not match", Code::kInvalidArgument};
+  std::vector<std::string> all;
+  for (const std::string_view pattern : *patterns) {
+    const auto hosts = expandOne(pattern);
+    if (!hosts.ok()) return hosts.failure();
+    all.insert(all.end(), hosts->begin(), hosts->end());
+    if (all.size() > kMostHosts)
+      return Error{"more than " + std::to_string(kMostHosts) + " hosts", Code::kInvalidArgument};
+  }
+  return all;
+}
+
+Outcome<HostGroups> parseHostTable(std::string_view text, const std::string& name) {
+  HostGroups groups;
+  for (const Line& line : contentLines(text, false)) {
+    const std::size_t tab = line.text.find('\t');
+    const std::string host = line.text.substr(0, tab);
+    const std::string group = tab == std::string::npos ? "" : line.text.substr(tab + 1);
+    if (host.empty() || group.empty() || (host + group).find_first_of(" \t") != std::string::npos)
+      return lineError(name, line.number, "not 'host TAB group'");
+    if (const std::string wrong = addHost(groups, host, group); !wrong.empty())
+      return lineError(name, line.number, wrong);
+  }
+  if (groups.group_of.empty()) return Error{name + ": no host in it", Code::kInvalidArgument};
+  return groups;
+}
+
+Outcome<HostGroups> parseSlurmTopology(std::string_view text, const std::string& name) {
+  HostGroups groups;
+  std::set<std::string> names;
+  std::vector<std::pair<int, std::string>> children;  // line, and a switch that must be there
+  for (const Line& line : contentLines(text, true)) {
+    const auto found = parseSwitch(line, name);
+    if (!found.ok()) return found.failure();
+    if (!names.insert(found->name).second)
+      return lineError(name, line.number, "switch " + found->name + " stands there twice");
+    const auto members = expandHosts(found->nodes ? *found->nodes : *found->switches);
+    if (!members.ok()) return lineError(name, line.number, members.error());
+    for (const std::string& member : *members) {
+      if (found->switches) {
+        children.emplace_back(line.number, member);
+      } else if (const std::string wrong = addHost(groups, member, found->name); !wrong.empty()) {
+        return lineError(name, line.number, wrong);
+      }
+    }
+  }
+  for (const auto& [line, child] : children)
+    if (names.count(child) == 0) return lineError(name, line, "there is no switch " + child);
+  if (groups.group_of.empty()) return Error{name + ": no switch with Nodes= in it", Code::kInvalidArgument};
+  return groups;
+}
+
+Outcome<HostGroups> readHostGroups(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{path + ": " + std::strerror(errno)};
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) return Error{path + ": it cannot be read"};
+  const auto lines = contentLines(text, true);
+  const bool slurm = !lines.empty() && lowered(trimmed(lines[0].text)).starts_with("switchname=");
+  return slurm ? parseSlurmTopology(text, path) : parseHostTable(text, path);
+}
+
+}  // namespace railwise::gpu

@@ -1,0 +1,323 @@
+// AMD's GPUs from ROCm SMI (librocm_smi64). Constants and layouts as in AMD's rocm_smi.h. Only the calls that
+// count the GPUs must be there: any other may be missing in an older library, or fail for a GPU, and what it
+// tells is then unknown.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "base/bus_id.h"
+#include "gpu/vendor.h"
+
+namespace railwise::gpu {
+namespace {
+
+using RsmiStatus = unsigned;  // an enum in C, up to 0xffffffff
+
+constexpr RsmiStatus kRsmiSuccess = 0;
+constexpr RsmiStatus kRsmiInitError = 8;     // RSMI_STATUS_INIT_ERROR
+constexpr int kRsmiVram = 0;                 // RSMI_MEM_TYPE_VRAM
+constexpr int kRsmiDriver = 0;               // RSMI_SW_COMP_DRIVER
+constexpr uint64_t kRsmiXgmiBlock = 0x80;    // RSMI_GPU_BLOCK_XGMI_WAFL
+constexpr uint64_t kRsmiLastBlock = 0x2000;  // RSMI_GPU_BLOCK_FUSE, which later libraries go beyond
+// RSMI_IO_LINK_TYPE
+constexpr int kRsmiPcie = 1;
+constexpr int kRsmiXgmi = 2;
+constexpr uint32_t kRsmiMaxProcesses = 65536;
+// In RSMI's PCI addresses: the function and the partition, in which the partitions of one GPU differ.
+constexpr uint64_t kRsmiPartitionBits = 0xf000'0007;
+
+struct RsmiErrors {
+  uint64_t corrected, uncorrected;
+};
+static_assert(sizeof(RsmiErrors) == 16);
+
+struct RsmiProcess {
+  uint32_t process_id, pasid;
+  uint64_t vram, sdma_us;
+  uint32_t cu_occupancy;
+};
+static_assert(sizeof(RsmiProcess) == 32);
+
+template <typename... Arguments>
+using RsmiCall = RsmiStatus(Arguments...);
+
+// Null: the library lacks the function.
+struct RsmiApi {
+  RsmiCall<uint64_t>* init;
+  RsmiCall<uint32_t*>* count;
+  RsmiCall<int, char*, uint32_t>* version;
+  RsmiCall<uint32_t, char*, size_t>* name;
+  RsmiCall<uint32_t, char*, uint32_t>* vbios;
+  RsmiCall<uint32_t, int, uint64_t*>* memory;
+  RsmiCall<uint32_t, int, uint64_t*>* memory_used;
+  RsmiCall<uint32_t, uint64_t*>* pci;
+  RsmiCall<uint32_t, uint64_t*>* unique_id;
+  RsmiCall<uint32_t, int32_t*>* numa;
+  RsmiCall<uint32_t, uint64_t*>* graphics_version;
+  RsmiCall<uint32_t, uint32_t*>* busy;
+  RsmiCall<uint32_t, char*, uint32_t>* partition;
+  RsmiCall<uint32_t, uint64_t*>* ecc_enabled;
+  RsmiCall<uint32_t, uint64_t, RsmiErrors*>* ecc;
+  RsmiCall<RsmiProcess*, uint32_t*>* processes;
+  RsmiCall<uint32_t, uint32_t*, uint32_t*>* process_gpus;
+  RsmiCall<uint32_t, uint32_t, uint64_t*, int*>* link_type;
+  RsmiCall<uint32_t, uint32_t, uint64_t*, uint64_t*>* link_bandwidth;
+  RsmiCall<uint32_t, uint32_t, bool*>* p2p;
+  RsmiCall<RsmiStatus, const char**>* status_text;
+};
+
+RsmiApi loadRsmi(const VendorLibrary& library) {
+  RsmiApi api = {};
+  library.find("rsmi_init", api.init);
+  library.find("rsmi_num_monitor_devices", api.count);
+  library.find("rsmi_version_str_get", api.version);
+  library.find("rsmi_dev_name_get", api.name);
+  library.find("rsmi_dev_vbios_version_get", api.vbios);
+  library.find("rsmi_dev_memory_total_get", api.memory);
+  library.find("rsmi_dev_memory_usage_get", api.memory_used);
+  library.find("rsmi_dev_pci_id_get", api.pci);
+  library.find("rsmi_dev_unique_id_get", api.unique_id);
+  library.find("rsmi_topo_numa_affinity_get", api.numa);
+  library.find("rsmi_dev_target_graphics_version_get", api.graphics_version);
+  library.find("rsmi_dev_busy_percent_get", api.busy);
+  library.find("rsmi_dev_compute_partition_get", api.partition);
+  library.find("rsmi_dev_ecc_enabled_get", api.ecc_enabled);
+  library.find("rsmi_dev_ecc_count_get", api.ecc);
+  library.find("rsmi_compute_process_info_get", api.processes);
+  library.find("rsmi_compute_process_gpus_get", api.process_gpus);
+  library.find("rsmi_topo_get_link_type", api.link_type);
+  library.find("rsmi_minmax_bandwidth_get", api.link_bandwidth);
+  library.find("rsmi_is_P2P_accessible", api.p2p);
+  library.find("rsmi_status_string", api.status_text);
+  return api;
+}
+
+// "gfx942" from the library's decimal 942. A minor version of 0 is written with one digit more: 9010 is 9, 0
+// and 10, gfx90a.
+std::string gfxName(uint64_t number) {
+  if (number < 100 || number > 99'999) return "";
+  const bool longer = number >= 9000;
+  const uint64_t major = number / (longer ? 1000 : 100);
+  const uint64_t minor = longer ? 0 : number / 10 % 10;
+  const uint64_t stepping = number % (longer ? 1000 : 10);
+  char text[64];
+  std::snprintf(text, sizeof text, "gfx%u%u%x", static_cast<unsigned>(major), static_cast<unsigned>(minor),
+                static_cast<unsigned>(stepping));
+  return text;
+}
+
+class RsmiReader {
+ public:
+  // normal_without_driver: distributions install the library beside programs that could use it, also where
+  // there is no AMD GPU and so no driver.
+  RsmiReader(const RsmiApi& api, const std::string& library, bool normal_without_driver,
+             GpuTopology& topology)
+      : api_(api), library_(library), normal_without_driver_(normal_without_driver), topology_(topology) {}
+
+  Outcome<void> read() {
+    if (api_.init == nullptr || api_.count == nullptr)
+      return Error{library_ + " lacks rsmi_init or rsmi_num_monitor_devices: it is not ROCm SMI"};
+    if (const RsmiStatus status = api_.init(0); status != kRsmiSuccess) {
+      if (status == kRsmiInitError && normal_without_driver_ && access("/sys/module/amdgpu", F_OK) != 0)
+        return {};
+      return Error{library_ + " is installed but does not start: " + statusText(status) +
+                   ". Is the amdgpu driver loaded?"};
+    }
+    uint32_t count = 0;
+    if (const RsmiStatus status = api_.count(&count); status != kRsmiSuccess)
+      return Error{library_ + " does not tell how many GPUs there are: " + statusText(status)};
+    if (count > kMaxDevices) {
+      topology_.remarks.push_back(library_ + " speaks of " + std::to_string(count) + " GPUs: the first " +
+                                  std::to_string(kMaxDevices) + " are asked");
+      count = kMaxDevices;
+    }
+    std::string driver;
+    if (char text[256] = ""; answers(api_.version, kRsmiDriver, text, uint32_t{sizeof text}))
+      driver = bufferText(text, sizeof text, "the driver's version", topology_);
+    for (uint32_t i = 0; i < count; ++i) addDevice(i, driver);
+    sharePackages();
+    readProcesses();
+    for (uint32_t from = 0; from < count; ++from)
+      for (uint32_t to = 0; to < count; ++to)
+        if (from != to) addPair(from, to);
+    return {};
+  }
+
+ private:
+  std::string statusText(RsmiStatus status) const {
+    const char* text = nullptr;
+    if (!answers(api_.status_text, status, &text) || text == nullptr) text = "error";
+    return std::string(text, strnlen(text, 200)) + " (" + std::to_string(status) + ")";
+  }
+
+  void addDevice(uint32_t i, const std::string& driver) {
+    Device device;
+    device.index = static_cast<int>(i);
+    device.vendor = Vendor::kAmd;
+    device.vendor_index = static_cast<int>(i);
+    device.driver = driver;
+    const std::string gpu = "AMD GPU " + std::to_string(i);
+    if (char text[256] = ""; answers(api_.name, i, text, sizeof text))
+      device.model = bufferText(text, sizeof text, "the name of " + gpu, topology_);
+    if (char text[64] = ""; answers(api_.vbios, i, text, uint32_t{sizeof text}))
+      device.firmware = bufferText(text, sizeof text, "the VBIOS version of " + gpu, topology_);
+    answers(api_.memory, i, kRsmiVram, &device.memory_bytes);
+    if (uint64_t used = 0; answers(api_.memory_used, i, kRsmiVram, &used)) device.memory_used_bytes = used;
+    uint64_t pci = ~uint64_t{0};
+    if (answers(api_.pci, i, &pci) && pci != ~uint64_t{0}) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", static_cast<unsigned>(pci >> 32),
+                    static_cast<unsigned>(pci >> 8 & 0xff), static_cast<unsigned>(pci >> 3 & 0x1f),
+                    static_cast<unsigned>(pci & 7));
+      device.busid = text;
+    }
+    uint64_t unique_id = 0;
+    if (answers(api_.unique_id, i, &unique_id) && unique_id != 0) {
+      char text[32];
+      std::snprintf(text, sizeof text, "0x%016llx", static_cast<unsigned long long>(unique_id));
+      device.uuid = text;
+    }
+    if (int32_t numa = -1; answers(api_.numa, i, &numa)) device.numa = numa;
+    if (uint64_t version = 0; answers(api_.graphics_version, i, &version))
+      device.architecture = gfxName(version);
+    if (uint32_t busy = 0; answers(api_.busy, i, &busy) && busy <= 100)
+      device.utilisation_percent = static_cast<int>(busy);
+    if (char text[32] = ""; answers(api_.partition, i, text, uint32_t{sizeof text}))
+      device.partition = bufferText(text, sizeof text, "the partition of " + gpu, topology_);
+    if (device.partition == "SPX") device.partition.clear();  // the whole GPU
+    device.partitioned = !device.partition.empty();
+    readHealth(device, i);
+    topology_.devices.push_back(std::move(device));
+    places_.push_back({pci == ~uint64_t{0} ? 0 : pci & ~kRsmiPartitionBits, unique_id});
+  }
+
+  void readHealth(Device& device, uint32_t i) const {
+    uint64_t enabled = ~uint64_t{0};
+    answers(api_.ecc_enabled, i, &enabled);
+    for (uint64_t block = 1; block <= kRsmiLastBlock; block <<= 1) {
+      RsmiErrors errors = {};
+      if ((enabled & block) == 0 || !answers(api_.ecc, i, block, &errors)) continue;
+      if (block == kRsmiXgmiBlock) device.health.link_errors = errors.corrected + errors.uncorrected;
+      else device.health.ecc_uncorrected = device.health.ecc_uncorrected.value_or(0) + errors.uncorrected;
+    }
+  }
+
+  // Which devices are parts of one package: partitions lie at one PCI address, but for the function. Two dies
+  // at two addresses are one package only if the library gives them one unique id.
+  bool onePackage(uint32_t a, uint32_t b) const {
+    return (places_[a].pci != 0 && places_[a].pci == places_[b].pci) ||
+           (places_[a].unique_id != 0 && places_[a].unique_id == places_[b].unique_id);
+  }
+
+  void sharePackages() {
+    for (uint32_t i = 0; i < places_.size(); ++i) {
+      if (!topology_.devices[i].partitioned) continue;
+      int parts = 0;
+      for (uint32_t k = 0; k < places_.size(); ++k) parts += onePackage(i, k) || i == k ? 1 : 0;
+      topology_.devices[i].share = 1.0 / parts;
+    }
+  }
+
+  void readProcesses() {
+    uint32_t count = 0;
+    if (api_.process_gpus == nullptr ||
+        !answers(api_.processes, static_cast<RsmiProcess*>(nullptr), &count) || count > kRsmiMaxProcesses)
+      return;
+    std::vector<RsmiProcess> processes(count);
+    if (count > 0 && !answers(api_.processes, processes.data(), &count)) return;
+    processes.resize(std::min<std::size_t>(processes.size(), count));
+    for (Device& device : topology_.devices) device.processes = 0;
+    for (const RsmiProcess& process : processes) {
+      uint32_t indexes[kMaxDevices] = {};
+      uint32_t gpus = kMaxDevices;
+      if (!answers(api_.process_gpus, process.process_id, indexes, &gpus)) continue;
+      for (uint32_t k = 0; k < std::min<uint32_t>(gpus, kMaxDevices); ++k)
+        if (indexes[k] < topology_.devices.size()) ++*topology_.devices[indexes[k]].processes;
+    }
+  }
+
+  void addPair(uint32_t from, uint32_t to) {
+    if (bool accessible = false; answers(api_.p2p, from, to, &accessible)) {
+      PeerStatus peer;
+      peer.from = static_cast<int>(from);
+      peer.to = static_cast<int>(to);
+      peer.allowed = accessible;
+      if (!accessible) peer.reason = "not accessible";
+      topology_.peers.push_back(std::move(peer));
+    }
+    uint64_t hops = 0;
+    int type = 0;
+    if (!answers(api_.link_type, from, to, &hops, &type) || (type != kRsmiPcie && type != kRsmiXgmi)) return;
+    Link link;
+    link.from = static_cast<int>(from);
+    link.to = static_cast<int>(to);
+    link.to_busid = topology_.devices[to].busid;
+    link.width = 1;
+    if (type == kRsmiPcie) {
+      topology_.links.push_back(std::move(link));
+      return;
+    }
+    // More hops: over a third GPU.
+    if (hops > 1) return;
+    const bool package = onePackage(from, to);
+    link.kind = package ? LinkKind::kInfinityFabric : LinkKind::kXgmi;
+    link.latency = package ? LatencyClass::kPackage : LatencyClass::kDirect;
+    uint64_t min_mbps = 0;
+    uint64_t max_mbps = 0;
+    if (answers(api_.link_bandwidth, from, to, &min_mbps, &max_mbps) && max_mbps > 0) {
+      link.gb_per_s = static_cast<double>(max_mbps) / 1000;
+      // The driver gives one link as the minimum, and all of them as the maximum.
+      if (min_mbps > 0 && max_mbps % min_mbps == 0 && max_mbps / min_mbps <= 64)
+        link.width = static_cast<int>(max_mbps / min_mbps);
+    } else {
+      topology_.remarks.push_back("the library does not tell how fast xGMI is from AMD GPU " +
+                                  std::to_string(from) + " to " + std::to_string(to));
+    }
+    topology_.links.push_back(std::move(link));
+  }
+
+  struct Place {
+    uint64_t pci;  // without the bits in which partitions differ; 0: unknown
+    uint64_t unique_id;
+  };
+
+  const RsmiApi& api_;
+  const std::string& library_;
+  const bool normal_without_driver_;
+  GpuTopology& topology_;
+  std::vector<Place> places_;  // by index
+};
+
+class RocmSmi : public GpuVendor {
+ public:
+  explicit RocmSmi(std::string path) : path_(std::move(path)) {}
+  Vendor vendor() const override { return Vendor::kAmd; }
+  std::string name() const override {
+    return "AMD's library (" + (path_.empty() ? "librocm_smi64.so" : path_) + ")";
+  }
+  std::string program() const override { return "rocm-smi"; }
+  Outcome<void> read(GpuTopology& topology) const override {
+    Outcome<VendorLibrary> opened = openVendorLibrary(
+        path_,
+        {"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"});
+    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
+    if (opened->library == nullptr) return {};
+    const RsmiApi api = loadRsmi(*opened);
+    const std::string library = name();
+    return RsmiReader(api, library, path_.empty(), topology).read();
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuVendor> makeRocmSmi(const Config& config) {
+  return std::make_unique<RocmSmi>(config.rocm_smi_library);
+}
+
+}  // namespace railwise::gpu

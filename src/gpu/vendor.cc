@@ -1,0 +1,289 @@
+#include "gpu/vendor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "gpu/answer.h"
+
+namespace railwise::gpu {
+namespace {
+
+// A library that writes without end is not read without end. 256 GPUs, each linked to each, need 8 MB.
+constexpr std::size_t kMaxAnswer = 64u << 20;
+// How long a killed child may take to disappear. One that hangs in the driver cannot be killed at all.
+constexpr Clock::duration kKillTime = std::chrono::milliseconds(200);
+
+void writeAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+// The child's whole life. It ends by _exit: the parent's exit handlers and buffers are not the child's.
+[[noreturn]] void askInChild(const GpuVendor& vendor, int answer_fd, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // the parent ended before prctl
+  // A crash shall be seen as a crash, whatever handlers the parent has, and leave no core file.
+  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM}) std::signal(number, SIG_DFL);
+  std::signal(SIGPIPE, SIG_IGN);
+  const rlimit no_core = {0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  // Libraries print. What they say would stand in the middle of the command's output.
+  if (const int null = open("/dev/null", O_RDWR); null >= 0) {
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+  }
+  std::string bytes;
+  try {
+    GpuTopology topology;
+    if (Outcome<void> read = vendor.read(topology); !read.ok()) topology.remarks.push_back(read.error());
+    bytes = encodeAnswer(topology);
+  } catch (...) {
+    _exit(3);
+  }
+  writeAll(answer_fd, bytes);
+  _exit(0);
+}
+
+// One vendor that is being asked.
+class Asked {
+ public:
+  Asked(const GpuVendor& vendor, int fd, pid_t pid) : vendor_(&vendor), fd_(fd), pid_(pid) {}
+  Asked(Asked&& other) noexcept
+      : vendor_(other.vendor_),
+        fd_(std::exchange(other.fd_, -1)),
+        pid_(std::exchange(other.pid_, -1)),
+        bytes_(std::move(other.bytes_)),
+        done_(other.done_) {}
+  Asked& operator=(Asked&&) = delete;
+  ~Asked() {
+    if (fd_ >= 0) close(fd_);
+    if (pid_ > 0) kill(pid_, SIGKILL);
+  }
+
+  static Outcome<Asked> start(const GpuVendor& vendor) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return Error{std::string("pipe: ") + std::strerror(errno)};
+    const pid_t parent = getpid();
+    const pid_t pid = fork();
+    if (pid == 0) {
+      close(ends[0]);
+      askInChild(vendor, ends[1], parent);
+    }
+    const int error = errno;
+    close(ends[1]);
+    if (pid < 0) {
+      close(ends[0]);
+      return Error{std::string("fork: ") + std::strerror(error)};
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    return Asked(vendor, ends[0], pid);
+  }
+
+  int fd() const { return fd_; }
+  bool done() const { return done_; }
+
+  // Takes in what has come. The end of the answer counts, not the end of the pipe: a process that the library
+  // has started may hold the pipe open.
+  void receive() {
+    char buffer[65536];
+    for (;;) {
+      const ssize_t got = ::read(fd_, buffer, sizeof buffer);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EAGAIN) return;
+      if (got <= 0) break;
+      bytes_.append(buffer, static_cast<std::size_t>(got));
+      if (answerIsWhole(bytes_) || bytes_.size() > kMaxAnswer) break;
+    }
+    done_ = true;
+  }
+
+  // What the vendor has said; a remark alone when it did not.
+  GpuTopology finish(Clock::duration limit) {
+    GpuTopology topology;
+    const std::optional<int> status = end();
+    if (!done_) {
+      topology.remarks.push_back(silent(limit, status.has_value()));
+      return topology;
+    }
+    Outcome<GpuTopology> answer = decodeAnswer(bytes_);
+    if (answer.ok()) topology = std::move(*answer);
+    else topology.remarks.push_back(failed(status, answer.error()));
+    sanitize(topology, vendor_->name());
+    return topology;
+  }
+
+ private:
+  // Ends the child and returns its wait status, if it can be had.
+  std::optional<int> end() {
+    // A child that has answered, or crashed, is about to end by itself: its status then tells how.
+    const bool by_itself = done_ && bytes_.empty();
+    if (!by_itself) kill(pid_, SIGKILL);
+    for (const Deadline deadline = Deadline::after(kKillTime);;) {
+      int status = 0;
+      const pid_t waited = waitpid(pid_, &status, WNOHANG);
+      if (waited == pid_ || (waited < 0 && errno != EINTR)) {
+        pid_ = -1;
+        return waited > 0 ? std::optional(status) : std::nullopt;
+      }
+      if (deadline.passed()) return std::nullopt;
+      usleep(1000);
+    }
+  }
+
+  std::string silent(Clock::duration limit, bool ended) const {
+    const double seconds = std::chrono::duration<double>(limit).count();
+    char time[32];
+    std::snprintf(time, sizeof time, "%.3g", seconds);
+    return vendor_->name() + " did not answer within " + time + " s: its GPUs are missing here. Try " +
+           vendor_->program() +
+           "; when that hangs too, the kernel log (dmesg) tells what the driver waits for" +
+           (ended ? ""
+                  : ". Process " + std::to_string(pid_) +
+                        ", which asked, hangs in the driver and cannot be ended");
+  }
+
+  std::string failed(std::optional<int> status, const std::string& error) const {
+    const std::string missing = ": its GPUs are missing here. Try " + vendor_->program();
+    if (bytes_.empty() && status && WIFSIGNALED(*status)) {
+      const int number = WTERMSIG(*status);
+      const char* signal = sigabbrev_np(number);
+      return vendor_->name() + " crashed (signal " +
+             (signal != nullptr ? "SIG" + std::string(signal) : std::to_string(number)) + ")" + missing;
+    }
+    if (bytes_.empty())
+      return vendor_->name() + " ended the process that asked it" +
+             (status ? " (status " + std::to_string(WEXITSTATUS(*status)) + ")" : "") + missing;
+    return vendor_->name() + ": " + error + missing;
+  }
+
+  const GpuVendor* vendor_;
+  int fd_;
+  pid_t pid_;
+  std::string bytes_;
+  bool done_ = false;
+};
+
+void waitForAnswers(std::vector<Asked>& asked, const Deadline& deadline) {
+  for (;;) {
+    std::vector<pollfd> waiting;
+    std::vector<Asked*> who;
+    for (Asked& one : asked) {
+      if (one.done()) continue;
+      waiting.push_back({one.fd(), POLLIN, 0});
+      who.push_back(&one);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.at() - Clock::now()).count();
+    if (waiting.empty() || left <= 0) return;
+    const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::min<int64_t>(left, 60'000)));
+    if (ready < 0 && errno != EINTR) return;
+    for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i)
+      if (waiting[i].revents != 0) who[i]->receive();
+  }
+}
+
+// Appends `more`, whose indexes begin at 0. Devices of a vendor that `whole` has already are the same GPUs,
+// seen by another library.
+void append(GpuTopology& whole, GpuTopology more, Vendor vendor) {
+  std::move(more.remarks.begin(), more.remarks.end(), std::back_inserter(whole.remarks));
+  const auto same = [vendor](const Device& device) { return device.vendor == vendor; };
+  if (std::any_of(whole.devices.begin(), whole.devices.end(), same)) return;
+  const int first = static_cast<int>(whole.devices.size());
+  const auto shift = [first](int& index) { index = index < 0 ? index : index + first; };
+  for (Device& device : more.devices) {
+    device.vendor = vendor;
+    shift(device.index);
+    shift(device.parent);
+    whole.devices.push_back(std::move(device));
+  }
+  for (Link& link : more.links) {
+    shift(link.from);
+    shift(link.to);
+    whole.links.push_back(std::move(link));
+  }
+  for (PeerStatus& peer : more.peers) {
+    shift(peer.from);
+    shift(peer.to);
+    whole.peers.push_back(std::move(peer));
+  }
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<GpuVendor>> allVendors(const Config& config) {
+  std::vector<std::unique_ptr<GpuVendor>> vendors;
+  vendors.push_back(makeNvml(config));
+  vendors.push_back(makeRocmSmi(config));
+  return vendors;
+}
+
+Outcome<GpuTopology> readGpus(Clock::duration limit) { return readGpus(limit, allVendors()); }
+
+Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::unique_ptr<GpuVendor>>& vendors) {
+  const Deadline deadline = Deadline::after(limit);
+  GpuTopology topology;
+  std::vector<Asked> asked;
+  std::vector<Vendor> of;
+  asked.reserve(vendors.size());
+  for (const auto& vendor : vendors) {
+    Outcome<Asked> started = Asked::start(*vendor);
+    if (!started.ok()) {
+      topology.remarks.push_back(vendor->name() + " was not asked: " + started.error());
+      continue;
+    }
+    asked.push_back(std::move(*started));
+    of.push_back(vendor->vendor());
+  }
+  if (asked.empty() && !vendors.empty())
+    return Error{"no process could be started to ask for GPUs: " + topology.remarks.front()};
+  waitForAnswers(asked, deadline);
+  for (std::size_t i = 0; i < asked.size(); ++i) append(topology, asked[i].finish(limit), of[i]);
+  return topology;
+}
+
+Outcome<VendorLibrary> openVendorLibrary(const std::string& setting,
+                                         std::initializer_list<const char*> names) {
+  VendorLibrary opened;
+  std::string problem;
+  const auto tryOpen = [&](const char* name) {
+    Outcome<DynamicLibrary> library = DynamicLibrary::open({name}, DynamicLibrary::Unload::kNever);
+    if (library.ok()) {
+      opened.library = std::make_unique<DynamicLibrary>(std::move(*library));
+      return true;
+    }
+    // The dynamic linker has no code for it. A file that is there and does not load is worth a remark, and so
+    // is a library that itself lacks another one.
+    const std::string missing = std::string(name) + ": cannot open shared object file: No such file";
+    if (!setting.empty() || !library.error().starts_with(missing)) problem = library.error();
+    return false;
+  };
+  if (!setting.empty()) tryOpen(setting.c_str());
+  else (void)std::any_of(names.begin(), names.end(), tryOpen);
+  if (opened.library == nullptr && !problem.empty()) return Error{std::move(problem)};
+  return opened;
+}
+
+std::string bufferText(const char* buffer, std::size_t bytes, const std::string& what,
+                       GpuTopology& topology) {
+  const std::size_t length = strnlen(buffer, bytes);
+  if (length < bytes) return std::string(buffer, length);
+  topology.remarks.push_back(what + " has no end: it is left out");
+  return "";
+}
+
+}  // namespace railwise::gpu

@@ -1,0 +1,75 @@
+// The vendors' libraries that know the GPUs of this machine, and how they are asked: each in a child process
+// of its own, since a library may hang, crash or answer nonsense when its driver or a GPU is broken. Use
+// readGpus(). Not thread-safe: readGpus() forks and waits for its own children.
+//
+// A new vendor is one file with a class of GpuVendor, its maker below, and its line in allVendors().
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/dynamic_library.h"
+#include "base/outcome.h"
+#include "gpu/topology.h"
+
+namespace railwise::gpu {
+
+class GpuVendor {
+ public:
+  virtual ~GpuVendor() = default;
+  virtual Vendor vendor() const = 0;
+  // For people: "NVIDIA's library (libnvidia-ml.so.1)".
+  virtual std::string name() const = 0;
+  // The vendor's own program, which a person tries when the library fails: "nvidia-smi".
+  virtual std::string program() const = 0;
+  // Appends devices, links, peers and remarks. A vendor whose library is not installed appends nothing. An
+  // error: the library is there and cannot be used. Runs in the child process.
+  virtual Outcome<void> read(GpuTopology& topology) const = 0;
+};
+
+std::unique_ptr<GpuVendor> makeNvml(const Config& config);
+std::unique_ptr<GpuVendor> makeRocmSmi(const Config& config);
+
+// In the order of preference: where two libraries of one vendor find GPUs, the first one counts.
+std::vector<std::unique_ptr<GpuVendor>> allVendors(const Config& config = Config::load());
+
+// nvidia-smi takes 1 s without the persistence daemon on a machine of eight GPUs.
+constexpr Clock::duration kVendorLimit = std::chrono::seconds(2);
+
+// Asks all vendors, all at once, and waits no longer than `limit`. What fails becomes a remark. An error: no
+// process could be started.
+Outcome<GpuTopology> readGpus(Clock::duration limit = kVendorLimit);
+Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::unique_ptr<GpuVendor>>& vendors);
+
+// ---- for the vendors
+
+// A library of no more GPUs than this is believed; NVIDIA's largest machine has 16, AMD's 64 partitions.
+constexpr int kMaxDevices = 256;
+
+// The library of `setting` (a path from Config), or when that is empty the first of `names` that is
+// installed. None: it is not installed.
+struct VendorLibrary {
+  std::unique_ptr<DynamicLibrary> library;
+  // Fills `function` with the address of the function `name`, or null when the library lacks it.
+  template <typename Function>
+  void find(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(library->symbol(name));
+  }
+};
+// Calls `function` of a library if the library has it. True: it has answered. 0 is success in every library.
+template <typename Status, typename... Parameters, typename... Arguments>
+bool answers(Status (*function)(Parameters...), Arguments... arguments) {
+  return function != nullptr && function(arguments...) == Status{0};
+}
+Outcome<VendorLibrary> openVendorLibrary(const std::string& setting,
+                                         std::initializer_list<const char*> names);
+
+// The text in a buffer that a library has filled. A buffer without an end gives an empty text and a remark
+// that names `what`.
+std::string bufferText(const char* buffer, std::size_t bytes, const std::string& what, GpuTopology& topology);
+
+}  // namespace railwise::gpu

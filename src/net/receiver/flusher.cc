@@ -1,0 +1,186 @@
+#include "net/receiver/flusher.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "verbs/path.h"
+#include "verbs/queue_pair.h"
+
+namespace railwise::net {
+namespace {
+
+// A flush takes microseconds. A device that does not answer for so long is silent; the flush is repeated
+// through other rails, with pauses, for some seconds.
+constexpr Clock::duration kFlushTime = std::chrono::seconds(1);
+constexpr Clock::duration kFlushPause = std::chrono::milliseconds(10);
+constexpr int kMostFlushFailures = 500;
+constexpr int kFlushPollBatch = 16;
+
+}  // namespace
+
+// Makes the queue pair of a rail. Its reads go through the NIC and back to this machine's memory. It is made
+// with the connection where the NIC reaches GPU memory, else at the first flush: host memory needs no flush,
+// and some networks do not let a port reach itself.
+Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
+  const auto found =
+      std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) { return path->rail.same(rail); });
+  if (found != paths_.end()) [[likely]]
+    return found->get();
+  auto path = std::make_unique<Path>();
+  path->rail = rail;
+  int error = 0;
+  path->cq.reset(verbs::makeOrExplain(
+      [&] {
+        return verbs::library().create_cq(rail.hca->context(), kOutstandingFlushes + 1, nullptr, nullptr, 0);
+      },
+      error));
+  if (path->cq == nullptr) {
+    RAILWISE_WARN("%s: no completion queue for flushes: %s", rail.name, std::strerror(error));
+    return Status{Code::kSystem, error};
+  }
+  Result<verbs::QueuePair> made =
+      verbs::createQueuePair(rail.hca->pd(), path->cq.get(), rail.port, config_, {kOutstandingFlushes, 1, 0});
+  if (!made.ok()) return made.status();
+  const Result<verbs::GidList> gids = rail.gids->get();
+  if (!gids.ok()) return gids.status();
+  const verbs::Gid& gid = (*gids)[0];
+  const verbs::Port now = rail.hca->state().port(rail.port.number).value_or(rail.port);
+  const verbs::PathAddress self{made->qp->qp_num, now.lid, rail.port.ethernet, now.mtu, gid.value};
+  RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
+  RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
+  path->qp = std::move(made->qp);
+  return paths_.emplace_back(std::move(path)).get();
+}
+
+Status Flusher::openPath(const Rail& rail) {
+  const Result<Path*> made = pathThrough(rail);
+  return made.ok() ? Status::success() : made.status();
+}
+
+Status Flusher::fail(Status status, const std::string& what) {
+  return failure_ = host_.failFlush(status, what);
+}
+
+Status Flusher::begin(uint64_t address, const MemoryHandle& memory, std::span<const Rail> rails,
+                      uint32_t which, Flush** flush) {
+  RAILWISE_TRY(failure_);
+  Flush* const made = flushes_.take();
+  if (made == nullptr) {  // there is no "try later" for a flush
+    return host_.failFlush({Code::kInternal, 0},
+                           "more than " + std::to_string(kOutstandingFlushes) + " flushes outstanding");
+  }
+  made->kind = Request::Kind::kFlush;
+  made->done = made->again = false;
+  made->count = 0;
+  made->reads = 0;
+  made->failures = 0;
+  made->address = address;
+  made->memory = &memory;
+  made->begun = {};
+  RAILWISE_TRY(post(*made, rails, which));
+  *flush = made;
+  return Status::success();
+}
+
+Status Flusher::post(Flush& flush, std::span<const Rail> rails, uint32_t which) {
+  flush.posted = Clock::now();
+  if (flush.begun == Clock::time_point()) flush.begun = flush.posted;
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    if ((which >> i & 1) == 0) continue;
+    const Status posted = readThrough(flush, rails[i]);
+    if (posted.ok()) continue;
+    if (!host_.canFlushElsewhere())
+      return fail(posted, std::string("a flush cannot be posted: ") + std::strerror(posted.sys_errno));
+    flush.again = true;
+    drop();
+    break;
+  }
+  return Status::success();
+}
+
+void Flusher::drop() {
+  paths_.clear();
+  for (std::size_t i = 0; i < kOutstandingFlushes; ++i) {
+    Flush& flush = flushes_[i];
+    if (flush.kind != Request::Kind::kFlush || flush.done) continue;
+    flush.again = flush.again || flush.reads > 0;
+    flush.reads = 0;
+  }
+}
+
+Status Flusher::readThrough(Flush& flush, const Rail& rail) {
+  const Result<Path*> path = pathThrough(rail);
+  if (!path.ok()) return path.status();
+  const Result<MemoryKeys> keys = host_.flushKeys(*flush.memory, rail);
+  if (!keys.ok()) return keys.status();
+  ibv_sge sge = {reinterpret_cast<uint64_t>(target_), 1, host_.flushTargetKey(rail)};
+  ibv_send_wr work = {};
+  work.wr_id = static_cast<uint64_t>(flushes_.indexOf(&flush));
+  work.sg_list = &sge;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_READ;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma.remote_addr = flush.address;
+  work.wr.rdma.rkey = keys->remote;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send((*path)->qp.get(), &work, &bad);
+  if (error != 0) return {Code::kSystem, error};
+  ++flush.reads;
+  return Status::success();
+}
+
+void Flusher::poll() {
+  bool lost = false;
+  for (const auto& path : paths_) {
+    ibv_wc completions[kFlushPollBatch];
+    const int count = ibv_poll_cq(path->cq.get(), kFlushPollBatch, completions);
+    for (int i = 0; i < count; ++i) {
+      Flush& flush = flushes_[static_cast<uint32_t>(completions[i].wr_id)];
+      --flush.reads;
+      if (completions[i].status == IBV_WC_SUCCESS) continue;
+      lost = flush.again = true;
+      if (!host_.canFlushElsewhere())
+        (void)fail({Code::kRemote, 0}, std::string("a flush through ") + path->rail.name + " failed: " +
+                                           verbs::library().wc_status_str(completions[i].status));
+    }
+    lost = lost || count < 0 || !path->rail.hca->state().active(path->rail.port.number);
+  }
+  if (lost && host_.canFlushElsewhere()) drop();
+}
+
+Status Flusher::progress(const Request& request, bool* done) {
+  Flush& flush = flushes_[static_cast<uint32_t>(flushes_.indexOf(static_cast<const Flush*>(&request)))];
+  poll();
+  *done = flush.done = flush.reads == 0 && !flush.again;
+  if (*done) return Status::success();
+  RAILWISE_TRY(failure_);
+  // The rail of this flush may be lost, and when nothing else is under way nobody looks.
+  const Status connection = host_.waitForFlush();
+  if (!host_.canFlushElsewhere()) return Status::success();
+  const Clock::duration since = Clock::now() - flush.posted;
+  if (flush.reads > 0 && since > kFlushTime) drop();
+  if (flush.again && since > kFlushPause) return again(flush);
+  return flush.again ? connection : Status::success();
+}
+
+// Repeats a flush through the rails that work now. What a lost rail has written is in memory by then: its
+// PCIe writes have had the time of a failover.
+Status Flusher::again(Flush& flush) {
+  const std::vector<Rail> rails = host_.railsForFlush();
+  if (rails.empty()) {
+    flush.posted = Clock::now();  // look again after a pause
+    const auto patience = std::chrono::seconds(config_.failover_timeout_s);
+    if (flush.posted - flush.begun < patience) return Status::success();
+    return fail({Code::kRemote, ETIMEDOUT},
+                "a flush waits for a rail of this end that works, for RAILWISE_FAILOVER_TIMEOUT=" +
+                    std::to_string(config_.failover_timeout_s) + " s: check `ibstat`");
+  }
+  flush.again = false;
+  if (++flush.failures > kMostFlushFailures)
+    return fail({Code::kRemote, 0}, "a flush has failed through every rail");
+  return post(flush, rails, UINT32_MAX);
+}
+
+}  // namespace railwise::net

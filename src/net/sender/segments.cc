@@ -1,0 +1,230 @@
+// Messages that go in segments (SendPath::kSegments): large ones, groups of different sizes, and everything
+// that is spread over lanes or goes by iWARP. There is one segment for each lane, and each is signalled. Part
+// of the hot path (sender/datapath.cc).
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "net/protocol/send_work_id.h"
+#include "net/sender/send_connection.h"
+
+namespace railwise::net {
+
+// Posts the planned groups, in the order of the receives, as far as the send queues have room. Later messages
+// wait until all of them are posted.
+Status SendConnection::postGroups() {
+  setFastPath(false);
+  needs_slow_test_ = true;  // test() goes on with it until all is posted
+  // After a failover a group waits until the receiver has written its clear-to-send once more.
+  while (next_post_ != next_number_ && ring_.has(next_post_)) {
+    if (!running()) return Status::success();
+    const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
+    Group& group = groups_.at(slot);
+    while (group.segments_posted < group.segments) {
+      const Result<bool> posted = postSegment(group, slot, group.segments_posted);
+      if (!posted.ok()) return posted.status();
+      if (!*posted) return Status::success();
+      ++group.segments_posted;
+    }
+    next_post_ = next_post_ + 1;
+  }
+  setFastPath(running() && next_post_ == next_number_);
+  return Status::success();
+}
+
+// Which lanes carry what.
+void SendConnection::plan(Group& group, uint32_t slot) {
+  const uint64_t bytes = group.bytes();
+  Segment* const segments = groups_.segmentsOf(slot);
+  group.posted = 0;
+  group.tail = false;
+  group.record_segment = 0;
+  if (endpoint_.lanes.size() == 1) {
+    segments[0] = {0, bytes, takeTurn(0)};
+    group.segments = 1;
+  } else {
+    planLanes(group, segments, bytes);
+  }
+  group.recorded = !group.silent && (!group.alike || group.segments > 1 || bytes >= kImmediateSizeLimit);
+  if (!group.recorded && rules_.has_immediates) return;
+  for (uint32_t segment = 0; segment < record_stride_; ++segment) {
+    Record& record = recordOf(slot, segment);
+    record.number = static_cast<uint32_t>(group.number);
+    record.segments = group.segments;
+    for (std::size_t i = 0; i < group.count; ++i) record.sizes[i] = group.messages[i]->bytes;
+  }
+}
+
+void SendConnection::planLanes(Group& group, Segment* segments, uint64_t bytes) {
+  const std::size_t turn = group.number % endpoint_.lanes.size();
+  if (bytes < kStripeBytes && !even_) {
+    const std::size_t lane = fastestLane(endpoint_.loads, bytes, turn);
+    endpoint_.loads[lane].posted(bytes, 0);
+    segments[0] = {0, bytes, takeTurn(lane)};
+    group.segments = 1;
+    return;
+  }
+  const Shares shares = cutShares(endpoint_.loads, bytes, turn, even_);
+  const uint64_t now = nowNs();
+  // Cuts lie on cache lines of each message: at multiples of kCutAlignment from the begin of the message.
+  uint64_t begin = 0;
+  uint64_t message_begin = 0;
+  std::size_t message = 0;
+  double best_rate = 0;
+  for (LaneLoad& load : endpoint_.loads) load.skipped();
+  for (int i = 0; i < shares.count; ++i) {
+    const Share& share = shares.share[static_cast<std::size_t>(i)];
+    uint64_t end = i + 1 < shares.count ? begin + share.bytes : bytes;
+    while (message + 1 < group.count && message_begin + group.messages[message]->bytes <= end)
+      message_begin += group.messages[message++]->bytes;
+    if (i + 1 < shares.count) end = message_begin + ((end - message_begin) & ~uint64_t{kCutAlignment - 1});
+    end = std::max(end, begin);
+    LaneLoad& load = endpoint_.loads[share.lane];
+    if (load.rate() > best_rate) {
+      best_rate = load.rate();
+      group.record_segment = static_cast<uint8_t>(i);
+    }
+    load.posted(end - begin, now);
+    segments[i] = {begin, end, takeTurn(share.lane)};
+    begin = end;
+  }
+  group.segments = static_cast<uint8_t>(shares.count);
+}
+
+uint8_t SendConnection::takeTurn(std::size_t index) {
+  Lane& lane = endpoint_.lanes[index];
+  const uint8_t turn = lane.next;
+  lane.next = static_cast<uint8_t>(turn + 1 < lane.count ? turn + 1 : 0);
+  return lane.queue_pairs[turn];
+}
+
+Result<bool> SendConnection::postSegment(Group& group, uint32_t slot, uint32_t index) {
+  const Segment& segment = groups_.segmentsOf(slot)[index];
+  const uint64_t bytes = segment.end - segment.begin;
+  const bool records = group.recorded && index == group.record_segment;
+  const bool tail =
+      bytes == 0 || (!group.silent && (records || !rules_.has_immediates || bytes > limits_.then_immediate));
+  if (!group.tail) {  // no byte is left to post when a tail was postponed
+    const Result<bool> posted = postBytes(group, slot, index, !tail);
+    if (!posted.ok() || !*posted) return posted;
+  }
+  if (tail) {
+    group.tail = true;
+    const Result<bool> posted = postTail(group, slot, index);
+    if (!posted.ok() || !*posted) return posted;
+    group.tail = false;
+  }
+  if (group.profiled) [[unlikely]]
+    startEvents(group, slot, index);
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
+  RAILWISE_TRY(postChain(queue_pair));
+  return true;
+}
+
+// Posts the writes of a segment. `last_carries_immediate`: nothing follows them.
+Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t index,
+                                       bool last_carries_immediate) {
+  const Segment& segment = groups_.segmentsOf(slot)[index];
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[segment.queue_pair];
+  uint64_t begin = 0;  // of the message, all messages laid end to end
+  for (int i = 0; i < group.count && group.posted < segment.end; ++i) {
+    const Message& message = *group.messages[static_cast<std::size_t>(i)];
+    const uint64_t end = std::min(begin + message.bytes, segment.end);
+    while (group.posted < end) {
+      const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair);
+      if (!work.ok()) return work.status();
+      if (*work == nullptr) return false;
+      const uint64_t offset = group.posted - begin;
+      const auto bytes =
+          static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.max_request_bytes));
+      const ClearToSend& entry = ring_.entry(group.number, static_cast<uint32_t>(i));
+      (*work)->opcode = IBV_WR_RDMA_WRITE;
+      (*work)->wr.rdma.remote_addr = entry.address + offset;
+      (*work)->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
+      (*work)->num_sge = 1;
+      const Result<uint32_t> key = localKey(message, queue_pair);
+      if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
+        chain_.clear();
+        return false;
+      }
+      *(*work)->sg_list = {message.address + offset, bytes, *key};
+      group.posted += bytes;
+      const bool last = last_carries_immediate && group.posted == segment.end;
+      if (last) finish(**work, group, slot, index);
+      signal(**work, queue_pair, slot, index, last);
+    }
+    begin += message.bytes;
+  }
+  return true;
+}
+
+// Posts the work request behind the writes: the record, an empty write for the immediate alone, or a send
+// where there are no immediates.
+Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[groups_.segmentsOf(slot)[index].queue_pair];
+  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair);
+  if (!next.ok()) return next.status();
+  if (*next == nullptr) return false;
+  ibv_send_wr& work = **next;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.num_sge = 0;
+  work.wr.rdma.remote_addr = peer_window_ + kRecordsAt + slot * sizeof(Record);
+  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  const bool records = group.recorded && index == group.record_segment;
+  if (!group.silent && (records || !rules_.has_immediates)) {
+    const Record& record = recordOf(slot, index);
+    const uint32_t bytes = recordBytes(group.count);
+    *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
+    work.num_sge = 1;
+    if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
+  }
+  finish(work, group, slot, index);
+  signal(work, queue_pair, slot, index, true);
+  return true;
+}
+
+// Makes `work`, the last work request of a segment, report the segment to the receiver.
+void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t index) {
+  if (group.silent) return;
+  const ImmediateForm form = !group.recorded                 ? ImmediateForm::kWhole
+                             : index == group.record_segment ? ImmediateForm::kSegmentWithRecord
+                                                             : ImmediateForm::kSegment;
+  const uint32_t value = form == ImmediateForm::kWhole ? wholeImmediate(slot, group.messages[0]->bytes)
+                                                       : segmentImmediate(form, slot, index, group.number);
+  work.opcode = rules_.report;
+  if (rules_.has_immediates) {
+    work.imm_data = htonl(value);
+  } else {
+    recordOf(slot, index).immediate = value;
+  }
+}
+
+// A free work request at the end of the chain, or null: the send queue is full.
+Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) {
+  if (queue_pair.sendFree() == 0) [[unlikely]] {
+    RAILWISE_TRY(postChain(queue_pair));
+    RAILWISE_TRY(drain());
+    if (queue_pair.sendFree() == 0) return static_cast<ibv_send_wr*>(nullptr);
+  }
+  if (chain_.full()) RAILWISE_TRY(postChain(queue_pair));
+  ++queue_pair.posted;
+  return &chain_.add();
+}
+
+// The last work request of a segment is signalled, and so is a work request that fills the send queue.
+void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t segment,
+                            bool last) {
+  work.wr_id = sendWorkId(slot, segment, queue_pair.index);
+  if (!last && queue_pair.sendFree() > 0 && !rules_.signals_all) return;
+  work.send_flags |= IBV_SEND_SIGNALED;
+  work.wr_id |= endsWorkRequests(queue_pair.cover());
+  if (last) work.wr_id |= kLastOfSegment | withNumber(groups_.at(slot).number);
+}
+
+Status SendConnection::postChain(LaneQueuePair& queue_pair) {
+  if (chain_.empty()) return Status::success();
+  return checkPost(queue_pair, chain_.post(queue_pair.qp));
+}
+
+}  // namespace railwise::net

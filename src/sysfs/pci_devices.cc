@@ -1,0 +1,164 @@
+#include "sysfs/pci_devices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/bus_id.h"
+
+namespace railwise::sysfs {
+namespace {
+
+constexpr std::string_view kDisplayClass = "0x03";
+constexpr std::string_view kAcceleratorClass = "0x1200";
+constexpr std::size_t kMaxAttribute = 255;  // MAX_STR_LEN in NCCL
+constexpr std::size_t kBusLength = 7;       // "0000:00"
+
+std::string lowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+// The real folders of all devices: from the list of the PCI bus, or, if the tree was recorded without that
+// list, from the root buses, as NCCL looks devices up.
+std::vector<std::string> deviceFolders(const FileTree& tree) {
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& path) {
+    const Outcome<std::string> real = isBusId(baseName(path)) ? tree.realPath(path) : Error{};
+    if (real.ok() && isBusId(baseName(*real))) folders.push_back(*real);
+  };
+  for (const std::string& name : tree.list("/sys/bus/pci/devices")) add("/sys/bus/pci/devices/" + name);
+  if (!folders.empty()) return folders;
+  for (const std::string& bus : tree.list("/sys/class/pci_bus")) {
+    const std::string above = "/sys/class/pci_bus/" + bus + "/../..";
+    for (const std::string& name : tree.list(above)) {
+      if (name.starts_with(bus)) add(above + "/" + name);
+    }
+  }
+  return folders;
+}
+
+}  // namespace
+
+std::string attribute(const FileTree& tree, std::string_view folder, std::string_view file) {
+  std::string value = tree.read(std::string(folder) + "/" + std::string(file)).value_or("");
+  if (value.size() > kMaxAttribute) value.resize(kMaxAttribute);
+  if (!value.empty()) value.pop_back();
+  return value.substr(0, value.find('\0'));  // NCCL has C strings there
+}
+
+std::optional<std::string> pciPath(const FileTree& tree, std::string_view busid) {
+  if (busid.size() < kBusIdLength) return std::nullopt;
+  const std::string lower = lowerCase(busid.substr(0, kBusIdLength));
+  if (lower.find('/') != std::string::npos) return std::nullopt;
+  const Outcome<std::string> path =
+      tree.realPath("/sys/class/pci_bus/" + lower.substr(0, kBusLength) + "/../../" + lower);
+  if (!path.ok()) return std::nullopt;
+  return *path;
+}
+
+bool isPciDevice(const FileTree& tree, std::string_view folder) {
+  const Outcome<std::string> subsystem = tree.realPath(std::string(folder) + "/subsystem");
+  return subsystem.ok() && baseName(*subsystem) == "pci";
+}
+
+std::string nodeMask(const FileTree& tree, std::string_view node) {
+  std::string mask = tree.read("/sys/devices/system/node/node" + std::string(node) + "/cpumap").value_or("");
+  if (mask.size() > kMaxAttribute - 1) mask.resize(kMaxAttribute - 1);
+  while (!mask.empty() && (mask.back() == '\n' || mask.back() == '\r')) mask.pop_back();
+  return mask.substr(0, mask.find('\0'));
+}
+
+std::vector<int> numaNodes(const FileTree& tree) {
+  std::vector<int> nodes;
+  for (const std::string& name : tree.list("/sys/devices/system/node")) {
+    if (!name.starts_with("node")) continue;
+    int node = -1;
+    const char* end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + 4, end, node);
+    if (error == std::errc() && stop == end && node >= 0) nodes.push_back(node);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+bool PciDevice::isNvidiaGpu() const { return vendor == "0x10de" && device_class.starts_with(kDisplayClass); }
+
+bool PciDevice::isAmdGpu() const {
+  return vendor == "0x1002" &&
+         (device_class.starts_with("0x0380") || device_class.starts_with(kAcceleratorClass));
+}
+
+namespace {
+
+// The devices whose class `wanted` accepts.
+template <typename Wanted>
+std::vector<PciDevice> devicesOf(const FileTree& tree, Wanted wanted) {
+  std::vector<PciDevice> devices;
+  for (const std::string& folder : deviceFolders(tree)) {
+    PciDevice device;
+    device.device_class = attribute(tree, folder, "class");
+    if (!wanted(device.device_class)) continue;
+    device.busid = baseName(folder);
+    device.path = folder;
+    device.vendor = attribute(tree, folder, "vendor");
+    device.device = attribute(tree, folder, "device");
+    const std::string node = attribute(tree, folder, "numa_node");
+    if (!node.empty()) device.numa = std::max(-1, static_cast<int>(std::strtol(node.c_str(), nullptr, 10)));
+    devices.push_back(std::move(device));
+  }
+  std::stable_sort(devices.begin(), devices.end(), [](const PciDevice& a, const PciDevice& b) {
+    return busIdToNumber(a.busid) < busIdToNumber(b.busid);
+  });
+  return devices;
+}
+
+}  // namespace
+
+std::vector<PciDevice> pciDevices(const FileTree& tree) {
+  return devicesOf(tree, [](const std::string&) { return true; });
+}
+
+// Most devices of a server are bridges, so the class file alone excludes most devices.
+std::vector<PciDevice> gpuDevices(const FileTree& tree) {
+  std::vector<PciDevice> devices = devicesOf(tree, [](const std::string& device_class) {
+    return device_class.starts_with(kDisplayClass) || device_class.starts_with(kAcceleratorClass);
+  });
+  std::erase_if(devices, [](const PciDevice& device) { return !device.isGpu(); });
+  return devices;
+}
+
+int64_t pciOrder(std::string_view path) {
+  const std::string name(baseName(path));
+  unsigned domain = 0;
+  unsigned bus = 0;
+  unsigned device = 0;
+  unsigned function = 0;
+  char rest = 0;
+  if (std::sscanf(name.c_str(), "%x:%x:%x.%x%c", &domain, &bus, &device, &function, &rest) != 4) return -1;
+  return (static_cast<int64_t>(domain) << 20) | (bus << 12) | (device << 4) | function;
+}
+
+std::string functionIn(std::string path) {
+  while (!path.empty() && pciOrder(path) < 0) {
+    const std::size_t slash = path.rfind('/');
+    path.resize(slash != std::string::npos ? slash : 0);
+  }
+  return path;
+}
+
+std::vector<std::string> busIdsAbove(std::string_view path) {
+  std::vector<std::string> above;
+  const std::vector<std::string> components = splitPath(path);
+  for (std::size_t i = components.size(); i-- > 1;) {
+    if (!isBusId(components[i - 1])) break;
+    above.push_back(components[i - 1]);
+  }
+  return above;
+}
+
+}  // namespace railwise::sysfs

@@ -1,0 +1,134 @@
+#include "verbs/cm/library.h"
+
+#include <mutex>
+#include <optional>
+
+#include "base/dynamic_library.h"
+#include "base/log.h"
+#include "softdev/connection_manager.h"
+
+namespace railwise::verbs {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  std::string file;
+  bool opened = false;  // the library was looked for, perhaps without success
+  std::optional<DynamicLibrary> library;
+  CmLibrary table = {};
+};
+
+// Never destroyed: NCCL's threads may still run at exit.
+State& state() {
+  static State& it = *new State;
+  return it;
+}
+
+template <typename Function>
+bool resolve(const DynamicLibrary& library, const char* symbol, const char* version, Function& function) {
+  function = reinterpret_cast<Function>(library.symbol(symbol, version));
+  return function != nullptr;
+}
+
+// Fills `table`; returns the first symbol that is missing, or null. The versions are those of rdma-core's
+// librdmacm.map.
+const char* resolveAll(const DynamicLibrary& library, CmLibrary& table) {
+#define RAILWISE_REQUIRED(field, version) \
+  if (!resolve(library, "rdma_" #field, version, table.field)) return "rdma_" #field "@" version
+  RAILWISE_REQUIRED(create_event_channel, "RDMACM_1.0");
+  RAILWISE_REQUIRED(destroy_event_channel, "RDMACM_1.0");
+  RAILWISE_REQUIRED(get_cm_event, "RDMACM_1.0");
+  RAILWISE_REQUIRED(ack_cm_event, "RDMACM_1.0");
+  RAILWISE_REQUIRED(create_id, "RDMACM_1.0");
+  RAILWISE_REQUIRED(destroy_id, "RDMACM_1.0");
+  RAILWISE_REQUIRED(migrate_id, "RDMACM_1.0");
+  RAILWISE_REQUIRED(bind_addr, "RDMACM_1.0");
+  RAILWISE_REQUIRED(resolve_addr, "RDMACM_1.0");
+  RAILWISE_REQUIRED(resolve_route, "RDMACM_1.0");
+  RAILWISE_REQUIRED(get_src_port, "RDMACM_1.0");
+  RAILWISE_REQUIRED(set_option, "RDMACM_1.0");
+  RAILWISE_REQUIRED(init_qp_attr, "RDMACM_1.2");
+  RAILWISE_REQUIRED(listen, "RDMACM_1.0");
+  RAILWISE_REQUIRED(connect, "RDMACM_1.0");
+  RAILWISE_REQUIRED(accept, "RDMACM_1.0");
+  RAILWISE_REQUIRED(reject, "RDMACM_1.0");
+  RAILWISE_REQUIRED(establish, "RDMACM_1.2");
+  RAILWISE_REQUIRED(disconnect, "RDMACM_1.0");
+#undef RAILWISE_REQUIRED
+  table.name = "librdmacm";
+  return nullptr;
+}
+
+void openLocked(State& it) {
+  it.opened = true;
+  // librdmacm opens each device itself, keeps it open until the process ends, and has no call that ends this.
+  // If it were unloaded and loaded again, it would open all devices once more each time.
+  Outcome<DynamicLibrary> library = DynamicLibrary::open({it.file.c_str()}, DynamicLibrary::Unload::kNever);
+  if (!library.ok()) {
+    RAILWISE_WARN(
+        "no RDMA communication manager: %s. Install librdmacm1 (Debian, Ubuntu) or librdmacm (others); it is "
+        "needed on iWARP and for RAILWISE_CONNECT=cm",
+        library.error().c_str());
+    return;
+  }
+  CmLibrary table = {};
+  if (const char* missing = resolveAll(*library, table); missing != nullptr) {
+    RAILWISE_WARN("%s has no %s: it is too old; install rdma-core 22 or newer", it.file.c_str(), missing);
+    return;
+  }
+  it.library.emplace(std::move(*library));
+  it.table = table;
+}
+
+void set(const std::string& file, const CmLibrary* table) {
+  State& it = state();
+  const std::lock_guard lock(it.mutex);
+  it.library.reset();
+  it.file = file;
+  it.opened = table != nullptr;
+  it.table = table != nullptr ? *table : CmLibrary{};
+}
+
+}  // namespace
+
+Result<const CmLibrary*> cmLibrary() {
+  State& it = state();
+  const std::lock_guard lock(it.mutex);
+  if (!it.opened) openLocked(it);
+  if (it.table.name == nullptr) return Status{Code::kNoDevice, 0};
+  return &it.table;
+}
+
+const CmLibrary& cmLibraryInUse() { return state().table; }
+
+void setCmLibrary(const std::string& file) { set(file, nullptr); }
+
+void setSoftwareCm() {
+  namespace cm = softdev::cm;
+  const CmLibrary table{
+      .create_event_channel = cm::createEventChannel,
+      .destroy_event_channel = cm::destroyEventChannel,
+      .get_cm_event = cm::getEvent,
+      .ack_cm_event = cm::ackEvent,
+      .create_id = cm::createId,
+      .destroy_id = cm::destroyId,
+      .migrate_id = cm::migrateId,
+      .bind_addr = cm::bindAddr,
+      .resolve_addr = cm::resolveAddr,
+      .resolve_route = cm::resolveRoute,
+      .get_src_port = cm::getSrcPort,
+      .set_option = cm::setOption,
+      .init_qp_attr = cm::initQpAttr,
+      .listen = cm::listen,
+      .connect = cm::connect,
+      .accept = cm::accept,
+      .reject = cm::reject,
+      .establish = cm::establish,
+      .disconnect = cm::disconnect,
+      .local_addresses = cm::localAddresses,
+      .name = "software device",
+  };
+  set("", &table);
+}
+
+}  // namespace railwise::verbs

@@ -1,0 +1,146 @@
+#include "sysfs/file_tree.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace railwise::sysfs {
+namespace {
+
+MemoryTree makeTree() {
+  MemoryTree tree;
+  tree.file("/sys/devices/pci0000:00/0000:00:01.0/class", "0x030200\n").folder("/sys/empty");
+  tree.link("/sys/bus/gpu", "../devices/pci0000:00/0000:00:01.0").link("/sys/absolute", "/sys/bus/gpu");
+  tree.link("/sys/out", "../../etc").link("/sys/circle", "circle").link("/sys/a", "b").link("/sys/b", "a");
+  tree.link("/sys/dangling", "nothing");
+  return tree;
+}
+
+// The same tree as files.
+class OnDisk {
+ public:
+  explicit OnDisk(const MemoryTree& tree) {
+    EXPECT_NE(::mkdtemp(folder_), nullptr);
+    for (const auto& [path, item] : tree.items()) {
+      const std::string full = folder_ + path;
+      if (item.is_folder) EXPECT_EQ(::mkdir(full.c_str(), 0755), 0);
+      else if (item.is_link) EXPECT_EQ(::symlink(item.content.c_str(), full.c_str()), 0);
+      else write(full, item.content);
+    }
+  }
+  OnDisk(const OnDisk&) = delete;
+  OnDisk& operator=(const OnDisk&) = delete;
+  ~OnDisk() { EXPECT_EQ(std::system(("rm -r " + std::string(folder_)).c_str()), 0); }
+  std::string folder() const { return folder_; }
+
+ private:
+  static void write(const std::string& path, const std::string& content) {
+    std::FILE* file = std::fopen(path.c_str(), "wb");
+    ASSERT_NE(file, nullptr);
+    std::fwrite(content.data(), 1, content.size(), file);
+    std::fclose(file);
+  }
+  char folder_[32] = "/tmp/railwise-tree-XXXXXX";
+};
+
+void expectLinksFollowed(const FileTree& tree) {
+  EXPECT_EQ(*tree.realPath("/sys/bus/gpu"), "/sys/devices/pci0000:00/0000:00:01.0");
+  EXPECT_EQ(*tree.realPath("/sys/absolute/../0000:00:01.0"), "/sys/devices/pci0000:00/0000:00:01.0");
+  EXPECT_EQ(tree.read("/sys/absolute/class"), "0x030200\n");
+  for (const char* bad :
+       {"/sys/out", "/sys/circle", "/sys/a", "/sys/dangling", "/sys/empty/class", "/../sys"}) {
+    EXPECT_FALSE(tree.exists(bad)) << bad;
+    EXPECT_NE(tree.realPath(bad).error(), "") << bad;
+    EXPECT_FALSE(tree.read(bad)) << bad;
+    EXPECT_TRUE(tree.list(bad).empty()) << bad;
+  }
+  EXPECT_FALSE(tree.read("/sys")) << "a folder";
+  EXPECT_FALSE(tree.exists("/sys/absolute/class/more")) << "a file is no folder";
+  EXPECT_EQ(tree.list("/sys/absolute"), std::vector<std::string>{"class"});
+  EXPECT_EQ(tree.list("/sys"), (std::vector<std::string>{"a", "absolute", "b", "bus", "circle", "dangling",
+                                                         "devices", "empty", "out"}));
+}
+
+TEST(FileTree, MemoryFollowsLinksInside) { expectLinksFollowed(makeTree()); }
+
+TEST(FileTree, DiskFollowsLinksInside) {
+  const OnDisk disk(makeTree());
+  expectLinksFollowed(*makeLiveTree(disk.folder()));
+  expectLinksFollowed(*makeLiveTree(disk.folder() + "/"));
+}
+
+TEST(FileTree, FilesAreBounded) {
+  MemoryTree large;
+  large.file("/sys/large", std::string(3 * FileTree::kMaxFileBytes, 'x'));
+  EXPECT_EQ(large.read("/sys/large")->size(), FileTree::kMaxFileBytes);
+  const OnDisk disk(large);
+  EXPECT_EQ(makeLiveTree(disk.folder())->read("/sys/large")->size(), FileTree::kMaxFileBytes);
+}
+
+TEST(FileTree, OnlyTheMachineItselfIsLive) {
+  EXPECT_TRUE(makeLiveTree("/")->live());
+  EXPECT_TRUE(makeLiveTree()->exists("/sys"));
+  EXPECT_FALSE(makeLiveTree("/tmp")->live());
+  EXPECT_FALSE(makeTree().live());
+}
+
+// Counts what it is asked.
+class CountingTree : public MemoryTree {
+ public:
+  explicit CountingTree(MemoryTree tree) : MemoryTree(std::move(tree)) {}
+  mutable int questions = 0;
+
+ protected:
+  Entry entryAt(const std::string& path) const override { return ++questions, MemoryTree::entryAt(path); }
+  std::optional<std::string> readAt(const std::string& path) const override {
+    return ++questions, MemoryTree::readAt(path);
+  }
+  std::vector<std::string> listAt(const std::string& path) const override {
+    return ++questions, MemoryTree::listAt(path);
+  }
+};
+
+TEST(RememberedTree, AsksOnceAndSaysTheSame) {
+  const CountingTree tree(makeTree());
+  const RememberedTree remembered(tree);
+  int questions = 0;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(remembered.read("/sys/bus/gpu/class"), "0x030200\n");
+    EXPECT_FALSE(remembered.read("/sys/bus/gpu/device"));
+    EXPECT_EQ(remembered.list("/sys/devices"), std::vector<std::string>{"pci0000:00"});
+    EXPECT_EQ(remembered.realPath("/sys/circle").error(), makeTree().realPath("/sys/circle").error());
+    EXPECT_FALSE(remembered.exists("/sys/dangling"));
+    if (round == 0) questions = tree.questions;
+  }
+  EXPECT_GT(questions, 0);
+  EXPECT_EQ(tree.questions, questions);
+}
+
+TEST(FindTreeRoot, LooksOneFolderDown) {
+  MemoryTree machines;
+  machines.file("/one/sys/class/a", "1\n");
+  const OnDisk one(machines);
+  EXPECT_EQ(findTreeRoot(one.folder()), one.folder() + "/one");
+  EXPECT_EQ(findTreeRoot(one.folder() + "/one"), one.folder() + "/one");
+  machines.file("/two/sys/class/a", "1\n");
+  const OnDisk two(machines);
+  EXPECT_EQ(findTreeRoot(two.folder()), "") << "which of the two?";
+}
+
+TEST(FirstLine, OfAMissingFileIsEmpty) {
+  EXPECT_EQ(firstLine(liveTree(), "/sys/no/such/file"), "");
+  EXPECT_NE(firstLine(liveTree(), "/proc/sys/kernel/ostype"), "");
+  EXPECT_EQ(firstLine(MemoryTree().file("/sys/x", "one\ntwo\n"), "/sys/x"), "one");
+}
+
+TEST(RealPathOf, NothingIsEmpty) {
+  EXPECT_EQ(realPathOf(makeTree(), "/sys/bus/gpu"), "/sys/devices/pci0000:00/0000:00:01.0");
+  EXPECT_EQ(realPathOf(makeTree(), "/sys/dangling"), "");
+}
+
+}  // namespace
+}  // namespace railwise::sysfs
