@@ -9,6 +9,10 @@ find_path(RDMACM_INCLUDE_DIR rdma/rdma_cma.h)
 if(NOT RDMACM_INCLUDE_DIR)
   message(FATAL_ERROR "rdma/rdma_cma.h not found: install librdmacm-dev (Debian, Ubuntu) or rdma-core-devel")
 endif()
+find_path(NLOHMANN_JSON_INCLUDE_DIR nlohmann/json.hpp)
+if(NOT NLOHMANN_JSON_INCLUDE_DIR)
+  message(FATAL_ERROR "nlohmann/json.hpp not found: install nlohmann-json3-dev (Debian, Ubuntu) or json-devel")
+endif()
 
 find_package(Threads REQUIRED)
 

@@ -166,6 +166,100 @@ struct P2p {
   std::string reason;
 };
 
+// --- the GPUs themselves, as their vendors describe them ---
+
+enum class GpuVendor : uint8_t { kNvidia = 0, kAmd = 1 };
+RAILWISE_TOPOLOGY_API const char* gpuVendorName(GpuVendor vendor);  // "NVIDIA", "AMD"
+
+enum class GpuLinkKind : uint8_t {
+  kNvlink = 0,          // NVIDIA: GPU to GPU
+  kNvswitch = 1,        // NVIDIA: GPU to a switch, through which it reaches every GPU of the switch
+  kInfinityFabric = 2,  // AMD: between the dies of one package
+  kXgmi = 3,            // AMD: GPU to GPU
+  kPcie = 4,
+  kC2c = 5,  // NVIDIA: GPU to the CPU of its package (NVLink-C2C)
+};
+RAILWISE_TOPOLOGY_API const char* gpuLinkKindName(GpuLinkKind kind);  // "NVLink", "xGMI" ...
+
+// How far apart the ends of a link are.
+enum class GpuLatency : uint8_t { kPackage = 0, kDirect = 1, kSwitched = 2, kHost = 3 };
+RAILWISE_TOPOLOGY_API const char* gpuLatencyName(GpuLatency latency);  // "package", "direct" ...
+
+struct GpuLink {
+  int from = -1;         // index in GpuTopology::gpus
+  int to = -1;           // index; -1: an NVSwitch, a CPU, or a GPU that this process does not see
+  std::string to_busid;  // PCI address of the other end; empty: unknown
+  GpuLinkKind kind = GpuLinkKind::kPcie;
+  GpuLatency latency = GpuLatency::kHost;
+  int width = 0;        // active links between the two
+  int version = 0;      // of NVLink; 0: unknown
+  double gb_per_s = 0;  // GB/s in this direction, all active links together; 0: unknown
+};
+
+// What the vendor's library reports as wrong. An empty optional: the library does not tell.
+struct GpuHealth {
+  std::optional<uint64_t> ecc_uncorrected;  // errors since the driver was loaded
+  std::optional<uint64_t> link_errors;      // replays, recoveries and CRC errors over all links
+  std::optional<bool> throttled;            // clocks are below what the load asks for
+  std::string throttle_reason;              // "thermal", "power" ...; empty: none
+};
+
+struct GpuDevice {
+  int index = -1;                        // in GpuTopology::gpus
+  int rank = -1;                         // of Gpu::rank; -1: no rank (not in the model, or a MIG instance)
+  GpuVendor vendor = GpuVendor::kNvidia;
+  int vendor_index = -1;                 // in the vendor's library; -1: unknown
+  std::string model;                     // "NVIDIA H100 80GB HBM3"; empty: unknown, as are the texts below
+  uint64_t memory_bytes = 0;             // 0: unknown
+  std::optional<uint64_t> memory_used_bytes;
+  std::string architecture;  // "9.0" (CUDA compute capability) or "gfx942"
+  int sm = 0;                // compute capability times ten; 0: not NVIDIA's
+  std::string busid;         // "0000:0f:00.0"
+  std::string uuid;
+  int numa = -1;         // -1: unknown
+  std::string driver;    // version of the driver
+  std::string firmware;  // VBIOS, or AMD's firmware version
+
+  // A MIG instance, or a partition of an AMD GPU, is a device of its own.
+  bool partitioned = false;
+  std::string partition;  // "MIG 3g.40gb", "CPX"; empty: the whole GPU
+  double share = 1;       // of the GPU's compute units
+  int parent = -1;        // index of the whole GPU; -1: none
+
+  // The NVLink domain over hosts (GB200 NVL72).
+  std::string fabric_cluster;  // UUID; empty: none
+  int fabric_clique = -1;
+  std::string fabric_state;  // "completed", "in progress", "not started"; empty: no fabric
+
+  std::optional<int> utilisation_percent;
+  std::optional<int> processes;  // that have memory on the GPU
+  GpuHealth health;
+};
+
+// Whether two GPUs reach each other's memory, in the vendor's own words.
+struct GpuPeer {
+  int from = -1;
+  int to = -1;
+  bool allowed = false;
+  std::string reason;  // "chipset not supported" ...; empty when allowed
+};
+
+// How near a NIC is to a GPU.
+struct GpuNic {
+  int gpu = -1;      // index in GpuTopology::gpus
+  std::string name;  // Net::name
+  PathType type = PathType::kDis;
+  double gb_per_s = 0;  // GB/s of the path
+};
+
+struct GpuTopology {
+  std::vector<GpuDevice> gpus;  // whole GPUs and AMD's partitions first, then MIG instances
+  std::vector<GpuLink> links;   // each link once for each direction
+  std::vector<GpuPeer> peers;
+  std::vector<GpuNic> nics;          // of each GPU, the nearest first
+  std::vector<std::string> remarks;  // what could not be asked, for people
+};
+
 struct MachineState;  // ours
 
 // A machine with all its answers, immutable. Copies are cheap and share it.
@@ -188,6 +282,12 @@ class RAILWISE_TOPOLOGY_API Machine {
   std::vector<std::string> remarks() const;
   const std::vector<Gpu>& gpus() const;  // in NCCL's order
   const std::vector<Net>& nets() const;  // in NCCL's order
+
+  // The GPUs as their vendors describe them, with links and NICs. Of this machine and of a recorded one the
+  // vendors' libraries answered; what they did not say, and all of a topology file's GPUs, comes from the
+  // model.
+  const GpuTopology& gpuTopology() const;
+  Result<std::string> gpuTopologyJson() const;  // docs/gpus.md has the schema
 
   // Paths after NCCL's rerouting for P2P, GPUDirect and PXN (ncclTopoComputePaths), of the whole host as
   // json() has them. Errors: an index that is none.

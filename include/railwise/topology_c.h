@@ -91,6 +91,9 @@ RAILWISE_TOPOLOGY_C_API char* railwise_topology_dot(const railwise_topology_t* m
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_svg(const railwise_topology_t* machine, char** error);
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_html(const railwise_topology_t* machine, char** error);
 
+/* The GPUs as their vendors describe them, their links, and the NICs of each. Schema: docs/gpus.md. */
+RAILWISE_TOPOLOGY_C_API char* railwise_topology_gpus_json(const railwise_topology_t* machine, char** error);
+
 /* Why each GPU uses the NICs that it uses; gpu: an index, -1: all. */
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_explain(const railwise_topology_t* machine, int gpu,
                                                         char** error);

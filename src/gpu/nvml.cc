@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <optional>
 
 #include "base/bus_id.h"
@@ -37,6 +36,9 @@ constexpr int kNvmlRemoteUnknown = 0xff;
 constexpr unsigned kNvmlFieldSpeedLink0 = 84;   // SPEED_MBPS_L0, to L5
 constexpr unsigned kNvmlFieldSpeedCommon = 90;  // SPEED_MBPS_COMMON
 constexpr unsigned kNvmlFieldSpeed = 164;       // GET_SPEED: of the link in scopeId
+constexpr unsigned kNvmlFieldC2cCount = 170;    // C2C_LINK_COUNT
+constexpr unsigned kNvmlFieldC2cStatus = 171;   // C2C_LINK_GET_STATUS: of the link in scopeId
+constexpr unsigned kNvmlFieldC2cMbps = 172;     // C2C_LINK_GET_MAX_BW
 constexpr std::array<unsigned, 4> kNvmlFieldErrorTotals = {38, 45, 52,
                                                            59};  // CRC flit, CRC data, replay, recovery
 
@@ -258,8 +260,8 @@ class NvmlReader {
       addWhole(handle, static_cast<int>(i), driver);
     }
     // When all whole GPUs are known, since links and peers lead from one to another.
-    const std::size_t whole = topology_.devices.size();
-    for (std::size_t i = 0; i < whole; ++i) readLinks(topology_.devices[i], handles_[i]);
+    const std::size_t whole = topology_.gpus.size();
+    for (std::size_t i = 0; i < whole; ++i) readLinks(topology_.gpus[i], handles_[i]);
     readPeers();
     for (std::size_t i = 0; i < whole; ++i) addMig(static_cast<int>(i));
     return {};
@@ -278,7 +280,7 @@ class NvmlReader {
 
   void addWhole(NvmlDevice handle, int vendor_index, const std::string& driver) {
     Device device;
-    device.index = static_cast<int>(topology_.devices.size());
+    device.index = static_cast<int>(topology_.gpus.size());
     device.vendor_index = vendor_index;
     device.driver = driver;
     readNames(device, handle);
@@ -289,7 +291,7 @@ class NvmlReader {
     unsigned current = 0;
     unsigned pending = 0;
     device.partitioned = answers(api_.mig_mode, handle, &current, &pending) && current == 1;
-    topology_.devices.push_back(std::move(device));
+    topology_.gpus.push_back(std::move(device));
     handles_.push_back(handle);
   }
 
@@ -425,10 +427,12 @@ class NvmlReader {
 
   void readLinks(Device& device, NvmlDevice handle) {
     struct Bundle {
+      int type;             // of the other end
+      std::string address;  // of the other end
       Link link;
       bool all_rates = true;
     };
-    std::map<std::pair<int, std::string>, Bundle> bundles;  // by kind of the other end, and its address
+    std::vector<Bundle> bundles;  // in the order of their first links, as NCCL lists them
     std::optional<uint64_t> errors;
     for (unsigned i = 0; i < kNvmlMaxLinks && api_.link_state != nullptr; ++i) {
       int active = 0;
@@ -443,7 +447,11 @@ class NvmlReader {
       // A virtual machine that is given GPUs without their switches does not see the other end: only a switch
       // is kept from it. NCCL takes it so, too.
       if (type == kNvmlRemoteUnknown && address.empty()) type = kNvmlRemoteSwitch;
-      Bundle& bundle = bundles[{type, address}];
+      auto known = std::find_if(bundles.begin(), bundles.end(), [&](const Bundle& one) {
+        return one.type == type && one.address == address;
+      });
+      if (known == bundles.end()) known = bundles.insert(known, {type, address, {}});
+      Bundle& bundle = *known;
       bundle.link.width += 1;
       const double mbps = linkMbps(handle, i);
       bundle.link.gb_per_s += mbps / 1000;
@@ -454,7 +462,27 @@ class NvmlReader {
     }
     if (!bundles.empty() && !errors) errors = errorTotals(handle);
     device.health.link_errors = errors;
-    for (auto& [key, bundle] : bundles) addLink(device, key.first, key.second, bundle.link, bundle.all_rates);
+    for (Bundle& bundle : bundles)
+      addLink(device, bundle.type, bundle.address, std::move(bundle.link), bundle.all_rates);
+    addC2c(device, handle);
+  }
+
+  // NVLink-C2C, from a GPU to the CPU of its package (Grace), as NCCL finds it (ncclTopoGetXmlFromGpu).
+  void addC2c(const Device& device, NvmlDevice handle) {
+    const double count = fieldNumber(handle, kNvmlFieldC2cCount, 0).value_or(0);
+    if (count < 1 || count > kNvmlMaxLinks) return;
+    Link link;
+    link.from = device.index;
+    link.kind = LinkKind::kC2c;
+    link.latency = LatencyClass::kPackage;
+    for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
+      if (fieldNumber(handle, kNvmlFieldC2cStatus, i).value_or(0) != 1) continue;
+      const double mbps = fieldNumber(handle, kNvmlFieldC2cMbps, i).value_or(0);
+      if (mbps <= 0 || mbps > kNvmlMaxLinkMbps) continue;
+      link.width += 1;
+      link.gb_per_s += mbps / 1000;
+    }
+    if (link.width > 0) topology_.links.push_back(std::move(link));
   }
 
   void addLinkErrors(NvmlDevice handle, unsigned link, std::optional<uint64_t>& errors) const {
@@ -477,9 +505,9 @@ class NvmlReader {
     link.from = device.index;
     link.to_busid = address;
     const auto other =
-        std::find_if(topology_.devices.begin(), topology_.devices.end(),
+        std::find_if(topology_.gpus.begin(), topology_.gpus.end(),
                      [&](const Device& one) { return !address.empty() && one.busid == address; });
-    if (other != topology_.devices.end()) link.to = other->index;
+    if (other != topology_.gpus.end()) link.to = other->index;
     link.kind = type == kNvmlRemoteSwitch ? LinkKind::kNvswitch : LinkKind::kNvlink;
     link.latency = type == kNvmlRemoteSwitch ? LatencyClass::kSwitched : LatencyClass::kDirect;
     const std::string links =
@@ -524,19 +552,19 @@ class NvmlReader {
 
   // The MIG instances of a whole GPU.
   void addMig(int parent) {
-    if (!topology_.devices[parent].partitioned || api_.mig_handle == nullptr) return;
+    if (!topology_.gpus[parent].partitioned || api_.mig_handle == nullptr) return;
     const NvmlDevice whole = handles_[parent];
     unsigned slots = 0;
     if (!answers(api_.mig_count, whole, &slots) || slots > kNvmlMaxMig) {
-      remark("the library does not tell which MIG instances " + gpu(topology_.devices[parent]) + " has");
+      remark("the library does not tell which MIG instances " + gpu(topology_.gpus[parent]) + " has");
       return;
     }
     for (unsigned slot = 0; slot < slots; ++slot) {
       NvmlDevice handle = nullptr;
       if (!answers(api_.mig_handle, whole, slot, &handle)) continue;  // an empty slot
-      const Device& gpu_device = topology_.devices[parent];
+      const Device& gpu_device = topology_.gpus[parent];
       Device device;
-      device.index = static_cast<int>(topology_.devices.size());
+      device.index = static_cast<int>(topology_.gpus.size());
       device.vendor_index = gpu_device.vendor_index;
       device.parent = parent;
       device.partitioned = true;
@@ -567,7 +595,7 @@ class NvmlReader {
       device.numa = gpu_device.numa;
       device.driver = gpu_device.driver;
       device.health = gpu_device.health;
-      topology_.devices.push_back(std::move(device));
+      topology_.gpus.push_back(std::move(device));
     }
   }
 

@@ -190,7 +190,7 @@ class RsmiReader {
     if (device.partition == "SPX") device.partition.clear();  // the whole GPU
     device.partitioned = !device.partition.empty();
     readHealth(device, i);
-    topology_.devices.push_back(std::move(device));
+    topology_.gpus.push_back(std::move(device));
     places_.push_back({pci == ~uint64_t{0} ? 0 : pci & ~kRsmiPartitionBits, unique_id});
   }
 
@@ -214,10 +214,10 @@ class RsmiReader {
 
   void sharePackages() {
     for (uint32_t i = 0; i < places_.size(); ++i) {
-      if (!topology_.devices[i].partitioned) continue;
+      if (!topology_.gpus[i].partitioned) continue;
       int parts = 0;
       for (uint32_t k = 0; k < places_.size(); ++k) parts += onePackage(i, k) || i == k ? 1 : 0;
-      topology_.devices[i].share = 1.0 / parts;
+      topology_.gpus[i].share = 1.0 / parts;
     }
   }
 
@@ -229,13 +229,13 @@ class RsmiReader {
     std::vector<RsmiProcess> processes(count);
     if (count > 0 && !answers(api_.processes, processes.data(), &count)) return;
     processes.resize(std::min<std::size_t>(processes.size(), count));
-    for (Device& device : topology_.devices) device.processes = 0;
+    for (Device& device : topology_.gpus) device.processes = 0;
     for (const RsmiProcess& process : processes) {
       uint32_t indexes[kMaxDevices] = {};
       uint32_t gpus = kMaxDevices;
       if (!answers(api_.process_gpus, process.process_id, indexes, &gpus)) continue;
       for (uint32_t k = 0; k < std::min<uint32_t>(gpus, kMaxDevices); ++k)
-        if (indexes[k] < topology_.devices.size()) ++*topology_.devices[indexes[k]].processes;
+        if (indexes[k] < topology_.gpus.size()) ++*topology_.gpus[indexes[k]].processes;
     }
   }
 
@@ -254,7 +254,7 @@ class RsmiReader {
     Link link;
     link.from = static_cast<int>(from);
     link.to = static_cast<int>(to);
-    link.to_busid = topology_.devices[to].busid;
+    link.to_busid = topology_.gpus[to].busid;
     link.width = 1;
     if (type == kRsmiPcie) {
       topology_.links.push_back(std::move(link));

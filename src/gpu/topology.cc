@@ -1,45 +1,56 @@
 #include "gpu/topology.h"
 
-namespace railwise::gpu {
+#include <iterator>
 
-const char* vendorName(Vendor vendor) {
+namespace railwise::topology {
+
+const char* pathTypeName(PathType type) {
+  constexpr const char* kNames[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                    "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+  const auto number = static_cast<std::size_t>(type);
+  return number < std::size(kNames) ? kNames[number] : "?";
+}
+
+const char* gpuVendorName(GpuVendor vendor) {
   switch (vendor) {
-    case Vendor::kNvidia:
+    case GpuVendor::kNvidia:
       return "NVIDIA";
-    case Vendor::kAmd:
+    case GpuVendor::kAmd:
       return "AMD";
   }
   return "unknown";
 }
 
-const char* linkKindName(LinkKind kind) {
+const char* gpuLinkKindName(GpuLinkKind kind) {
   switch (kind) {
-    case LinkKind::kNvlink:
+    case GpuLinkKind::kNvlink:
       return "NVLink";
-    case LinkKind::kNvswitch:
+    case GpuLinkKind::kNvswitch:
       return "NVSwitch";
-    case LinkKind::kInfinityFabric:
+    case GpuLinkKind::kInfinityFabric:
       return "InfinityFabric";
-    case LinkKind::kXgmi:
+    case GpuLinkKind::kXgmi:
       return "xGMI";
-    case LinkKind::kPcie:
+    case GpuLinkKind::kPcie:
       return "PCIe";
+    case GpuLinkKind::kC2c:
+      return "C2C";
   }
   return "unknown";
 }
 
-const char* latencyClassName(LatencyClass latency) {
+const char* gpuLatencyName(GpuLatency latency) {
   switch (latency) {
-    case LatencyClass::kPackage:
+    case GpuLatency::kPackage:
       return "package";
-    case LatencyClass::kDirect:
+    case GpuLatency::kDirect:
       return "direct";
-    case LatencyClass::kSwitched:
+    case GpuLatency::kSwitched:
       return "switched";
-    case LatencyClass::kHost:
+    case GpuLatency::kHost:
       return "host";
   }
   return "unknown";
 }
 
-}  // namespace railwise::gpu
+}  // namespace railwise::topology

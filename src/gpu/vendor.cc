@@ -14,13 +14,16 @@
 #include <cstring>
 #include <optional>
 
-#include "gpu/answer.h"
+#include "gpu/json.h"
 
 namespace railwise::gpu {
 namespace {
 
 // A library that writes without end is not read without end. 256 GPUs, each linked to each, need 8 MB.
 constexpr std::size_t kMaxAnswer = 64u << 20;
+// Ends an answer. The library may have written over the child's memory or have started a process that holds
+// the pipe open, so the end of the pipe does not tell whether the answer is whole.
+constexpr char kAnswerEnd = '\0';
 // How long a killed child may take to disappear. One that hangs in the driver cannot be killed at all.
 constexpr Clock::duration kKillTime = std::chrono::milliseconds(200);
 
@@ -52,7 +55,7 @@ void writeAll(int fd, std::string_view bytes) {
   try {
     GpuTopology topology;
     if (Outcome<void> read = vendor.read(topology); !read.ok()) topology.remarks.push_back(read.error());
-    bytes = encodeAnswer(topology);
+    bytes = jsonOf(topology) + kAnswerEnd;
   } catch (...) {
     _exit(3);
   }
@@ -69,6 +72,7 @@ class Asked {
         fd_(std::exchange(other.fd_, -1)),
         pid_(std::exchange(other.pid_, -1)),
         bytes_(std::move(other.bytes_)),
+        whole_(other.whole_),
         done_(other.done_) {}
   Asked& operator=(Asked&&) = delete;
   ~Asked() {
@@ -98,8 +102,7 @@ class Asked {
   int fd() const { return fd_; }
   bool done() const { return done_; }
 
-  // Takes in what has come. The end of the answer counts, not the end of the pipe: a process that the library
-  // has started may hold the pipe open.
+  // Takes in what has come.
   void receive() {
     char buffer[65536];
     for (;;) {
@@ -108,7 +111,8 @@ class Asked {
       if (got < 0 && errno == EAGAIN) return;
       if (got <= 0) break;
       bytes_.append(buffer, static_cast<std::size_t>(got));
-      if (answerIsWhole(bytes_) || bytes_.size() > kMaxAnswer) break;
+      whole_ = bytes_.back() == kAnswerEnd;
+      if (whole_ || bytes_.size() > kMaxAnswer) break;
     }
     done_ = true;
   }
@@ -121,7 +125,8 @@ class Asked {
       topology.remarks.push_back(silent(limit, status.has_value()));
       return topology;
     }
-    Outcome<GpuTopology> answer = decodeAnswer(bytes_);
+    Outcome<GpuTopology> answer = Error{"its answer is cut off"};
+    if (whole_) answer = parseJson(std::string_view(bytes_).substr(0, bytes_.size() - 1));
     if (answer.ok()) topology = std::move(*answer);
     else topology.remarks.push_back(failed(status, answer.error()));
     sanitize(topology, vendor_->name());
@@ -169,14 +174,15 @@ class Asked {
     if (bytes_.empty())
       return vendor_->name() + " ended the process that asked it" +
              (status ? " (status " + std::to_string(WEXITSTATUS(*status)) + ")" : "") + missing;
-    return vendor_->name() + ": " + error + missing;
+    return vendor_->name() + ": the answer of the process that asked it cannot be read (" + error + ")" + missing;
   }
 
   const GpuVendor* vendor_;
   int fd_;
   pid_t pid_;
   std::string bytes_;
-  bool done_ = false;
+  bool whole_ = false;  // the end of the answer has come
+  bool done_ = false;   // nothing more is read
 };
 
 void waitForAnswers(std::vector<Asked>& asked, const Deadline& deadline) {
@@ -202,14 +208,14 @@ void waitForAnswers(std::vector<Asked>& asked, const Deadline& deadline) {
 void append(GpuTopology& whole, GpuTopology more, Vendor vendor) {
   std::move(more.remarks.begin(), more.remarks.end(), std::back_inserter(whole.remarks));
   const auto same = [vendor](const Device& device) { return device.vendor == vendor; };
-  if (std::any_of(whole.devices.begin(), whole.devices.end(), same)) return;
-  const int first = static_cast<int>(whole.devices.size());
+  if (std::any_of(whole.gpus.begin(), whole.gpus.end(), same)) return;
+  const int first = static_cast<int>(whole.gpus.size());
   const auto shift = [first](int& index) { index = index < 0 ? index : index + first; };
-  for (Device& device : more.devices) {
+  for (Device& device : more.gpus) {
     device.vendor = vendor;
     shift(device.index);
     shift(device.parent);
-    whole.devices.push_back(std::move(device));
+    whole.gpus.push_back(std::move(device));
   }
   for (Link& link : more.links) {
     shift(link.from);

@@ -54,17 +54,20 @@ class LiveTree : public FileTree {
     return {Kind::kLink, std::string(target, static_cast<std::size_t>(length))};
   }
 
-  std::optional<std::string> readAt(const std::string& real_path) const override {
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override {
     const int fd = ::open((root_ + real_path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return std::nullopt;
-    std::string content(kMaxFileBytes, '\0');
-    std::size_t size = 0;
-    // One read is enough, because an attribute always comes whole. The content is empty if the driver refuses
-    // the read.
-    if (const ssize_t count = ::read(fd, content.data(), content.size()); count > 0)
-      size = static_cast<std::size_t>(count);
+    std::string content;
+    // For an attribute one read is enough, because it always comes whole. The content is empty if the driver
+    // refuses the read.
+    while (content.size() < most && content.size() % kMaxFileBytes == 0) {
+      const std::size_t size = content.size();
+      content.resize(std::min(size + kMaxFileBytes, most));
+      const ssize_t count = ::read(fd, content.data() + size, content.size() - size);
+      content.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+      if (count <= 0) break;
+    }
     ::close(fd);
-    content.resize(size);
     return content;
   }
 
@@ -140,10 +143,10 @@ Outcome<std::string> FileTree::realPath(std::string_view path) const {
   return done.empty() ? "/" : done;
 }
 
-std::optional<std::string> FileTree::read(std::string_view path) const {
+std::optional<std::string> FileTree::read(std::string_view path, std::size_t most) const {
   const Outcome<std::string> real = realPath(path);
   if (!real.ok() || entryAt(*real).kind != Kind::kFile) return std::nullopt;
-  return readAt(*real);
+  return readAt(*real, most);
 }
 
 std::vector<std::string> FileTree::list(std::string_view path) const {
@@ -158,10 +161,11 @@ FileTree::Entry RememberedTree::entryAt(const std::string& real_path) const {
                                  : entries_.emplace(real_path, entryOf(tree_, real_path)).first->second;
 }
 
-std::optional<std::string> RememberedTree::readAt(const std::string& real_path) const {
+std::optional<std::string> RememberedTree::readAt(const std::string& real_path, std::size_t most) const {
+  if (most != kMaxFileBytes) return readOf(tree_, real_path, most);
   const auto found = contents_.find(real_path);
   return found != contents_.end() ? found->second
-                                  : contents_.emplace(real_path, readOf(tree_, real_path)).first->second;
+                                  : contents_.emplace(real_path, readOf(tree_, real_path, most)).first->second;
 }
 
 std::vector<std::string> RememberedTree::listAt(const std::string& real_path) const {
@@ -189,7 +193,7 @@ std::string realPathOf(const FileTree& tree, std::string_view path) {
 }
 
 MemoryTree& MemoryTree::file(std::string_view path, std::string_view content) {
-  put(path, {.content = std::string(content.substr(0, kMaxFileBytes))});
+  put(path, {.content = std::string(content)});
   return *this;
 }
 
@@ -223,10 +227,10 @@ FileTree::Entry MemoryTree::entryAt(const std::string& real_path) const {
   return {found->second.is_folder ? Kind::kDirectory : Kind::kFile, {}};
 }
 
-std::optional<std::string> MemoryTree::readAt(const std::string& real_path) const {
+std::optional<std::string> MemoryTree::readAt(const std::string& real_path, std::size_t most) const {
   const auto found = items_.find(real_path);
   if (found == items_.end()) return std::nullopt;
-  return found->second.content;
+  return found->second.content.substr(0, most);
 }
 
 std::vector<std::string> MemoryTree::listAt(const std::string& real_path) const {

@@ -36,8 +36,8 @@ class FileTree {
   // links form a loop.
   Outcome<std::string> realPath(std::string_view path) const;
   bool exists(std::string_view path) const { return realPath(path).ok(); }
-  // The first kMaxFileBytes of a file. Nothing: the file cannot be read.
-  std::optional<std::string> read(std::string_view path) const;
+  // The first `most` bytes of a file. Nothing: the file cannot be read.
+  std::optional<std::string> read(std::string_view path, std::size_t most = kMaxFileBytes) const;
   // The names in a directory, sorted. Empty: there is no such directory.
   std::vector<std::string> list(std::string_view path) const;
 
@@ -49,13 +49,14 @@ class FileTree {
   };
   // These functions take real paths only: no component but the last may be a link.
   virtual Entry entryAt(const std::string& real_path) const = 0;
-  virtual std::optional<std::string> readAt(const std::string& real_path) const = 0;
+  virtual std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const = 0;
   virtual std::vector<std::string> listAt(const std::string& real_path) const = 0;
 
   // Call the protected functions of another tree.
   static Entry entryOf(const FileTree& tree, const std::string& real_path) { return tree.entryAt(real_path); }
-  static std::optional<std::string> readOf(const FileTree& tree, const std::string& real_path) {
-    return tree.readAt(real_path);
+  static std::optional<std::string> readOf(const FileTree& tree, const std::string& real_path,
+                                           std::size_t most) {
+    return tree.readAt(real_path, most);
   }
   static std::vector<std::string> listOf(const FileTree& tree, const std::string& real_path) {
     return tree.listAt(real_path);
@@ -74,7 +75,7 @@ class RememberedTree final : public FileTree {
 
  protected:
   Entry entryAt(const std::string& real_path) const override;
-  std::optional<std::string> readAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
   std::vector<std::string> listAt(const std::string& real_path) const override;
 
  private:
@@ -114,7 +115,7 @@ class MemoryTree : public FileTree {
 
  protected:
   Entry entryAt(const std::string& real_path) const override;
-  std::optional<std::string> readAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
   std::vector<std::string> listAt(const std::string& real_path) const override;
 
  private:

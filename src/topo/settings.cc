@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "railwise/topology.h"
+
 namespace railwise::topo {
 namespace {
 
-constexpr std::array<const char*, kPathTypes> kPathNames = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                                            "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 constexpr std::array<const char*, kPathTypes> kPathMeanings = {
     "the same device",
     "NVLink (or xGMI) directly or through an NVSwitch",
@@ -59,7 +59,7 @@ class Reader {
     const char* value = text(name);
     if (value == nullptr) return;
     for (int i = 0; i <= static_cast<int>(PathType::kSys); ++i) {
-      if (std::strcmp(value, kPathNames[static_cast<std::size_t>(i)]) != 0) continue;
+      if (std::strcmp(value, pathTypeName(static_cast<PathType>(i))) != 0) continue;
       field = i;
       return;
     }
@@ -132,7 +132,9 @@ class Reader {
 
 const char* ncclVersionName(NcclVersion version) { return version == NcclVersion::k2_28 ? "2.28" : "2.30.7"; }
 
-const char* pathTypeName(PathType type) { return kPathNames[static_cast<std::size_t>(type)]; }
+const char* pathTypeName(PathType type) {
+  return topology::pathTypeName(static_cast<topology::PathType>(type));
+}
 
 const char* pathTypeMeaning(PathType type) { return kPathMeanings[static_cast<std::size_t>(type)]; }
 

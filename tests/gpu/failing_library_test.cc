@@ -17,7 +17,7 @@ TEST(FailingLibraryTest, OneThatHangsIsNotWaitedFor) {
   const Clock::time_point start = Clock::now();
   const GpuTopology machine = nvidia("dgx_h100", "hang", 200ms);
   EXPECT_LT(Clock::now() - start, 3s);  // eight times the fake's sleep are 24 s
-  EXPECT_TRUE(machine.devices.empty());
+  EXPECT_TRUE(machine.gpus.empty());
   EXPECT_REMARK(machine, "did not answer within 0.2 s: its GPUs are missing here. Try nvidia-smi");
   // No child is left.
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
@@ -26,7 +26,7 @@ TEST(FailingLibraryTest, OneThatHangsIsNotWaitedFor) {
 
 TEST(FailingLibraryTest, OneThatCrashesIsNamed) {
   const GpuTopology machine = nvidia("dgx_h100", "crash");
-  EXPECT_TRUE(machine.devices.empty());
+  EXPECT_TRUE(machine.gpus.empty());
   EXPECT_REMARK(machine, "crashed (signal SIG");
   const GpuTopology other = amd("mi250", "crash");
   EXPECT_REMARK(other, "AMD's library");
@@ -35,7 +35,7 @@ TEST(FailingLibraryTest, OneThatCrashesIsNamed) {
 
 TEST(FailingLibraryTest, OneThatEndsTheProcessIsNamed) {
   const GpuTopology machine = nvidia("dgx_h100", "exit");
-  EXPECT_TRUE(machine.devices.empty());
+  EXPECT_TRUE(machine.gpus.empty());
   EXPECT_REMARK(machine, "ended the process that asked it (status 7)");
 }
 
@@ -57,7 +57,7 @@ TEST(FailingLibraryTest, OneVendorThatHangsDoesNotTakeTheOther) {
   vendors.push_back(makeRocmSmi(config));
   Outcome<GpuTopology> machine = readGpus(3s, vendors);
   ASSERT_OK(machine);
-  EXPECT_EQ(machine->devices.size(), 4u);
+  EXPECT_EQ(machine->gpus.size(), 4u);
   EXPECT_REMARK(*machine, "a library that sleeps did not answer within 3 s");
 }
 
@@ -69,11 +69,11 @@ TEST(FailingLibraryTest, TwoVendorsStandInOneList) {
   Outcome<GpuTopology> machine = readGpus(kPatience, allVendors(config));
   ASSERT_OK(machine);
   // The AMD fake takes the file's GPUs for its own: three more.
-  ASSERT_EQ(machine->devices.size(), 6u);
+  ASSERT_EQ(machine->gpus.size(), 6u);
   for (int i = 0; i < 6; ++i) {
-    EXPECT_EQ(machine->devices[i].index, i);
-    EXPECT_EQ(machine->devices[i].vendor, i < 3 ? Vendor::kNvidia : Vendor::kAmd);
-    EXPECT_EQ(machine->devices[i].vendor_index, i % 3);
+    EXPECT_EQ(machine->gpus[i].index, i);
+    EXPECT_EQ(machine->gpus[i].vendor, i < 3 ? Vendor::kNvidia : Vendor::kAmd);
+    EXPECT_EQ(machine->gpus[i].vendor_index, i % 3);
   }
   EXPECT_NE(linkBetween(*machine, 0, 1), nullptr);
 }
@@ -89,7 +89,7 @@ TEST(FailingLibraryTest, TheSecondLibraryOfAVendorCountsOnlyAlone) {
   vendors.push_back(makeRocmSmi(config));
   Outcome<GpuTopology> machine = readGpus(kPatience, vendors);
   ASSERT_OK(machine);
-  EXPECT_EQ(machine->devices.size(), 4u);
+  EXPECT_EQ(machine->gpus.size(), 4u);
   EXPECT_EQ(linksFrom(*machine, 0).size(), 2u);
 }
 
@@ -101,7 +101,7 @@ TEST(FailingLibraryTest, NoLibraryIsNormal) {
 
 TEST(FailingLibraryTest, ALibraryThatASettingNamesMustBeThere) {
   const GpuTopology machine = readFake(makeNvml, "/no/such/library.so", "laptop");
-  EXPECT_TRUE(machine.devices.empty());
+  EXPECT_TRUE(machine.gpus.empty());
   EXPECT_REMARK(machine, "NVIDIA's library (/no/such/library.so) cannot be loaded");
 }
 

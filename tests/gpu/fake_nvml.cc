@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <sstream>
 
 #include "tests/gpu/machine_file.h"
 
@@ -173,17 +175,31 @@ FAKE int nvmlDeviceGetNvLinkVersion(void* handle, unsigned link, unsigned* versi
 FAKE int nvmlDeviceGetNvLinkRemoteDeviceType(void* handle, unsigned link, int* type) {
   return ofLink(handle, link, [&](const FakeLink& one) { *type = one.type; });
 }
+// "c2c COUNT MBPS": links to the CPU of the package.
+std::optional<unsigned> fieldOf(void* handle, unsigned id, unsigned scope) {
+  constexpr unsigned kSpeedCommon = 90;
+  constexpr unsigned kC2cCount = 170;
+  constexpr unsigned kC2cMbps = 172;
+  const std::vector<FakeLink> all = links(handle);
+  if (id == kSpeedCommon && scope < all.size() && all[scope].mbps > 0) return all[scope].mbps;
+  if (id < kC2cCount || id > kC2cMbps || part(handle).find("c2c") == nullptr) return std::nullopt;
+  std::istringstream words(*part(handle).find("c2c"));
+  unsigned count = 0;
+  unsigned mbps = 0;
+  words >> count >> mbps;
+  return id == kC2cCount ? count : id == kC2cMbps ? mbps : 1;
+}
+
 FAKE int nvmlDeviceGetFieldValues(void* handle, int count, void* values) {
   if (fakeMode("fail")) return 999;
   for (int i = 0; i < count; ++i) {
     char* value = static_cast<char*>(values) + 40 * i;
     unsigned field[2];
     std::memcpy(field, value, sizeof field);
-    const std::vector<FakeLink> all = links(handle);
-    const bool known = field[0] == 90 && field[1] < all.size() && all[field[1]].mbps > 0;
+    const std::optional<unsigned> known = fieldOf(handle, field[0], field[1]);
     write(value, 28, known ? 0 : kUnsupported);
     write(value, 24, 1);  // unsigned int
-    if (known) write(value, 32, all[field[1]].mbps);
+    if (known) write(value, 32, *known);
   }
   return 0;
 }

@@ -12,8 +12,8 @@ using namespace test;
 TEST(RocmSmiTest, Mi300xInSpxIsEightWholeGpus) {
   const GpuTopology machine = amd("mi300x_spx");
   EXPECT_NO_REMARK(machine);
-  ASSERT_EQ(machine.devices.size(), 8u);
-  const Device& gpu = machine.devices[1];
+  ASSERT_EQ(machine.gpus.size(), 8u);
+  const Device& gpu = machine.gpus[1];
   EXPECT_EQ(gpu.index, 1);
   EXPECT_EQ(gpu.vendor, Vendor::kAmd);
   EXPECT_EQ(gpu.model, "AMD Instinct MI300X");
@@ -29,9 +29,9 @@ TEST(RocmSmiTest, Mi300xInSpxIsEightWholeGpus) {
   EXPECT_EQ(gpu.partition, "");
   EXPECT_FALSE(gpu.partitioned);
   EXPECT_EQ(gpu.share, 1);
-  EXPECT_EQ(machine.devices[0].processes, 1);
-  EXPECT_EQ(machine.devices[1].processes, 2);
-  EXPECT_EQ(machine.devices[2].processes, 0);
+  EXPECT_EQ(machine.gpus[0].processes, 1);
+  EXPECT_EQ(machine.gpus[1].processes, 2);
+  EXPECT_EQ(machine.gpus[2].processes, 0);
   EXPECT_EQ(gpu.utilisation_percent, 0);
   EXPECT_EQ(gpu.health.ecc_uncorrected, 0u);
   EXPECT_EQ(gpu.health.link_errors, 0u);
@@ -51,8 +51,8 @@ TEST(RocmSmiTest, Mi300xInSpxIsEightWholeGpus) {
 TEST(RocmSmiTest, Mi300xInCpxIsEightPartitionsOfEachGpu) {
   const GpuTopology machine = amd("mi300x_cpx");
   EXPECT_NO_REMARK(machine);
-  ASSERT_EQ(machine.devices.size(), 16u);
-  const Device& second = machine.devices[9];
+  ASSERT_EQ(machine.gpus.size(), 16u);
+  const Device& second = machine.gpus[9];
   EXPECT_EQ(second.partition, "CPX");
   EXPECT_TRUE(second.partitioned);
   EXPECT_DOUBLE_EQ(second.share, 1.0 / 8);
@@ -70,9 +70,9 @@ TEST(RocmSmiTest, Mi300xInCpxIsEightPartitionsOfEachGpu) {
 TEST(RocmSmiTest, Mi250IsTwoDiesEach) {
   const GpuTopology machine = amd("mi250");
   EXPECT_NO_REMARK(machine);
-  ASSERT_EQ(machine.devices.size(), 4u);
-  EXPECT_EQ(machine.devices[0].architecture, "gfx90a");
-  EXPECT_EQ(machine.devices[0].partition, "");
+  ASSERT_EQ(machine.gpus.size(), 4u);
+  EXPECT_EQ(machine.gpus[0].architecture, "gfx90a");
+  EXPECT_EQ(machine.gpus[0].partition, "");
   const Link* inside = linkBetween(machine, 0, 1);
   ASSERT_NE(inside, nullptr);
   EXPECT_EQ(inside->kind, LinkKind::kXgmi);
@@ -87,10 +87,10 @@ TEST(RocmSmiTest, Mi250IsTwoDiesEach) {
 
 TEST(RocmSmiTest, AnOlderLibraryLeavesFieldsUnknown) {
   const GpuTopology machine = readFake(makeRocmSmi, FAKE_OLD_ROCM_SMI, "mi300x_spx");
-  ASSERT_EQ(machine.devices.size(), 8u);
-  EXPECT_EQ(machine.devices[0].model, "AMD Instinct MI300X");
-  EXPECT_EQ(machine.devices[0].architecture, "");
-  EXPECT_EQ(machine.devices[0].processes, std::nullopt);
+  ASSERT_EQ(machine.gpus.size(), 8u);
+  EXPECT_EQ(machine.gpus[0].model, "AMD Instinct MI300X");
+  EXPECT_EQ(machine.gpus[0].architecture, "");
+  EXPECT_EQ(machine.gpus[0].processes, std::nullopt);
   EXPECT_TRUE(machine.peers.empty());
   ASSERT_EQ(machine.links.size(), 56u);
   EXPECT_EQ(machine.links[0].gb_per_s, 0);
@@ -99,29 +99,29 @@ TEST(RocmSmiTest, AnOlderLibraryLeavesFieldsUnknown) {
 
 TEST(RocmSmiTest, CallsThatFailLeaveFieldsUnknown) {
   const GpuTopology machine = amd("mi300x_spx", "fail");
-  ASSERT_EQ(machine.devices.size(), 8u);
-  EXPECT_EQ(machine.devices[0].model, "");
-  EXPECT_EQ(machine.devices[0].busid, "");
-  EXPECT_EQ(machine.devices[0].health, Health{});
+  ASSERT_EQ(machine.gpus.size(), 8u);
+  EXPECT_EQ(machine.gpus[0].model, "");
+  EXPECT_EQ(machine.gpus[0].busid, "");
+  EXPECT_EQ(machine.gpus[0].health, Health{});
   EXPECT_TRUE(machine.links.empty());
 }
 
 TEST(RocmSmiTest, ANumberOfGpusBeyondSenseIsCut) {
   const GpuTopology machine = amd("mi250", "many");
-  EXPECT_LE(machine.devices.size(), 256u);
+  EXPECT_LE(machine.gpus.size(), 256u);
   EXPECT_REMARK(machine, "speaks of 4000000000 GPUs");
 }
 
 TEST(RocmSmiTest, TextsWithoutAnEndAreLeftOut) {
   const GpuTopology machine = amd("mi250", "endless");
-  ASSERT_EQ(machine.devices.size(), 4u);
-  EXPECT_EQ(machine.devices[0].model, "");
+  ASSERT_EQ(machine.gpus.size(), 4u);
+  EXPECT_EQ(machine.gpus[0].model, "");
   EXPECT_REMARK(machine, "the name of AMD GPU 0 has no end");
 }
 
 TEST(RocmSmiTest, WithoutADriverThereIsARemark) {
   const GpuTopology machine = amd("mi250", "noinit");
-  EXPECT_TRUE(machine.devices.empty());
+  EXPECT_TRUE(machine.gpus.empty());
   EXPECT_REMARK(machine, "is installed but does not start: RSMI_STATUS_INIT_ERROR (8)");
 }
 
@@ -130,7 +130,7 @@ TEST(RocmSmiTest, DebiansLibraryFindsNoGpuWithoutACrash) {
   if (library == nullptr) GTEST_SKIP() << "librocm_smi64.so.1 is not there: install librocm-smi64-1";
   dlclose(library);
   const GpuTopology machine = readFake(makeRocmSmi, "", "none");
-  if (!machine.devices.empty()) GTEST_SKIP() << "this machine has AMD GPUs";
+  if (!machine.gpus.empty()) GTEST_SKIP() << "this machine has AMD GPUs";
   if (access("/sys/module/amdgpu", F_OK) == 0) GTEST_SKIP() << "this machine has AMD's driver";
   EXPECT_NO_REMARK(machine);
 }

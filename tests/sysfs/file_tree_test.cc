@@ -96,8 +96,8 @@ class CountingTree : public MemoryTree {
 
  protected:
   Entry entryAt(const std::string& path) const override { return ++questions, MemoryTree::entryAt(path); }
-  std::optional<std::string> readAt(const std::string& path) const override {
-    return ++questions, MemoryTree::readAt(path);
+  std::optional<std::string> readAt(const std::string& path, std::size_t most) const override {
+    return ++questions, MemoryTree::readAt(path, most);
   }
   std::vector<std::string> listAt(const std::string& path) const override {
     return ++questions, MemoryTree::listAt(path);

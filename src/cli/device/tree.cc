@@ -12,7 +12,8 @@
 #include "cli/device/tree_parts.h"
 #include "cli/options/message.h"
 #include "topo/sources/cpu_identity.h"
-#include "topo/sources/gpu_identity.h"
+#include "gpu/json.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 namespace {
@@ -27,6 +28,7 @@ class TreeMaker {
     for (const softdev::GpuConfig& gpu : host_.gpus) addGpu(gpu);
     for (const softdev::PciConfig& each : host_.nvswitches) addFunction(each, nvswitchFunction(each));
     for (const softdev::DeviceConfig& device : host_.devices) addDevice(device);
+    addGpuAnswers();
     addBridges();
     if (host_.described) addNodes();
     addPeerMemory();
@@ -63,12 +65,23 @@ class TreeMaker {
   void addGpu(const softdev::GpuConfig& gpu) {
     const PciFunction function = gpuFunction(gpu);
     addFunction(gpu, function);
-    if (function.vendor == kAmd) return;
-    topo::GpuIdentity identity;
-    identity.sm = static_cast<int>(gpu.sm);
-    for (const softdev::NvlinkConfig& link : gpu.nvlinks)
-      identity.nvlinks.push_back({link.target, static_cast<int>(link.count)});
-    tree_.file(topo::gpuIdentityPath(gpu.busid()), topo::gpuIdentityText(identity));
+    const int index = static_cast<int>(answers_.gpus.size());
+    answers_.gpus.push_back(gpuAnswer(gpu, index));
+    for (const softdev::NvlinkConfig& link : gpu.nvlinks) answers_.links.push_back(linkAnswer(link, gpu, index));
+  }
+
+  // Link ends are known when all GPUs are.
+  void addGpuAnswers() {
+    if (answers_.gpus.empty()) return;
+    for (gpu::Link& link : answers_.links) {
+      for (const gpu::Device& device : answers_.gpus) {
+        if (device.busid != link.to_busid) continue;
+        link.to = device.index;
+        link.kind = gpu::LinkKind::kNvlink;
+        link.latency = gpu::LatencyClass::kDirect;
+      }
+    }
+    tree_.file(topo::kGpuAnswersPath, gpu::jsonOf(answers_) + "\n");
   }
 
   void addBridges() {
@@ -149,6 +162,7 @@ class TreeMaker {
   const softdev::HostConfig& host_;
   sysfs::MemoryTree tree_{"software machine, host " + host_.name};
   std::map<std::string, PciFunction> bridges_;  // by folder
+  gpu::GpuTopology answers_;                    // what the libraries of the GPUs' vendors would say
 };
 
 }  // namespace

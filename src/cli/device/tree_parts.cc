@@ -17,6 +17,30 @@ struct Generation {
   const char* text;
   uint32_t lane_mbps;
 };
+// What the libraries say of GPUs that machines have, by PCI device id.
+struct GpuModel {
+  uint32_t part;
+  const char* name;
+  uint64_t memory_mib;
+  const char* architecture;  // of AMD's GPUs
+};
+constexpr GpuModel kGpuModels[] = {{0x1db1, "Tesla V100-SXM2-16GB", 16160, ""},
+                                   {0x20b2, "NVIDIA A100-SXM4-80GB", 81920, ""},
+                                   {0x20b5, "NVIDIA A100 80GB PCIe", 81920, ""},
+                                   {0x2330, "NVIDIA H100 80GB HBM3", 81559, ""},
+                                   {0x740c, "AMD Instinct MI250X", 65520, "gfx90a"},
+                                   {0x74a1, "AMD Instinct MI300X", 196592, "gfx942"}};
+
+// MB/s of one NVLink in one direction as NVML reports it, and its version; of the last row that is not newer
+// than the GPU.
+struct NvlinkRate {
+  uint32_t sm;
+  double mbps;
+  int version;
+};
+constexpr NvlinkRate kNvlinkRates[] = {
+    {60, 19531, 1}, {70, 25781, 2}, {80, 25000, 3}, {90, 26562, 4}, {100, 53125, 5}};
+
 constexpr Generation kGenerations[] = {
     {"2.5 GT/s PCIe", 2000},   {"2.5 GT/s PCIe", 2000},   {"5.0 GT/s PCIe", 4000},  {"8.0 GT/s PCIe", 7877},
     {"16.0 GT/s PCIe", 15754}, {"32.0 GT/s PCIe", 31508}, {"64.0 GT/s PCIe", 60500}};
@@ -90,6 +114,44 @@ std::string gidText(const softdev::Gid& gid) {
   for (unsigned i = 0; i < 16; i += 2)
     text += textOf("%s%02x%02x", i > 0 ? ":" : "", gid.raw[i], gid.raw[i + 1]);
   return text;
+}
+
+gpu::Device gpuAnswer(const softdev::GpuConfig& gpu, int index) {
+  const PciFunction function = gpuFunction(gpu);
+  gpu::Device device;
+  device.index = device.vendor_index = index;
+  device.vendor = function.vendor == kAmd ? gpu::Vendor::kAmd : gpu::Vendor::kNvidia;
+  device.busid = gpu.busid();
+  device.numa = gpu.numa;
+  device.driver = "railwise-" RAILWISE_VERSION;
+  device.memory_used_bytes = 0;
+  device.utilisation_percent = device.processes = 0;
+  for (const GpuModel& model : kGpuModels) {
+    if (model.part != function.device) continue;
+    device.model = model.name;
+    device.memory_bytes = model.memory_mib << 20;
+    device.architecture = model.architecture;
+  }
+  if (device.vendor == gpu::Vendor::kAmd) return device;
+  device.sm = static_cast<int>(gpu.sm);
+  device.architecture = textOf("%d.%d", device.sm / 10, device.sm % 10);
+  return device;
+}
+
+gpu::Link linkAnswer(const softdev::NvlinkConfig& link, const softdev::GpuConfig& gpu, int index) {
+  gpu::Link answer;
+  answer.from = index;
+  // NVML does not know the address of a switch that is hidden.
+  if (link.target != softdev::kHiddenNvswitch) answer.to_busid = link.target;
+  answer.kind = gpu::LinkKind::kNvswitch;
+  answer.latency = gpu::LatencyClass::kSwitched;
+  answer.width = static_cast<int>(link.count);
+  for (const NvlinkRate& rate : kNvlinkRates) {
+    if (rate.sm > gpu.sm) break;
+    answer.version = rate.version;
+    answer.gb_per_s = answer.width * rate.mbps / 1000;
+  }
+  return answer;
 }
 
 PciFunction gpuFunction(const softdev::PciConfig& gpu) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/topology.h"
 #include "softdev/config/config.h"
 
 namespace railwise::cli {
@@ -24,6 +25,10 @@ struct PciFunction {
   int32_t numa = -1;
   const char* driver = "";
 };
+
+// What a vendor's library would say of a GPU, and of one of its links; the link's `to` stays -1.
+gpu::Device gpuAnswer(const softdev::GpuConfig& gpu, int index);
+gpu::Link linkAnswer(const softdev::NvlinkConfig& link, const softdev::GpuConfig& gpu, int index);
 
 PciFunction gpuFunction(const softdev::PciConfig& gpu);
 PciFunction nvswitchFunction(const softdev::PciConfig& nvswitch);

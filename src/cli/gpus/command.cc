@@ -3,13 +3,16 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/json.h"
+#include "base/config.h"
 #include "cli/gpus/commands.h"
 #include "cli/gpus/gpu_table.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
+#include "gpu/json.h"
 #include "topo/explain/describe.h"
+#include "topo/explain/gpu_topology.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 namespace {
@@ -20,8 +23,9 @@ constexpr const char* kGpusHelp =
     "usage: railwise gpus [FILE] [--root DIR|TAR] [options]\n"
     "       railwise gpus pick K     which K GPUs a job should take, and why\n"
     "       railwise gpus fitness    how well the hosts of a job fit together\n\n"
-    "Lists the GPUs of the machine: PCI address, kind, NUMA node, the best path to other GPUs, and the "
-    "nearest NICs.\n"
+    "Lists the GPUs of the machine: PCI address, model, memory, NUMA node, the best path to other GPUs, the nearest "
+    "NICs, and\n"
+    "what is wrong with it. On this machine NVIDIA's and AMD's own libraries are asked.\n"
     "FILE is an NCCL (or RCCL) topology file; without one, this machine.\n"
     "Exit status: 0 all right (also without a GPU), 1 the machine cannot be read, 2 a mistake on the command "
     "line.\n\n";
@@ -45,17 +49,17 @@ BestLink bestLink(const GpuTable& table, std::size_t row) {
 }
 
 // The NICs that are as near and as fast as the nearest.
-std::vector<NearNic> nearestNics(const std::vector<NearNic>& nics) {
-  std::vector<NearNic> nearest;
-  for (const NearNic& nic : nics)
+std::vector<topo::NearNic> nearestNics(const std::vector<topo::NearNic>& nics) {
+  std::vector<topo::NearNic> nearest;
+  for (const topo::NearNic& nic : nics)
     if (nic.type == nics[0].type && nic.gb_per_s == nics[0].gb_per_s) nearest.push_back(nic);
   return nearest;
 }
 
-std::string nicText(const topo::Graph& graph, const std::vector<NearNic>& nearest) {
+std::string nicText(const topo::Graph& graph, const std::vector<topo::NearNic>& nearest) {
   if (nearest.empty()) return "none";
   std::vector<std::string> names;
-  for (const NearNic& nic : nearest) names.push_back(topo::netName(graph, nic.net));
+  for (const topo::NearNic& nic : nearest) names.push_back(topo::netName(graph, nic.net));
   if (names.size() > kMostNicNames) {
     const std::size_t more = names.size() - kMostNicNames;
     names.resize(kMostNicNames);
@@ -65,28 +69,39 @@ std::string nicText(const topo::Graph& graph, const std::vector<NearNic>& neares
          topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
 }
 
-std::string listText(const topo::Machine& machine, const GpuTable& table) {
-  const bool hosts = machine.graph->hosts() > 1;
-  std::vector<std::vector<std::string>> lines = {
-      {"GPU", "PCI address", "kind", "NUMA", "best path to GPUs", "nearest NIC"}};
-  if (hosts) lines[0].insert(lines[0].begin() + 1, "host");
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const GpuRow& row = table.rows[i];
-    const BestLink best = bestLink(table, i);
-    const std::string link = best.ranks.empty() ? "none"
-                                                : typeText(*machine.graph, best.link.type) + " " +
-                                                      topo::gbText(static_cast<float>(best.link.gb_per_s)) +
-                                                      " GB/s to " + topo::rangesText(best.ranks);
-    lines.push_back({topo::rangesText(row.ranks), row.busid, row.kind,
-                     row.numa < 0 ? "-" : std::to_string(row.numa), link,
-                     nicText(*machine.graph, nearestNics(table.nics[i]))});
-    if (hosts) lines.back().insert(lines.back().begin() + 1, std::to_string(row.host));
-  }
-  std::vector<std::size_t> widths(lines[0].size(), 0);
-  for (const auto& line : lines)
+std::string memoryText(uint64_t bytes) {
+  return bytes == 0 ? "-" : textOf("%.0f GiB", static_cast<double>(bytes) / static_cast<double>(1U << 30U));
+}
+
+// What is wrong with a GPU, or what it does: "ok", "ECC 3", "throttled (thermal)", "in use by 2 processes"; "-" when
+// its vendor's library was not asked.
+std::string stateText(const gpu::Device& device) {
+  const gpu::Health& health = device.health;
+  std::vector<std::string> states;
+  if (health.ecc_uncorrected.value_or(0) > 0)
+    states.push_back(topo::countText(static_cast<int>(*health.ecc_uncorrected), "ECC error"));
+  if (health.link_errors.value_or(0) > 0)
+    states.push_back(topo::countText(static_cast<int>(*health.link_errors), "link error"));
+  if (health.throttled.value_or(false))
+    states.push_back("throttled" + (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));
+  if (device.processes.value_or(0) > 0) states.push_back("in use");
+  if (!device.fabric_state.empty() && device.fabric_state != "completed")
+    states.push_back("NVLink fabric " + device.fabric_state);
+  if (states.empty()) return health.ecc_uncorrected || health.throttled || device.processes ? "ok" : "-";
+  std::string text;
+  for (const std::string& state : states) text += (text.empty() ? "" : ", ") + state;
+  return text;
+}
+
+using Cells = std::vector<std::string>;
+
+std::string tableText(const std::vector<Cells>& lines) {
+  Cells::size_type columns = lines[0].size();
+  std::vector<std::size_t> widths(columns, 0);
+  for (const Cells& line : lines)
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   std::string text;
-  for (const auto& line : lines) {
+  for (const Cells& line : lines) {
     for (std::size_t i = 0; i + 1 < line.size(); ++i)
       text += line[i] + std::string(widths[i] - line[i].size() + 2, ' ');
     text += line.back() + "\n";
@@ -94,38 +109,76 @@ std::string listText(const topo::Machine& machine, const GpuTable& table) {
   return text;
 }
 
-std::string listJson(const topo::Machine* machine, const GpuTable& table) {
-  JsonWriter json;
-  json.beginObject().key("schema").value("railwise-gpus").key("schema_version").value(1);
-  if (machine != nullptr) json.key("machine").value(machine->name);
-  json.key("gpus").beginArray();
+std::string partText(const gpu::Device& device) {
+  return device.partition.empty() ? "" : " " + device.partition;
+}
+
+Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i, const gpu::Device& device) {
+  const GpuRow& row = table.rows[i];
+  const BestLink best = bestLink(table, i);
+  const std::string link = best.ranks.empty()
+                               ? "none"
+                               : typeText(*machine.graph, best.link.type) + " " +
+                                     topo::gbText(static_cast<float>(best.link.gb_per_s)) + " GB/s to " +
+                                     topo::rangesText(best.ranks);
+  Cells line = {topo::rangesText(row.ranks),
+                row.busid,
+                (device.model.empty() ? row.kind : device.model) + partText(device),
+                memoryText(device.memory_bytes),
+                row.numa < 0 ? "-" : std::to_string(row.numa),
+                link,
+                nicText(*machine.graph, nearestNics(table.nics[i])),
+                stateText(device)};
+  if (machine.graph->hosts() > 1) line.insert(line.begin() + 1, std::to_string(row.host));
+  return line;
+}
+
+std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topology) {
+  const GpuTable table = gpuTable(machine);
+  std::vector<Cells> lines = {
+      {"GPU", "PCI address", "model", "memory", "NUMA", "best path to GPUs", "nearest NIC", "state"}};
+  if (machine.graph->hosts() > 1) lines[0].insert(lines[0].begin() + 1, "host");
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const GpuRow& row = table.rows[i];
-    json.beginObject().key("rank").value(row.rank()).key("ranks").beginRow();
-    for (const int rank : row.ranks) json.value(rank);
-    json.endRow().key("dev").value(row.dev).key("host").value(row.host).key("busid").value(row.busid);
-    json.key("kind").value(row.kind).key("numa");
-    row.numa < 0 ? json.null() : json.value(row.numa);
-    const BestLink best = bestLink(table, i);
-    json.key("best_path");
-    if (best.ranks.empty()) {
-      json.null();
-    } else {
-      json.beginInlineObject().key("type").value(topo::pathTypeName(best.link.type));
-      json.key("gb_per_s").value(static_cast<float>(best.link.gb_per_s)).key("to").beginRow();
-      for (const int rank : best.ranks) json.value(rank);
-      json.endRow().endInlineObject();
+    const auto device =
+        std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
+          return one.rank == table.rows[i].rank();
+        });
+    if (device == topology.gpus.end()) continue;
+    lines.push_back(rowText(machine, table, i, *device));
+    for (const gpu::Device& part : topology.gpus) {
+      if (part.parent != device->index) continue;
+      Cells line = {"", "", "  " + part.partition, memoryText(part.memory_bytes), "", "", "", stateText(part)};
+      if (machine.graph->hosts() > 1) line.insert(line.begin() + 1, "");
+      lines.push_back(std::move(line));
     }
-    json.key("nearest_nics").beginArray();
-    for (const NearNic& nic : nearestNics(table.nics[i])) {
-      json.beginInlineObject().key("name").value(topo::netName(*machine->graph, nic.net));
-      json.key("type").value(topo::pathTypeName(nic.type));
-      json.key("gb_per_s").value(static_cast<float>(nic.gb_per_s)).endInlineObject();
-    }
-    json.endArray().endObject();
   }
-  json.endArray().endObject();
-  return json.text() + "\n";
+  return tableText(lines);
+}
+
+// GPUs that the vendor's library lists and /sys does not: a container without /sys/bus/pci, for example.
+std::string bareText(const gpu::GpuTopology& topology) {
+  std::vector<Cells> lines = {{"GPU", "PCI address", "model", "memory", "state"}};
+  for (const gpu::Device& device : topology.gpus)
+    lines.push_back({gpu::isWhole(device) ? std::to_string(device.index) : "",
+                     gpu::isWhole(device) ? device.busid : "",
+                     gpu::isWhole(device) ? device.model + partText(device) : "  " + device.partition,
+                     memoryText(device.memory_bytes), stateText(device)});
+  return tableText(lines);
+}
+
+// A machine in whose /sys there is no GPU.
+int writeWithoutGpus(const MachineOptions& options, bool json) {
+  gpu::GpuTopology topology;
+  if (const auto tree = openRoot("gpus", options.root); tree != nullptr && options.software.empty()) {
+    auto answers = topo::askForGpus(*tree, Config::load());
+    if (!answers.ok()) return say("gpus: %s", answers.error().c_str()), kExitFailed;
+    if (*answers) topology = std::move(**answers);
+  }
+  if (json) return writeOutput("gpus", "", gpu::jsonOf(topology) + "\n");
+  if (!options.quiet) sayNotes("gpus", topology.remarks);
+  if (topology.gpus.empty()) return writeOutput("gpus", "", "This machine has no GPU by NVIDIA or AMD.\n");
+  say("gpus: note: /sys/bus/pci/devices has none of these GPUs, so nothing is known of their paths and NICs");
+  return writeOutput("gpus", "", bareText(topology));
 }
 
 int listCommand(Args args) {
@@ -140,12 +193,11 @@ int listCommand(Args args) {
   options.without_gpus = &without_gpus;
   const auto machine =
       openMachine("gpus", arguments->positional.empty() ? "" : arguments->positional[0], options);
-  if (without_gpus)
-    return writeOutput("gpus", "",
-                       json ? listJson(nullptr, {}) : "This machine has no GPU by NVIDIA or AMD.\n");
+  if (without_gpus) return writeWithoutGpus(options, json);
   if (!machine) return kExitFailed;
-  const GpuTable gpus = gpuTable(*machine);
-  return writeOutput("gpus", "", json ? listJson(&*machine, gpus) : listText(*machine, gpus));
+  const gpu::GpuTopology topology = topo::gpuTopology(*machine);
+  return writeOutput("gpus", "",
+                     json ? gpu::jsonOf(topology, machine->name) + "\n" : listText(*machine, topology));
 }
 
 }  // namespace

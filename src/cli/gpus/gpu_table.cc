@@ -1,7 +1,6 @@
 #include "cli/gpus/gpu_table.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "cli/options/options.h"
 #include "topo/explain/describe.h"
@@ -26,20 +25,6 @@ GpuRow rowOf(const topo::Machine& machine, int gpu) {
           .numa = cpu < 0 ? -1 : graph.of(NodeType::kCpu, cpu).numa};
 }
 
-std::vector<NearNic> nicsOf(const topo::Machine& machine, const GpuRow& row) {
-  std::vector<NearNic> nics;
-  for (int net = 0; net < machine.graph->count(NodeType::kNet); ++net) {
-    if (machine.graph->of(NodeType::kNet, net).host != row.host) continue;
-    const topo::Path& path = machine.paths->get(NodeType::kGpu, row.gpu, NodeType::kNet, net);
-    if (path.type >= topo::PathType::kNet || path.bandwidth <= 0) continue;
-    nics.push_back({net, path.type, static_cast<double>(path.bandwidth)});
-  }
-  std::stable_sort(nics.begin(), nics.end(), [](const NearNic& a, const NearNic& b) {
-    return std::tuple(a.type, -a.gb_per_s) < std::tuple(b.type, -b.gb_per_s);
-  });
-  return nics;
-}
-
 std::vector<std::string> splitAtCommas(const std::string& list) {
   std::vector<std::string> items(1);
   for (const char c : list) {
@@ -60,7 +45,7 @@ gpu::ChoiceQuestion GpuTable::question(const std::vector<int>& only_nets) const 
   for (const PairLink& link : pairs) question.pair_gb_per_s.push_back(link.gb_per_s);
   for (const auto& list : nics) {
     question.nics.emplace_back();
-    for (const NearNic& nic : list)
+    for (const topo::NearNic& nic : list)
       if (only_nets.empty() || std::count(only_nets.begin(), only_nets.end(), nic.net) > 0)
         question.nics.back().push_back({nic.net, static_cast<int>(nic.type), nic.gb_per_s});
   }
@@ -92,7 +77,7 @@ GpuTable gpuTable(const topo::Machine& machine) {
         link.gb_per_s = static_cast<double>(std::min(there.bandwidth, back.bandwidth));
       table.pairs.push_back(link);
     }
-    table.nics.push_back(nicsOf(machine, from));
+    table.nics.push_back(topo::nearNics(machine, from.gpu));
   }
   return table;
 }

@@ -7,6 +7,7 @@
 
 #include "base/outcome.h"
 #include "gpu/choose/choose.h"
+#include "topo/explain/gpu_topology.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::cli {
@@ -29,16 +30,10 @@ struct PairLink {
   double gb_per_s = 0;                         // the slower of the two; 0: no link
 };
 
-struct NearNic {
-  int net = -1;  // index in the graph
-  topo::PathType type = topo::PathType::kDis;
-  double gb_per_s = 0;
-};
-
 struct GpuTable {
   std::vector<GpuRow> rows;
   std::vector<PairLink> pairs;             // rows x rows
-  std::vector<std::vector<NearNic>> nics;  // of each row: NICs of its host, the nearest first
+  std::vector<std::vector<topo::NearNic>> nics;  // of each row, as nearNics() has them
 
   const PairLink& pair(std::size_t a, std::size_t b) const { return pairs[a * rows.size() + b]; }
   // The rows as the choice wants them. `only_nets`: the NICs that count; empty: all.

@@ -60,9 +60,9 @@ std::string linksText(const Picked& picked, const gpu::GpuSet& set) {
          gb(set.score.all_pairs_mbps);
 }
 
-const NearNic& nicOf(const GpuTable& table, int row, int net) {
+const topo::NearNic& nicOf(const GpuTable& table, int row, int net) {
   const auto& nics = table.nics[static_cast<std::size_t>(row)];
-  return *std::find_if(nics.begin(), nics.end(), [&](const NearNic& nic) { return nic.net == net; });
+  return *std::find_if(nics.begin(), nics.end(), [&](const topo::NearNic& nic) { return nic.net == net; });
 }
 
 std::string nicsText(const Picked& picked, const gpu::GpuSet& set) {
@@ -70,7 +70,7 @@ std::string nicsText(const Picked& picked, const gpu::GpuSet& set) {
   for (std::size_t i = 0; i < set.gpus.size(); ++i) {
     const int row = set.gpus[i];
     if (set.nics[i] < 0) continue;
-    const NearNic& nic = nicOf(picked.table, row, set.nics[i]);
+    const topo::NearNic& nic = nicOf(picked.table, row, set.nics[i]);
     text += (text.empty() ? "" : "\n              ") +
             ("GPU " + std::to_string(picked.table.rows[static_cast<std::size_t>(row)].rank())) + " " +
             topo::netName(*picked.machine.graph, nic.net) + " (" + topo::pathTypeName(nic.type) + ", " +
@@ -117,7 +117,7 @@ void writeSet(JsonWriter& json, const Picked& picked, const gpu::GpuSet& set) {
   json.key("gpus_with_nic").value(set.score.with_nic).key("nics").beginArray();
   for (std::size_t i = 0; i < set.gpus.size(); ++i) {
     if (set.nics[i] < 0) continue;
-    const NearNic& nic = nicOf(picked.table, set.gpus[i], set.nics[i]);
+    const topo::NearNic& nic = nicOf(picked.table, set.gpus[i], set.nics[i]);
     json.beginInlineObject()
         .key("gpu")
         .value(row(set.gpus[i]).rank())

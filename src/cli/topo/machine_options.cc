@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
@@ -13,6 +14,7 @@
 #include "sysfs/pci_devices.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/cpu_identity.h"
+#include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"
 
 namespace railwise::cli {
@@ -85,6 +87,9 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
     if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
     sysfs.cpu = *cpu;
   }
+  auto answers = topo::askForGpus(*tree, Config::load());
+  if (!answers.ok()) return say("%s: %s", command, answers.error().c_str()), std::nullopt;
+  if (*answers) sysfs.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**answers));
   auto machine = topo::loadMachine({.tree = *tree,
                                     .settings = settings,
                                     .options = std::move(sysfs),
@@ -130,7 +135,8 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
 }
 
 std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string& root) {
-  auto tree = sysfs::openTree(root.empty() ? "/" : root);
+  // Under `railwise device run` this machine is the software machine.
+  auto tree = sysfs::openTree(root.empty() ? Config::load().sysfs_root : root);
   if (tree.ok()) return std::move(*tree);
   say("%s: %s%s", command, tree.error().c_str(),
       root.ends_with(".xml") ? "; a topology file is given without --root" : "");

@@ -73,10 +73,6 @@ Result<std::vector<int>> chosenNetsOf(const topo::Machine& machine, int rank) {
 
 const char* version() { return RAILWISE_VERSION; }
 
-const char* pathTypeName(PathType type) {
-  return isPathType(type) ? topo::pathTypeName(static_cast<topo::PathType>(type)) : "?";
-}
-
 const char* pathTypeMeaning(PathType type) {
   return isPathType(type) ? topo::pathTypeMeaning(static_cast<topo::PathType>(type)) : "?";
 }
@@ -86,6 +82,7 @@ Machine::Machine(std::shared_ptr<const MachineState> state) : state_(std::move(s
 const std::string& Machine::name() const { return state_->machine.name; }
 const std::vector<Gpu>& Machine::gpus() const { return state_->gpus; }
 const std::vector<Net>& Machine::nets() const { return state_->nets; }
+const GpuTopology& Machine::gpuTopology() const { return state_->gpu_topology; }
 
 std::vector<std::string> Machine::remarks() const {
   std::vector<std::string> remarks = state_->machine.remarks;

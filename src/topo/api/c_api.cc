@@ -202,6 +202,9 @@ int railwise_topology_chosen_nets(const railwise_topology_t* machine, int gpu, i
   });
 }
 
+char* railwise_topology_gpus_json(const railwise_topology_t* machine, char** error) {
+  return machineText(machine, error, [](const Machine& m) { return m.gpuTopologyJson(); });
+}
 char* railwise_topology_json(const railwise_topology_t* machine, char** error) {
   return machineText(machine, error, [](const Machine& m) { return m.json(); });
 }

@@ -2,6 +2,7 @@
 #include "topo/api/state.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/generate/generate.h"
+#include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"
 
 namespace railwise::topology {
@@ -31,6 +32,9 @@ Result<Machine> fromTree(const std::string* file, const std::string& root, const
   topo::SysfsOptions sysfs;
   sysfs.detection = load->detection;
   sysfs.cpu = std::move(*cpu);
+  auto answers = topo::askForGpus(**tree, Config());
+  if (!answers.ok()) return Failure{answers.error()};
+  if (*answers) sysfs.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**answers));
   return finished(topo::loadMachine(
       {.tree = **tree, .settings = load->settings, .options = std::move(sysfs), .topology_file = file}));
 }

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "topo/explain/gpu_topology.h"
+
 namespace railwise::topology {
 namespace {
 
@@ -72,6 +74,7 @@ Machine MachineState::make(topo::Machine machine) {
   auto state = std::make_shared<MachineState>();
   for (int i = 0; i < machine.graph->count(NodeType::kGpu); ++i) state->gpus.push_back(gpuOf(machine, i));
   for (int i = 0; i < machine.graph->count(NodeType::kNet); ++i) state->nets.push_back(netOf(machine, i));
+  state->gpu_topology = topo::gpuTopology(machine);
   state->machine = std::move(machine);
   return Machine(std::move(state));
 }

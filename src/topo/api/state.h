@@ -17,6 +17,7 @@ struct MachineState {
   topo::Machine machine;
   std::vector<Gpu> gpus;
   std::vector<Net> nets;
+  GpuTopology gpu_topology;
 
   static Machine make(topo::Machine machine);
   static const MachineState& of(const Machine& machine) { return *machine.state_; }

@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "gpu/json.h"
 #include "topo/api/state.h"
 #include "topo/explain/explain.h"
 #include "topo/lint/lint.h"
@@ -63,6 +64,9 @@ Result<std::string> Machine::explainJson(int gpu) const {
 
 Result<std::string> Machine::json() const {
   return guardedText([&] { return topo::topologyJson(state_->machine); });
+}
+Result<std::string> Machine::gpuTopologyJson() const {
+  return guardedText([&] { return gpu::jsonOf(gpuTopology(), name()) + "\n"; });
 }
 Result<std::string> Machine::matrix() const {
   return guardedText([&] { return topo::matrixText(state_->machine); });

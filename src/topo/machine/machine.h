@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/outcome.h"
+#include "gpu/topology.h"
 #include "topo/document/xml.h"
 #include "topo/graph/graph.h"
 #include "topo/paths/paths.h"
@@ -35,6 +36,8 @@ struct Machine {
   std::vector<Domain> domains;         // sorted by their lowest rank
   bool completed = false;              // Railwise numbered the GPUs and NICs, as a running machine would
   std::vector<std::string> remarks;    // what was assumed, in words for people
+  // What the vendors' libraries said of the GPUs; null: nobody asked them (a topology file).
+  std::shared_ptr<const gpu::GpuTopology> gpu_answers;
 };
 
 // Makes the graph, paths and domains of a document. An error if NCCL's init would fail.

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "topo/sources/gpu_answers.h"
+
 namespace railwise::topo {
 
 Outcome<Machine> loadMachine(MachineInputs inputs) {
@@ -11,6 +13,11 @@ Outcome<Machine> loadMachine(MachineInputs inputs) {
     if (!read.ok()) return read.failure();
     inputs.document = std::move(*read);
   }
+  if (inputs.options.gpu_answers == nullptr) {
+    auto recorded = recordedGpus(inputs.tree);
+    if (!recorded.ok()) return recorded.failure();
+    if (*recorded) inputs.options.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**recorded));
+  }
   std::vector<std::string> remarks;
   auto xml = readSysfs(inputs.tree, inputs.document, inputs.settings, inputs.options, &remarks);
   if (!xml.ok()) return Error{xml.error(), Code::kNoDevice};
@@ -18,6 +25,7 @@ Outcome<Machine> loadMachine(MachineInputs inputs) {
   if (!machine.ok()) return machine;
   machine->completed = true;
   machine->remarks = std::move(remarks);
+  machine->gpu_answers = std::move(inputs.options.gpu_answers);
   return machine;
 }
 

@@ -8,7 +8,8 @@
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 #include "topo/sources/cpu_identity.h"
-#include "topo/sources/gpu_identity.h"
+#include "gpu/json.h"
+#include "topo/sources/gpu_answers.h"
 #include "topo/sources/net_devices.h"
 
 namespace railwise::topo {
@@ -85,10 +86,7 @@ class Recorder {
       addSwitchLinks(std::string(kSwitchLinks) + "/" + name);
     const CpuAnswer cpu = cpuOf(live_);
     if (!cpu.guessed) tree_.file(kCpuIdentityPath, cpuIdentityText(cpu.cpu) + "\n");
-    for (const sysfs::PciDevice& device : devices) {
-      if (const auto gpu = gpuOf(live_, device.busid))
-        tree_.file(gpuIdentityPath(device.busid), gpuIdentityText(*gpu));
-    }
+    if (options_.gpu_answers != nullptr) tree_.file(kGpuAnswersPath, gpuAnswers(*options_.gpu_answers));
     return std::move(tree_);
   }
 
@@ -172,6 +170,15 @@ class Recorder {
     for (const std::string& port : live_.list(from + "/ports")) {
       addFiles(from + "/ports/" + port, to + "/ports/" + port, kPortFiles);
     }
+  }
+
+  // Without UUIDs: they are made of serial numbers.
+  std::string gpuAnswers(gpu::GpuTopology answers) const {
+    for (gpu::Device& device : answers.gpus) {
+      device.uuid.clear();
+      if (options_.anonymise && !device.fabric_cluster.empty()) device.fabric_cluster = "anonymised";
+    }
+    return gpu::jsonOf(answers) + "\n";
   }
 
   void numberGuids() {

@@ -1,16 +1,20 @@
 #include "topo/sources/sysfs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "sysfs/pci_devices.h"
 #include "topo/machine/fusion.h"
-#include "topo/sources/gpu_identity.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/sys_walk.h"
 
 namespace railwise::topo {
 namespace {
+
+// NCCL looks for NVLink-C2C from this compute capability on (ncclTopoGetXmlFromGpu).
+constexpr int kFirstC2cSm = 90;
 
 // The number of NVLinks that NCCL reads for a GPU (ncclTopoGetXmlFromGpu).
 int maxNvlinks(int sm) {
@@ -20,11 +24,28 @@ int maxNvlinks(int sm) {
   return sm < 90 ? 12 : 18;
 }
 
+// What NCCL asks NVML about a GPU, or RCCL the ROCm libraries, because /sys does not have it.
+struct GpuIdentity {
+  struct LinkTo {
+    std::string target;  // bus id of a GPU or an NVSwitch, or kHiddenTarget (load.h)
+    int count = 0;
+  };
+  int sm = kAssumedSm;
+  std::string gcn;              // AMD
+  std::vector<LinkTo> nvlinks;  // in the library's order; of AMD: xGMI
+  int c2c_links = 0;
+  int c2c_mbps = 0;  // of one of them
+};
+
 class SysfsReader {
  public:
   SysfsReader(const sysfs::FileTree& tree, const Settings& settings, const SysfsOptions& options,
               std::vector<std::string>* remarks)
-      : tree_(tree), settings_(settings), options_(options), remarks_(remarks) {}
+      : tree_(tree),
+        settings_(settings),
+        options_(options),
+        remarks_(remarks),
+        answers_(options.gpu_answers.get()) {}
 
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
@@ -55,6 +76,7 @@ class SysfsReader {
     if (gpus_.empty()) {
       return "no GPU in " + tree_.name() + ": /sys/bus/pci/devices lists no display device by NVIDIA or AMD";
     }
+    dropUnlisted();
     amd_ = gpus_.front().isAmdGpu();
     const bool mixed = std::any_of(gpus_.begin(), gpus_.end(),
                                    [&](const sysfs::PciDevice& gpu) { return gpu.isAmdGpu() != amd_; });
@@ -72,19 +94,52 @@ class SysfsReader {
     return {};
   }
 
+  // Where a vendor's library lists GPUs, a job can use these and no others: /sys shows all GPUs of the host also to
+  // a container that has been given some of them, and the graphics of the processor besides.
+  void dropUnlisted() {
+    if (answers_ == nullptr || answers_->gpus.empty()) return;
+    std::string dropped;
+    std::erase_if(gpus_, [&](const sysfs::PciDevice& gpu) {
+      if (answerFor(gpu.busid) != nullptr) return false;
+      dropped += (dropped.empty() ? "" : ", ") + gpu.busid;
+      return true;
+    });
+    if (gpus_.empty()) {
+      gpus_ = sysfs::gpuDevices(tree_);
+      remark("the vendor's library lists GPUs that /sys does not have: its answers are not used");
+      answers_ = nullptr;
+    } else if (!dropped.empty()) {
+      remark(dropped + ": in /sys, but the vendor's library does not list it: left out (a container shows some of the "
+             "GPUs, or the driver has lost one: see dmesg)");
+    }
+  }
+
+  const gpu::Device* answerFor(const std::string& busid) const {
+    if (answers_ == nullptr) return nullptr;
+    const auto at = std::find_if(
+        answers_->gpus.begin(), answers_->gpus.end(),
+        [&](const gpu::Device& device) { return gpu::isWhole(device) && device.busid == busid; });
+    return at == answers_->gpus.end() ? nullptr : &*at;
+  }
+
   void remarkDevices() {
+    if (answers_ != nullptr)
+      for (const std::string& text : answers_->remarks) remark(text);
     if (nets_.empty()) {
       remark("no RDMA device with an active port in /sys/class/infiniband of " + tree_.name() +
              ": NCCL would use sockets, which are not modelled here");
     }
     remarkLost();
     remarkNodeless();
-    if (amd_) {
-      remark("AMD GPUs: their xGMI links, gcn and arch are not read from /sys, so none are shown");
-    } else if (options_.detection.gpu_sm == 0 &&
-               std::any_of(gpus_.begin(), gpus_.end(),
-                           [&](const sysfs::PciDevice& gpu) { return !gpuOf(tree_, gpu.busid); })) {
-      remark("the compute capability of the GPUs is not in /sys: 8.0 is assumed; --gpu-sm=N sets it");
+    const bool unknown = std::any_of(gpus_.begin(), gpus_.end(), [&](const sysfs::PciDevice& gpu) {
+      return answerFor(gpu.busid) == nullptr;
+    });
+    if (amd_ && unknown) {
+      remark("no library has told of AMD's GPUs, and /sys has neither their architecture nor their xGMI links: none "
+             "are shown");
+    } else if (!amd_ && unknown && options_.detection.gpu_sm == 0) {
+      remark("NVML has not told the compute capability of the GPUs, and /sys does not have it: 8.0 is assumed; "
+             "--gpu-sm=N sets it");
     }
     for (const sysfs::PciDevice& gpu : gpus_) remarkSlowLink(gpu);
   }
@@ -184,13 +239,27 @@ class SysfsReader {
     return circles.empty() ? failed : circles;
   }
 
-  // What the tree says about the GPU, or else what the options say about all GPUs.
+  // What the vendor's library says about the GPU, or else what the options say about all GPUs.
   GpuIdentity identityOf(const sysfs::PciDevice& device) const {
-    if (auto told = gpuOf(tree_, device.busid)) return std::move(*told);
-    GpuIdentity assumed;
-    assumed.sm = options_.detection.gpu_sm != 0 ? options_.detection.gpu_sm : kAssumedSm;
-    assumed.nvlinks.push_back({kHiddenTarget, options_.detection.nvswitch_links});
-    return assumed;
+    GpuIdentity identity;
+    if (options_.detection.gpu_sm != 0) identity.sm = options_.detection.gpu_sm;
+    const gpu::Device* told = answerFor(device.busid);
+    if (told == nullptr) {
+      identity.nvlinks.push_back({kHiddenTarget, options_.detection.nvswitch_links});
+      return identity;
+    }
+    if (told->sm != 0) identity.sm = told->sm;
+    if (told->vendor == gpu::Vendor::kAmd) identity.gcn = told->architecture;
+    for (const gpu::Link& link : answers_->links) {
+      if (link.from != told->index || link.width <= 0 || link.kind == gpu::LinkKind::kPcie) continue;
+      if (link.kind == gpu::LinkKind::kC2c) {
+        identity.c2c_links = link.width;
+        identity.c2c_mbps = static_cast<int>(std::lround(link.gb_per_s * 1000 / link.width));
+      } else {
+        identity.nvlinks.push_back({link.to_busid.empty() ? kHiddenTarget : link.to_busid, link.width});
+      }
+    }
+    return identity;
   }
 
   // Does what ncclTopoFillGpu does, and what ncclTopoGetSystem adds for the rank.
@@ -206,6 +275,7 @@ class SysfsReader {
     if (std::strtol(gpu->get("dev").c_str(), nullptr, 0) == -1) return {};
     const GpuIdentity identity = identityOf(device);
     gpu->setIfUnset("sm", std::to_string(identity.sm));
+    if (!identity.gcn.empty()) gpu->setIfUnset("gcn", identity.gcn);
     addNvlinks(walk, document, *gpu, identity);
     gpu->set("keep", "1");
     gpu->set("rank", std::to_string(rank));
@@ -214,17 +284,24 @@ class SysfsReader {
     return {};
   }
 
-  // Adds the links that NVML would report, up to the number that NCCL reads.
+  // Adds the links that the vendor's library would report, of NVLinks up to the number that NCCL reads.
   void addNvlinks(SysWalk& walk, XmlDocument& document, XmlNode& gpu, const GpuIdentity& identity) {
     const int sm = static_cast<int>(std::strtol(gpu.get("sm").c_str(), nullptr, 0));
-    int left = amd_ || gpu.child("nvlink") != nullptr ? 0 : maxNvlinks(sm);
-    for (const GpuIdentity::Nvlink& link : identity.nvlinks) {
+    const char* const tag = amd_ ? "xgmi" : "nvlink";
+    int left = amd_ ? std::numeric_limits<int>::max() : maxNvlinks(sm);
+    if (gpu.child(tag) != nullptr) left = 0;
+    for (const GpuIdentity::LinkTo& link : identity.nvlinks) {
       const int count = std::min(left, link.count);
       if (count <= 0) continue;
-      XmlNode* nvlink = document.add(&gpu, "nvlink");
+      XmlNode* nvlink = document.add(&gpu, tag);
       nvlink->set("target", link.target);
       nvlink->set("count", std::to_string(count));
       left -= count;
+    }
+    if (identity.c2c_links > 0 && sm >= kFirstC2cSm && gpu.child("c2c") == nullptr) {
+      XmlNode* c2c = document.add(&gpu, "c2c");
+      c2c->set("bw", std::to_string(identity.c2c_mbps));
+      c2c->set("count", std::to_string(identity.c2c_links));
     }
     for (XmlNode* link : gpu.children) {
       if ((link->name != "nvlink" && link->name != "xgmi") || link->has("tclass")) continue;
@@ -237,6 +314,7 @@ class SysfsReader {
   const Settings& settings_;
   const SysfsOptions& options_;
   std::vector<std::string>* remarks_;
+  const gpu::GpuTopology* answers_;
   std::vector<sysfs::PciDevice> gpus_;
   std::vector<NetDevice> nets_;
   bool amd_ = false;

@@ -3,10 +3,12 @@
 // ranks (topo.cc of NCCL 2.30.7: ncclTopoGetSystem). Thread-safe.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpu/topology.h"
 #include "sysfs/file_tree.h"
 #include "topo/document/xml.h"
 #include "topo/machine/fusion.h"
@@ -17,13 +19,16 @@
 namespace railwise::topo {
 
 struct SysfsOptions {
-  Detection detection;  // compute capability, NVSwitch links, and speed of NICs that do not report theirs
+  Detection detection;  // of GPUs that no vendor knows; speed of NICs that do not report theirs
   // Null: the processor of the recorded tree, or this machine's if the tree has none.
   std::optional<CpuIdentity> cpu;
   // NCCL hashes host name and boot id; it only matters whether two hashes are equal.
   std::string host_hash = "0x1";
   // The devices of the network plugin, in its order. Null: the devices of /sys/class/infiniband.
   std::optional<std::vector<NetDevice>> nets;
+  // What the vendors' libraries say of the GPUs. Null: what the tree has recorded, if anything. Without any GPU of
+  // a vendor in it, that vendor's GPUs are assumed to be as `detection` says.
+  std::shared_ptr<const gpu::GpuTopology> gpu_answers;
   bool gdr = true;  // GPUDirect RDMA is supported by GPUs and NICs
   // A <cpu> in the topology file that has no CPU mask gets the machine's mask, as in NCCL. False: it gets an
   // empty mask.

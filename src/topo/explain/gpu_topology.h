@@ -1,0 +1,26 @@
+// The GPUs of a machine with their links and NICs, in the structs of the public header: what the vendors said
+// of them, completed from the model. Pure; thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "gpu/topology.h"
+#include "topo/machine/machine.h"
+
+namespace railwise::topo {
+
+// Every GPU of the model is in it, with its rank; of several ranks on one GPU the lowest. Where the vendors said
+// nothing of links (a topology file), they have the bandwidths by which NCCL counts. GPUs without a direct link
+// to each other have a PCIe link with the bandwidth of their path. remarks: the vendors'.
+gpu::GpuTopology gpuTopology(const Machine& machine);
+
+// A NIC that a GPU reaches within its host.
+struct NearNic {
+  int net = -1;  // index in the graph
+  PathType type = PathType::kDis;
+  double gb_per_s = 0;  // of the path
+};
+// The NICs of the GPU with this index in the graph; the nearest first, of equally near ones the fastest.
+std::vector<NearNic> nearNics(const Machine& machine, int gpu);
+
+}  // namespace railwise::topo

@@ -1,0 +1,26 @@
+// What the vendors' libraries say of the GPUs of a machine: asked on this machine, or read from the tree of a
+// recorded or software machine. /sys itself has neither compute capability nor NVLinks. Thread-safe but for
+// askForGpus().
+#pragma once
+
+#include <optional>
+
+#include "base/config.h"
+#include "base/outcome.h"
+#include "gpu/topology.h"
+#include "sysfs/file_tree.h"
+
+namespace railwise::topo {
+
+// The answers as JSON (gpu/json.h), beside the tree's sys/.
+inline constexpr char kGpuAnswersPath[] = "/railwise/gpus.json";
+
+// The answers that the tree has; nothing: it has none. An error: the file is not what it should be.
+Outcome<std::optional<gpu::GpuTopology>> recordedGpus(const sysfs::FileTree& tree);
+
+// The answers that the tree has, or on this machine those of the vendors' libraries, each asked in a process of
+// its own (gpu/vendor.h). Waits at most gpu::kVendorLimit. The plugin does not call it: it runs inside a
+// training process, which is not to fork.
+Outcome<std::optional<gpu::GpuTopology>> askForGpus(const sysfs::FileTree& tree, const Config& config);
+
+}  // namespace railwise::topo
