@@ -205,12 +205,12 @@ struct GpuHealth {
 };
 
 struct GpuDevice {
-  int index = -1;                        // in GpuTopology::gpus
-  int rank = -1;                         // of Gpu::rank; -1: no rank (not in the model, or a MIG instance)
+  int index = -1;  // in GpuTopology::gpus
+  int rank = -1;   // of Gpu::rank; -1: no rank (not in the model, or a MIG instance)
   GpuVendor vendor = GpuVendor::kNvidia;
-  int vendor_index = -1;                 // in the vendor's library; -1: unknown
-  std::string model;                     // "NVIDIA H100 80GB HBM3"; empty: unknown, as are the texts below
-  uint64_t memory_bytes = 0;             // 0: unknown
+  int vendor_index = -1;      // in the vendor's library; -1: unknown
+  std::string model;          // "NVIDIA H100 80GB HBM3"; empty: unknown, as are the texts below
+  uint64_t memory_bytes = 0;  // 0: unknown
   std::optional<uint64_t> memory_used_bytes;
   std::string architecture;  // "9.0" (CUDA compute capability) or "gfx942"
   int sm = 0;                // compute capability times ten; 0: not NVIDIA's

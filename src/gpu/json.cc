@@ -219,8 +219,8 @@ const nlohmann::json* findList(const nlohmann::json& document, const char* name,
 }
 
 template <typename Element, typename Describe>
-void readList(const nlohmann::json& document, const char* name, std::vector<Element>& list,
-              Describe describe, std::string& error) {
+void readList(const nlohmann::json& document, const char* name, std::vector<Element>& list, Describe describe,
+              std::string& error) {
   const nlohmann::json* array = findList(document, name, error);
   if (array == nullptr) return;
   for (std::size_t i = 0; i < array->size() && error.empty(); ++i) {

@@ -10,7 +10,7 @@
 
 namespace railwise::gpu {
 
-// One document without a newline at its end. What is unknown is null. `machine`: the name of the machine;
+// One document, with a newline at its end. What is unknown is null. `machine`: the name of the machine;
 // empty: not told.
 std::string jsonOf(const GpuTopology& topology, const std::string& machine = "");
 

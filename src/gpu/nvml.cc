@@ -504,9 +504,9 @@ class NvmlReader {
   void addLink(const Device& device, int type, const std::string& address, Link link, bool all_rates) {
     link.from = device.index;
     link.to_busid = address;
-    const auto other =
-        std::find_if(topology_.gpus.begin(), topology_.gpus.end(),
-                     [&](const Device& one) { return !address.empty() && one.busid == address; });
+    const auto other = std::find_if(topology_.gpus.begin(), topology_.gpus.end(), [&](const Device& one) {
+      return !address.empty() && one.busid == address;
+    });
     if (other != topology_.gpus.end()) link.to = other->index;
     link.kind = type == kNvmlRemoteSwitch ? LinkKind::kNvswitch : LinkKind::kNvlink;
     link.latency = type == kNvmlRemoteSwitch ? LatencyClass::kSwitched : LatencyClass::kDirect;

@@ -1,4 +1,5 @@
-// What a vendor's library, a recording or a file may say of GPUs, and cannot be: see sanitize() in gpu/json.h.
+// What a vendor's library, a recording or a file may say of GPUs, and cannot be: see sanitize() in
+// gpu/json.h.
 #include <algorithm>
 #include <cmath>
 

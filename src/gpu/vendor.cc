@@ -174,7 +174,8 @@ class Asked {
     if (bytes_.empty())
       return vendor_->name() + " ended the process that asked it" +
              (status ? " (status " + std::to_string(WEXITSTATUS(*status)) + ")" : "") + missing;
-    return vendor_->name() + ": the answer of the process that asked it cannot be read (" + error + ")" + missing;
+    return vendor_->name() + ": the answer of the process that asked it cannot be read (" + error + ")" +
+           missing;
   }
 
   const GpuVendor* vendor_;

@@ -164,8 +164,9 @@ FileTree::Entry RememberedTree::entryAt(const std::string& real_path) const {
 std::optional<std::string> RememberedTree::readAt(const std::string& real_path, std::size_t most) const {
   if (most != kMaxFileBytes) return readOf(tree_, real_path, most);
   const auto found = contents_.find(real_path);
-  return found != contents_.end() ? found->second
-                                  : contents_.emplace(real_path, readOf(tree_, real_path, most)).first->second;
+  return found != contents_.end()
+             ? found->second
+             : contents_.emplace(real_path, readOf(tree_, real_path, most)).first->second;
 }
 
 std::vector<std::string> RememberedTree::listAt(const std::string& real_path) const {

@@ -82,12 +82,16 @@ TEST(NvmlTest, Gb200BelongsToAnNvlinkDomainOverHosts) {
   EXPECT_EQ(machine.gpus[3].fabric_cluster, "8d1a1fa6-c5b0-4e0f-9a3b-2c4d5e6f7081");
   EXPECT_EQ(machine.gpus[3].fabric_clique, 32766);
   const std::vector<Link> links = linksFrom(machine, 3);
-  ASSERT_EQ(links.size(), 1u);
+  ASSERT_EQ(links.size(), 2u);
   EXPECT_EQ(links[0].kind, LinkKind::kNvswitch);
   EXPECT_EQ(links[0].to_busid, "");
   EXPECT_EQ(links[0].width, 18);
   EXPECT_EQ(links[0].version, 5);
   EXPECT_DOUBLE_EQ(links[0].gb_per_s, 900);
+  EXPECT_EQ(links[1].kind, LinkKind::kC2c);
+  EXPECT_EQ(links[1].latency, LatencyClass::kPackage);
+  EXPECT_EQ(links[1].width, 10);
+  EXPECT_DOUBLE_EQ(links[1].gb_per_s, 450);
 }
 
 TEST(NvmlTest, L40sHasNoLinksAndNoPeers) {
@@ -143,7 +147,7 @@ TEST(NvmlTest, MigInstancesAreDevicesOfTheirOwn) {
   EXPECT_EQ(large.parent, 0);
   EXPECT_EQ(large.model, "NVIDIA H100 80GB HBM3");
   EXPECT_EQ(large.partition, "MIG 3g.40gb");
-  EXPECT_DOUBLE_EQ(large.share, 3.0 / 7);
+  EXPECT_NEAR(large.share, 3.0 / 7, 1e-6);
   EXPECT_EQ(large.memory_bytes, uint64_t{40448} << 20);
   EXPECT_EQ(large.uuid, "MIG-00003161-0000-4000-8000-000000000000");
   EXPECT_EQ(large.busid, "0000:1b:00.0");
@@ -152,7 +156,7 @@ TEST(NvmlTest, MigInstancesAreDevicesOfTheirOwn) {
   EXPECT_EQ(large.sm, 90);
   const Device& small = machine.gpus[3];
   EXPECT_EQ(small.partition, "MIG 1g.10gb");
-  EXPECT_DOUBLE_EQ(small.share, 1.0 / 7);
+  EXPECT_NEAR(small.share, 1.0 / 7, 1e-6);
   EXPECT_EQ(small.processes, 2);
   EXPECT_TRUE(linksFrom(machine, 1).empty());  // instances have no NVLink
 }

@@ -102,7 +102,8 @@ TEST(RocmSmiTest, CallsThatFailLeaveFieldsUnknown) {
   ASSERT_EQ(machine.gpus.size(), 8u);
   EXPECT_EQ(machine.gpus[0].model, "");
   EXPECT_EQ(machine.gpus[0].busid, "");
-  EXPECT_EQ(machine.gpus[0].health, Health{});
+  EXPECT_EQ(machine.gpus[0].health.ecc_uncorrected, std::nullopt);
+  EXPECT_EQ(machine.gpus[0].health.link_errors, std::nullopt);
   EXPECT_TRUE(machine.links.empty());
 }
 

@@ -167,7 +167,7 @@ std::string logJson(const FaultLogEntry& entry) {
   json.key("operation").value(operationOf(entry));
   json.key("action").value(entry.action);
   json.endInlineObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 int log(softdev::Fabric& fabric, const Request& request) {

@@ -65,7 +65,7 @@ std::string jsonText(const std::vector<PortInfo>& ports) {
     json.endObject();
   }
   json.endArray();
-  return json.text() + "\n";
+  return json.text();
 }
 
 // For example "2 ports changed: A/mlx5_0:1, A/mlx5_1:1".

@@ -114,7 +114,7 @@ std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {
     json.endObject();
   }
   json.endArray();
-  return json.text() + "\n";
+  return json.text();
 }
 
 }  // namespace

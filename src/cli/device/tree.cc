@@ -11,8 +11,8 @@
 #include "base/bus_id.h"
 #include "cli/device/tree_parts.h"
 #include "cli/options/message.h"
-#include "topo/sources/cpu_identity.h"
 #include "gpu/json.h"
+#include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
@@ -67,7 +67,8 @@ class TreeMaker {
     addFunction(gpu, function);
     const int index = static_cast<int>(answers_.gpus.size());
     answers_.gpus.push_back(gpuAnswer(gpu, index));
-    for (const softdev::NvlinkConfig& link : gpu.nvlinks) answers_.links.push_back(linkAnswer(link, gpu, index));
+    for (const softdev::NvlinkConfig& link : gpu.nvlinks)
+      answers_.links.push_back(linkAnswer(link, gpu, index));
   }
 
   // Link ends are known when all GPUs are.
@@ -81,7 +82,7 @@ class TreeMaker {
         link.latency = gpu::LatencyClass::kDirect;
       }
     }
-    tree_.file(topo::kGpuAnswersPath, gpu::jsonOf(answers_) + "\n");
+    tree_.file(topo::kGpuAnswersPath, gpu::jsonOf(answers_));
   }
 
   void addBridges() {

@@ -24,12 +24,10 @@ struct GpuModel {
   uint64_t memory_mib;
   const char* architecture;  // of AMD's GPUs
 };
-constexpr GpuModel kGpuModels[] = {{0x1db1, "Tesla V100-SXM2-16GB", 16160, ""},
-                                   {0x20b2, "NVIDIA A100-SXM4-80GB", 81920, ""},
-                                   {0x20b5, "NVIDIA A100 80GB PCIe", 81920, ""},
-                                   {0x2330, "NVIDIA H100 80GB HBM3", 81559, ""},
-                                   {0x740c, "AMD Instinct MI250X", 65520, "gfx90a"},
-                                   {0x74a1, "AMD Instinct MI300X", 196592, "gfx942"}};
+constexpr GpuModel kGpuModels[] = {
+    {0x1db1, "Tesla V100-SXM2-16GB", 16160, ""},      {0x20b2, "NVIDIA A100-SXM4-80GB", 81920, ""},
+    {0x20b5, "NVIDIA A100 80GB PCIe", 81920, ""},     {0x2330, "NVIDIA H100 80GB HBM3", 81559, ""},
+    {0x740c, "AMD Instinct MI250X", 65520, "gfx90a"}, {0x74a1, "AMD Instinct MI300X", 196592, "gfx942"}};
 
 // MB/s of one NVLink in one direction as NVML reports it, and its version; of the last row that is not newer
 // than the GPU.

@@ -23,7 +23,8 @@ constexpr const char* kGpusHelp =
     "usage: railwise gpus [FILE] [--root DIR|TAR] [options]\n"
     "       railwise gpus pick K     which K GPUs a job should take, and why\n"
     "       railwise gpus fitness    how well the hosts of a job fit together\n\n"
-    "Lists the GPUs of the machine: PCI address, model, memory, NUMA node, the best path to other GPUs, the nearest "
+    "Lists the GPUs of the machine: PCI address, model, memory, NUMA node, the best path to other GPUs, the "
+    "nearest "
     "NICs, and\n"
     "what is wrong with it. On this machine NVIDIA's and AMD's own libraries are asked.\n"
     "FILE is an NCCL (or RCCL) topology file; without one, this machine.\n"
@@ -73,8 +74,8 @@ std::string memoryText(uint64_t bytes) {
   return bytes == 0 ? "-" : textOf("%.0f GiB", static_cast<double>(bytes) / static_cast<double>(1U << 30U));
 }
 
-// What is wrong with a GPU, or what it does: "ok", "ECC 3", "throttled (thermal)", "in use by 2 processes"; "-" when
-// its vendor's library was not asked.
+// What is wrong with a GPU, or what it does: "ok", "ECC 3", "throttled (thermal)", "in use by 2 processes";
+// "-" when its vendor's library was not asked.
 std::string stateText(const gpu::Device& device) {
   const gpu::Health& health = device.health;
   std::vector<std::string> states;
@@ -83,7 +84,8 @@ std::string stateText(const gpu::Device& device) {
   if (health.link_errors.value_or(0) > 0)
     states.push_back(topo::countText(static_cast<int>(*health.link_errors), "link error"));
   if (health.throttled.value_or(false))
-    states.push_back("throttled" + (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));
+    states.push_back("throttled" +
+                     (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));
   if (device.processes.value_or(0) > 0) states.push_back("in use");
   if (!device.fabric_state.empty() && device.fabric_state != "completed")
     states.push_back("NVLink fabric " + device.fabric_state);
@@ -109,21 +111,22 @@ std::string tableText(const std::vector<Cells>& lines) {
   return text;
 }
 
-std::string partText(const gpu::Device& device) {
-  return device.partition.empty() ? "" : " " + device.partition;
+// "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X CPX", "MIG 3g.40gb".
+std::string nameText(const gpu::Device& device) {
+  if (!gpu::isWhole(device)) return device.partition;
+  return device.model + (device.partition.empty() ? "" : " " + device.partition);
 }
 
 Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i, const gpu::Device& device) {
   const GpuRow& row = table.rows[i];
   const BestLink best = bestLink(table, i);
-  const std::string link = best.ranks.empty()
-                               ? "none"
-                               : typeText(*machine.graph, best.link.type) + " " +
-                                     topo::gbText(static_cast<float>(best.link.gb_per_s)) + " GB/s to " +
-                                     topo::rangesText(best.ranks);
+  const std::string link = best.ranks.empty() ? "none"
+                                              : typeText(*machine.graph, best.link.type) + " " +
+                                                    topo::gbText(static_cast<float>(best.link.gb_per_s)) +
+                                                    " GB/s to " + topo::rangesText(best.ranks);
   Cells line = {topo::rangesText(row.ranks),
                 row.busid,
-                (device.model.empty() ? row.kind : device.model) + partText(device),
+                device.model.empty() ? row.kind : nameText(device),
                 memoryText(device.memory_bytes),
                 row.numa < 0 ? "-" : std::to_string(row.numa),
                 link,
@@ -133,24 +136,30 @@ Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i
   return line;
 }
 
+// A device without a rank: a MIG instance, or a partition that is no PCI function of its own.
+Cells partText(const gpu::Device& device, bool hosts) {
+  Cells line = {"-", device.parent < 0 ? device.busid : "", "  " + nameText(device), memoryText(device.memory_bytes),
+                "",  "", "", stateText(device)};
+  if (hosts) line.insert(line.begin() + 1, "");
+  return line;
+}
+
 std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topology) {
   const GpuTable table = gpuTable(machine);
+  const bool hosts = machine.graph->hosts() > 1;
   std::vector<Cells> lines = {
       {"GPU", "PCI address", "model", "memory", "NUMA", "best path to GPUs", "nearest NIC", "state"}};
-  if (machine.graph->hosts() > 1) lines[0].insert(lines[0].begin() + 1, "host");
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const auto device =
-        std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
-          return one.rank == table.rows[i].rank();
-        });
-    if (device == topology.gpus.end()) continue;
-    lines.push_back(rowText(machine, table, i, *device));
-    for (const gpu::Device& part : topology.gpus) {
-      if (part.parent != device->index) continue;
-      Cells line = {"", "", "  " + part.partition, memoryText(part.memory_bytes), "", "", "", stateText(part)};
-      if (machine.graph->hosts() > 1) line.insert(line.begin() + 1, "");
-      lines.push_back(std::move(line));
-    }
+  if (hosts) lines[0].insert(lines[0].begin() + 1, "host");
+  for (const gpu::Device& device : topology.gpus) {
+    if (!gpu::isWhole(device)) continue;
+    const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const GpuRow& one) {
+      return device.rank >= 0 && one.rank() == device.rank;
+    });
+    lines.push_back(row == table.rows.end()
+                        ? partText(device, hosts)
+                        : rowText(machine, table, static_cast<std::size_t>(row - table.rows.begin()), device));
+    for (const gpu::Device& part : topology.gpus)
+      if (part.parent == device.index) lines.push_back(partText(part, hosts));
   }
   return tableText(lines);
 }
@@ -161,7 +170,7 @@ std::string bareText(const gpu::GpuTopology& topology) {
   for (const gpu::Device& device : topology.gpus)
     lines.push_back({gpu::isWhole(device) ? std::to_string(device.index) : "",
                      gpu::isWhole(device) ? device.busid : "",
-                     gpu::isWhole(device) ? device.model + partText(device) : "  " + device.partition,
+                     (gpu::isWhole(device) ? "" : "  ") + nameText(device),
                      memoryText(device.memory_bytes), stateText(device)});
   return tableText(lines);
 }
@@ -172,9 +181,9 @@ int writeWithoutGpus(const MachineOptions& options, bool json) {
   if (const auto tree = openRoot("gpus", options.root); tree != nullptr && options.software.empty()) {
     auto answers = topo::askForGpus(*tree, Config::load());
     if (!answers.ok()) return say("gpus: %s", answers.error().c_str()), kExitFailed;
-    if (*answers) topology = std::move(**answers);
+    if (*answers != nullptr) topology = **answers;
   }
-  if (json) return writeOutput("gpus", "", gpu::jsonOf(topology) + "\n");
+  if (json) return writeOutput("gpus", "", gpu::jsonOf(topology));
   if (!options.quiet) sayNotes("gpus", topology.remarks);
   if (topology.gpus.empty()) return writeOutput("gpus", "", "This machine has no GPU by NVIDIA or AMD.\n");
   say("gpus: note: /sys/bus/pci/devices has none of these GPUs, so nothing is known of their paths and NICs");
@@ -197,7 +206,7 @@ int listCommand(Args args) {
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
   return writeOutput("gpus", "",
-                     json ? gpu::jsonOf(topology, machine->name) + "\n" : listText(*machine, topology));
+                     json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
 }
 
 }  // namespace

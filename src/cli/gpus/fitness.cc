@@ -98,7 +98,7 @@ std::string fitnessJson(const Fitness& fitness) {
     json.null();
   }
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 // "" or the host that is named twice.

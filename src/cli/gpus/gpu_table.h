@@ -32,7 +32,7 @@ struct PairLink {
 
 struct GpuTable {
   std::vector<GpuRow> rows;
-  std::vector<PairLink> pairs;             // rows x rows
+  std::vector<PairLink> pairs;                   // rows x rows
   std::vector<std::vector<topo::NearNic>> nics;  // of each row, as nearNics() has them
 
   const PairLink& pair(std::size_t a, std::size_t b) const { return pairs[a * rows.size() + b]; }

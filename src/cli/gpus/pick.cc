@@ -152,7 +152,7 @@ std::string pickJson(const Picked& picked) {
     json.null();
   }
   json.endObject();
-  return json.text() + "\n";
+  return json.text();
 }
 
 struct PickOptions {

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
@@ -89,7 +88,7 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
   }
   auto answers = topo::askForGpus(*tree, Config::load());
   if (!answers.ok()) return say("%s: %s", command, answers.error().c_str()), std::nullopt;
-  if (*answers) sysfs.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**answers));
+  sysfs.gpu_answers = std::move(*answers);
   auto machine = topo::loadMachine({.tree = *tree,
                                     .settings = settings,
                                     .options = std::move(sysfs),

@@ -1,8 +1,6 @@
 // railwise topo record: packs a machine's /sys without private data.
 #include "topo/sources/record.h"
 
-#include <memory>
-
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
@@ -17,7 +15,8 @@ constexpr const char* kTopoRecordHelp =
     "usage: railwise topo record OUT.tar.gz [options]\n\n"
     "Packs what `railwise topo` and `railwise explain` need of this machine, so that they can answer for it "
     "elsewhere\n"
-    "(--root OUT.tar.gz): the PCI tree, RDMA devices, NUMA nodes, the CPU's identity, what the libraries of NVIDIA and AMD say of the GPUs. No serial numbers, "
+    "(--root OUT.tar.gz): the PCI tree, RDMA devices, NUMA nodes, the CPU's identity, what the libraries of "
+    "NVIDIA and AMD say of the GPUs. No serial numbers, "
     "addresses or\n"
     "host name; GUIDs only, and --anonymise replaces those.\n"
     "Exit status: 0 all right, 1 nothing recorded, 2 a mistake on the command line.\n\n";
@@ -50,10 +49,8 @@ int topoRecordCommand(Args args) {
   if (!tree) return kExitFailed;
   auto answers = topo::askForGpus(*tree, Config::load());
   if (!answers.ok()) return say("topo record: %s", answers.error().c_str()), kExitFailed;
-  if (*answers) {
-    sayNotes("topo record", (*answers)->remarks);
-    options.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**answers));
-  }
+  if (*answers != nullptr) sayNotes("topo record", (*answers)->remarks);
+  options.gpu_answers = std::move(*answers);
   const auto recorded = topo::recordTree(*tree, options);
   if (!recorded.ok()) {
     say("topo record: %s", recorded.error().c_str());

@@ -34,7 +34,7 @@ Result<Machine> fromTree(const std::string* file, const std::string& root, const
   sysfs.cpu = std::move(*cpu);
   auto answers = topo::askForGpus(**tree, Config());
   if (!answers.ok()) return Failure{answers.error()};
-  if (*answers) sysfs.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**answers));
+  sysfs.gpu_answers = std::move(*answers);
   return finished(topo::loadMachine(
       {.tree = **tree, .settings = load->settings, .options = std::move(sysfs), .topology_file = file}));
 }

@@ -41,7 +41,7 @@ LintReport published(topo::LintReport found) {
 std::string lintText(const std::string& path) {
   JsonWriter json;
   topo::writeLintJson(json, path, topo::lintFile(path));
-  return json.text() + "\n";
+  return json.text();
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Result<std::string> Machine::json() const {
   return guardedText([&] { return topo::topologyJson(state_->machine); });
 }
 Result<std::string> Machine::gpuTopologyJson() const {
-  return guardedText([&] { return gpu::jsonOf(gpuTopology(), name()) + "\n"; });
+  return guardedText([&] { return gpu::jsonOf(gpuTopology(), name()); });
 }
 Result<std::string> Machine::matrix() const {
   return guardedText([&] { return topo::matrixText(state_->machine); });

@@ -51,11 +51,13 @@ class Completer {
     const bool nvidia = device->vendor == gpu::Vendor::kNvidia;
     if (device->sm == 0 && nvidia) device->sm = node.sm;
     if (device->architecture.empty())
-      device->architecture = nvidia ? std::to_string(node.sm / 10) + "." + std::to_string(node.sm % 10) : node.gcn;
+      device->architecture =
+          nvidia ? std::to_string(node.sm / 10) + "." + std::to_string(node.sm % 10) : node.gcn;
     const int cpu = machine_.paths->localCpu(gpu);
     if (device->numa < 0 && cpu >= 0) device->numa = graph_.of(NodeType::kCpu, cpu).numa;
     in_model_.emplace_back(device->index, gpu);
-    index_of_device_[deviceOf(graph_, graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)])] = device->index;
+    index_of_device_[deviceOf(graph_, graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)])] =
+        device->index;
   }
 
   void addLinks(int index, int gpu) {
@@ -102,7 +104,8 @@ class Completer {
     for (const auto& [from, from_gpu] : in_model_) {
       for (const auto& [to, to_gpu] : in_model_) {
         if (from == to || node(from_gpu).host != node(to_gpu).host) continue;
-        const bool by_switch = switched[static_cast<std::size_t>(from)] && switched[static_cast<std::size_t>(to)];
+        const bool by_switch =
+            switched[static_cast<std::size_t>(from)] && switched[static_cast<std::size_t>(to)];
         if (by_switch || std::binary_search(joined.begin(), joined.end(), std::pair(from, to))) continue;
         const Path& path = machine_.paths->get(NodeType::kGpu, from_gpu, NodeType::kGpu, to_gpu);
         // A path by another GPU (NVB) is no link; its bandwidth is not that of PCIe.

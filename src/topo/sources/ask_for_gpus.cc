@@ -4,12 +4,12 @@
 
 namespace railwise::topo {
 
-Outcome<std::optional<gpu::GpuTopology>> askForGpus(const sysfs::FileTree& tree, const Config& config) {
+Outcome<GpuAnswers> askForGpus(const sysfs::FileTree& tree, const Config& config) {
   auto recorded = recordedGpus(tree);
-  if (!recorded.ok() || *recorded || !tree.live()) return recorded;
+  if (!recorded.ok() || *recorded != nullptr || !tree.live()) return recorded;
   auto answers = gpu::readGpus(gpu::kVendorLimit, gpu::allVendors(config));
   if (!answers.ok()) return answers.failure();
-  return std::optional(std::move(*answers));
+  return GpuAnswers(std::make_shared<gpu::GpuTopology>(std::move(*answers)));
 }
 
 }  // namespace railwise::topo

@@ -7,16 +7,17 @@ namespace railwise::topo {
 // A machine of 256 GPUs, each linked to each, needs 12 MB.
 constexpr std::size_t kMaxAnswers = 32U << 20U;
 
-Outcome<std::optional<gpu::GpuTopology>> recordedGpus(const sysfs::FileTree& tree) {
+Outcome<GpuAnswers> recordedGpus(const sysfs::FileTree& tree) {
   const std::optional<std::string> text = tree.read(kGpuAnswersPath, kMaxAnswers);
-  if (!text) return std::optional<gpu::GpuTopology>();
+  if (!text) return GpuAnswers();
   auto answers = gpu::parseJson(*text);
   const std::string file = tree.name() + ": " + (kGpuAnswersPath + 1);
   if (!answers.ok())
-    return Error{file + " " + answers.error() +
-                 "; record the machine again (railwise topo record), or remove the file: its GPUs are then assumed"};
+    return Error{
+        file + " " + answers.error() +
+        "; record the machine again (railwise topo record), or remove the file: its GPUs are then assumed"};
   gpu::sanitize(*answers, file);
-  return std::optional(std::move(*answers));
+  return GpuAnswers(std::make_shared<gpu::GpuTopology>(std::move(*answers)));
 }
 
 }  // namespace railwise::topo

@@ -3,7 +3,7 @@
 // askForGpus().
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "base/config.h"
 #include "base/outcome.h"
@@ -15,12 +15,15 @@ namespace railwise::topo {
 // The answers as JSON (gpu/json.h), beside the tree's sys/.
 inline constexpr char kGpuAnswersPath[] = "/railwise/gpus.json";
 
-// The answers that the tree has; nothing: it has none. An error: the file is not what it should be.
-Outcome<std::optional<gpu::GpuTopology>> recordedGpus(const sysfs::FileTree& tree);
+// Null: there are none.
+using GpuAnswers = std::shared_ptr<const gpu::GpuTopology>;
 
-// The answers that the tree has, or on this machine those of the vendors' libraries, each asked in a process of
-// its own (gpu/vendor.h). Waits at most gpu::kVendorLimit. The plugin does not call it: it runs inside a
+// The answers that the tree has. An error: the file is not what it should be.
+Outcome<GpuAnswers> recordedGpus(const sysfs::FileTree& tree);
+
+// The answers that the tree has, or on this machine those of the vendors' libraries, each asked in a process
+// of its own (gpu/vendor.h). Waits at most gpu::kVendorLimit. The plugin does not call it: it runs inside a
 // training process, which is not to fork.
-Outcome<std::optional<gpu::GpuTopology>> askForGpus(const sysfs::FileTree& tree, const Config& config);
+Outcome<GpuAnswers> askForGpus(const sysfs::FileTree& tree, const Config& config);
 
 }  // namespace railwise::topo

@@ -16,7 +16,7 @@ Outcome<Machine> loadMachine(MachineInputs inputs) {
   if (inputs.options.gpu_answers == nullptr) {
     auto recorded = recordedGpus(inputs.tree);
     if (!recorded.ok()) return recorded.failure();
-    if (*recorded) inputs.options.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(**recorded));
+    inputs.options.gpu_answers = std::move(*recorded);
   }
   std::vector<std::string> remarks;
   auto xml = readSysfs(inputs.tree, inputs.document, inputs.settings, inputs.options, &remarks);

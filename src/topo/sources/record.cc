@@ -5,11 +5,10 @@
 #include <map>
 
 #include "base/bus_id.h"
+#include "gpu/json.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 #include "topo/sources/cpu_identity.h"
-#include "gpu/json.h"
-#include "topo/sources/gpu_answers.h"
 #include "topo/sources/net_devices.h"
 
 namespace railwise::topo {
@@ -178,7 +177,7 @@ class Recorder {
       device.uuid.clear();
       if (options_.anonymise && !device.fabric_cluster.empty()) device.fabric_cluster = "anonymised";
     }
-    return gpu::jsonOf(answers) + "\n";
+    return gpu::jsonOf(answers);
   }
 
   void numberGuids() {

@@ -1,21 +1,19 @@
 // Records the part of a machine's /sys that the topology library reads, so that the machine can be analysed
 // elsewhere: the PCI tree (classes, ids, links, NUMA nodes), RDMA and network devices, the CPUs of the NUMA
-// nodes, Broadcom's switch links, the processor's identity, and the answers of the GPUs' libraries. It records GUIDs, but no serial numbers, no
-// MAC or IP addresses, no host name, and no folder above the PCI root buses (on a VM such a folder names the
-// instance). Thread-safe.
+// nodes, Broadcom's switch links, the processor's identity, and the answers of the GPUs' libraries. It
+// records GUIDs, but no serial numbers, no MAC or IP addresses, no host name, and no folder above the PCI
+// root buses (on a VM such a folder names the instance). Thread-safe.
 #pragma once
 
-#include <memory>
-
 #include "base/outcome.h"
-#include "gpu/topology.h"
 #include "sysfs/file_tree.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::topo {
 
 struct RecordOptions {
   // What the vendors' libraries say of the GPUs (askForGpus()), without UUIDs; null: it is not recorded.
-  std::shared_ptr<const gpu::GpuTopology> gpu_answers;
+  GpuAnswers gpu_answers;
   // Replaces the GUIDs by 1, 2, ... Equal GUIDs stay equal, and their order stays.
   bool anonymise = false;
 };

@@ -7,6 +7,7 @@
 
 #include "sysfs/pci_devices.h"
 #include "topo/machine/fusion.h"
+#include "topo/sources/gpu_answers.h"
 #include "topo/sources/net_devices.h"
 #include "topo/sources/sys_walk.h"
 
@@ -40,12 +41,8 @@ struct GpuIdentity {
 class SysfsReader {
  public:
   SysfsReader(const sysfs::FileTree& tree, const Settings& settings, const SysfsOptions& options,
-              std::vector<std::string>* remarks)
-      : tree_(tree),
-        settings_(settings),
-        options_(options),
-        remarks_(remarks),
-        answers_(options.gpu_answers.get()) {}
+              const gpu::GpuTopology* answers, std::vector<std::string>* remarks)
+      : tree_(tree), settings_(settings), options_(options), remarks_(remarks), answers_(answers) {}
 
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
@@ -94,8 +91,8 @@ class SysfsReader {
     return {};
   }
 
-  // Where a vendor's library lists GPUs, a job can use these and no others: /sys shows all GPUs of the host also to
-  // a container that has been given some of them, and the graphics of the processor besides.
+  // Where a vendor's library lists GPUs, a job can use these and no others: /sys shows all GPUs of the host
+  // also to a container that has been given some of them, and the graphics of the processor besides.
   void dropUnlisted() {
     if (answers_ == nullptr || answers_->gpus.empty()) return;
     std::string dropped;
@@ -109,7 +106,8 @@ class SysfsReader {
       remark("the vendor's library lists GPUs that /sys does not have: its answers are not used");
       answers_ = nullptr;
     } else if (!dropped.empty()) {
-      remark(dropped + ": in /sys, but the vendor's library does not list it: left out (a container shows some of the "
+      remark(dropped +
+             ": in /sys, but the vendor's library does not list it: left out (a container shows some of the "
              "GPUs, or the driver has lost one: see dmesg)");
     }
   }
@@ -135,11 +133,14 @@ class SysfsReader {
       return answerFor(gpu.busid) == nullptr;
     });
     if (amd_ && unknown) {
-      remark("no library has told of AMD's GPUs, and /sys has neither their architecture nor their xGMI links: none "
-             "are shown");
+      remark(
+          "no library has told of AMD's GPUs, and /sys has neither their architecture nor their xGMI links: "
+          "none "
+          "are shown");
     } else if (!amd_ && unknown && options_.detection.gpu_sm == 0) {
-      remark("NVML has not told the compute capability of the GPUs, and /sys does not have it: 8.0 is assumed; "
-             "--gpu-sm=N sets it");
+      remark(
+          "NVML has not told the compute capability of the GPUs, and /sys does not have it: 8.0 is assumed; "
+          "--gpu-sm=N sets it");
     }
     for (const sysfs::PciDevice& gpu : gpus_) remarkSlowLink(gpu);
   }
@@ -325,8 +326,14 @@ class SysfsReader {
 Outcome<XmlDocument> readSysfs(const sysfs::FileTree& tree, const std::optional<XmlDocument>& topology_file,
                                const Settings& settings, const SysfsOptions& options,
                                std::vector<std::string>* remarks) {
+  GpuAnswers answers = options.gpu_answers;
+  if (answers == nullptr) {
+    auto recorded = recordedGpus(tree);
+    if (!recorded.ok()) return recorded.failure();
+    answers = std::move(*recorded);
+  }
   const sysfs::RememberedTree remembered(tree);  // all ranks read the same devices
-  return SysfsReader(remembered, settings, options, remarks).read(topology_file);
+  return SysfsReader(remembered, settings, options, answers.get(), remarks).read(topology_file);
 }
 
 }  // namespace railwise::topo

@@ -3,18 +3,17 @@
 // ranks (topo.cc of NCCL 2.30.7: ncclTopoGetSystem). Thread-safe.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "gpu/topology.h"
 #include "sysfs/file_tree.h"
 #include "topo/document/xml.h"
 #include "topo/machine/fusion.h"
 #include "topo/machine/load.h"
 #include "topo/settings.h"
 #include "topo/sources/cpu_identity.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::topo {
 
@@ -26,9 +25,9 @@ struct SysfsOptions {
   std::string host_hash = "0x1";
   // The devices of the network plugin, in its order. Null: the devices of /sys/class/infiniband.
   std::optional<std::vector<NetDevice>> nets;
-  // What the vendors' libraries say of the GPUs. Null: what the tree has recorded, if anything. Without any GPU of
-  // a vendor in it, that vendor's GPUs are assumed to be as `detection` says.
-  std::shared_ptr<const gpu::GpuTopology> gpu_answers;
+  // What the vendors' libraries say of the GPUs. Null: what the tree has recorded, if anything. Without any
+  // GPU of a vendor in it, that vendor's GPUs are assumed to be as `detection` says.
+  GpuAnswers gpu_answers;
   bool gdr = true;  // GPUDirect RDMA is supported by GPUs and NICs
   // A <cpu> in the topology file that has no CPU mask gets the machine's mask, as in NCCL. False: it gets an
   // empty mask.

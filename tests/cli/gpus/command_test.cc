@@ -59,11 +59,12 @@ std::string ofJson(const Args& args, const std::string& expression) {
 TEST(GpusCommand, ListsTheGpus) {
   const auto result = gpus({kMachine});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "0008:01:00.0  sm_100  0")) << result.out;
+  EXPECT_TRUE(has(result.out, "0008:01:00.0  sm_100  -       0")) << result.out;
   EXPECT_TRUE(has(result.out, "mlx5_0")) << result.out;
   EXPECT_EQ(ofJson({kMachine, "--json"},
-                   "[len(a['gpus']), a['gpus'][0]['kind'], a['gpus'][0]['best_path']['type']]"),
-            "[4, 'sm_100', 'NVL']");
+                   "[len(a['gpus']), a['gpus'][0]['architecture'], a['gpus'][0]['model'], a['links'][0]['kind'], "
+                   "a['nics'][0]['name'], a['nics'][0]['type']]"),
+            "[4, '10.0', None, 'NVSwitch', 'mlx5_0', 'P2C']");
 }
 
 TEST(GpusCommand, ASoftwareMachineIsListedToo) {
@@ -163,7 +164,7 @@ TEST(GpusPick, RealMachines) {
   const std::string mi300x = shared("rcclx/topo_8p_942.xml");
   const auto mesh = gpus({shared("synthetic/dgx1v.xml")}).out;
   EXPECT_TRUE(has(mesh, "NVL 40 GB/s to 5, 7")) << "not by way of another GPU: " << mesh;
-  EXPECT_TRUE(has(gpus({mi300x}).out, "gfx942  0     xGMI 48 GB/s to 1-7"));
+  EXPECT_TRUE(has(gpus({mi300x}).out, "gfx942  -       0     xGMI 48 GB/s to 1-7"));
   EXPECT_EQ(gpus({"pick", "3", mi300x, "--env"}).out, "ROCR_VISIBLE_DEVICES=0,1,2\n");
   const auto nodes = gpus({"pick", "2", mi300x, "--cgroup"});
   EXPECT_EQ(nodes.out, "/dev/kfd\n/dev/dri/renderD128\n/dev/dri/renderD129\n");

@@ -8,7 +8,7 @@
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/topologies.h"
 #include "topo/sources/generate/generate.h"
-#include "topo/sources/gpu_identity.h"
+#include "topo/sources/gpu_answers.h"
 #include "topo/sources/sysfs.h"
 
 namespace railwise::topo {
@@ -94,11 +94,29 @@ TEST(Record, CarriesTheCpu) {
   EXPECT_EQ(recorded(makeVm())->read(kCpuIdentityPath), "x86_64,GenuineIntel,6,143\n");
 }
 
-TEST(Record, CarriesWhatTheTreeTellsOfGpus) {
-  sysfs::MemoryTree live = makeVm();
-  const std::string path = gpuIdentityPath(sysfs::pciDevices(live).front().busid);
-  live.file(path, "sm 90\nnvlink fffffff:ffff:ff 18\n");
-  EXPECT_EQ(recorded(live)->read(path), "sm 90\nnvlink fffffff:ffff:ff 18\n");
+TEST(Record, CarriesWhatTheGpusLibrariesSay) {
+  gpu::GpuTopology answers;
+  answers.gpus.resize(1);
+  answers.gpus[0].index = 0;
+  answers.gpus[0].busid = "0001:00:00.0";
+  answers.gpus[0].model = "a GPU";
+  answers.gpus[0].sm = 90;
+  answers.gpus[0].uuid = "GPU-serial";
+  answers.gpus[0].fabric_cluster = "our-cluster";
+  const auto live = makeVm();
+  const GpuAnswers said = std::make_shared<gpu::GpuTopology>(answers);
+  const auto tree = recordTree(live, {.gpu_answers = said});
+  ASSERT_OK(tree);
+  const auto read = recordedGpus(*tree);
+  ASSERT_OK(read);
+  ASSERT_NE(*read, nullptr);
+  EXPECT_EQ((*read)->gpus[0].model, "a GPU");
+  EXPECT_EQ((*read)->gpus[0].sm, 90);
+  EXPECT_EQ((*read)->gpus[0].fabric_cluster, "our-cluster");
+  EXPECT_EQ((*read)->gpus[0].uuid, "") << "a serial number";
+  const auto anonymous = recordTree(live, {.gpu_answers = said, .anonymise = true});
+  ASSERT_OK(anonymous);
+  EXPECT_EQ(allText(*anonymous).find("our-cluster"), std::string::npos);
 }
 
 TEST(Record, CarriesBroadcomsLinks) {

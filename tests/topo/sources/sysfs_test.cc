@@ -4,13 +4,14 @@
 
 #include <sstream>
 
+#include "gpu/json.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/tar_archive.h"
 #include "tests/ok.h"
 #include "tests/topo/documents_equal.h"
 #include "tests/topo/flat_tree.h"
 #include "tests/topo/topologies.h"
-#include "topo/sources/gpu_identity.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::topo {
 namespace {
@@ -102,37 +103,96 @@ sysfs::MemoryTree makeVm(const std::vector<FlatPci>& devices) {
   return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
 }
 
-TEST(GpuIdentity, IsTextAndBack) {
-  const GpuIdentity gpu = {.sm = 70, .nvlinks = {{"0000:05:00.0", 2}, {kHiddenTarget, 4}}};
-  EXPECT_EQ(gpuIdentityText(gpu), "sm 70\nnvlink 0000:05:00.0 2\nnvlink fffffff:ffff:ff 4\n");
-  EXPECT_EQ(parseGpuIdentity(gpuIdentityText(gpu)), gpu);
-  for (const char* text : {"", "sm\n", "sm 9\n", "sm 90\nsm 80\n", "nvlink 0000:05:00.0 2\n",
-                           "sm 90\nnvlink 0000:05:00.0\n", "sm 90\nnvlink \"> 2\n", "sm 90\ncolor red\n"})
-    EXPECT_EQ(parseGpuIdentity(text), std::nullopt) << text;
+gpu::Device nvidia(int index, const std::string& busid, int sm) {
+  gpu::Device device;
+  device.index = index;
+  device.busid = busid;
+  device.sm = sm;
+  return device;
 }
 
-// Two GPUs, of which the tree describes the first.
-TEST(Sysfs, WhatTheTreeTellsOfAGpuCountsMoreThanTheOptions) {
-  sysfs::MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
-  tree.file(gpuIdentityPath("0001:00:00.0"), "sm 70\nnvlink 0002:00:00.0 4\nnvlink fffffff:ffff:ff 4\n");
-  const XmlDocument document = read(tree);
+gpu::Link linkTo(int from, const std::string& busid, int width, gpu::LinkKind kind) {
+  gpu::Link link;
+  link.from = from;
+  link.to_busid = busid;
+  link.kind = kind;
+  link.width = width;
+  return link;
+}
+
+SysfsOptions answered(const gpu::GpuTopology& answers) {
+  SysfsOptions options = kHopper;
+  options.gpu_answers = std::make_shared<gpu::GpuTopology>(answers);
+  return options;
+}
+
+TEST(Sysfs, WhatTheLibrarySaysOfAGpuCountsMoreThanTheOptions) {
+  const sysfs::MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0001:00:00.0", 70), nvidia(1, "0002:00:00.0", 100)};
+  answers.links = {linkTo(0, "0002:00:00.0", 4, gpu::LinkKind::kNvlink),
+                   linkTo(0, "", 4, gpu::LinkKind::kNvswitch), linkTo(1, "", 10, gpu::LinkKind::kC2c)};
+  answers.links[2].gb_per_s = 450;
+  const XmlDocument document = read(tree, {}, answered(answers));
   const XmlNode* first = document.find("pci", "busid", "0001:00:00.0")->child("gpu");
   EXPECT_EQ(first->get("sm"), "70");
   ASSERT_EQ(first->children.size(), 2U);
   EXPECT_EQ(first->children[0]->get("target"), "0002:00:00.0");
   EXPECT_EQ(first->children[0]->get("count"), "4");
   EXPECT_EQ(first->children[0]->get("tclass"), "0x030200");
+  EXPECT_EQ(first->children[1]->get("target"), kHiddenTarget);
   EXPECT_EQ(first->children[1]->get("count"), "2") << "NCCL asks for six links of such a GPU";
   const XmlNode* second = document.find("pci", "busid", "0002:00:00.0")->child("gpu");
-  EXPECT_EQ(second->get("sm"), "90");
-  EXPECT_EQ(second->children[0]->get("count"), "18");
+  EXPECT_EQ(second->get("sm"), "100");
+  EXPECT_EQ(second->child("nvlink"), nullptr);
+  ASSERT_NE(second->child("c2c"), nullptr);
+  EXPECT_EQ(second->child("c2c")->get("bw"), "45000");
+  EXPECT_EQ(second->child("c2c")->get("count"), "10");
+}
+
+TEST(Sysfs, AmdsGpusHaveTheLinksThatTheirLibrarySays) {
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0001:00:00.0", 0), nvidia(1, "0002:00:00.0", 0)};
+  for (gpu::Device& device : answers.gpus) device.vendor = gpu::Vendor::kAmd, device.architecture = "gfx942";
+  answers.links = {linkTo(0, "0002:00:00.0", 1, gpu::LinkKind::kXgmi)};
+  const XmlDocument document = read(makeVm({mi300x("0001", 0), mi300x("0002", 0)}), {}, answered(answers));
+  const XmlNode* first = document.find("pci", "busid", "0001:00:00.0")->child("gpu");
+  EXPECT_EQ(first->get("gcn"), "gfx942");
+  ASSERT_NE(first->child("xgmi"), nullptr);
+  EXPECT_EQ(first->child("xgmi")->get("target"), "0002:00:00.0");
+  EXPECT_EQ(first->child("xgmi")->get("count"), "1");
+  EXPECT_EQ(first->child("nvlink"), nullptr);
+}
+
+// A container has been given one of the two GPUs; /sys shows both.
+TEST(Sysfs, AGpuThatTheLibraryDoesNotListIsLeftOut) {
+  const sysfs::MemoryTree tree = makeVm({h100("0001", 0), h100("0002", 0)});
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0002:00:00.0", 90)};
+  const SysfsOptions options = answered(answers);
+  const XmlDocument document = read(tree, {}, options);
+  EXPECT_EQ(document.find("pci", "busid", "0001:00:00.0"), nullptr);
+  EXPECT_EQ(document.find("pci", "busid", "0002:00:00.0")->child("gpu")->get("rank"), "0");
+  EXPECT_TRUE(
+      contains(remarksOn(tree, options), "0001:00:00.0: in /sys, but the vendor's library does not list"));
+}
+
+TEST(Sysfs, WhatTheLibraryCouldNotSayIsARemark) {
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0001:00:00.0", 90)};
+  answers.remarks = {"a remark of the library"};
+  EXPECT_TRUE(contains(remarksOn(makeVm({h100("0001", 0)}), answered(answers)), "a remark of the library"));
 }
 
 TEST(Sysfs, TheCapabilityIsAssumedWhereNobodyTellsIt) {
   sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
   EXPECT_TRUE(contains(remarksOn(tree, {}), "8.0 is assumed"));
-  tree.file(gpuIdentityPath("0001:00:00.0"), "sm 90\n");
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0001:00:00.0", 90)};
+  tree.file(kGpuAnswersPath, gpu::jsonOf(answers));
   EXPECT_FALSE(contains(remarksOn(tree, {}), "8.0 is assumed"));
+  tree.file(kGpuAnswersPath, "{");
+  EXPECT_TRUE(contains(remarksOn(tree, {}), "railwise/gpus.json is not JSON; record the machine again"));
 }
 
 TEST(Sysfs, AVmWithoutATreeHasAllAtTheCpu) {
