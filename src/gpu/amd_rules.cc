@@ -12,6 +12,13 @@ constexpr uint64_t kXgmiBlock = 0x80;  // RSMI_GPU_BLOCK_XGMI_WAFL, AMDSMI_GPU_B
 // In a PCI address: the function and the partition, in which the partitions of one GPU differ.
 constexpr uint64_t kPartitionBits = 0xf000'0007;
 
+// The forms of a number of an architecture do not overlap: decimal up to gfx1250 (1250), hexadecimal from
+// gfx700 (0x700, 1792) to gfx1250 (0x1250, 4688), decimal with one digit more from gfx700 (7000) to gfx90c
+// (9012).
+constexpr uint64_t kFirstHexadecimal = 0x700;
+constexpr uint64_t kFirstLonger = 7000;
+constexpr uint64_t kEndOfLonger = 10'000;
+
 }  // namespace
 
 std::vector<uint64_t> amdErrorBlocks(uint64_t enabled) {
@@ -35,14 +42,12 @@ std::string amdBusId(uint64_t pci) {
 }
 
 std::string amdArchitecture(uint64_t number) {
-  if (number < 100 || number > 99'999) return "";
-  const bool longer = number >= 9000;
-  const uint64_t major = number / (longer ? 1000 : 100);
-  const uint64_t minor = longer ? 0 : number / 10 % 10;
-  const uint64_t stepping = number % (longer ? 1000 : 10);
+  if (number < 100 || number >= kEndOfLonger) return "";
   char text[64];
-  std::snprintf(text, sizeof text, "gfx%u%u%x", static_cast<unsigned>(major), static_cast<unsigned>(minor),
-                static_cast<unsigned>(stepping));
+  const unsigned value = static_cast<unsigned>(number);
+  if (value < kFirstHexadecimal) std::snprintf(text, sizeof text, "gfx%u", value);
+  else if (value < kFirstLonger) std::snprintf(text, sizeof text, "gfx%x", value);
+  else std::snprintf(text, sizeof text, "gfx%u%x", value / 100, value % 100);
   return text;
 }
 

@@ -28,8 +28,9 @@ void addAmdErrors(Health& health, uint64_t block, uint64_t corrected, uint64_t u
 // "0000:26:00.1" from both libraries' PCI address: domain from bit 32, partition from 28, bus from 8, device
 // from 3, function from 0.
 std::string amdBusId(uint64_t pci);
-// "gfx942" from both libraries' decimal 942. A minor version of 0 has one digit more: 9010 is 9, 0 and 10,
-// gfx90a. Empty: the number is no GPU's.
+// "gfx942" from both libraries' number, which has two forms. Up to ROCm 6.3 it is decimal: 942; a minor
+// version of 0 has one digit more, 9010 is 9, 0 and 10, gfx90a. Since ROCm 6.4 its hexadecimal digits are the
+// name's: 0x942, 0x90a. Empty: the number is no GPU's.
 std::string amdArchitecture(uint64_t number);
 
 // What a library tells of the path between two GPUs.
