@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/bus_id.h"
+#include "gpu/amd_rules.h"
 #include "gpu/vendor.h"
 
 namespace railwise::gpu {
@@ -17,17 +17,9 @@ namespace {
 using RsmiStatus = unsigned;  // an enum in C, up to 0xffffffff
 
 constexpr RsmiStatus kRsmiSuccess = 0;
-constexpr RsmiStatus kRsmiInitError = 8;     // RSMI_STATUS_INIT_ERROR
-constexpr int kRsmiVram = 0;                 // RSMI_MEM_TYPE_VRAM
-constexpr int kRsmiDriver = 0;               // RSMI_SW_COMP_DRIVER
-constexpr uint64_t kRsmiXgmiBlock = 0x80;    // RSMI_GPU_BLOCK_XGMI_WAFL
-constexpr uint64_t kRsmiLastBlock = 0x2000;  // RSMI_GPU_BLOCK_FUSE, which later libraries go beyond
-// RSMI_IO_LINK_TYPE
-constexpr int kRsmiPcie = 1;
-constexpr int kRsmiXgmi = 2;
+constexpr RsmiStatus kRsmiInitError = 8;  // RSMI_STATUS_INIT_ERROR
+constexpr int kRsmiDriver = 0;            // RSMI_SW_COMP_DRIVER
 constexpr uint32_t kRsmiMaxProcesses = 65536;
-// In RSMI's PCI addresses: the function and the partition, in which the partitions of one GPU differ.
-constexpr uint64_t kRsmiPartitionBits = 0xf000'0007;
 
 struct RsmiErrors {
   uint64_t corrected, uncorrected;
@@ -95,27 +87,17 @@ RsmiApi loadRsmi(const VendorLibrary& library) {
   return api;
 }
 
-// "gfx942" from the library's decimal 942. A minor version of 0 is written with one digit more: 9010 is 9, 0
-// and 10, gfx90a.
-std::string gfxName(uint64_t number) {
-  if (number < 100 || number > 99'999) return "";
-  const bool longer = number >= 9000;
-  const uint64_t major = number / (longer ? 1000 : 100);
-  const uint64_t minor = longer ? 0 : number / 10 % 10;
-  const uint64_t stepping = number % (longer ? 1000 : 10);
-  char text[64];
-  std::snprintf(text, sizeof text, "gfx%u%u%x", static_cast<unsigned>(major), static_cast<unsigned>(minor),
-                static_cast<unsigned>(stepping));
-  return text;
-}
-
 class RsmiReader {
  public:
   // normal_without_driver: distributions install the library beside programs that could use it, also where
   // there is no AMD GPU and so no driver.
   RsmiReader(const RsmiApi& api, const std::string& library, bool normal_without_driver,
              GpuTopology& topology)
-      : api_(api), library_(library), normal_without_driver_(normal_without_driver), topology_(topology) {}
+      : api_(api),
+        library_(library),
+        normal_without_driver_(normal_without_driver),
+        topology_(topology),
+        gpus_(topology) {}
 
   Outcome<void> read() {
     if (api_.init == nullptr || api_.count == nullptr)
@@ -138,11 +120,11 @@ class RsmiReader {
     if (char text[256] = ""; answers(api_.version, kRsmiDriver, text, uint32_t{sizeof text}))
       driver = bufferText(text, sizeof text, "the driver's version", topology_);
     for (uint32_t i = 0; i < count; ++i) addDevice(i, driver);
-    sharePackages();
+    gpus_.shareGpus();
     readProcesses();
     for (uint32_t from = 0; from < count; ++from)
       for (uint32_t to = 0; to < count; ++to)
-        if (from != to) addPair(from, to);
+        if (from != to) addPath(from, to);
     return {};
   }
 
@@ -164,16 +146,8 @@ class RsmiReader {
       device.model = bufferText(text, sizeof text, "the name of " + gpu, topology_);
     if (char text[64] = ""; answers(api_.vbios, i, text, uint32_t{sizeof text}))
       device.firmware = bufferText(text, sizeof text, "the VBIOS version of " + gpu, topology_);
-    answers(api_.memory, i, kRsmiVram, &device.memory_bytes);
-    if (uint64_t used = 0; answers(api_.memory_used, i, kRsmiVram, &used)) device.memory_used_bytes = used;
-    uint64_t pci = ~uint64_t{0};
-    if (answers(api_.pci, i, &pci) && pci != ~uint64_t{0}) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", static_cast<unsigned>(pci >> 32),
-                    static_cast<unsigned>(pci >> 8 & 0xff), static_cast<unsigned>(pci >> 3 & 0x1f),
-                    static_cast<unsigned>(pci & 7));
-      device.busid = text;
-    }
+    answers(api_.memory, i, kAmdVram, &device.memory_bytes);
+    if (uint64_t used = 0; answers(api_.memory_used, i, kAmdVram, &used)) device.memory_used_bytes = used;
     uint64_t unique_id = 0;
     if (answers(api_.unique_id, i, &unique_id) && unique_id != 0) {
       char text[32];
@@ -182,43 +156,26 @@ class RsmiReader {
     }
     if (int32_t numa = -1; answers(api_.numa, i, &numa)) device.numa = numa;
     if (uint64_t version = 0; answers(api_.graphics_version, i, &version))
-      device.architecture = gfxName(version);
+      device.architecture = amdArchitecture(version);
     if (uint32_t busy = 0; answers(api_.busy, i, &busy) && busy <= 100)
       device.utilisation_percent = static_cast<int>(busy);
+    readHealth(device.health, i);
+    std::string partition;
     if (char text[32] = ""; answers(api_.partition, i, text, uint32_t{sizeof text}))
-      device.partition = bufferText(text, sizeof text, "the partition of " + gpu, topology_);
-    if (device.partition == "SPX") device.partition.clear();  // the whole GPU
-    device.partitioned = !device.partition.empty();
-    readHealth(device, i);
-    topology_.gpus.push_back(std::move(device));
-    places_.push_back({pci == ~uint64_t{0} ? 0 : pci & ~kRsmiPartitionBits, unique_id});
+      partition = bufferText(text, sizeof text, "the partition of " + gpu, topology_);
+    std::optional<uint64_t> pci;
+    if (uint64_t address = ~uint64_t{0}; answers(api_.pci, i, &address) && address != ~uint64_t{0})
+      pci = address;
+    std::string id = device.uuid;
+    gpus_.addDevice(std::move(device), pci, std::move(id), partition);
   }
 
-  void readHealth(Device& device, uint32_t i) const {
+  void readHealth(Health& health, uint32_t i) const {
     uint64_t enabled = ~uint64_t{0};
     answers(api_.ecc_enabled, i, &enabled);
-    for (uint64_t block = 1; block <= kRsmiLastBlock; block <<= 1) {
-      RsmiErrors errors = {};
-      if ((enabled & block) == 0 || !answers(api_.ecc, i, block, &errors)) continue;
-      if (block == kRsmiXgmiBlock) device.health.link_errors = errors.corrected + errors.uncorrected;
-      else device.health.ecc_uncorrected = device.health.ecc_uncorrected.value_or(0) + errors.uncorrected;
-    }
-  }
-
-  // Which devices are parts of one package: partitions lie at one PCI address, but for the function. Two dies
-  // at two addresses are one package only if the library gives them one unique id.
-  bool onePackage(uint32_t a, uint32_t b) const {
-    return (places_[a].pci != 0 && places_[a].pci == places_[b].pci) ||
-           (places_[a].unique_id != 0 && places_[a].unique_id == places_[b].unique_id);
-  }
-
-  void sharePackages() {
-    for (uint32_t i = 0; i < places_.size(); ++i) {
-      if (!topology_.gpus[i].partitioned) continue;
-      int parts = 0;
-      for (uint32_t k = 0; k < places_.size(); ++k) parts += onePackage(i, k) || i == k ? 1 : 0;
-      topology_.gpus[i].share = 1.0 / parts;
-    }
+    for (const uint64_t block : amdErrorBlocks(enabled))
+      if (RsmiErrors errors = {}; answers(api_.ecc, i, block, &errors))
+        addAmdErrors(health, block, errors.corrected, errors.uncorrected);
   }
 
   void readProcesses() {
@@ -239,56 +196,23 @@ class RsmiReader {
     }
   }
 
-  void addPair(uint32_t from, uint32_t to) {
-    if (bool accessible = false; answers(api_.p2p, from, to, &accessible)) {
-      PeerStatus peer;
-      peer.from = static_cast<int>(from);
-      peer.to = static_cast<int>(to);
-      peer.allowed = accessible;
-      if (!accessible) peer.reason = "not accessible";
-      topology_.peers.push_back(std::move(peer));
-    }
-    uint64_t hops = 0;
-    int type = 0;
-    if (!answers(api_.link_type, from, to, &hops, &type) || (type != kRsmiPcie && type != kRsmiXgmi)) return;
-    Link link;
-    link.from = static_cast<int>(from);
-    link.to = static_cast<int>(to);
-    link.to_busid = topology_.gpus[to].busid;
-    link.width = 1;
-    if (type == kRsmiPcie) {
-      topology_.links.push_back(std::move(link));
-      return;
-    }
-    // More hops: over a third GPU.
-    if (hops > 1) return;
-    const bool package = onePackage(from, to);
-    link.kind = package ? LinkKind::kInfinityFabric : LinkKind::kXgmi;
-    link.latency = package ? LatencyClass::kPackage : LatencyClass::kDirect;
-    uint64_t min_mbps = 0;
-    uint64_t max_mbps = 0;
-    if (answers(api_.link_bandwidth, from, to, &min_mbps, &max_mbps) && max_mbps > 0) {
-      link.gb_per_s = static_cast<double>(max_mbps) / 1000;
-      // The driver gives one link as the minimum, and all of them as the maximum.
-      if (min_mbps > 0 && max_mbps % min_mbps == 0 && max_mbps / min_mbps <= 64)
-        link.width = static_cast<int>(max_mbps / min_mbps);
-    } else {
-      topology_.remarks.push_back("the library does not tell how fast xGMI is from AMD GPU " +
-                                  std::to_string(from) + " to " + std::to_string(to));
-    }
-    topology_.links.push_back(std::move(link));
+  void addPath(uint32_t from, uint32_t to) {
+    AmdPath path;
+    path.from = static_cast<int>(from);
+    path.to = static_cast<int>(to);
+    if (bool accessible = false; answers(api_.p2p, from, to, &accessible)) path.accessible = accessible;
+    if (!answers(api_.link_type, from, to, &path.hops, &path.type)) path.type = 0;
+    if (path.type == kAmdXgmi && path.hops <= 1 &&
+        !answers(api_.link_bandwidth, from, to, &path.min_mbps, &path.max_mbps))
+      path.max_mbps = 0;
+    gpus_.addPath(path);
   }
-
-  struct Place {
-    uint64_t pci;  // without the bits in which partitions differ; 0: unknown
-    uint64_t unique_id;
-  };
 
   const RsmiApi& api_;
   const std::string& library_;
   const bool normal_without_driver_;
   GpuTopology& topology_;
-  std::vector<Place> places_;  // by index
+  AmdGpus gpus_;
 };
 
 class RocmSmi : public GpuVendor {

@@ -63,7 +63,14 @@ void writeAll(int fd, std::string_view bytes) {
   _exit(0);
 }
 
-// One vendor that is being asked.
+// What a library has said, or how it failed.
+struct Told {
+  GpuTopology topology;
+  std::string failure;  // "... crashed (signal SIGSEGV)"; empty: it has answered
+  std::string advice;   // "Try nvidia-smi"
+};
+
+// One library that is being asked.
 class Asked {
  public:
   Asked(const GpuVendor& vendor, int fd, pid_t pid) : vendor_(&vendor), fd_(fd), pid_(pid) {}
@@ -117,20 +124,20 @@ class Asked {
     done_ = true;
   }
 
-  // What the vendor has said; a remark alone when it did not.
-  GpuTopology finish(Clock::duration limit) {
-    GpuTopology topology;
+  Told finish(Clock::duration limit) {
+    Told told;
+    told.advice = "Try " + vendor_->program();
     const std::optional<int> status = end();
     if (!done_) {
-      topology.remarks.push_back(silent(limit, status.has_value()));
-      return topology;
+      silent(told, limit, status.has_value());
+      return told;
     }
     Outcome<GpuTopology> answer = Error{"its answer is cut off"};
     if (whole_) answer = parseJson(std::string_view(bytes_).substr(0, bytes_.size() - 1));
-    if (answer.ok()) topology = std::move(*answer);
-    else topology.remarks.push_back(failed(status, answer.error()));
-    sanitize(topology, vendor_->name());
-    return topology;
+    if (answer.ok()) told.topology = std::move(*answer);
+    else told.failure = failed(status, answer.error());
+    sanitize(told.topology, vendor_->name());
+    return told;
   }
 
  private:
@@ -151,31 +158,28 @@ class Asked {
     }
   }
 
-  std::string silent(Clock::duration limit, bool ended) const {
+  void silent(Told& told, Clock::duration limit, bool ended) const {
     const double seconds = std::chrono::duration<double>(limit).count();
     char time[32];
     std::snprintf(time, sizeof time, "%.3g", seconds);
-    return vendor_->name() + " did not answer within " + time + " s: its GPUs are missing here. Try " +
-           vendor_->program() +
-           "; when that hangs too, the kernel log (dmesg) tells what the driver waits for" +
-           (ended ? ""
-                  : ". Process " + std::to_string(pid_) +
-                        ", which asked, hangs in the driver and cannot be ended");
+    told.failure = vendor_->name() + " did not answer within " + time + " s";
+    told.advice += "; when that hangs too, the kernel log (dmesg) tells what the driver waits for";
+    if (!ended)
+      told.advice +=
+          ". Process " + std::to_string(pid_) + ", which asked, hangs in the driver and cannot be ended";
   }
 
   std::string failed(std::optional<int> status, const std::string& error) const {
-    const std::string missing = ": its GPUs are missing here. Try " + vendor_->program();
     if (bytes_.empty() && status && WIFSIGNALED(*status)) {
       const int number = WTERMSIG(*status);
       const char* signal = sigabbrev_np(number);
       return vendor_->name() + " crashed (signal " +
-             (signal != nullptr ? "SIG" + std::string(signal) : std::to_string(number)) + ")" + missing;
+             (signal != nullptr ? "SIG" + std::string(signal) : std::to_string(number)) + ")";
     }
     if (bytes_.empty())
       return vendor_->name() + " ended the process that asked it" +
-             (status ? " (status " + std::to_string(WEXITSTATUS(*status)) + ")" : "") + missing;
-    return vendor_->name() + ": the answer of the process that asked it cannot be read (" + error + ")" +
-           missing;
+             (status ? " (status " + std::to_string(WEXITSTATUS(*status)) + ")" : "");
+    return vendor_->name() + ": the answer of the process that asked it cannot be read (" + error + ")";
   }
 
   const GpuVendor* vendor_;
@@ -204,12 +208,16 @@ void waitForAnswers(std::vector<Asked>& asked, const Deadline& deadline) {
   }
 }
 
+bool hasDevicesOf(const GpuTopology& topology, Vendor vendor) {
+  return std::any_of(topology.gpus.begin(), topology.gpus.end(),
+                     [vendor](const Device& device) { return device.vendor == vendor; });
+}
+
 // Appends `more`, whose indexes begin at 0. Devices of a vendor that `whole` has already are the same GPUs,
-// seen by another library.
+// seen by another library: they do not count, and neither does what that library remarks of them.
 void append(GpuTopology& whole, GpuTopology more, Vendor vendor) {
+  if (hasDevicesOf(whole, vendor)) return;
   std::move(more.remarks.begin(), more.remarks.end(), std::back_inserter(whole.remarks));
-  const auto same = [vendor](const Device& device) { return device.vendor == vendor; };
-  if (std::any_of(whole.gpus.begin(), whole.gpus.end(), same)) return;
   const int first = static_cast<int>(whole.gpus.size());
   const auto shift = [first](int& index) { index = index < 0 ? index : index + first; };
   for (Device& device : more.gpus) {
@@ -230,11 +238,23 @@ void append(GpuTopology& whole, GpuTopology more, Vendor vendor) {
   }
 }
 
+// `of`: the vendor of each library in `told`.
+void remarkFailures(GpuTopology& topology, const std::vector<Told>& told, const std::vector<Vendor>& of) {
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    if (told[i].failure.empty()) continue;
+    std::string rest = "its GPUs are missing here";
+    if (hasDevicesOf(topology, of[i]))
+      rest = std::string("another library has told of ") + topology::gpuVendorName(of[i]) + "'s GPUs";
+    topology.remarks.push_back(told[i].failure + ": " + rest + ". " + told[i].advice);
+  }
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<GpuVendor>> allVendors(const Config& config) {
   std::vector<std::unique_ptr<GpuVendor>> vendors;
   vendors.push_back(makeNvml(config));
+  vendors.push_back(makeAmdSmi(config));
   vendors.push_back(makeRocmSmi(config));
   return vendors;
 }
@@ -259,7 +279,13 @@ Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::uniq
   if (asked.empty() && !vendors.empty())
     return Error{"no process could be started to ask for GPUs: " + topology.remarks.front()};
   waitForAnswers(asked, deadline);
-  for (std::size_t i = 0; i < asked.size(); ++i) append(topology, asked[i].finish(limit), of[i]);
+  std::vector<Told> told;
+  told.reserve(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    told.push_back(asked[i].finish(limit));
+    append(topology, std::move(told[i].topology), of[i]);
+  }
+  remarkFailures(topology, told, of);
   return topology;
 }
 

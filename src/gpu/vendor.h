@@ -32,6 +32,7 @@ class GpuVendor {
 };
 
 std::unique_ptr<GpuVendor> makeNvml(const Config& config);
+std::unique_ptr<GpuVendor> makeAmdSmi(const Config& config);
 std::unique_ptr<GpuVendor> makeRocmSmi(const Config& config);
 
 // In the order of preference: where two libraries of one vendor find GPUs, the first one counts.

@@ -65,10 +65,11 @@ TEST(FailingLibraryTest, TwoVendorsStandInOneList) {
   const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/v100_cube");
   Config config;
   config.nvml_library = FAKE_NVML;
+  config.amd_smi_library = FAKE_AMD_SMI;
   config.rocm_smi_library = FAKE_ROCM_SMI;
   Outcome<GpuTopology> machine = readGpus(kPatience, allVendors(config));
   ASSERT_OK(machine);
-  // The AMD fake takes the file's GPUs for its own: three more.
+  // AMD's fakes take the file's GPUs for their own: three more.
   ASSERT_EQ(machine->gpus.size(), 6u);
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(machine->gpus[i].index, i);

@@ -1,6 +1,6 @@
-// The live model (a /sys, and what the vendors' libraries answer) equals the topology file of the same machine. The
-// fake libraries answer from machines/NAME; files/NAME.conf describes the machine's /sys, files/NAME.xml is the file
-// as NCCL (or RCCL) would dump it.
+// The live model (a /sys, and what the vendors' libraries answer) equals the topology file of the same
+// machine. The fake libraries answer from machines/NAME; files/NAME.conf describes the machine's /sys,
+// files/NAME.xml is the file as NCCL (or RCCL) would dump it.
 #include "cli/device/tree.h"
 #include "gpu/json.h"
 #include "softdev/config/config.h"
@@ -49,8 +49,7 @@ class LiveModel : public testing::TestWithParam<Kind> {
  protected:
   Outcome<topo::Machine> live() const {
     topo::SysfsOptions options;
-    options.gpu_answers =
-        std::make_shared<GpuTopology>(GetParam().read(GetParam().name, "", kPatience));
+    options.gpu_answers = std::make_shared<GpuTopology>(GetParam().read(GetParam().name, "", kPatience));
     const sysfs::MemoryTree tree = treeOf(GetParam());
     const topo::Settings settings;
     return topo::loadMachine({.tree = tree, .settings = settings, .options = std::move(options)});

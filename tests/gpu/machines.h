@@ -35,7 +35,7 @@ inline GpuTopology readFake(VendorMaker make, const std::string& library, const 
   const Variable file("RAILWISE_FAKE_GPUS", FAKE_MACHINES "/" + machine);
   const Variable behaviour("RAILWISE_FAKE_GPU_MODE", mode);
   Config config;
-  config.nvml_library = config.rocm_smi_library = library;
+  config.nvml_library = config.amd_smi_library = config.rocm_smi_library = library;
   std::vector<std::unique_ptr<GpuVendor>> vendors;
   vendors.push_back(make(config));
   Outcome<GpuTopology> topology = readGpus(limit, vendors);
@@ -48,6 +48,7 @@ inline GpuTopology nvidia(const std::string& machine, const std::string& mode = 
   return readFake(makeNvml, FAKE_NVML, machine, mode, limit);
 }
 
+// Through ROCm SMI. Tests of AMD SMI are in amd_smi_test.cc.
 inline GpuTopology amd(const std::string& machine, const std::string& mode = "",
                        Clock::duration limit = kPatience) {
   return readFake(makeRocmSmi, FAKE_ROCM_SMI, machine, mode, limit);

@@ -138,8 +138,14 @@ Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i
 
 // A device without a rank: a MIG instance, or a partition that is no PCI function of its own.
 Cells partText(const gpu::Device& device, bool hosts) {
-  Cells line = {"-", device.parent < 0 ? device.busid : "", "  " + nameText(device), memoryText(device.memory_bytes),
-                "",  "", "", stateText(device)};
+  Cells line = {"-",
+                device.parent < 0 ? device.busid : "",
+                "  " + nameText(device),
+                memoryText(device.memory_bytes),
+                "",
+                "",
+                "",
+                stateText(device)};
   if (hosts) line.insert(line.begin() + 1, "");
   return line;
 }
@@ -155,9 +161,10 @@ std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topol
     const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const GpuRow& one) {
       return device.rank >= 0 && one.rank() == device.rank;
     });
-    lines.push_back(row == table.rows.end()
-                        ? partText(device, hosts)
-                        : rowText(machine, table, static_cast<std::size_t>(row - table.rows.begin()), device));
+    lines.push_back(
+        row == table.rows.end()
+            ? partText(device, hosts)
+            : rowText(machine, table, static_cast<std::size_t>(row - table.rows.begin()), device));
     for (const gpu::Device& part : topology.gpus)
       if (part.parent == device.index) lines.push_back(partText(part, hosts));
   }
@@ -170,8 +177,8 @@ std::string bareText(const gpu::GpuTopology& topology) {
   for (const gpu::Device& device : topology.gpus)
     lines.push_back({gpu::isWhole(device) ? std::to_string(device.index) : "",
                      gpu::isWhole(device) ? device.busid : "",
-                     (gpu::isWhole(device) ? "" : "  ") + nameText(device),
-                     memoryText(device.memory_bytes), stateText(device)});
+                     (gpu::isWhole(device) ? "" : "  ") + nameText(device), memoryText(device.memory_bytes),
+                     stateText(device)});
   return tableText(lines);
 }
 
@@ -205,8 +212,7 @@ int listCommand(Args args) {
   if (without_gpus) return writeWithoutGpus(options, json);
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
-  return writeOutput("gpus", "",
-                     json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
+  return writeOutput("gpus", "", json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));
 }
 
 }  // namespace

@@ -243,8 +243,8 @@ class SysfsReader {
   // What the vendor's library says about the GPU, or else what the options say about all GPUs.
   GpuIdentity identityOf(const sysfs::PciDevice& device) const {
     GpuIdentity identity;
-    // RCCL writes the number of compute units there, which no library tells. It matters to one rule alone: GPUs of 80
-    // read from each other over NVLink.
+    // RCCL writes the number of compute units there, which no library tells. It matters to one rule alone:
+    // GPUs of 80 read from each other over NVLink.
     if (amd_) identity.sm = 0;
     if (options_.detection.gpu_sm != 0) identity.sm = options_.detection.gpu_sm;
     const gpu::Device* told = answerFor(device.busid);

@@ -61,10 +61,11 @@ TEST(GpusCommand, ListsTheGpus) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(has(result.out, "0008:01:00.0  sm_100  -       0")) << result.out;
   EXPECT_TRUE(has(result.out, "mlx5_0")) << result.out;
-  EXPECT_EQ(ofJson({kMachine, "--json"},
-                   "[len(a['gpus']), a['gpus'][0]['architecture'], a['gpus'][0]['model'], a['links'][0]['kind'], "
-                   "a['nics'][0]['name'], a['nics'][0]['type']]"),
-            "[4, '10.0', None, 'NVSwitch', 'mlx5_0', 'P2C']");
+  EXPECT_EQ(
+      ofJson({kMachine, "--json"},
+             "[len(a['gpus']), a['gpus'][0]['architecture'], a['gpus'][0]['model'], a['links'][0]['kind'], "
+             "a['nics'][0]['name'], a['nics'][0]['type']]"),
+      "[4, '10.0', None, 'NVSwitch', 'mlx5_0', 'P2C']");
 }
 
 TEST(GpusCommand, ASoftwareMachineIsListedToo) {

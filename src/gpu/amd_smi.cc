@@ -1,0 +1,333 @@
+// AMD's GPUs from AMD SMI (libamd_smi), the successor of ROCm SMI. Constants and layouts as in AMD's amdsmi.h
+// from ROCm 6.3 (version 24.7 of the library) to ROCm 10.1 (27.1). Only the calls that find the GPUs must be
+// there: any other may be missing in another version, or fail for a GPU, and what it tells is then unknown.
+//
+// AMD changes structs between versions. So a struct is read as bytes, into a buffer that is larger than any
+// version of it, and only two kinds of members are used: those at the beginning, which have one place in all
+// versions, and those in AmdSmiLayout, whose place depends on the version.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "gpu/amd_rules.h"
+#include "gpu/vendor.h"
+
+namespace railwise::gpu {
+namespace {
+
+using AmdSmiStatus = unsigned;  // an enum in C, up to 0xffffffff
+using AmdSmiSocket = void*;
+using AmdSmiGpu = void*;  // amdsmi_processor_handle
+
+constexpr AmdSmiStatus kAmdSmiSuccess = 0;
+constexpr uint64_t kAmdSmiInitGpus = 2;  // AMDSMI_INIT_AMD_GPUS: neither CPUs nor NICs
+constexpr int kAmdSmiGpuType = 1;        // AMDSMI_PROCESSOR_TYPE_AMD_GPU
+constexpr uint32_t kAmdSmiMaxProcesses = 65536;
+
+// A struct of the library. The largest that is read, amdsmi_vbios_info_t, has 1568 bytes in 27.1.
+struct AmdSmiStruct {
+  alignas(8) char bytes[4096] = {};
+
+  template <typename T>
+  T at(std::size_t offset) const {
+    T value;
+    std::memcpy(&value, bytes + offset, sizeof value);
+    return value;
+  }
+};
+
+// What is first in these structs, in all versions:
+//   amdsmi_asic_info_t     char market_name[256]
+//   amdsmi_driver_info_t   char driver_version[text_bytes]
+//   amdsmi_engine_usage_t  uint32_t gfx_activity, in percent
+//   amdsmi_error_count_t   uint64_t correctable_count, uncorrectable_count
+constexpr std::size_t kMarketNameBytes = 256;
+
+// Where the members are that have moved.
+struct AmdSmiLayout {
+  std::size_t text_bytes;        // AMDSMI_MAX_STRING_LENGTH: no text is longer
+  std::size_t graphics_version;  // amdsmi_asic_info_t::target_graphics_version
+  std::size_t part_number;       // amdsmi_vbios_info_t::part_number
+  std::size_t version;           // amdsmi_vbios_info_t::version
+};
+constexpr AmdSmiLayout kRocm63 = {64, 384, 96, 160};
+constexpr AmdSmiLayout kRocm64 = {256, 800, 288, 544};
+constexpr AmdSmiLayout kRocm70 = {256, 800, 512, 768};
+
+// amdsmi_version_t begins with the two leading numbers of the version: year and major up to ROCm 6.4 (24.7 is
+// ROCm 6.3), major and minor since ROCm 7.0 (26.0).
+struct AmdSmiVersion {
+  uint32_t first = 0;
+  uint32_t second = 0;
+
+  // Railwise does not ask such a library: it does not tell the architecture, and ROCm SMI tells all.
+  bool tooOld() const { return first < 24 || (first == 24 && second < 7); }
+  // Null: a version that was not there when this was written.
+  const AmdSmiLayout* layout() const {
+    if (first == 24) return &kRocm63;
+    if (first == 25) return &kRocm64;
+    return first == 26 || first == 27 ? &kRocm70 : nullptr;
+  }
+  std::string text() const { return std::to_string(first) + "." + std::to_string(second); }
+};
+
+template <typename... Arguments>
+using AmdSmiCall = AmdSmiStatus(Arguments...);
+
+// Null: the library lacks the function.
+struct AmdSmiApi {
+  AmdSmiCall<AmdSmiStruct*>* lib_version;
+  AmdSmiCall<uint64_t>* init;
+  AmdSmiCall<uint32_t*, AmdSmiSocket*>* sockets;
+  AmdSmiCall<AmdSmiSocket, uint32_t*, AmdSmiGpu*>* processors;
+  AmdSmiCall<AmdSmiGpu, int*>* type;
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* asic;
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* vbios;
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* driver;
+  AmdSmiCall<AmdSmiGpu, AmdSmiStruct*>* activity;
+  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory;
+  AmdSmiCall<AmdSmiGpu, int, uint64_t*>* memory_used;
+  AmdSmiCall<AmdSmiGpu, uint64_t*>* pci;
+  AmdSmiCall<AmdSmiGpu, unsigned*, char*>* uuid;
+  AmdSmiCall<AmdSmiGpu, int32_t*>* numa;
+  AmdSmiCall<AmdSmiGpu, char*, uint32_t>* partition;
+  AmdSmiCall<AmdSmiGpu, uint64_t*>* ecc_enabled;
+  AmdSmiCall<AmdSmiGpu, uint64_t, AmdSmiStruct*>* ecc;
+  AmdSmiCall<AmdSmiGpu, uint32_t*, void*>* processes;
+  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, int*>* link_type;
+  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, uint64_t*, uint64_t*>* link_bandwidth;
+  AmdSmiCall<AmdSmiGpu, AmdSmiGpu, bool*>* p2p;
+  AmdSmiCall<AmdSmiStatus, const char**>* status_text;
+};
+
+AmdSmiApi loadAmdSmi(const VendorLibrary& library) {
+  AmdSmiApi api = {};
+  library.find("amdsmi_get_lib_version", api.lib_version);
+  library.find("amdsmi_init", api.init);
+  library.find("amdsmi_get_socket_handles", api.sockets);
+  library.find("amdsmi_get_processor_handles", api.processors);
+  library.find("amdsmi_get_processor_type", api.type);
+  library.find("amdsmi_get_gpu_asic_info", api.asic);
+  library.find("amdsmi_get_gpu_vbios_info", api.vbios);
+  library.find("amdsmi_get_gpu_driver_info", api.driver);
+  library.find("amdsmi_get_gpu_activity", api.activity);
+  library.find("amdsmi_get_gpu_memory_total", api.memory);
+  library.find("amdsmi_get_gpu_memory_usage", api.memory_used);
+  library.find("amdsmi_get_gpu_bdf_id", api.pci);
+  library.find("amdsmi_get_gpu_device_uuid", api.uuid);
+  library.find("amdsmi_get_gpu_topo_numa_affinity", api.numa);
+  library.find("amdsmi_get_gpu_compute_partition", api.partition);
+  library.find("amdsmi_get_gpu_ecc_enabled", api.ecc_enabled);
+  library.find("amdsmi_get_gpu_ecc_count", api.ecc);
+  library.find("amdsmi_get_gpu_process_list", api.processes);
+  library.find("amdsmi_topo_get_link_type", api.link_type);
+  library.find("amdsmi_get_minmax_bandwidth_between_processors", api.link_bandwidth);
+  library.find("amdsmi_is_P2P_accessible", api.p2p);
+  library.find("amdsmi_status_code_to_string", api.status_text);
+  return api;
+}
+
+class AmdSmiReader {
+ public:
+  // chosen: a setting names the library, so a person expects it to work. Otherwise a library without a
+  // driver, or one that is too old, is a normal part of an installation.
+  AmdSmiReader(const AmdSmiApi& api, const std::string& library, bool chosen, GpuTopology& topology)
+      : api_(api), library_(library), chosen_(chosen), topology_(topology), gpus_(topology) {}
+
+  Outcome<void> read() {
+    if (api_.lib_version == nullptr || api_.init == nullptr || api_.sockets == nullptr ||
+        api_.processors == nullptr)
+      return Error{library_ + " lacks a function that finds GPUs: it is not AMD SMI"};
+    if (const AmdSmiStatus status = api_.init(kAmdSmiInitGpus); status != kAmdSmiSuccess) {
+      if (!chosen_ && access("/sys/module/amdgpu", F_OK) != 0) return {};
+      return Error{library_ + " is installed but does not start: " + statusText(status) +
+                   ". Is the amdgpu driver loaded?"};
+    }
+    // After init: in ROCm 6.3 the call needs it.
+    if (AmdSmiStruct version; api_.lib_version(&version) == kAmdSmiSuccess)
+      version_ = {version.at<uint32_t>(0), version.at<uint32_t>(4)};
+    if (version_.tooOld()) return tooOld();
+    if (Outcome<void> found = findGpus(); !found.ok()) return found;
+    if (version_.layout() == nullptr && !handles_.empty())
+      topology_.remarks.push_back(
+          library_ + " has version " + version_.text() +
+          ", which Railwise does not know: architecture and firmware of AMD's GPUs are "
+          "left out");
+    for (std::size_t i = 0; i < handles_.size(); ++i) addDevice(i);
+    gpus_.shareGpus();
+    for (std::size_t from = 0; from < handles_.size(); ++from)
+      for (std::size_t to = 0; to < handles_.size(); ++to)
+        if (from != to) addPath(from, to);
+    return {};
+  }
+
+ private:
+  struct Handle {
+    AmdSmiGpu gpu;
+    uint32_t socket;  // one GPU, with all its partitions
+  };
+
+  std::string statusText(AmdSmiStatus status) const {
+    const char* text = nullptr;
+    if (!answers(api_.status_text, status, &text) || text == nullptr) text = "error";
+    return std::string(text, strnlen(text, 200)) + " (" + std::to_string(status) + ")";
+  }
+
+  Outcome<void> tooOld() const {
+    if (!chosen_) return {};
+    return Error{library_ + " has version " + version_.text() +
+                 ": Railwise asks AMD SMI since version 24.7 (ROCm 6.3), and ROCm SMI where it is older"};
+  }
+
+  // The number that the library says, cut to `limit` with a remark.
+  uint32_t cut(uint32_t count, std::size_t limit, const char* what) {
+    if (count <= limit) return count;
+    topology_.remarks.push_back(library_ + " speaks of " + std::to_string(count) + " " + what +
+                                ": the first " + std::to_string(limit) + " are asked");
+    return static_cast<uint32_t>(limit);
+  }
+
+  Outcome<void> findGpus() {
+    uint32_t sockets = 0;
+    AmdSmiStatus status = api_.sockets(&sockets, nullptr);
+    std::vector<AmdSmiSocket> all(cut(sockets, kMaxDevices, "sockets"));
+    sockets = static_cast<uint32_t>(all.size());
+    if (status == kAmdSmiSuccess && sockets > 0) status = api_.sockets(&sockets, all.data());
+    if (status != kAmdSmiSuccess)
+      return Error{library_ + " does not tell how many GPUs there are: " + statusText(status)};
+    all.resize(std::min<std::size_t>(all.size(), sockets));
+    for (uint32_t i = 0; i < all.size(); ++i) findGpusOfSocket(all[i], i);
+    return {};
+  }
+
+  void findGpusOfSocket(AmdSmiSocket socket, uint32_t index) {
+    uint32_t count = 0;
+    if (!answers(api_.processors, socket, &count, static_cast<AmdSmiGpu*>(nullptr))) return;
+    std::vector<AmdSmiGpu> all(cut(count, kMaxDevices - handles_.size(), "GPUs"));
+    count = static_cast<uint32_t>(all.size());
+    if (count == 0 || !answers(api_.processors, socket, &count, all.data())) return;
+    all.resize(std::min<std::size_t>(all.size(), count));
+    for (const AmdSmiGpu gpu : all) {
+      int type = kAmdSmiGpuType;
+      answers(api_.type, gpu, &type);
+      if (type == kAmdSmiGpuType) handles_.push_back({gpu, index});
+    }
+  }
+
+  std::string text(const AmdSmiStruct& answer, std::size_t offset, std::size_t bytes,
+                   const std::string& what) {
+    return bufferText(answer.bytes + offset, bytes, what, topology_);
+  }
+
+  void addDevice(std::size_t i) {
+    const AmdSmiGpu handle = handles_[i].gpu;
+    const std::string gpu = "AMD GPU " + std::to_string(i);
+    Device device;
+    device.index = static_cast<int>(i);
+    device.vendor = Vendor::kAmd;
+    device.vendor_index = static_cast<int>(i);
+    readTexts(device, handle, gpu);
+    answers(api_.memory, handle, kAmdVram, &device.memory_bytes);
+    if (uint64_t used = 0; answers(api_.memory_used, handle, kAmdVram, &used))
+      device.memory_used_bytes = used;
+    if (int32_t numa = -1; answers(api_.numa, handle, &numa)) device.numa = numa;
+    if (AmdSmiStruct usage; answers(api_.activity, handle, &usage) && usage.at<uint32_t>(0) <= 100)
+      device.utilisation_percent = static_cast<int>(usage.at<uint32_t>(0));
+    // Without room for them: the library tells their number.
+    if (uint32_t count = 0;
+        answers(api_.processes, handle, &count, static_cast<void*>(nullptr)) && count <= kAmdSmiMaxProcesses)
+      device.processes = static_cast<int>(count);
+    readHealth(device.health, handle);
+    std::string partition;
+    if (char name[32] = ""; answers(api_.partition, handle, name, uint32_t{sizeof name}))
+      partition = bufferText(name, sizeof name, "the partition of " + gpu, topology_);
+    std::optional<uint64_t> pci;
+    if (uint64_t address = ~uint64_t{0}; answers(api_.pci, handle, &address) && address != ~uint64_t{0})
+      pci = address;
+    gpus_.addDevice(std::move(device), pci, std::to_string(handles_[i].socket), partition);
+  }
+
+  void readTexts(Device& device, AmdSmiGpu handle, const std::string& gpu) {
+    const AmdSmiLayout* layout = version_.layout();
+    if (AmdSmiStruct asic; answers(api_.asic, handle, &asic)) {
+      device.model = text(asic, 0, kMarketNameBytes, "the name of " + gpu);
+      if (layout != nullptr)
+        device.architecture = amdArchitecture(asic.at<uint64_t>(layout->graphics_version));
+    }
+    if (AmdSmiStruct vbios; layout != nullptr && answers(api_.vbios, handle, &vbios)) {
+      const std::string what = "the VBIOS version of " + gpu;
+      device.firmware = text(vbios, layout->part_number, layout->text_bytes, what);
+      // A process that may not open the GPU's render node is told the part number in `version`.
+      if (device.firmware.empty()) device.firmware = text(vbios, layout->version, layout->text_bytes, what);
+    }
+    if (AmdSmiStruct driver; answers(api_.driver, handle, &driver))
+      device.driver = text(driver, 0, layout != nullptr ? layout->text_bytes : kMarketNameBytes,
+                           "the driver's version of " + gpu);
+    char uuid[64] = "";
+    if (unsigned bytes = sizeof uuid; answers(api_.uuid, handle, &bytes, uuid))
+      device.uuid = bufferText(uuid, sizeof uuid, "the UUID of " + gpu, topology_);
+  }
+
+  void readHealth(Health& health, AmdSmiGpu handle) const {
+    uint64_t enabled = ~uint64_t{0};
+    answers(api_.ecc_enabled, handle, &enabled);
+    for (const uint64_t block : amdErrorBlocks(enabled))
+      if (AmdSmiStruct errors; answers(api_.ecc, handle, block, &errors))
+        addAmdErrors(health, block, errors.at<uint64_t>(0), errors.at<uint64_t>(8));
+  }
+
+  void addPath(std::size_t from, std::size_t to) {
+    const AmdSmiGpu source = handles_[from].gpu;
+    const AmdSmiGpu target = handles_[to].gpu;
+    AmdPath path;
+    path.from = static_cast<int>(from);
+    path.to = static_cast<int>(to);
+    if (bool accessible = false; answers(api_.p2p, source, target, &accessible)) path.accessible = accessible;
+    if (!answers(api_.link_type, source, target, &path.hops, &path.type)) path.type = 0;
+    if (path.type == kAmdXgmi && path.hops <= 1 &&
+        !answers(api_.link_bandwidth, source, target, &path.min_mbps, &path.max_mbps))
+      path.max_mbps = 0;
+    gpus_.addPath(path);
+  }
+
+  const AmdSmiApi& api_;
+  const std::string& library_;
+  const bool chosen_;
+  GpuTopology& topology_;
+  AmdGpus gpus_;
+  AmdSmiVersion version_;
+  std::vector<Handle> handles_;  // by index of the device
+};
+
+class AmdSmi : public GpuVendor {
+ public:
+  explicit AmdSmi(std::string path) : path_(std::move(path)) {}
+  Vendor vendor() const override { return Vendor::kAmd; }
+  std::string name() const override {
+    return "AMD's library (" + (path_.empty() ? "libamd_smi.so" : path_) + ")";
+  }
+  std::string program() const override { return "amd-smi"; }
+  Outcome<void> read(GpuTopology& topology) const override {
+    Outcome<VendorLibrary> opened =
+        openVendorLibrary(path_, {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25",
+                                  "libamd_smi.so.24", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"});
+    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
+    if (opened->library == nullptr) return {};
+    const AmdSmiApi api = loadAmdSmi(*opened);
+    const std::string library = name();
+    return AmdSmiReader(api, library, !path_.empty(), topology).read();
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuVendor> makeAmdSmi(const Config& config) {
+  return std::make_unique<AmdSmi>(config.amd_smi_library);
+}
+
+}  // namespace railwise::gpu
