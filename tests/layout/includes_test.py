@@ -60,6 +60,7 @@ MAY_INCLUDE = {
     "src/cli/device": ["base", "sysfs", "topo", "softdev", "cli/options"],
     "src/cli/topo": ["base", "sysfs", "topo", "cli/options", "cli/device"],
     "src/cli/gpus": ["base", "sysfs", "topo", "gpu/choose", "cli/options", "cli/topo"],
+    "src/cli/fingerprint": ["base", "sysfs", "gpu/vendor.h", "gpu/topology.h", "cli/options"],
     "src/perf/measuring": ["base", "cli/options"],
     "src/perf/job": ["base", "cli/options"],
     "src/perf/collective": ["base", "nccl", "cli/options", "cli/plugin", "perf/measuring", "perf/job"],
