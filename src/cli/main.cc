@@ -4,6 +4,7 @@
 
 #include "benchmarks/bench/command.h"
 #include "cli/device/commands.h"
+#include "cli/fingerprint/commands.h"
 #include "cli/gpus/commands.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -16,17 +17,21 @@ namespace {
 
 constexpr const char* kCommandHelp =
     "usage: railwise COMMAND [options]\n\n"
-    "  perf      run a collective through a net plugin: bandwidth, latency, every element verified\n"
-    "  bench     what a message costs with one plugin or several, counted and timed side by side\n"
-    "  devices   list the devices of a net plugin as NCCL sees them\n"
-    "  topo      read, make, check, compare and draw topologies\n"
-    "  gpus      the GPUs of a machine, and which of them a job should take\n"
-    "  device    run programs on software devices; machines made of them\n"
-    "  explain   which NIC serves which GPU, and why\n"
-    "  config    list the plugin's environment variables and the values in force\n"
-    "  version   print the version\n"
-    "  help      print this text\n\n"
+    "  perf         run a collective through a net plugin: bandwidth, latency, every element verified\n"
+    "  bench        what a message costs with one plugin or several, counted and timed side by side\n"
+    "  devices      list the devices of a net plugin as NCCL sees them\n"
+    "  topo         read, make, check, compare and draw topologies\n"
+    "  gpus         the GPUs of a machine, and which of them a job should take\n"
+    "  fingerprint  drivers, firmware and libraries of a node in one line, and which of many nodes is odd\n"
+    "  device       run programs on software devices; machines made of them\n"
+    "  explain      which NIC serves which GPU, and why\n"
+    "  config       list the plugin's environment variables and the values in force\n"
+    "  version      print the version\n"
+    "  help         print this text\n\n"
     "railwise COMMAND --help lists a command's options.\n";
+
+constexpr const char* kCommandNames =
+    "perf, bench, devices, topo, gpus, fingerprint, device, explain, config, version or help";
 
 int printVersion() {
   std::printf("railwise %s (NCCL net plugin API v6 to v12)\n", RAILWISE_VERSION);
@@ -41,7 +46,7 @@ int printHelp() {
 // Runs the whole command line, without the executable's name. Returns the exit status.
 int runCommand(Args args) {
   if (args.empty()) {
-    say("which command? perf, bench, devices, topo, gpus, device, explain, config, version or help");
+    say("which command? %s", kCommandNames);
     return kExitUsage;
   }
   const std::string_view name = args[0];
@@ -51,6 +56,7 @@ int runCommand(Args args) {
   if (name == "devices") return devicesCommand(rest);
   if (name == "topo") return topoCommand(rest);
   if (name == "gpus") return gpusCommand(rest);
+  if (name == "fingerprint") return fingerprintCommand(rest);
   if (name == "device") return deviceCommand(rest);
   if (name == "explain") return explainCommand(rest);
   if (name == "config") return configCommand(rest);
@@ -64,12 +70,11 @@ int runCommand(Args args) {
   }
   if (help || (version && asks_help)) return printHelp();
   if (version) return printVersion();
-  const std::vector<std::string> names = {"perf",   "bench",   "devices", "topo",    "gpus",
+  const std::vector<std::string> names = {"perf",   "bench",   "devices", "topo",    "gpus", "fingerprint",
                                           "device", "explain", "config",  "version", "help"};
   const std::string near = suggestion(name, names);
   say("unknown command '%s'%s", args[0],
-      near.empty() ? ": perf, bench, devices, topo, gpus, device, explain, config, version or help"
-                   : near.c_str());
+      near.empty() ? (std::string(": ") + kCommandNames).c_str() : near.c_str());
   return kExitUsage;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/topology/gpu_driver.h"
 #include "net/topology/gpu_in_use.h"
 #include "net/topology/topology.h"
 #include "verbs/library.h"
@@ -70,6 +71,7 @@ Net* Net::current() {
 Status Net::start() {
   config_ = Config::load();
   host_ = localHostName();
+  gpu_driver_ = net::gpuDriver(config_);
   // A user who names a libibverbs means NCCL's own network over InfiniBand alone (nccl_own_network.h).
   if (config_.ib_disable != 0 && config_.device != "verbs") {
     RAILWISE_INFO(log::kInit | log::kNet,
@@ -246,6 +248,7 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
   ConnectionOptions options{config, net_.host(), traffic_class, queue_pairs, net_.railBandwidths(device)};
   options.standbys = net_.standbysOf(device);
   options.devices = net_.physicalDevices();
+  options.gpu_driver = net_.gpuDriver();
   options.watcher = net_.watcher();
   return options;
 }

@@ -32,6 +32,7 @@ class Net {
 
   const Config& config() const { return config_; }
   const std::string& host() const { return host_; }
+  const std::string& gpuDriver() const { return gpu_driver_; }
   // Device `index`, physical devices first; null: there is none.
   const Device* device(int index) const;
   // The number of devices that NCCL shall see. Virtual devices of an earlier Net keep their indices, but
@@ -66,6 +67,7 @@ class Net {
 
   Config config_;
   std::string host_;
+  std::string gpu_driver_;
   DeviceList list_;
   std::unique_ptr<EventWatcher> peers_;
   PathBandwidth paths_;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "net/wireup/asymmetry.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/pairing.h"
 
@@ -28,6 +29,7 @@ void useEnd(const EndInfo& end) {
   for (int i = 0; i < end.rails; ++i) {
     require(end.rail[i].mtu >= IBV_MTU_256 && end.rail[i].mtu <= IBV_MTU_4096);
     require(fieldText(end.rail[i].device).size() < kDeviceBytes);
+    require(fieldText(end.rail[i].nic_firmware).size() < kForeignVersionBytes);
     require(railGids(end.rail[i]).size() == end.rail[i].gid_count);
   }
   for (int i = 0; i < end.queue_pairs; ++i) {
@@ -40,6 +42,7 @@ void useEnd(const EndInfo& end) {
 // Two ends that are each all right by themselves: what one is paired with of the other is there.
 void usePairing(const EndInfo& request, const EndInfo& reply) {
   if (!checkFirstEnd(request).empty() || !checkFirstEnd(reply).empty()) return;
+  (void)compareEnds(request, reply);
   for (const auto& pair : pairRails(request, reply, request.lanes, 24)) {
     if (!pair) continue;
     require(pair->listener_rail < reply.rails);

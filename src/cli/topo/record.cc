@@ -16,9 +16,10 @@ constexpr const char* kTopoRecordHelp =
     "Packs what `railwise topo` and `railwise explain` need of this machine, so that they can answer for it "
     "elsewhere\n"
     "(--root OUT.tar.gz): the PCI tree, RDMA devices, NUMA nodes, the CPU's identity, what the libraries of "
-    "NVIDIA and AMD say of the GPUs. No serial numbers, "
-    "addresses or\n"
-    "host name; GUIDs only, and --anonymise replaces those.\n"
+    "NVIDIA and AMD\n"
+    "say of the GPUs, versions for `railwise fingerprint`. No serial numbers, addresses or host name; GUIDs "
+    "only, and\n"
+    "--anonymise replaces those.\n"
     "Exit status: 0 all right, 1 nothing recorded, 2 a mistake on the command line.\n\n";
 
 // The name of the folder in the archive: "cluster-node" for "/tmp/cluster-node.tar.gz".

@@ -121,6 +121,10 @@ RailInfo Connection::describeRail(const Rail& rail, int mbps) const {
   info.speed_mbps = static_cast<uint32_t>(std::max(mbps, 1));
   info.max_request_bytes = rail.port.max_message_bytes;
   copyText(info.device, rail.name);
+  const ibv_device_attr& nic = rail.hca->attributes();
+  info.nic_vendor = nic.vendor_id;
+  info.nic_part = nic.vendor_part_id;
+  copyText(info.nic_firmware, fieldText(nic.fw_ver));
   return info;
 }
 
@@ -178,6 +182,7 @@ Status Connection::describe(bool manager, EndInfo& end) const {
   end.failover = config_.failover != 0 ? 1 : 0;
   end.devices = static_cast<uint8_t>(std::min(options_.devices, 255));
   copyText(end.version, RAILWISE_VERSION);
+  copyText(end.gpu_driver, options_.gpu_driver);
   return describeRails(end);
 }
 

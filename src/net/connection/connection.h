@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -48,8 +49,9 @@ struct ConnectionOptions {
   std::array<int, kMaxRails> rail_mbps = {};
   // Standby rails, which the connection may use when it has lost its own rails. The best one comes first.
   std::vector<Rail> standbys = {};
-  int devices = 0;                  // physical devices of the process
-  EventWatcher* watcher = nullptr;  // reads the side channel; null: only the connection's thread does
+  int devices = 0;                   // physical devices of the process
+  std::string_view gpu_driver = {};  // version of this machine's GPU driver; the process's Net owns the text
+  EventWatcher* watcher = nullptr;   // reads the side channel; null: only the connection's thread does
 };
 
 class Context;

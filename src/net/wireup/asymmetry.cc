@@ -1,8 +1,11 @@
 #include "net/wireup/asymmetry.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "base/log.h"
 
@@ -24,6 +27,51 @@ int64_t common(const EndInfo& end, Field RailInfo::*field) {
 
 std::string named(const EndInfo& end) {
   return fieldText(end.rail[0].device) + (end.rails > 1 ? " ..." : "") + " of " + fieldText(end.host);
+}
+
+// The NICs of an end that have one type: their firmware, as far as it is known, and their names.
+struct NicType {
+  std::set<std::string> firmware;
+  std::set<std::string> devices;
+};
+
+std::map<std::pair<uint32_t, uint32_t>, NicType> nicTypes(const EndInfo& end) {
+  std::map<std::pair<uint32_t, uint32_t>, NicType> types;
+  for (const RailInfo& rail : std::span(end.rail, end.rails)) {
+    const std::string firmware = fieldText(rail.nic_firmware);
+    if (firmware.empty()) continue;
+    NicType& type = types[{rail.nic_vendor, rail.nic_part}];
+    type.firmware.insert(firmware);
+    type.devices.insert(fieldText(rail.device));
+  }
+  return types;
+}
+
+std::string listText(const std::set<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + text;
+  return list;
+}
+
+// The first type of NIC that both ends have, with different firmware. NICs of different types have different
+// firmware by nature.
+void compareFirmware(const EndInfo& here, const EndInfo& there, std::vector<Difference>& found) {
+  const auto alike = [](const RailInfo& one, const RailInfo& other) {
+    return one.nic_vendor == other.nic_vendor && one.nic_part == other.nic_part &&
+           fieldText(one.nic_firmware) == fieldText(other.nic_firmware);
+  };
+  if (std::equal(here.rail, here.rail + here.rails, there.rail, there.rail + there.rails, alike)) return;
+  const auto theirs = nicTypes(there);
+  for (const auto& [type, mine] : nicTypes(here)) {
+    const auto other = theirs.find(type);
+    if (other == theirs.end() || other->second.firmware == mine.firmware) continue;
+    const auto at = [](const NicType& nics, const EndInfo& end) {
+      return listText(nics.firmware) + " at " + listText(nics.devices) + " of " + fieldText(end.host);
+    };
+    found.push_back({"NIC firmware", "NIC firmware: " + at(mine, here) + ", " + at(other->second, there) +
+                                         ": install the same firmware on NICs of one type"});
+    return;
+  }
 }
 
 }  // namespace
@@ -62,6 +110,11 @@ std::vector<Difference> compareEnds(const EndInfo& here, const EndInfo& there) {
   if (here.failover != there.failover)
     add("RAILWISE_FAILOVER", std::to_string(here.failover), std::to_string(there.failover),
         "the connection fails where it could go on; set it alike on every node");
+  const std::string driver = fieldText(here.gpu_driver);
+  const std::string its_driver = fieldText(there.gpu_driver);
+  if (!driver.empty() && !its_driver.empty() && driver != its_driver)
+    add("GPU driver", driver, its_driver, "install the same GPU driver on every node");
+  compareFirmware(here, there, found);
   return found;
 }
 

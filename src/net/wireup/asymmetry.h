@@ -1,7 +1,8 @@
-// Compares both ends of a connection: do they have the same plugin and settings, NICs of one kind and speed,
-// and equally many NICs? A difference that makes a connection impossible is refused elsewhere, with the names
-// of both ends (fabric, link layer, GIDs, protocol version). This file finds differences with which the
-// connection works, but which are seldom intended. compareEnds() is pure. Any thread.
+// Compares both ends of a connection: do they have the same plugin, settings and GPU driver, NICs of one
+// kind, speed and firmware, and equally many NICs? A difference that makes a connection impossible is refused
+// elsewhere, with the names of both ends (fabric, link layer, GIDs, protocol version). This file finds
+// differences with which the connection works, but which are seldom intended. compareEnds() is pure. Any
+// thread.
 #pragma once
 
 #include <string>

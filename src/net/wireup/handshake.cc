@@ -79,7 +79,7 @@ std::string checkHeader(const MessageHeader& header, MessageType type, std::size
 }
 
 static std::string checkRail(const RailInfo& rail) {
-  if (!terminated(rail.device)) return "a name without end";
+  if (!terminated(rail.device) || !terminated(rail.nic_firmware)) return "a name without end";
   if (rail.link_layer < LinkLayer::kInfiniBand || rail.link_layer > LinkLayer::kIwarp)
     return "an unknown link layer";
   if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096) return "an unknown MTU";
@@ -89,7 +89,8 @@ static std::string checkRail(const RailInfo& rail) {
 }
 
 std::string checkRails(const EndInfo& end) {
-  if (!terminated(end.host) || !terminated(end.version)) return "a name without end";
+  if (!terminated(end.host) || !terminated(end.version) || !terminated(end.gpu_driver))
+    return "a name without end";
   if (end.rails > kMaxRails) return "an impossible number of rails";
   for (int i = 0; i < end.rails; ++i) {
     if (std::string problem = checkRail(end.rail[i]); !problem.empty()) return problem;

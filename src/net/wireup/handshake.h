@@ -28,10 +28,13 @@ static_assert(std::endian::native == std::endian::little,
               "the wire format is the memory of a little-endian machine");
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
-inline constexpr uint16_t kProtocolVersion = 8;
+inline constexpr uint16_t kProtocolVersion = 9;
 inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
 inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
 inline constexpr std::size_t kVersionBytes = 16;
+// The version of a NIC's firmware or of a GPU driver. "NVIDIA 550.90.07" has 16 characters; a text that is
+// too long is cut, at both ends alike.
+inline constexpr std::size_t kForeignVersionBytes = 24;
 inline constexpr int kCandidates = 3;  // number of TCP addresses in a handle
 inline constexpr int kRailGids = 3;    // number of GIDs that a rail offers
 
@@ -108,8 +111,11 @@ struct RailInfo {
   uint16_t cm_ports[kRailGids];
   uint16_t reserved3;
   char device[kDeviceBytes];
+  uint32_t nic_vendor;  // vendor_id and vendor_part_id of verbs: the type of the NIC
+  uint32_t nic_part;
+  char nic_firmware[kForeignVersionBytes];  // fw_ver of verbs; "": not known
 };
-static_assert(sizeof(RailInfo) == 152);
+static_assert(sizeof(RailInfo) == 184);
 
 // One queue pair of an end. A reply also has the pairing: `rail` is the listener's rail, `gid` the entry in
 // that rail's list, and `peer_gid` the entry in the list of the connector's rail.
@@ -140,11 +146,12 @@ struct EndInfo {
   uint8_t failover;            // 1: this end can fail over to another path
   uint8_t devices;             // number of physical devices of the process
   uint8_t reserved[7];
-  char version[kVersionBytes];  // version of Railwise
+  char version[kVersionBytes];            // version of Railwise
+  char gpu_driver[kForeignVersionBytes];  // "NVIDIA 550.90.07"; "": no driver, or its version is not known
   RailInfo rail[kMaxRails];
   QueuePairInfo queue_pair[kMaxQueuePairs];
 };
-static_assert(sizeof(EndInfo) == 112 + 8 * 152 + 32 * 20);
+static_assert(sizeof(EndInfo) == 136 + 8 * 184 + 32 * 20);
 
 struct ConnectRequest {
   MessageHeader header;

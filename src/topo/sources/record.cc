@@ -25,7 +25,10 @@ constexpr const char* kPciFiles[] = {"class",
                                      "current_link_width",
                                      "numa_node"};
 constexpr const char* kPortFiles[] = {"state", "rate", "link_layer", "phys_state"};
-constexpr const char* kRdmaFiles[] = {"node_type"};
+constexpr const char* kRdmaFiles[] = {"node_type", "hca_type", "board_id", "fw_ver"};
+// For railwise fingerprint.
+constexpr const char* kVersionFiles[] = {"/proc/sys/kernel/osrelease", "/sys/module/amdgpu/version",
+                                         "/sys/module/mlx5_core/version", "/sys/module/nvidia/version"};
 constexpr const char* kGuidFiles[] = {"sys_image_guid", "node_guid"};
 constexpr const char* kNodeFiles[] = {"cpumap", "cpulist"};
 constexpr char kPciSubsystem[] = "/sys/bus/pci";
@@ -86,6 +89,8 @@ class Recorder {
     const CpuAnswer cpu = cpuOf(live_);
     if (!cpu.guessed) tree_.file(kCpuIdentityPath, cpuIdentityText(cpu.cpu) + "\n");
     if (options_.gpu_answers != nullptr) tree_.file(kGpuAnswersPath, gpuAnswers(*options_.gpu_answers));
+    for (const char* file : kVersionFiles)
+      if (const auto version = live_.read(file)) tree_.file(file, *version);
     return std::move(tree_);
   }
 

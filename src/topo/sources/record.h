@@ -1,8 +1,9 @@
 // Records the part of a machine's /sys that the topology library reads, so that the machine can be analysed
 // elsewhere: the PCI tree (classes, ids, links, NUMA nodes), RDMA and network devices, the CPUs of the NUMA
-// nodes, Broadcom's switch links, the processor's identity, and the answers of the GPUs' libraries. It
-// records GUIDs, but no serial numbers, no MAC or IP addresses, no host name, and no folder above the PCI
-// root buses (on a VM such a folder names the instance). Thread-safe.
+// nodes, Broadcom's switch links, the processor's identity, the answers of the GPUs' libraries, and the
+// versions of kernel, drivers and NIC firmware. It records GUIDs, but no serial numbers, no MAC or IP
+// addresses, no host name, and no folder above the PCI root buses (on a VM such a folder names the instance).
+// Thread-safe.
 #pragma once
 
 #include "base/outcome.h"

@@ -63,7 +63,7 @@ TEST(Handle, AGoodOneIsAccepted) {
 TEST(Handle, EveryBadFieldIsRefused) {
   const std::pair<const char*, std::function<void(ListenHandle&)>> cases[] = {
       {"another network plugin", [](ListenHandle& h) { h.magic = 2; }},
-      {"protocol version 9", [](ListenHandle& h) { h.version = 9; }},
+      {"protocol version 8", [](ListenHandle& h) { h.version = 8; }},
       {"damaged", [](ListenHandle& h) { h.candidates = 0; }},
       {"damaged", [](ListenHandle& h) { h.candidates = kCandidates + 1; }},
       {"damaged", [](ListenHandle& h) { h.rails = 0; }},
@@ -115,6 +115,9 @@ TEST(End, EveryBadFieldIsRefused) {
       [](EndInfo& e) { e.service_level = 16; },
       [](EndInfo& e) { std::memset(e.host, 'x', sizeof e.host); },
       [](EndInfo& e) { std::memset(e.rail[1].device, 'x', sizeof e.rail[1].device); },
+      [](EndInfo& e) { std::memset(e.version, 'x', sizeof e.version); },
+      [](EndInfo& e) { std::memset(e.gpu_driver, 'x', sizeof e.gpu_driver); },
+      [](EndInfo& e) { std::memset(e.rail[1].nic_firmware, 'x', sizeof e.rail[1].nic_firmware); },
   };
   for (const auto& spoil : cases) {
     EndInfo end = makeEnd();

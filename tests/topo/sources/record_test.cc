@@ -119,6 +119,20 @@ TEST(Record, CarriesWhatTheGpusLibrariesSay) {
   EXPECT_EQ(allText(*anonymous).find("our-cluster"), std::string::npos);
 }
 
+TEST(Record, CarriesTheVersionsOfAFingerprint) {
+  sysfs::MemoryTree live = makeVm();
+  const std::string nic = *live.realPath("/sys/class/infiniband/mlx5_0");
+  live.file(nic + "/fw_ver", "28.39.1002\n").file(nic + "/hca_type", "MT4126\n");
+  live.file("/sys/module/nvidia/version", "550.90.07\n").file("/proc/sys/kernel/osrelease", "6.8.0\n");
+  live.file("/proc/sys/kernel/hostname", "SECRET\n");
+  const auto tree = recorded(live);
+  EXPECT_EQ(tree->read("/sys/class/infiniband/mlx5_0/fw_ver"), "28.39.1002\n");
+  EXPECT_EQ(tree->read("/sys/class/infiniband/mlx5_0/hca_type"), "MT4126\n");
+  EXPECT_EQ(tree->read("/sys/module/nvidia/version"), "550.90.07\n");
+  EXPECT_EQ(tree->read("/proc/sys/kernel/osrelease"), "6.8.0\n");
+  EXPECT_EQ(allText(*tree).find("SECRET"), std::string::npos);
+}
+
 TEST(Record, CarriesBroadcomsLinks) {
   sysfs::MemoryTree live = makeVm();
   const std::string links = "/sys/kernel/pci_switch_link/virtual_switch_links/0001:00:00.0/0002:00:00.0";

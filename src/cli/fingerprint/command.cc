@@ -1,0 +1,154 @@
+// railwise fingerprint: prints the fingerprint of a node, or compares those of many.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/config.h"
+#include "cli/fingerprint/commands.h"
+#include "cli/fingerprint/compare.h"
+#include "cli/fingerprint/node.h"
+#include "cli/fingerprint/parse.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "sysfs/tar_archive.h"
+#include "topo/sources/gpu_answers.h"
+
+namespace railwise::cli {
+namespace {
+
+constexpr const char* kFingerprint = "fingerprint";
+constexpr std::size_t kMostFiles = 1 << 20;
+constexpr std::size_t kMostBytes = 64UL << 20;  // of a file; a node has about 1 KiB
+
+constexpr const char* kFingerprintHelp =
+    "usage: railwise fingerprint [--json] [--root DIR|TAR]\n"
+    "       railwise fingerprint --compare FILE... [--json]\n\n"
+    "One line with the versions of what a job uses on this node: kernel, GPUs with driver and firmware, "
+    "CUDA, "
+    "ROCm, NICs\n"
+    "with firmware, rdma-core, Railwise; and a hash, which is equal on nodes that are alike. \"-\": not "
+    "known.\n"
+    "--compare says which of many nodes is odd. A FILE has what --json has written on one node or on many "
+    "(-: "
+    "standard\n"
+    "input).\n"
+    "Exit status: 0 all right, or all nodes alike; 1 nodes differ, or a node or a FILE cannot be read; 2 a "
+    "mistake on the\n"
+    "command line.\n\n";
+
+// A file's whole content; "-" is standard input.
+Outcome<std::string> contentOf(const std::string& path) {
+  const auto close = [](FILE* file) { return file == stdin ? 0 : std::fclose(file); };
+  const std::unique_ptr<FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"),
+                                                    close);
+  if (file == nullptr) return Error{textOf("%s: cannot be read: %m", path.c_str())};
+  std::string content;
+  char buffer[65536];
+  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, file.get())) {
+    content.append(buffer, got);
+    if (content.size() > kMostBytes)
+      return Error{path + ": more than 64 MiB, which is no list of fingerprints; name another file"};
+  }
+  if (std::ferror(file.get()) != 0) return Error{textOf("%s: cannot be read: %m", path.c_str())};
+  return content;
+}
+
+struct ReadNode {
+  ParsedFingerprint parsed;
+  std::string file;
+};
+
+// A node is named by its host. Where several have one name, or none, the place in the file tells them apart.
+std::vector<NamedNode> namedNodes(std::vector<ReadNode> read) {
+  std::map<std::string, int> hosts;
+  for (const ReadNode& each : read) ++hosts[each.parsed.node.host];
+  std::vector<NamedNode> nodes;
+  for (ReadNode& each : read) {
+    const std::string& host = each.parsed.node.host;
+    const std::string place = each.file + ":" + std::to_string(each.parsed.line);
+    const std::string name = host.empty() ? place : hosts[host] > 1 ? host + " (" + place + ")" : host;
+    nodes.push_back({name, std::move(each.parsed.node)});
+  }
+  return nodes;
+}
+
+// A file that cannot be read is reported, and the others are compared.
+int compareFiles(const std::vector<std::string>& files, bool json) {
+  std::vector<ReadNode> read;
+  bool failed = false;
+  for (const std::string& file : files) {
+    const std::string name = file == "-" ? "standard input" : file;
+    const Outcome<std::string> content = contentOf(file);
+    Outcome<std::vector<ParsedFingerprint>> nodes =
+        content.ok() ? parseFingerprints(*content, name) : content.failure();
+    if (!nodes.ok()) {
+      say("%s: %s", kFingerprint, nodes.error().c_str());
+      failed = true;
+      continue;
+    }
+    for (ParsedFingerprint& node : *nodes) read.push_back({std::move(node), name});
+  }
+  if (read.empty()) return kExitFailed;
+  const std::vector<NamedNode> nodes = namedNodes(std::move(read));
+  const Comparison comparison = compareNodes(nodes);
+  const int written = writeOutput(
+      kFingerprint, "", json ? comparisonJson(nodes, comparison) : comparisonText(nodes, comparison));
+  return failed || !comparison.differences.empty() ? kExitFailed : written;
+}
+
+// "cluster-node" of "/tmp/cluster-node.tar.gz": a recording has no host name.
+std::string rootName(std::string root) {
+  while (root.size() > 1 && root.back() == '/') root.pop_back();
+  std::string name = root.substr(root.rfind('/') + 1);
+  for (const std::string_view ending : {".gz", ".tgz", ".tar"})
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+  return name;
+}
+
+std::optional<Fingerprint> readNode(const std::string& root) {
+  const auto tree = sysfs::openTree(root.empty() ? "/" : root);
+  if (!tree.ok()) return say("%s: %s", kFingerprint, tree.error().c_str()), std::nullopt;
+  gpu::GpuTopology gpus;
+  auto asked = topo::askForGpus(**tree, Config::load());
+  if (!asked.ok()) gpus.remarks.push_back(asked.error());
+  else if (*asked != nullptr) gpus = **asked;
+  sayNotes(kFingerprint, gpus.remarks);
+  Fingerprint node = fingerprintOf(**tree, gpus);
+  if ((*tree)->live()) node.rdma_core = rdmaCoreVersion(loadedRdmaLibrary(Config::load().ibverbs_library));
+  else if (node.host.empty()) node.host = rootName(root);
+  return node;
+}
+
+}  // namespace
+
+int fingerprintCommand(Args args) {
+  bool json = false;
+  bool compare = false;
+  std::string root;
+  const std::vector<Option> table = {
+      flagOption('j', "json", &json, "JSON: of a node in one line"),
+      flagOption('c', "compare", &compare, "compare the nodes in FILE..."),
+      textOption(0, "root", "DIR|TAR", &root,
+                 "the node whose files are below DIR or recorded in TAR (railwise topo record); its\n"
+                 "GPUs are those of the PCI bus")};
+  int status = kExitOk;
+  const auto arguments = parseOrLeave(kFingerprint, table, args, kFingerprintHelp, kMostFiles, &status);
+  if (!arguments) return status;
+  const std::vector<std::string>& files = arguments->positional;
+  if (compare && !root.empty())
+    return say("%s: --compare reads FILEs, and --root one machine: give one of them", kFingerprint),
+           kExitUsage;
+  if (compare && files.empty())
+    return say("%s: --compare which FILEs? On each node: railwise fingerprint --json > FILE", kFingerprint),
+           kExitUsage;
+  if (!compare && !files.empty())
+    return say("%s: unexpected argument '%s'; --compare compares files", kFingerprint, files[0].c_str()),
+           kExitUsage;
+  if (compare) return compareFiles(files, json);
+  const std::optional<Fingerprint> node = readNode(root);
+  if (!node) return kExitFailed;
+  return writeOutput(kFingerprint, "", json ? jsonOf(*node) : textOf(*node));
+}
+
+}  // namespace railwise::cli

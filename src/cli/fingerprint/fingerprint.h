@@ -1,0 +1,64 @@
+// The fingerprint of a node: the versions of what a job uses there. All nodes of a job should have the same
+// fields; only the host's name differs. Pure functions of plain values, any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace railwise::cli {
+
+// So many things of one name.
+struct Counted {
+  std::string name;
+  int count = 0;
+
+  bool operator==(const Counted&) const = default;
+};
+
+// NICs of one type with one firmware.
+struct NicGroup {
+  std::string type;   // hca_type ("MT4129"), else the PCI ids ("0x1d0f:0xefa1")
+  std::string board;  // board_id, NVIDIA's PSID ("MT_0000000838")
+  std::string firmware;
+  int count = 0;
+
+  bool operator==(const NicGroup&) const = default;
+};
+
+// A text that is empty is not known.
+struct Fingerprint {
+  std::string host;
+  std::string railwise;
+  std::string kernel;                 // release, "6.8.0-45-generic"
+  std::string gpu_vendor;             // "NVIDIA", "AMD", "NVIDIA and AMD"; empty: no GPU
+  std::vector<Counted> gpus;          // by model
+  std::string gpu_driver;             // "550.90.07"
+  std::vector<Counted> gpu_firmware;  // number of GPUs with each VBIOS
+  std::string cuda;                   // the installed toolkit
+  std::string rocm;
+  std::map<std::string, std::string> modules;  // kernel module and its version
+  std::vector<NicGroup> nics;
+  std::string rdma_core;
+
+  bool operator==(const Fingerprint&) const = default;
+};
+
+// What must be equal on all nodes of a job. The host's name is no such field, and the vendor of the GPUs is
+// in their models and their driver.
+struct Field {
+  std::string name;
+  std::string value;  // "-": not known
+};
+std::vector<Field> fieldsOf(const Fingerprint& node);
+
+// Eight hexadecimal digits, equal for equal fields: FNV-1a of 32 bits.
+std::string hashOf(const Fingerprint& node);
+
+// One line with its newline: host, hash, fields.
+std::string textOf(const Fingerprint& node);
+// One line of JSON with its newline (docs/fingerprint.md), so that the lines of many nodes can be in one
+// file.
+std::string jsonOf(const Fingerprint& node);
+
+}  // namespace railwise::cli

@@ -1,0 +1,157 @@
+// railwise fingerprint from outside: the line, the JSON, the comparison, and what is said about mistakes.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "process.h"
+
+namespace railwise::cli {
+namespace {
+
+using Args = std::vector<std::string>;
+
+ProcessResult fingerprint(Args args, const std::vector<std::string>& environment = {}) {
+  args.insert(args.begin(), "fingerprint");
+  return runProcess(RAILWISE_CLI, args, environment);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A folder of the test's own, gone with it.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "railwise-fingerprint-XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    path_ = name;
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::string file(const std::string& name, const std::string& text) const {
+    const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+    return file.string();
+  }
+  std::string path(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A machine below a folder: its driver, and a NIC with this firmware. Returns the folder.
+std::string makeRoot(const Scratch& scratch, const std::string& host, const std::string& firmware) {
+  scratch.file(host + "/proc/sys/kernel/hostname", host + "\n");
+  scratch.file(host + "/sys/module/nvidia/version", "550.90.07\n");
+  scratch.file(host + "/sys/class/infiniband/mlx5_0/hca_type", "MT4129\n");
+  scratch.file(host + "/sys/class/infiniband/mlx5_0/fw_ver", firmware + "\n");
+  return scratch.path(host);
+}
+
+std::string jsonOf(const std::string& root) {
+  const auto result = fingerprint({"--json", "--root", root});
+  EXPECT_EQ(result.status, 0) << result.err;
+  return result.out;
+}
+
+TEST(FingerprintCommand, ThisMachine) {
+  const auto result = fingerprint({});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out.find('\n'), result.out.size() - 1) << result.out;
+  EXPECT_TRUE(has(result.out, "; kernel: ")) << result.out;
+  EXPECT_FALSE(has(result.out, "kernel: -")) << result.out;
+  // Its JSON is equal to itself.
+  const Scratch scratch;
+  const std::string file = scratch.file("a.json", fingerprint({"--json"}).out);
+  const auto compared = fingerprint({"--compare", file, file});
+  EXPECT_EQ(compared.status, 0) << compared.out << compared.err;
+  EXPECT_TRUE(compared.out.starts_with("2 nodes are alike: ")) << compared.out;
+}
+
+TEST(FingerprintCommand, AsksTheVendorsLibrary) {
+  const auto result =
+      fingerprint({}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  if (has(result.err, "did not answer within")) GTEST_SKIP() << "this machine is too busy: " << result.err;
+  EXPECT_TRUE(has(result.out,
+                  "GPUs: 8 x NVIDIA H100 80GB HBM3; GPU driver: 550.90.07; GPU firmware: 96.00.89.00.01;"))
+      << result.out << result.err;
+}
+
+TEST(FingerprintCommand, AnotherRoot) {
+  const Scratch scratch;
+  const auto result = fingerprint({"--root", makeRoot(scratch, "node1", "28.39.1002")});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("node1 ")) << result.out;
+  EXPECT_TRUE(has(result.out, "GPU driver: 550.90.07;")) << result.out;
+  EXPECT_TRUE(has(result.out, "NICs: 1 x MT4129; NIC firmware: MT4129 28.39.1002; rdma-core: -\n"))
+      << result.out;
+  EXPECT_EQ(fingerprint({"--root", scratch.path("nowhere")}).status, 1);
+}
+
+TEST(FingerprintCommand, ARecordedMachineIsNamedAfterItsFile) {
+  const auto result =
+      fingerprint({"--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("cloud-vm ")) << result.out;
+  EXPECT_TRUE(has(result.out, "GPUs: 4 x NVIDIA 0x2330;")) << result.out;
+}
+
+TEST(FingerprintCompare, NamesTheOddNode) {
+  const Scratch scratch;
+  std::string all;
+  for (const char* host : {"node1", "node2", "node3"}) all += jsonOf(makeRoot(scratch, host, "28.39.1002"));
+  const std::string good = scratch.file("all.json", all);
+  const std::string odd = scratch.file("odd.json", jsonOf(makeRoot(scratch, "node4", "28.36.1010")));
+  EXPECT_EQ(fingerprint({"--compare", good}).status, 0);
+  const auto result = fingerprint({"--compare", good, odd});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_EQ(result.out,
+            "4 nodes, of which 1 is odd: node4 (NIC firmware)\n"
+            "NIC firmware: MT4129 28.39.1002 on 3 nodes\n"
+            "  MT4129 28.36.1010 on 1 node: node4\n");
+  EXPECT_TRUE(has(fingerprint({"--compare", "--json", good, odd}).out,
+                  R"({"node": "node4", "fields": ["NIC firmware"]})"));
+}
+
+TEST(FingerprintCompare, NodesOfOneNameAreToldApartByTheirPlaces) {
+  const Scratch scratch;
+  const std::string one = jsonOf(makeRoot(scratch, "node1", "28.39.1002"));
+  const std::string other = jsonOf(makeRoot(scratch, "node1", "28.36.1010"));
+  const std::string file = scratch.file("all.json", one + one + other);
+  EXPECT_TRUE(has(fingerprint({"--compare", file}).out, "1 is odd: node1 (" + file + ":3) (NIC firmware)"));
+}
+
+TEST(FingerprintCompare, AFileThatCannotBeReadHidesNoOther) {
+  const Scratch scratch;
+  const std::string good = scratch.file("good.json", jsonOf(makeRoot(scratch, "node1", "28.39.1002")));
+  const std::string bad = scratch.file("bad.json", "node2: command not found\n");
+  const auto result = fingerprint({"--compare", bad, good, scratch.path("nowhere"), good});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(has(result.err, bad + ":1: 'node2: command not f' is not JSON; write it with: railwise "
+                                    "fingerprint --json > FILE"))
+      << result.err;
+  EXPECT_TRUE(has(result.err, scratch.path("nowhere") + ": cannot be read: No such file")) << result.err;
+  EXPECT_TRUE(result.out.starts_with("2 nodes are alike")) << result.out;
+  EXPECT_EQ(fingerprint({"--compare", bad}).out, "");
+}
+
+TEST(FingerprintCompare, MistakesSayWhatToDo) {
+  const std::pair<Args, std::string> mistakes[] = {
+      {{"--compare"}, "--compare which FILEs? On each node: railwise fingerprint --json > FILE"},
+      {{"a.json"}, "unexpected argument 'a.json'; --compare compares files"},
+      {{"--compare", "--root", "/", "a.json"}, "give one of them"},
+      {{"--comparee", "a.json"}, "did you mean --compare?"}};
+  for (const auto& [args, message] : mistakes) {
+    const auto result = fingerprint(args);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_TRUE(has(result.err, message)) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace railwise::cli

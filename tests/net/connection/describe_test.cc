@@ -1,0 +1,40 @@
+// What an end says of itself in the handshake.
+#include <gtest/gtest.h>
+
+#include "loop_connection.h"
+#include "net/scratch_root.h"
+#include "net/wireup/asymmetry.h"
+
+namespace railwise::net {
+namespace {
+
+// Sets RAILWISE_SYSFS_ROOT for a scope.
+class SysfsRoot {
+ public:
+  explicit SysfsRoot(const test::ScratchRoot& root) { setenv("RAILWISE_SYSFS_ROOT", root.path().c_str(), 1); }
+  ~SysfsRoot() { unsetenv("RAILWISE_SYSFS_ROOT"); }
+};
+
+TEST(Describe, TellsTheGpuDriver) {
+  const test::ScratchRoot root;
+  root.file("sys/module/nvidia/version", "550.90.07\n");
+  const SysfsRoot set(root);
+  LoopConnection loop(4096);
+  EXPECT_EQ(fieldText(loop.receiver().local().gpu_driver), "NVIDIA 550.90.07");
+}
+
+TEST(Describe, TellsTypeAndFirmwareOfEachNic) {
+  LoopConnection loop(4096, "count=2", 2);
+  const EndInfo& end = loop.receiver().local();
+  ASSERT_EQ(end.rails, 2);
+  for (int i = 0; i < end.rails; ++i) {
+    const ibv_device_attr& nic = loop.device().rails()[static_cast<std::size_t>(i)].hca->attributes();
+    EXPECT_EQ(end.rail[i].nic_vendor, nic.vendor_id);
+    EXPECT_EQ(end.rail[i].nic_part, nic.vendor_part_id);
+    EXPECT_EQ(fieldText(end.rail[i].nic_firmware), "railwise-" RAILWISE_VERSION);
+  }
+  EXPECT_TRUE(compareEnds(end, end).empty());
+}
+
+}  // namespace
+}  // namespace railwise::net

@@ -1,0 +1,32 @@
+#include "net/topology/gpu_driver.h"
+
+#include <gtest/gtest.h>
+
+#include "net/scratch_root.h"
+
+namespace railwise::net {
+namespace {
+
+std::string driverOf(const test::ScratchRoot& root) {
+  Config config;
+  config.sysfs_root = root.path();
+  return gpuDriver(config);
+}
+
+TEST(GpuDriver, IsReadFromTheModule) {
+  test::ScratchRoot root;
+  EXPECT_EQ(driverOf(root), "") << "a machine without GPUs";
+  root.file("sys/module/amdgpu/version", "6.8.5\n");
+  EXPECT_EQ(driverOf(root), "AMD 6.8.5");
+  root.file("sys/module/nvidia/version", "550.90.07\n");
+  EXPECT_EQ(driverOf(root), "NVIDIA 550.90.07");
+}
+
+TEST(GpuDriver, MayTellNoVersion) {
+  test::ScratchRoot root;
+  root.file("sys/module/amdgpu/refcnt", "0\n");
+  EXPECT_EQ(driverOf(root), "");
+}
+
+}  // namespace
+}  // namespace railwise::net
