@@ -109,13 +109,17 @@ std::string rootName(std::string root) {
 std::optional<Fingerprint> readNode(const std::string& root) {
   const auto tree = sysfs::openTree(root.empty() ? "/" : root);
   if (!tree.ok()) return say("%s: %s", kFingerprint, tree.error().c_str()), std::nullopt;
+  const Config config = Config::load();
+  // Under `railwise device run` the GPUs are those of the software machine.
+  const auto gpu_tree = sysfs::openTree(root.empty() ? config.sysfs_root : root);
+  if (!gpu_tree.ok()) return say("%s: %s", kFingerprint, gpu_tree.error().c_str()), std::nullopt;
   gpu::GpuTopology gpus;
-  auto asked = topo::askForGpus(**tree, Config::load());
+  auto asked = topo::askForGpus(**gpu_tree, root.empty(), config);
   if (!asked.ok()) gpus.remarks.push_back(asked.error());
   else if (*asked != nullptr) gpus = **asked;
   sayNotes(kFingerprint, gpus.remarks);
   Fingerprint node = fingerprintOf(**tree, gpus);
-  if ((*tree)->live()) node.rdma_core = rdmaCoreVersion(loadedRdmaLibrary(Config::load().ibverbs_library));
+  if ((*tree)->live()) node.rdma_core = rdmaCoreVersion(loadedRdmaLibrary(config.ibverbs_library));
   else if (node.host.empty()) node.host = rootName(root);
   return node;
 }

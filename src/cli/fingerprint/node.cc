@@ -65,7 +65,8 @@ void addGpus(const gpu::GpuTopology& gpus, Fingerprint& node) {
 void addPciGpus(const sysfs::FileTree& tree, Fingerprint& node) {
   std::set<std::string> vendors;
   for (const sysfs::PciDevice& device : sysfs::gpuDevices(tree)) {
-    const std::string vendor = topology::gpuVendorName(device.isAmdGpu() ? gpu::Vendor::kAmd : gpu::Vendor::kNvidia);
+    const std::string vendor =
+        topology::gpuVendorName(device.isAmdGpu() ? gpu::Vendor::kAmd : gpu::Vendor::kNvidia);
     vendors.insert(vendor);
     count(node.gpus, vendor + " " + trimmed(device.device));
   }

@@ -70,31 +70,6 @@ std::string nicText(const topo::Graph& graph, const std::vector<topo::NearNic>& 
          topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
 }
 
-std::string memoryText(uint64_t bytes) {
-  return bytes == 0 ? "-" : textOf("%.0f GiB", static_cast<double>(bytes) / static_cast<double>(1U << 30U));
-}
-
-// What is wrong with a GPU, or what it does: "ok", "ECC 3", "throttled (thermal)", "in use by 2 processes";
-// "-" when its vendor's library was not asked.
-std::string stateText(const gpu::Device& device) {
-  const gpu::Health& health = device.health;
-  std::vector<std::string> states;
-  if (health.ecc_uncorrected.value_or(0) > 0)
-    states.push_back(topo::countText(static_cast<int>(*health.ecc_uncorrected), "ECC error"));
-  if (health.link_errors.value_or(0) > 0)
-    states.push_back(topo::countText(static_cast<int>(*health.link_errors), "link error"));
-  if (health.throttled.value_or(false))
-    states.push_back("throttled" +
-                     (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));
-  if (device.processes.value_or(0) > 0) states.push_back("in use");
-  if (!device.fabric_state.empty() && device.fabric_state != "completed")
-    states.push_back("NVLink fabric " + device.fabric_state);
-  if (states.empty()) return health.ecc_uncorrected || health.throttled || device.processes ? "ok" : "-";
-  std::string text;
-  for (const std::string& state : states) text += (text.empty() ? "" : ", ") + state;
-  return text;
-}
-
 using Cells = std::vector<std::string>;
 
 std::string tableText(const std::vector<Cells>& lines) {
@@ -111,12 +86,6 @@ std::string tableText(const std::vector<Cells>& lines) {
   return text;
 }
 
-// "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X CPX", "MIG 3g.40gb".
-std::string nameText(const gpu::Device& device) {
-  if (!gpu::isWhole(device)) return device.partition;
-  return device.model + (device.partition.empty() ? "" : " " + device.partition);
-}
-
 Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i, const gpu::Device& device) {
   const GpuRow& row = table.rows[i];
   const BestLink best = bestLink(table, i);
@@ -126,12 +95,12 @@ Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i
                                                     " GB/s to " + topo::rangesText(best.ranks);
   Cells line = {topo::rangesText(row.ranks),
                 row.busid,
-                device.model.empty() ? row.kind : nameText(device),
-                memoryText(device.memory_bytes),
+                device.model.empty() ? row.kind : topo::gpuModelText(device),
+                topo::memoryText(device.memory_bytes),
                 row.numa < 0 ? "-" : std::to_string(row.numa),
                 link,
                 nicText(*machine.graph, nearestNics(table.nics[i])),
-                stateText(device)};
+                topo::stateText(device)};
   if (machine.graph->hosts() > 1) line.insert(line.begin() + 1, std::to_string(row.host));
   return line;
 }
@@ -140,12 +109,12 @@ Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i
 Cells partText(const gpu::Device& device, bool hosts) {
   Cells line = {"-",
                 device.parent < 0 ? device.busid : "",
-                "  " + nameText(device),
-                memoryText(device.memory_bytes),
+                "  " + topo::gpuModelText(device),
+                topo::memoryText(device.memory_bytes),
                 "",
                 "",
                 "",
-                stateText(device)};
+                topo::stateText(device)};
   if (hosts) line.insert(line.begin() + 1, "");
   return line;
 }
@@ -177,8 +146,8 @@ std::string bareText(const gpu::GpuTopology& topology) {
   for (const gpu::Device& device : topology.gpus)
     lines.push_back({gpu::isWhole(device) ? std::to_string(device.index) : "",
                      gpu::isWhole(device) ? device.busid : "",
-                     (gpu::isWhole(device) ? "" : "  ") + nameText(device), memoryText(device.memory_bytes),
-                     stateText(device)});
+                     (gpu::isWhole(device) ? "" : "  ") + topo::gpuModelText(device),
+                     topo::memoryText(device.memory_bytes), topo::stateText(device)});
   return tableText(lines);
 }
 
@@ -186,7 +155,7 @@ std::string bareText(const gpu::GpuTopology& topology) {
 int writeWithoutGpus(const MachineOptions& options, bool json) {
   gpu::GpuTopology topology;
   if (const auto tree = openRoot("gpus", options.root); tree != nullptr && options.software.empty()) {
-    auto answers = topo::askForGpus(*tree, Config::load());
+    auto answers = topo::askForGpus(*tree, !options.elsewhere(), Config::load());
     if (!answers.ok()) return say("gpus: %s", answers.error().c_str()), kExitFailed;
     if (*answers != nullptr) topology = **answers;
   }

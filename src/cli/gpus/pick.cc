@@ -1,4 +1,6 @@
 // railwise gpus pick: which K GPUs of a machine a job should take, and why.
+#include "cli/gpus/pick.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -12,19 +14,26 @@
 #include "gpu/choose/fitness.h"
 #include "gpu/choose/ring.h"
 #include "topo/explain/describe.h"
+#include "topo/explain/gpu_topology.h"
 
 namespace railwise::cli {
 namespace {
 
 constexpr int kMostGpus = 1 << 20;
-constexpr const char* kPick = "gpus pick";
+constexpr int kMostNodes = 1 << 20;
 
 constexpr const char* kPickHelp =
     "usage: railwise gpus pick K [FILE] [--of LIST] [--exclude LIST] [--nic NAME] [--json|--env|--cgroup] "
-    "[options]\n\n"
+    "[options]\n"
+    "       railwise gpus pick K --machine A.tar.gz --machine B.tar.gz ... [--nodes N] [--hosts FILE] "
+    "[--json]\n\n"
     "Says which K GPUs a job should take: the set whose slowest pair of GPUs has the most bandwidth; then "
     "the most\n"
     "bandwidth over all pairs; then the most GPUs with a near NIC of their own; then the lowest numbers. "
+    "GPUs on "
+    "which a process\n"
+    "has memory are left out. Of several machines (recorded by railwise topo record) it says which N to "
+    "take. "
     "FILE is an NCCL\n"
     "(or RCCL) topology file; without one, this machine. docs/gpus-pick.md has the rule in full.\n"
     "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
@@ -35,8 +44,9 @@ struct Picked {
   const topo::Machine& machine;
   const GpuTable& table;
   gpu::ChoiceAnswer answer;
-  std::vector<int> ring;  // rows
-  double intra = 0;       // fitness
+  std::vector<int> left_out;  // ranks of GPUs that processes use
+  std::vector<int> ring;      // rows
+  double intra = 0;           // fitness
 };
 
 std::string gb(int64_t mbps) { return topo::gbText(static_cast<float>(mbps) / 1000) + " GB/s"; }
@@ -97,6 +107,9 @@ std::string pickText(const Picked& picked) {
   text += "  NICs        " + nicsText(picked, answer.best) + "\n";
   text += "  fitness     " + topo::gbText(static_cast<float>(picked.intra)) + " within the host\n";
   text += "  why         " + gpu::whyText(answer, ranks) + "\n";
+  if (!picked.left_out.empty())
+    text += std::string("  left out    ") + (picked.left_out.size() == 1 ? "GPU " : "GPUs ") +
+            topo::rangesText(picked.left_out) + ": in use by a process (--occupied takes them too)\n";
   if (answer.second)
     text += "  second best " + plural + gpu::namesText(answer.second->gpus, ranks) + ": " +
             linksText(picked, *answer.second) + "\n";
@@ -140,6 +153,8 @@ std::string pickJson(const Picked& picked) {
   writeSet(json, picked, answer.best);
   json.key("ring").beginRow();
   for (const int row : picked.ring) json.value(picked.table.rows[static_cast<std::size_t>(row)].rank());
+  json.endRow().key("left_out").beginRow();
+  for (const int rank : picked.left_out) json.value(rank);
   json.endRow().key("fitness_intra").value(picked.intra).key("exact").value(answer.exact);
   json.key("equally_good");
   answer.equally_good ? json.value(*answer.equally_good) : json.null();
@@ -155,19 +170,27 @@ std::string pickJson(const Picked& picked) {
   return json.text();
 }
 
-struct PickOptions {
-  MachineOptions machine;
-  std::string of;
-  std::string exclude;
-  std::string nic;
-  bool json = false;
-  bool env = false;
-  bool cgroup = false;
-};
+// The rows whose GPU has memory of a process, or a MIG instance with one, as the vendor's library says.
+std::vector<int> occupiedRows(const topo::Machine& machine, const GpuTable& table) {
+  std::vector<int> rows;
+  const gpu::GpuTopology topology = topo::gpuTopology(machine);
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const auto device = std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
+      return one.rank == table.rows[row].rank();
+    });
+    if (device == topology.gpus.end()) continue;
+    const bool used = std::any_of(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
+      return (one.index == device->index || one.parent == device->index) && one.processes.value_or(0) > 0;
+    });
+    if (used) rows.push_back(static_cast<int>(row));
+  }
+  return rows;
+}
 
-// The question, or what is wrong with the lists.
+}  // namespace
+
 Outcome<gpu::ChoiceQuestion> makeQuestion(const topo::Machine& machine, const GpuTable& table,
-                                          const PickOptions& options) {
+                                          const PickOptions& options, std::vector<int>* left_out) {
   std::vector<int> nets;
   if (!options.nic.empty()) {
     auto named = netsOf(*machine.graph, options.nic);
@@ -185,8 +208,13 @@ Outcome<gpu::ChoiceQuestion> makeQuestion(const topo::Machine& machine, const Gp
     if (!rows.ok()) return Error{"--exclude: " + rows.error()};
     question.excluded = std::move(*rows);
   }
+  if (!options.occupied) question.occupied = occupiedRows(machine, table);
+  for (const int row : question.occupied)
+    left_out->push_back(table.rows[static_cast<std::size_t>(row)].rank());
   return question;
 }
+
+namespace {
 
 // What the process needs to get the GPUs: --env and --cgroup.
 int writeForProcess(const Picked& picked, const PickOptions& options, const std::string& file) {
@@ -204,18 +232,34 @@ int writeForProcess(const Picked& picked, const PickOptions& options, const std:
 
 int pick(int count, const topo::Machine& machine, const PickOptions& options, const std::string& file) {
   const GpuTable table = gpuTable(machine);
-  const auto question = makeQuestion(machine, table, options);
+  std::vector<int> left_out;
+  const auto question = makeQuestion(machine, table, options, &left_out);
   if (!question.ok()) return say("%s: %s", kPick, question.error().c_str()), kExitUsage;
   auto answer = gpu::chooseGpus(*question, count);
   if (!answer.ok())
-    return say("%s: %s: %s; ask for fewer, or change --of and --exclude", kPick, machine.name.c_str(),
-               answer.error().c_str()),
+    return say("%s: %s: %s%s; ask for fewer, or change --of and --exclude", kPick, machine.name.c_str(),
+               answer.error().c_str(),
+               left_out.empty()
+                   ? ""
+                   : (" (in use: " + topo::rangesText(left_out) + "; --occupied takes them too)").c_str()),
            kExitUsage;
-  Picked picked{.machine = machine, .table = table, .answer = std::move(*answer)};
+  Picked picked{
+      .machine = machine, .table = table, .answer = std::move(*answer), .left_out = std::move(left_out)};
   picked.ring = gpu::ringOrder(question->pair_gb_per_s, question->gpus, picked.answer.best.gpus);
   picked.intra = gpu::intraFitness(question->pair_gb_per_s, question->gpus, picked.answer.best.gpus);
   if (options.env || options.cgroup) return writeForProcess(picked, options, file);
   return writeOutput(kPick, "", options.json ? pickJson(picked) : pickText(picked));
+}
+
+// --machine may be given several times; each is kept.
+void takeEveryMachine(std::vector<Option>& table, PickOptions& options) {
+  for (Option& option : table) {
+    if (option.long_name != "machine") continue;
+    option.accept = [accept = option.accept, &options](std::string_view value) {
+      options.machines.emplace_back(value);
+      return accept(value);
+    };
+  }
 }
 
 }  // namespace
@@ -226,11 +270,18 @@ int gpusPickCommand(Args args) {
       textOption(0, "of", "LIST", &options.of, "choose only among these GPUs: ranks, e.g. 0-3,7"),
       textOption(0, "exclude", "LIST", &options.exclude, "leave these GPUs out, e.g. those that a job has"),
       textOption(0, "nic", "NAME", &options.nic, "only this NIC counts, or these: mlx5_0,mlx5_1"),
+      flagOption(0, "occupied", &options.occupied, "also GPUs on which a process has memory"),
+      intOption('N', "nodes", &options.nodes, 1, kMostNodes,
+                "of several --machine: how many of them (default 1), K GPUs of each"),
+      textOption(
+          0, "hosts", "FILE", &options.hosts,
+          "of several --machine: their switch groups, 'host TAB group' lines or Slurm's topology.conf"),
       flagOption('j', "json", &options.json, "JSON instead of text"),
       flagOption(0, "env", &options.env,
                  "the variables that show a process these GPUs only, in the order of a ring"),
       flagOption(0, "cgroup", &options.cgroup, "the device nodes that the process must be able to open")};
   addMachineOptions(table, options.machine);
+  takeEveryMachine(table, options);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kPick, table, args, kPickHelp, 2, &status);
   if (!arguments) return status;
@@ -241,6 +292,17 @@ int gpusPickCommand(Args args) {
            kExitUsage;
   if (int{options.json} + int{options.env} + int{options.cgroup} > 1)
     return say("%s: --json, --env and --cgroup are three outputs: name one", kPick), kExitUsage;
+  if (options.machines.size() > 1) {
+    if (arguments->positional.size() > 1 || !options.machine.root.empty() || options.env || options.cgroup)
+      return say("%s: with several --machine there is no FILE, --root, --env or --cgroup: name one machine "
+                 "for these",
+                 kPick),
+             kExitUsage;
+    return pickOfNodes(*count, options);
+  }
+  if (options.nodes > 0 || !options.hosts.empty())
+    return say("%s: --nodes and --hosts are for several machines: give --machine more than once", kPick),
+           kExitUsage;
   const std::string file = arguments->positional.size() > 1 ? arguments->positional[1] : "";
   bool without_gpus = false;
   options.machine.without_gpus = &without_gpus;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
 
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
@@ -86,7 +88,7 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
     if (!cpu.ok()) return say("%s: --cpu: %s", command, cpu.error().c_str()), std::nullopt;
     sysfs.cpu = *cpu;
   }
-  auto answers = topo::askForGpus(*tree, Config::load());
+  auto answers = topo::askForGpus(*tree, !options.elsewhere(), Config::load());
   if (!answers.ok()) return say("%s: %s", command, answers.error().c_str()), std::nullopt;
   sysfs.gpu_answers = std::move(*answers);
   auto machine = topo::loadMachine({.tree = *tree,
@@ -100,14 +102,21 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
   return say("%s: %s%s", command, machine.error().c_str(), hint), std::nullopt;
 }
 
+// Is it a recorded machine, not the name of a software machine?
+bool isRecording(const std::string& machine) {
+  return machine.ends_with(".tar.gz") || machine.ends_with(".tgz") || machine.ends_with(".tar") ||
+         std::filesystem::is_directory(machine);
+}
+
 }  // namespace
 
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
   table.push_back(textOption(0, "root", "DIR|TAR", &fields.root,
                              "the machine whose /sys is below DIR or recorded in TAR (railwise topo record); "
                              "without a FILE: this machine"));
-  table.push_back(textOption('m', "machine", "NAME|FILE", &fields.software,
-                             "a software machine (railwise device list), with the NVLinks of its GPUs"));
+  table.push_back(
+      textOption('m', "machine", "NAME|FILE", &fields.software,
+                 "a software machine (railwise device list), or one that railwise topo record has recorded"));
   table.push_back(
       textOption('H', "host", "NAME", &fields.host, "which host of --machine (default: its first)"));
   table.push_back(choiceOption<topo::NcclVersion>(
@@ -143,7 +152,9 @@ std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string
 }
 
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
-                                         const MachineOptions& options) {
+                                         const MachineOptions& given) {
+  MachineOptions options = given;
+  if (options.root.empty() && isRecording(options.software)) std::swap(options.root, options.software);
   if (!options.software.empty() && !options.root.empty())
     return say("%s: --root and --machine are two machines: name one", command), std::nullopt;
   if (!options.host.empty() && options.software.empty())

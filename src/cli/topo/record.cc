@@ -48,7 +48,7 @@ int topoRecordCommand(Args args) {
   const std::string& path = arguments->positional[0];
   const auto tree = openRoot("topo record", root);
   if (!tree) return kExitFailed;
-  auto answers = topo::askForGpus(*tree, Config::load());
+  auto answers = topo::askForGpus(*tree, root.empty(), Config::load());
   if (!answers.ok()) return say("topo record: %s", answers.error().c_str()), kExitFailed;
   if (*answers != nullptr) sayNotes("topo record", (*answers)->remarks);
   options.gpu_answers = std::move(*answers);

@@ -32,7 +32,7 @@ Result<Machine> fromTree(const std::string* file, const std::string& root, const
   topo::SysfsOptions sysfs;
   sysfs.detection = load->detection;
   sysfs.cpu = std::move(*cpu);
-  auto answers = topo::askForGpus(**tree, Config());
+  auto answers = topo::askForGpus(**tree, (*tree)->live(), Config());
   if (!answers.ok()) return Failure{answers.error()};
   sysfs.gpu_answers = std::move(*answers);
   return finished(topo::loadMachine(

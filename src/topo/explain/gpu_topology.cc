@@ -1,6 +1,7 @@
 #include "topo/explain/gpu_topology.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -141,6 +142,34 @@ class Completer {
 }  // namespace
 
 gpu::GpuTopology gpuTopology(const Machine& machine) { return Completer(machine).complete(); }
+
+std::string gpuModelText(const gpu::Device& device) {
+  if (!gpu::isWhole(device)) return device.partition;
+  return device.model + (device.partition.empty() ? "" : " " + device.partition);
+}
+
+std::string memoryText(uint64_t bytes) {
+  return bytes == 0 ? "-" : std::to_string(std::llround(static_cast<double>(bytes) / (1U << 30U))) + " GiB";
+}
+
+std::string stateText(const gpu::Device& device) {
+  const gpu::Health& health = device.health;
+  std::vector<std::string> states;
+  if (health.ecc_uncorrected.value_or(0) > 0)
+    states.push_back(countText(static_cast<int>(*health.ecc_uncorrected), "ECC error"));
+  if (health.link_errors.value_or(0) > 0)
+    states.push_back(countText(static_cast<int>(*health.link_errors), "link error"));
+  if (health.throttled.value_or(false))
+    states.push_back("throttled" +
+                     (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));
+  if (device.processes.value_or(0) > 0) states.push_back("in use");
+  if (!device.fabric_state.empty() && device.fabric_state != "completed")
+    states.push_back("NVLink fabric " + device.fabric_state);
+  if (states.empty()) return health.ecc_uncorrected || health.throttled || device.processes ? "ok" : "-";
+  std::string text;
+  for (const std::string& state : states) text += (text.empty() ? "" : ", ") + state;
+  return text;
+}
 
 std::vector<NearNic> nearNics(const Machine& machine, int gpu) {
   std::vector<NearNic> nics;

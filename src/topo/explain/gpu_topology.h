@@ -2,6 +2,8 @@
 // of them, completed from the model. Pure; thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpu/topology.h"
@@ -13,6 +15,13 @@ namespace railwise::topo {
 // said nothing of links (a topology file), they have the bandwidths by which NCCL counts. GPUs without a
 // direct link to each other have a PCIe link with the bandwidth of their path. remarks: the vendors'.
 gpu::GpuTopology gpuTopology(const Machine& machine);
+
+// "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X CPX"; of a MIG instance "MIG 3g.40gb".
+std::string gpuModelText(const gpu::Device& device);
+std::string memoryText(uint64_t bytes);  // "80 GiB"; "-" for 0
+// What is wrong with a GPU, or that it is in use: "2 ECC errors, throttled (thermal)"; "ok"; "-" when its
+// vendor's library has not told.
+std::string stateText(const gpu::Device& device);
 
 // A NIC that a GPU reaches within its host.
 struct NearNic {

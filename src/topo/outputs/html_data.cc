@@ -2,6 +2,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "topo/explain/gpu_topology.h"
 #include "topo/outputs/drawing/machine_tree.h"
 #include "topo/outputs/html_parts.h"
 
@@ -28,7 +29,7 @@ std::string safeInScript(const std::string& json) {
 class DataWriter {
  public:
   DataWriter(const Machine& machine, const MachineExplanation& all)
-      : graph_(*machine.graph), paths_(*machine.paths), all_(all) {
+      : graph_(*machine.graph), paths_(*machine.paths), all_(all), gpus_(gpuTopology(machine)) {
     const int gpus = graph_.count(NodeType::kGpu);
     hops_ = gpus * (gpus + 2 * graph_.count(NodeType::kNet)) <= kMostWithHops;
   }
@@ -64,10 +65,15 @@ class DataWriter {
     json_.beginObject();
     json_.key("node").value(graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]);
     json_.key("name").value(gpuName(graph_, gpu.gpu));
+    const gpu::Device* device = deviceFor(gpu.gpu);
+    const bool known = device != nullptr && !device->model.empty();
     json_.key("facts").value(
-        node.busid + (isAmd(graph_) ? ", GPU number " : ", NVML index ") + std::to_string(node.dev) + ", " +
+        (known ? gpuModelText(*device) + ", " + memoryText(device->memory_bytes) + ", " : "") + node.busid +
+        (isAmd(graph_) ? ", GPU number " : ", NVML index ") + std::to_string(node.dev) + ", " +
         (node.gcn.empty() ? "sm " + std::to_string(node.sm) : node.gcn) + ", " + gpu.local_cpu);
-    json_.key("chosen").beginArray();
+    json_.key("details").beginArray();
+    if (known) writeDetails(*device);
+    json_.endArray().key("chosen").beginArray();
     for (const ChosenNic& nic : gpu.chosen) {
       const char* flush[] = {"none: ", "always: ", "through C2C: "};
       json_.beginObject().key("net").value(nic.view.net);
@@ -84,6 +90,29 @@ class DataWriter {
     writeRemote(gpu);
     writeProblems(gpu.problems);
     json_.endObject();
+  }
+
+  // Null: nothing is known of the physical GPU.
+  const gpu::Device* deviceFor(int gpu) const {
+    const int rank = ranksOnDeviceOf(graph_, gpu).front();
+    const auto at = std::find_if(gpus_.gpus.begin(), gpus_.gpus.end(),
+                                 [rank](const gpu::Device& device) { return device.rank == rank; });
+    return at == gpus_.gpus.end() ? nullptr : &*at;
+  }
+
+  // What the vendor's library says besides model and memory.
+  void writeDetails(const gpu::Device& device) {
+    json_.value("State: " + stateText(device) + ".");
+    std::string software = device.driver.empty() ? "" : "Driver " + device.driver;
+    if (!device.firmware.empty())
+      software += (software.empty() ? "Firmware " : ", firmware ") + device.firmware;
+    if (!software.empty()) json_.value(software + ".");
+    if (!device.fabric_cluster.empty())
+      json_.value("NVLink domain " + device.fabric_cluster + ", clique " +
+                  std::to_string(device.fabric_clique) + ".");
+    for (const gpu::Device& part : gpus_.gpus)
+      if (part.parent == device.index)
+        json_.value(gpuModelText(part) + ": " + memoryText(part.memory_bytes) + ", " + stateText(part) + ".");
   }
 
   // Writes "GPU 0-3 by mlx5_0": remote GPUs in groups, by the NIC and the proxy rank.
@@ -157,6 +186,7 @@ class DataWriter {
   const Graph& graph_;
   const Paths& paths_;
   const MachineExplanation& all_;
+  const gpu::GpuTopology gpus_;
   bool hops_ = true;
   JsonWriter json_;
 };

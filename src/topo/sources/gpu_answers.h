@@ -21,9 +21,9 @@ using GpuAnswers = std::shared_ptr<const gpu::GpuTopology>;
 // The answers that the tree has. An error: the file is not what it should be.
 Outcome<GpuAnswers> recordedGpus(const sysfs::FileTree& tree);
 
-// The answers that the tree has, or on this machine those of the vendors' libraries, each asked in a process
-// of its own (gpu/vendor.h). Waits at most gpu::kVendorLimit. The plugin does not call it: it runs inside a
-// training process, which is not to fork.
-Outcome<GpuAnswers> askForGpus(const sysfs::FileTree& tree, const Config& config);
+// The answers that the tree has; without any, if it is the tree of this machine, those of the vendors'
+// libraries, each asked in a process of its own (gpu/vendor.h). Waits at most gpu::kVendorLimit. The plugin
+// does not call it: it runs inside a training process, which is not to fork.
+Outcome<GpuAnswers> askForGpus(const sysfs::FileTree& tree, bool this_machine, const Config& config);
 
 }  // namespace railwise::topo

@@ -1,59 +1,17 @@
 // railwise gpus from outside: the list, the choice, the fitness, and what is said about mistakes.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-
-#include "process.h"
+#include "cli/gpus/run_gpus.h"
 #include "topo/big_machines.h"
 #include "topo/topologies.h"
 
 namespace railwise::cli {
 namespace {
 
-using Args = std::vector<std::string>;
-
 const std::string kMachine = RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml";  // 4 GPUs, 4 NICs
-
-ProcessResult gpus(Args args) {
-  args.insert(args.begin(), "gpus");
-  return runProcess(RAILWISE_CLI, args);
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A file of the test's own, gone with it.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::string& name, const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / (std::to_string(getpid()) + name)) {
-    std::ofstream(path_) << text;
-  }
-  ~ScratchFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
 
 // A file of ../shared/topologies; "": it is not there.
 std::string shared(const std::string& name) {
   const std::string folder = topo::test::topologiesFolder();
   return folder.empty() ? "" : folder + "/machines/" + name;
-}
-
-// What Python prints of `expression`, in which `a` is the JSON that the command printed.
-std::string ofJson(const Args& args, const std::string& expression) {
-  const auto result = gpus(args);
-  EXPECT_EQ(result.status, 0) << result.err;
-  const ScratchFile json("gpus.json", result.out);
-  const auto python = runProcess(
-      RAILWISE_PYTHON,
-      {"-I", "-S", "-c", "import json, sys\na = json.load(open(sys.argv[1]))\nprint(" + expression + ")",
-       json.path()});
-  EXPECT_EQ(python.status, 0) << python.err << result.out;
-  return python.out.substr(0, python.out.find('\n'));
 }
 
 TEST(GpusCommand, ListsTheGpus) {

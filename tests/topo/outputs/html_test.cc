@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "tests/topo/output_machines.h"
 #include "topo/outputs/outputs.h"
 
@@ -46,6 +48,29 @@ TEST(Html, DoesNotLetANameEscape) {
   EXPECT_EQ(countOf(html, "<script"), 2) << "data and program";
   EXPECT_EQ(countOf(html, "</script>"), 2);
   EXPECT_FALSE(has(html, "<!--"));
+}
+
+TEST(Html, SaysWhatTheVendorSaysOfAGpu) {
+  auto machine = machineOf(twoSwitches());
+  gpu::GpuTopology answers;
+  answers.gpus.resize(2);
+  gpu::Device& whole = answers.gpus[0];
+  whole.index = 0;
+  whole.busid = "0000:21:00.0";
+  whole.model = "NVIDIA H100 80GB HBM3";
+  whole.memory_bytes = uint64_t{80} << 30;
+  whole.driver = "550.90.07";
+  whole.health.ecc_uncorrected = 2;
+  gpu::Device& part = answers.gpus[1];
+  part.index = 1;
+  part.parent = 0;
+  part.partition = "MIG <3g.40gb>";
+  part.memory_bytes = uint64_t{40} << 30;
+  machine.gpu_answers = std::make_shared<gpu::GpuTopology>(answers);
+  const std::string page = htmlText(machine);
+  EXPECT_TRUE(has(page, "\"facts\": \"NVIDIA H100 80GB HBM3, 80 GiB, 0000:21:00.0, NVML index 1"));
+  EXPECT_TRUE(
+      has(page, "\"State: 2 ECC errors.\", \"Driver 550.90.07.\", \"MIG \\u003c3g.40gb>: 40 GiB, -.\""));
 }
 
 }  // namespace

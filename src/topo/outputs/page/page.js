@@ -104,6 +104,7 @@
   const gpuPanel = (it) => {
     const gpu = thing(it);
     make("h2", gpu.name + " (" + gpu.facts + ")", panel);
+    for (const detail of gpu.details) make("p", detail, panel);
     problems(panel, gpu.problems);
     const rows = gpu.chosen.map((nic) => {
       const to = { kind: "net", i: nic.net };
