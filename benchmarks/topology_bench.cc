@@ -10,10 +10,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
+#include "gpu/json.h"
 #include "tests/topo/big_machines.h"
 #include "tests/topo/flat_tree.h"
+#include "topo/explain/gpu_topology.h"
 #include "topo/graph/constants.h"
 #include "topo/machine/load.h"
 #include "topo/paths/decisions.h"
@@ -104,6 +107,22 @@ void ndv5Tree(benchmark::State& state) {
   }
 }
 BENCHMARK(ndv5Tree)->Unit(benchmark::kMicrosecond);
+
+// From the vendors' answers (JSON) about eight GPUs to the list of railwise gpus --json. The goal: under 1
+// ms.
+void hgx8Answers(benchmark::State& state) {
+  const Machine machine = load(test::MachineText::hgx());
+  const std::string answers = gpu::jsonOf(gpuTopology(machine));
+  for (auto _ : state) {
+    auto read = gpu::parseJson(answers);
+    if (!read.ok()) return state.SkipWithError(read.error().c_str());
+    gpu::sanitize(*read, "answers");
+    Machine told = load(test::MachineText::hgx());
+    told.gpu_answers = std::make_shared<gpu::GpuTopology>(std::move(*read));
+    benchmark::DoNotOptimize(gpu::jsonOf(gpuTopology(told)));
+  }
+}
+BENCHMARK(hgx8Answers)->Unit(benchmark::kMicrosecond);
 
 // The goal: under 30 ms for 72 GPUs. 4 GPUs and 4 NICs in each host.
 void nvlinkDomain(benchmark::State& state) {

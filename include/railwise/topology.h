@@ -272,6 +272,8 @@ class RAILWISE_TOPOLOGY_API Machine {
   // The same from memory; `name` stands for the file in messages.
   static Result<Machine> parse(const std::string& xml, const std::string& name, const Options& options = {});
   // A /sys: "/" is this machine; else a folder that holds a sys/ tree or an archive (.tar.gz, .tar) of one.
+  // Of this machine NVIDIA's and AMD's libraries are asked about the GPUs, each in a child process, for at
+  // most 2 s.
   static Result<Machine> loadTree(const std::string& root, const Options& options = {});
   // A file laid over a /sys, as NCCL lays NCCL_TOPO_FILE over the machine.
   static Result<Machine> loadMerged(const std::string& file, const std::string& root,

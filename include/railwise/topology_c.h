@@ -58,8 +58,10 @@ typedef struct railwise_topology_options {
 /* Machines. options NULL: the defaults. NULL: it failed; else to be freed.
  * load_file:   an NCCL topology file.
  * load_text:   the same from memory, `length` bytes; `name` stands for the file in messages (NULL:
- * "topology"). load_sysfs:  the /sys below `root`: "/" is this machine; else a folder with sys/ in it, or a
- * .tar.gz of one. load_merged: a file laid over a /sys, as NCCL lays NCCL_TOPO_FILE over the machine. */
+ *              "topology").
+ * load_sysfs:  the /sys below `root`: "/" is this machine, whose GPUs' libraries (NVIDIA's, AMD's) are asked
+ *              in child processes for at most 2 s; else a folder with sys/ in it, or a .tar.gz of one.
+ * load_merged: a file laid over a /sys, as NCCL lays NCCL_TOPO_FILE over the machine. */
 RAILWISE_TOPOLOGY_C_API railwise_topology_t* railwise_topology_load_file(
     const char* path, const railwise_topology_options_t* options, char** error);
 RAILWISE_TOPOLOGY_C_API railwise_topology_t* railwise_topology_load_text(

@@ -30,7 +30,8 @@ double bestFitness(const std::vector<NodeCandidate>& nodes, int count, int group
       groups.insert(nodes[i].group);
       intra = std::min(intra, nodes[i].intra);
     }
-    best = std::max(best, totalFitness(count, interFitness(static_cast<int>(groups.size()), groups_available), intra));
+    best = std::max(
+        best, totalFitness(count, interFitness(static_cast<int>(groups.size()), groups_available), intra));
   }
   return best;
 }
@@ -42,7 +43,8 @@ TEST(ChooseNodes, AgreesWithASearchOverAllSets) {
     std::vector<NodeCandidate> nodes;
     const int size = 1 + below(9);
     const int groups = 1 + below(4);
-    for (int i = 0; i < size; ++i) nodes.push_back(candidate(below(3) * 1000, (1 + below(4)) / 4.0, below(groups)));
+    for (int i = 0; i < size; ++i)
+      nodes.push_back(candidate(below(3) * 1000, (1 + below(4)) / 4.0, below(groups)));
     const int count = 1 + below(size);
     const auto answer = chooseNodes(nodes, count, groups + below(2));
     ASSERT_TRUE(answer);
@@ -65,7 +67,8 @@ TEST(ChooseNodes, AgreesWithASearchOverAllSets) {
 }
 
 TEST(ChooseNodes, WithoutGroupsTheBetterSetsCount) {
-  const std::vector<NodeCandidate> nodes = {candidate(20000, 1, -1), candidate(370800, 1, -1), candidate(48000, 1, -1)};
+  const std::vector<NodeCandidate> nodes = {candidate(20000, 1, -1), candidate(370800, 1, -1),
+                                            candidate(48000, 1, -1)};
   EXPECT_EQ(chooseNodes(nodes, 1, 0)->nodes, std::vector<int>{1});
   EXPECT_EQ(chooseNodes(nodes, 2, 0)->nodes, (std::vector<int>{1, 2}));
 }

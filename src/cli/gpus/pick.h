@@ -31,8 +31,8 @@ struct PickOptions {
 Outcome<gpu::ChoiceQuestion> makeQuestion(const topo::Machine& machine, const GpuTable& table,
                                           const PickOptions& options, std::vector<int>* left_out);
 
-// Chooses `count` GPUs of each of options.nodes (1) machines of options.machines, and prints them. Returns the exit
-// status.
+// Chooses `count` GPUs of each of options.nodes (1) machines of options.machines, and prints them. Returns
+// the exit status.
 int pickOfNodes(int count, const PickOptions& options);
 
 }  // namespace railwise::cli

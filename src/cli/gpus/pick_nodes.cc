@@ -28,9 +28,10 @@ std::string nodeName(const std::string& machine) {
   return name;
 }
 
-// Fills the node's best set. "" or why it has none; a machine that cannot be read is reported to the user, and
-// `failed` becomes true.
-std::string fillNode(Node& node, int count, const std::string& name, const PickOptions& options, bool& failed) {
+// Fills the node's best set. "" or why it has none; a machine that cannot be read is reported to the user,
+// and `failed` becomes true.
+std::string fillNode(Node& node, int count, const std::string& name, const PickOptions& options,
+                     bool& failed) {
   MachineOptions one = options.machine;
   const bool is_file = name.ends_with(".xml");
   one.software = is_file ? "" : name;
@@ -47,7 +48,8 @@ std::string fillNode(Node& node, int count, const std::string& name, const PickO
   const auto answer = gpu::chooseGpus(*question, count);
   if (!answer.ok())
     return answer.error() + (left_out.empty() ? "" : " (in use: " + topo::rangesText(left_out) + ")");
-  for (const int row : answer->best.gpus) node.ranks.push_back(table.rows[static_cast<std::size_t>(row)].rank());
+  for (const int row : answer->best.gpus)
+    node.ranks.push_back(table.rows[static_cast<std::size_t>(row)].rank());
   node.candidate.score = answer->best.score;
   node.candidate.intra = gpu::intraFitness(question->pair_gb_per_s, question->gpus, answer->best.gpus);
   return "";
@@ -100,7 +102,8 @@ std::string jsonText(const Picked& picked) {
     json.endRow().key("group");
     const std::string group = picked.groupOf(node);
     group.empty() ? json.null() : json.value(group);
-    json.key("slowest_pair_gb_per_s").value(static_cast<double>(node.candidate.score.slowest_pair_mbps) / 1000);
+    json.key("slowest_pair_gb_per_s")
+        .value(static_cast<double>(node.candidate.score.slowest_pair_mbps) / 1000);
     json.key("all_pairs_gb_per_s").value(static_cast<double>(node.candidate.score.all_pairs_mbps) / 1000);
     json.key("gpus_with_nic").value(node.candidate.score.with_nic);
     json.key("fitness_intra").value(node.candidate.intra).endObject();
@@ -112,7 +115,8 @@ std::string jsonText(const Picked& picked) {
 }
 
 // Gives each node its switch group. Not kExitOk: the reason was said.
-int addGroups(std::vector<Node>& nodes, const std::string& file, std::vector<std::string>& names, int& available) {
+int addGroups(std::vector<Node>& nodes, const std::string& file, std::vector<std::string>& names,
+              int& available) {
   const auto groups = gpu::readHostGroups(file);
   if (!groups.ok()) return say("%s: --hosts: %s", kPick, groups.error().c_str()), kExitFailed;
   available = groups->groups();
@@ -120,7 +124,8 @@ int addGroups(std::vector<Node>& nodes, const std::string& file, std::vector<std
   for (Node& node : nodes) {
     const auto group = groups->group_of.find(node.name);
     if (group == groups->group_of.end())
-      return say("%s: --hosts: %s does not name the host %s; add it there, or call the recording as the host is called",
+      return say("%s: --hosts: %s does not name the host %s; add it there, or call the recording as the host "
+                 "is called",
                  kPick, file.c_str(), node.name.c_str()),
              kExitUsage;
     const auto [at, is_new] = numbers.try_emplace(group->second, static_cast<int>(names.size()));
@@ -138,7 +143,8 @@ int pickOfNodes(int count, const PickOptions& options) {
   bool failed = false;
   for (const std::string& name : options.machines) {
     Node node{.name = nodeName(name), .ranks = {}, .candidate = {}};
-    const bool twice = std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) { return other.name == node.name; });
+    const bool twice =
+        std::any_of(nodes.begin(), nodes.end(), [&](const Node& other) { return other.name == node.name; });
     if (twice) return say("%s: --machine: %s is named twice", kPick, node.name.c_str()), kExitUsage;
     const std::string without = fillNode(node, count, name, options, failed);
     if (failed) return kExitFailed;
@@ -148,7 +154,8 @@ int pickOfNodes(int count, const PickOptions& options) {
   std::vector<std::string> group_names;
   int available = 0;
   if (!options.hosts.empty())
-    if (const int status = addGroups(nodes, options.hosts, group_names, available); status != kExitOk) return status;
+    if (const int status = addGroups(nodes, options.hosts, group_names, available); status != kExitOk)
+      return status;
   std::vector<gpu::NodeCandidate> candidates;
   for (const Node& node : nodes) candidates.push_back(node.candidate);
   const int wanted = std::max(options.nodes, 1);

@@ -12,7 +12,10 @@ namespace {
 class NodeChooser {
  public:
   NodeChooser(const std::vector<NodeCandidate>& candidates, int count, int groups_available)
-      : candidates_(candidates), count_(count), groups_available_(groups_available), best_first_(candidates.size()) {
+      : candidates_(candidates),
+        count_(count),
+        groups_available_(groups_available),
+        best_first_(candidates.size()) {
     std::iota(best_first_.begin(), best_first_.end(), 0);
     std::stable_sort(best_first_.begin(), best_first_.end(),
                      [&](int a, int b) { return at(a).score.betterThan(at(b).score); });
@@ -21,8 +24,8 @@ class NodeChooser {
   std::optional<NodesAnswer> choose() {
     if (count_ < 1 || candidates_.size() < static_cast<std::size_t>(count_)) return std::nullopt;
     if (groups_available_ < 1) return answerOf({best_first_.begin(), best_first_.begin() + count_});
-    // The worst node decides about intra. So each intra is tried as the least that counts: of the nodes above it, the
-    // groups with most of them need the fewest groups.
+    // The worst node decides about intra. So each intra is tried as the least that counts: of the nodes above
+    // it, the groups with most of them need the fewest groups.
     std::vector<double> levels;
     for (const NodeCandidate& candidate : candidates_) levels.push_back(candidate.intra);
     std::sort(levels.rbegin(), levels.rend());
@@ -44,7 +47,8 @@ class NodeChooser {
       if (at(node).intra >= least) members[at(node).group].push_back(node);
     std::vector<const std::vector<int>*> groups;
     for (const auto& [group, nodes] : members) groups.push_back(&nodes);
-    std::stable_sort(groups.begin(), groups.end(), [](const auto* a, const auto* b) { return a->size() > b->size(); });
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const auto* a, const auto* b) { return a->size() > b->size(); });
     std::vector<int> nodes;
     for (const auto* group : groups) {
       if (nodes.size() >= static_cast<std::size_t>(count_)) break;
@@ -66,8 +70,9 @@ class NodeChooser {
     }
     answer.groups = static_cast<int>(groups.size());
     if (groups_available_ > 0) answer.inter = interFitness(answer.groups, groups_available_);
-    answer.total =
-        groups_available_ > 0 ? totalFitness(static_cast<int>(nodes.size()), answer.inter, answer.intra) : answer.intra;
+    answer.total = groups_available_ > 0
+                       ? totalFitness(static_cast<int>(nodes.size()), answer.inter, answer.intra)
+                       : answer.intra;
     answer.nodes = std::move(nodes);
     return answer;
   }
@@ -80,7 +85,8 @@ class NodeChooser {
 
 }  // namespace
 
-std::optional<NodesAnswer> chooseNodes(const std::vector<NodeCandidate>& candidates, int count, int groups_available) {
+std::optional<NodesAnswer> chooseNodes(const std::vector<NodeCandidate>& candidates, int count,
+                                       int groups_available) {
   return NodeChooser(candidates, count, groups_available).choose();
 }
 

@@ -23,9 +23,10 @@ struct NodesAnswer {
   double total = 0;  // fitness
 };
 
-// The `count` nodes with the best fitness (choose/fitness.h); of equal ones those whose sets are better, then the
-// first ones. Without groups the sets alone decide. `groups_available`: how many groups there are, of which the
-// candidates may be in some. Nothing: there are not so many nodes.
-std::optional<NodesAnswer> chooseNodes(const std::vector<NodeCandidate>& candidates, int count, int groups_available);
+// The `count` nodes with the best fitness (choose/fitness.h); of equal ones those whose sets are better, then
+// the first ones. Without groups the sets alone decide. `groups_available`: how many groups there are, of
+// which the candidates may be in some. Nothing: there are not so many nodes.
+std::optional<NodesAnswer> chooseNodes(const std::vector<NodeCandidate>& candidates, int count,
+                                       int groups_available);
 
 }  // namespace railwise::gpu

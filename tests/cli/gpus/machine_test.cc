@@ -10,16 +10,21 @@ testing::AssertionResult contains(const std::string& text, const std::string& pa
 }
 
 TEST(GpusOfTheMachine, UnderDeviceRunTheyAreTheSoftwareMachines) {
-  const auto run = runProcess(RAILWISE_CLI, {"device", "run", "--machine", "dgx", "--", RAILWISE_CLI, "gpus"});
+  const auto run =
+      runProcess(RAILWISE_CLI, {"device", "run", "--machine", "dgx", "--", RAILWISE_CLI, "gpus"});
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_TRUE(contains(run.out, "7    0000:df:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s to 0-6"));
+  EXPECT_TRUE(
+      contains(run.out, "7    0000:df:00.0  NVIDIA H100 80GB HBM3  80 GiB  1     NVL 370.8 GB/s to 0-6"));
   EXPECT_EQ(run.err, "");
 }
 
 class FakeLibrary : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(runProcess(RAILWISE_CLI, {"device", "sysfs", "--machine", RAILWISE_SOURCE_DIR "/tests/gpu/files/dgx_h100.conf", root()}).status, 0);
+    ASSERT_EQ(runProcess(RAILWISE_CLI, {"device", "sysfs", "--machine",
+                                        RAILWISE_SOURCE_DIR "/tests/gpu/files/dgx_h100.conf", root()})
+                  .status,
+              0);
     std::filesystem::remove_all(root() + "/railwise/gpus.json");
   }
   void TearDown() override { std::filesystem::remove_all(root()); }
@@ -29,7 +34,8 @@ class FakeLibrary : public testing::Test {
   }
   ProcessResult run(const Args& words, const std::string& mode = "") const {
     return runProcess(RAILWISE_CLI, words,
-                      {"RAILWISE_SYSFS_ROOT=" + root(), "RAILWISE_FAKE_GPUS=" RAILWISE_SOURCE_DIR "/tests/gpu/machines/dgx_h100",
+                      {"RAILWISE_SYSFS_ROOT=" + root(),
+                       "RAILWISE_FAKE_GPUS=" RAILWISE_SOURCE_DIR "/tests/gpu/machines/dgx_h100",
                        "RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPU_MODE=" + mode});
   }
 };
@@ -48,7 +54,8 @@ TEST_F(FakeLibrary, ItsAnswersAreListed) {
 TEST_F(FakeLibrary, AGpuInUseIsNotPicked) {
   const auto all = run({"gpus", "pick", "8"});
   EXPECT_EQ(all.status, 2);
-  EXPECT_TRUE(contains(all.err, "8 GPUs are wanted, and 7 of 8 may be used (in use: 3; --occupied takes them too)"));
+  EXPECT_TRUE(
+      contains(all.err, "8 GPUs are wanted, and 7 of 8 may be used (in use: 3; --occupied takes them too)"));
   EXPECT_EQ(run({"gpus", "pick", "8", "--occupied"}).status, 0);
   EXPECT_TRUE(contains(run({"gpus", "pick", "7"}).out, "left out    GPU 3: in use by a process"));
 }
@@ -65,7 +72,8 @@ TEST_F(FakeLibrary, ItsAnswersAreRecorded) {
   const std::string archive = root() + "/recorded.tar.gz";
   ASSERT_EQ(run({"topo", "record", archive}).status, 0);
   EXPECT_EQ(gpus({"--machine", archive}).out, run({"gpus"}).out);
-  EXPECT_EQ(ofJson({"--root", archive, "--json"}, "[a['gpus'][5]['uuid'], a['gpus'][5]['health']['ecc_uncorrected']]"),
+  EXPECT_EQ(ofJson({"--root", archive, "--json"},
+                   "[a['gpus'][5]['uuid'], a['gpus'][5]['health']['ecc_uncorrected']]"),
             "[None, 2]");
 }
 
@@ -77,14 +85,16 @@ TEST(GpusPick, OfSeveralMachines) {
   EXPECT_EQ(one.status, 0) << one.err;
   EXPECT_TRUE(contains(one.out, "1 node of 2\n  dgx  GPUs 0-3, slowest pair 370.8 GB/s"));
   const ScratchFile hosts("hosts.tsv", "dgx\tleft\nnvlink-mesh\tright\n");
-  EXPECT_EQ(ofJson({"pick", "4", "--machine", mesh, "--machine", dgx, "-N", "2", "--hosts", hosts.path(), "--json"},
-                   "[[n['node'], n['gpus'], n['group']] for n in a['nodes']] + [a['inter']]"),
-            "[['nvlink-mesh', [0, 3, 4, 7], 'right'], ['dgx', [0, 1, 2, 3], 'left'], 0]");
+  EXPECT_EQ(
+      ofJson({"pick", "4", "--machine", mesh, "--machine", dgx, "-N", "2", "--hosts", hosts.path(), "--json"},
+             "[[n['node'], n['gpus'], n['group']] for n in a['nodes']] + [a['inter']]"),
+      "[['nvlink-mesh', [0, 3, 4, 7], 'right'], ['dgx', [0, 1, 2, 3], 'left'], 0]");
   const auto many = gpus({"pick", "9", "--machine", mesh, "--machine", dgx});
   EXPECT_EQ(many.status, 2);
   EXPECT_TRUE(contains(many.err, "left out: dgx: 9 GPUs are wanted, and 8 of 8 may be used"));
   EXPECT_TRUE(contains(gpus({"pick", "4", "--machine", dgx, "--machine", dgx}).err, "dgx is named twice"));
-  EXPECT_TRUE(contains(gpus({"pick", "4", "--machine", dgx, "--nodes", "2"}).err, "are for several machines"));
+  EXPECT_TRUE(
+      contains(gpus({"pick", "4", "--machine", dgx, "--nodes", "2"}).err, "are for several machines"));
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ inline ProcessResult gpus(Args args) {
   return runProcess(RAILWISE_CLI, args);
 }
 
-inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // A file of the test's own, gone with it.
 class ScratchFile {
