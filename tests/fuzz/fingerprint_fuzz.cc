@@ -10,7 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   if (!nodes.ok()) return 0;
   for (const auto& parsed : *nodes) {
     const auto again = railwise::cli::parseFingerprints(railwise::cli::jsonOf(parsed.node), "again");
-    if (!again.ok() || again->size() != 1 || railwise::cli::hashOf(again->at(0).node) != railwise::cli::hashOf(parsed.node))
+    if (!again.ok() || again->size() != 1 ||
+        railwise::cli::hashOf(again->at(0).node) != railwise::cli::hashOf(parsed.node))
       std::abort();
   }
   return 0;

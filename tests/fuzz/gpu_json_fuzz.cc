@@ -1,5 +1,5 @@
-// Arbitrary bytes as the answers of GPUs' libraries in a recording. Whatever is accepted must be usable: it is made
-// safe, completed from a machine, and written and read again.
+// Arbitrary bytes as the answers of GPUs' libraries in a recording. Whatever is accepted must be usable: it
+// is made safe, completed from a machine, and written and read again.
 #include <cstdlib>
 #include <string>
 

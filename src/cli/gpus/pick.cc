@@ -49,8 +49,6 @@ struct Picked {
   double intra = 0;           // fitness
 };
 
-std::string gb(int64_t mbps) { return topo::gbText(static_cast<float>(mbps) / 1000) + " GB/s"; }
-
 // The kind of path of the slowest pair.
 topo::PathType slowestType(const GpuTable& table, const gpu::GpuSet& set) {
   auto type = topo::PathType::kLoc;
@@ -65,9 +63,9 @@ topo::PathType slowestType(const GpuTable& table, const gpu::GpuSet& set) {
 
 std::string linksText(const Picked& picked, const gpu::GpuSet& set) {
   if (set.gpus.size() < 2) return "one GPU has no pair";
-  return "slowest pair " + gb(set.score.slowest_pair_mbps) + " (" +
+  return "slowest pair " + mbpsText(set.score.slowest_pair_mbps) + " (" +
          typeText(*picked.machine.graph, slowestType(picked.table, set)) + "), all pairs together " +
-         gb(set.score.all_pairs_mbps);
+         mbpsText(set.score.all_pairs_mbps);
 }
 
 const topo::NearNic& nicOf(const GpuTable& table, int row, int net) {
@@ -188,6 +186,8 @@ std::vector<int> occupiedRows(const topo::Machine& machine, const GpuTable& tabl
 }
 
 }  // namespace
+
+std::string mbpsText(int64_t mbps) { return topo::gbText(static_cast<float>(mbps) / 1000) + " GB/s"; }
 
 Outcome<gpu::ChoiceQuestion> makeQuestion(const topo::Machine& machine, const GpuTable& table,
                                           const PickOptions& options, std::vector<int>* left_out) {

@@ -1,6 +1,7 @@
 // What `railwise gpus pick` has in common for one machine and for many.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct PickOptions {
   bool env = false;
   bool cgroup = false;
 };
+
+std::string mbpsText(int64_t mbps);  // "370.8 GB/s"
 
 // The question, or what is wrong with the lists. Fills `left_out` with the ranks of GPUs that a process uses.
 Outcome<gpu::ChoiceQuestion> makeQuestion(const topo::Machine& machine, const GpuTable& table,

@@ -55,9 +55,7 @@ std::string fillNode(Node& node, int count, const std::string& name, const PickO
   return "";
 }
 
-std::string gb(int64_t mbps) { return topo::gbText(static_cast<float>(mbps) / 1000); }
-
-struct Picked {
+struct PickedNodes {
   const std::vector<Node>& nodes;
   const gpu::NodesAnswer& answer;
   const std::vector<std::string>& group_names;
@@ -69,15 +67,15 @@ struct Picked {
   }
 };
 
-std::string text(const Picked& picked) {
+std::string nodesText(const PickedNodes& picked) {
   std::string all = topo::countText(static_cast<int>(picked.answer.nodes.size()), "node") + " of " +
                     std::to_string(picked.nodes.size() + picked.left_out.size()) + "\n";
   for (const int index : picked.answer.nodes) {
     const Node& node = picked.at(index);
     all += "  " + node.name + "  GPUs " + topo::rangesText(node.ranks);
     if (node.ranks.size() > 1)
-      all += ", slowest pair " + gb(node.candidate.score.slowest_pair_mbps) + " GB/s, all pairs together " +
-             gb(node.candidate.score.all_pairs_mbps) + " GB/s";
+      all += ", slowest pair " + mbpsText(node.candidate.score.slowest_pair_mbps) + ", all pairs together " +
+             mbpsText(node.candidate.score.all_pairs_mbps);
     all += ", " + std::to_string(node.candidate.score.with_nic) + " with a NIC of their own";
     if (const std::string group = picked.groupOf(node); !group.empty()) all += ", switch group " + group;
     all += "\n";
@@ -89,7 +87,7 @@ std::string text(const Picked& picked) {
   return all;
 }
 
-std::string jsonText(const Picked& picked) {
+std::string nodesJson(const PickedNodes& picked) {
   JsonWriter json;
   json.beginObject().key("schema").value("railwise-gpus-pick-nodes").key("schema_version").value(1);
   json.key("fitness").value(picked.answer.total).key("intra").value(picked.answer.intra).key("inter");
@@ -167,8 +165,9 @@ int pickOfNodes(int count, const PickOptions& options) {
                topo::countText(count, "GPU").c_str(), nodes.size()),
            kExitUsage;
   }
-  const Picked picked{.nodes = nodes, .answer = *answer, .group_names = group_names, .left_out = left_out};
-  return writeOutput(kPick, "", options.json ? jsonText(picked) : text(picked));
+  const PickedNodes picked{
+      .nodes = nodes, .answer = *answer, .group_names = group_names, .left_out = left_out};
+  return writeOutput(kPick, "", options.json ? nodesJson(picked) : nodesText(picked));
 }
 
 }  // namespace railwise::cli

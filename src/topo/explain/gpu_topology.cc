@@ -143,6 +143,13 @@ class Completer {
 
 gpu::GpuTopology gpuTopology(const Machine& machine) { return Completer(machine).complete(); }
 
+const gpu::Device* physicalGpu(const gpu::GpuTopology& topology, const Graph& graph, int gpu) {
+  const int rank = ranksOnDeviceOf(graph, gpu).front();
+  const auto at = std::find_if(topology.gpus.begin(), topology.gpus.end(),
+                               [rank](const gpu::Device& device) { return device.rank == rank; });
+  return at == topology.gpus.end() ? nullptr : &*at;
+}
+
 std::string gpuModelText(const gpu::Device& device) {
   if (!gpu::isWhole(device)) return device.partition;
   return device.model + (device.partition.empty() ? "" : " " + device.partition);

@@ -16,6 +16,9 @@ namespace railwise::topo {
 // direct link to each other have a PCIe link with the bandwidth of their path. remarks: the vendors'.
 gpu::GpuTopology gpuTopology(const Machine& machine);
 
+// The physical GPU that has the GPU with this index in the graph. Null: `topology` is another machine's.
+const gpu::Device* physicalGpu(const gpu::GpuTopology& topology, const Graph& graph, int gpu);
+
 // "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X CPX"; of a MIG instance "MIG 3g.40gb".
 std::string gpuModelText(const gpu::Device& device);
 std::string memoryText(uint64_t bytes);  // "80 GiB"; "-" for 0

@@ -65,7 +65,7 @@ class DataWriter {
     json_.beginObject();
     json_.key("node").value(graph_.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]);
     json_.key("name").value(gpuName(graph_, gpu.gpu));
-    const gpu::Device* device = deviceFor(gpu.gpu);
+    const gpu::Device* device = physicalGpu(gpus_, graph_, gpu.gpu);
     const bool known = device != nullptr && !device->model.empty();
     json_.key("facts").value(
         (known ? gpuModelText(*device) + ", " + memoryText(device->memory_bytes) + ", " : "") + node.busid +
@@ -90,14 +90,6 @@ class DataWriter {
     writeRemote(gpu);
     writeProblems(gpu.problems);
     json_.endObject();
-  }
-
-  // Null: nothing is known of the physical GPU.
-  const gpu::Device* deviceFor(int gpu) const {
-    const int rank = ranksOnDeviceOf(graph_, gpu).front();
-    const auto at = std::find_if(gpus_.gpus.begin(), gpus_.gpus.end(),
-                                 [rank](const gpu::Device& device) { return device.rank == rank; });
-    return at == gpus_.gpus.end() ? nullptr : &*at;
   }
 
   // What the vendor's library says besides model and memory.

@@ -2,6 +2,7 @@
 
 #include "base/bus_id.h"
 #include "topo/explain/describe.h"
+#include "topo/explain/gpu_topology.h"
 #include "topo/outputs/json_rows.h"
 #include "topo/outputs/outputs.h"
 
@@ -179,6 +180,7 @@ class TopologyWriter {
   }
 
   void writeGpus() {
+    const gpu::GpuTopology topology = gpuTopology(machine_);
     json_.key("gpus").beginArray();
     for (const NodeIndex i : graph_.of(NodeType::kGpu)) {
       const Node& gpu = graph_.node(i);
@@ -187,6 +189,12 @@ class TopologyWriter {
       json_.key("sm").value(gpu.sm).key("gcn");
       gpu.gcn.empty() ? json_.null() : json_.value(gpu.gcn);
       json_.key("gdr").value(gpu.gdr != 0).key("mlopart").value(gpu.mlopart);
+      const gpu::Device* physical = physicalGpu(topology, graph_, gpu.index);
+      const bool known = physical != nullptr && !physical->model.empty();
+      json_.key("model");
+      known ? json_.value(gpuModelText(*physical)) : json_.null();
+      json_.key("memory_bytes");
+      known ? json_.value(physical->memory_bytes) : json_.null();
       writePciLink(graph_.node(deviceOf(graph_, i)));
       const int cpu = machine_.paths->localCpu(gpu.index);
       json_.key("local_cpu");

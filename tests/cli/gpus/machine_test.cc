@@ -77,6 +77,53 @@ TEST_F(FakeLibrary, ItsAnswersAreRecorded) {
             "[None, 2]");
 }
 
+// Each fake machine: its /sys in a folder, and the library of its GPUs' vendor.
+class EveryFakeMachine : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string conf = std::string(RAILWISE_SOURCE_DIR "/tests/gpu/files/") + GetParam() + ".conf";
+    ASSERT_EQ(runProcess(RAILWISE_CLI, {"device", "sysfs", "--machine", conf, root_}).status, 0);
+    std::filesystem::remove_all(root_ + "/railwise/gpus.json");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  ProcessResult run(const Args& words) const {
+    return runProcess(
+        RAILWISE_CLI, words,
+        {"RAILWISE_SYSFS_ROOT=" + root_, "RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_AMD_SMI_LIB=" FAKE_AMD_SMI,
+         std::string("RAILWISE_FAKE_GPUS=" RAILWISE_SOURCE_DIR "/tests/gpu/machines/") + GetParam()});
+  }
+
+  const std::string root_ =
+      (std::filesystem::temp_directory_path() / (std::to_string(getpid()) + GetParam())).string();
+};
+
+TEST_P(EveryFakeMachine, IsListedPickedFromAndFingerprinted) {
+  const auto list = run({"gpus"});
+  EXPECT_EQ(list.status, 0) << list.err;
+  const auto pick = run({"gpus", "pick", "1", "--occupied"});
+  EXPECT_EQ(pick.status, 0) << pick.err;
+  EXPECT_TRUE(contains(pick.out, "GPU 0 of "));
+  const ScratchFile hosts("hosts.tsv", "a\tleft\nb\tright\n");
+  const auto fitness = run({"gpus", "fitness", "--hosts", hosts.path(), "--nodes", "a", "--gpus", "1"});
+  EXPECT_EQ(fitness.status, 0) << fitness.err;
+  EXPECT_TRUE(contains(fitness.out, "fitness 1\n"));
+  const auto fingerprint = run({"fingerprint"});
+  EXPECT_EQ(fingerprint.status, 0) << fingerprint.err;
+  for (const std::string vendor : {"NVIDIA ", "AMD ", "Tesla "}) {
+    const std::size_t at = fingerprint.out.find(vendor);
+    if (at == std::string::npos) continue;
+    const std::string model = fingerprint.out.substr(at, fingerprint.out.find(';', at) - at);
+    EXPECT_TRUE(contains(list.out, model)) << "both ask the same library";
+    return;
+  }
+  ADD_FAILURE() << "no model in " << fingerprint.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, EveryFakeMachine,
+                         testing::Values("dgx_a100", "dgx_h100", "gb200", "l40s_pcie", "mig", "v100_cube",
+                                         "laptop", "mi300x_spx", "mi300x_cpx", "mi250"),
+                         [](const auto& one) { return std::string(one.param); });
+
 // A software machine with a file of its own.
 TEST(GpusPick, OfSeveralMachines) {
   const std::string mesh = RAILWISE_SOURCE_DIR "/machines/nvlink-mesh.conf";
