@@ -112,6 +112,11 @@ class SysfsReader {
     }
   }
 
+  bool inSys(const std::string& busid) const {
+    return std::any_of(gpus_.begin(), gpus_.end(),
+                       [&](const sysfs::PciDevice& gpu) { return gpu.busid == busid; });
+  }
+
   const gpu::Device* answerFor(const std::string& busid) const {
     if (answers_ == nullptr) return nullptr;
     const auto at = std::find_if(
@@ -256,6 +261,8 @@ class SysfsReader {
     if (told->vendor == gpu::Vendor::kAmd) identity.gcn = told->architecture;
     for (const gpu::Link& link : answers_->links) {
       if (link.from != told->index || link.width <= 0 || link.kind == gpu::LinkKind::kPcie) continue;
+      // To a partition that is no PCI function: NCCL would take its address for that of the whole GPU.
+      if (link.to >= 0 && !inSys(link.to_busid)) continue;
       if (link.kind == gpu::LinkKind::kC2c) {
         identity.c2c_links = link.width;
         identity.c2c_mbps = static_cast<int>(std::lround(link.gb_per_s * 1000 / link.width));

@@ -87,9 +87,11 @@ class EveryFakeMachine : public testing::TestWithParam<const char*> {
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
   ProcessResult run(const Args& words) const {
+    const bool amd = std::string(GetParam()).starts_with("mi") && std::string(GetParam()) != "mig";
     return runProcess(
         RAILWISE_CLI, words,
-        {"RAILWISE_SYSFS_ROOT=" + root_, "RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_AMD_SMI_LIB=" FAKE_AMD_SMI,
+        {"RAILWISE_SYSFS_ROOT=" + root_,
+         amd ? "RAILWISE_AMD_SMI_LIB=" FAKE_AMD_SMI : "RAILWISE_NVML_LIB=" FAKE_NVML,
          std::string("RAILWISE_FAKE_GPUS=" RAILWISE_SOURCE_DIR "/tests/gpu/machines/") + GetParam()});
   }
 
@@ -112,7 +114,7 @@ TEST_P(EveryFakeMachine, IsListedPickedFromAndFingerprinted) {
   for (const std::string vendor : {"NVIDIA ", "AMD ", "Tesla "}) {
     const std::size_t at = fingerprint.out.find(vendor);
     if (at == std::string::npos) continue;
-    const std::string model = fingerprint.out.substr(at, fingerprint.out.find(';', at) - at);
+    const std::string model = fingerprint.out.substr(at, fingerprint.out.find_first_of(",;", at) - at);
     EXPECT_TRUE(contains(list.out, model)) << "both ask the same library";
     return;
   }
