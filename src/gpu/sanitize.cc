@@ -15,6 +15,9 @@ constexpr double kMaxGbPerSecond = 100'000;
 constexpr int kMaxLinkWidth = 1024;
 constexpr std::size_t kMaxRemarks = 64;
 constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxAddress = 16;  // "00000000:0f:00.0"
+constexpr const char* kArchitectureCharacters =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.:+-_";
 
 // Texts go to terminals and into files: no control characters, nothing that is not UTF-8.
 void cleanText(std::string& text) {
@@ -24,17 +27,34 @@ void cleanText(std::string& text) {
   while (!text.empty() && text.back() == ' ') text.pop_back();
 }
 
+// Addresses and architectures get into XML attributes and are compared with names in /sys.
+bool hasOnly(const std::string& text, const char* characters) {
+  return text.find_first_not_of(characters) == std::string::npos;
+}
+
+// Removes what is no PCI address.
+void cleanAddress(std::string& busid, const std::string& of, std::vector<std::string>& wrong) {
+  if (hasOnly(busid, "0123456789abcdef:.") && busid.size() <= kMaxAddress) return;
+  wrong.push_back("'" + busid + "' is said to be the PCI address of " + of);
+  busid.clear();
+}
+
 void cleanDevice(Device& device, int position, int devices, std::vector<std::string>& wrong) {
   for (std::string* text :
        {&device.model, &device.architecture, &device.busid, &device.uuid, &device.driver, &device.firmware,
         &device.partition, &device.fabric_cluster, &device.fabric_state, &device.health.throttle_reason})
     cleanText(*text);
+  const std::string gpu = "GPU " + std::to_string(position);
+  cleanAddress(device.busid, gpu, wrong);
+  if (!hasOnly(device.architecture, kArchitectureCharacters)) {
+    wrong.push_back("'" + device.architecture + "' is said to be the architecture of " + gpu);
+    device.architecture.clear();
+  }
   device.index = position;
   device.rank = std::max(device.rank, -1);
   if (device.parent < -1 || device.parent >= devices || device.parent == position) device.parent = -1;
   if (!std::isfinite(device.share) || device.share <= 0 || device.share > 1) device.share = 1;
   if (device.numa < -1 || device.numa > 65535) device.numa = -1;
-  const std::string gpu = "GPU " + std::to_string(position);
   // No GPU has a PiB.
   if (device.memory_bytes > uint64_t{1} << 50) {
     wrong.push_back(gpu + " is said to have " + std::to_string(device.memory_bytes) + " bytes of memory");
@@ -59,6 +79,7 @@ void sanitize(GpuTopology& topology, const std::string& name) {
 
   std::erase_if(topology.links, [&](Link& link) {
     cleanText(link.to_busid);
+    cleanAddress(link.to_busid, "a link's other end", wrong);
     const bool there = link.from >= 0 && link.from < devices && link.to >= -1 && link.to < devices;
     if (!there || link.from == link.to) {
       wrong.push_back("a link goes from GPU " + std::to_string(link.from) + " to GPU " +

@@ -160,5 +160,20 @@ TEST(SanitizeTest, TextsAreFitForATerminal) {
   EXPECT_EQ(topology.gpus[0].model, "A [31m GPU \xef\xbf\xbd");
 }
 
+// They get into the attributes of the XML that NCCL's model is made of.
+TEST(SanitizeTest, AddressesAndArchitecturesHaveNoOtherCharacters) {
+  GpuTopology topology = makeTopology();
+  topology.gpus[0].busid = "0000:01:00.0\" sm=\"1";
+  topology.gpus[1].busid = "0000:02:00.0";
+  topology.gpus[1].architecture = "gfx942\"/>";
+  topology.links[0].to_busid = "<nvlink/>";
+  sanitize(topology, "a library");
+  EXPECT_EQ(topology.gpus[0].busid, "");
+  EXPECT_EQ(topology.gpus[1].busid, "0000:02:00.0");
+  EXPECT_EQ(topology.gpus[1].architecture, "");
+  EXPECT_EQ(topology.links[0].to_busid, "");
+  EXPECT_REMARK(topology, "'<nvlink/>' is said to be the PCI address of a link's other end");
+}
+
 }  // namespace
 }  // namespace railwise::gpu
