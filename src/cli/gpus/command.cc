@@ -1,5 +1,6 @@
 // railwise gpus: lists the GPUs of a machine; its first word may be a subcommand.
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <tuple>
 
@@ -190,6 +191,11 @@ int gpusCommand(Args args) {
   const std::string_view word = args.empty() ? "" : args[0];
   if (word == "pick") return gpusPickCommand(args.subspan(1));
   if (word == "fitness") return gpusFitnessCommand(args.subspan(1));
+  const std::vector<std::string> words = {"pick", "fitness"};
+  const std::string meant = suggestion(word, words);
+  if (!meant.empty() && !std::filesystem::exists(word))
+    return say("gpus: '%s' is neither a file nor a subcommand%s", std::string(word).c_str(), meant.c_str()),
+           kExitUsage;
   return listCommand(args);
 }
 

@@ -49,6 +49,13 @@ TEST(GpusCommand, AMachineWithoutGpusSaysSo) {
   EXPECT_EQ(ofJson({file.path(), "--json"}, "a['gpus']"), "[]");
 }
 
+TEST(GpusCommand, AMisspelledSubcommandIsNamed) {
+  const auto result = gpus({"pik", "3"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "'pik' is neither a file nor a subcommand, did you mean 'pick'?"))
+      << result.err;
+}
+
 TEST(GpusPick, SaysTheSetTheRingAndWhy) {
   const auto result = gpus({"pick", "2", kMachine, "--exclude", "1"});
   EXPECT_EQ(result.status, 0) << result.err;
