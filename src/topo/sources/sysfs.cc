@@ -95,6 +95,11 @@ class SysfsReader {
   // also to a container that has been given some of them, and the graphics of the processor besides.
   void dropUnlisted() {
     if (answers_ == nullptr || answers_->gpus.empty()) return;
+    // A GPU whose address the library does not tell may be any of these.
+    const bool addressless =
+        std::any_of(answers_->gpus.begin(), answers_->gpus.end(),
+                    [](const gpu::Device& device) { return gpu::isWhole(device) && device.busid.empty(); });
+    if (addressless) return;
     std::string dropped;
     std::erase_if(gpus_, [&](const sysfs::PciDevice& gpu) {
       if (answerFor(gpu.busid) != nullptr) return false;

@@ -177,6 +177,15 @@ TEST(Sysfs, AGpuThatTheLibraryDoesNotListIsLeftOut) {
       contains(remarksOn(tree, options), "0001:00:00.0: in /sys, but the vendor's library does not list"));
 }
 
+TEST(Sysfs, AGpuWhoseAddressTheLibraryDoesNotTellMayBeAnyOfThem) {
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0002:00:00.0", 70), nvidia(1, "", 70)};
+  const XmlDocument document = read(makeVm({h100("0001", 0), h100("0002", 0)}), {}, answered(answers));
+  ASSERT_NE(document.find("pci", "busid", "0001:00:00.0"), nullptr);
+  EXPECT_EQ(document.find("pci", "busid", "0001:00:00.0")->child("gpu")->get("sm"), "90") << "of the options";
+  EXPECT_EQ(document.find("pci", "busid", "0002:00:00.0")->child("gpu")->get("sm"), "70");
+}
+
 TEST(Sysfs, WhatTheLibraryCouldNotSayIsARemark) {
   gpu::GpuTopology answers;
   answers.gpus = {nvidia(0, "0001:00:00.0", 90)};
