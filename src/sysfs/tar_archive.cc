@@ -187,6 +187,14 @@ Outcome<std::string> writeArchive(const MemoryTree& tree, const std::string& top
   return packed;
 }
 
+std::string archiveName(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::string name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view ending : {".gz", ".tgz", ".tar"})
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+  return name;
+}
+
 Outcome<std::unique_ptr<FileTree>> openTree(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return Error{path + ": " + std::strerror(errno)};

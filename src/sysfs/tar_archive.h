@@ -26,6 +26,10 @@ Outcome<std::unique_ptr<MemoryTree>> readArchive(std::string_view bytes, const s
 // Writes a tree as an archive, below one top folder. Equal trees give equal bytes.
 Outcome<std::string> writeArchive(const MemoryTree& tree, const std::string& top_folder);
 
+// What to call the machine of a folder or an archive: "node7" for "recorded/node7.tar.gz". "": the path has
+// no name.
+std::string archiveName(std::string path);
+
 // Opens a folder (a root, or a folder with one recorded tree in it) or an archive.
 Outcome<std::unique_ptr<FileTree>> openTree(const std::string& path);
 

@@ -97,15 +97,6 @@ int compareFiles(const std::vector<std::string>& files, bool json) {
   return failed || !comparison.differences.empty() ? kExitFailed : written;
 }
 
-// "cluster-node" of "/tmp/cluster-node.tar.gz": a recording has no host name.
-std::string rootName(std::string root) {
-  while (root.size() > 1 && root.back() == '/') root.pop_back();
-  std::string name = root.substr(root.rfind('/') + 1);
-  for (const std::string_view ending : {".gz", ".tgz", ".tar"})
-    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
-  return name;
-}
-
 std::optional<Fingerprint> readNode(const std::string& root) {
   const auto tree = sysfs::openTree(root.empty() ? "/" : root);
   if (!tree.ok()) return say("%s: %s", kFingerprint, tree.error().c_str()), std::nullopt;
@@ -120,7 +111,7 @@ std::optional<Fingerprint> readNode(const std::string& root) {
   sayNotes(kFingerprint, gpus.remarks);
   Fingerprint node = fingerprintOf(**tree, gpus);
   if ((*tree)->live()) node.rdma_core = rdmaCoreVersion(loadedRdmaLibrary(config.ibverbs_library));
-  else if (node.host.empty()) node.host = rootName(root);
+  else if (node.host.empty()) node.host = sysfs::archiveName(root);  // a recording has no host name
   return node;
 }
 

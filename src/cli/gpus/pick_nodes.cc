@@ -9,6 +9,7 @@
 #include "gpu/choose/fitness.h"
 #include "gpu/choose/hosts.h"
 #include "gpu/choose/nodes.h"
+#include "sysfs/tar_archive.h"
 #include "topo/explain/describe.h"
 
 namespace railwise::cli {
@@ -20,10 +21,10 @@ struct Node {
   gpu::NodeCandidate candidate;
 };
 
-// "node7" of "recorded/node7.tar.gz".
+// A recording, a topology file or a description of a software machine is called as its file is.
 std::string nodeName(const std::string& machine) {
-  std::string name = machine.substr(machine.rfind('/') + 1);
-  for (const std::string_view ending : {".gz", ".tgz", ".tar", ".xml", ".conf"})
+  std::string name = sysfs::archiveName(machine);
+  for (const std::string_view ending : {".xml", ".conf"})
     if (name.ends_with(ending)) name.resize(name.size() - ending.size());
   return name;
 }

@@ -22,11 +22,9 @@ constexpr const char* kTopoRecordHelp =
     "--anonymise replaces those.\n"
     "Exit status: 0 all right, 1 nothing recorded, 2 a mistake on the command line.\n\n";
 
-// The name of the folder in the archive: "cluster-node" for "/tmp/cluster-node.tar.gz".
+// The name of the folder in the archive.
 std::string folderName(const std::string& path) {
-  std::string name = path.substr(path.rfind('/') + 1);
-  for (const char* ending : {".gz", ".tgz", ".tar"})
-    if (name.ends_with(ending)) name.resize(name.size() - std::string_view(ending).size());
+  const std::string name = sysfs::archiveName(path);
   return name.empty() ? "machine" : name;
 }
 
