@@ -16,7 +16,7 @@ using Device = topology::GpuDevice;
 using PeerStatus = topology::GpuPeer;
 using GpuTopology = topology::GpuTopology;
 
-// The GPUs that have a PCI function of their own: those that are no MIG instance.
+// No MIG instance: a whole GPU, or a partition of one of AMD's.
 inline bool isWhole(const Device& device) { return device.parent < 0; }
 
 }  // namespace railwise::gpu

@@ -19,7 +19,7 @@
 namespace railwise::gpu {
 namespace {
 
-// A library that writes without end is not read without end. 256 GPUs, each linked to each, need 8 MB.
+// A library that writes without end is not read without end. 256 GPUs, each linked to each, need 12 MB.
 constexpr std::size_t kMaxAnswer = 64u << 20;
 // Ends an answer. The library may have written over the child's memory or have started a process that holds
 // the pipe open, so the end of the pipe does not tell whether the answer is whole.

@@ -41,8 +41,8 @@ std::vector<std::unique_ptr<GpuVendor>> allVendors(const Config& config = Config
 // nvidia-smi takes 1 s without the persistence daemon on a machine of eight GPUs.
 constexpr Clock::duration kVendorLimit = std::chrono::seconds(2);
 
-// Asks all vendors, all at once, and waits no longer than `limit`. What fails becomes a remark. An error: no
-// process could be started.
+// Asks all vendors, all at once, and waits no longer than `limit` (and a fifth of a second for each child
+// that does not end). What fails becomes a remark. An error: no process could be started.
 Outcome<GpuTopology> readGpus(Clock::duration limit = kVendorLimit);
 Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::unique_ptr<GpuVendor>>& vendors);
 

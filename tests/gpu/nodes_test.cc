@@ -66,6 +66,16 @@ TEST(ChooseNodes, AgreesWithASearchOverAllSets) {
   }
 }
 
+// The group of better nodes is large enough, though not the largest.
+TEST(ChooseNodes, OfEqualFitnessTheBetterSetsCount) {
+  std::vector<NodeCandidate> nodes;
+  for (int i = 0; i < 3; ++i) nodes.push_back(candidate(240000, 1, 0));
+  for (int i = 0; i < 2; ++i) nodes.push_back(candidate(370800, 1, 1));
+  EXPECT_EQ(chooseNodes(nodes, 2, 2)->nodes, (std::vector<int>{3, 4}));
+  EXPECT_EQ(chooseNodes(nodes, 3, 2)->nodes, (std::vector<int>{0, 1, 2})) << "one group";
+  EXPECT_EQ(chooseNodes(nodes, 4, 2)->nodes, (std::vector<int>{0, 1, 2, 3}));
+}
+
 TEST(ChooseNodes, WithoutGroupsTheBetterSetsCount) {
   const std::vector<NodeCandidate> nodes = {candidate(20000, 1, -1), candidate(370800, 1, -1),
                                             candidate(48000, 1, -1)};

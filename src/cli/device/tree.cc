@@ -73,7 +73,6 @@ class TreeMaker {
 
   // Link ends are known when all GPUs are.
   void addGpuAnswers() {
-    if (answers_.gpus.empty()) return;
     for (gpu::Link& link : answers_.links) {
       for (const gpu::Device& device : answers_.gpus) {
         if (device.busid != link.to_busid) continue;

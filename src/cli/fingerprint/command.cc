@@ -126,7 +126,7 @@ int fingerprintCommand(Args args) {
       flagOption('c', "compare", &compare, "compare the nodes in FILE..."),
       textOption(0, "root", "DIR|TAR", &root,
                  "the node whose files are below DIR or recorded in TAR (railwise topo record); its\n"
-                 "GPUs are those of the PCI bus")};
+                 "GPUs are as recorded, else those of the PCI bus")};
   int status = kExitOk;
   const auto arguments = parseOrLeave(kFingerprint, table, args, kFingerprintHelp, kMostFiles, &status);
   if (!arguments) return status;

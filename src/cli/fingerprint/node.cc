@@ -61,7 +61,7 @@ void addGpus(const gpu::GpuTopology& gpus, Fingerprint& node) {
   node.gpu_driver = joined(drivers);
 }
 
-// The GPUs of the PCI bus: no library has told of any, as without a driver or in a recording.
+// The GPUs of the PCI bus: no library has told of any, as without a driver.
 void addPciGpus(const sysfs::FileTree& tree, Fingerprint& node) {
   std::set<std::string> vendors;
   for (const sysfs::PciDevice& device : sysfs::gpuDevices(tree)) {

@@ -9,7 +9,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kWriteAgain = "write it with: railwise fingerprint --json > FILE";
-constexpr int kMostCounted = 1 << 20;  // of GPUs or NICs of one kind
+constexpr std::size_t kMostGroups = 1024;  // of GPUs or NICs that differ in one node
+constexpr int kMostCounted = 1 << 20;      // of GPUs or NICs of one kind
 
 // The end of the JSON object or array that begins at `begin`: behind the bracket that closes the first one.
 // npos: it has no end.
@@ -66,6 +67,7 @@ class ObjectReader {
     const Json* value = find(key);
     if (value == nullptr) return;
     if (!value->is_array()) return fail(key, "an array");
+    if (value->size() > kMostGroups) return fail(key, "an array of so few elements as a node has");
     for (const Json& element : *value) {
       if (!element.is_object()) return fail(key, "an array of objects");
       ObjectReader inner(element, path_ + key + "[].");

@@ -153,9 +153,11 @@ std::string bareText(const gpu::GpuTopology& topology) {
 }
 
 // A machine in whose /sys there is no GPU.
-int writeWithoutGpus(const MachineOptions& options, bool json) {
+int writeWithoutGpus(const std::string& file, const MachineOptions& options, bool json) {
   gpu::GpuTopology topology;
-  if (const auto tree = openRoot("gpus", options.root); tree != nullptr && options.software.empty()) {
+  if (file.empty() && options.software.empty()) {
+    const auto tree = openRoot("gpus", options.root);
+    if (tree == nullptr) return kExitFailed;
     auto answers = topo::askForGpus(*tree, !options.elsewhere(), Config::load());
     if (!answers.ok()) return say("gpus: %s", answers.error().c_str()), kExitFailed;
     if (*answers != nullptr) topology = **answers;
@@ -177,9 +179,10 @@ int listCommand(Args args) {
   if (!arguments) return status;
   bool without_gpus = false;
   options.without_gpus = &without_gpus;
-  const auto machine =
-      openMachine("gpus", arguments->positional.empty() ? "" : arguments->positional[0], options);
-  if (without_gpus) return writeWithoutGpus(options, json);
+  takeRecording(options);
+  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  const auto machine = openMachine("gpus", file, options);
+  if (without_gpus) return writeWithoutGpus(file, options, json);
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
   return writeOutput("gpus", "", json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));

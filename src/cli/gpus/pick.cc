@@ -306,6 +306,7 @@ int gpusPickCommand(Args args) {
   const std::string file = arguments->positional.size() > 1 ? arguments->positional[1] : "";
   bool without_gpus = false;
   options.machine.without_gpus = &without_gpus;
+  takeRecording(options.machine);
   const auto machine = openMachine(kPick, file, options.machine);
   if (without_gpus)
     say("%s: this machine has no GPU by NVIDIA or AMD; give a topology FILE, --root or --machine for another "

@@ -104,8 +104,9 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
 
 // Is it a recorded machine, not the name of a software machine?
 bool isRecording(const std::string& machine) {
+  std::error_code error;
   return machine.ends_with(".tar.gz") || machine.ends_with(".tgz") || machine.ends_with(".tar") ||
-         std::filesystem::is_directory(machine);
+         std::filesystem::is_directory(machine, error);
 }
 
 }  // namespace
@@ -151,10 +152,14 @@ std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string
   return nullptr;
 }
 
+void takeRecording(MachineOptions& options) {
+  if (options.root.empty() && isRecording(options.software)) std::swap(options.root, options.software);
+}
+
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& given) {
   MachineOptions options = given;
-  if (options.root.empty() && isRecording(options.software)) std::swap(options.root, options.software);
+  takeRecording(options);
   if (!options.software.empty() && !options.root.empty())
     return say("%s: --root and --machine are two machines: name one", command), std::nullopt;
   if (!options.host.empty() && options.software.empty())

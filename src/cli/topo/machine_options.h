@@ -37,6 +37,9 @@ struct MachineOptions {
 // --cpu, --xgmi and --quiet to `table`.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 
+// A recording that --machine names is a value of --root. openMachine() does it too.
+void takeRecording(MachineOptions& options);
+
 // Opens the machine of `file` (empty: no file). If --root or --machine is given too, the file is combined
 // with that tree. Without a file and without these options, opens this machine. Null: the reason was reported
 // to the user. Assumptions are printed on stderr, unless --quiet is given.

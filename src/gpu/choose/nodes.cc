@@ -47,16 +47,33 @@ class NodeChooser {
       if (at(node).intra >= least) members[at(node).group].push_back(node);
     std::vector<const std::vector<int>*> groups;
     for (const auto& [group, nodes] : members) groups.push_back(&nodes);
-    std::stable_sort(groups.begin(), groups.end(),
-                     [](const auto* a, const auto* b) { return a->size() > b->size(); });
     std::vector<int> nodes;
-    for (const auto* group : groups) {
-      if (nodes.size() >= static_cast<std::size_t>(count_)) break;
-      nodes.insert(nodes.end(), group->begin(), group->end());
+    for (auto left = static_cast<std::size_t>(count_); left > 0 && !groups.empty();) {
+      // The largest group; but the last group that is needed only has to be large enough, so its nodes
+      // decide.
+      auto next = groups.begin();
+      for (auto group = groups.begin(); group != groups.end(); ++group)
+        if (const auto fit = std::min((*group)->size(), left), best = std::min((*next)->size(), left);
+            fit > best || (fit == best && betterNodes(**group, **next, left)))
+          next = group;
+      const std::size_t taken = std::min(left, (*next)->size());
+      nodes.insert(nodes.end(), (*next)->begin(), (*next)->begin() + static_cast<std::ptrdiff_t>(taken));
+      left -= taken;
+      groups.erase(next);
     }
     if (nodes.size() < static_cast<std::size_t>(count_)) return std::nullopt;
-    nodes.resize(static_cast<std::size_t>(count_));
     return answerOf(std::move(nodes));
+  }
+
+  // Are the first `count` nodes of `a` better than those of `b`? Both begin with their best nodes.
+  bool betterNodes(const std::vector<int>& a, const std::vector<int>& b, std::size_t count) const {
+    for (std::size_t i = 0; i < std::min({count, a.size(), b.size()}); ++i) {
+      const Score& mine = at(a[i]).score;
+      const Score& other = at(b[i]).score;
+      if (mine.betterThan(other)) return true;
+      if (other.betterThan(mine)) return false;
+    }
+    return false;
   }
 
   NodesAnswer answerOf(std::vector<int> nodes) const {

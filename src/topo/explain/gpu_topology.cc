@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -16,8 +17,7 @@ class Completer {
   explicit Completer(const Machine& machine) : machine_(machine), graph_(*machine.graph) {}
 
   gpu::GpuTopology complete() {
-    if (machine_.gpu_answers != nullptr) topology_ = *machine_.gpu_answers;
-    for (gpu::Device& device : topology_.gpus) device.rank = -1;
+    takeAnswers();
     for (int gpu = 0; gpu < graph_.count(NodeType::kGpu); ++gpu) addGpu(gpu);
     for (const auto& [index, gpu] : in_model_) addLinks(index, gpu);
     addPcieLinks();
@@ -26,6 +26,19 @@ class Completer {
   }
 
  private:
+  // Answers about other GPUs than the model's do not count (readSysfs() says so in a remark).
+  void takeAnswers() {
+    if (machine_.gpu_answers == nullptr) return;
+    topology_ = *machine_.gpu_answers;
+    topology_.nics.clear();  // the model's follow
+    for (gpu::Device& device : topology_.gpus) device.rank = -1;
+    for (int gpu = 0; gpu < graph_.count(NodeType::kGpu); ++gpu)
+      if (find(node(gpu)) != nullptr) return;
+    topology_.gpus.clear();
+    topology_.links.clear();
+    topology_.peers.clear();
+  }
+
   const Node& node(int gpu) const { return graph_.of(NodeType::kGpu, gpu); }
 
   gpu::Device* find(const Node& node) {
@@ -160,12 +173,15 @@ std::string memoryText(uint64_t bytes) {
 }
 
 std::string stateText(const gpu::Device& device) {
+  const auto clamped = [](uint64_t count) {
+    return static_cast<int>(std::min<uint64_t>(count, std::numeric_limits<int>::max()));
+  };
   const gpu::Health& health = device.health;
   std::vector<std::string> states;
   if (health.ecc_uncorrected.value_or(0) > 0)
-    states.push_back(countText(static_cast<int>(*health.ecc_uncorrected), "ECC error"));
+    states.push_back(countText(clamped(*health.ecc_uncorrected), "ECC error"));
   if (health.link_errors.value_or(0) > 0)
-    states.push_back(countText(static_cast<int>(*health.link_errors), "link error"));
+    states.push_back(countText(clamped(*health.link_errors), "link error"));
   if (health.throttled.value_or(false))
     states.push_back("throttled" +
                      (health.throttle_reason.empty() ? "" : " (" + health.throttle_reason + ")"));

@@ -12,8 +12,9 @@
 namespace railwise::topo {
 
 // Every GPU of the model is in it, with its rank; of several ranks on one GPU the lowest. Where the vendors
-// said nothing of links (a topology file), they have the bandwidths by which NCCL counts. GPUs without a
-// direct link to each other have a PCIe link with the bandwidth of their path. remarks: the vendors'.
+// said nothing of links (a topology file), they have the bandwidths by which NCCL counts. GPUs that
+// neither a link, a switch nor another GPU joins have a PCIe link with the bandwidth of their path. remarks:
+// the vendors'.
 gpu::GpuTopology gpuTopology(const Machine& machine);
 
 // The physical GPU that has the GPU with this index in the graph. Null: `topology` is another machine's.

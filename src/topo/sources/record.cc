@@ -176,8 +176,9 @@ class Recorder {
     }
   }
 
-  // Without UUIDs: they are made of serial numbers.
+  // Without UUIDs, which are made of serial numbers.
   std::string gpuAnswers(gpu::GpuTopology answers) const {
+    answers.remarks.clear();  // they may name files of the machine
     for (gpu::Device& device : answers.gpus) {
       device.uuid.clear();
       if (options_.anonymise && !device.fabric_cluster.empty()) device.fabric_cluster = "anonymised";

@@ -102,7 +102,7 @@ class SysfsReader {
     if (addressless) return;
     std::string dropped;
     std::erase_if(gpus_, [&](const sysfs::PciDevice& gpu) {
-      if (answerFor(gpu.busid) != nullptr) return false;
+      if (answerFor(gpu.busid) != nullptr || !listsLike(gpu)) return false;
       dropped += (dropped.empty() ? "" : ", ") + gpu.busid;
       return true;
     });
@@ -120,6 +120,14 @@ class SysfsReader {
   bool inSys(const std::string& busid) const {
     return std::any_of(gpus_.begin(), gpus_.end(),
                        [&](const sysfs::PciDevice& gpu) { return gpu.busid == busid; });
+  }
+
+  // Has the GPU's library listed any GPU? Beside NVIDIA's GPUs, one of AMD that no library lists is the
+  // graphics of the processor.
+  bool listsLike(const sysfs::PciDevice& gpu) const {
+    return std::any_of(answers_->gpus.begin(), answers_->gpus.end(), [&](const gpu::Device& device) {
+      return gpu.isAmdGpu() || device.vendor == gpu::Vendor::kNvidia;
+    });
   }
 
   const gpu::Device* answerFor(const std::string& busid) const {
@@ -268,6 +276,9 @@ class SysfsReader {
       if (link.from != told->index || link.width <= 0 || link.kind == gpu::LinkKind::kPcie) continue;
       // To a partition that is no PCI function: NCCL would take its address for that of the whole GPU.
       if (link.to >= 0 && !inSys(link.to_busid)) continue;
+      // Only a switch may be hidden, from a virtual machine.
+      const bool may_hide = link.kind == gpu::LinkKind::kNvswitch || link.kind == gpu::LinkKind::kC2c;
+      if (link.to_busid.empty() && !may_hide) continue;
       if (link.kind == gpu::LinkKind::kC2c) {
         identity.c2c_links = link.width;
         identity.c2c_mbps = static_cast<int>(std::lround(link.gb_per_s * 1000 / link.width));
