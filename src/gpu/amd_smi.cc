@@ -301,27 +301,22 @@ class AmdSmiReader {
   std::vector<Handle> handles_;  // by index of the device
 };
 
-class AmdSmi : public GpuVendor {
+class AmdSmi : public LibraryVendor {
  public:
-  explicit AmdSmi(std::string path) : path_(std::move(path)) {}
-  Vendor vendor() const override { return Vendor::kAmd; }
-  std::string name() const override {
-    return "AMD's library (" + (path_.empty() ? "libamd_smi.so" : path_) + ")";
-  }
-  std::string program() const override { return "amd-smi"; }
-  Outcome<void> read(GpuTopology& topology) const override {
-    Outcome<VendorLibrary> opened =
-        openVendorLibrary(path_, {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25",
-                                  "libamd_smi.so.24", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"});
-    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
-    if (opened->library == nullptr) return {};
-    const AmdSmiApi api = loadAmdSmi(*opened);
-    const std::string library = name();
-    return AmdSmiReader(api, library, !path_.empty(), topology).read();
-  }
+  explicit AmdSmi(std::string path)
+      : LibraryVendor({Vendor::kAmd,
+                       "libamd_smi.so",
+                       "amd-smi",
+                       {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24",
+                        "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"}},
+                      std::move(path)) {}
 
  private:
-  std::string path_;
+  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
+    const AmdSmiApi api = loadAmdSmi(opened);
+    const std::string library = name();
+    return AmdSmiReader(api, library, named(), topology).read();
+  }
 };
 
 }  // namespace

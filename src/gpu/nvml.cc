@@ -614,25 +614,18 @@ class NvmlReader {
   std::vector<NvmlDevice> handles_;  // of the whole GPUs, by index
 };
 
-class Nvml : public GpuVendor {
+class Nvml : public LibraryVendor {
  public:
-  explicit Nvml(std::string path) : path_(std::move(path)) {}
-  Vendor vendor() const override { return Vendor::kNvidia; }
-  std::string name() const override {
-    return "NVIDIA's library (" + (path_.empty() ? "libnvidia-ml.so.1" : path_) + ")";
-  }
-  std::string program() const override { return "nvidia-smi"; }
-  Outcome<void> read(GpuTopology& topology) const override {
-    Outcome<VendorLibrary> opened = openVendorLibrary(path_, {"libnvidia-ml.so.1"});
-    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
-    if (opened->library == nullptr) return {};
-    const NvmlApi api = loadNvml(*opened);
+  explicit Nvml(std::string path)
+      : LibraryVendor({Vendor::kNvidia, "libnvidia-ml.so.1", "nvidia-smi", {"libnvidia-ml.so.1"}},
+                      std::move(path)) {}
+
+ private:
+  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
+    const NvmlApi api = loadNvml(opened);
     const std::string library = name();
     return NvmlReader(api, library, topology).read();
   }
-
- private:
-  std::string path_;
 };
 
 }  // namespace

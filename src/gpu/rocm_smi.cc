@@ -215,27 +215,22 @@ class RsmiReader {
   AmdGpus gpus_;
 };
 
-class RocmSmi : public GpuVendor {
+class RocmSmi : public LibraryVendor {
  public:
-  explicit RocmSmi(std::string path) : path_(std::move(path)) {}
-  Vendor vendor() const override { return Vendor::kAmd; }
-  std::string name() const override {
-    return "AMD's library (" + (path_.empty() ? "librocm_smi64.so" : path_) + ")";
-  }
-  std::string program() const override { return "rocm-smi"; }
-  Outcome<void> read(GpuTopology& topology) const override {
-    Outcome<VendorLibrary> opened = openVendorLibrary(
-        path_,
-        {"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"});
-    if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
-    if (opened->library == nullptr) return {};
-    const RsmiApi api = loadRsmi(*opened);
-    const std::string library = name();
-    return RsmiReader(api, library, path_.empty(), topology).read();
-  }
+  explicit RocmSmi(std::string path)
+      : LibraryVendor({Vendor::kAmd,
+                       "librocm_smi64.so",
+                       "rocm-smi",
+                       {"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so",
+                        "/opt/rocm/lib/librocm_smi64.so"}},
+                      std::move(path)) {}
 
  private:
-  std::string path_;
+  Outcome<void> readLibrary(const VendorLibrary& opened, GpuTopology& topology) const override {
+    const RsmiApi api = loadRsmi(opened);
+    const std::string library = name();
+    return RsmiReader(api, library, !named(), topology).read();
+  }
 };
 
 }  // namespace

@@ -213,8 +213,8 @@ bool hasDevicesOf(const GpuTopology& topology, Vendor vendor) {
                      [vendor](const Device& device) { return device.vendor == vendor; });
 }
 
-// Appends `more`, whose indexes begin at 0. Devices of a vendor that `whole` has already are the same GPUs,
-// seen by another library: they do not count, and neither does what that library remarks of them.
+// Appends `more`, whose indexes begin at 0. If `whole` has GPUs of this vendor already, `more` has the same
+// GPUs from another library, and nothing of it is appended.
 void append(GpuTopology& whole, GpuTopology more, Vendor vendor) {
   if (hasDevicesOf(whole, vendor)) return;
   std::move(more.remarks.begin(), more.remarks.end(), std::back_inserter(whole.remarks));
@@ -289,8 +289,7 @@ Outcome<GpuTopology> readGpus(Clock::duration limit, const std::vector<std::uniq
   return topology;
 }
 
-Outcome<VendorLibrary> openVendorLibrary(const std::string& setting,
-                                         std::initializer_list<const char*> names) {
+Outcome<VendorLibrary> openVendorLibrary(const std::string& setting, const std::vector<const char*>& names) {
   VendorLibrary opened;
   std::string problem;
   const auto tryOpen = [&](const char* name) {
@@ -309,6 +308,18 @@ Outcome<VendorLibrary> openVendorLibrary(const std::string& setting,
   else (void)std::any_of(names.begin(), names.end(), tryOpen);
   if (opened.library == nullptr && !problem.empty()) return Error{std::move(problem)};
   return opened;
+}
+
+std::string LibraryVendor::name() const {
+  return std::string(topology::gpuVendorName(identity_.vendor)) + "'s library (" +
+         (named() ? path_ : identity_.library) + ")";
+}
+
+Outcome<void> LibraryVendor::read(GpuTopology& topology) const {
+  Outcome<VendorLibrary> opened = openVendorLibrary(path_, identity_.names);
+  if (!opened.ok()) return Error{name() + " cannot be loaded: " + opened.error()};
+  if (opened->library == nullptr) return {};
+  return readLibrary(*opened, topology);
 }
 
 std::string bufferText(const char* buffer, std::size_t bytes, const std::string& what,

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/config.h"
 #include "cli/gpus/commands.h"
 #include "cli/gpus/gpu_table.h"
 #include "cli/options/command_line.h"
@@ -13,7 +12,6 @@
 #include "gpu/json.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
-#include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 namespace {
@@ -153,17 +151,10 @@ std::string bareText(const gpu::GpuTopology& topology) {
 }
 
 // A machine in whose /sys there is no GPU.
-int writeWithoutGpus(const std::string& file, const MachineOptions& options, bool json) {
-  gpu::GpuTopology topology;
-  if (file.empty() && options.software.empty()) {
-    const auto tree = openRoot("gpus", options.root);
-    if (tree == nullptr) return kExitFailed;
-    auto answers = topo::askForGpus(*tree, !options.elsewhere(), Config::load());
-    if (!answers.ok()) return say("gpus: %s", answers.error().c_str()), kExitFailed;
-    if (*answers != nullptr) topology = **answers;
-  }
+int writeWithoutGpus(const topo::GpuAnswers& answers, bool quiet, bool json) {
+  const gpu::GpuTopology topology = answers == nullptr ? gpu::GpuTopology() : *answers;
   if (json) return writeOutput("gpus", "", gpu::jsonOf(topology));
-  if (!options.quiet) sayNotes("gpus", topology.remarks);
+  if (!quiet) sayNotes("gpus", topology.remarks);
   if (topology.gpus.empty()) return writeOutput("gpus", "", "This machine has no GPU by NVIDIA or AMD.\n");
   say("gpus: note: /sys/bus/pci/devices has none of these GPUs, so nothing is known of their paths and NICs");
   return writeOutput("gpus", "", bareText(topology));
@@ -179,10 +170,11 @@ int listCommand(Args args) {
   if (!arguments) return status;
   bool without_gpus = false;
   options.without_gpus = &without_gpus;
-  takeRecording(options);
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
-  const auto machine = openMachine("gpus", file, options);
-  if (without_gpus) return writeWithoutGpus(file, options, json);
+  topo::GpuAnswers answers;
+  options.gpu_answers = &answers;
+  const auto machine =
+      openMachine("gpus", arguments->positional.empty() ? "" : arguments->positional[0], options);
+  if (without_gpus) return writeWithoutGpus(answers, options.quiet, json);
   if (!machine) return kExitFailed;
   const gpu::GpuTopology topology = topo::gpuTopology(*machine);
   return writeOutput("gpus", "", json ? gpu::jsonOf(topology, machine->name) : listText(*machine, topology));

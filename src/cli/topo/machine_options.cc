@@ -90,6 +90,7 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
   }
   auto answers = topo::askForGpus(*tree, !options.elsewhere(), Config::load());
   if (!answers.ok()) return say("%s: %s", command, answers.error().c_str()), std::nullopt;
+  if (options.gpu_answers != nullptr) *options.gpu_answers = *answers;
   sysfs.gpu_answers = std::move(*answers);
   auto machine = topo::loadMachine({.tree = *tree,
                                     .settings = settings,

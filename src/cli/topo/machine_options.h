@@ -11,6 +11,7 @@
 #include "cli/options/options.h"
 #include "sysfs/file_tree.h"
 #include "topo/machine/load.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 
@@ -28,6 +29,9 @@ struct MachineOptions {
   // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
   // logged. Null: such a machine is an error.
   bool* without_gpus = nullptr;
+  // Receives what the vendors' libraries say of the GPUs, also of a machine without GPUs in /sys. Null:
+  // nobody asks.
+  topo::GpuAnswers* gpu_answers = nullptr;
 
   // True if the options name another machine than this computer.
   bool elsewhere() const { return !root.empty() || !software.empty(); }
