@@ -55,6 +55,7 @@ MAY_INCLUDE = {
                          "net/connection"],
     "src/net": ["base", "verbs", "topo", "railwise", "net"],
     "plugin": ["base", "net", "nccl"],
+    "src/doctor": ["base"],  # a finding, and how findings are printed
     "src/cli/options": ["base", "nccl"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],
     "src/cli/device": ["base", "sysfs", "gpu", "topo", "softdev", "cli/options"],

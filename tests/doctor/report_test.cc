@@ -1,0 +1,95 @@
+#include "doctor/report.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::doctor {
+namespace {
+
+Finding downPort(const std::string& device) {
+  return {.check = "port-state",
+          .severity = Severity::kError,
+          .what = "the port is down",
+          .seen = {{.device = device + " port 1", .where = "/sys/" + device, .value = "1: DOWN"}},
+          .why = "NCCL leaves it out.",
+          .fix = "ip link set up\nibstat"};
+}
+
+Finding slowPort() {
+  return {.check = "port-speed",
+          .severity = Severity::kWarning,
+          .what = "the port is slow",
+          .seen = {{.device = "", .where = "/sys/x", .value = "1"}},
+          .why = "It costs half.",
+          .fix = ""};
+}
+
+TEST(Findings, JoinsTheSameFaultOfSeveralDevices) {
+  Findings findings;
+  findings.add(downPort("mlx5_0"));
+  findings.add(slowPort());
+  findings.add(downPort("mlx5_1"));
+  ASSERT_EQ(findings.all().size(), 2U);
+  EXPECT_EQ(findings.all()[0].seen.size(), 2U);
+}
+
+TEST(Findings, TheExitStatusIsThatOfTheWorst) {
+  Findings findings;
+  EXPECT_EQ(findings.exitStatus(), 0);
+  findings.add({.check = "a", .severity = Severity::kAdvice});
+  EXPECT_EQ(findings.exitStatus(), 0);
+  findings.add(slowPort());
+  EXPECT_EQ(findings.exitStatus(), 1);
+  findings.add(downPort("mlx5_0"));
+  EXPECT_EQ(findings.exitStatus(), 2);
+}
+
+TEST(Report, TheWorstComesFirstWithWhatToType) {
+  Findings findings;
+  findings.add(slowPort());
+  findings.add(downPort("mlx5_0"));
+  findings.add(downPort("mlx5_1"));
+  EXPECT_EQ(reportText(findings, {.subject = "node1", .looked = {"2 ports"}, .hidden = {"as root: ACS"}}),
+            "node1: 1 error, 1 warning\n"
+            "worst: mlx5_0 port 1, mlx5_1 port 1: the port is down\n"
+            "type:  ip link set up\n"
+            "\n"
+            "ERROR port-state: mlx5_0 port 1, mlx5_1 port 1: the port is down\n"
+            "  seen  /sys/mlx5_0: 1: DOWN\n"
+            "        /sys/mlx5_1: 1: DOWN\n"
+            "  why   NCCL leaves it out.\n"
+            "  fix   ip link set up\n"
+            "        ibstat\n"
+            "  more  docs/doctor.md#port-state\n"
+            "\n"
+            "WARNING port-speed: the port is slow\n"
+            "  seen  /sys/x: 1\n"
+            "  why   It costs half.\n"
+            "  more  docs/doctor.md#port-speed\n"
+            "\nLooked at:\n  2 ports\n"
+            "\nNot looked at:\n  as root: ACS\n");
+}
+
+TEST(Report, NothingWrongIsFine) { EXPECT_EQ(reportText({}, {.subject = "node1"}), "node1: fine\n"); }
+
+TEST(Report, NamesTheFirstOfManyDevices) {
+  Findings findings;
+  for (int i = 0; i < 10; ++i) findings.add(downPort("mlx5_" + std::to_string(i)));
+  const std::string text = reportText(findings, {.subject = "node1"});
+  EXPECT_NE(text.find("mlx5_7 port 1 and 2 more: the port is down"), std::string::npos) << text;
+  EXPECT_NE(text.find("and 6 more (--json has all)"), std::string::npos) << text;
+}
+
+TEST(Report, TheJsonHasEverything) {
+  Findings findings;
+  findings.add(downPort("mlx5_0"));
+  JsonWriter json;
+  json.beginObject();
+  writeReportJson(json, findings, {.subject = "node1"});
+  json.endObject();
+  for (const char* part : {"\"verdict\": \"errors\"", "\"check\": \"port-state\"", "\"severity\": \"error\"",
+                           "\"device\": \"mlx5_0 port 1\"", "\"page\": \"docs/doctor.md#port-state\""})
+    EXPECT_NE(json.text().find(part), std::string::npos) << part << json.text();
+}
+
+}  // namespace
+}  // namespace railwise::doctor
