@@ -94,6 +94,7 @@ Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed) {
   port.iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
   port.lid = attributes.lid;
   port.mtu = attributes.active_mtu;
+  port.max_mtu = attributes.max_mtu;
   port.grh_required = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
   port.gid_entries = attributes.gid_tbl_len;
   port.max_message_bytes = attributes.max_msg_sz;

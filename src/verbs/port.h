@@ -14,7 +14,8 @@ struct Port {
   bool reliable = false;  // InfiniBand or RoCE: supports the queue pairs that we need (iWARP and EFA do not)
   bool iwarp = false;     // only the communication manager connects queue pairs (cm/connection_manager.h)
   uint16_t lid = 0;
-  ibv_mtu mtu = IBV_MTU_1024;
+  ibv_mtu mtu = IBV_MTU_1024;      // in use
+  ibv_mtu max_mtu = IBV_MTU_1024;  // what the port can
   bool grh_required = false;
   int gid_entries = 0;
   uint32_t max_message_bytes = 0;

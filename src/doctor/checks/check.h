@@ -1,0 +1,54 @@
+// A check: one thing that can be wrong with a machine. Each is a function of its own that reads the machine's
+// files and adds findings. Pure; thread-safe.
+//
+// A new check is a function, declared in the header of its family and listed there, and a heading in
+// docs/doctor.md.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "doctor/facts/rdma_ports.h"
+#include "doctor/facts/system.h"
+#include "doctor/finding.h"
+#include "topo/machine/machine.h"
+
+namespace railwise::doctor {
+
+// What a check is given, and where its answers go.
+struct Examination {
+  const System& system;
+  std::vector<RdmaPort> ports;             // all ports of the machine
+  const topo::Machine* machine = nullptr;  // the model; null: there is none (no GPU, or it cannot be made)
+  std::string machine_error;               // why there is no model
+  std::string topology_file;               // path of the file that NCCL reads; "": none
+  Findings findings;
+  std::vector<std::string> looked;  // what was there and is fine, for people
+  std::vector<std::string> hidden;  // what could not be read, and what would help
+
+  // Ports that a job would use: not left out by NCCL_IB_HCA.
+  std::vector<const RdmaPort*> usedPorts() const;
+  // True if every RDMA device is of a software machine: nothing of the hardware matters then.
+  bool simulated() const;
+};
+
+struct Check {
+  const char* name;    // of its findings
+  const char* family;  // "rdma", "gpudirect", "topology", "container", "nccl"
+  const char* text;    // what it looks at, in a line
+  void (*run)(Examination&);
+};
+
+std::span<const Check> rdmaChecks();
+std::span<const Check> portChecks();
+std::span<const Check> addressChecks();
+std::span<const Check> pciChecks();
+std::span<const Check> gpuDirectChecks();
+std::span<const Check> topologyChecks();
+std::span<const Check> containerChecks();
+std::span<const Check> ncclChecks();
+// All of them, in the order in which people read the findings.
+std::vector<Check> allChecks();
+
+}  // namespace railwise::doctor

@@ -1,0 +1,201 @@
+// GPUDirect RDMA: can the NICs read and write GPU memory, and if not, why?
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "doctor/checks/check.h"
+#include "sysfs/pci_devices.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr char kNvidiaVersion[] = "/proc/driver/nvidia/version";
+constexpr char kNvidiaParameters[] = "/proc/driver/nvidia/params";
+
+bool hasGpus(const Examination& exam, bool (sysfs::PciDevice::*of)() const) {
+  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  return std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return (gpu.*of)(); });
+}
+
+bool hasRealNic(const Examination& exam) {
+  return std::any_of(exam.ports.begin(), exam.ports.end(),
+                     [](const RdmaPort& port) { return !port.simulated && !port.software && !port.iwarp; });
+}
+
+// True if the tree says anything of the kernel's modules; recordings before this version have none.
+bool modulesKnown(const System& system) { return system.exists("/proc/modules"); }
+
+void checkDriver(Examination& exam) {
+  if (exam.simulated() || !modulesKnown(exam.system)) return;
+  const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
+    if (!there || exam.system.moduleLoaded(module)) return;
+    Finding finding{.check = "gpu-driver", .severity = Severity::kError, .what = what};
+    for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(exam.system.tree()))
+      finding.seen.push_back({"GPU " + gpu.busid, "/proc/modules", std::string("no ") + module});
+    finding.why = "No program sees the GPUs.";
+    finding.fix = fix;
+    exam.findings.add(std::move(finding));
+  };
+  look(hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu), "nvidia", "the NVIDIA driver is not loaded",
+       "sudo modprobe nvidia; sudo dmesg | grep -i nvrm | tail    (dkms status tells if it was built for "
+       "this kernel)");
+  look(hasGpus(exam, &sysfs::PciDevice::isAmdGpu), "amdgpu", "AMD's driver is not loaded",
+       "sudo modprobe amdgpu; sudo dmesg | grep -i amdgpu | tail");
+}
+
+bool peerMemoryRegistered(const System& system) {
+  return system.exists("/sys/kernel/mm/memory_peers/nv_mem") ||
+         system.exists("/sys/kernel/mm/memory_peers/nv_mem_nc");
+}
+
+// CUDA offers dma-bufs of GPU memory with the open kernel modules alone; the kernel since 5.12 takes them.
+std::string dmaBufMissing(const System& system) {
+  if (system.kernel() < std::pair(5, 12)) return "the kernel is older than 5.12";
+  const std::string driver = system.line(kNvidiaVersion);
+  if (driver.find("Open Kernel Module") == std::string::npos)
+    return "the NVIDIA driver is not the open kernel module";
+  return {};
+}
+
+std::string openModuleFix(const System& system) {
+  return system.installCommand("nvidia-open    # the open kernel modules",
+                               "nvidia-open    # the open kernel modules");
+}
+
+void checkPeerMemory(Examination& exam) {
+  const System& system = exam.system;
+  if (!hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu) || !hasRealNic(exam) || exam.simulated()) return;
+  if (!system.exists(kNvidiaVersion)) return;  // gpu-driver tells
+  const std::string no_dma_buf = dmaBufMissing(system);
+  const bool loaded = system.moduleLoaded("nvidia_peermem") || system.moduleLoaded("nv_peer_mem");
+  const bool registered = peerMemoryRegistered(system);
+  if (no_dma_buf.empty() || registered) return;
+  Finding finding{.check = "gpudirect", .severity = Severity::kError};
+  finding.seen.push_back({"", kNvidiaVersion, system.line(kNvidiaVersion)});
+  finding.why =
+      "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the "
+      "bandwidth. " +
+      std::string("(No dma-buf: ") + no_dma_buf + ".)";
+  if (!loaded) {
+    finding.what = "neither dma-buf nor nvidia_peermem gives the NICs GPU memory";
+    finding.seen.push_back({"", "/proc/modules", "no nvidia_peermem"});
+    finding.fix =
+        "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee "
+        "/etc/modules-load.d/nvidia-peermem.conf\n"
+        "or, with kernel 5.12 and later: " +
+        openModuleFix(system);
+  } else {
+    finding.what = "nvidia_peermem is loaded, but the RDMA drivers do not know it";
+    finding.seen.push_back({"", "/sys/kernel/mm/memory_peers", "no nv_mem"});
+    finding.fix =
+        "The kernel's own RDMA drivers take no peer-memory modules: use dma-buf (" + openModuleFix(system) +
+        "),\nor install DOCA-OFED and then build the NVIDIA driver again (sudo dkms autoinstall), so that "
+        "nvidia_peermem finds ib_register_peer_memory_client";
+  }
+  exam.findings.add(std::move(finding));
+}
+
+int driverBranch(const System& system) {
+  for (const std::string& word : wordsOf(system.line(kNvidiaVersion))) {
+    const int branch = std::atoi(word.c_str());
+    if (branch > 99 && word.find('.') != std::string::npos) return branch;
+  }
+  return 0;
+}
+
+// The driver compares the IOMMU groups of GPU and NIC before it gives a dma-buf. On Grace they differ, and
+// the override is needed; later drivers have neither check nor override. Source: azhpc-images pull request
+// 589, NVIDIA aicr pull request 2607.
+void checkOverride(Examination& exam) {
+  constexpr int kRemovedInBranch = 595;
+  const System& system = exam.system;
+  const int branch = driverBranch(system);
+  if (branch == 0 || branch >= kRemovedInBranch || peerMemoryRegistered(system)) return;
+  if (system.field(kNvidiaParameters, "GrdmaPciTopoCheckOverride") != "0") return;
+  const auto group = [&](const std::string& path) {
+    return sysfs::realPathOf(system.tree(), path + "/iommu_group");
+  };
+  Finding finding{.check = "gpudirect-override", .severity = Severity::kWarning};
+  for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(system.tree())) {
+    const std::string own = group(gpu.path);
+    const bool translated = !own.empty() && system.exists("/sys/class/iommu/smmu3.0x0");
+    const bool shared = std::any_of(exam.ports.begin(), exam.ports.end(),
+                                    [&](const RdmaPort& port) { return group(port.pci_path) == own; });
+    if (translated && !shared && !exam.ports.empty())
+      finding.seen.push_back({"GPU " + gpu.busid, kNvidiaParameters, "GrdmaPciTopoCheckOverride: 0"});
+  }
+  if (finding.seen.empty()) return;
+  finding.what = "the driver refuses dma-bufs to NICs of other IOMMU groups";
+  finding.why = "Registration of GPU memory fails, and NCCL falls back to host memory or to sockets.";
+  finding.fix =
+      "echo 'options nvidia NVreg_GrdmaPciTopoCheckOverride=1' | sudo tee /etc/modprobe.d/nvidia-gdr.conf\n"
+      "sudo update-initramfs -u (Debian, Ubuntu) or sudo dracut -f (RHEL), then reboot; drivers from 595 on "
+      "need no override";
+  exam.findings.add(std::move(finding));
+}
+
+// The PCI root above a device: "pci0000:3a".
+std::string rootOf(const std::string& path) {
+  const std::vector<std::string> parts = sysfs::splitPath(path);
+  const auto root = std::find_if(parts.begin(), parts.end(), [](const std::string& part) {
+    return part.starts_with("pci") && part.find(':') != std::string::npos;
+  });
+  return root == parts.end() ? "" : *root;
+}
+
+void checkRoots(Examination& exam) {
+  // In a virtual machine each device may have a root of its own, which says nothing (hidden-tree).
+  if (exam.system.virtualMachine()) return;
+  std::vector<std::string> nic_roots;
+  for (const RdmaPort* port : exam.usedPorts())
+    if (port->active() && !port->software) nic_roots.push_back(rootOf(port->pci_path));
+  if (nic_roots.empty()) return;
+  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  Finding finding{.check = "gpu-nic-root", .severity = Severity::kAdvice};
+  for (const sysfs::PciDevice& gpu : gpus) {
+    const std::string root = rootOf(gpu.path);
+    if (root.empty() || std::find(nic_roots.begin(), nic_roots.end(), root) != nic_roots.end()) continue;
+    finding.seen.push_back({"GPU " + gpu.busid, gpu.path, "root " + root + " has no NIC"});
+  }
+  // With a single NIC most GPUs are elsewhere by the board's design.
+  if (finding.seen.empty() || finding.seen.size() == gpus.size() || nic_roots.size() < gpus.size()) return;
+  finding.what = "no NIC is on the GPU's PCIe root complex";
+  finding.why = "Its traffic crosses the CPU; other GPUs of this machine have a NIC near them.";
+  finding.fix = "railwise explain    (tells each GPU's NIC and the path)";
+  exam.findings.add(std::move(finding));
+}
+
+void checkDataDirect(Examination& exam) {
+  constexpr const char* kConnectX8 = "0x1023";
+  constexpr const char* kDataDirect = "0x2100";
+  const Variable* off = exam.system.variable("NCCL_IB_DATA_DIRECT");
+  bool cards = false, functions = false;
+  for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
+    cards = cards || (device.vendor == "0x15b3" && device.device == kConnectX8);
+    functions = functions || (device.vendor == "0x15b3" && device.device == kDataDirect);
+  }
+  if (!cards || !functions || off == nullptr || off->value != "0") return;
+  exam.findings.add(
+      {.check = "data-direct",
+       .severity = Severity::kWarning,
+       .what = "Data Direct of ConnectX-8 is switched off by a setting",
+       .seen = {{"", off->where, "NCCL_IB_DATA_DIRECT=0"}},
+       .why = "GPU data then takes the way through the CPU's PCIe root instead of the card's own link to the "
+              "GPU.",
+       .fix = "unset NCCL_IB_DATA_DIRECT"});
+}
+
+constexpr std::array<Check, 5> kChecks = {
+    {{"gpu-driver", "gpudirect", "the GPUs' driver", checkDriver},
+     {"gpudirect", "gpudirect", "dma-buf and nvidia_peermem: loaded, and known to the RDMA drivers",
+      checkPeerMemory},
+     {"gpudirect-override", "gpudirect", "NVreg_GrdmaPciTopoCheckOverride of drivers up to 580",
+      checkOverride},
+     {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots},
+     {"data-direct", "gpudirect", "Data Direct of ConnectX-8", checkDataDirect}}};
+
+}  // namespace
+
+std::span<const Check> gpuDirectChecks() { return kChecks; }
+
+}  // namespace railwise::doctor

@@ -1,0 +1,291 @@
+// NCCL: which libraries are installed, which plugin each would load, and the settings.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
+
+#include "base/name_selection.h"
+#include "base/setting_mistakes.h"
+#include "base/setting_names.h"
+#include "doctor/checks/check.h"
+#include "doctor/facts/libraries.h"
+
+namespace railwise::doctor {
+namespace {
+
+// The newest NCCL whose rules the topology model knows (topo/settings.h).
+constexpr int kKnownMajor = 2;
+constexpr int kKnownMinor = 30;
+
+std::string joined(const std::vector<std::string>& texts, const char* with) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : with) + text;
+  return all;
+}
+
+int minorOf(const std::string& version) {
+  const auto dot = version.find('.');
+  return dot == std::string::npos || std::atoi(version.c_str()) != kKnownMajor
+             ? 0
+             : std::atoi(version.c_str() + dot + 1);
+}
+
+void checkLibraries(Examination& exam) {
+  const std::vector<NcclLibrary> libraries = ncclLibraries(exam.system);
+  std::set<std::string> versions;
+  for (const NcclLibrary& library : libraries) {
+    exam.looked.push_back((library.rccl ? "RCCL " : "NCCL ") +
+                          (library.version.empty() ? "of unknown version" : library.version) + ": " +
+                          library.path);
+    if (!library.rccl && !library.version.empty()) versions.insert(library.version);
+    if (library.rccl || minorOf(library.version) <= kKnownMinor) continue;
+    exam.findings.add(
+        {.check = "nccl-version",
+         .severity = Severity::kAdvice,
+         .what = "this NCCL is newer than the rules that Railwise's model knows",
+         .seen = {{"", library.path, library.version}},
+         .why = "`railwise explain` and this command answer by the rules of NCCL 2.30.7; a newer NCCL may "
+                "choose other NICs in a few cases. The plugin itself works.",
+         .fix = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH shows NCCL's own paths"});
+  }
+  if (versions.size() < 2) return;
+  Finding finding{.check = "nccl-version", .severity = Severity::kAdvice};
+  finding.what = "several versions of NCCL are installed";
+  for (const NcclLibrary& library : libraries)
+    if (!library.rccl) finding.seen.push_back({"", library.path, library.version});
+  finding.why = "Ranks that load different ones fail at init, or hang.";
+  finding.fix =
+      "python3 -c 'import torch; print(torch.cuda.nccl.version())'    (what PyTorch uses, on every node)\n"
+      "NCCL_DEBUG=VERSION prints it when a job starts";
+  exam.findings.add(std::move(finding));
+}
+
+// The names that NCCL gives to dlopen() for an entry of NCCL_NET_PLUGIN. Source: NCCL 2.30.7, plugin_open.cc.
+std::vector<std::string> pluginNames(const std::string& entry) {
+  std::vector<std::string> names = {entry};
+  const bool library = entry.starts_with("lib") && entry.ends_with(".so");
+  if (entry.find('/') == std::string::npos && !library) names.push_back("libnccl-net-" + entry + ".so");
+  return names;
+}
+
+std::vector<std::string> pluginEntries(const Examination& exam) {
+  const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
+  std::vector<std::string> entries;
+  std::string rest = set == nullptr ? "" : set->value + ",";
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    if (comma > 0) entries.push_back(trimmed(rest.substr(0, comma)));
+    rest.erase(0, comma + 1);
+  }
+  return entries;
+}
+
+std::string findPlugin(const System& system, const std::string& entry) {
+  for (const std::string& name : pluginNames(entry))
+    if (const std::string found = findLibrary(system, name); !found.empty()) return found;
+  return {};
+}
+
+void checkPlugin(Examination& exam) {
+  if (!exam.system.environmentKnown()) return;
+  const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
+  for (const std::string& entry : pluginEntries(exam)) {
+    if (entry == "none" || entry == "STATIC_PLUGIN") continue;
+    const std::string found = findPlugin(exam.system, entry);
+    if (!found.empty()) {
+      exam.looked.push_back("NCCL_NET_PLUGIN=" + entry + ": NCCL loads " + found);
+      continue;
+    }
+    exam.findings.add(
+        {.check = "plugin",
+         .severity = Severity::kError,
+         .what = "NCCL does not find the plugin that NCCL_NET_PLUGIN names",
+         .seen = {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
+                  {"", "looked for", joined(pluginNames(entry), " and ")},
+                  {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
+         .why = "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
+         .fix = "export LD_LIBRARY_PATH=/folder/of/the/plugin:$LD_LIBRARY_PATH    (on every node)\n"
+                "export NCCL_NET=Railwise    (then a job without the plugin fails instead)"});
+  }
+}
+
+void checkUnaskedPlugin(Examination& exam) {
+  if (!exam.system.environmentKnown()) return;
+  const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
+  const std::string plain = findLibrary(exam.system, "libnccl-net.so");
+  if (set == nullptr && !plain.empty()) {
+    const bool ours = sysfs::realPathOf(exam.system.tree(), plain).find("railwise") != std::string::npos;
+    exam.looked.push_back("NCCL_NET_PLUGIN is not set: NCCL loads " + plain);
+    if (ours) return;
+    exam.findings.add(
+        {.check = "plugin-unasked",
+         .severity = Severity::kWarning,
+         .what = "NCCL loads a plugin that nobody has asked for",
+         .seen = {{"", plain, "libnccl-net.so in the linker's search path"}},
+         .why = "Without NCCL_NET_PLUGIN NCCL takes any libnccl-net.so (HPC-X, aws-ofi-nccl, NGC images have "
+                "one). A node without it uses another network, and the job hangs.",
+         .fix =
+             "export NCCL_NET_PLUGIN=railwise    (or the plugin that you want; none: NCCL's own network)"});
+  } else if (set == nullptr) {
+    exam.looked.push_back(
+        "NCCL_NET_PLUGIN is not set, and there is no libnccl-net.so: NCCL uses its own network");
+  }
+}
+
+void checkFallback(Examination& exam) {
+  const std::vector<std::string> entries = pluginEntries(exam);
+  const bool ours = std::any_of(entries.begin(), entries.end(), [](const std::string& entry) {
+    return entry.find("railwise") != std::string::npos;
+  });
+  if (!ours || exam.system.variable("NCCL_NET") != nullptr ||
+      exam.system.variable("RAILWISE_STRICT") != nullptr)
+    return;
+  exam.findings.add(
+      {.check = "plugin-fallback",
+       .severity = Severity::kAdvice,
+       .what = "a node where the plugin fails would use sockets without a word",
+       .seen = {{"", "NCCL_NET", "not set"}},
+       .why = "NCCL goes on to the next network when a plugin cannot be loaded or finds no device.",
+       .fix = "export NCCL_NET=Railwise    (the job then fails on that node, with the reason)\n"
+              "export RAILWISE_STRICT=1    (also where GPUDirect is off or a port is slow)"});
+}
+
+Environment environmentOf(const System& system) {
+  Environment environment;
+  for (const auto& [name, variable] : system.variables()) environment.emplace(name, variable.value);
+  return environment;
+}
+
+std::string whereSet(const System& system, const std::string& name) {
+  const auto found = system.variables().find(name);
+  return found == system.variables().end() ? "the environment" : found->second.where;
+}
+
+void checkSettings(Examination& exam) {
+  const Environment environment = environmentOf(exam.system);
+  for (const UnknownName& unknown : unknownNames(environment)) {
+    // A newer NCCL may know a name that is near none of ours.
+    if (unknown.nearest.empty() && !unknown.railwise) continue;
+    exam.findings.add({.check = "settings",
+                       .severity = Severity::kWarning,
+                       .what = "a setting is misspelt and has no effect",
+                       .seen = {{unknown.name, whereSet(exam.system, unknown.name), textOf(unknown)}},
+                       .why = "NCCL ignores names that it does not know.",
+                       .fix = unknown.nearest.empty()
+                                  ? "railwise config    (lists all settings)"
+                                  : "unset " + unknown.name + "; export " + unknown.nearest + "=" +
+                                        environment.at(unknown.name)});
+  }
+  for (const SettingMistake& mistake : settingMistakes(environment)) {
+    exam.findings.add(
+        {.check = "settings",
+         .severity = Severity::kWarning,
+         .what = mistake.kind == SettingMistake::Kind::kContradiction ? "settings contradict each other"
+                 : mistake.kind == SettingMistake::Kind::kValue ? "the value of a setting makes no sense"
+                                                                : "a setting is no longer read",
+         .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
+         .why = "NCCL takes another value, or ignores one of the two, without a word.",
+         .fix = mistake.fix});
+  }
+}
+
+// The lines of kInterfacesFile: name and address, in the order in which NCCL prefers them.
+std::vector<std::vector<std::string>> interfacesOf(const System& system) {
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& line : linesOf(system.text(kInterfacesFile)))
+    if (std::vector<std::string> words = wordsOf(line); words.size() >= 2) rows.push_back(std::move(words));
+  return rows;
+}
+
+void checkBootstrap(Examination& exam) {
+  const std::vector<std::vector<std::string>> interfaces = interfacesOf(exam.system);
+  if (!exam.system.exists(kInterfacesFile)) return;
+  const Variable* set = exam.system.variable("NCCL_SOCKET_IFNAME");
+  std::vector<std::string> chosen;
+  for (const auto& row : interfaces)
+    if (set == nullptr || nameSelected(set->value, row[0])) chosen.push_back(row[0] + " (" + row[1] + ")");
+  Finding finding{.check = "bootstrap-interface"};
+  finding.fix =
+      "ip -brief address    (which interface do the other nodes reach?)\nexport "
+      "NCCL_SOCKET_IFNAME==<interface>";
+  if (chosen.empty()) {
+    finding.severity = Severity::kError;
+    finding.what =
+        set == nullptr ? "no interface has an address" : "NCCL_SOCKET_IFNAME matches no interface that is up";
+    finding.seen.push_back({"", set == nullptr ? "ip -brief address" : set->where,
+                            set == nullptr ? "" : "NCCL_SOCKET_IFNAME=" + set->value});
+    finding.why = "NCCL's init fails: \"no socket interface found\".";
+    exam.findings.add(std::move(finding));
+    return;
+  }
+  exam.looked.push_back("bootstrap of NCCL over " + chosen[0] +
+                        (set == nullptr ? ", by NCCL's own order" : ", by NCCL_SOCKET_IFNAME"));
+  static constexpr std::array kOfOneMachine = {"docker", "virbr", "veth", "br-", "cni", "flannel", "lxc"};
+  const bool local = std::any_of(kOfOneMachine.begin(), kOfOneMachine.end(),
+                                 [&](const char* prefix) { return chosen[0].starts_with(prefix); });
+  if (!local) return;
+  finding.severity = Severity::kWarning;
+  finding.what = "NCCL talks to other nodes over an interface of this machine alone";
+  finding.seen.push_back({"", "ip -brief address", chosen[0]});
+  finding.why = "Ranks of other nodes cannot connect: init hangs, or ends with \"Connection refused\".";
+  exam.findings.add(std::move(finding));
+}
+
+void checkLauncher(Examination& exam) {
+  const System& system = exam.system;
+  const auto number = [&](const char* name) {
+    const Variable* set = system.variable(name);
+    return set == nullptr ? 0 : std::atoi(set->value.c_str());
+  };
+  const auto add = [&](Severity severity, const char* what, const char* name, const char* why,
+                       const char* fix) {
+    const Variable* set = system.variable(name);
+    exam.findings.add({.check = "launcher",
+                       .severity = severity,
+                       .what = what,
+                       .seen = {{"", set->where, std::string(name) + "=" + set->value}},
+                       .why = why,
+                       .fix = fix});
+  };
+  const Variable* master = system.variable("MASTER_ADDR");
+  const bool several =
+      number("WORLD_SIZE") > std::max(1, number("LOCAL_WORLD_SIZE")) && number("LOCAL_WORLD_SIZE") > 0;
+  if (master != nullptr && several && (master->value == "localhost" || master->value.starts_with("127.")))
+    add(Severity::kError, "ranks of several nodes are told to meet at this node's own loopback address",
+        "MASTER_ADDR", "Every node waits for itself, until the timeout.",
+        "export MASTER_ADDR=<name of the first node>    (on every node)");
+  if (const Variable* gpus = system.variable("CUDA_VISIBLE_DEVICES");
+      gpus != nullptr && gpus->value.starts_with("-1"))
+    add(Severity::kError, "the process sees no GPU", "CUDA_VISIBLE_DEVICES", "CUDA finds no device.",
+        "unset CUDA_VISIBLE_DEVICES");
+  for (const char* name : {"TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"})
+    if (number(name) == 1)
+      add(Severity::kAdvice, "PyTorch waits for each collective on the CPU", name,
+          "Kernels and communication no longer overlap.",
+          "unset TORCH_NCCL_BLOCKING_WAIT NCCL_BLOCKING_WAIT");
+  for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"})
+    if (system.variable(name) != nullptr && system.variable(name)->value == "0")
+      add(Severity::kAdvice, "PyTorch does not watch for errors of NCCL", name,
+          "A rank whose peer has died waits for ever.",
+          "unset TORCH_NCCL_ASYNC_ERROR_HANDLING NCCL_ASYNC_ERROR_HANDLING");
+  if (system.variable("SLURM_JOB_ID") != nullptr && number("SLURM_CPUS_PER_TASK") == 1 &&
+      number("SLURM_NTASKS_PER_NODE") > 0)
+    add(Severity::kWarning, "Slurm gives each rank one CPU", "SLURM_CPUS_PER_TASK",
+        "NCCL's proxy thread and the training loop share it: operations wait for each other.",
+        "srun --cpus-per-task=8 ...    (or --exclusive)");
+}
+
+constexpr std::array<Check, 7> kChecks = {
+    {{"plugin", "nccl", "the plugin that NCCL_NET_PLUGIN names, and where NCCL looks", checkPlugin},
+     {"plugin-unasked", "nccl", "a libnccl-net.so that NCCL loads without being asked", checkUnaskedPlugin},
+     {"plugin-fallback", "nccl", "what happens where the plugin fails", checkFallback},
+     {"nccl-version", "nccl", "installed versions of NCCL", checkLibraries},
+     {"settings", "nccl", "NCCL_* and RAILWISE_*: misspelt, out of range, contradicting", checkSettings},
+     {"bootstrap-interface", "nccl", "the interface over which NCCL starts", checkBootstrap},
+     {"launcher", "nccl", "variables of PyTorch and Slurm", checkLauncher}}};
+
+}  // namespace
+
+std::span<const Check> ncclChecks() { return kChecks; }
+
+}  // namespace railwise::doctor

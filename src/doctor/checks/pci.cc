@@ -1,0 +1,213 @@
+// PCI Express: links, ordering, and what stands between a NIC and a GPU.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
+
+#include "doctor/checks/check.h"
+#include "doctor/facts/pci_config.h"
+#include "sysfs/pci_devices.h"
+
+namespace railwise::doctor {
+namespace {
+
+// GT/s of "16.0 GT/s PCIe"; 0: not known.
+double speedOf(const std::string& text) { return std::max(0.0, std::strtod(text.c_str(), nullptr)); }
+
+// Gb/s that a link carries: 8b/10b encoding up to 5 GT/s, then 128b/130b.
+double linkGbps(double gts, long long lanes) {
+  constexpr double kLastOldGts = 5.0;
+  return gts * static_cast<double>(lanes) * (gts <= kLastOldGts ? 0.8 : 128.0 / 130);
+}
+
+struct Link {
+  double speed = 0, most_speed = 0;
+  long long width = 0, most_width = 0;
+  bool known() const {
+    return speed > 0 && most_speed > 0 && width > 0 && most_width > 0 && most_width <= 32;
+  }
+  bool reduced() const { return known() && (speed < most_speed || width < most_width); }
+};
+
+Link linkOf(const System& system, const std::string& path) {
+  return {speedOf(system.line(path + "/current_link_speed")), speedOf(system.line(path + "/max_link_speed")),
+          system.number(path + "/current_link_width").value_or(0),
+          system.number(path + "/max_link_width").value_or(0)};
+}
+
+std::string linkText(double speed, long long width) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%g GT/s x%lld", speed, width);
+  return text;
+}
+
+void checkLinks(Examination& exam) {
+  std::set<std::string> done;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    if (port->pci_path.empty() || port->simulated || !done.insert(port->pci_path).second) continue;
+    const Link link = linkOf(exam.system, port->pci_path);
+    if (!link.reduced()) continue;
+    // The slot gives no more than this, so the card is not at fault: another slot would be needed.
+    const std::string above = port->pci_path.substr(0, port->pci_path.rfind('/'));
+    const Link slot = linkOf(exam.system, above);
+    const bool by_slot = slot.known() && slot.most_speed <= link.speed && slot.most_width <= link.width;
+    const double now = linkGbps(link.speed, link.width);
+    const bool enough = port->rate_mbps > 0 && now * 1000 >= port->rate_mbps;
+    Finding finding{.check = "pci-link", .severity = enough ? Severity::kAdvice : Severity::kWarning};
+    finding.what =
+        by_slot ? "its PCIe slot is slower than the card" : "its PCIe link is slower than card and slot";
+    finding.seen.push_back(
+        {port->device, port->pci_path + "/current_link_speed, current_link_width",
+         linkText(link.speed, link.width) + "; the card can " + linkText(link.most_speed, link.most_width)});
+    char why[128];
+    std::snprintf(why, sizeof why, "The link carries %.0f Gb/s, the port %s%s.", now,
+                  gbpsText(port->rate_mbps).c_str(), enough ? ": it does not hold the port back" : "");
+    finding.why = why;
+    const std::string busid(sysfs::baseName(port->pci_path));
+    finding.fix = by_slot ? "Put the card into a faster slot; lspci -tv"
+                          : "sudo lspci -vv -s " + busid +
+                                " | grep LnkSta    (downgraded: seat the card again, look at riser and BIOS)";
+    exam.findings.add(std::move(finding));
+  }
+}
+
+void checkRelaxedOrdering(Examination& exam) {
+  if (const Variable* set = exam.system.variable("NCCL_IB_PCI_RELAXED_ORDERING");
+      set != nullptr && set->value == "0") {
+    exam.findings.add(
+        {.check = "relaxed-ordering",
+         .severity = Severity::kWarning,
+         .what = "relaxed ordering is switched off by a setting",
+         .seen = {{"", set->where, "NCCL_IB_PCI_RELAXED_ORDERING=0"}},
+         .why = "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
+         .fix = "unset NCCL_IB_PCI_RELAXED_ORDERING"});
+  }
+  std::set<std::string> done;
+  bool unreadable = false;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    if (port->pci_path.empty() || port->simulated || !done.insert(port->pci_path).second) continue;
+    const PciConfig config(exam.system, port->pci_path);
+    const std::optional<bool> on = config.relaxedOrdering();
+    unreadable = unreadable || (!config.complete() && exam.system.exists(port->pci_path + "/config"));
+    if (!on.has_value() || *on) continue;
+    const std::string busid(sysfs::baseName(port->pci_path));
+    exam.findings.add(
+        {.check = "relaxed-ordering",
+         .severity = Severity::kWarning,
+         .what = "the card may not use relaxed ordering (RlxdOrd-)",
+         .seen = {{port->device, port->pci_path + "/config, Device Control", "RlxdOrd-"}},
+         .why = "On AMD EPYC and in virtual machines this costs up to half of a NIC's bandwidth.",
+         .fix = "sudo setpci -s " + busid +
+                " CAP_EXP+8.w=10:10\nFor good: PCI_WR_ORDERING=1 in "
+                "mlxconfig, and \"Relaxed Ordering\" in the BIOS"});
+  }
+  if (unreadable) exam.hidden.push_back("as root: relaxed ordering of the NICs (PCI configuration)");
+}
+
+// The bridges above two devices up to the one that they share. Empty: they share none.
+std::vector<std::string> bridgesBetween(const std::string& a, const std::string& b) {
+  const auto above = [](std::string path) {
+    std::vector<std::string> folders;
+    while (true) {
+      const std::size_t slash = path.rfind('/');
+      if (slash == std::string::npos || slash == 0) return folders;
+      path.resize(slash);
+      const std::string_view name = sysfs::baseName(path);
+      if (name.find(':') == std::string_view::npos || name.starts_with("pci")) return folders;
+      folders.push_back(path);
+    }
+  };
+  const std::vector<std::string> first = above(a), second = above(b);
+  std::vector<std::string> between;
+  for (const std::string& folder : first) {
+    between.push_back(folder);
+    const auto common = std::find(second.begin(), second.end(), folder);
+    if (common == second.end()) continue;
+    between.insert(between.end(), second.begin(), common);
+    return between;
+  }
+  return {};
+}
+
+void checkAcs(Examination& exam) {
+  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  std::set<std::string> done;
+  bool unreadable = false;
+  for (const RdmaPort* port : exam.usedPorts()) {
+    if (port->pci_path.empty() || port->simulated) continue;
+    for (const sysfs::PciDevice& gpu : gpus) {
+      for (const std::string& bridge : bridgesBetween(port->pci_path, gpu.path)) {
+        if (!done.insert(bridge).second) continue;
+        const PciConfig config(exam.system, bridge);
+        unreadable = unreadable || (!config.complete() && exam.system.exists(bridge + "/config"));
+        const uint16_t control = config.acsControl().value_or(0);
+        if ((control & (kAcsRequestRedirect | kAcsCompletionRedirect)) == 0) continue;
+        const std::string busid(sysfs::baseName(bridge));
+        char value[64];
+        std::snprintf(value, sizeof value, "ACSCtl 0x%04x (ReqRedir%s CmpltRedir%s)", control,
+                      (control & kAcsRequestRedirect) != 0 ? "+" : "-",
+                      (control & kAcsCompletionRedirect) != 0 ? "+" : "-");
+        exam.findings.add(
+            {.check = "acs",
+             .severity = Severity::kError,
+             .what = "ACS sends GPUDirect traffic through the CPU",
+             .seen = {{"bridge " + busid, bridge + "/config", value}},
+             .why = "NIC and GPU below one switch then talk through the root complex: half of the "
+                    "bandwidth or less, and hangs on some machines.",
+             .fix = "for b in $(lspci -D | awk '/PCI bridge/{print $1}'); do sudo setpci -s $b "
+                    "ECAP_ACS+6.w=0000 2>/dev/null; done\nOn a host of virtual machines leave ACS on "
+                    "and use ATS instead; for good switch ACS off in the BIOS"});
+      }
+    }
+  }
+  if (unreadable)
+    exam.hidden.push_back("as root: ACS of the bridges between GPUs and NICs (PCI configuration)");
+}
+
+// "identity" and "" (no IOMMU) leave addresses as they are; "DMA" and "DMA-FQ" translate them.
+std::string iommuType(const System& system, const std::string& path) {
+  return system.line(path + "/iommu_group/type");
+}
+
+void checkIommu(Examination& exam) {
+  if (exam.system.virtualMachine() || exam.system.exists("/sys/class/iommu/smmu3.0x0")) return;
+  Finding finding{.check = "iommu", .severity = Severity::kWarning};
+  std::set<std::string> done;
+  const auto look = [&](const std::string& name, const std::string& path) {
+    const std::string type = iommuType(exam.system, path);
+    if (!type.starts_with("DMA") || !done.insert(path).second) return;
+    finding.seen.push_back({name, path + "/iommu_group/type", type});
+  };
+  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  if (gpus.empty() || exam.ports.empty()) return;
+  for (const sysfs::PciDevice& gpu : gpus) look("GPU " + gpu.busid, gpu.path);
+  for (const RdmaPort& port : exam.ports)
+    if (!port.pci_path.empty()) look(port.device, port.pci_path);
+  if (finding.seen.empty()) return;
+  const bool grubby = exam.system.packages() == Packages::kDnf;
+  finding.what = "the IOMMU translates the addresses of GPUs and NICs";
+  finding.why =
+      "GPUDirect RDMA and peer-to-peer go through the IOMMU then: slower, and on some machines data is wrong "
+      "or the job hangs.";
+  const std::string debian =
+      "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub "
+      "&& sudo reboot";
+  const std::string redhat = "sudo grubby --update-kernel=ALL --args=iommu=pt && sudo reboot";
+  finding.fix = grubby ? redhat
+                : exam.system.packages() == Packages::kApt
+                    ? debian
+                    : debian + "    (Debian, Ubuntu)\n" + redhat + "    (RHEL and its like)";
+  exam.findings.add(std::move(finding));
+}
+
+constexpr std::array<Check, 4> kChecks = {
+    {{"pci-link", "rdma", "PCIe links of the NICs against card and slot", checkLinks},
+     {"relaxed-ordering", "rdma", "relaxed ordering on PCIe", checkRelaxedOrdering},
+     {"acs", "gpudirect", "ACS redirect on bridges between GPUs and NICs", checkAcs},
+     {"iommu", "gpudirect", "an IOMMU that translates", checkIommu}}};
+
+}  // namespace
+
+std::span<const Check> pciChecks() { return kChecks; }
+
+}  // namespace railwise::doctor

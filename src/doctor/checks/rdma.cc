@@ -1,0 +1,229 @@
+// RDMA devices: are they there, may this process open them, and is their library installed?
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "doctor/checks/check.h"
+#include "sysfs/pci_devices.h"
+
+namespace railwise::doctor {
+namespace {
+
+// A kind of RDMA device: the kernel's module, and the library of rdma-core that drives it.
+struct Driver {
+  const char* vendor;    // PCI vendor; "": no PCI device
+  const char* prefix;    // of the device's name
+  const char* module;    // provides the RDMA device
+  const char* provider;  // libibverbs/lib<provider>-rdmav*.so
+};
+constexpr std::array<Driver, 9> kDrivers = {{{"0x15b3", "mlx5_", "mlx5_ib", "mlx5"},
+                                             {"0x15b3", "mlx4_", "mlx4_ib", "mlx4"},
+                                             {"0x14e4", "bnxt_re", "bnxt_re", "bnxt_re"},
+                                             {"0x1d0f", "efa_", "efa", "efa"},
+                                             {"0x1d0f", "rdmap", "efa", "efa"},
+                                             {"0x8086", "irdma", "irdma", "irdma"},
+                                             {"0x1dd8", "ionic_", "ionic_rdma", "ionic"},
+                                             {"", "rxe", "rdma_rxe", "rxe"},
+                                             {"", "siw", "siw", "siw"}}};
+
+const Driver* driverOf(const System& system, const std::string& device) {
+  const std::string folder = system.line("/sys/class/infiniband/" + device + "/device/vendor");
+  for (const Driver& driver : kDrivers)
+    if (device.starts_with(driver.prefix)) return &driver;
+  for (const Driver& driver : kDrivers)
+    if (*driver.vendor != '\0' && folder == driver.vendor) return &driver;
+  return nullptr;
+}
+
+// A network card that could do RDMA: Ethernet or InfiniBand class of a vendor whose cards have RDMA drivers.
+bool couldDoRdma(const sysfs::PciDevice& device) {
+  const bool nvidia = device.vendor == "0x15b3" && device.device_class.starts_with("0x02");
+  const bool infiniband = device.device_class.starts_with("0x0207");
+  return nvidia || infiniband;
+}
+
+void checkDevices(Examination& exam) {
+  if (!exam.ports.empty()) return;
+  Finding finding{.check = "rdma-devices"};
+  for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
+    if (couldDoRdma(device))
+      finding.seen.push_back(
+          {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
+  }
+  finding.why =
+      "NCCL falls back to TCP sockets, often at less than a tenth of the speed, and does not say so.";
+  if (!finding.seen.empty()) {
+    finding.severity = Severity::kError;
+    finding.what = "the card has no RDMA device";
+    finding.fix =
+        exam.system.container().empty()
+            ? "sudo modprobe mlx5_ib && rdma link\n" + exam.system.installCommand("rdma-core", "rdma-core")
+            : "give the container the card: docker run --network host --device=/dev/infiniband ...";
+  } else {
+    if (!exam.system.exists("/sys/class")) return;
+    finding.severity = Severity::kWarning;
+    finding.what = "this machine has no RDMA device";
+    finding.seen.push_back({"", "/sys/class/infiniband", "empty"});
+    finding.fix =
+        "lspci | grep -i -e infiniband -e ethernet\n"
+        "To try Railwise without a card: export RAILWISE_DEVICE=software";
+  }
+  exam.findings.add(std::move(finding));
+}
+
+// "uverbs3" for "mlx5_3"; "": none.
+std::string verbsNodeOf(const System& system, const std::string& device) {
+  constexpr const char* kFolder = "/sys/class/infiniband_verbs";
+  for (const std::string& node : system.tree().list(kFolder))
+    if (system.line(std::string(kFolder) + "/" + node + "/ibdev") == device) return node;
+  return {};
+}
+
+std::string nodeFix(const System& system, const std::string& path, const std::string& error) {
+  const std::string container = system.container();
+  if (container == "kubernetes")
+    return "request the RDMA device plugin's resource in the pod (resources.limits: rdma/...), or "
+           "privileged: true";
+  if (!container.empty())
+    return "start the container with --device=/dev/infiniband (docker, podman), or bind /dev/infiniband";
+  if (error == "EACCES") return "sudo chmod a+rw " + path + "    (rdma-core's udev rules do it at boot)";
+  return "sudo modprobe ib_uverbs && sudo udevadm trigger\n" +
+         system.installCommand("rdma-core", "rdma-core");
+}
+
+void checkNodes(Examination& exam) {
+  std::set<std::string> done;
+  for (const RdmaPort& port : exam.ports) {
+    if (port.simulated || !done.insert(port.device).second) continue;
+    const std::string node = verbsNodeOf(exam.system, port.device);
+    if (node.empty()) continue;
+    const std::string path = "/dev/infiniband/" + node;
+    const std::string error = exam.system.access(path);
+    if (error.empty() || error == "ok") continue;
+    Finding finding{.check = "rdma-nodes", .severity = Severity::kError};
+    finding.what = error == "ENOENT"   ? "its device node is not there"
+                   : error == "EPERM"  ? "the device rules of the container (cgroup) forbid its device node"
+                   : error == "EACCES" ? "this user may not open its device node"
+                                       : "its device node cannot be opened";
+    finding.seen.push_back({port.device, path, error});
+    finding.why =
+        "The NIC cannot be used; NCCL goes on without it, or with TCP sockets when it was the last.";
+    finding.fix =
+        nodeFix(exam.system, exam.system.container().empty() ? "/dev/infiniband/uverbs*" : path, error);
+    exam.findings.add(std::move(finding));
+  }
+}
+
+constexpr std::array kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+                                        "/usr/lib64", "/usr/lib", "/usr/local/lib"};
+
+// The real file of libibverbs.so.1 in the folders of distributions. "": not there.
+std::string verbsLibrary(const System& system) {
+  for (const char* folder : kLibraryFolders) {
+    const std::string file = sysfs::realPathOf(system.tree(), std::string(folder) + "/libibverbs.so.1");
+    if (!file.empty()) return file;
+  }
+  return {};
+}
+
+bool providerInstalled(const System& system, const std::string& provider) {
+  for (const char* folder : kLibraryFolders) {
+    for (const std::string& file : system.tree().list(std::string(folder) + "/libibverbs"))
+      if (file.starts_with("lib" + provider + "-rdmav")) return true;
+  }
+  return false;
+}
+
+bool librariesKnown(const System& system) {
+  return std::any_of(kLibraryFolders.begin(), kLibraryFolders.end(),
+                     [&](const char* folder) { return system.exists(std::string(folder) + "/libc.so.6"); });
+}
+
+void checkProvider(Examination& exam) {
+  if (!librariesKnown(exam.system)) return;
+  const bool named = exam.system.variable("NCCL_IBVERBS_LIB") != nullptr;
+  const std::string library = verbsLibrary(exam.system);
+  std::set<std::string> done;
+  for (const RdmaPort& port : exam.ports) {
+    const Driver* driver = driverOf(exam.system, port.device);
+    if (port.simulated || named || driver == nullptr) continue;
+    if (!library.empty() && providerInstalled(exam.system, driver->provider)) continue;
+    if (!done.insert(port.device).second) continue;
+    Finding finding{.check = "rdma-provider", .severity = Severity::kError};
+    finding.what = library.empty() ? "libibverbs.so.1 is not installed"
+                                   : std::string("rdma-core's library for this NIC (") + driver->provider +
+                                         ") is not installed";
+    finding.seen.push_back({port.device, library.empty() ? kLibraryFolders[0] : library,
+                            library.empty()
+                                ? "no libibverbs.so.1"
+                                : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"});
+    finding.why = "Programs see no RDMA device, and NCCL falls back to TCP sockets without a word.";
+    finding.fix = exam.system.installCommand("libibverbs1 ibverbs-providers", "libibverbs rdma-core");
+    exam.findings.add(std::move(finding));
+  }
+}
+
+// rdma-core's release is the middle number of libibverbs.so.1.14.44.0.
+int rdmaCoreRelease(const std::string& file) {
+  const auto soname = file.rfind(".so.1.");
+  if (soname == std::string::npos) return 0;
+  const std::string rest = file.substr(soname + 6);
+  const auto dot = rest.find('.');
+  return dot == std::string::npos ? 0 : std::atoi(rest.c_str() + dot + 1);
+}
+
+void checkVersions(Examination& exam) {
+  constexpr int kDmaBufRelease = 34;  // ibv_reg_dmabuf_mr
+  const std::string library = verbsLibrary(exam.system);
+  const int release = rdmaCoreRelease(library);
+  if (release == 0 || exam.ports.empty() || exam.simulated()) return;
+  const std::pair<int, int> kernel = exam.system.kernel();
+  const bool old_library = release < kDmaBufRelease && kernel >= std::pair(5, 12);
+  const bool gpus = !sysfs::gpuDevices(exam.system.tree()).empty();
+  if (!old_library || !gpus) return;
+  exam.findings.add(
+      {.check = "rdma-versions",
+       .severity = Severity::kWarning,
+       .what = "rdma-core is older than the kernel: it registers no dma-bufs",
+       .seen = {{"", library,
+                 "rdma-core " + std::to_string(release) + ", kernel " +
+                     exam.system.line("/proc/sys/kernel/osrelease")}},
+       .why = "GPUDirect RDMA then needs nvidia_peermem; rdma-core 34 and later do without it.",
+       .fix = exam.system.installCommand("rdma-core libibverbs1 ibverbs-providers", "rdma-core libibverbs")});
+}
+
+void checkFirmware(Examination& exam) {
+  std::set<std::string> kinds;
+  for (const RdmaPort& port : exam.ports) {
+    const std::string kind = port.type + " " + port.board;
+    if (port.type.empty() || port.firmware.empty() || !kinds.insert(kind).second) continue;
+    std::set<std::string> versions;
+    Finding finding{.check = "firmware", .severity = Severity::kWarning};
+    std::set<std::string> devices;
+    for (const RdmaPort& other : exam.ports) {
+      if (other.type + " " + other.board != kind || other.firmware.empty()) continue;
+      if (!devices.insert(other.device).second) continue;
+      versions.insert(other.firmware);
+      finding.seen.push_back(
+          {other.device, "/sys/class/infiniband/" + other.device + "/fw_ver", other.firmware});
+    }
+    if (versions.size() < 2) continue;
+    finding.what = "cards of one kind (" + port.board + ") have different firmware";
+    finding.why = "Rails behave differently: speed, adaptive routing, congestion control.";
+    finding.fix = "sudo mlxfwmanager --online -u -d <PCI address>    (or your vendor's tool), then reboot";
+    exam.findings.add(std::move(finding));
+  }
+}
+
+constexpr std::array<Check, 5> kChecks = {
+    {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
+     {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes},
+     {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider},
+     {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions},
+     {"firmware", "rdma", "firmware of cards of one kind", checkFirmware}}};
+
+}  // namespace
+
+std::span<const Check> rdmaChecks() { return kChecks; }
+
+}  // namespace railwise::doctor

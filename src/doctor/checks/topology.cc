@@ -1,0 +1,178 @@
+// The machine as NCCL sees it: the PCIe tree, the topology file, the distance of NICs, and what a machine of
+// its kind should have.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "doctor/checks/check.h"
+#include "sysfs/pci_devices.h"
+#include "topo/explain/explain.h"
+#include "topo/lint/lint.h"
+#include "topo/machine/known_machines.h"
+
+namespace railwise::doctor {
+namespace {
+
+// True if no PCI bridge but the root port stands above any GPU and NIC: a VM that hides its switches.
+bool treeHidden(const Examination& exam) {
+  std::set<std::string> gpu_bridges;
+  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  if (gpus.empty() || exam.ports.empty()) return false;
+  const auto deep = [](const std::string& path) { return sysfs::busIdsAbove(path).size() > 1; };
+  if (std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return deep(gpu.path); }))
+    return false;
+  return std::none_of(exam.ports.begin(), exam.ports.end(),
+                      [&](const RdmaPort& port) { return deep(port.pci_path); });
+}
+
+void checkHiddenTree(Examination& exam) {
+  if (!exam.topology_file.empty() || !exam.system.virtualMachine() || !treeHidden(exam)) return;
+  if (const Variable* set = exam.system.variable("RAILWISE_TOPOLOGY"); set != nullptr) return;
+  const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
+  if (gpus < 2) return;
+  exam.findings.add(
+      {.check = "hidden-tree",
+       .severity = Severity::kError,
+       .what = "the virtual machine hides its PCIe switches, and no topology file is given",
+       .seen = {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
+                {"", "NCCL_TOPO_FILE", "not set"}},
+       .why = "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
+              "of 320 GB/s.",
+       .fix =
+           "export RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
+           "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)"});
+}
+
+void addLintFindings(Examination& exam, const topo::LintReport& report) {
+  for (const topo::Finding& found : report.findings) {
+    if (found.severity != topo::Finding::kError) continue;
+    const std::string line = found.position.line > 0 ? ":" + std::to_string(found.position.line) : "";
+    exam.findings.add(
+        {.check = "topology-file",
+         .severity = Severity::kError,
+         .what = report.read ? "NCCL reads the topology file otherwise than it is meant"
+                             : "NCCL refuses the topology file",
+         .seen = {{"", exam.topology_file + line, found.text}},
+         .why = "NCCL fails its init, or chooses other NICs and channels, without naming the line.",
+         .fix = found.fix + "\nrailwise topo lint " + exam.topology_file});
+  }
+}
+
+// Addresses that the file has and the machine has not, and GPUs that the file leaves out.
+void addFitFindings(Examination& exam, const topo::XmlDocument& document) {
+  std::set<std::string> listed;
+  for (const topo::XmlNode* node : document.order()) {
+    if (node->name != "pci") continue;
+    const std::string busid = node->get("busid");
+    listed.insert(busid);
+    const bool device = node->get("class").starts_with("0x03") || node->get("class").starts_with("0x02");
+    if (!device || busid.starts_with("ffff") || exam.system.exists("/sys/bus/pci/devices/" + busid)) continue;
+    exam.findings.add(
+        {.check = "topology-fit",
+         .severity = Severity::kWarning,
+         .what = "the topology file has devices that this machine has not",
+         .seen = {{busid, topo::where(document, node->position), "not in /sys/bus/pci/devices"}},
+         .why = "The file is of another machine or of another size: its tree is wrong here.",
+         .fix = "railwise topo generate > topo.xml    (on a VM)\nunset NCCL_TOPO_FILE    (on bare metal)"});
+  }
+  for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(exam.system.tree())) {
+    if (listed.contains(gpu.busid) || listed.empty()) continue;
+    exam.findings.add({.check = "topology-fit",
+                       .severity = Severity::kWarning,
+                       .what = "the topology file leaves out GPUs of this machine",
+                       .seen = {{"GPU " + gpu.busid, exam.topology_file, "no such busid"}},
+                       .why = "NCCL places them by /sys, which on a VM is far from every NIC.",
+                       .fix = "railwise topo diff " + exam.topology_file + " <(railwise topo show -f xml)"});
+  }
+}
+
+void checkTopologyFile(Examination& exam) {
+  if (!exam.topology_file.empty()) addLintFindings(exam, topo::lintFile(exam.topology_file));
+}
+
+void checkTopologyFit(Examination& exam) {
+  if (exam.topology_file.empty() || !exam.system.exists("/sys/bus/pci/devices")) return;
+  const auto document = topo::readXmlFile(exam.topology_file);
+  if (document.ok()) addFitFindings(exam, *document);
+}
+
+void checkFarNics(Examination& exam) {
+  if (exam.machine == nullptr) return;
+  for (const topo::GpuExplanation& gpu : topo::explain(*exam.machine).gpus) {
+    for (const topo::Problem& problem : gpu.problems) {
+      if (problem.kind != "far-nic" && problem.kind != "no-nic") continue;
+      // Where all GPUs share too few NICs, the distance is the board's design.
+      exam.findings.add(
+          {.check = "nic-far",
+           .severity = Severity::kAdvice,
+           .what = "the nearest NIC is beyond the GPU's PCIe switches",
+           .seen = {{"GPU " + std::to_string(gpu.rank), "railwise explain --gpu " + std::to_string(gpu.rank),
+                     problem.text}},
+           .why = "Beyond PXB data passes the CPU's host bridge: less bandwidth, and NCCL switches "
+                  "GPUDirect RDMA off.",
+           .fix = problem.fix});
+    }
+  }
+}
+
+void checkNumaBalancing(Examination& exam) {
+  constexpr const char* kFile = "/proc/sys/kernel/numa_balancing";
+  if (exam.system.number(kFile).value_or(0) == 0 || sysfs::numaNodes(exam.system.tree()).size() < 2) return;
+  if (sysfs::gpuDevices(exam.system.tree()).empty()) return;
+  exam.findings.add(
+      {.check = "numa-balancing",
+       .severity = Severity::kAdvice,
+       .what = "the kernel moves memory between NUMA nodes by itself",
+       .seen = {{"", kFile, exam.system.line(kFile)}},
+       .why = "Its page faults stop NCCL's proxy threads for milliseconds; NVIDIA and AMD advise to switch "
+              "it off.",
+       .fix =
+           "echo 'kernel.numa_balancing=0' | sudo tee /etc/sysctl.d/90-nccl.conf && sudo sysctl --system"});
+}
+
+topo::MachineSigns signsOf(const Examination& exam) {
+  const System& system = exam.system;
+  topo::MachineSigns signs{.sys_vendor = system.line("/sys/class/dmi/id/sys_vendor"),
+                           .product_name = system.line("/sys/class/dmi/id/product_name"),
+                           .chassis_asset_tag = system.line("/sys/class/dmi/id/chassis_asset_tag")};
+  for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(system.tree())) {
+    if (signs.gpus++ == 0) signs.gpu_device = gpu.device;
+    else if (signs.gpu_device != gpu.device) signs.gpu_device.clear();
+  }
+  for (const RdmaPort& port : exam.ports) signs.rdma_ports += port.software ? 0 : 1;
+  return signs;
+}
+
+void checkKnownMachine(Examination& exam) {
+  const topo::MachineSigns signs = signsOf(exam);
+  const topo::KnownMachine* known = topo::knownMachine(signs);
+  if (known == nullptr || signs.sys_vendor.empty()) return;
+  exam.looked.push_back(std::string("this is ") + known->name + ": " + known->advice);
+  // A container or a smaller size of the machine may have fewer of both.
+  if (known->rdma_ports == 0 || signs.rdma_ports >= known->rdma_ports || signs.gpus < known->gpus) return;
+  exam.findings.add(
+      {.check = "known-machine",
+       .severity = Severity::kWarning,
+       .what = std::string(known->name) + " has " + std::to_string(known->rdma_ports) +
+               " RDMA ports, and fewer are here",
+       .seen = {{"", "/sys/class/infiniband", std::to_string(signs.rdma_ports) + " ports"}},
+       .why = "Each one that lacks is a rail without bandwidth.",
+       .fix =
+           exam.system.container().empty()
+               ? "lspci -D | grep -i -e mellanox -e nvidia -e amazon; sudo dmesg | grep -i mlx5 | tail"
+               : "give the container all of them (device plugin, hostNetwork), then compare with the host"});
+}
+
+constexpr std::array<Check, 6> kChecks = {
+    {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree},
+     {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile},
+     {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit},
+     {"nic-far", "topology", "GPUs whose NIC is farther than PXB", checkFarNics},
+     {"numa-balancing", "topology", "automatic NUMA balancing", checkNumaBalancing},
+     {"known-machine", "topology", "clouds' machines and DGX: what they should have", checkKnownMachine}}};
+
+}  // namespace
+
+std::span<const Check> topologyChecks() { return kChecks; }
+
+}  // namespace railwise::doctor

@@ -1,0 +1,140 @@
+#include "doctor/facts/libraries.h"
+
+#include <algorithm>
+#include <set>
+
+namespace railwise::doctor {
+namespace {
+
+constexpr const char* kSystemFolders[] = {"/lib/x86_64-linux-gnu",
+                                          "/usr/lib/x86_64-linux-gnu",
+                                          "/lib/aarch64-linux-gnu",
+                                          "/usr/lib/aarch64-linux-gnu",
+                                          "/lib64",
+                                          "/usr/lib64",
+                                          "/lib",
+                                          "/usr/lib"};
+// Programs are linked to these, or find them by an rpath.
+constexpr const char* kMoreFolders[] = {"/usr/local/cuda/lib64", "/usr/local/lib", "/opt/rocm/lib",
+                                        "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64"};
+
+std::vector<std::string> splitAt(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+// The folders that /etc/ld.so.conf.d names.
+void addConfigured(const System& system, std::vector<std::string>& folders) {
+  for (const std::string& file : system.tree().list("/etc/ld.so.conf.d")) {
+    if (!file.ends_with(".conf")) continue;
+    for (const std::string& line : linesOf(system.text("/etc/ld.so.conf.d/" + file)))
+      if (const std::string folder = trimmed(line); folder.starts_with('/')) folders.push_back(folder);
+  }
+  for (const std::string& line : linesOf(system.text("/etc/ld.so.conf")))
+    if (const std::string folder = trimmed(line); folder.starts_with('/')) folders.push_back(folder);
+}
+
+void keepExisting(const System& system, std::vector<std::string>& folders) {
+  std::set<std::string> seen;
+  std::erase_if(folders, [&](const std::string& folder) {
+    const std::string real = sysfs::realPathOf(system.tree(), folder);
+    return real.empty() || !seen.insert(real).second;
+  });
+}
+
+// The site-packages folders of a prefix: lib/python3.12/site-packages and dist-packages.
+void addPython(const System& system, const std::string& prefix, std::vector<std::string>& packages) {
+  for (const char* lib : {"/lib", "/lib64"}) {
+    for (const std::string& name : system.tree().list(prefix + lib)) {
+      if (!name.starts_with("python3")) continue;
+      for (const char* kind : {"/site-packages", "/dist-packages"})
+        packages.push_back(prefix + lib + "/" + name + kind);
+    }
+  }
+}
+
+std::vector<std::string> pythonPackages(const System& system) {
+  std::vector<std::string> packages;
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (const Variable* set = system.variable(name); set != nullptr) addPython(system, set->value, packages);
+  for (const char* prefix : {"/usr/local", "/usr", "/opt/conda", "/opt/venv"})
+    addPython(system, prefix, packages);
+  return packages;
+}
+
+// The numbers of "libnccl.so.2.29.7" or of "nvidia_nccl_cu12-2.29.7.dist-info".
+std::string versionIn(const std::string& name, const std::string& after) {
+  const auto at = name.find(after);
+  if (at == std::string::npos) return {};
+  const std::string rest = name.substr(at + after.size());
+  const std::string version = rest.substr(0, rest.find_first_not_of("0123456789."));
+  const std::string plain = version.ends_with('.') ? version.substr(0, version.size() - 1) : version;
+  return std::count(plain.begin(), plain.end(), '.') >= 2 ? plain : "";
+}
+
+class Collector {
+ public:
+  explicit Collector(const System& system) : system_(system) {}
+
+  void folder(const std::string& folder, const std::string& version = "") {
+    for (const std::string& name : system_.tree().list(folder)) {
+      const bool rccl = name.starts_with("librccl.so");
+      if (!rccl && !name.starts_with("libnccl.so")) continue;
+      const std::string real = sysfs::realPathOf(system_.tree(), folder + "/" + name);
+      if (real.empty() || !seen_.insert(real).second) continue;
+      const std::string file(sysfs::baseName(real));
+      std::string found = versionIn(file, rccl ? "librccl.so." : "libnccl.so.");
+      libraries_.push_back({real, found.empty() ? version : found, rccl});
+    }
+  }
+
+  // The wheels nvidia-nccl-cu12 and -cu13, whose library has no version in its name.
+  void packages(const std::string& packages) {
+    std::string version;
+    for (const std::string& name : system_.tree().list(packages))
+      if (name.starts_with("nvidia_nccl_cu") && name.ends_with(".dist-info")) version = versionIn(name, "-");
+    folder(packages + "/nvidia/nccl/lib", version);
+  }
+
+  std::vector<NcclLibrary> take() { return std::move(libraries_); }
+
+ private:
+  const System& system_;
+  std::set<std::string> seen_;
+  std::vector<NcclLibrary> libraries_;
+};
+
+}  // namespace
+
+std::vector<std::string> librarySearchPath(const System& system) {
+  std::vector<std::string> folders;
+  if (const Variable* path = system.variable("LD_LIBRARY_PATH"); path != nullptr)
+    folders = splitAt(path->value, ':');
+  addConfigured(system, folders);
+  folders.insert(folders.end(), std::begin(kSystemFolders), std::end(kSystemFolders));
+  keepExisting(system, folders);
+  return folders;
+}
+
+std::string findLibrary(const System& system, const std::string& name) {
+  if (name.find('/') != std::string::npos) return system.exists(name) ? name : "";
+  for (const std::string& folder : librarySearchPath(system))
+    if (system.exists(folder + "/" + name)) return folder + "/" + name;
+  return {};
+}
+
+std::vector<NcclLibrary> ncclLibraries(const System& system) {
+  Collector collector(system);
+  for (const std::string& packages : pythonPackages(system)) collector.packages(packages);
+  for (const std::string& folder : librarySearchPath(system)) collector.folder(folder);
+  for (const char* folder : kMoreFolders) collector.folder(folder);
+  return collector.take();
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,127 @@
+#include "doctor/facts/rdma_ports.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/name_selection.h"
+#include "sysfs/pci_devices.h"
+#include "sysfs/rdma_devices.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr char kDevices[] = "/sys/class/infiniband/";
+// A table of GIDs has up to 256 entries; /sys is slow to read, and addresses come first.
+constexpr int kMostGids = 64;
+constexpr std::string_view kEmptyGid = "0000:0000:0000:0000:0000:0000:0000:0000";
+// The PCI vendor of Railwise's software machines (cli/device/tree_parts.cc).
+constexpr std::string_view kSimulatedVendor = "0x5257";
+constexpr float kMostGbps = 1e6F;
+
+int leadingNumber(const std::string& text, int otherwise) {
+  int value = otherwise;
+  const bool hex = text.starts_with("0x");
+  std::from_chars(text.data() + (hex ? 2 : 0), text.data() + text.size(), value, hex ? 16 : 10);
+  return value;
+}
+
+PortState stateOf(const std::string& text) {
+  const int number = leadingNumber(text, -1);
+  return number >= 0 && number <= 4 ? static_cast<PortState>(number) : PortState::kUnknown;
+}
+
+// "400 Gb/sec (4X NDR)"
+void readRate(const std::string& text, RdmaPort& port) {
+  const float gbps = std::strtof(text.c_str(), nullptr);
+  if (gbps > 0 && gbps < kMostGbps) port.rate_mbps = static_cast<int>(gbps * 1000 + 0.5F);
+  const auto bracket = text.find('(');
+  if (bracket != std::string::npos) port.lanes = leadingNumber(text.substr(bracket + 1), 0);
+}
+
+void readGids(const System& system, RdmaPort& port) {
+  const std::string folder = port.folder + "/gids";
+  port.gids_known = !system.tree().list(folder).empty();
+  for (int index = 0; port.gids_known && index < kMostGids; ++index) {
+    const std::string number = std::to_string(index);
+    const std::string value = system.line(folder + "/" + number);
+    if (value.empty() && !system.exists(folder + "/" + number)) break;
+    if (value.empty() || value == kEmptyGid) continue;
+    port.gids.push_back({index, value, system.line(port.folder + "/gid_attrs/types/" + number),
+                         system.line(port.folder + "/gid_attrs/ndevs/" + number)});
+  }
+}
+
+// The interface that the GID table names, else the only one of the PCI function.
+std::string interfaceOfPort(const System& system, const RdmaPort& port) {
+  for (const GidEntry& gid : port.gids)
+    if (!gid.interface.empty()) return gid.interface;
+  const std::vector<std::string> names = system.tree().list(port.pci_path + "/net");
+  if (!port.pci_path.empty() && names.size() == 1) return names[0];
+  return port.software ? sysfs::interfaceOf(system.tree(), port.device) : "";
+}
+
+// The facts of verbs: "mlx5_0 1 active_mtu=4096 max_mtu=4096".
+void readVerbs(const System& system, RdmaPort& port) {
+  for (const std::string& line : linesOf(system.text(kVerbsFile))) {
+    const std::vector<std::string> words = wordsOf(line);
+    if (words.size() < 2 || words[0] != port.device || words[1] != std::to_string(port.number)) continue;
+    for (const std::string& word : words) {
+      if (word.starts_with("active_mtu=")) port.active_mtu = leadingNumber(word.substr(11), 0);
+      if (word.starts_with("max_mtu=")) port.max_mtu = leadingNumber(word.substr(8), 0);
+    }
+  }
+}
+
+RdmaPort readPort(const System& system, const std::string& device, int number) {
+  const std::string folder = kDevices + device;
+  RdmaPort port{.device = device, .number = number, .folder = folder + "/ports/" + std::to_string(number)};
+  port.state = stateOf(system.line(port.folder + "/state"));
+  port.physical = system.line(port.folder + "/phys_state");
+  port.layer = system.line(port.folder + "/link_layer");
+  port.iwarp = system.line(folder + "/node_type").starts_with("4:");
+  const sysfs::RdmaPlace place = sysfs::rdmaPlace(system.tree(), device);
+  port.software = place.software;
+  port.pci_path = place.path;
+  port.simulated = !place.path.empty() && system.line(place.path + "/vendor") == kSimulatedVendor;
+  readRate(system.line(port.folder + "/rate"), port);
+  port.lid = leadingNumber(system.line(port.folder + "/lid"), -1);
+  port.sm_lid = leadingNumber(system.line(port.folder + "/sm_lid"), -1);
+  port.type = system.line(folder + "/hca_type");
+  port.board = system.line(folder + "/board_id");
+  port.firmware = system.line(folder + "/fw_ver");
+  readGids(system, port);
+  port.interface = interfaceOfPort(system, port);
+  if (!port.interface.empty())
+    port.interface_mtu =
+        static_cast<int>(system.number("/sys/class/net/" + port.interface + "/mtu").value_or(0));
+  readVerbs(system, port);
+  return port;
+}
+
+}  // namespace
+
+std::vector<RdmaPort> rdmaPorts(const System& system) {
+  const Variable* hca = system.variable("NCCL_IB_HCA");
+  const auto selection = hca != nullptr ? parsePortSelection(hca->value) : std::nullopt;
+  std::vector<RdmaPort> ports;
+  for (const std::string& device : system.tree().list("/sys/class/infiniband")) {
+    for (const std::string& name : system.tree().list(kDevices + device + "/ports")) {
+      const int number = leadingNumber(name, 0);
+      if (number <= 0 || std::to_string(number) != name) continue;
+      RdmaPort port = readPort(system, device, number);
+      port.left_out = selection.has_value() && !choosePort(*selection, device, number).selected;
+      ports.push_back(std::move(port));
+    }
+  }
+  return ports;
+}
+
+std::string gbpsText(int mbps) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g Gb/s", mbps / 1000.0);
+  return text;
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,183 @@
+#include "doctor/facts/system.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+
+namespace railwise::doctor {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+// The lines of one of NCCL's configuration files: NAME=value; '#' in the first column begins a comment. A
+// variable that is already set stays. Source: NCCL 2.30.7, misc/param.cc (setEnvFile).
+void addConfFile(const sysfs::FileTree& tree, const std::string& path,
+                 std::map<std::string, Variable>& into) {
+  constexpr std::size_t kMostBytes = 1 << 20;
+  const std::string text = tree.read(path, kMostBytes).value_or("");
+  int number = 0;
+  for (const std::string& line : linesOf(text)) {
+    ++number;
+    const auto equals = line.find('=');
+    if (line.starts_with('#') || equals == std::string::npos || equals == 0) continue;
+    into.emplace(line.substr(0, equals),
+                 Variable{line.substr(equals + 1), path + ":" + std::to_string(number)});
+  }
+}
+
+}  // namespace
+
+std::string trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(kSpaces);
+  if (first == std::string_view::npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(kSpaces) - first + 1));
+}
+
+std::vector<std::string> wordsOf(std::string_view text) {
+  std::vector<std::string> words;
+  std::size_t at = 0;
+  while ((at = text.find_first_not_of(kSpaces, at)) != std::string_view::npos) {
+    const std::size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
+    words.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+std::vector<std::string> linesOf(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+System::System(const sysfs::FileTree& tree) : tree_(tree) { readVariables(); }
+
+std::string System::line(const std::string& path) const { return trimmed(sysfs::firstLine(tree_, path)); }
+
+std::string System::text(const std::string& path, std::size_t most) const {
+  return tree_.read(path, most).value_or("");
+}
+
+std::optional<long long> System::number(const std::string& path) const {
+  const std::string text = line(path);
+  long long value = 0;
+  const bool hex = text.starts_with("0x");
+  const char* const first = text.data() + (hex ? 2 : 0);
+  const auto [end, error] = std::from_chars(first, text.data() + text.size(), value, hex ? 16 : 10);
+  if (text.empty() || error != std::errc() || (end != text.data() + text.size() && *end != ' ')) return {};
+  return value;
+}
+
+std::string System::field(const std::string& path, std::string_view key) const {
+  for (const std::string& line : linesOf(text(path))) {
+    const auto colon = line.find(':');
+    if (colon != std::string::npos && trimmed(std::string_view(line).substr(0, colon)) == key)
+      return trimmed(std::string_view(line).substr(colon + 1));
+  }
+  return {};
+}
+
+void System::readVariables() {
+  for (const std::string& line : linesOf(text(kEnvironmentFile))) {
+    const auto equals = line.find('=');
+    if (equals != std::string::npos && equals > 0)
+      variables_.emplace(line.substr(0, equals), Variable{line.substr(equals + 1), "the environment"});
+  }
+  const Variable* named = variable("NCCL_CONF_FILE");
+  const Variable* home = variable("HOME");
+  if (named != nullptr) addConfFile(tree_, named->value, variables_);
+  else if (home != nullptr) addConfFile(tree_, home->value + "/.nccl.conf", variables_);
+  addConfFile(tree_, "/etc/nccl.conf", variables_);
+}
+
+const Variable* System::variable(const std::string& name) const {
+  const auto found = variables_.find(name);
+  return found == variables_.end() || found->second.value.empty() ? nullptr : &found->second;
+}
+
+std::string System::access(const std::string& what) const {
+  for (const std::string& line : linesOf(text(kAccessFile))) {
+    const std::vector<std::string> words = wordsOf(line);
+    if (words.size() >= 2 && words[0] == what) return words[1];
+  }
+  return {};
+}
+
+std::pair<int, int> System::kernel() const {
+  const std::string release = line("/proc/sys/kernel/osrelease");
+  std::pair<int, int> version;
+  const char* const last = release.data() + release.size();
+  const auto major = std::from_chars(release.data(), last, version.first);
+  if (major.ec != std::errc() || major.ptr == last || *major.ptr != '.') return {};
+  if (std::from_chars(major.ptr + 1, last, version.second).ec != std::errc()) return {};
+  return version;
+}
+
+bool System::moduleLoaded(const std::string& name) const {
+  if (tree_.exists("/sys/module/" + name)) return true;
+  for (const std::string& line : linesOf(text("/proc/modules")))
+    if (line.starts_with(name + " ")) return true;
+  return false;
+}
+
+Packages System::packages() const {
+  for (const std::string& line : linesOf(text("/etc/os-release"))) {
+    if (!line.starts_with("ID=") && !line.starts_with("ID_LIKE=")) continue;
+    for (const char* name : {"debian", "ubuntu"})
+      if (line.find(name) != std::string::npos) return Packages::kApt;
+    for (const char* name : {"rhel", "fedora", "centos", "rocky", "almalinux", "amzn", "ol"})
+      if (line.find(name) != std::string::npos) return Packages::kDnf;
+  }
+  return Packages::kUnknown;
+}
+
+std::string System::installCommand(const std::string& apt, const std::string& dnf) const {
+  const std::string debian = "sudo apt-get install " + apt;
+  const std::string redhat = "sudo dnf install " + dnf;
+  switch (packages()) {
+    case Packages::kApt:
+      return debian;
+    case Packages::kDnf:
+      return redhat;
+    case Packages::kUnknown:
+      break;
+  }
+  return debian + "    (Debian, Ubuntu)\n" + redhat + "    (RHEL and its like)";
+}
+
+std::string System::container() const {
+  if (variables_.contains("KUBERNETES_SERVICE_HOST")) return "kubernetes";
+  if (tree_.exists("/.dockerenv")) return "docker";
+  if (tree_.exists("/run/.containerenv")) return "podman";
+  const std::string groups = text("/proc/1/cgroup");
+  for (const char* name : {"docker", "kubepods", "containerd", "libpod", "lxc"})
+    if (groups.find(name) != std::string::npos) return "a container";
+  return {};
+}
+
+bool System::virtualMachine() const {
+  if (tree_.exists("/sys/hypervisor/type")) return true;
+  const std::string flags = field("/proc/cpuinfo", "flags");
+  return (" " + flags + " ").find(" hypervisor ") != std::string::npos;
+}
+
+bool System::isRoot() const {
+  const std::vector<std::string> ids = wordsOf(field("/proc/self/status", "Uid"));
+  return ids.size() >= 2 && ids[1] == "0";
+}
+
+bool System::hasCapability(int bit) const {
+  const std::string mask = field("/proc/self/status", "CapEff");
+  unsigned long long bits = 0;
+  const auto [end, error] = std::from_chars(mask.data(), mask.data() + mask.size(), bits, 16);
+  return error == std::errc() && end == mask.data() + mask.size() && (bits >> bit & 1) != 0;
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,52 @@
+// Trees that the doctor puts over a machine's tree: facts that are in no file, and a note of what was read.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sysfs/file_tree.h"
+
+namespace railwise::doctor {
+
+// A tree over another one: what `over` has counts, everything else is that of `base`. Both must outlive it.
+class OverlayTree final : public sysfs::FileTree {
+ public:
+  OverlayTree(const sysfs::FileTree& base, const sysfs::MemoryTree& over) : base_(base), over_(over) {}
+
+  const std::string& name() const override { return base_.name(); }
+  bool live() const override { return base_.live(); }
+
+ protected:
+  Entry entryAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
+  std::vector<std::string> listAt(const std::string& real_path) const override;
+
+ private:
+  const sysfs::FileTree& base_;
+  const sysfs::MemoryTree& over_;
+};
+
+// Remembers all that is read of another tree, so that a report can carry exactly that: the same checks of the
+// copy find the same. One thread at a time. The tree must outlive it.
+class TracingTree final : public sysfs::FileTree {
+ public:
+  explicit TracingTree(const sysfs::FileTree& tree) : tree_(tree) {}
+
+  const std::string& name() const override { return tree_.name(); }
+  bool live() const override { return tree_.live(); }
+  // Files, links and folders that were read or listed.
+  const sysfs::MemoryTree& copy() const { return copy_; }
+
+ protected:
+  Entry entryAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
+  std::vector<std::string> listAt(const std::string& real_path) const override;
+
+ private:
+  const sysfs::FileTree& tree_;
+  mutable sysfs::MemoryTree copy_{"what was read"};
+};
+
+}  // namespace railwise::doctor

@@ -1,0 +1,168 @@
+#include "topo/machine/known_machines.h"
+
+#include <algorithm>
+#include <array>
+
+namespace railwise::topo {
+namespace {
+
+constexpr const char* kNvidia = "0x10de";
+constexpr const char* kAmd = "0x1002";
+constexpr int kSwitchedBoard = 8;  // boards with fewer GPUs join them without NVSwitch
+
+// Names as in pci.ids. Compute capabilities: developer.nvidia.com/cuda-gpus. NVLinks: the data sheets of
+// V100, A100, H100 and Blackwell.
+constexpr std::array<KnownGpu, 40> kGpus = {{{kNvidia, "0x15f9", "P100-SXM2", 60, 0},
+                                             {kNvidia, "0x15f8", "P100-PCIE", 60, 0},
+                                             {kNvidia, "0x1db1", "V100-SXM2-16GB", 70, 0},
+                                             {kNvidia, "0x1db5", "V100-SXM2-32GB", 70, 0},
+                                             {kNvidia, "0x1db8", "V100-SXM3-32GB", 70, 6},
+                                             {kNvidia, "0x1db4", "V100-PCIE-16GB", 70, 0},
+                                             {kNvidia, "0x1db6", "V100-PCIE-32GB", 70, 0},
+                                             {kNvidia, "0x1eb8", "T4", 75, 0},
+                                             {kNvidia, "0x20b0", "A100-SXM4-40GB", 80, 12},
+                                             {kNvidia, "0x20b2", "A100-SXM4-80GB", 80, 12},
+                                             {kNvidia, "0x20b3", "A100-SXM-64GB", 80, 0},
+                                             {kNvidia, "0x20bd", "A800-SXM4-40GB", 80, 8},
+                                             {kNvidia, "0x20f3", "A800-SXM4-80GB", 80, 8},
+                                             {kNvidia, "0x20f1", "A100-PCIE-40GB", 80, 0},
+                                             {kNvidia, "0x20b5", "A100 80GB PCIe", 80, 0},
+                                             {kNvidia, "0x20b7", "A30", 80, 0},
+                                             {kNvidia, "0x2204", "GeForce RTX 3090", 86, 0},
+                                             {kNvidia, "0x2230", "RTX A6000", 86, 0},
+                                             {kNvidia, "0x2235", "A40", 86, 0},
+                                             {kNvidia, "0x2236", "A10", 86, 0},
+                                             {kNvidia, "0x2237", "A10G", 86, 0},
+                                             {kNvidia, "0x2684", "GeForce RTX 4090", 89, 0},
+                                             {kNvidia, "0x26b5", "L40", 89, 0},
+                                             {kNvidia, "0x26b9", "L40S", 89, 0},
+                                             {kNvidia, "0x27b8", "L4", 89, 0},
+                                             {kNvidia, "0x2321", "H100 NVL", 90, 0},
+                                             {kNvidia, "0x2324", "H800 SXM", 90, 8},
+                                             {kNvidia, "0x2329", "H20", 90, 18},
+                                             {kNvidia, "0x2330", "H100 SXM5 80GB", 90, 18},
+                                             {kNvidia, "0x2331", "H100 PCIe", 90, 0},
+                                             {kNvidia, "0x2335", "H200 SXM 141GB", 90, 18},
+                                             {kNvidia, "0x2342", "GH200 120GB", 90, 0},
+                                             {kNvidia, "0x2901", "B200", 100, 18},
+                                             {kNvidia, "0x2941", "GB200", 100, 18},
+                                             {kNvidia, "0x3182", "B300 SXM6", 103, 18},
+                                             {kNvidia, "0x2e12", "GB10", 121, 0},
+                                             {kAmd, "0x738c", "Instinct MI100", 0, 0},
+                                             {kAmd, "0x740c", "Instinct MI250X", 0, 0},
+                                             {kAmd, "0x74a1", "Instinct MI300X", 0, 0},
+                                             {kAmd, "0x74b5", "Instinct MI300X VF", 0, 0}}};
+
+constexpr const char* kAwsPlugin =
+    "its NICs are EFA, which has no reliable connections: use aws-ofi-nccl, which the Deep Learning AMIs "
+    "have "
+    "(NCCL_NET_PLUGIN=ofi)";
+constexpr const char* kAzureFile =
+    "it hides its PCIe tree: NCCL_TOPO_FILE=/opt/microsoft/ndv5-topo.xml (ndv4-topo.xml, ...) of Azure's HPC "
+    "images, or "
+    "RAILWISE_TOPOLOGY=auto";
+constexpr const char* kGoogleRdma =
+    "its RDMA NICs are virtual functions with an interface each in subnets of their own: give pods all eight "
+    "(Google's "
+    "gIB guide), and RAILWISE_TOPOLOGY=auto if its PCIe tree is hidden";
+constexpr const char* kGoogleTcp = "it has no RDMA NICs: GPUDirect-TCPX(O) of Google is its fastest network";
+constexpr const char* kOracle =
+    "RoCE with DSCP: Oracle names NCCL_IB_TC (41 on H100, 105 on A100) and an NCCL_IB_HCA without the "
+    "devices of "
+    "the front network";
+constexpr const char* kDgx =
+    "mlx5 devices for storage and management are not on the compute rails: leave them out with "
+    "NCCL_IB_HCA if explain shows a GPU with one";
+constexpr const char* kSpark =
+    "one QSFP port is two RDMA devices of half the bandwidth: use both (NCCL_IB_HCA of all four, MTU 9000)";
+
+// The first row that fits counts.
+constexpr std::array<KnownMachine, 33> kMachines = {
+    {{"AWS p3dn.24xlarge", "Amazon EC2", "p3dn.24xlarge", "", 8, 1, kAwsPlugin},
+     {"AWS p4d.24xlarge", "Amazon EC2", "p4d.24xlarge", "", 8, 4, kAwsPlugin},
+     {"AWS p4de.24xlarge", "Amazon EC2", "p4de.24xlarge", "", 8, 4, kAwsPlugin},
+     {"AWS p5.48xlarge", "Amazon EC2", "p5.48xlarge", "", 8, 32, kAwsPlugin},
+     {"AWS p5e.48xlarge", "Amazon EC2", "p5e.48xlarge", "", 8, 32, kAwsPlugin},
+     {"AWS p5en.48xlarge", "Amazon EC2", "p5en.48xlarge", "", 8, 16, kAwsPlugin},
+     {"AWS p6-b200.48xlarge", "Amazon EC2", "p6-b200.48xlarge", "", 8, 8, kAwsPlugin},
+     {"AWS p6-b300.48xlarge", "Amazon EC2", "p6-b300.48xlarge", "", 8, 0, kAwsPlugin},
+     {"AWS p6e-gb200", "Amazon EC2", "p6e-gb200", "", 4, 0, kAwsPlugin},
+     {"AWS", "Amazon EC2", "", "", 0, 0, kAwsPlugin},
+     {"Azure ND40rs_v2", "Microsoft Corporation", "", "0x1db5", 8, 1, kAzureFile},
+     {"Azure ND96asr_v4", "Microsoft Corporation", "", "0x20b0", 8, 8, kAzureFile},
+     {"Azure ND96amsr_A100_v4", "Microsoft Corporation", "", "0x20b2", 8, 8, kAzureFile},
+     {"Azure NC96ads_A100_v4", "Microsoft Corporation", "", "0x20b5", 4, 0, kAzureFile},
+     {"Azure ND96isr_H100_v5", "Microsoft Corporation", "", "0x2330", 8, 8, kAzureFile},
+     {"Azure ND96isr_H200_v5", "Microsoft Corporation", "", "0x2335", 8, 8, kAzureFile},
+     {"Azure ND96isr_MI300X_v5", "Microsoft Corporation", "", "0x74b5", 8, 8, kAzureFile},
+     {"Azure ND GB200 v6", "Microsoft Corporation", "", "0x2941", 4, 4, kAzureFile},
+     {"Google a3-highgpu or a3-megagpu", "Google", "", "0x2330", 8, 0, kGoogleTcp},
+     {"Google a3-ultragpu", "Google", "", "0x2335", 8, 8, kGoogleRdma},
+     {"Google a4-highgpu", "Google", "", "0x2901", 8, 8, kGoogleRdma},
+     {"Oracle BM.GPU4.8", "", "OracleCloud", "0x20b0", 8, 16, kOracle},
+     {"Oracle BM.GPU.A100-v2.8", "", "OracleCloud", "0x20b2", 8, 16, kOracle},
+     {"Oracle BM.GPU.H100.8", "", "OracleCloud", "0x2330", 8, 16, kOracle},
+     {"Oracle BM.GPU.H200.8", "", "OracleCloud", "0x2335", 8, 8, kOracle},
+     {"Oracle cloud", "", "OracleCloud", "", 0, 0, kOracle},
+     {"DGX Spark", "NVIDIA", "", "0x2e12", 1, 0, kSpark},
+     {"DGX-1", "NVIDIA", "DGX-1", "", 8, 4, kDgx},
+     {"DGX-2", "NVIDIA", "DGX-2", "", 16, 8, kDgx},
+     {"DGX A100", "NVIDIA", "DGXA100", "", 8, 8, kDgx},
+     {"DGX H100", "NVIDIA", "DGXH100", "", 8, 8, kDgx},
+     {"DGX H200", "NVIDIA", "DGXH200", "", 8, 8, kDgx},
+     {"DGX B200", "NVIDIA", "DGXB200", "", 8, 8, kDgx}}};
+
+// Product names differ in spaces and hyphens: "DGXA100 920-23687-2530-000", "DGX A100".
+std::string plainName(std::string_view text) {
+  std::string plain;
+  for (const char c : text)
+    if (c != ' ') plain += c;
+  return plain;
+}
+
+bool fits(const KnownMachine& machine, const MachineSigns& signs) {
+  const auto begins = [](std::string_view text, std::string_view with) { return text.starts_with(with); };
+  if (!begins(signs.sys_vendor, machine.sys_vendor)) return false;
+  const std::string product = plainName(machine.product);
+  if (!begins(plainName(signs.product_name), product) && !begins(plainName(signs.chassis_asset_tag), product))
+    return false;
+  return *machine.gpu_device == '\0' ||
+         (signs.gpu_device == machine.gpu_device && signs.gpus <= machine.gpus);
+}
+
+}  // namespace
+
+const KnownGpu* knownGpu(std::string_view vendor, std::string_view device) {
+  const auto found = std::find_if(kGpus.begin(), kGpus.end(), [&](const KnownGpu& gpu) {
+    return vendor == gpu.vendor && device == gpu.device;
+  });
+  return found == kGpus.end() ? nullptr : &*found;
+}
+
+const KnownMachine* knownMachine(const MachineSigns& signs) {
+  const auto found = std::find_if(kMachines.begin(), kMachines.end(),
+                                  [&](const KnownMachine& machine) { return fits(machine, signs); });
+  return found == kMachines.end() ? nullptr : &*found;
+}
+
+KnownDetection knownDetection(const XmlDocument& document) {
+  KnownDetection known;
+  const KnownGpu* kind = nullptr;
+  int gpus = 0;
+  for (const XmlNode* node : document.order()) {
+    if (node->name == "gpu" && node->has("sm")) return {};
+    if (node->name == "nvlink") return {};
+    if (node->name != "pci" || !node->get("class").starts_with("0x03")) continue;
+    const KnownGpu* gpu = knownGpu(node->get("vendor"), node->get("device"));
+    if (gpu == nullptr || (kind != nullptr && gpu != kind)) return {};  // not known, or GPUs of several kinds
+    kind = gpu;
+    ++gpus;
+  }
+  if (kind == nullptr) return {};
+  known.gpu_sm = kind->sm;
+  known.nvswitch_links = gpus >= kSwitchedBoard ? kind->nvswitch_links : 0;
+  known.gpu = kind->name;
+  return known;
+}
+
+}  // namespace railwise::topo
