@@ -26,6 +26,8 @@ inline ncclResult_t toNccl(Status status) {
       return ncclSystemError;
     case Code::kRemote:
       return ncclRemoteError;  // NCCL reports "remote process exited or network error"
+    case Code::kRefused:
+      return ncclSystemError;
     case Code::kInternal:
       return ncclInternalError;
   }

@@ -24,6 +24,8 @@ inline const char* codeName(Code code) {
       return "system error";
     case Code::kRemote:
       return "remote error";
+    case Code::kRefused:
+      return "refused by RAILWISE_STRICT";
     case Code::kInternal:
       return "internal error";
   }

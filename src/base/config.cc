@@ -1,13 +1,19 @@
 #include "base/config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "base/address_range.h"
 #include "base/log.h"
 #include "base/name_selection.h"
+#include "base/setting_names.h"
+#include "base/strict_mode.h"
 
 namespace railwise {
 namespace {
@@ -17,17 +23,25 @@ const char* variable(const char* env) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-SettingSource readInt(const char* env, int min, int max, int& value) {
-  const char* text = variable(env);
-  if (text == nullptr) return SettingSource::kDefault;
+std::optional<int> parseNumber(const char* text, int min, int max) {
   char* end = nullptr;
   errno = 0;
   const long parsed = std::strtol(text, &end, 0);
-  if (errno != 0 || *end != '\0' || parsed < min || parsed > max) {
+  if (errno != 0 || *end != '\0' || parsed < min || parsed > max) return std::nullopt;
+  return static_cast<int>(parsed);
+}
+
+std::string rangeText(int min, int max) { return std::to_string(min) + " to " + std::to_string(max); }
+
+SettingSource readInt(const char* env, int min, int max, int& value) {
+  const char* text = variable(env);
+  if (text == nullptr) return SettingSource::kDefault;
+  const std::optional<int> parsed = parseNumber(text, min, max);
+  if (!parsed) {
     RAILWISE_WARN("%s=%s is not a number from %d to %d: using %d", env, text, min, max, value);
     return SettingSource::kRejected;
   }
-  value = static_cast<int>(parsed);
+  value = *parsed;
   RAILWISE_INFO(log::kEnv, "%s set to %d", env, value);
   return SettingSource::kEnvironment;
 }
@@ -103,6 +117,8 @@ bool isAddressRange(std::string_view text) { return parseAddressRange(text).has_
 // 32767.
 bool isHcaSelection(std::string_view text) { return parsePortSelection(text).has_value(); }
 
+bool isStrictMode(std::string_view text) { return parseStrictMode(text).has_value(); }
+
 }  // namespace
 
 Config Config::load(std::vector<SettingSource>* sources) {
@@ -130,10 +146,40 @@ Config Config::load(std::vector<SettingSource>* sources) {
 
 const char* environmentVariable(const char* name) { return std::getenv(name); }
 
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+void warnOfMisspeltSettings() {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  for (const UnknownName& unknown : misspeltNetworkNames(environment()))
+    RAILWISE_WARN("%s", textOf(unknown).c_str());
+}
+
+std::string acceptedInstead(std::string_view env, std::string_view value) {
+  if (value.empty()) return "";
+  const std::string text(value);
+#define RAILWISE_INT(field, name, default_value, min, max, description) \
+  if (env == name && !parseNumber(text.c_str(), min, max)) return rangeText(min, max);
+#define RAILWISE_CHOICE(field, name, default_value, choices, description) \
+  if (env == name && !isOneOf(value, choices)) return choiceText(choices);
+#define RAILWISE_CHECKED(field, name, default_value, form, check, description) \
+  if (env == name && !check(value)) return form;
+#include "base/config.def"
+  return "";
+}
+
 std::span<const Setting> settings() {
   static const std::vector<Setting> rows = {
 #define RAILWISE_INT(field, env, default_value, min, max, text) \
-  {env, std::to_string(default_value), std::to_string(min) + " to " + std::to_string(max), text},
+  {env, std::to_string(default_value), rangeText(min, max), text},
 #define RAILWISE_STRING(field, env, default_value, form, text) {env, default_value, form, text},
 #define RAILWISE_CHOICE(field, env, default_value, choices, text) \
   {env, default_value, choiceText(choices), text},

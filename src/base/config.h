@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace railwise {
@@ -32,6 +34,11 @@ struct Config {
 // The value of one of NCCL's variables that the topology model uses (topo/settings.h lists them). Null: the
 // variable is not set.
 const char* environmentVariable(const char* name);
+// All variables of this process, for the pure functions of setting_names.h and setting_mistakes.h.
+std::map<std::string, std::string> environment();
+
+// Logs each misspelt name of Railwise and of NCCL's network settings at WARN, once per process.
+void warnOfMisspeltSettings();
 
 // One row of config.def, for `railwise config` and the documentation.
 struct Setting {
@@ -43,6 +50,10 @@ struct Setting {
 std::span<const Setting> settings();
 // The value of settings()[index] in `config`, as text.
 std::string settingValue(const Config& config, std::size_t index);
+
+// What the setting `env` accepts, if it does not accept `value`; "" if it does, or if there is no such
+// setting.
+std::string acceptedInstead(std::string_view env, std::string_view value);
 
 // A variable of NCCL that has no meaning for the plugin, and the reason.
 struct UnusedSetting {

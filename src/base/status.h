@@ -18,6 +18,7 @@ enum class Code : int32_t {
   kNoDevice,         // no RDMA device, or none that can be used
   kSystem,           // a call of the operating system or of verbs failed; sys_errno has the errno
   kRemote,           // the peer failed, left, or does not speak Railwise's protocol
+  kRefused,          // RAILWISE_STRICT refuses what would work, but slower than the machine can
   kInternal,         // an invariant of Railwise's own code is broken
 };
 

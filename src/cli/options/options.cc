@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <numeric>
+
+#include "base/closest_name.h"
 
 namespace railwise::cli {
 namespace {
@@ -23,21 +24,6 @@ const Option* findShort(std::span<const Option> options, char name) {
   const auto found =
       std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.short_name == name; });
   return found == options.end() || name == 0 ? nullptr : &*found;
-}
-
-std::size_t editDistance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
 }
 
 // One pass over the arguments, with the state that its steps share.
@@ -166,19 +152,6 @@ std::optional<int> parseInt(std::string_view text, int min, int max) {
   const auto [end, failure] = std::from_chars(text.data(), last, value);
   if (failure != std::errc() || end != last || value < min || value > max) return std::nullopt;
   return value;
-}
-
-std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates) {
-  std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const bool abbreviated = name.size() >= 3 && candidate.starts_with(name);
-    const std::size_t distance = abbreviated ? 1 : editDistance(name, candidate);
-    if (distance >= best_distance || distance >= candidate.size()) continue;
-    best = candidate;
-    best_distance = distance;
-  }
-  return best;
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> candidates) {

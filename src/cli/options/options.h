@@ -50,8 +50,6 @@ std::string optionHelp(std::span<const Option> options);
 // bits.
 std::optional<uint64_t> parseSize(std::string_view text);
 std::optional<int> parseInt(std::string_view text, int min, int max);
-// The candidate closest to `name`, if it is close enough that `name` may be a misspelling. Otherwise null.
-std::optional<std::string> closest(std::string_view name, std::span<const std::string> candidates);
 // Returns ", did you mean 'x'?", or "" if no candidate is close.
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
