@@ -19,14 +19,15 @@ const char* severityName(Severity severity) {
 
 void Findings::add(Finding finding) {
   const auto alike = [&](const Finding& other) {
-    return other.check == finding.check && other.severity == finding.severity && other.what == finding.what &&
-           other.why == finding.why && other.fix == finding.fix;
+    return other.check == finding.check && other.severity == finding.severity && other.what == finding.what;
   };
   const auto known = std::find_if(findings_.begin(), findings_.end(), alike);
   if (known == findings_.end()) {
     findings_.push_back(std::move(finding));
     return;
   }
+  constexpr const char* kOthers = "\nLikewise for the others.";
+  if (known->fix != finding.fix && !known->fix.ends_with(kOthers)) known->fix += kOthers;
   std::move(finding.seen.begin(), finding.seen.end(), std::back_inserter(known->seen));
 }
 

@@ -75,8 +75,7 @@ const char* hintFor(const MachineOptions& options) {
 
 std::optional<topo::Machine> fromTree(const char* command, std::string file, const MachineOptions& options,
                                       const topo::Settings& settings) {
-  const auto tree = options.software.empty() ? openRoot(command, options.root)
-                                             : deviceRoot(command, options.software, options.host);
+  const auto tree = openMachineTree(command, options);
   if (!tree) return std::nullopt;
   if (file.empty()) file = fileOfNccl(command, options);
   topo::SysfsOptions sysfs;
@@ -151,6 +150,11 @@ std::unique_ptr<sysfs::FileTree> openRoot(const char* command, const std::string
   say("%s: %s%s", command, tree.error().c_str(),
       root.ends_with(".xml") ? "; a topology file is given without --root" : "");
   return nullptr;
+}
+
+std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& options) {
+  return options.software.empty() ? openRoot(command, options.root)
+                                  : deviceRoot(command, options.software, options.host);
 }
 
 void takeRecording(MachineOptions& options) {

@@ -19,10 +19,11 @@ namespace railwise::doctor {
 // What a check is given, and where its answers go.
 struct Examination {
   const System& system;
-  std::vector<RdmaPort> ports;             // all ports of the machine
-  const topo::Machine* machine = nullptr;  // the model; null: there is none (no GPU, or it cannot be made)
-  std::string machine_error;               // why there is no model
-  std::string topology_file;               // path of the file that NCCL reads; "": none
+  std::vector<RdmaPort> ports;               // all ports of the machine
+  const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
+  std::string machine_error;                 // why there is no model
+  std::string topology_file;                 // the file that NCCL reads; "": none
+  std::optional<std::string> topology_text;  // null: it cannot be read
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people
   std::vector<std::string> hidden;  // what could not be read, and what would help

@@ -43,7 +43,8 @@ bool couldDoRdma(const sysfs::PciDevice& device) {
 }
 
 void checkDevices(Examination& exam) {
-  if (!exam.ports.empty()) return;
+  // A recording of the PCI tree alone says nothing of RDMA devices.
+  if (!exam.ports.empty() || !exam.system.environmentKnown()) return;
   Finding finding{.check = "rdma-devices"};
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
     if (couldDoRdma(device))
@@ -60,7 +61,6 @@ void checkDevices(Examination& exam) {
             ? "sudo modprobe mlx5_ib && rdma link\n" + exam.system.installCommand("rdma-core", "rdma-core")
             : "give the container the card: docker run --network host --device=/dev/infiniband ...";
   } else {
-    if (!exam.system.exists("/sys/class")) return;
     finding.severity = Severity::kWarning;
     finding.what = "this machine has no RDMA device";
     finding.seen.push_back({"", "/sys/class/infiniband", "empty"});

@@ -87,32 +87,47 @@ void addFitFindings(Examination& exam, const topo::XmlDocument& document) {
 }
 
 void checkTopologyFile(Examination& exam) {
-  if (!exam.topology_file.empty()) addLintFindings(exam, topo::lintFile(exam.topology_file));
+  if (exam.topology_file.empty()) return;
+  if (exam.topology_text)
+    return addLintFindings(exam, topo::lintText(*exam.topology_text, exam.topology_file));
+  exam.findings.add(
+      {.check = "topology-file",
+       .severity = Severity::kError,
+       .what = "the topology file cannot be read",
+       .seen = {{"", exam.topology_file, "no such file, or no right to read it"}},
+       .why = "NCCL goes on without it: on a VM every NIC is then equally far.",
+       .fix = "ls -l " + exam.topology_file + "\nexport NCCL_TOPO_FILE=<the right file>, or unset it"});
 }
 
 void checkTopologyFit(Examination& exam) {
-  if (exam.topology_file.empty() || !exam.system.exists("/sys/bus/pci/devices")) return;
-  const auto document = topo::readXmlFile(exam.topology_file);
+  if (!exam.topology_text || exam.system.tree().list("/sys/bus/pci/devices").empty()) return;
+  const auto document = topo::parseXml(*exam.topology_text, exam.topology_file);
   if (document.ok()) addFitFindings(exam, *document);
 }
 
+// Where every GPU is far from every NIC, or several share one, that is how the board is made (or the tree is
+// hidden: hidden-tree). A GPU that is far while others are near is worth a word.
 void checkFarNics(Examination& exam) {
   if (exam.machine == nullptr) return;
-  for (const topo::GpuExplanation& gpu : topo::explain(*exam.machine).gpus) {
+  const std::vector<topo::GpuExplanation> gpus = topo::explain(*exam.machine).gpus;
+  std::vector<Finding> far;
+  for (const topo::GpuExplanation& gpu : gpus) {
     for (const topo::Problem& problem : gpu.problems) {
-      if (problem.kind != "far-nic" && problem.kind != "no-nic") continue;
-      // Where all GPUs share too few NICs, the distance is the board's design.
-      exam.findings.add(
+      if (problem.kind != "far-nic") continue;
+      const std::string rank = std::to_string(gpu.rank);
+      far.push_back(
           {.check = "nic-far",
            .severity = Severity::kAdvice,
-           .what = "the nearest NIC is beyond the GPU's PCIe switches",
-           .seen = {{"GPU " + std::to_string(gpu.rank), "railwise explain --gpu " + std::to_string(gpu.rank),
-                     problem.text}},
-           .why = "Beyond PXB data passes the CPU's host bridge: less bandwidth, and NCCL switches "
-                  "GPUDirect RDMA off.",
+           .what = "the nearest NIC is beyond the GPU's PCIe switches, and other GPUs have nearer ones",
+           .seen = {{"GPU " + rank, "railwise explain --gpu " + rank, problem.text}},
+           .why = "Beyond PXB data passes the CPU's host bridge: less bandwidth, and NCCL switches GPUDirect "
+                  "RDMA off.",
            .fix = problem.fix});
+      break;
     }
   }
+  if (far.size() == gpus.size()) return;
+  for (Finding& finding : far) exam.findings.add(std::move(finding));
 }
 
 void checkNumaBalancing(Examination& exam) {

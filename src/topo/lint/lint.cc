@@ -226,11 +226,22 @@ std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRema
   return linter.take();
 }
 
+static LintReport reportOf(const Outcome<XmlDocument>& document, const std::string& file,
+                           const std::vector<XmlRemark>& remarks) {
+  if (!document.ok()) return {false, {parseFinding(file, document.error())}};
+  return {true, lint(*document, remarks)};
+}
+
 LintReport lintFile(const std::string& path) {
   std::vector<XmlRemark> remarks;
   const Outcome<XmlDocument> document = readXmlFile(path, {}, &remarks);
-  if (!document.ok()) return {false, {parseFinding(path, document.error())}};
-  return {true, lint(*document, remarks)};
+  return reportOf(document, path, remarks);
+}
+
+LintReport lintText(std::string_view text, const std::string& file) {
+  std::vector<XmlRemark> remarks;
+  const Outcome<XmlDocument> document = parseXml(text, file, {}, &remarks);
+  return reportOf(document, file, remarks);
 }
 
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -34,6 +35,8 @@ struct LintReport {
   std::vector<Finding> findings;
 };
 LintReport lintFile(const std::string& path);
+// As lintFile(), of a text that is already read. `file` is for messages.
+LintReport lintText(std::string_view text, const std::string& file);
 // Writes one object: file, accepted, findings (severity, rule, line, column, text, fix).
 void writeLintJson(JsonWriter& json, const std::string& file, const LintReport& report);
 

@@ -1,0 +1,163 @@
+// railwise doctor: what is wrong with this machine, and what to type. --log and --pair are commands of their
+// own (log.cc, pair.cc).
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "base/config.h"
+#include "cli/doctor/commands.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/machine_options.h"
+#include "doctor/checks/examine.h"
+#include "doctor/facts/gather.h"
+#include "doctor/facts/trees.h"
+#include "doctor/report.h"
+#include "sysfs/tar_archive.h"
+
+namespace railwise::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "usage: railwise doctor [FILE] [options]\n"
+    "       railwise doctor --log FILE...       what NCCL_DEBUG=INFO logs say (railwise doctor --log "
+    "--help)\n"
+    "       railwise doctor --pair [HOST]       measures the NICs of two hosts (railwise doctor --pair "
+    "--help)\n\n"
+    "Says what is wrong with this machine for NCCL over RDMA, the worst first: what was seen and where, what "
+    "it\n"
+    "costs, and what to type. Needs no root; what root would add is said at the end. FILE: only this NCCL\n"
+    "topology file. docs/doctor.md explains each check.\n"
+    "Exit status: 0 fine (advice at most), 1 warnings, 2 errors or a mistake on the command line.\n\n";
+
+struct DoctorOptions {
+  bool json = false;
+  bool list = false;
+  bool masked = false;
+  std::vector<std::string> only;
+  std::string report;
+  int watch_ms = 1000;
+  MachineOptions machine;
+};
+
+Option onlyOption(std::vector<std::string>* only) {
+  return {.long_name = "only",
+          .value = Option::kRequired,
+          .value_name = "CHECK,..",
+          .text = "only these checks, or families: rdma, gpudirect, topology, container, nccl",
+          .accepted = "names of checks (railwise doctor --list)",
+          .accept = [only](std::string_view value) {
+            while (!value.empty()) {
+              const auto comma = std::min(value.find(','), value.size());
+              only->emplace_back(value.substr(0, comma));
+              value.remove_prefix(std::min(comma + 1, value.size()));
+              if (!doctor::isCheckOrFamily(only->back())) return false;
+            }
+            return !only->empty();
+          }};
+}
+
+std::vector<Option> optionTable(DoctorOptions& options) {
+  return {
+      flagOption(0, "json", &options.json, "print JSON"),
+      onlyOption(&options.only),
+      flagOption(0, "list", &options.list, "list the checks"),
+      textOption(
+          0, "root", "DIR|TAR", &options.machine.root,
+          "another machine: a folder with its files, or what --report or railwise topo record has written"),
+      textOption('m', "machine", "NAME|FILE", &options.machine.software,
+                 "a software machine (railwise device list)"),
+      textOption('H', "host", "NAME", &options.machine.host, "which host of --machine (default: its first)"),
+      textOption(0, "report", "FILE.tar.gz", &options.report,
+                 "also write all that was read, for somebody who helps you; --root reads it"),
+      flagOption(0, "mask", &options.masked,
+                 "with --report: addresses, GUIDs and host names made unreadable"),
+      intOption(0, "watch", &options.watch_ms, 0, 60000,
+                "milliseconds to watch error counters (default 1000)")};
+}
+
+int listChecks() {
+  for (const doctor::Check& check : doctor::allChecks())
+    std::printf("%-20s %-10s %s\n", check.name, check.family, check.text);
+  return kExitOk;
+}
+
+std::string subjectOf(const doctor::System& system, const std::string& file, const MachineOptions& machine) {
+  if (!file.empty()) return file;
+  if (!machine.root.empty()) return machine.root;
+  if (!machine.software.empty()) return "machine " + machine.software;
+  const std::string host = system.line("/proc/sys/kernel/hostname");
+  return host.empty() ? "this machine" : host;
+}
+
+// Null: it cannot be read; errno says why.
+std::optional<std::string> wholeFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subject, bool json_wanted) {
+  const doctor::ReportStyle style{.subject = subject, .looked = diagnosis.looked, .hidden = diagnosis.hidden};
+  if (json_wanted) {
+    JsonWriter json;
+    json.beginObject();
+    json.key("machine").value(subject);
+    doctor::writeReportJson(json, diagnosis.findings, style);
+    json.endObject();
+    std::printf("%s\n", json.text().c_str());
+  } else {
+    std::fputs(doctor::reportText(diagnosis.findings, style).c_str(), stdout);
+  }
+  return diagnosis.findings.exitStatus();
+}
+
+}  // namespace
+
+int doctorCommand(Args args) {
+  DoctorOptions options;
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("doctor", optionTable(options), args, kHelp, 1, &status);
+  if (!arguments) return status;
+  if (options.list) return listChecks();
+  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  takeRecording(options.machine);
+  if (!file.empty() && options.machine.elsewhere())
+    return say("doctor: FILE and --root or --machine are two machines: name one"), kExitUsage;
+
+  std::optional<std::string> topology_text;
+  std::unique_ptr<sysfs::FileTree> machine;
+  if (!file.empty()) {
+    topology_text = wholeFile(file);
+    if (!topology_text) return say("doctor: %s: %s", file.c_str(), std::strerror(errno)), kExitUsage;
+    machine = std::make_unique<sysfs::MemoryTree>(file);
+  } else {
+    machine = openMachineTree("doctor", options.machine);
+    if (machine == nullptr) return kExitUsage;
+  }
+  sysfs::MemoryTree facts("facts");
+  const bool here = file.empty() && !options.machine.elsewhere();
+  if (here) {
+    facts = doctor::gatherFacts(
+        *machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ},
+        Config::load());
+  }
+  const doctor::OverlayTree whole(*machine, facts);
+  const doctor::TracingTree traced(whole);
+  const doctor::System system(traced);
+  const doctor::Diagnosis diagnosis = doctor::examine(
+      system,
+      {.only = options.only, .topology_file = file, .topology_text = topology_text, .this_machine = here});
+  return printDiagnosis(diagnosis, subjectOf(system, file, options.machine), options.json);
+}
+
+}  // namespace railwise::cli

@@ -1,0 +1,109 @@
+#include "doctor/checks/examine.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "sysfs/pci_devices.h"
+#include "topo/machine/load.h"
+#include "topo/sources/gpu_answers.h"
+#include "topo/sources/load_machine.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr std::size_t kMostFileBytes = 16 << 20;
+
+topo::Settings settingsOf(const System& system) {
+  return topo::settingsFromEnvironment([&](const char* name) -> const char* {
+    const Variable* set = system.variable(name);
+    return set == nullptr ? nullptr : set->value.c_str();
+  });
+}
+
+// The file that NCCL reads (ncclTopoGetSystem). "": none.
+std::string topologyFileOf(const System& system) {
+  if (const Variable* named = system.variable("NCCL_TOPO_FILE"); named != nullptr) return named->value;
+  return system.exists(topo::kVirtualTopology) ? topo::kVirtualTopology : "";
+}
+
+Outcome<topo::Machine> modelOf(const Examination& exam, const topo::Settings& settings, bool this_machine) {
+  std::optional<topo::XmlDocument> document;
+  if (exam.topology_text) {
+    auto read = topo::parseXml(*exam.topology_text, exam.topology_file);
+    if (!read.ok()) return read.failure();
+    document = std::move(*read);
+  }
+  if (exam.system.tree().list("/sys/bus/pci/devices").empty() && document.has_value())
+    return topo::loadDocument(std::move(*document), settings, {}, exam.topology_file);
+  topo::SysfsOptions options;
+  auto answers = topo::askForGpus(exam.system.tree(), this_machine, Config());
+  if (answers.ok()) options.gpu_answers = std::move(*answers);
+  return topo::loadMachine({.tree = exam.system.tree(),
+                            .settings = settings,
+                            .options = std::move(options),
+                            .document = std::move(document)});
+}
+
+// "8 RDMA ports: 8 x MT4129, InfiniBand, 400 Gb/s, active (mlx5_0 ... mlx5_7)"
+void lookAtPorts(Examination& exam) {
+  std::map<std::string, std::vector<std::string>> kinds;
+  for (const RdmaPort& port : exam.ports) {
+    const std::string layer = port.iwarp ? "iWARP" : port.roce() ? "RoCE" : port.layer;
+    const std::string kind =
+        (port.type.empty() ? "" : port.type + ", ") + (layer.empty() ? "" : layer + ", ") +
+        (port.rate_mbps > 0 ? gbpsText(port.rate_mbps) + ", " : "") +
+        (port.active() ? "active" : "not active") + (port.left_out ? ", left out by NCCL_IB_HCA" : "");
+    kinds[kind].push_back(port.number == 1 ? port.device : port.label());
+  }
+  for (const auto& [kind, names] : kinds) {
+    std::string text = std::to_string(names.size()) + (names.size() == 1 ? " RDMA port" : " RDMA ports") +
+                       " (" + kind + "): ";
+    const std::size_t shown = std::min<std::size_t>(names.size(), 8);
+    for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+    if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
+    exam.looked.push_back(std::move(text));
+  }
+}
+
+void lookAtGpus(Examination& exam) {
+  const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
+  if (gpus > 0)
+    exam.looked.push_back(std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") + " in /sys/bus/pci/devices");
+  if (!exam.topology_file.empty()) exam.looked.push_back("topology file " + exam.topology_file);
+}
+
+}  // namespace
+
+bool isCheckOrFamily(const std::string& name) {
+  const std::vector<Check> checks = allChecks();
+  return std::any_of(checks.begin(), checks.end(),
+                     [&](const Check& check) { return name == check.name || name == check.family; });
+}
+
+Diagnosis examine(const System& system, const ExamineOptions& options) {
+  Examination exam{.system = system};
+  exam.ports = rdmaPorts(system);
+  exam.topology_file = options.topology_file.empty() ? topologyFileOf(system) : options.topology_file;
+  exam.topology_text = options.topology_text;
+  if (!exam.topology_text && !exam.topology_file.empty())
+    exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
+  const Outcome<topo::Machine> machine = modelOf(exam, settingsOf(system), options.this_machine);
+  if (machine.ok()) exam.machine = &*machine;
+  else exam.machine_error = machine.error();
+  lookAtPorts(exam);
+  lookAtGpus(exam);
+  std::size_t ran = 0;
+  for (const Check& check : allChecks()) {
+    const auto named = [&](const std::string& name) { return name == check.name || name == check.family; };
+    if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), named)) continue;
+    check.run(exam);
+    ++ran;
+  }
+  exam.looked.push_back(std::to_string(ran) + (ran == 1 ? " check" : " checks") +
+                        " (railwise doctor --list)");
+  exam.findings.sort();
+  return {std::move(exam.findings), std::move(exam.looked), std::move(exam.hidden)};
+}
+
+}  // namespace railwise::doctor
