@@ -16,7 +16,7 @@ void checkGids(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->roce() || !port->active() || !port->gids_known || port->iwarp) continue;
     const auto any = [&](auto matches) { return std::any_of(port->gids.begin(), port->gids.end(), matches); };
-    const bool types = any([](const GidEntry& gid) { return !gid.type.empty(); });
+    const bool types = !any([](const GidEntry& gid) { return gid.type.empty(); });
     const std::string up = port->interface.empty() ? "<interface>" : port->interface;
     Finding finding{.check = "gid"};
     finding.seen.push_back({port->label(), port->folder + "/gids", ""});

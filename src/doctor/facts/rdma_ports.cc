@@ -16,8 +16,8 @@ constexpr char kDevices[] = "/sys/class/infiniband/";
 // A table of GIDs has up to 256 entries; /sys is slow to read, and addresses come first.
 constexpr int kMostGids = 64;
 constexpr std::string_view kEmptyGid = "0000:0000:0000:0000:0000:0000:0000:0000";
-// The PCI vendor of Railwise's software machines (cli/device/tree_parts.cc).
-constexpr std::string_view kSimulatedVendor = "0x5257";
+// The firmware of a software machine's NICs (cli/device/tree_parts.cc).
+constexpr std::string_view kSimulatedFirmware = "railwise-";
 constexpr float kMostGbps = 1e6F;
 
 int leadingNumber(const std::string& text, int otherwise) {
@@ -40,14 +40,16 @@ void readRate(const std::string& text, RdmaPort& port) {
   if (bracket != std::string::npos) port.lanes = leadingNumber(text.substr(bracket + 1), 0);
 }
 
+// The kernel writes zeros for an empty entry. A file that is missing or cannot be read makes the table unknown.
 void readGids(const System& system, RdmaPort& port) {
   const std::string folder = port.folder + "/gids";
-  port.gids_known = !system.tree().list(folder).empty();
-  for (int index = 0; port.gids_known && index < kMostGids; ++index) {
+  const auto entries = static_cast<int>(system.tree().list(folder).size());
+  port.gids_known = entries > 0;
+  for (int index = 0; index < std::min(entries, kMostGids); ++index) {
     const std::string number = std::to_string(index);
     const std::string value = system.line(folder + "/" + number);
-    if (value.empty() && !system.exists(folder + "/" + number)) break;
-    if (value.empty() || value == kEmptyGid) continue;
+    if (value.size() != kEmptyGid.size()) port.gids_known = false;
+    if (value.size() != kEmptyGid.size() || value == kEmptyGid) continue;
     port.gids.push_back({index, value, system.line(port.folder + "/gid_attrs/types/" + number),
                          system.line(port.folder + "/gid_attrs/ndevs/" + number)});
   }
@@ -84,13 +86,13 @@ RdmaPort readPort(const System& system, const std::string& device, int number) {
   const sysfs::RdmaPlace place = sysfs::rdmaPlace(system.tree(), device);
   port.software = place.software;
   port.pci_path = place.path;
-  port.simulated = !place.path.empty() && system.line(place.path + "/vendor") == kSimulatedVendor;
   readRate(system.line(port.folder + "/rate"), port);
   port.lid = leadingNumber(system.line(port.folder + "/lid"), -1);
   port.sm_lid = leadingNumber(system.line(port.folder + "/sm_lid"), -1);
   port.type = system.line(folder + "/hca_type");
   port.board = system.line(folder + "/board_id");
   port.firmware = system.line(folder + "/fw_ver");
+  port.simulated = port.firmware.starts_with(kSimulatedFirmware);
   readGids(system, port);
   port.interface = interfaceOfPort(system, port);
   if (!port.interface.empty())

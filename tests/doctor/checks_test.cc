@@ -1,0 +1,603 @@
+// Each check on a machine with that one fault, and all of them on machines without any.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "cli/device/tree.h"
+#include "doctor/checks/examine.h"
+#include "doctor/report.h"
+#include "softdev/config/config.h"
+#include "sysfs/tar_archive.h"
+#include "tests/doctor/good_machine.h"
+#include "topo/lint/lint.h"
+
+namespace railwise::doctor {
+namespace {
+
+using namespace test;
+using sysfs::MemoryTree;
+
+Diagnosis diagnose(const sysfs::FileTree& tree) { return examine(System(tree), {}); }
+
+std::string textOf(const Diagnosis& diagnosis) {
+  return reportText(diagnosis.findings, {.subject = "node", .hidden = diagnosis.hidden});
+}
+
+TEST(Doctor, AGoodMachineIsFine) {
+  for (const Network network : {Network::kInfiniband, Network::kRoce}) {
+    const MemoryTree tree = goodMachine(network);
+    const Diagnosis diagnosis = diagnose(tree);
+    EXPECT_EQ(textOf(diagnosis), "node: fine\n");
+    EXPECT_GE(diagnosis.looked.size(), 5U);
+  }
+}
+
+TEST(Doctor, ASoftwareMachineIsFine) {
+  MemoryTree tree = goodMachine();
+  for (int i = 0; i < 8; ++i) {
+    set(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i) + "/fw_ver", "railwise-0.1.0\n");
+    set(tree, portFolder(tree, i) + "/lid", "0x0\n");
+    set(tree, portFolder(tree, i) + "/sm_lid", "0x0\n");
+  }
+  set(tree, "/proc/modules", "");
+  set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n");
+  set(tree, "/proc/self/limits",
+      "Max locked memory         65536                65536                bytes\n");
+  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
+}
+
+// A fault, and what the doctor must say of it.
+struct Fault {
+  const char* name;
+  Network network;
+  void (*make)(MemoryTree&);
+  const char* check;
+  Severity severity;
+  const char* device;  // of the first thing seen; "": any
+  const char* value;   // in the first thing seen
+  const char* fix;     // in what to type
+};
+void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+
+constexpr Network kIb = Network::kInfiniband;
+constexpr Network kRoce = Network::kRoce;
+constexpr const char* kMlx0 = "/sys/class/infiniband/mlx5_0/ports/1";
+
+void environment(MemoryTree& tree, const std::string& line) { append(tree, "/railwise/environment", line); }
+
+// Replaces the text of the environment: NAME=VALUE lines of the good machine that begin so are left out.
+void unsetVariable(MemoryTree& tree, const std::string& name) {
+  std::string rest;
+  for (const std::string& line : linesOf(*tree.read("/railwise/environment")))
+    if (!line.starts_with(name + "=")) rest += line + "\n";
+  tree.file("/railwise/environment", rest);
+}
+
+void container(MemoryTree& tree) { tree.file("/.dockerenv", ""); }
+
+const Fault kFaults[] = {
+    {"no RDMA driver", kIb,
+     [](MemoryTree& tree) { tree = without(without(tree, "/sys/class/infiniband"), "/railwise/verbs"); },
+     "rdma-devices", Severity::kError, "0000:18:00.0", "0x15b3:0x1021", "modprobe mlx5_ib"},
+    {"no device node", kIb,
+     [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ENOENT\n"); },
+     "rdma-nodes", Severity::kError, "mlx5_0", "ENOENT", "modprobe ib_uverbs"},
+    {"no right to a device node", kIb,
+     [](MemoryTree& tree) { set(tree, "/railwise/access", "/dev/infiniband/uverbs3 EACCES\n"); },
+     "rdma-nodes", Severity::kError, "mlx5_3", "EACCES", "chmod a+rw"},
+    {"device node forbidden in a container", kIb,
+     [](MemoryTree& tree) {
+       container(tree);
+       set(tree, "/railwise/access", "/dev/infiniband/uverbs0 EPERM\n");
+     },
+     "rdma-nodes", Severity::kError, "mlx5_0", "EPERM", "--device=/dev/infiniband"},
+    {"no libibverbs", kIb,
+     [](MemoryTree& tree) { tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"); },
+     "rdma-provider", Severity::kError, "mlx5_0", "no libibverbs.so.1",
+     "apt-get install libibverbs1 ibverbs-providers"},
+    {"no provider, on RHEL", kIb,
+     [](MemoryTree& tree) {
+       tree.file("/etc/os-release", "ID=\"rhel\"\n");
+       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so");
+     },
+     "rdma-provider", Severity::kError, "mlx5_0", "libmlx5-rdmav", "dnf install libibverbs"},
+    {"old rdma-core", kIb,
+     [](MemoryTree& tree) {
+       const std::string folder = "/usr/lib/x86_64-linux-gnu/";
+       tree.file(folder + "libibverbs.so.1.8.28.0", "")
+           .link(folder + "libibverbs.so.1", "libibverbs.so.1.8.28.0");
+     },
+     "rdma-versions", Severity::kWarning, "", "rdma-core 28", "apt-get install rdma-core"},
+    {"firmware differs", kIb,
+     [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); }, "firmware",
+     Severity::kWarning, "mlx5_0", "28.39.1002", "mlxfwmanager"},
+    {"port down", kRoce,
+     [](MemoryTree& tree) {
+       set(tree, std::string(kMlx0) + "/state", "1: DOWN\n");
+       set(tree, std::string(kMlx0) + "/phys_state", "3: Disabled\n");
+     },
+     "port-state", Severity::kWarning, "mlx5_0 port 1", "DOWN, phys_state 3: Disabled",
+     "ip link set en_mlx5_0 up"},
+    {"all ports down", kIb,
+     [](MemoryTree& tree) {
+       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/state", "1: DOWN\n");
+     },
+     "port-state", Severity::kError, "mlx5_0 port 1", "DOWN", "mlxlink"},
+    {"no subnet manager", kIb,
+     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/state", "2: INIT\n"); }, "ib-sm",
+     Severity::kError, "mlx5_0 port 1", "INIT", "opensm"},
+    {"LID 0", kIb, [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/lid", "0x0\n"); }, "ib-sm",
+     Severity::kError, "mlx5_0 port 1", "0x0", "sminfo"},
+    {"slow port", kIb,
+     [](MemoryTree& tree) { set(tree, std::string(kMlx0) + "/rate", "100 Gb/sec (4X EDR)\n"); }, "port-speed",
+     Severity::kWarning, "mlx5_0 port 1", "100 Gb/sec", "mlxlink"},
+    {"narrow link", kIb,
+     [](MemoryTree& tree) {
+       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "100 Gb/sec (1X NDR)\n");
+     },
+     "port-speed", Severity::kWarning, "mlx5_0 port 1", "1X", "mlxlink"},
+    {"slower than the module can", kRoce,
+     [](MemoryTree& tree) {
+       for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "200 Gb/sec (4X HDR)\n");
+     },
+     "port-speed", Severity::kWarning, "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+    {"symbol errors now", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n");
+     },
+     "port-errors", Severity::kWarning, "mlx5_2 port 1", "7 -> 19 in 1000 ms", "mlxlink"},
+    {"flapping link", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/link_downed", "8\n");
+     },
+     "port-errors", Severity::kError, "mlx5_2 port 1", "7 -> 8", "cable"},
+    {"no GID", kRoce,
+     [](MemoryTree& tree) {
+       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
+         set(tree, std::string(kMlx0) + "/gids/" + index, "0000:0000:0000:0000:0000:0000:0000:0000\n");
+     },
+     "gid", Severity::kError, "mlx5_0 port 1", "empty", "ip addr add"},
+    {"RoCE v1 alone", kRoce,
+     [](MemoryTree& tree) {
+       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
+         set(tree, std::string(kMlx0) + "/gid_attrs/types/" + index, "IB/RoCE v1\n");
+     },
+     "gid", Severity::kWarning, "mlx5_0 port 1", "IB/RoCE v1", "cma_roce_mode"},
+    {"link-local alone", kRoce,
+     [](MemoryTree& tree) {
+       for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
+         set(tree, std::string(kMlx0) + "/gids/" + index, "fe80:0000:0000:0000:0c42:a1ff:fe54:7e1a\n");
+     },
+     "gid", Severity::kWarning, "mlx5_0 port 1", "fe80", "ip addr add"},
+    {"GID index that does not exist", kRoce,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IB_GID_INDEX=17"); }, "gid-index", Severity::kError,
+     "mlx5_0 port 1", "NCCL_IB_GID_INDEX=17", "unset NCCL_IB_GID_INDEX"},
+    {"GID index of RoCE v1", kRoce,
+     [](MemoryTree& tree) {
+       environment(tree, "NCCL_IB_GID_INDEX=9");
+       for (int i = 0; i < 8; ++i) {
+         tree.file(portFolder(tree, i) + "/gids/9", "0000:0000:0000:0000:0000:ffff:0a00:0011\n");
+         for (int index = 4; index < 9; ++index)
+           tree.file(portFolder(tree, i) + "/gids/" + std::to_string(index),
+                     "0000:0000:0000:0000:0000:0000:0000:0000\n");
+         tree.file(portFolder(tree, i) + "/gid_attrs/types/9", "IB/RoCE v1\n");
+       }
+     },
+     "gid-index", Severity::kWarning, "mlx5_0 port 1", "NCCL_IB_GID_INDEX=9", "unset NCCL_IB_GID_INDEX"},
+    {"MTU smaller than the others'", kRoce,
+     [](MemoryTree& tree) {
+       std::string text = *tree.read("/railwise/verbs");
+       text.replace(text.find("mlx5_0 1 active_mtu=4096"), 24, "mlx5_0 1 active_mtu=1024");
+       tree.file("/railwise/verbs", text);
+       set(tree, "/sys/class/net/en_mlx5_0/mtu", "1500\n");
+     },
+     "mtu", Severity::kWarning, "mlx5_0 port 1", "1024", "ip link set en_mlx5_0 mtu 9000"},
+    {"MTU of the partition", kIb,
+     [](MemoryTree& tree) {
+       std::string text;
+       for (int i = 0; i < 8; ++i) text += "mlx5_" + std::to_string(i) + " 1 active_mtu=2048 max_mtu=4096\n";
+       tree.file("/railwise/verbs", text);
+     },
+     "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "partitions.conf"},
+    {"no PFC", kRoce, [](MemoryTree& tree) { set(tree, "/railwise/dcb/en_mlx5_0", "pfc 0x00\n"); }, "pfc",
+     Severity::kAdvice, "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
+    {"traffic class without PFC", kRoce, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_IB_TC"); },
+     "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
+    {"PCIe link downgraded", kIb,
+     [](MemoryTree& tree) {
+       set(tree, nicFolder(tree) + "/current_link_speed", "8.0 GT/s PCIe\n");
+       set(tree, nicFolder(tree) + "/current_link_width", "8\n");
+     },
+     "pci-link", Severity::kWarning, "mlx5_0", "8 GT/s x8; the card can 32 GT/s x16",
+     "lspci -vv -s 0000:18:00.0"},
+    {"slot slower than the card", kIb,
+     [](MemoryTree& tree) {
+       for (const std::string& folder : {nicFolder(tree), bridgeFolder(tree)})
+         set(tree, folder + "/current_link_speed", "8.0 GT/s PCIe\n");
+       set(tree, bridgeFolder(tree) + "/max_link_speed", "8.0 GT/s PCIe\n");
+     },
+     "pci-link", Severity::kWarning, "mlx5_0", "8 GT/s x16", "faster slot"},
+    {"relaxed ordering off", kIb,
+     [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/config", pciConfig(false, 0)); },
+     "relaxed-ordering", Severity::kWarning, "mlx5_0", "RlxdOrd-", "setpci -s 0000:18:00.0"},
+    {"relaxed ordering switched off", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IB_PCI_RELAXED_ORDERING=0"); }, "relaxed-ordering",
+     Severity::kWarning, "", "=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"},
+    {"ACS redirect", kIb,
+     [](MemoryTree& tree) { set(tree, bridgeFolder(tree) + "/config", pciConfig(true, 0x1d)); }, "acs",
+     Severity::kError, "bridge 0000:17:00.0", "ReqRedir+ CmpltRedir+", "ECAP_ACS+6.w=0000"},
+    {"IOMMU translates", kIb,
+     [](MemoryTree& tree) { set(tree, nicFolder(tree) + "/iommu_group/type", "DMA-FQ\n"); }, "iommu",
+     Severity::kWarning, "mlx5_0", "DMA-FQ", "iommu=pt"},
+    {"NVIDIA driver not loaded", kIb,
+     [](MemoryTree& tree) { set(tree, "/proc/modules", "mlx5_ib 1 0 - Live 0x0\n"); }, "gpu-driver",
+     Severity::kError, "GPU 0000:1b:00.0", "no nvidia", "modprobe nvidia"},
+    {"no GPUDirect", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/proc/driver/nvidia/version",
+           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
+       set(tree, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
+     },
+     "gpudirect", Severity::kError, "", "Kernel Module  535", "modprobe nvidia-peermem"},
+    {"peermem loaded, not registered", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/proc/driver/nvidia/version",
+           "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
+     },
+     "gpudirect", Severity::kError, "", "535", "dkms autoinstall"},
+    {"the driver's check of IOMMU groups", kIb,
+     [](MemoryTree& tree) { tree.folder("/sys/class/iommu/smmu3.0x0"); }, "gpudirect-override",
+     Severity::kWarning, "GPU 0000:1b:00.0", "GrdmaPciTopoCheckOverride: 0",
+     "NVreg_GrdmaPciTopoCheckOverride=1"},
+    {"Data Direct switched off", kIb,
+     [](MemoryTree& tree) {
+       set(tree, nicFolder(tree, 0) + "/device", "0x1023\n");
+       set(tree, nicFolder(tree, 1) + "/device", "0x2100\n");
+       environment(tree, "NCCL_IB_DATA_DIRECT=0");
+     },
+     "data-direct", Severity::kWarning, "", "NCCL_IB_DATA_DIRECT=0", "unset NCCL_IB_DATA_DIRECT"},
+    {"topology file that is not there", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml"); }, "topology-file",
+     Severity::kError, "", "no such file", "NCCL_TOPO_FILE"},
+    {"topology file that NCCL refuses", kIb,
+     [](MemoryTree& tree) {
+       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
+       tree.file("/etc/topo.xml", "<system version=\"1\">\n<cpu numaid=\"0\">\n</system>\n");
+     },
+     "topology-file", Severity::kError, "", "topo.xml", "railwise topo lint /etc/topo.xml"},
+    {"topology file of another machine", kIb,
+     [](MemoryTree& tree) {
+       environment(tree, "NCCL_TOPO_FILE=/etc/topo.xml");
+       tree.file("/etc/topo.xml",
+                 "<system version=\"1\">\n"
+                 "  <cpu numaid=\"0\" affinity=\"1\" arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" "
+                 "modelid=\"143\">\n"
+                 "    <pci busid=\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
+                 "link_width=\"16\"/>\n"
+                 "  </cpu>\n</system>\n");
+     },
+     "topology-fit", Severity::kWarning, "0001:00:00.0", "not in /sys/bus/pci/devices",
+     "railwise topo generate"},
+    {"NUMA balancing", kIb, [](MemoryTree& tree) { set(tree, "/proc/sys/kernel/numa_balancing", "1\n"); },
+     "numa-balancing", Severity::kAdvice, "", "1", "kernel.numa_balancing=0"},
+    {"fewer NICs than the machine has", kIb,
+     [](MemoryTree& tree) { tree = without(tree, "/sys/class/infiniband/mlx5_7"); }, "known-machine",
+     Severity::kWarning, "", "7 ports", "lspci"},
+    {"memlock", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/proc/self/limits",
+           "Max locked memory         8388608              8388608              bytes\n");
+     },
+     "memlock", Severity::kError, "", "8192 KiB", "limits.d"},
+    {"memlock in a container", kIb,
+     [](MemoryTree& tree) {
+       container(tree);
+       set(tree, "/proc/self/limits",
+           "Max locked memory         8388608              8388608              bytes\n");
+     },
+     "memlock", Severity::kError, "", "8192 KiB", "--ulimit memlock=-1"},
+    {"open files", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/proc/self/limits",
+           "Max open files            1024                 1024                 files\n"
+           "Max locked memory         unlimited            unlimited            bytes\n");
+     },
+     "open-files", Severity::kWarning, "", "1024", "nofile"},
+    {"small /dev/shm", kIb,
+     [](MemoryTree& tree) {
+       set(tree, "/proc/self/mountinfo", "31 28 0:26 / /dev/shm rw - tmpfs shm rw,size=65536k\n");
+     },
+     "shm-size", Severity::kWarning, "", "65536 KiB", "--shm-size"},
+    {"masked /sys", kIb,
+     [](MemoryTree& tree) {
+       container(tree);
+       tree = without(tree, "/sys/devices/system/node");
+     },
+     "sys-masked", Severity::kWarning, "", "empty or missing", "-v /sys:/sys:ro"},
+    {"own network namespace", kRoce,
+     [](MemoryTree& tree) {
+       container(tree);
+       tree = without(tree, "/sys/class/net/en_mlx5_0");
+     },
+     "host-network", Severity::kError, "mlx5_0 port 1", "missing", "--network host"},
+    {"seccomp", kIb, [](MemoryTree& tree) { set(tree, "/railwise/access", "process_vm_readv EPERM\n"); },
+     "seccomp", Severity::kAdvice, "", "EPERM", "SYS_PTRACE"},
+    {"plugin not found", kIb, [](MemoryTree& tree) { unsetVariable(tree, "LD_LIBRARY_PATH"); }, "plugin",
+     Severity::kError, "", "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+    {"a plugin that nobody asked for", kIb,
+     [](MemoryTree& tree) {
+       unsetVariable(tree, "NCCL_NET_PLUGIN");
+       tree.file("/opt/hpcx/lib/libnccl-net.so", "").file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n");
+     },
+     "plugin-unasked", Severity::kWarning, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
+    {"silent fallback", kIb, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET"); }, "plugin-fallback",
+     Severity::kAdvice, "", "not set", "NCCL_NET=Railwise"},
+    {"two versions of NCCL", kIb,
+     [](MemoryTree& tree) {
+       const std::string packages = "/usr/local/lib/python3.12/dist-packages";
+       tree.file(packages + "/nvidia/nccl/lib/libnccl.so.2", "");
+       tree.file(packages + "/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "");
+     },
+     "nccl-version", Severity::kAdvice, "", "2.27.5", "torch.cuda.nccl.version"},
+    {"NCCL newer than the rules", kIb,
+     [](MemoryTree& tree) {
+       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
+       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.32.3", "")
+           .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.32.3");
+     },
+     "nccl-version", Severity::kAdvice, "", "2.32.3", "NCCL_DEBUG"},
+    {"misspelt setting", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCS=mlx5"); }, "settings",
+     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "unset NCCL_IB_HCS; export NCCL_IB_HCA=mlx5"},
+    {"misspelt setting in nccl.conf", kIb,
+     [](MemoryTree& tree) { tree.file("/etc/nccl.conf", "# ours\nNCCL_IB_HCS=mlx5\n"); }, "settings",
+     Severity::kWarning, "NCCL_IB_HCS", "NCCL_IB_HCA", "NCCL_IB_HCA=mlx5"},
+    {"value out of range", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_CROSS_NIC=5"); }, "settings",
+     Severity::kWarning, "NCCL_CROSS_NIC", "out of range", "unset NCCL_CROSS_NIC"},
+    {"huge timeout", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_TIMEOUT=31"); }, "settings",
+     Severity::kWarning, "NCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT", "unset NCCL_IB_TIMEOUT"},
+    {"bootstrap over nothing", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_SOCKET_IFNAME=bond0"); },
+     "bootstrap-interface", Severity::kError, "", "NCCL_SOCKET_IFNAME=bond0", "NCCL_SOCKET_IFNAME="},
+    {"bootstrap over docker0", kIb,
+     [](MemoryTree& tree) { set(tree, "/railwise/interfaces", "docker0 172.17.0.1:0\n"); },
+     "bootstrap-interface", Severity::kWarning, "", "docker0", "NCCL_SOCKET_IFNAME="},
+    {"MASTER_ADDR is loopback", kIb,
+     [](MemoryTree& tree) { environment(tree, "MASTER_ADDR=localhost\nWORLD_SIZE=16\nLOCAL_WORLD_SIZE=8"); },
+     "launcher", Severity::kError, "", "MASTER_ADDR=localhost", "MASTER_ADDR="},
+};
+
+class Faults : public testing::TestWithParam<Fault> {};
+
+TEST_P(Faults, IsFoundWithWhatToType) {
+  const Fault& fault = GetParam();
+  MemoryTree tree = goodMachine(fault.network);
+  fault.make(tree);
+  const Diagnosis diagnosis = diagnose(tree);
+  const auto all = diagnosis.findings.all();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Finding& finding) {
+    return finding.check == fault.check && finding.severity == fault.severity;
+  });
+  ASSERT_NE(found, all.end()) << textOf(diagnosis);
+  const Seen& seen = found->seen.at(0);
+  if (*fault.device != '\0') EXPECT_EQ(seen.device, fault.device) << textOf(diagnosis);
+  const bool value = std::any_of(found->seen.begin(), found->seen.end(), [&](const Seen& each) {
+    return (each.where + ": " + each.value).find(fault.value) != std::string::npos;
+  });
+  EXPECT_TRUE(value) << textOf(diagnosis);
+  EXPECT_NE(found->fix.find(fault.fix), std::string::npos) << textOf(diagnosis);
+  EXPECT_FALSE(found->why.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto& each) {
+  std::string name;
+  for (const char c : std::string(each.param.name))
+    name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+// One fault makes one kind of finding: what is broken elsewhere is not claimed.
+TEST(Doctor, AFaultIsNotTakenForAnother) {
+  const std::set<std::string> companions = {
+      "no RDMA driver/known-machine",  // no device at all is fewer than eight
+  };
+  for (const Fault& fault : kFaults) {
+    MemoryTree tree = goodMachine(fault.network);
+    fault.make(tree);
+    const Diagnosis diagnosis = diagnose(tree);
+    for (const Finding& finding : diagnosis.findings.all()) {
+      if (companions.contains(std::string(fault.name) + "/" + finding.check)) continue;
+      EXPECT_EQ(finding.check, fault.check) << fault.name << "\n" << textOf(diagnosis);
+    }
+  }
+}
+
+TEST(Doctor, EveryCheckHasAFault) {
+  // These need a machine of another shape, and have tests below.
+  std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root"};
+  for (const Fault& fault : kFaults) without_fault.insert(fault.check);
+  for (const Check& check : allChecks()) EXPECT_TRUE(without_fault.contains(check.name)) << check.name;
+}
+
+// A VM: its devices on buses of their own, without a switch.
+MemoryTree virtualMachine() {
+  const auto machine = softdev::parseMachine("@" RAILWISE_SOURCE_DIR "/machines/cloud-vm.conf");
+  EXPECT_TRUE(machine.ok());
+  MemoryTree tree = cli::deviceTree(machine->hosts.at(0));
+  tree.file("/railwise/environment", "HOME=/root\n").file("/proc/cpuinfo", "flags : fpu hypervisor vme\n");
+  tree.file("/proc/modules", "nvidia 1 0 - Live 0x0\n");
+  return tree;
+}
+
+TEST(Doctor, AVirtualMachineThatHidesItsTreeIsTold) {
+  MemoryTree tree = virtualMachine();
+  const Diagnosis diagnosis = diagnose(tree);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  const Finding& first = diagnosis.findings.all()[0];
+  EXPECT_EQ(first.check, "hidden-tree") << textOf(diagnosis);
+  EXPECT_NE(first.fix.find("RAILWISE_TOPOLOGY=auto"), std::string::npos);
+
+  append(tree, "/railwise/environment", "RAILWISE_TOPOLOGY=auto");
+  for (const Finding& finding : diagnose(tree).findings.all()) EXPECT_NE(finding.check, "hidden-tree");
+}
+
+// One GPU of eight has lost the NIC below its switch.
+TEST(Doctor, AGpuThatIsFartherThanOthersIsTold) {
+  // Without NVLink: by PXN another GPU would send in its place.
+  const MemoryTree tree =
+      without(without(goodMachine(), "/railwise/gpus.json"), "/sys/class/infiniband/mlx5_3");
+  std::set<std::string> checks;
+  const Diagnosis diagnosis = diagnose(tree);
+  for (const Finding& finding : diagnosis.findings.all()) {
+    checks.insert(finding.check);
+    if (finding.check == "nic-far") EXPECT_EQ(finding.seen[0].device, "GPU 3");
+  }
+  EXPECT_TRUE(checks.contains("nic-far")) << textOf(diagnosis);
+}
+
+TEST(Doctor, AGpuOnARootWithoutANicIsTold) {
+  const MemoryTree good = goodMachine();
+  MemoryTree tree = good;
+  // mlx5_3 has been put into the slot beside mlx5_2.
+  const std::string to = bridgeFolder(tree, 2) + "/0000:4f:00.1";
+  const std::string from = nicFolder(tree, 3);
+  for (const auto& [path, item] : good.items()) {
+    if (!path.starts_with(from + "/") || item.is_folder) continue;
+    if (item.is_link) tree.link(to + path.substr(from.size()), item.content);
+    else tree.file(to + path.substr(from.size()), item.content);
+  }
+  tree = without(tree, from);
+  tree.link("/sys/class/infiniband/mlx5_3", to + "/infiniband/mlx5_3");
+  tree.link(to + "/infiniband/mlx5_3/device", to);
+  const Diagnosis diagnosis = diagnose(tree);
+  const auto all = diagnosis.findings.all();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [](const Finding& f) { return f.check == "gpu-nic-root"; });
+  ASSERT_NE(found, all.end()) << textOf(diagnosis);
+  EXPECT_EQ(found->seen[0].device, "GPU 0000:61:00.0");
+}
+
+// ---- machines that others have recorded
+
+std::string sharedTopologies() {
+  const char* named = std::getenv("RAILWISE_TOPOLOGIES");
+  return named != nullptr ? named : RAILWISE_SOURCE_DIR "/../shared/topologies";
+}
+
+TEST(Doctor, RecordedMachinesAreFine) {
+  const std::filesystem::path folder = sharedTopologies() + "/sysfs";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no recorded machines in " << folder;
+  int machines = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto tree = sysfs::openTree(entry.path());
+    ASSERT_TRUE(tree.ok()) << tree.error();
+    EXPECT_EQ(textOf(diagnose(**tree)), "node: fine\n") << entry.path();
+    ++machines;
+  }
+  EXPECT_GE(machines, 10);
+}
+
+// Of topology files alone: only what `railwise topo lint` calls an error, and GPUs that are farther than
+// others.
+TEST(Doctor, TopologyFilesAreFineIfLintHasNoError) {
+  const std::filesystem::path folder = sharedTopologies() + "/machines";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no machines in " << folder;
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".xml") continue;
+    std::ifstream file(entry.path());
+    std::ostringstream text;
+    text << file.rdbuf();
+    const MemoryTree nothing;
+    const Diagnosis diagnosis =
+        examine(System(nothing), {.topology_file = entry.path(), .topology_text = text.str()});
+    const auto lint = topo::lintFile(entry.path());
+    const bool error = std::any_of(lint.findings.begin(), lint.findings.end(), [](const topo::Finding& f) {
+      return f.severity == topo::Finding::kError;
+    });
+    EXPECT_EQ(diagnosis.findings.exitStatus(), error ? 2 : 0) << entry.path() << "\n" << textOf(diagnosis);
+    ++files;
+  }
+  EXPECT_GE(files, 100);
+}
+
+// ---- damaged trees
+
+std::vector<std::string> filesOf(const MemoryTree& tree) {
+  std::vector<std::string> files;
+  for (const auto& [path, item] : tree.items())
+    if (!item.is_folder && !item.is_link) files.push_back(path);
+  return files;
+}
+
+// What is not known is not wrong: an attribute that cannot be read makes no finding but advice.
+TEST(Doctor, LostAttributesMakeNoClaim) {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    std::mt19937 random(seed);
+    MemoryTree whole = goodMachine(seed % 2 == 0 ? kIb : kRoce);
+    MemoryTree tree(whole.name());
+    for (const auto& [path, item] : whole.items()) {
+      const bool attribute =
+          path.starts_with("/sys/devices/pci") || path.starts_with("/sys/kernel/iommu_groups");
+      if (item.is_folder) tree.folder(path);
+      else if (item.is_link) tree.link(path, item.content);
+      else if (!attribute || random() % 8 != 0) tree.file(path, item.content);
+    }
+    const Diagnosis diagnosis = diagnose(tree);
+    EXPECT_EQ(diagnosis.findings.exitStatus(), 0) << "seed " << seed << "\n" << textOf(diagnosis);
+  }
+}
+
+std::string damaged(const std::string& text, std::mt19937& random) {
+  static constexpr const char* kValues[] = {
+      "",        "\n",         "-1",   "99999999999999999999", "0x", "4: ", "\xff\xfe\x00x", "x=y=z",
+      "Unknown", "0x7fffffff", "%s%n", "unlimited unlimited"};
+  switch (random() % 4) {
+    case 0:
+      return kValues[random() % std::size(kValues)];
+    case 1:
+      return text.substr(0, random() % (text.size() + 1));
+    case 2:
+      return text + text;
+    default: {
+      std::string bytes = text;
+      for (char& byte : bytes)
+        if (random() % 4 == 0) byte = static_cast<char>(random());
+      return bytes;
+    }
+  }
+}
+
+TEST(Doctor, DamagedTreesDoNotBreakIt) {
+  const MemoryTree good[] = {goodMachine(kIb), goodMachine(kRoce)};
+  const std::vector<std::string> files[] = {filesOf(good[0]), filesOf(good[1])};
+  for (unsigned seed = 1; seed <= 1000; ++seed) {
+    std::mt19937 random(seed);
+    const std::size_t which = seed % 2;
+    MemoryTree tree = without(good[which], "/nothing");
+    for (auto i = random() % 40 + 1; i > 0; --i) {
+      const std::string& path = files[which][random() % files[which].size()];
+      const auto kind = random() % 10;
+      if (kind == 0) tree.link(path, path);
+      else if (kind == 1) tree.link(path, "../../../../../../../../..");
+      else tree.file(path, damaged(tree.read(path, 1 << 16).value_or(""), random));
+    }
+    const Diagnosis diagnosis = diagnose(tree);
+    for (const Finding& finding : diagnosis.findings.all()) {
+      ASSERT_FALSE(finding.what.empty() || finding.why.empty() || finding.fix.empty() || finding.seen.empty())
+          << "seed " << seed << ", " << finding.check;
+      ASSERT_TRUE(isCheckOrFamily(finding.check)) << finding.check;
+    }
+    JsonWriter json;
+    json.beginObject();
+    writeReportJson(json, diagnosis.findings, {.subject = "node"});
+    json.endObject();
+    ASSERT_EQ(json.text(), cleanUtf8(json.text())) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace railwise::doctor
