@@ -18,6 +18,7 @@
 #include "cli/topo/machine_options.h"
 #include "doctor/checks/examine.h"
 #include "doctor/facts/gather.h"
+#include "doctor/facts/mask.h"
 #include "doctor/facts/trees.h"
 #include "doctor/report.h"
 #include "sysfs/tar_archive.h"
@@ -121,6 +122,27 @@ int printDiagnosis(const doctor::Diagnosis& diagnosis, const std::string& subjec
   return diagnosis.findings.exitStatus();
 }
 
+// Writes all that was read, with the findings beside it. Returns the exit status of a failure, or kExitOk.
+int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
+                const doctor::Diagnosis& diagnosis, const std::string& subject) {
+  sysfs::MemoryTree tree = read;
+  JsonWriter json;
+  json.beginObject();
+  json.key("railwise").value(RAILWISE_VERSION);
+  json.key("machine").value(options.masked ? "masked" : subject);
+  doctor::writeReportJson(json, diagnosis.findings, {.looked = diagnosis.looked, .hidden = diagnosis.hidden});
+  json.endObject();
+  tree.folder("/sys").file("/railwise/doctor.json", json.text() + "\n");
+  if (options.masked) tree = doctor::masked(tree);
+  const auto bytes = sysfs::writeArchive(tree, "doctor");
+  if (!bytes.ok()) return say("doctor: %s: %s", options.report.c_str(), bytes.error().c_str()), kExitUsage;
+  if (const int status = writeOutput("doctor", options.report, *bytes); status != kExitOk) return kExitUsage;
+  say("doctor: %s has all that was read (%s); `railwise doctor --root %s` finds the same",
+      options.report.c_str(), options.masked ? "addresses masked" : "with addresses: --mask hides them",
+      options.report.c_str());
+  return kExitOk;
+}
+
 }  // namespace
 
 int doctorCommand(Args args) {
@@ -129,6 +151,8 @@ int doctorCommand(Args args) {
   const auto arguments = parseOrLeave("doctor", optionTable(options), args, kHelp, 1, &status);
   if (!arguments) return status;
   if (options.list) return listChecks();
+  if (options.masked && options.report.empty())
+    return say("doctor: --mask is for --report FILE.tar.gz"), kExitUsage;
   const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
   takeRecording(options.machine);
   if (!file.empty() && options.machine.elsewhere())
@@ -151,12 +175,18 @@ int doctorCommand(Args args) {
         *machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ},
         Config::load());
   }
-  const doctor::OverlayTree whole(*machine, facts);
+  const doctor::SplitTree split(sysfs::liveTree(), *machine);
+  const bool other_sysfs = here && !machine->live();
+  const doctor::OverlayTree whole(other_sysfs ? static_cast<const sysfs::FileTree&>(split) : *machine, facts);
   const doctor::TracingTree traced(whole);
   const doctor::System system(traced);
   const doctor::Diagnosis diagnosis = doctor::examine(
       system,
       {.only = options.only, .topology_file = file, .topology_text = topology_text, .this_machine = here});
+  if (!options.report.empty()) {
+    status = writeReport(options, traced.copy(), diagnosis, subjectOf(system, file, options.machine));
+    if (status != kExitOk) return status;
+  }
   return printDiagnosis(diagnosis, subjectOf(system, file, options.machine), options.json);
 }
 

@@ -161,6 +161,18 @@ std::string whereSet(const System& system, const std::string& name) {
   return found == system.variables().end() ? "the environment" : found->second.where;
 }
 
+const char* mistakeText(SettingMistake::Kind kind) {
+  switch (kind) {
+    case SettingMistake::Kind::kValue:
+      return "the value of a setting makes no sense";
+    case SettingMistake::Kind::kContradiction:
+      return "settings do not go together";
+    case SettingMistake::Kind::kNoLongerRead:
+      return "a setting is no longer read";
+  }
+  return "";
+}
+
 void checkSettings(Examination& exam) {
   const Environment environment = environmentOf(exam.system);
   for (const UnknownName& unknown : unknownNames(environment)) {
@@ -177,15 +189,12 @@ void checkSettings(Examination& exam) {
                                         environment.at(unknown.name)});
   }
   for (const SettingMistake& mistake : settingMistakes(environment)) {
-    exam.findings.add(
-        {.check = "settings",
-         .severity = Severity::kWarning,
-         .what = mistake.kind == SettingMistake::Kind::kContradiction ? "settings contradict each other"
-                 : mistake.kind == SettingMistake::Kind::kValue ? "the value of a setting makes no sense"
-                                                                : "a setting is no longer read",
-         .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
-         .why = "NCCL takes another value, or ignores one of the two, without a word.",
-         .fix = mistake.fix});
+    exam.findings.add({.check = "settings",
+                       .severity = Severity::kWarning,
+                       .what = mistakeText(mistake.kind),
+                       .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
+                       .why = "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
+                       .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
   }
 }
 

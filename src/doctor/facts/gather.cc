@@ -105,10 +105,17 @@ std::string accessText(const sysfs::FileTree& machine) {
   return text + "process_vm_readv " + (read ? "ok" : errnoName(errno)) + "\n";
 }
 
+// "10.0.0.17" of "10.0.0.17:0", "fe80::1" of "[fe80::1%4]:0".
+std::string hostOf(std::string address) {
+  address.resize(std::min(address.rfind(':'), address.size()));
+  if (!address.starts_with('[')) return address;
+  return address.substr(1, address.find_first_of("%]") - 1);
+}
+
 std::string interfacesText() {
   std::string text;
   for (const Interface& interface : listInterfaces("", AF_UNSPEC))
-    text += interface.name + " " + interface.address.text() + "\n";
+    text += interface.name + " " + hostOf(interface.address.text()) + "\n";
   return text;
 }
 

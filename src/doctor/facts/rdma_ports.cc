@@ -40,7 +40,8 @@ void readRate(const std::string& text, RdmaPort& port) {
   if (bracket != std::string::npos) port.lanes = leadingNumber(text.substr(bracket + 1), 0);
 }
 
-// The kernel writes zeros for an empty entry. A file that is missing or cannot be read makes the table unknown.
+// The kernel writes zeros for an empty entry. A file that is missing or cannot be read makes the table
+// unknown.
 void readGids(const System& system, RdmaPort& port) {
   const std::string folder = port.folder + "/gids";
   const auto entries = static_cast<int>(system.tree().list(folder).size());

@@ -1,6 +1,7 @@
 #include "doctor/facts/trees.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace railwise::doctor {
 
@@ -23,6 +24,27 @@ std::vector<std::string> OverlayTree::listAt(const std::string& real_path) const
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+const sysfs::FileTree& SplitTree::treeOf(const std::string& real_path) const {
+  for (const char* folder : {"/sys", "/railwise", "/var/run"}) {
+    const std::string_view path = real_path;
+    if (path.starts_with(folder) && (path == folder || path[std::string_view(folder).size()] == '/'))
+      return machine_;
+  }
+  return rest_;
+}
+
+sysfs::FileTree::Entry SplitTree::entryAt(const std::string& real_path) const {
+  return entryOf(treeOf(real_path), real_path);
+}
+
+std::optional<std::string> SplitTree::readAt(const std::string& real_path, std::size_t most) const {
+  return readOf(treeOf(real_path), real_path, most);
+}
+
+std::vector<std::string> SplitTree::listAt(const std::string& real_path) const {
+  return listOf(treeOf(real_path), real_path);
 }
 
 sysfs::FileTree::Entry TracingTree::entryAt(const std::string& real_path) const {

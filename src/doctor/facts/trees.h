@@ -28,6 +28,26 @@ class OverlayTree final : public sysfs::FileTree {
   const sysfs::MemoryTree& over_;
 };
 
+// What lies below /sys, /railwise and /var/run is that of `machine` (RAILWISE_SYSFS_ROOT: a container that
+// sees the host's elsewhere, or a software machine), everything else that of `rest`. Both must outlive it.
+class SplitTree final : public sysfs::FileTree {
+ public:
+  SplitTree(const sysfs::FileTree& rest, const sysfs::FileTree& machine) : rest_(rest), machine_(machine) {}
+
+  const std::string& name() const override { return machine_.name(); }
+
+ protected:
+  Entry entryAt(const std::string& real_path) const override;
+  std::optional<std::string> readAt(const std::string& real_path, std::size_t most) const override;
+  std::vector<std::string> listAt(const std::string& real_path) const override;
+
+ private:
+  const sysfs::FileTree& treeOf(const std::string& real_path) const;
+
+  const sysfs::FileTree& rest_;
+  const sysfs::FileTree& machine_;
+};
+
 // Remembers all that is read of another tree, so that a report can carry exactly that: the same checks of the
 // copy find the same. One thread at a time. The tree must outlive it.
 class TracingTree final : public sysfs::FileTree {
