@@ -1,0 +1,243 @@
+// What the doctor reads, and how: trees over trees, the environment, libraries, PCI configuration, masks.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "doctor/facts/gather.h"
+#include "doctor/facts/libraries.h"
+#include "doctor/facts/mask.h"
+#include "doctor/facts/netlink.h"
+#include "doctor/facts/pci_config.h"
+#include "doctor/facts/system.h"
+#include "doctor/facts/trees.h"
+#include "tests/doctor/good_machine.h"
+
+namespace railwise::doctor {
+namespace {
+
+using namespace test;
+using sysfs::MemoryTree;
+
+TEST(OverlayTree, ShowsTheUpperTreeFirst) {
+  const MemoryTree base = MemoryTree().file("/a/x", "base x").file("/a/y", "base y");
+  const MemoryTree over = MemoryTree().file("/a/x", "over x").file("/a/z", "over z");
+  const OverlayTree both(base, over);
+  EXPECT_EQ(both.read("/a/x"), "over x");
+  EXPECT_EQ(both.read("/a/y"), "base y");
+  EXPECT_EQ(both.list("/a"), (std::vector<std::string>{"x", "y", "z"}));
+}
+
+TEST(SplitTree, TakesSysOfTheMachineAndTheRestOfTheOther) {
+  const MemoryTree rest = MemoryTree().file("/sys/a", "rest").file("/proc/a", "rest").file("/sysfoo", "rest");
+  const MemoryTree machine = MemoryTree().file("/sys/b", "machine").file("/proc/a", "machine");
+  const SplitTree both(rest, machine);
+  EXPECT_FALSE(both.exists("/sys/a"));
+  EXPECT_EQ(both.read("/sys/b"), "machine");
+  EXPECT_EQ(both.read("/proc/a"), "rest");
+  EXPECT_EQ(both.read("/sysfoo"), "rest");
+}
+
+TEST(TracingTree, KeepsWhatWasReadAndNothingElse) {
+  const MemoryTree tree = MemoryTree()
+                              .file("/real/read", "content")
+                              .file("/real/unread", "secret")
+                              .link("/link", "real")
+                              .file("/other/file", "secret");
+  const TracingTree traced(tree);
+  EXPECT_EQ(traced.read("/link/read"), "content");
+  EXPECT_FALSE(traced.exists("/nothing"));
+  const MemoryTree& copy = traced.copy();
+  EXPECT_EQ(copy.read("/link/read"), "content");
+  EXPECT_FALSE(copy.exists("/real/unread"));
+  EXPECT_FALSE(copy.exists("/other"));
+}
+
+TEST(TracingTree, AListedFileIsKeptByItsName) {
+  const MemoryTree tree = MemoryTree().file("/folder/a", "secret");
+  const TracingTree traced(tree);
+  EXPECT_EQ(traced.list("/folder").size(), 1U);
+  EXPECT_EQ(traced.copy().read("/folder/a"), "");
+}
+
+TEST(SystemTest, ReadsVariablesAsNcclDoes) {
+  const MemoryTree tree = MemoryTree()
+                              .file("/railwise/environment", "HOME=/home/me\nNCCL_DEBUG=INFO\nEMPTY=\n")
+                              .file("/home/me/.nccl.conf", "# NCCL_X=1\nNCCL_IB_HCA=mlx5\nNCCL_DEBUG=WARN\n")
+                              .file("/etc/nccl.conf", "NCCL_IB_HCA=other\nNCCL_IB_TC=106\r\n=3\n");
+  const System system(tree);
+  EXPECT_EQ(system.variable("NCCL_DEBUG")->value, "INFO");
+  EXPECT_EQ(system.variable("NCCL_IB_HCA")->value, "mlx5");
+  EXPECT_EQ(system.variable("NCCL_IB_HCA")->where, "/home/me/.nccl.conf:2");
+  EXPECT_EQ(system.variable("NCCL_IB_TC")->value, "106");
+  EXPECT_EQ(system.variable("NCCL_X"), nullptr);
+  EXPECT_EQ(system.variable("EMPTY"), nullptr);
+}
+
+TEST(SystemTest, ReadsNumbersAndVersions) {
+  const MemoryTree tree = MemoryTree()
+                              .file("/n", " 42 \n")
+                              .file("/hex", "0x2a\n")
+                              .file("/bad", "4x\n")
+                              .file("/proc/sys/kernel/osrelease", "6.8.0-45-generic\n");
+  const System system(tree);
+  EXPECT_EQ(system.number("/n"), 42);
+  EXPECT_EQ(system.number("/hex"), 42);
+  EXPECT_EQ(system.number("/bad"), std::nullopt);
+  EXPECT_EQ(system.number("/missing"), std::nullopt);
+  EXPECT_EQ(system.kernel(), std::pair(6, 8));
+  EXPECT_EQ(System(MemoryTree()).kernel(), std::pair(0, 0));
+}
+
+TEST(SystemTest, InstallCommandsFitTheDistribution) {
+  const auto command = [](const char* release) {
+    const MemoryTree tree = MemoryTree().file("/etc/os-release", release);
+    return System(tree).installCommand("a b", "c");
+  };
+  EXPECT_EQ(command("ID=debian\n"), "sudo apt-get install a b");
+  EXPECT_EQ(command("NAME=\"Pop!_OS\"\nID=pop\nID_LIKE=\"ubuntu debian\"\n"), "sudo apt-get install a b");
+  EXPECT_EQ(command("ID=\"rhel\"\n"), "sudo dnf install c");
+  EXPECT_EQ(command("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), "sudo dnf install c");
+  const std::string both = command("ID=arch\n");
+  EXPECT_NE(both.find("apt-get"), std::string::npos);
+  EXPECT_NE(both.find("dnf"), std::string::npos);
+}
+
+TEST(SystemTest, KnowsContainers) {
+  EXPECT_EQ(System(MemoryTree()).container(), "");
+  const MemoryTree docker = MemoryTree().file("/.dockerenv", "");
+  EXPECT_EQ(System(docker).container(), "docker");
+  const MemoryTree pod = MemoryTree().file("/railwise/environment", "KUBERNETES_SERVICE_HOST=10.0.0.1\n");
+  EXPECT_EQ(System(pod).container(), "kubernetes");
+}
+
+TEST(PciConfigTest, FindsCapabilities) {
+  const MemoryTree tree =
+      MemoryTree().file("/on/config", pciConfig(true, 0x1d)).file("/off/config", pciConfig(false, 0));
+  const System system(tree);
+  EXPECT_EQ(PciConfig(system, "/on").relaxedOrdering(), true);
+  EXPECT_EQ(PciConfig(system, "/on").acsControl(), 0x1d);
+  EXPECT_EQ(PciConfig(system, "/off").relaxedOrdering(), false);
+  EXPECT_EQ(PciConfig(system, "/off").acsControl(), 0);
+}
+
+TEST(PciConfigTest, WithoutRootKnowsNothing) {
+  const MemoryTree tree = MemoryTree().file("/nic/config", pciConfig(false, 0x1d).substr(0, 64));
+  const PciConfig config(System(tree), "/nic");
+  EXPECT_FALSE(config.complete());
+  EXPECT_EQ(config.relaxedOrdering(), std::nullopt);
+  EXPECT_EQ(config.acsControl(), std::nullopt);
+}
+
+// Capabilities that point at one another end the search.
+TEST(PciConfigTest, CirclesEnd) {
+  std::string bytes(4096, '\0');
+  bytes[0x34] = 0x40;
+  bytes[0x40] = 0x05;
+  bytes[0x41] = 0x40;
+  bytes[0x100] = 0x01;
+  bytes[0x102] = 0x01;
+  bytes[0x103] = 0x10;  // next: 0x100
+  const MemoryTree tree = MemoryTree().file("/nic/config", bytes);
+  const PciConfig config(System(tree), "/nic");
+  EXPECT_EQ(config.relaxedOrdering(), std::nullopt);
+  EXPECT_EQ(config.acsControl(), std::nullopt);
+}
+
+TEST(Libraries, AreLookedForInTheLinkersOrder) {
+  const MemoryTree tree = MemoryTree()
+                              .file("/railwise/environment", "LD_LIBRARY_PATH=/first:/missing:/second\n")
+                              .file("/first/libother.so", "")
+                              .file("/second/libnccl-net-x.so", "")
+                              .file("/usr/lib/libnccl-net-x.so", "")
+                              .file("/conf/libnccl-net-y.so", "")
+                              .file("/etc/ld.so.conf.d/a.conf", "# comment\n/conf\n");
+  const System system(tree);
+  EXPECT_EQ(librarySearchPath(system), (std::vector<std::string>{"/first", "/second", "/conf", "/usr/lib"}));
+  EXPECT_EQ(findLibrary(system, "libnccl-net-x.so"), "/second/libnccl-net-x.so");
+  EXPECT_EQ(findLibrary(system, "libnccl-net-y.so"), "/conf/libnccl-net-y.so");
+  EXPECT_EQ(findLibrary(system, "libnone.so"), "");
+}
+
+TEST(Libraries, FindsEachNcclOnce) {
+  const MemoryTree tree =
+      MemoryTree()
+          .file("/railwise/environment", "VIRTUAL_ENV=/venv\n")
+          .file("/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2", "")
+          .file("/venv/lib/python3.12/site-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "")
+          .file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7", "")
+          .link("/usr/lib/x86_64-linux-gnu/libnccl.so.2", "libnccl.so.2.29.7")
+          .link("/usr/lib/x86_64-linux-gnu/libnccl.so", "libnccl.so.2")
+          .file("/opt/rocm/lib/librccl.so.1.0.70", "");
+  const std::vector<NcclLibrary> found = ncclLibraries(System(tree));
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].version, "2.27.5");
+  EXPECT_EQ(found[1].version, "2.29.7");
+  EXPECT_TRUE(found[2].rccl);
+}
+
+TEST(MaskTest, HidesAddressesAndKeepsEqualOnesEqual) {
+  const MemoryTree tree =
+      MemoryTree()
+          .file("/proc/sys/kernel/hostname", "node17\n")
+          .file("/railwise/environment",
+                "MASTER_ADDR=node17\nNCCL_SECRET_TOKEN=hunter2\nNCCL_IB_HCA=mlx5_0\n")
+          .file("/railwise/interfaces",
+                "eth0 192.168.7.33\nib0 192.168.7.33\nlo 127.0.0.1\neth1 fe80::c42:a1ff:fe54:7e1a\n")
+          .file("/guid", "0c42:a103:0054:7e1a\n")
+          .file("/gid", "fe80:0000:0000:0000:0c42:a103:0054:7e1a\n")
+          .file("/zero", "0000:0000:0000:0000:0000:0000:0000:0000\n")
+          .file("/mac", "0c:42:a1:54:7e:1a\n")
+          .file("/version", "550.90.07\n")
+          .file("/busid", "0000:1b:00.0\n")
+          .link("/link", "busid");
+  const MemoryTree hidden = masked(tree);
+  EXPECT_EQ(hidden.read("/proc/sys/kernel/hostname"), "host\n");
+  EXPECT_EQ(hidden.read("/railwise/environment"),
+            "MASTER_ADDR=host\nNCCL_SECRET_TOKEN=masked\nNCCL_IB_HCA=mlx5_0\n");
+  EXPECT_EQ(hidden.read("/railwise/interfaces").value().find("192.168"), std::string::npos);
+  const std::vector<std::string> lines = linesOf(*hidden.read("/railwise/interfaces"));
+  EXPECT_EQ(wordsOf(lines[0])[1], wordsOf(lines[1])[1]);
+  EXPECT_EQ(lines[2], "lo 127.0.0.1");
+  EXPECT_TRUE(wordsOf(lines[3])[1].starts_with("fe80::"));
+  EXPECT_TRUE(hidden.read("/gid")->starts_with("fe80:0000:0000:0000:0200:"));
+  EXPECT_EQ(hidden.read("/guid")->find("7e1a"), std::string::npos);
+  EXPECT_EQ(hidden.read("/zero"), tree.read("/zero"));
+  EXPECT_EQ(hidden.read("/mac")->find("7e"), std::string::npos);
+  EXPECT_EQ(hidden.read("/version"), "550.90.07\n");
+  EXPECT_EQ(hidden.read("/busid"), "0000:1b:00.0\n");
+  EXPECT_EQ(hidden.read("/link"), "0000:1b:00.0\n");
+}
+
+TEST(Gather, TakesWhatConcernsJobsAndNoSecrets) {
+  const char* const environment[] = {
+      "NCCL_DEBUG=INFO", "AWS_SECRET_ACCESS_KEY=x",   "SLURM_JWT=x", "SLURM_JOB_ID=7", "RAILWISE_STRICT=1",
+      "nothing",         "NCCL_BROKEN=a\nHOME=/evil", nullptr};
+  const MemoryTree facts = gatherFacts(
+      MemoryTree(), {.watch = std::chrono::milliseconds(0), .environment = environment}, Config());
+  EXPECT_EQ(facts.read("/railwise/environment"), "NCCL_DEBUG=INFO\nSLURM_JOB_ID=7\nRAILWISE_STRICT=1\n");
+  EXPECT_TRUE(facts.exists("/railwise/access"));
+  EXPECT_TRUE(facts.exists("/railwise/interfaces"));
+  EXPECT_FALSE(facts.exists("/railwise/later"));
+}
+
+TEST(Gather, WatchesTheCounters) {
+  const MemoryTree machine = goodMachine();
+  Config config;
+  config.device = "software:count=1";
+  const MemoryTree facts = gatherFacts(machine, {.watch = std::chrono::milliseconds(1)}, config);
+  EXPECT_EQ(facts.read("/sys/class/infiniband/mlx5_3/ports/1/counters/symbol_error"), "7\n");
+  EXPECT_EQ(facts.read("/railwise/later/sys/class/infiniband/mlx5_3/ports/1/counters/symbol_error"), "7\n");
+  EXPECT_TRUE(facts.exists("/railwise/later/milliseconds"));
+  // What verbs says of the process's devices, which is software here.
+  EXPECT_NE(facts.read("/railwise/verbs").value().find(" 1 active_mtu="), std::string::npos);
+}
+
+TEST(Netlink, LoopbackHasNeitherPfcNorLinkModes) {
+  EXPECT_EQ(dcbText("lo"), "");
+  EXPECT_EQ(fastestLinkMode("lo"), 0);
+  EXPECT_EQ(dcbText("no-such-interface-at-all"), "");
+  EXPECT_EQ(fastestLinkMode("no-such-interface-at-all"), 0);
+}
+
+}  // namespace
+}  // namespace railwise::doctor
