@@ -123,7 +123,7 @@ void checkMtu(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts())
     if (port->active() && !port->iwarp) most[port->layer] = std::max(most[port->layer], bytes(*port));
   for (const RdmaPort* port : exam.usedPorts()) {
-    if (!port->active() || port->iwarp || port->software || bytes(*port) == 0) continue;
+    if (!port->active() || port->iwarp || bytes(*port) == 0) continue;
     const bool by_verbs = port->active_mtu > 0;
     const std::string where = by_verbs ? "ibv_devinfo -d " + port->device + ", active_mtu"
                                        : "/sys/class/net/" + port->interface + "/mtu";
@@ -143,7 +143,8 @@ void checkMtu(Examination& exam) {
       addMtu(exam, *port, Severity::kWarning, "verbs uses smaller packets than the interface carries", where,
              value, "The interface's MTU was raised after the device came up.",
              "sudo ip link set " + port->interface + " down && sudo ip link set " + port->interface + " up");
-    } else if (bytes(*port) < kLargest && (!by_verbs || port->max_mtu > port->active_mtu)) {
+    } else if (!port->software && bytes(*port) < kLargest &&
+               (!by_verbs || port->max_mtu > port->active_mtu)) {
       addMtu(exam, *port, Severity::kAdvice, "its packets are smaller than 4096 bytes", where, value,
              "At 1024 bytes headers cost some 6 % of the bandwidth and four times the packets; at 4096 bytes "
              "1.5 %.",

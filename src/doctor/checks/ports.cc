@@ -137,7 +137,7 @@ constexpr const char* kFabricFix =
     "Look for drops on the path: `ethtool -S <interface> | grep -e discard -e pause`, the switch's counters, "
     "PFC and "
     "ECN (checks pfc and traffic-class)";
-constexpr std::array<Counter, 14> kCounters = {
+constexpr std::array<Counter, 16> kCounters = {
     {{"counters/symbol_error", Severity::kWarning, "the link has symbol errors now", kCableFix},
      {"counters/link_error_recovery", Severity::kWarning, "the link recovers from errors now", kCableFix},
      {"counters/link_downed", Severity::kError, "the link is flapping", kCableFix},
@@ -147,6 +147,9 @@ constexpr std::array<Counter, 14> kCounters = {
      {"hw_counters/rx_icrc_encapsulated", Severity::kWarning, "packets arrive damaged (ICRC)", kCableFix},
      {"hw_counters/out_of_sequence", Severity::kWarning, "packets are lost now (out of sequence)",
       kFabricFix},
+     {"hw_counters/out_of_seq_request", Severity::kWarning, "packets are lost now (out of sequence)",
+      kFabricFix},
+     {"hw_counters/rcvd_seq_err", Severity::kWarning, "packets are lost now (NAK received)", kFabricFix},
      {"hw_counters/packet_seq_err", Severity::kWarning, "packets are lost now (NAK received)", kFabricFix},
      {"hw_counters/local_ack_timeout_err", Severity::kWarning, "acknowledgements time out now", kFabricFix},
      {"hw_counters/rx_out_of_buffer", Severity::kWarning, "the NIC runs out of receive buffers now",

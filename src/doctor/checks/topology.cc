@@ -13,20 +13,25 @@
 namespace railwise::doctor {
 namespace {
 
-// True if no PCI bridge but the root port stands above any GPU and NIC: a VM that hides its switches.
-bool treeHidden(const Examination& exam) {
-  std::set<std::string> gpu_bridges;
+// True if no GPU and no NIC has more than `most` bridges above it.
+bool noneDeeper(const Examination& exam, std::size_t most) {
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
-  if (gpus.empty() || exam.ports.empty()) return false;
-  const auto deep = [](const std::string& path) { return sysfs::busIdsAbove(path).size() > 1; };
-  if (std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return deep(gpu.path); }))
-    return false;
-  return std::none_of(exam.ports.begin(), exam.ports.end(),
+  const auto deep = [&](const std::string& path) { return sysfs::busIdsAbove(path).size() > most; };
+  return std::none_of(gpus.begin(), gpus.end(),
+                      [&](const sysfs::PciDevice& gpu) { return deep(gpu.path); }) &&
+         std::none_of(exam.ports.begin(), exam.ports.end(),
                       [&](const RdmaPort& port) { return deep(port.pci_path); });
 }
 
+// A VM shows its devices on root buses, or each below a root port of its own. On bare metal there is a root
+// port, and small machines have no switch.
+bool treeHidden(const Examination& exam) {
+  if (exam.ports.empty() || !exam.system.environmentKnown()) return false;
+  return noneDeeper(exam, 0) || (exam.system.virtualMachine() && !exam.simulated() && noneDeeper(exam, 1));
+}
+
 void checkHiddenTree(Examination& exam) {
-  if (!exam.topology_file.empty() || !exam.system.virtualMachine() || !treeHidden(exam)) return;
+  if (!exam.topology_file.empty() || !treeHidden(exam)) return;
   if (const Variable* set = exam.system.variable("RAILWISE_TOPOLOGY"); set != nullptr) return;
   const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
   if (gpus < 2) return;

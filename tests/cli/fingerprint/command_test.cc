@@ -1,15 +1,13 @@
 // railwise fingerprint from outside: the line, the JSON, the comparison, and what is said about mistakes.
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "process.h"
+#include "scratch.h"
 
 namespace railwise::cli {
 namespace {
 
+using test::Scratch;
 using Args = std::vector<std::string>;
 
 ProcessResult fingerprint(Args args, const std::vector<std::string>& environment = {}) {
@@ -18,30 +16,6 @@ ProcessResult fingerprint(Args args, const std::vector<std::string>& environment
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A folder of the test's own, gone with it.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "railwise-fingerprint-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  std::string file(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-    return file.string();
-  }
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A machine below a folder: its driver, and a NIC with this firmware. Returns the folder.
 std::string makeRoot(const Scratch& scratch, const std::string& host, const std::string& firmware) {

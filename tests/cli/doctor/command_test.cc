@@ -1,0 +1,117 @@
+// railwise doctor from outside: the text, the JSON, the exit status, reports, and mistakes on the command
+// line.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "process.h"
+#include "scratch.h"
+
+namespace railwise::cli {
+namespace {
+
+using test::Scratch;
+using Args = std::vector<std::string>;
+
+ProcessResult doctor(Args args, const std::vector<std::string>& environment = {}) {
+  args.insert(args.begin(), "doctor");
+  return runProcess(RAILWISE_CLI, args, environment);
+}
+
+// On the first host of a software machine.
+ProcessResult doctorOn(const std::string& machine, const Args& args) {
+  Args all = {"device", "run", "--machine", machine, "--", RAILWISE_CLI, "doctor", "--watch", "0"};
+  all.insert(all.end(), args.begin(), args.end());
+  return runProcess(RAILWISE_CLI, all);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(DoctorCommand, AHealthySoftwareMachineIsFine) {
+  for (const char* machine : {"dgx", "asymmetric", "dual-port", "laptop", "nvlink-mesh"}) {
+    // The computer that runs the test has limits of its own.
+    const ProcessResult result = doctorOn(machine, {"--only", "rdma,gpudirect,topology"});
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_TRUE(has(result.out, ": fine\n")) << machine << "\n" << result.out;
+    EXPECT_TRUE(has(result.out, "Looked at:")) << result.out;
+    EXPECT_TRUE(has(result.out, "RDMA port")) << result.out;
+  }
+}
+
+TEST(DoctorCommand, NamesThePortThatIsDown) {
+  const ProcessResult result =
+      doctor({"--machine", "link=roce,count=2,port_state=down", "--only", "port-state"});
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "worst: ")) << result.out;
+  EXPECT_TRUE(has(result.out, "port-state")) << result.out;
+}
+
+TEST(DoctorCommand, TheJsonHasTheVerdict) {
+  const ProcessResult result = doctorOn("dgx", {"--json", "--only", "rdma"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "\"verdict\": \"fine\"")) << result.out;
+  EXPECT_TRUE(has(result.out, "\"findings\": []")) << result.out;
+}
+
+TEST(DoctorCommand, ListsItsChecks) {
+  const ProcessResult result = doctor({"--list"});
+  EXPECT_EQ(result.status, 0);
+  for (const char* check : {"rdma-nodes", "memlock", "hidden-tree", "plugin"})
+    EXPECT_TRUE(has(result.out, check));
+}
+
+TEST(DoctorCommand, TellsOfATopologyFile) {
+  const Scratch scratch;
+  const std::string bad =
+      scratch.file("bad.xml", "<system version=\"1\">\n  <cpu numaid=\"0\">\n</system>\n");
+  const ProcessResult result = doctor({bad});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.out, "topology-file")) << result.out;
+  EXPECT_TRUE(has(result.out, bad + ":")) << result.out;
+}
+
+TEST(DoctorCommand, AReportFindsTheSameElsewhere) {
+  const Scratch scratch;
+  const std::string report = scratch.path("report.tar.gz");
+  const ProcessResult here = doctorOn("cloud-vm", {"--report", report});
+  ASSERT_TRUE(std::filesystem::exists(report)) << here.err;
+  EXPECT_TRUE(has(here.err, "--mask")) << here.err;
+  const ProcessResult there = doctor({"--root", report});
+  EXPECT_EQ(there.status, here.status);
+  const auto findings = [](const std::string& out) {
+    return out.substr(std::min(out.find('\n'), out.size()));
+  };
+  EXPECT_EQ(findings(there.out), findings(here.out));
+}
+
+TEST(DoctorCommand, AMaskedReportFindsTheSameToo) {
+  const Scratch scratch;
+  const std::string report = scratch.path("report.tar.gz");
+  const ProcessResult here = doctor({"--machine", "link=roce,count=2", "--report", report, "--mask"});
+  const ProcessResult there = doctor({"--root", report});
+  EXPECT_EQ(there.status, here.status) << here.out << there.out;
+}
+
+TEST(DoctorCommand, WarnsOfAMisspeltSetting) {
+  const ProcessResult result = doctor({"--only", "settings", "--watch", "0"}, {"NCCL_IB_HCS=mlx5_0"});
+  EXPECT_EQ(result.status, 1) << result.out;
+  EXPECT_TRUE(has(result.out, "NCCL_IB_HCA")) << result.out;
+}
+
+TEST(DoctorCommand, MistakesAreTold) {
+  const auto says = [](const Args& args, const std::string& part) {
+    const ProcessResult result = doctor(args);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_TRUE(has(result.err, part)) << result.err;
+  };
+  says({"--only", "memlok"}, "railwise doctor --list");
+  says({"no-such-file.xml"}, "no-such-file.xml: No such file or directory");
+  says({"a.xml", "--root", "/tmp"}, "two machines");
+  says({"--root", "/no/such/folder"}, "/no/such/folder");
+  says({"--mask"}, "--report");
+  says({"--report", "/no/such/folder/x.tar.gz", "--machine", "dgx"}, "/no/such/folder/x.tar.gz");
+}
+
+}  // namespace
+}  // namespace railwise::cli
