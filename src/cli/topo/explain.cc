@@ -8,6 +8,7 @@
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
+#include "topo/machine/known_machines.h"
 
 namespace railwise::cli {
 namespace {
@@ -23,6 +24,24 @@ constexpr const char* kExplainHelp =
     "each other NIC was not taken. FILE is an NCCL (or RCCL) topology file; without one, this machine.\n"
     "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line (also a GPU "
     "that is not there).\n\n";
+
+// A file that lists GPUs by their PCI ids alone leaves out compute capability and NVLinks. Known GPUs have
+// them; options count before that. Returns a note, or "".
+std::string fillInGpus(const std::string& file, MachineOptions& machine) {
+  topo::Detection& detection = machine.detection;
+  if (file.empty() || machine.elsewhere() || detection.gpu_sm != 0 || detection.nvswitch_links != 0)
+    return "";
+  const auto document = topo::readXmlFile(file, {.max_nodes = 0});
+  if (!document.ok()) return "";
+  const topo::KnownDetection known = topo::knownDetection(*document);
+  if (known.gpu_sm == 0) return "";
+  detection.gpu_sm = known.gpu_sm;
+  detection.nvswitch_links = known.nvswitch_links;
+  return textOf(
+      "the file does not describe its GPUs; they are known to be %s: compute capability %d.%d, %d "
+      "NVLinks to NVSwitches (--gpu-sm, --nvswitch-links say otherwise)",
+      known.gpu.c_str(), known.gpu_sm / 10, known.gpu_sm % 10, known.nvswitch_links);
+}
 
 }  // namespace
 
@@ -40,9 +59,11 @@ int explainCommand(Args args) {
   const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
   machine.say_remarks = format != ExplainFormat::kText;  // the text itself contains the notes
-  const auto opened =
-      openMachine("explain", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  const std::string note = fillInGpus(file, machine);
+  auto opened = openMachine("explain", file, machine);
   if (!opened) return kExitFailed;
+  if (!note.empty()) opened->remarks.insert(opened->remarks.begin(), note);
   const auto text = format == ExplainFormat::kJson ? topo::explainJson(*opened, gpu, channel)
                                                    : topo::explainText(*opened, gpu, channel);
   if (!text.ok()) {

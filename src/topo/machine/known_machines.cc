@@ -112,6 +112,30 @@ constexpr std::array<KnownMachine, 33> kMachines = {
      {"DGX H200", "NVIDIA", "DGXH200", "", 8, 8, kDgx},
      {"DGX B200", "NVIDIA", "DGXB200", "", 8, 8, kDgx}}};
 
+// Published files that list their GPUs without ids: recognised by the address of a GPU and the CPU.
+struct KnownFile {
+  const char* machine;
+  const char* busid;  // of its first GPU in the file
+  int gpus;
+  const char* familyid;  // of its first <cpu>
+  const char* modelid;
+  const char* gpu_device;
+};
+constexpr std::array<KnownFile, 2> kFiles = {
+    {{"Azure ND96isr_H100_v5", "0001:00:00.0", 8, "6", "143", "0x2330"},
+     {"Azure ND96asr_v4", "0003:00:00.0", 8, "23", "49", "0x20b0"}}};
+
+// The GPU of the published file that `document` is. Null: none.
+const KnownGpu* gpuOfKnownFile(const XmlDocument& document, const std::string& first_gpu, int gpus) {
+  const XmlNode* cpu = document.find("cpu");
+  for (const KnownFile& file : kFiles) {
+    if (first_gpu == file.busid && gpus == file.gpus && cpu != nullptr &&
+        cpu->get("familyid") == file.familyid && cpu->get("modelid") == file.modelid)
+      return knownGpu(kNvidia, file.gpu_device);
+  }
+  return nullptr;
+}
+
 // Product names differ in spaces and hyphens: "DGXA100 920-23687-2530-000", "DGX A100".
 std::string plainName(std::string_view text) {
   std::string plain;
@@ -146,23 +170,25 @@ const KnownMachine* knownMachine(const MachineSigns& signs) {
 }
 
 KnownDetection knownDetection(const XmlDocument& document) {
-  KnownDetection known;
   const KnownGpu* kind = nullptr;
+  std::string first_gpu;
   int gpus = 0;
+  bool with_ids = false;
   for (const XmlNode* node : document.order()) {
-    if (node->name == "gpu" && node->has("sm")) return {};
-    if (node->name == "nvlink") return {};
+    if ((node->name == "gpu" && node->has("sm")) || node->name == "nvlink") return {};
     if (node->name != "pci" || !node->get("class").starts_with("0x03")) continue;
+    if (gpus++ == 0) first_gpu = node->get("busid");
+    if (!node->has("device")) continue;
+    with_ids = true;
     const KnownGpu* gpu = knownGpu(node->get("vendor"), node->get("device"));
     if (gpu == nullptr || (kind != nullptr && gpu != kind)) return {};  // not known, or GPUs of several kinds
     kind = gpu;
-    ++gpus;
   }
+  if (!with_ids) kind = gpuOfKnownFile(document, first_gpu, gpus);
   if (kind == nullptr) return {};
-  known.gpu_sm = kind->sm;
-  known.nvswitch_links = gpus >= kSwitchedBoard ? kind->nvswitch_links : 0;
-  known.gpu = kind->name;
-  return known;
+  return {.gpu_sm = kind->sm,
+          .nvswitch_links = gpus >= kSwitchedBoard ? kind->nvswitch_links : 0,
+          .gpu = kind->name};
 }
 
 }  // namespace railwise::topo

@@ -54,6 +54,21 @@ TEST(TopoCommand, ShowWritesToAFile) {
   EXPECT_GT(std::filesystem::file_size(file.path()), 10000U);
 }
 
+TEST(TopoCommand, ExplainKnowsGpusThatAFileDoesNotDescribe) {
+  std::string text = "<system version=\"1\">\n<cpu numaid=\"0\">\n";
+  for (int i = 0; i < 8; ++i)
+    text += "<pci busid=\"0000:0" + std::to_string(i) +
+            ":00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\" link_speed=\"32.0 GT/s PCIe\" "
+            "link_width=\"16\"/>\n";
+  text +=
+      "<pci busid=\"0000:09:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/>\n";
+  const Scratch file("bare.xml", text + "</cpu>\n</system>\n");
+  const auto known = railwise({"explain", file.path()});
+  EXPECT_TRUE(has(known.out, "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks")) << known.out;
+  const auto told = railwise({"explain", file.path(), "--gpu-sm", "90"});
+  EXPECT_FALSE(has(told.out, "H100 SXM5")) << told.out;
+}
+
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
   const auto result = railwise({"explain", kMachine, "--gpu", "0"});
   EXPECT_EQ(result.status, 0);

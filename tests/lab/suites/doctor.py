@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import network
 
-# What the lab's guest is, whatever is broken: its limits and libraries are the host's.
+# The guest's root is the host's: its plugins and interfaces are left out, and commands may be those for a container.
 FAMILIES = "rdma,gpudirect,topology,memlock,open-files,shm-size,settings"
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
 
@@ -45,10 +45,10 @@ def scenarios() -> list[Scenario]:
                  [f"ip link set {first.netdev} mtu 1500"], [f"ip link set {first.netdev} mtu {first.mtu}"]),
         Scenario("GID index that does not exist", "gid-index", "error", f"{first.rdma} port 1", "unset NCCL_IB_GID_INDEX",
                  environment={"NCCL_IB_GID_INDEX": "200"}),
-        Scenario("memlock of a user", "memlock", "error", "", "limits.d", wrap=["prlimit", "--memlock=65536", *NOBODY]),
-        Scenario("no right to the device nodes", "rdma-nodes", "error", first.rdma, "chmod a+rw",
+        Scenario("memlock of a user", "memlock", "error", "", "memlock", wrap=["prlimit", "--memlock=65536", *NOBODY]),
+        Scenario("no right to the device nodes", "rdma-nodes", "error", first.rdma, "/dev/infiniband",
                  ["chmod 600 /dev/infiniband/uverbs*"], ["chmod 666 /dev/infiniband/uverbs*"], wrap=NOBODY),
-        Scenario("a namespace without device nodes", "rdma-nodes", "error", first.rdma, "ib_uverbs",
+        Scenario("a namespace without device nodes", "rdma-nodes", "error", first.rdma, "",
                  wrap=["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev/infiniband && exec "$@"', "sh"]),
         Scenario("a small /dev/shm", "shm-size", "warning", "", "--shm-size",
                  wrap=["unshare", "-m", "sh", "-c", 'mkdir -p /dev/shm && mount -t tmpfs -o size=64m none /dev/shm && exec "$@"', "sh"]),
