@@ -206,6 +206,34 @@ const Fault kFaults[] = {
      "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "partitions.conf"},
     {"no PFC", kRoce, [](MemoryTree& tree) { set(tree, "/railwise/dcb/en_mlx5_0", "pfc 0x00\n"); }, "pfc",
      Severity::kAdvice, "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
+    {"no ECN", kRoce,
+     [](MemoryTree& tree) {
+       tree.file(sysfs::realPathOf(tree, "/sys/class/net/en_mlx5_0") + "/ecn/roce_np/enable/3", "0\n");
+     },
+     "ecn", Severity::kAdvice, "mlx5_0 port 1", "roce_np/enable/3", "sudo tee"},
+    {"no GPUDirect with AMD's GPUs", kIb,
+     [](MemoryTree& tree) {
+       for (const std::string& busid : tree.list("/sys/bus/pci/devices")) {
+         const std::string folder = sysfs::realPathOf(tree, "/sys/bus/pci/devices/" + busid);
+         if (!tree.read(folder + "/class").value_or("").starts_with("0x0302")) continue;
+         set(tree, folder + "/class", "0x120000\n");
+         set(tree, folder + "/vendor", "0x1002\n");
+         set(tree, folder + "/device", "0x74a1\n");
+       }
+       tree = without(tree, "/railwise/gpus.json");
+       append(tree, "/proc/modules", "amdgpu 1 0 - Live 0x0");
+       tree.file("/boot/config-6.8.0-45-generic",
+                 "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n");
+     },
+     "gpudirect-amd", Severity::kError, "", "no CONFIG_DMABUF_MOVE_NOTIFY=y", "uname -r"},
+    {"a path for an old NCCL", kIb,
+     [](MemoryTree& tree) {
+       unsetVariable(tree, "NCCL_NET_PLUGIN");
+       environment(tree, "NCCL_NET_PLUGIN=/opt/railwise/lib/libnccl-net-railwise.so");
+       tree = without(tree, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.29.7");
+       tree.file("/usr/lib/x86_64-linux-gnu/libnccl.so.2.18.5", "");
+     },
+     "plugin-form", Severity::kError, "", "2.18.5", "NCCL_NET_PLUGIN=railwise"},
     {"traffic class without PFC", kRoce, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_IB_TC"); },
      "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 0, priority 0", "export NCCL_IB_TC=104"},
     {"PCIe link downgraded", kIb,

@@ -245,11 +245,36 @@ void checkTrafficClass(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 5> kChecks = {
+// The switches of congestion control in NVIDIA's driver: notification point (the receiver sends CNPs) and
+// reaction point (the sender slows down), for each priority.
+void checkEcn(Examination& exam) {
+  for (const RdmaPort* port : exam.usedPorts()) {
+    if (!port->roce() || !port->active() || port->interface.empty()) continue;
+    std::string where;
+    const Lossless lossless = losslessOf(exam.system, port->interface);
+    const int dscp = trafficClass(exam, *port, where) >> 2;
+    const auto mapped = lossless.priority_of_dscp.find(dscp);
+    const std::string priority =
+        std::to_string(mapped != lossless.priority_of_dscp.end() ? mapped->second : dscp >> 3);
+    for (const char* point : {"roce_np", "roce_rp"}) {
+      const std::string file = "/sys/class/net/" + port->interface + "/ecn/" + point + "/enable/" + priority;
+      if (exam.system.number(file).value_or(1) != 0) continue;
+      exam.findings.add({.check = "ecn",
+                         .severity = Severity::kAdvice,
+                         .what = "congestion control (ECN) is off in the priority of the job",
+                         .seen = {{port->label(), file, "0"}},
+                         .why = "Under congestion packets are then dropped, or PFC stops whole switches.",
+                         .fix = "echo 1 | sudo tee " + file});
+    }
+  }
+}
+
+constexpr std::array<Check, 6> kChecks = {
     {{"gid", "rdma", "GIDs of RoCE ports: none, RoCE v1 alone, link-local alone", checkGids},
      {"gid-index", "rdma", "NCCL_IB_GID_INDEX against the GID tables", checkGidIndex},
      {"mtu", "rdma", "packet size of ports against the interface's and each other's", checkMtu},
      {"pfc", "rdma", "priority flow control of RoCE ports", checkPfc},
+     {"ecn", "rdma", "ECN of RoCE ports, where the driver tells", checkEcn},
      {"traffic-class", "rdma", "the job's traffic class against the lossless priorities",
       checkTrafficClass}}};
 

@@ -95,6 +95,31 @@ void checkPeerMemory(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
+// RCCL's NICs reach GPU memory by dma-buf, which needs two options of the kernel, or by AMD's peer-memory
+// client of MLNX_OFED. Source: RCCL, net_ib.cc (rocm_ib_init, ncclIbDmaBufSupport) and its documentation.
+void checkAmdMemory(Examination& exam) {
+  const System& system = exam.system;
+  if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.simulated()) return;
+  for (const char* client : {"/sys/kernel/mm/memory_peers/amdkfd", "/sys/kernel/memory_peers/amdkfd"})
+    if (system.exists(client)) return;
+  const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
+  const std::string options = system.text(file);
+  if (options.empty()) return;
+  Finding finding{.check = "gpudirect-amd", .severity = Severity::kError};
+  for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
+    if (("\n" + options).find(std::string("\n") + option) == std::string::npos)
+      finding.seen.push_back({"", file, std::string("no ") + option});
+  if (finding.seen.empty()) return;
+  finding.what = "neither dma-buf nor AMD's peer-memory client gives the NICs GPU memory";
+  finding.why =
+      "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the bandwidth.";
+  finding.fix = system.installCommand("linux-generic-hwe-24.04", "kernel") +
+                "    (a kernel with both options; the distributions' of 6.2 and later have them)\nuname -r; "
+                "grep -e P2PDMA "
+                "-e MOVE_NOTIFY /boot/config-$(uname -r)";
+  exam.findings.add(std::move(finding));
+}
+
 int driverBranch(const System& system) {
   for (const std::string& word : wordsOf(system.line(kNvidiaVersion))) {
     const int branch = std::atoi(word.c_str());
@@ -185,10 +210,11 @@ void checkDataDirect(Examination& exam) {
        .fix = "unset NCCL_IB_DATA_DIRECT"});
 }
 
-constexpr std::array<Check, 5> kChecks = {
+constexpr std::array<Check, 6> kChecks = {
     {{"gpu-driver", "gpudirect", "the GPUs' driver", checkDriver},
      {"gpudirect", "gpudirect", "dma-buf and nvidia_peermem: loaded, and known to the RDMA drivers",
       checkPeerMemory},
+     {"gpudirect-amd", "gpudirect", "AMD's GPUs: dma-buf and the peer-memory client", checkAmdMemory},
      {"gpudirect-override", "gpudirect", "NVreg_GrdmaPciTopoCheckOverride of drivers up to 580",
       checkOverride},
      {"gpu-nic-root", "gpudirect", "GPUs without a NIC on their root complex", checkRoots},

@@ -109,6 +109,24 @@ void checkPlugin(Examination& exam) {
   }
 }
 
+// Up to 2.20 NCCL puts every value between "libnccl-net-" and ".so"; a path or a file's name is not found.
+void checkPluginForm(Examination& exam) {
+  constexpr int kTakesPaths = 21;
+  const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
+  if (set == nullptr || (set->value.find('/') == std::string::npos && !set->value.starts_with("lib"))) return;
+  for (const NcclLibrary& library : ncclLibraries(exam.system)) {
+    const int minor = minorOf(library.version);
+    if (library.rccl || minor == 0 || minor >= kTakesPaths) continue;
+    exam.findings.add(
+        {.check = "plugin-form",
+         .severity = Severity::kError,
+         .what = "this NCCL takes a plugin's short name alone",
+         .seen = {{"", set->where, "NCCL_NET_PLUGIN=" + set->value}, {"", library.path, library.version}},
+         .why = "It looks for libnccl-net-" + set->value + ".so, finds nothing, and uses its own network.",
+         .fix = "export NCCL_NET_PLUGIN=railwise LD_LIBRARY_PATH=/folder/of/the/plugin:$LD_LIBRARY_PATH"});
+  }
+}
+
 void checkUnaskedPlugin(Examination& exam) {
   if (!exam.system.environmentKnown()) return;
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
@@ -284,8 +302,10 @@ void checkLauncher(Examination& exam) {
         "srun --cpus-per-task=8 ...    (or --exclusive)");
 }
 
-constexpr std::array<Check, 7> kChecks = {
+constexpr std::array<Check, 8> kChecks = {
     {{"plugin", "nccl", "the plugin that NCCL_NET_PLUGIN names, and where NCCL looks", checkPlugin},
+     {"plugin-form", "nccl", "a path as NCCL_NET_PLUGIN with an NCCL that takes names alone",
+      checkPluginForm},
      {"plugin-unasked", "nccl", "a libnccl-net.so that NCCL loads without being asked", checkUnaskedPlugin},
      {"plugin-fallback", "nccl", "what happens where the plugin fails", checkFallback},
      {"nccl-version", "nccl", "installed versions of NCCL", checkLibraries},
