@@ -9,6 +9,7 @@
 
 #include "net/nccl_own_network.h"
 #include "net/profiler.h"
+#include "net/topology/strict.h"
 #include "plugin/calls.h"
 #include "plugin/guard.h"
 
@@ -64,8 +65,9 @@ static constexpr int kRefusedDevices = 2;
 
 bool refusedByStrictMode() { return g_refused && net::Net::current() == nullptr; }
 
+// The reason once more, because NCCL keeps its last warning for ncclGetLastError.
 static Status refuse() {
-  RAILWISE_WARN("RAILWISE_STRICT refuses this machine (the lines above say why): NCCL's init fails here");
+  RAILWISE_WARN("%s", net::lastRefusal().c_str());
   return {Code::kRefused, 0};
 }
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/log.h"
-#include "net/strict.h"
 #include "net/topology/gpu_driver.h"
 #include "net/topology/gpu_in_use.h"
+#include "net/topology/strict.h"
 #include "net/topology/topology.h"
 #include "verbs/library.h"
 

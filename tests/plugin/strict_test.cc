@@ -48,7 +48,8 @@ TYPED_TEST(StrictTest, WithoutADeviceNcclsInitFails) {
   EXPECT_EQ(this->ncclsInit(), ncclSystemError);
   EXPECT_NE(warnings().find("RAILWISE_STRICT=gdr: no RDMA device can be used"), std::string::npos)
       << warnings();
-  EXPECT_NE(warnings().find("unset RAILWISE_STRICT"), std::string::npos) << warnings();
+  // The last warning is what ncclGetLastError tells.
+  EXPECT_TRUE(warnings().ends_with("or unset RAILWISE_STRICT\n")) << warnings();
 }
 
 TYPED_TEST(StrictTest, IbDisableIsNoWayOut) {
@@ -114,6 +115,23 @@ TYPED_TEST(StrictTest, NothingWorksOnARefusedMachine) {
   void* listener = kStale;
   EXPECT_NE(TypeParam::listen(context, 0, handle.bytes(), &listener), ncclSuccess);
   EXPECT_EQ(TypeParam::finalize(context), ncclSuccess);
+}
+
+// The names are looked at once in a process.
+TYPED_TEST(StrictTest, MisspeltNamesAreWarnedOfOnce) {
+  Setting misspelt("NCCL_IB_HCS", "mlx5_0");
+  Setting unknown("RAILWISE_NO_SUCH_THING", "1");
+  Setting newer("NCCL_SOME_NEWER_THING", "1");
+  Setting image("NCCL_VERSION", "2.29.7-1");
+  useDevice();
+  (void)this->ncclsInit();
+  EXPECT_NE(warnings().find("did you mean NCCL_IB_HCA? NCCL_IB_HCS has no effect\n"), std::string::npos)
+      << warnings();
+  EXPECT_NE(warnings().find("RAILWISE_NO_SUCH_THING is not a setting"), std::string::npos) << warnings();
+  EXPECT_EQ(warnings().find("NCCL_SOME_NEWER_THING"), std::string::npos) << warnings();
+  EXPECT_EQ(warnings().find("NCCL_VERSION"), std::string::npos) << warnings();
+  (void)this->ncclsInit();
+  EXPECT_EQ(warnings().find("NCCL_IB_HCS"), std::string::npos) << warnings();
 }
 
 // Connects device 0 to device 1, both in this process, until an end fails. Returns what connect and accept

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "base/bus_id.h"
-#include "topo/sources/generate/generate.h"
 
 namespace railwise::topo {
 namespace {

@@ -5,13 +5,11 @@
 // Thread-safe.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/outcome.h"
 #include "sysfs/file_tree.h"
-#include "sysfs/pci_devices.h"
 #include "topo/sources/generate/options.h"
 
 namespace railwise::topo {
@@ -22,10 +20,5 @@ namespace railwise::topo {
 // table with mistakes.
 Outcome<std::string> generateTopology(const sysfs::FileTree& tree, const GenerateOptions& options,
                                       std::vector<std::string>* remarks);
-
-// Is the PCIe tree above these GPUs and NICs (real paths of their folders) certainly hidden? A single port
-// above a device is a root port of a hypervisor, or of a CPU; the answer is then yes only on a running VM.
-bool treeIsHidden(const sysfs::FileTree& tree, std::span<const sysfs::PciDevice> gpus,
-                  std::span<const std::string> nics);
 
 }  // namespace railwise::topo

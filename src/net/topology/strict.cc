@@ -1,4 +1,4 @@
-#include "net/strict.h"
+#include "net/topology/strict.h"
 
 #include <sys/stat.h>
 
@@ -6,13 +6,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 
 #include "base/bus_id.h"
 #include "base/log.h"
 #include "net/topology/gpu_in_use.h"
 #include "sysfs/pci_devices.h"
 #include "topo/machine/load.h"
-#include "topo/sources/generate/generate.h"
+#include "topo/sources/generate/flat_machine.h"
 #include "verbs/gpu_direct.h"
 
 namespace railwise::net {
@@ -24,6 +25,23 @@ std::string gigabits(int mbps) {
   char text[32];
   std::snprintf(text, sizeof text, "%g Gb/s", mbps / 1000.0);
   return text;
+}
+
+struct Refusal {
+  std::mutex mutex;
+  std::string text;
+};
+Refusal& refusal() {
+  static auto& it = *new Refusal;  // never destroyed: NCCL's threads may still run at exit
+  return it;
+}
+
+// Logs the lines, of which there is at least one.
+Status refuse(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) RAILWISE_WARN("%s", line.c_str());
+  const std::lock_guard lock(refusal().mutex);
+  refusal().text = lines.front();
+  return {Code::kRefused, 0};
 }
 
 // ---- gdr
@@ -188,26 +206,29 @@ std::vector<Violation> violations(const StrictMode& strict, const MachineFacts& 
   return found;
 }
 
+std::string lastRefusal() {
+  const std::lock_guard lock(refusal().mutex);
+  return refusal().text;
+}
+
 Result<StrictMode> strictMode(const Config& config) {
   const char* const text = environmentVariable("RAILWISE_STRICT");
   const bool rejected = config.strict.empty() && text != nullptr && *text != '\0';
   const std::optional<StrictMode> mode = parseStrictMode(config.strict);
   if (mode && !rejected) return *mode;
-  RAILWISE_WARN(
-      "RAILWISE_STRICT=%s is not accepted, and whoever sets it wants mistakes to fail: init fails. Set 1, a "
-      "list of device, gdr, speed, topology and version, or 0",
-      text != nullptr ? text : config.strict.c_str());
-  return Status{Code::kRefused, 0};
+  return refuse({"RAILWISE_STRICT=" + (text != nullptr ? std::string(text) : config.strict) +
+                 " is not accepted, and whoever sets it wants mistakes to fail: init fails. Set 1, a list of "
+                 "device, gdr, speed, topology and version, or 0"});
 }
 
 Status refuseWithoutDevice(const Config& config) {
   const bool disabled = config.ib_disable != 0 && config.device != "verbs";
-  RAILWISE_WARN(
-      "RAILWISE_STRICT=%s: %s, and NCCL would go on over sockets: init fails. %s, or unset RAILWISE_STRICT",
-      config.strict.c_str(),
-      disabled ? "NCCL_IB_DISABLE=1 forbids RDMA devices" : "no RDMA device can be used",
-      disabled ? "Unset NCCL_IB_DISABLE" : "Mend what the line above says");
-  return {Code::kRefused, 0};
+  return refuse(
+      {"RAILWISE_STRICT=" + config.strict + ": " +
+       (disabled ? "NCCL_IB_DISABLE=1 forbids RDMA devices" : "no RDMA device can be used") +
+       ", and NCCL would go on over sockets: init fails. " +
+       (disabled ? "Unset NCCL_IB_DISABLE" : "Mend what the line above says (NCCL_DEBUG=WARN shows it)") +
+       ", or unset RAILWISE_STRICT"});
 }
 
 Status checkStrictly(const StrictMode& strict, const Config& config, const std::string& topology_file,
@@ -220,12 +241,11 @@ Status checkStrictly(const StrictMode& strict, const Config& config, const std::
                           .topology_asked = config.topology,
                           .topology_file = topology_file};
   for (const auto& device : devices) machine.ports.push_back(factsOf(*device, config));
-  const std::vector<Violation> found = violations(strict, machine);
-  for (const Violation& violation : found) {
-    RAILWISE_WARN("RAILWISE_STRICT=%s: %s. Init fails; a RAILWISE_STRICT without %s lets the job run so",
-                  config.strict.c_str(), violation.text.c_str(), violation.word);
-  }
-  return found.empty() ? Status::success() : Status{Code::kRefused, 0};
+  std::vector<std::string> lines;
+  for (const Violation& violation : violations(strict, machine))
+    lines.push_back("RAILWISE_STRICT=" + config.strict + ": " + violation.text +
+                    ". Init fails; a RAILWISE_STRICT without " + violation.word + " lets the job run so");
+  return lines.empty() ? Status::success() : refuse(lines);
 }
 
 }  // namespace railwise::net

@@ -1,5 +1,5 @@
 // What RAILWISE_STRICT refuses at init: pure checks of ports and a /sys tree.
-#include "net/strict.h"
+#include "net/topology/strict.h"
 
 #include <gtest/gtest.h>
 

@@ -44,4 +44,8 @@ Status refuseWithoutDevice(const Config& config);
 Status checkStrictly(const StrictMode& strict, const Config& config, const std::string& topology_file,
                      const std::vector<std::unique_ptr<Device>>& devices);
 
+// What the last refusal said first. NCCL keeps the last warning for ncclGetLastError, which is all that a job
+// without NCCL_DEBUG shows, so it is said again when NCCL's init fails.
+std::string lastRefusal();
+
 }  // namespace railwise::net
