@@ -23,7 +23,7 @@ namespace railwise::plugin {
 
 ncclResult_t init_v6(ncclDebugLogger_t logger);
 ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
-// *context is null when init fails. `config` may be null.
+// *context is null when init fails, or when RAILWISE_STRICT refuses the machine. `config` may be null.
 ncclResult_t init_v11(void** context, uint64_t communicator, ncclNetCommConfig_v11_t* config,
                       ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 // Frees everything of the communicator that was not closed. `context` may be null: NCCL 2.28.3 to 2.29.3 call
@@ -34,12 +34,21 @@ ncclResult_t makeVDevice_v9(int* index, ncclNetVDeviceProps_v9_t* props);
 ncclResult_t makeVDevice_v12(int* index, ncclNetVDeviceProps_v12_t* props);
 
 ncclResult_t devices_v6(int* count);
+// After an init that RAILWISE_STRICT has refused, while no other communicator has devices: NCCL shall fail,
+// and not take another network (service_calls.cc).
+bool refusedByStrictMode();
+// What getProperties then says of device `index`.
+Status refuseDevice(int index);
 // Returns device `index`, or null after logging a warning.
 const net::Device* findDevice(int index);
 template <typename Properties>
 ncclResult_t getProperties(int index, Properties* properties) {
   return guarded("getProperties", [&] {
     RAILWISE_REQUIRE("getProperties", properties);
+    if (refusedByStrictMode()) {
+      fillRefused(*properties);
+      return refuseDevice(index);
+    }
     const net::Device* device = findDevice(index);
     if (device == nullptr) return Status{Code::kInvalidArgument, 0};
     fillProperties(*device, *properties);

@@ -50,4 +50,22 @@ void fillProperties(const net::Device& device, Properties& to) {
   }
 }
 
+// The device that NCCL sees when RAILWISE_STRICT has refused the machine: NCCL only looks at its type.
+template <typename Properties>
+void fillRefused(Properties& to) {
+  static char name[] = "refused";
+  to = {};
+  to.name = name;
+  to.ptrSupport = NCCL_PTR_HOST;
+  to.speed = 1;
+  to.port = 1;
+  to.maxComms = 1;
+  to.maxRecvs = 1;
+  if constexpr (requires { to.netDeviceType; }) {
+    to.netDeviceType = NCCL_NET_DEVICE_HOST;
+    to.netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;
+  }
+  if constexpr (requires { to.vProps; }) to.vProps.ndevs = 1;
+}
+
 }  // namespace railwise::plugin

@@ -9,6 +9,7 @@
 
 #include "net/nccl_own_network.h"
 #include "net/profiler.h"
+#include "net/topology/strict.h"
 #include "plugin/calls.h"
 #include "plugin/guard.h"
 
@@ -55,6 +56,29 @@ static void setLogger(ncclDebugLogger_t logger) {
 static std::mutex g_shared_mutex;
 static std::atomic<Context*> g_shared_context = nullptr;
 
+// RAILWISE_STRICT has refused the last init. If init fails, or there are no devices, or the first one cannot
+// be described, NCCL takes its next network, which may be sockets. NCCL's own init fails only later, when it
+// reads the devices for its topology. So init succeeds, and shows NCCL two devices: the first is a name, and
+// asking for the second fails. docs/decisions.md has the evidence.
+static std::atomic<bool> g_refused = false;
+static constexpr int kRefusedDevices = 2;
+
+bool refusedByStrictMode() { return g_refused && net::Net::current() == nullptr; }
+
+// The reason once more, because NCCL keeps its last warning for ncclGetLastError.
+static Status refuse() {
+  RAILWISE_WARN("%s", net::lastRefusal().c_str());
+  return {Code::kRefused, 0};
+}
+
+// Turns the refusal into a success with *refused.
+static Result<net::Net*> acquireNet(bool* refused) {
+  Result<net::Net*> net = net::Net::acquire();
+  *refused = !net.ok() && net.status().code == Code::kRefused;
+  g_refused = *refused;
+  return net;
+}
+
 static Status initShared(ncclDebugLogger_t logger) {
   setLogger(logger);
   const std::lock_guard lock(g_shared_mutex);
@@ -62,7 +86,9 @@ static Status initShared(ncclDebugLogger_t logger) {
     net::Net::current()->reloaded();
     return Status::success();
   }
-  Result<net::Net*> net = net::Net::acquire();
+  bool refused = false;
+  Result<net::Net*> net = acquireNet(&refused);
+  if (refused) return Status::success();
   if (!net.ok()) return net.status();
   g_shared_context = new Context(**net, NCCL_NET_ID_UNDEF);
   return Status::success();
@@ -71,6 +97,7 @@ static Status initShared(ncclDebugLogger_t logger) {
 static Status sharedContext(Context** context) {
   *context = g_shared_context;
   if (*context != nullptr) return Status::success();
+  if (refusedByStrictMode()) return refuse();
   RAILWISE_WARN("called before init succeeded");
   return {Code::kInvalidUsage, 0};
 }
@@ -120,7 +147,9 @@ static Status initContext(void** context, const ncclNetCommConfig_v11_t* config,
   RAILWISE_REQUIRE("init", context);
   *context = nullptr;
   setLogger(logger);
-  Result<net::Net*> net = net::Net::acquire();
+  bool refused = false;
+  Result<net::Net*> net = acquireNet(&refused);
+  if (refused) return Status::success();
   if (!net.ok()) return net.status();
   *context = new Context(**net, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF);
   noteNcclsOwnNetwork(**net);
@@ -162,6 +191,10 @@ static Status beforeInit(const char* function) {
 static Status countDevices(int* count) {
   RAILWISE_REQUIRE("devices", count);
   net::Net* net = net::Net::current();
+  if (refusedByStrictMode()) {
+    *count = kRefusedDevices;
+    return Status::success();
+  }
   *count = net != nullptr ? net->deviceCount() : 0;
   return net != nullptr ? Status::success() : beforeInit("devices");
 }
@@ -169,6 +202,8 @@ static Status countDevices(int* count) {
 ncclResult_t devices_v6(int* count) {
   return guarded("devices", [&] { return countDevices(count); });
 }
+
+Status refuseDevice(int index) { return index == 0 ? Status::success() : refuse(); }
 
 const net::Device* findDevice(int index) {
   const net::Net* net = net::Net::current();

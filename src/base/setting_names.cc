@@ -167,16 +167,30 @@ std::optional<std::size_t> slips(std::string_view name, std::string_view known) 
   return std::nullopt;
 }
 
-// The known name nearest to `upper`, which begins with `prefix`. Names of another family count only with the
-// same rest: RAILWISE_IB_HCA is NCCL_IB_HCA.
+// Names of another family count only with the same rest: RAILWISE_IB_HCA is NCCL_IB_HCA. A rest of one word
+// (NCCL_HOST) is too little for that.
+bool sameInOtherFamily(std::string_view rest, const std::string& known) {
+  return withoutPrefix(known) == rest &&
+         (!begins(known, kRailwise) || rest.find('_') != std::string_view::npos);
+}
+
+// NCCL_GID_INDEX is NCCL_IB_GID_INDEX. One word is too little: NCCL_TIMEOUT may be meant for a program.
+std::string withIb(std::string_view rest) {
+  std::string known = std::string(kNccl) + "IB_" + std::string(rest);
+  return (rest.find('_') != std::string_view::npos || rest == "HCA") && isKnown(known) ? known : "";
+}
+
+// The known name nearest to `upper`.
 std::string nearestName(const std::string& upper) {
   const std::string_view rest = withoutPrefix(upper);
-  std::string best;
+  std::string best = withIb(rest);
+  if (!best.empty()) return best;
   std::size_t best_slips = kMostSlips + 2;
   for (const std::string& known : settingNames()) {
     const bool family = prefixOf(known) == prefixOf(upper);
+    if (!family && !sameInOtherFamily(rest, known)) continue;
     const std::optional<std::size_t> count = slips(rest, withoutPrefix(known));
-    if (!count || (!family && *count > 0) || *count >= best_slips) continue;
+    if (!count || *count >= best_slips) continue;
     best = known;
     best_slips = *count;
   }
@@ -266,7 +280,8 @@ std::string textOf(const UnknownName& unknown) {
   const std::string text = unknown.name + " is not a setting of NCCL (2.13 to 2.32) or Railwise";
   if (!unknown.nearest.empty())
     return text + ": did you mean " + unknown.nearest + "? " + unknown.name + " has no effect";
-  return text + " and has no effect" + (unknown.railwise ? "; `railwise config` lists the settings" : "");
+  return text + (unknown.railwise ? " and has no effect; `railwise config` lists the settings"
+                                  : ", and has no effect there");
 }
 
 std::vector<UnknownName> misspeltNetworkNames(const Environment& environment) {

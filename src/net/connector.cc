@@ -137,6 +137,9 @@ Result<Io> Connector::onReply() {
     return failed("the reply has another number of rails than the handle", 0);
   if (const std::string problem = checkFirstPairing(request_.end, reply_.end); !problem.empty())
     return failed("the reply has " + problem, 0);
+  const StrictMode strict = parseStrictMode(options_.config.strict).value_or(StrictMode());
+  if (const std::string problem = refusedDifference(strict, request_.end, reply_.end); !problem.empty())
+    return failed("RAILWISE_STRICT: " + problem, 0);
   warnOfDifferences(request_.end, reply_.end);
   stage_ = Stage::kEstablishing;
   return Io::kDone;

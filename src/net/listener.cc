@@ -249,6 +249,12 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
     }
     connection_ = std::move(*made);
   }
+  const StrictMode strict = parseStrictMode(options_.config.strict).value_or(StrictMode());
+  if (const std::string problem = refusedDifference(strict, connection_->local(), request.end);
+      !problem.empty()) {
+    refusal = "RAILWISE_STRICT: " + problem;
+    return {Code::kRemote, 0};
+  }
   const Status prepared = connection_->prepare(request.end);
   if (!prepared.ok())
     refusal = std::string(device_.name()) + ": no path between the queue pairs, see the log of " +

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "net/topology/gpu_driver.h"
 #include "net/topology/gpu_in_use.h"
+#include "net/topology/strict.h"
 #include "net/topology/topology.h"
 #include "verbs/library.h"
 
@@ -68,10 +69,8 @@ Net* Net::current() {
   return instance().get();
 }
 
-Status Net::start() {
-  config_ = Config::load();
-  host_ = localHostName();
-  gpu_driver_ = net::gpuDriver(config_);
+// Loads verbs and finds the devices.
+Status Net::findDevices() {
   // A user who names a libibverbs means NCCL's own network over InfiniBand alone (nccl_own_network.h).
   if (config_.ib_disable != 0 && config_.device != "verbs") {
     RAILWISE_INFO(log::kInit | log::kNet,
@@ -83,9 +82,23 @@ Status Net::start() {
   Result<DeviceList> list = discoverDevices(config_);
   if (!list.ok()) return list.status();
   list_ = std::move(*list);
+  return Status::success();
+}
+
+Status Net::start() {
+  config_ = Config::load();
+  warnOfMisspeltSettings();
+  const Result<StrictMode> strict = strictMode(config_);
+  if (!strict.ok()) return strict.status();
+  host_ = localHostName();
+  gpu_driver_ = net::gpuDriver(config_);
+  const Status found = findDevices();
+  if (!found.ok()) return strict->device ? refuseWithoutDevice(config_) : found;
+  const std::string topology = provideTopology(config_);
+  RAILWISE_TRY(checkStrictly(*strict, config_, topology, list_.devices));
   Result<std::unique_ptr<EventWatcher>> peers = EventWatcher::start("railwise-peers");
   if (peers.ok()) peers_ = std::move(*peers);
-  paths_ = findRails(config_, provideTopology(config_), list_.devices);
+  paths_ = findRails(config_, topology, list_.devices);
   std::string names;
   for (const auto& device : list_.devices) {
     const verbs::Port& port = device->rails().front().port;

@@ -24,7 +24,8 @@ namespace railwise::net {
 class Net {
  public:
   // Returns the process's Net. If there is none, makes it: reads the configuration, loads verbs, finds the
-  // devices. Errors, logged: kNoDevice, kInvalidUsage, kSystem. Every success needs one release().
+  // devices. Errors, logged: kNoDevice, kInvalidUsage, kSystem, kRefused (by RAILWISE_STRICT). Every success
+  // needs one release().
   static Result<Net*> acquire();
   static void release();
   // The process's Net, or null before the first init. It stays valid while a context lives.
@@ -62,6 +63,7 @@ class Net {
  private:
   Net() = default;
   Status start();
+  Status findDevices();
   void restoreVirtualDevices();
   Status addVirtualDevice(std::span<const int> members);
 

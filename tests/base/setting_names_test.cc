@@ -67,6 +67,17 @@ TEST(UnknownNames, CaseAndPrefixAreMended) {
   EXPECT_EQ(meant("RAILWIZE_STRICT"), "RAILWISE_STRICT");
 }
 
+TEST(UnknownNames, AForgottenIbIsMended) {
+  EXPECT_EQ(meant("NCCL_GID_INDEX"), "NCCL_IB_GID_INDEX");
+  EXPECT_EQ(meant("NCCL_HCA"), "NCCL_IB_HCA");
+  EXPECT_EQ(meant("NCCL_TIMEOUT"), "");
+}
+
+TEST(UnknownNames, OneWordIsTooLittleForAnotherFamily) {
+  EXPECT_EQ(meant("NCCL_HOST"), "");
+  EXPECT_EQ(meant("NCCL_FAILOVER_TIMEOUT"), "RAILWISE_FAILOVER_TIMEOUT");
+}
+
 TEST(UnknownNames, OtherNamesOfNcclsFamilyHaveNothingNear) {
   EXPECT_EQ(meant("NCCL_SOMETHING_QUITE_NEW"), "");
   EXPECT_EQ(meant("NCCL_IB_PLANE_AWARE_SPRAYING"), "");

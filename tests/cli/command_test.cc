@@ -178,6 +178,14 @@ TEST(ConfigCommand, SaysWhatIsSetInVain) {
   EXPECT_EQ(railwise({"config"}, {kNoFile}).out.find("NCCL_IB_USE_INLINE"), std::string::npos);
 }
 
+TEST(ConfigCommand, SaysWhatIsMisspelt) {
+  const ConfFile conf("NCCL_SOCKET_IFNAMES=lo\n");
+  const auto result = railwise({"config"}, {"NCCL_CONF_FILE=" + conf.path(), "RAILWISE_FAILOVR=0"});
+  EXPECT_NE(result.err.find("did you mean RAILWISE_FAILOVER?"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("did you mean NCCL_SOCKET_IFNAME?"), std::string::npos) << result.err;
+  EXPECT_EQ(railwise({"config"}, {kNoFile}).err, "");
+}
+
 TEST(ConfigCommand, MarkdownHasOneRowPerVariable) {
   const auto result = railwise({"config", "--markdown"}, {"NCCL_IB_TIMEOUT=22"});
   for (const Setting& setting : settings())

@@ -213,6 +213,46 @@ TEST_F(TopologyTest, LintWarningsOnlyWarn) {
   EXPECT_NE(warnings().find("warned.xml:3"), std::string::npos) << warnings();
 }
 
+// With a refusal init succeeds, and shows devices that cannot be described (strict_test.cc).
+TEST_F(TopologyTest, StrictModeRefusesAHiddenTree) {
+  write(flatMachine());
+  const char* const device = "pci=/sys/devices/pci0101:00/0101:00:00.0";
+  const Setting strict("RAILWISE_STRICT", "topology");
+  int count = 0;
+  {
+    Session<Newest> session(device);
+    ASSERT_EQ(Newest::table().devices(&count), ncclSuccess);
+    ncclNetProperties_v12_t properties = {};
+    EXPECT_EQ(Newest::table().getProperties(1, &properties), ncclSystemError);
+    EXPECT_NE(warnings().find("the PCIe tree is hidden here"), std::string::npos) << warnings();
+  }
+  setenv("RAILWISE_TOPOLOGY", "auto", 1);
+  Session<Newest> session(device);
+  ASSERT_EQ(Newest::table().devices(&count), ncclSuccess);
+  EXPECT_EQ(count, 1) << warnings();
+}
+
+TEST_F(TopologyTest, StrictModeRefusesNicsWithoutGpuDirectWhereGpusAreInUse) {
+  write(flatMachine());
+  const Setting strict("RAILWISE_STRICT", "gdr");
+  int count = 0;
+  {
+    Session<Newest> no_gpu_in_use("gpudirect=off");
+    ASSERT_EQ(Newest::table().devices(&count), ncclSuccess);
+    EXPECT_EQ(count, 1) << warnings();
+  }
+  ASSERT_NE(dlopen(FAKE_CUDA, RTLD_NOW), nullptr) << dlerror();
+  {
+    Session<Newest> refused("gpudirect=off");
+    ncclNetProperties_v12_t properties = {};
+    EXPECT_EQ(Newest::table().getProperties(1, &properties), ncclSystemError);
+    EXPECT_NE(warnings().find("soft0 cannot register GPU memory"), std::string::npos) << warnings();
+  }
+  Session<Newest> direct("gpudirect=on");
+  ASSERT_EQ(Newest::table().devices(&count), ncclSuccess);
+  EXPECT_EQ(count, 1) << warnings();
+}
+
 TEST_F(TopologyTest, AGoodFileIsGivenToNccl) {
   const auto text = topo::generateTopology(flatMachine(), {}, nullptr);
   ASSERT_OK(text);

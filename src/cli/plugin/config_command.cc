@@ -165,10 +165,14 @@ int configCommand(Args args) {
     return status;
   if (options.markdown) {
     printMarkdown();
-  } else if (options.json) {
-    printJson(Values());
+    return kExitOk;
+  }
+  const Values values;
+  warnOfMisspeltSettings();
+  if (options.json) {
+    printJson(values);
   } else {
-    printValues(Values());
+    printValues(values);
   }
   return kExitOk;
 }

@@ -48,6 +48,16 @@ std::string currentGpu() {
   return "";
 }
 
+bool gpuLibraryLoaded() {
+  for (const Driver& driver : kDrivers) {
+    void* const library = dlopen(driver.library, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    dlclose(library);  // our reference only
+    return true;
+  }
+  return false;
+}
+
 int gpuInUse(const Config& config, const PathBandwidth& paths, std::span<const RailPort> rails) {
   if (paths.gpus() == 0) return -1;
   if (!config.gpu.empty()) {

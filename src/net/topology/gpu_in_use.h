@@ -14,6 +14,9 @@ namespace railwise::net {
 // library if this process has loaded it, and never loads it. Takes a few microseconds.
 std::string currentGpu();
 
+// Has this process loaded the library of a GPU driver, as every process that computes on GPUs has?
+bool gpuLibraryLoaded();
+
 // Chooses the GPU (its index in `paths`) for a connection over `rails`: RAILWISE_GPU, else currentGpu(), else
 // the nearest one; -1: there is no GPU.
 int gpuInUse(const Config& config, const PathBandwidth& paths, std::span<const RailPort> rails);

@@ -12,6 +12,8 @@
 namespace railwise::net {
 namespace {
 
+constexpr const char* kSpeed = "speed";  // refused by another word of RAILWISE_STRICT than the others
+
 // The value that all rails with an address share, else -1.
 template <typename Field>
 int64_t common(const EndInfo& end, Field RailInfo::*field) {
@@ -99,7 +101,7 @@ std::vector<Difference> compareEnds(const EndInfo& here, const EndInfo& there) {
   addNumber("MTU", mtu(here), mtu(there), " bytes",
             "packets have the smaller one; set the same MTU on the interfaces of both ends and on the switch "
             "ports");
-  addNumber("speed", common(here, &RailInfo::speed_mbps), common(there, &RailInfo::speed_mbps), " Mb/s",
+  addNumber(kSpeed, common(here, &RailInfo::speed_mbps), common(there, &RailInfo::speed_mbps), " Mb/s",
             "the slower end decides; check the link with `ibstat` or `ethtool`");
   addNumber("plane", common(here, &RailInfo::plane), common(there, &RailInfo::plane), "",
             "traffic crosses planes; check NCCL_IB_HCA at both ends");
@@ -116,6 +118,17 @@ std::vector<Difference> compareEnds(const EndInfo& here, const EndInfo& there) {
     add("GPU driver", driver, its_driver, "install the same GPU driver on every node");
   compareFirmware(here, there, found);
   return found;
+}
+
+std::string refusedDifference(const StrictMode& strict, const EndInfo& here, const EndInfo& there) {
+  if (!strict.speed && !strict.version) return "";
+  for (const Difference& difference : compareEnds(here, there)) {
+    const bool of_speed = std::string_view(difference.kind) == kSpeed;
+    if (of_speed ? !strict.speed : !strict.version) continue;
+    return "the ends differ in " + difference.text + " (or a RAILWISE_STRICT without " +
+           (of_speed ? "speed" : "version") + " lets the job run so)";
+  }
+  return "";
 }
 
 void warnOfDifferences(const EndInfo& here, const EndInfo& there) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strict_mode.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {
@@ -18,6 +19,10 @@ struct Difference {
 };
 
 std::vector<Difference> compareEnds(const EndInfo& here, const EndInfo& there);
+
+// The first difference that `strict` does not accept, in words, "" if there is none: `speed` refuses ends of
+// different speed, `version` refuses all other differences.
+std::string refusedDifference(const StrictMode& strict, const EndInfo& here, const EndInfo& there);
 
 // Logs each kind of difference once per process.
 void warnOfDifferences(const EndInfo& here, const EndInfo& there);

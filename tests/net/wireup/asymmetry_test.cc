@@ -62,6 +62,20 @@ TEST(Asymmetry, SeesEachKind) {
             1U);
 }
 
+TEST(Asymmetry, StrictModeRefusesWhatItsWordsName) {
+  const EndInfo here = makeEnd("a:1");
+  EndInfo there = makeEnd("b:2");
+  EXPECT_EQ(refusedDifference({true, true, true, true, true}, here, there), "");
+  copyText(there.rail[0].nic_firmware, "28.36.1010");
+  EXPECT_EQ(refusedDifference({}, here, there), "");
+  EXPECT_EQ(refusedDifference({.speed = true}, here, there), "");
+  const std::string text = refusedDifference({.version = true}, here, there);
+  EXPECT_TRUE(text.starts_with("the ends differ in NIC firmware: 28.39.1002 at mlx5_0 of a:1")) << text;
+  there.rail[0].speed_mbps = 100000;
+  EXPECT_TRUE(
+      refusedDifference({.speed = true}, here, there).starts_with("the ends differ in speed: 400000"));
+}
+
 TEST(Asymmetry, WhatIsNotKnownIsNoDifference) {
   EndInfo there = makeEnd("b:2");
   there.rail[0].plane = 3;  // the other end knows of no planes

@@ -312,4 +312,18 @@ Outcome<FlatMachine> readFlatMachine(const sysfs::FileTree& tree, const Generate
   return machine;
 }
 
+bool treeIsHidden(const sysfs::FileTree& tree, std::span<const sysfs::PciDevice> gpus,
+                  std::span<const std::string> nics) {
+  GenerateOptions options;
+  options.only_when_certain = true;
+  const auto flat = [&](const sysfs::PciDevice& device) { return checkFlat(tree, device, options).ok(); };
+  return std::all_of(gpus.begin(), gpus.end(), flat) &&
+         std::all_of(nics.begin(), nics.end(), [&](const std::string& path) {
+           sysfs::PciDevice device;
+           device.busid = sysfs::baseName(path);
+           device.path = path;
+           return flat(device);
+         });
+}
+
 }  // namespace railwise::topo

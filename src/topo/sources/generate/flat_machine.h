@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,5 +47,10 @@ float linkSpeed(const PciLink& link);
 // The link with the largest product of speed and lanes; null: no device reports its link.
 const PciLink* fastestLink(const std::vector<const FlatDevice*>& devices);
 const PciLink* fastestLink(const std::vector<FlatDevice>& devices);
+
+// Is the PCIe tree above these GPUs and NICs (real paths of their folders) certainly hidden? A single port
+// above a device is a root port of a hypervisor, or of a CPU; the answer is then yes only on a running VM.
+bool treeIsHidden(const sysfs::FileTree& tree, std::span<const sysfs::PciDevice> gpus,
+                  std::span<const std::string> nics);
 
 }  // namespace railwise::topo
