@@ -50,8 +50,8 @@ void takeRecording(MachineOptions& options);
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options);
 
-// The files of the machine that the options name: a software machine, --root, or this machine. Null: the reason
-// was reported to the user.
+// The files of the machine that the options name: a software machine, --root, or this machine. Null: the
+// reason was reported to the user.
 std::unique_ptr<sysfs::FileTree> openMachineTree(const char* command, const MachineOptions& options);
 
 // Opens the /sys tree in a folder or in a .tar.gz; empty: this machine's /sys. Null: the reason was reported

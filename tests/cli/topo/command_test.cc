@@ -64,7 +64,8 @@ TEST(TopoCommand, ExplainKnowsGpusThatAFileDoesNotDescribe) {
       "<pci busid=\"0000:09:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/>\n";
   const Scratch file("bare.xml", text + "</cpu>\n</system>\n");
   const auto known = railwise({"explain", file.path()});
-  EXPECT_TRUE(has(known.out, "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks")) << known.out;
+  EXPECT_TRUE(has(known.out, "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks"))
+      << known.out;
   const auto told = railwise({"explain", file.path(), "--gpu-sm", "90"});
   EXPECT_FALSE(has(told.out, "H100 SXM5")) << told.out;
 }
