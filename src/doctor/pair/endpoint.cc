@@ -1,0 +1,193 @@
+#include "doctor/pair/endpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "verbs/memory_region.h"
+#include "verbs/path.h"
+
+namespace railwise::doctor::pair {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPageBytes = 4096;
+constexpr uint32_t kSignalBytes = sizeof(uint64_t);
+// Completions beside those of the window: signals.
+constexpr uint32_t kSpare = 16;
+constexpr int kPolledAtOnce = 16;
+
+// verbs reports the reason of a failure as a warning in the log. While an object of this class lives, the
+// warnings of this thread are kept instead of written, so that they stand in the report.
+class KeptWarnings {
+ public:
+  KeptWarnings() : before_(log::sink()) {
+    text().clear();
+    log::setSink(keep);
+  }
+  ~KeptWarnings() { log::setSink(before_); }
+  KeptWarnings(const KeptWarnings&) = delete;
+  KeptWarnings& operator=(const KeptWarnings&) = delete;
+
+  static std::string& text() {
+    static thread_local std::string kept;
+    return kept;
+  }
+
+ private:
+  [[gnu::format(printf, 5, 6)]] static void keep(int level, unsigned long, const char*, int,
+                                                 const char* format, ...) {
+    if (level != log::kWarn || !text().empty()) return;
+    char line[kMaxText];
+    va_list values;
+    va_start(values, format);
+    (void)std::vsnprintf(line, sizeof line, format, values);
+    va_end(values);
+    text() = line;
+  }
+
+  const log::Sink before_;
+};
+
+std::string reasonOr(const char* otherwise) {
+  return KeptWarnings::text().empty() ? otherwise : KeptWarnings::text();
+}
+
+uint64_t patternWord(uint32_t queue_pair, std::size_t index) {
+  return (uint64_t{queue_pair} << 32 | index) * 0x9e3779b97f4a7c15U;
+}
+
+}  // namespace
+
+std::unique_ptr<Endpoint> Endpoint::open(const OpenNic& nic, const Config& config, std::size_t gid,
+                                         std::size_t bytes, uint32_t window) {
+  std::unique_ptr<Endpoint> made(new Endpoint(nic, config, (bytes + kLine - 1) / kLine * kLine));
+  const KeptWarnings warnings;
+  if (!made->make(gid, window)) made->fail(reasonOr("no queue pair can be made"));
+  return made;
+}
+
+bool Endpoint::make(std::size_t gid, uint32_t window) {
+  if (gid >= nic_.gids.size()) return false;
+  gid_ = nic_.gids[gid];
+  const std::size_t all = (2 * bytes_ + 2 * kLine + kPageBytes - 1) / kPageBytes * kPageBytes;
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, all)));
+  if (memory_ == nullptr) return false;
+  std::memset(memory_.get(), 0, all);
+  auto region = verbs::registerMemory(nic_.pd.get(), memory_.get(), all, verbs::kDataAccess);
+  if (!region.ok()) return false;
+  region_ = std::move(*region);
+  const auto entries = static_cast<int>(window + kSpare);
+  completions_.reset(verbs::library().create_cq(nic_.context.get(), entries, nullptr, nullptr, 0));
+  if (completions_ == nullptr) return false;
+  auto queue = verbs::createQueuePair(nic_.pd.get(), completions_.get(), nic_.port, config_,
+                                      {window + kSpare, 1, kSignalBytes});
+  if (!queue.ok()) return false;
+  queue_ = std::move(*queue);
+  return true;
+}
+
+QueueAddress Endpoint::address() const {
+  if (!error_.empty()) return {};
+  QueueAddress address;
+  address.usable = true;
+  address.queue_pair = queue_.qp->qp_num;
+  address.data = reinterpret_cast<uint64_t>(received());
+  address.signals = reinterpret_cast<uint64_t>(signals()) + kLine;
+  address.data_key = address.signal_key = region_->rkey;
+  return address;
+}
+
+void Endpoint::connect(const NicFacts& nic, const GidFacts& gid, const QueueAddress& remote) {
+  if (!error_.empty()) return;
+  if (!remote.usable) return fail("the other end could not make its queue pair");
+  remote_ = remote;
+  verbs::PathAddress path;
+  path.qp_number = remote.queue_pair;
+  path.lid = static_cast<uint16_t>(nic.lid);
+  path.ethernet = nic.link == LinkKind::kRoce;
+  for (path.mtu = IBV_MTU_256; path.mtu < IBV_MTU_4096 && 128U << path.mtu < nic.mtu_bytes;)
+    path.mtu = static_cast<ibv_mtu>(path.mtu + 1);
+  std::memcpy(path.gid.raw, gid.value.data(), gid.value.size());
+  const verbs::PathSettings settings = {
+      .local_gid = gid_,
+      .service_level = static_cast<uint8_t>(std::max(config_.ib_service_level, 0)),
+      .traffic_class = static_cast<uint8_t>(std::max(config_.ib_traffic_class, 0))};
+  const KeptWarnings warnings;
+  if (!verbs::readyToReceive(queue_.qp.get(), nic_.port, path, settings).ok() ||
+      !verbs::readyToSend(queue_.qp.get(), nic_.port, config_).ok())
+    fail(reasonOr("the queue pair cannot be connected: its address is not resolved"));
+}
+
+void Endpoint::fail(std::string error) {
+  if (error_.empty()) error_ = std::move(error);
+}
+
+bool Endpoint::post(const std::byte* from, std::size_t bytes, uint64_t to, uint32_t key) {
+  ibv_sge piece = {};
+  piece.addr = reinterpret_cast<uint64_t>(from);
+  piece.length = static_cast<uint32_t>(bytes);
+  piece.lkey = region_->lkey;
+  ibv_send_wr request = {};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  if (bytes <= queue_.inline_bytes) request.send_flags |= IBV_SEND_INLINE;
+  request.wr.rdma.remote_addr = to;
+  request.wr.rdma.rkey = key;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_.qp.get(), &request, &bad);
+  if (error == 0) ++outstanding_;
+  else fail(std::string("a write cannot be posted: ") + std::strerror(error));
+  return error == 0;
+}
+
+bool Endpoint::writeData(std::size_t bytes) {
+  return post(memory_.get(), bytes, remote_.data, remote_.data_key);
+}
+
+bool Endpoint::writeSignal(uint64_t number) {
+  std::memcpy(signals(), &number, sizeof number);
+  return post(signals(), sizeof number, remote_.signals, remote_.signal_key);
+}
+
+int Endpoint::poll() {
+  std::array<ibv_wc, kPolledAtOnce> done;
+  const int count = ibv_poll_cq(completions_.get(), kPolledAtOnce, done.data());
+  if (count < 0) fail("the completion queue cannot be polled");
+  outstanding_ -= static_cast<uint32_t>(std::max(count, 0));
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc_status status = done[static_cast<std::size_t>(i)].status;
+    if (status == IBV_WC_SUCCESS) continue;
+    fail(std::string("a write failed: ") + verbs::library().wc_status_str(status));
+    return i > 0 ? i : -1;  // the next call reports the failure: later writes are flushed
+  }
+  return count;
+}
+
+uint64_t Endpoint::signal() const {
+  auto* const word = reinterpret_cast<uint64_t*>(signals() + kLine);
+  return std::atomic_ref<uint64_t>(*word).load(std::memory_order_acquire);
+}
+
+void Endpoint::fillData() {
+  if (!error_.empty()) return;
+  auto* const words = reinterpret_cast<uint64_t*>(memory_.get());
+  for (std::size_t i = 0; i < bytes_ / sizeof *words; ++i) words[i] = patternWord(queue_.qp->qp_num, i);
+}
+
+bool Endpoint::dataArrived(std::size_t bytes) const {
+  const auto* const words = reinterpret_cast<const uint64_t*>(received());
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {
+    if (words[i] != patternWord(remote_.queue_pair, i)) return false;
+  }
+  return true;
+}
+
+}  // namespace railwise::doctor::pair

@@ -1,0 +1,75 @@
+// One end of a NIC pair: a reliable queue pair, memory that the other end writes, and memory to write from.
+// An endpoint that has failed keeps the reason and does nothing more. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "doctor/pair/facts.h"
+#include "doctor/pair/open_end.h"
+#include "doctor/pair/wire.h"
+#include "verbs/queue_pair.h"
+
+namespace railwise::doctor::pair {
+
+// The value that the probe leaves in the other end's signal word, and the one that ends the latency test.
+inline constexpr uint64_t kProbeSignal = uint64_t{1} << 40;
+inline constexpr uint64_t kStopSignal = uint64_t{1} << 41;
+
+class Endpoint {
+ public:
+  // `bytes`: of the largest write. `window`: writes that may be outstanding. Never null: see error().
+  static std::unique_ptr<Endpoint> open(const OpenNic& nic, const Config& config, std::size_t gid,
+                                        std::size_t bytes, uint32_t window);
+
+  QueueAddress address() const;
+  void connect(const NicFacts& nic, const GidFacts& gid, const QueueAddress& remote);
+
+  // The first failure, "": none.
+  const std::string& error() const { return error_; }
+  void fail(std::string error);
+
+  // False: it cannot be posted; error() says why.
+  bool writeData(std::size_t bytes);
+  bool writeSignal(uint64_t number);
+  // How many writes have completed since the last call; negative: one has failed, error() says how.
+  int poll();
+  uint32_t outstanding() const { return outstanding_; }
+  // What the other end's writeSignal() has left here.
+  uint64_t signal() const;
+
+  // The data are numbers that differ in every word and in every queue pair. Did the first `bytes` arrive as
+  // the other end wrote them?
+  void fillData();
+  bool dataArrived(std::size_t bytes) const;
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  Endpoint(const OpenNic& nic, const Config& config, std::size_t bytes) noexcept
+      : nic_(nic), config_(config), bytes_(bytes) {}
+  bool make(std::size_t gid, uint32_t window);
+  bool post(const std::byte* from, std::size_t bytes, uint64_t to, uint32_t key);
+  std::byte* received() const { return memory_.get() + bytes_; }
+  std::byte* signals() const { return memory_.get() + 2 * bytes_; }
+
+  const OpenNic& nic_;
+  const Config& config_;
+  const std::size_t bytes_;
+  std::string error_;
+  verbs::Gid gid_;
+  // The data to send, the data that arrive, and a cache line for each direction of signals.
+  std::unique_ptr<std::byte, Free> memory_;
+  verbs::Mr region_;
+  verbs::Cq completions_;
+  verbs::QueuePair queue_;
+  QueueAddress remote_;
+  uint32_t outstanding_ = 0;  // posted, not completed
+};
+
+}  // namespace railwise::doctor::pair
