@@ -87,8 +87,13 @@ class Round {
   bool usable(std::size_t index) {
     return index < endpoints_.size() && endpoints_[index] != nullptr && endpoints_[index]->error().empty();
   }
-  // Do the writes of this end arrive?
-  bool sends(std::size_t index) { return usable(index) && ownHalf(index).reach == Reach::kAll; }
+  // Do the writes of both ends arrive? A queue pair whose own writes have failed answers none of the other
+  // end's, so one direction alone cannot be measured.
+  bool works(std::size_t index) {
+    const Half& other = otherHalf(index);
+    return usable(index) && ownHalf(index).reach == Reach::kAll && other.reach == Reach::kAll &&
+           other.error.empty();
+  }
 
   void openEndpoints() {
     for (std::size_t index = 0; index < pairCount(); ++index) {
@@ -149,15 +154,14 @@ class Round {
       sendAlone(index, sender);
     }
     if (auto started = barrier(); !started.ok()) return started;
-    const bool both = index < pairCount() && sends(index) && otherHalf(index).reach == Reach::kAll;
-    if (!both) return {};
+    if (index >= pairCount() || !works(index)) return {};
     if (side_ == 0) leadLatency(lane(index), durationOf(options_.seconds * kLatencyShare));
     else followLatency(lane(index));
     return {};
   }
 
   void sendAlone(std::size_t index, std::size_t sender) {
-    if (index >= pairCount() || side_ != sender || !sends(index)) return;
+    if (index >= pairCount() || side_ != sender || !works(index)) return;
     const Lane only = lane(index);
     measureBandwidth({&only, 1}, durationOf(options_.seconds), &Half::alone_gbytes);
   }
@@ -194,7 +198,7 @@ class Round {
 
   Outcome<void> measureTogether() {
     if (auto started = barrier(); !started.ok()) return started;
-    const std::vector<Lane> lanes = ownLanes([this](std::size_t index) { return sends(index); });
+    const std::vector<Lane> lanes = ownLanes([this](std::size_t index) { return works(index); });
     measureBandwidth(lanes, durationOf(options_.seconds), &Half::together_gbytes);
     return {};
   }

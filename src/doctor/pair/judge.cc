@@ -28,7 +28,7 @@ std::string gbytesOf(double gbytes) {
 
 std::string microsecondsOf(double us) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g us", us);
+  std::snprintf(text, sizeof text, us < 100 ? "%.3g us" : "%.0f us", us);
   return text;
 }
 
@@ -119,6 +119,7 @@ class PairJudge {
     const bool broken = pair(i).nics.obstacle != Obstacle::kNone || !half.error.empty() ||
                         half.reach != Reach::kAll || pair(i).halves[1 - side].wrong_data;
     if (broken) return Health::kFailed;
+    if (half.alone_gbytes == 0) return Health::kSkipped;  // the other direction fails
     if (half.alone_gbytes < slowShare(i) * verdict(i).median_gbytes) return Health::kSlow;
     const bool below = half.alone_gbytes < kSlowShare * verdict(i).allowed_gbytes;
     return below && !verdict(i).software ? Health::kSlow : Health::kGood;
@@ -290,7 +291,7 @@ class PairJudge {
     const double latency = pair(i).halves[0].latency_us;
     const double median = latency_of_peers_[peerKey(i)];
     const double limit = verdict(i).software ? kOddLatencySoftware : kOddLatency;
-    if (latency <= 0 || latency < limit * median) return;
+    if (latency <= 0 || latency < limit * median || bad(i)) return;
     add(i, 0,
         {.check = "pair-latency",
          .severity = Severity::kAdvice,

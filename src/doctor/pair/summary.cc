@@ -272,6 +272,7 @@ std::string allReduceText(const Results& results) {
               : "the model does not say" + (check.rule.empty() ? "" : " (" + check.rule + ")");
   if (check.measured_gbytes <= 0) return text + "; no pair of hosts was measured";
   text += formatted("; RDMA writes of all NICs at once reach %.4g GB/s", check.measured_gbytes);
+  if (anySoftware(results)) return text + ", on software devices, which says nothing about hardware";
   if (check.expected_gbytes > 0)
     text += formatted(" (%.0f %%)", std::round(100 * check.measured_gbytes / check.expected_gbytes));
   return text;
