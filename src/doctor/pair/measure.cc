@@ -68,7 +68,7 @@ class BusyLane {
       moved_at_ = Clock::now();
       moved = true;
     } else if (now - moved_at_ > kStallLimit) {
-      endpoint.fail("no write completed for 1 s");
+      endpoint.fail("no write completed for 2 s");
       return stop();
     }
     over_ = !posting && endpoint.outstanding() == 0;
@@ -114,7 +114,7 @@ bool awaitSignal(Endpoint& endpoint, uint64_t last, Clock::duration limit) {
 void drain(Endpoint& endpoint) {
   const Deadline deadline = Deadline::after(kStallLimit);
   while (endpoint.error().empty() && endpoint.outstanding() > 0) {
-    if (endpoint.poll() == 0 && deadline.passed()) endpoint.fail("no write completed for 1 s");
+    if (endpoint.poll() == 0 && deadline.passed()) endpoint.fail("no write completed for 2 s");
   }
 }
 
@@ -164,7 +164,7 @@ void leadLatency(const Lane& lane, Clock::duration time) {
     const Clock::time_point begin = Clock::now();
     if (!endpoint.writeSignal(++number)) break;
     if (!awaitSignal(endpoint, last, kStallLimit)) {
-      endpoint.fail("no answer to 8 bytes within 1 s");
+      endpoint.fail("no answer to 8 bytes within 2 s");
       break;
     }
     last = number;

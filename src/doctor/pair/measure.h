@@ -20,7 +20,7 @@ struct Lane {
 // A write that is not acknowledged for so long is lost. The queue pair mostly says so earlier.
 inline constexpr Clock::duration kProbeLimit = std::chrono::seconds(2);
 // Bandwidth and latency: a rail on which nothing completes for so long has stopped.
-inline constexpr Clock::duration kStallLimit = std::chrono::seconds(1);
+inline constexpr Clock::duration kStallLimit = std::chrono::seconds(2);
 inline constexpr uint32_t kWindow = 16;                            // writes outstanding on a lane
 inline constexpr std::size_t kProbeBytes = std::size_t{64} << 10;  // more than any MTU
 

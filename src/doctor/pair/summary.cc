@@ -60,7 +60,7 @@ const char* healthName(Health health) {
 TableCell aloneCell(const PairResult& pair, const Verdict& verdict, std::size_t side) {
   const double rate = pair.halves[side].alone_gbytes;
   const bool failed = verdict.health[side] == Health::kFailed;
-  std::string text = failed ? "FAILS" : rateText(rate);
+  std::string text = !failed ? rateText(rate) : rate > 0 ? rateText(rate) + " FAILS" : "FAILS";
   if (verdict.health[side] == Health::kSlow) text += " !";
   return {text, verdict.health[side]};
 }
