@@ -56,6 +56,7 @@ struct PairOptions {
   bool json = false;
   std::string html;
   std::string nics;
+  bool gpu = false;
   std::string launch = kDefaultLaunch;
   std::string program;
   std::string address;
@@ -78,6 +79,8 @@ void addMeasureOptions(std::vector<Option>& table, PairOptions& options) {
       sizeOption('s', "size", &options.measure.bytes, kMostBytes, "bytes of a write (default 256K)"));
   table.push_back(flagOption(0, "full", &options.measure.full,
                              "every NIC with every NIC, instead of each with the one of its rail"));
+  table.push_back(flagOption('g', "gpu", &options.gpu,
+                             "the data lie in the memory of the GPU nearest to each NIC (CUDA)"));
   table.push_back(textOption(0, "nic", "NAMES", &options.nics,
                              "only these NICs, in the form of NCCL_IB_HCA: mlx5_0,mlx5_1 or ^mlx5_8"));
 }
@@ -100,9 +103,9 @@ std::vector<Option> pairTable(PairOptions& options) {
 }
 
 std::string agreementOf(const PairOptions& options) {
-  return textOf("doctor pair %.17g %llu %d %d", options.measure.seconds,
+  return textOf("doctor pair %.17g %llu %d %d %d", options.measure.seconds,
                 static_cast<unsigned long long>(options.measure.bytes), options.measure.full ? 1 : 0,
-                options.measure.subnet_bits);
+                options.gpu ? 1 : 0, options.measure.subnet_bits);
 }
 
 int writeReport(const PairOptions& options, const pair::Results& results) {
@@ -148,6 +151,7 @@ std::vector<std::string> endArguments(const PairOptions& options, int rank, int 
                                     "--size=" + std::to_string(options.measure.bytes),
                                     "--subnet-bits=" + std::to_string(options.measure.subnet_bits)};
   if (options.measure.full) words.emplace_back("--full");
+  if (options.gpu) words.emplace_back("--gpu");
   if (!options.nics.empty()) words.push_back("--nic=" + options.nics);
   return words;
 }
@@ -196,7 +200,7 @@ int withItself(const PairOptions& options) {
   if (const auto opened = openSeat(seat, true, ""); !opened.ok())
     return say("%s: %s", kCommand, opened.error().c_str()), kExitErrors;
   const PairCommand command = {"the other end", endArguments(options, 1, 2), std::move(other)};
-  return startEnds(options, std::move(seat), {command}, {.nics = options.nics});
+  return startEnds(options, std::move(seat), {command}, {.nics = options.nics, .gpu = options.gpu});
 }
 
 bool isThisHost(const std::string& host) {
@@ -222,7 +226,8 @@ int withHosts(const PairOptions& options, const std::vector<std::string>& hosts,
     const std::string& host = others[static_cast<std::size_t>(rank) - 1];
     commands.push_back({host, launchWords(options.launch, host, endArguments(options, rank, size)), {}});
   }
-  return startEnds(options, std::move(seat), commands, {.nics = options.nics, .takes_part = own});
+  return startEnds(options, std::move(seat), commands,
+                   {.nics = options.nics, .gpu = options.gpu, .takes_part = own});
 }
 
 int withHostsOfFile(const PairOptions& options) {
@@ -250,7 +255,8 @@ int asRank(const PairOptions& options, const RankIdentity& identity) {
   seat.rank = identity.rank;
   seat.secret = identity.secret;
   seat.addresses = {identity.address};
-  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics}), nullptr);
+  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
+                          nullptr);
 }
 
 // The other end, started by startEnds().
@@ -271,7 +277,8 @@ int pairEnd(Args args) {
     return say("%s: %s", kCommand, read.error().c_str()), kExitErrors;
   setMessagePrefix(nameOfThisHost() + ": ");
   seat.agreement = agreementOf(options);
-  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics}), nullptr);
+  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
+                          nullptr);
 }
 
 // "": the options fit together.

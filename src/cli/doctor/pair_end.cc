@@ -68,7 +68,7 @@ pair::OpenEnd openPairEnd(const PairEndOptions& options) {
         "Ubuntu) or rdma-core, or set RAILWISE_DEVICE";
     return end;
   }
-  end = pair::openEnd(config, *tree, nameOfThisHost());
+  end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);
   end.facts.all_reduce = modelOf(*tree, config);
   return end;
 }

@@ -11,6 +11,7 @@ namespace railwise::cli {
 
 struct PairEndOptions {
   std::string nics;        // NCCL_IB_HCA's form; "": NCCL_IB_HCA
+  bool gpu = false;        // the data lie in memory of GPUs
   bool takes_part = true;  // false: only coordinate
 };
 

@@ -15,9 +15,10 @@ namespace {
 
 // Latency needs fewer seconds than bandwidth: some hundred round trips are enough for a median.
 constexpr double kLatencyShare = 0.2;
-// A rail below this share of the median of its round is measured once more: a moment in which something else
-// ran on the host is not a slow rail.
+// A rail below this share of the median of its round is measured again, at most so many times: a moment in
+// which something else ran on the host is not a slow rail.
 constexpr double kMeasureAgain = 0.8;
+constexpr int kRepeats = 2;
 
 Clock::duration durationOf(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -166,24 +167,34 @@ class Round {
     measureBandwidth({&only, 1}, durationOf(options_.seconds), &Half::alone_gbytes);
   }
 
-  // All ends know all rates, so they agree which ones to repeat.
   Outcome<void> measureSlowAgain(const std::function<void(const std::string&)>& progress) {
-    if (auto shared = shareHalves(); !shared.ok()) return shared;
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      if (auto shared = shareHalves(); !shared.ok()) return shared;
+      const double limit = medianAlone() * kMeasureAgain;
+      for (const auto& [index, side] : slowerThan(limit)) {
+        progress("NIC pair " + std::to_string(index + 1) + " again");
+        if (auto started = barrier(); !started.ok()) return started;
+        if (index < pairCount() && ownHalf(index).alone_gbytes < limit) sendAlone(index, side);
+      }
+    }
+    return {};
+  }
+
+  double medianAlone() const {
     std::vector<double> rates;
     forEachHalf([&](std::size_t, std::size_t, const Half& half) {
       if (half.alone_gbytes > 0) rates.push_back(half.alone_gbytes);
     });
-    const double limit = medianOf(rates) * kMeasureAgain;
-    std::set<std::pair<std::size_t, std::size_t>> slow;  // index of the pair, side of the sender
+    return medianOf(std::move(rates));
+  }
+
+  // The index of the pair and the side of the sender. All ends know all rates, so they agree which to repeat.
+  std::set<std::pair<std::size_t, std::size_t>> slowerThan(double limit) const {
+    std::set<std::pair<std::size_t, std::size_t>> slow;
     forEachHalf([&](std::size_t index, std::size_t side, const Half& half) {
       if (half.alone_gbytes > 0 && half.alone_gbytes < limit) slow.insert({index, side});
     });
-    for (const auto& [index, side] : slow) {
-      progress("NIC pair " + std::to_string(index + 1) + " once more");
-      if (auto started = barrier(); !started.ok()) return started;
-      if (index < pairCount() && ownHalf(index).alone_gbytes < limit) sendAlone(index, side);
-    }
-    return {};
+    return slow;
   }
 
   template <typename Visit>

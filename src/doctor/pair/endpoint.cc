@@ -75,6 +75,10 @@ std::unique_ptr<Endpoint> Endpoint::open(const OpenNic& nic, const Config& confi
 bool Endpoint::make(std::size_t gid, uint32_t window) {
   if (gid >= nic_.gids.size()) return false;
   gid_ = nic_.gids[gid];
+  return makeHostMemory() && (nic_.driver == nullptr || makeGpuMemory()) && makeQueuePair(window);
+}
+
+bool Endpoint::makeHostMemory() {
   const std::size_t all = (2 * bytes_ + 2 * kLine + kPageBytes - 1) / kPageBytes * kPageBytes;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, all)));
   if (memory_ == nullptr) return false;
@@ -82,6 +86,32 @@ bool Endpoint::make(std::size_t gid, uint32_t window) {
   auto region = verbs::registerMemory(nic_.pd.get(), memory_.get(), all, verbs::kDataAccess);
   if (!region.ok()) return false;
   region_ = std::move(*region);
+  return true;
+}
+
+// By dma-buf, else by address, which a peer-memory module of the kernel makes work.
+bool Endpoint::makeGpuMemory() {
+  auto block = nic_.driver->allocate(nic_.gpu, 2 * bytes_);
+  if (!block.ok()) {
+    fail(block.error());
+    return false;
+  }
+  gpu_ = std::move(*block);
+  const uint64_t address = gpu_->address();
+  if (gpu_->dmaBuf() >= 0 && verbs::library().reg_dmabuf_mr != nullptr) {
+    auto region =
+        verbs::registerDmaBuf(nic_.pd.get(), 0, 2 * bytes_, address, gpu_->dmaBuf(), verbs::kDataAccess);
+    if (region.ok()) gpu_region_ = std::move(*region);
+  }
+  if (gpu_region_ != nullptr) return true;
+  auto region =
+      verbs::registerMemory(nic_.pd.get(), reinterpret_cast<void*>(address), 2 * bytes_, verbs::kDataAccess);
+  if (region.ok()) gpu_region_ = std::move(*region);
+  else fail("memory of GPU " + nic_.gpu + " cannot be registered: " + reasonOr("the NIC's driver refuses"));
+  return gpu_region_ != nullptr;
+}
+
+bool Endpoint::makeQueuePair(uint32_t window) {
   const auto entries = static_cast<int>(window + kSpare);
   completions_.reset(verbs::library().create_cq(nic_.context.get(), entries, nullptr, nullptr, 0));
   if (completions_ == nullptr) return false;
@@ -97,9 +127,10 @@ QueueAddress Endpoint::address() const {
   QueueAddress address;
   address.usable = true;
   address.queue_pair = queue_.qp->qp_num;
-  address.data = reinterpret_cast<uint64_t>(received());
+  address.data = dataAddress() + bytes_;
+  address.data_key = dataRegion().rkey;
   address.signals = reinterpret_cast<uint64_t>(signals()) + kLine;
-  address.data_key = address.signal_key = region_->rkey;
+  address.signal_key = region_->rkey;
   return address;
 }
 
@@ -128,17 +159,17 @@ void Endpoint::fail(std::string error) {
   if (error_.empty()) error_ = std::move(error);
 }
 
-bool Endpoint::post(const std::byte* from, std::size_t bytes, uint64_t to, uint32_t key) {
+bool Endpoint::post(uint64_t from, const ibv_mr& region, std::size_t bytes, uint64_t to, uint32_t key) {
   ibv_sge piece = {};
-  piece.addr = reinterpret_cast<uint64_t>(from);
+  piece.addr = from;
   piece.length = static_cast<uint32_t>(bytes);
-  piece.lkey = region_->lkey;
+  piece.lkey = region.lkey;
   ibv_send_wr request = {};
   request.sg_list = &piece;
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
-  if (bytes <= queue_.inline_bytes) request.send_flags |= IBV_SEND_INLINE;
+  if (&region == region_.get() && bytes <= queue_.inline_bytes) request.send_flags |= IBV_SEND_INLINE;
   request.wr.rdma.remote_addr = to;
   request.wr.rdma.rkey = key;
   ibv_send_wr* bad = nullptr;
@@ -149,12 +180,13 @@ bool Endpoint::post(const std::byte* from, std::size_t bytes, uint64_t to, uint3
 }
 
 bool Endpoint::writeData(std::size_t bytes) {
-  return post(memory_.get(), bytes, remote_.data, remote_.data_key);
+  return post(dataAddress(), dataRegion(), bytes, remote_.data, remote_.data_key);
 }
 
 bool Endpoint::writeSignal(uint64_t number) {
   std::memcpy(signals(), &number, sizeof number);
-  return post(signals(), sizeof number, remote_.signals, remote_.signal_key);
+  return post(reinterpret_cast<uint64_t>(signals()), *region_, sizeof number, remote_.signals,
+              remote_.signal_key);
 }
 
 int Endpoint::poll() {
@@ -180,10 +212,14 @@ void Endpoint::fillData() {
   if (!error_.empty()) return;
   auto* const words = reinterpret_cast<uint64_t*>(memory_.get());
   for (std::size_t i = 0; i < bytes_ / sizeof *words; ++i) words[i] = patternWord(queue_.qp->qp_num, i);
+  if (gpu_ != nullptr && !gpu_->write(0, memory_.get(), bytes_))
+    fail("nothing can be copied to GPU " + nic_.gpu);
 }
 
 bool Endpoint::dataArrived(std::size_t bytes) const {
-  const auto* const words = reinterpret_cast<const uint64_t*>(received());
+  std::byte* const received = memory_.get() + bytes_;
+  if (gpu_ != nullptr && !gpu_->read(bytes_, received, bytes)) return false;
+  const auto* const words = reinterpret_cast<const uint64_t*>(received);
   for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {
     if (words[i] != patternWord(remote_.queue_pair, i)) return false;
   }

@@ -54,8 +54,14 @@ class Endpoint {
   Endpoint(const OpenNic& nic, const Config& config, std::size_t bytes) noexcept
       : nic_(nic), config_(config), bytes_(bytes) {}
   bool make(std::size_t gid, uint32_t window);
-  bool post(const std::byte* from, std::size_t bytes, uint64_t to, uint32_t key);
-  std::byte* received() const { return memory_.get() + bytes_; }
+  bool makeHostMemory();
+  bool makeGpuMemory();
+  bool makeQueuePair(uint32_t window);
+  bool post(uint64_t from, const ibv_mr& region, std::size_t bytes, uint64_t to, uint32_t key);
+  const ibv_mr& dataRegion() const { return gpu_region_ != nullptr ? *gpu_region_ : *region_; }
+  uint64_t dataAddress() const {
+    return gpu_ != nullptr ? gpu_->address() : reinterpret_cast<uint64_t>(memory_.get());
+  }
   std::byte* signals() const { return memory_.get() + 2 * bytes_; }
 
   const OpenNic& nic_;
@@ -63,9 +69,12 @@ class Endpoint {
   const std::size_t bytes_;
   std::string error_;
   verbs::Gid gid_;
-  // The data to send, the data that arrive, and a cache line for each direction of signals.
+  // The data to send, the data that arrive, and a cache line for each direction of signals. The data may lie
+  // in the memory of a GPU instead.
   std::unique_ptr<std::byte, Free> memory_;
   verbs::Mr region_;
+  std::unique_ptr<GpuBlock> gpu_;
+  verbs::Mr gpu_region_;
   verbs::Cq completions_;
   verbs::QueuePair queue_;
   QueueAddress remote_;

@@ -16,7 +16,6 @@ namespace {
 // Latency differs by itself between near and far switches; a rail that takes this many times its peers'
 // median is odd.
 constexpr double kOddLatency = 3;
-constexpr double kOddLatencySoftware = 10;
 // Rails that were fine alone are too slow together below this share of their own.
 constexpr double kTogetherShare = 0.8;
 
@@ -290,8 +289,8 @@ class PairJudge {
   void reportLatency(std::size_t i) {
     const double latency = pair(i).halves[0].latency_us;
     const double median = latency_of_peers_[peerKey(i)];
-    const double limit = verdict(i).software ? kOddLatencySoftware : kOddLatency;
-    if (latency <= 0 || latency < limit * median || bad(i)) return;
+    // On a software device the latency is that of the scheduler.
+    if (latency <= 0 || latency < kOddLatency * median || bad(i) || verdict(i).software) return;
     add(i, 0,
         {.check = "pair-latency",
          .severity = Severity::kAdvice,

@@ -30,7 +30,7 @@ struct Judgement {
 inline constexpr double kSlowShare = 0.8;
 // On a software device all rails share the processor with everything else on the machine, so only a great
 // difference counts.
-inline constexpr double kSlowShareSoftware = 0.5;
+inline constexpr double kSlowShareSoftware = 1.0 / 3;
 
 Judgement judge(const Results& results);
 

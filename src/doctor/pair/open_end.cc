@@ -129,6 +129,25 @@ std::string noDevice(const Config& config, int devices) {
          "/dev/infiniband?";
 }
 
+// Gives every NIC the driver of its GPU, or none of them.
+void useGpus(OpenEnd& end) {
+  auto driver = GpuDriver::open();
+  std::string problem = driver.ok() ? "" : driver.error();
+  for (const OpenNic& nic : end.nics) {
+    if (problem.empty() && nic.gpu.empty()) problem = "/sys lists no GPU";
+  }
+  if (problem.empty()) {
+    end.driver = std::move(*driver);
+    end.facts.memory = "the GPU nearest to each NIC";
+  } else {
+    end.facts.hidden.push_back("GPU memory: " + problem);
+  }
+  for (OpenNic& nic : end.nics) {
+    nic.driver = end.driver.get();
+    if (nic.driver == nullptr) nic.gpu.clear();
+  }
+}
+
 }  // namespace
 
 Config measuringConfig(Config config) {
@@ -137,7 +156,7 @@ Config measuringConfig(Config config) {
   return config;
 }
 
-OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host) {
+OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host, bool gpu) {
   OpenEnd end;
   end.facts.host = std::move(host);
   end.config = measuringConfig(std::move(config));
@@ -153,9 +172,11 @@ OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host) {
   }
   if (found.empty()) end.facts.failure = noDevice(end.config, count);
   for (FoundNic& nic : found) {
+    if (gpu) nic.open.gpu = nearestGpu(tree, nic.path);
     end.facts.nics.push_back(std::move(nic.facts));
     end.nics.push_back(std::move(nic.open));
   }
+  if (gpu) useGpus(end);
   return end;
 }
 

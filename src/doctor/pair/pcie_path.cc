@@ -1,9 +1,12 @@
 #include "doctor/pair/pcie_path.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <vector>
 
 #include "base/bus_id.h"
+#include "sysfs/pci_devices.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -41,6 +44,20 @@ PcieLink narrowestPcieLink(const sysfs::FileTree& tree, const std::string& path)
     folder.resize(folder.rfind('/'));
   }
   return narrowest;
+}
+
+std::string nearestGpu(const sysfs::FileTree& tree, const std::string& path) {
+  const std::vector<std::string> way = sysfs::splitPath(path);
+  std::string nearest;
+  std::ptrdiff_t most = -1;
+  for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(tree)) {
+    const std::vector<std::string> its = sysfs::splitPath(gpu.path);
+    const auto parted = std::mismatch(way.begin(), way.end(), its.begin(), its.end());
+    if (parted.first - way.begin() <= most) continue;
+    most = parted.first - way.begin();
+    nearest = gpu.busid;
+  }
+  return nearest;
 }
 
 }  // namespace railwise::doctor::pair

@@ -21,4 +21,8 @@ PcieLink pcieLink(std::string_view speed, std::string_view width);
 // that /sys does not know (of virtual functions, and in a VM) do not count.
 PcieLink narrowestPcieLink(const sysfs::FileTree& tree, const std::string& path);
 
+// The address of the GPU that has the most of the way to the root in common with the function in the folder
+// `path`, "0000:1b:00.0"; among equals the first. "": the tree has no GPU.
+std::string nearestGpu(const sysfs::FileTree& tree, const std::string& path);
+
 }  // namespace railwise::doctor::pair

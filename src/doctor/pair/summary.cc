@@ -190,6 +190,9 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
                                    results.rounds == 1 ? "" : "s", results.seconds));
   style.looked.push_back(formatted("RDMA writes of %llu KiB, 16 outstanding, %.2g s for each direction",
                                    static_cast<unsigned long long>(options.bytes >> 10), options.seconds));
+  for (const EndFacts& end : results.ends) {
+    if (end.memory != "host") style.looked.push_back(end.host + ": data in the memory of " + end.memory);
+  }
   if (anySoftware(results))
     style.hidden.push_back(
         "software devices: what their ports and PCIe links allow says nothing; rails are compared with each "

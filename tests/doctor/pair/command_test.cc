@@ -13,9 +13,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Two or three hosts with four InfiniBand rails each.
-const std::string kTwoHosts = "software:host A;count=4,link=ib;host B;count=4,link=ib";
-const std::string kThreeHosts = kTwoHosts + ";host C;count=4,link=ib";
+// Two or three hosts with four InfiniBand rails each. Their speed is enforced, and so low that a busy
+// computer reaches it.
+const std::string kRails = ";count=4,link=ib,speed=2500,pacing=on";
+const std::string kTwoHosts = "software:host A" + kRails + ";host B" + kRails;
+const std::string kThreeHosts = kTwoHosts + ";host C" + kRails;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -67,7 +69,9 @@ TEST(DoctorPair, ABlackHoleIsNamedAndTheOthersAreMeasured) {
 
 TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
   const auto result = pairTest(
-      {"--pair"}, "software:host A;count=4,link=ib;host B;count=3,link=ib;name=odd,link=ib,mtu=1024");
+      {"--pair"},
+      "software:host A" + kRails +
+          ";host B;count=3,link=ib,speed=2500,pacing=on;name=odd,link=ib,mtu=1024,speed=2500,pacing=on");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
   EXPECT_TRUE(has(result.out, "WARNING pair-mtu: B odd: the MTU differs from its partner's")) << result.out;
   EXPECT_TRUE(has(result.out, "active MTU: 1024, not 4096")) << result.out;
@@ -157,6 +161,21 @@ TEST(DoctorPair, IwarpIsNotMeasured) {
   const auto result = pairTest({"--pair"}, "software:host A;link=iwarp;host B;link=iwarp");
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_TRUE(has(result.out, "iWARP: its connections need the communication manager")) << result.out;
+}
+
+TEST(DoctorPair, GpuMemoryIsThatOfTheNearestGpu) {
+  const auto result = pairTest({"--pair", "--gpu", "--nic", "mlx5_0,mlx5_1"}, "software:@dgx",
+                               {"LD_LIBRARY_PATH=" FAKE_CUDA_FOLDER});
+  EXPECT_NE(result.status, 2) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A: data in the memory of the GPU nearest to each NIC")) << result.out;
+  EXPECT_TRUE(has(result.err, "fake CUDA: GPU 0000:1b:00.0")) << result.err;
+  EXPECT_TRUE(has(result.err, "fake CUDA: GPU 0000:43:00.0")) << result.err;
+}
+
+TEST(DoctorPair, WithoutAGpuTheMemoryOfTheHostIsUsedAndTheReasonSaid) {
+  const auto result = pairTest({"--pair", "--gpu"}, kTwoHosts);  // these hosts have no GPU
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A: GPU memory: ")) << result.out;
 }
 
 TEST(DoctorPair, MistakesHaveClearErrors) {

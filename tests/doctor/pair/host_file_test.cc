@@ -57,5 +57,21 @@ TEST(PcieLink, TheNarrowestOfThePathCounts) {
   EXPECT_EQ(narrowestPcieLink(tree, "/sys/devices/virtual/x").mbps, 0U);
 }
 
+TEST(NearestGpu, HasMostOfTheWayInCommon) {
+  const std::string host = "/sys/devices/pci0000:15/0000:15:01.0/";
+  sysfs::MemoryTree tree;
+  const auto addGpu = [&tree](const std::string& path) {
+    tree.file(path + "/class", "0x030200\n")
+        .file(path + "/vendor", "0x10de\n")
+        .file(path + "/device", "0x2330\n");
+    tree.link("/sys/bus/pci/devices/" + std::string(sysfs::baseName(path)), path);
+  };
+  addGpu(host + "0000:16:00.0/0000:1a:00.0");
+  addGpu(host + "0000:17:00.0/0000:1b:00.0");
+  EXPECT_EQ(nearestGpu(tree, host + "0000:17:00.0/0000:18:00.0"), "0000:1b:00.0");
+  EXPECT_EQ(nearestGpu(tree, host + "0000:16:00.0/0000:19:00.0"), "0000:1a:00.0");
+  EXPECT_EQ(nearestGpu(sysfs::MemoryTree(), host), "");
+}
+
 }  // namespace
 }  // namespace railwise::doctor::pair

@@ -138,10 +138,10 @@ TEST(PairJudge, OnSoftwareDevicesOnlyPeersCount) {
   for (PairResult& pair : results.pairs) {
     for (Half& half : pair.halves) half = test::makeHalf(3);
   }
-  results.pairs[0].halves[0].alone_gbytes = 1.8;  // noise
+  results.pairs[0].halves[0].alone_gbytes = 1.2;  // noise
   results.pairs[1].halves[0].together_gbytes = 0.3;
   EXPECT_TRUE(judge(results).findings.empty());
-  results.pairs[0].halves[0].alone_gbytes = 1.4;
+  results.pairs[0].halves[0].alone_gbytes = 0.9;
   const Judgement judgement = judge(results);
   EXPECT_NE(find(judgement, "pair-slow-rail"), nullptr);
 }
