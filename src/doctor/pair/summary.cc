@@ -65,6 +65,16 @@ TableCell aloneCell(const PairResult& pair, const Verdict& verdict, std::size_t 
   return {text, verdict.health[side]};
 }
 
+std::string mtuText(const NicFacts& near, const NicFacts& far) {
+  const std::string text = std::to_string(near.mtu_bytes);
+  return near.mtu_bytes == far.mtu_bytes ? text : text + "/" + std::to_string(far.mtu_bytes);
+}
+
+std::string gidsText(const GidFacts& near, const GidFacts& far) {
+  const std::string text = gidTypeText(near);
+  return text == gidTypeText(far) ? text : text + " / " + gidTypeText(far);
+}
+
 std::string textOf(const Table& table) {
   std::vector<std::size_t> widths;
   for (const std::string& title : table.header) widths.push_back(title.size());
@@ -218,7 +228,7 @@ Table railTable(const Results& results, const Judgement& judgement, const Match&
   const std::string& a = results.ends[match.a].host;
   const std::string& b = results.ends[match.b].host;
   Table table{railTitle(results, match),
-              {a, b, "MTU", "alone ->", "alone <-", "all ->", "all <-", "latency", "allowed"},
+              {a, b, "MTU", "GIDs", "alone ->", "alone <-", "all ->", "all <-", "latency", "allowed"},
               {}};
   double sums[2] = {0, 0};
   for (std::size_t i = 0; i < results.pairs.size(); ++i) {
@@ -227,13 +237,14 @@ Table railTable(const Results& results, const Judgement& judgement, const Match&
     const Verdict& verdict = judgement.verdicts[i];
     const NicFacts& near = results.ends[match.a].nics[pair.nics.a_nic];
     const NicFacts& far = results.ends[match.b].nics[pair.nics.b_nic];
-    std::vector<TableCell> row = {
-        {nicName(near)}, {nicName(far)}, {std::to_string(std::min(near.mtu_bytes, far.mtu_bytes))}};
+    std::vector<TableCell> row = {{nicName(near)}, {nicName(far)}, {mtuText(near, far)}};
     if (pair.nics.obstacle != Obstacle::kNone) {
+      row.push_back({});
       row.push_back({obstacleText(pair.nics.obstacle), verdict.health[0]});
       table.rows.push_back(std::move(row));
       continue;
     }
+    row.push_back({gidsText(near.gids[pair.nics.a_gid], far.gids[pair.nics.b_gid])});
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
       row.push_back(aloneCell(pair, verdict, side));
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
@@ -245,7 +256,7 @@ Table railTable(const Results& results, const Judgement& judgement, const Match&
     row.push_back({rateText(verdict.allowed_gbytes)});
     table.rows.push_back(std::move(row));
   }
-  table.rows.push_back({{"all"}, {}, {}, {}, {}, {rateText(sums[0])}, {rateText(sums[1])}});
+  table.rows.push_back({{"all"}, {}, {}, {}, {}, {}, {rateText(sums[0])}, {rateText(sums[1])}});
   return table;
 }
 
