@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
-#include "base/log.h"
+#include "doctor/pair/kept_warnings.h"
 #include "verbs/memory_region.h"
 #include "verbs/path.h"
 
@@ -22,42 +20,6 @@ constexpr uint32_t kSignalBytes = sizeof(uint64_t);
 constexpr uint32_t kSpare = 16;
 constexpr int kPolledAtOnce = 16;
 
-// verbs reports the reason of a failure as a warning in the log. While an object of this class lives, the
-// warnings of this thread are kept instead of written, so that they stand in the report.
-class KeptWarnings {
- public:
-  KeptWarnings() : before_(log::sink()) {
-    text().clear();
-    log::setSink(keep);
-  }
-  ~KeptWarnings() { log::setSink(before_); }
-  KeptWarnings(const KeptWarnings&) = delete;
-  KeptWarnings& operator=(const KeptWarnings&) = delete;
-
-  static std::string& text() {
-    static thread_local std::string kept;
-    return kept;
-  }
-
- private:
-  [[gnu::format(printf, 5, 6)]] static void keep(int level, unsigned long, const char*, int,
-                                                 const char* format, ...) {
-    if (level != log::kWarn || !text().empty()) return;
-    char line[kMaxText];
-    va_list values;
-    va_start(values, format);
-    (void)std::vsnprintf(line, sizeof line, format, values);
-    va_end(values);
-    text() = line;
-  }
-
-  const log::Sink before_;
-};
-
-std::string reasonOr(const char* otherwise) {
-  return KeptWarnings::text().empty() ? otherwise : KeptWarnings::text();
-}
-
 uint64_t patternWord(uint32_t queue_pair, std::size_t index) {
   return (uint64_t{queue_pair} << 32 | index) * 0x9e3779b97f4a7c15U;
 }
@@ -65,16 +27,20 @@ uint64_t patternWord(uint32_t queue_pair, std::size_t index) {
 }  // namespace
 
 std::unique_ptr<Endpoint> Endpoint::open(const OpenNic& nic, const Config& config, std::size_t gid,
-                                         std::size_t bytes, uint32_t window) {
+                                         std::size_t bytes, uint32_t window, bool listens) {
   std::unique_ptr<Endpoint> made(new Endpoint(nic, config, (bytes + kLine - 1) / kLine * kLine));
   const KeptWarnings warnings;
-  if (!made->make(gid, window)) made->fail(reasonOr("no queue pair can be made"));
+  if (!made->make(gid, window, listens)) made->fail(KeptWarnings::reasonOr("no queue pair can be made"));
   return made;
 }
 
-bool Endpoint::make(std::size_t gid, uint32_t window) {
-  if (gid >= nic_.gids.size()) return false;
-  gid_ = nic_.gids[gid];
+bool Endpoint::make(std::size_t gid, uint32_t window, bool listens) {
+  if (nic_.port.iwarp) {
+    if (!findCmAddress(listens)) return false;
+  } else {
+    if (gid >= nic_.gids.size()) return false;
+    gid_ = nic_.gids[gid];
+  }
   return makeHostMemory() && (nic_.driver == nullptr || makeGpuMemory()) && makeQueuePair(window);
 }
 
@@ -107,7 +73,9 @@ bool Endpoint::makeGpuMemory() {
   auto region =
       verbs::registerMemory(nic_.pd.get(), reinterpret_cast<void*>(address), 2 * bytes_, verbs::kDataAccess);
   if (region.ok()) gpu_region_ = std::move(*region);
-  else fail("memory of GPU " + nic_.gpu + " cannot be registered: " + reasonOr("the NIC's driver refuses"));
+  else
+    fail("memory of GPU " + nic_.gpu +
+         " cannot be registered: " + KeptWarnings::reasonOr("the NIC's driver refuses"));
   return gpu_region_ != nullptr;
 }
 
@@ -126,25 +94,32 @@ QueueAddress Endpoint::address() const {
   if (!error_.empty()) return {};
   QueueAddress address;
   address.usable = true;
-  address.queue_pair = queue_.qp->qp_num;
+  address.queue_pair = queuePair()->qp_num;
   address.data = dataAddress() + bytes_;
   address.data_key = dataRegion().rkey;
   address.signals = reinterpret_cast<uint64_t>(signals()) + kLine;
   address.signal_key = region_->rkey;
+  if (nic_.port.iwarp) {
+    const ibv_gid bytes = verbs::cmAddressBytes(cm_address_);
+    std::memcpy(address.cm_address.data(), bytes.raw, sizeof bytes.raw);
+    address.cm_port = cm_address_.port();
+  }
   return address;
 }
 
-void Endpoint::connect(const NicFacts& nic, const GidFacts& gid, const QueueAddress& remote) {
+void Endpoint::connect(const NicFacts& nic, std::size_t gid, const QueueAddress& remote) {
   if (!error_.empty()) return;
   if (!remote.usable) return fail("the other end could not make its queue pair");
   remote_ = remote;
+  if (nic_.port.iwarp) return connectByCm();
+  if (gid >= nic.gids.size()) return fail("the other end has no such GID");
   verbs::PathAddress path;
   path.qp_number = remote.queue_pair;
   path.lid = static_cast<uint16_t>(nic.lid);
   path.ethernet = nic.link == LinkKind::kRoce;
   for (path.mtu = IBV_MTU_256; path.mtu < IBV_MTU_4096 && 128U << path.mtu < nic.mtu_bytes;)
     path.mtu = static_cast<ibv_mtu>(path.mtu + 1);
-  std::memcpy(path.gid.raw, gid.value.data(), gid.value.size());
+  std::memcpy(path.gid.raw, nic.gids[gid].value.data(), sizeof path.gid.raw);
   const verbs::PathSettings settings = {
       .local_gid = gid_,
       .service_level = static_cast<uint8_t>(std::max(config_.ib_service_level, 0)),
@@ -152,7 +127,7 @@ void Endpoint::connect(const NicFacts& nic, const GidFacts& gid, const QueueAddr
   const KeptWarnings warnings;
   if (!verbs::readyToReceive(queue_.qp.get(), nic_.port, path, settings).ok() ||
       !verbs::readyToSend(queue_.qp.get(), nic_.port, config_).ok())
-    fail(reasonOr("the queue pair cannot be connected: its address is not resolved"));
+    fail(KeptWarnings::reasonOr("the queue pair cannot be connected: its address is not resolved"));
 }
 
 void Endpoint::fail(std::string error) {
@@ -173,7 +148,7 @@ bool Endpoint::post(uint64_t from, const ibv_mr& region, std::size_t bytes, uint
   request.wr.rdma.remote_addr = to;
   request.wr.rdma.rkey = key;
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(queue_.qp.get(), &request, &bad);
+  const int error = ibv_post_send(queuePair(), &request, &bad);
   if (error == 0) ++outstanding_;
   else fail(std::string("a write cannot be posted: ") + std::strerror(error));
   return error == 0;
@@ -211,7 +186,7 @@ uint64_t Endpoint::signal() const {
 void Endpoint::fillData() {
   if (!error_.empty()) return;
   auto* const words = reinterpret_cast<uint64_t*>(memory_.get());
-  for (std::size_t i = 0; i < bytes_ / sizeof *words; ++i) words[i] = patternWord(queue_.qp->qp_num, i);
+  for (std::size_t i = 0; i < bytes_ / sizeof *words; ++i) words[i] = patternWord(queuePair()->qp_num, i);
   if (gpu_ != nullptr && !gpu_->write(0, memory_.get(), bytes_))
     fail("nothing can be copied to GPU " + nic_.gpu);
 }

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/socket.h"
 #include "doctor/pair/facts.h"
 #include "doctor/pair/open_end.h"
 #include "doctor/pair/wire.h"
+#include "verbs/cm/connection_manager.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::doctor::pair {
@@ -21,12 +24,14 @@ inline constexpr uint64_t kStopSignal = uint64_t{1} << 41;
 
 class Endpoint {
  public:
-  // `bytes`: of the largest write. `window`: writes that may be outstanding. Never null: see error().
+  // `bytes`: of the largest write. `window`: writes that may be outstanding. `listens`: on iWARP, this end is
+  // called by the other one. Never null: see error().
   static std::unique_ptr<Endpoint> open(const OpenNic& nic, const Config& config, std::size_t gid,
-                                        std::size_t bytes, uint32_t window);
+                                        std::size_t bytes, uint32_t window, bool listens);
 
   QueueAddress address() const;
-  void connect(const NicFacts& nic, const GidFacts& gid, const QueueAddress& remote);
+  // `gid`: the position in `nic.gids`.
+  void connect(const NicFacts& nic, std::size_t gid, const QueueAddress& remote);
 
   // The first failure, "": none.
   const std::string& error() const { return error_; }
@@ -53,7 +58,11 @@ class Endpoint {
   };
   Endpoint(const OpenNic& nic, const Config& config, std::size_t bytes) noexcept
       : nic_(nic), config_(config), bytes_(bytes) {}
-  bool make(std::size_t gid, uint32_t window);
+  bool make(std::size_t gid, uint32_t window, bool listens);
+  bool findCmAddress(bool listens);
+  void connectByCm();
+  void callByCm();
+  bool answerByCm();
   bool makeHostMemory();
   bool makeGpuMemory();
   bool makeQueuePair(uint32_t window);
@@ -62,6 +71,7 @@ class Endpoint {
   uint64_t dataAddress() const {
     return gpu_ != nullptr ? gpu_->address() : reinterpret_cast<uint64_t>(memory_.get());
   }
+  ibv_qp* queuePair() const { return connection_ != nullptr ? connection_->qp() : queue_.qp.get(); }
   std::byte* signals() const { return memory_.get() + 2 * bytes_; }
 
   const OpenNic& nic_;
@@ -76,7 +86,11 @@ class Endpoint {
   std::unique_ptr<GpuBlock> gpu_;
   verbs::Mr gpu_region_;
   verbs::Cq completions_;
-  verbs::QueuePair queue_;
+  verbs::QueuePair queue_;  // before it belongs to connection_
+  // On iWARP.
+  SocketAddress cm_address_;
+  std::optional<verbs::CmListener> cm_listener_;
+  std::unique_ptr<verbs::CmConnection> connection_;
   QueueAddress remote_;
   uint32_t outstanding_ = 0;  // posted, not completed
 };

@@ -112,8 +112,7 @@ class PairJudge {
   double slowShare(std::size_t i) { return verdict(i).software ? kSlowShareSoftware : kSlowShare; }
 
   Health healthOf(std::size_t i, std::size_t side) {
-    if (pair(i).nics.obstacle == Obstacle::kIwarp || pair(i).nics.obstacle == Obstacle::kBothDown)
-      return Health::kSkipped;
+    if (pair(i).nics.obstacle == Obstacle::kBothDown) return Health::kSkipped;
     const Half& half = pair(i).halves[side];
     const bool broken = pair(i).nics.obstacle != Obstacle::kNone || !half.error.empty() ||
                         half.reach != Reach::kAll || pair(i).halves[1 - side].wrong_data;

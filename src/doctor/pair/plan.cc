@@ -33,7 +33,7 @@ NicPair examine(const EndFacts& a, std::size_t a_nic, const EndFacts& b, std::si
   if (!near.active && !far.active) return blocked(Obstacle::kBothDown);
   if (!near.active || !far.active) return blocked(Obstacle::kPortDown);
   if (near.link != far.link || near.link == LinkKind::kOther) return blocked(Obstacle::kLinkKind);
-  if (near.link == LinkKind::kIwarp) return blocked(Obstacle::kIwarp);
+  if (near.link == LinkKind::kIwarp) return pair;  // by IP address, which the communication manager knows
   const auto chosen = verbs::choosePair(gidsOf(near), gidsOf(far), near.link == LinkKind::kRoce, subnet_bits);
   if (!chosen) return blocked(Obstacle::kNoGids);
   pair.a_gid = chosen->local;

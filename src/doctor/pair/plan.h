@@ -29,7 +29,6 @@ enum class Obstacle : uint8_t {
   kBothDown,   // the ports at both ends are down: nothing is plugged in
   kLinkKind,   // InfiniBand at one end, Ethernet at the other
   kNoGids,     // no address of one port reaches one of the other
-  kIwarp,      // needs the communication manager
 };
 
 // A NIC of each end: positions in EndFacts::nics.

@@ -37,8 +37,6 @@ const char* obstacleText(Obstacle obstacle) {
       return "different links";
     case Obstacle::kNoGids:
       return "no addresses";
-    case Obstacle::kIwarp:
-      return "iWARP";
   }
   return "";
 }
@@ -70,9 +68,11 @@ std::string mtuText(const NicFacts& near, const NicFacts& far) {
   return near.mtu_bytes == far.mtu_bytes ? text : text + "/" + std::to_string(far.mtu_bytes);
 }
 
-std::string gidsText(const GidFacts& near, const GidFacts& far) {
-  const std::string text = gidTypeText(near);
-  return text == gidTypeText(far) ? text : text + " / " + gidTypeText(far);
+std::string gidsText(const NicFacts& near, const NicFacts& far, const NicPair& nics) {
+  if (near.link == LinkKind::kIwarp) return "iWARP";
+  const std::string text = gidTypeText(near.gids[nics.a_gid]);
+  const std::string other = gidTypeText(far.gids[nics.b_gid]);
+  return text == other ? text : text + " / " + other;
 }
 
 std::string textOf(const Table& table) {
@@ -207,8 +207,6 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
     style.hidden.push_back(
         "software devices: what their ports and PCIe links allow says nothing; rails are compared with each "
         "other");
-  if (anyObstacle(results, Obstacle::kIwarp))
-    style.hidden.push_back("iWARP: its connections need the communication manager, so it is not measured");
   if (anyObstacle(results, Obstacle::kBothDown)) style.hidden.push_back("ports that are down at both ends");
   for (const EndFacts& end : results.ends) {
     for (const std::string& line : end.hidden) style.hidden.push_back(end.host + ": " + line);
@@ -244,7 +242,7 @@ Table railTable(const Results& results, const Judgement& judgement, const Match&
       table.rows.push_back(std::move(row));
       continue;
     }
-    row.push_back({gidsText(near.gids[pair.nics.a_gid], far.gids[pair.nics.b_gid])});
+    row.push_back({gidsText(near, far, pair.nics)});
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
       row.push_back(aloneCell(pair, verdict, side));
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {

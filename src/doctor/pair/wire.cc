@@ -189,6 +189,8 @@ Bytes encodeAddresses(std::span<const QueueAddress> addresses) {
   for (const QueueAddress& each : addresses) {
     out.flag(each.usable).u32(each.queue_pair).u64(each.data).u32(each.data_key);
     out.u64(each.signals).u32(each.signal_key);
+    for (const uint8_t byte : each.cm_address) out.u8(byte);
+    out.u32(each.cm_port);
   }
   return out.take();
 }
@@ -205,6 +207,8 @@ std::optional<std::vector<QueueAddress>> decodeAddresses(std::span<const std::by
     each.data_key = in.u32();
     each.signals = in.u64();
     each.signal_key = in.u32();
+    for (uint8_t& byte : each.cm_address) byte = in.u8();
+    each.cm_port = static_cast<uint16_t>(in.u32(UINT16_MAX));
     addresses.push_back(each);
   }
   if (!in.complete()) return std::nullopt;

@@ -3,6 +3,7 @@
 // short, too long, of another version or with a value out of its range is refused. Pure; thread-safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -28,6 +29,9 @@ struct QueueAddress {
   uint32_t data_key = 0;
   uint64_t signals = 0;  // where it writes the numbers of the latency test
   uint32_t signal_key = 0;
+  // iWARP: where the communication manager listens, IPv4 mapped as in a GID.
+  std::array<uint8_t, 16> cm_address = {};
+  uint16_t cm_port = 0;
   bool operator==(const QueueAddress&) const = default;
 };
 

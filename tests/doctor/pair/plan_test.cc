@@ -88,7 +88,8 @@ TEST(PairNics, SaysWhyAPairIsNotMeasured) {
   EXPECT_EQ(obstacleBetween(good, down), Obstacle::kPortDown);
   EXPECT_EQ(obstacleBetween(down, down), Obstacle::kBothDown);
   EXPECT_EQ(obstacleBetween(closed, good), Obstacle::kNotOpened);
-  EXPECT_EQ(obstacleBetween(iwarp, iwarp), Obstacle::kIwarp);
+  EXPECT_EQ(obstacleBetween(iwarp, iwarp), Obstacle::kNone);
+  EXPECT_EQ(obstacleBetween(iwarp, good), Obstacle::kLinkKind);
   EXPECT_EQ(obstacleBetween(good, test::makeRoceNic("roce", 1)), Obstacle::kLinkKind);
   EXPECT_EQ(obstacleBetween(test::makeRoceNic("a", 1, 1), test::makeRoceNic("b", 2, 2)), Obstacle::kNoGids);
 }

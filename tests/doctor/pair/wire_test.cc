@@ -29,7 +29,7 @@ TEST(PairWire, FactsArriveAsTheyWere) {
 }
 
 TEST(PairWire, AddressesArriveAsTheyWere) {
-  const std::vector<QueueAddress> addresses = {{}, {true, 0xffffff, 1, 2, UINT64_MAX, 4}};
+  const std::vector<QueueAddress> addresses = {{}, {true, 0xffffff, 1, 2, UINT64_MAX, 4, {1, 2, 3}, 65535}};
   const auto read = decodeAddresses(encodeAddresses(addresses));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(*read, addresses);
