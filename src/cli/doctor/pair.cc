@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -123,6 +124,7 @@ int writeReport(const PairOptions& options, const pair::Results& results) {
 // Everything from joining on. `launch` is null where others have started the ends.
 int measureAndReport(const PairOptions& options, PairSeat seat, pair::OpenEnd end, PairLaunch* launch) {
   const bool reports = seat.rank == 0;
+  seat.step_limit = std::chrono::seconds(static_cast<int>(2 * options.measure.seconds));
   auto exchange = PairExchange::join(std::move(seat));
   if (!exchange.ok()) {
     say("%s: %s", kCommand, exchange.error().c_str());

@@ -143,7 +143,7 @@ Outcome<std::unique_ptr<PairExchange>> PairExchange::join(PairSeat seat) {
   options.size = seat.size;
   options.secret = seat.secret;
   options.agreement = seat.agreement;
-  options.timeout = kJoinLimit;
+  options.timeout = kJoinLimit + seat.step_limit;
   options.listener = std::move(seat.listener);
   options.progress = [steps = &exchange->steps_] { return steps->load(); };
   options.doing = [] { return std::string("measuring"); };

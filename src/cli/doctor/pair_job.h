@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct PairSeat {
   std::string secret;
   std::string agreement;               // options that must be equal at all ends
   std::vector<std::string> addresses;  // HOST:PORT of rank 0; the first that answers is taken
+  std::chrono::seconds step_limit{0};  // how long a step of the test may take
   Socket listener;                     // of rank 0, if it listens already
 };
 

@@ -173,6 +173,7 @@ OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host, bo
   if (found.empty()) end.facts.failure = noDevice(end.config, count);
   for (FoundNic& nic : found) {
     if (gpu) nic.open.gpu = nearestGpu(tree, nic.path);
+    nic.open.numa = nic.facts.numa;
     end.facts.nics.push_back(std::move(nic.facts));
     end.nics.push_back(std::move(nic.open));
   }

@@ -23,6 +23,7 @@ struct OpenNic {
   verbs::Pd pd;
   verbs::Port port;
   std::vector<verbs::Gid> gids;  // those of NicFacts::gids
+  int numa = -1;                 // node of the NIC; -1: not known
   std::string gpu;               // with --gpu: the nearest one, "0000:1b:00.0"; "": memory of the host
   GpuDriver* driver = nullptr;   // of `gpu`
 };
