@@ -247,10 +247,6 @@ int withHostsOfFile(const PairOptions& options) {
 
 // As a rank of mpirun, srun or torchrun.
 int asRank(const PairOptions& options, const RankIdentity& identity) {
-  if (identity.size < 2)
-    return say("%s: %s say that this is the only rank: start one on each host, e.g. mpirun -np 2 -N 1",
-               kCommand, identity.source.c_str()),
-           kExitErrors;
   setMessagePrefix("rank " + std::to_string(identity.rank) + ": ");
   useOwnFabric(fabricOfJob(identity));
   PairSeat seat = seatOf(options, identity.size);
@@ -311,7 +307,9 @@ int doctorPairCommand(Args args) {
   if (!options.host.empty()) return withHosts(options, {options.host}, true);
   const auto identity = rankFromEnvironment(std::getenv, options.address);
   if (!identity.ok()) return say("%s: %s", kCommand, identity.error().c_str()), kExitUsage;
-  return *identity ? asRank(options, **identity) : withItself(options);
+  // A job of one rank (a batch script of Slurm) has no other end.
+  const bool ranks = identity->has_value() && (*identity)->size > 1;
+  return ranks ? asRank(options, **identity) : withItself(options);
 }
 
 }  // namespace railwise::cli

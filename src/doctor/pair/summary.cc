@@ -17,10 +17,10 @@ namespace {
   return text;
 }
 
-// Four digits are more than a measurement is worth, and fewer would hide 399 beside 400.
+// More digits than three are more than a measurement is worth.
 std::string rateText(double gbytes) {
   if (gbytes <= 0) return "-";
-  return formatted(gbytes < 10 ? "%.2f" : "%.1f", gbytes);
+  return formatted(gbytes < 1 ? "%.3f" : gbytes < 10 ? "%.2f" : "%.1f", gbytes);
 }
 
 const char* obstacleText(Obstacle obstacle) {
