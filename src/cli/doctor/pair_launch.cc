@@ -41,16 +41,17 @@ std::vector<std::string> environmentWith(const std::vector<std::pair<std::string
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string line = *each;
     const bool replaced = std::any_of(added.begin(), added.end(), [&](const auto& variable) {
-      return line.starts_with(variable.first + "=");
+      return line.substr(0, line.find('=')) == variable.first;
     });
     if (!replaced) all.push_back(line);
   }
-  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : added) all.emplace_back(name).append("=").append(value);
   return all;
 }
 
 std::vector<char*> pointersTo(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;

@@ -78,7 +78,8 @@ bool Endpoint::makeHostMemory() {
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, all)));
   if (memory_ == nullptr) return false;
   std::memset(memory_.get(), 0, all);
-  auto region = verbs::registerMemory(nic_.pd.get(), memory_.get(), all, verbs::kDataAccess);
+  auto region = verbs::registerMemory(nic_.pd.get(), memory_.get(), all,
+                                      verbs::kDataAccess | verbs::relaxedOrdering(config_));
   if (!region.ok()) return false;
   region_ = std::move(*region);
   return true;
@@ -94,13 +95,14 @@ bool Endpoint::makeGpuMemory() {
   gpu_ = std::move(*block);
   const uint64_t address = gpu_->address();
   if (gpu_->dmaBuf() >= 0 && verbs::library().reg_dmabuf_mr != nullptr) {
-    auto region =
-        verbs::registerDmaBuf(nic_.pd.get(), 0, 2 * bytes_, address, gpu_->dmaBuf(), verbs::kDataAccess);
+    auto region = verbs::registerDmaBuf(nic_.pd.get(), 0, 2 * bytes_, address, gpu_->dmaBuf(),
+                                        verbs::kDataAccess | verbs::relaxedOrdering(config_));
     if (region.ok()) gpu_region_ = std::move(*region);
   }
   if (gpu_region_ != nullptr) return true;
-  auto region =
-      verbs::registerMemory(nic_.pd.get(), reinterpret_cast<void*>(address), 2 * bytes_, verbs::kDataAccess);
+  void* const memory = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+  auto region = verbs::registerMemory(nic_.pd.get(), memory, 2 * bytes_,
+                                      verbs::kDataAccess | verbs::relaxedOrdering(config_));
   if (region.ok()) gpu_region_ = std::move(*region);
   else
     fail("memory of GPU " + nic_.gpu +

@@ -86,7 +86,7 @@ std::string textOf(const Table& table) {
     std::string cells;
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const std::string cell = cell_at(i);
-      cells += (i == 0 ? "  " : "  ") + std::string(widths[i] - std::min(widths[i], cell.size()), ' ') + cell;
+      cells += "  " + std::string(widths[i] - std::min(widths[i], cell.size()), ' ') + cell;
     }
     text += cells + "\n";
   };
