@@ -58,13 +58,14 @@ MAY_INCLUDE = {
     "src/doctor": ["base"],  # a finding, and how findings are printed
     "src/doctor/facts": ["base", "sysfs", "verbs"],
     "src/doctor/checks": ["base", "sysfs", "topo", "doctor"],
+    "src/doctor/pair": ["base", "sysfs", "verbs", "topo", "doctor/finding.h", "doctor/report.h"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],
     "src/cli/device": ["base", "sysfs", "gpu", "topo", "softdev", "cli/options"],
     "src/cli/topo": ["base", "sysfs", "gpu", "topo", "cli/options", "cli/device"],
     "src/cli/gpus": ["base", "sysfs", "topo", "gpu", "cli/options", "cli/topo"],
-    "src/cli/doctor": ["base", "sysfs", "doctor", "cli/options", "cli/topo"],
     "src/cli/fingerprint": ["base", "sysfs", "gpu", "topo/sources/gpu_answers.h", "cli/options"],
+    "src/cli/doctor": ["base", "sysfs", "verbs", "topo", "doctor", "cli/options", "cli/device", "cli/topo", "perf/job"],
     "src/perf/measuring": ["base", "cli/options"],
     "src/perf/job": ["base", "cli/options"],
     "src/perf/collective": ["base", "nccl", "cli/options", "cli/plugin", "perf/measuring", "perf/job"],
@@ -77,7 +78,7 @@ MAY_INCLUDE = {
 # folder -> the only files, or folders, that may include it
 ONLY_FROM = {
     "softdev": ("src/softdev/", "src/verbs/library.cc", "src/verbs/cm/library.cc", "src/cli/device/", "src/perf/faults/", "benchmarks/bench/"),
-    "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "benchmarks/bench/load/raw"),
+    "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them
 RDMA_HEADERS = {"rdma/": ("src/verbs/", "src/softdev/"), "infiniband/": ("src/verbs/", "src/softdev/")}

@@ -2,6 +2,7 @@
 // own (log.cc, pair.cc).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "base/config.h"
 #include "cli/doctor/commands.h"
@@ -146,6 +148,11 @@ int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
 }  // namespace
 
 int doctorCommand(Args args) {
+  // --pair and --hosts have options of their own.
+  const auto asks_for_pairs = [](std::string_view arg) {
+    return arg.starts_with("--pair") || arg == "--hosts" || arg.starts_with("--hosts=");
+  };
+  if (std::any_of(args.begin(), args.end(), asks_for_pairs)) return doctorPairCommand(args);
   DoctorOptions options;
   int status = kExitOk;
   const auto arguments = parseOrLeave("doctor", optionTable(options), args, kHelp, 1, &status);

@@ -1,0 +1,315 @@
+// railwise doctor --pair and --hosts: starts the other ends or joins those of mpirun, srun or torchrun,
+// measures, and reports. The process that a person started, or rank 0, is the one that reports.
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include "cli/device/machine.h"
+#include "cli/doctor/commands.h"
+#include "cli/doctor/pair_end.h"
+#include "cli/doctor/pair_job.h"
+#include "cli/doctor/pair_launch.h"
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "doctor/pair/host_file.h"
+#include "doctor/pair/judge.h"
+#include "doctor/pair/page.h"
+#include "doctor/pair/summary.h"
+#include "perf/job/rank_environment.h"
+
+namespace railwise::cli {
+namespace {
+
+namespace pair = doctor::pair;
+
+constexpr const char* kCommand = "doctor";
+constexpr const char* kDefaultLaunch = "ssh -o BatchMode=yes -o ConnectTimeout=10";
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+constexpr int kExitErrors = 2;  // as for findings that are errors
+
+constexpr const char* kPairHelp =
+    "usage: railwise doctor --pair [HOST] [options]\n"
+    "       railwise doctor --hosts FILE [options]\n"
+    "       mpirun -np 2 railwise doctor --pair        # also srun, torchrun: each host is an end\n\n"
+    "Measures the NIC pairs of this host and HOST, or of all hosts in FILE (one per line, \"#\" comments): "
+    "reach, MTU,\n"
+    "types of GIDs, latency and bandwidth of RDMA writes, each NIC alone and all at once, beside what ports "
+    "and "
+    "PCIe\n"
+    "links allow; and names the odd rail and the odd host. The other ends are started by ssh. Without HOST: "
+    "this\n"
+    "machine with itself; on a software machine its first two hosts.\n"
+    "Exit status: 0 nothing found, 1 warnings, 2 errors, also when hosts cannot be measured.\n"
+    "docs/doctor-pair.md explains each finding.\n\n";
+
+struct PairOptions {
+  bool pair = false;
+  std::string host;
+  std::string hosts_file;
+  bool json = false;
+  std::string html;
+  std::string nics;
+  bool gpu = false;
+  std::string launch = kDefaultLaunch;
+  std::string program;
+  std::string address;
+  pair::MeasureOptions measure;
+};
+
+bool parseSeconds(std::string_view text, double* field) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), *field);
+  return read.ec == std::errc() && read.ptr == text.data() + text.size() && *field >= 0.001 && *field <= 60;
+}
+
+// What all ends must agree on.
+void addMeasureOptions(std::vector<Option>& table, PairOptions& options) {
+  Option seconds =
+      textOption('t', "seconds", "S", nullptr, "how long each bandwidth is measured (default 0.25)");
+  seconds.accepted = "a number of seconds from 0.001 to 60";
+  seconds.accept = [&options](std::string_view text) { return parseSeconds(text, &options.measure.seconds); };
+  table.push_back(std::move(seconds));
+  table.push_back(
+      sizeOption('s', "size", &options.measure.bytes, kMostBytes, "bytes of a write (default 256K)"));
+  table.push_back(flagOption(0, "full", &options.measure.full,
+                             "every NIC with every NIC, instead of each with the one of its rail"));
+  table.push_back(flagOption('g', "gpu", &options.gpu,
+                             "the data lie in the memory of the GPU nearest to each NIC (CUDA)"));
+  table.push_back(textOption(0, "nic", "NAMES", &options.nics,
+                             "only these NICs, in the form of NCCL_IB_HCA: mlx5_0,mlx5_1 or ^mlx5_8"));
+}
+
+std::vector<Option> pairTable(PairOptions& options) {
+  std::vector<Option> table = {
+      flagOption('p', "pair", &options.pair, "this host with HOST; without HOST: with itself"),
+      textOption(0, "hosts", "FILE", &options.hosts_file, "all hosts of FILE with each other"),
+      flagOption('j', "json", &options.json, "JSON instead of a text"),
+      textOption(0, "html", "FILE", &options.html, "also write a page to FILE")};
+  addMeasureOptions(table, options);
+  table.push_back(textOption(
+      0, "launch", "COMMAND", &options.launch,
+      std::string("how an end is started; {host} is its host (default '") + kDefaultLaunch + " {host}')"));
+  table.push_back(textOption(0, "program", "PATH", &options.program,
+                             "railwise on the other hosts (default: the path of this one)"));
+  table.push_back(textOption(0, "address", "HOST:PORT", &options.address,
+                             "where the other ends find this one (default: its network interfaces)"));
+  return table;
+}
+
+std::string agreementOf(const PairOptions& options) {
+  return textOf("doctor pair %.17g %llu %d %d %d", options.measure.seconds,
+                static_cast<unsigned long long>(options.measure.bytes), options.measure.full ? 1 : 0,
+                options.gpu ? 1 : 0, options.measure.subnet_bits);
+}
+
+int writeReport(const PairOptions& options, const pair::Results& results) {
+  const pair::Judgement judgement = pair::judge(results);
+  const std::string text =
+      options.json ? pair::pairJson(results, judgement, options.measure)
+                   : doctor::reportText(judgement.findings, pair::reportStyle(results, options.measure)) +
+                         pair::tablesText(results, judgement);
+  int failed = writeOutput(kCommand, "", text);
+  if (!options.html.empty() && failed == kExitOk)
+    failed = writeOutput(kCommand, options.html, pair::pageHtml(results, judgement, options.measure));
+  return failed != kExitOk ? kExitErrors : judgement.findings.exitStatus();
+}
+
+// Everything from joining on. `launch` is null where others have started the ends.
+int measureAndReport(const PairOptions& options, PairSeat seat, pair::OpenEnd end, PairLaunch* launch) {
+  const bool reports = seat.rank == 0;
+  seat.step_limit = std::chrono::seconds(static_cast<int>(2 * options.measure.seconds));
+  auto exchange = PairExchange::join(std::move(seat));
+  if (!exchange.ok()) {
+    say("%s: %s", kCommand, exchange.error().c_str());
+    return kExitErrors;
+  }
+  if (launch != nullptr) launch->joined();
+  const auto progress = [&](const std::string& text) {
+    if (reports) showProgress("doctor: " + text);
+  };
+  const auto results = pair::conduct(**exchange, end, options.measure, progress);
+  if (!results.ok()) (*exchange)->fail(results.error());  // all ends say it and end
+  (*exchange)->leave();
+  clearProgress();
+  return reports ? writeReport(options, *results) : kExitOk;
+}
+
+std::vector<std::string> endArguments(const PairOptions& options, int rank, int size) {
+  const std::string program =
+      options.program.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : options.program;
+  std::vector<std::string> words = {program,
+                                    kCommand,
+                                    "--pair-end",
+                                    "--rank=" + std::to_string(rank),
+                                    "--of=" + std::to_string(size),
+                                    textOf("--seconds=%.6g", options.measure.seconds),
+                                    "--size=" + std::to_string(options.measure.bytes),
+                                    "--subnet-bits=" + std::to_string(options.measure.subnet_bits)};
+  if (options.measure.full) words.emplace_back("--full");
+  if (options.gpu) words.emplace_back("--gpu");
+  if (!options.nics.empty()) words.push_back("--nic=" + options.nics);
+  return words;
+}
+
+// A software machine of several hosts: this process plays the host in force, and the other end the next one.
+// Returns the other's variables.
+std::vector<std::pair<std::string, std::string>> playTwoHosts() {
+  const char* const device = std::getenv("RAILWISE_DEVICE");
+  if (device == nullptr || !std::string_view(device).starts_with("software:")) return {};
+  const DeviceMachineOptions as_it_is = {.machine = "", .host = "", .fabric = "", .settings = ""};
+  const auto machine = openDeviceMachine(kCommand, as_it_is);
+  if (!machine || machine->config.hosts.size() < 2) return {};
+  const auto& hosts = machine->config.hosts;
+  const std::string own = machine->config.host().name;
+  const std::string other = hosts[(machine->config.chosen + 1) % hosts.size()].name;
+  const auto named = openDeviceMachine(kCommand, {.machine = "", .host = own, .fabric = "", .settings = ""});
+  if (!named) return {};
+  setenv("RAILWISE_DEVICE", ("software:" + named->text).c_str(), 1);  // without "#HOST"
+  setenv("RAILWISE_HOST", own.c_str(), 1);
+  return {{"RAILWISE_HOST", other}};
+}
+
+int startEnds(const PairOptions& options, PairSeat seat, const std::vector<PairCommand>& commands,
+              const PairEndOptions& own) {
+  PairLaunch launch;
+  if (const auto started = launch.start(commands, contactLine(seat)); !started.ok()) {
+    say("%s: %s", kCommand, started.error().c_str());
+    return kExitErrors;
+  }
+  pair::OpenEnd end = openPairEnd(own);
+  launch.watch();
+  return measureAndReport(options, std::move(seat), std::move(end), &launch);
+}
+
+PairSeat seatOf(const PairOptions& options, int size) {
+  PairSeat seat;
+  seat.size = size;
+  seat.agreement = agreementOf(options);
+  return seat;
+}
+
+int withItself(const PairOptions& options) {
+  useOwnFabric("pair" + std::to_string(getpid()));
+  auto other = playTwoHosts();
+  PairSeat seat = seatOf(options, 2);
+  if (const auto opened = openSeat(seat, true, ""); !opened.ok())
+    return say("%s: %s", kCommand, opened.error().c_str()), kExitErrors;
+  const PairCommand command = {"the other end", endArguments(options, 1, 2), std::move(other)};
+  return startEnds(options, std::move(seat), {command}, {.nics = options.nics, .gpu = options.gpu});
+}
+
+bool isThisHost(const std::string& host) {
+  const std::string own = nameOfThisHost();
+  const auto head = [](const std::string& name) { return name.substr(0, name.find('.')); };
+  return host == "localhost" || host == own || head(host) == head(own);
+}
+
+// `hosts`: the ends. This process is one of them if `own` is true or if it is named; otherwise it only
+// coordinates.
+int withHosts(const PairOptions& options, const std::vector<std::string>& hosts, bool own) {
+  std::vector<std::string> others;
+  for (const std::string& host : hosts) {
+    if (!own && isThisHost(host)) own = true;
+    else others.push_back(host);
+  }
+  const int size = static_cast<int>(others.size()) + 1;
+  PairSeat seat = seatOf(options, size);
+  if (const auto opened = openSeat(seat, false, options.address); !opened.ok())
+    return say("%s: %s", kCommand, opened.error().c_str()), kExitErrors;
+  std::vector<PairCommand> commands;
+  for (int rank = 1; rank < size; ++rank) {
+    const std::string& host = others[static_cast<std::size_t>(rank) - 1];
+    commands.push_back({host, launchWords(options.launch, host, endArguments(options, rank, size)), {}});
+  }
+  return startEnds(options, std::move(seat), commands,
+                   {.nics = options.nics, .gpu = options.gpu, .takes_part = own});
+}
+
+int withHostsOfFile(const PairOptions& options) {
+  std::ifstream file(options.hosts_file);
+  if (!file) return say("%s: %s: cannot be read: %m", kCommand, options.hosts_file.c_str()), kExitErrors;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto hosts = pair::parseHostFile(text, options.hosts_file);
+  if (!hosts.ok()) return say("%s: %s", kCommand, hosts.error().c_str()), kExitErrors;
+  if (hosts->size() < 2)
+    return say("%s: %s: one host alone has no pair: railwise doctor --pair %s", kCommand,
+               options.hosts_file.c_str(), hosts->front().c_str()),
+           kExitErrors;
+  return withHosts(options, *hosts, false);
+}
+
+// As a rank of mpirun, srun or torchrun.
+int asRank(const PairOptions& options, const RankIdentity& identity) {
+  setMessagePrefix("rank " + std::to_string(identity.rank) + ": ");
+  useOwnFabric(fabricOfJob(identity));
+  PairSeat seat = seatOf(options, identity.size);
+  seat.rank = identity.rank;
+  seat.secret = identity.secret;
+  seat.addresses = {identity.address};
+  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
+                          nullptr);
+}
+
+// The other end, started by startEnds().
+int pairEnd(Args args) {
+  PairOptions options;
+  PairSeat seat;
+  std::vector<Option> table = {intOption(0, "rank", &seat.rank, 1, kMaxRanks, "which end"),
+                               intOption(0, "of", &seat.size, 2, kMaxRanks, "number of ends"),
+                               intOption(0, "subnet-bits", &options.measure.subnet_bits, 1, 32, "of rank 0")};
+  addMeasureOptions(table, options);
+  int status = kExitOk;
+  const auto arguments =
+      parseOrLeave("doctor --pair-end", table, args, "Started by railwise doctor --pair.\n", 0, &status);
+  if (!arguments) return status;
+  std::string line;
+  std::getline(std::cin, line);
+  if (const auto read = readContactLine(line, seat); !read.ok())
+    return say("%s: %s", kCommand, read.error().c_str()), kExitErrors;
+  setMessagePrefix(nameOfThisHost() + ": ");
+  seat.agreement = agreementOf(options);
+  return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
+                          nullptr);
+}
+
+// "": the options fit together.
+std::string contradiction(const PairOptions& options) {
+  if (options.pair && !options.hosts_file.empty()) return "--pair and --hosts: give one of them";
+  if (!options.host.empty() && !options.hosts_file.empty()) return "--hosts FILE takes no HOST";
+  if (!options.host.empty() && !pair::isHostName(options.host))
+    return "'" + options.host.substr(0, 80) + "' is not the name of a host (letters, digits, . - _ : @)";
+  if (options.measure.bytes < 64) return "--size: at least 64 bytes";
+  const bool plain = options.nics.find_first_of(" '\"\\$`;&|<>()*?[]{}!#~\t\n") == std::string::npos;
+  return plain ? "" : "--nic: only names, and , : ^ =";
+}
+
+}  // namespace
+
+int doctorPairCommand(Args args) {
+  if (!args.empty() && std::string_view(args[0]) == "--pair-end") return pairEnd(args.subspan(1));
+  PairOptions options;
+  const std::vector<Option> table = pairTable(options);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave(kCommand, table, args, kPairHelp, 1, &status);
+  if (!arguments) return status;
+  if (!arguments->positional.empty()) options.host = arguments->positional[0];
+  options.measure.subnet_bits = Config::load().ib_subnet_prefix_len;
+  if (const std::string wrong = contradiction(options); !wrong.empty())
+    return say("%s: %s", kCommand, wrong.c_str()), kExitUsage;
+  if (!options.hosts_file.empty()) return withHostsOfFile(options);
+  if (!options.host.empty()) return withHosts(options, {options.host}, true);
+  const auto identity = rankFromEnvironment(std::getenv, options.address);
+  if (!identity.ok()) return say("%s: %s", kCommand, identity.error().c_str()), kExitUsage;
+  // A job of one rank (a batch script of Slurm) has no other end.
+  const bool ranks = identity->has_value() && (*identity)->size > 1;
+  return ranks ? asRank(options, **identity) : withItself(options);
+}
+
+}  // namespace railwise::cli

@@ -1,0 +1,76 @@
+#include "cli/doctor/pair_end.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "cli/device/machine.h"
+#include "cli/device/tree.h"
+#include "doctor/pair/all_reduce.h"
+#include "sysfs/tar_archive.h"
+#include "topo/sources/load_machine.h"
+#include "verbs/library.h"
+
+namespace railwise::cli {
+namespace {
+
+namespace pair = doctor::pair;
+
+// The /sys of the software machine that this process is on. Under `railwise device run` the live /sys may be
+// that of another host of the machine.
+std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
+  if (config.device.starts_with("software:")) {
+    const auto machine =
+        openDeviceMachine("doctor", {.machine = "", .host = "", .fabric = "", .settings = ""});
+    if (machine) return std::make_unique<sysfs::MemoryTree>(deviceTree(machine->config.host()));
+  }
+  if (config.device.starts_with("software")) return std::make_unique<sysfs::MemoryTree>();
+  auto opened = sysfs::openTree(config.sysfs_root);
+  return opened.ok() ? std::move(*opened) : sysfs::makeLiveTree();
+}
+
+pair::AllReduceModel modelOf(const sysfs::FileTree& tree, const Config& config) {
+  const topo::Settings settings =
+      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); });
+  topo::SysfsOptions options;
+  auto answers = topo::askForGpus(tree, tree.live(), config);
+  if (answers.ok()) options.gpu_answers = std::move(*answers);
+  options.file_cpus_get_masks = tree.live();
+  const auto machine = topo::loadMachine({.tree = tree, .settings = settings, .options = std::move(options)});
+  if (!machine.ok()) return {0, machine.error()};
+  return pair::allReduceModel(*machine);
+}
+
+}  // namespace
+
+std::string nameOfThisHost() {
+  if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0') return played;
+  char host[256] = "";
+  (void)gethostname(host, sizeof host - 1);
+  return host;
+}
+
+pair::OpenEnd openPairEnd(const PairEndOptions& options) {
+  Config config = Config::load();
+  if (!options.nics.empty()) config.ib_hca = options.nics;
+  pair::OpenEnd end;
+  if (!options.takes_part) {
+    end.facts.host = nameOfThisHost();
+    end.facts.takes_part = false;
+    return end;
+  }
+  const auto tree = treeOf(config);
+  if (!verbs::load(config).ok()) {
+    end.facts.host = nameOfThisHost();
+    end.facts.failure =
+        "libibverbs.so.1 cannot be loaded: install libibverbs1 and ibverbs-providers (Debian, "
+        "Ubuntu) or rdma-core, or set RAILWISE_DEVICE";
+    return end;
+  }
+  end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);
+  end.facts.all_reduce = modelOf(*tree, config);
+  return end;
+}
+
+}  // namespace railwise::cli

@@ -1,0 +1,182 @@
+#include "cli/doctor/pair_job.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/interfaces.h"
+#include "cli/options/message.h"
+#include "cli/options/options.h"
+
+namespace railwise::cli {
+namespace {
+
+// ssh to many hosts takes some seconds; a host behind a firewall never answers.
+constexpr auto kJoinLimit = std::chrono::seconds(60);
+constexpr auto kConnectLimit = std::chrono::seconds(20);
+constexpr int kConnectPollMs = 1'500;
+constexpr std::size_t kMostAddresses = 16;
+constexpr std::size_t kMostLine = 4096;
+
+bool linkLocal(const SocketAddress& address) {
+  const auto bytes = address.bytes();
+  return bytes.size() == 16 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+}
+
+std::string withPort(const SocketAddress& address, uint16_t port) {
+  return SocketAddress(address.family(), address.bytes(), port, address.scopeId()).text();
+}
+
+bool answers(const SocketAddress& address) {
+  auto socket = Socket::connect(address);
+  if (!socket.ok()) return false;
+  pollfd writable = {.fd = socket->fd(), .events = POLLOUT, .revents = 0};
+  poll(&writable, 1, kConnectPollMs);
+  const auto io = socket->connected();
+  return io.ok() && *io == Io::kDone;
+}
+
+// The address from which ssh came is one that this host reaches, whatever else its networks are.
+std::vector<std::string> withAddressOfSsh(std::vector<std::string> addresses) {
+  const char* const connection = std::getenv("SSH_CONNECTION");
+  if (connection == nullptr || addresses.empty()) return addresses;
+  const std::string client = std::string(connection).substr(0, std::strcspn(connection, " "));
+  const std::string port = addresses[0].substr(addresses[0].rfind(':') + 1);
+  const bool ipv6 = client.find(':') != std::string::npos;
+  addresses.insert(addresses.begin(), (ipv6 ? "[" + client + "]" : client) + ":" + port);
+  return addresses;
+}
+
+Outcome<SocketAddress> firstThatAnswers(const std::vector<std::string>& addresses) {
+  const Deadline deadline = Deadline::after(kConnectLimit);
+  do {
+    for (const std::string& text : withAddressOfSsh(addresses)) {
+      const auto address = resolveAddress(text);
+      if (address.ok() && answers(*address)) return *address;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (!deadline.passed());
+  std::string list;
+  for (const std::string& text : addresses) list += (list.empty() ? "" : ", ") + text;
+  return Error{"this host reaches none of the addresses " + list +
+               " of the one that asked: is there a firewall? --address HOST:PORT gives another"};
+}
+
+Outcome<std::string> makeSecret() {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return Error{"the kernel gives no random numbers"};
+  std::string text;
+  for (const unsigned char byte : bytes) text += textOf("%02x", byte);
+  return text;
+}
+
+Result<Socket> listenHere(bool only_here, uint16_t port) {
+  const uint8_t loopback[] = {127, 0, 0, 1};
+  const uint8_t all[] = {0, 0, 0, 0};
+  constexpr int kBacklog = 512;
+  if (only_here) return Socket::listen(SocketAddress(AF_INET, loopback, port, 0), kBacklog);
+  const SocketAddress any = SocketAddress::any();
+  auto both = Socket::listen(SocketAddress(any.family(), any.bytes(), port, 0), kBacklog);
+  return both.ok() ? std::move(both) : Socket::listen(SocketAddress(AF_INET, all, port, 0), kBacklog);
+}
+
+}  // namespace
+
+std::string contactLine(const PairSeat& seat) {
+  std::string line = seat.secret;
+  for (const std::string& address : seat.addresses) line += " " + address;
+  return line + "\n";
+}
+
+Outcome<void> readContactLine(const std::string& line, PairSeat& seat) {
+  std::istringstream words(line.size() <= kMostLine ? line : std::string());
+  words >> seat.secret;
+  for (std::string address; words >> address && seat.addresses.size() < kMostAddresses;)
+    seat.addresses.push_back(address);
+  if (seat.secret.size() < 32 || seat.addresses.empty())
+    return Error{
+        "--pair-end is for `railwise doctor --pair HOST`, which starts it and says by standard input "
+        "where it listens"};
+  return {};
+}
+
+Outcome<void> openSeat(PairSeat& seat, bool only_here, const std::string& address) {
+  uint16_t port = 0;
+  if (!address.empty()) {
+    const auto resolved = resolveAddress(address);
+    if (!resolved.ok()) return Error{"--address: " + resolved.error()};
+    port = resolved->port();
+  }
+  auto listener = listenHere(only_here, port);
+  if (!listener.ok()) return Error{textOf("cannot listen: %s", std::strerror(listener.status().sys_errno))};
+  seat.listener = std::move(*listener);
+  auto secret = makeSecret();
+  if (!secret.ok()) return secret.failure();
+  seat.secret = std::move(*secret);
+  if (!address.empty()) seat.addresses = {address};
+  if (only_here) seat.addresses = {seat.listener.localAddress().text()};
+  if (!seat.addresses.empty()) return {};
+  const uint16_t listening = seat.listener.localAddress().port();
+  const Config config = Config::load();
+  for (const Interface& each : listInterfaces(config.socket_ifname, AF_UNSPEC)) {
+    if (!linkLocal(each.address) && seat.addresses.size() < kMostAddresses)
+      seat.addresses.push_back(withPort(each.address, listening));
+  }
+  if (seat.addresses.empty()) return Error{"this host has no network interface that is up"};
+  return {};
+}
+
+Outcome<std::unique_ptr<PairExchange>> PairExchange::join(PairSeat seat) {
+  auto exchange = std::make_unique<PairExchange>();
+  BootstrapOptions options;
+  options.rank = seat.rank;
+  options.size = seat.size;
+  options.secret = seat.secret;
+  options.agreement = seat.agreement;
+  options.timeout = kJoinLimit + seat.step_limit;
+  options.listener = std::move(seat.listener);
+  options.progress = [steps = &exchange->steps_] { return steps->load(); };
+  options.doing = [] { return std::string("measuring"); };
+  options.on_failure = [](const std::string& text) {
+    clearProgress();
+    say("doctor: %s: the test cannot go on", text.c_str());
+    _exit(kExitUsage);  // 2: an error; other threads may wait for the end that has gone
+  };
+  if (seat.rank != 0 || !options.listener.valid()) {
+    auto address = seat.rank == 0 ? resolveAddress(seat.addresses.at(0)) : firstThatAnswers(seat.addresses);
+    if (!address.ok()) return address.failure();
+    options.address = *address;
+  }
+  auto joined = Bootstrap::join(std::move(options));
+  if (!joined.ok()) return joined.failure();
+  exchange->bootstrap_ = std::move(*joined);
+  return exchange;
+}
+
+Outcome<std::vector<doctor::pair::Bytes>> PairExchange::allGather(const doctor::pair::Bytes& mine) {
+  ++steps_;
+  auto gathered = bootstrap_->allGather(mine);
+  ++steps_;
+  if (gathered.ok()) return std::move(*gathered);
+  // The monitor's thread says what has happened and ends the process.
+  std::this_thread::sleep_for(std::chrono::seconds(10));
+  return Error{"an end has gone"};
+}
+
+void PairExchange::fail(const std::string& text) {
+  bootstrap_->fail(text);
+  std::this_thread::sleep_for(std::chrono::seconds(10));  // the monitor's thread ends the process
+  _exit(kExitUsage);
+}
+
+}  // namespace railwise::cli

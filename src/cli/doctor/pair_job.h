@@ -1,0 +1,54 @@
+// How the ends of `railwise doctor --pair` find each other: TCP, with the process that a person started in
+// the centre (perf/job/bootstrap.h). Main thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/outcome.h"
+#include "base/socket.h"
+#include "doctor/pair/conduct.h"
+#include "perf/job/bootstrap.h"
+
+namespace railwise::cli {
+
+struct PairSeat {
+  int rank = 0;
+  int size = 2;
+  std::string secret;
+  std::string agreement;               // options that must be equal at all ends
+  std::vector<std::string> addresses;  // HOST:PORT of rank 0; the first that answers is taken
+  std::chrono::seconds step_limit{0};  // how long a step of the test may take
+  Socket listener;                     // of rank 0, if it listens already
+};
+
+// The line that an end reads from its standard input: the secret and the addresses. A secret on a command
+// line would be shown to every user of the host.
+std::string contactLine(const PairSeat& seat);
+Outcome<void> readContactLine(const std::string& line, PairSeat& seat);
+
+// Rank 0 of ends that are started here: listens on all interfaces, and makes the secret. `only_here`: on the
+// loopback interface alone. `address`: what the ends are to connect to; "": the addresses of this host.
+Outcome<void> openSeat(PairSeat& seat, bool only_here, const std::string& address);
+
+// Waits until all ends are there. If one goes later, the process ends with a message that names it.
+class PairExchange : public doctor::pair::Exchange {
+ public:
+  static Outcome<std::unique_ptr<PairExchange>> join(PairSeat seat);
+
+  std::size_t rank() const override { return static_cast<std::size_t>(bootstrap_->rank()); }
+  std::size_t size() const override { return static_cast<std::size_t>(bootstrap_->size()); }
+  Outcome<std::vector<doctor::pair::Bytes>> allGather(const doctor::pair::Bytes& mine) override;
+  void leave() { (void)bootstrap_->leave(); }
+  // Tells all ends why the test cannot go on. The process ends.
+  [[noreturn]] void fail(const std::string& text);
+
+ private:
+  std::atomic<uint64_t> steps_{0};
+  std::unique_ptr<Bootstrap> bootstrap_;
+};
+
+}  // namespace railwise::cli

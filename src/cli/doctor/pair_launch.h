@@ -1,0 +1,60 @@
+// Starts the other ends of `railwise doctor --pair`: over ssh, by another command, or on this machine. If one
+// ends before it has joined, the command ends with a message that names it. Main thread; start() before any
+// thread runs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/outcome.h"
+
+namespace railwise::cli {
+
+struct PairCommand {
+  std::string host;                                              // for messages
+  std::vector<std::string> words;                                // the program and its arguments
+  std::vector<std::pair<std::string, std::string>> environment;  // added to this process's
+};
+
+// The command line of an end. `launch`: "ssh -o BatchMode=yes {host}"; a launch without "{host}" gets the
+// host as its last word. "": on this machine. `end`: the program of the end and its arguments.
+std::vector<std::string> launchWords(const std::string& launch, const std::string& host,
+                                     const std::vector<std::string>& end);
+
+class PairLaunch {
+ public:
+  PairLaunch() = default;
+  PairLaunch(const PairLaunch&) = delete;
+  PairLaunch& operator=(const PairLaunch&) = delete;
+  ~PairLaunch();
+
+  // `contact` is written to the standard input of each.
+  Outcome<void> start(const std::vector<PairCommand>& commands, const std::string& contact);
+  // Watches until joined() is called.
+  void watch();
+  void joined() { joined_ = true; }
+
+ private:
+  struct Child {
+    pid_t pid = -1;
+    std::string host;
+    std::string program;
+    int input = -1;  // its standard input, open while this process lives
+    int status = 0;
+    bool ended = false;
+  };
+  Outcome<void> startOne(const PairCommand& command, const std::string& contact);
+  bool reap();
+  void reportAndLeave();
+
+  std::vector<Child> children_;
+  std::atomic<bool> joined_{false};
+  std::thread watcher_;
+};
+
+}  // namespace railwise::cli

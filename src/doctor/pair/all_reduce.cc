@@ -1,0 +1,41 @@
+#include "doctor/pair/all_reduce.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "topo/explain/explain.h"
+
+namespace railwise::doctor::pair {
+namespace {
+
+std::string gbytesText(double gbytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g GB/s", gbytes);
+  return text;
+}
+
+}  // namespace
+
+AllReduceModel allReduceModel(const topo::Machine& machine) {
+  std::map<int, double> nics;  // GB/s of each NIC that a channel uses, over the best path to it
+  for (const topo::GpuExplanation& gpu : topo::explain(machine).gpus) {
+    for (const topo::ChosenNic& nic : gpu.chosen) {
+      double& gbytes = nics[nic.view.net];
+      gbytes = std::max(gbytes, static_cast<double>(nic.view.bandwidth));
+    }
+  }
+  double sum = 0;
+  for (const auto& [net, gbytes] : nics) sum += gbytes;
+  double inside = 0;
+  for (const topo::Domain& domain : machine.domains)
+    inside = std::max(inside, static_cast<double>(domain.total_bandwidth));
+  if (sum <= 0) return {0, "the model finds no NIC for any GPU"};
+  const std::string nics_text = std::to_string(nics.size()) + (nics.size() == 1 ? " NIC" : " NICs") +
+                                " that NCCL's channels use: " + gbytesText(sum);
+  const bool one_gpu = machine.graph->count(topo::NodeType::kGpu) == 1;
+  if (one_gpu || inside <= 0 || sum <= inside) return {sum, nics_text};
+  return {inside, nics_text + ", but a GPU sends " + gbytesText(inside) + " to the next one inside the host"};
+}
+
+}  // namespace railwise::doctor::pair

@@ -1,0 +1,14 @@
+// The bus bandwidth of all_reduce that the model of a machine allows. Pure; thread-safe.
+#pragma once
+
+#include "doctor/pair/facts.h"
+#include "topo/machine/machine.h"
+
+namespace railwise::doctor::pair {
+
+// A ring of NCCL's enters and leaves a host through the NIC of each channel, so all_reduce between hosts
+// cannot be faster than the sum over the NICs that the channels use, each with what its port and its path to
+// the GPU carry; nor than what one GPU sends to the next inside the host.
+AllReduceModel allReduceModel(const topo::Machine& machine);
+
+}  // namespace railwise::doctor::pair

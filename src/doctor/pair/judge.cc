@@ -1,0 +1,364 @@
+#include "doctor/pair/judge.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "doctor/pair/judge_facts.h"
+
+namespace railwise::doctor::pair {
+namespace {
+
+// Latency differs by itself between near and far switches; a rail that takes this many times its peers'
+// median is odd.
+constexpr double kOddLatency = 3;
+// Rails that were fine alone are too slow together below this share of their own.
+constexpr double kTogetherShare = 0.8;
+
+std::string gbytesOf(double gbytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, gbytes < 10 ? "%.3g GB/s" : "%.1f GB/s", gbytes);
+  return text;
+}
+
+std::string microsecondsOf(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, us < 100 ? "%.3g us" : "%.0f us", us);
+  return text;
+}
+
+double upperMedian(std::vector<double>& values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Pairs with equal keys should be equally fast.
+using PeerKey = std::tuple<LinkKind, bool, int64_t>;
+
+class PairJudge {
+ public:
+  explicit PairJudge(const Results& results) : results_(results) {}
+
+  Judgement run() {
+    judgement_.verdicts.resize(results_.pairs.size());
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) describe(i);
+    findPeers();
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      for (const std::size_t side : kSides) verdict(i).health[side] = healthOf(i, side);
+    }
+    countBad();
+    nameOddHosts();
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      for (const std::size_t side : kSides) report(i, side);
+      reportLatency(i);
+    }
+    judgeFacts(results_, judgement_.findings);
+    judgement_.findings.sort();
+    return std::move(judgement_);
+  }
+
+ private:
+  static constexpr std::size_t kSides[] = {0, 1};
+  struct Count {
+    int all = 0;
+    int bad = 0;
+  };
+  using NicKey = std::pair<std::size_t, std::size_t>;  // end, NIC
+
+  const PairResult& pair(std::size_t i) const { return results_.pairs[i]; }
+  Verdict& verdict(std::size_t i) { return judgement_.verdicts[i]; }
+  NicKey nicKey(std::size_t i, std::size_t side) const {
+    const PairResult& its = pair(i);
+    return side == 0 ? NicKey{its.match.a, its.nics.a_nic} : NicKey{its.match.b, its.nics.b_nic};
+  }
+  const NicFacts& nic(std::size_t i, std::size_t side) const {
+    const auto [end, index] = nicKey(i, side);
+    return results_.ends[end].nics[index];
+  }
+
+  void describe(std::size_t i) {
+    const double first = allowedGbytes(nic(i, 0));
+    const double second = allowedGbytes(nic(i, 1));
+    verdict(i).allowed_gbytes = first == 0 || second == 0 ? std::max(first, second) : std::min(first, second);
+    verdict(i).software = nic(i, 0).software || nic(i, 1).software;
+  }
+
+  PeerKey peerKey(std::size_t i) {
+    return {nic(i, 0).link, verdict(i).software, static_cast<int64_t>(verdict(i).allowed_gbytes * 1000)};
+  }
+
+  void findPeers() {
+    std::map<PeerKey, std::vector<double>> rates;
+    std::map<PeerKey, std::vector<double>> latencies;
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      for (const Half& half : pair(i).halves) {
+        if (half.alone_gbytes > 0) rates[peerKey(i)].push_back(half.alone_gbytes);
+        if (half.latency_us > 0) latencies[peerKey(i)].push_back(half.latency_us);
+      }
+    }
+    for (auto& [key, values] : latencies) latency_of_peers_[key] = upperMedian(values);
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      const auto found = rates.find(peerKey(i));
+      if (found != rates.end()) verdict(i).median_gbytes = upperMedian(found->second);
+    }
+  }
+
+  double slowShare(std::size_t i) { return verdict(i).software ? kSlowShareSoftware : kSlowShare; }
+
+  Health healthOf(std::size_t i, std::size_t side) {
+    if (pair(i).nics.obstacle == Obstacle::kBothDown) return Health::kSkipped;
+    const Half& half = pair(i).halves[side];
+    const bool broken = pair(i).nics.obstacle != Obstacle::kNone || !half.error.empty() ||
+                        half.reach != Reach::kAll || pair(i).halves[1 - side].wrong_data;
+    if (broken) return Health::kFailed;
+    if (half.alone_gbytes == 0) return Health::kSkipped;  // the other direction fails
+    if (half.alone_gbytes < slowShare(i) * verdict(i).median_gbytes) return Health::kSlow;
+    const bool below = half.alone_gbytes < kSlowShare * verdict(i).allowed_gbytes;
+    return below && !verdict(i).software ? Health::kSlow : Health::kGood;
+  }
+
+  bool bad(std::size_t i) {
+    return std::any_of(std::begin(kSides), std::end(kSides),
+                       [&](std::size_t side) { return verdict(i).health[side] > Health::kGood; });
+  }
+  bool measured(std::size_t i) const { return pair(i).nics.obstacle == Obstacle::kNone; }
+
+  void countBad() {
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      if (!measured(i)) continue;
+      for (const std::size_t side : kSides) {
+        Count& of_nic = nics_[nicKey(i, side)];
+        Count& of_host = hosts_[nicKey(i, side).first];
+        ++of_nic.all, ++of_host.all;
+        if (bad(i)) ++of_nic.bad, ++of_host.bad;
+      }
+    }
+  }
+
+  // With three hosts or more: the host of which every pair is bad, while others have good ones.
+  void nameOddHosts() {
+    const bool any_good = std::any_of(hosts_.begin(), hosts_.end(),
+                                      [](const auto& host) { return host.second.bad < host.second.all; });
+    if (hosts_.size() < 3 || !any_good) return;
+    for (const auto& [end, count] : hosts_) {
+      if (count.bad < count.all) continue;
+      odd_hosts_.insert(end);
+      judgement_.findings.add(
+          {.check = "pair-odd-host",
+           .severity = hostFails(end) ? Severity::kError : Severity::kWarning,
+           .what =
+               hostFails(end) ? "no rail of the host works as it should" : "every rail of the host is slow",
+           .seen = {{results_.ends[end].host, "all its pairs", oddHostText(end)}},
+           .why = "The slowest host decides how fast a job is, and one that is not reached stops it.",
+           .fix = "railwise doctor    # on that host: driver, PCIe, switch ports; then leave it out of the "
+                  "job"});
+    }
+  }
+
+  bool hostFails(std::size_t end) {
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      if (!measured(i) || (pair(i).match.a != end && pair(i).match.b != end)) continue;
+      for (const Health health : verdict(i).health) {
+        if (health == Health::kFailed) return true;
+      }
+    }
+    return false;
+  }
+
+  std::string oddHostText(std::size_t end) {
+    double best = 0;
+    double median = 0;
+    std::string error;
+    for (std::size_t i = 0; i < results_.pairs.size(); ++i) {
+      if (!measured(i) || (pair(i).match.a != end && pair(i).match.b != end)) continue;
+      for (const Half& half : pair(i).halves) {
+        best = std::max(best, half.alone_gbytes);
+        if (error.empty()) error = half.error;
+      }
+      median = std::max(median, verdict(i).median_gbytes);
+    }
+    const std::string rates = "best rail " + gbytesOf(best) + "; median of all " + gbytesOf(median);
+    return error.empty() ? rates : rates + "; " + error;
+  }
+
+  // Who is to blame for a bad pair: the NIC of which all pairs are bad, if there are several and the other
+  // NIC has good ones; else both.
+  std::string blamed(std::size_t i) {
+    const auto guilty = [&](std::size_t side) {
+      const Count& count = nics_[nicKey(i, side)];
+      return count.all > 1 && count.bad == count.all;
+    };
+    if (guilty(0) == guilty(1)) return pairName(results_, pair(i));
+    const auto [end, index] = nicKey(i, guilty(0) ? 0 : 1);
+    return endNicName(results_, end, index);
+  }
+
+  void report(std::size_t i, std::size_t side) {
+    const bool odd = odd_hosts_.contains(pair(i).match.a) || odd_hosts_.contains(pair(i).match.b);
+    if (!measured(i) || odd) return;
+    if (verdict(i).health[side] == Health::kFailed) reportFailure(i, side);
+    if (verdict(i).health[side] == Health::kSlow) reportSlow(i, side);
+    reportTogether(i, side);
+  }
+
+  void add(std::size_t i, std::size_t side, Finding finding, const std::string& value) {
+    finding.seen = {{blamed(i), directionName(results_, pair(i), side), value}};
+    judgement_.findings.add(std::move(finding));
+  }
+
+  void reportFailure(std::size_t i, std::size_t side) {
+    const Half& half = pair(i).halves[side];
+    const std::string value = half.error.empty() ? "nothing arrives" : half.error;
+    Finding finding = {
+        .check = "pair-no-reach",
+        .severity = Severity::kError,
+        .what = "writes do not arrive",
+        .why = "A job that uses this pair hangs, or fails with status 12 (retry exceeded).",
+        .fix = "ibstat; mlxlink -d DEVICE -c    # both ends: cable, switch port, VLAN, routes, ACL"};
+    if (half.reach == Reach::kSmallOnly) {
+      finding.check = "pair-large-packets";
+      finding.what = "8 bytes arrive, 64 KiB do not";
+      finding.why = "Packets of full size are lost on the way: some switch port has a smaller MTU.";
+      finding.fix = "ping -M do -s 4200 ADDRESS    # RoCE: finds the MTU of the path";
+    } else if (half.reach == Reach::kNotTried) {
+      finding.check = "pair-queue-pair";
+      finding.what = "a queue pair cannot be connected";
+      finding.why = "NCCL fails at this place, too.";
+      finding.fix = "show_gids; ip neigh    # addresses, and the route between them\nulimit -l";
+    } else if (half.reach == Reach::kAll && half.error.empty()) {
+      finding.check = "pair-wrong-data";
+      finding.what = "other data arrive than were sent";
+      finding.why = "A job would compute with wrong numbers and not notice.";
+      finding.fix = "Take the NIC out of use; look for PCIe errors: dmesg | grep -i -e aer -e mce";
+    } else if (half.reach == Reach::kAll) {
+      finding.check = "pair-stopped";
+      finding.what = "the pair failed under load";
+      finding.why = "A job that uses this pair fails or goes on over other rails.";
+      finding.fix = "mlxlink -d DEVICE -c -e    # errors of the cable; both ends";
+    }
+    add(i, side, std::move(finding), value);
+  }
+
+  void reportSlow(std::size_t i, std::size_t side) {
+    const double rate = pair(i).halves[side].alone_gbytes;
+    const Verdict& its = verdict(i);
+    const bool peers = rate < slowShare(i) * its.median_gbytes;
+    std::string value = gbytesOf(rate);
+    if (peers) value += "; median of its peers " + gbytesOf(its.median_gbytes);
+    if (!its.software) value += "; port and PCIe allow " + gbytesOf(its.allowed_gbytes);
+    Finding finding = {
+        .check = "pair-slow-rail",
+        .severity = Severity::kWarning,
+        .what = "the rail is slower than its peers",
+        .why = "NCCL cuts data evenly: the slowest rail decides (Railwise gives it a smaller share).",
+        .fix =
+            "mlxlink -d DEVICE -c    # both ends: cable errors\n"
+            "lspci -vv -s ADDRESS | grep LnkSta    # the PCIe link: speed and width"};
+    if (!peers) {
+      finding.check = "pair-below-port";
+      finding.what = "the rail is slower than its port and PCIe link allow";
+      finding.why = "The link is as fast as it says, and something else holds the data back.";
+      finding.fix =
+          "lspci -vv -s ADDRESS | grep -e MaxReadReq -e LnkSta    # iommu=pt, ACS off, performance governor\n"
+          "ethtool -S NETDEV | grep -i -e pause -e discard    # RoCE: congestion, PFC";
+    }
+    add(i, side, std::move(finding), value);
+  }
+
+  // Hardware only: on a software device all rails share the processor.
+  void reportTogether(std::size_t i, std::size_t side) {
+    const Half& half = pair(i).halves[side];
+    const bool less = half.together_gbytes > 0 && half.together_gbytes < kTogetherShare * half.alone_gbytes;
+    if (!less || verdict(i).software || results_.pairs.size() < 2) return;
+    add(i, side,
+        {.check = "pair-together",
+         .severity = Severity::kWarning,
+         .what = "the rail is slower while the others are busy",
+         .why = "The rails share a PCIe link, a switch uplink or the memory of a NUMA node.",
+         .fix = "railwise explain    # which NICs share a PCIe link"},
+        gbytesOf(half.together_gbytes) + " with all rails, " + gbytesOf(half.alone_gbytes) + " alone");
+  }
+
+  void reportLatency(std::size_t i) {
+    const double latency = pair(i).halves[0].latency_us;
+    const double median = latency_of_peers_[peerKey(i)];
+    // On a software device the latency is that of the scheduler.
+    if (latency <= 0 || latency < kOddLatency * median || bad(i) || verdict(i).software) return;
+    add(i, 0,
+        {.check = "pair-latency",
+         .severity = Severity::kAdvice,
+         .what = "the rail answers later than its peers",
+         .why = "Small messages take longer; large ones do not.",
+         .fix = "Is the way longer (other switches), or is the link busy or in a power-saving state?"},
+        microsecondsOf(latency) + "; median of its peers " + microsecondsOf(median));
+  }
+
+  const Results& results_;
+  Judgement judgement_;
+  std::map<PeerKey, double> latency_of_peers_;
+  std::map<NicKey, Count> nics_;
+  std::map<std::size_t, Count> hosts_;
+  std::set<std::size_t> odd_hosts_;
+};
+
+}  // namespace
+
+Judgement judge(const Results& results) { return PairJudge(results).run(); }
+
+std::vector<std::vector<HostCell>> hostMatrix(const Results& results, const std::vector<Verdict>& verdicts) {
+  std::vector<std::vector<HostCell>> matrix(results.ends.size(), std::vector<HostCell>(results.ends.size()));
+  for (std::size_t i = 0; i < results.pairs.size(); ++i) {
+    const PairResult& pair = results.pairs[i];
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      HostCell& cell = side == 0 ? matrix[pair.match.a][pair.match.b] : matrix[pair.match.b][pair.match.a];
+      const double alone = pair.halves[side].alone_gbytes;
+      cell.gbytes += pair.halves[side].together_gbytes;
+      cell.worst = std::max(cell.worst, verdicts[i].health[side]);
+      if (verdicts[i].health[side] == Health::kSkipped) continue;
+      cell.slowest_alone = cell.measured ? std::min(cell.slowest_alone, alone) : alone;
+      cell.measured = true;
+    }
+  }
+  return matrix;
+}
+
+AllReduceCheck checkAllReduce(const Results& results) {
+  AllReduceCheck check;
+  std::optional<double> measured;
+  const auto matrix = hostMatrix(results, std::vector<Verdict>(results.pairs.size()));
+  for (std::size_t from = 0; from < matrix.size(); ++from) {
+    for (const HostCell& cell : matrix[from]) {
+      if (cell.gbytes > 0) measured = std::min(measured.value_or(cell.gbytes), cell.gbytes);
+    }
+    const AllReduceModel& model = results.ends[from].all_reduce;
+    const bool lower =
+        model.gbytes > 0 && (check.expected_gbytes == 0 || model.gbytes < check.expected_gbytes);
+    if (lower || check.rule.empty()) check.rule = model.rule;
+    if (lower) check.expected_gbytes = model.gbytes;
+  }
+  check.measured_gbytes = measured.value_or(0);
+  return check;
+}
+
+std::string endNicName(const Results& results, std::size_t end, std::size_t nic) {
+  return results.ends[end].host + " " + nicName(results.ends[end].nics[nic]);
+}
+
+std::string directionName(const Results& results, const PairResult& pair, std::size_t sender) {
+  const std::string a = endNicName(results, pair.match.a, pair.nics.a_nic);
+  const std::string b = endNicName(results, pair.match.b, pair.nics.b_nic);
+  return sender == 0 ? a + " -> " + b : b + " -> " + a;
+}
+
+std::string pairName(const Results& results, const PairResult& pair) {
+  return endNicName(results, pair.match.a, pair.nics.a_nic) + " - " +
+         endNicName(results, pair.match.b, pair.nics.b_nic);
+}
+
+}  // namespace railwise::doctor::pair

@@ -1,0 +1,211 @@
+#include "doctor/pair/judge_facts.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "doctor/pair/judge.h"
+
+namespace railwise::doctor::pair {
+namespace {
+
+const NicFacts& nicOf(const Results& results, const PairResult& pair, std::size_t side) {
+  return side == 0 ? results.ends[pair.match.a].nics[pair.nics.a_nic]
+                   : results.ends[pair.match.b].nics[pair.nics.b_nic];
+}
+
+std::string nameOf(const Results& results, const PairResult& pair, std::size_t side) {
+  return side == 0 ? endNicName(results, pair.match.a, pair.nics.a_nic)
+                   : endNicName(results, pair.match.b, pair.nics.b_nic);
+}
+
+std::string gidTypes(const NicFacts& nic) {
+  std::string text;
+  for (const GidFacts& gid : nic.gids)
+    text += (text.empty() ? "" : ", ") + std::string("index ") + std::to_string(gid.index) + " " +
+            gidTypeText(gid);
+  return text.empty() ? "none" : text;
+}
+
+class FactJudge {
+ public:
+  FactJudge(const Results& results, Findings& findings) : results_(results), findings_(findings) {}
+
+  void run() {
+    judgeEnds();
+    for (const PairResult& pair : results_.pairs) {
+      judgeObstacle(pair);
+      if (pair.nics.obstacle != Obstacle::kNone) continue;
+      judgeSpeed(pair);
+      judgeGids(pair);
+    }
+    judgeMtu();
+  }
+
+ private:
+  // A NIC is in many pairs; what is said of it is said once.
+  void add(Finding finding) {
+    const Seen& seen = finding.seen.front();
+    if (said_.insert(finding.check + "/" + seen.device + "/" + seen.value).second)
+      findings_.add(std::move(finding));
+  }
+
+  void judgeEnds() {
+    std::map<std::size_t, std::size_t> counts;  // number of NICs -> number of hosts
+    for (const EndFacts& end : results_.ends) {
+      if (!end.failure.empty())
+        add({.check = "pair-no-device",
+             .severity = Severity::kError,
+             .what = "the host has no RDMA device that can be used",
+             .seen = {{end.host, "", end.failure}},
+             .why = "NCCL falls back to TCP on it, or fails.",
+             .fix = "railwise doctor    # on that host"});
+      ++counts[end.nics.size()];
+    }
+    if (counts.size() < 2) return;
+    std::size_t usual = counts.rbegin()->first;
+    for (const auto& [nics, hosts] : counts) usual = hosts > counts[usual] ? nics : usual;
+    for (const EndFacts& end : results_.ends) {
+      if (end.nics.size() == usual || !end.failure.empty()) continue;
+      add({.check = "pair-nic-count",
+           .severity = Severity::kWarning,
+           .what = "the host has another number of NICs than the others",
+           .seen = {{end.host, "",
+                     std::to_string(end.nics.size()) + " NIC ports, not " + std::to_string(usual)}},
+           .why = "The host with the fewest NICs decides how fast a job is.",
+           .fix = "lspci | grep -i -e mellanox -e ethernet; railwise fingerprint --compare"});
+    }
+  }
+
+  void judgeObstacle(const PairResult& pair) {
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      const NicFacts& nic = nicOf(results_, pair, side);
+      const std::string name = nameOf(results_, pair, side);
+      if (!nic.error.empty())
+        add({.check = "pair-not-opened",
+             .severity = Severity::kError,
+             .what = "the device cannot be used",
+             .seen = {{name, "", nic.error}},
+             .why = "NCCL leaves the NIC out on this host, and uses it on others.",
+             .fix = "ls -l /dev/infiniband    # in the container, too\nulimit -l    # should be unlimited"});
+      else if (!nic.active && pair.nics.obstacle == Obstacle::kPortDown) add(portDown(name));
+    }
+    if (pair.nics.obstacle == Obstacle::kLinkKind) addLinkKinds(pair);
+    if (pair.nics.obstacle == Obstacle::kNoGids) addNoAddress(pair);
+  }
+
+  static Finding portDown(const std::string& name) {
+    return {.check = "pair-port-down",
+            .severity = Severity::kError,
+            .what = "the port is down, and its partner's is up",
+            .seen = {{name, "", "not active"}},
+            .why = "The hosts have different rails: NCCL uses fewer NICs, or another path.",
+            .fix = "ibstat    # is the cable in, is the switch port on\nip link set dev NETDEV up    # RoCE"};
+  }
+
+  void addLinkKinds(const PairResult& pair) {
+    const std::string kinds = std::string(linkName(nicOf(results_, pair, 0).link)) + " and " +
+                              linkName(nicOf(results_, pair, 1).link);
+    add({.check = "pair-link",
+         .severity = Severity::kError,
+         .what = "the ports have different links",
+         .seen = {{pairName(results_, pair), "", kinds}},
+         .why = "They never reach each other.",
+         .fix = "mlxconfig -d DEVICE set LINK_TYPE_P1=1    # InfiniBand; 2: Ethernet. Then reboot"});
+  }
+
+  void addNoAddress(const PairResult& pair) {
+    add({.check = "pair-no-address",
+         .severity = Severity::kError,
+         .what = "no address of one port reaches an address of the other",
+         .seen = {{pairName(results_, pair), "GIDs",
+                   gidTypes(nicOf(results_, pair, 0)) + " and " + gidTypes(nicOf(results_, pair, 1))}},
+         .why = "A connection between these NICs cannot be made.",
+         .fix = "show_gids    # each port needs a GID of one type and family: RoCE v2, IPv4\n"
+                "ip addr add ADDRESS/PREFIX dev NETDEV"});
+  }
+
+  void judgeSpeed(const PairResult& pair) {
+    const uint32_t first = nicOf(results_, pair, 0).speed_mbps;
+    const uint32_t second = nicOf(results_, pair, 1).speed_mbps;
+    if (first == second || first == 0 || second == 0) return;
+    const std::size_t slow = first < second ? 0 : 1;
+    add({.check = "pair-speed",
+         .severity = Severity::kWarning,
+         .what = "the port is slower than its partner",
+         .seen = {{nameOf(results_, pair, slow), "port speed",
+                   std::to_string(std::min(first, second) / 1000) + " Gb/s, not " +
+                       std::to_string(std::max(first, second) / 1000) + " as " +
+                       nameOf(results_, pair, 1 - slow)}},
+         .why = "The slower port decides for both.",
+         .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC"});
+  }
+
+  void judgeGids(const PairResult& pair) {
+    if (nicOf(results_, pair, 0).link != LinkKind::kRoce) return;
+    const GidFacts& first = nicOf(results_, pair, 0).gids[pair.nics.a_gid];
+    const GidFacts& second = nicOf(results_, pair, 1).gids[pair.nics.b_gid];
+    const std::string seen = "index " + std::to_string(first.index) + " " + gidTypeText(first) +
+                             " and index " + std::to_string(second.index) + " " + gidTypeText(second);
+    if (first.roce_version == 1 || second.roce_version == 1)
+      add({.check = "pair-gid-types",
+           .severity = Severity::kWarning,
+           .what = "the ports talk RoCE v1",
+           .seen = {{pairName(results_, pair), "GIDs", seen}},
+           .why = "RoCE v1 is not routed, and most fabrics give it no lossless class.",
+           .fix = "show_gids    # is there a RoCE v2 GID with an IPv4 address at both ends?"});
+    else if (first.index != second.index)
+      add({.check = "pair-gid-index",
+           .severity = Severity::kAdvice,
+           .what = "the ports use GIDs with different indices",
+           .seen = {{pairName(results_, pair), "GIDs", seen}},
+           .why = "Railwise and NCCL find the GID by its type; a fixed NCCL_IB_GID_INDEX would be wrong at "
+                  "one end.",
+           .fix = "unset NCCL_IB_GID_INDEX"});
+  }
+
+  // The MTU that most NICs of a link have is the usual one, and who differs from it is odd.
+  void judgeMtu() {
+    std::map<std::pair<LinkKind, uint32_t>, int> counts;
+    for (const EndFacts& end : results_.ends) {
+      for (const NicFacts& nic : end.nics) {
+        if (nic.active) ++counts[{nic.link, nic.mtu_bytes}];
+      }
+    }
+    for (const PairResult& pair : results_.pairs) {
+      const NicFacts& first = nicOf(results_, pair, 0);
+      const NicFacts& second = nicOf(results_, pair, 1);
+      if (pair.nics.obstacle != Obstacle::kNone || first.mtu_bytes == second.mtu_bytes) continue;
+      const int with_first = counts[{first.link, first.mtu_bytes}];
+      const int with_second = counts[{second.link, second.mtu_bytes}];
+      const bool first_odd =
+          with_first != with_second ? with_first < with_second : first.mtu_bytes < second.mtu_bytes;
+      addMtu(pair, first_odd ? 0 : 1);
+    }
+  }
+
+  void addMtu(const PairResult& pair, std::size_t odd) {
+    const NicFacts& nic = nicOf(results_, pair, odd);
+    const bool roce = nic.link == LinkKind::kRoce;
+    add({.check = "pair-mtu",
+         .severity = Severity::kWarning,
+         .what = "the MTU differs from its partner's",
+         .seen = {{nameOf(results_, pair, odd), "active MTU",
+                   std::to_string(nic.mtu_bytes) + ", not " +
+                       std::to_string(nicOf(results_, pair, 1 - odd).mtu_bytes)}},
+         .why = "The pair uses the smaller one: more packets and headers for the same data.",
+         .fix = roce ? "ip link set dev NETDEV mtu 9000    # and on the switch port"
+                     : "ibstat; ibv_devinfo -v | grep mtu    # the subnet manager's partitions.conf sets it: "
+                       "mtu=5"});
+  }
+
+  const Results& results_;
+  Findings& findings_;
+  std::set<std::string> said_;
+};
+
+}  // namespace
+
+void judgeFacts(const Results& results, Findings& findings) { FactJudge(results, findings).run(); }
+
+}  // namespace railwise::doctor::pair

@@ -1,0 +1,184 @@
+#include "doctor/pair/open_end.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/name_selection.h"
+#include "doctor/pair/pcie_path.h"
+#include "doctor/pair/wire.h"
+#include "sysfs/pci_devices.h"
+#include "verbs/pci_place.h"
+
+namespace railwise::doctor::pair {
+namespace {
+
+// 4.096 us x 2^15 is 134 ms; with 8 tries a write to nowhere fails after about 1.1 s. Shorter timeouts fail
+// on slow machines that still answer (Soft-RoCE in an emulator); on NICs that wait up to four times as long,
+// which the specification allows, the limits of measure.h come first.
+constexpr int kAcknowledgeTimeout = 15;
+constexpr int kRetries = 7;
+
+struct FoundNic {
+  NicFacts facts;
+  OpenNic open;
+  std::string path;  // of the PCI function
+};
+
+LinkKind linkOf(const verbs::Port& port) {
+  if (port.iwarp) return LinkKind::kIwarp;
+  if (!port.reliable) return LinkKind::kOther;
+  return port.ethernet ? LinkKind::kRoce : LinkKind::kInfiniBand;
+}
+
+uint32_t mtuBytes(ibv_mtu mtu) { return 128U << static_cast<unsigned>(mtu); }
+
+void readGids(FoundNic& nic, const Config& config) {
+  if (!nic.open.port.active || !nic.open.port.reliable) return;
+  const auto gids = verbs::usableGids(nic.open.context.get(), nic.open.port, config);
+  if (!gids.ok()) return;  // the pair test says that no address can be used
+  for (const verbs::Gid& gid : *gids) {
+    GidFacts facts{static_cast<uint8_t>(gid.index), static_cast<uint8_t>(gid.roce_version), {}};
+    std::memcpy(facts.value.data(), gid.value.raw, facts.value.size());
+    nic.facts.gids.push_back(facts);
+    nic.open.gids.push_back(gid);
+  }
+}
+
+void readPort(FoundNic& nic, const Config& config) {
+  const auto port = verbs::queryPort(nic.open.context.get(), nic.facts.port, config.ib_query_port_speed != 0);
+  if (!port.ok()) {
+    nic.facts.error = std::string("the port cannot be queried: ") + std::strerror(port.status().sys_errno);
+    return;
+  }
+  nic.open.port = *port;
+  nic.facts.active = port->active;
+  nic.facts.link = linkOf(*port);
+  nic.facts.speed_mbps = static_cast<uint32_t>(std::max(port->speed_mbps, 0));
+  nic.facts.mtu_bytes = mtuBytes(port->mtu);
+  nic.facts.lid = port->lid;
+  readGids(nic, config);
+}
+
+void readPlace(FoundNic& nic, const ibv_device* device, const sysfs::FileTree& tree) {
+  const verbs::PciPlace place = verbs::pciPlace(device);
+  nic.path = place.path;
+  nic.facts.software = place.software || verbs::library().pci_path != nullptr;
+  const PcieLink link = narrowestPcieLink(tree, place.path);
+  nic.facts.pcie_mbps = link.mbps;
+  nic.facts.pcie = link.text;
+  const std::string numa = sysfs::firstLine(tree, place.path + "/numa_node");
+  nic.facts.numa = numa.empty() || numa[0] == '-' ? -1 : std::atoi(numa.c_str());
+}
+
+FoundNic openPort(ibv_device* device, uint8_t port, const Config& config, const sysfs::FileTree& tree) {
+  FoundNic nic;
+  nic.facts.device = verbs::library().get_device_name(device);
+  nic.facts.port = port;
+  readPlace(nic, device, tree);
+  int error = 0;
+  nic.open.context.reset(verbs::makeOrExplain([&] { return verbs::library().open_device(device); }, error));
+  if (nic.open.context == nullptr) {
+    nic.facts.error = std::string("the device cannot be opened: ") + std::strerror(error);
+    return nic;
+  }
+  nic.open.pd.reset(
+      verbs::makeOrExplain([&] { return verbs::library().alloc_pd(nic.open.context.get()); }, error));
+  if (nic.open.pd == nullptr)
+    nic.facts.error = std::string("no protection domain can be made: ") + std::strerror(error);
+  else readPort(nic, config);
+  return nic;
+}
+
+int portsOf(const FoundNic& first) {
+  ibv_device_attr attributes = {};
+  if (first.open.context == nullptr ||
+      verbs::library().query_device(first.open.context.get(), &attributes) != 0)
+    return 1;
+  return std::max<int>(attributes.phys_port_cnt, 1);
+}
+
+void openPorts(ibv_device* device, const Config& config, const sysfs::FileTree& tree,
+               std::vector<FoundNic>& found) {
+  const PortSelection selection = parsePortSelection(config.ib_hca).value_or(PortSelection());
+  const std::string name = verbs::library().get_device_name(device);
+  FoundNic first = openPort(device, 1, config, tree);
+  const int ports = portsOf(first);
+  if (choosePort(selection, name, 1).selected) found.push_back(std::move(first));
+  for (int port = 2; port <= ports; ++port) {
+    if (choosePort(selection, name, port).selected)
+      found.push_back(openPort(device, static_cast<uint8_t>(port), config, tree));
+  }
+}
+
+// By PCI address, as NCCL numbers them; devices without an address come last.
+bool before(const FoundNic& a, const FoundNic& b) {
+  const int64_t first = sysfs::pciOrder(a.path);
+  const int64_t second = sysfs::pciOrder(b.path);
+  if (first < 0 || second < 0) return first >= 0 && second < 0;
+  return first < second;
+}
+
+std::string noDevice(const Config& config, int devices) {
+  if (devices > 0)
+    return "none of the " + std::to_string(devices) + " RDMA devices is chosen by '" + config.ib_hca +
+           "' (--nic, NCCL_IB_HCA)";
+  return std::string("no RDMA device (") + verbs::library().name +
+         " lists none): ls /sys/class/infiniband; is the driver loaded, and does the container have "
+         "/dev/infiniband?";
+}
+
+// Gives every NIC the driver of its GPU, or none of them.
+void useGpus(OpenEnd& end) {
+  auto driver = GpuDriver::open();
+  std::string problem = driver.ok() ? "" : driver.error();
+  for (const OpenNic& nic : end.nics) {
+    if (problem.empty() && nic.gpu.empty()) problem = "/sys lists no GPU";
+  }
+  if (problem.empty()) {
+    end.driver = std::move(*driver);
+    end.facts.memory = "the GPU nearest to each NIC";
+  } else {
+    end.facts.hidden.push_back("GPU memory: " + problem);
+  }
+  for (OpenNic& nic : end.nics) {
+    nic.driver = end.driver.get();
+    if (nic.driver == nullptr) nic.gpu.clear();
+  }
+}
+
+}  // namespace
+
+Config measuringConfig(Config config) {
+  config.ib_timeout = kAcknowledgeTimeout;
+  config.ib_retry_count = kRetries;
+  return config;
+}
+
+OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host, bool gpu) {
+  OpenEnd end;
+  end.facts.host = std::move(host);
+  end.config = measuringConfig(std::move(config));
+  int count = 0;
+  ibv_device** const list = verbs::library().get_device_list(&count);
+  std::vector<FoundNic> found;
+  for (int i = 0; i < count; ++i) openPorts(list[i], end.config, tree, found);
+  if (list != nullptr) verbs::library().free_device_list(list);
+  std::stable_sort(found.begin(), found.end(), before);
+  if (found.size() > kMaxNics) {
+    end.facts.hidden.push_back("more than " + std::to_string(kMaxNics) + " ports: --nic chooses");
+    found.resize(kMaxNics);
+  }
+  if (found.empty()) end.facts.failure = noDevice(end.config, count);
+  for (FoundNic& nic : found) {
+    if (gpu) nic.open.gpu = nearestGpu(tree, nic.path);
+    nic.open.numa = nic.facts.numa;
+    end.facts.nics.push_back(std::move(nic.facts));
+    end.nics.push_back(std::move(nic.open));
+  }
+  if (gpu) useGpus(end);
+  return end;
+}
+
+}  // namespace railwise::doctor::pair

@@ -1,0 +1,50 @@
+// Which hosts are measured with each other, in which order, and which NICs of them. Pure; thread-safe. All
+// ends compute the plan from the facts of all ends, so no plan is sent.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "doctor/pair/facts.h"
+
+namespace railwise::doctor::pair {
+
+// Two hosts that measure with each other, as positions in the list of ends; a < b.
+struct Match {
+  std::size_t a = 0;
+  std::size_t b = 0;
+  bool operator==(const Match&) const = default;
+};
+
+// A tournament: every host meets every other once, no host is in two matches of a round. N hosts take N - 1
+// rounds, or N if N is odd.
+std::vector<std::vector<Match>> tournament(const std::vector<std::size_t>& ends);
+
+// Why a pair of NICs is not measured.
+enum class Obstacle : uint8_t {
+  kNone,
+  kNotOpened,  // a device cannot be opened
+  kPortDown,   // the port at one end is down
+  kBothDown,   // the ports at both ends are down: nothing is plugged in
+  kLinkKind,   // InfiniBand at one end, Ethernet at the other
+  kNoGids,     // no address of one port reaches one of the other
+};
+
+// A NIC of each end: positions in EndFacts::nics.
+struct NicPair {
+  std::size_t a_nic = 0;
+  std::size_t b_nic = 0;
+  Obstacle obstacle = Obstacle::kNone;
+  // Positions in NicFacts::gids of the addresses that are used.
+  std::size_t a_gid = 0;
+  std::size_t b_gid = 0;
+  bool operator==(const NicPair&) const = default;
+};
+
+// NICs at equal positions are a pair: the rails of hosts that are built alike. If these two cannot talk, or
+// one host has fewer NICs, the first that can takes the place. `full`: every NIC with every NIC.
+// `subnet_bits`: NCCL_IB_SUBNET_PREFIX_LEN.
+std::vector<NicPair> pairNics(const EndFacts& a, const EndFacts& b, bool full, int subnet_bits);
+
+}  // namespace railwise::doctor::pair

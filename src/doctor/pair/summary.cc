@@ -1,0 +1,325 @@
+#include "doctor/pair/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+namespace railwise::doctor::pair {
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...) {
+  char text[160];
+  va_list values;
+  va_start(values, format);
+  (void)std::vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  return text;
+}
+
+// More digits than three are more than a measurement is worth.
+std::string rateText(double gbytes) {
+  if (gbytes <= 0) return "-";
+  return formatted(gbytes < 1 ? "%.3f" : gbytes < 10 ? "%.2f" : "%.1f", gbytes);
+}
+
+const char* obstacleText(Obstacle obstacle) {
+  switch (obstacle) {
+    case Obstacle::kNone:
+      return "";
+    case Obstacle::kNotOpened:
+      return "device not usable";
+    case Obstacle::kPortDown:
+      return "port down";
+    case Obstacle::kBothDown:
+      return "ports down";
+    case Obstacle::kLinkKind:
+      return "different links";
+    case Obstacle::kNoGids:
+      return "no addresses";
+  }
+  return "";
+}
+
+const char* healthName(Health health) {
+  switch (health) {
+    case Health::kSkipped:
+      return "not measured";
+    case Health::kGood:
+      return "good";
+    case Health::kSlow:
+      return "slow";
+    case Health::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+TableCell aloneCell(const PairResult& pair, const Verdict& verdict, std::size_t side) {
+  const double rate = pair.halves[side].alone_gbytes;
+  const bool failed = verdict.health[side] == Health::kFailed;
+  std::string text = !failed ? rateText(rate) : rate > 0 ? rateText(rate) + " FAILS" : "FAILS";
+  if (verdict.health[side] == Health::kSlow) text += " !";
+  return {text, verdict.health[side]};
+}
+
+std::string mtuText(const NicFacts& near, const NicFacts& far) {
+  const std::string text = std::to_string(near.mtu_bytes);
+  return near.mtu_bytes == far.mtu_bytes ? text : text + "/" + std::to_string(far.mtu_bytes);
+}
+
+std::string gidsText(const NicFacts& near, const NicFacts& far, const NicPair& nics) {
+  if (near.link == LinkKind::kIwarp) return "iWARP";
+  const std::string text = gidTypeText(near.gids[nics.a_gid]);
+  const std::string other = gidTypeText(far.gids[nics.b_gid]);
+  return text == other ? text : text + " / " + other;
+}
+
+std::string textOf(const Table& table) {
+  std::vector<std::size_t> widths;
+  for (const std::string& title : table.header) widths.push_back(title.size());
+  for (const auto& row : table.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].text.size());
+  }
+  std::string text = table.title + "\n\n";
+  const auto line = [&](auto&& cell_at) {
+    std::string cells;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const std::string cell = cell_at(i);
+      cells += "  " + std::string(widths[i] - std::min(widths[i], cell.size()), ' ') + cell;
+    }
+    text += cells + "\n";
+  };
+  line([&](std::size_t i) { return table.header[i]; });
+  for (const auto& row : table.rows)
+    line([&](std::size_t i) { return i < row.size() ? row[i].text : std::string(); });
+  return text;
+}
+
+bool anySoftware(const Results& results) {
+  for (const EndFacts& end : results.ends) {
+    for (const NicFacts& nic : end.nics) {
+      if (nic.software) return true;
+    }
+  }
+  return false;
+}
+
+bool anyObstacle(const Results& results, Obstacle obstacle) {
+  return std::any_of(results.pairs.begin(), results.pairs.end(),
+                     [&](const PairResult& pair) { return pair.nics.obstacle == obstacle; });
+}
+
+void writeNicJson(JsonWriter& json, const NicFacts& nic) {
+  json.beginInlineObject();
+  json.key("device").value(nic.device);
+  json.key("port").value(static_cast<int>(nic.port));
+  if (!nic.error.empty()) json.key("error").value(nic.error);
+  json.key("active").value(nic.active);
+  json.key("link").value(linkName(nic.link));
+  json.key("software").value(nic.software);
+  json.key("speed_mbps").value(static_cast<uint64_t>(nic.speed_mbps));
+  json.key("mtu").value(static_cast<uint64_t>(nic.mtu_bytes));
+  json.key("lid").value(static_cast<uint64_t>(nic.lid));
+  json.key("pcie_mbps").value(static_cast<uint64_t>(nic.pcie_mbps));
+  json.key("pcie").value(nic.pcie);
+  json.key("numa").value(nic.numa);
+  json.key("gids").beginRow();
+  for (const GidFacts& gid : nic.gids) {
+    json.beginRow();
+    json.value(static_cast<int>(gid.index)).value(gidTypeText(gid));
+    json.endRow();
+  }
+  json.endRow();
+  json.endInlineObject();
+}
+
+void writePairRow(JsonWriter& json, const Results& results, const PairResult& pair, const Verdict& verdict) {
+  json.beginObject();
+  json.key("a").value(endNicName(results, pair.match.a, pair.nics.a_nic));
+  json.key("b").value(endNicName(results, pair.match.b, pair.nics.b_nic));
+  json.key("obstacle").value(obstacleText(pair.nics.obstacle));
+  json.key("allowed_gb_per_s").value(verdict.allowed_gbytes);
+  json.key("median_gb_per_s").value(verdict.median_gbytes);
+  json.key("latency_us").value(pair.halves[0].latency_us);
+  for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+    const Half& half = pair.halves[side];
+    json.key(side == 0 ? "a_to_b" : "b_to_a").beginInlineObject();
+    json.key("health").value(healthName(verdict.health[side]));
+    json.key("alone_gb_per_s").value(half.alone_gbytes);
+    json.key("together_gb_per_s").value(half.together_gbytes);
+    json.key("error").value(half.error);
+    json.endInlineObject();
+  }
+  json.endObject();
+}
+
+void writeHosts(JsonWriter& json, const Results& results) {
+  json.key("hosts").beginArray();
+  for (const EndFacts& end : results.ends) {
+    json.beginObject();
+    json.key("host").value(end.host);
+    json.key("memory").value(end.memory);
+    json.key("all_reduce_model_gb_per_s").value(end.all_reduce.gbytes);
+    json.key("all_reduce_rule").value(end.all_reduce.rule);
+    json.key("nics").beginArray();
+    for (const NicFacts& nic : end.nics) writeNicJson(json, nic);
+    json.endArray();
+    json.endObject();
+  }
+  json.endArray();
+}
+
+void writeMatrix(JsonWriter& json, const Results& results, const Judgement& judgement) {
+  json.key("matrix_gb_per_s").beginArray();
+  for (const auto& row : hostMatrix(results, judgement.verdicts)) {
+    json.beginRow();
+    for (const HostCell& cell : row) json.value(cell.gbytes);
+    json.endRow();
+  }
+  json.endArray();
+}
+
+std::string railTitle(const Results& results, const Match& match) {
+  return results.ends[match.a].host + " and " + results.ends[match.b].host +
+         ", GB/s: each NIC pair alone, and all at once in both directions";
+}
+
+}  // namespace
+
+ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
+  ReportStyle style;
+  style.page = "doctor-pair.md";
+  std::string hosts;
+  for (std::size_t i = 0; i < results.ends.size() && i < 4; ++i)
+    hosts += (i == 0 ? "" : ", ") + results.ends[i].host;
+  if (results.ends.size() > 4) hosts += " and " + std::to_string(results.ends.size() - 4) + " more";
+  style.subject = hosts;
+  style.looked.push_back(formatted("%zu hosts, %zu NIC pairs in %zu round%s, %.1f s in all",
+                                   results.ends.size(), results.pairs.size(), results.rounds,
+                                   results.rounds == 1 ? "" : "s", results.seconds));
+  style.looked.push_back(formatted("RDMA writes of %llu KiB, 16 outstanding, %.2g s for each direction",
+                                   static_cast<unsigned long long>(options.bytes >> 10), options.seconds));
+  for (const EndFacts& end : results.ends) {
+    if (end.memory != "host") style.looked.push_back(end.host + ": data in the memory of " + end.memory);
+  }
+  if (anySoftware(results))
+    style.hidden.push_back(
+        "software devices: what their ports and PCIe links allow says nothing; rails are compared with each "
+        "other");
+  if (anyObstacle(results, Obstacle::kBothDown)) style.hidden.push_back("ports that are down at both ends");
+  for (const EndFacts& end : results.ends) {
+    for (const std::string& line : end.hidden) style.hidden.push_back(end.host + ": " + line);
+  }
+  return style;
+}
+
+std::vector<Match> matchesOf(const Results& results) {
+  std::vector<Match> matches;
+  for (const PairResult& pair : results.pairs) {
+    if (matches.empty() || !(matches.back() == pair.match)) matches.push_back(pair.match);
+  }
+  return matches;
+}
+
+Table railTable(const Results& results, const Judgement& judgement, const Match& match) {
+  const std::string& a = results.ends[match.a].host;
+  const std::string& b = results.ends[match.b].host;
+  Table table{railTitle(results, match),
+              {a, b, "MTU", "GIDs", "alone ->", "alone <-", "all ->", "all <-", "latency", "allowed"},
+              {}};
+  double sums[2] = {0, 0};
+  for (std::size_t i = 0; i < results.pairs.size(); ++i) {
+    const PairResult& pair = results.pairs[i];
+    if (!(pair.match == match)) continue;
+    const Verdict& verdict = judgement.verdicts[i];
+    const NicFacts& near = results.ends[match.a].nics[pair.nics.a_nic];
+    const NicFacts& far = results.ends[match.b].nics[pair.nics.b_nic];
+    std::vector<TableCell> row = {{nicName(near)}, {nicName(far)}, {mtuText(near, far)}};
+    if (pair.nics.obstacle != Obstacle::kNone) {
+      row.push_back({});
+      row.push_back({obstacleText(pair.nics.obstacle), verdict.health[0]});
+      table.rows.push_back(std::move(row));
+      continue;
+    }
+    row.push_back({gidsText(near, far, pair.nics)});
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
+      row.push_back(aloneCell(pair, verdict, side));
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      sums[side] += pair.halves[side].together_gbytes;
+      row.push_back({rateText(pair.halves[side].together_gbytes)});
+    }
+    const double latency = pair.halves[0].latency_us;
+    row.push_back({latency > 0 ? formatted("%.2f us", latency) : "-"});
+    row.push_back({rateText(verdict.allowed_gbytes)});
+    table.rows.push_back(std::move(row));
+  }
+  table.rows.push_back({{"all"}, {}, {}, {}, {}, {}, {rateText(sums[0])}, {rateText(sums[1])}});
+  return table;
+}
+
+Table hostTable(const Results& results, const Judgement& judgement) {
+  Table table{
+      "From each host (line) to each other (column), GB/s, all NICs at once in both directions", {""}, {}};
+  for (const EndFacts& end : results.ends) table.header.push_back("-> " + end.host);
+  const auto matrix = hostMatrix(results, judgement.verdicts);
+  for (std::size_t from = 0; from < matrix.size(); ++from) {
+    std::vector<TableCell> row = {{results.ends[from].host}};
+    for (const HostCell& cell : matrix[from]) {
+      const char* const mark = cell.worst == Health::kFailed ? " FAILS"
+                               : cell.worst == Health::kSlow ? " !"
+                                                             : "";
+      row.push_back({rateText(cell.gbytes) + mark, cell.worst});
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string allReduceText(const Results& results) {
+  const AllReduceCheck check = checkAllReduce(results);
+  std::string text = "all_reduce between these hosts, bus bandwidth: ";
+  text += check.expected_gbytes > 0
+              ? formatted("the model allows %.4g GB/s (", check.expected_gbytes) + check.rule + ")"
+              : "the model does not say" + (check.rule.empty() ? "" : " (" + check.rule + ")");
+  if (check.measured_gbytes <= 0) return text + "; no pair of hosts was measured";
+  text += formatted("; RDMA writes of all NICs at once reach %.4g GB/s", check.measured_gbytes);
+  if (anySoftware(results)) return text + ", on software devices, which says nothing about hardware";
+  if (check.expected_gbytes > 0)
+    text += formatted(" (%.0f %%)", std::round(100 * check.measured_gbytes / check.expected_gbytes));
+  return text;
+}
+
+std::string tablesText(const Results& results, const Judgement& judgement) {
+  std::string text;
+  const auto matches = matchesOf(results);
+  if (matches.size() > 1) text += "\n" + textOf(hostTable(results, judgement));
+  if (matches.size() == 1) text += "\n" + textOf(railTable(results, judgement, matches[0]));
+  return text + "\n" + allReduceText(results) + "\n";
+}
+
+std::string pairJson(const Results& results, const Judgement& judgement, const MeasureOptions& options) {
+  JsonWriter json;
+  json.beginObject();
+  json.key("schema").value("railwise-doctor-pair");
+  json.key("schema_version").value(1);
+  writeReportJson(json, judgement.findings, reportStyle(results, options));
+  json.key("seconds").value(results.seconds);
+  json.key("write_bytes").value(options.bytes);
+  writeHosts(json, results);
+  json.key("pairs").beginArray();
+  for (std::size_t i = 0; i < results.pairs.size(); ++i)
+    writePairRow(json, results, results.pairs[i], judgement.verdicts[i]);
+  json.endArray();
+  writeMatrix(json, results, judgement);
+  const AllReduceCheck check = checkAllReduce(results);
+  json.key("all_reduce").beginInlineObject();
+  json.key("model_gb_per_s").value(check.expected_gbytes);
+  json.key("measured_gb_per_s").value(check.measured_gbytes);
+  json.key("rule").value(check.rule);
+  json.endInlineObject();
+  json.endObject();
+  return json.text() + "\n";
+}
+
+}  // namespace railwise::doctor::pair

@@ -1,0 +1,40 @@
+// The results of the pair test as tables for people and as JSON. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "doctor/pair/conduct.h"
+#include "doctor/pair/judge.h"
+#include "doctor/report.h"
+
+namespace railwise::doctor::pair {
+
+// What was measured, how, and what was not.
+ReportStyle reportStyle(const Results& results, const MeasureOptions& options);
+
+// Two hosts: a line for each NIC pair. More: what each host sent to each other host.
+std::string tablesText(const Results& results, const Judgement& judgement);
+
+// One document: the report (doctor/report.h), hosts with their NICs, NIC pairs, the matrix of the hosts,
+// all_reduce.
+std::string pairJson(const Results& results, const Judgement& judgement, const MeasureOptions& options);
+
+// A cell of a table, and how it is coloured on the page.
+struct TableCell {
+  std::string text;
+  Health health = Health::kSkipped;
+};
+struct Table {
+  std::string title;
+  std::vector<std::string> header;
+  std::vector<std::vector<TableCell>> rows;
+};
+Table railTable(const Results& results, const Judgement& judgement, const Match& match);
+Table hostTable(const Results& results, const Judgement& judgement);
+std::vector<Match> matchesOf(const Results& results);
+// "all_reduce: ..." in a sentence or two.
+std::string allReduceText(const Results& results);
+
+}  // namespace railwise::doctor::pair

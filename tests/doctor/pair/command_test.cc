@@ -1,0 +1,204 @@
+// railwise doctor --pair and --hosts from outside, on software machines. Nothing here depends on how fast the
+// computer is: a slowed rail is slower by a factor of more than ten.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "process.h"
+
+namespace railwise::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Two or three hosts with four InfiniBand rails each. Their speed is enforced, and so low that a busy
+// computer reaches it.
+const std::string kRails = ";count=4,link=ib,speed=2500,pacing=on";
+const std::string kTwoHosts = "software:host A" + kRails + ";host B" + kRails;
+const std::string kThreeHosts = kTwoHosts + ";host C" + kRails;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The pair test with short measurements.
+ProcessResult pairTest(Words args, const std::string& device, Words environment = {}) {
+  args.insert(args.begin(), {"doctor", "--seconds=0.03"});
+  environment.push_back("RAILWISE_DEVICE=" + device);
+  return runProcess(RAILWISE_CLI, args, environment);
+}
+
+// "ssh" that makes a process on this machine play the host.
+const std::string kPlay = "--launch=env RAILWISE_HOST={host}";
+
+class HostFile {
+ public:
+  explicit HostFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() / ("railwise-hosts-" + std::to_string(getpid()))) {
+    std::ofstream(path_) << text;
+  }
+  ~HostFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+TEST(DoctorPair, HealthyHostsAreFine) {
+  const auto result = pairTest({"--pair"}, kTwoHosts);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "2 hosts, 4 NIC pairs in 1 round")) << result.out;
+  EXPECT_TRUE(has(result.out, "soft3  soft3  4096")) << result.out;
+  EXPECT_TRUE(has(result.out, "all_reduce between these hosts")) << result.out;
+}
+
+TEST(DoctorPair, ASlowedRailIsNamed) {
+  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms");
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "WARNING pair-slow-rail: A soft2 - B soft2: the rail is slower than its peers"))
+      << result.out;
+}
+
+TEST(DoctorPair, ABlackHoleIsNamedAndTheOthersAreMeasured) {
+  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=A device=soft1 opcode=write drop");
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "ERROR pair-no-reach: A soft1 - B soft1: writes do not arrive")) << result.out;
+  EXPECT_TRUE(has(result.out, "A soft1 -> B soft1: a write failed")) << result.out;
+  EXPECT_TRUE(has(result.out, "soft0  soft0  4096")) << result.out;
+}
+
+TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
+  const auto result = pairTest(
+      {"--pair"},
+      "software:host A" + kRails +
+          ";host B;count=3,link=ib,speed=2500,pacing=on;name=odd,link=ib,mtu=1024,speed=2500,pacing=on");
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "WARNING pair-mtu: B odd: the MTU differs from its partner's")) << result.out;
+  EXPECT_TRUE(has(result.out, "active MTU: 1024, not 4096")) << result.out;
+}
+
+TEST(DoctorPair, AQueuePairThatCannotBeConnectedIsAResult) {
+  const auto result =
+      pairTest({"--pair"}, kTwoHosts + ";fault host=B device=soft3 verb=modify_qp nth=2 errno=EINVAL");
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "pair-queue-pair: A soft3 - B soft3")) << result.out;
+  EXPECT_TRUE(has(result.out, "transition to RTR failed: Invalid argument")) << result.out;
+}
+
+TEST(DoctorPair, AnEndThatDiesInTheMiddleEndsTheTest) {
+  const auto result = pairTest({"--pair"}, kTwoHosts + ";fault host=B opcode=write nth=40 kill");
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_TRUE(has(result.err, "on host B) is gone")) << result.err;
+}
+
+TEST(DoctorPair, AHostIsStartedByTheLaunchCommand) {
+  const auto result = pairTest({"--pair", "B", kPlay, "--json"}, kTwoHosts, {"RAILWISE_HOST=A"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "\"verdict\": \"fine\"")) << result.out;
+  EXPECT_TRUE(has(result.out, "\"a\": \"A soft0\"")) << result.out;
+}
+
+TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
+  const auto result = pairTest({"--pair", "node9", "--launch=false {host}"}, kTwoHosts);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "node9: 'false' ended with status 1 before the end was there")) << result.err;
+}
+
+TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
+  const HostFile file("# the job\nA\nB\nC\n");
+  const auto result =
+      pairTest({"--hosts", file.path(), kPlay},
+               kThreeHosts + ";fault host=C device=soft2 opcode=write delay=30ms", {"RAILWISE_HOST=A"});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "WARNING pair-slow-rail: C soft2: the rail is slower")) << result.out;
+  EXPECT_TRUE(has(result.out, "3 hosts, 12 NIC pairs in 3 rounds")) << result.out;
+  EXPECT_TRUE(has(result.out, "-> C")) << result.out;
+}
+
+TEST(DoctorPair, WhoIsNotInTheFileOnlyCoordinates) {
+  const HostFile file("A\nB\n");
+  const auto result = pairTest({"--hosts", file.path(), kPlay}, kThreeHosts, {"RAILWISE_HOST=C"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A, B: fine")) << result.out;
+}
+
+TEST(DoctorPair, RanksOfMpirunAreEnds) {
+  const auto rank = [](int number, const std::string& host) {
+    return Words{"OMPI_COMM_WORLD_RANK=" + std::to_string(number),
+                 "OMPI_COMM_WORLD_SIZE=2",
+                 "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                 "PMIX_NAMESPACE=pair-test-" + std::to_string(getpid()),
+                 "RAILWISE_HOST=" + host,
+                 "RAILWISE_DEVICE=" + kTwoHosts};
+  };
+  Process second(RAILWISE_CLI, {"doctor", "--pair", "--seconds=0.03"}, rank(1, "B"));
+  const auto first = runProcess(RAILWISE_CLI, {"doctor", "--pair", "--seconds=0.03"}, rank(0, "A"));
+  const auto other = second.wait();
+  EXPECT_EQ(first.status, 0) << first.out << first.err;
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_TRUE(has(first.out, "A, B: fine")) << first.out;
+  EXPECT_EQ(other.out, "");
+}
+
+TEST(DoctorPair, WritesAPage) {
+  const HostFile page("");
+  const auto result = pairTest({"--pair", "--html", page.path()}, kTwoHosts);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  std::ifstream file(page.path());
+  const std::string html{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(has(html, "<td class=\"good\">")) << html;
+  EXPECT_TRUE(has(html, "</html>")) << html;
+}
+
+TEST(DoctorPair, FullMeasuresEveryNicWithEveryNic) {
+  const auto result = pairTest({"--pair", "--full", "--nic", "soft1,soft3"}, kTwoHosts);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "soft1  soft3")) << result.out;
+  EXPECT_TRUE(has(result.out, "4 NIC pairs")) << result.out;
+}
+
+TEST(DoctorPair, IwarpIsConnectedByTheCommunicationManager) {
+  const std::string rails = ";count=2,link=iwarp,speed=2500,pacing=on";
+  const auto result = pairTest({"--pair"}, "software:host A" + rails + ";host B" + rails);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "soft1  soft1  4096  iWARP     0.")) << result.out;
+}
+
+TEST(DoctorPair, GpuMemoryIsThatOfTheNearestGpu) {
+  const auto result = pairTest({"--pair", "--gpu", "--nic", "mlx5_0,mlx5_1"}, "software:@dgx",
+                               {"LD_LIBRARY_PATH=" FAKE_CUDA_FOLDER});
+  EXPECT_NE(result.status, 2) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A: data in the memory of the GPU nearest to each NIC")) << result.out;
+  EXPECT_TRUE(has(result.err, "fake CUDA: GPU 0000:1b:00.0")) << result.err;
+  EXPECT_TRUE(has(result.err, "fake CUDA: GPU 0000:43:00.0")) << result.err;
+}
+
+TEST(DoctorPair, WithoutAGpuTheMemoryOfTheHostIsUsedAndTheReasonSaid) {
+  const auto result = pairTest({"--pair", "--gpu"}, kTwoHosts);  // these hosts have no GPU
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A: GPU memory: ")) << result.out;
+}
+
+TEST(DoctorPair, MistakesHaveClearErrors) {
+  const auto error = [](const Words& args) {
+    const auto result = pairTest(args, kTwoHosts);
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_TRUE(has(error({"--pair", "a b"}), "'a b' is not the name of a host"));
+  EXPECT_TRUE(has(error({"--pair", "--hosts", "x"}), "--pair and --hosts: give one of them"));
+  EXPECT_TRUE(has(error({"--hosts", "/no/such"}), "/no/such: cannot be read: No such file"));
+  EXPECT_TRUE(has(error({"--pair", "--seconds", "0"}), "a number of seconds from 0.001 to 60"));
+  EXPECT_TRUE(has(error({"--pair", "--nic", "x;y"}), "--nic: only names"));
+  EXPECT_TRUE(
+      has(runProcess(RAILWISE_CLI, {"doctor"}).err, "what to look at? --pair [HOST] or --hosts FILE"));
+}
+
+TEST(DoctorPair, AHostWithoutDevicesIsAnError) {
+  const auto result = pairTest({"--pair", "--nic", "nosuch"}, kTwoHosts);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.out, "ERROR pair-no-device: A, B: the host has no RDMA device")) << result.out;
+}
+
+}  // namespace
+}  // namespace railwise::cli

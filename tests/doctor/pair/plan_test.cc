@@ -1,0 +1,110 @@
+// Who meets whom, and which NICs.
+#include "doctor/pair/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ends.h"
+
+namespace railwise::doctor::pair {
+namespace {
+
+constexpr int kSubnetBits = 24;
+
+TEST(Tournament, EveryHostMeetsEveryOtherOnceAndNobodyTwiceInARound) {
+  for (std::size_t hosts = 2; hosts <= 9; ++hosts) {
+    std::vector<std::size_t> ends;
+    for (std::size_t i = 0; i < hosts; ++i) ends.push_back(i * 3);
+    const auto rounds = tournament(ends);
+    EXPECT_EQ(rounds.size(), hosts % 2 == 0 ? hosts - 1 : hosts);
+    std::set<std::pair<std::size_t, std::size_t>> met;
+    for (const auto& round : rounds) {
+      std::set<std::size_t> busy;
+      for (const Match& match : round) {
+        EXPECT_LT(match.a, match.b);
+        EXPECT_TRUE(met.insert({match.a, match.b}).second);
+        EXPECT_TRUE(busy.insert(match.a).second && busy.insert(match.b).second);
+      }
+    }
+    EXPECT_EQ(met.size(), hosts * (hosts - 1) / 2);
+  }
+}
+
+TEST(Tournament, OneHostMeetsNobody) {
+  EXPECT_TRUE(tournament({}).empty());
+  for (const auto& round : tournament({4})) EXPECT_TRUE(round.empty());
+}
+
+TEST(PairNics, RailsAtEqualPlacesArePairs) {
+  const auto pairs = pairNics(test::makeEnd("A", 3), test::makeEnd("B", 3), false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(pairs[i].a_nic, i);
+    EXPECT_EQ(pairs[i].b_nic, i);
+    EXPECT_EQ(pairs[i].obstacle, Obstacle::kNone);
+  }
+}
+
+TEST(PairNics, FullIsEveryNicWithEveryNic) {
+  EXPECT_EQ(pairNics(test::makeEnd("A", 3), test::makeEnd("B", 2), true, kSubnetBits).size(), 6U);
+}
+
+TEST(PairNics, NicsThatAreTooManyShareAPartner) {
+  const auto pairs = pairNics(test::makeEnd("A", 3), test::makeEnd("B", 1), false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 3U);
+  EXPECT_EQ(pairs[2].b_nic, 0U);
+  EXPECT_TRUE(pairNics(test::makeEnd("A", 3), test::makeEnd("B", 0), false, kSubnetBits).empty());
+}
+
+TEST(PairNics, ANicOfAnotherLinkGetsThePartnerThatItReaches) {
+  EndFacts a = test::makeEnd("A", 2);
+  EndFacts b = test::makeEnd("B", 2);
+  a.nics[0] = test::makeRoceNic("roce", 1);  // A: RoCE, InfiniBand; B: InfiniBand, RoCE
+  b.nics[1] = test::makeRoceNic("roce", 2);
+  const auto pairs = pairNics(a, b, false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 2U);
+  EXPECT_EQ(pairs[0].b_nic, 1U);
+  EXPECT_EQ(pairs[1].b_nic, 0U);
+  EXPECT_EQ(pairs[0].obstacle, Obstacle::kNone);
+}
+
+Obstacle obstacleBetween(const NicFacts& first, const NicFacts& second) {
+  EndFacts a;
+  EndFacts b;
+  a.nics.push_back(first);
+  b.nics.push_back(second);
+  return pairNics(a, b, false, kSubnetBits).at(0).obstacle;
+}
+
+TEST(PairNics, SaysWhyAPairIsNotMeasured) {
+  const NicFacts good = test::makeNic("mlx5_0");
+  NicFacts down = good;
+  down.active = false;
+  NicFacts closed = good;
+  closed.error = "cannot be opened";
+  NicFacts iwarp = good;
+  iwarp.link = LinkKind::kIwarp;
+  EXPECT_EQ(obstacleBetween(good, down), Obstacle::kPortDown);
+  EXPECT_EQ(obstacleBetween(down, down), Obstacle::kBothDown);
+  EXPECT_EQ(obstacleBetween(closed, good), Obstacle::kNotOpened);
+  EXPECT_EQ(obstacleBetween(iwarp, iwarp), Obstacle::kNone);
+  EXPECT_EQ(obstacleBetween(iwarp, good), Obstacle::kLinkKind);
+  EXPECT_EQ(obstacleBetween(good, test::makeRoceNic("roce", 1)), Obstacle::kLinkKind);
+  EXPECT_EQ(obstacleBetween(test::makeRoceNic("a", 1, 1), test::makeRoceNic("b", 2, 2)), Obstacle::kNoGids);
+}
+
+TEST(PairNics, ChoosesTheGidsThatReachEachOther) {
+  EndFacts a = test::makeEnd("A", 1);
+  EndFacts b = test::makeEnd("B", 1);
+  a.nics[0] = test::makeRoceNic("a", 1, 1, 2);
+  a.nics[0].gids.push_back(test::makeRoceNic("a", 1, 2, 3).gids[0]);
+  b.nics[0] = test::makeRoceNic("b", 2, 2, 3);
+  const NicPair pair = pairNics(a, b, false, kSubnetBits).at(0);
+  EXPECT_EQ(pair.obstacle, Obstacle::kNone);
+  EXPECT_EQ(pair.a_gid, 1U);
+  EXPECT_EQ(pair.b_gid, 0U);
+}
+
+}  // namespace
+}  // namespace railwise::doctor::pair
