@@ -4,6 +4,7 @@
 
 #include "benchmarks/bench/command.h"
 #include "cli/device/commands.h"
+#include "cli/doctor/commands.h"
 #include "cli/fingerprint/commands.h"
 #include "cli/gpus/commands.h"
 #include "cli/options/message.h"
@@ -23,6 +24,7 @@ constexpr const char* kCommandHelp =
     "  topo         read, make, check, compare and draw topologies\n"
     "  gpus         the GPUs of a machine, and which of them a job should take\n"
     "  fingerprint  drivers, firmware and libraries of a node in one line, and which of many nodes is odd\n"
+    "  doctor       what is wrong with a job, by the logs of its ranks\n"
     "  device       run programs on software devices; machines made of them\n"
     "  explain      which NIC serves which GPU, and why\n"
     "  config       list the plugin's environment variables and the values in force\n"
@@ -31,7 +33,7 @@ constexpr const char* kCommandHelp =
     "railwise COMMAND --help lists a command's options.\n";
 
 constexpr const char* kCommandNames =
-    "perf, bench, devices, topo, gpus, fingerprint, device, explain, config, version or help";
+    "perf, bench, devices, topo, gpus, fingerprint, doctor, device, explain, config, version or help";
 
 int printVersion() {
   std::printf("railwise %s (NCCL net plugin API v6 to v12)\n", RAILWISE_VERSION);
@@ -57,6 +59,7 @@ int runCommand(Args args) {
   if (name == "topo") return topoCommand(rest);
   if (name == "gpus") return gpusCommand(rest);
   if (name == "fingerprint") return fingerprintCommand(rest);
+  if (name == "doctor") return doctorCommand(rest);
   if (name == "device") return deviceCommand(rest);
   if (name == "explain") return explainCommand(rest);
   if (name == "config") return configCommand(rest);
@@ -70,8 +73,8 @@ int runCommand(Args args) {
   }
   if (help || (version && asks_help)) return printHelp();
   if (version) return printVersion();
-  const std::vector<std::string> names = {"perf",   "bench",   "devices", "topo",    "gpus", "fingerprint",
-                                          "device", "explain", "config",  "version", "help"};
+  const std::vector<std::string> names = {"perf",   "bench",  "devices", "topo",   "gpus",    "fingerprint",
+                                          "doctor", "device", "explain", "config", "version", "help"};
   const std::string near = suggestion(name, names);
   say("unknown command '%s'%s", args[0],
       near.empty() ? (std::string(": ") + kCommandNames).c_str() : near.c_str());
