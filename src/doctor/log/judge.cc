@@ -24,7 +24,7 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                     .fix = "ls -l FILE; file FILE"});
   }
   if (nccl_lines > 0) {
-    if (ranks.size() > 0) return;
+    if (ranks.size() > 0 || firstError(job) >= 0) return;
     findings.add(
         {.check = "log-level",
          .severity = Severity::kAdvice,

@@ -85,6 +85,11 @@ Severity severityOf(const Event& event) {
   return Severity::kError;
 }
 
+std::string laterText(const Event& event) {
+  if (event.kind == EventKind::kConsequence) return "a consequence, as a rule: " + event.what;
+  return event.kind == EventKind::kCause ? "a later error: " + event.what : event.what;
+}
+
 // The ranks that report nothing of a timeout that most others report.
 std::string silentRanks(const Job& job, const Ranks& ranks) {
   std::set<int> told;
@@ -171,8 +176,7 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
   for (std::size_t i = 0; i < job.events.size(); ++i) {
     const Event& event = job.events[i];
     if (static_cast<int>(i) == first) continue;
-    const std::string what =
-        event.kind == EventKind::kConsequence ? "a consequence, as a rule: " + event.what : event.what;
+    const std::string what = laterText(event);
     const std::string key = event.check + " " + what;
     auto known = alike.find(key);
     if (known == alike.end()) {

@@ -9,8 +9,8 @@ namespace railwise::doctor {
 namespace {
 
 constexpr char kPeerMemoryFix[] =
-    "modprobe nvidia_peermem  (or a driver and kernel with dma-buf: the open kernel modules, Linux 5.12)\n"
-    "railwise devices  shows what the NICs then offer";
+    "modprobe nvidia_peermem  # or a driver and kernel with dma-buf: the open kernel modules, Linux 5.12\n"
+    "railwise devices  # shows what the NICs then offer";
 
 // What NCCL calls a distance, by its number; 2.26 put C2C and P2C in between.
 const char* distanceName(int distance, const std::string& version) {
@@ -81,7 +81,7 @@ void judgeDistance(const Ranks& ranks, int index, const Process& process, const 
                   .seen = {ranks.seenAt(index, {std::to_string(all) + " connections, none with /GDRDMA",
                                                 process.nics_line.place})},
                   .why = "The logs do not say why; NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ may forbid it.",
-                  .fix = "export NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH  (names the distances)\nrailwise explain"});
+                  .fix = "export NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH  # names the distances\nrailwise explain"});
     return;
   }
   const FarPair& far = process.far_pairs.front();
@@ -93,10 +93,10 @@ void judgeDistance(const Ranks& ranks, int index, const Process& process, const 
        .seen = {ranks.seenAt(index, far.line)},
        .why = std::string("Their distance is ") + distanceName(far.distance, version) + ", and " +
               distanceName(far.allowed, version) + " is the most that is allowed.",
-       .fix = "railwise explain  (which NIC is near which GPU)\n"
-              "railwise topo generate > topo.xml; export NCCL_TOPO_FILE=$PWD/topo.xml  (a VM that hides its "
-              "PCIe tree)\n"
-              "export NCCL_NET_GDR_LEVEL=PHB  (only where the CPU forwards well: measure it)"});
+       .fix = "railwise explain  # which NIC is near which GPU\n"
+              "railwise topo generate > topo.xml; export NCCL_TOPO_FILE=$PWD/topo.xml  # a VM that hides its "
+              "PCIe tree\n"
+              "export NCCL_NET_GDR_LEVEL=PHB  # only where the CPU forwards well: measure it"});
 }
 
 }  // namespace

@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::string_view kDefaultPlugin = "libnccl-net.so";
 constexpr char kPathFix[] =
-    "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  (of every rank: mpirun -x, a container's "
-    "own path)\n"
-    "export NCCL_NET=Railwise  (a job without the plugin then fails at once)";
+    "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a container's "
+    "own path\n"
+    "export NCCL_NET=Railwise  # a job without the plugin then fails at once";
 
 bool alike(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -23,10 +23,17 @@ const Fact* setting(const Process& process, const std::string& name) {
   return found == process.settings.end() ? nullptr : &found->second;
 }
 
-// NCCL_NET_PLUGIN, where it names a plugin. "": nobody asked for one.
+bool isAsked(const PluginAttempt& attempt) { return attempt.name != kDefaultPlugin; }
+
+// NCCL_NET_PLUGIN, where it names a plugin. "": nobody asked for one. 2.22 to 2.28 log it only if it is
+// found.
 std::string askedPlugin(const Process& process) {
   const Fact* const asked = setting(process, "NCCL_NET_PLUGIN");
-  if (asked == nullptr || alike(asked->value, "none") || asked->value == "(empty)") return "";
+  if (asked == nullptr) {
+    const auto named = std::find_if(process.attempts.begin(), process.attempts.end(), isAsked);
+    return named == process.attempts.end() ? "" : named->name;
+  }
+  if (alike(asked->value, "none") || asked->value == "(empty)") return "";
   return asked->value;
 }
 
@@ -34,8 +41,6 @@ bool isOff(const Process& process, const std::string& name) {
   const Fact* const fact = setting(process, name);
   return fact != nullptr && fact->value != "0";
 }
-
-bool isOurs(const PluginAttempt& attempt) { return attempt.name != kDefaultPlugin; }
 
 // A sentence why a plugin was not loaded; `check` is what it is a case of.
 struct Reason {
@@ -47,22 +52,23 @@ Reason loadFailure(const PluginAttempt& attempt) {
   return {"plugin-load",
           "the plugin " + attempt.name + " is there and cannot be loaded",
           "The dynamic linker says: " + attempt.reason + ".",
-          "ldd " + attempt.name + "  on the node that says so\n" + kPathFix,
+          "ldd " + attempt.name + "  # on the node that says so\n" + kPathFix,
           {attempt.name + ": " + attempt.reason, attempt.place}};
 }
 
 Reason notFound(const Process& process, const std::string& asked) {
   std::vector<std::string> names;
   for (const PluginAttempt& attempt : process.attempts)
-    if (isOurs(attempt) || asked.empty()) names.push_back(attempt.name);
+    if (isAsked(attempt) || asked.empty()) names.push_back(attempt.name);
   const Place place = process.attempts.empty() ? Place{} : process.attempts.back().place;
   const bool railwise = asked.find("railwise") != std::string::npos;
   return {"plugin-not-found",
           "the plugin that NCCL_NET_PLUGIN names was not found",
           "NCCL looked for " + (names.empty() ? asked : listText(names)) +
-              " where the dynamic linker looks, and went on without it.",
+              " where the dynamic linker looks, and " +
+              (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
           std::string(kPathFix) + "\nls /where/the/plugin/is/libnccl-net-" +
-              (railwise ? "railwise" : "NAME") + ".so  (NCCL_NET_PLUGIN=NAME, or a path)",
+              (railwise ? "railwise" : "NAME") + ".so  # NCCL_NET_PLUGIN=NAME, or a path",
           {"NCCL_NET_PLUGIN=" + asked, place}};
 }
 
@@ -71,7 +77,7 @@ Reason wrongApi(const Process& process) {
       process.unsupported_plugin.value.empty() ? process.missing_symbols.back() : process.unsupported_plugin;
   return {"plugin-api", "the plugin has no table of functions that this NCCL knows",
           "It was built for another release of NCCL, or is no net plugin at all.",
-          "nm -D <plugin> | grep ncclNetPlugin_v  (Railwise has v6 to v12, for NCCL 2.13 and later)", seen};
+          "nm -D <plugin> | grep ncclNetPlugin_v  # Railwise has v6 to v12, for NCCL 2.13 and later", seen};
 }
 
 // Why no plugin serves the process, if one was asked for or found.
@@ -138,7 +144,7 @@ Reason socketReason(const Process& process, const Reason* plugin) {
   } else if (!process.no_rdma.value.empty()) {
     reason.why = "NCCL found no RDMA device: \"" + process.no_rdma.value + "\".";
     reason.fix =
-        "ibv_devices; ls /sys/class/infiniband  (in the container: --device=/dev/infiniband)\n"
+        "ibv_devices; ls /sys/class/infiniband  # in the container: --device=/dev/infiniband\n"
         "see NCCL_IB_HCA: it may choose none";
   } else {
     reason.why = "The logs do not say why.";
@@ -175,7 +181,9 @@ void judgePlugin(const Ranks& ranks, int index, const Process& process, Findings
               {"unasked-plugin", "a plugin was loaded that no setting names",
                "libnccl-net.so lies in the dynamic linker's path: HPC-X, a cloud's image and others put it "
                "there.",
-               "NCCL_NET_PLUGIN=none  to do without; NCCL_NET_PLUGIN=railwise to use Railwise", seen},
+               "export NCCL_NET_PLUGIN=none  # to do without it\nexport NCCL_NET_PLUGIN=railwise  # to use "
+               "Railwise",
+               seen},
               Severity::kAdvice, findings);
   }
 }
@@ -191,7 +199,7 @@ bool usesSocket(const Process& process, bool several_hosts) {
 bool usesRdma(const Process& process) { return !process.network.empty() && process.network != "Socket"; }
 
 void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
-  const bool several_hosts = ranks.severalHosts();
+  const bool several_hosts = ranks.hosts() > 1;
   for (const int index : ranks.members()) {
     const Process& process = job.processes[static_cast<std::size_t>(index)];
     Reason plugin;

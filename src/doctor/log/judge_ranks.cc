@@ -22,6 +22,7 @@ struct Attribute {
   std::string what, why, fix;
   // Null value: the logs of this process do not say.
   std::function<Fact(const Process&)> value;
+  bool of_network = false;
 };
 
 std::string nicsText(const Process& process) {
@@ -47,7 +48,7 @@ std::vector<Attribute> attributes() {
        [](const Process& process) { return process.version; }},
       {"differ-network", Severity::kError, "the ranks use different networks",
        "A connection between two networks fails or hangs.",
-       "export NCCL_NET=Railwise on all ranks: those that cannot use it then say why",
+       "export NCCL_NET=Railwise  # on all ranks: those that cannot use it then say why",
        [](const Process& process) {
          const auto line = process.networks.find(process.network);
          return Fact{process.network, line == process.networks.end() ? Place{} : line->second};
@@ -63,21 +64,23 @@ std::vector<Attribute> attributes() {
          return fact;
        }},
       {"differ-nics", Severity::kWarning, "the ranks have different NICs",
-       "The rank with the fewest sets the speed of all.", "ibstat; railwise devices  on both nodes",
+       "The rank with the fewest sets the speed of all.", "ibstat; railwise devices  # on both nodes",
        [](const Process& process) {
          return usesRdma(process) ? Fact{nicsText(process), process.nics_line.place} : Fact{};
-       }},
+       },
+       true},
       {"differ-gdr", Severity::kWarning, "GPUDirect RDMA differs between ranks",
-       "The rank without it sets the speed of all.", "modprobe nvidia_peermem  on the nodes that lack it",
+       "The rank without it sets the speed of all.", "modprobe nvidia_peermem  # on the nodes that lack it",
        [](const Process& process) {
          return usesRdma(process) ? Fact{gpuDirectText(process), process.nics_line.place} : Fact{};
-       }},
+       },
+       true},
       {"differ-driver", Severity::kWarning, "the nodes have different CUDA drivers",
        "Features of NCCL then differ, and some mixtures fail.",
-       "railwise fingerprint --compare *.json  (what else differs)",
+       "railwise fingerprint --compare *.json  # what else differs",
        [](const Process& process) { return process.driver; }},
       {"differ-channels", Severity::kWarning, "the ranks have different numbers of channels",
-       "The ranks see machines or settings that differ.", "railwise explain  on both nodes",
+       "The ranks see machines or settings that differ.", "railwise explain  # on both nodes",
        [](const Process& process) { return process.channels; }},
   };
 }
@@ -196,7 +199,14 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
 }
 
 void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings) {
-  for (const Attribute& attribute : attributes()) judgeAttribute(job, ranks, attribute, findings);
+  std::set<std::string> networks;
+  for (const int index : ranks.members())
+    networks.insert(job.processes[static_cast<std::size_t>(index)].network);
+  for (const Attribute& attribute : attributes()) {
+    // Each network names NICs in its own way.
+    if (networks.size() > 1 && attribute.of_network) continue;
+    judgeAttribute(job, ranks, attribute, findings);
+  }
   judgeSettings(job, ranks, findings);
 }
 

@@ -20,8 +20,8 @@ constexpr char kInterfaceFix[] =
     "name the interface that all nodes reach each other by (ip -br address), and open its ports in the "
     "firewall";
 constexpr char kShmFix[] =
-    "docker run --shm-size=16g ...  (Kubernetes: an emptyDir of medium Memory on /dev/shm)\n"
-    "df -h /dev/shm; ls /dev/shm/nccl-*  (remove what dead jobs have left)";
+    "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm\n"
+    "df -h /dev/shm; ls /dev/shm/nccl-*  # remove what dead jobs have left";
 constexpr char kCudaFix[] = "nvidia-smi -q -d ECC,PAGE_RETIREMENT\ndmesg | grep -i xid";
 constexpr char kPeerFix[] = "look at the log of that rank, and at its node (dmesg: out of memory, Xid)";
 constexpr char kCallerFix[] = "compare the collectives, counts and types that the ranks call, in their order";
@@ -50,7 +50,7 @@ constexpr KnownLine kLines[] = {
     {"Call to ibv_reg", "Bad address", "memory-registration", kCause, true,
      "GPU memory cannot be registered with the NIC",
      "The NIC's driver knows nothing of the address: nvidia_peermem is not loaded, or not for this driver.",
-     "modprobe nvidia_peermem\nexport NCCL_NET_GDR_LEVEL=LOC  (GPUDirect off, until it is loaded)"},
+     "modprobe nvidia_peermem\nexport NCCL_NET_GDR_LEVEL=LOC  # GPUDirect off, until it is loaded"},
     {"Call to ibv_reg", "failed", "memory-registration", kCause, true,
      "memory cannot be registered with the NIC",
      "The NIC's driver refuses the memory: of the GPU without peer memory or dma-buf, or of a container with "
@@ -60,16 +60,17 @@ constexpr KnownLine kLines[] = {
      "a queue pair cannot be connected: timed out (110)",
      "The address of the peer cannot be resolved: on RoCE the two ends are in different networks, or the "
      "chosen GID has no route.",
-     "show_gids  (or ibv_devinfo -v): the same kind of GID on all nodes\n"
+     "show_gids  # or ibv_devinfo -v: the same kind of GID on all nodes\n"
      "export NCCL_IB_GID_INDEX=3\nping -I <NIC's interface> <the peer's address>"},
     {"Call to ibv_modify_qp failed with 22", "", "queue-pair", kCause, true,
      "a queue pair cannot be connected: invalid argument (22)",
      "The two ends do not fit: a GID index that is empty, another MTU or link layer, or a LID of 0.",
-     "ibv_devinfo -v | grep -E 'GID|active_mtu|link_layer|port_lid'  on both nodes\nunset NCCL_IB_GID_INDEX"},
+     "ibv_devinfo -v | grep -E 'GID|active_mtu|link_layer|port_lid'  # on both nodes\nunset "
+     "NCCL_IB_GID_INDEX"},
     {"Call to ibv_modify_qp", "failed", "queue-pair", kCause, true, "a queue pair cannot be connected",
      "The device refuses the state change: addresses, MTU or link layer of the two ends do not fit, or the "
      "port is down.",
-     "ibv_devinfo -v  on both nodes"},
+     "ibv_devinfo -v  # on both nodes"},
     {"Call to ibv_", "failed", "verbs-call", kCause, true, "a verbs call failed",
      "The NIC or its driver refused a request of NCCL.", "dmesg | tail\nibv_devinfo -v"},
     {"ibv_post_send() failed", "", "verbs-call", kCause, true, "a send cannot be posted",
@@ -108,7 +109,7 @@ constexpr KnownLine kLines[] = {
      "InfiniBand and RoCE cannot talk to each other.", "export NCCL_IB_HCA=<the NICs of one kind>"},
     {"ifferent number of devices", "", "device-mismatch", kRemark, true,
      "merged NICs of two nodes have different numbers of ports", "The job runs at the speed of the smaller.",
-     "ibstat  on both nodes"},
+     "ibstat  # on both nodes"},
     {"different link_layer", "", "device-mismatch", kCause, true, "NICs of different link layers are merged",
      "InfiniBand and RoCE cannot talk to each other.", "export NCCL_IB_HCA=<the NICs of one kind>"},
 
@@ -194,7 +195,8 @@ constexpr KnownLine kLines[] = {
      "NCCL_NET=Railwise"},
     {"Failed to initialize any NET plugin", "", "network-not-found", kCause, true, "no network could be used",
      "Neither a plugin nor NCCL's own networks could start; NCCL_NET may forbid them.",
-     "unset NCCL_NET\nlook at the warnings before this line"},
+     "look at the lines of NET/Plugin and the warnings before this line\n"
+     "unset NCCL_NET  # NCCL may then take another network"},
     {"Unable to create thread", "", "process-limits", kCause, true, "no more threads can be made",
      "The limit of processes is reached.", "ulimit -u\ncat /sys/fs/cgroup/pids.max"},
     {"Too many open files", "", "process-limits", kCause, true, "no more files can be opened",

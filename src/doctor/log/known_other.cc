@@ -14,9 +14,9 @@ constexpr char kWatchdogWhy[] =
     "or "
     "a lower number, are the ones to look at.";
 constexpr char kWatchdogFix[] =
-    "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  (the flight recorder tells who "
+    "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # the flight recorder tells who "
     "was "
-    "missing)\n"
+    "missing\n"
     "py-spy dump --pid <the rank that reports nothing>";
 
 constexpr KnownLine kLines[] = {
@@ -51,11 +51,18 @@ constexpr KnownLine kLines[] = {
      "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
     {"exitcode  : -9", "", "process-killed", kCause, true, "a rank was killed",
      "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
+    {"exited on signal", "", "process-killed", kCause, true, "a rank was killed or crashed",
+     "9 is a kill (out of memory, a limit, a person), 11 and 6 are crashes.",
+     "dmesg | grep -i -E 'oom|killed process|segfault'"},
+    {"srun: error", "Killed", "process-killed", kCause, true, "a rank was killed",
+     "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
+    {"oom_kill", "", "process-killed", kCause, true, "a rank was killed for its memory",
+     "The node or the job's limit has no memory left.", "raise the job's memory"},
     {"oom-kill", "", "process-killed", kCause, true, "a rank was killed for its memory",
      "The node or the job's limit has no memory left.", "raise the job's memory"},
     {"Bus error", "", "shared-memory", kCause, true, "a process met a bus error",
      "As a rule /dev/shm is full.",
-     "docker run --shm-size=16g ...  (Kubernetes: an emptyDir of medium Memory on /dev/shm)"},
+     "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm"},
 };
 
 }  // namespace

@@ -40,9 +40,13 @@ constexpr KnownLine kLines[] = {
     {"accepting on ", "failed", "process-limits", kCause, true, "a handshake cannot be accepted",
      "There is no descriptor or memory left.", ""},
     {"no RDMA", "", "no-rdma-device", kCause, true, "Railwise found no RDMA device that it may use",
-     "NCCL then takes its next network, as a rule Socket.", ""},
+     "NCCL then takes its next network, as a rule Socket.",
+     "ls /sys/class/infiniband; ibv_devinfo  # on that node, inside the container\n"
+     "docker run --device=/dev/infiniband ...  # Kubernetes: a device plugin, or hostPath and privileged"},
     {"not a usable libibverbs", "", "no-rdma-device", kCause, true, "libibverbs cannot be used",
-     "NCCL then takes its next network, as a rule Socket.", ""},
+     "NCCL then takes its next network, as a rule Socket.",
+     "ls /sys/class/infiniband; ibv_devinfo  # on that node, inside the container\n"
+     "docker run --device=/dev/infiniband ...  # Kubernetes: a device plugin, or hostPath and privileged"},
     {"out of memory that may be locked", "", "memory-lock", kCause, true,
      "memory cannot be registered: the limit of locked memory",
      "RDMA needs memory that the kernel may not move.",

@@ -27,18 +27,18 @@ constexpr KnownStatus kStatuses[] = {
     {10, EventKind::kCause, "remote access error",
      "The other NIC may not touch that memory: the peer freed it or died; with GPUDirect often ACS or the "
      "IOMMU.",
-     "look at the peer's log\nexport NCCL_NET_GDR_LEVEL=LOC  (if it helps: turn off ACS and the IOMMU)"},
+     "look at the peer's log\nexport NCCL_NET_GDR_LEVEL=LOC  # if it helps: turn off ACS and the IOMMU"},
     {11, EventKind::kCause, "remote operation error", "The other NIC failed with the request.",
      "look at the peer's log and dmesg"},
     {12, EventKind::kCause, "transport retry counter exceeded",
      "The peer's NIC does not answer: a cable, a switch or the peer's node is gone, or packets are dropped "
      "(on "
      "RoCE: PFC or ECN, the GID, the MTU).",
-     "ibstat; mlxlink -d <device> -m  on both nodes: link, symbol errors\n"
-     "ib_write_bw -d <device> <peer>  between the two nodes; on RoCE: show_gids, NCCL_IB_GID_INDEX, PFC on "
+     "ibstat; mlxlink -d <device> -m  # on both nodes: link, symbol errors\n"
+     "ib_write_bw -d <device> <peer>  # between the two nodes; on RoCE: show_gids, NCCL_IB_GID_INDEX, PFC on "
      "the switch\n"
-     "export NCCL_IB_TIMEOUT=22  (only if the fabric is known to be slow for a moment)\n"
-     "export NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise  (the job goes on over the other NICs)"},
+     "export NCCL_IB_TIMEOUT=22  # only if the fabric is known to be slow for a moment\n"
+     "export NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise  # the job goes on over the other NICs"},
     {13, EventKind::kCause, "receiver-not-ready retry counter exceeded",
      "The peer posts no receives: its process is stopped, swapping or out of memory.",
      "look at the peer's node: top, dmesg"},

@@ -53,6 +53,7 @@ Ranks::Ranks(const Job& job, int expected) : job_(job), size_(expected), ranks_(
     if (ranks.empty() && process.hinted_rank >= 0) ranks.insert(process.hinted_rank);
     ranks_[i].assign(ranks.begin(), ranks.end());
     seen_.insert(ranks.begin(), ranks.end());
+    for (const int rank : ranks) process_of_.emplace(rank, static_cast<int>(i));
     if (!ranks.empty() || !process.inits.empty() || !process.network.empty() || process.lines > 1)
       members_.push_back(static_cast<int>(i));
   }
@@ -67,18 +68,22 @@ std::string Ranks::label(int process) const {
 
 std::string Ranks::label(const Event& event) const {
   if (event.process >= 0) return label(event.process);
-  return event.rank >= 0 ? "rank " + std::to_string(event.rank) : "";
+  if (event.rank < 0) return "";
+  const auto process = process_of_.find(event.rank);
+  const std::string host =
+      process == process_of_.end() ? "" : job_.processes[static_cast<std::size_t>(process->second)].host;
+  return "rank " + std::to_string(event.rank) + (host.empty() ? "" : " (" + host + ")");
 }
 
-std::set<std::string> Ranks::hosts() const {
+std::size_t Ranks::hosts() const {
   std::set<std::string> hosts;
-  for (const int process : members_) hosts.insert(job_.processes[static_cast<std::size_t>(process)].host);
-  return hosts;
-}
-
-bool Ranks::severalHosts() const {
-  return hosts().size() > 1 || std::any_of(job_.processes.begin(), job_.processes.end(),
-                                           [](const Process& process) { return process.nodes > 1; });
+  int nodes = 0;
+  for (const int index : members_) {
+    const Process& process = job_.processes[static_cast<std::size_t>(index)];
+    hosts.insert(process.host);
+    nodes = std::max(nodes, process.nodes);
+  }
+  return std::max(hosts.size(), static_cast<std::size_t>(nodes));
 }
 
 std::string Ranks::placeText(Place place) const {

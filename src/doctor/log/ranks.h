@@ -1,6 +1,7 @@
 // The ranks of a job, as its logs name them: which process is which rank, which ranks there should be. Pure.
 #pragma once
 
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -27,9 +28,8 @@ class Ranks {
   bool isWorld(const Init& init) const { return !init.split && init.ranks == size_; }
   // The processes that have a rank or have done more than write a line; the rest are children and helpers.
   const std::vector<int>& members() const { return members_; }
-  std::set<std::string> hosts() const;
-  // More than one host, by name or by what NCCL says.
-  bool severalHosts() const;
+  // By name, or, if that is more, as NCCL counts nodes.
+  std::size_t hosts() const;
 
   // "NAME:LINE"
   std::string placeText(Place place) const;
@@ -41,6 +41,7 @@ class Ranks {
   std::vector<std::vector<int>> ranks_;
   std::vector<int> members_;
   std::set<int> seen_;
+  std::map<int, int> process_of_;  // rank -> process
 };
 
 // "0-7, 9"

@@ -34,6 +34,12 @@ int passedResult(std::string_view text) {
   return leadingNumber(text.substr(arrow + 4));
 }
 
+// "process rank 3 with PID 7" of mpirun, "srun: error: n2: task 5: Killed". -1: none.
+int namedRank(std::string_view text) {
+  const int rank = numberAfter(text, "process rank ");
+  return rank >= 0 || !text.starts_with("srun: error") ? rank : numberAfter(text, ": task ");
+}
+
 void readVersion(Fact& version, std::string_view text, Place place) {
   const std::string_view number = after(text, "CCL version ");
   if (number.data() == nullptr) return;
@@ -143,12 +149,13 @@ void JobReader::otherRecord(const LogLine& line) {
   const std::optional<Explanation> known = explainOther(line.text);
   if (!known) return;
   int process = -1;
-  const auto hinted = by_hint_.find(line.rank);
+  const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
+  const auto hinted = by_hint_.find(rank);
   const LogFile& file = job_.files.back();
   if (hinted != by_hint_.end()) process = hinted->second;
-  else if (line.rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
+  else if (rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
   addEvent({.process = process,
-            .rank = line.rank,
+            .rank = rank,
             .kind = known->kind,
             .check = known->check,
             .what = known->what,

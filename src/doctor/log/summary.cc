@@ -190,7 +190,7 @@ ReportStyle logStyle(const Job& job, const Ranks& ranks) {
   std::string who = size > seen && seen > 0 ? std::to_string(seen) + " of " + countText(size, "rank", "ranks")
                     : seen > 0              ? countText(seen, "rank", "ranks")
                                             : countText(processes, "process", "processes");
-  who += " on " + countText(ranks.hosts().size(), "host", "hosts");
+  who += " on " + countText(ranks.hosts(), "host", "hosts");
   const std::string version = allValues(job, ranks, [&](const Process& process) {
     return std::string(firstWord(versionOf(job, process), "+"));
   });
