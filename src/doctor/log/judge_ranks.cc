@@ -8,6 +8,8 @@
 namespace railwise::doctor {
 namespace {
 
+constexpr std::size_t kMostTwice = 64;
+
 // Settings that may, or must, differ between ranks.
 bool mayDiffer(const std::string& setting) {
   static const std::set<std::string> kOwn = {"NCCL_DEBUG_FILE",      "NCCL_HOSTID",    "NCCL_TOPO_DUMP_FILE",
@@ -171,6 +173,32 @@ void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, Findings& findings)
                        "look whether these ranks run: ps, squeue, kubectl get pods"});
 }
 
+// Each node runs a job of its own, or the logs are of several jobs.
+void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
+  if (ranks.world() > 0 && ranks.size() != ranks.world())
+    findings.add({.check = "ranks-mismatch",
+                  .severity = Severity::kError,
+                  .what = "the largest communicator has " + std::to_string(ranks.world()) + " ranks, not " +
+                          std::to_string(ranks.size()),
+                  .seen = {{"", "--ranks", std::to_string(ranks.size())}},
+                  .why = "The launcher gave the ranks another world size than you mean.",
+                  .fix = "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks"});
+  Finding twice = {
+      "separate-jobs",
+      Severity::kWarning,
+      "two processes say that they are one rank",
+      {},
+      "Each node runs a job of its own (a launcher that the program does not know: no MPI, or no "
+      "MASTER_ADDR), or the logs are of several jobs.",
+      "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks\ngive the logs of one job"};
+  for (const auto& [one, other] : ranks.twice())
+    for (const int index : {one, other})
+      for (const Init& init : job.processes[static_cast<std::size_t>(index)].inits)
+        if (ranks.isWorld(init) && twice.seen.size() < kMostTwice)
+          twice.seen.push_back(ranks.seenAt(index, init.started));
+  if (!twice.seen.empty()) findings.add(std::move(twice));
+}
+
 }  // namespace
 
 void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
@@ -194,6 +222,7 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
   }
   const bool waits = !waiting.seen.empty();
   judgeNeverSeen(ranks, waits, findings);
+  judgeNumbers(job, ranks, findings);
   if (waits) findings.add(std::move(waiting));
   if (!split.seen.empty()) findings.add(std::move(split));
 }

@@ -58,7 +58,7 @@ constexpr KnownLine kLines[] = {
      "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
     {"oom_kill", "", "process-killed", kCause, true, "a rank was killed for its memory",
      "The node or the job's limit has no memory left.", "raise the job's memory"},
-    {"oom-kill", "", "process-killed", kCause, true, "a rank was killed for its memory",
+    {"oom-kill:", "", "process-killed", kCause, true, "a rank was killed for its memory",
      "The node or the job's limit has no memory left.", "raise the job's memory"},
     {"Bus error", "", "shared-memory", kCause, true, "a process met a bus error",
      "As a rule /dev/shm is full.",

@@ -17,6 +17,31 @@ std::string numbersText(std::span<const int> ranks) {
   return rangesText(std::set<int>(ranks.begin(), ranks.end()));
 }
 
+// Processes that share a communicator have the same group.
+class Groups {
+ public:
+  explicit Groups(const Job& job) : parent_(job.processes.size()) {
+    for (std::size_t i = 0; i < parent_.size(); ++i) parent_[i] = static_cast<int>(i);
+    std::map<std::string, int> first;
+    for (std::size_t i = 0; i < parent_.size(); ++i)
+      for (const Init& init : job.processes[i].inits) {
+        const int other = first.emplace(init.communicator, static_cast<int>(i)).first->second;
+        parent_[static_cast<std::size_t>(of(static_cast<int>(i)))] = of(other);
+      }
+  }
+  int of(int process) {
+    int at = process;
+    while (parent_[static_cast<std::size_t>(at)] != at) {
+      int& parent = parent_[static_cast<std::size_t>(at)];
+      at = parent = parent_[static_cast<std::size_t>(parent)];
+    }
+    return at;
+  }
+
+ private:
+  std::vector<int> parent_;
+};
+
 }  // namespace
 
 std::string countText(std::size_t number, const char* one, const char* many) {
@@ -42,9 +67,11 @@ std::string listText(std::span<const std::string> words, std::size_t most) {
   return text;
 }
 
-Ranks::Ranks(const Job& job, int expected) : job_(job), size_(expected), ranks_(job.processes.size()) {
-  if (size_ == 0) size_ = largestCommunicator(job, false);
-  if (size_ == 0) size_ = largestCommunicator(job, true);
+Ranks::Ranks(const Job& job, int expected) : job_(job), ranks_(job.processes.size()) {
+  world_ = largestCommunicator(job, false);
+  if (world_ == 0) world_ = largestCommunicator(job, true);
+  size_ = expected > 0 ? expected : world_;
+  Groups groups(job);
   for (std::size_t i = 0; i < job.processes.size(); ++i) {
     const Process& process = job.processes[i];
     std::set<int> ranks;
@@ -53,7 +80,11 @@ Ranks::Ranks(const Job& job, int expected) : job_(job), size_(expected), ranks_(
     if (ranks.empty() && process.hinted_rank >= 0) ranks.insert(process.hinted_rank);
     ranks_[i].assign(ranks.begin(), ranks.end());
     seen_.insert(ranks.begin(), ranks.end());
-    for (const int rank : ranks) process_of_.emplace(rank, static_cast<int>(i));
+    for (const int rank : ranks) {
+      const auto [other, alone] = process_of_.emplace(rank, static_cast<int>(i));
+      if (!alone && groups.of(other->second) != groups.of(static_cast<int>(i)))
+        twice_.emplace_back(other->second, static_cast<int>(i));
+    }
     if (!ranks.empty() || !process.inits.empty() || !process.network.empty() || process.lines > 1)
       members_.push_back(static_cast<int>(i));
   }

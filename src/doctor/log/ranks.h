@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctor/finding.h"
@@ -17,7 +18,11 @@ class Ranks {
   // `expected`: how many ranks the job has; 0: as many as the logs say.
   Ranks(const Job& job, int expected);
 
-  int size() const { return size_; }  // 0: the logs do not say
+  int size() const { return size_; }    // 0: the logs do not say
+  int world() const { return world_; }  // ranks of the largest communicator; 0: the logs do not say
+  // Pairs of processes that both say they are one rank, and share no communicator, not even through others: a
+  // job that only has communicators of some of its ranks counts them several times.
+  std::span<const std::pair<int, int>> twice() const { return twice_; }
   // The ranks of a process, in ascending order.
   std::span<const int> of(int process) const { return ranks_[static_cast<std::size_t>(process)]; }
   // "rank 3 (node12)", "ranks 0-7 (node12)", "process 4711 (node12)"
@@ -25,7 +30,7 @@ class Ranks {
   std::string label(const Event& event) const;
   const std::set<int>& seen() const { return seen_; }
   // Is it the communicator of the whole job?
-  bool isWorld(const Init& init) const { return !init.split && init.ranks == size_; }
+  bool isWorld(const Init& init) const { return !init.split && init.ranks == world_; }
   // The processes that have a rank or have done more than write a line; the rest are children and helpers.
   const std::vector<int>& members() const { return members_; }
   // By name, or, if that is more, as NCCL counts nodes.
@@ -38,10 +43,12 @@ class Ranks {
  private:
   const Job& job_;
   int size_ = 0;
+  int world_ = 0;
   std::vector<std::vector<int>> ranks_;
   std::vector<int> members_;
   std::set<int> seen_;
   std::map<int, int> process_of_;  // rank -> process
+  std::vector<std::pair<int, int>> twice_;
 };
 
 // "0-7, 9"

@@ -177,6 +177,30 @@ TEST(Judge, RanksThatAreMissing) {
   const Findings told = judged(readJob(goodJob(2)), 3);
   ASSERT_NE(findingOf(told, "missing-ranks"), nullptr) << checksOf(told);
   EXPECT_EQ(findingOf(told, "missing-ranks")->severity, Severity::kWarning);
+  EXPECT_NE(findingOf(told, "ranks-mismatch"), nullptr);
+}
+
+std::string inCommunicator(int rank, int ranks, const std::string& id, const char* state) {
+  std::string line = initLine(rank, ranks, state);
+  return line.replace(line.find("0x1 "), 3, id);
+}
+
+TEST(Judge, EachNodeRunsAJobOfItsOwn) {
+  const std::string one =
+      saidBy(0, {inCommunicator(0, 1, "0xa", "START"), inCommunicator(0, 1, "0xa", "COMPLETE")});
+  const std::string other =
+      saidBy(1, {inCommunicator(0, 1, "0xb", "START"), inCommunicator(0, 1, "0xb", "COMPLETE")});
+  EXPECT_EQ(checksOf(judged(readJob(one + other))), "separate-jobs");
+}
+
+// Two groups of two ranks, which a third communicator connects.
+TEST(Judge, GroupsOfOneJobAreNotSeparate) {
+  std::string text;
+  for (int rank = 0; rank < 4; ++rank)
+    for (const char* state : {"START", "COMPLETE"})
+      text += saidBy(rank, {inCommunicator(rank % 2, 2, rank < 2 ? "0xa" : "0xb", state),
+                            inCommunicator(rank / 2, 2, rank % 2 == 0 ? "0xc" : "0xd", state)});
+  EXPECT_EQ(findingOf(judged(readJob(text)), "separate-jobs"), nullptr);
 }
 
 TEST(Judge, ASplitThatWasNeverCompleted) {
