@@ -84,9 +84,11 @@ Explanation explainWarning(std::string_view source, std::string_view text) {
   if (has(text, "Got completion from peer")) return explainCompletion(text);
   if (const KnownLine* const known = find(knownNcclWarnings(), text); known != nullptr)
     return explanationOf(*known);
+  const std::size_t tree = source.rfind("/src/");  // the path of who built it
+  const std::string_view file = firstWord(source.substr(tree == std::string_view::npos ? 0 : tree + 1), ":");
   return {.check = "unknown-warning",
           .what = "NCCL warns, and this program does not know the warning" +
-                  (source.empty() ? std::string() : " of " + std::string(firstWord(source, ":"))),
+                  (file.empty() ? std::string() : " of " + std::string(file)),
           .why = "The line says what happened; NCCL warns as a rule only of errors.",
           .fix = "search for the words of the line at https://github.com/NVIDIA/nccl/issues"};
 }

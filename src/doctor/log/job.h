@@ -117,6 +117,7 @@ struct Process {
   std::set<std::string> addresses;             // of its sockets: "10.0.0.1"
   std::deque<Init> inits;
   std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
+  Place progress;                  // the last sign that it goes on: an init completed, a connection made
   uint64_t lines = 0;
   uint64_t warnings = 0;
 };

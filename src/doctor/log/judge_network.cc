@@ -8,10 +8,14 @@ namespace railwise::doctor {
 namespace {
 
 constexpr std::string_view kDefaultPlugin = "libnccl-net.so";
-constexpr char kPathFix[] =
-    "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a container's "
-    "own path\n"
-    "export NCCL_NET=Railwise  # a job without the plugin then fails at once";
+
+std::string pathFix(const std::string& plugin) {
+  const bool railwise = plugin.find("railwise") != std::string::npos;
+  return std::string(
+             "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a ") +
+         "container's own path\nexport NCCL_NET=" + (railwise ? "Railwise" : "NAME") +
+         "  # a job without the plugin then fails at once";
+}
 
 bool alike(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -52,7 +56,7 @@ Reason loadFailure(const PluginAttempt& attempt) {
   return {"plugin-load",
           "the plugin " + attempt.name + " is there and cannot be loaded",
           "The dynamic linker says: " + attempt.reason + ".",
-          "ldd " + attempt.name + "  # on the node that says so\n" + kPathFix,
+          "ldd " + attempt.name + "  # on the node that says so\n" + pathFix(attempt.name),
           {attempt.name + ": " + attempt.reason, attempt.place}};
 }
 
@@ -67,8 +71,8 @@ Reason notFound(const Process& process, const std::string& asked) {
           "NCCL looked for " + (names.empty() ? asked : listText(names)) +
               " where the dynamic linker looks, and " +
               (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
-          std::string(kPathFix) + "\nls /where/the/plugin/is/libnccl-net-" +
-              (railwise ? "railwise" : "NAME") + ".so  # NCCL_NET_PLUGIN=NAME, or a path",
+          pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
+              ".so  # NCCL_NET_PLUGIN=NAME, or a path",
           {"NCCL_NET_PLUGIN=" + asked, place}};
 }
 
@@ -150,7 +154,7 @@ Reason socketReason(const Process& process, const Reason* plugin) {
     reason.why = "The logs do not say why.";
     reason.fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV";
   }
-  reason.why += " Socket copies through the kernel: as a rule a tenth to a third of the NICs' speed.";
+  reason.why += " Socket copies through the kernel: on fast NICs most of the speed is lost.";
   return reason;
 }
 

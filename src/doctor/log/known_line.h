@@ -9,6 +9,10 @@
 
 namespace railwise::doctor {
 
+inline constexpr EventKind kCause = EventKind::kCause;
+inline constexpr EventKind kConsequence = EventKind::kConsequence;
+inline constexpr EventKind kRemark = EventKind::kRemark;
+
 struct KnownLine {
   std::string_view words;
   std::string_view more_words;  // ""

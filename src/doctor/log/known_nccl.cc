@@ -4,10 +4,6 @@
 namespace railwise::doctor {
 namespace {
 
-constexpr auto kCause = EventKind::kCause;
-constexpr auto kConsequence = EventKind::kConsequence;
-constexpr auto kRemark = EventKind::kRemark;
-
 constexpr char kMemoryLockWhy[] =
     "RDMA needs memory that the kernel may not move, and the limit of locked memory (memlock) is too low, or "
     "the memory is used up.";
@@ -27,7 +23,7 @@ constexpr char kPeerFix[] = "look at the log of that rank, and at its node (dmes
 constexpr char kCallerFix[] = "compare the collectives, counts and types that the ranks call, in their order";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
-constexpr KnownLine kLines[] = {
+constexpr KnownLine kNcclLines[] = {
     {"collective mismatch", "", "mismatched-collective", kCause, true,
      "two ranks called different collectives", "The size that one rank sends is not what the other expects.",
      kCallerFix},
@@ -223,6 +219,12 @@ constexpr KnownLine kLines[] = {
      "a communicator is broken", "An earlier warning names the reason.", kPeerFix},
     {"CUMEM", "", "cuda-driver", kRemark, false, "the CUDA driver lacks a function that NCCL can use",
      "NCCL goes on without it.", "install a newer driver"},
+    {"lib wrapper not initialized", "", "one-sided", kRemark, false,
+     "NCCL's one-sided communication (GIN, RMA) does not start: libibverbs is not in use",
+     "2.29 and newer look for it in any case; collectives do without.", ""},
+    {"nable to use GIN", "", "one-sided", kRemark, false,
+     "NCCL's one-sided communication (GIN) does not start", "Collectives do without.",
+     "modprobe nvidia_peermem"},
     {"Failed to open libnvidia-ml", "", "cuda-driver", kCause, true, "NVML is not there",
      "The container has no NVIDIA driver libraries.", "docker run --gpus all ..."},
     {"nvml", "failed", "cuda-driver", kCause, true, "NVML, the GPUs' management library, failed",
@@ -234,6 +236,6 @@ constexpr KnownLine kLines[] = {
 
 }  // namespace
 
-std::span<const KnownLine> knownNcclWarnings() { return kLines; }
+std::span<const KnownLine> knownNcclWarnings() { return kNcclLines; }
 
 }  // namespace railwise::doctor

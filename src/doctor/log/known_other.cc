@@ -4,9 +4,6 @@
 namespace railwise::doctor {
 namespace {
 
-constexpr auto kCause = EventKind::kCause;
-constexpr auto kConsequence = EventKind::kConsequence;
-
 constexpr char kEarlier[] = "Another rank, or an earlier line of this one, has the reason.";
 constexpr char kFirst[] = "look at the first error of the job";
 constexpr char kWatchdogWhy[] =
@@ -19,7 +16,7 @@ constexpr char kWatchdogFix[] =
     "missing\n"
     "py-spy dump --pid <the rank that reports nothing>";
 
-constexpr KnownLine kLines[] = {
+constexpr KnownLine kOtherLines[] = {
     {"Watchdog caught collective operation timeout", "", "watchdog", kConsequence, true,
      "PyTorch's watchdog ended a collective that took too long", kWatchdogWhy, kWatchdogFix},
     {"Caught collective operation timeout", "", "watchdog", kConsequence, true,
@@ -67,6 +64,6 @@ constexpr KnownLine kLines[] = {
 
 }  // namespace
 
-std::span<const KnownLine> knownOtherLines() { return kLines; }
+std::span<const KnownLine> knownOtherLines() { return kOtherLines; }
 
 }  // namespace railwise::doctor

@@ -4,11 +4,7 @@
 namespace railwise::doctor {
 namespace {
 
-constexpr auto kCause = EventKind::kCause;
-constexpr auto kConsequence = EventKind::kConsequence;
-constexpr auto kRemark = EventKind::kRemark;
-
-constexpr KnownLine kLines[] = {
+constexpr KnownLine kRailwiseLines[] = {
     {"looking for another path", "", "railwise-failover", kRemark, true,
      "a connection lost its path and looks for another one",
      "The job goes on, at the speed of the paths that are left.", ""},
@@ -82,6 +78,6 @@ constexpr KnownLine kLines[] = {
 
 }  // namespace
 
-std::span<const KnownLine> knownRailwiseWarnings() { return kLines; }
+std::span<const KnownLine> knownRailwiseWarnings() { return kRailwiseLines; }
 
 }  // namespace railwise::doctor

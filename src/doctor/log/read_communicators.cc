@@ -42,6 +42,7 @@ bool readInit(Process& process, std::string_view text, Place place) {
            firstWord(after(other.started.value, "comm 0x")) == firstWord(pointer);
   };
   auto known = std::find_if(process.inits.begin(), process.inits.end(), alike);
+  if (complete) process.progress = place;
   if (known != process.inits.end()) {
     known->complete = known->complete || complete;
     return true;
@@ -78,6 +79,7 @@ bool readChannel(Process& process, std::string_view text, Place place) {
   }
   if (process.connections.size() >= kMostKinds && process.connections.count(name) == 0) return true;
   Connections& connections = process.connections[name];
+  process.progress = place;
   if (connections.number++ == 0) connections.place = place;
   connections.gpu_direct += gpu_direct ? 1 : 0;
   return true;
@@ -102,6 +104,10 @@ bool readCommunicatorLine(Process& process, const LogLine& line, Place place) {
     return true;
   if (text.find(" coll channels, ") != std::string_view::npos) {
     setFact(process.channels, text, place);
+    return true;
+  }
+  if (text.ends_with("Destroy COMPLETE") || text.ends_with("Finalize COMPLETE")) {
+    process.progress = place;
     return true;
   }
   if (const int nodes = numberAfter(text, " nNodes "); nodes > 0) {

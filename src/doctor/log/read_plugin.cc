@@ -113,7 +113,8 @@ bool readNetwork(Process& process, std::string_view text, Place place) {
     return true;
   }
   if (const auto failed = after(text, "Failed to initialize NET plugin "); failed.data() != nullptr) {
-    if (process.failed_plugins.size() < kMostFacts)
+    const bool own = failed == "IB" || failed == "Socket";  // NCCL brings these
+    if (!own && process.failed_plugins.size() < kMostFacts)
       process.failed_plugins.push_back({std::string(failed), place});
     return true;
   }

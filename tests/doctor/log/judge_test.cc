@@ -263,6 +263,12 @@ TEST(Judge, ErrorsWithoutAWarning) {
   EXPECT_EQ(checksOf(judged(readJob(goodJob(2) + saidBy(1, {"init.cc:99 -> 7"})))), "");
 }
 
+TEST(Judge, AnUnknownWarningOfWhoGoesOnIsNoError) {
+  const std::string warning = warningOf(0, "", "the moon is in the way");
+  EXPECT_EQ(judged(readJob(goodJob(1) + warning)).exitStatus(), 2);
+  EXPECT_EQ(judged(readJob(goodJob(1) + warning + goodJob(1))).exitStatus(), 1);
+}
+
 TEST(Judge, NoLineOfNccl) {
   EXPECT_EQ(checksOf(judged(readJob("epoch 1\nepoch 2\n"))), "log-level");
   EXPECT_EQ(judged(readJob("")).exitStatus(), 2);
