@@ -100,8 +100,7 @@ std::optional<Explanation> explainOther(std::string_view text) {
   const std::string_view work = after(text, "WorkNCCL(");
   if (explanation.check == "watchdog" && work.data() != nullptr) {
     const std::string_view operation = firstWord(after(work, "OpType="), ",)");
-    explanation.what += ": number " + std::string(firstWord(after(work, "SeqNum="), ",)")) +
-                        (operation.empty() ? "" : ", " + std::string(operation));
+    if (!operation.empty()) explanation.what += ": " + std::string(operation);
   }
   return explanation;
 }

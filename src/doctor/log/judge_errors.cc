@@ -90,20 +90,33 @@ std::string laterText(const Event& event) {
   return event.kind == EventKind::kCause ? "a later error: " + event.what : event.what;
 }
 
-// The ranks that report nothing of a timeout that most others report.
-std::string silentRanks(const Job& job, const Ranks& ranks) {
+// Which ranks PyTorch's watchdog has told of, and how far they were.
+std::string watchdogText(const Job& job, const Ranks& ranks) {
   std::set<int> told;
+  std::map<int, std::string> numbers;  // of the collective -> a rank that waits in it
   for (const Event& event : job.events) {
     if (event.check != "watchdog") continue;
     if (event.rank >= 0) told.insert(event.rank);
     else if (event.process >= 0)
       for (const int rank : ranks.of(event.process)) told.insert(rank);
+    if (const int number = numberAfter(event.line.value, "SeqNum="); number >= 0)
+      numbers.emplace(number, ranks.label(event));
   }
+  std::string text;
+  if (numbers.size() > 1)
+    text = " " + numbers.begin()->second + " waits in number " + std::to_string(numbers.begin()->first) +
+           ", " + numbers.rbegin()->second + " in number " + std::to_string(numbers.rbegin()->first) + ".";
   std::set<int> silent;
   for (int rank = 0; rank < ranks.size(); ++rank)
     if (told.count(rank) == 0) silent.insert(rank);
-  if (told.empty() || silent.empty()) return "";
-  return " Nothing of it from rank " + rangesText(silent) + ".";
+  if (!told.empty() && !silent.empty()) text += " Nothing of it from rank " + rangesText(silent) + ".";
+  return text;
+}
+
+// What the rest of the logs adds to the explanation of an event.
+std::string whyOf(const Job& job, const Ranks& ranks, const Event& event) {
+  return event.why + peerText(job, ranks, event) +
+         (event.check == "watchdog" ? watchdogText(job, ranks) : "");
 }
 
 void addFirst(const Job& job, const Ranks& ranks, int index, const Order& order, Findings& findings) {
@@ -115,8 +128,7 @@ void addFirst(const Job& job, const Ranks& ranks, int index, const Order& order,
     ++later;
     later_ranks.insert(ranks.label(event));
   }
-  std::string why = first.why + peerText(job, ranks, first);
-  if (first.check == "watchdog") why += silentRanks(job, ranks);
+  std::string why = whyOf(job, ranks, first);
   if (first.kind == EventKind::kConsequence)
     why += " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
   if (later > 0)
@@ -186,7 +198,7 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
                                         .severity = severityOf(event),
                                         .what = what,
                                         .seen = {},
-                                        .why = event.why + peerText(job, ranks, event),
+                                        .why = whyOf(job, ranks, event),
                                         .fix = event.fix})
                   .first;
     }

@@ -9,7 +9,7 @@ namespace railwise::doctor {
 namespace {
 
 // Limits of what is kept: a log can be broken, and every rank can warn a million times.
-constexpr std::size_t kMostProcesses = 1UL << 18;
+constexpr std::size_t kMostProcesses = 1UL << 17;
 constexpr std::size_t kMostEvents = 1UL << 16;
 constexpr std::size_t kMostTrace = 4;
 constexpr std::size_t kShownLine = 400;

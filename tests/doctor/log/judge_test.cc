@@ -250,10 +250,12 @@ TEST(Judge, RanksThatAreSilentAtATimeout) {
                            "[rank0]:[E1124 06:24:44.9 P.cpp:6] [Rank 0] Watchdog caught collective operation "
                            "timeout: WorkNCCL(SeqNum=8)\n"
                            "[rank2]:[E1124 06:24:44.9 P.cpp:6] [Rank 2] Watchdog caught collective operation "
-                           "timeout: WorkNCCL(SeqNum=8)\n";
+                           "timeout: WorkNCCL(SeqNum=9)\n";
   const Findings findings = judged(readJob(text));
   EXPECT_EQ(findings.all()[0].check, "watchdog");
-  EXPECT_NE(findings.all()[0].why.find("Nothing of it from rank 1."), std::string::npos)
+  EXPECT_NE(findings.all()[0].why.find(
+                "rank 0 (node0) waits in number 8, rank 2 (node2) in number 9. Nothing of it from rank 1."),
+            std::string::npos)
       << findings.all()[0].why;
 }
 
