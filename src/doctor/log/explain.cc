@@ -81,7 +81,7 @@ Explanation explainRailwise(std::string_view text) {
 
 Explanation explainWarning(std::string_view source, std::string_view text) {
   if (text.starts_with(kRailwise)) return explainRailwise(text.substr(kRailwise.size()));
-  if (has(text, "Got completion from peer")) return explainCompletion(text);
+  if (has(text, "Got completion ")) return explainCompletion(text);
   if (const KnownLine* const known = find(knownNcclWarnings(), text); known != nullptr)
     return explanationOf(*known);
   const std::size_t tree = source.rfind("/src/");  // the path of who built it

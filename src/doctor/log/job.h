@@ -95,6 +95,7 @@ struct Process {
   int plugin_api = 0;
   Fact plugin_path;  // as NCCL names it
   Fact railwise;     // version of the plugin
+  Fact provider;     // libfabric's, of aws-ofi-nccl: "efa", "tcp"
   std::vector<PluginAttempt> attempts;
   std::vector<Fact> missing_symbols;  // "ncclNetPlugin_v8"
   std::vector<Fact> failed_plugins;   // loaded, init failed
@@ -117,7 +118,7 @@ struct Process {
   std::set<std::string> addresses;             // of its sockets: "10.0.0.1"
   std::deque<Init> inits;
   std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
-  Place progress;                  // the last sign that it goes on: an init completed, a connection made
+  Place progress;                 // the last sign that it goes on: an init completed, a connection made
   uint64_t lines = 0;
   uint64_t warnings = 0;
 };

@@ -192,6 +192,22 @@ void judgePlugin(const Ranks& ranks, int index, const Process& process, Findings
   }
 }
 
+// libfabric without RDMA.
+bool isTcp(const Process& process) {
+  return process.provider.value.starts_with("tcp") || process.provider.value.starts_with("sockets");
+}
+
+void judgeProvider(const Ranks& ranks, int index, const Process& process, Findings& findings) {
+  if (!isTcp(process)) return;
+  addReason(ranks, index,
+            {"socket-network",
+             "the plugin runs libfabric over TCP, not RDMA",
+             "libfabric found no provider for RDMA: the EFA driver or device is missing.",
+             "fi_info -p efa; ls /dev/infiniband  # in the container",
+             {"libfabric's provider is " + process.provider.value, process.provider.place}},
+            Severity::kError, findings);
+}
+
 // One of several lines of connections through Socket: the fallback costs something.
 bool usesSocket(const Process& process, bool several_hosts) {
   return several_hosts || std::any_of(process.connections.begin(), process.connections.end(),
@@ -200,7 +216,9 @@ bool usesSocket(const Process& process, bool several_hosts) {
 
 }  // namespace
 
-bool usesRdma(const Process& process) { return !process.network.empty() && process.network != "Socket"; }
+bool usesRdma(const Process& process) {
+  return !process.network.empty() && process.network != "Socket" && !isTcp(process);
+}
 
 void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
   const bool several_hosts = ranks.hosts() > 1;
@@ -219,6 +237,7 @@ void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
       addReason(ranks, index, socketReason(process, problem ? &plugin : nullptr),
                 costs ? Severity::kError : Severity::kAdvice, findings);
     judgePlugin(ranks, index, process, findings);
+    judgeProvider(ranks, index, process, findings);
   }
 }
 

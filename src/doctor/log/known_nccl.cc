@@ -21,6 +21,18 @@ constexpr char kShmFix[] =
 constexpr char kCudaFix[] = "nvidia-smi -q -d ECC,PAGE_RETIREMENT\ndmesg | grep -i xid";
 constexpr char kPeerFix[] = "look at the log of that rank, and at its node (dmesg: out of memory, Xid)";
 constexpr char kCallerFix[] = "compare the collectives, counts and types that the ranks call, in their order";
+constexpr char kNoAddressWhy[] =
+    "The address of the peer cannot be resolved: on RoCE the two ends are in different networks, or the "
+    "chosen GID "
+    "has no route.";
+constexpr char kNoAddressFix[] =
+    "show_gids  # or ibv_devinfo -v: the same kind of GID on all nodes\n"
+    "export NCCL_IB_GID_INDEX=3\n"
+    "ping -I <NIC's interface> <the peer's address>";
+constexpr char kNoFitWhy[] =
+    "The two ends do not fit: a GID index that is empty, another MTU or link layer, or a LID of 0.";
+constexpr char kNoFitFix[] =
+    "ibv_devinfo -v | grep -E 'GID|active_mtu|link_layer|port_lid'  # on both nodes\nunset NCCL_IB_GID_INDEX";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
 constexpr KnownLine kNcclLines[] = {
@@ -52,17 +64,23 @@ constexpr KnownLine kNcclLines[] = {
      "The NIC's driver refuses the memory: of the GPU without peer memory or dma-buf, or of a container with "
      "another driver.",
      "lsmod | grep peermem\nulimit -l\ndmesg | tail"},
+    {"Call to ibv_create_", "failed", "memory-lock", kCause, true,
+     "a completion queue or a queue pair cannot be made", kMemoryLockWhy, kMemoryLockFix},
     {"Call to ibv_modify_qp failed with 110", "", "queue-pair", kCause, true,
-     "a queue pair cannot be connected: timed out (110)",
-     "The address of the peer cannot be resolved: on RoCE the two ends are in different networks, or the "
-     "chosen GID has no route.",
-     "show_gids  # or ibv_devinfo -v: the same kind of GID on all nodes\n"
-     "export NCCL_IB_GID_INDEX=3\nping -I <NIC's interface> <the peer's address>"},
+     "a queue pair cannot be connected: timed out (110)", kNoAddressWhy, kNoAddressFix},
+    {"Call to ibv_modify_qp", "onnection timed out", "queue-pair", kCause, true,
+     "a queue pair cannot be connected: timed out (110)", kNoAddressWhy, kNoAddressFix},
+    {"Call to ibv_modify_qp", "etwork is unreachable", "queue-pair", kCause, true,
+     "a queue pair cannot be connected: network unreachable (101)", kNoAddressWhy, kNoAddressFix},
+    {"Call to ibv_modify_qp", "No such device", "queue-pair", kCause, true,
+     "a queue pair cannot be connected: no such device (19)",
+     "The port, its GID or its network interface is gone, or belongs to another network namespace (a "
+     "container).",
+     kNoAddressFix},
+    {"Call to ibv_modify_qp", "nvalid argument", "queue-pair", kCause, true,
+     "a queue pair cannot be connected: invalid argument (22)", kNoFitWhy, kNoFitFix},
     {"Call to ibv_modify_qp failed with 22", "", "queue-pair", kCause, true,
-     "a queue pair cannot be connected: invalid argument (22)",
-     "The two ends do not fit: a GID index that is empty, another MTU or link layer, or a LID of 0.",
-     "ibv_devinfo -v | grep -E 'GID|active_mtu|link_layer|port_lid'  # on both nodes\nunset "
-     "NCCL_IB_GID_INDEX"},
+     "a queue pair cannot be connected: invalid argument (22)", kNoFitWhy, kNoFitFix},
     {"Call to ibv_modify_qp", "failed", "queue-pair", kCause, true, "a queue pair cannot be connected",
      "The device refuses the state change: addresses, MTU or link layer of the two ends do not fit, or the "
      "port is down.",
@@ -219,6 +237,16 @@ constexpr KnownLine kNcclLines[] = {
      "a communicator is broken", "An earlier warning names the reason.", kPeerFix},
     {"CUMEM", "", "cuda-driver", kRemark, false, "the CUDA driver lacks a function that NCCL can use",
      "NCCL goes on without it.", "install a newer driver"},
+    {"NET/OFI", "", "plugin-warning", kRemark, true, "the plugin aws-ofi-nccl warns",
+     "It may be the reason why another network is used.", "fi_info -p efa  # the provider that it needs"},
+    {"Resiliency is enabled", "single device", "net-ib-failover", kRemark, false,
+     "NCCL's own failover has no other NIC to go to", "A failure of the NIC ends the job.",
+     "export NCCL_NET_PLUGIN=railwise  # goes on over the other NICs of the node"},
+    {"marked as failed", "", "net-ib-failover", kRemark, true, "NCCL's own network lost a NIC and goes on",
+     "The job is slower without the NIC.", "ibstat; mlxlink -d <device> -m"},
+    {"Fatal error. Detected", "failed devices", "net-ib-failover", kCause, true,
+     "NCCL's own network has no NIC left", "All NICs of a connection have failed.",
+     "ibstat; mlxlink -d <device> -m"},
     {"lib wrapper not initialized", "", "one-sided", kRemark, false,
      "NCCL's one-sided communication (GIN, RMA) does not start: libibverbs is not in use",
      "2.29 and newer look for it in any case; collectives do without.", ""},

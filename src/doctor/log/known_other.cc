@@ -39,6 +39,8 @@ constexpr KnownLine kOtherLines[] = {
      "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
     {"remote process exited or there was a network error", "", "framework-error", kConsequence, true,
      "NCCL reports ncclRemoteError", "A peer died or the network failed.", kFirst},
+    {"Test NCCL failure", "", "framework-error", kConsequence, true, "nccl-tests ended with an error",
+     kEarlier, kFirst},
     {"CUDA out of memory", "", "cuda-failure", kCause, true, "a GPU has no memory left",
      "The program, not NCCL, asked for more than there is.",
      "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},

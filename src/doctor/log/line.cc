@@ -117,18 +117,33 @@ std::size_t parseOwner(std::string_view word, LogLine& line) {
   return host;
 }
 
+// A place in a source has few words, but for plugins in C++ that print the whole signature of a function.
+constexpr int kMostSourceWords = 32;
+
+bool isDevice(std::string_view word) {
+  if (word.size() < 3 || !word.starts_with('[') || !word.ends_with(']')) return false;
+  const std::string_view number = word.substr(word[1] == '-' ? 2 : 1);  // -1: before a device is chosen
+  return number.size() > 1 && std::all_of(number.begin(), number.end() - 1, isDigit);
+}
+
 // Reads the words before "NCCL INFO" from their end. Answers where the record begins in `head`.
 std::size_t parseHead(std::string_view head, LogLine& line) {
   std::string_view rest = head;
   std::string_view word = takeLastWord(rest);
+  const char* source_end = word.data() + word.size();
   if (line.kind == LineKind::kWarn) {
-    if (word.starts_with('(') && word.ends_with(')')) word = takeLastWord(rest);  // the function
-    if (!word.starts_with('[') && word.find(':') != std::string_view::npos) {
-      line.source = word;
+    if (word.starts_with('(') && word.ends_with(')')) {  // the function, 2.30
+      word = takeLastWord(rest);
+      source_end = word.data() + word.size();
+    }
+    const char* source = source_end;
+    for (int words = 0; words < kMostSourceWords && !isDevice(word) && !word.empty(); ++words) {
+      source = word.data();
       word = takeLastWord(rest);
     }
+    line.source = std::string_view(source, static_cast<std::size_t>(source_end - source));
   }
-  if (!word.starts_with('[') || !word.ends_with(']')) return std::string_view::npos;
+  if (!isDevice(word)) return std::string_view::npos;
   line.device = leadingNumber(word.substr(1));
   word = takeLastWord(rest);
   const std::size_t host = parseOwner(word, line);
@@ -158,6 +173,16 @@ std::size_t nextMarker(std::string_view text, std::size_t from, LineKind& kind) 
 LogLine otherLine(std::string_view plain) {
   LogLine line;
   line.text = trimmed(plain);
+  // Somebody has cut off who wrote the line.
+  for (const Marker& marker : kMarkers) {
+    const std::string_view words = marker.words.substr(1);
+    if (!line.text.starts_with(words)) continue;
+    line.kind = marker.kind;
+    line.host = "unknown";
+    line.pid = "0";
+    line.text = trimmed(line.text.substr(words.size()));
+    return line;
+  }
   const std::string_view start = plain.substr(0, 96);
   line.rank = rankOf(start);
   line.time = lastTime(start);

@@ -59,6 +59,19 @@ bool readRailwiseNics(Process& process, std::string_view text, Place place) {
   return true;
 }
 
+// "NET/OFI Selected Provider is efa (found 4 nics)", "NET/OFI Selected provider is efa, fabric is efa (found
+// 3 nics)"
+bool readOfi(Process& process, std::string_view text, Place place) {
+  const std::string_view provider = after(text, "rovider is ");
+  if (!text.starts_with("NET/OFI ") || provider.data() == nullptr) return false;
+  setFact(process.provider, firstWord(provider, " ,;"), place);
+  setFact(process.nics_line, text, place);
+  const int found = std::min(numberAfter(provider, "(found "), static_cast<int>(kMostNics));
+  for (int i = static_cast<int>(process.nics.size()); i < found; ++i)
+    addNic(process, process.provider.value + std::to_string(i), "OFI");
+  return true;
+}
+
 // "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
 bool readHca(Process& process, std::string_view text, Place place) {
   const std::string_view state = after(text, " : GPU Direct RDMA ");
@@ -108,7 +121,7 @@ bool readNicLine(Process& process, std::string_view text, Place place) {
     readAddress(process, text);
     return true;
   }
-  if (readRailwiseNics(process, text, place)) return true;
+  if (readRailwiseNics(process, text, place) || readOfi(process, text, place)) return true;
   if (text.find("NET/IB : No device found") != std::string_view::npos ||
       text.find("Failed to open libibverbs") != std::string_view::npos) {
     setFact(process.no_rdma, text, place);

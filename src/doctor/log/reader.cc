@@ -111,6 +111,8 @@ void JobReader::record(const LogLine& line) {
     by_hint_.emplace(line.rank, index);
   }
   const Place place = here();
+  // NCCL up to 2.26 says nothing of a plugin that has its newest table.
+  if (line.text.starts_with("NET/Railwise : ")) setFact(process.plugin, "Railwise", place);
   if (line.kind == LineKind::kWarn) {
     ++process.warnings;
     const Explanation known = explainWarning(line.source, line.text);
@@ -190,6 +192,9 @@ Job JobReader::take() {
     if (progress.file == event.line.place.file && progress.line > event.line.place.line)
       event.kind = EventKind::kRemark;
   }
+  for (Process& process : job_.processes)
+    if (!process.network.empty() && process.network != "IB" && process.network != "Socket")
+      setFact(process.plugin, process.network, process.networks.at(process.network));
   return std::exchange(job_, {});
 }
 

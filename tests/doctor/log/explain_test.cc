@@ -28,6 +28,10 @@ TEST(Explain, KnownWarnings) {
   const std::pair<const char*, const char*> kCases[] = {
       {"Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1", "queue-pair"},
       {"Call to ibv_modify_qp failed with error Invalid argument errno 22", "queue-pair"},
+      {"Call to ibv_modify_qp failed with error Network is unreachable", "queue-pair"},
+      {"Call to ibv_create_qp failed", "memory-lock"},
+      {"NET/OFI Initializing plugin failed", "plugin-warning"},
+      {"NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129", "completion-error"},
       {"Call to ibv_create_cq failed with error Cannot allocate memory", "memory-lock"},
       {"Call to ibv_reg_mr failed with error Cannot allocate memory", "memory-lock"},
       {"Call to ibv_reg_mr_iova2 failed with error Bad address", "memory-registration"},

@@ -103,6 +103,23 @@ TEST(Judge, WhySocket) {
   }
 }
 
+TEST(Judge, LibfabricOverTcp) {
+  const char* const kUsing = "Using network AWS Libfabric";
+  const Findings tcp =
+      judged(readJob(saidBy(0, {"NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)", kUsing})));
+  EXPECT_NE(findingOf(tcp, "socket-network"), nullptr) << checksOf(tcp);
+  const Job efa =
+      readJob(saidBy(0, {"NET/OFI Selected provider is efa, fabric is efa (found 3 nics)", kUsing}));
+  EXPECT_EQ(findingOf(judged(efa), "socket-network"), nullptr);
+  EXPECT_EQ(efa.processes.front().nics.size(), 3U);
+}
+
+TEST(Judge, APluginThatNcclSaysNothingOf) {
+  const Job job =
+      readJob(saidBy(0, {"NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/IB", "Using network Socket"}));
+  EXPECT_NE(findingOf(judged(job), "plugin-init"), nullptr);
+}
+
 TEST(Judge, SocketThatNobodyUsesCostsNothing) {
   const Findings findings = judged(readJob(saidBy(
       0, {"NET/IB : No device found.", "Using network Socket", "Channel 00 : 0[0] -> 1[1] via P2P/IPC"})));

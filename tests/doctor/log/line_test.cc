@@ -36,6 +36,22 @@ TEST(LogLine, WarningsWithSourceFunctionAndTime) {
   EXPECT_EQ(modern.text, "it failed");
 }
 
+TEST(LogLine, SourcesThatAreSignatures) {
+  const LogLine line = only(
+      "w-0:152:386 [0] ncclResult_t nccl_net_ofi_init_v6(ncclDebugLogger_t):166 NCCL WARN "
+      "NET/OFI Initializing plugin failed");
+  EXPECT_EQ(line.host, "w-0");
+  EXPECT_EQ(line.source, "ncclResult_t nccl_net_ofi_init_v6(ncclDebugLogger_t):166");
+}
+
+TEST(LogLine, BeforeADeviceIsChosen) { EXPECT_EQ(only("n:1:1 [-1] NCCL INFO x").device, -1); }
+
+TEST(LogLine, TheWriterIsCutOff) {
+  const LogLine line = only("NCCL INFO Using network Socket");
+  EXPECT_EQ(line.kind, LineKind::kInfo);
+  EXPECT_EQ(line.text, "Using network Socket");
+}
+
 TEST(LogLine, PrefixesOfLaunchers) {
   EXPECT_EQ(only("[1,13]<stdout>:n:1:1 [0] NCCL INFO x").rank, 13);
   EXPECT_EQ(only("[prterun-n-88@1,4]<stderr>: n:1:1 [0] NCCL INFO x").rank, 4);
