@@ -43,7 +43,8 @@ TEST(Command, VersionAndHelp) {
 TEST(Command, MistakesEndWith2AndOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{},
-       "railwise: which command? perf, bench, devices, topo, gpus, fingerprint, device, explain, config, "
+       "railwise: which command? perf, bench, devices, topo, gpus, fingerprint, doctor, device, explain, "
+       "config, "
        "version or "
        "help\n"},
       {{"prf"}, "railwise: unknown command 'prf', did you mean 'perf'?\n"},

@@ -33,6 +33,7 @@ std::string jsonText(const doctor::Findings& findings, const doctor::ReportStyle
   JsonWriter json;
   json.beginObject();
   json.key("schema").value("railwise-doctor-log");
+  json.key("schema_version").value(1);
   json.key("subject").value(style.subject);
   doctor::writeReportJson(json, findings, style);
   doctor::writeJobJson(json, job, ranks);

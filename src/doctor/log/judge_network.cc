@@ -113,9 +113,9 @@ Reason initReason(const Process& process) {
 bool pluginProblem(const Process& process, Reason& reason) {
   const std::string asked = askedPlugin(process);
   const PluginAttempt* const broken = brokenAttempt(process);
-  if (initFailed(process)) reason = initReason(process);
-  else if (!process.plugin.value.empty()) return false;
-  else if (broken != nullptr) reason = loadFailure(*broken);
+  if (initFailed(process)) return reason = initReason(process), true;
+  if (!process.plugin.value.empty()) return false;
+  if (broken != nullptr) reason = loadFailure(*broken);
   else if (!process.missing_symbols.empty() || !process.unsupported_plugin.value.empty())
     reason = wrongApi(process);
   else if (!asked.empty() && !process.attempts.empty()) reason = notFound(process, asked);

@@ -12,10 +12,10 @@ constexpr std::size_t kMostTwice = 64;
 
 // Settings that may, or must, differ between ranks.
 bool mayDiffer(const std::string& setting) {
-  static const std::set<std::string> kOwn = {"NCCL_DEBUG_FILE",      "NCCL_HOSTID",    "NCCL_TOPO_DUMP_FILE",
-                                             "NCCL_GRAPH_DUMP_FILE", "NCCL_COMM_ID",   "RAILWISE_HOST",
-                                             "RAILWISE_GPU",         "RAILWISE_DEVICE"};
-  return kOwn.count(setting) > 0;
+  static constexpr std::string_view kOwn[] = {"NCCL_DEBUG_FILE",      "NCCL_HOSTID",    "NCCL_TOPO_DUMP_FILE",
+                                              "NCCL_GRAPH_DUMP_FILE", "NCCL_COMM_ID",   "RAILWISE_HOST",
+                                              "RAILWISE_GPU",         "RAILWISE_DEVICE"};
+  return std::find(std::begin(kOwn), std::end(kOwn), setting) != std::end(kOwn);
 }
 
 struct Attribute {
