@@ -12,9 +12,9 @@ constexpr std::size_t kMostTwice = 64;
 
 // Settings that may, or must, differ between ranks.
 bool mayDiffer(const std::string& setting) {
-  static constexpr std::string_view kOwn[] = {"NCCL_DEBUG_FILE",      "NCCL_HOSTID",    "NCCL_TOPO_DUMP_FILE",
-                                              "NCCL_GRAPH_DUMP_FILE", "NCCL_COMM_ID",   "RAILWISE_HOST",
-                                              "RAILWISE_GPU",         "RAILWISE_DEVICE"};
+  static constexpr std::string_view kOwn[] = {
+      "NCCL_DEBUG_FILE", "NCCL_HOSTID",  "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_COMM_ID",
+      "RAILWISE_HOST",   "RAILWISE_GPU", "RAILWISE_DEVICE",     "RAILWISE_SYSFS_ROOT"};
   return std::find(std::begin(kOwn), std::end(kOwn), setting) != std::end(kOwn);
 }
 
@@ -155,20 +155,26 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
   }
 }
 
-void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, Findings& findings) {
+// Ranks that no log tells of. If another rank has completed the communicator of the job, they were there.
+void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Findings& findings) {
   std::set<int> missing;
   for (int rank = 0; rank < ranks.size(); ++rank)
     if (ranks.seen().count(rank) == 0) missing.insert(rank);
   if (missing.empty() || ranks.seen().empty()) return;
+  const bool there = completed && ranks.size() == ranks.world();
   findings.add({.check = "missing-ranks",
-                .severity = somebody_waits ? Severity::kError : Severity::kWarning,
+                .severity = somebody_waits ? Severity::kError
+                            : there        ? Severity::kAdvice
+                                           : Severity::kWarning,
                 .what = countText(missing.size(), "rank is in no log", "ranks are in no log") + ": " +
                         rangesText(missing),
                 .seen = {{"", "",
                           std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
                               " ranks have begun: " + rangesText(ranks.seen())}},
                 .why = somebody_waits ? "The other ranks wait for them."
-                                      : "Their logs were not given, or they never came to NCCL.",
+                       : there ? "They have begun, since other ranks have completed the communicator: their "
+                                 "logs were not given."
+                               : "Their logs were not given, or they never came to NCCL.",
                 .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
                        "look whether these ranks run: ps, squeue, kubectl get pods"});
 }
@@ -213,15 +219,17 @@ void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
   Finding split = waiting;
   split.severity = Severity::kWarning;
   split.what = "a communicator of some ranks was begun and never completed";
+  bool completed = false;
   // The log of a release that does not say when it begins has nothing to complete.
   for (const int index : ranks.members()) {
     for (const Init& init : job.processes[static_cast<std::size_t>(index)].inits) {
+      completed = completed || (init.complete && ranks.isWorld(init));
       if (init.complete) continue;
       (ranks.isWorld(init) ? waiting : split).seen.push_back(ranks.seenAt(index, init.started));
     }
   }
   const bool waits = !waiting.seen.empty();
-  judgeNeverSeen(ranks, waits, findings);
+  judgeNeverSeen(ranks, waits, completed, findings);
   judgeNumbers(job, ranks, findings);
   if (waits) findings.add(std::move(waiting));
   if (!split.seen.empty()) findings.add(std::move(split));

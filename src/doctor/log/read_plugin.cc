@@ -131,7 +131,7 @@ bool readNetwork(Process& process, std::string_view text, Place place) {
     return true;
   }
   if (text.starts_with("P2P plugin ")) {
-    setFact(process.plugin, firstWord(text.substr(11)), place);
+    setFact(process.plugin, text.substr(text.rfind(' ') + 1), place);  // "[v8 ]IBext_v8"
     return true;
   }
   return false;
@@ -147,7 +147,9 @@ bool readPluginLine(Process& process, std::string_view text, Place place) {
     return true;
   }
   if (readNetwork(process, text, place) || readNetName(process, text, place)) return true;
-  if (text.find(" set ") != std::string_view::npos && readSetting(process, text, place)) return true;
+  constexpr std::string_view kRailwise = "NET/Railwise : ";
+  const std::string_view words = text.starts_with(kRailwise) ? text.substr(kRailwise.size()) : text;
+  if (words.find(" set ") != std::string_view::npos && readSetting(process, words, place)) return true;
   if (text.starts_with("cudaDriverVersion ")) {
     setFact(process.driver, firstWord(text.substr(18)), place);
     return true;

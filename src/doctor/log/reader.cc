@@ -40,6 +40,12 @@ int namedRank(std::string_view text) {
   return rank >= 0 || !text.starts_with("srun: error") ? rank : numberAfter(text, ": task ");
 }
 
+// "[rank3]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:95] ...": PyTorch reports no error.
+bool isInformation(std::string_view text) {
+  const std::size_t level = text.substr(0, 40).find("[I");
+  return level != std::string_view::npos && leadingNumber(text.substr(level + 2)) >= 0;
+}
+
 void readVersion(Fact& version, std::string_view text, Place place) {
   const std::string_view number = after(text, "CCL version ");
   if (number.data() == nullptr) return;
@@ -143,11 +149,8 @@ void JobReader::record(const LogLine& line) {
 }
 
 void JobReader::otherRecord(const LogLine& line) {
-  if (line.text.empty()) return;
-  if (line.text.find("CCL version ") != std::string_view::npos) {
-    readVersion(job_.version, line.text, here());
-    return;
-  }
+  if (line.text.empty() || isInformation(line.text)) return;
+  readVersion(job_.version, line.text, here());
   const std::optional<Explanation> known = explainOther(line.text);
   if (!known) return;
   int process = -1;

@@ -195,6 +195,9 @@ TEST(Judge, RanksThatAreMissing) {
   ASSERT_NE(findingOf(told, "missing-ranks"), nullptr) << checksOf(told);
   EXPECT_EQ(findingOf(told, "missing-ranks")->severity, Severity::kWarning);
   EXPECT_NE(findingOf(told, "ranks-mismatch"), nullptr);
+  const Findings one = judged(readJob(saidBy(0, goodLines(0, 2))));
+  EXPECT_EQ(checksOf(one), "missing-ranks");
+  EXPECT_EQ(one.exitStatus(), 0);
 }
 
 std::string inCommunicator(int rank, int ranks, const std::string& id, const char* state) {

@@ -81,12 +81,13 @@ TEST(JobReader, Settings) {
   const Job job = readJob(saidBy(
       0, {"NCCL_IB_TIMEOUT set by environment to 22.", "NCCL_IB_HCA set to mlx5_0",
           "NET/Plugin: Plugin name set by env to railwise", "TUNER/Plugin: Plugin name set by env to other",
-          "Comm config netName reset to NCCL_NET=Railwise"}));
+          "Comm config netName reset to NCCL_NET=Railwise", "NET/Railwise : RAILWISE_FAILOVER set to 0"}));
   const Process& process = onlyProcess(job);
   EXPECT_EQ(process.settings.at("NCCL_IB_TIMEOUT").value, "22");
   EXPECT_EQ(process.settings.at("NCCL_IB_HCA").value, "mlx5_0");
   EXPECT_EQ(process.settings.at("NCCL_NET_PLUGIN").value, "railwise");
   EXPECT_EQ(process.settings.at("NCCL_NET").value, "Railwise");
+  EXPECT_EQ(process.settings.at("RAILWISE_FAILOVER").value, "0");
 }
 
 TEST(JobReader, ConnectionsAreCountedByWay) {
@@ -138,6 +139,20 @@ TEST(JobReader, TheAlgorithmsOfCollectives) {
   const Job job = readJob(saidBy(0, {"AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}",
                                      "AllReduce: 16 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"}));
   EXPECT_EQ(onlyProcess(job).algorithms.at("AllReduce RING LL"), 2U);
+}
+
+TEST(JobReader, PyTorchsInformationIsNoError) {
+  EXPECT_TRUE(
+      readJob("[rank0]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor begins\n").events.empty());
+  EXPECT_EQ(readJob("[rank0]:[E1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor\n").events.size(),
+            1U);
+}
+
+TEST(JobReader, AnExceptionNamesTheVersionToo) {
+  const Job job = readJob(
+      "[rank0]: DistBackendError: NCCL error in: x.cpp:9, unhandled system error, NCCL version 2.21.5\n");
+  EXPECT_EQ(job.version.value, "2.21.5");
+  EXPECT_EQ(job.events.size(), 1U);
 }
 
 TEST(JobReader, AlikeWarningsAreCounted) {
