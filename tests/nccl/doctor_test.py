@@ -82,6 +82,8 @@ def a_rank_that_is_killed(nccl, build, folder):
     errors = [finding for finding in report["findings"] if finding["severity"] == "error"]
     if not errors:
         return [f"no error: {checks_of(report)}"]
+    if "rank 1 (" not in errors[0]["why"]:
+        return [f"the killed rank is not named: {errors[0]['why']}"]
     return ([] if errors[0]["what"].startswith("first error of the job: ") else [f"the worst is {errors[0]['what']}"]) + (
         [] if errors[0]["check"] in ("connection-closed", "railwise-connection") else [f"the first error is {errors[0]['check']}"])
 

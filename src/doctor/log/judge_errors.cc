@@ -5,12 +5,14 @@
 
 #include "doctor/log/judge.h"
 #include "doctor/log/line.h"
+#include "doctor/log/trail.h"
 
 namespace railwise::doctor {
 namespace {
 
 // A consequence may be logged a moment before its cause, on another rank.
 constexpr double kSameMomentS = 5;
+constexpr double kNever = 1e12;
 
 // Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
 double secondsOf(const std::string& time) {
@@ -31,23 +33,28 @@ double secondsOf(const std::string& time) {
 
 bool isError(const Event& event) { return event.kind != EventKind::kRemark; }
 
-// Times are compared where every error has one of the same form; else the order of the lines counts.
+// Times are compared where every error that NCCL has logged has one of the same form, and what has none (an
+// exception of Python) comes last; else the order of the lines counts.
 class Order {
  public:
   explicit Order(const std::vector<Event>& events) {
-    std::size_t with_day = 0, with_time = 0, errors = 0;
+    std::size_t with_day = 0, with_time = 0, without = 0;
     for (const Event& event : events) {
       if (!isError(event)) continue;
-      ++errors;
-      with_time += secondsOf(event.time) >= 0 ? 1 : 0;
+      if (secondsOf(event.time) < 0) {
+        without += event.check == "framework-error" || event.check == "process-killed" ? 0 : 1;
+        continue;
+      }
+      ++with_time;
       with_day += event.time.find(' ') != std::string::npos ? 1 : 0;
     }
-    timed_ = errors > 0 && with_time == errors && (with_day == 0 || with_day == errors);
+    timed_ = with_time > 0 && without == 0 && (with_day == 0 || with_day == with_time);
   }
   bool timed() const { return timed_; }
   bool before(const Event& a, const Event& b) const {
     const auto key = [&](const Event& event) {
-      return std::tuple(timed_ ? secondsOf(event.time) : 0.0, event.line.place.file, event.line.place.line);
+      return std::tuple(timed_ ? (event.time.empty() ? kNever : secondsOf(event.time)) : 0.0,
+                        event.line.place.file, event.line.place.line);
     };
     return key(a) < key(b);
   }
@@ -55,23 +62,6 @@ class Order {
  private:
   bool timed_ = false;
 };
-
-// "10.0.0.2<41000>" in the line: the host with this address.
-std::string peerText(const Job& job, const Ranks& ranks, const Event& event) {
-  const std::string& text = event.line.value;
-  const std::size_t bracket = text.find('<');
-  if (bracket == std::string::npos) return "";
-  const std::size_t begin = text.find_last_of(" (=", bracket);
-  const std::string address = text.substr(begin + 1, bracket - begin - 1);
-  std::string found;
-  for (const int process : ranks.members()) {
-    const Process& its = job.processes[static_cast<std::size_t>(process)];
-    if (its.addresses.count(address) == 0) continue;
-    if (!found.empty() && found != its.host) return "";  // an address that several hosts have
-    found = its.host;
-  }
-  return found.empty() ? "" : " The peer " + address + " is " + found + ".";
-}
 
 Seen seenOf(const Ranks& ranks, const Event& event) {
   Seen seen = {ranks.label(event), ranks.placeText(event.line.place), event.line.value};
@@ -114,12 +104,12 @@ std::string watchdogText(const Job& job, const Ranks& ranks) {
 }
 
 // What the rest of the logs adds to the explanation of an event.
-std::string whyOf(const Job& job, const Ranks& ranks, const Event& event) {
-  return event.why + peerText(job, ranks, event) +
-         (event.check == "watchdog" ? watchdogText(job, ranks) : "");
+std::string whyOf(const Job& job, const Ranks& ranks, const Trail& trail, const Event& event) {
+  return event.why + trail.textOf(event) + (event.check == "watchdog" ? watchdogText(job, ranks) : "");
 }
 
-void addFirst(const Job& job, const Ranks& ranks, int index, const Order& order, Findings& findings) {
+void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index, const Order& order,
+              Findings& findings) {
   const Event& first = job.events[static_cast<std::size_t>(index)];
   std::set<std::string> later_ranks;
   std::size_t later = 0;
@@ -128,7 +118,7 @@ void addFirst(const Job& job, const Ranks& ranks, int index, const Order& order,
     ++later;
     later_ranks.insert(ranks.label(event));
   }
-  std::string why = whyOf(job, ranks, first);
+  std::string why = whyOf(job, ranks, trail, first);
   if (first.kind == EventKind::kConsequence)
     why += " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
   if (later > 0)
@@ -173,6 +163,7 @@ int firstError(const Job& job) {
     if (event.kind == EventKind::kCause && earlier(cause)) cause = static_cast<int>(i);
   }
   if (cause < 0 || !order.timed()) return cause < 0 ? first : cause;
+  if (job.events[static_cast<std::size_t>(cause)].time.empty()) return cause;
   const double gap = secondsOf(job.events[static_cast<std::size_t>(cause)].time) -
                      secondsOf(job.events[static_cast<std::size_t>(first)].time);
   return gap <= kSameMomentS ? cause : first;
@@ -181,7 +172,8 @@ int firstError(const Job& job) {
 void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
   const int first = firstError(job);
   const Order order(job.events);
-  if (first >= 0) addFirst(job, ranks, first, order, findings);
+  const Trail trail(job, ranks);
+  if (first >= 0) addFirst(job, ranks, trail, first, order, findings);
   // Alike events are one finding, whatever their fix repeats of the line.
   std::map<std::string, Finding> alike;
   std::vector<std::string> keys;
@@ -198,7 +190,7 @@ void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
                                         .severity = severityOf(event),
                                         .what = what,
                                         .seen = {},
-                                        .why = whyOf(job, ranks, event),
+                                        .why = whyOf(job, ranks, trail, event),
                                         .fix = event.fix})
                   .first;
     }

@@ -259,6 +259,24 @@ TEST(Judge, WithoutTimesACauseComesFirst) {
   EXPECT_NE(findings.all()[0].why.find("no times"), std::string::npos);
 }
 
+// Rank 0 blames rank 2, rank 2 blames rank 1, and rank 1 was killed.
+TEST(Judge, TheTrailOfBlame) {
+  const auto lost = [](int rank, const std::string& time, int peer) {
+    return warningOf(
+        rank, time,
+        "NET/Railwise : mlx5_0: connection from node" + std::to_string(peer) +
+            ".cluster:100 (mlx5_0): the peer closed the connection or died with work outstanding");
+  };
+  const std::string text = goodJob(3) + lost(0, "10:00:02", 2) + lost(2, "10:00:01", 1) +
+                           "WRONG: remote process exited or there was a network error\n";
+  const Findings findings = judged(readJob(text));
+  EXPECT_EQ(findings.all()[0].seen[0].device, "rank 2 (node2)");
+  EXPECT_NE(findings.all()[0].why.find("It blames rank 1 (node1), whose log has no error: look there first."),
+            std::string::npos);
+  EXPECT_NE(findings.all()[1].why.find("It blames rank 2 (node2), and that one rank 1 (node1), whose log"),
+            std::string::npos);
+}
+
 TEST(Judge, ThePeersAddressIsAHost) {
   const std::string text =
       saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warningOf(0, "", kRetry);
