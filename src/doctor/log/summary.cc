@@ -108,6 +108,7 @@ void addConnections(const Job& job, const Ranks& ranks, std::vector<std::string>
     for (const auto& [name, times] : process.algorithms) algorithms[name] += times;
   }
   std::vector<std::string> parts;
+  parts.reserve(std::max(all.size(), algorithms.size()));
   for (const auto& [way, connections] : all)
     parts.push_back(
         std::to_string(connections.number) + " via " + way +
@@ -124,6 +125,7 @@ void addSettings(const Job& job, const Ranks& ranks, std::vector<std::string>& l
     for (const auto& [name, fact] : job.processes[static_cast<std::size_t>(index)].settings)
       all[name].insert(fact.value);
   std::vector<std::string> parts;
+  parts.reserve(all.size());
   for (const auto& [name, values] : all)
     parts.push_back(name + (values.size() == 1 ? "=" + *values.begin()
                                                : " (" + std::to_string(values.size()) + " values)"));

@@ -1,6 +1,7 @@
 #include "doctor/log/trail.h"
 
 #include <set>
+#include <vector>
 
 #include "doctor/log/line.h"
 
@@ -63,12 +64,17 @@ std::string Trail::hostText(const Event& event) const {
 std::string Trail::textOf(const Event& event) const {
   int at = peerOf(event);
   if (at < 0) return hostText(event);
-  std::string text = " It blames " + ranks_.label(at);
+  std::vector<int> chain = {at};
   std::set<int> seen = {event.process, at};
   for (auto next = blames_.find(at); next != blames_.end() && seen.insert(next->second).second;
-       next = blames_.find(at)) {
-    at = next->second;
-    text += ", and that one " + ranks_.label(at);
+       next = blames_.find(at))
+    chain.push_back(at = next->second);
+  std::string text = " It blames " + ranks_.label(chain.front());
+  constexpr std::size_t kMostShown = 4;
+  if (chain.size() > kMostShown) {
+    text += ", and so on over " + std::to_string(chain.size() - 2) + " others to " + ranks_.label(at);
+  } else {
+    for (std::size_t i = 1; i < chain.size(); ++i) text += ", and that one " + ranks_.label(chain[i]);
   }
   return text + (hasErrors(job_, at) ? "." : ", whose log has no error: look there first.");
 }

@@ -31,6 +31,13 @@ TEST(DoctorLog, Json) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
+TEST(DoctorLog, StandardInput) {
+  const ProcessResult result = runProcess(
+      "/bin/sh", {"-c", std::string(RAILWISE_CLI) + " doctor --log - <" + kFiles + "mpirun-socket-2.18.log"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.out.find("standard input:8: Using network Socket"), std::string::npos) << result.out;
+}
+
 TEST(DoctorLog, FewerRanksThanThereShouldBe) {
   const ProcessResult result = doctor({kFiles + "mpirun-socket-2.18.log", "--ranks", "4"});
   EXPECT_NE(result.out.find("2 ranks are in no log: 2, 3"), std::string::npos) << result.out;
