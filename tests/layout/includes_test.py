@@ -59,6 +59,7 @@ MAY_INCLUDE = {
     "src/doctor/facts": ["base", "sysfs", "verbs"],
     "src/doctor/checks": ["base", "sysfs", "topo", "doctor"],
     "src/doctor/pair": ["base", "sysfs", "verbs", "topo", "doctor/finding.h", "doctor/report.h"],
+    "src/doctor/log": ["base", "doctor/finding.h", "doctor/report.h"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],
     "src/cli/device": ["base", "sysfs", "gpu", "topo", "softdev", "cli/options"],

@@ -43,7 +43,7 @@ def wait_for(processes, last_words, limit_s):
 class Job:
     """Ranks of the program at a place (real_gpu.py, software_gpu.py), over `net`; logs and outputs are in `folder`.
 
-    `net`: "Railwise", or one that NCCL brings ("Socket", "IB"). `extra`: environment variables on top.
+    `net`: "Railwise", or one that NCCL brings ("Socket", "IB"). `extra`: environment variables on top; None: not set.
     """
 
     def __init__(self, place, folder, ranks, net, words, extra=()):
@@ -67,13 +67,13 @@ class Job:
     def environment(self, rank):
         """Nothing of NCCL's and ours from outside counts."""
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("NCCL_", "RAILWISE_", "SOFTGPU_", "CUDA_"))}
-        return {**outside,
-                "NCCL_NET": self.net, "NCCL_NET_PLUGIN": str(self.place.plugin) if self.net == "Railwise" else "none", "NCCL_MNNVL_ENABLE": "0",
-                "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV",
-                "NCCL_CONF_FILE": "/dev/null", "NCCL_NET_MERGE_LEVEL": "LOC",  # the devices as they are
-                # NCCL writes a dump for every communicator whose rank 0 this is: each process has its own.
-                "NCCL_DEBUG_FILE": str(self.logs[rank]), "NCCL_TOPO_DUMP_FILE": str(self.folder / f"topology{rank}.xml"),
-                "NCCL_HOSTID": self.place.host(rank), **self.place.environment(rank), **self.extra}
+        of_job = {"NCCL_NET": self.net, "NCCL_NET_PLUGIN": str(self.place.plugin) if self.net == "Railwise" else "none", "NCCL_MNNVL_ENABLE": "0",
+                  "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV",
+                  "NCCL_CONF_FILE": "/dev/null", "NCCL_NET_MERGE_LEVEL": "LOC",  # the devices as they are
+                  # NCCL writes a dump for every communicator whose rank 0 this is: each process has its own.
+                  "NCCL_DEBUG_FILE": str(self.logs[rank]), "NCCL_TOPO_DUMP_FILE": str(self.folder / f"topology{rank}.xml"),
+                  "NCCL_HOSTID": self.place.host(rank), **self.place.environment(rank), **self.extra}
+        return {**outside, **{name: value for name, value in of_job.items() if value is not None}}
 
     def wait(self):
         """Complaints: of ranks that failed or did not end."""

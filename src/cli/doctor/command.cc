@@ -148,7 +148,13 @@ int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
 }  // namespace
 
 int doctorCommand(Args args) {
-  // --pair and --hosts have options of their own.
+  // --log, --pair and --hosts have options of their own.
+  const auto is_log = [](std::string_view arg) { return arg == "--log"; };
+  if (std::any_of(args.begin(), args.end(), is_log)) {
+    std::vector<const char*> rest(args.begin(), args.end());
+    std::erase_if(rest, is_log);
+    return doctorLogCommand(rest);
+  }
   const auto asks_for_pairs = [](std::string_view arg) {
     return arg.starts_with("--pair") || arg == "--hosts" || arg.starts_with("--hosts=");
   };

@@ -7,6 +7,7 @@ namespace railwise::cli {
 
 // Each takes the arguments behind its name and answers the exit status of the command.
 int doctorCommand(Args args);
+int doctorLogCommand(Args args);
 int doctorPairCommand(Args args);
 
 }  // namespace railwise::cli

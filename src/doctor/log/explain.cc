@@ -1,0 +1,119 @@
+#include "doctor/log/explain.h"
+
+#include <algorithm>
+#include <span>
+
+#include "doctor/log/known_line.h"
+#include "doctor/log/line.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr std::string_view kRailwise = "NET/Railwise : ";
+
+bool has(std::string_view text, std::string_view words) { return text.find(words) != std::string_view::npos; }
+
+const KnownLine* find(std::span<const KnownLine> lines, std::string_view text) {
+  const auto found = std::find_if(lines.begin(), lines.end(), [&](const KnownLine& line) {
+    return has(text, line.words) && has(text, line.more_words);
+  });
+  return found == lines.end() ? nullptr : &*found;
+}
+
+Explanation explanationOf(const KnownLine& line) {
+  return {line.check, line.kind, line.serious, line.what, line.why, line.fix};
+}
+
+// "status=12" (2.18 to 2.29), "status=IBV_WC_RETRY_EXC_ERR(12)" (2.30), "with error 12" (to 2.17).
+int statusOf(std::string_view text) {
+  const std::string_view status = after(text, "status=");
+  if (status.data() == nullptr) return numberAfter(text, "with error ");
+  const int number = leadingNumber(status);
+  return number >= 0 ? number : numberAfter(firstWord(status), "(");
+}
+
+std::string vendorText(std::string_view text) {
+  int vendor = numberAfter(text, "vendor err ");
+  if (vendor < 0) vendor = numberAfter(text, "vendor_err=");
+  switch (vendor) {
+    case 129:
+      return " (vendor error 129: no acknowledgement came)";
+    case 130:
+    case 135:
+      return " (vendor error " + std::to_string(vendor) + ": the peer is not ready)";
+    case 136:
+      return " (vendor error 136: the peer refuses the access)";
+    case 249:
+      return " (vendor error 249: flushed)";
+    default:
+      return vendor > 0 ? " (vendor error " + std::to_string(vendor) + ")" : "";
+  }
+}
+
+Explanation explainCompletion(std::string_view text) {
+  const int status = statusOf(text);
+  const KnownStatus* const known = knownStatus(status);
+  Explanation explanation;
+  explanation.check = "completion-error";
+  explanation.what = "completion with status " + std::to_string(status);
+  if (known != nullptr) {
+    explanation.kind = known->kind;
+    explanation.what += std::string(", ") + known->name;
+    explanation.why = known->why + vendorText(text);
+    explanation.fix = known->fix;
+  } else {
+    explanation.why = "The NIC reports an error" + vendorText(text) + ".";
+    explanation.fix = "dmesg | grep -i mlx5";
+  }
+  return explanation;
+}
+
+Explanation explainRailwise(std::string_view text) {
+  const KnownLine* const known = find(knownRailwiseWarnings(), text);
+  Explanation explanation =
+      known != nullptr ? explanationOf(*known) : Explanation{"railwise-warning", EventKind::kCause,    true,
+                                                             "Railwise warns",   "The line says why.", ""};
+  if (explanation.fix.empty()) explanation.fix = "as Railwise says: " + std::string(text);
+  return explanation;
+}
+
+}  // namespace
+
+Explanation explainWarning(std::string_view source, std::string_view text) {
+  if (text.starts_with(kRailwise)) return explainRailwise(text.substr(kRailwise.size()));
+  if (has(text, "Got completion ")) return explainCompletion(text);
+  if (const KnownLine* const known = find(knownNcclWarnings(), text); known != nullptr)
+    return explanationOf(*known);
+  const std::size_t tree = source.rfind("/src/");  // the path of who built it
+  const std::string_view file = firstWord(source.substr(tree == std::string_view::npos ? 0 : tree + 1), ":");
+  return {.check = "unknown-warning",
+          .what = "NCCL warns, and this program does not know the warning" +
+                  (file.empty() ? std::string() : " of " + std::string(file)),
+          .why = "The line says what happened; NCCL warns as a rule only of errors.",
+          .fix = "search for the words of the line at https://github.com/NVIDIA/nccl/issues"};
+}
+
+std::optional<Explanation> explainOther(std::string_view text) {
+  const KnownLine* const known = find(knownOtherLines(), text);
+  if (known == nullptr) return std::nullopt;
+  Explanation explanation = explanationOf(*known);
+  const std::string_view work = after(text, "WorkNCCL(");
+  if (explanation.check == "watchdog" && work.data() != nullptr) {
+    const std::string_view operation = firstWord(after(work, "OpType="), ",)");
+    if (!operation.empty()) explanation.what += ": " + std::string(operation);
+  }
+  return explanation;
+}
+
+std::string_view resultName(int result) {
+  static constexpr std::string_view kNames[] = {"",
+                                                "ncclUnhandledCudaError",
+                                                "ncclSystemError",
+                                                "ncclInternalError",
+                                                "ncclInvalidArgument",
+                                                "ncclInvalidUsage",
+                                                "ncclRemoteError"};
+  return result > 0 && result < static_cast<int>(std::size(kNames)) ? kNames[result] : "";
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,30 @@
+// What a warning or an error line means, in words, and what to do. Pure; thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "doctor/log/job.h"
+
+namespace railwise::doctor {
+
+struct Explanation {
+  std::string check;  // a heading of docs/doctor-log.md
+  EventKind kind = EventKind::kCause;
+  bool serious = true;
+  std::string what;
+  std::string why;
+  std::string fix;
+};
+
+// A line of NCCL WARN. Every one has an answer; the check of what nobody knows is "unknown-warning".
+Explanation explainWarning(std::string_view source, std::string_view text);
+
+// A line that NCCL did not write: PyTorch's watchdog, an exception. Null: no error.
+std::optional<Explanation> explainOther(std::string_view text);
+
+// The meaning of ncclResult_t: "ncclRemoteError". "": not an error.
+std::string_view resultName(int result);
+
+}  // namespace railwise::doctor

@@ -1,0 +1,142 @@
+// What the logs of a job say, rank by rank. The reader fills it, the judge reads it. Plain values. Its size
+// depends on the number of processes and not on the length of the logs: what repeats is counted.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace railwise::doctor {
+
+// A line of a log.
+struct Place {
+  int file = 0;  // index into Job::files
+  uint64_t line = 0;
+};
+
+struct Fact {
+  std::string value;
+  Place place;
+};
+
+// A library that NCCL tried to load.
+struct PluginAttempt {
+  std::string name;    // "libnccl-net-railwise.so"; several, where NCCL names them together
+  std::string reason;  // dlopen's; "": not found
+  Place place;
+};
+
+struct Nic {
+  std::string name;  // "mlx5_0:1"
+  std::string link;  // "IB", "RoCE", "iWARP"; "": the log does not say
+};
+
+// May GPU memory go straight through a NIC?
+struct NicGpuDirect {
+  bool enabled = false;
+  Fact line;
+};
+
+// Pairs of GPU and NIC that are too far apart for GPUDirect.
+struct FarPair {
+  int distance = -1;
+  int allowed = -1;
+  uint64_t pairs = 0;
+  Fact line;  // the first
+};
+
+// Connections that take one way, e.g. "NET/Railwise/0" or "P2P/IPC".
+struct Connections {
+  uint64_t number = 0;
+  uint64_t gpu_direct = 0;
+  Place place;  // the first
+};
+
+// A communicator's begin on one GPU of a process.
+struct Init {
+  std::string communicator;  // equal on all ranks of it: the commId, else what the release writes
+  int rank = -1;
+  int ranks = 0;
+  int device = -1;
+  bool split = false;  // made of another communicator
+  bool complete = false;
+  Fact started;
+};
+
+enum class EventKind {
+  kCause,        // can be the reason for what follows
+  kConsequence,  // as a rule another rank or an earlier error is the reason
+  kRemark,       // the job goes on
+};
+
+// A warning or an error, with its explanation (explain.h).
+struct Event {
+  int process = -1;  // index into Job::processes; -1: not known
+  int rank = -1;     // as the line's prefix or text says
+  EventKind kind = EventKind::kRemark;
+  std::string check, what, why, fix;
+  bool serious = true;  // a remark that costs something
+  std::string time;
+  Fact line;  // the whole words, with the file and line of the source
+  uint64_t repeated = 0;
+};
+
+// One process of the job: what NCCL says once for all GPUs of it.
+struct Process {
+  std::string host, pid;
+  int file = 0;  // its first line
+  int hinted_rank = -1;
+  Fact version;  // "2.29.7+cuda13.0"
+  Fact driver;   // "13000"
+  Fact plugin;   // loaded: its name ("Railwise")
+  int plugin_api = 0;
+  Fact plugin_path;  // as NCCL names it
+  Fact railwise;     // version of the plugin
+  Fact provider;     // libfabric's, of aws-ofi-nccl: "efa", "tcp"
+  std::vector<PluginAttempt> attempts;
+  std::vector<Fact> missing_symbols;  // "ncclNetPlugin_v8"
+  std::vector<Fact> failed_plugins;   // loaded, init failed
+  Fact unsupported_plugin;            // no symbol that NCCL knows
+  Fact missing_network;               // "Error: network X not found."
+  std::map<std::string, Place> networks;
+  std::string network;  // the first that it used
+  Fact no_rdma;         // "NET/IB : No device found.", no libibverbs
+  std::vector<Nic> nics;
+  Fact nics_line;
+  std::map<std::string, NicGpuDirect> gpu_direct;  // by the NIC's name
+  std::vector<Fact> no_gpu_direct_reasons;         // what the plugin says
+  std::vector<FarPair> far_pairs;
+  bool dma_buf = false;
+  std::map<std::string, Fact> settings;  // "NCCL_IB_HCA": as the environment has set it
+  std::map<std::string, Connections> connections;
+  std::map<std::string, uint64_t> algorithms;  // "AllReduce RING SIMPLE": times
+  Fact channels;                               // "16 coll channels, 0 collnet channels, ..."
+  int nodes = 0;                               // of the job, as NCCL counts them
+  std::set<std::string> addresses;             // of its sockets: "10.0.0.1"
+  std::deque<Init> inits;
+  std::vector<Fact> error_trace;  // "transport/net.cc:1302 -> 6"
+  Place progress;                 // the last sign that it goes on: an init completed, a connection made
+  uint64_t lines = 0;
+  uint64_t warnings = 0;
+};
+
+struct LogFile {
+  std::string name;
+  uint64_t lines = 0;
+  uint64_t nccl_lines = 0;
+  std::set<int> processes;
+  std::string problem;  // why it could not be read to its end
+};
+
+struct Job {
+  std::vector<LogFile> files;
+  std::vector<Process> processes;
+  std::vector<Event> events;
+  Fact version;              // "NCCL version 2.21.5+cuda12.4" in a line without a host
+  uint64_t lost_events = 0;  // beyond the limits
+};
+
+}  // namespace railwise::doctor

@@ -1,0 +1,104 @@
+#include "doctor/log/explain.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::doctor {
+namespace {
+
+TEST(Explain, TheStatusOfACompletionInAllForms) {
+  for (const char* text :
+       {"NET/IB : Got completion from peer 10.0.0.1<1> with error 12, opcode 0, len 0, vendor err 129",
+        "NET/IB : Got completion from peer 10.0.0.1<1> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+        "NET/IB: Got completion from peer 10.0.0.1<1> with status=IBV_WC_RETRY_EXC_ERR(12) "
+        "opcode=IBV_WC_SEND(0) vendor_err=129 "}) {
+    const Explanation it = explainWarning("", text);
+    EXPECT_EQ(it.check, "completion-error");
+    EXPECT_EQ(it.what, "completion with status 12, transport retry counter exceeded") << text;
+    EXPECT_NE(it.why.find("no acknowledgement came"), std::string::npos) << text;
+    EXPECT_EQ(it.kind, EventKind::kCause);
+  }
+}
+
+TEST(Explain, AFlushIsAConsequence) {
+  EXPECT_EQ(explainWarning("", "NET/IB : Got completion from peer x with status=5 opcode=0").kind,
+            EventKind::kConsequence);
+}
+
+TEST(Explain, KnownWarnings) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1", "queue-pair"},
+      {"Call to ibv_modify_qp failed with error Invalid argument errno 22", "queue-pair"},
+      {"Call to ibv_modify_qp failed with error Network is unreachable", "queue-pair"},
+      {"Call to ibv_create_qp failed", "memory-lock"},
+      {"NET/OFI Initializing plugin failed", "plugin-warning"},
+      {"NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129", "completion-error"},
+      {"Call to ibv_create_cq failed with error Cannot allocate memory", "memory-lock"},
+      {"Call to ibv_reg_mr failed with error Cannot allocate memory", "memory-lock"},
+      {"Call to ibv_reg_mr_iova2 failed with error Bad address", "memory-registration"},
+      {"socketPollConnect: connect to 10.0.0.1<2> failed : Connection refused", "connection-refused"},
+      {"Net : Connect to 10.0.0.1<2> failed : No route to host", "connection-refused"},
+      {"socketProgress: Connection closed by remote peer n1<4>", "connection-closed"},
+      {"Bootstrap : no socket interface found", "socket-interface"},
+      {"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000", "duplicate-gpu"},
+      {"Could not find a path for pattern 4, falling back to simple order", "topology-path"},
+      {"NET/IB : mlx5_0:1 Got async event : port error", "port-event"},
+      {"NET/IB : mlx5_0:1 Got async error event: local catastrophic error", "port-event"},
+      {"NET/IB : mlx5_0:1 Got non-fatal async event: port active(9)", "port-event"},
+      {"NET/IB : req 0/1 tag 0 peer x collective mismatch error, local size 4 remote size 8",
+       "mismatched-collective"},
+      {"Message truncated : received 8 bytes instead of 4", "message-truncated"},
+      {"Cuda failure 2 'out of memory'", "cuda-failure"},
+      {"Could not open XML topology file /x : No such file or directory", "topology-file"},
+      {"Error: failed to extend /dev/shm/nccl-x to 4 bytes, error: No space left on device (28)",
+       "shared-memory"},
+      {"Error: network Railwise not found.", "network-not-found"},
+      {"Mismatched NCCL version detected : rank 0 version 22907 rank 1 version 22105", "differ-version"},
+      {"Bootstrap Root : rank 1 of 2 ranks has already checked in", "ranks-mismatch"},
+  };
+  for (const auto& [text, check] : kCases) EXPECT_EQ(explainWarning("f.cc:1", text).check, check) << text;
+}
+
+TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
+  const Explanation lost = explainWarning(
+      "a.cc:1",
+      "NET/Railwise : mlx5_0: connection to n2 (mlx5_0): qp 7: transport retry counter exceeded; looking "
+      "for another path");
+  EXPECT_EQ(lost.check, "railwise-failover");
+  EXPECT_EQ(lost.kind, EventKind::kRemark);
+  const Explanation over =
+      explainWarning("a.cc:1", "NET/Railwise : mlx5_0: connection to n2: timed out: check its log");
+  EXPECT_EQ(over.check, "railwise-connection");
+  EXPECT_EQ(over.kind, EventKind::kCause);
+  EXPECT_NE(over.fix.find("check its log"), std::string::npos);
+  EXPECT_EQ(explainWarning("a.cc:1", "NET/Railwise : something new").check, "railwise-warning");
+  EXPECT_EQ(explainWarning("a.cc:1",
+                           "NET/Railwise : mlx5_0: connection to n2: the peer closed the connection or "
+                           "died with work outstanding")
+                .kind,
+            EventKind::kConsequence);
+}
+
+TEST(Explain, NobodyKnowsTheWarning) {
+  const Explanation it = explainWarning("/home/x/nccl/src/new.cc:12", "the moon is in the way");
+  EXPECT_EQ(it.check, "unknown-warning");
+  EXPECT_NE(it.what.find(" of src/new.cc"), std::string::npos);
+}
+
+TEST(Explain, PyTorchAndLaunchers) {
+  const auto watchdog = explainOther(
+      "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8, "
+      "OpType=ALLREDUCE, NumelIn=1) ran for 600013 milliseconds");
+  ASSERT_TRUE(watchdog);
+  EXPECT_EQ(watchdog->check, "watchdog");
+  EXPECT_NE(watchdog->what.find("too long: ALLREDUCE"), std::string::npos) << watchdog->what;
+  EXPECT_EQ(explainOther("ncclRemoteError: A call failed possibly due to a network error")->check,
+            "framework-error");
+  EXPECT_EQ(
+      explainOther("mpirun noticed that process rank 3 with PID 9 on node n exited on signal 9 (Killed)")
+          ->check,
+      "process-killed");
+  EXPECT_FALSE(explainOther("epoch 3: loss 0.1"));
+}
+
+}  // namespace
+}  // namespace railwise::doctor

@@ -1,0 +1,42 @@
+// Each check has its heading on the page that reports point to, and each heading is a check.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace railwise::doctor {
+namespace {
+
+std::string contentOf(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::set<std::string> matches(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) found.insert((*at)[1]);
+  return found;
+}
+
+TEST(DoctorLogPage, HasAHeadingForEachCheck) {
+  const std::filesystem::path root = RAILWISE_SOURCE_DIR;
+  std::set<std::string> checks;
+  for (const auto& file : std::filesystem::directory_iterator(root / "src/doctor/log")) {
+    if (file.path().extension() != ".cc") continue;
+    // A check is a word in kebab-case alone in its quotes.
+    const std::set<std::string> here = matches(contentOf(file.path()), "\"([a-z]+(?:-[a-z]+)+|watchdog)\"");
+    checks.insert(here.begin(), here.end());
+  }
+  checks.erase("railwise-doctor-log");
+  const std::set<std::string> headings = matches(contentOf(root / "docs/doctor-log.md"), "\n### ([a-z-]+)\n");
+  EXPECT_GT(checks.size(), 40U);
+  EXPECT_EQ(checks, headings);
+}
+
+}  // namespace
+}  // namespace railwise::doctor

@@ -1,0 +1,52 @@
+// A job read from text, for tests.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/log/judge.h"
+#include "doctor/log/reader.h"
+
+namespace railwise::doctor {
+
+inline Job readJob(std::string_view text) {
+  JobReader reader;
+  reader.beginFile("log");
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    reader.line(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return reader.take();
+}
+
+inline Findings judged(const Job& job, int expected = 0) { return judgeJob(job, Ranks(job, expected)); }
+
+// Null: no finding of this check.
+inline const Finding* findingOf(const Findings& findings, std::string_view check) {
+  for (const Finding& finding : findings.all())
+    if (finding.check == check) return &finding;
+  return nullptr;
+}
+
+inline std::string checksOf(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings.all()) text += (text.empty() ? "" : " ") + finding.check;
+  return text;
+}
+
+// Lines of a rank that is alone in its process on a host: "node0:100:100 [0] NCCL INFO ...".
+inline std::string saidBy(int rank, const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines)
+    text += "node" + std::to_string(rank) + ":100:100 [0] NCCL INFO " + line + "\n";
+  return text;
+}
+
+inline std::string initLine(int rank, int ranks, const char* state) {
+  return "ncclCommInitRank comm 0x7" + std::to_string(rank) + " rank " + std::to_string(rank) + " nranks " +
+         std::to_string(ranks) + " cudaDev 0 nvmlDev 0 busId 1000 commId 0x1 - Init " + state;
+}
+
+}  // namespace railwise::doctor
