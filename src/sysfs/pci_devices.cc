@@ -132,6 +132,20 @@ std::vector<PciDevice> gpuDevices(const FileTree& tree) {
   return devices;
 }
 
+std::string nearestGpu(const FileTree& tree, const std::string& path) {
+  const std::vector<std::string> way = splitPath(path);
+  std::string nearest;
+  std::ptrdiff_t most = -1;
+  for (const PciDevice& gpu : gpuDevices(tree)) {
+    const std::vector<std::string> its = splitPath(gpu.path);
+    const auto parted = std::mismatch(way.begin(), way.end(), its.begin(), its.end());
+    if (parted.first - way.begin() <= most) continue;
+    most = parted.first - way.begin();
+    nearest = gpu.busid;
+  }
+  return nearest;
+}
+
 int64_t pciOrder(std::string_view path) {
   const std::string name(baseName(path));
   unsigned domain = 0;

@@ -50,6 +50,10 @@ std::vector<PciDevice> pciDevices(const FileTree& tree);
 // The GPUs of `tree`.
 std::vector<PciDevice> gpuDevices(const FileTree& tree);
 
+// The address of the GPU that has the most of the way to the root in common with the function in the folder
+// `path`, "0000:1b:00.0"; among equals the first. "": the tree has no GPU.
+std::string nearestGpu(const FileTree& tree, const std::string& path);
+
 // "0000:3b:00.1" at the end of `path` as a number; these numbers have the order in which NCCL sorts devices.
 // -1 if there is no address.
 int64_t pciOrder(std::string_view path);

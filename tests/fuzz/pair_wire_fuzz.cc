@@ -7,7 +7,7 @@
 #include "doctor/pair/host_file.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/summary.h"
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/wire.h"
 
 namespace {
 

@@ -58,7 +58,8 @@ MAY_INCLUDE = {
     "src/doctor": ["base"],  # a finding, and how findings are printed
     "src/doctor/facts": ["base", "sysfs", "verbs"],
     "src/doctor/checks": ["base", "sysfs", "topo", "doctor"],
-    "src/doctor/pair": ["base", "sysfs", "verbs", "topo", "doctor/finding.h", "doctor/report.h"],
+    "src/doctor/pair/measuring": ["base", "sysfs", "verbs"],
+    "src/doctor/pair": ["base", "topo", "doctor/finding.h", "doctor/report.h", "doctor/pair/measuring"],
     "src/doctor/log": ["base", "doctor/finding.h", "doctor/report.h"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],
@@ -79,7 +80,7 @@ MAY_INCLUDE = {
 # folder -> the only files, or folders, that may include it
 ONLY_FROM = {
     "softdev": ("src/softdev/", "src/verbs/library.cc", "src/verbs/cm/library.cc", "src/cli/device/", "src/perf/faults/", "benchmarks/bench/"),
-    "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
+    "verbs": ("src/verbs/", "src/net/", "src/doctor/facts/", "src/doctor/pair/measuring/", "src/cli/doctor/pair_end.cc", "benchmarks/bench/load/raw"),
 }
 # rdma-core's headers, by how their names begin -> folders that may include them
 RDMA_HEADERS = {"rdma/": ("src/verbs/", "src/softdev/"), "infiniband/": ("src/verbs/", "src/softdev/")}

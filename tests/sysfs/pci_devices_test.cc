@@ -35,5 +35,21 @@ TEST(PciDevices, AreReadInTheOrderOfTheirAddresses) {
   EXPECT_EQ(gpuDevices(tree).size(), 2U);
 }
 
+TEST(NearestGpu, HasMostOfTheWayInCommon) {
+  const std::string host = "/sys/devices/pci0000:15/0000:15:01.0/";
+  MemoryTree tree;
+  const auto addGpu = [&tree](const std::string& path) {
+    tree.file(path + "/class", "0x030200\n")
+        .file(path + "/vendor", "0x10de\n")
+        .file(path + "/device", "0x2330\n");
+    tree.link("/sys/bus/pci/devices/" + std::string(baseName(path)), path);
+  };
+  addGpu(host + "0000:16:00.0/0000:1a:00.0");
+  addGpu(host + "0000:17:00.0/0000:1b:00.0");
+  EXPECT_EQ(nearestGpu(tree, host + "0000:17:00.0/0000:18:00.0"), "0000:1b:00.0");
+  EXPECT_EQ(nearestGpu(tree, host + "0000:16:00.0/0000:19:00.0"), "0000:1a:00.0");
+  EXPECT_EQ(nearestGpu(MemoryTree(), host), "");
+}
+
 }  // namespace
 }  // namespace railwise::sysfs

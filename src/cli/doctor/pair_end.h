@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "doctor/pair/open_end.h"
+#include "doctor/pair/measuring/open_end.h"
 
 namespace railwise::cli {
 

@@ -10,7 +10,7 @@
 
 #include "base/outcome.h"
 #include "base/socket.h"
-#include "doctor/pair/conduct.h"
+#include "doctor/pair/measuring/conduct.h"
 #include "perf/job/bootstrap.h"
 
 namespace railwise::cli {

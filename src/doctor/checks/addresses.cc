@@ -269,7 +269,7 @@ void checkEcn(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 6> kChecks = {
+constexpr std::array<Check, 6> kAddressChecks = {
     {{"gid", "rdma", "GIDs of RoCE ports: none, RoCE v1 alone, link-local alone", checkGids},
      {"gid-index", "rdma", "NCCL_IB_GID_INDEX against the GID tables", checkGidIndex},
      {"mtu", "rdma", "packet size of ports against the interface's and each other's", checkMtu},
@@ -280,6 +280,6 @@ constexpr std::array<Check, 6> kChecks = {
 
 }  // namespace
 
-std::span<const Check> addressChecks() { return kChecks; }
+std::span<const Check> addressChecks() { return kAddressChecks; }
 
 }  // namespace railwise::doctor

@@ -157,7 +157,7 @@ void checkSeccomp(Examination& exam) {
        .fix = "start the container with --cap-add=SYS_PTRACE (docker, podman)"});
 }
 
-constexpr std::array<Check, 6> kChecks = {
+constexpr std::array<Check, 6> kContainerChecks = {
     {{"memlock", "container", "the limit for locked memory", checkMemlock},
      {"open-files", "container", "the limit for open files", checkOpenFiles},
      {"shm-size", "container", "the size of /dev/shm", checkSharedMemory},
@@ -167,6 +167,6 @@ constexpr std::array<Check, 6> kChecks = {
 
 }  // namespace
 
-std::span<const Check> containerChecks() { return kChecks; }
+std::span<const Check> containerChecks() { return kContainerChecks; }
 
 }  // namespace railwise::doctor

@@ -210,7 +210,7 @@ void checkDataDirect(Examination& exam) {
        .fix = "unset NCCL_IB_DATA_DIRECT"});
 }
 
-constexpr std::array<Check, 6> kChecks = {
+constexpr std::array<Check, 6> kGpuDirectChecks = {
     {{"gpu-driver", "gpudirect", "the GPUs' driver", checkDriver},
      {"gpudirect", "gpudirect", "dma-buf and nvidia_peermem: loaded, and known to the RDMA drivers",
       checkPeerMemory},
@@ -222,6 +222,6 @@ constexpr std::array<Check, 6> kChecks = {
 
 }  // namespace
 
-std::span<const Check> gpuDirectChecks() { return kChecks; }
+std::span<const Check> gpuDirectChecks() { return kGpuDirectChecks; }
 
 }  // namespace railwise::doctor

@@ -302,7 +302,7 @@ void checkLauncher(Examination& exam) {
         "srun --cpus-per-task=8 ...    (or --exclusive)");
 }
 
-constexpr std::array<Check, 8> kChecks = {
+constexpr std::array<Check, 8> kNcclChecks = {
     {{"plugin", "nccl", "the plugin that NCCL_NET_PLUGIN names, and where NCCL looks", checkPlugin},
      {"plugin-form", "nccl", "a path as NCCL_NET_PLUGIN with an NCCL that takes names alone",
       checkPluginForm},
@@ -315,6 +315,6 @@ constexpr std::array<Check, 8> kChecks = {
 
 }  // namespace
 
-std::span<const Check> ncclChecks() { return kChecks; }
+std::span<const Check> ncclChecks() { return kNcclChecks; }
 
 }  // namespace railwise::doctor

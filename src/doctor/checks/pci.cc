@@ -7,60 +7,28 @@
 #include "doctor/checks/check.h"
 #include "doctor/facts/pci_config.h"
 #include "sysfs/pci_devices.h"
+#include "sysfs/pci_link.h"
 
 namespace railwise::doctor {
 namespace {
-
-// GT/s of "16.0 GT/s PCIe"; 0: not known.
-double speedOf(const std::string& text) { return std::max(0.0, std::strtod(text.c_str(), nullptr)); }
-
-// Gb/s that a link carries: 8b/10b encoding up to 5 GT/s, then 128b/130b.
-double linkGbps(double gts, long long lanes) {
-  constexpr double kLastOldGts = 5.0;
-  return gts * static_cast<double>(lanes) * (gts <= kLastOldGts ? 0.8 : 128.0 / 130);
-}
-
-struct Link {
-  double speed = 0, most_speed = 0;
-  long long width = 0, most_width = 0;
-  bool known() const {
-    return speed > 0 && most_speed > 0 && width > 0 && most_width > 0 && most_width <= 32;
-  }
-  bool reduced() const { return known() && (speed < most_speed || width < most_width); }
-};
-
-Link linkOf(const System& system, const std::string& path) {
-  return {speedOf(system.line(path + "/current_link_speed")), speedOf(system.line(path + "/max_link_speed")),
-          system.number(path + "/current_link_width").value_or(0),
-          system.number(path + "/max_link_width").value_or(0)};
-}
-
-std::string linkText(double speed, long long width) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%g GT/s x%lld", speed, width);
-  return text;
-}
 
 void checkLinks(Examination& exam) {
   std::set<std::string> done;
   for (const RdmaPort* port : exam.usedPorts()) {
     if (port->pci_path.empty() || port->simulated || !done.insert(port->pci_path).second) continue;
-    const Link link = linkOf(exam.system, port->pci_path);
-    if (!link.reduced()) continue;
-    // The slot gives no more than this, so the card is not at fault: another slot would be needed.
-    const std::string above = port->pci_path.substr(0, port->pci_path.rfind('/'));
-    const Link slot = linkOf(exam.system, above);
-    const bool by_slot = slot.known() && slot.most_speed <= link.speed && slot.most_width <= link.width;
-    const double now = linkGbps(link.speed, link.width);
-    const bool enough = port->rate_mbps > 0 && now * 1000 >= port->rate_mbps;
+    const sysfs::PciLink now = sysfs::currentLink(exam.system.tree(), port->pci_path);
+    const sysfs::PciLink card = sysfs::bestLink(exam.system.tree(), port->pci_path);
+    const sysfs::PciLink possible = sysfs::bestLinkInSlot(exam.system.tree(), port->pci_path);
+    if (!now.known() || !card.known() || now.mbps() >= card.mbps()) continue;
+    const bool by_slot = now.mbps() >= possible.mbps();
+    const bool enough = port->rate_mbps > 0 && now.mbps() >= static_cast<uint32_t>(port->rate_mbps);
     Finding finding{.check = "pci-link", .severity = enough ? Severity::kAdvice : Severity::kWarning};
     finding.what =
         by_slot ? "its PCIe slot is slower than the card" : "its PCIe link is slower than card and slot";
-    finding.seen.push_back(
-        {port->device, port->pci_path + "/current_link_speed, current_link_width",
-         linkText(link.speed, link.width) + "; the card can " + linkText(link.most_speed, link.most_width)});
+    finding.seen.push_back({port->device, port->pci_path + "/current_link_speed, current_link_width",
+                            now.text() + "; the card can " + card.text()});
     char why[128];
-    std::snprintf(why, sizeof why, "The link carries %.0f Gb/s, the port %s%s.", now,
+    std::snprintf(why, sizeof why, "The link carries %.0f Gb/s, the port %s%s.", now.mbps() / 1000.0,
                   gbpsText(port->rate_mbps).c_str(), enough ? ": it does not hold the port back" : "");
     finding.why = why;
     const std::string busid(sysfs::baseName(port->pci_path));
@@ -200,7 +168,7 @@ void checkIommu(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
-constexpr std::array<Check, 4> kChecks = {
+constexpr std::array<Check, 4> kPciChecks = {
     {{"pci-link", "rdma", "PCIe links of the NICs against card and slot", checkLinks},
      {"relaxed-ordering", "rdma", "relaxed ordering on PCIe", checkRelaxedOrdering},
      {"acs", "gpudirect", "ACS redirect on bridges between GPUs and NICs", checkAcs},
@@ -208,6 +176,6 @@ constexpr std::array<Check, 4> kChecks = {
 
 }  // namespace
 
-std::span<const Check> pciChecks() { return kChecks; }
+std::span<const Check> pciChecks() { return kPciChecks; }
 
 }  // namespace railwise::doctor

@@ -183,7 +183,7 @@ void checkCounters(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 4> kChecks = {
+constexpr std::array<Check, 4> kPortChecks = {
     {{"port-state", "rdma", "ports that are not up", checkState},
      {"ib-sm", "rdma", "InfiniBand ports without a subnet manager", checkSubnetManager},
      {"port-speed", "rdma", "speed and width of ports against the card's and against each other", checkSpeed},
@@ -191,6 +191,6 @@ constexpr std::array<Check, 4> kChecks = {
 
 }  // namespace
 
-std::span<const Check> portChecks() { return kChecks; }
+std::span<const Check> portChecks() { return kPortChecks; }
 
 }  // namespace railwise::doctor

@@ -215,7 +215,7 @@ void checkFirmware(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 5> kChecks = {
+constexpr std::array<Check, 5> kRdmaChecks = {
     {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
      {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes},
      {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider},
@@ -224,6 +224,6 @@ constexpr std::array<Check, 5> kChecks = {
 
 }  // namespace
 
-std::span<const Check> rdmaChecks() { return kChecks; }
+std::span<const Check> rdmaChecks() { return kRdmaChecks; }
 
 }  // namespace railwise::doctor

@@ -183,7 +183,7 @@ void checkKnownMachine(Examination& exam) {
                : "give the container all of them (device plugin, hostNetwork), then compare with the host"});
 }
 
-constexpr std::array<Check, 6> kChecks = {
+constexpr std::array<Check, 6> kTopologyChecks = {
     {{"hidden-tree", "topology", "a VM that hides its PCIe tree, without a topology file", checkHiddenTree},
      {"topology-file", "topology", "the topology file: what NCCL refuses or misreads", checkTopologyFile},
      {"topology-fit", "topology", "the topology file against this machine", checkTopologyFit},
@@ -193,6 +193,6 @@ constexpr std::array<Check, 6> kChecks = {
 
 }  // namespace
 
-std::span<const Check> topologyChecks() { return kChecks; }
+std::span<const Check> topologyChecks() { return kTopologyChecks; }
 
 }  // namespace railwise::doctor

@@ -1,7 +1,7 @@
 // The bus bandwidth of all_reduce that the model of a machine allows. Pure; thread-safe.
 #pragma once
 
-#include "doctor/pair/facts.h"
+#include "doctor/pair/measuring/facts.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::doctor::pair {

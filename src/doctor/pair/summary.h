@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "doctor/pair/conduct.h"
 #include "doctor/pair/judge.h"
+#include "doctor/pair/measuring/conduct.h"
 #include "doctor/report.h"
 
 namespace railwise::doctor::pair {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "net/topology/gpu_in_use.h"
 #include "sysfs/pci_devices.h"
+#include "sysfs/pci_link.h"
 #include "topo/machine/load.h"
 #include "topo/sources/generate/flat_machine.h"
 #include "verbs/gpu_direct.h"
@@ -74,48 +75,13 @@ void findSlowPorts(const MachineFacts& machine, Violations& found) {
   }
 }
 
-struct PciLinkFacts {
-  double gigatransfers = 0;  // 0: not known
-  int lanes = 0;
-
-  bool known() const { return gigatransfers > 0 && lanes > 0; }
-  std::string text() const {
-    char line[48];
-    std::snprintf(line, sizeof line, "%g GT/s x%d", gigatransfers, lanes);
-    return line;
-  }
-};
-
-// `which`: "current" or "max". A virtual function says "Unknown" and 0.
-PciLinkFacts pciLink(const sysfs::FileTree& tree, const std::string& path, const std::string& which) {
-  PciLinkFacts link;
-  link.gigatransfers =
-      std::strtod(sysfs::firstLine(tree, path + "/" + which + "_link_speed").c_str(), nullptr);
-  link.lanes = std::atoi(sysfs::firstLine(tree, path + "/" + which + "_link_width").c_str());
-  constexpr int kMostLanes = 32;  // the kernel says 255 for "not known"
-  if (link.lanes > kMostLanes) link.lanes = 0;
-  return link;
-}
-
-// A card in an older or narrower slot is as fast as the slot allows.
-PciLinkFacts possibleLink(const sysfs::FileTree& tree, const std::string& path) {
-  PciLinkFacts link = pciLink(tree, path, "max");
-  const std::string above = path.substr(0, path.rfind('/'));
-  const PciLinkFacts slot = isBusId(sysfs::baseName(above)) ? pciLink(tree, above, "max") : PciLinkFacts();
-  if (slot.known()) {
-    link.gigatransfers = std::min(link.gigatransfers, slot.gigatransfers);
-    link.lanes = std::min(link.lanes, slot.lanes);
-  }
-  return link;
-}
-
 void findSlowPciLinks(const MachineFacts& machine, Violations& found) {
   std::vector<std::string> seen;  // the ports of a card share its link
   for (const PortFacts& port : machine.ports) {
     if (port.pci_path.empty() || std::count(seen.begin(), seen.end(), port.pci_path) > 0) continue;
     seen.push_back(port.pci_path);
-    const PciLinkFacts now = pciLink(machine.tree, port.pci_path, "current");
-    const PciLinkFacts possible = possibleLink(machine.tree, port.pci_path);
+    const sysfs::PciLink now = sysfs::currentLink(machine.tree, port.pci_path);
+    const sysfs::PciLink possible = sysfs::bestLinkInSlot(machine.tree, port.pci_path);
     if (!now.known() || !possible.known()) continue;
     if (now.gigatransfers >= possible.gigatransfers && now.lanes >= possible.lanes) continue;
     found.push_back(

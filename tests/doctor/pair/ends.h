@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "doctor/pair/judge.h"
-#include "doctor/pair/result.h"
+#include "doctor/pair/measuring/result.h"
 
 namespace railwise::doctor::pair::test {
 
@@ -18,7 +18,7 @@ inline NicFacts makeNic(const std::string& device) {
   nic.mtu_bytes = 4096;
   nic.lid = 7;
   nic.pcie_mbps = 504'123;
-  nic.pcie = "32.0 GT/s x16";
+  nic.pcie = "32 GT/s x16";
   nic.numa = 1;
   GidFacts gid;
   gid.value = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1};

@@ -1,5 +1,5 @@
 // Who meets whom, and which NICs.
-#include "doctor/pair/plan.h"
+#include "doctor/pair/measuring/plan.h"
 
 #include <gtest/gtest.h>
 

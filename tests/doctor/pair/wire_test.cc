@@ -1,5 +1,5 @@
 // What the ends send each other, and what is refused.
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/wire.h"
 
 #include <gtest/gtest.h>
 

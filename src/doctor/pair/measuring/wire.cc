@@ -1,4 +1,4 @@
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/wire.h"
 
 #include <algorithm>
 #include <bit>

@@ -8,8 +8,8 @@
 
 #include "base/config.h"
 #include "base/outcome.h"
-#include "doctor/pair/facts.h"
-#include "doctor/pair/gpu_memory.h"
+#include "doctor/pair/measuring/facts.h"
+#include "doctor/pair/measuring/gpu_memory.h"
 #include "sysfs/file_tree.h"
 #include "verbs/gid.h"
 #include "verbs/handles.h"

@@ -1,4 +1,4 @@
-#include "doctor/pair/conduct.h"
+#include "doctor/pair/measuring/conduct.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/clock.h"
-#include "doctor/pair/endpoint.h"
-#include "doctor/pair/measure.h"
+#include "doctor/pair/measuring/endpoint.h"
+#include "doctor/pair/measuring/measure.h"
 
 namespace railwise::doctor::pair {
 namespace {

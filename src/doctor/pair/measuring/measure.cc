@@ -1,4 +1,4 @@
-#include "doctor/pair/measure.h"
+#include "doctor/pair/measuring/measure.h"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-#include "doctor/pair/open_end.h"
+#include "doctor/pair/measuring/open_end.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/name_selection.h"
-#include "doctor/pair/pcie_path.h"
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/wire.h"
 #include "sysfs/pci_devices.h"
+#include "sysfs/pci_link.h"
 #include "verbs/pci_place.h"
 
 namespace railwise::doctor::pair {
@@ -65,9 +65,10 @@ void readPlace(FoundNic& nic, const ibv_device* device, const sysfs::FileTree& t
   const verbs::PciPlace place = verbs::pciPlace(device);
   nic.path = place.path;
   nic.facts.software = place.software || verbs::library().pci_path != nullptr;
-  const PcieLink link = narrowestPcieLink(tree, place.path);
-  nic.facts.pcie_mbps = link.mbps;
-  nic.facts.pcie = link.text;
+  if (const sysfs::PciLink link = sysfs::narrowestLink(tree, place.path); link.known()) {
+    nic.facts.pcie_mbps = link.mbps();
+    nic.facts.pcie = link.text();
+  }
   const std::string numa = sysfs::firstLine(tree, place.path + "/numa_node");
   nic.facts.numa = numa.empty() || numa[0] == '-' ? -1 : std::atoi(numa.c_str());
 }
@@ -172,7 +173,7 @@ OpenEnd openEnd(Config config, const sysfs::FileTree& tree, std::string host, bo
   }
   if (found.empty()) end.facts.failure = noDevice(end.config, count);
   for (FoundNic& nic : found) {
-    if (gpu) nic.open.gpu = nearestGpu(tree, nic.path);
+    if (gpu) nic.open.gpu = sysfs::nearestGpu(tree, nic.path);
     nic.open.numa = nic.facts.numa;
     end.facts.nics.push_back(std::move(nic.facts));
     end.nics.push_back(std::move(nic.open));

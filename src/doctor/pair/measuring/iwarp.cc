@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "doctor/pair/endpoint.h"
-#include "doctor/pair/kept_warnings.h"
+#include "doctor/pair/measuring/endpoint.h"
+#include "doctor/pair/measuring/kept_warnings.h"
 
 namespace railwise::doctor::pair {
 namespace {

@@ -1,4 +1,4 @@
-#include "doctor/pair/plan.h"
+#include "doctor/pair/measuring/plan.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/outcome.h"
-#include "doctor/pair/open_end.h"
-#include "doctor/pair/result.h"
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/open_end.h"
+#include "doctor/pair/measuring/result.h"
+#include "doctor/pair/measuring/wire.h"
 
 namespace railwise::doctor::pair {
 

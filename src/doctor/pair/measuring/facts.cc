@@ -1,4 +1,4 @@
-#include "doctor/pair/facts.h"
+#include "doctor/pair/measuring/facts.h"
 
 #include <algorithm>
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/socket.h"
-#include "doctor/pair/facts.h"
-#include "doctor/pair/open_end.h"
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/facts.h"
+#include "doctor/pair/measuring/open_end.h"
+#include "doctor/pair/measuring/wire.h"
 #include "verbs/cm/connection_manager.h"
 #include "verbs/queue_pair.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "doctor/pair/facts.h"
+#include "doctor/pair/measuring/facts.h"
 
 namespace railwise::doctor::pair {
 

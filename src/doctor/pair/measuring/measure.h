@@ -6,8 +6,8 @@
 #include <span>
 
 #include "base/clock.h"
-#include "doctor/pair/endpoint.h"
-#include "doctor/pair/result.h"
+#include "doctor/pair/measuring/endpoint.h"
+#include "doctor/pair/measuring/result.h"
 
 namespace railwise::doctor::pair {
 

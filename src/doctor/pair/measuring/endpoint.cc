@@ -1,4 +1,4 @@
-#include "doctor/pair/endpoint.h"
+#include "doctor/pair/measuring/endpoint.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "doctor/pair/kept_warnings.h"
+#include "doctor/pair/measuring/kept_warnings.h"
 #include "verbs/memory_region.h"
 #include "verbs/path.h"
 

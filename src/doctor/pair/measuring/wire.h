@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "doctor/pair/facts.h"
-#include "doctor/pair/result.h"
+#include "doctor/pair/measuring/facts.h"
+#include "doctor/pair/measuring/result.h"
 
 namespace railwise::doctor::pair {
 

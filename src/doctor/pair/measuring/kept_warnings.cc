@@ -1,9 +1,9 @@
-#include "doctor/pair/kept_warnings.h"
+#include "doctor/pair/measuring/kept_warnings.h"
 
 #include <cstdarg>
 #include <cstdio>
 
-#include "doctor/pair/wire.h"
+#include "doctor/pair/measuring/wire.h"
 
 namespace railwise::doctor::pair {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "doctor/pair/plan.h"
+#include "doctor/pair/measuring/plan.h"
 
 namespace railwise::doctor::pair {
 

@@ -35,7 +35,7 @@ struct NicFacts {
   uint32_t mtu_bytes = 0;   // the port's active MTU
   uint32_t lid = 0;
   uint32_t pcie_mbps = 0;      // of the narrowest link between the NIC and the root; 0: not known
-  std::string pcie;            // the narrowest link in words: "32.0 GT/s x16"
+  std::string pcie;            // the narrowest link in words: "32 GT/s x16"
   int numa = -1;               // -1: not known
   std::vector<GidFacts> gids;  // best first, at most verbs::kMaxGids
 

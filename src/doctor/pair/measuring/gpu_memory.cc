@@ -1,4 +1,4 @@
-#include "doctor/pair/gpu_memory.h"
+#include "doctor/pair/measuring/gpu_memory.h"
 
 #include <unistd.h>
 
