@@ -6,8 +6,8 @@
 
 #include "doctor/pair/host_file.h"
 #include "doctor/pair/judge.h"
-#include "doctor/pair/summary.h"
 #include "doctor/pair/measuring/wire.h"
+#include "doctor/pair/summary.h"
 
 namespace {
 

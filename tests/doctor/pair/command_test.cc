@@ -190,8 +190,6 @@ TEST(DoctorPair, MistakesHaveClearErrors) {
   EXPECT_TRUE(has(error({"--hosts", "/no/such"}), "/no/such: cannot be read: No such file"));
   EXPECT_TRUE(has(error({"--pair", "--seconds", "0"}), "a number of seconds from 0.001 to 60"));
   EXPECT_TRUE(has(error({"--pair", "--nic", "x;y"}), "--nic: only names"));
-  EXPECT_TRUE(
-      has(runProcess(RAILWISE_CLI, {"doctor"}).err, "what to look at? --pair [HOST] or --hosts FILE"));
 }
 
 TEST(DoctorPair, AHostWithoutDevicesIsAnError) {
