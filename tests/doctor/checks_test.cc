@@ -113,6 +113,23 @@ const Fault kFaults[] = {
            .link(folder + "libibverbs.so.1", "libibverbs.so.1.8.28.0");
      },
      "rdma-versions", Severity::kWarning, "", "rdma-core 28", "apt-get install rdma-core"},
+    {"NCCL_IB_HCA chooses nothing", kIb, [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA=bnxt"); },
+     "hca-selection", Severity::kError, "", "NCCL_IB_HCA=bnxt", "unset NCCL_IB_HCA"},
+    {"NCCL_IB_HCA names what is not there", kIb,
+     [](MemoryTree& tree) { environment(tree, "NCCL_IB_HCA==mlx5_0,mlx5_9"); }, "hca-selection",
+     Severity::kWarning, "mlx5_9", "mlx5_9", "ls /sys/class/infiniband"},
+    {"NCCL_IB_HCA chooses more than its names", kIb,
+     [](MemoryTree& tree) {
+       const std::string to = nicFolder(tree, 7) + "/infiniband/mlx5_10";
+       for (const char* file : {"/fw_ver", "/hca_type", "/board_id"})
+         tree.file(to + file, *tree.read(std::string("/sys/class/infiniband/mlx5_7") + file));
+       for (const char* file : {"/state", "/rate", "/link_layer", "/lid", "/sm_lid"})
+         tree.file(to + "/ports/1" + file,
+                   *tree.read(std::string("/sys/class/infiniband/mlx5_7/ports/1") + file));
+       tree.link("/sys/class/infiniband/mlx5_10", to).link(to + "/device", nicFolder(tree, 7));
+       environment(tree, "NCCL_IB_HCA=mlx5_1,mlx5_2");
+     },
+     "hca-selection", Severity::kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
     {"firmware differs", kIb,
      [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); }, "firmware",
      Severity::kWarning, "mlx5_0", "28.39.1002", "mlxfwmanager"},

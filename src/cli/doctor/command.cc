@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "cli/doctor/commands.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/plugin/plugin_loader.h"
 #include "cli/topo/machine_options.h"
 #include "doctor/checks/examine.h"
 #include "doctor/facts/gather.h"
@@ -98,6 +100,16 @@ std::string subjectOf(const doctor::System& system, const std::string& file, con
   if (!machine.software.empty()) return "machine " + machine.software;
   const std::string host = system.line("/proc/sys/kernel/hostname");
   return host.empty() ? "this machine" : host;
+}
+
+// The path of Railwise's own plugin beside this command; "": it is not there.
+std::string ownPlugin() {
+  for (const std::string& path : ownPluginPaths(executablePath())) {
+    std::error_code error;
+    if (path.find('/') != std::string::npos && std::filesystem::exists(path, error))
+      return std::filesystem::weakly_canonical(path, error).string();
+  }
+  return "";
 }
 
 // Null: it cannot be read; errno says why.
@@ -188,6 +200,7 @@ int doctorCommand(Args args) {
         *machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ},
         Config::load());
   }
+  if (here) facts.file(doctor::kOwnPluginFile, ownPlugin() + "\n");
   const doctor::SplitTree split(sysfs::liveTree(), *machine);
   const bool other_sysfs = here && !machine->live();
   const doctor::OverlayTree whole(other_sysfs ? static_cast<const sysfs::FileTree&>(split) : *machine, facts);

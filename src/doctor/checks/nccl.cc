@@ -86,6 +86,12 @@ std::string findPlugin(const System& system, const std::string& entry) {
   return {};
 }
 
+std::string ownPluginFolder(const System& system) {
+  const std::string path = system.line(kOwnPluginFile);
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "/folder/of/the/plugin" : path.substr(0, slash);
+}
+
 void checkPlugin(Examination& exam) {
   if (!exam.system.environmentKnown()) return;
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
@@ -104,7 +110,8 @@ void checkPlugin(Examination& exam) {
                   {"", "looked for", joined(pluginNames(entry), " and ")},
                   {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
          .why = "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
-         .fix = "export LD_LIBRARY_PATH=/folder/of/the/plugin:$LD_LIBRARY_PATH    (on every node)\n"
+         .fix = "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
+                ":$LD_LIBRARY_PATH    (on every node)\n"
                 "export NCCL_NET=Railwise    (then a job without the plugin fails instead)"});
   }
 }

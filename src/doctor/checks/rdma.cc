@@ -3,6 +3,7 @@
 #include <array>
 #include <set>
 
+#include "base/name_selection.h"
 #include "doctor/checks/check.h"
 #include "sysfs/pci_devices.h"
 
@@ -215,11 +216,55 @@ void checkFirmware(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 5> kRdmaChecks = {
+// The names of RDMA devices that an item of NCCL_IB_HCA chooses, each once.
+std::set<std::string> chosenBy(const Examination& exam, const PortItem& item, bool exact) {
+  std::set<std::string> devices;
+  for (const RdmaPort& port : exam.ports) {
+    const bool named = exact ? port.device == item.name : port.device.starts_with(item.name);
+    if (named && (item.port < 0 || item.port == port.number)) devices.insert(port.device);
+  }
+  return devices;
+}
+
+void checkSelection(Examination& exam) {
+  const Variable* set = exam.system.variable("NCCL_IB_HCA");
+  const auto selection = set == nullptr ? std::nullopt : parsePortSelection(set->value);
+  if (!selection || exam.ports.empty()) return;
+  const auto add = [&](Severity severity, const char* what, const std::string& item, const char* why,
+                       const std::string& fix) {
+    exam.findings.add({.check = "hca-selection",
+                       .severity = severity,
+                       .what = what,
+                       .seen = {{item, set->where, "NCCL_IB_HCA=" + set->value}},
+                       .why = why,
+                       .fix = fix});
+  };
+  if (exam.usedPorts().empty()) {
+    add(Severity::kError, "NCCL_IB_HCA chooses no port of this machine", "",
+        "NCCL falls back to TCP sockets without a word.",
+        "ls /sys/class/infiniband\nunset NCCL_IB_HCA    (or name devices that are there: =mlx5_0,mlx5_1)");
+    return;
+  }
+  if (selection->exclude) return;
+  for (const PortItem& item : selection->items) {
+    const std::set<std::string> devices = chosenBy(exam, item, selection->exact);
+    if (devices.empty())
+      add(Severity::kWarning, "NCCL_IB_HCA names a device that is not there", item.name,
+          "Its rail is lost here; other nodes may have it.", "ls /sys/class/infiniband");
+    // "mlx5_1" is a name, and the beginning of "mlx5_10" too.
+    if (!selection->exact && devices.size() > 1 && devices.contains(item.name))
+      add(Severity::kWarning, "NCCL_IB_HCA chooses more devices than its names", item.name,
+          "A name chooses every device that begins so: mlx5_1 is mlx5_10 too.",
+          "export NCCL_IB_HCA==" + set->value + "    (\"=\" before the list: exact names)");
+  }
+}
+
+constexpr std::array<Check, 6> kRdmaChecks = {
     {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
      {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes},
      {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider},
      {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions},
+     {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection},
      {"firmware", "rdma", "firmware of cards of one kind", checkFirmware}}};
 
 }  // namespace
