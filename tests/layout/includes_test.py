@@ -67,7 +67,7 @@ MAY_INCLUDE = {
     "src/cli/topo": ["base", "sysfs", "gpu", "topo", "cli/options", "cli/device"],
     "src/cli/gpus": ["base", "sysfs", "topo", "gpu", "cli/options", "cli/topo"],
     "src/cli/fingerprint": ["base", "sysfs", "gpu", "topo/sources/gpu_answers.h", "cli/options"],
-    "src/cli/doctor": ["base", "sysfs", "verbs", "topo", "doctor", "cli/options", "cli/plugin", "cli/device", "cli/topo", "perf/job"],
+    "src/cli/doctor": ["base", "sysfs", "gpu", "verbs", "topo", "doctor", "cli/options", "cli/plugin", "cli/device", "cli/topo", "perf/job"],
     "src/perf/measuring": ["base", "cli/options"],
     "src/perf/job": ["base", "cli/options"],
     "src/perf/collective": ["base", "nccl", "cli/options", "cli/plugin", "perf/measuring", "perf/job"],

@@ -25,7 +25,9 @@
 #include "doctor/facts/mask.h"
 #include "doctor/facts/trees.h"
 #include "doctor/report.h"
+#include "gpu/json.h"
 #include "sysfs/tar_archive.h"
+#include "topo/sources/gpu_answers.h"
 
 namespace railwise::cli {
 namespace {
@@ -157,19 +159,73 @@ int writeReport(const DoctorOptions& options, const sysfs::MemoryTree& read,
   return kExitOk;
 }
 
+// What the vendors' libraries say of this machine's GPUs, without UUIDs, which are made of serial numbers.
+// "": nothing.
+std::string gpuAnswers(const sysfs::FileTree& machine, const Config& config) {
+  const auto answers = topo::askForGpus(machine, true, config);
+  if (!answers.ok() || *answers == nullptr) return "";
+  gpu::GpuTopology known = **answers;
+  for (gpu::Device& device : known.gpus) device.uuid.clear();
+  return gpu::jsonOf(known);
+}
+
+// What this machine has in no file.
+sysfs::MemoryTree factsOfThisMachine(const DoctorOptions& options, const sysfs::FileTree& machine) {
+  const Config config = Config::load();
+  sysfs::MemoryTree facts = doctor::gatherFacts(
+      machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ}, config);
+  facts.file(doctor::kOwnPluginFile, ownPlugin() + "\n");
+  if (const std::string gpus = gpuAnswers(machine, config); !gpus.empty())
+    facts.file(topo::kGpuAnswersPath, gpus);
+  return facts;
+}
+
+// `tree`: the machine; `file`: only this topology file. Returns the exit status.
+int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, const std::string& file,
+                    const std::optional<std::string>& topology_text) {
+  const doctor::TracingTree traced(tree);
+  const doctor::System system(traced);
+  const std::string subject = subjectOf(system, file, options.machine);
+  const doctor::Diagnosis diagnosis =
+      doctor::examine(system, {.only = options.only, .topology_file = file, .topology_text = topology_text});
+  if (!options.report.empty()) {
+    if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)
+      return status;
+  }
+  return printDiagnosis(diagnosis, subject, options.json);
+}
+
+int examineFile(const DoctorOptions& options, const std::string& file) {
+  const std::optional<std::string> text = wholeFile(file);
+  if (!text) return say("doctor: %s: %s", file.c_str(), std::strerror(errno)), kExitUsage;
+  return examineAndPrint(options, sysfs::MemoryTree(file), file, text);
+}
+
+int examineMachine(const DoctorOptions& options) {
+  const std::unique_ptr<sysfs::FileTree> machine = openMachineTree("doctor", options.machine);
+  if (machine == nullptr) return kExitUsage;
+  if (options.machine.elsewhere()) return examineAndPrint(options, *machine, "", std::nullopt);
+  const sysfs::MemoryTree facts = factsOfThisMachine(options, *machine);
+  // With RAILWISE_SYSFS_ROOT only /sys is elsewhere.
+  const doctor::SplitTree split(sysfs::liveTree(), *machine);
+  const doctor::OverlayTree live(*machine, facts);
+  const doctor::OverlayTree rooted(split, facts);
+  return examineAndPrint(options, machine->live() ? live : rooted, "", std::nullopt);
+}
+
 }  // namespace
 
 int doctorCommand(Args args) {
   // --log, --pair and --hosts have options of their own.
   const auto is_log = [](std::string_view arg) { return arg == "--log"; };
+  const auto asks_for_pairs = [](std::string_view arg) {
+    return arg.starts_with("--pair") || arg == "--hosts" || arg.starts_with("--hosts=");
+  };
   if (std::any_of(args.begin(), args.end(), is_log)) {
     std::vector<const char*> rest(args.begin(), args.end());
     std::erase_if(rest, is_log);
     return doctorLogCommand(rest);
   }
-  const auto asks_for_pairs = [](std::string_view arg) {
-    return arg.starts_with("--pair") || arg == "--hosts" || arg.starts_with("--hosts=");
-  };
   if (std::any_of(args.begin(), args.end(), asks_for_pairs)) return doctorPairCommand(args);
   DoctorOptions options;
   int status = kExitOk;
@@ -178,42 +234,11 @@ int doctorCommand(Args args) {
   if (options.list) return listChecks();
   if (options.masked && options.report.empty())
     return say("doctor: --mask is for --report FILE.tar.gz"), kExitUsage;
-  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
   takeRecording(options.machine);
-  if (!file.empty() && options.machine.elsewhere())
+  if (arguments->positional.empty()) return examineMachine(options);
+  if (options.machine.elsewhere())
     return say("doctor: FILE and --root or --machine are two machines: name one"), kExitUsage;
-
-  std::optional<std::string> topology_text;
-  std::unique_ptr<sysfs::FileTree> machine;
-  if (!file.empty()) {
-    topology_text = wholeFile(file);
-    if (!topology_text) return say("doctor: %s: %s", file.c_str(), std::strerror(errno)), kExitUsage;
-    machine = std::make_unique<sysfs::MemoryTree>(file);
-  } else {
-    machine = openMachineTree("doctor", options.machine);
-    if (machine == nullptr) return kExitUsage;
-  }
-  sysfs::MemoryTree facts("facts");
-  const bool here = file.empty() && !options.machine.elsewhere();
-  if (here) {
-    facts = doctor::gatherFacts(
-        *machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ},
-        Config::load());
-  }
-  if (here) facts.file(doctor::kOwnPluginFile, ownPlugin() + "\n");
-  const doctor::SplitTree split(sysfs::liveTree(), *machine);
-  const bool other_sysfs = here && !machine->live();
-  const doctor::OverlayTree whole(other_sysfs ? static_cast<const sysfs::FileTree&>(split) : *machine, facts);
-  const doctor::TracingTree traced(whole);
-  const doctor::System system(traced);
-  const doctor::Diagnosis diagnosis = doctor::examine(
-      system,
-      {.only = options.only, .topology_file = file, .topology_text = topology_text, .this_machine = here});
-  if (!options.report.empty()) {
-    status = writeReport(options, traced.copy(), diagnosis, subjectOf(system, file, options.machine));
-    if (status != kExitOk) return status;
-  }
-  return printDiagnosis(diagnosis, subjectOf(system, file, options.machine), options.json);
+  return examineFile(options, arguments->positional[0]);
 }
 
 }  // namespace railwise::cli

@@ -21,7 +21,6 @@ struct Examination {
   const System& system;
   std::vector<RdmaPort> ports;               // all ports of the machine
   const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
-  std::string machine_error;                 // why there is no model
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read
   Findings findings;

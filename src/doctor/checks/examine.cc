@@ -6,7 +6,6 @@
 
 #include "sysfs/pci_devices.h"
 #include "topo/machine/load.h"
-#include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"
 
 namespace railwise::doctor {
@@ -27,7 +26,7 @@ std::string topologyFileOf(const System& system) {
   return system.exists(topo::kVirtualTopology) ? topo::kVirtualTopology : "";
 }
 
-Outcome<topo::Machine> modelOf(const Examination& exam, const topo::Settings& settings, bool this_machine) {
+Outcome<topo::Machine> modelOf(const Examination& exam, const topo::Settings& settings) {
   std::optional<topo::XmlDocument> document;
   if (exam.topology_text) {
     auto read = topo::parseXml(*exam.topology_text, exam.topology_file);
@@ -36,13 +35,8 @@ Outcome<topo::Machine> modelOf(const Examination& exam, const topo::Settings& se
   }
   if (exam.system.tree().list("/sys/bus/pci/devices").empty() && document.has_value())
     return topo::loadDocument(std::move(*document), settings, {}, exam.topology_file);
-  topo::SysfsOptions options;
-  auto answers = topo::askForGpus(exam.system.tree(), this_machine, Config());
-  if (answers.ok()) options.gpu_answers = std::move(*answers);
-  return topo::loadMachine({.tree = exam.system.tree(),
-                            .settings = settings,
-                            .options = std::move(options),
-                            .document = std::move(document)});
+  return topo::loadMachine(
+      {.tree = exam.system.tree(), .settings = settings, .document = std::move(document)});
 }
 
 // "8 RDMA ports: 8 x MT4129, InfiniBand, 400 Gb/s, active (mlx5_0 ... mlx5_7)"
@@ -88,9 +82,11 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.topology_text = options.topology_text;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
-  const Outcome<topo::Machine> machine = modelOf(exam, settingsOf(system), options.this_machine);
+  const Outcome<topo::Machine> machine = modelOf(exam, settingsOf(system));
   if (machine.ok()) exam.machine = &*machine;
-  else exam.machine_error = machine.error();
+  // Without a GPU there is no model, which is no fault.
+  else if (machine.failure().code != Code::kNoDevice)
+    exam.hidden.push_back("the machine's model: " + machine.error());
   lookAtPorts(exam);
   lookAtGpus(exam);
   std::size_t ran = 0;

@@ -1,4 +1,4 @@
-// Runs the checks of one machine. Main thread only: it asks the vendors' GPU libraries of this machine.
+// Runs the checks of one machine. Pure; thread-safe.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,6 @@ struct ExamineOptions {
   std::vector<std::string> only;             // names of checks or families; empty: all
   std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
   std::optional<std::string> topology_text;  // its text; null: it is read from the tree
-  bool this_machine = false;
 };
 
 // What was found, the worst first.
