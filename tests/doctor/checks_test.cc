@@ -96,6 +96,18 @@ const Fault kFaults[] = {
        set(tree, "/railwise/access", "/dev/infiniband/uverbs0 EPERM\n");
      },
      "rdma-nodes", Severity::kError, "mlx5_0", "EPERM", "--device=/dev/infiniband"},
+    {"a device that verbs cannot open", kIb,
+     [](MemoryTree& tree) { append(tree, "/railwise/verbs", "mlx5_4 0 open=EIO"); }, "rdma-open",
+     Severity::kError, "mlx5_4", "EIO", "dmesg"},
+    {"verbs does not answer", kIb,
+     [](MemoryTree& tree) { append(tree, "/railwise/verbs", "* 0 answer=late"); }, "rdma-open",
+     Severity::kError, "", "no answer", "dmesg"},
+    {"the device's own traffic class", kRoce,
+     [](MemoryTree& tree) {
+       tree.file(sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_0") + "/tc/1/traffic_class",
+                 "Global tclass=32\n");
+     },
+     "traffic-class", Severity::kWarning, "mlx5_0 port 1", "DSCP 8, priority 1", "tc/1/traffic_class"},
     {"no libibverbs", kIb,
      [](MemoryTree& tree) { tree = without(tree, "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"); },
      "rdma-provider", Severity::kError, "mlx5_0", "no libibverbs.so.1",
@@ -132,7 +144,7 @@ const Fault kFaults[] = {
      "hca-selection", Severity::kWarning, "mlx5_1", "NCCL_IB_HCA=mlx5_1", "NCCL_IB_HCA==mlx5_1,mlx5_2"},
     {"firmware differs", kIb,
      [](MemoryTree& tree) { set(tree, "/sys/class/infiniband/mlx5_5/fw_ver", "28.36.1010\n"); }, "firmware",
-     Severity::kWarning, "mlx5_0", "28.39.1002", "mlxfwmanager"},
+     Severity::kWarning, "mlx5_0", "28.39.1002", "mstflint"},
     {"port down", kRoce,
      [](MemoryTree& tree) {
        set(tree, std::string(kMlx0) + "/state", "1: DOWN\n");
@@ -162,7 +174,7 @@ const Fault kFaults[] = {
      [](MemoryTree& tree) {
        for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "200 Gb/sec (4X HDR)\n");
      },
-     "port-speed", Severity::kWarning, "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
+     "port-speed", Severity::kAdvice, "mlx5_0 port 1", "200 Gb/sec", "ethtool en_mlx5_0"},
     {"symbol errors now", kIb,
      [](MemoryTree& tree) {
        set(tree, "/railwise/later/sys/class/infiniband/mlx5_2/ports/1/counters/symbol_error", "19\n");
@@ -184,7 +196,7 @@ const Fault kFaults[] = {
        for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
          set(tree, std::string(kMlx0) + "/gid_attrs/types/" + index, "IB/RoCE v1\n");
      },
-     "gid", Severity::kWarning, "mlx5_0 port 1", "IB/RoCE v1", "cma_roce_mode"},
+     "gid", Severity::kWarning, "mlx5_0 port 1", "IB/RoCE v1", "roce_mode=2"},
     {"link-local alone", kRoce,
      [](MemoryTree& tree) {
        for (const std::string& index : tree.list(std::string(kMlx0) + "/gids"))
@@ -220,7 +232,7 @@ const Fault kFaults[] = {
        for (int i = 0; i < 8; ++i) text += "mlx5_" + std::to_string(i) + " 1 active_mtu=2048 max_mtu=4096\n";
        tree.file("/railwise/verbs", text);
      },
-     "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "partitions.conf"},
+     "mtu", Severity::kAdvice, "mlx5_0 port 1", "2048", "smpquery -C mlx5_0 -P 1 -D portinfo 0 1"},
     {"no PFC", kRoce, [](MemoryTree& tree) { set(tree, "/railwise/dcb/en_mlx5_0", "pfc 0x00\n"); }, "pfc",
      Severity::kAdvice, "mlx5_0 port 1", "off", "dcb pfc set dev en_mlx5_0"},
     {"no ECN", kRoce,
@@ -294,7 +306,7 @@ const Fault kFaults[] = {
        set(tree, "/proc/driver/nvidia/version",
            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08\n");
      },
-     "gpudirect", Severity::kError, "", "535", "dkms autoinstall"},
+     "gpudirect", Severity::kError, "", "535", "dkms build nvidia"},
     {"the driver's check of IOMMU groups", kIb,
      [](MemoryTree& tree) { tree.folder("/sys/class/iommu/smmu3.0x0"); }, "gpudirect-override",
      Severity::kWarning, "GPU 0000:1b:00.0", "GrdmaPciTopoCheckOverride: 0",
@@ -379,7 +391,7 @@ const Fault kFaults[] = {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
        tree.file("/opt/hpcx/lib/libnccl-net.so", "").file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n");
      },
-     "plugin-unasked", Severity::kWarning, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
+     "plugin-unasked", Severity::kAdvice, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},
     {"silent fallback", kIb, [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET"); }, "plugin-fallback",
      Severity::kAdvice, "", "not set", "NCCL_NET=Railwise"},
     {"two versions of NCCL", kIb,
@@ -447,7 +459,8 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto&
 // One fault makes one kind of finding: what is broken elsewhere is not claimed.
 TEST(Doctor, AFaultIsNotTakenForAnother) {
   const std::set<std::string> companions = {
-      "no RDMA driver/known-machine",  // no device at all is fewer than eight
+      "no RDMA driver/known-machine",                  // no device at all is fewer than eight
+      "fewer NICs than the machine has/rdma-devices",  // the card is still there
   };
   for (const Fault& fault : kFaults) {
     MemoryTree tree = goodMachine(fault.network);
@@ -465,6 +478,40 @@ TEST(Doctor, EveryCheckHasAFault) {
   std::set<std::string> without_fault = {"hidden-tree", "nic-far", "gpu-nic-root"};
   for (const Fault& fault : kFaults) without_fault.insert(fault.check);
   for (const Check& check : allChecks()) EXPECT_TRUE(without_fault.contains(check.name)) << check.name;
+}
+
+// A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.
+TEST(Doctor, DevicesOfOtherPodsAreNoFault) {
+  MemoryTree tree = goodMachine(kRoce);
+  tree.file("/.dockerenv", "");
+  set(tree, "/railwise/access", "/dev/infiniband/uverbs0 ok\n");
+  for (int i = 1; i < 8; ++i) {
+    append(tree, "/railwise/access", "/dev/infiniband/uverbs" + std::to_string(i) + " EPERM");
+    set(tree, portFolder(tree, i) + "/state", "1: DOWN\n");
+    tree = without(tree, "/sys/class/net/en_mlx5_" + std::to_string(i));
+  }
+  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
+  append(tree, "/railwise/environment", "NCCL_IB_HCA==mlx5_0,mlx5_3");
+  const Diagnosis named = diagnose(tree);
+  EXPECT_EQ(named.findings.exitStatus(), 2) << textOf(named);
+}
+
+// The device's own class goes over the job's.
+TEST(Doctor, AGlobalTrafficClassIsEnough) {
+  MemoryTree tree = goodMachine(kRoce);
+  unsetVariable(tree, "NCCL_IB_TC");
+  for (int i = 0; i < 8; ++i)
+    tree.file(
+        sysfs::realPathOf(tree, "/sys/class/infiniband/mlx5_" + std::to_string(i)) + "/tc/1/traffic_class",
+        "Global tclass=106\n");
+  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
+}
+
+// Half-width links are sold as such: HDR100.
+TEST(Doctor, LinksOfTwoLanesAreFine) {
+  MemoryTree tree = goodMachine();
+  for (int i = 0; i < 8; ++i) set(tree, portFolder(tree, i) + "/rate", "100 Gb/sec (2X HDR)\n");
+  EXPECT_EQ(textOf(diagnose(tree)), "node: fine\n");
 }
 
 TEST(Doctor, TheSparkIsTold) {

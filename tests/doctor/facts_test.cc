@@ -193,7 +193,7 @@ TEST(MaskTest, HidesAddressesAndKeepsEqualOnesEqual) {
   const MemoryTree hidden = masked(tree);
   EXPECT_EQ(hidden.read("/proc/sys/kernel/hostname"), "host\n");
   EXPECT_EQ(hidden.read("/railwise/environment"),
-            "MASTER_ADDR=host\nNCCL_SECRET_TOKEN=masked\nNCCL_IB_HCA=mlx5_0\n");
+            "MASTER_ADDR=masked\nNCCL_SECRET_TOKEN=masked\nNCCL_IB_HCA=mlx5_0\n");
   EXPECT_EQ(hidden.read("/railwise/interfaces").value().find("192.168"), std::string::npos);
   const std::vector<std::string> lines = linesOf(*hidden.read("/railwise/interfaces"));
   EXPECT_EQ(wordsOf(lines[0])[1], wordsOf(lines[1])[1]);

@@ -35,10 +35,9 @@ void checkGids(Examination& exam) {
       finding.what = "the port has GIDs of RoCE v1 alone";
       finding.seen[0].value = port->gids[0].type;
       finding.why = "RoCE v1 does not leave its subnet, and switches give it no ECN.";
-      finding.fix = "sudo cma_roce_mode -d " + port->device + " -p " + std::to_string(port->number) +
-                    " -m 2\nA port gets RoCE v2 GIDs when its interface has an address: sudo ip addr add "
-                    "<address>/<bits> dev " +
-                    up;
+      finding.fix =
+          "Only the driver or the card makes a port do RoCE v1 alone. ConnectX-3: echo 'options mlx4_core "
+          "roce_mode=2' | sudo tee /etc/modprobe.d/mlx4-roce.conf, then load the driver again";
     } else if (!any([](const GidEntry& gid) { return !gid.linkLocal(); })) {
       finding.severity = Severity::kWarning;
       finding.what = "the port has a link-local GID alone";
@@ -98,7 +97,7 @@ void checkGidIndex(Examination& exam) {
 // The packet size of RoCE on an interface: the largest of 256 to 4096 bytes that fits with the headers.
 // Source: Linux, include/rdma/ib_addr.h (iboe_get_mtu).
 int mtuOn(int interface_mtu) {
-  constexpr int kHeaders = 40 + 12 + 16 + 4 + 8;  // GRH or IPv6, BTH, RETH or atomics, ICRC, UDP
+  constexpr int kHeaders = 40 + 8 + 12 + 4 + 28 + 4;  // GRH, UDP, BTH, immediate, atomics, ICRC
   for (const int mtu : {4096, 2048, 1024, 512, 256})
     if (interface_mtu - kHeaders >= mtu) return mtu;
   return 0;
@@ -116,12 +115,16 @@ void addMtu(Examination& exam, const RdmaPort& port, Severity severity, const st
 
 void checkMtu(Examination& exam) {
   constexpr int kLargest = 4096;
-  std::map<std::string, int> most;  // by link layer: the largest packet of any port
+  // By kind of port: the largest packet of any. A front or storage network has an MTU of its own.
+  std::map<std::string, int> most;
+  const auto kind = [](const RdmaPort& port) {
+    return port.layer + " " + port.type + " " + port.board + " " + std::to_string(port.rate_mbps);
+  };
   const auto bytes = [](const RdmaPort& port) {
     return port.active_mtu > 0 ? port.active_mtu : port.roce() ? mtuOn(port.interface_mtu) : 0;
   };
   for (const RdmaPort* port : exam.usedPorts())
-    if (port->active() && !port->iwarp) most[port->layer] = std::max(most[port->layer], bytes(*port));
+    if (port->active() && !port->iwarp) most[kind(*port)] = std::max(most[kind(*port)], bytes(*port));
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->active() || port->iwarp || bytes(*port) == 0) continue;
     const bool by_verbs = port->active_mtu > 0;
@@ -129,10 +132,12 @@ void checkMtu(Examination& exam) {
                                        : "/sys/class/net/" + port->interface + "/mtu";
     const int value = by_verbs ? port->active_mtu : port->interface_mtu;
     const std::string fix =
-        port->roce() ? "sudo ip link set " + (port->interface.empty() ? "<interface>" : port->interface) +
-                           " mtu 9000    (and the switch's ports; keep it in netplan or NetworkManager)"
-                     : "Set mtu=5 (4096 bytes) for the partition in the subnet manager's partitions.conf";
-    if (bytes(*port) < most[port->layer]) {
+        port->roce()
+            ? "sudo ip link set " + (port->interface.empty() ? "<interface>" : port->interface) +
+                  " mtu 9000    (and the switch's ports; keep it in netplan or NetworkManager)"
+            : "sudo smpquery -C " + port->device + " -P " + std::to_string(port->number) + " -D portinfo 0 " +
+                  std::to_string(port->number) + "    (MtuCap of both ends: the switch's port decides too)";
+    if (bytes(*port) < most[kind(*port)]) {
       addMtu(exam, *port, Severity::kWarning, "its packets are smaller than those of other ports", where,
              value,
              "Two ends with different MTU connect with the smaller one at best; between hosts the connection "
@@ -142,7 +147,8 @@ void checkMtu(Examination& exam) {
                port->active_mtu < std::min(mtuOn(port->interface_mtu), port->max_mtu)) {
       addMtu(exam, *port, Severity::kWarning, "verbs uses smaller packets than the interface carries", where,
              value, "The interface's MTU was raised after the device came up.",
-             "sudo ip link set " + port->interface + " down && sudo ip link set " + port->interface + " up");
+             "sudo ip link set " + port->interface +
+                 " mtu 9000    (set it once more: the device then takes it over)");
     } else if (!port->software && bytes(*port) < kLargest &&
                (!by_verbs || port->max_mtu > port->active_mtu)) {
       addMtu(exam, *port, Severity::kAdvice, "its packets are smaller than 4096 bytes", where, value,
@@ -167,7 +173,7 @@ Lossless losslessOf(const System& system, const std::string& interface) {
     const std::vector<std::string> words = wordsOf(line);
     if (words.size() == 2 && words[0] == "pfc") {
       answer.known = true;
-      answer.pfc = static_cast<unsigned>(std::strtoul(words[1].c_str(), nullptr, 0));
+      answer.pfc = static_cast<unsigned>(std::strtoul(words[1].c_str(), nullptr, 0)) & 0xff;
     }
     if (words.size() == 3 && words[0] == "dscp")
       answer.priority_of_dscp[std::atoi(words[1].c_str())] = std::atoi(words[2].c_str());
@@ -176,23 +182,30 @@ Lossless losslessOf(const System& system, const std::string& interface) {
   return answer;
 }
 
-// The traffic class of a job: what is set, else that of the device (mlx5's own file), else 0.
-int trafficClass(const Examination& exam, const RdmaPort& port, std::string& where) {
-  if (const Variable* set = exam.system.variable("NCCL_IB_TC");
-      set != nullptr && std::atoi(set->value.c_str()) >= 0) {
-    where = "NCCL_IB_TC (" + set->where + ")";
-    return std::atoi(set->value.c_str());
-  }
+// The traffic class of a job's packets. The device's own (mlx5: "Global tclass=106") goes over what a job
+// asks for; without both it is 0. Source: MLNX_OFED, drivers/infiniband/hw/mlx5 (tc files).
+struct TrafficClass {
+  int value = 0;
+  std::string where;
+  std::string global_file;  // "": the device has no class of its own
+};
+TrafficClass trafficClassOf(const Examination& exam, const RdmaPort& port) {
+  constexpr std::string_view kGlobal = "Global tclass=";
   const std::string file =
       "/sys/class/infiniband/" + port.device + "/tc/" + std::to_string(port.number) + "/traffic_class";
-  for (const std::string& word : wordsOf(exam.system.line(file))) {
-    const auto equals = word.find('=');
-    if (!word.starts_with("Global")) continue;
-    where = file;
-    return std::atoi(word.c_str() + (equals == std::string::npos ? 0 : equals + 1));
-  }
-  where = "NCCL_IB_TC, not set";
-  return 0;
+  const std::string line = exam.system.line(file);
+  if (line.starts_with(kGlobal)) return {std::atoi(line.c_str() + kGlobal.size()) & 0xff, file, file};
+  const Variable* set = exam.system.variable("NCCL_IB_TC");
+  const int value = set == nullptr ? -1 : std::atoi(set->value.c_str());
+  if (value < 0 || value > 0xff) return {0, "NCCL_IB_TC, not set", ""};
+  return {value, "NCCL_IB_TC (" + set->where + ")", ""};
+}
+
+constexpr int kDscpShift = 2;  // the low two bits of the traffic class are ECN's
+
+int priorityOf(const Lossless& lossless, int dscp) {
+  const auto mapped = lossless.priority_of_dscp.find(dscp);
+  return (mapped != lossless.priority_of_dscp.end() ? mapped->second : dscp >> 3) & 7;
 }
 
 void checkPfc(Examination& exam) {
@@ -213,35 +226,39 @@ void checkPfc(Examination& exam) {
   }
 }
 
+// A DSCP of the lossless priority. 26 is the usual one of priority 3.
+int dscpFor(const Lossless& lossless, int priority) {
+  for (const auto& [dscp, maps_to] : lossless.priority_of_dscp)
+    if (maps_to == priority) return dscp;
+  constexpr int kUsualPriority = 3, kUsualDscp = 26;
+  return priority == kUsualPriority ? kUsualDscp : priority << 3;
+}
+
 void checkTrafficClass(Examination& exam) {
-  constexpr int kDscpShift = 2;  // the low two bits of the traffic class are ECN's
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->roce() || !port->active() || port->interface.empty()) continue;
     const Lossless lossless = losslessOf(exam.system, port->interface);
-    if (!lossless.known || lossless.pfc == 0) continue;
-    std::string where;
-    const int dscp = trafficClass(exam, *port, where) >> kDscpShift;
-    const auto mapped = lossless.priority_of_dscp.find(dscp);
-    const int priority = mapped != lossless.priority_of_dscp.end() ? mapped->second : dscp >> 3;
+    // Where the port trusts the VLAN's priority, the DSCP says nothing.
+    if (!lossless.known || lossless.pfc == 0 || !lossless.trust_dscp) continue;
+    const TrafficClass job = trafficClassOf(exam, *port);
+    const int dscp = job.value >> kDscpShift;
+    const int priority = priorityOf(lossless, dscp);
     if ((lossless.pfc >> priority & 1) != 0) continue;
-    int lossless_priority = 0;
-    while ((lossless.pfc >> lossless_priority & 1) == 0) ++lossless_priority;
-    int wanted = lossless_priority << 3;
-    for (const auto& [each, maps_to] : lossless.priority_of_dscp)
-      if (maps_to == lossless_priority) wanted = each;
-    // The usual code points of RoCE's priority 3.
-    if (lossless_priority == 3 && lossless.priority_of_dscp.empty()) wanted = 26;
+    int without_loss = 0;
+    while ((lossless.pfc >> without_loss & 1) == 0) ++without_loss;
+    const std::string wanted = std::to_string(dscpFor(lossless, without_loss) << kDscpShift);
     exam.findings.add(
         {.check = "traffic-class",
          .severity = Severity::kWarning,
          .what = "the traffic class of the job has no lossless priority",
-         .seen = {{port->label(), where,
+         .seen = {{port->label(), job.where,
                    "DSCP " + std::to_string(dscp) + ", priority " + std::to_string(priority)},
                   {port->label(), "dcb pfc show dev " + port->interface,
-                   "PFC on in priority " + std::to_string(lossless_priority)}},
+                   "PFC on in priority " + std::to_string(without_loss)}},
          .why = "The switches drop these packets under load although the fabric has a lossless priority.",
-         .fix = "export NCCL_IB_TC=" + std::to_string(wanted << kDscpShift) + "    (DSCP " +
-                std::to_string(wanted) + ", priority " + std::to_string(lossless_priority) + ")"});
+         .fix = job.global_file.empty()
+                    ? "export NCCL_IB_TC=" + wanted
+                    : "echo " + wanted + " | sudo tee " + job.global_file + "    (it goes over NCCL_IB_TC)"});
   }
 }
 
@@ -250,14 +267,11 @@ void checkTrafficClass(Examination& exam) {
 void checkEcn(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->roce() || !port->active() || port->interface.empty()) continue;
-    std::string where;
     const Lossless lossless = losslessOf(exam.system, port->interface);
-    const int dscp = trafficClass(exam, *port, where) >> 2;
-    const auto mapped = lossless.priority_of_dscp.find(dscp);
-    const std::string priority =
-        std::to_string(mapped != lossless.priority_of_dscp.end() ? mapped->second : dscp >> 3);
+    const int priority = priorityOf(lossless, trafficClassOf(exam, *port).value >> kDscpShift);
     for (const char* point : {"roce_np", "roce_rp"}) {
-      const std::string file = "/sys/class/net/" + port->interface + "/ecn/" + point + "/enable/" + priority;
+      const std::string file =
+          "/sys/class/net/" + port->interface + "/ecn/" + point + "/enable/" + std::to_string(priority);
       if (exam.system.number(file).value_or(1) != 0) continue;
       exam.findings.add({.check = "ecn",
                          .severity = Severity::kAdvice,

@@ -27,7 +27,7 @@ struct Examination {
   std::vector<std::string> looked;  // what was there and is fine, for people
   std::vector<std::string> hidden;  // what could not be read, and what would help
 
-  // Ports that a job would use: not left out by NCCL_IB_HCA.
+  // Ports that a job would use: given to this container, and not left out by NCCL_IB_HCA.
   std::vector<const RdmaPort*> usedPorts() const;
   // True if every RDMA device is of a software machine: nothing of the hardware matters then.
   bool simulated() const;

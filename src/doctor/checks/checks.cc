@@ -7,7 +7,7 @@ namespace railwise::doctor {
 std::vector<const RdmaPort*> Examination::usedPorts() const {
   std::vector<const RdmaPort*> used;
   for (const RdmaPort& port : ports)
-    if (!port.left_out) used.push_back(&port);
+    if (!port.left_out && !port.not_given) used.push_back(&port);
   return used;
 }
 

@@ -129,7 +129,8 @@ void checkMaskedSys(Examination& exam) {
 void checkNetworkNamespace(Examination& exam) {
   // The GID table names interfaces of the host; in another network namespace they are not there.
   for (const RdmaPort& port : exam.ports) {
-    if (!port.roce() || port.simulated || port.interface.empty() || exam.system.container().empty()) continue;
+    if (!port.roce() || port.simulated || port.not_given || port.interface.empty()) continue;
+    if (exam.system.container().empty()) continue;
     if (exam.system.exists("/sys/class/net/" + port.interface)) continue;
     exam.findings.add(
         {.check = "host-network",

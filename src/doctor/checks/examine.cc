@@ -39,15 +39,20 @@ Outcome<topo::Machine> modelOf(const Examination& exam, const topo::Settings& se
       {.tree = exam.system.tree(), .settings = settings, .document = std::move(document)});
 }
 
+std::string stateText(const RdmaPort& port) {
+  if (port.not_given) return ", not given to this container";
+  return port.left_out ? ", left out by NCCL_IB_HCA" : "";
+}
+
 // "8 RDMA ports: 8 x MT4129, InfiniBand, 400 Gb/s, active (mlx5_0 ... mlx5_7)"
 void lookAtPorts(Examination& exam) {
   std::map<std::string, std::vector<std::string>> kinds;
   for (const RdmaPort& port : exam.ports) {
     const std::string layer = port.iwarp ? "iWARP" : port.roce() ? "RoCE" : port.layer;
-    const std::string kind =
-        (port.type.empty() ? "" : port.type + ", ") + (layer.empty() ? "" : layer + ", ") +
-        (port.rate_mbps > 0 ? gbpsText(port.rate_mbps) + ", " : "") +
-        (port.active() ? "active" : "not active") + (port.left_out ? ", left out by NCCL_IB_HCA" : "");
+    const std::string kind = (port.type.empty() ? "" : port.type + ", ") +
+                             (layer.empty() ? "" : layer + ", ") +
+                             (port.rate_mbps > 0 ? gbpsText(port.rate_mbps) + ", " : "") +
+                             (port.active() ? "active" : "not active") + stateText(port);
     kinds[kind].push_back(port.number == 1 ? port.device : port.label());
   }
   for (const auto& [kind, names] : kinds) {
@@ -96,6 +101,8 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
     check.run(exam);
     ++ran;
   }
+  if (system.isRoot() && system.variable("SUDO_USER") != nullptr)
+    exam.hidden.push_back("as the job's user (without sudo): environment, limits, and rights to the devices");
   exam.looked.push_back(std::to_string(ran) + (ran == 1 ? " check" : " checks") +
                         " (railwise doctor --list)");
   exam.findings.sort();

@@ -5,6 +5,7 @@
 
 #include "doctor/checks/check.h"
 #include "sysfs/pci_devices.h"
+#include "topo/machine/known_machines.h"
 
 namespace railwise::doctor {
 namespace {
@@ -12,14 +13,35 @@ namespace {
 constexpr char kNvidiaVersion[] = "/proc/driver/nvidia/version";
 constexpr char kNvidiaParameters[] = "/proc/driver/nvidia/params";
 
+// GPUs of this host itself: not those that it has given to virtual machines.
+std::vector<sysfs::PciDevice> ownGpus(const Examination& exam) {
+  std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  std::erase_if(gpus, [&](const sysfs::PciDevice& gpu) {
+    return sysfs::realPathOf(exam.system.tree(), gpu.path + "/driver").ends_with("/vfio-pci");
+  });
+  return gpus;
+}
+
 bool hasGpus(const Examination& exam, bool (sysfs::PciDevice::*of)() const) {
-  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  const std::vector<sysfs::PciDevice> gpus = ownGpus(exam);
   return std::any_of(gpus.begin(), gpus.end(), [&](const sysfs::PciDevice& gpu) { return (gpu.*of)(); });
 }
 
+// The open kernel modules, and GPUDirect RDMA by dma-buf with them, are for Turing and later.
+bool openModulesFit(const Examination& exam) {
+  constexpr int kTuring = 75;
+  for (const sysfs::PciDevice& gpu : ownGpus(exam)) {
+    const topo::KnownGpu* known = topo::knownGpu(gpu.vendor, gpu.device);
+    if (known != nullptr && known->sm < kTuring) return false;
+  }
+  return true;
+}
+
 bool hasRealNic(const Examination& exam) {
-  return std::any_of(exam.ports.begin(), exam.ports.end(),
-                     [](const RdmaPort& port) { return !port.simulated && !port.software && !port.iwarp; });
+  return std::any_of(exam.ports.begin(), exam.ports.end(), [](const RdmaPort& port) {
+    // EFA has a peer-memory module of its own.
+    return !port.simulated && !port.software && (port.roce() || port.infiniband());
+  });
 }
 
 // True if the tree says anything of the kernel's modules; recordings before this version have none.
@@ -30,7 +52,7 @@ void checkDriver(Examination& exam) {
   const auto look = [&](bool there, const char* module, const char* what, const std::string& fix) {
     if (!there || exam.system.moduleLoaded(module)) return;
     Finding finding{.check = "gpu-driver", .severity = Severity::kError, .what = what};
-    for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(exam.system.tree()))
+    for (const sysfs::PciDevice& gpu : ownGpus(exam))
       finding.seen.push_back({"GPU " + gpu.busid, "/proc/modules", std::string("no ") + module});
     finding.why = "No program sees the GPUs.";
     finding.fix = fix;
@@ -57,16 +79,30 @@ std::string dmaBufMissing(const System& system) {
   return {};
 }
 
+int driverBranch(const System& system) {
+  for (const std::string& word : wordsOf(system.line(kNvidiaVersion))) {
+    const int branch = std::atoi(word.c_str());
+    if (branch > 99 && word.find('.') != std::string::npos) return branch;
+  }
+  return 0;
+}
+
+// The open kernel modules of the branch that is installed: another branch would not fit the fabric manager.
 std::string openModuleFix(const System& system) {
-  return system.installCommand("nvidia-open    # the open kernel modules",
-                               "nvidia-open    # the open kernel modules");
+  const std::string branch = std::to_string(driverBranch(system));
+  return system.installCommand("nvidia-driver-" + branch + "-server-open",
+                               "nvidia-driver-" + branch + "-open") +
+         "    (NVIDIA's repository may name it nvidia-open-" + branch +
+         "; same branch as nvidia-fabricmanager)";
 }
 
 void checkPeerMemory(Examination& exam) {
   const System& system = exam.system;
   if (!hasGpus(exam, &sysfs::PciDevice::isNvidiaGpu) || !hasRealNic(exam) || exam.simulated()) return;
   if (!system.exists(kNvidiaVersion)) return;  // gpu-driver tells
-  const std::string no_dma_buf = dmaBufMissing(system);
+  const Variable* off = system.variable("NCCL_DMABUF_ENABLE");
+  const std::string no_dma_buf =
+      off != nullptr && off->value == "0" ? "NCCL_DMABUF_ENABLE=0" : dmaBufMissing(system);
   const bool loaded = system.moduleLoaded("nvidia_peermem") || system.moduleLoaded("nv_peer_mem");
   const bool registered = peerMemoryRegistered(system);
   if (no_dma_buf.empty() || registered) return;
@@ -74,23 +110,26 @@ void checkPeerMemory(Examination& exam) {
   finding.seen.push_back({"", kNvidiaVersion, system.line(kNvidiaVersion)});
   finding.why =
       "GPUDirect RDMA is off without a word: data goes through host memory, often at half of the "
-      "bandwidth. " +
-      std::string("(No dma-buf: ") + no_dma_buf + ".)";
+      "bandwidth. (No dma-buf: " +
+      no_dma_buf + ".)";
+  const std::string open_modules =
+      openModulesFit(exam) ? "\nor, with kernel 5.12 and later: " + openModuleFix(system) : "";
   if (!loaded) {
     finding.what = "neither dma-buf nor nvidia_peermem gives the NICs GPU memory";
     finding.seen.push_back({"", "/proc/modules", "no nvidia_peermem"});
     finding.fix =
         "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee "
-        "/etc/modules-load.d/nvidia-peermem.conf\n"
-        "or, with kernel 5.12 and later: " +
-        openModuleFix(system);
+        "/etc/modules-load.d/nvidia-peermem.conf" +
+        open_modules;
   } else {
     finding.what = "nvidia_peermem is loaded, but the RDMA drivers do not know it";
     finding.seen.push_back({"", "/sys/kernel/mm/memory_peers", "no nv_mem"});
     finding.fix =
-        "The kernel's own RDMA drivers take no peer-memory modules: use dma-buf (" + openModuleFix(system) +
-        "),\nor install DOCA-OFED and then build the NVIDIA driver again (sudo dkms autoinstall), so that "
-        "nvidia_peermem finds ib_register_peer_memory_client";
+        "Build the NVIDIA driver again after the RDMA drivers: sudo dkms build nvidia/<version> --force && "
+        "sudo "
+        "dkms install nvidia/<version> --force    (dkms status names the version)\n"
+        "It needs RDMA drivers with ib_register_peer_memory_client: DOCA-OFED's, or Ubuntu's kernels" +
+        open_modules;
   }
   exam.findings.add(std::move(finding));
 }
@@ -100,7 +139,7 @@ void checkPeerMemory(Examination& exam) {
 void checkAmdMemory(Examination& exam) {
   const System& system = exam.system;
   if (!hasGpus(exam, &sysfs::PciDevice::isAmdGpu) || !hasRealNic(exam) || exam.simulated()) return;
-  for (const char* client : {"/sys/kernel/mm/memory_peers/amdkfd", "/sys/kernel/memory_peers/amdkfd"})
+  for (const char* client : {"/sys/kernel/mm/memory_peers", "/sys/kernel/memory_peers", "/sys/memory_peers"})
     if (system.exists(client)) return;
   const std::string file = "/boot/config-" + system.line("/proc/sys/kernel/osrelease");
   const std::string options = system.text(file);
@@ -120,14 +159,6 @@ void checkAmdMemory(Examination& exam) {
   exam.findings.add(std::move(finding));
 }
 
-int driverBranch(const System& system) {
-  for (const std::string& word : wordsOf(system.line(kNvidiaVersion))) {
-    const int branch = std::atoi(word.c_str());
-    if (branch > 99 && word.find('.') != std::string::npos) return branch;
-  }
-  return 0;
-}
-
 // The driver compares the IOMMU groups of GPU and NIC before it gives a dma-buf. On Grace they differ, and
 // the override is needed; later drivers have neither check nor override. Source: azhpc-images pull request
 // 589, NVIDIA aicr pull request 2607.
@@ -141,9 +172,9 @@ void checkOverride(Examination& exam) {
     return sysfs::realPathOf(system.tree(), path + "/iommu_group");
   };
   Finding finding{.check = "gpudirect-override", .severity = Severity::kWarning};
-  for (const sysfs::PciDevice& gpu : sysfs::gpuDevices(system.tree())) {
+  for (const sysfs::PciDevice& gpu : ownGpus(exam)) {
     const std::string own = group(gpu.path);
-    const bool translated = !own.empty() && system.exists("/sys/class/iommu/smmu3.0x0");
+    const bool translated = !own.empty() && system.hasSmmu();
     const bool shared = std::any_of(exam.ports.begin(), exam.ports.end(),
                                     [&](const RdmaPort& port) { return group(port.pci_path) == own; });
     if (translated && !shared && !exam.ports.empty())

@@ -144,7 +144,7 @@ void checkUnaskedPlugin(Examination& exam) {
     if (ours) return;
     exam.findings.add(
         {.check = "plugin-unasked",
-         .severity = Severity::kWarning,
+         .severity = Severity::kAdvice,
          .what = "NCCL loads a plugin that nobody has asked for",
          .seen = {{"", plain, "libnccl-net.so in the linker's search path"}},
          .why = "Without NCCL_NET_PLUGIN NCCL takes any libnccl-net.so (HPC-X, aws-ofi-nccl, NGC images have "
@@ -231,6 +231,18 @@ std::vector<std::vector<std::string>> interfacesOf(const System& system) {
   return rows;
 }
 
+// Bridges for the containers and guests of one machine. Docker's own networks are br- and 12 hexadecimal
+// digits; br-ex is the first interface of OpenShift's nodes.
+bool ofOneMachine(const std::string& interface) {
+  static constexpr std::array kPrefixes = {"docker", "virbr",  "veth",      "cni",         "lxcbr",
+                                           "lxdbr",  "podman", "kube-ipvs", "nodelocaldns"};
+  const bool named = std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                                 [&](const char* prefix) { return interface.starts_with(prefix); });
+  constexpr std::size_t kDockerBridge = 15;
+  return named || (interface.starts_with("br-") && interface.size() == kDockerBridge &&
+                   interface.find_first_not_of("0123456789abcdef", 3) == std::string::npos);
+}
+
 void checkBootstrap(Examination& exam) {
   const std::vector<std::vector<std::string>> interfaces = interfacesOf(exam.system);
   if (!exam.system.exists(kInterfacesFile)) return;
@@ -254,9 +266,7 @@ void checkBootstrap(Examination& exam) {
   }
   exam.looked.push_back("bootstrap of NCCL over " + chosen[0] +
                         (set == nullptr ? ", by NCCL's own order" : ", by NCCL_SOCKET_IFNAME"));
-  static constexpr std::array kOfOneMachine = {"docker", "virbr", "veth", "br-", "cni", "flannel", "lxc"};
-  const bool local = std::any_of(kOfOneMachine.begin(), kOfOneMachine.end(),
-                                 [&](const char* prefix) { return chosen[0].starts_with(prefix); });
+  const bool local = ofOneMachine(chosen[0].substr(0, chosen[0].find(' ')));
   if (!local) return;
   finding.severity = Severity::kWarning;
   finding.what = "NCCL talks to other nodes over an interface of this machine alone";
@@ -273,7 +283,7 @@ void checkLauncher(Examination& exam) {
   };
   const auto add = [&](Severity severity, const char* what, const char* name, const char* why,
                        const char* fix) {
-    const Variable* set = system.variable(name);
+    const Variable* set = &system.variables().at(name);
     exam.findings.add({.check = "launcher",
                        .severity = severity,
                        .what = what,
@@ -288,8 +298,10 @@ void checkLauncher(Examination& exam) {
     add(Severity::kError, "ranks of several nodes are told to meet at this node's own loopback address",
         "MASTER_ADDR", "Every node waits for itself, until the timeout.",
         "export MASTER_ADDR=<name of the first node>    (on every node)");
-  if (const Variable* gpus = system.variable("CUDA_VISIBLE_DEVICES");
-      gpus != nullptr && gpus->value.starts_with("-1"))
+  const auto visible = system.variables().find("CUDA_VISIBLE_DEVICES");
+  if (visible != system.variables().end() &&
+      (visible->second.value.empty() || visible->second.value.starts_with("-1") ||
+       visible->second.value == "NoDevFiles"))
     add(Severity::kError, "the process sees no GPU", "CUDA_VISIBLE_DEVICES", "CUDA finds no device.",
         "unset CUDA_VISIBLE_DEVICES");
   for (const char* name : {"TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"})
@@ -306,7 +318,7 @@ void checkLauncher(Examination& exam) {
       number("SLURM_NTASKS_PER_NODE") > 0)
     add(Severity::kWarning, "Slurm gives each rank one CPU", "SLURM_CPUS_PER_TASK",
         "NCCL's proxy thread and the training loop share it: operations wait for each other.",
-        "srun --cpus-per-task=8 ...    (or --exclusive)");
+        "export SRUN_CPUS_PER_TASK=8    (or srun --cpus-per-task=8)");
 }
 
 constexpr std::array<Check, 8> kNcclChecks = {

@@ -8,9 +8,21 @@
 #include "doctor/facts/pci_config.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/pci_link.h"
+#include "sysfs/rdma_devices.h"
 
 namespace railwise::doctor {
 namespace {
+
+// Mb/s of all active ports behind the PCIe link of a port's card.
+int rateOfCard(const Examination& exam, const RdmaPort& port) {
+  const auto card = [&](const RdmaPort& each) {
+    return sysfs::cardOf(exam.system.tree(), each.pci_path, false);
+  };
+  int rate = 0;
+  for (const RdmaPort& other : exam.ports)
+    if (other.active() && !other.pci_path.empty() && card(other) == card(port)) rate += other.rate_mbps;
+  return rate;
+}
 
 void checkLinks(Examination& exam) {
   std::set<std::string> done;
@@ -21,15 +33,16 @@ void checkLinks(Examination& exam) {
     const sysfs::PciLink possible = sysfs::bestLinkInSlot(exam.system.tree(), port->pci_path);
     if (!now.known() || !card.known() || now.mbps() >= card.mbps()) continue;
     const bool by_slot = now.mbps() >= possible.mbps();
-    const bool enough = port->rate_mbps > 0 && now.mbps() >= static_cast<uint32_t>(port->rate_mbps);
+    const int wanted = rateOfCard(exam, *port);
+    const bool enough = wanted > 0 && now.mbps() >= static_cast<uint32_t>(wanted);
     Finding finding{.check = "pci-link", .severity = enough ? Severity::kAdvice : Severity::kWarning};
     finding.what =
         by_slot ? "its PCIe slot is slower than the card" : "its PCIe link is slower than card and slot";
     finding.seen.push_back({port->device, port->pci_path + "/current_link_speed, current_link_width",
                             now.text() + "; the card can " + card.text()});
     char why[128];
-    std::snprintf(why, sizeof why, "The link carries %.0f Gb/s, the port %s%s.", now.mbps() / 1000.0,
-                  gbpsText(port->rate_mbps).c_str(), enough ? ": it does not hold the port back" : "");
+    std::snprintf(why, sizeof why, "The link carries %.0f Gb/s, the card's ports %s%s.", now.mbps() / 1000.0,
+                  gbpsText(wanted).c_str(), enough ? ": it does not hold them back" : "");
     finding.why = why;
     const std::string busid(sysfs::baseName(port->pci_path));
     finding.fix = by_slot ? "Put the card into a faster slot; lspci -tv"
@@ -37,6 +50,13 @@ void checkLinks(Examination& exam) {
                                 " | grep LnkSta    (downgraded: seat the card again, look at riser and BIOS)";
     exam.findings.add(std::move(finding));
   }
+}
+
+// By its PCI id: in a VM a virtual function has no link to its card.
+bool isVirtualFunction(const System& system, const std::string& path) {
+  static constexpr std::array kIds = {"0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e"};
+  const std::string id = system.line(path + "/device");
+  return system.line(path + "/vendor") == "0x15b3" && std::find(kIds.begin(), kIds.end(), id) != kIds.end();
 }
 
 void checkRelaxedOrdering(Examination& exam) {
@@ -54,11 +74,14 @@ void checkRelaxedOrdering(Examination& exam) {
   bool unreadable = false;
   for (const RdmaPort* port : exam.usedPorts()) {
     if (port->pci_path.empty() || port->simulated || !done.insert(port->pci_path).second) continue;
-    const PciConfig config(exam.system, port->pci_path);
+    // The bit of a virtual function is reserved; its card's function has it, which a VM does not see.
+    const std::string card = sysfs::realPathOf(exam.system.tree(), port->pci_path + "/physfn");
+    if (card.empty() && isVirtualFunction(exam.system, port->pci_path)) continue;
+    const PciConfig config(exam.system, card.empty() ? port->pci_path : card);
     const std::optional<bool> on = config.relaxedOrdering();
     unreadable = unreadable || (!config.complete() && exam.system.exists(port->pci_path + "/config"));
     if (!on.has_value() || *on) continue;
-    const std::string busid(sysfs::baseName(port->pci_path));
+    const std::string busid(sysfs::baseName(card.empty() ? port->pci_path : card));
     exam.findings.add(
         {.check = "relaxed-ordering",
          .severity = Severity::kWarning,
@@ -97,6 +120,11 @@ std::vector<std::string> bridgesBetween(const std::string& a, const std::string&
   return {};
 }
 
+// A GPU of a virtual machine on this host: its isolation is meant.
+bool givenToGuest(const System& system, const std::string& path) {
+  return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
+}
+
 void checkAcs(Examination& exam) {
   const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
   std::set<std::string> done;
@@ -104,27 +132,30 @@ void checkAcs(Examination& exam) {
   for (const RdmaPort* port : exam.usedPorts()) {
     if (port->pci_path.empty() || port->simulated) continue;
     for (const sysfs::PciDevice& gpu : gpus) {
+      if (givenToGuest(exam.system, gpu.path)) continue;
       for (const std::string& bridge : bridgesBetween(port->pci_path, gpu.path)) {
         if (!done.insert(bridge).second) continue;
         const PciConfig config(exam.system, bridge);
         unreadable = unreadable || (!config.complete() && exam.system.exists(bridge + "/config"));
         const uint16_t control = config.acsControl().value_or(0);
         if ((control & (kAcsRequestRedirect | kAcsCompletionRedirect)) == 0) continue;
+        if ((control & kAcsDirectTranslated) != 0) continue;  // ATS: translated requests go straight
         const std::string busid(sysfs::baseName(bridge));
         char value[64];
         std::snprintf(value, sizeof value, "ACSCtl 0x%04x (ReqRedir%s CmpltRedir%s)", control,
                       (control & kAcsRequestRedirect) != 0 ? "+" : "-",
                       (control & kAcsCompletionRedirect) != 0 ? "+" : "-");
-        exam.findings.add(
-            {.check = "acs",
-             .severity = Severity::kError,
-             .what = "ACS sends GPUDirect traffic through the CPU",
-             .seen = {{"bridge " + busid, bridge + "/config", value}},
-             .why = "NIC and GPU below one switch then talk through the root complex: half of the "
-                    "bandwidth or less, and hangs on some machines.",
-             .fix = "for b in $(lspci -D | awk '/PCI bridge/{print $1}'); do sudo setpci -s $b "
-                    "ECAP_ACS+6.w=0000 2>/dev/null; done\nOn a host of virtual machines leave ACS on "
-                    "and use ATS instead; for good switch ACS off in the BIOS"});
+        exam.findings.add({.check = "acs",
+                           .severity = Severity::kError,
+                           .what = "ACS sends GPUDirect traffic through the CPU",
+                           .seen = {{"bridge " + busid, bridge + "/config", value}},
+                           .why =
+                               "NIC and GPU below one switch then talk through the root complex: half of the "
+                               "bandwidth or less, and hangs on some machines.",
+                           .fix = "sudo setpci -s " + busid +
+                                  " ECAP_ACS+6.w=0000    (each bridge named above; until the next boot)\n"
+                                  "For good: ACS off in the BIOS or the switch. On a host of virtual "
+                                  "machines leave it on and use ATS"});
       }
     }
   }
@@ -138,7 +169,7 @@ std::string iommuType(const System& system, const std::string& path) {
 }
 
 void checkIommu(Examination& exam) {
-  if (exam.system.virtualMachine() || exam.system.exists("/sys/class/iommu/smmu3.0x0")) return;
+  if (exam.system.virtualMachine() || exam.system.hasSmmu()) return;
   Finding finding{.check = "iommu", .severity = Severity::kWarning};
   std::set<std::string> done;
   const auto look = [&](const std::string& name, const std::string& path) {
@@ -146,7 +177,8 @@ void checkIommu(Examination& exam) {
     if (!type.starts_with("DMA") || !done.insert(path).second) return;
     finding.seen.push_back({name, path + "/iommu_group/type", type});
   };
-  const std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  std::vector<sysfs::PciDevice> gpus = sysfs::gpuDevices(exam.system.tree());
+  std::erase_if(gpus, [&](const sysfs::PciDevice& gpu) { return givenToGuest(exam.system, gpu.path); });
   if (gpus.empty() || exam.ports.empty()) return;
   for (const sysfs::PciDevice& gpu : gpus) look("GPU " + gpu.busid, gpu.path);
   for (const RdmaPort& port : exam.ports)
@@ -158,9 +190,11 @@ void checkIommu(Examination& exam) {
       "GPUDirect RDMA and peer-to-peer go through the IOMMU then: slower, and on some machines data is wrong "
       "or the job hangs.";
   const std::string debian =
-      "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub "
-      "&& sudo reboot";
-  const std::string redhat = "sudo grubby --update-kernel=ALL --args=iommu=pt && sudo reboot";
+      "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && sudo update-grub    (then "
+      "reboot when "
+      "no job runs)";
+  const std::string redhat =
+      "sudo grubby --update-kernel=ALL --args=iommu=pt    (then reboot when no job runs)";
   finding.fix = grubby ? redhat
                 : exam.system.packages() == Packages::kApt
                     ? debian

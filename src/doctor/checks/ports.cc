@@ -5,6 +5,7 @@
 #include <set>
 
 #include "doctor/checks/check.h"
+#include "sysfs/rdma_devices.h"
 
 namespace railwise::doctor {
 namespace {
@@ -14,23 +15,46 @@ const char* stateName(PortState state) {
   return state == PortState::kUnknown ? "unknown" : kNames[static_cast<int>(state)];
 }
 
-// Is another port of the card up? Cards with two ports often have one cable.
+// Is another port of the card up? Cards with two ports often have one cable. All functions of a card count.
 bool cardHasActivePort(const Examination& exam, const RdmaPort& port) {
-  const auto card = [](const std::string& path) { return path.substr(0, path.rfind('.')); };
+  const auto card = [&](const RdmaPort& each) {
+    return sysfs::cardOf(exam.system.tree(), each.pci_path, true);
+  };
   return std::any_of(exam.ports.begin(), exam.ports.end(), [&](const RdmaPort& other) {
-    return other.active() && (other.device == port.device ||
-                              (!port.pci_path.empty() && card(other.pci_path) == card(port.pci_path)));
+    return other.active() &&
+           (other.device == port.device || (!port.pci_path.empty() && card(other) == card(port)));
   });
 }
 
-std::string upFix(const RdmaPort& port) {
-  const std::string link = port.interface.empty() ? "" : "sudo ip link set " + port.interface + " up\n";
-  if (port.physical.starts_with("3:"))  // Disabled
-    return link.empty()
-               ? "sudo ibportstate -D 0 " + std::to_string(port.number) + " enable    (as the port's CA)"
-               : link + "rdma link show " + port.device + "/" + std::to_string(port.number);
-  return link + "rdma link show " + port.device + "/" + std::to_string(port.number) +
-         "\nThen the cable, the transceiver and the switch's port: sudo mlxlink -d " + port.device + " -m";
+// NVIDIA's tool for its cards' links; the distribution's own has another name.
+std::string linkTool(const Examination& exam, const RdmaPort& port) {
+  if (exam.system.line(port.pci_path + "/vendor") != "0x15b3") return "";
+  return "sudo mlxlink -d " + port.device + " -m -c -e    (or mstlink -d " +
+         std::string(sysfs::baseName(port.pci_path)) + ": cable, lanes, bit errors)";
+}
+
+std::string ibPort(const RdmaPort& port, const char* action) {
+  const std::string number = std::to_string(port.number);
+  return "sudo ibportstate -C " + port.device + " -P " + number + " -D 0 " + number + " " + action;
+}
+
+std::string upFix(const Examination& exam, const RdmaPort& port) {
+  const bool disabled = port.physical.starts_with("3:");
+  std::string fix =
+      port.infiniband()
+          ? disabled ? ibPort(port, "enable") + "\n" : ""
+          : "sudo ip link set " + (port.interface.empty() ? "<interface>" : port.interface) + " up\n";
+  fix += "rdma link show " + port.device + "/" + std::to_string(port.number);
+  const std::string tool = linkTool(exam, port);
+  return fix + "\nThen the cable, the transceiver and the switch's port" + (tool.empty() ? "" : ": " + tool);
+}
+
+// Is a port of this kind of card in use? A NIC of another kind (onboard, storage) may have no cable on
+// purpose.
+bool kindInUse(const Examination& exam, const RdmaPort& port) {
+  return port.type.empty() || std::any_of(exam.ports.begin(), exam.ports.end(), [&](const RdmaPort& other) {
+           return other.active() && sameKind(other, port);
+         });
 }
 
 void checkState(Examination& exam) {
@@ -40,7 +64,7 @@ void checkState(Examination& exam) {
     // INIT and ARMED on InfiniBand is the subnet manager's fault: ib-sm.
     const bool waits = port->state == PortState::kInit || port->state == PortState::kArmed;
     if (port->active() || port->state == PortState::kUnknown || (waits && !port->roce())) continue;
-    const bool spare = cardHasActivePort(exam, *port);
+    const bool spare = cardHasActivePort(exam, *port) || (any_active && !kindInUse(exam, *port));
     Finding finding{.check = "port-state"};
     finding.severity = spare ? Severity::kAdvice : any_active ? Severity::kWarning : Severity::kError;
     finding.what = std::string("the port is ") + (waits ? "not ready" : "down");
@@ -48,12 +72,12 @@ void checkState(Examination& exam) {
                             std::string(stateName(port->state)) +
                                 (port->physical.empty() ? "" : ", phys_state " + port->physical)});
     finding.why =
-        spare ? "The card's other port is up. NCCL leaves this port out."
+        spare ? "Other ports are up (of the card, or of other cards). NCCL leaves this port out."
         : any_active
             ? "NCCL leaves the port out: its rail's bandwidth is lost, and other hosts that have the "
               "rail wait for it or go around."
             : "No port is up: NCCL falls back to TCP sockets without a word.";
-    finding.fix = upFix(*port);
+    finding.fix = upFix(exam, *port);
     exam.findings.add(std::move(finding));
   }
 }
@@ -72,21 +96,26 @@ void checkSubnetManager(Examination& exam) {
                                                              : "/sm_lid"),
                             waits ? stateName(port->state) : "0x0"});
     finding.why = "Without a LID from a subnet manager no queue pair of this port connects.";
-    finding.fix = "sudo sminfo -C " + port->device + " -P " + std::to_string(port->number) +
-                  "\nIf nothing answers, start the subnet manager of the fabric (on a switch, UFM, or "
-                  "`sudo systemctl start opensm` on one host)";
+    finding.fix =
+        "sudo sminfo -C " + port->device + " -P " + std::to_string(port->number) +
+        "\nIf nothing answers, start the fabric's subnet manager: on a switch or UFM; only where there is "
+        "none, `sudo systemctl start opensm` on one host";
     exam.findings.add(std::move(finding));
   }
 }
 
-// The rate that most ports of one kind of card have, if one rate is more frequent than any other, or the
-// highest.
-int usualRate(const Examination& exam, const RdmaPort& port) {
-  int most = 0;
-  for (const RdmaPort& other : exam.ports)
-    if (other.active() && other.type == port.type && other.layer == port.layer && other.board == port.board)
-      most = std::max(most, other.rate_mbps);
-  return most;
+// The rate that most active ports of one kind have, and how many lanes.
+struct Usual {
+  int rate_mbps = 0;
+  int lanes = 0;
+};
+Usual usualOf(const Examination& exam, const RdmaPort& port) {
+  std::map<std::pair<int, int>, int> count;
+  for (const RdmaPort* other : exam.usedPorts())
+    if (other->active() && sameKind(*other, port)) ++count[{other->rate_mbps, other->lanes}];
+  const auto most = std::max_element(count.begin(), count.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == count.end() || most->second < 2 ? Usual() : Usual{most->first.first, most->first.second};
 }
 
 int fastestMode(const Examination& exam, const RdmaPort& port) {
@@ -95,70 +124,80 @@ int fastestMode(const Examination& exam, const RdmaPort& port) {
 }
 
 void checkSpeed(Examination& exam) {
-  constexpr int kFullLanes = 4;
-  constexpr int kLaneTenthGeneration = 25000;  // a lane of 25 Gb/s and more belongs to a card of four lanes
   for (const RdmaPort* port : exam.usedPorts()) {
     if (!port->active() || port->software || port->rate_mbps == 0) continue;
-    Finding finding{.check = "port-speed", .severity = Severity::kWarning};
-    const std::string now = gbpsText(port->rate_mbps);
-    const int fellow = port->type.empty() ? 0 : usualRate(exam, *port);
+    const Usual usual = port->type.empty() ? Usual() : usualOf(exam, *port);
     const int able = fastestMode(exam, *port);
-    const bool narrow = port->infiniband() && port->lanes > 0 && port->lanes < kFullLanes &&
-                        port->rate_mbps / port->lanes >= kLaneTenthGeneration;
-    std::string better;
-    if (narrow) better = "4X";
-    if (able > port->rate_mbps) better = gbpsText(able);
-    if (fellow > port->rate_mbps) better = gbpsText(fellow);
-    if (better.empty()) continue;
-    finding.what = narrow && better == "4X" ? "the link runs with fewer lanes than its four"
-                                            : "the link is slower than the card's " + better;
+    // Links of two lanes are sold (HDR100, NDR200); of a single one they are not.
+    const bool narrow = port->infiniband() && port->lanes == 1;
+    const bool slower = usual.rate_mbps > port->rate_mbps;
+    if (!narrow && !slower && able <= port->rate_mbps) continue;
+    Finding finding{.check = "port-speed"};
+    // What a card could do is not always what was bought: a cable, a split port, a cloud's share.
+    finding.severity = narrow || slower ? Severity::kWarning : Severity::kAdvice;
+    const std::string better = gbpsText(slower ? usual.rate_mbps : able);
+    finding.what = slower   ? "the link is slower than those of other ports of its kind"
+                   : narrow ? "the link runs with one lane of its four"
+                            : "the link is slower than the card's " + better;
     finding.seen.push_back({port->label(), port->folder + "/rate", exam.system.line(port->folder + "/rate")});
-    finding.why = fellow > port->rate_mbps ? "Every other port of this kind runs at " + better +
-                                                 "; a ring goes at the pace of its slowest "
-                                                 "NIC, so all of them lose."
-                                           : "A collective goes at the pace of its slowest NIC.";
-    finding.fix = "sudo mlxlink -d " + port->device + " -m -c    (cable, lanes, errors)\n" +
-                  (port->interface.empty() ? "sudo iblinkinfo | grep -i " + port->device
-                                           : "sudo ethtool " + port->interface);
+    finding.why = (slower ? "Most ports of this kind run at " + better + ". " : std::string()) +
+                  "A collective goes at the pace of its slowest NIC.";
+    const std::string tool = linkTool(exam, *port);
+    finding.fix = (tool.empty() ? "" : tool + "\n") +
+                  (port->interface.empty() ? ibPort(*port, "query") : "sudo ethtool " + port->interface);
     exam.findings.add(std::move(finding));
   }
 }
 
+enum class Cause { kCable, kFabric };
 // A counter that should stand still, and what it means when it moves.
 struct Counter {
   const char* path;  // below the port's folder
   Severity severity;
   const char* what;
-  const char* fix;
+  Cause cause;
 };
-constexpr const char* kCableFix =
-    "sudo mlxlink -d <device> -m -c -e    (bit errors, cable)\nClean or replace the cable or transceiver";
-constexpr const char* kFabricFix =
-    "Look for drops on the path: `ethtool -S <interface> | grep -e discard -e pause`, the switch's counters, "
-    "PFC and "
-    "ECN (checks pfc and traffic-class)";
-constexpr std::array<Counter, 16> kCounters = {
-    {{"counters/symbol_error", Severity::kWarning, "the link has symbol errors now", kCableFix},
-     {"counters/link_error_recovery", Severity::kWarning, "the link recovers from errors now", kCableFix},
-     {"counters/link_downed", Severity::kError, "the link is flapping", kCableFix},
-     {"counters/local_link_integrity_errors", Severity::kWarning, "the link loses integrity now", kCableFix},
-     {"counters/port_rcv_errors", Severity::kWarning, "the port receives damaged packets now", kCableFix},
-     {"counters/port_xmit_discards", Severity::kWarning, "the port discards packets now", kFabricFix},
-     {"hw_counters/rx_icrc_encapsulated", Severity::kWarning, "packets arrive damaged (ICRC)", kCableFix},
+
+constexpr std::array<Counter, 18> kCounters = {
+    {{"counters/symbol_error", Severity::kWarning, "the link has symbol errors now", Cause::kCable},
+     {"counters/link_error_recovery", Severity::kWarning, "the link recovers from errors now", Cause::kCable},
+     {"counters/link_downed", Severity::kError, "the link is flapping", Cause::kCable},
+     {"counters/local_link_integrity_errors", Severity::kWarning, "the link loses integrity now",
+      Cause::kCable},
+     {"counters/port_rcv_errors", Severity::kWarning, "the port receives damaged packets now", Cause::kCable},
+     {"counters/port_xmit_discards", Severity::kWarning, "the port discards packets now", Cause::kFabric},
+     {"hw_counters/rx_icrc_encapsulated", Severity::kWarning, "packets arrive damaged (ICRC)", Cause::kCable},
      {"hw_counters/out_of_sequence", Severity::kWarning, "packets are lost now (out of sequence)",
-      kFabricFix},
+      Cause::kFabric},
      {"hw_counters/out_of_seq_request", Severity::kWarning, "packets are lost now (out of sequence)",
-      kFabricFix},
-     {"hw_counters/rcvd_seq_err", Severity::kWarning, "packets are lost now (NAK received)", kFabricFix},
-     {"hw_counters/packet_seq_err", Severity::kWarning, "packets are lost now (NAK received)", kFabricFix},
-     {"hw_counters/local_ack_timeout_err", Severity::kWarning, "acknowledgements time out now", kFabricFix},
-     {"hw_counters/rx_out_of_buffer", Severity::kWarning, "the NIC runs out of receive buffers now",
-      kFabricFix},
+      Cause::kFabric},
+     {"hw_counters/rcvd_seq_err", Severity::kWarning, "packets are lost now (NAK received)", Cause::kFabric},
+     {"hw_counters/packet_seq_err", Severity::kWarning, "packets are lost now (NAK received)",
+      Cause::kFabric},
+     {"hw_counters/local_ack_timeout_err", Severity::kWarning, "acknowledgements time out now",
+      Cause::kFabric},
+     {"hw_counters/out_of_buffer", Severity::kWarning, "the NIC runs out of receive buffers now",
+      Cause::kFabric},
+     {"hw_counters/to_retransmits", Severity::kWarning, "packets are sent again after a timeout now",
+      Cause::kFabric},
+     {"hw_counters/seq_err_naks_rcvd", Severity::kWarning, "packets are lost now (NAK received)",
+      Cause::kFabric},
      {"hw_counters/rnr_nak_retry_err", Severity::kWarning, "the receiver is not ready and retries run out",
-      kFabricFix},
-     {"hw_counters/np_cnp_sent", Severity::kAdvice, "the fabric is congested now (CNPs sent)", kFabricFix},
+      Cause::kFabric},
+     {"hw_counters/np_cnp_sent", Severity::kAdvice, "the fabric is congested now (CNPs sent)",
+      Cause::kFabric},
      {"hw_counters/rp_cnp_handled", Severity::kAdvice, "the fabric is congested now (CNPs received)",
-      kFabricFix}}};
+      Cause::kFabric}}};
+
+std::string counterFix(const Examination& exam, const RdmaPort& port, Cause cause) {
+  const std::string tool = linkTool(exam, port);
+  if (cause == Cause::kCable)
+    return (tool.empty() ? "" : tool + "\n") + "Clean or replace the cable or transceiver";
+  return "Look for drops on the path" +
+         (port.interface.empty() ? std::string()
+                                 : ": ethtool -S " + port.interface + " | grep -e discard -e pause") +
+         "\nThe switch's counters; on RoCE PFC and ECN (checks pfc, traffic-class, ecn)";
+}
 
 void checkCounters(Examination& exam) {
   const auto milliseconds = exam.system.number(kLaterFile);
@@ -178,7 +217,7 @@ void checkCounters(Examination& exam) {
                          .why =
                              "Each lost packet is sent again after a timeout or a NAK: some hundredths of a "
                              "percent of loss can cost half of the bandwidth.",
-                         .fix = counter.fix});
+                         .fix = counterFix(exam, *port, counter.cause)});
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "base/name_selection.h"
 #include "doctor/checks/check.h"
+#include "doctor/facts/libraries.h"
 #include "sysfs/pci_devices.h"
 
 namespace railwise::doctor {
@@ -36,33 +37,54 @@ const Driver* driverOf(const System& system, const std::string& device) {
   return nullptr;
 }
 
-// A network card that could do RDMA: Ethernet or InfiniBand class of a vendor whose cards have RDMA drivers.
-bool couldDoRdma(const sysfs::PciDevice& device) {
-  const bool nvidia = device.vendor == "0x15b3" && device.device_class.starts_with("0x02");
-  const bool infiniband = device.device_class.starts_with("0x0207");
-  return nvidia || infiniband;
+// The kernel's module for a network card that could do RDMA; "": none is known.
+const char* moduleFor(const sysfs::PciDevice& device) {
+  const bool network = device.device_class.starts_with("0x02");
+  if (device.vendor == "0x15b3") return network ? "mlx5_ib" : "";
+  // Of these vendors only the classes that are always RDMA cards: others have plain Ethernet cards too.
+  if (device.device_class.starts_with("0x0207")) return "ib_core";
+  return "";
+}
+
+bool usedByGuests(const System& system, const std::string& path) {
+  return sysfs::realPathOf(system.tree(), path + "/driver").ends_with("/vfio-pci");
+}
+
+// Has the card of the function an RDMA device, on any function? A bond has one for two functions.
+bool cardHasDevice(const Examination& exam, const sysfs::PciDevice& device) {
+  const auto card = [](const std::string& path) { return path.substr(0, path.rfind('.')); };
+  return std::any_of(exam.ports.begin(), exam.ports.end(),
+                     [&](const RdmaPort& port) { return card(port.pci_path) == card(device.path); });
 }
 
 void checkDevices(Examination& exam) {
   // A recording of the PCI tree alone says nothing of RDMA devices.
-  if (!exam.ports.empty() || !exam.system.environmentKnown()) return;
-  Finding finding{.check = "rdma-devices"};
+  if (!exam.system.environmentKnown()) return;
+  Finding finding{.check = "rdma-devices", .severity = Severity::kError};
+  std::string module;
   for (const sysfs::PciDevice& device : sysfs::pciDevices(exam.system.tree())) {
-    if (couldDoRdma(device))
-      finding.seen.push_back(
-          {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
+    const std::string needed = moduleFor(device);
+    const bool virtual_function = exam.system.exists(device.path + "/physfn");
+    if (needed.empty() || virtual_function || usedByGuests(exam.system, device.path)) continue;
+    if (cardHasDevice(exam, device)) continue;
+    module = needed;
+    finding.seen.push_back(
+        {device.busid, device.path + "/device", device.vendor + ":" + device.device + ", no RDMA device"});
   }
   finding.why =
       "NCCL falls back to TCP sockets, often at less than a tenth of the speed, and does not say so.";
   if (!finding.seen.empty()) {
-    finding.severity = Severity::kError;
+    // In a container, devices of the host without their RDMA device are not this container's.
+    if (!exam.ports.empty() && !exam.system.container().empty()) return;
+    if (!exam.ports.empty()) finding.severity = Severity::kWarning;  // perhaps a card for the front network
     finding.what = "the card has no RDMA device";
-    finding.fix =
-        exam.system.container().empty()
-            ? "sudo modprobe mlx5_ib && rdma link\n" + exam.system.installCommand("rdma-core", "rdma-core")
-            : "give the container the card: docker run --network host --device=/dev/infiniband ...";
+    finding.fix = exam.system.container().empty()
+                      ? "sudo modprobe " + module + " && rdma link\n" +
+                            exam.system.installCommand("rdma-core", "rdma-core")
+                      : "give the container the card: docker run --network host --device=/dev/infiniband ...";
   } else {
-    finding.severity = Severity::kWarning;
+    if (!exam.ports.empty()) return;
+    finding.severity = Severity::kAdvice;
     finding.what = "this machine has no RDMA device";
     finding.seen.push_back({"", "/sys/class/infiniband", "empty"});
     finding.fix =
@@ -70,14 +92,6 @@ void checkDevices(Examination& exam) {
         "To try Railwise without a card: export RAILWISE_DEVICE=software";
   }
   exam.findings.add(std::move(finding));
-}
-
-// "uverbs3" for "mlx5_3"; "": none.
-std::string verbsNodeOf(const System& system, const std::string& device) {
-  constexpr const char* kFolder = "/sys/class/infiniband_verbs";
-  for (const std::string& node : system.tree().list(kFolder))
-    if (system.line(std::string(kFolder) + "/" + node + "/ibdev") == device) return node;
-  return {};
 }
 
 std::string nodeFix(const System& system, const std::string& path, const std::string& error) {
@@ -95,7 +109,7 @@ std::string nodeFix(const System& system, const std::string& path, const std::st
 void checkNodes(Examination& exam) {
   std::set<std::string> done;
   for (const RdmaPort& port : exam.ports) {
-    if (port.simulated || !done.insert(port.device).second) continue;
+    if (port.simulated || port.not_given || !done.insert(port.device).second) continue;
     const std::string node = verbsNodeOf(exam.system, port.device);
     if (node.empty()) continue;
     const std::string path = "/dev/infiniband/" + node;
@@ -115,30 +129,33 @@ void checkNodes(Examination& exam) {
   }
 }
 
-constexpr std::array kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-                                        "/usr/lib64", "/usr/lib", "/usr/local/lib"};
+// Where libibverbs may lie: where the linker looks, and in the active conda environment.
+std::vector<std::string> verbsFolders(const System& system) {
+  std::vector<std::string> folders = librarySearchPath(system);
+  if (const Variable* conda = system.variable("CONDA_PREFIX"); conda != nullptr)
+    folders.push_back(conda->value + "/lib");
+  return folders;
+}
 
-// The real file of libibverbs.so.1 in the folders of distributions. "": not there.
+// The real file of libibverbs.so.1. "": not there.
 std::string verbsLibrary(const System& system) {
-  for (const char* folder : kLibraryFolders) {
-    const std::string file = sysfs::realPathOf(system.tree(), std::string(folder) + "/libibverbs.so.1");
+  for (const std::string& folder : verbsFolders(system)) {
+    const std::string file = sysfs::realPathOf(system.tree(), folder + "/libibverbs.so.1");
     if (!file.empty()) return file;
   }
   return {};
 }
 
 bool providerInstalled(const System& system, const std::string& provider) {
-  for (const char* folder : kLibraryFolders) {
-    for (const std::string& file : system.tree().list(std::string(folder) + "/libibverbs"))
+  if (system.exists("/etc/libibverbs.d/" + provider + ".driver")) return true;
+  for (const std::string& folder : verbsFolders(system)) {
+    for (const std::string& file : system.tree().list(folder + "/libibverbs"))
       if (file.starts_with("lib" + provider + "-rdmav")) return true;
   }
   return false;
 }
 
-bool librariesKnown(const System& system) {
-  return std::any_of(kLibraryFolders.begin(), kLibraryFolders.end(),
-                     [&](const char* folder) { return system.exists(std::string(folder) + "/libc.so.6"); });
-}
+bool librariesKnown(const System& system) { return !findLibrary(system, "libc.so.6").empty(); }
 
 void checkProvider(Examination& exam) {
   if (!librariesKnown(exam.system)) return;
@@ -154,7 +171,7 @@ void checkProvider(Examination& exam) {
     finding.what = library.empty() ? "libibverbs.so.1 is not installed"
                                    : std::string("rdma-core's library for this NIC (") + driver->provider +
                                          ") is not installed";
-    finding.seen.push_back({port.device, library.empty() ? kLibraryFolders[0] : library,
+    finding.seen.push_back({port.device, library.empty() ? "the linker's search path" : library,
                             library.empty()
                                 ? "no libibverbs.so.1"
                                 : "no libibverbs/lib" + std::string(driver->provider) + "-rdmav*.so"});
@@ -173,11 +190,38 @@ int rdmaCoreRelease(const std::string& file) {
   return dot == std::string::npos ? 0 : std::atoi(rest.c_str() + dot + 1);
 }
 
+void checkOpening(Examination& exam) {
+  std::set<std::string> done;
+  for (const RdmaPort& port : exam.ports) {
+    if (port.open_error.empty() || port.not_given || !done.insert(port.device).second) continue;
+    const std::string node = verbsNodeOf(exam.system, port.device);
+    if (!node.empty() && exam.system.access("/dev/infiniband/" + node) != "ok") continue;  // rdma-nodes tells
+    exam.findings.add(
+        {.check = "rdma-open",
+         .severity = Severity::kError,
+         .what = "verbs cannot open the device",
+         .seen = {{port.device, "ibv_open_device", port.open_error}},
+         .why = "NCCL goes on without the NIC, or with TCP sockets when it was the last.",
+         .fix = "sudo dmesg | grep -i -e " + port.device +
+                " -e mlx5 | tail    (firmware that is dead, a driver and a library of different ages)\n"
+                "ibv_devinfo -d " +
+                port.device});
+  }
+  if (exam.system.text(kVerbsFile).find("answer=late") == std::string::npos) return;
+  exam.findings.add({.check = "rdma-open",
+                     .severity = Severity::kError,
+                     .what = "verbs did not answer within 2 s, or crashed",
+                     .seen = {{"", "ibv_get_device_list, ibv_open_device, ibv_query_port", "no answer"}},
+                     .why = "A job hangs in its init in the same place.",
+                     .fix = "sudo dmesg | tail    (a NIC whose firmware does not answer)\nibv_devinfo"});
+}
+
 void checkVersions(Examination& exam) {
   constexpr int kDmaBufRelease = 34;  // ibv_reg_dmabuf_mr
   const std::string library = verbsLibrary(exam.system);
   const int release = rdmaCoreRelease(library);
   if (release == 0 || exam.ports.empty() || exam.simulated()) return;
+  if (exam.system.exists("/sys/kernel/mm/memory_peers/nv_mem")) return;  // which needs no dma-buf
   const std::pair<int, int> kernel = exam.system.kernel();
   const bool old_library = release < kDmaBufRelease && kernel >= std::pair(5, 12);
   const bool gpus = !sysfs::gpuDevices(exam.system.tree()).empty();
@@ -211,7 +255,9 @@ void checkFirmware(Examination& exam) {
     if (versions.size() < 2) continue;
     finding.what = "cards of one kind (" + port.board + ") have different firmware";
     finding.why = "Rails behave differently: speed, adaptive routing, congestion control.";
-    finding.fix = "sudo mlxfwmanager --online -u -d <PCI address>    (or your vendor's tool), then reboot";
+    finding.fix =
+        "sudo mstflint -d <PCI address> query    (package mstflint; the card's vendor has the image), update "
+        "the older ones";
     exam.findings.add(std::move(finding));
   }
 }
@@ -259,9 +305,10 @@ void checkSelection(Examination& exam) {
   }
 }
 
-constexpr std::array<Check, 6> kRdmaChecks = {
+constexpr std::array<Check, 7> kRdmaChecks = {
     {{"rdma-devices", "rdma", "RDMA cards without an RDMA device", checkDevices},
      {"rdma-nodes", "rdma", "device nodes /dev/infiniband/uverbs*, and the right to open them", checkNodes},
+     {"rdma-open", "rdma", "devices that verbs cannot open", checkOpening},
      {"rdma-provider", "rdma", "libibverbs and its library for each NIC", checkProvider},
      {"rdma-versions", "rdma", "rdma-core against the kernel", checkVersions},
      {"hca-selection", "rdma", "NCCL_IB_HCA against the devices", checkSelection},

@@ -30,19 +30,31 @@ bool treeHidden(const Examination& exam) {
   return noneDeeper(exam, 0) || (exam.system.virtualMachine() && !exam.simulated() && noneDeeper(exam, 1));
 }
 
+// Ports that NCCL's RDMA networks use; EFA has a plugin of its own, which brings the topology.
+std::size_t rdmaPortsInUse(const Examination& exam) {
+  const std::vector<const RdmaPort*> used = exam.usedPorts();
+  return static_cast<std::size_t>(std::count_if(used.begin(), used.end(), [](const RdmaPort* port) {
+    return port->active() && (port->roce() || port->infiniband());
+  }));
+}
+
 void checkHiddenTree(Examination& exam) {
   if (!exam.topology_file.empty() || !treeHidden(exam)) return;
   if (const Variable* set = exam.system.variable("RAILWISE_TOPOLOGY"); set != nullptr) return;
   const std::size_t gpus = sysfs::gpuDevices(exam.system.tree()).size();
-  if (gpus < 2) return;
+  const std::size_t ports = rdmaPortsInUse(exam);
+  if (gpus < 2 || ports == 0) return;
+  // With a single NIC there is nothing to choose; GPUDirect may still be lost.
+  const bool large = gpus >= 4 && ports >= 2;
   exam.findings.add(
       {.check = "hidden-tree",
-       .severity = Severity::kError,
+       .severity = large ? Severity::kError : Severity::kAdvice,
        .what = "the virtual machine hides its PCIe switches, and no topology file is given",
        .seen = {{"", "/sys/bus/pci/devices", std::to_string(gpus) + " GPUs, none below a PCIe switch"},
                 {"", "NCCL_TOPO_FILE", "not set"}},
        .why = "To NCCL every NIC is equally far and too far for GPUDirect RDMA: users measured 180 instead "
-              "of 320 GB/s.",
+              "of 320 "
+              "GB/s.",
        .fix =
            "export RAILWISE_TOPOLOGY=auto    (Railwise restores the tree for NCCL)\n"
            "railwise topo generate > topo.xml && export NCCL_TOPO_FILE=$PWD/topo.xml    (with any plugin)"});
@@ -159,7 +171,14 @@ topo::MachineSigns signsOf(const Examination& exam) {
     if (signs.gpus++ == 0) signs.gpu_device = gpu.device;
     else if (signs.gpu_device != gpu.device) signs.gpu_device.clear();
   }
-  for (const RdmaPort& port : exam.ports) signs.rdma_ports += port.software ? 0 : 1;
+  // Ports of the kind that most are: a machine has others for storage and its front network.
+  for (const RdmaPort& port : exam.ports) {
+    const auto alike = std::count_if(exam.ports.begin(), exam.ports.end(), [&](const RdmaPort& other) {
+      return !other.software && sameKind(other, port);
+    });
+    signs.rdma_ports = std::max(signs.rdma_ports, static_cast<int>(alike));
+    signs.efa = signs.efa || system.line(port.pci_path + "/vendor") == "0x1d0f";
+  }
   return signs;
 }
 

@@ -27,6 +27,9 @@
 namespace railwise::doctor {
 namespace {
 
+// The end of a child's answer.
+constexpr std::string_view kWhole = "whole\n";
+
 // A driver that has not answered within this time is broken.
 constexpr std::chrono::seconds kDriverLimit{2};
 
@@ -50,6 +53,7 @@ bool concernsJobs(std::string_view name) {
                                                 "VIRTUAL_ENV",
                                                 "CONDA_PREFIX",
                                                 "KUBERNETES_SERVICE_HOST",
+                                                "SUDO_USER",
                                                 "CUDA_HOME",
                                                 "NVIDIA_VISIBLE_DEVICES"};
   // Of Slurm's hundreds only what a check reads.
@@ -119,14 +123,14 @@ std::string interfacesText() {
   return text;
 }
 
-// What `answer` writes in a child process. "" if it takes longer than the limit or crashes: a broken driver
-// must not take the doctor along.
+// What `answer` writes in a child process, and "* 0 answer=late" behind it if that takes longer than the
+// limit or ends before its time: a broken driver must not take the doctor along.
 std::string answerOfChild(const std::function<std::string()>& answer) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const std::string text = answer();
+    const std::string text = answer().append(kWhole);
     std::size_t written = 0;
     while (written < text.size()) {
       const ssize_t count = ::write(ends[1], text.data() + written, text.size() - written);
@@ -152,7 +156,8 @@ std::string answerOfChild(const std::function<std::string()>& answer) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, WNOHANG);
   }
-  return text;
+  if (!text.ends_with(kWhole)) return text.substr(0, text.rfind('\n') + 1) + "* 0 answer=late\n";
+  return text.substr(0, text.size() - kWhole.size());
 }
 
 int mtuBytes(ibv_mtu mtu) { return 128 << static_cast<int>(mtu); }
@@ -217,7 +222,7 @@ sysfs::MemoryTree gatherFacts(const sysfs::FileTree& machine, const GatherOption
   const std::vector<RdmaPort> ports = rdmaPorts(system);
   const Clock::time_point begin = Clock::now();
   if (options.watch.count() > 0) copyCounters(machine, ports, "", facts);
-  facts.file(kAccessFile, accessText(machine));
+  facts.file(kAccessFile, answerOfChild([&] { return accessText(machine); }));
   facts.file(kInterfacesFile, interfacesText());
   gatherInterfaces(ports, facts);
   if (!ports.empty()) facts.file(kVerbsFile, answerOfChild([&] { return verbsText(config); }));

@@ -67,7 +67,9 @@ class Mask {
 
  private:
   std::string word(std::string_view word) {
-    if (!host_.empty() && word == host_) return "host";
+    // "node17", and "node17.example.org".
+    if (!host_.empty() && (word == host_ || (word.starts_with(host_) && word[host_.size()] == '.')))
+      return "host";
     // "10.0.0.17:0": an address with a port.
     const std::size_t colon = word.rfind(':');
     if (colon != std::string_view::npos && isIpv4(word.substr(0, colon)))
@@ -109,6 +111,7 @@ class Mask {
   std::map<std::string, std::size_t> numbers_;
 };
 
+// Secrets, other hosts' names, and the names of people in paths.
 std::string withoutSecrets(const std::string& environment) {
   static constexpr std::array kSigns = {"KEY", "TOKEN", "SECRET", "PASS"};
   std::string result;
@@ -116,7 +119,9 @@ std::string withoutSecrets(const std::string& environment) {
     const std::string name = line.substr(0, line.find('='));
     const bool secret = std::any_of(kSigns.begin(), kSigns.end(),
                                     [&](const char* sign) { return name.find(sign) != std::string::npos; });
-    result += secret ? name + "=masked\n" : line + "\n";
+    const bool person =
+        name == "HOME" || name == "VIRTUAL_ENV" || name == "CONDA_PREFIX" || name == "SUDO_USER";
+    result += secret || person || name == "MASTER_ADDR" ? name + "=masked\n" : line + "\n";
   }
   return result;
 }

@@ -37,5 +37,7 @@ class PciConfig {
 // Access Control Services.
 inline constexpr uint16_t kAcsRequestRedirect = 0x4;
 inline constexpr uint16_t kAcsCompletionRedirect = 0x8;
+// Requests that ATS has translated go straight all the same.
+inline constexpr uint16_t kAcsDirectTranslated = 0x40;
 
 }  // namespace railwise::doctor

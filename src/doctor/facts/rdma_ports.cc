@@ -69,7 +69,9 @@ std::string interfaceOfPort(const System& system, const RdmaPort& port) {
 void readVerbs(const System& system, RdmaPort& port) {
   for (const std::string& line : linesOf(system.text(kVerbsFile))) {
     const std::vector<std::string> words = wordsOf(line);
-    if (words.size() < 2 || words[0] != port.device || words[1] != std::to_string(port.number)) continue;
+    if (words.size() < 3 || words[0] != port.device) continue;
+    if (words[2].starts_with("open=")) port.open_error = words[2].substr(5);
+    if (words[1] != std::to_string(port.number)) continue;
     for (const std::string& word : words) {
       if (word.starts_with("active_mtu=")) port.active_mtu = leadingNumber(word.substr(11), 0);
       if (word.starts_with("max_mtu=")) port.max_mtu = leadingNumber(word.substr(8), 0);
@@ -103,7 +105,29 @@ RdmaPort readPort(const System& system, const std::string& device, int number) {
   return port;
 }
 
+// The device that this container was not given: see RdmaPort::not_given.
+void markNotGiven(const System& system, std::vector<RdmaPort>& ports) {
+  if (system.container().empty()) return;
+  const auto access = [&](const RdmaPort& port) {
+    const std::string node = verbsNodeOf(system, port.device);
+    return node.empty() ? "" : system.access("/dev/infiniband/" + node);
+  };
+  const bool any =
+      std::any_of(ports.begin(), ports.end(), [&](const RdmaPort& port) { return access(port) == "ok"; });
+  for (RdmaPort& port : ports) {
+    const std::string result = any ? access(port) : "";
+    port.not_given = !port.named && (result == "ENOENT" || result == "EPERM");
+  }
+}
+
 }  // namespace
+
+std::string verbsNodeOf(const System& system, const std::string& device) {
+  constexpr const char* kFolder = "/sys/class/infiniband_verbs";
+  for (const std::string& node : system.tree().list(kFolder))
+    if (system.line(std::string(kFolder) + "/" + node + "/ibdev") == device) return node;
+  return {};
+}
 
 std::vector<RdmaPort> rdmaPorts(const System& system) {
   const Variable* hca = system.variable("NCCL_IB_HCA");
@@ -115,9 +139,11 @@ std::vector<RdmaPort> rdmaPorts(const System& system) {
       if (number <= 0 || std::to_string(number) != name) continue;
       RdmaPort port = readPort(system, device, number);
       port.left_out = selection.has_value() && !choosePort(*selection, device, number).selected;
+      port.named = selection.has_value() && !selection->exclude && !port.left_out;
       ports.push_back(std::move(port));
     }
   }
+  markNotGiven(system, ports);
   return ports;
 }
 

@@ -48,11 +48,27 @@ struct RdmaPort {
   std::vector<GidEntry> gids;  // without empty entries
   bool gids_known = false;
   bool left_out = false;  // NCCL_IB_HCA leaves it out
+  bool named = false;     // NCCL_IB_HCA names it
+  // A pod with SR-IOV sees the devices of its neighbours too: this container has no device node of it, and
+  // has one of another device.
+  bool not_given = false;
+  std::string open_error;  // why verbs cannot open the device
 
   bool roce() const { return layer == "Ethernet" && !iwarp; }
   bool infiniband() const { return layer == "InfiniBand"; }
   bool active() const { return state == PortState::kActive; }
 };
+
+// Ports of one kind are alike on a healthy machine. What the tree does not tell fits every kind.
+inline bool sameKind(const RdmaPort& a, const RdmaPort& b) {
+  const auto fits = [](const std::string& x, const std::string& y) {
+    return x.empty() || y.empty() || x == y;
+  };
+  return fits(a.type, b.type) && fits(a.board, b.board) && fits(a.layer, b.layer);
+}
+
+// "uverbs3" for "mlx5_3"; "": none.
+std::string verbsNodeOf(const System& system, const std::string& device);
 
 // In the order of names and numbers.
 std::vector<RdmaPort> rdmaPorts(const System& system);

@@ -153,19 +153,41 @@ std::string System::installCommand(const std::string& apt, const std::string& dn
 }
 
 std::string System::container() const {
-  if (variables_.contains("KUBERNETES_SERVICE_HOST")) return "kubernetes";
+  if (variables_.contains("KUBERNETES_SERVICE_HOST") || tree_.exists("/run/secrets/kubernetes.io"))
+    return "kubernetes";
   if (tree_.exists("/.dockerenv")) return "docker";
   if (tree_.exists("/run/.containerenv")) return "podman";
+  if (tree_.exists("/.singularity.d")) return "apptainer";
+  if (tree_.exists("/run/systemd/container")) return "a container";
   const std::string groups = text("/proc/1/cgroup");
-  for (const char* name : {"docker", "kubepods", "containerd", "libpod", "lxc"})
+  for (const char* name : {"docker", "kubepods", "containerd", "libpod", "crio", "lxc"})
     if (groups.find(name) != std::string::npos) return "a container";
+  // The root of a container is an overlay, or the snapshot of one.
+  for (const std::string& line : linesOf(text("/proc/self/mountinfo"))) {
+    const std::vector<std::string> words = wordsOf(line);
+    if (words.size() > 4 && words[4] == "/" && line.find(" - overlay ") != std::string::npos)
+      return "a container";
+  }
   return {};
 }
 
+// As systemd-detect-virt: by the CPU on x86, by DMI and the device tree elsewhere.
 bool System::virtualMachine() const {
-  if (tree_.exists("/sys/hypervisor/type")) return true;
+  if (tree_.exists("/sys/hypervisor/type") || tree_.exists("/proc/device-tree/hypervisor")) return true;
   const std::string flags = field("/proc/cpuinfo", "flags");
-  return (" " + flags + " ").find(" hypervisor ") != std::string::npos;
+  if ((" " + flags + " ").find(" hypervisor ") != std::string::npos) return true;
+  const std::string vendor = line("/sys/class/dmi/id/sys_vendor");
+  const std::string product = line("/sys/class/dmi/id/product_name");
+  for (const char* name : {"QEMU", "VMware", "Google", "Xen"})
+    if (vendor.starts_with(name)) return true;
+  if (vendor == "Amazon EC2") return product.find("metal") == std::string::npos;
+  return vendor == "Microsoft Corporation" && product == "Virtual Machine";
+}
+
+bool System::hasSmmu() const {
+  const std::vector<std::string> names = tree_.list("/sys/class/iommu");
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.starts_with("smmu3."); });
 }
 
 bool System::isRoot() const {
@@ -174,6 +196,10 @@ bool System::isRoot() const {
 }
 
 bool System::hasCapability(int bit) const {
+  // The kernel asks for the capability in its first user namespace: that of a rootless container does not
+  // count.
+  const std::vector<std::string> users = wordsOf(line("/proc/self/uid_map"));
+  if (users.size() == 3 && (users[0] != "0" || users[1] != "0" || users[2] != "4294967295")) return false;
   const std::string mask = field("/proc/self/status", "CapEff");
   unsigned long long bits = 0;
   const auto [end, error] = std::from_chars(mask.data(), mask.data() + mask.size(), bits, 16);

@@ -22,7 +22,7 @@ inline constexpr char kVerbsFile[] = "/railwise/verbs";    // DEVICE PORT KEY=va
 inline constexpr char kDcbFolder[] = "/railwise/dcb/";     // a file for each interface
 inline constexpr char kLinkModesFolder[] = "/railwise/ethtool/";   // Mb/s of the fastest mode, by interface
 inline constexpr char kInterfacesFile[] = "/railwise/interfaces";  // NAME ADDRESS, in NCCL's order
-inline constexpr char kOwnPluginFile[] = "/railwise/own_plugin";     // path of Railwise's own plugin
+inline constexpr char kOwnPluginFile[] = "/railwise/own_plugin";   // path of Railwise's own plugin
 // The counters of the ports some time later, below this folder; the file has the milliseconds between.
 inline constexpr char kLaterFolder[] = "/railwise/later";
 inline constexpr char kLaterFile[] = "/railwise/later/milliseconds";
@@ -69,6 +69,8 @@ class System {
   // "docker", "podman", "kubernetes", "a container"; "": none.
   std::string container() const;
   bool virtualMachine() const;
+  // Arm's IOMMU, which must translate on Grace.
+  bool hasSmmu() const;
   bool isRoot() const;
   bool hasCapability(int bit) const;
 

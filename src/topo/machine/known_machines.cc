@@ -12,7 +12,7 @@ constexpr int kSwitchedBoard = 8;  // boards with fewer GPUs join them without N
 
 // Names as in pci.ids. Compute capabilities: developer.nvidia.com/cuda-gpus. NVLinks: the data sheets of
 // V100, A100, H100 and Blackwell.
-constexpr std::array<KnownGpu, 40> kGpus = {{{kNvidia, "0x15f9", "P100-SXM2", 60, 0},
+constexpr std::array<KnownGpu, 42> kGpus = {{{kNvidia, "0x15f9", "P100-SXM2", 60, 0},
                                              {kNvidia, "0x15f8", "P100-PCIE", 60, 0},
                                              {kNvidia, "0x1db1", "V100-SXM2-16GB", 70, 0},
                                              {kNvidia, "0x1db5", "V100-SXM2-32GB", 70, 0},
@@ -43,6 +43,7 @@ constexpr std::array<KnownGpu, 40> kGpus = {{{kNvidia, "0x15f9", "P100-SXM2", 60
                                              {kNvidia, "0x2330", "H100 SXM5 80GB", 90, 18},
                                              {kNvidia, "0x2331", "H100 PCIe", 90, 0},
                                              {kNvidia, "0x2335", "H200 SXM 141GB", 90, 18},
+                                             {kNvidia, "0x233b", "H200 NVL", 90, 0},
                                              {kNvidia, "0x2342", "GH200 120GB", 90, 0},
                                              {kNvidia, "0x2901", "B200", 100, 18},
                                              {kNvidia, "0x2941", "GB200", 100, 18},
@@ -51,7 +52,8 @@ constexpr std::array<KnownGpu, 40> kGpus = {{{kNvidia, "0x15f9", "P100-SXM2", 60
                                              {kAmd, "0x738c", "Instinct MI100", 0, 0},
                                              {kAmd, "0x740c", "Instinct MI250X", 0, 0},
                                              {kAmd, "0x74a1", "Instinct MI300X", 0, 0},
-                                             {kAmd, "0x74b5", "Instinct MI300X VF", 0, 0}}};
+                                             {kAmd, "0x74b5", "Instinct MI300X VF", 0, 0},
+                                             {kAmd, "0x74a5", "Instinct MI325X", 0, 0}}};
 
 constexpr const char* kAwsPlugin =
     "its NICs are EFA, which has no reliable connections: use aws-ofi-nccl, which the Deep Learning AMIs "
@@ -145,6 +147,8 @@ std::string plainName(std::string_view text) {
 }
 
 bool fits(const KnownMachine& machine, const MachineSigns& signs) {
+  // Instances without EFA have nothing that concerns NCCL over RDMA.
+  if (machine.advice == kAwsPlugin && *machine.product == '\0' && !signs.efa) return false;
   const auto begins = [](std::string_view text, std::string_view with) { return text.starts_with(with); };
   if (!begins(signs.sys_vendor, machine.sys_vendor)) return false;
   const std::string product = plainName(machine.product);

@@ -29,7 +29,8 @@ struct MachineSigns {
   std::string chassis_asset_tag;
   std::string gpu_device;  // PCI id of its GPUs, if all are of one kind
   int gpus = 0;
-  int rdma_ports = 0;
+  int rdma_ports = 0;  // of the kind that most are
+  bool efa = false;
 };
 
 struct KnownMachine {

@@ -39,7 +39,8 @@ TEST(KnownMachines, AreRecognisedByTheirSigns) {
   };
   EXPECT_EQ(name({.sys_vendor = "Amazon EC2", .product_name = "p5.48xlarge"}), "AWS p5.48xlarge");
   EXPECT_EQ(name({.sys_vendor = "Amazon EC2", .product_name = "p5en.48xlarge"}), "AWS p5en.48xlarge");
-  EXPECT_EQ(name({.sys_vendor = "Amazon EC2", .product_name = "c7i.metal"}), "AWS");
+  EXPECT_EQ(name({.sys_vendor = "Amazon EC2", .product_name = "hpc7a.96xlarge", .efa = true}), "AWS");
+  EXPECT_EQ(name({.sys_vendor = "Amazon EC2", .product_name = "c7i.metal"}), "");
   EXPECT_EQ(name({.sys_vendor = "Microsoft Corporation",
                   .product_name = "Virtual Machine",
                   .gpu_device = "0x2330",
