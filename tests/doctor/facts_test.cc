@@ -8,6 +8,7 @@
 #include "doctor/facts/mask.h"
 #include "doctor/facts/netlink.h"
 #include "doctor/facts/pci_config.h"
+#include "doctor/facts/rdma_ports.h"
 #include "doctor/facts/system.h"
 #include "doctor/facts/trees.h"
 #include "tests/doctor/good_machine.h"
@@ -173,6 +174,16 @@ TEST(Libraries, FindsEachNcclOnce) {
   EXPECT_EQ(found[0].version, "2.27.5");
   EXPECT_EQ(found[1].version, "2.29.7");
   EXPECT_TRUE(found[2].rccl);
+}
+
+TEST(PhysicalInterfaces, OfABondAreItsMembers) {
+  const MemoryTree tree = MemoryTree()
+                              .link("/sys/class/net/bond0/lower_ens1f0np0", "../../x")
+                              .link("/sys/class/net/bond0/lower_ens1f1np1", "../../y")
+                              .file("/sys/class/net/eth0/mtu", "1500\n");
+  const System system(tree);
+  EXPECT_EQ(physicalInterfaces(system, "bond0"), (std::vector<std::string>{"ens1f0np0", "ens1f1np1"}));
+  EXPECT_EQ(physicalInterfaces(system, "eth0"), (std::vector<std::string>{"eth0"}));
 }
 
 TEST(MaskTest, HidesAddressesAndKeepsEqualOnesEqual) {

@@ -167,9 +167,11 @@ struct Lossless {
   bool trust_dscp = false;
 };
 
+// Of a bond, what its first interface has.
 Lossless losslessOf(const System& system, const std::string& interface) {
   Lossless answer;
-  for (const std::string& line : linesOf(system.text(kDcbFolder + interface))) {
+  const std::string physical = physicalInterfaces(system, interface).front();
+  for (const std::string& line : linesOf(system.text(kDcbFolder + physical))) {
     const std::vector<std::string> words = wordsOf(line);
     if (words.size() == 2 && words[0] == "pfc") {
       answer.known = true;

@@ -189,11 +189,11 @@ std::string verbsText(const Config& config) {
   return text;
 }
 
-void gatherInterfaces(const std::vector<RdmaPort>& ports, sysfs::MemoryTree& facts) {
+void gatherInterfaces(const System& system, const std::vector<RdmaPort>& ports, sysfs::MemoryTree& facts) {
   for (const RdmaPort& port : ports) {
     if (port.interface.empty() || port.simulated) continue;
-    if (const std::string dcb = dcbText(port.interface); !dcb.empty())
-      facts.file(kDcbFolder + port.interface, dcb);
+    for (const std::string& interface : physicalInterfaces(system, port.interface))
+      if (const std::string dcb = dcbText(interface); !dcb.empty()) facts.file(kDcbFolder + interface, dcb);
     if (const int mbps = fastestLinkMode(port.interface); mbps > 0)
       facts.file(kLinkModesFolder + port.interface, std::to_string(mbps) + "\n");
   }
@@ -224,7 +224,7 @@ sysfs::MemoryTree gatherFacts(const sysfs::FileTree& machine, const GatherOption
   if (options.watch.count() > 0) copyCounters(machine, ports, "", facts);
   facts.file(kAccessFile, answerOfChild([&] { return accessText(machine); }));
   facts.file(kInterfacesFile, interfacesText());
-  gatherInterfaces(ports, facts);
+  gatherInterfaces(system, ports, facts);
   if (!ports.empty()) facts.file(kVerbsFile, answerOfChild([&] { return verbsText(config); }));
   if (options.watch.count() > 0 && !ports.empty()) {
     std::this_thread::sleep_until(begin + options.watch);

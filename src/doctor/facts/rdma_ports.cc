@@ -147,6 +147,14 @@ std::vector<RdmaPort> rdmaPorts(const System& system) {
   return ports;
 }
 
+std::vector<std::string> physicalInterfaces(const System& system, const std::string& interface) {
+  constexpr std::string_view kLower = "lower_";
+  std::vector<std::string> lower;
+  for (const std::string& name : system.tree().list("/sys/class/net/" + interface))
+    if (name.starts_with(kLower)) lower.push_back(name.substr(kLower.size()));
+  return lower.empty() ? std::vector<std::string>{interface} : lower;
+}
+
 std::string gbpsText(int mbps) {
   char text[32];
   std::snprintf(text, sizeof text, "%g Gb/s", mbps / 1000.0);

@@ -73,6 +73,9 @@ std::string verbsNodeOf(const System& system, const std::string& device);
 // In the order of names and numbers.
 std::vector<RdmaPort> rdmaPorts(const System& system);
 
+// The interface itself, or those that a bond is made of.
+std::vector<std::string> physicalInterfaces(const System& system, const std::string& interface);
+
 // "400 Gb/s".
 std::string gbpsText(int mbps);
 
