@@ -271,11 +271,20 @@ class PairJudge {
     add(i, side, std::move(finding), value);
   }
 
+  // Is one of its NICs also in another pair of the two hosts? Then they share its port.
+  bool sharesNic(std::size_t i) const {
+    return std::any_of(results_.pairs.begin(), results_.pairs.end(), [&](const PairResult& other) {
+      const bool same = other.nics.a_nic == pair(i).nics.a_nic || other.nics.b_nic == pair(i).nics.b_nic;
+      return &other != &pair(i) && other.match == pair(i).match && other.nics.obstacle == Obstacle::kNone &&
+             same;
+    });
+  }
+
   // Hardware only: on a software device all rails share the processor.
   void reportTogether(std::size_t i, std::size_t side) {
     const Half& half = pair(i).halves[side];
     const bool less = half.together_gbytes > 0 && half.together_gbytes < kTogetherShare * half.alone_gbytes;
-    if (!less || verdict(i).software || results_.pairs.size() < 2) return;
+    if (!less || verdict(i).software || results_.pairs.size() < 2 || sharesNic(i)) return;
     add(i, side,
         {.check = "pair-together",
          .severity = Severity::kWarning,

@@ -77,6 +77,13 @@ TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
   EXPECT_TRUE(has(result.out, "active MTU: 1024, not 4096")) << result.out;
 }
 
+TEST(DoctorPair, AStorageNicThatOnlyOneHostHasIsNoError) {
+  const auto result =
+      pairTest({"--pair"}, "software:host A" + kRails + ";name=storage,link=roce,speed=2500;host B" + kRails);
+  EXPECT_FALSE(has(result.out, "pair-link")) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A storage: no NIC of another host has its link (RoCE)")) << result.out;
+}
+
 TEST(DoctorPair, AQueuePairThatCannotBeConnectedIsAResult) {
   const auto result =
       pairTest({"--pair"}, kTwoHosts + ";fault host=B device=soft3 verb=modify_qp nth=2 errno=EINVAL");
