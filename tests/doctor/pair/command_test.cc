@@ -105,6 +105,11 @@ TEST(DoctorPair, AHostIsStartedByTheLaunchCommand) {
   EXPECT_TRUE(has(result.out, "\"a\": \"A soft0\"")) << result.out;
 }
 
+TEST(DoctorPair, SecondsOfManyDigitsAreTheSameAtBothEnds) {
+  const auto result = pairTest({"--pair", "--seconds", "0.0123456789"}, kTwoHosts);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+}
+
 TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
   const auto result = pairTest({"--pair", "node9", "--launch=false {host}"}, kTwoHosts);
   EXPECT_EQ(result.status, 2);
