@@ -148,7 +148,7 @@ class FactJudge {
          .seen = {{pairName(results_, pair), "GIDs",
                    gidTypes(nicOf(results_, pair, 0)) + " and " + gidTypes(nicOf(results_, pair, 1))}},
          .why = "A connection between these NICs cannot be made.",
-         .fix = "show_gids    # each port needs a GID of one type and family: RoCE v2, IPv4\n"
+         .fix = "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: each port needs one type and family\n"
                 "ip addr add ADDRESS/PREFIX dev NETDEV"});
   }
 
@@ -165,7 +165,8 @@ class FactJudge {
                        std::to_string(std::max(first, second) / 1000) + " as " +
                        nameOf(results_, pair, 1 - slow)}},
          .why = "The slower port decides for both.",
-         .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC"});
+         .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC\n"
+                "mstlink -d PCI-ADDRESS    # the same without NVIDIA's tools: package mstflint"});
   }
 
   void judgeGids(const PairResult& pair) {
@@ -180,7 +181,9 @@ class FactJudge {
            .what = "the ports talk RoCE v1",
            .seen = {{pairName(results_, pair), "GIDs", seen}},
            .why = "RoCE v1 is not routed, and most fabrics give it no lossless class.",
-           .fix = "show_gids    # is there a RoCE v2 GID with an IPv4 address at both ends?"});
+           .fix =
+               "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: RoCE v2 with an IPv4 address at both "
+               "ends?"});
     else if (first.index != second.index)
       add({.check = "pair-gid-index",
            .severity = Severity::kAdvice,

@@ -116,6 +116,12 @@ TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
   EXPECT_TRUE(has(result.err, "node9: 'false' ended with status 1 before the end was there")) << result.err;
 }
 
+TEST(DoctorPair, AProgramThatIsNotThereIsNamedWithTheOptionForIt) {
+  const auto result = pairTest({"--pair", "B", kPlay, "--program=/no/such/railwise"}, kTwoHosts);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "--program PATH says where it is")) << result.err;
+}
+
 TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {
   const HostFile file("# the job\nA\nB\nC\n");
   const auto result =

@@ -232,6 +232,17 @@ TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {
   EXPECT_EQ(find(judgement, "pair-no-device")->seen[0].device, "E");
 }
 
+TEST(PairJudge, PingIsAsLargeAsThePacketsThatAreLost) {
+  Results results = makeResults(2, 2);
+  results.pairs[0].halves[0].reach = Reach::kSmallOnly;
+  const auto fix = [&] { return find(judge(results), "pair-large-packets")->fix; };
+  EXPECT_EQ(fix().find("ping"), std::string::npos) << "InfiniBand";
+  results.ends[0].nics[0] = test::makeRoceNic("mlx5_0", 1);
+  results.ends[1].nics[0] = test::makeRoceNic("mlx5_0", 2);
+  results.ends[1].nics[0].mtu_bytes = 1024;
+  EXPECT_EQ(fix().find("ping -M do -I NETDEV -s 1056 "), 0U) << fix();
+}
+
 TEST(PairJudge, OtherLinksAreAWarningBesideARailThatWorks) {
   Results results = makeResults(2, 2);
   results.pairs[1].nics.obstacle = Obstacle::kLinkKind;
