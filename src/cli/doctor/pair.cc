@@ -149,7 +149,7 @@ std::vector<std::string> endArguments(const PairOptions& options, int rank, int 
                                     "--pair-end",
                                     "--rank=" + std::to_string(rank),
                                     "--of=" + std::to_string(size),
-                                    textOf("--seconds=%.6g", options.measure.seconds),
+                                    textOf("--seconds=%.17g", options.measure.seconds),
                                     "--size=" + std::to_string(options.measure.bytes),
                                     "--subnet-bits=" + std::to_string(options.measure.subnet_bits)};
   if (options.measure.full) words.emplace_back("--full");
@@ -253,6 +253,11 @@ int asRank(const PairOptions& options, const RankIdentity& identity) {
   seat.rank = identity.rank;
   seat.secret = identity.secret;
   seat.addresses = {identity.address};
+  // A shell inside a Slurm job has such variables, too, and nobody starts the other ranks.
+  const std::string variable = identity.source.substr(identity.source.rfind(' ') + 1);
+  const bool slurm = variable.starts_with("SLURM_");
+  seat.waits_for = variable + "=" + std::to_string(identity.size) + "; unset it, or start with " +
+                   (slurm ? "srun" : "mpirun or torchrun");
   return measureAndReport(options, std::move(seat), openPairEnd({.nics = options.nics, .gpu = options.gpu}),
                           nullptr);
 }

@@ -147,6 +147,12 @@ Outcome<std::unique_ptr<PairExchange>> PairExchange::join(PairSeat seat) {
   options.listener = std::move(seat.listener);
   options.progress = [steps = &exchange->steps_] { return steps->load(); };
   options.doing = [] { return std::string("measuring"); };
+  // The secret of ranks is derived from what they have in common, which another job may have, too.
+  options.on_refused = [](const std::string& why) { say("doctor: refused, still waiting: %s", why.c_str()); };
+  if (!seat.waits_for.empty())
+    options.on_waiting = [waits_for = seat.waits_for](int missing) {
+      say("doctor: waiting for %d more rank%s (%s)", missing, missing == 1 ? "" : "s", waits_for.c_str());
+    };
   options.on_failure = [](const std::string& text) {
     clearProgress();
     say("doctor: %s: the test cannot go on", text.c_str());

@@ -19,7 +19,8 @@ struct PairSeat {
   int rank = 0;
   int size = 2;
   std::string secret;
-  std::string agreement;               // options that must be equal at all ends
+  std::string agreement;  // options that must be equal at all ends
+  std::string waits_for;  // why rank 0 expects others that were not started here: "SLURM_NTASKS=2"
   std::vector<std::string> addresses;  // HOST:PORT of rank 0; the first that answers is taken
   std::chrono::seconds step_limit{0};  // how long a step of the test may take
   Socket listener;                     // of rank 0, if it listens already

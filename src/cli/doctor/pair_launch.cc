@@ -153,9 +153,11 @@ void PairLaunch::reportAndLeave() {
       continue;
     }
     const int status = WIFEXITED(child.status) ? WEXITSTATUS(child.status) : 128 + WTERMSIG(child.status);
-    const char* const hint = status == kNotStarted ? " (127: there is no such program)"
-                             : status == 255       ? " (255: ssh itself failed, and its reason stands above)"
-                                                   : "";
+    const char* const hint = status == kNotStarted
+                                 ? " (127: there is no such program here, or no railwise at this path there: "
+                                   "--program PATH says where it is)"
+                             : status == 255 ? " (255: ssh itself failed, and its reason stands above)"
+                                             : "";
     say("doctor: %s: '%s' ended with status %d before the end was there%s", child.host.c_str(),
         child.program.c_str(), status, hint);
   }

@@ -38,6 +38,12 @@ double upperMedian(std::vector<double>& values) {
   return *middle;
 }
 
+// DEVICE is "mlx5_0". mstlink is free software and wants the PCI address.
+std::string cableErrors() {
+  return "mlxlink -d DEVICE -c    # both ends: cable errors\n"
+         "mstlink -d PCI-ADDRESS -c    # the same without NVIDIA's tools: package mstflint";
+}
+
 // Pairs with equal keys should be equally fast.
 using PeerKey = std::tuple<LinkKind, bool, int64_t>;
 
@@ -212,6 +218,19 @@ class PairJudge {
     judgement_.findings.add(std::move(finding));
   }
 
+  // The largest packet that the two ports send, or a little less, as one of ping, which adds 28 bytes.
+  std::string pathMtuFix(std::size_t i) const {
+    constexpr uint32_t kPing = 28;
+    constexpr uint32_t kRoceHeaders = 60;  // IPv4, UDP, BTH, RETH, ICRC
+    const LinkKind link = nic(i, 0).link;
+    if (link == LinkKind::kInfiniBand)
+      return "smpquery portinfo LID PORT | grep -i mtu    # each switch port of the path: ibtracert LID LID";
+    const uint32_t mtu = std::min(nic(i, 0).mtu_bytes, nic(i, 1).mtu_bytes);
+    const uint32_t packet = link == LinkKind::kRoce ? mtu + kRoceHeaders : mtu;
+    const std::string size = mtu < kPing ? "4000" : std::to_string(packet - kPing);
+    return "ping -M do -I NETDEV -s " + size + " ADDRESS    # a packet of this size must arrive whole";
+  }
+
   void reportFailure(std::size_t i, std::size_t side) {
     const Half& half = pair(i).halves[side];
     const std::string value = half.error.empty() ? "nothing arrives" : half.error;
@@ -220,17 +239,19 @@ class PairJudge {
         .severity = Severity::kError,
         .what = "writes do not arrive",
         .why = "A job that uses this pair hangs, or fails with status 12 (retry exceeded).",
-        .fix = "ibstat; mlxlink -d DEVICE -c    # both ends: cable, switch port, VLAN, routes, ACL"};
+        .fix = "ibstat    # both ends: cable, switch port, VLAN, routes, ACL\n" + cableErrors()};
     if (half.reach == Reach::kSmallOnly) {
       finding.check = "pair-large-packets";
       finding.what = "8 bytes arrive, 64 KiB do not";
       finding.why = "Packets of full size are lost on the way: some switch port has a smaller MTU.";
-      finding.fix = "ping -M do -s 4200 ADDRESS    # RoCE: finds the MTU of the path";
+      finding.fix = pathMtuFix(i);
     } else if (half.reach == Reach::kNotTried) {
       finding.check = "pair-queue-pair";
       finding.what = "a queue pair cannot be connected";
       finding.why = "NCCL fails at this place, too.";
-      finding.fix = "show_gids; ip neigh    # addresses, and the route between them\nulimit -l";
+      finding.fix =
+          "ibv_devinfo -v -d DEVICE | grep GID; ip neigh    # addresses, and the route between them\n"
+          "ulimit -l";
     } else if (half.reach == Reach::kAll && half.error.empty()) {
       finding.check = "pair-wrong-data";
       finding.what = "other data arrive than were sent";
@@ -240,7 +261,7 @@ class PairJudge {
       finding.check = "pair-stopped";
       finding.what = "the pair failed under load";
       finding.why = "A job that uses this pair fails or goes on over other rails.";
-      finding.fix = "mlxlink -d DEVICE -c -e    # errors of the cable; both ends";
+      finding.fix = cableErrors();
     }
     add(i, side, std::move(finding), value);
   }
@@ -257,9 +278,7 @@ class PairJudge {
         .severity = Severity::kWarning,
         .what = "the rail is slower than its peers",
         .why = "NCCL cuts data evenly: the slowest rail decides (Railwise gives it a smaller share).",
-        .fix =
-            "mlxlink -d DEVICE -c    # both ends: cable errors\n"
-            "lspci -vv -s ADDRESS | grep LnkSta    # the PCIe link: speed and width"};
+        .fix = cableErrors() + "\nlspci -vv -s ADDRESS | grep LnkSta    # the PCIe link: speed and width"};
     if (!peers) {
       finding.check = "pair-below-port";
       finding.what = "the rail is slower than its port and PCIe link allow";
@@ -271,11 +290,20 @@ class PairJudge {
     add(i, side, std::move(finding), value);
   }
 
+  // Is one of its NICs also in another pair of the two hosts? Then they share its port.
+  bool sharesNic(std::size_t i) const {
+    return std::any_of(results_.pairs.begin(), results_.pairs.end(), [&](const PairResult& other) {
+      const bool same = other.nics.a_nic == pair(i).nics.a_nic || other.nics.b_nic == pair(i).nics.b_nic;
+      return &other != &pair(i) && other.match == pair(i).match && other.nics.obstacle == Obstacle::kNone &&
+             same;
+    });
+  }
+
   // Hardware only: on a software device all rails share the processor.
   void reportTogether(std::size_t i, std::size_t side) {
     const Half& half = pair(i).halves[side];
     const bool less = half.together_gbytes > 0 && half.together_gbytes < kTogetherShare * half.alone_gbytes;
-    if (!less || verdict(i).software || results_.pairs.size() < 2) return;
+    if (!less || verdict(i).software || results_.pairs.size() < 2 || sharesNic(i)) return;
     add(i, side,
         {.check = "pair-together",
          .severity = Severity::kWarning,

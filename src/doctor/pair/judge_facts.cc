@@ -1,5 +1,6 @@
 #include "doctor/pair/judge_facts.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -40,6 +41,7 @@ class FactJudge {
       judgeGids(pair);
     }
     judgeMtu();
+    judgeNothing();
   }
 
  private:
@@ -94,6 +96,22 @@ class FactJudge {
     if (pair.nics.obstacle == Obstacle::kNoGids) addNoAddress(pair);
   }
 
+  // Without this a test that measured nothing would say "fine".
+  void judgeNothing() {
+    const auto with_nics = std::count_if(results_.ends.begin(), results_.ends.end(),
+                                         [](const EndFacts& end) { return !end.nics.empty(); });
+    const bool any = std::any_of(results_.pairs.begin(), results_.pairs.end(), [](const PairResult& pair) {
+      return pair.nics.obstacle == Obstacle::kNone;
+    });
+    if (any || with_nics < 2 || !findings_.empty()) return;
+    add({.check = "pair-nothing-measured",
+         .severity = Severity::kWarning,
+         .what = "no NIC of these hosts can be measured",
+         .seen = {{results_.ends.front().host, "", "the lines below \"Not looked at\" say why"}},
+         .why = "The test says nothing about this fabric.",
+         .fix = "ibv_devinfo -v    # is a port active, and which link has it?"});
+  }
+
   static Finding portDown(const std::string& name) {
     return {.check = "pair-port-down",
             .severity = Severity::kError,
@@ -106,12 +124,21 @@ class FactJudge {
   void addLinkKinds(const PairResult& pair) {
     const std::string kinds = std::string(linkName(nicOf(results_, pair, 0).link)) + " and " +
                               linkName(nicOf(results_, pair, 1).link);
+    // Beside a pair that works it may be a port for another network.
+    const bool others =
+        std::any_of(results_.pairs.begin(), results_.pairs.end(), [&](const PairResult& each) {
+          return each.match == pair.match && each.nics.obstacle == Obstacle::kNone;
+        });
     add({.check = "pair-link",
-         .severity = Severity::kError,
+         .severity = others ? Severity::kWarning : Severity::kError,
          .what = "the ports have different links",
          .seen = {{pairName(results_, pair), "", kinds}},
          .why = "They never reach each other.",
-         .fix = "mlxconfig -d DEVICE set LINK_TYPE_P1=1    # InfiniBand; 2: Ethernet. Then reboot"});
+         .fix = "railwise doctor --pair HOST --nic NAMES    # only the NICs of one network\n"
+                "ibv_devinfo -v | grep -e hca_id -e link_layer    # at both ends: which port is set up "
+                "otherwise?\n"
+                "mstconfig -d PCI-ADDRESS query | grep LINK_TYPE    # 1 InfiniBand, 2 Ethernet; changing it "
+                "needs a reboot"});
   }
 
   void addNoAddress(const PairResult& pair) {
@@ -121,7 +148,7 @@ class FactJudge {
          .seen = {{pairName(results_, pair), "GIDs",
                    gidTypes(nicOf(results_, pair, 0)) + " and " + gidTypes(nicOf(results_, pair, 1))}},
          .why = "A connection between these NICs cannot be made.",
-         .fix = "show_gids    # each port needs a GID of one type and family: RoCE v2, IPv4\n"
+         .fix = "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: each port needs one type and family\n"
                 "ip addr add ADDRESS/PREFIX dev NETDEV"});
   }
 
@@ -138,7 +165,8 @@ class FactJudge {
                        std::to_string(std::max(first, second) / 1000) + " as " +
                        nameOf(results_, pair, 1 - slow)}},
          .why = "The slower port decides for both.",
-         .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC"});
+         .fix = "mlxlink -d DEVICE    # was another speed negotiated? Cable, switch port, FEC\n"
+                "mstlink -d PCI-ADDRESS    # the same without NVIDIA's tools: package mstflint"});
   }
 
   void judgeGids(const PairResult& pair) {
@@ -153,7 +181,9 @@ class FactJudge {
            .what = "the ports talk RoCE v1",
            .seen = {{pairName(results_, pair), "GIDs", seen}},
            .why = "RoCE v1 is not routed, and most fabrics give it no lossless class.",
-           .fix = "show_gids    # is there a RoCE v2 GID with an IPv4 address at both ends?"});
+           .fix =
+               "ibv_devinfo -v -d DEVICE | grep GID    # or show_gids: RoCE v2 with an IPv4 address at both "
+               "ends?"});
     else if (first.index != second.index)
       add({.check = "pair-gid-index",
            .severity = Severity::kAdvice,

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <set>
+#include <utility>
 
 namespace railwise::doctor::pair {
 namespace {
@@ -110,6 +112,33 @@ bool anyObstacle(const Results& results, Obstacle obstacle) {
                      [&](const PairResult& pair) { return pair.nics.obstacle == obstacle; });
 }
 
+// Why the NIC is in no pair.
+std::string lonelyText(const NicFacts& nic) {
+  if (nic.link == LinkKind::kOther)
+    return "no reliable connections (EFA and others): the pair test does not measure it";
+  if (!nic.active) return "the port is down, and no other host has a NIC that belongs with it";
+  return std::string("no NIC of another host has its link (") + linkName(nic.link) +
+         ") and an address that it reaches";
+}
+
+// NICs that are in no pair, if there were partners at all.
+void addLonelyNics(const Results& results, std::vector<std::string>& hidden) {
+  std::set<std::pair<std::size_t, std::size_t>> paired;  // end, NIC
+  for (const PairResult& pair : results.pairs) {
+    paired.insert({pair.match.a, pair.nics.a_nic});
+    paired.insert({pair.match.b, pair.nics.b_nic});
+  }
+  const auto with_nics = std::count_if(results.ends.begin(), results.ends.end(),
+                                       [](const EndFacts& end) { return !end.nics.empty(); });
+  if (with_nics < 2) return;
+  for (std::size_t end = 0; end < results.ends.size(); ++end) {
+    for (std::size_t nic = 0; nic < results.ends[end].nics.size(); ++nic) {
+      if (!paired.contains({end, nic}))
+        hidden.push_back(endNicName(results, end, nic) + ": " + lonelyText(results.ends[end].nics[nic]));
+    }
+  }
+}
+
 void writeNicJson(JsonWriter& json, const NicFacts& nic) {
   json.beginInlineObject();
   json.key("device").value(nic.device);
@@ -208,6 +237,7 @@ ReportStyle reportStyle(const Results& results, const MeasureOptions& options) {
         "software devices: what their ports and PCIe links allow says nothing; rails are compared with each "
         "other");
   if (anyObstacle(results, Obstacle::kBothDown)) style.hidden.push_back("ports that are down at both ends");
+  addLonelyNics(results, style.hidden);
   for (const EndFacts& end : results.ends) {
     for (const std::string& line : end.hidden) style.hidden.push_back(end.host + ": " + line);
   }

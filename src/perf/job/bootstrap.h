@@ -46,6 +46,11 @@ struct BootstrapOptions {
   std::function<uint64_t()> progress = [] { return uint64_t{0}; };  // grows while this rank makes progress
   // For example "waiting for ..."; any thread may call it.
   std::function<std::string()> doing = [] { return std::string(); };
+  // Rank 0: a process that knows the secret, and does not fit into the job, was refused. Unset: that ends the
+  // job; otherwise rank 0 goes on waiting.
+  std::function<void(const std::string& why)> on_refused;
+  // Rank 0: called once if so many ranks have not joined after two seconds.
+  std::function<void(int missing)> on_waiting = [](int) {};
   std::function<void(const std::string&)> on_failure = [](const std::string&) {};
 };
 

@@ -21,6 +21,7 @@ constexpr milliseconds kSendTimeout{5'000};
 // Limits for connections that have not yet sent a valid hello: strangers, and ranks that are still joining.
 constexpr std::size_t kMaxUnknown = 64;
 constexpr Clock::duration kHelloTimeout = std::chrono::seconds(10);
+constexpr Clock::duration kWaitingNote = std::chrono::seconds(2);
 
 Peer myself(int rank) {
   // On a software machine, the host that this process stands for.
@@ -55,12 +56,14 @@ class Reception {
 
   Outcome<Joined> run() {
     const Deadline deadline = Deadline::after(options_.timeout);
+    const Deadline note_at = Deadline::after(kWaitingNote);
     while (missing_ > 0) {
       if (deadline.passed()) return timedOut();
       waitForEvent();
       acceptNew();
       if (const auto read = readUnknown(); !read.ok()) return read.failure();
       if (const auto watched = watchJoined(); !watched.ok()) return watched.failure();
+      if (missing_ > 0 && !noted_ && note_at.passed()) options_.on_waiting(missing_), noted_ = true;
     }
     return welcomeAll();
   }
@@ -114,7 +117,9 @@ class Reception {
     if (!reader.ok()) return {};
     if (const std::string reason = objection(peer, size, agreement); !reason.empty()) {
       (void)channel->send(FrameType::kReject, toBytes(reason), Deadline::after(kSendTimeout));
-      return Error{reason};
+      if (!options_.on_refused) return Error{reason};
+      options_.on_refused(reason);
+      return {};
     }
     channel->keepAlive();
     joined_.channels[static_cast<std::size_t>(rank)] = std::move(channel);
@@ -179,6 +184,7 @@ class Reception {
   Joined joined_;
   std::vector<Unknown> unknown_;
   int missing_ = options_.size - 1;
+  bool noted_ = false;
 };
 
 // The state of every other rank while it joins.

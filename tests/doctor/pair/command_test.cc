@@ -77,6 +77,13 @@ TEST(DoctorPair, AnMtuThatDiffersIsNamed) {
   EXPECT_TRUE(has(result.out, "active MTU: 1024, not 4096")) << result.out;
 }
 
+TEST(DoctorPair, AStorageNicThatOnlyOneHostHasIsNoError) {
+  const auto result =
+      pairTest({"--pair"}, "software:host A" + kRails + ";name=storage,link=roce,speed=2500;host B" + kRails);
+  EXPECT_FALSE(has(result.out, "pair-link")) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "A storage: no NIC of another host has its link (RoCE)")) << result.out;
+}
+
 TEST(DoctorPair, AQueuePairThatCannotBeConnectedIsAResult) {
   const auto result =
       pairTest({"--pair"}, kTwoHosts + ";fault host=B device=soft3 verb=modify_qp nth=2 errno=EINVAL");
@@ -98,10 +105,21 @@ TEST(DoctorPair, AHostIsStartedByTheLaunchCommand) {
   EXPECT_TRUE(has(result.out, "\"a\": \"A soft0\"")) << result.out;
 }
 
+TEST(DoctorPair, SecondsOfManyDigitsAreTheSameAtBothEnds) {
+  const auto result = pairTest({"--pair", "--seconds", "0.0123456789"}, kTwoHosts);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+}
+
 TEST(DoctorPair, AHostThatCannotBeStartedIsNamed) {
   const auto result = pairTest({"--pair", "node9", "--launch=false {host}"}, kTwoHosts);
   EXPECT_EQ(result.status, 2);
   EXPECT_TRUE(has(result.err, "node9: 'false' ended with status 1 before the end was there")) << result.err;
+}
+
+TEST(DoctorPair, AProgramThatIsNotThereIsNamedWithTheOptionForIt) {
+  const auto result = pairTest({"--pair", "B", kPlay, "--program=/no/such/railwise"}, kTwoHosts);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "--program PATH says where it is")) << result.err;
 }
 
 TEST(DoctorPair, OfThreeHostsTheOddNicIsNamed) {

@@ -1,6 +1,7 @@
 // Which rail, NIC or host is odd, from results made by hand.
 #include <gtest/gtest.h>
 
+#include "doctor/pair/summary.h"
 #include "ends.h"
 
 namespace railwise::doctor::pair {
@@ -229,6 +230,54 @@ TEST(PairJudge, AHostWithoutDevicesOrWithFewerIsNamed) {
   EXPECT_EQ(find(judgement, "pair-nic-count")->seen[0].device, "D");
   ASSERT_NE(find(judgement, "pair-no-device"), nullptr);
   EXPECT_EQ(find(judgement, "pair-no-device")->seen[0].device, "E");
+}
+
+TEST(PairJudge, PingIsAsLargeAsThePacketsThatAreLost) {
+  Results results = makeResults(2, 2);
+  results.pairs[0].halves[0].reach = Reach::kSmallOnly;
+  const auto fix = [&] { return find(judge(results), "pair-large-packets")->fix; };
+  EXPECT_EQ(fix().find("ping"), std::string::npos) << "InfiniBand";
+  results.ends[0].nics[0] = test::makeRoceNic("mlx5_0", 1);
+  results.ends[1].nics[0] = test::makeRoceNic("mlx5_0", 2);
+  results.ends[1].nics[0].mtu_bytes = 1024;
+  EXPECT_EQ(fix().find("ping -M do -I NETDEV -s 1056 "), 0U) << fix();
+}
+
+TEST(PairJudge, OtherLinksAreAWarningBesideARailThatWorks) {
+  Results results = makeResults(2, 2);
+  results.pairs[1].nics.obstacle = Obstacle::kLinkKind;
+  EXPECT_EQ(judge(results).findings.exitStatus(), 1);
+  const Judgement judgement = judge(results);
+  EXPECT_EQ(find(judgement, "pair-link")->fix.find("railwise doctor"), 0U);
+  results.pairs[0].nics.obstacle = Obstacle::kLinkKind;
+  EXPECT_EQ(judge(results).findings.exitStatus(), 2);
+}
+
+TEST(PairJudge, NicsInNoPairAreHiddenLines) {
+  Results results = makeResults(2, 2);
+  results.ends[0].nics.push_back(test::makeRoceNic("storage", 1));
+  results.ends[1].nics.push_back(test::makeNic("efa_0"));
+  results.ends[1].nics[2].link = LinkKind::kOther;
+  EXPECT_TRUE(judge(results).findings.empty());
+  const auto hidden = reportStyle(results, {}).hidden;
+  ASSERT_EQ(hidden.size(), 2U);
+  EXPECT_EQ(hidden[0],
+            "A storage: no NIC of another host has its link (RoCE) and an address that it reaches");
+  EXPECT_EQ(hidden[1],
+            "B efa_0: no reliable connections (EFA and others): the pair test does not measure it");
+}
+
+TEST(PairJudge, ATestThatMeasuredNothingIsNotFine) {
+  Results results = makeResults(2, 1);
+  results.pairs.clear();
+  EXPECT_EQ(judge(results).findings.exitStatus(), 1);
+}
+
+TEST(PairJudge, PairsThatShareANicAreSlowerTogetherOfCourse) {
+  Results results = makeResults(2, 2);
+  results.pairs[1].nics.b_nic = 0;
+  for (PairResult& pair : results.pairs) pair.halves[0].together_gbytes = 24;
+  EXPECT_TRUE(judge(results).findings.empty());
 }
 
 TEST(HostMatrix, SumsTheRailsAndKeepsTheWorst) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "ends.h"
 
@@ -67,6 +68,68 @@ TEST(PairNics, ANicOfAnotherLinkGetsThePartnerThatItReaches) {
   EXPECT_EQ(pairs[0].b_nic, 1U);
   EXPECT_EQ(pairs[1].b_nic, 0U);
   EXPECT_EQ(pairs[0].obstacle, Obstacle::kNone);
+}
+
+TEST(PairNics, SpareNicsGoToTheLeastUsedPartners) {
+  const auto pairs = pairNics(test::makeEnd("A", 4), test::makeEnd("B", 2), false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 4U);
+  EXPECT_EQ(pairs[2].b_nic, 0U);
+  EXPECT_EQ(pairs[3].b_nic, 1U);
+}
+
+TEST(PairNics, TheSameNameComesBeforeTheSamePlace) {
+  EndFacts b = test::makeEnd("B", 3);
+  std::swap(b.nics[0], b.nics[2]);
+  const auto pairs = pairNics(test::makeEnd("A", 3), b, false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 3U);
+  EXPECT_EQ(pairs[0].b_nic, 2U);
+  EXPECT_EQ(pairs[2].b_nic, 0U);
+}
+
+TEST(PairNics, TheSameSubnetComesBeforeTheSamePlace) {
+  EndFacts a = test::makeEnd("A", 2);
+  EndFacts b = test::makeEnd("B", 2);
+  a.nics = {test::makeRoceNic("a0", 1), test::makeRoceNic("a1", 2)};
+  b.nics = {test::makeRoceNic("b0", 3), test::makeRoceNic("b1", 4)};
+  a.nics[0].gids[0].value[14] = b.nics[1].gids[0].value[14] = 7;  // 10.0.7.x
+  const auto pairs = pairNics(a, b, false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 2U);
+  EXPECT_EQ(pairs[0].b_nic, 1U);
+  EXPECT_EQ(pairs[1].b_nic, 0U);
+}
+
+TEST(PairNics, AnExtraNicOfAnotherLinkOrOneThatIsDownIsInNoPair) {
+  EndFacts a = test::makeEnd("A", 1);
+  a.nics.push_back(test::makeRoceNic("storage", 1));
+  EXPECT_EQ(pairNics(a, test::makeEnd("B", 1), false, kSubnetBits).size(), 1U);
+  EXPECT_EQ(pairNics(test::makeEnd("B", 1), a, true, kSubnetBits).size(), 1U);
+  a.nics[1] = test::makeNic("unplugged");
+  a.nics[1].active = false;
+  EXPECT_EQ(pairNics(a, test::makeEnd("B", 1), false, kSubnetBits).size(), 1U);
+}
+
+TEST(PairNics, APortThatIsDownKeepsThePartnerOfItsName) {
+  EndFacts a = test::makeEnd("A", 3);
+  a.nics[0].active = false;
+  const auto pairs = pairNics(a, test::makeEnd("B", 2), false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 3U);
+  EXPECT_EQ(pairs[0].b_nic, 0U);
+  EXPECT_EQ(pairs[0].obstacle, Obstacle::kPortDown);
+}
+
+TEST(PairNics, HostsThatShareNoLinkHaveAnObstacleNotNothing) {
+  EndFacts b = test::makeEnd("B", 2);
+  b.nics = {test::makeRoceNic("a", 1), test::makeRoceNic("b", 2)};
+  const auto pairs = pairNics(test::makeEnd("A", 1), b, false, kSubnetBits);
+  ASSERT_EQ(pairs.size(), 1U);
+  EXPECT_EQ(pairs[0].obstacle, Obstacle::kLinkKind);
+}
+
+TEST(PairNics, NicsWithoutReliableConnectionsAreInNoPair) {
+  EndFacts a = test::makeEnd("A", 2);
+  EndFacts b = test::makeEnd("B", 2);
+  a.nics[1].link = b.nics[1].link = LinkKind::kOther;  // EFA
+  for (const bool full : {false, true}) EXPECT_EQ(pairNics(a, b, full, kSubnetBits).size(), 1U);
 }
 
 Obstacle obstacleBetween(const NicFacts& first, const NicFacts& second) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -217,6 +218,43 @@ TEST(Bootstrap, AnotherSizeIsRefusedOnBothSides) {
   const auto [zero, one] = errorsOfJoin([](BootstrapOptions& options) { options.size = 3; });
   EXPECT_NE(zero.find("says that the job has 3 ranks, rank 0 says 2"), std::string::npos) << zero;
   EXPECT_EQ(zero, one);
+}
+
+TEST(Bootstrap, ARefusedStrangerNeedNotEndTheJob) {
+  JobInThreads job(2);
+  std::string refused;
+  bool joined = false;
+  auto rank_zero = job.options(0);
+  rank_zero.on_refused = [&](const std::string& why) { refused = why; };
+  std::thread server([&] {
+    auto bootstrap = Bootstrap::join(std::move(rank_zero));
+    joined = bootstrap.ok() && (*bootstrap)->leave().ok();
+  });
+  auto stranger = job.options(1);
+  stranger.agreement = "others";
+  EXPECT_FALSE(Bootstrap::join(std::move(stranger)).ok());
+  auto bootstrap = Bootstrap::join(job.options(1));
+  EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  server.join();
+  EXPECT_TRUE(joined);
+  EXPECT_NE(refused.find("was started with other options"), std::string::npos) << refused;
+}
+
+TEST(Bootstrap, RankZeroSaysOnceThatItWaits) {
+  JobInThreads job(2);
+  std::promise<int> missing;
+  auto rank_zero = job.options(0);
+  rank_zero.on_waiting = [&](int count) { missing.set_value(count); };  // throws if it is called twice
+  std::thread server([&] {
+    auto bootstrap = Bootstrap::join(std::move(rank_zero));
+    EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  });
+  auto said = missing.get_future();
+  ASSERT_EQ(said.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_EQ(said.get(), 1);
+  auto bootstrap = Bootstrap::join(job.options(1));
+  EXPECT_TRUE(bootstrap.ok() && (*bootstrap)->leave().ok());
+  server.join();
 }
 
 TEST(Bootstrap, MissingRanksAreNamed) {

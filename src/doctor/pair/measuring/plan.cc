@@ -21,24 +21,40 @@ std::vector<verbs::Gid> gidsOf(const NicFacts& nic) {
   return gids;
 }
 
-NicPair examine(const EndFacts& a, std::size_t a_nic, const EndFacts& b, std::size_t b_nic, int subnet_bits) {
+// Two NICs that might become a pair.
+struct Candidate {
+  NicPair nics;
+  bool same_name = false;
+  bool same_subnet = false;
+};
+
+bool withoutConnections(const NicFacts& nic) { return nic.error.empty() && nic.link == LinkKind::kOther; }
+
+Obstacle obstacleOf(const NicFacts& near, const NicFacts& far) {
+  if (!near.error.empty() || !far.error.empty()) return Obstacle::kNotOpened;
+  if (!near.active && !far.active) return Obstacle::kBothDown;
+  if (!near.active || !far.active) return Obstacle::kPortDown;
+  return near.link == far.link ? Obstacle::kNone : Obstacle::kLinkKind;
+}
+
+Candidate examine(const EndFacts& a, std::size_t a_nic, const EndFacts& b, std::size_t b_nic,
+                  int subnet_bits) {
   const NicFacts& near = a.nics[a_nic];
   const NicFacts& far = b.nics[b_nic];
-  NicPair pair{.a_nic = a_nic, .b_nic = b_nic};
-  const auto blocked = [&](Obstacle obstacle) {
-    pair.obstacle = obstacle;
-    return pair;
-  };
-  if (!near.error.empty() || !far.error.empty()) return blocked(Obstacle::kNotOpened);
-  if (!near.active && !far.active) return blocked(Obstacle::kBothDown);
-  if (!near.active || !far.active) return blocked(Obstacle::kPortDown);
-  if (near.link != far.link || near.link == LinkKind::kOther) return blocked(Obstacle::kLinkKind);
-  if (near.link == LinkKind::kIwarp) return pair;  // by IP address, which the communication manager knows
+  Candidate candidate{.nics = {.a_nic = a_nic, .b_nic = b_nic, .obstacle = obstacleOf(near, far)},
+                      .same_name = nicName(near) == nicName(far)};
+  NicPair& pair = candidate.nics;
+  // iWARP: by IP address, which the communication manager knows.
+  if (pair.obstacle != Obstacle::kNone || near.link == LinkKind::kIwarp) return candidate;
   const auto chosen = verbs::choosePair(gidsOf(near), gidsOf(far), near.link == LinkKind::kRoce, subnet_bits);
-  if (!chosen) return blocked(Obstacle::kNoGids);
+  if (!chosen) {
+    pair.obstacle = Obstacle::kNoGids;
+    return candidate;
+  }
   pair.a_gid = chosen->local;
   pair.b_gid = chosen->remote;
-  return pair;
+  candidate.same_subnet = chosen->reach == verbs::Reach::kSameSubnet;
+  return candidate;
 }
 
 // Would another partner do better? A port that is down keeps its partner, so that the rail is named.
@@ -49,19 +65,25 @@ bool wrongPartner(const NicPair& pair) {
 class Pairing {
  public:
   Pairing(const EndFacts& a, const EndFacts& b, int subnet_bits)
-      : a_(a), b_(b), bits_(subnet_bits), a_used_(a.nics.size()), b_used_(b.nics.size()) {}
+      : a_(a),
+        b_(b),
+        bits_(subnet_bits),
+        equal_counts_(a.nics.size() == b.nics.size()),
+        a_uses_(a.nics.size()),
+        b_uses_(b.nics.size()) {}
 
   std::vector<NicPair> run() {
-    for (std::size_t i = 0; i < std::min(a_.nics.size(), b_.nics.size()); ++i) {
-      const NicPair pair = examine(a_, i, b_, i, bits_);
-      if (!wrongPartner(pair)) take(pair);
-    }
-    for (std::size_t i = 0; i < a_.nics.size(); ++i) {
-      if (!a_used_[i]) take(bestFor(i, true));
-    }
-    for (std::size_t i = 0; i < b_.nics.size(); ++i) {
-      if (!b_used_[i]) take(bestFor(i, false));
-    }
+    const auto same_place = [](const Candidate& each) { return each.nics.a_nic == each.nics.b_nic; };
+    takeAll([](const Candidate& each) { return each.same_name && !wrongPartner(each.nics); });
+    takeAll([&](const Candidate& each) { return each.same_subnet && same_place(each); });
+    takeAll([](const Candidate& each) { return each.same_subnet; });
+    takeAll([&](const Candidate& each) {
+      const bool counts = equal_counts_ ? !wrongPartner(each.nics) : each.nics.obstacle == Obstacle::kNone;
+      return counts && same_place(each);
+    });
+    takeRest(true);
+    takeRest(false);
+    if (pairs_.empty()) nameObstacles();
     std::sort(pairs_.begin(), pairs_.end(), [](const NicPair& x, const NicPair& y) {
       return x.a_nic != y.a_nic ? x.a_nic < y.a_nic : x.b_nic < y.b_nic;
     });
@@ -69,36 +91,93 @@ class Pairing {
   }
 
  private:
-  // The first free NIC of the other end that can talk with this one, else the first that can, else the one at
-  // the equal position, with the obstacle.
-  NicPair bestFor(std::size_t nic, bool of_a) const {
-    const std::size_t others = of_a ? b_.nics.size() : a_.nics.size();
-    const auto with = [&](std::size_t other) {
-      return of_a ? examine(a_, nic, b_, other, bits_) : examine(a_, other, b_, nic, bits_);
-    };
-    std::optional<NicPair> shared;
-    for (std::size_t other = 0; other < others; ++other) {
-      const NicPair pair = with(other);
-      if (pair.obstacle != Obstacle::kNone) continue;
-      if (!(of_a ? b_used_ : a_used_)[other]) return pair;
-      if (!shared) shared = pair;
+  Candidate with(std::size_t nic, std::size_t other, bool of_a) const {
+    return of_a ? examine(a_, nic, b_, other, bits_) : examine(a_, other, b_, nic, bits_);
+  }
+
+  // Free NICs that `fit`, in their order.
+  template <typename Fit>
+  void takeAll(Fit&& fit) {
+    for (std::size_t i = 0; i < a_.nics.size(); ++i) {
+      for (std::size_t j = 0; j < b_.nics.size() && a_uses_[i] == 0; ++j) {
+        if (b_uses_[j] > 0 || withoutConnections(a_.nics[i]) || withoutConnections(b_.nics[j])) continue;
+        if (const Candidate candidate = with(i, j, true); fit(candidate)) take(candidate.nics);
+      }
     }
-    return shared ? *shared : with(nic % others);
+  }
+
+  void takeRest(bool of_a) {
+    const std::vector<NicFacts>& nics = of_a ? a_.nics : b_.nics;
+    for (std::size_t i = 0; i < nics.size(); ++i) {
+      if ((of_a ? a_uses_ : b_uses_)[i] > 0 || withoutConnections(nics[i])) continue;
+      if (const auto pair = bestFor(i, of_a)) take(*pair);
+    }
+  }
+
+  // The least used NIC of the other end that can talk with this one, else the partner that it should have,
+  // with the obstacle. Nothing: the NIC has no partner.
+  std::optional<NicPair> bestFor(std::size_t nic, bool of_a) const {
+    const std::vector<NicFacts>& others = of_a ? b_.nics : a_.nics;
+    const std::vector<int>& uses = of_a ? b_uses_ : a_uses_;
+    std::optional<NicPair> named;
+    std::optional<std::size_t> best;
+    for (std::size_t other = 0; other < others.size(); ++other) {
+      if (withoutConnections(others[other])) continue;
+      const Candidate candidate = with(nic, other, of_a);
+      if (candidate.same_name) named = candidate.nics;
+      const bool fits = candidate.nics.obstacle == Obstacle::kNone;
+      if (fits && (!best || uses[other] < uses[*best])) best = other;
+    }
+    if (best) return with(nic, *best, of_a).nics;
+    return named ? named : partnerByPlace(nic, of_a);
+  }
+
+  // A NIC that cannot be opened is worth a line whatever its partner is.
+  std::optional<NicPair> partnerByPlace(std::size_t nic, bool of_a) const {
+    const std::vector<NicFacts>& others = of_a ? b_.nics : a_.nics;
+    const std::size_t place = nic % others.size();
+    const bool named_anyhow = !(of_a ? a_ : b_).nics[nic].error.empty();
+    if (!named_anyhow && (!equal_counts_ || withoutConnections(others[place]))) return std::nullopt;
+    return with(nic, place, of_a).nics;
+  }
+
+  // No NIC of one host reaches one of the other: say why, place by place.
+  void nameObstacles() {
+    for (std::size_t i = 0; i < std::min(a_.nics.size(), b_.nics.size()); ++i) {
+      if (!withoutConnections(a_.nics[i]) && !withoutConnections(b_.nics[i])) take(with(i, i, true).nics);
+    }
   }
 
   void take(const NicPair& pair) {
     pairs_.push_back(pair);
-    a_used_[pair.a_nic] = true;
-    b_used_[pair.b_nic] = true;
+    ++a_uses_[pair.a_nic];
+    ++b_uses_[pair.b_nic];
   }
 
   const EndFacts& a_;
   const EndFacts& b_;
   const int bits_;
-  std::vector<bool> a_used_;
-  std::vector<bool> b_used_;
+  const bool equal_counts_;
+  std::vector<int> a_uses_;
+  std::vector<int> b_uses_;
   std::vector<NicPair> pairs_;
 };
+
+// Every NIC with every NIC. Other links are an obstacle only between NICs that belong together.
+std::vector<NicPair> allPairs(const EndFacts& a, const EndFacts& b, int subnet_bits) {
+  std::vector<NicPair> pairs;
+  for (std::size_t i = 0; i < a.nics.size(); ++i) {
+    for (std::size_t j = 0; j < b.nics.size(); ++j) {
+      if (withoutConnections(a.nics[i]) || withoutConnections(b.nics[j])) continue;
+      const Candidate each = examine(a, i, b, j, subnet_bits);
+      const bool belong = each.same_name || (i == j && a.nics.size() == b.nics.size());
+      const Obstacle obstacle = each.nics.obstacle;
+      if (belong || (obstacle != Obstacle::kLinkKind && obstacle != Obstacle::kPortDown))
+        pairs.push_back(each.nics);
+    }
+  }
+  return pairs;
+}
 
 }  // namespace
 
@@ -123,12 +202,7 @@ std::vector<std::vector<Match>> tournament(const std::vector<std::size_t>& ends)
 
 std::vector<NicPair> pairNics(const EndFacts& a, const EndFacts& b, bool full, int subnet_bits) {
   if (a.nics.empty() || b.nics.empty()) return {};
-  if (!full) return Pairing(a, b, subnet_bits).run();
-  std::vector<NicPair> pairs;
-  for (std::size_t i = 0; i < a.nics.size(); ++i) {
-    for (std::size_t j = 0; j < b.nics.size(); ++j) pairs.push_back(examine(a, i, b, j, subnet_bits));
-  }
-  return pairs;
+  return full ? allPairs(a, b, subnet_bits) : Pairing(a, b, subnet_bits).run();
 }
 
 }  // namespace railwise::doctor::pair

@@ -27,7 +27,7 @@ enum class Obstacle : uint8_t {
   kNotOpened,  // a device cannot be opened
   kPortDown,   // the port at one end is down
   kBothDown,   // the ports at both ends are down: nothing is plugged in
-  kLinkKind,   // InfiniBand at one end, Ethernet at the other
+  kLinkKind,   // InfiniBand at one end, Ethernet at the other, where the NICs belong together
   kNoGids,     // no address of one port reaches one of the other
 };
 
@@ -42,8 +42,10 @@ struct NicPair {
   bool operator==(const NicPair&) const = default;
 };
 
-// NICs at equal positions are a pair: the rails of hosts that are built alike. If these two cannot talk, or
-// one host has fewer NICs, the first that can takes the place. `full`: every NIC with every NIC.
+// NICs of one name are a pair, then those of one subnet, then those at equal positions: the rails of hosts
+// that are built alike. If these cannot talk, or one host has fewer NICs, the least used NIC that can takes
+// the place. A NIC that fits none is in no pair, unless it has a partner by name, or the hosts have equally
+// many NICs; nor is one without reliable connections (LinkKind::kOther). `full`: every NIC with every NIC.
 // `subnet_bits`: NCCL_IB_SUBNET_PREFIX_LEN.
 std::vector<NicPair> pairNics(const EndFacts& a, const EndFacts& b, bool full, int subnet_bits);
 
