@@ -96,10 +96,8 @@ std::string watchdogText(const Job& job, const Ranks& ranks) {
   if (numbers.size() > 1)
     text = " " + numbers.begin()->second + " waits in number " + std::to_string(numbers.begin()->first) +
            ", " + numbers.rbegin()->second + " in number " + std::to_string(numbers.rbegin()->first) + ".";
-  std::set<int> silent;
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (told.count(rank) == 0) silent.insert(rank);
-  if (!told.empty() && !silent.empty()) text += " Nothing of it from rank " + rangesText(silent) + ".";
+  const Gaps silent = gapsOf(told, ranks.size());
+  if (!told.empty() && silent.count > 0) text += " Nothing of it from rank " + silent.text + ".";
   return text;
 }
 

@@ -157,26 +157,24 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
 
 // Ranks that no log tells of. If another rank has completed the communicator of the job, they were there.
 void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Findings& findings) {
-  std::set<int> missing;
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (ranks.seen().count(rank) == 0) missing.insert(rank);
-  if (missing.empty() || ranks.seen().empty()) return;
+  const Gaps missing = gapsOf(ranks.seen(), ranks.size());
+  if (missing.count == 0 || ranks.seen().empty()) return;
   const bool there = completed && ranks.size() == ranks.world();
-  findings.add({.check = "missing-ranks",
-                .severity = somebody_waits ? Severity::kError
-                            : there        ? Severity::kAdvice
-                                           : Severity::kWarning,
-                .what = countText(missing.size(), "rank is in no log", "ranks are in no log") + ": " +
-                        rangesText(missing),
-                .seen = {{"", "",
-                          std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
-                              " ranks have begun: " + rangesText(ranks.seen())}},
-                .why = somebody_waits ? "The other ranks wait for them."
-                       : there ? "They have begun, since other ranks have completed the communicator: their "
-                                 "logs were not given."
-                               : "Their logs were not given, or they never came to NCCL.",
-                .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
-                       "look whether these ranks run: ps, squeue, kubectl get pods"});
+  findings.add(
+      {.check = "missing-ranks",
+       .severity = somebody_waits ? Severity::kError
+                   : there        ? Severity::kAdvice
+                                  : Severity::kWarning,
+       .what = countText(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
+       .seen = {{"", "",
+                 std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
+                     " ranks have begun: " + rangesText(ranks.seen())}},
+       .why = somebody_waits ? "The other ranks wait for them."
+              : there        ? "They have begun, since other ranks have completed the communicator: their "
+                               "logs were not given."
+                             : "Their logs were not given, or they never came to NCCL.",
+       .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
+              "look whether these ranks run: ps, squeue, kubectl get pods"});
 }
 
 // Each node runs a job of its own, or the logs are of several jobs.
