@@ -7,7 +7,8 @@
 namespace railwise::doctor {
 namespace {
 
-constexpr std::string_view kDefaultPlugin = "libnccl-net.so";
+// What NCCL and RCCL look for without being asked.
+constexpr std::string_view kDefaultPlugins[] = {"libnccl-net.so", "librccl-net.so"};
 
 std::string pathFix(const std::string& plugin) {
   const bool railwise = plugin.find("railwise") != std::string::npos;
@@ -27,7 +28,10 @@ const Fact* setting(const Process& process, const std::string& name) {
   return found == process.settings.end() ? nullptr : &found->second;
 }
 
-bool isAsked(const PluginAttempt& attempt) { return attempt.name != kDefaultPlugin; }
+bool isAsked(const PluginAttempt& attempt) {
+  return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==
+         std::end(kDefaultPlugins);
+}
 
 // NCCL_NET_PLUGIN, where it names a plugin. "": nobody asked for one. 2.22 to 2.28 log it only if it is
 // found.
@@ -67,13 +71,13 @@ Reason notFound(const Process& process, const std::string& asked) {
   const Place place = process.attempts.empty() ? Place{} : process.attempts.back().place;
   const bool railwise = asked.find("railwise") != std::string::npos;
   return {"plugin-not-found",
-          "the plugin that NCCL_NET_PLUGIN names was not found",
+          "the plugin " + asked + " was not found",
           "NCCL looked for " + (names.empty() ? asked : listText(names)) +
               " where the dynamic linker looks, and " +
               (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
           pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
               ".so  # NCCL_NET_PLUGIN=NAME, or a path",
-          {"NCCL_NET_PLUGIN=" + asked, place}};
+          {names.empty() ? asked : listText(names), place}};
 }
 
 Reason wrongApi(const Process& process) {
@@ -97,17 +101,21 @@ bool initFailed(const Process& process) {
   if (process.plugin.value.empty()) return false;
   const Fact* const net = setting(process, "NCCL_NET");
   if (net != nullptr && !alike(net->value, process.plugin.value)) return false;
-  return !process.network.empty() && process.networks.count(process.plugin.value) == 0 &&
-         !alike(process.network, process.plugin.value);
+  // A network that is not NCCL's own is the plugin's, under whichever name.
+  return (process.network == "IB" || process.network == "Socket") &&
+         process.networks.count(process.plugin.value) == 0;
 }
 
 Reason initReason(const Process& process) {
-  const Fact& seen = process.failed_plugins.empty() ? process.plugin : process.failed_plugins.front();
-  return {"plugin-init",
-          "the plugin " + seen.value + " was loaded, and could not start",
+  const bool said = !process.failed_plugins.empty();
+  const Fact& plugin = said ? process.failed_plugins.front() : process.plugin;
+  const auto instead = process.networks.find(process.network);
+  const Fact seen = said ? Fact{"Failed to initialize NET plugin " + plugin.value, plugin.place}
+                         : Fact{"Using network " + process.network,
+                                instead == process.networks.end() ? plugin.place : instead->second};
+  return {"plugin-init", "the plugin " + plugin.value + " was loaded, and could not start",
           "Its own warnings above say why: as a rule it found no NIC that it may use.",
-          "look at the lines of NET/" + seen.value + "; railwise devices",
-          {"Failed to initialize NET plugin " + seen.value, seen.place}};
+          "look at the lines of NET/" + plugin.value + "; railwise devices", seen};
 }
 
 bool pluginProblem(const Process& process, Reason& reason) {
