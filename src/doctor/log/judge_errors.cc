@@ -53,8 +53,10 @@ class Order {
   bool timed() const { return timed_; }
   bool before(const Event& a, const Event& b) const {
     const auto key = [&](const Event& event) {
+      // Without times a warning whose meaning is known tells more.
       return std::tuple(timed_ ? (event.time.empty() ? kNever : secondsOf(event.time)) : 0.0,
-                        event.line.place.file, event.line.place.line);
+                        !timed_ && event.check == "unknown-warning", event.line.place.file,
+                        event.line.place.line);
     };
     return key(a) < key(b);
   }
@@ -97,7 +99,8 @@ std::string watchdogText(const Job& job, const Ranks& ranks) {
     text = " " + numbers.begin()->second + " waits in number " + std::to_string(numbers.begin()->first) +
            ", " + numbers.rbegin()->second + " in number " + std::to_string(numbers.rbegin()->first) + ".";
   const Gaps silent = gapsOf(told, ranks.size());
-  if (!told.empty() && silent.count > 0) text += " Nothing of it from rank " + silent.text + ".";
+  if (!told.empty() && silent.count > 0 && job.deduplicated.value.empty())
+    text += " Nothing of it from rank " + silent.text + ".";
   return text;
 }
 

@@ -1,5 +1,7 @@
 // Which network the job uses, and why not the one that was meant: NCCL goes on without a word.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "doctor/log/judge.h"
 #include "doctor/log/line.h"
@@ -216,10 +218,26 @@ void judgeProvider(const Ranks& ranks, int index, const Process& process, Findin
             Severity::kError, findings);
 }
 
-// One of several lines of connections through Socket: the fallback costs something.
-bool usesSocket(const Process& process, bool several_hosts) {
-  return several_hosts || std::any_of(process.connections.begin(), process.connections.end(),
-                                      [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
+// Communicators with processes on several hosts, for releases that do not count nodes.
+std::set<std::string> acrossHosts(const Job& job) {
+  std::map<std::string, std::string> host_of;
+  std::set<std::string> across;
+  for (const Process& process : job.processes)
+    for (const Init& init : process.inits)
+      if (host_of.emplace(init.communicator, process.host).first->second != process.host)
+        across.insert(init.communicator);
+  return across;
+}
+
+// Does the process leave its node? Only there a network costs something.
+bool usesNetwork(const Process& process, const std::set<std::string>& across) {
+  if (process.nodes > 1) return true;
+  if (process.nodes == 0 && std::any_of(process.inits.begin(), process.inits.end(), [&](const Init& init) {
+        return across.count(init.communicator) > 0;
+      }))
+    return true;
+  return std::any_of(process.connections.begin(), process.connections.end(),
+                     [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
 }
 
 }  // namespace
@@ -229,14 +247,14 @@ bool usesRdma(const Process& process) {
 }
 
 void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
-  const bool several_hosts = ranks.hosts() > 1;
+  const std::set<std::string> across = acrossHosts(job);
   for (const int index : ranks.members()) {
     const Process& process = job.processes[static_cast<std::size_t>(index)];
     Reason plugin;
     const bool problem = pluginProblem(process, plugin);
     const bool asked = !askedPlugin(process).empty() || !process.failed_plugins.empty();
     const bool socket = process.network == "Socket";
-    const bool costs = usesSocket(process, several_hosts);
+    const bool costs = usesNetwork(process, across);
     if (problem) {
       const bool lost = asked || (socket && costs);
       addReason(ranks, index, plugin, lost ? Severity::kError : Severity::kAdvice, findings);

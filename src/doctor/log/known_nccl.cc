@@ -33,6 +33,9 @@ constexpr char kNoFitWhy[] =
     "The two ends do not fit: a GID index that is empty, another MTU or link layer, or a LID of 0.";
 constexpr char kNoFitFix[] =
     "ibv_devinfo -v | grep -E 'GID|active_mtu|link_layer|port_lid'  # on both nodes\nunset NCCL_IB_GID_INDEX";
+constexpr char kHarmlessEvent[] = "NCCL logs each event of a NIC; this one ends no connection by itself.";
+constexpr char kRcclHint[] = "RCCL looks at the machine when it starts, and goes on.";
+constexpr char kRcclFix[] = "do as the line says, then measure whether it helps";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
 constexpr KnownLine kNcclLines[] = {
@@ -98,6 +101,17 @@ constexpr KnownLine kNcclLines[] = {
      "On RoCE connections that use the old address break.", "see who changes the interface's address"},
     {"sync event", "port active", "port-event", kRemark, false, "a port came up again",
      "The link was down before.", ""},
+    {"sync event", "client reregistration", "port-event", kRemark, false,
+     "the fabric's manager asks its clients to register again", kHarmlessEvent, ""},
+    {"sync event", "SM change", "port-event", kRemark, false, "the fabric has another subnet manager",
+     kHarmlessEvent, ""},
+    {"sync event", "LID change", "port-event", kRemark, false, "a port got another LID", kHarmlessEvent, ""},
+    {"sync event", "P_Key change", "port-event", kRemark, false, "a port's partition keys changed",
+     kHarmlessEvent, ""},
+    {"sync event", "last WQE reached", "port-event", kRemark, false, "a queue pair has done its last work",
+     kHarmlessEvent, ""},
+    {"sync event", "communication established", "port-event", kRemark, false,
+     "a queue pair got its first message", kHarmlessEvent, ""},
     {"sync e", "vent", "port-event", kCause, true, "a NIC or its port had a fault",
      "The link went down, or the device failed; NCCL's own network does not survive that, Railwise does if "
      "another port is left.",
@@ -235,6 +249,11 @@ constexpr KnownLine kNcclLines[] = {
      "another rank of the node went away", "As a rule that rank failed first, or was killed.", kPeerFix},
     {"communicator encountered a fatal error", "", "proxy-failed", kConsequence, true,
      "a communicator is broken", "An earlier warning names the reason.", kPeerFix},
+    {"Missing \"", "", "rccl-hint", kRemark, false,
+     "RCCL misses a setting of the kernel or of the environment", kRcclHint, kRcclFix},
+    {"NUMA auto balancing", "", "rccl-hint", kRemark, false, "the kernel moves memory between NUMA nodes",
+     kRcclHint, "sysctl kernel.numa_balancing=0"},
+    {"HSA_", "", "rccl-hint", kRemark, false, "RCCL advises another setting of ROCm", kRcclHint, kRcclFix},
     {"CUMEM", "", "cuda-driver", kRemark, false, "the CUDA driver lacks a function that NCCL can use",
      "NCCL goes on without it.", "install a newer driver"},
     {"NET/OFI", "", "plugin-warning", kRemark, true, "the plugin aws-ofi-nccl warns",

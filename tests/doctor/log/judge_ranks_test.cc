@@ -27,5 +27,26 @@ TEST(JudgeRanks, Gaps) {
   EXPECT_EQ(gapsOf({7}, 3).text, "0-2");
 }
 
+TEST(JudgeRanks, RayHasDroppedLines) {
+  const std::string repeated = " [repeated 7x across cluster] (Ray deduplicates logs by default.)";
+  const Job job =
+      readJob("(Worker pid=7) " + saidBy(0, {initLine(0, 8, "START") + repeated, "Using network IB"}));
+  const Findings findings = judged(job);
+  EXPECT_EQ(checksOf(findings), "log-deduplicated");
+  EXPECT_EQ(findings.all()[0].seen[0].value, "[repeated 7x across cluster]");
+  ASSERT_EQ(job.processes.front().inits.size(), 1U);
+}
+
+TEST(JudgeRanks, NamesOfNicsMayDiffer) {
+  const auto jobWith = [](const std::string& nics) {
+    return judged(readJob(saidBy(0, {"NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB", "Using network IB"}) +
+                          saidBy(1, {"NET/IB : Using " + nics, "Using network IB"})));
+  };
+  EXPECT_EQ(findingOf(jobWith("[0]mlx5_0:1/IB [1]mlx5_4:1/IB"), "differ-nics")->severity, Severity::kAdvice);
+  EXPECT_EQ(findingOf(jobWith("[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE"), "differ-nics")->severity,
+            Severity::kWarning);
+  EXPECT_EQ(findingOf(jobWith("[0]mlx5_0:1/IB"), "differ-nics")->severity, Severity::kWarning);
+}
+
 }  // namespace
 }  // namespace railwise::doctor
