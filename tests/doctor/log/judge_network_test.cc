@@ -124,5 +124,13 @@ TEST(JudgeNetwork, AKnownCauseComesBeforeAnUnknownWarning) {
   EXPECT_EQ(findings.all()[0].check, "cuda-failure");
 }
 
+TEST(JudgeNetwork, CommandsFitOtherSystems) {
+  EXPECT_NE(
+      judged(readJob(warned({}, "NET/IB : Unable to open device mlx5_3"))).all()[0].fix.find("dnf install"),
+      std::string::npos);
+  EXPECT_NE(judged(readJob(warned({}, "NET/IB : async fatal event"))).all()[0].fix.find("mstlink"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace railwise::doctor
