@@ -23,6 +23,14 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                     .why = "What it says of its ranks is not known.",
                     .fix = "ls -l FILE; file FILE"});
   }
+  if (!job.deduplicated.value.empty())
+    findings.add(
+        {.check = "log-deduplicated",
+         .severity = Severity::kAdvice,
+         .what = "Ray has dropped lines that are alike: the log does not have all lines of all ranks",
+         .seen = {{"", ranks.placeText(job.deduplicated.place), job.deduplicated.value}},
+         .why = "Which ranks are missing, wait or differ cannot be told from it.",
+         .fix = "export RAY_DEDUP_LOGS=0"});
   if (nccl_lines > 0) {
     if (ranks.size() > 0 || firstError(job) >= 0) return;
     findings.add(
@@ -53,8 +61,10 @@ Findings judgeJob(const Job& job, const Ranks& ranks) {
     judgeErrors(job, ranks, findings);
     judgeNetwork(job, ranks, findings);
   }
-  judgeMissing(job, ranks, findings);
-  judgeDifferences(job, ranks, findings);
+  if (job.deduplicated.value.empty()) {
+    judgeMissing(job, ranks, findings);
+    judgeDifferences(job, ranks, findings);
+  }
   judgeGpuDirect(job, ranks, findings);
   findings.sort();
   return findings;

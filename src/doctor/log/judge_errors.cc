@@ -53,8 +53,10 @@ class Order {
   bool timed() const { return timed_; }
   bool before(const Event& a, const Event& b) const {
     const auto key = [&](const Event& event) {
+      // Without times a warning whose meaning is known tells more.
       return std::tuple(timed_ ? (event.time.empty() ? kNever : secondsOf(event.time)) : 0.0,
-                        event.line.place.file, event.line.place.line);
+                        !timed_ && event.check == "unknown-warning", event.line.place.file,
+                        event.line.place.line);
     };
     return key(a) < key(b);
   }
@@ -96,10 +98,9 @@ std::string watchdogText(const Job& job, const Ranks& ranks) {
   if (numbers.size() > 1)
     text = " " + numbers.begin()->second + " waits in number " + std::to_string(numbers.begin()->first) +
            ", " + numbers.rbegin()->second + " in number " + std::to_string(numbers.rbegin()->first) + ".";
-  std::set<int> silent;
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (told.count(rank) == 0) silent.insert(rank);
-  if (!told.empty() && !silent.empty()) text += " Nothing of it from rank " + rangesText(silent) + ".";
+  const Gaps silent = gapsOf(told, ranks.size());
+  if (!told.empty() && silent.count > 0 && job.deduplicated.value.empty())
+    text += " Nothing of it from rank " + silent.text + ".";
   return text;
 }
 

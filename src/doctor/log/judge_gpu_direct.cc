@@ -12,14 +12,21 @@ constexpr char kPeerMemoryFix[] =
     "modprobe nvidia_peermem  # or a driver and kernel with dma-buf: the open kernel modules, Linux 5.12\n"
     "railwise devices  # shows what the NICs then offer";
 
-// What NCCL calls a distance, by its number; 2.26 put C2C and P2C in between.
+// What NCCL calls a distance, by its number: 2.26 put C2C in between, 2.27 P2C, and 2.28 moved it.
 const char* distanceName(int distance, const std::string& version) {
   static constexpr const char* kOld[] = {"LOC", "NVL", "NVB", "PIX", "PXB",
                                          "PXN", "PHB", "SYS", "NET", "DIS"};
+  static constexpr const char* k26[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                        "PXN", "PHB", "SYS", "NET", "DIS"};
+  static constexpr const char* k27[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                        "PXN", "P2C", "PHB", "SYS", "NET", "DIS"};
   static constexpr const char* kNew[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
                                          "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
   const int minor = version.starts_with("2.") ? std::atoi(version.c_str() + 2) : 99;
-  const auto names = minor < 26 ? std::span<const char* const>(kOld) : std::span<const char* const>(kNew);
+  const auto names = minor < 26    ? std::span<const char* const>(kOld)
+                     : minor == 26 ? std::span<const char* const>(k26)
+                     : minor == 27 ? std::span<const char* const>(k27)
+                                   : std::span<const char* const>(kNew);
   return distance >= 0 && distance < static_cast<int>(names.size())
              ? names[static_cast<std::size_t>(distance)]
              : "?";
@@ -73,6 +80,9 @@ void judgeDistance(const Ranks& ranks, int index, const Process& process, const 
                    Findings& findings) {
   const auto [all, direct] = networkConnections(process);
   const bool unused = all > 0 && direct == 0;
+  // Each GPU is far from most NICs and near to its own: where connections use GPUDirect, all is well. Without
+  // GDR_READ only those that receive do.
+  if (direct > 0 && 2 * direct >= all) return;
   if (gpuDirectCount(process).enabled == 0 || (!unused && process.far_pairs.empty())) return;
   if (process.far_pairs.empty()) {
     findings.add({.check = "gdr-unused",

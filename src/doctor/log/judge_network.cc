@@ -1,5 +1,7 @@
 // Which network the job uses, and why not the one that was meant: NCCL goes on without a word.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "doctor/log/judge.h"
 #include "doctor/log/line.h"
@@ -7,7 +9,8 @@
 namespace railwise::doctor {
 namespace {
 
-constexpr std::string_view kDefaultPlugin = "libnccl-net.so";
+// What NCCL and RCCL look for without being asked.
+constexpr std::string_view kDefaultPlugins[] = {"libnccl-net.so", "librccl-net.so"};
 
 std::string pathFix(const std::string& plugin) {
   const bool railwise = plugin.find("railwise") != std::string::npos;
@@ -27,7 +30,10 @@ const Fact* setting(const Process& process, const std::string& name) {
   return found == process.settings.end() ? nullptr : &found->second;
 }
 
-bool isAsked(const PluginAttempt& attempt) { return attempt.name != kDefaultPlugin; }
+bool isAsked(const PluginAttempt& attempt) {
+  return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==
+         std::end(kDefaultPlugins);
+}
 
 // NCCL_NET_PLUGIN, where it names a plugin. "": nobody asked for one. 2.22 to 2.28 log it only if it is
 // found.
@@ -67,13 +73,13 @@ Reason notFound(const Process& process, const std::string& asked) {
   const Place place = process.attempts.empty() ? Place{} : process.attempts.back().place;
   const bool railwise = asked.find("railwise") != std::string::npos;
   return {"plugin-not-found",
-          "the plugin that NCCL_NET_PLUGIN names was not found",
+          "the plugin " + asked + " was not found",
           "NCCL looked for " + (names.empty() ? asked : listText(names)) +
               " where the dynamic linker looks, and " +
               (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
           pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
               ".so  # NCCL_NET_PLUGIN=NAME, or a path",
-          {"NCCL_NET_PLUGIN=" + asked, place}};
+          {names.empty() ? asked : listText(names), place}};
 }
 
 Reason wrongApi(const Process& process) {
@@ -97,17 +103,21 @@ bool initFailed(const Process& process) {
   if (process.plugin.value.empty()) return false;
   const Fact* const net = setting(process, "NCCL_NET");
   if (net != nullptr && !alike(net->value, process.plugin.value)) return false;
-  return !process.network.empty() && process.networks.count(process.plugin.value) == 0 &&
-         !alike(process.network, process.plugin.value);
+  // A network that is not NCCL's own is the plugin's, under whichever name.
+  return (process.network == "IB" || process.network == "Socket") &&
+         process.networks.count(process.plugin.value) == 0;
 }
 
 Reason initReason(const Process& process) {
-  const Fact& seen = process.failed_plugins.empty() ? process.plugin : process.failed_plugins.front();
-  return {"plugin-init",
-          "the plugin " + seen.value + " was loaded, and could not start",
+  const bool said = !process.failed_plugins.empty();
+  const Fact& plugin = said ? process.failed_plugins.front() : process.plugin;
+  const auto instead = process.networks.find(process.network);
+  const Fact seen = said ? Fact{"Failed to initialize NET plugin " + plugin.value, plugin.place}
+                         : Fact{"Using network " + process.network,
+                                instead == process.networks.end() ? plugin.place : instead->second};
+  return {"plugin-init", "the plugin " + plugin.value + " was loaded, and could not start",
           "Its own warnings above say why: as a rule it found no NIC that it may use.",
-          "look at the lines of NET/" + seen.value + "; railwise devices",
-          {"Failed to initialize NET plugin " + seen.value, seen.place}};
+          "look at the lines of NET/" + plugin.value + "; railwise devices", seen};
 }
 
 bool pluginProblem(const Process& process, Reason& reason) {
@@ -208,10 +218,26 @@ void judgeProvider(const Ranks& ranks, int index, const Process& process, Findin
             Severity::kError, findings);
 }
 
-// One of several lines of connections through Socket: the fallback costs something.
-bool usesSocket(const Process& process, bool several_hosts) {
-  return several_hosts || std::any_of(process.connections.begin(), process.connections.end(),
-                                      [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
+// Communicators with processes on several hosts, for releases that do not count nodes.
+std::set<std::string> acrossHosts(const Job& job) {
+  std::map<std::string, std::string> host_of;
+  std::set<std::string> across;
+  for (const Process& process : job.processes)
+    for (const Init& init : process.inits)
+      if (host_of.emplace(init.communicator, process.host).first->second != process.host)
+        across.insert(init.communicator);
+  return across;
+}
+
+// Does the process leave its node? Only there a network costs something.
+bool usesNetwork(const Process& process, const std::set<std::string>& across) {
+  if (process.nodes > 1) return true;
+  if (process.nodes == 0 && std::any_of(process.inits.begin(), process.inits.end(), [&](const Init& init) {
+        return across.count(init.communicator) > 0;
+      }))
+    return true;
+  return std::any_of(process.connections.begin(), process.connections.end(),
+                     [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
 }
 
 }  // namespace
@@ -221,14 +247,14 @@ bool usesRdma(const Process& process) {
 }
 
 void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
-  const bool several_hosts = ranks.hosts() > 1;
+  const std::set<std::string> across = acrossHosts(job);
   for (const int index : ranks.members()) {
     const Process& process = job.processes[static_cast<std::size_t>(index)];
     Reason plugin;
     const bool problem = pluginProblem(process, plugin);
     const bool asked = !askedPlugin(process).empty() || !process.failed_plugins.empty();
     const bool socket = process.network == "Socket";
-    const bool costs = usesSocket(process, several_hosts);
+    const bool costs = usesNetwork(process, across);
     if (problem) {
       const bool lost = asked || (socket && costs);
       addReason(ranks, index, plugin, lost ? Severity::kError : Severity::kAdvice, findings);

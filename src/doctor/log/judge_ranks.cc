@@ -34,6 +34,17 @@ std::string nicsText(const Process& process) {
   return listText(nics, 64);
 }
 
+// "2 RoCE", whatever their names.
+std::string nicKindsText(const Process& process) {
+  std::map<std::string, std::size_t> kinds;
+  for (const Nic& nic : process.nics) ++kinds[nic.link];
+  std::vector<std::string> texts;
+  texts.reserve(kinds.size());
+  for (const auto& [link, number] : kinds)
+    texts.push_back(link.empty() ? countText(number, "NIC", "NICs") : std::to_string(number) + " " + link);
+  return listText(texts, 8);
+}
+
 std::string gpuDirectText(const Process& process) {
   const GpuDirectCount count = gpuDirectCount(process);
   if (count.all == 0) return "";
@@ -68,6 +79,13 @@ std::vector<Attribute> attributes() {
       {"differ-nics", Severity::kWarning, "the ranks have different NICs",
        "The rank with the fewest sets the speed of all.", "ibstat; railwise devices  # on both nodes",
        [](const Process& process) {
+         return usesRdma(process) ? Fact{nicKindsText(process), process.nics_line.place} : Fact{};
+       },
+       true},
+      {"differ-nics", Severity::kAdvice, "the NICs have different names on the ranks",
+       "As many and of one kind: as a rule the nodes number them differently.",
+       "compare which NICs are meant: railwise devices  # on both nodes",
+       [](const Process& process) {
          return usesRdma(process) ? Fact{nicsText(process), process.nics_line.place} : Fact{};
        },
        true},
@@ -87,14 +105,14 @@ std::vector<Attribute> attributes() {
   };
 }
 
-// The processes by value. One value, or none: nothing differs.
-void judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribute, Findings& findings) {
+// The processes by value. One value, or none: nothing differs, and the answer is false.
+bool judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribute, Findings& findings) {
   std::map<std::string, std::vector<int>> groups;
   for (const int index : ranks.members()) {
     const Fact fact = attribute.value(job.processes[static_cast<std::size_t>(index)]);
     if (!fact.value.empty()) groups[fact.value].push_back(index);
   }
-  if (groups.size() < 2) return;
+  if (groups.size() < 2) return false;
   const auto most = std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
     return a.second.size() < b.second.size();
   });
@@ -113,6 +131,7 @@ void judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribu
     finding.why +=
         " " + countText(most->second.size(), "process has", "processes have") + " " + most->first + ".";
   findings.add(std::move(finding));
+  return true;
 }
 
 // A setting is compared where it is logged; NCCL logs some on a few ranks alone, so its absence says
@@ -157,26 +176,24 @@ void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
 
 // Ranks that no log tells of. If another rank has completed the communicator of the job, they were there.
 void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Findings& findings) {
-  std::set<int> missing;
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (ranks.seen().count(rank) == 0) missing.insert(rank);
-  if (missing.empty() || ranks.seen().empty()) return;
+  const Gaps missing = gapsOf(ranks.seen(), ranks.size());
+  if (missing.count == 0 || ranks.seen().empty()) return;
   const bool there = completed && ranks.size() == ranks.world();
-  findings.add({.check = "missing-ranks",
-                .severity = somebody_waits ? Severity::kError
-                            : there        ? Severity::kAdvice
-                                           : Severity::kWarning,
-                .what = countText(missing.size(), "rank is in no log", "ranks are in no log") + ": " +
-                        rangesText(missing),
-                .seen = {{"", "",
-                          std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
-                              " ranks have begun: " + rangesText(ranks.seen())}},
-                .why = somebody_waits ? "The other ranks wait for them."
-                       : there ? "They have begun, since other ranks have completed the communicator: their "
-                                 "logs were not given."
-                               : "Their logs were not given, or they never came to NCCL.",
-                .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
-                       "look whether these ranks run: ps, squeue, kubectl get pods"});
+  findings.add(
+      {.check = "missing-ranks",
+       .severity = somebody_waits ? Severity::kError
+                   : there        ? Severity::kAdvice
+                                  : Severity::kWarning,
+       .what = countText(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
+       .seen = {{"", "",
+                 std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
+                     " ranks have begun: " + rangesText(ranks.seen())}},
+       .why = somebody_waits ? "The other ranks wait for them."
+              : there        ? "They have begun, since other ranks have completed the communicator: their "
+                               "logs were not given."
+                             : "Their logs were not given, or they never came to NCCL.",
+       .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
+              "look whether these ranks run: ps, squeue, kubectl get pods"});
 }
 
 // Each node runs a job of its own, or the logs are of several jobs.
@@ -239,10 +256,12 @@ void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings) {
   std::set<std::string> networks;
   for (const int index : ranks.members())
     networks.insert(job.processes[static_cast<std::size_t>(index)].network);
+  std::string found;  // the last check that found something: what comes after it under its name says no more
   for (const Attribute& attribute : attributes()) {
+    if (attribute.check == found) continue;
     // Each network names NICs in its own way.
     if (networks.size() > 1 && attribute.of_network) continue;
-    judgeAttribute(job, ranks, attribute, findings);
+    if (judgeAttribute(job, ranks, attribute, findings)) found = attribute.check;
   }
   judgeSettings(job, ranks, findings);
 }

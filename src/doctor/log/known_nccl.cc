@@ -26,13 +26,16 @@ constexpr char kNoAddressWhy[] =
     "chosen GID "
     "has no route.";
 constexpr char kNoAddressFix[] =
-    "show_gids  # or ibv_devinfo -v: the same kind of GID on all nodes\n"
-    "export NCCL_IB_GID_INDEX=3\n"
+    "ibv_devinfo -v  # or NVIDIA's show_gids: the same kind of GID on all nodes\n"
+    "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\n"
     "ping -I <NIC's interface> <the peer's address>";
 constexpr char kNoFitWhy[] =
     "The two ends do not fit: a GID index that is empty, another MTU or link layer, or a LID of 0.";
 constexpr char kNoFitFix[] =
     "ibv_devinfo -v | grep -E 'GID|active_mtu|link_layer|port_lid'  # on both nodes\nunset NCCL_IB_GID_INDEX";
+constexpr char kHarmlessEvent[] = "NCCL logs each event of a NIC; this one ends no connection by itself.";
+constexpr char kRcclHint[] = "RCCL looks at the machine when it starts, and goes on.";
+constexpr char kRcclFix[] = "do as the line says, then measure whether it helps";
 constexpr char kTopologyFix[] = "railwise topo lint FILE\nunset NCCL_TOPO_FILE";
 
 constexpr KnownLine kNcclLines[] = {
@@ -98,12 +101,25 @@ constexpr KnownLine kNcclLines[] = {
      "On RoCE connections that use the old address break.", "see who changes the interface's address"},
     {"sync event", "port active", "port-event", kRemark, false, "a port came up again",
      "The link was down before.", ""},
+    {"sync event", "client reregistration", "port-event", kRemark, false,
+     "the fabric's manager asks its clients to register again", kHarmlessEvent, ""},
+    {"sync event", "SM change", "port-event", kRemark, false, "the fabric has another subnet manager",
+     kHarmlessEvent, ""},
+    {"sync event", "LID change", "port-event", kRemark, false, "a port got another LID", kHarmlessEvent, ""},
+    {"sync event", "P_Key change", "port-event", kRemark, false, "a port's partition keys changed",
+     kHarmlessEvent, ""},
+    {"sync event", "last WQE reached", "port-event", kRemark, false, "a queue pair has done its last work",
+     kHarmlessEvent, ""},
+    {"sync event", "communication established", "port-event", kRemark, false,
+     "a queue pair got its first message", kHarmlessEvent, ""},
     {"sync e", "vent", "port-event", kCause, true, "a NIC or its port had a fault",
      "The link went down, or the device failed; NCCL's own network does not survive that, Railwise does if "
      "another port is left.",
-     "ibstat; mlxlink -d <device> -m\ndmesg | grep -i mlx5\nexport NCCL_NET_PLUGIN=railwise"},
+     "ibstat; mstlink -d <PCI address> -m  # package mstflint\ndmesg | grep -i mlx5\nexport "
+     "NCCL_NET_PLUGIN=railwise"},
     {"async fatal event", "", "port-event", kCause, true, "a NIC or its queue pair failed",
-     "The device has given up the work; the job ends.", "dmesg | grep -i mlx5\nmlxlink -d <device> -m"},
+     "The device has given up the work; the job ends.",
+     "dmesg | grep -i mlx5\nmstlink -d <PCI address> -m  # package mstflint"},
     {"No IP interface found", "", "socket-interface", kCause, true, "no network interface for the handshakes",
      "NCCL exchanges the addresses of the NICs over TCP.", kInterfaceFix},
     {"no socket interface found", "", "socket-interface", kCause, true,
@@ -117,7 +133,8 @@ constexpr KnownLine kNcclLines[] = {
      "NCCL_OOB_NET_IFNAME chooses no device", "The bootstrap has no network.", "unset NCCL_OOB_NET_IFNAME"},
     {"Unable to open device", "", "device-closed", kCause, true, "a NIC cannot be opened",
      "The process has no rights on /dev/infiniband, or the provider library is missing.",
-     "docker run --device=/dev/infiniband ...\napt install ibverbs-providers"},
+     "docker run --device=/dev/infiniband ...\napt install ibverbs-providers  # RHEL: dnf install "
+     "libibverbs"},
     {"link type using NCCL_IB_HCA", "", "device-mismatch", kCause, true,
      "NICs of different link layers are to be connected or merged",
      "InfiniBand and RoCE cannot talk to each other.", "export NCCL_IB_HCA=<the NICs of one kind>"},
@@ -205,14 +222,16 @@ constexpr KnownLine kNcclLines[] = {
     {"network", "not found", "network-not-found", kCause, true,
      "the network that NCCL_NET names is not there",
      "The plugin with this network was not loaded, or its init failed; NCCL_NET forbids another.",
-     "ls $(echo $LD_LIBRARY_PATH | tr : ' ')/libnccl-net*.so\nexport NCCL_NET_PLUGIN=railwise "
+     "ldconfig -p | grep nccl-net; for d in ${LD_LIBRARY_PATH//:/ }; do ls $d/libnccl-net*.so; done\nexport "
+     "NCCL_NET_PLUGIN=railwise "
      "NCCL_NET=Railwise"},
     {"Failed to initialize any NET plugin", "", "network-not-found", kCause, true, "no network could be used",
      "Neither a plugin nor NCCL's own networks could start; NCCL_NET may forbid them.",
      "look at the lines of NET/Plugin and the warnings before this line\n"
      "unset NCCL_NET  # NCCL may then take another network"},
     {"Unable to create thread", "", "process-limits", kCause, true, "no more threads can be made",
-     "The limit of processes is reached.", "ulimit -u\ncat /sys/fs/cgroup/pids.max"},
+     "The limit of processes is reached.",
+     "ulimit -u\ncat /sys/fs/cgroup/pids.max  # in a container; on a host: of its unit's cgroup"},
     {"Too many open files", "", "process-limits", kCause, true, "no more files can be opened",
      "NCCL needs some sockets for each peer.", "ulimit -n 1048576"},
     {"Failed to malloc", "", "out-of-memory", kCause, true, "no memory", "The node has no memory left.",
@@ -235,6 +254,11 @@ constexpr KnownLine kNcclLines[] = {
      "another rank of the node went away", "As a rule that rank failed first, or was killed.", kPeerFix},
     {"communicator encountered a fatal error", "", "proxy-failed", kConsequence, true,
      "a communicator is broken", "An earlier warning names the reason.", kPeerFix},
+    {"Missing \"", "", "rccl-hint", kRemark, false,
+     "RCCL misses a setting of the kernel or of the environment", kRcclHint, kRcclFix},
+    {"NUMA auto balancing", "", "rccl-hint", kRemark, false, "the kernel moves memory between NUMA nodes",
+     kRcclHint, "sysctl kernel.numa_balancing=0"},
+    {"HSA_", "", "rccl-hint", kRemark, false, "RCCL advises another setting of ROCm", kRcclHint, kRcclFix},
     {"CUMEM", "", "cuda-driver", kRemark, false, "the CUDA driver lacks a function that NCCL can use",
      "NCCL goes on without it.", "install a newer driver"},
     {"NET/OFI", "", "plugin-warning", kRemark, true, "the plugin aws-ofi-nccl warns",
@@ -243,10 +267,10 @@ constexpr KnownLine kNcclLines[] = {
      "NCCL's own failover has no other NIC to go to", "A failure of the NIC ends the job.",
      "export NCCL_NET_PLUGIN=railwise  # goes on over the other NICs of the node"},
     {"marked as failed", "", "net-ib-failover", kRemark, true, "NCCL's own network lost a NIC and goes on",
-     "The job is slower without the NIC.", "ibstat; mlxlink -d <device> -m"},
+     "The job is slower without the NIC.", "ibstat; mstlink -d <PCI address> -m  # package mstflint"},
     {"Fatal error. Detected", "failed devices", "net-ib-failover", kCause, true,
      "NCCL's own network has no NIC left", "All NICs of a connection have failed.",
-     "ibstat; mlxlink -d <device> -m"},
+     "ibstat; mstlink -d <PCI address> -m  # package mstflint"},
     {"lib wrapper not initialized", "", "one-sided", kRemark, false,
      "NCCL's one-sided communication (GIN, RMA) does not start: libibverbs is not in use",
      "2.29 and newer look for it in any case; collectives do without.", ""},

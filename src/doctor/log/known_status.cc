@@ -34,8 +34,10 @@ constexpr KnownStatus kStatuses[] = {
      "The peer's NIC does not answer: a cable, a switch or the peer's node is gone, or packets are dropped "
      "(on "
      "RoCE: PFC or ECN, the GID, the MTU).",
-     "ibstat; mlxlink -d <device> -m  # on both nodes: link, symbol errors\n"
-     "ib_write_bw -d <device> <peer>  # between the two nodes; on RoCE: show_gids, NCCL_IB_GID_INDEX, PFC on "
+     "ibstat; mstlink -d <PCI address> -m  # package mstflint, or NVIDIA's mlxlink; on both nodes: symbol "
+     "errors\n"
+     "ib_write_bw -d <device> <peer>  # between the two nodes; on RoCE: ibv_devinfo -v, NCCL_IB_GID_INDEX, "
+     "PFC on "
      "the switch\n"
      "export NCCL_IB_TIMEOUT=22  # only if the fabric is known to be slow for a moment\n"
      "export NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise  # the job goes on over the other NICs"},

@@ -13,6 +13,11 @@ int largestCommunicator(const Job& job, bool splits_too) {
   return most;
 }
 
+std::string rangeText(int first, int last) {
+  if (first == last) return std::to_string(first);
+  return std::to_string(first) + (last == first + 1 ? ", " : "-") + std::to_string(last);
+}
+
 std::string numbersText(std::span<const int> ranks) {
   return rangesText(std::set<int>(ranks.begin(), ranks.end()));
 }
@@ -48,14 +53,29 @@ std::string countText(std::size_t number, const char* one, const char* many) {
   return std::to_string(number) + " " + (number == 1 ? one : many);
 }
 
+Gaps gapsOf(const std::set<int>& numbers, int size) {
+  Gaps gaps;
+  int from = 0;
+  const auto close = [&](int end) {
+    if (end <= from) return;
+    gaps.count += static_cast<std::size_t>(end - from);
+    gaps.text += (gaps.text.empty() ? "" : ", ") + rangeText(from, end - 1);
+  };
+  for (auto at = numbers.lower_bound(0); at != numbers.end() && *at < size; ++at) {
+    close(*at);
+    from = *at + 1;
+  }
+  close(size);
+  return gaps;
+}
+
 std::string rangesText(const std::set<int>& numbers) {
   std::string text;
   for (auto at = numbers.begin(); at != numbers.end();) {
     const int first = *at;
     int last = first;
     while (++at != numbers.end() && *at == last + 1) last = *at;
-    text += (text.empty() ? "" : ", ") + std::to_string(first);
-    if (last > first) text += (last == first + 1 ? ", " : "-") + std::to_string(last);
+    text += (text.empty() ? "" : ", ") + rangeText(first, last);
   }
   return text;
 }

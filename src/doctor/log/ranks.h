@@ -53,6 +53,13 @@ class Ranks {
 
 // "0-7, 9"
 std::string rangesText(const std::set<int>& numbers);
+// The numbers from 0 to below `size` that are not in `numbers`. A broken log may claim any size: they are not
+// counted one by one.
+struct Gaps {
+  std::size_t count = 0;
+  std::string text;  // "2, 4-6"
+};
+Gaps gapsOf(const std::set<int>& numbers, int size);
 std::string countText(std::size_t number, const char* one, const char* many);
 // "a, b and 3 more"
 std::string listText(std::span<const std::string> words, std::size_t most = 6);

@@ -11,6 +11,8 @@ constexpr std::size_t kMostKinds = 512;
 // PyTorch makes a communicator for each group of ranks. The first are the job's; of the later ones those that
 // never came to their end count.
 constexpr std::size_t kMostInits = 256;
+// Of a communicator; more is a broken line.
+constexpr int kMostRanks = 1 << 20;
 
 // What is equal on all ranks of a communicator: the commId (2.19 and newer), else what a split says of
 // itself.
@@ -31,7 +33,7 @@ bool readInit(Process& process, std::string_view text, Place place) {
   Init init;
   init.rank = numberAfter(text, " rank ");
   init.ranks = numberAfter(text, " nranks ");
-  if (init.rank < 0 || init.ranks <= 0 || init.rank >= init.ranks) return true;
+  if (init.rank < 0 || init.ranks <= 0 || init.ranks > kMostRanks || init.rank >= init.ranks) return true;
   init.device = numberAfter(text, " cudaDev ");
   init.communicator = communicatorName(text, init.ranks);
   init.split = text.find(" parent 0x") != std::string_view::npos;

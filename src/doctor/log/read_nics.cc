@@ -76,7 +76,7 @@ bool readOfi(Process& process, std::string_view text, Place place) {
 bool readHca(Process& process, std::string_view text, Place place) {
   const std::string_view state = after(text, " : GPU Direct RDMA ");
   if (!text.starts_with("NET/") || state.data() == nullptr) return false;
-  const std::string_view network = firstWord(text.substr(4), " ");
+  const std::string_view network = text.substr(4, text.find(" : ") - 4);  // "AWS Libfabric" has a blank
   const std::string_view name = firstWord(after(state, "'"), "'");
   // NCCL's own IB network may be opened beside a plugin (docs/nccl.md): each speaks for itself.
   if (network != "Socket" && process.gpu_direct.size() < kMostNics)

@@ -131,7 +131,9 @@ bool readNetwork(Process& process, std::string_view text, Place place) {
     return true;
   }
   if (text.starts_with("P2P plugin ")) {
-    setFact(process.plugin, text.substr(text.rfind(' ') + 1), place);  // "[v8 ]IBext_v8"
+    // "P2P plugin [v8 ]IBext_v8": HPC-X's plugin gives itself another name than the one it was loaded with.
+    process.plugin = {};
+    setFact(process.plugin, text.substr(text.rfind(' ') + 1), place);
     return true;
   }
   return false;

@@ -13,6 +13,7 @@ constexpr std::size_t kMostProcesses = 1UL << 17;
 constexpr std::size_t kMostEvents = 1UL << 16;
 constexpr std::size_t kMostTrace = 4;
 constexpr std::size_t kShownLine = 400;
+constexpr int kSystemError = 2;  // ncclSystemError
 
 // Where a stray record is glued to the end of another line, the host's name has that line's last word before
 // it.
@@ -76,12 +77,25 @@ Place JobReader::here() const { return {static_cast<int>(job_.files.size()) - 1,
 void JobReader::line(std::string_view text) {
   if (job_.files.empty()) beginFile("");
   ++job_.files.back().lines;
-  const std::string_view plain = plainText(text, buffer_);
+  const std::string_view plain = withoutRepetition(plainText(text, buffer_));
   if (plain.empty()) return;
   for (const LogLine& each : parseLine(plain)) {
     if (each.kind == LineKind::kOther) otherRecord(each);
     else record(each);
   }
+}
+
+// Ray ends a line that stands for those of other workers with " [repeated 7x across cluster]" and advice.
+std::string_view JobReader::withoutRepetition(std::string_view plain) {
+  constexpr std::string_view kKey = " [repeated ";
+  const std::size_t at = plain.rfind(kKey);
+  if (at == std::string_view::npos) return plain;
+  const std::string_view times = firstWord(plain.substr(at + kKey.size()), " ");
+  const std::string_view rest = plain.substr(at + kKey.size() + times.size());
+  if (leadingNumber(times) < 0 || !times.ends_with('x') || !rest.starts_with(" across cluster]"))
+    return plain;
+  setFact(job_.deduplicated, plain.substr(at + 1, rest.data() + 16 - (plain.data() + at + 1)), here());
+  return plain.substr(0, at);
 }
 
 int JobReader::processOf(const LogLine& line) {
@@ -187,14 +201,25 @@ void JobReader::addEvent(Event event) {
   job_.events.push_back(std::move(event));
 }
 
-Job JobReader::take() {
+// What a warning means can hang on what its process did later.
+void JobReader::weigh(Event& event) const {
+  const Process& process = job_.processes[static_cast<std::size_t>(event.process)];
+  const Place warned = event.line.place;
+  const auto later = [&](Place place) { return place.file == warned.file && place.line > warned.line; };
   // NCCL warns of some things that it does without. Nobody knows all warnings; whoever goes on did without.
-  for (Event& event : job_.events) {
-    if (event.check != "unknown-warning" || event.process < 0) continue;
-    const Place progress = job_.processes[static_cast<std::size_t>(event.process)].progress;
-    if (progress.file == event.line.place.file && progress.line > event.line.place.line)
-      event.kind = EventKind::kRemark;
-  }
+  if (event.check == "unknown-warning" && later(process.progress)) event.kind = EventKind::kRemark;
+  // NCCL goes on with the next NIC.
+  if (event.check == "device-closed" && !process.network.empty() && process.network != "Socket")
+    event.kind = EventKind::kRemark;
+  const bool failed = std::any_of(
+      process.error_trace.begin(), process.error_trace.end(),
+      [&](const Fact& trace) { return later(trace.place) && passedResult(trace.value) == kSystemError; });
+  if (event.check == "plugin-warning" && failed && !later(process.progress)) event.kind = EventKind::kCause;
+}
+
+Job JobReader::take() {
+  for (Event& event : job_.events)
+    if (event.process >= 0) weigh(event);
   for (Process& process : job_.processes)
     if (!process.network.empty() && process.network != "IB" && process.network != "Socket")
       setFact(process.plugin, process.network, process.networks.at(process.network));

@@ -27,6 +27,8 @@ class JobReader {
   void otherRecord(const LogLine& line);
   int processOf(const LogLine& line);
   void addEvent(Event event);
+  std::string_view withoutRepetition(std::string_view plain);
+  void weigh(Event& event) const;
   Place here() const;
 
   Job job_;

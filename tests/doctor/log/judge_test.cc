@@ -144,7 +144,9 @@ TEST(Judge, TheReasonOfThePlugin) {
 
 TEST(Judge, TooFarForGpuDirect) {
   const std::string far = "GPU Direct RDMA Disabled for GPU/0-1000 (rank 0) - NET/0-0 (distance 9 > 5)";
-  const Findings some = judged(readJob(goodJob(2) + saidBy(0, {far})));
+  EXPECT_EQ(findingOf(judged(readJob(goodJob(2) + saidBy(0, {far}))), "gdr-far"), nullptr);
+  const std::string host = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Railwise/1";
+  const Findings some = judged(readJob(goodJob(2) + saidBy(0, {far, host, host})));
   ASSERT_NE(findingOf(some, "gdr-far"), nullptr);
   EXPECT_EQ(findingOf(some, "gdr-far")->severity, Severity::kAdvice);
   EXPECT_EQ(findingOf(some, "gdr-far")->why, "Their distance is SYS, and PXB is the most that is allowed.");
