@@ -21,7 +21,7 @@ class MemoryFixture : public benchmark::Fixture {
  public:
   void SetUp(const benchmark::State& state) override {
     Config config;
-    config.device = "software:fabric=bench" + std::to_string(getpid());
+    config.device = "software:name=soft0,fabric=bench" + std::to_string(getpid());
     if (!verbs::load(config).ok()) std::abort();
     int count = 0;
     ibv_device** list = verbs::library().get_device_list(&count);

@@ -84,7 +84,7 @@ function(railwise_test_objects name)
 endfunction()
 
 # railwise_test(NAME SOURCES... DEPENDS... [WHOLE] [LONG] [PLUGIN] [DEFINITIONS...] [TIMEOUT S]): one GoogleTest program, one
-# ctest entry for each of its tests, labelled "quick". LONG: among them are instantiations named Full and Campaign, labelled so,
+# ctest entry for each of its tests, labelled "quick". LONG: among them are instantiations named Full... and Campaign..., labelled so,
 # which have an hour. WHOLE: its tests need no process each; with a sanitizer, where processes begin slowly, they are one ctest
 # entry. PLUGIN: the program loads the built plugin, whose path it gets in RAILWISE_PLUGIN_PATH.
 function(railwise_test name)
@@ -99,6 +99,7 @@ function(railwise_test name)
   endforeach()
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   railwise_test_options(${name})
+  railwise_unity(${name})
   if(arg_PLUGIN)
     add_dependencies(${name} railwise_plugin)
     target_compile_definitions(${name} PRIVATE RAILWISE_PLUGIN_PATH="$<TARGET_FILE:railwise_plugin>")
@@ -108,10 +109,10 @@ function(railwise_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS quick TIMEOUT 600)
   elseif(arg_LONG)
-    gtest_discover_tests(${name} ${discovery} TEST_FILTER "-Full/*:Campaign/*"
+    gtest_discover_tests(${name} ${discovery} TEST_FILTER "-Full*/*:Campaign*/*"
       PROPERTIES LABELS quick TIMEOUT ${arg_TIMEOUT})
-    gtest_discover_tests(${name} ${discovery} TEST_FILTER "Full/*" PROPERTIES LABELS full TIMEOUT 3600 PROCESSORS 2)
-    gtest_discover_tests(${name} ${discovery} TEST_FILTER "Campaign/*"
+    gtest_discover_tests(${name} ${discovery} TEST_FILTER "Full*/*" PROPERTIES LABELS full TIMEOUT 3600 PROCESSORS 2)
+    gtest_discover_tests(${name} ${discovery} TEST_FILTER "Campaign*/*"
       PROPERTIES LABELS campaign TIMEOUT 3600 PROCESSORS 2)
   else()
     gtest_discover_tests(${name} ${discovery} PROPERTIES LABELS quick TIMEOUT ${arg_TIMEOUT})

@@ -21,6 +21,9 @@
 
 namespace railwise::plugin {
 
+// Every line of Railwise's log goes to `logger` from then on. Null: to stderr.
+void setLogger(ncclDebugLogger_t logger);
+
 ncclResult_t init_v6(ncclDebugLogger_t logger);
 ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 // *context is null when init fails, or when RAILWISE_STRICT refuses the machine. `config` may be null.
@@ -70,10 +73,11 @@ ncclResult_t connect_v11(void* context, int index, void* handle, void** send,
 // NCCL calls accept again until *receive is not null.
 ncclResult_t accept_v6(void* listener, void** receive);
 ncclResult_t accept_v7(void* listener, void** receive, ncclNetDeviceHandle_v7_t** device_handle);
-// The close functions accept a connection in any state, and null. They always return success, because an
-// error would end NCCL's own clean-up early.
+// The close functions accept a connection in any state, and null. They return success, because an error would
+// end NCCL's own clean-up early; only a handle that is not theirs is refused (handles.h).
 ncclResult_t closeListen_v6(void* listener);
-ncclResult_t closeConnection_v6(void* connection);
+ncclResult_t closeSend_v6(void* connection);
+ncclResult_t closeReceive_v6(void* connection);
 
 ncclResult_t regMr_v6(void* connection, void* data, int bytes, int type, void** handle);
 ncclResult_t regMr_v8(void* connection, void* data, size_t bytes, int type, void** handle);

@@ -12,6 +12,7 @@
 #include "net/topology/strict.h"
 #include "plugin/calls.h"
 #include "plugin/guard.h"
+#include "plugin/handles.h"
 
 namespace railwise::plugin {
 
@@ -44,7 +45,7 @@ static std::atomic<ncclDebugLogger_t> g_logger = nullptr;
   }
 }
 
-static void setLogger(ncclDebugLogger_t logger) {
+void setLogger(ncclDebugLogger_t logger) {
   g_logger = logger;
   log::setSink(logger != nullptr ? logToNccl : nullptr);
 }
@@ -143,7 +144,8 @@ static void noteNcclsOwnNetwork(const net::Net& net) {
   if (!note.empty() && !said.test_and_set()) RAILWISE_INFO(log::kInit | log::kNet, "%s", note.c_str());
 }
 
-static Status initContext(void** context, const ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger) {
+static Status initContext(void** context, uint64_t communicator, const ncclNetCommConfig_v11_t* config,
+                          ncclDebugLogger_t logger) {
   RAILWISE_REQUIRE("init", context);
   *context = nullptr;
   setLogger(logger);
@@ -151,20 +153,21 @@ static Status initContext(void** context, const ncclNetCommConfig_v11_t* config,
   Result<net::Net*> net = acquireNet(&refused);
   if (refused) return Status::success();
   if (!net.ok()) return net.status();
-  *context = new Context(**net, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF);
+  *context = new Context(**net, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF, communicator);
   noteNcclsOwnNetwork(**net);
   return Status::success();
 }
 
-ncclResult_t init_v11(void** context, uint64_t, ncclNetCommConfig_v11_t* config, ncclDebugLogger_t logger,
-                      ncclProfilerCallback_t profiler) {
+ncclResult_t init_v11(void** context, uint64_t communicator, ncclNetCommConfig_v11_t* config,
+                      ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
   setProfiler(profiler);
-  return guarded("init", [&] { return initContext(context, config, logger); });
+  return guarded("init", [&] { return initContext(context, communicator, config, logger); });
 }
 
 ncclResult_t finalize_v11(void* context) {
   return guarded("finalize", [&] {
     if (context == nullptr) return Status::success();
+    removeHandlesOf(context);
     delete static_cast<Context*>(context);
     net::Net::release();
     return Status::success();
@@ -252,6 +255,7 @@ static Status listenOn(void* context, int index, void* handle, void** listener) 
   if (device == nullptr) return {Code::kInvalidArgument, 0};
   Result<Listener*> made = net_context.listen(*device, handle);
   if (!made.ok()) return made.status();
+  addHandle(*made, HandleKind::kListener, context);
   *listener = *made;
   return Status::success();
 }
@@ -278,7 +282,9 @@ static Status connectTo(void* context, int index, int traffic_class, void* handl
   if (device == nullptr) return {Code::kInvalidArgument, 0};
   Result<SendConnection*> connected = net_context.connect(*device, handle, traffic_class);
   if (!connected.ok()) return connected.status();
-  *send = static_cast<Connection*>(*connected);
+  Connection* const connection = *connected;
+  if (connection != nullptr) addHandle(connection, HandleKind::kSend, context);
+  *send = connection;
   return Status::success();
 }
 
@@ -312,9 +318,13 @@ static Status acceptFrom(void* listener, void** receive) {
   RAILWISE_REQUIRE("accept", receive);
   *receive = nullptr;
   RAILWISE_REQUIRE("accept", listener);
+  RAILWISE_TRY(checkHandle("accept", listener, HandleKind::kListener));
+  const net::Context* const owner = static_cast<Listener*>(listener)->owner();
   Result<ReceiveConnection*> accepted = Context::accept(*static_cast<Listener*>(listener));
   if (!accepted.ok()) return accepted.status();
-  *receive = static_cast<Connection*>(*accepted);
+  Connection* const connection = *accepted;
+  if (connection != nullptr) addHandle(connection, HandleKind::kReceive, owner);
+  *receive = connection;
   return Status::success();
 }
 
@@ -328,16 +338,26 @@ ncclResult_t accept_v7(void* listener, void** receive, ncclNetDeviceHandle_v7_t*
 
 ncclResult_t closeListen_v6(void* listener) {
   return guarded("closeListen", [&] {
-    if (listener != nullptr) Context::close(static_cast<Listener*>(listener));
+    if (listener == nullptr) return Status::success();
+    RAILWISE_TRY(removeHandle("closeListen", listener, HandleKind::kListener));
+    Context::close(static_cast<Listener*>(listener));
     return Status::success();
   });
 }
 
-ncclResult_t closeConnection_v6(void* connection) {
-  return guarded("close", [&] {
-    if (connection != nullptr) Context::close(static_cast<Connection*>(connection));
-    return Status::success();
-  });
+static Status closeOf(const char* function, void* connection, HandleKind kind) {
+  if (connection == nullptr) return Status::success();
+  RAILWISE_TRY(removeHandle(function, connection, kind));
+  Context::close(static_cast<Connection*>(connection));
+  return Status::success();
+}
+
+ncclResult_t closeSend_v6(void* connection) {
+  return guarded("closeSend", [&] { return closeOf("closeSend", connection, HandleKind::kSend); });
+}
+
+ncclResult_t closeReceive_v6(void* connection) {
+  return guarded("closeRecv", [&] { return closeOf("closeRecv", connection, HandleKind::kReceive); });
 }
 
 // ---- memory

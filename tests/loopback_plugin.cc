@@ -2,6 +2,7 @@
 // checks that its caller keeps NCCL's contract (threads, the handle buffer, closing order, what may be
 // outstanding). Environment variables make it misbehave:
 //   LOOPBACK_NEEDS_SOFTWARE=1   init fails unless RAILWISE_DEVICE is "software"
+//   LOOPBACK_NEEDS_SYS=1        init fails unless /sys shows soft0
 //   LOOPBACK_CORRUPT=N          flips a byte of every message from the N-th received one on
 //   LOOPBACK_STALL=N            from the N-th call on, test never says done
 //   LOOPBACK_FAIL=CALL:N        the N-th call of CALL (isend, irecv, test, connect, regMr) fails
@@ -16,6 +17,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -324,6 +326,13 @@ ncclResult_t begin(ncclDebugLogger_t logger) {
   if (std::getenv("LOOPBACK_NEEDS_SOFTWARE") != nullptr && !software) {
     logger(NCCL_LOG_WARN, ~0UL, __FILE__, __LINE__, "loopback: no device");
     return ncclSystemError;
+  }
+  if (std::getenv("LOOPBACK_NEEDS_SYS") != nullptr) {
+    char path[PATH_MAX];
+    if (realpath("/sys/class/infiniband/soft0/device", path) == nullptr) {
+      logger(NCCL_LOG_WARN, ~0UL, __FILE__, __LINE__, "loopback: no soft0 in /sys");
+      return ncclSystemError;
+    }
   }
   logger(NCCL_LOG_INFO, ~0UL, __func__, __LINE__, "loopback: started");
   return ncclSuccess;

@@ -20,6 +20,7 @@ namespace railwise::cli {
 namespace {
 
 bool inherited(const std::string& variable) {
+  if (variable.starts_with("RAILWISE_METRICS_DIR=")) return true;  // the folder of the tests (own_fabric.cc)
   for (const char* prefix : {"RAILWISE_", "OMPI_", "PMI_", "SLURM_", "RANK=", "WORLD_SIZE=", "LOOPBACK_"}) {
     if (variable.starts_with(prefix)) return false;
   }
@@ -46,11 +47,17 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 Process::Process(const std::string& program, const std::vector<std::string>& args,
                  const std::vector<std::string>& environment) {
-  std::vector<std::string> variables = environment;  // the first of a name counts
-  // The command and all that it starts are on a fabric of this test.
-  variables.push_back("RAILWISE_FABRIC=test" + std::to_string(getpid()));
+  std::vector<std::string> variables = environment;  // the first of a name counts, and is the only one
+  const auto add = [&variables](const std::string& variable) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    for (const std::string& known : variables)
+      if (known.starts_with(name)) return;
+    variables.push_back(variable);
+  };
+  // The command and all that it starts are on a fabric of this test, and write their records where tests do.
+  add("RAILWISE_FABRIC=test" + std::to_string(getpid()));
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (inherited(*variable)) variables.emplace_back(*variable);
+    if (inherited(*variable)) add(*variable);
   }
   std::vector<std::string> words = {program};
   words.insert(words.end(), args.begin(), args.end());

@@ -8,13 +8,14 @@
 
 #include "base/config.h"
 #include "tests/ok.h"
+#include "tests/one_device.h"
 #include "verbs/handles.h"
 
 namespace railwise::test {
 
 inline Config softwareConfig(const std::string& more = "") {
   Config config;
-  config.device = "software:fabric=test" + std::to_string(getpid()) + (more.empty() ? "" : "," + more);
+  config.device = "software:fabric=test" + std::to_string(getpid()) + "," + oneDeviceAtLeast(more);
   return config;
 }
 

@@ -14,6 +14,7 @@
 
 #include "benchmarks/bench/load/worker.h"
 #include "cli/options/message.h"
+#include "cli/plugin/behind_drop_in.h"
 #include "cli/plugin/plugin_loader.h"
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"
@@ -54,12 +55,17 @@ void BenchChild::end() {
   child_ = -1;
 }
 
+const char* BenchChild::sysfs() const {
+  if (place_.sysfs) return "on";
+  if (task_.plugin.raw || namesOwnPlugin(task_.plugin.plugin)) return "off";
+  return kSysfsForOtherPlugins;
+}
+
 std::vector<std::string> BenchChild::command() const {
   const std::string executable = executablePath();
   std::vector<std::string> words;
   if (!place_.real) {
-    words.insert(words.end(),
-                 {executable, "device", "run", "--fabric", fabric_, "--sysfs", place_.sysfs ? "on" : "off"});
+    words.insert(words.end(), {executable, "device", "run", "--fabric", fabric_, "--sysfs", sysfs()});
     if (!place_.software.empty()) {
       words.insert(words.end(), {"--machine", place_.software});
     } else if (task_.rails > 1) {

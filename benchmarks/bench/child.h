@@ -49,6 +49,7 @@ class BenchChild {
 
  private:
   std::vector<std::string> command() const;
+  const char* sysfs() const;  // the value of --sysfs of `railwise device run`
   void order(const char* what, uint64_t messages);
   std::optional<std::string> answer(const char* beginning);
 

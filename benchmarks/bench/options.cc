@@ -114,7 +114,8 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
   options.push_back({.long_name = "vs",
                      .value = Option::kRequired,
                      .value_name = "NAME",
-                     .text = "another plugin to measure side by side; may be given several times",
+                     .text = "another plugin to measure side by side, behind Railwise's libibverbs.so.1;\n"
+                             "railwise is our own; may be given several times",
                      .accepted = "a plugin",
                      .accept = [&fields](std::string_view value) {
                        fields.others.push_back({std::string(value)});
@@ -135,9 +136,10 @@ std::vector<Option> benchOptionTable(BenchOptions& fields) {
                               "first (default: 1)"));
   options.push_back(intOption(0, "queue-pairs", &fields.place.queue_pairs, 1, 128,
                               "sets NCCL_IB_QPS_PER_CONNECTION for the plugins"));
-  options.push_back(flagOption(0, "sysfs", &fields.place.sysfs,
-                               "show the plugins a /sys of the software machine: for those that cannot do\n"
-                               "without"));
+  options.push_back(
+      flagOption(0, "sysfs", &fields.place.sysfs,
+                 "show all plugins a /sys of the software machine (default: plugins of others,\n"
+                 "where the devices are not InfiniBand)"));
   options.push_back(choiceOption<BenchEnds>(
       0, "ends", kEnds, &fields.task.ends,
       "what drives the two ends of a connection; with two of them CPU time is\nthe sum (default: "

@@ -9,8 +9,8 @@
 //
 // Rules of all of it:
 //
-// Source: the answers are those of NCCL 2.30.7 (or, with Nccl::k2_28, of 2.28.9 and of the path rule up to
-// 2.30.4): graph/xml.cc, topo.cc, paths.cc and search.cc there. docs/topology.md tells the rules.
+// Source: the answers are those of the release of NCCL that Options::nccl names: graph/xml.cc, topo.cc,
+// paths.cc and search.cc there. docs/topology.md tells the rules.
 //
 // Units: bandwidths in GB/s (10^9 bytes per second) in one direction, as NCCL counts them; speeds of NICs in
 // Mb/s. Indices count from 0 in gpus() and nets().
@@ -67,10 +67,13 @@ class [[nodiscard]] Result {
   std::string error_;
 };
 
-// Whose rules are applied.
-enum class Nccl {
-  k2_30 = 0,  // 2.30.7
-  k2_28 = 1,  // 2.28.x, and the path rule of everything up to 2.30.4
+// Whose rules are applied: one of these, or any release from 2.13 on by the number that NCCL gives it
+// (NCCL_VERSION_CODE), such as static_cast<Nccl>(23004) for 2.30.4. remarks() say so where a release's own
+// rules are not known.
+enum class Nccl : int {
+  k2_30 = 0,  // 2.30.7, which stays the default, so that a new version of this library changes no answer
+  k2_28 = 1,  // 2.28.9
+  k2_31 = 2,  // 2.31.2, the newest with rules that are known
 };
 
 // Path types of NCCL (graph/topo.h: PATH_*), nearest first.
@@ -91,6 +94,10 @@ enum class PathType {
 // "PIX", and its meaning as a part of a sentence. Static storage; "?" for a number that is none.
 RAILWISE_TOPOLOGY_API const char* pathTypeName(PathType type);
 RAILWISE_TOPOLOGY_API const char* pathTypeMeaning(PathType type);
+
+// A release as people write it, "2.30.7", or "2.30" for the newest of 2.30; "": the newest with rules that
+// are known. An error: it is no release from 2.13 on.
+RAILWISE_TOPOLOGY_API Result<Nccl> ncclRelease(const std::string& text);
 
 // What NCCL would know besides the file or tree. The defaults are NCCL's without any variable set.
 struct Options {
@@ -260,6 +267,14 @@ struct GpuTopology {
   std::vector<std::string> remarks;  // what could not be asked, for people
 };
 
+// Which GPUs pickJson() may take. Lists name ranks, "0-3,7"; empty: no wish.
+struct PickOptions {
+  std::string of;         // only among these
+  std::string exclude;    // not these
+  std::string nic;        // only these NICs count, "mlx5_0,mlx5_1"
+  bool occupied = false;  // also GPUs on which a process has memory
+};
+
 struct MachineState;  // ours
 
 // A machine with all its answers, immutable. Copies are cheap and share it.
@@ -304,9 +319,14 @@ class RAILWISE_TOPOLOGY_API Machine {
   // Whether NCCL copies directly between two GPUs (ncclTopoCheckP2p). Errors as above.
   Result<P2p> p2p(int from, int to) const;
 
-  // Why each GPU uses the NICs that it uses; gpu: an index, -1: all. Errors: an index that is none.
+  // Why each GPU uses the NICs that it uses, and by which NICs rings and trees enter and leave the host, for
+  // a communicator of this machine and an equal one. gpu: an index, -1: all. Errors: an index that is none.
   Result<std::string> explain(int gpu = -1) const;
   Result<std::string> explainJson(int gpu = -1) const;
+
+  // Which `count` GPUs a job should take, and why, as `railwise gpus pick --json` tells it. Errors: a wish
+  // that names what is not there; fewer GPUs than `count`.
+  Result<std::string> pickJson(int count, const PickOptions& options = {}) const;
 
   // The whole machine as text, ending with a newline. docs/topology-json.md has the schema of the JSON.
   Result<std::string> json() const;

@@ -35,13 +35,18 @@ RAILWISE_TOPOLOGY_C_API const char* railwise_topology_version(void);
 typedef struct railwise_topology railwise_topology_t;
 
 #define RAILWISE_TOPOLOGY_NCCL_2_30 0 /* 2.30.7 */
-#define RAILWISE_TOPOLOGY_NCCL_2_28 1 /* 2.28.x, and the path rule of everything up to 2.30.4 */
+#define RAILWISE_TOPOLOGY_NCCL_2_28 1 /* 2.28.9 */
+#define RAILWISE_TOPOLOGY_NCCL_2_31 2 /* 2.31.2, the newest with rules that are known */
+
+/* The value of `nccl` for a release as people write it: "2.30.7", or "2.30" for the newest of 2.30; NULL: the
+ * newest with rules that are known. -1: it is no release from 2.13 on. */
+RAILWISE_TOPOLOGY_C_API int railwise_topology_nccl_release(const char* text, char** error);
 
 /* What NCCL would know besides the file or tree. A 0 anywhere but in `size` is the default. */
 typedef struct railwise_topology_options {
-  size_t size;        /* sizeof(railwise_topology_options_t) of the caller */
-  int nccl;           /* whose rules: RAILWISE_TOPOLOGY_NCCL_* */
-  int gpu_sm;         /* compute capability times ten of GPUs that are not described; 0: 80 */
+  size_t size; /* sizeof(railwise_topology_options_t) of the caller */
+  int nccl;    /* whose rules: RAILWISE_TOPOLOGY_NCCL_*, or a release as NCCL_VERSION_CODE, e.g. 23004 */
+  int gpu_sm;  /* compute capability times ten of GPUs that are not described; 0: 80 */
   int nvswitch_links; /* NVLinks from each such GPU to an NVSwitch */
   int nic_speed_mbps; /* Mb/s of NICs whose speed is not known; 0: 400000 */
   int fuse_nics;      /* 1: merge NICs as NCCL does at init, also in a file that describes them */
@@ -101,6 +106,24 @@ RAILWISE_TOPOLOGY_C_API char* railwise_topology_explain(const railwise_topology_
                                                         char** error);
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_explain_json(const railwise_topology_t* machine, int gpu,
                                                              char** error);
+
+/* Which GPUs railwise_topology_pick_json() may take. Lists name ranks, "0-3,7". */
+typedef struct railwise_topology_pick_options {
+  size_t size;         /* sizeof(railwise_topology_pick_options_t) of the caller */
+  const char* of;      /* only among these; NULL: all */
+  const char* exclude; /* not these; NULL: none */
+  const char* nic;     /* only these NICs count, "mlx5_0,mlx5_1"; NULL: all */
+  int occupied;        /* 1: also GPUs on which a process has memory */
+} railwise_topology_pick_options_t;
+
+#define RAILWISE_TOPOLOGY_PICK_OPTIONS_INIT \
+  { sizeof(railwise_topology_pick_options_t), NULL, NULL, NULL, 0 }
+
+/* Which `count` GPUs a job should take, and why, as `railwise gpus pick --json` tells it. options NULL: the
+ * defaults. */
+RAILWISE_TOPOLOGY_C_API char* railwise_topology_pick_json(const railwise_topology_t* machine, int count,
+                                                          const railwise_topology_pick_options_t* options,
+                                                          char** error);
 
 /* What differs between two machines; `equal` in the JSON says whether anything does. */
 RAILWISE_TOPOLOGY_C_API char* railwise_topology_diff(const railwise_topology_t* left,

@@ -208,4 +208,24 @@ std::span<const UnusedSetting> unusedSettings() {
   return rows;
 }
 
+LaunchedRank launchedRank() {
+  constexpr const char* kVariables[][2] = {{"RAILWISE_PERF_RANK", "RAILWISE_PERF_SIZE"},
+                                           {"RANK", "WORLD_SIZE"},
+                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                                           {"SLURM_PROCID", "SLURM_NTASKS"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+  constexpr int kMost = 1 << 24;
+  for (const auto& [rank_name, ranks_name] : kVariables) {
+    const char* const rank = variable(rank_name);
+    const char* const ranks = variable(ranks_name);
+    if (rank == nullptr || ranks == nullptr) continue;
+    const std::optional<int> number = parseNumber(rank, 0, kMost);
+    const std::optional<int> count = parseNumber(ranks, 1, kMost);
+    if (number && count && *number < *count) return {*number, *count};
+  }
+  return {};
+}
+
 }  // namespace railwise

@@ -31,6 +31,13 @@ struct Config {
   static Config load(std::vector<SettingSource>* sources = nullptr);
 };
 
+// Which rank of how many this process is, as its launcher says: torchrun, mpirun, srun. -1: not known.
+struct LaunchedRank {
+  int rank = -1;
+  int ranks = -1;
+};
+LaunchedRank launchedRank();
+
 // The value of one of NCCL's variables that the topology model uses (topo/settings.h lists them). Null: the
 // variable is not set.
 const char* environmentVariable(const char* name);

@@ -4,6 +4,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "base/text_layout.h"
+
 namespace railwise::log {
 namespace {
 
@@ -18,7 +20,7 @@ std::atomic<int> g_stderr_level{kWarn};
   std::vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
   const char* kind = level == kWarn ? "warning: " : "";
-  std::fprintf(stderr, "railwise: %s%s\n", kind, line);
+  std::fprintf(stderr, "railwise: %s%s\n", kind, withoutControls(line, "\n\t").c_str());
 }
 
 std::atomic<Sink> g_sink{stderrSink};

@@ -8,7 +8,14 @@ namespace railwise::log {
 
 // The values equal NCCL's ncclDebugLogLevel and subsystem masks, so the plugin can pass them on unchanged.
 enum Level : int { kWarn = 2, kInfo = 3, kTrace = 5 };
-enum Subsystem : unsigned long { kInit = 0x1, kNet = 0x10, kEnv = 0x80, kReg = 0x2000, kAll = ~0UL };
+enum Subsystem : unsigned long {
+  kInit = 0x1,
+  kNet = 0x10,
+  kTuning = 0x40,
+  kEnv = 0x80,
+  kReg = 0x2000,
+  kAll = ~0UL
+};
 
 // `file` is the source file for WARN and the function name for INFO and TRACE, because NCCL prints them so.
 using Sink = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);

@@ -171,12 +171,27 @@ void merging(const Values& values, Mistakes& found) {
   }
 }
 
+void tunerAndCollNet(const Values& values, Mistakes& found) {
+  const std::string tuner = values.text("NCCL_TUNER_PLUGIN");
+  if (values.set("RAILWISE_TUNER_CONFIG") && !tuner.empty() && tuner.find("railwise") == std::string::npos)
+    add(found, "NCCL_TUNER_PLUGIN", "RAILWISE_TUNER_CONFIG",
+        values.assignment("NCCL_TUNER_PLUGIN") + " wins over " + values.assignment("RAILWISE_TUNER_CONFIG") +
+            ": NCCL takes no tuner from Railwise, and no override is applied",
+        "unset NCCL_TUNER_PLUGIN, or unset RAILWISE_TUNER_CONFIG");
+  if (asksForRailwise(values) && values.number("NCCL_COLLNET_ENABLE", 0) == 1)
+    add(found, "NCCL_COLLNET_ENABLE", "NCCL_NET_PLUGIN",
+        "NCCL_COLLNET_ENABLE=1 has no effect with " + values.assignment("NCCL_NET_PLUGIN") +
+            ": Railwise offers no CollNet (SHARP), and NCCL goes on without it",
+        "unset NCCL_COLLNET_ENABLE; or take the network plugin that comes with SHARP");
+}
+
 }  // namespace
 
 std::vector<SettingMistake> contradictions(const Environment& environment) {
   const Values values(environment);
   Mistakes found;
-  for (auto* rule : {&whichNetwork, &addresses, &gpuDirect, &timeouts, &insideNode, &leastAndMost, &merging})
+  for (auto* rule : {&whichNetwork, &addresses, &gpuDirect, &timeouts, &insideNode, &leastAndMost, &merging,
+                     &tunerAndCollNet})
     rule(values, found);
   return found;
 }

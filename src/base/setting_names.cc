@@ -214,14 +214,13 @@ std::string withMendedPrefix(const std::string& upper) {
 }
 
 std::vector<NcclVariable> allVariables() {
-  using Kind = NcclVariable::Kind;
   std::vector<NcclVariable> rows = {
-#define NCCL_INT(variable, from, to, low, high) {variable, from, to, Kind::kNumber, low, high},
-#define NCCL_NUMBER(variable, from, to) {variable, from, to, Kind::kNumber},
+#define NCCL_INT(variable, from, to, low, high) {variable, from, to, NcclVariable::Kind::kNumber, low, high},
+#define NCCL_NUMBER(variable, from, to) {variable, from, to, NcclVariable::Kind::kNumber},
 #define NCCL_WORDS(variable, from, to, list) \
-  {.name = variable, .since = from, .until = to, .kind = Kind::kWord, .words = list},
+  {.name = variable, .since = from, .until = to, .kind = NcclVariable::Kind::kWord, .words = list},
 #define NCCL_EXACT_WORDS(variable, from, to, list) \
-  {.name = variable, .since = from, .until = to, .kind = Kind::kExactWord, .words = list},
+  {.name = variable, .since = from, .until = to, .kind = NcclVariable::Kind::kExactWord, .words = list},
 #define NCCL_TEXT(variable, from, to) {variable, from, to},
 #define NCCL_GONE(variable, to, successor) \
   {.name = variable, .until = to, .gone = true, .instead = successor},

@@ -112,6 +112,11 @@ Result<Socket> Socket::listen(const SocketAddress& address, int backlog) {
   return socket;
 }
 
+void Socket::deferAccept() {
+  const int seconds = 1;
+  (void)setsockopt(fd_, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+}
+
 Result<Socket> Socket::connect(const SocketAddress& address) {
   Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return lastError();

@@ -73,6 +73,10 @@ class Socket {
 
   // Opens a listening socket on `address`; port 0 lets the kernel choose a port. Errors: kSystem with errno.
   static Result<Socket> listen(const SocketAddress& address, int backlog);
+  // Of a listening socket: the kernel shows a connection only when its first bytes are there, or after about
+  // a second without bytes. Silent callers then cost no descriptor. A kernel that cannot do it shows all at
+  // once.
+  void deferAccept();
   // Begins to connect; connected() reports the result. Errors: kSystem with errno.
   static Result<Socket> connect(const SocketAddress& address);
 

@@ -1,83 +1,99 @@
 // The command line's first word: `railwise COMMAND`.
+#include <array>
 #include <cstdio>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "benchmarks/bench/command.h"
+#include "cli/demo/commands.h"
 #include "cli/device/commands.h"
 #include "cli/doctor/commands.h"
 #include "cli/fingerprint/commands.h"
 #include "cli/gpus/commands.h"
+#include "cli/help/commands.h"
+#include "cli/observe/commands.h"
+#include "cli/options/command_line.h"
+#include "cli/options/help_page.h"
+#include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "cli/plugin/commands.h"
 #include "cli/topo/commands.h"
+#include "cli/version/commands.h"
 #include "perf/command.h"
 
 namespace railwise::cli {
 namespace {
 
-constexpr const char* kCommandHelp =
-    "usage: railwise COMMAND [options]\n\n"
-    "  perf         run a collective through a net plugin: bandwidth, latency, every element verified\n"
-    "  bench        what a message costs with one plugin or several, counted and timed side by side\n"
-    "  devices      list the devices of a net plugin as NCCL sees them\n"
-    "  topo         read, make, check, compare and draw topologies\n"
-    "  gpus         the GPUs of a machine, and which of them a job should take\n"
-    "  fingerprint  drivers, firmware and libraries of a node in one line, and which of many nodes is odd\n"
-    "  doctor       what is wrong with this machine, a pair of hosts or a job's logs, and what to type\n"
-    "  device       run programs on software devices; machines made of them\n"
-    "  explain      which NIC serves which GPU, and why\n"
-    "  config       list the plugin's environment variables and the values in force\n"
-    "  version      print the version\n"
-    "  help         print this text\n\n"
-    "railwise COMMAND --help lists a command's options.\n";
+int helpAlone(Args args);
+int completions(Args args);
 
-constexpr const char* kCommandNames =
-    "perf, bench, devices, topo, gpus, fingerprint, doctor, device, explain, config, version or help";
-
-int printVersion() {
-  std::printf("railwise %s (NCCL net plugin API v6 to v12)\n", RAILWISE_VERSION);
-  return kExitOk;
-}
+constexpr std::array<Subcommand, 18> kCommands = {{
+    {"demo", demoCommand, "what Railwise does, in less than a minute: devices, a GPU's NIC, a failing port"},
+    {"perf", perfCommand,
+     "run a collective through a net plugin: bandwidth, latency, every element verified"},
+    {"bench", benchCommand,
+     "what a message costs with one plugin or several, counted and timed side by side"},
+    {"devices", devicesCommand, "list the devices of a net plugin as NCCL sees them"},
+    {"topo", topoCommand, "read, make, check, compare and draw topologies"},
+    {"gpus", gpusCommand, "the GPUs of a machine, and which of them a job should take"},
+    {"fingerprint", fingerprintCommand,
+     "drivers, firmware and libraries of a node in one line, and which of many nodes is odd"},
+    {"doctor", doctorCommand,
+     "what is wrong with this machine, a pair of hosts or a job's logs, and what to type"},
+    {"top", topCommand, "the running jobs of this machine: rails, throughput, errors, connections that wait"},
+    {"stuck", stuckCommand,
+     "which connection waits for what since when, on one host or many, and who holds up the job"},
+    {"postmortem", postmortemCommand, "what a job did last, after it has died"},
+    {"metrics", metricsCommand, "counters of the running jobs, for Prometheus and OpenTelemetry"},
+    {"device", deviceCommand, "run programs on software devices; machines made of them"},
+    {"explain", explainCommand, "which NIC serves which GPU, and why"},
+    {"config", configCommand, "list the plugin's environment variables and the values in force"},
+    {"completion", completions, "print the completion script of a shell"},
+    {"version", versionCommand, "the version, and what it works with"},
+    {"help", helpAlone, "print this text, or the help or man page of a command: railwise help topo show"},
+}};
 
 int printHelp() {
-  std::fputs(kCommandHelp, stdout);
-  return kExitOk;
+  constexpr int kWidth = 12;
+  std::string text = "usage: railwise COMMAND [options]\n\n";
+  for (const Subcommand& command : kCommands)
+    text += textOf("  %-*s %s\n", kWidth, command.name, command.text);
+  text +=
+      "\nrailwise COMMAND --help lists a command's options. Where a command prints JSON, --json and --format "
+      "json "
+      "are the same; where it takes a topology FILE, - is standard input.\n";
+  return writeOutput("help", "", fitHelp(text));
+}
+
+int helpAlone(Args args) { return helpCommand(args, kCommands, printHelp); }
+int completions(Args args) { return completionCommand(args, kCommands); }
+
+// "perf, bench, ... or help"
+std::string commandNames() {
+  std::string names;
+  for (std::size_t i = 0; i < kCommands.size(); ++i)
+    names += (i == 0 ? "" : i + 1 == kCommands.size() ? " or " : ", ") + std::string(kCommands[i].name);
+  return names;
 }
 
 // Runs the whole command line, without the executable's name. Returns the exit status.
 int runCommand(Args args) {
   if (args.empty()) {
-    say("which command? %s", kCommandNames);
+    say("which command? %s", commandNames().c_str());
     return kExitUsage;
   }
   const std::string_view name = args[0];
-  const Args rest = args.subspan(1);
-  if (name == "perf") return perfCommand(rest);
-  if (name == "bench") return benchCommand(rest);
-  if (name == "devices") return devicesCommand(rest);
-  if (name == "topo") return topoCommand(rest);
-  if (name == "gpus") return gpusCommand(rest);
-  if (name == "fingerprint") return fingerprintCommand(rest);
-  if (name == "doctor") return doctorCommand(rest);
-  if (name == "device") return deviceCommand(rest);
-  if (name == "explain") return explainCommand(rest);
-  if (name == "config") return configCommand(rest);
-  const bool version = name == "version" || name == "--version";
-  const bool help = name == "help" || name == "--help" || name == "-h";
-  const bool asks_help =
-      rest.size() == 1 && (std::string_view(rest[0]) == "--help" || std::string_view(rest[0]) == "-h");
-  if ((version || help) && !rest.empty() && !asks_help) {
-    say("%s takes no arguments", args[0]);
-    return kExitUsage;
+  if (name == "--help" || name == "-h") return printHelp();
+  std::vector<std::string> names;
+  for (const Subcommand& command : kCommands) {
+    if (name == command.name || ((name == "--version" || name == "-V") && command.run == versionCommand))
+      return command.run(args.subspan(1));
+    names.emplace_back(command.name);
   }
-  if (help || (version && asks_help)) return printHelp();
-  if (version) return printVersion();
-  const std::vector<std::string> names = {"perf",   "bench",  "devices", "topo",   "gpus",    "fingerprint",
-                                          "doctor", "device", "explain", "config", "version", "help"};
   const std::string near = suggestion(name, names);
-  say("unknown command '%s'%s", args[0],
-      near.empty() ? (std::string(": ") + kCommandNames).c_str() : near.c_str());
+  say("unknown command '%s'%s", args[0], near.empty() ? (": " + commandNames()).c_str() : near.c_str());
   return kExitUsage;
 }
 
@@ -86,5 +102,5 @@ int runCommand(Args args) {
 
 int main(int argc, char** argv) {
   const auto count = static_cast<std::size_t>(argc > 0 ? argc - 1 : 0);
-  return railwise::cli::runCommand({argv + 1, count});
+  return railwise::cli::finishOutput(railwise::cli::runCommand({argv + 1, count}));
 }

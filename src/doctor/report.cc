@@ -1,6 +1,10 @@
 #include "doctor/report.h"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/text_layout.h"
 
 namespace railwise::doctor {
 namespace {
@@ -67,7 +71,8 @@ void appendLines(std::string& text, const char* label, const std::string& lines)
 }
 
 void appendFinding(std::string& text, const Finding& finding, const ReportStyle& style) {
-  text += "\n" + upperName(finding.severity) + " " + finding.check + ": " + titleOf(finding) + "\n";
+  text +=
+      "\n" + wrappedText(titleOf(finding), upperName(finding.severity) + " " + finding.check + ": ", "  ");
   std::string places;
   for (std::size_t i = 0; i < std::min(finding.seen.size(), kShownPlaces); ++i) {
     const Seen& seen = finding.seen[i];
@@ -77,7 +82,7 @@ void appendFinding(std::string& text, const Finding& finding, const ReportStyle&
   if (finding.seen.size() > kShownPlaces)
     places += "\nand " + std::to_string(finding.seen.size() - kShownPlaces) + " more (--json has all)";
   appendLines(text, "seen", places);
-  appendLines(text, "why ", finding.why);
+  if (!finding.why.empty()) text += wrappedText(finding.why, "  why   ");
   appendLines(text, "fix ", finding.fix);
   appendLines(text, "more", "docs/" + style.page + "#" + finding.check);
 }
@@ -106,10 +111,10 @@ std::string reportText(const Findings& unsorted, const ReportStyle& style) {
   }
   for (const Finding& finding : findings.all()) appendFinding(text, finding, style);
   if (!style.looked.empty()) text += "\nLooked at:\n";
-  for (const std::string& line : style.looked) text += "  " + line + "\n";
+  for (const std::string& line : style.looked) text += wrappedText(line, "  ", "    ");
   if (!style.hidden.empty()) text += "\nNot looked at:\n";
-  for (const std::string& line : style.hidden) text += "  " + line + "\n";
-  return text;
+  for (const std::string& line : style.hidden) text += wrappedText(line, "  ", "    ");
+  return withoutControls(text, "\n\t");  // files and their names come from outside
 }
 
 void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportStyle& style) {
@@ -143,6 +148,15 @@ void writeReportJson(JsonWriter& json, const Findings& unsorted, const ReportSty
   json.endArray();
   writeStrings(json, "looked", style.looked);
   writeStrings(json, "hidden", style.hidden);
+}
+
+std::string formatted(const char* format, ...) {
+  char text[160];
+  va_list values;
+  va_start(values, format);
+  (void)std::vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  return text;
 }
 
 }  // namespace railwise::doctor

@@ -10,8 +10,9 @@
 namespace railwise::net {
 namespace {
 
-// A call that is refused, or cut before the first byte of the answer, is tried again: the listener may have
-// been full of strangers. Ten calls of each address with growing pauses take some three seconds.
+// A call that is refused, cut, or answered by somebody who is not the peer is tried again: the listener may
+// have been full of strangers, or somebody on the way changes bytes. Ten calls of each address with growing
+// pauses take some three seconds.
 constexpr std::size_t kMaxCalls = 10;
 constexpr Clock::duration kCallPause = std::chrono::milliseconds(50);
 // Time after which the next address is tried while the first one has not answered.
@@ -32,10 +33,19 @@ Result<std::unique_ptr<Connector>> Connector::create(const Device& device, const
     return Status{Code::kInvalidUsage, 0};
   }
   std::unique_ptr<Connector> made(new Connector(device, options, handle));
-  Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device, options, handle);
-  if (!connection.ok()) return connection.status();
-  made->connection_ = std::move(*connection);
+  RAILWISE_TRY(made->makeConnection());
+  made->note("nothing heard");
+  record::noteEvent(record::EventKind::kConnecting, fieldText(handle.host),
+                    {.connection = &made->connection_->recorded()});
   return made;
+}
+
+Status Connector::makeConnection() {
+  Result<std::unique_ptr<SendConnection>> connection = SendConnection::create(device_, options_, handle_);
+  if (!connection.ok()) return connection.status();
+  connection_ = std::move(*connection);
+  connection_->recordPeer(fieldText(handle_.host), pairId(handle_.secret));
+  return Status::success();
 }
 
 bool Connector::abandoned() const {
@@ -49,13 +59,22 @@ Result<std::unique_ptr<SendConnection>> Connector::advance() {
     if (!stepped.ok()) return stepped.status();
     if (*stepped == Io::kDone) continue;
     if (deadline_.passed()) {
-      return failed(
-          "no answer in RAILWISE_CONNECT_TIMEOUT=" + std::to_string(options_.config.connect_timeout_s) + " s",
-          0);
+      const std::string late =
+          " in RAILWISE_CONNECT_TIMEOUT=" + std::to_string(options_.config.connect_timeout_s) + " s";
+      return stage_ == Stage::kEstablishing ? giveUp("no path to the peer's queue pairs" + late, 0)
+                                            : failed("no answer" + late, 0);
     }
+    warnOfSlowConnect(options_.config.slow_connect_s);
     return std::unique_ptr<SendConnection>();
   }
-  connection_->attach(std::move(socket_));
+  connection_->attach(std::move(socket_), session_.frameKeys());
+  census_.up();
+  const auto us = [&](Clock::time_point at) {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(at - begun_).count());
+  };
+  record::noteEvent(record::EventKind::kConnected, connection_->peer(),
+                    {.connection = &connection_->recorded(),
+                     .numbers = {us(called_at_), us(replied_at_), us(Clock::now())}});
   return std::move(connection_);
 }
 
@@ -76,7 +95,11 @@ Result<Io> Connector::step() {
         RAILWISE_TRY(callFailed(ETIMEDOUT));
         return Io::kAgain;
       }
-      if (*connected == Io::kDone) stage_ = Stage::kSendingRequest;
+      if (*connected == Io::kDone) {
+        stage_ = Stage::kSendingRequest;
+        called_at_ = Clock::now();
+        note("it takes the call, but does not answer");
+      }
       return *connected;
     }
     case Stage::kSendingRequest:
@@ -105,8 +128,9 @@ Status Connector::call() {
   // This end describes itself before it calls: the listener would take a caller that falls silent for a
   // stranger.
   request_ = makeMessage<ConnectRequest>(MessageType::kRequest);
-  request_.nonce = handle_.nonce;
+  request_.random = randomBytes();
   RAILWISE_TRY(connection_->describe(request_.end));
+  seal(request_, handle_.secret);
   ++calls_;
   call_ends_ = Clock::now() + kCallTime;
   Result<Socket> socket = Socket::connect(address());
@@ -121,60 +145,112 @@ Result<Io> Connector::onReply() {
   const Result<Io> heard = socket_.receive(transfer_);
   if (transfer_.moved >= sizeof(MessageHeader)) {
     const std::string problem = checkHeader(reply_.header, MessageType::kReply, sizeof reply_);
-    if (!problem.empty()) return failed(problem, 0);
+    if (!problem.empty()) {
+      RAILWISE_TRY(answerIsForged(problem));
+      return Io::kAgain;
+    }
   }
   if (!heard.ok() || *heard == Io::kClosed) {
     RAILWISE_TRY(callFailed(heard.ok() ? ECONNRESET : heard.status().sys_errno));
     return Io::kAgain;
   }
   if (*heard == Io::kAgain) return Io::kAgain;
+  if (!isTrue(reply_, request_, handle_.secret)) {
+    RAILWISE_TRY(answerIsForged("the answer does not prove that it knows the secret of the handle"));
+    return Io::kAgain;
+  }
+  session_ = {handle_.secret, request_.random, reply_.random};
   if (reply_.accepted != 1) return failed("refused: " + fieldText(reply_.reason), 0);
   if (const std::string problem = checkFirstEnd(reply_.end); !problem.empty())
-    return failed("the reply has " + problem, 0);
+    return giveUp("the reply has " + problem, 0);
   if (const std::string problem = checkFabric(request_.end, reply_.end); !problem.empty())
-    return failed(problem, 0);
+    return giveUp(problem, 0);
   if (reply_.end.rails != handle_.rails)
-    return failed("the reply has another number of rails than the handle", 0);
+    return giveUp("the reply has another number of rails than the handle", 0);
   if (const std::string problem = checkFirstPairing(request_.end, reply_.end); !problem.empty())
-    return failed("the reply has " + problem, 0);
+    return giveUp("the reply has " + problem, 0);
   const StrictMode strict = parseStrictMode(options_.config.strict).value_or(StrictMode());
   if (const std::string problem = refusedDifference(strict, request_.end, reply_.end); !problem.empty())
-    return failed("RAILWISE_STRICT: " + problem, 0);
+    return giveUp("RAILWISE_STRICT: " + problem, 0);
   warnOfDifferences(request_.end, reply_.end);
+  replied_at_ = Clock::now();
+  note("handshake under way");
   stage_ = Stage::kEstablishing;
   return Io::kDone;
 }
 
 Result<Io> Connector::establish() {
-  const Result<bool> established = connection_->establish(request_.end, reply_.end, handle_.nonce);
-  if (!established.ok()) return failed("no path to the peer's queue pairs", established.status().sys_errno);
+  const Result<bool> established = connection_->establish(request_.end, reply_.end, session_);
+  // A listener whose call was cut has taken its queue pairs away, and can be called again.
+  if (!established.ok() && socket_.peek() == Io::kClosed) {
+    RAILWISE_TRY(callFailed(ECONNRESET));
+    return Io::kAgain;
+  }
+  if (!established.ok()) return giveUp("no path to the peer's queue pairs", established.status().sys_errno);
   if (!*established) {
-    if (socket_.peek() == Io::kClosed) return failed("the peer hung up during the handshake", 0);
+    if (socket_.peek() == Io::kClosed) RAILWISE_TRY(callFailed(ECONNRESET));
     return Io::kAgain;
   }
   ready_ = makeMessage<ConnectReady>(MessageType::kReady);
+  ready_.accepted = 1;
+  seal(ready_, reply_, handle_.secret);
   transfer_ = transferOf(ready_);
   stage_ = Stage::kSendingReady;
   return Io::kDone;
 }
 
-// Success: there will be another call.
+void Connector::note(const std::string& heard) {
+  census_.note(heard);
+  connection_->recordProblem(heard);
+}
+
+// Success: there will be another call. That is so for the next two functions, too.
 Status Connector::callFailed(int error) {
-  const bool answered =
-      stage_ == Stage::kSendingReady || (stage_ == Stage::kAwaitingReply && transfer_.moved > 0);
   const auto calls = static_cast<std::size_t>(calls_);
   const bool last = calls >= kMaxCalls * addresses_.size();
-  if (answered || last || (addresses_.size() == 1 && !worthAnotherCall(error)))
-    return failed("no connection", error);
+  if (last || (addresses_.size() == 1 && !worthAnotherCall(error))) return failed("no connection", error);
   RAILWISE_INFO(log::kNet, "%s: call %d to %s failed: %s; calling again", device_.name(), calls_,
                 address().text().c_str(), std::strerror(error));
+  return hangUp(std::string("the call failed: ") + std::strerror(error));
+}
+
+Status Connector::answerIsForged(const std::string& what) {
+  if (static_cast<std::size_t>(calls_) >= kMaxCalls * addresses_.size()) return failed(what, 0);
+  RAILWISE_WARN("%s at %s: call %d to %s at %s: %s; calling again", device_.name(),
+                options_.local_host.c_str(), calls_, fieldText(handle_.host).c_str(),
+                address().text().c_str(), what.c_str());
+  return hangUp("somebody else answered: " + what);
+}
+
+Status Connector::hangUp(const std::string& heard) {
   socket_.close();
+  // A connection that has adopted a reply cannot adopt another one.
+  if (stage_ == Stage::kEstablishing || stage_ == Stage::kSendingReady) RAILWISE_TRY(makeConnection());
+  note(heard);
   // The next address is called at once. After the last address there is a pause, then all are called again.
   next_call_ = Clock::now();
-  if (calls % addresses_.size() == 0)
+  if (const auto calls = static_cast<std::size_t>(calls_); calls % addresses_.size() == 0)
     next_call_ += kCallPause * static_cast<Clock::rep>(calls / addresses_.size());
   stage_ = Stage::kIdle;
   return Status::success();
+}
+
+Status Connector::giveUp(const std::string& what, int error) {
+  tellListener(what + (error != 0 ? std::string(": ") + std::strerror(error) : ""));
+  return failed(what, error);
+}
+
+void Connector::tellListener(const std::string& reason) {
+  ready_ = makeMessage<ConnectReady>(MessageType::kReady);
+  copyText(ready_.reason, reason);
+  seal(ready_, reply_, handle_.secret);
+  Transfer last = transferOf(ready_);
+  (void)socket_.send(last);  // fits the empty socket buffer; if not, the listener sees this end hang up
+  socket_.close();
+}
+
+Connector::~Connector() {
+  if (stage_ == Stage::kEstablishing && socket_.valid()) tellListener("the communicator was closed");
 }
 
 Status Connector::failed(const std::string& what, int error) {
@@ -183,6 +259,8 @@ Status Connector::failed(const std::string& what, int error) {
   RAILWISE_WARN("%s at %s: connecting to %s at %s: %s%s%s", device_.name(), options_.local_host.c_str(),
                 fieldText(handle_.host).c_str(), places.c_str(), what.c_str(), error != 0 ? ": " : "",
                 error != 0 ? std::strerror(error) : "");
+  record::noteEvent(record::EventKind::kConnectFailed, fieldText(handle_.host) + ": " + what,
+                    {.connection = &connection_->recorded()});
   return {Code::kRemote, error};
 }
 

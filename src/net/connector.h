@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "net/sender/send_connection.h"
+#include "net/wireup/authentication.h"
+#include "net/wireup/census.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {
@@ -17,17 +19,21 @@ class Connector {
   static Result<std::unique_ptr<Connector>> create(const Device& device, const ConnectionOptions& options,
                                                    const ListenHandle& handle);
 
+  // Tells a listener that waits for the end of the handshake that there will be none.
+  ~Connector();
+
   // Is this the attempt to reach `handle` on `device`? A handle's "connecting" field comes from outside and
   // proves nothing.
   bool belongsTo(const Device& device, const ListenHandle& handle) const {
-    return &device == &device_ && handle.nonce == handle_.nonce;
+    return &device == &device_ && sameSecret(handle.secret, handle_.secret);
   }
 
   // NCCL has given the attempt up: the attempt's time is over, and NCCL has not called connect() for it for a
   // minute. (NCCL has no call for giving up.)
   bool abandoned() const;
 
-  // Returns the connection, or null for "not yet". Errors, logged: kRemote, with both ends (the peer refuses,
+  // Returns the connection, or null for "not yet". What is not proven to come from the peer ends a call, and
+  // the peer is called again, up to ten times. Errors, logged: kRemote, with both ends (the peer refuses,
   // fails, or does not answer within RAILWISE_CONNECT_TIMEOUT), or the error of SendConnection::describe().
   Result<std::unique_ptr<SendConnection>> advance();
 
@@ -47,9 +53,11 @@ class Connector {
         options_(options),
         handle_(handle),
         addresses_(handleAddresses(handle)),
-        deadline_(Deadline::after(std::chrono::seconds(options.config.connect_timeout_s))) {}
+        deadline_(Deadline::after(std::chrono::seconds(options.config.connect_timeout_s))),
+        census_(Census::ofProcess(), fieldText(handle.host), "nothing heard") {}
 
   Result<Io> step();
+  Status makeConnection();
   Status call();
   Result<Io> onReply();
   Result<Io> establish();
@@ -57,8 +65,16 @@ class Connector {
   const SocketAddress& address() const {
     return addresses_[static_cast<std::size_t>(calls_ - 1) % addresses_.size()];
   }
+  // What has been heard of the peer so far, for the census and the record.
+  void note(const std::string& heard);
   Status callFailed(int error);
+  // Bytes have come that the peer has not sent so.
+  Status answerIsForged(const std::string& what);
+  Status hangUp(const std::string& heard);
+  // Like failed(), after it has told the listener why.
+  Status giveUp(const std::string& what, int error);
   Status failed(const std::string& what, int error);
+  void tellListener(const std::string& reason);
 
   const Device& device_;
   const ConnectionOptions options_;
@@ -74,8 +90,13 @@ class Connector {
   ConnectRequest request_ = {};
   ConnectReply reply_ = {};
   ConnectReady ready_ = {};
+  Session session_;
   Transfer transfer_ = {};
   std::unique_ptr<SendConnection> connection_;
+  Census::Entry census_;
+  const Clock::time_point begun_ = Clock::now();
+  Clock::time_point called_at_ = {};   // the TCP call was taken
+  Clock::time_point replied_at_ = {};  // the reply was there
 };
 
 }  // namespace railwise::net

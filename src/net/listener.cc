@@ -15,8 +15,17 @@ namespace {
 // A caller that says nothing loses its place after this time. The real peer speaks as soon as it is
 // connected.
 constexpr Clock::duration kHelloTime = std::chrono::seconds(30);
-constexpr int kBacklog = 128;
-constexpr int kAdmitsPerCall = 16;
+// Most kernels take up to 4096 (net.core.somaxconn). Once the backlog is full, the kernel drops the peer's
+// first packet, and the peer's kernel repeats it only after a second.
+constexpr int kBacklog = 4096;
+// Some 10 us a stranger: a flood of 20,000 strangers in a second never fills the backlog, even if NCCL calls
+// accept() only every 50 ms.
+constexpr Clock::duration kAdmitTime = std::chrono::milliseconds(10);
+// A peer whose call has ended calls again within half a second for each address, or within 2 s if an address
+// does not answer.
+constexpr Clock::duration kCallAgainTime = std::chrono::seconds(10);
+// Calls that one handle is good for. The peer gives up sooner.
+constexpr std::size_t kMostHeard = 256;
 
 // The addresses for the handle: those that NCCL_SOCKET_IFNAME chooses. Without that setting, loopback and
 // docker bridges (whose addresses other machines have too) are used only if there is nothing else.
@@ -63,6 +72,11 @@ int familyOf(const Config& config) {
 
 }  // namespace
 
+Listener::Listener(const Device& device, const ConnectionOptions& options)
+    : device_(device), options_(options) {
+  page_.emplace(device.name(), device.rails().front().record_rail);
+}
+
 Result<std::unique_ptr<Listener>> Listener::create(const Device& device, const ConnectionOptions& options) {
   std::unique_ptr<Listener> listener(new Listener(device, options));
   RAILWISE_TRY(listener->openSocket());
@@ -72,8 +86,8 @@ Result<std::unique_ptr<Listener>> Listener::create(const Device& device, const C
   handle.rails = static_cast<uint8_t>(device.rails().size());
   handle.out_of_order = Connection::offersOutOfOrder(device, options.config) ? 1 : 0;
   setHandleAddresses(handle, listener->addresses_, listener->socket_.localAddress().port());
-  handle.nonce = randomNonce();
-  copyText(handle.host, options.local_host);
+  handle.secret = makeSecret();
+  copyText(handle.host, shortHostName(options.local_host, sizeof handle.host));
   return listener;
 }
 
@@ -103,6 +117,7 @@ Status Listener::openSocket() {
     return socket.status();
   }
   socket_ = std::move(*socket);
+  socket_.deferAccept();
   return Status::success();
 }
 
@@ -114,26 +129,32 @@ bool Listener::atOurAddress(const Socket& socket) const {
 }
 
 Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
-  if (stage_ == Stage::kListening) {
-    if (peer_ == nullptr) {
-      admitCallers();
-      hearCallers();
-    }
-    if (peer_ != nullptr) RAILWISE_TRY(answerPeer());
+  if (!over_.ok()) return over_;
+  if (page_ && !census_) census_.emplace(Census::ofProcess(), "", "nothing heard");
+  hearCallers();
+  admitCallers();
+  if (again_ && again_->passed()) {
+    again_.reset();
+    RAILWISE_WARN("%s at %s: the peer has not called again", device_.name(), options_.local_host.c_str());
+    return over({Code::kRemote, ECONNRESET});
   }
+  if (stage_ == Stage::kListening && peer_ != nullptr) RAILWISE_TRY(answerPeer());
   if (stage_ == Stage::kSendingReply) {
     const Result<Io> sent = peer_->socket.send(transfer_);
-    if (!sent.ok() || *sent == Io::kClosed)
-      return peerFailed("hung up during the handshake", sent.status().sys_errno);
-    if (*sent == Io::kDone) stage_ = Stage::kEstablishing;
+    if (!sent.ok() || *sent == Io::kClosed) RAILWISE_TRY(callEnded("hung up during the handshake"));
+    else if (*sent == Io::kDone) stage_ = Stage::kEstablishing;
   }
   if (stage_ == Stage::kEstablishing) RAILWISE_TRY(establish());
   if (stage_ == Stage::kAwaitingReady) RAILWISE_TRY(awaitReady());
+  if (connection_ready_ == nullptr && census_) warnOfSlowConnect(options_.config.slow_connect_s);
   return std::move(connection_ready_);
 }
 
+// The peer's request mostly comes with its first packet, so that each caller is heard before the next one is
+// admitted.
 void Listener::admitCallers() {
-  for (int i = 0; i < kAdmitsPerCall; ++i) {
+  std::unique_ptr<Caller> caller;  // one object for all strangers that are dropped at once
+  for (const Deadline deadline = Deadline::after(kAdmitTime); !deadline.passed();) {
     SocketAddress address;
     Result<Socket> socket = socket_.accept(&address);
     if (!socket.ok()) {
@@ -147,33 +168,61 @@ void Listener::admitCallers() {
     }
     if (!socket->valid()) return;
     if (!atOurAddress(*socket)) continue;
-    if (callers_.size() == kMaxCallers) {
-      noteStranger(*callers_.front(), "says nothing while others wait");
-      callers_.erase(callers_.begin());
-    }
-    callers_.emplace_back(new Caller{std::move(*socket), address, Deadline::after(kHelloTime)});
-    callers_.back()->transfer = transferOf(callers_.back()->request);
+    if (caller == nullptr) caller = std::make_unique<Caller>();
+    caller->socket = std::move(*socket);
+    caller->address = address;
+    caller->deadline = Deadline::after(kHelloTime);
+    caller->proven = false;
+    caller->transfer = transferOf(caller->request);
+    if (!keeps(caller)) continue;
+    if (callers_.size() == kMaxCallers) makeRoom();
+    callers_.push_back(std::move(caller));
   }
 }
 
-// Looks at every caller. The first caller that proves to be the peer becomes peer_; all others are sent away.
+// Drops the caller that has waited longest among those of the address from which most have called: a crowd
+// from one host keeps no other host out. Callers that have proven to know the secret go last.
+void Listener::makeRoom() {
+  const auto rank = [&](const std::unique_ptr<Caller>& caller) {
+    const auto alike = [&](const std::unique_ptr<Caller>& other) {
+      return other->address.sameHost(caller->address);
+    };
+    return caller->proven ? 0 : std::count_if(callers_.begin(), callers_.end(), alike);
+  };
+  const auto longest = std::max_element(callers_.begin(), callers_.end(),
+                                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  noteStranger(**longest, "says nothing while others wait");
+  callers_.erase(longest);
+}
+
 void Listener::hearCallers() {
-  std::string reason;
-  for (auto caller = callers_.begin(); caller != callers_.end();) {
-    switch (hear(**caller, reason)) {
-      case Hearing::kWait:
-        ++caller;
-        break;
-      case Hearing::kDrop:
-        noteStranger(**caller, reason);
-        caller = callers_.erase(caller);
-        break;
-      case Hearing::kPeer:
-        peer_ = std::move(*caller);
-        callers_.clear();
-        return;
-    }
+  for (std::size_t i = 0; i < callers_.size();) {
+    if (keeps(callers_[i])) ++i;
+    else callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
   }
+}
+
+bool Listener::keeps(std::unique_ptr<Caller>& caller) {
+  std::string reason;
+  switch (hear(*caller, reason)) {
+    case Hearing::kWait:
+      return true;
+    case Hearing::kPeer:
+      takePeer(std::move(caller));
+      return false;
+    case Hearing::kDrop:
+      noteStranger(*caller, reason);
+      caller->socket.close();
+      return false;
+  }
+  return false;
+}
+
+// The newest call of the peer counts: the peer calls again only when its earlier call has ended for it.
+void Listener::takePeer(std::unique_ptr<Caller> caller) {
+  if (peer_ != nullptr) warnOfPeer("calls again: its earlier call was cut on the way");
+  again_.reset();
+  peer_ = std::move(caller);
 }
 
 Listener::Hearing Listener::hear(Caller& caller, std::string& reason) {
@@ -182,20 +231,39 @@ Listener::Hearing Listener::hear(Caller& caller, std::string& reason) {
     reason = std::strerror(heard.status().sys_errno);
     return Hearing::kDrop;
   }
-  // The header is checked as soon as it is there, so that short garbage does not hold a place.
+  // The header and the hello are checked as soon as they are there, so that a stranger does not hold a place.
   const ConnectRequest& request = caller.request;
   if (caller.transfer.moved >= sizeof(MessageHeader)) {
     reason = checkHeader(request.header, MessageType::kRequest, sizeof(ConnectRequest));
     if (!reason.empty()) return Hearing::kDrop;
   }
+  if (caller.transfer.moved >= kHelloBytes && !caller.proven) {
+    reason = checkHello(caller);
+    if (!reason.empty()) return Hearing::kDrop;
+  }
   if (*heard == Io::kDone) {
-    if (request.nonce == handle_.nonce) return Hearing::kPeer;
-    reason = "wants to reach another connection (its nonce is not of this handle)";
+    if (isTrue(request, handle_.secret)) return Hearing::kPeer;
+    reason = "begins as the peer would, but its MAC is wrong (somebody changes bytes on the way)";
     return Hearing::kDrop;
   }
   if (*heard == Io::kAgain && !caller.deadline.passed()) return Hearing::kWait;
   reason = *heard == Io::kClosed ? "hung up" : "says nothing";
   return Hearing::kDrop;
+}
+
+// What is wrong with the hello of a caller, in words; "": nothing.
+std::string Listener::checkHello(Caller& caller) {
+  const ConnectRequest& request = caller.request;
+  if (!helloIsTrue(request, handle_.secret))
+    return "does not know the secret of this handle (it wants to reach another connection, or guesses)";
+  const auto same = [&](const Random& random) {
+    return std::memcmp(random.bytes, request.random.bytes, sizeof random.bytes) == 0;
+  };
+  if (std::any_of(heard_.begin(), heard_.end(), same)) return "repeats an earlier call of the peer";
+  if (heard_.size() == kMostHeard) return "has called too often";
+  heard_.push_back(request.random);
+  caller.proven = true;
+  return "";
 }
 
 void Listener::noteStranger(const Caller& caller, const std::string& reason) {
@@ -209,6 +277,8 @@ void Listener::noteStranger(const Caller& caller, const std::string& reason) {
 
 Status Listener::answerPeer() {
   reply_ = makeMessage<ConnectReply>(MessageType::kReply);
+  reply_.random = randomBytes();
+  session_ = {handle_.secret, peer_->request.random, reply_.random};
   std::string refusal;
   const Status built = buildConnection(peer_->request, refusal);
   reply_.accepted = built.ok() ? 1 : 0;
@@ -216,15 +286,17 @@ Status Listener::answerPeer() {
   transfer_ = transferOf(reply_);
   // The path to the peer may not be resolved yet (ARP). The next call tries again.
   if (built.sys_errno == ETIMEDOUT && !peer_->deadline.passed()) {
-    if (peer_->socket.peek() == Io::kClosed) return peerFailed("hung up during the handshake", 0);
+    if (peer_->socket.peek() == Io::kClosed) return callEnded("hung up during the handshake");
     return Status::success();
   }
   if (!built.ok()) {
+    seal(reply_, peer_->request, handle_.secret);
     (void)peer_->socket.send(transfer_);  // fits the empty socket buffer; if not, the peer sees us hang up
     (void)peerFailed("is refused: " + refusal, 0);
     return built;
   }
   reply_.end = connection_->local();
+  seal(reply_, peer_->request, handle_.secret);
   warnOfDifferences(reply_.end, peer_->request.end);
   peer_->deadline = Deadline::after(std::chrono::seconds(options_.config.connect_timeout_s));
   stage_ = Stage::kSendingReply;
@@ -248,6 +320,7 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
       return made.status();
     }
     connection_ = std::move(*made);
+    connection_->recordPeer(fieldText(request.end.host), pairId(handle_.secret));
   }
   const StrictMode strict = parseStrictMode(options_.config.strict).value_or(StrictMode());
   if (const std::string problem = refusedDifference(strict, connection_->local(), request.end);
@@ -263,8 +336,11 @@ Status Listener::buildConnection(const ConnectRequest& request, std::string& ref
 }
 
 Status Listener::establish() {
-  const Result<bool> established = connection_->establish(peer_->request.end, handle_.nonce);
-  if (!established.ok()) return peerFailed("cannot be connected to", established.status().sys_errno);
+  const Result<bool> established = connection_->establish(peer_->request.end, session_);
+  // A peer whose call was cut has taken its queue pairs away, and calls again.
+  if (!established.ok() && peer_->socket.peek() == Io::kClosed)
+    return callEnded("hung up during the handshake");
+  if (!established.ok()) return over(peerFailed("cannot be connected to", established.status().sys_errno));
   if (*established) {
     stage_ = Stage::kAwaitingReady;
     transfer_ = transferOf(ready_);
@@ -275,7 +351,7 @@ Status Listener::establish() {
 
 // While RDMA CM connects, nothing comes over the side channel. Its end, or the timeout, ends the attempt.
 Status Listener::peerStillThere() {
-  if (peer_->socket.peek() == Io::kClosed) return peerFailed("hung up during the handshake", 0);
+  if (peer_->socket.peek() == Io::kClosed) return callEnded("hung up during the handshake");
   if (!peer_->deadline.passed()) return Status::success();
   return peerFailed("did not finish the handshake in RAILWISE_CONNECT_TIMEOUT=" +
                         std::to_string(options_.config.connect_timeout_s) + " s",
@@ -284,29 +360,48 @@ Status Listener::peerStillThere() {
 
 Status Listener::awaitReady() {
   const Result<Io> heard = peer_->socket.receive(transfer_);
-  if (!heard.ok() || *heard == Io::kClosed)
-    return peerFailed("hung up during the handshake", heard.status().sys_errno);
-  if (*heard == Io::kDone) {
-    const std::string problem = checkHeader(ready_.header, MessageType::kReady, sizeof ready_);
-    if (!problem.empty()) return peerFailed(problem, 0);
-    connection_->attach(std::move(peer_->socket));
-    connection_ready_ = std::move(connection_);
-    peer_.reset();
-    stage_ = Stage::kListening;
-  } else if (peer_->deadline.passed()) {
-    return peerStillThere();
-  }
+  if (!heard.ok() || *heard == Io::kClosed) return callEnded("hung up during the handshake");
+  if (*heard == Io::kAgain) return peer_->deadline.passed() ? peerStillThere() : Status::success();
+  std::string problem = checkHeader(ready_.header, MessageType::kReady, sizeof ready_);
+  if (problem.empty() && !isTrue(ready_, reply_, handle_.secret))
+    problem = "sent a wrong MAC: somebody changes bytes on the way";
+  if (!problem.empty()) return callEnded(problem);
+  if (ready_.accepted != 1) return peerFailed("gives up: " + fieldText(ready_.reason), 0);
+  connection_->attach(std::move(peer_->socket), session_.frameKeys());
+  record::noteEvent(record::EventKind::kConnected, connection_->peer(),
+                    {.connection = &connection_->recorded()});
+  if (census_) census_->up();
+  census_.reset();
+  page_.reset();
+  connection_ready_ = std::move(connection_);
+  peer_.reset();
+  callers_.clear();
+  stage_ = Stage::kListening;
+  return Status::success();
+}
+
+Status Listener::callEnded(const std::string& what) {
+  warnOfPeer(what + "; waiting for it to call again");
+  again_ = Deadline::after(kCallAgainTime);
   return Status::success();
 }
 
 Status Listener::peerFailed(const std::string& what, int error) {
-  RAILWISE_WARN("%s at %s: peer %s calling from %s %s%s%s", device_.name(), options_.local_host.c_str(),
-                fieldText(peer_->request.end.host).c_str(), peer_->address.text().c_str(), what.c_str(),
-                error != 0 ? ": " : "", error != 0 ? std::strerror(error) : "");
+  warnOfPeer(what + (error != 0 ? std::string(": ") + std::strerror(error) : ""));
+  return {Code::kRemote, error};
+}
+
+Status Listener::over(Status status) {
+  socket_.shutdown();
+  return over_ = status;
+}
+
+void Listener::warnOfPeer(const std::string& what) {
+  RAILWISE_WARN("%s at %s: peer %s calling from %s %s", device_.name(), options_.local_host.c_str(),
+                fieldText(peer_->request.end.host).c_str(), peer_->address.text().c_str(), what.c_str());
   stage_ = Stage::kListening;
   connection_.reset();
   peer_.reset();
-  return {Code::kRemote, error};
 }
 
 }  // namespace railwise::net

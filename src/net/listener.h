@@ -1,14 +1,18 @@
 // The accepting end of the handshake: a TCP socket whose address is in the listen handle, and the handshakes
-// of all callers. A caller that knows the handle's nonce is the peer. All other callers are strangers (port
-// scanners, health checks, other plugins): the listener drops all of them and logs the first one. accept()
-// never blocks: NCCL polls it. One thread at a time.
+// of all callers. A caller that proves that it knows the handle's secret is the peer (authentication.h). All
+// other callers are strangers (port scanners, health checks, other plugins, enemies): the listener drops all
+// of them and logs the first one. When the peer's call is cut or changed on the way, the listener waits for
+// the peer to call again. accept() never blocks: NCCL polls it. One thread at a time.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
 #include "net/receiver/receive_connection.h"
+#include "net/wireup/authentication.h"
+#include "net/wireup/census.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {
@@ -30,8 +34,8 @@ class Listener {
   void setOwner(Context* owner) { owner_ = owner; }
 
   // Advances all handshakes. Returns the connection, or null for "not yet". Errors, logged with both ends:
-  // kRemote (the peer failed after it had proven to be the peer), or the error with which this end could not
-  // make its queue pairs.
+  // kRemote (the peer gave up, or hung up and has not called again), or the error with which this end could
+  // not make its queue pairs.
   Result<std::unique_ptr<ReceiveConnection>> accept();
 
  private:
@@ -40,7 +44,8 @@ class Listener {
   struct Caller {
     Socket socket;
     SocketAddress address;
-    Deadline deadline;
+    Deadline deadline = Deadline::after({});
+    bool proven = false;  // its hello is right: it is the peer, or somebody lets the peer's bytes through
     ConnectRequest request = {};
     Transfer transfer = {};
   };
@@ -48,22 +53,33 @@ class Listener {
 
   static constexpr std::size_t kMaxCallers = 32;
 
-  Listener(const Device& device, const ConnectionOptions& options) : device_(device), options_(options) {}
+  Listener(const Device& device, const ConnectionOptions& options);
 
   Status openSocket();
   // Did this caller connect to an address that the handle names?
   bool atOurAddress(const Socket& socket) const;
   void admitCallers();
+  void makeRoom();
   void hearCallers();
   enum class Hearing : uint8_t { kWait, kPeer, kDrop };
   Hearing hear(Caller& caller, std::string& reason);
+  std::string checkHello(Caller& caller);
+  // Hears a caller. False: it is no caller any more.
+  bool keeps(std::unique_ptr<Caller>& caller);
+  void takePeer(std::unique_ptr<Caller> caller);
   void noteStranger(const Caller& caller, const std::string& reason);
   Status answerPeer();
   Status buildConnection(const ConnectRequest& request, std::string& refusal);
   Status establish();
   Status awaitReady();
   Status peerStillThere();
+  // The peer's call was cut or changed on the way, or the peer has died: waits for another call.
+  Status callEnded(const std::string& what);
   Status peerFailed(const std::string& what, int error);
+  // The end of this listener, which the peer does not know of: takes no call any more, so that the peer,
+  // which calls again, hears so at once.
+  Status over(Status status);
+  void warnOfPeer(const std::string& what);
 
   const Device& device_;
   const ConnectionOptions options_;
@@ -72,6 +88,7 @@ class Listener {
   Socket socket_;
   std::vector<SocketAddress> addresses_;  // addresses at which the peer may call
   std::vector<std::unique_ptr<Caller>> callers_;
+  std::vector<Random> heard_;  // of all callers whose hello was right
   bool stranger_logged_ = false;
   bool accept_failure_logged_ = false;
 
@@ -79,9 +96,16 @@ class Listener {
   std::unique_ptr<Caller> peer_;
   ConnectReply reply_ = {};
   ConnectReady ready_ = {};
+  Session session_;
+  Status over_;                    // the error with which it has ended
+  std::optional<Deadline> again_;  // when the peer, whose call has ended, must have called again
   Transfer transfer_ = {};
   std::unique_ptr<ReceiveConnection> connection_;        // its handshake is under way
   std::unique_ptr<ReceiveConnection> connection_ready_;  // finished; accept() returns it next
+  // What the record and the census say of this listener until the first connection is up. The census counts a
+  // listener from the first accept(): before that the process does not wait for the peer.
+  std::optional<record::ListenerPage> page_;
+  std::optional<Census::Entry> census_;
 };
 
 }  // namespace railwise::net

@@ -11,6 +11,7 @@
 #include "net/topology/gpu_in_use.h"
 #include "net/topology/strict.h"
 #include "net/topology/topology.h"
+#include "record/writer.h"
 #include "verbs/library.h"
 
 namespace railwise::net {
@@ -48,6 +49,7 @@ Result<Net*> Net::acquire() {
     const Status started = net->start();
     if (!started.ok()) {
       net.reset();
+      record::stop();
       verbs::unload();
       return started;
     }
@@ -61,6 +63,7 @@ void Net::release() {
   const std::lock_guard lock(g_mutex);
   if (--g_references > 0) return;
   instance().reset();
+  record::stop();
   verbs::unload();
 }
 
@@ -85,13 +88,28 @@ Status Net::findDevices() {
   return Status::success();
 }
 
+void Net::startRecord() const {
+  if (config_.metrics == 0) return;
+  record::WriterSettings settings;
+  settings.folder = config_.metrics_dir;
+  settings.most_connections = static_cast<uint32_t>(config_.metrics_connections);
+  settings.keep = std::chrono::seconds(config_.metrics_keep_s);
+  settings.host = host_;
+  settings.plugin = "Railwise " RAILWISE_VERSION;
+  const LaunchedRank launched = launchedRank();
+  settings.rank = launched.rank;
+  settings.ranks = launched.ranks;
+  record::start(settings);
+}
+
 Status Net::start() {
   config_ = Config::load();
   warnOfMisspeltSettings();
   const Result<StrictMode> strict = strictMode(config_);
   if (!strict.ok()) return strict.status();
-  host_ = localHostName();
+  host_ = localHostName(config_.device.starts_with("software") ? config_.host : "");
   gpu_driver_ = net::gpuDriver(config_);
+  startRecord();
   const Status found = findDevices();
   if (!found.ok()) return strict->device ? refuseWithoutDevice(config_) : found;
   const std::string topology = provideTopology(config_);
@@ -261,6 +279,7 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
   ConnectionOptions options{config, net_.host(), traffic_class, queue_pairs, net_.railBandwidths(device)};
   options.standbys = net_.standbysOf(device);
   options.devices = net_.physicalDevices();
+  options.communicator = communicator_;
   options.gpu_driver = net_.gpuDriver();
   options.watcher = net_.watcher();
   return options;
@@ -290,7 +309,7 @@ std::unique_ptr<Connector> Context::takeAttempt(const Device& device, const List
 Result<SendConnection*> Context::connect(const Device& device, void* handle_bytes, int traffic_class) {
   ListenHandle handle;
   std::memcpy(&handle, handle_bytes, sizeof handle);  // NCCL's buffer has no alignment
-  uint64_t id = handle.connecting;
+  uint32_t id = handle.connecting;
   std::vector<Attempt> abandoned;  // destroyed without the lock
   std::unique_ptr<Connector> connector = takeAttempt(device, handle);
   if (connector == nullptr) {
@@ -306,9 +325,10 @@ Result<SendConnection*> Context::connect(const Device& device, void* handle_byte
     });
     abandoned.assign(std::make_move_iterator(given_up), std::make_move_iterator(attempts_.end()));
     attempts_.erase(given_up, attempts_.end());
-    id = ++last_attempt_;
+    if (++last_attempt_ == 0) ++last_attempt_;  // 0: no attempt
+    id = last_attempt_;
   }
-  const auto remember = [&](uint64_t value) {
+  const auto remember = [&](uint32_t value) {
     handle.connecting = value;
     std::memcpy(handle_bytes, &handle, sizeof handle);
   };

@@ -63,6 +63,7 @@ class Net {
  private:
   Net() = default;
   Status start();
+  void startRecord() const;
   Status findDevices();
   void restoreVirtualDevices();
   Status addVirtualDevice(std::span<const int> members);
@@ -82,7 +83,9 @@ class Net {
 
 class Context {
  public:
-  Context(Net& net, int traffic_class) : net_(net), traffic_class_(traffic_class) {}
+  // `communicator`: NCCL's hash of it, for the record; 0: not known.
+  Context(Net& net, int traffic_class, uint64_t communicator = 0)
+      : net_(net), traffic_class_(traffic_class), communicator_(communicator) {}
 
   // What NCCL expects of the communicator: how many peers at once, and how many connections with each peer.
   // Negative: not known. The function is inline, because NCCL calls it before each operation of its proxy.
@@ -108,7 +111,7 @@ class Context {
 
  private:
   struct Attempt {
-    uint64_t id;
+    uint32_t id;
     std::unique_ptr<Connector> connector;
   };
   // Takes the attempt that `handle` belongs to out of attempts_, for the time in which connect() advances it.
@@ -119,10 +122,11 @@ class Context {
 
   Net& net_;
   const int traffic_class_;
+  const uint64_t communicator_;
   std::atomic<int> peers_ = -1;
   std::atomic<int> connections_per_peer_ = -1;
   std::mutex mutex_;  // guards the lists, not the objects in them
-  uint64_t last_attempt_ = 0;
+  uint32_t last_attempt_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Attempt> attempts_;
   std::vector<std::unique_ptr<SendConnection>> sends_;

@@ -37,7 +37,7 @@ class Conduct {
   explicit Conduct(const PerfOptions& options)
       : options_(options),
         schedule_(drawSchedule(options)),
-        conductor_(options.conduct, schedule_, talkingRanks(options.collective, options.ranks)) {
+        conductor_(options.conduct, schedule_, talkingRanks(options)) {
     schedule_.machine.placed = options.fuse;
   }
 

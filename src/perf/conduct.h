@@ -11,7 +11,7 @@
 //   command: {"faults_fired": ..., "pairs_left": ..., "unreachable": ..., "left_behind": ...}
 #pragma once
 
-#include "perf/collective/run_options.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 

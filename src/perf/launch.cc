@@ -1,5 +1,6 @@
 #include "perf/launch.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,19 +11,27 @@
 
 #include "base/clock.h"
 #include "cli/device/machine.h"
+#include "cli/observe/records.h"
 #include "cli/options/message.h"
-#include "perf/collective/record.h"
 #include "perf/faults/conductor.h"
 #include "perf/faults/outcome.h"
+#include "perf/faults/record_check.h"
 #include "perf/faults/schedule.h"
+#include "perf/faults/stall_watch.h"
 #include "perf/faults/timeline.h"
 #include "perf/job/launcher.h"
+#include "perf/results/document.h"
+#include "perf/results/record.h"
+#include "perf/survived.h"
+#include "record/reader.h"
+#include "record/stale.h"
 
 namespace railwise::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kTickPeriod{1};
 constexpr std::chrono::milliseconds kSamplePeriod{10};
+constexpr const char* kFolderVariable = "RAILWISE_METRICS_DIR";
 
 // The fabric that the ranks will use without --faults. "": they use real devices.
 std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
@@ -41,6 +50,20 @@ std::string fabricOfRanks(const PerfOptions& options, bool software_fallback) {
   return parsed ? parsed->config.fabric : "";
 }
 
+// The reader of the output has seen enough. Nothing has gone wrong, so no record need tell what.
+int endQuietly(const Launched& launched) {
+  const std::vector<uint32_t> pids(launched.pids.begin(), launched.pids.end());
+  (void)record::removeRecordsOf(chosenRecordFolder(""), geteuid(), pids);
+  return launched.exit_status;
+}
+
+void printSurvived(const PerfOptions& options, const Launched& launched) {
+  // After a failure the ranks' messages say what happened: a peer that died is no port that failed.
+  if (launched.exit_status != kExitOk || !tableOnStdout(options)) return;
+  const std::vector<int> pids(launched.pids.begin(), launched.pids.end());
+  std::fputs(survivedText(recordsOf(pids)).c_str(), stdout);
+}
+
 class PerfRun {
  public:
   PerfRun(const PerfOptions& options, bool software_fallback)
@@ -49,10 +72,14 @@ class PerfRun {
         fabric_(options.faults ? fabricName(*options.faults, getpid())
                                : fabricOfRanks(options, software_fallback)),
         conductor_(fabric_, schedule_,
-                   options.faults ? talkingRanks(options.collective, options.ranks)
-                                  : std::vector<std::pair<int, int>>{}) {
+                   options.faults ? talkingRanks(options) : std::vector<std::pair<int, int>>{}) {
     launch_.ranks = options.ranks;
     launch_.software_fallback = software_fallback;
+    if (!options.faults) return;
+    record_folder_.emplace(std::getenv(kFolderVariable));
+    record_check_.emplace(record_folder_->path(), options.ranks);
+    stall_watch_.emplace(record_folder_->path(),
+                         [this](Clock::time_point since) { return conductor_.broken(since); });
   }
 
   int run(std::span<const char* const> args) {
@@ -72,7 +99,9 @@ class PerfRun {
     }
     launched_ = launchRanks(launch_);
     finishWatch();
+    if (launched_.signal == SIGPIPE) return endQuietly(launched_);
     const bool drawn = drawTimelineFile();
+    if (!options_.faults) printSurvived(options_, launched_);
     if (!options_.faults) return drawn ? launched_.exit_status : std::max(launched_.exit_status, kExitFailed);
     const int status = reportFaults();
     return drawn ? status : std::max(status, kExitFailed);
@@ -86,6 +115,7 @@ class PerfRun {
     }
     variables.emplace_back("RAILWISE_DEVICE", machineText(schedule_, fabric_));
     variables.emplace_back("RAILWISE_HOST", hostName(rank));
+    variables.emplace_back(kFolderVariable, record_folder_->path());
     return variables;
   }
 
@@ -119,14 +149,23 @@ class PerfRun {
       return;
     }
     if (!traffic_at_ && all(RankPhase::kTraffic)) traffic_at_ = Clock::now();
+    record_check_->compare(*record_, attached ? conductor_.fabric() : nullptr);
     if (!traffic_at_) return;
     if (anyEnds()) return endWatch();
     const auto since = Clock::now() - *traffic_at_;
     if (attached) conductor_.conduct(since);
+    stall_watch_->look(since, received(), pids());
     if (since > std::chrono::milliseconds(schedule_.traffic_ms)) record_->setOver();
   }
 
+  std::vector<int> pids() const {
+    std::vector<int> pids;
+    for (int rank = 0; rank < options_.ranks; ++rank) pids.push_back(record_->rank(rank).pid);
+    return pids;
+  }
+
   void endWatch() {
+    stall_watch_->stop();
     conductor_.close();
     if (record_->quiet()) return;
     conductor_.disarm();
@@ -163,8 +202,10 @@ class PerfRun {
               [](const Timeline::Mark& a, const Timeline::Mark& b) { return a.ms < b.ms; });
     std::string title = std::string("railwise perf ") + collectiveName(options_.collective);
     if (options_.faults) title += textOf(" --faults %llu", static_cast<unsigned long long>(*options_.faults));
-    title += textOf(": bytes received per %d ms; longest pause %.0f ms",
-                    static_cast<int>(kSamplePeriod.count()), longestPauseMs(timeline_));
+    timeline_.failed = launched_.exit_status != kExitOk;
+    title +=
+        textOf(": bytes received per %d ms; longest pause %.0f ms%s", static_cast<int>(kSamplePeriod.count()),
+               longestPauseMs(timeline_), timeline_.failed ? "; the run failed" : "");
     return writeDocument(options_.timeline, drawTimeline(title, timeline_));
   }
 
@@ -193,10 +234,15 @@ class PerfRun {
       faults.end.ranks.push_back(endOf(rank));
       faults.end.wrong += record_->rank(rank).wrong;
     }
+    faults.records = record_check_->report();
+    faults.end.record_disagrees = !faults.records.disagreements.empty();
+    faults.stalls = stall_watch_->stalls();
+    faults.end.wrong_verdict = std::any_of(faults.stalls.begin(), faults.stalls.end(),
+                                           [](const Stall& stall) { return !stall.right; });
     faults.outcome = judgeRun(faults.end);
     const bool good = faults.outcome == RunOutcome::kCompleted || faults.outcome == RunOutcome::kUnreachable;
     const int status = launched_.signal != 0 ? launched_.exit_status : good ? kExitOk : kExitFailed;
-    if (!options_.json || !options_.json_file.empty()) std::fputs(faultsFooter(faults).c_str(), stdout);
+    if (tableOnStdout(options_)) std::fputs(faultsFooter(faults).c_str(), stdout);
     return !options_.json || writeFaults(faults) ? status : std::max(status, kExitFailed);
   }
 
@@ -221,6 +267,9 @@ class PerfRun {
   const std::chrono::system_clock::time_point begun_wall_ = std::chrono::system_clock::now();
   Clock::time_point next_sample_;
   Timeline timeline_;
+  std::optional<RecordFolder> record_folder_;  // with --faults
+  std::optional<RecordCheck> record_check_;
+  std::optional<StallWatch> stall_watch_;
   bool fabric_in_use_ = false;
 };
 
@@ -232,7 +281,10 @@ int launchPerf(const PerfOptions& options, std::span<const char* const> args, bo
   launch.ranks = options.ranks;
   launch.args = args;
   launch.software_fallback = software_fallback;
-  return launchRanks(launch).exit_status;
+  const Launched launched = launchRanks(launch);
+  if (launched.signal == SIGPIPE) return endQuietly(launched);
+  printSurvived(options, launched);
+  return launched.exit_status;
 }
 
 void printSchedule(const PerfOptions& options) {

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "perf/collective/run_options.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 

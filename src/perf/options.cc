@@ -1,12 +1,15 @@
 #include "perf/options.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
+#include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "perf/faults/schedule.h"
 #include "perf/job/rank_environment.h"
+#include "perf/nccl_tests_options.h"
 
 namespace railwise::cli {
 namespace {
@@ -29,15 +32,15 @@ void addMeasureOptions(std::vector<Option>& options, PerfOptions& fields) {
       intOption('n', "iters", &fields.iters, 1, 1'000'000'000, "timed iterations per row (default: 20)"));
   options.push_back(intOption('w', "warmup_iters", &fields.warmup_iters, 0, 1'000'000'000,
                               "iterations before the timed ones (default: 1)"));
-  options.push_back(intOption('D', "duration", &fields.duration_s, 1, kMaxDurationSeconds,
-                              "measure all sizes again and again until N seconds have passed"));
+  options.push_back(intOption('D', "duration", &fields.duration_s, 0, kMaxDurationSeconds,
+                              "measure all sizes again and again until N seconds have passed, then\n"
+                              "print a row for each size (default: 0: once)"));
+  options.push_back(
+      flagOption(0, "rows", &fields.every_row, "with -D: print a row for each measurement at once"));
   options.push_back(intOption('c', "check", &fields.check, 0, 1'000'000,
-                              "iterations behind the timed ones, of every size, out of place and in\n"
-                              "place, whose every element is verified (default: 1)"));
-  options.push_back(choiceOption<DataType>('d', "datatype", kDataTypes, &fields.type,
-                                           "int8, int32, int64, float or double (default: float)"));
-  options.push_back(choiceOption<ReduceOp>('o', "op", kReduceOps, &fields.op,
-                                           "reduction of all_reduce: sum, prod, max or min (default: sum)"));
+                              "iterations after the timed ones in which every element is verified, for\n"
+                              "each size, out of place and in place (default: 1)"));
+  addNcclTestsOptions(options, fields);
 }
 
 void addJobOptions(std::vector<Option>& options, PerfOptions& fields) {
@@ -54,15 +57,42 @@ void addJobOptions(std::vector<Option>& options, PerfOptions& fields) {
                                "on)"));
   options.push_back(intOption('T', "timeout", &fields.timeout_s, 1, kMaxTimeoutSeconds,
                               "end the run when no rank has made progress for N seconds (default: 60)"));
-  options.push_back({.long_name = "json",
-                     .value = Option::kOptional,
-                     .value_name = "FILE",
-                     .text = "write the results as JSON to FILE, or to stdout instead of the table",
-                     .accepted = "a file name",
+  addGpuOptions(options, fields);
+}
+
+Option documentOption(const char* name, const char* text, bool& wanted, std::string& file) {
+  return {.long_name = name,
+          .value = Option::kOptional,
+          .value_name = "FILE",
+          .text = text,
+          .accepted = "a file name",
+          .accept = [&wanted, &file](std::string_view value) {
+            wanted = true;
+            file = value;
+            return true;
+          }};
+}
+
+void addResultOptions(std::vector<Option>& options, PerfOptions& fields) {
+  options.push_back(documentOption("json",
+                                   "write the results as JSON to FILE, or to stdout instead of the table",
+                                   fields.json, fields.json_file));
+  options.push_back(
+      documentOption("csv", "likewise as CSV, a line for each measurement", fields.csv, fields.csv_file));
+  options.push_back(textOption(0, "against", "FILE", &fields.against,
+                               "compare with an earlier run, saved with --json=FILE: which sizes are\n"
+                               "slower or faster. There is no verdict where the iterations vary too much"));
+  options.push_back({.long_name = "min-busbw",
+                     .value = Option::kRequired,
+                     .value_name = "GB/s",
+                     .text = "exit status 1 if the average bus bandwidth is below",
+                     .accepted = "a number of GB/s above 0",
                      .accept = [&fields](std::string_view value) {
-                       fields.json = true;
-                       fields.json_file = value;
-                       return true;
+                       double gbytes = 0;
+                       const auto [end, error] = std::from_chars(value.begin(), value.end(), gbytes);
+                       fields.min_busbw = gbytes;
+                       return error == std::errc() && end == value.end() && gbytes > 0 &&
+                              std::isfinite(gbytes);
                      }});
 }
 
@@ -94,25 +124,35 @@ void addFaultOptions(std::vector<Option>& options, PerfOptions& fields) {
 std::vector<Option> perfOptionTable(PerfOptions& fields) {
   std::vector<Option> options;
   addMeasureOptions(options, fields);
+  addResultOptions(options, fields);
   addJobOptions(options, fields);
   addFaultOptions(options, fields);
   addPluginOptions(options, fields.plugin);
   return options;
 }
 
+std::string collectiveList(const char* between) {
+  std::string names;
+  for (const auto& choice : kCollectives) names += (names.empty() ? "" : between) + std::string(choice.name);
+  return names;
+}
+
+// nccl-tests has a program for each collective, whose name ends in _perf.
 Outcome<void> readCollective(const std::vector<std::string>& positional, PerfOptions& options) {
   std::vector<std::string> names;
   for (const auto& choice : kCollectives) names.emplace_back(choice.name);
-  if (positional.empty()) return Error{"perf: which collective? One of all_reduce, sendrecv, alltoall"};
+  if (positional.empty()) return Error{"perf: which collective? One of " + collectiveList(", ")};
   if (positional.size() > 1) return Error{"perf: unexpected argument '" + positional[1] + "'"};
+  std::string_view name = positional[0];
+  if (name.ends_with("_perf")) name.remove_suffix(std::string_view("_perf").size());
   for (const auto& choice : kCollectives) {
-    if (positional[0] != choice.name) continue;
+    if (name != choice.name) continue;
     options.collective = choice.value;
     return {};
   }
   const std::string near = suggestion(positional[0], names);
   return Error{"perf: unknown collective '" + positional[0] + "'" +
-               (near.empty() ? std::string(": one of all_reduce, sendrecv, alltoall") : near)};
+               (near.empty() ? ": one of " + collectiveList(", ") : near)};
 }
 
 Outcome<void> consistentFaults(const PerfOptions& options) {
@@ -124,7 +164,42 @@ Outcome<void> consistentFaults(const PerfOptions& options) {
     return Error{"option --dry-run: it says what --faults SEED would do"};
   if (!options.conduct.empty() && !options.faults)
     return Error{"option --conduct: it makes the faults of --faults SEED happen"};
+  if (options.faults && (options.csv || !options.against.empty() || options.min_busbw))
+    return Error{"options --csv, --against and --min-busbw: a run with --faults measures no bandwidth"};
   return {};
+}
+
+Outcome<void> consistentResults(const PerfOptions& options) {
+  if (options.json && options.json_file.empty() && options.csv && options.csv_file.empty())
+    return Error{
+        "options --json and --csv: only one of them can go to stdout: give the CSV a file (--csv=FILE)"};
+  if (options.json && options.csv && options.json_file == options.csv_file)
+    return Error{"options --json and --csv: both write " + options.json_file +
+                 ", give each a file of its own"};
+  if (options.csv && options.csv_file.empty() && !options.against.empty())
+    return Error{
+        "options --csv and --against: the comparison goes to stdout, give the CSV a file: --csv=FILE"};
+  if (options.cycles == 0 && options.duration_s == 0 && !options.faults &&
+      (options.json || options.csv || !options.against.empty()))
+    return Error{
+        "option -N/--run_cycles: 0 never ends, so --json, --csv and --against would have no result: -D ends "
+        "it"};
+  if (options.every_row && options.duration_s == 0) return Error{"option --rows: it goes with -D/--duration"};
+  if (options.skipped_samples >= options.iters)
+    return Error{textOf("option -K/--per_iter_skip: %d leaves none of -n/--iters %d", options.skipped_samples,
+                        options.iters)};
+  return {};
+}
+
+// How many ranks there are, by --ranks or by -g and -t. `drawn`: --ranks is none that the user gave.
+Outcome<void> settleRanks(PerfOptions& options, bool drawn) {
+  const int ranks = options.gpus * options.threads;
+  if (ranks > 1 && options.ranks > 0 && options.ranks != ranks && !drawn)
+    return Error{textOf("options -g and -t: they ask for %d ranks, --ranks for %d", ranks, options.ranks)};
+  if (ranks > kMaxRanks)
+    return Error{textOf("options -g and -t: %d ranks are more than %d", ranks, kMaxRanks)};
+  if (ranks > 1) options.ranks = ranks;
+  return options.ranks == 0 ? Outcome<void>() : checkRanks(options);
 }
 
 Outcome<void> consistent(const PerfOptions& options) {
@@ -138,7 +213,8 @@ Outcome<void> consistent(const PerfOptions& options) {
     return Error{"option -b/--minbytes: 0 times -f/--stepfactor stays 0: begin with at least 1"};
   if (!options.address.empty() && options.ranks != 0)
     return Error{"option --address: with --ranks the ranks are started here and need no address"};
-  return consistentFaults(options);
+  if (auto faults = consistentFaults(options); !faults.ok()) return faults;
+  return consistentResults(options);
 }
 
 // Draws the options of a run with faults. Options on the command line replace them later.
@@ -174,26 +250,59 @@ Outcome<void> parseOverDrawn(std::span<const char* const> args, PerfCommand& com
 
 }  // namespace
 
+Outcome<void> checkRanks(const PerfOptions& options) {
+  if (const char* const why = impossibleWith(options.collective, options.ranks); why != nullptr)
+    return Error{why};
+  if (traitsOf(options.collective).rooted && options.root >= options.ranks)
+    return Error{textOf("option -r/--root: there is no rank %d among %d ranks", options.root, options.ranks)};
+  return {};
+}
+
 Outcome<PerfCommand> parsePerf(std::span<const char* const> args) {
   PerfCommand command;
   auto parsed = parseOver(args, command);
+  const bool drawn = command.options.faults && command.options.ranks == 0;
   if (parsed.ok() && !command.help && command.options.faults) parsed = parseOverDrawn(args, command);
+  if (parsed.ok() && !command.help) parsed = settleRanks(command.options, drawn);
   if (parsed.ok() && !command.help) parsed = consistent(command.options);
   if (parsed.ok()) return command;
   return Error{parsed.error().starts_with("perf: ") ? parsed.error() : "perf: " + parsed.error()};
 }
 
-std::string perfHelp() {
+HelpPage perfHelp() {
   PerfOptions fields;
-  return "usage: railwise perf all_reduce|sendrecv|alltoall [options]\n\n"
-         "Runs a collective over host memory through a net plugin, the way NCCL drives it, and prints\n"
-         "what nccl-tests prints. Times are averages over the iterations and the maximum over the ranks.\n"
-         "  all_reduce  ring, every rank gets the reduction of all\n"
-         "  sendrecv    every rank sends to the next and receives from the one before\n"
-         "  alltoall    every rank sends one block to each; size is that of all blocks, count that of one\n\n"
-         "SIZE is in bytes, or with K, M or G in powers of 1024.\n\n" +
-         optionHelp(perfOptionTable(fields)) +
-         "\nExit status: 0 all right, 1 wrong data or a failure, 2 a mistake on the command line.\n";
+  return {
+      .intro =
+          "usage: railwise perf all_reduce|all_gather|reduce_scatter [options]\n"
+          "       railwise perf broadcast|reduce|gather|scatter [options]\n"
+          "       railwise perf sendrecv|alltoall|hypercube [options]\n\n"
+          "Runs a collective over host memory through a net plugin, the way NCCL drives it, and prints\n"
+          "what nccl-tests prints: the options, the columns and the bandwidths are those of nccl-tests.\n"
+          "  all_reduce      ring, every rank gets the reduction of all\n"
+          "  all_gather      ring, every rank gets the blocks of all\n"
+          "  reduce_scatter  ring, every rank gets its block of the reduction of all\n"
+          "  broadcast       chain, every rank gets the data of the root (-r)\n"
+          "  reduce          chain, the root gets the reduction of all\n"
+          "  sendrecv        every rank sends to the next and receives from the one before\n"
+          "  alltoall        every rank sends one block to each\n"
+          "  gather          the root gets a block of each\n"
+          "  scatter         every rank gets a block of the root\n"
+          "  hypercube       as all_gather, in pairs; takes a power of two of ranks\n"
+          "Where data are blocks of ranks, size is that of all blocks, count that of one.\n\n"
+          "The last lines say what the run gets of what the ports allow and, between hosts with GPUs, of "
+          "what\n"
+          "NCCL's own model expects (docs/topology-graphs.md, \"What you get of it\"). docs/perf.md says "
+          "more.\n\n"
+          "SIZE is in bytes, or with K, M or G in powers of 1024.\n\n",
+      .options = perfOptionTable(fields),
+      .after_options =
+          "\nA port goes down and up during a run on software devices (docs/failures.md):\n"
+          "  export RAILWISE_FABRIC=mine  # another job of yours keeps its ports\n"
+          "  railwise perf sendrecv -D 9 --device software &\n"
+          "  sleep 3; railwise device port soft0 down\n"
+          "  sleep 2; railwise device port soft0 up; wait\n"
+          "\nExit status: 0 all right, 1 wrong data, a failure or too little bandwidth (--min-busbw), 2 a\n"
+          "mistake on the command line.\n"};
 }
 
 }  // namespace railwise::cli

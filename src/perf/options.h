@@ -5,7 +5,8 @@
 #include <span>
 #include <string>
 
-#include "perf/collective/run_options.h"
+#include "cli/options/help_page.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 
@@ -13,8 +14,11 @@ struct PerfCommand {
   PerfOptions options;
   bool help = false;
 };
+// An error if the collective, or its root, is impossible with that many ranks.
+Outcome<void> checkRanks(const PerfOptions& options);
+
 // An error is a usage error.
 Outcome<PerfCommand> parsePerf(std::span<const char* const> args);
-std::string perfHelp();
+HelpPage perfHelp();
 
 }  // namespace railwise::cli

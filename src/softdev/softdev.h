@@ -18,7 +18,7 @@
 namespace railwise::softdev {
 
 // Sets the devices of this process from the text after "RAILWISE_DEVICE=software:" (grammar:
-// config/config.h); null or "" gives one default device. `host` is RAILWISE_HOST: which host of the machine
+// config/config.h); null or "" gives the default machine. `host` is RAILWISE_HOST: which host of the machine
 // this process plays (null or "": the text decides). `fabric` is RAILWISE_FABRIC: the fabric, if the text
 // names none (null or "": default). kInvalidUsage, after one WARN: the text is wrong, or it differs from the
 // text in use while a device is open.

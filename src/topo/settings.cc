@@ -74,6 +74,17 @@ class Reader {
     if (value != nullptr && std::strtol(value, nullptr, 0) == 1) field = static_cast<int>(PathType::kLoc);
   }
 
+  // GPUs of other NVLink cliques are not in the model of a host; what P2P with them obeys is only said.
+  void crossClique(bool obeys_level) {
+    int cross_clique = 0;
+    number("NCCL_MNNVL_CROSS_CLIQUE", cross_clique);
+    if (cross_clique != 1 || settings_.p2p_level != static_cast<int>(PathType::kLoc)) return;
+    warn("NCCL_MNNVL_CROSS_CLIQUE", "1",
+         obeys_level
+             ? "has no effect: NCCL since 2.31 obeys NCCL_P2P_LEVEL and NCCL_P2P_DISABLE there too"
+             : "allows P2P to other NVLink cliques: NCCL before 2.31 does not ask NCCL_P2P_LEVEL there");
+  }
+
   void netDevsPolicy() {
     const char* value = text("NCCL_NETDEVS_POLICY");
     if (value == nullptr || strcasecmp(value, "AUTO") == 0) return;
@@ -130,8 +141,6 @@ class Reader {
 
 }  // namespace
 
-const char* ncclVersionName(NcclVersion version) { return version == NcclVersion::k2_28 ? "2.28" : "2.30.7"; }
-
 const char* pathTypeName(PathType type) {
   return topology::pathTypeName(static_cast<topology::PathType>(type));
 }
@@ -141,6 +150,8 @@ const char* pathTypeMeaning(PathType type) { return kPathMeanings[static_cast<st
 Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
   Settings settings;
   settings.nccl = version;
+  if (!version.has(NcclRule::kGpuDirectC2c)) settings.net_gdr_c2c = 0;
+  if (!version.has(NcclRule::kRelayOverC2c)) settings.pxn_c2c = 0;
   Reader read(lookup, settings);
   read.level("NCCL_P2P_LEVEL", settings.p2p_level);
   read.disable("NCCL_P2P_DISABLE", settings.p2p_level);  // this variable has precedence over NCCL_P2P_LEVEL
@@ -157,11 +168,23 @@ Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version) {
   read.number("NCCL_CROSS_NIC", settings.cross_nic);
   read.number("NCCL_SHM_DISABLE", settings.shm_disable);
   read.number("NCCL_TOPO_SPLIT_MLOPART", settings.topo_split_mlopart);
+  if (version.has(NcclRule::kNicsByShareOfCx8))
+    read.number("NCCL_TOPO_SCATTER_START_NET", settings.topo_scatter_start_net);
   read.number("NCCL_IGNORE_CPU_AFFINITY", settings.ignore_cpu_affinity);
-  read.netDevsPolicy();
+  read.number("NCCL_P2P_READ_ENABLE", settings.p2p_read_enable);
+  read.number("NCCL_P2P_DIRECT_DISABLE", settings.p2p_direct_disable);
+  read.number("NCCL_P2P_USE_CUDA_MEMCPY", settings.p2p_use_cuda_memcpy);
+  read.number("NCCL_CUMEM_ENABLE", settings.cumem_enable);
+  read.number("NCCL_MNNVL_ENABLE", settings.mnnvl_enable);
+  read.number("NCCL_NVLS_ENABLE", settings.nvls_enable);
+  read.number("NCCL_IGNORE_DISABLED_P2P", settings.ignore_disabled_p2p);
+  if (version.has(NcclRule::kDeviceNodes)) read.crossClique(version.has(NcclRule::kCliquesObeyLevel));
+  if (version.has(NcclRule::kNetDevsPolicy)) read.netDevsPolicy();
   read.mergeLevel();
   read.mergePolicy();
   if (const char* groups = read.text("NCCL_NET_FORCE_MERGE")) settings.net_force_merge = groups;
+  read.number("NCCL_MNNVL_SCATTER_NETS_ENABLE", settings.mnnvl_scatter_nets);
+  read.number("NCCL_MNNVL_RAIL_PER_HOST", settings.mnnvl_rail_per_host);
   read.number("NCCL_IB_MERGE_NICS", settings.ib_merge_nics);
   read.number("NCCL_IB_MERGE_VFS", settings.ib_merge_vfs);
   read.number("NCCL_IB_DEVICE_PCI_ORDER", settings.ib_device_pci_order);

@@ -1,5 +1,5 @@
 // What changes NCCL's answers besides the machine: the environment variables of NCCL's graph module, and the
-// NCCL version. Read once and passed as const; plain values.
+// release of NCCL. Read once and passed as const; plain values.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "topo/nccl_release.h"
+
 namespace railwise::topo {
-
-// The NCCL version that is modelled. Versions differ in the rules for paths, nodes and choices; see
-// docs/topology.md, "Versions".
-enum class NcclVersion {
-  k2_28,  // 2.28.x; its path rule holds for all versions up to 2.30.4
-  k2_30,  // 2.30.7
-};
-
-const char* ncclVersionName(NcclVersion version);  // "2.28", "2.30.7"
 
 // Path types in NCCL's order: a lower number is closer. They are also the levels of NCCL_P2P_LEVEL and
 // NCCL_NET_GDR_LEVEL.
@@ -39,7 +32,7 @@ const char* pathTypeName(PathType type);     // "LOC", "NVL", ...
 const char* pathTypeMeaning(PathType type);  // a sentence for people who do not know NCCL's names
 
 struct Settings {
-  NcclVersion nccl = NcclVersion::k2_30;
+  NcclVersion nccl = NcclVersion::kNewest;
 
   // One field per variable, with the value that NCCL uses when the variable is not set. kUnset: NCCL then
   // decides by a rule of its own.
@@ -58,7 +51,16 @@ struct Settings {
   int cross_nic = 2;               // NCCL_CROSS_NIC
   int shm_disable = 0;             // NCCL_SHM_DISABLE
   int topo_split_mlopart = 1;      // NCCL_TOPO_SPLIT_MLOPART
+  int topo_scatter_start_net = 0;  // NCCL_TOPO_SCATTER_START_NET (since 2.31)
   int ignore_cpu_affinity = 0;     // NCCL_IGNORE_CPU_AFFINITY
+  // These decide how two ranks are connected (transports/).
+  int p2p_read_enable = kUnset;  // NCCL_P2P_READ_ENABLE
+  int p2p_direct_disable = 0;    // NCCL_P2P_DIRECT_DISABLE
+  int p2p_use_cuda_memcpy = 0;   // NCCL_P2P_USE_CUDA_MEMCPY
+  int cumem_enable = kUnset;     // NCCL_CUMEM_ENABLE
+  int mnnvl_enable = 2;          // NCCL_MNNVL_ENABLE; 2: where several hosts share an NVLink domain
+  int nvls_enable = 2;           // NCCL_NVLS_ENABLE; 2: where the GPUs can do it
+  int ignore_disabled_p2p = 0;   // NCCL_IGNORE_DISABLED_P2P
   enum class NetDevsPolicy {
     kAuto,
     kAll,
@@ -68,6 +70,8 @@ struct Settings {
   PathType net_merge_level = PathType::kNvl;  // NCCL_NET_MERGE_LEVEL; NCCL's level PORT has the number of NVL
   bool net_merge_rail = false;                // NCCL_NET_MERGE_POLICY=RAIL
   std::string net_force_merge;                // NCCL_NET_FORCE_MERGE
+  int mnnvl_scatter_nets = 1;                 // NCCL_MNNVL_SCATTER_NETS_ENABLE
+  int mnnvl_rail_per_host = 0;                // NCCL_MNNVL_RAIL_PER_HOST
   int ib_merge_nics = 1;                      // NCCL_IB_MERGE_NICS
   int ib_merge_vfs = 1;                       // NCCL_IB_MERGE_VFS
   int ib_device_pci_order = 1;                // NCCL_IB_DEVICE_PCI_ORDER
@@ -91,6 +95,6 @@ struct Settings {
 using Lookup = std::function<const char*(const char* name)>;
 // Reads NCCL's variables as NCCL does, including the old numbers for the levels. The command passes
 // std::getenv as `lookup`.
-Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version = NcclVersion::k2_30);
+Settings settingsFromEnvironment(const Lookup& lookup, NcclVersion version = NcclVersion::kNewest);
 
 }  // namespace railwise::topo

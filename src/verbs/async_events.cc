@@ -75,10 +75,13 @@ const Meaning& meaningOf(ibv_event_type type) {
 
 }  // namespace
 
+std::optional<ibv_event_type> FatalFlag::eventOf(uint32_t value) {
+  if (value == 0 || value == kRung) return std::nullopt;
+  return static_cast<ibv_event_type>(value - 1);
+}
+
 std::optional<ibv_event_type> FatalFlag::event() const {
-  const uint32_t event = event_.load(std::memory_order_acquire);
-  if (event == 0 || event == kRung) return std::nullopt;
-  return static_cast<ibv_event_type>(event - 1);
+  return eventOf(event_.load(std::memory_order_acquire));
 }
 
 void FatalFlag::raise(ibv_event_type type) {
@@ -90,8 +93,11 @@ void FatalFlag::raise(ibv_event_type type) {
 }
 
 void FatalFlag::ring() {
-  uint32_t none = 0;
-  event_.compare_exchange_strong(none, kRung, std::memory_order_release, std::memory_order_relaxed);
+  // Writes also what is there already: a load alone may come before the news that the caller has stored.
+  uint32_t before = event_.load(std::memory_order_relaxed);
+  while (!event_.compare_exchange_weak(before, before == 0 ? kRung : before, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+  }
 }
 
 Status makeEventsNonBlocking(ibv_context* context) {

@@ -17,19 +17,23 @@ namespace railwise::verbs {
 // thread may call raised() and event(). Only the reader of events calls raise().
 //
 // Any thread may call ring(): then raised() is true although there is no event, so that the owner looks for
-// other news.
+// other news. ring() and take() always write the word, so that one of the two sees the other: either take()
+// comes later and its owner sees the news, or it comes earlier and the flag is raised again.
 class FatalFlag {
  public:
+  // Relaxed: only take() and event() lead to what has happened.
   bool raised() const { return event_.load(std::memory_order_relaxed) != 0; }
   // The first event. Nothing: there was none, or only a ring().
   std::optional<ibv_event_type> event() const;
   void raise(ibv_event_type type);
   void ring();
-  // For the owner, before it looks for news: everything that comes from now on raises the flag again.
-  void clear() { event_.exchange(0); }  // an exchange, so that the owner's loads come after it
+  // For the owner, before it looks for news: like event(), and everything that comes from now on raises the
+  // flag again.
+  std::optional<ibv_event_type> take() { return eventOf(event_.exchange(0, std::memory_order_acq_rel)); }
 
  private:
   static constexpr uint32_t kRung = ~0U;
+  static std::optional<ibv_event_type> eventOf(uint32_t value);
   std::atomic<uint32_t> event_{0};  // type + 1; 0: none
 };
 

@@ -118,8 +118,8 @@ class GidTable {
  private:
   ibv_context* const context_;
   const Port port_;
-  const Config& config_;
-  std::mutex mutex_;  // guards the fields below
+  const Config config_;  // a copy: the table may outlive the caller's
+  std::mutex mutex_;     // guards the fields below
   bool valid_ = false;
   GidList usable_;
 };

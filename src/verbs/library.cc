@@ -32,11 +32,13 @@ const char* resolveAll(Library& table) {
   RAILWISE_REQUIRED(get_device_list);
   RAILWISE_REQUIRED(free_device_list);
   RAILWISE_REQUIRED(get_device_name);
+  RAILWISE_REQUIRED(get_device_guid);
   RAILWISE_REQUIRED(open_device);
   RAILWISE_REQUIRED(close_device);
   RAILWISE_REQUIRED(query_device);
   RAILWISE_REQUIRED(query_port);
   RAILWISE_REQUIRED(query_gid);
+  RAILWISE_REQUIRED(query_pkey);
   RAILWISE_REQUIRED(alloc_pd);
   RAILWISE_REQUIRED(dealloc_pd);
   RAILWISE_REQUIRED(reg_mr);
@@ -95,11 +97,13 @@ Status loadSoftware(const char* text, const Config& config) {
       .get_device_list = softdev::getDeviceList,
       .free_device_list = softdev::freeDeviceList,
       .get_device_name = softdev::getDeviceName,
+      .get_device_guid = softdev::getDeviceGuid,
       .open_device = softdev::openDevice,
       .close_device = softdev::closeDevice,
       .query_device = softdev::queryDevice,
       .query_port = softdev::queryPort,
       .query_gid = softdev::queryGid,
+      .query_pkey = softdev::queryPkey,
       .alloc_pd = softdev::allocPd,
       .dealloc_pd = softdev::deallocPd,
       .reg_mr = softdev::regMr,

@@ -16,11 +16,13 @@ struct Library {
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);
   const char* (*get_device_name)(ibv_device* device);
+  uint64_t (*get_device_guid)(ibv_device* device);  // the node GUID, big-endian
   ibv_context* (*open_device)(ibv_device* device);
   int (*close_device)(ibv_context* context);
   int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
   int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
   int (*query_gid)(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
+  int (*query_pkey)(ibv_context* context, uint8_t port, int index, __be16* pkey);
   ibv_pd* (*alloc_pd)(ibv_context* context);
   int (*dealloc_pd)(ibv_pd* pd);
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, size_t length, int access);

@@ -97,6 +97,7 @@ Result<Port> queryPort(ibv_context* context, uint8_t number, bool ask_speed) {
   port.max_mtu = attributes.max_mtu;
   port.grh_required = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
   port.gid_entries = attributes.gid_tbl_len;
+  port.pkey_entries = attributes.pkey_tbl_len;
   port.max_message_bytes = attributes.max_msg_sz;
   const uint32_t extended_speed = answer.extendedSpeed();
   port.speed_mbps =

@@ -18,6 +18,7 @@ struct Port {
   ibv_mtu max_mtu = IBV_MTU_1024;  // what the port can
   bool grh_required = false;
   int gid_entries = 0;
+  int pkey_entries = 0;
   uint32_t max_message_bytes = 0;
   int speed_mbps = 0;
 };

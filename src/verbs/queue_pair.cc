@@ -1,5 +1,7 @@
 #include "verbs/queue_pair.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -25,10 +27,33 @@ Status modifyFailed(ibv_qp* qp, const Port& port, const char* transition, int er
   return {Code::kSystem, error};
 }
 
+// The index of the partition key that the settings name. Source: NCCL 2.31.2, net_ib/connect.cc
+// (ncclIbGetPkeyIndex): the lower 15 bits of a key are its number, and bit 15 says whether the port is a full
+// member. kInvalidUsage, logged: the port has no such key.
+Result<uint16_t> partitionIndex(ibv_context* context, const Port& port, const Config& config) {
+  constexpr unsigned kNumber = 0x7fff;
+  if (config.ib_pkey_value < 0 || port.iwarp) return static_cast<uint16_t>(config.ib_pkey_index);
+  for (int index = 0; index < port.pkey_entries; ++index) {
+    __be16 key = 0;
+    if (library().query_pkey(context, port.number, index, &key) != 0) break;
+    if (((be16toh(key) ^ static_cast<unsigned>(config.ib_pkey_value)) & kNumber) == 0)
+      return static_cast<uint16_t>(index);
+  }
+  RAILWISE_WARN(
+      "%s port %u: NCCL_IB_PKEY_VALUE=0x%x is none of the port's %d partition keys (`cat "
+      "/sys/class/infiniband/%s/ports/%u/pkeys/*` lists them): ask the subnet manager's administrator, or "
+      "unset it",
+      context->device->name, port.number, static_cast<unsigned>(config.ib_pkey_value), port.pkey_entries,
+      context->device->name, port.number);
+  return Status{Code::kInvalidUsage};
+}
+
 Status initialise(ibv_qp* qp, const Port& port, const Config& config) {
+  const Result<uint16_t> partition_index = partitionIndex(qp->context, port, config);
+  if (!partition_index.ok()) return partition_index.status();
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_INIT;
-  attributes.pkey_index = static_cast<uint16_t>(config.ib_pkey_index);
+  attributes.pkey_index = *partition_index;
   attributes.port_num = port.number;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const int partition = port.iwarp ? 0 : IBV_QP_PKEY_INDEX;  // iWARP has no partition keys

@@ -85,6 +85,20 @@ TEST(Contradictions, TheGidIndexWins) {
   EXPECT_EQ(mistakes({{"NCCL_IB_GID_INDEX", "-1"}, {"NCCL_IB_ROCE_VERSION_NUM", "2"}}), "");
 }
 
+TEST(Contradictions, AnotherTunerThanRailwise) {
+  EXPECT_TRUE(found({{"NCCL_TUNER_PLUGIN", "ofi"}, {"RAILWISE_TUNER_CONFIG", "/t.csv"}},
+                    "NCCL_TUNER_PLUGIN=ofi wins over RAILWISE_TUNER_CONFIG=/t.csv"));
+  EXPECT_EQ(mistakes({{"NCCL_TUNER_PLUGIN", "libnccl-net-railwise.so"}, {"RAILWISE_TUNER_CONFIG", "/t.csv"}}),
+            "");
+}
+
+TEST(Contradictions, CollNetHasNoEffectWithRailwise) {
+  EXPECT_TRUE(
+      found({{"NCCL_COLLNET_ENABLE", "1"}, {"NCCL_NET_PLUGIN", "railwise"}}, "Railwise offers no CollNet"));
+  EXPECT_FALSE(found({{"NCCL_COLLNET_ENABLE", "0"}, {"NCCL_NET_PLUGIN", "railwise"}}, "CollNet"));
+  EXPECT_FALSE(found({{"NCCL_COLLNET_ENABLE", "1"}, {"NCCL_NET_PLUGIN", "sharp"}}, "CollNet"));
+}
+
 TEST(Contradictions, ALongTimeoutIsToldInSeconds) {
   EXPECT_TRUE(found({{"NCCL_IB_TIMEOUT", "23"}}, "fails after 275 s at the earliest"));
   EXPECT_TRUE(found({{"NCCL_IB_TIMEOUT", "23"}, {"NCCL_IB_RETRY_CNT", "0"}}, "fails after 34 s"));

@@ -1,7 +1,11 @@
 // `railwise bench` on the software device, with railwise's own plugin and others.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -10,6 +14,9 @@
 #include "../plugin/sanitizers.h"
 #include "benchmarks/bench/callgrind.h"
 #include "process.h"
+#include "record/reader.h"
+#include "scratch.h"
+#include "wait.h"
 
 namespace railwise::cli {
 namespace {
@@ -46,6 +53,17 @@ TEST(BenchCommand, CountsAndTimesAMessage) {
   EXPECT_GE(number(result.out, "work_requests"), 1) << result.out;
   EXPECT_NEAR(number(result.out, "receive_work_requests"), 1, 0.05) << result.out;
   EXPECT_GE(number(result.out, "completions"), 1) << result.out;
+}
+
+// Our own plugin by its name, and a fabric of the user's that the workers do not take.
+TEST(BenchCommand, FindsOurOwnPluginByName) {
+  const auto result =
+      runProcess(RAILWISE_CLI, {"bench", "--json", "--messages", "512", "--repeats", "1", "--vs", "railwise"},
+                 {"RAILWISE_DEVICE=software:count=2,fabric=mine"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::size_t first = result.out.find("\"plugin\": \"Railwise\"");
+  EXPECT_NE(first, std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\"plugin\": \"Railwise\"", first + 1), std::string::npos) << result.out;
 }
 
 TEST(BenchCommand, GroupsAreOneReceive) {
@@ -327,6 +345,63 @@ TEST(BenchFigures, NoMessageCostsMoreThanWrittenDown) {
     }
   }
   EXPECT_GE(compared, 7 * 4) << "figures are missing in " << BENCH_FIGURES;
+}
+
+// A process that reads all records of a folder again and again, as `railwise top` does, without a pause.
+class AttachedReader {
+ public:
+  explicit AttachedReader(const std::string& folder)
+      : reads_(static_cast<std::atomic<uint64_t>*>(
+            mmap(nullptr, sizeof *reads_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    child_ = fork();
+    if (child_ != 0) return;
+    test::endInTwoMinutes();
+    for (;;) {
+      for (const record::RecordFile& file : record::listRecords(folder, geteuid())) {
+        const auto snapshot = record::readRecord(file.path);
+        if (snapshot.ok() && !snapshot->connections.empty()) ++*reads_;
+      }
+    }
+  }
+  ~AttachedReader() {
+    kill(child_, SIGKILL);
+    (void)waitpid(child_, nullptr, 0);
+    munmap(reads_, sizeof *reads_);
+  }
+  AttachedReader(const AttachedReader&) = delete;
+  AttachedReader& operator=(const AttachedReader&) = delete;
+
+  // Reads so far that saw connections.
+  uint64_t reads() const { return *reads_; }
+
+ private:
+  std::atomic<uint64_t>* const reads_;
+  pid_t child_ = -1;
+};
+
+// What a reader costs the process that it reads: nothing, in counts of instructions, of the plugin and of
+// what it calls.
+TEST(BenchInstructions, AReaderOfTheRecordCostsNothing) {
+  if (test::kAddressSanitizer || test::kThreadSanitizer ||
+      runProcess("/usr/bin/env", {"valgrind", "--version"}).status != 0)
+    GTEST_SKIP() << "valgrind is missing, or cannot run this build";
+  const test::Scratch scratch;
+  const auto count = [&](const Words& pattern) {
+    Words words = {"bench", "--plugin", RAILWISE_PLUGIN_PATH, "--messages", "4096", "--repeats",
+                   "2",     "--json",   "--instructions"};
+    words.insert(words.end(), pattern.begin(), pattern.end());
+    const auto result = runProcess(RAILWISE_CLI, words, {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return number(result.out, "instructions_plugin") + number(result.out, "instructions_libc");
+  };
+  for (const Words& pattern : std::vector<Words>{{"--pattern", "proxy"}, {"--pattern", "batch"}}) {
+    const double alone = count(pattern);
+    const AttachedReader reader(scratch.path(""));
+    const double read = count(pattern);
+    EXPECT_GT(alone, 100);
+    EXPECT_NEAR(read, alone, alone * 0.01) << testing::PrintToString(pattern);
+    EXPECT_GT(reader.reads(), 10U) << "nothing was read meanwhile";
+  }
 }
 
 TEST(BenchCommand, SaysThatValgrindIsMissing) {

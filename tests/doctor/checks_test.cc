@@ -386,6 +386,12 @@ const Fault kFaults[] = {
      "seccomp", Severity::kAdvice, "", "EPERM", "SYS_PTRACE"},
     {"plugin not found", kIb, [](MemoryTree& tree) { unsetVariable(tree, "LD_LIBRARY_PATH"); }, "plugin",
      Severity::kError, "", "NCCL_NET_PLUGIN=railwise", "LD_LIBRARY_PATH"},
+    {"plugin misspelt", kIb,
+     [](MemoryTree& tree) {
+       unsetVariable(tree, "NCCL_NET_PLUGIN");
+       environment(tree, "NCCL_NET_PLUGIN=Railwise");
+     },
+     "plugin", Severity::kError, "", "NCCL_NET_PLUGIN=Railwise", "NCCL_NET_PLUGIN=railwise"},
     {"a plugin that nobody asked for", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
@@ -481,6 +487,25 @@ TEST(Doctor, EveryCheckHasAFault) {
 }
 
 // A pod with one virtual function of SR-IOV sees its neighbours' devices in /sys too.
+TEST(Doctor, WithoutACardTheSettingsDecideHowBadThatIs) {
+  const auto severityWith = [](const std::vector<std::string>& variables) {
+    MemoryTree tree;
+    tree.file("/proc/self/limits", "");
+    tree.file("/railwise/environment", "");
+    for (const std::string& variable : variables) environment(tree, variable);
+    const Diagnosis diagnosis = diagnose(tree);
+    for (const Finding& finding : diagnosis.findings.all())
+      if (finding.check == "rdma-devices") return finding.severity;
+    ADD_FAILURE() << textOf(diagnosis);
+    return Severity::kWarning;
+  };
+  EXPECT_EQ(severityWith({}), Severity::kAdvice);
+  EXPECT_EQ(severityWith({"NCCL_NET=Socket"}), Severity::kAdvice);
+  EXPECT_EQ(severityWith({"NCCL_NET=Railwise"}), Severity::kError);
+  EXPECT_EQ(severityWith({"RAILWISE_STRICT=1"}), Severity::kError);
+  EXPECT_EQ(severityWith({"NCCL_NET=Railwise", "RAILWISE_DEVICE=software"}), Severity::kAdvice);
+}
+
 TEST(Doctor, DevicesOfOtherPodsAreNoFault) {
   MemoryTree tree = goodMachine(kRoce);
   tree.file("/.dockerenv", "");

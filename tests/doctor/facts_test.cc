@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "doctor/facts/gather.h"
 #include "doctor/facts/libraries.h"
@@ -174,6 +177,62 @@ TEST(Libraries, FindsEachNcclOnce) {
   EXPECT_EQ(found[0].version, "2.27.5");
   EXPECT_EQ(found[1].version, "2.29.7");
   EXPECT_TRUE(found[2].rccl);
+}
+
+// What the linker takes for the name that programs are linked to.
+TEST(Libraries, TheNcclThatProgramsLoad) {
+  MemoryTree tree = MemoryTree()
+                        .file("/usr/lib/libnccl.so.2.29.7", "")
+                        .link("/usr/lib/libnccl.so.2", "libnccl.so.2.29.7")
+                        .file("/usr/lib/libnccl.so.2.30.7", "");
+  const auto found = [&] { return ncclOfPrograms(System(tree)); };
+  ASSERT_TRUE(found().has_value());
+  EXPECT_EQ(found()->path, "/usr/lib/libnccl.so.2");
+  EXPECT_EQ(found()->version, "2.29.7") << "the other one is not what the name leads to";
+  tree.file("/railwise/environment", "VIRTUAL_ENV=/venv\n")
+      .file("/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2", "")
+      .file("/venv/lib/python3.12/site-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "");
+  EXPECT_EQ(found()->version, "2.27.5") << "the active Python environment";
+  tree.file("/first/libnccl.so.2.28.9", "").link("/first/libnccl.so.2", "libnccl.so.2.28.9");
+  tree.file("/railwise/environment", "VIRTUAL_ENV=/venv\nLD_LIBRARY_PATH=/first\n");
+  EXPECT_EQ(found()->version, "2.28.9");
+  tree.file("/own/libnccl.so.2.31.2", "");
+  tree.file("/railwise/environment", "LD_LIBRARY_PATH=/first\nLD_PRELOAD=/lib/x.so:/own/libnccl.so.2.31.2\n");
+  EXPECT_EQ(found()->version, "2.31.2");
+  EXPECT_FALSE(ncclOfPrograms(System(MemoryTree())).has_value());
+}
+
+TEST(Libraries, TheTextOfALibraryTellsItsVersion) {
+  const std::string path = testing::TempDir() + "/libnccl-with-version";
+  std::ofstream(path) << "NCCL version mismatch\nNCCL version %d\n"
+                      << std::string(5000, 'x') << "NCCL version 2.28.9+cuda13.0";
+  EXPECT_EQ(ncclVersionInside(path), "2.28.9");
+  std::ofstream(path) << "NCCL version ";
+  EXPECT_EQ(ncclVersionInside(path), "");
+  std::remove(path.c_str());
+  EXPECT_EQ(ncclVersionInside(path), "");
+}
+
+TEST(Libraries, WhatTheirNamesDoNotTell) {
+  const std::string folder = testing::TempDir() + "libraries-by-their-text";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/libnccl.so.2") << "NCCL version 2.28.9+cuda13.0";
+  std::ofstream(folder + "/libnccl-net.so") << std::string("\0libnccl-net-railwise.so\0", 25);
+  sysfs::MemoryTree facts("facts");
+  facts.file("/railwise/environment", "LD_LIBRARY_PATH=" + folder + "\n");
+  const auto files = sysfs::makeLiveTree();
+  const OverlayTree tree(*files, facts);
+  const std::string text = librariesText(System(tree));
+  EXPECT_NE(text.find(folder + "/libnccl.so.2 2.28.9\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(folder + "/libnccl-net.so railwise\n"), std::string::npos) << text;
+
+  facts.file("/railwise/libraries", text);
+  const System known(tree);
+  EXPECT_TRUE(isRailwise(known, folder + "/libnccl-net.so"));
+  EXPECT_EQ(ncclOfPrograms(known)->version, "2.28.9");
+  std::ofstream(folder + "/libnccl-net.so") << "like libnccl-net-railwise.so";
+  EXPECT_EQ(librariesText(System(tree)).find("libnccl-net.so"), std::string::npos) << "a message names it";
+  std::filesystem::remove_all(folder);
 }
 
 TEST(PhysicalInterfaces, OfABondAreItsMembers) {

@@ -1,10 +1,10 @@
-// Arbitrary bytes as listen handle and as each handshake message: whatever passes the checks must be safe to
-// use.
+// Arbitrary bytes as listen handle and as each handshake message: no byte passes for the peer's without the
+// secret, and what somebody says who knows the secret must be safe to use once it has passed the checks.
 #include <cstdlib>
 #include <cstring>
 
 #include "net/wireup/asymmetry.h"
-#include "net/wireup/handshake.h"
+#include "net/wireup/authentication.h"
 #include "net/wireup/pairing.h"
 
 namespace {
@@ -55,13 +55,42 @@ void usePairing(const EndInfo& request, const EndInfo& reply) {
   }
 }
 
+constexpr Secret kSecret = {{1, 2, 3}};
+
+// No changed bit passes.
+template <typename Message, typename Check>
+void changeABit(Message message, size_t bytes, const uint8_t* data, size_t size, Check isTrue) {
+  require(isTrue(message));
+  const size_t bit = (data[0] | data[size / 2] << 8 | data[size - 1] << 16) % (bytes * 8);
+  reinterpret_cast<uint8_t*>(&message)[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+  require(!isTrue(message));
+}
+
+void proveAndChange(ConnectRequest request, ConnectReply reply, const uint8_t* data, size_t size) {
+  const auto request_is = [](const ConnectRequest& one) { return isTrue(one, kSecret); };
+  const auto hello_is = [](const ConnectRequest& one) { return helloIsTrue(one, kSecret); };
+  require(!request_is(request) && !hello_is(request) && !isTrue(reply, request, kSecret));
+  seal(request, kSecret);
+  changeABit(request, sizeof request, data, size, request_is);
+  changeABit(request, kHelloBytes, data, size, hello_is);
+  seal(reply, request, kSecret);
+  changeABit(reply, sizeof reply, data, size,
+             [&](const ConnectReply& one) { return isTrue(one, request, kSecret); });
+  auto ready = as<ConnectReady>(data, size);
+  require(!isTrue(ready, reply, kSecret));
+  seal(ready, reply, kSecret);
+  changeABit(ready, sizeof ready, data, size,
+             [&](const ConnectReady& one) { return isTrue(one, reply, kSecret); });
+  require(fieldText(ready.reason).size() <= sizeof ready.reason);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto handle = as<ListenHandle>(data, size);
   if (checkHandle(handle).empty()) require(handleAddresses(handle).front().valid());
   handle.magic = kMagic;  // so that the fuzzer gets past it
-  handle.version = kProtocolVersion;
+  handle.version = railwise::kProtocolVersion;
   if (checkHandle(handle).empty()) require(!handleAddresses(handle).front().text().empty());
 
   const auto request = as<ConnectRequest>(data, size);
@@ -72,5 +101,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(fieldText(reply.reason).size() <= sizeof reply.reason);
   useEnd(reply.end);
   usePairing(request.end, reply.end);
+  if (size > 0 && data[0] % 16 == 0) proveAndChange(request, reply, data, size);  // slow
   return 0;
 }

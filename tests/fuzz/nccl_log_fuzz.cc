@@ -6,6 +6,8 @@
 #include "doctor/log/judge.h"
 #include "doctor/log/reader.h"
 #include "doctor/log/summary.h"
+#include "doctor/results/comparison.h"
+#include "doctor/results/text.h"
 
 namespace {
 
@@ -17,6 +19,28 @@ void readInto(JobReader& reader, std::string_view text, std::string_view before)
     reader.line(std::string(before) + std::string(text.substr(0, end)));
     text.remove_prefix(std::min(text.size(), end + 1));
   }
+}
+
+// Tables of nccl-tests, with what stands before them on a line.
+void useResults(std::string_view text, std::string_view before) {
+  NcclTestsReader reader;
+  reader.beginFile("fuzz");
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    reader.line(std::string(before) + std::string(text.substr(0, end)));
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  Findings findings;
+  railwise::JsonWriter json;
+  json.beginObject();
+  for (const TestRun& run : reader.take()) {
+    if (run.rows.empty() || run.best() == nullptr) std::abort();
+    const Comparison its = compare(run, {.why_none = "no machine"});
+    if (its.obstacle.empty() || readText(its).empty() || headlineText(its).empty()) std::abort();
+    judgeResults({&its, 1}, findings);
+    writeResultsJson(json, {&its, 1});
+  }
+  json.endObject();
 }
 
 void use(Job job, int expected) {
@@ -45,5 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   readInto(reader, bytes, "n3:9:9 [1] NCCL INFO comm 0x1 rank 1 nranks 2 ");
   readInto(reader, bytes, "n3:9:9 [1] NCCL INFO NET/Plugin: ");
   use(reader.take(), size % 2 == 0 ? 0 : 5);
+  useResults(bytes, "");
+  useResults(bytes, "8388608 2097152 float sum -1 992.6 8.45 16.20 0 ");
+  useResults(bytes, "[1,3]<stdout>:8388608 2097152 ");
   return 0;
 }

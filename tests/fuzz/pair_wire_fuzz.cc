@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "doctor/pair/host_file.h"
+#include "cli/hosts/host_file.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/measuring/wire.h"
 #include "doctor/pair/summary.h"
@@ -59,7 +59,7 @@ void read(const pair::Bytes& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(data);
   read({bytes, bytes + size});
-  (void)pair::parseHostFile({reinterpret_cast<const char*>(data), size}, "fuzz");
+  (void)railwise::cli::parseHostFile({reinterpret_cast<const char*>(data), size}, "fuzz");
   // The same bytes over a message that is right, at a place that they choose.
   if (size < 3) return 0;
   const pair::Half half = {.reach = pair::Reach::kAll, .error = "lost", .alone_gbytes = 48};

@@ -1,7 +1,8 @@
 // A peer that lies: a whole connection on the software device, both ends of which tell each other what the
 // fuzzer wants, in the handshake, over the side channel and by RDMA, while ports go down and up and devices
-// err. Neither may crash, or write outside the memory that is registered. PEER_FUZZ_DEVICE: keys of the
-// software device; PEER_FUZZ_RAILS: of the connection; PEER_FUZZ_LOG: any value shows what Railwise says.
+// err. The lies have right MACs, mostly: who tells them knows the secret of the handle. Neither may crash, or
+// write outside the memory that is registered. PEER_FUZZ_DEVICE: keys of the software device;
+// PEER_FUZZ_RAILS: of the connection; PEER_FUZZ_LOG: any value shows what Railwise says.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -13,12 +14,15 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "net/net.h"
+#include "net/wireup/authentication.h"
 #include "net/wireup/frames.h"
 #include "softdev/control/control.h"
 #include "softdev/engine/attachment.h"
@@ -65,25 +69,138 @@ bool sometimes() { return !script.over() && script.byte() < 32; }
 
 // ---- lies over TCP
 
-struct Sent {
-  int socket;
-  std::vector<uint8_t> bytes;
-};
-std::vector<Sent> sent;
-
-void remember(int socket, const std::vector<uint8_t>& said) {
-  MessageHeader header;
-  if (sent.size() == kMostFrames || said.size() < sizeof header) return;
-  std::memcpy(&header, said.data(), sizeof header);
-  if (frameBytes(header.type) == said.size()) sent.push_back({socket, said});
-}
-
 // Mostly behind the header, which would end everything.
 void flip(std::vector<uint8_t>& bytes) {
   const std::size_t header = bytes.size() > sizeof(MessageHeader) && !sometimes() ? sizeof(MessageHeader) : 0;
   for (int count = script.byte() % 4; count >= 0 && bytes.size() > header; --count)
     bytes[header + script.word(2) % (bytes.size() - header)] = script.byte();
 }
+
+template <typename Message>
+Message as(const std::vector<uint8_t>& bytes) {
+  Message message;
+  std::memcpy(&message, bytes.data(), sizeof message);
+  return message;
+}
+template <typename Message>
+void put(const Message& message, std::vector<uint8_t>& bytes) {
+  std::memcpy(bytes.data(), &message, sizeof message);
+}
+
+// Stands between the two ends, and knows the secret: makes the MACs anew for the end that they go to.
+class Knower {
+ public:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    knows_ = false;
+    frames_.clear();
+    for (End& end : ends_) end = {};
+  }
+  void learn(const Secret& secret) {
+    const std::lock_guard lock(mutex_);
+    secret_ = secret;
+    knows_ = true;
+  }
+
+  // `bytes` are on their way through `socket`. `liar`: they may be changed.
+  void pass(int socket, std::vector<uint8_t>& bytes, bool liar) {
+    const std::lock_guard lock(mutex_);
+    if (!knows_ || bytes.size() < sizeof(MessageHeader)) return;
+    const auto header = as<MessageHeader>(bytes);
+    const bool changed = liar && sometimes();
+    const bool honest_macs = !changed || !sometimes();
+    if (header.type == MessageType::kRequest && bytes.size() == sizeof(ConnectRequest)) {
+      ends_[kToListener].socket = socket;
+      request_said_ = as<ConnectRequest>(bytes);
+      if (changed) flip(bytes);
+      request_heard_ = as<ConnectRequest>(bytes);
+      if (honest_macs) seal(request_heard_, secret_);
+      put(request_heard_, bytes);
+    } else if (header.type == MessageType::kReply && bytes.size() == sizeof(ConnectReply)) {
+      ends_[kToConnector].socket = socket;
+      reply_said_ = as<ConnectReply>(bytes);
+      if (changed) flip(bytes);
+      auto heard = as<ConnectReply>(bytes);
+      if (honest_macs) seal(heard, request_said_, secret_);
+      put(heard, bytes);
+      const Session to_connector = {secret_, request_said_.random, heard.random};
+      const Session to_listener = {secret_, request_heard_.random, reply_said_.random};
+      ends_[kToConnector].key = to_connector.frameKeys().from_receiver;
+      ends_[kToListener].key = to_listener.frameKeys().from_sender;
+    } else if (header.type == MessageType::kReady && bytes.size() == sizeof(ConnectReady)) {
+      if (changed) flip(bytes);
+      auto ready = as<ConnectReady>(bytes);
+      if (honest_macs) seal(ready, reply_said_, secret_);
+      put(ready, bytes);
+    } else if (End* const end = endOf(socket); end != nullptr) {
+      passFrames(*end, bytes, changed, honest_macs);
+    }
+  }
+
+  // A frame that was sent before, at another time, and perhaps by the other end.
+  void forge() {
+    const std::lock_guard lock(mutex_);
+    if (frames_.empty()) return;
+    std::vector<uint8_t> frame = frames_[script.byte() % frames_.size()];
+    End& end = ends_[script.byte() % 2];
+    if (end.socket < 0 || !end.key) return;
+    flip(frame);
+    addSeal(end, frame);
+    (void)__real_send(end.socket, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+
+ private:
+  static constexpr int kToListener = 0;
+  static constexpr int kToConnector = 1;
+  struct End {
+    int socket = -1;  // through which its peer speaks to it
+    std::optional<Hmac> key;
+    uint64_t number = 0;
+  };
+
+  End* endOf(int socket) {
+    for (End& end : ends_) {
+      if (end.socket == socket && end.key) return &end;
+    }
+    return nullptr;
+  }
+  static void addSeal(End& end, std::vector<uint8_t>& frame) {
+    const FrameSeal seal = sealOf(std::as_bytes(std::span(frame)), ++end.number, *end.key);
+    const auto* const from = reinterpret_cast<const uint8_t*>(&seal);
+    frame.insert(frame.end(), from, from + sizeof seal);
+  }
+  // Whole frames, each with its seal. Their number may have changed, because of forged ones before.
+  void passFrames(End& end, std::vector<uint8_t>& bytes, bool changed, bool honest_macs) {
+    std::vector<uint8_t> passed;
+    for (std::size_t at = 0; at < bytes.size();) {
+      if (bytes.size() - at < sizeof(MessageHeader)) return;
+      MessageHeader header;
+      std::memcpy(&header, bytes.data() + at, sizeof header);
+      const std::size_t length = frameBytes(header.type);
+      if (length == 0 || bytes.size() - at < length + sizeof(FrameSeal)) return;
+      const auto* const begin = bytes.data() + at;
+      std::vector<uint8_t> frame(begin, begin + length);
+      if (frames_.size() < kMostFrames) frames_.push_back(frame);
+      if (changed) flip(frame);
+      addSeal(end, frame);
+      if (!honest_macs) frame.back() ^= 1;
+      passed.insert(passed.end(), frame.begin(), frame.end());
+      at += length + sizeof(FrameSeal);
+    }
+    bytes.swap(passed);
+  }
+
+  std::mutex mutex_;  // the plugin's own threads send, too
+  bool knows_ = false;
+  Secret secret_ = {};
+  ConnectRequest request_said_ = {};   // as the connector has said it
+  ConnectRequest request_heard_ = {};  // as the listener has heard it
+  ConnectReply reply_said_ = {};
+  End ends_[2];
+  std::vector<std::vector<uint8_t>> frames_;
+};
+
+Knower knower;
 
 // ---- lies by RDMA
 
@@ -203,6 +320,7 @@ class Conversation {
     char handle[kHandleBytes];
     const Result<Listener*> listener = context_.listen(*device, handle);
     require(listener.ok());
+    knower.learn((*listener)->handle().secret);
     for (int round = 0; round < kConnectRounds; ++round) {
       if (send_ == nullptr) {
         const Result<SendConnection*> made = context_.connect(*device, handle, -1);
@@ -256,7 +374,7 @@ class Conversation {
       case 4:
         return send();
       case 5:
-        return what < 128 ? forge() : changePort(what / 8 % 4U, what / 32 % 2 == 0 ? "down" : "up");
+        return what < 128 ? knower.forge() : changePort(what / 8 % 4U, what / 32 % 2 == 0 ? "down" : "up");
       default:
         for (int round = 0; round < kTestRounds && !failed_; ++round) test();
     }
@@ -280,16 +398,6 @@ class Conversation {
     keep(send_->isend(reinterpret_cast<uint64_t>(buffer), kSizes[how % kSizes.size()], how / 8 % 8, memory,
                       nullptr, &request),
          request);
-  }
-
-  // A frame that was sent before, at another time, and perhaps by the other end.
-  static void forge() {
-    if (sent.empty()) return;
-    const Sent& from = sent[script.byte() % sent.size()];
-    const Sent& to = sent[script.byte() % sent.size()];
-    std::vector<uint8_t> bytes = from.bytes;
-    flip(bytes);
-    (void)__real_send(to.socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
   void keep(Status status, Request* request) {
@@ -319,10 +427,8 @@ class Conversation {
 
 // All that goes over TCP (the linker's --wrap).
 extern "C" ssize_t __wrap_send(int socket, const void* bytes, size_t size, int flags) {  // NOLINT
-  if (!lies || script.over()) return __real_send(socket, bytes, size, flags);
   std::vector<uint8_t> said(static_cast<const uint8_t*>(bytes), static_cast<const uint8_t*>(bytes) + size);
-  remember(socket, said);
-  if (sometimes()) flip(said);
+  knower.pass(socket, said, lies && !script.over());
   return __real_send(socket, said.data(), said.size(), flags);
 }
 
@@ -331,7 +437,7 @@ namespace {
 void begin(const uint8_t* data, size_t size) {
   std::memset(buffer - kGuardBytes, kGuard, kGuardBytes);
   std::memset(buffer + kBufferBytes, kGuard, kGuardBytes);
-  sent.clear();
+  knower.begin();
   script = {data, data + size};
 }
 

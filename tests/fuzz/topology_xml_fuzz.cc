@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/text_layout.h"
 #include "topo/document/xml.h"
 #include "topo/lint/lint.h"
+#include "topo/machine/assumed_devices.h"
+#include "topo/machine/completion.h"
 #include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/policy.h"
@@ -21,12 +24,18 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
+// `b` is `a`, written and read again. XML has no control characters, so the writer replaces them.
+bool isWritten(const std::string& a, const std::string& b) {
+  return railwise::withoutControls(a, "\n\t") == b;
+}
+
 // Kinds aside: an element that is opened and closed at once is written as a single tag.
 void requireSame(const XmlNode& a, const XmlNode& b) {
-  require(a.name == b.name && a.attributes.size() == b.attributes.size() &&
+  require(isWritten(a.name, b.name) && a.attributes.size() == b.attributes.size() &&
           a.children.size() == b.children.size());
   for (std::size_t i = 0; i < a.attributes.size(); i++) {
-    require(a.attributes[i].name == b.attributes[i].name && a.attributes[i].value == b.attributes[i].value);
+    require(isWritten(a.attributes[i].name, b.attributes[i].name) &&
+            isWritten(a.attributes[i].value, b.attributes[i].value));
   }
   for (std::size_t i = 0; i < a.children.size(); i++) requireSame(*a.children[i], *b.children[i]);
 }
@@ -57,6 +66,14 @@ void useDocument(const XmlDocument& document) {
   if (machine.ok()) useMachine(*machine);
 }
 
+// Each rank has one GPU, and each device a name that is its own. An address is what the file has, also "".
+void checkAssumed(const AssumedDevices& devices) {
+  std::set<int> ranks;
+  for (const AssumedGpu& gpu : devices.gpus) require(ranks.insert(gpu.rank).second);
+  std::set<std::string> names;
+  for (const NetDevice& net : devices.nets) require(names.insert(net.name).second);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -75,6 +92,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Detection detection;
   detection.fuse_nics = size % 2 == 0;
   detection.nvswitch_links = static_cast<int>(size % 3);
+  checkAssumed(assumeDevices(*document, detection));
+  const Outcome<Machine> loaded = loadDocument(*document, {}, detection, "fuzz");
+  if (loaded.ok()) useMachine(*loaded);
   std::vector<std::string> told;
   const Outcome<XmlDocument> complete = completeDocument(std::move(*document), {}, detection, &told);
   if (complete.ok()) useDocument(*complete);

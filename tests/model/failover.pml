@@ -17,7 +17,8 @@
  * to rest is the absence of non-progress cycles: no step is marked as progress, so the state graph has no cycle at all.
  * Not modelled: groups and tags (a group is a message), silent receives, iWARP (where an acknowledgement says nothing about R),
  * packets of a dead epoch that a new queue pair of the same number takes for its own (mutation 29 shows why it must not), the
- * choice of pairs and its back-off, a process that dies, numbers that wrap. Bringing queue pairs up is one step; that it
+ * choice of pairs and its back-off, the handshake before epoch 1, the seals of the frames (a seal ends the side channel where
+ * a FIFO would lose, repeat or swap a frame: to the ends that is a peer that dies, docs/security.md), a process that dies, numbers that wrap. Bringing queue pairs up is one step; that it
  * fails is a failure before or after it.
  *
  * Macros: N, WINDOW, FAILURES; LAZY (above); CLOSE: ends close when they are done; ABORT: at any time; PARTITION: the ends may lose

@@ -42,7 +42,7 @@ def judge_job(job, build):
 def choices(job, build, release, names):
     """Which NIC rank 0 sends by, as `railwise explain` says for NCCL's own dump of its host, of which the first GPUs are those of ranks 0, 1 ...
     Where NCCL relays (PXN), the NIC is that of the relaying rank's GPU."""
-    rules = "2.30" if release > 23004 else "2.28"
+    rules = f"{release // 10000}.{release // 100 % 100}.{release % 100}"
     complaints = []
     sends = [send for send in judge.sends(job.log(0)) if send[1] == 0]
     if not sends:

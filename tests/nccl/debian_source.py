@@ -15,8 +15,8 @@ SUITE = "sid"
 COMPONENT = "contrib"
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FALLBACK = "http://deb.debian.org/debian"
-# What of the package is kept: the host code, its release, its licence.
-KEPT = ("src", "makefiles", "LICENSE.txt")
+# What of the package is kept: the host code, its release, its licence, its profilers and other examples of plugins.
+KEPT = ("src", "makefiles", "LICENSE.txt", "plugins")
 
 
 def fetch(into):

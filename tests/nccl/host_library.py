@@ -116,6 +116,27 @@ def _fetch(cache):
     return place
 
 
+def plugins(host):
+    """The folder of NCCL's example plugins, among them its profilers, in the sources of `host`. Raises Unavailable."""
+    folder = host.source / "plugins"
+    if folder.is_dir():
+        return folder
+    cache = host.folder.parent.parent
+    if host.source.parent.parent != cache:
+        raise Unavailable(f"{host.source} has no folder plugins")
+    with _locked(cache):  # the sources were fetched before the plugins were kept
+        say(f"fetching the plugins of NCCL's sources from Debian (package {debian_source.PACKAGE})")
+        work = cache / ("plugins" + UNFINISHED)
+        try:
+            release = debian_source.fetch(work)
+            if release != host.release:
+                raise Unavailable(f"Debian has NCCL {release} now, the cache {host.release} without its plugins: scripts/nccl-source --update")
+            (work / "plugins").rename(folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return folder
+
+
 # ---- the archive
 
 def _folder(source, cache, include, name):

@@ -98,6 +98,28 @@ class Cache(unittest.TestCase):
         self.assertEqual(said[0][0], said[1][0])
         self.assertEqual(sum("compiling" in errors for _, errors in said), 1)
 
+    def test_fetches_plugins_that_an_older_cache_lacks(self):
+        shutil.copytree(self.folder / "nccl", self.cache / "nccl-2.31.4/source")
+        host = host_library.ensure(cache=self.cache, jobs=1)
+
+        def fetch(into):
+            (into / "plugins/profiler").mkdir(parents=True)
+            return "2.31.4"
+
+        with unittest.mock.patch.object(debian_source, "fetch", side_effect=fetch) as fetched:
+            for _ in range(2):
+                self.assertEqual(host_library.plugins(host), host.source / "plugins")
+        self.assertTrue((host.source / "plugins/profiler").is_dir())
+        fetched.assert_called_once()
+
+    def test_does_not_mix_releases_of_plugins(self):
+        shutil.copytree(self.folder / "nccl", self.cache / "nccl-2.31.4/source")
+        host = host_library.ensure(cache=self.cache, jobs=1)
+        with unittest.mock.patch.object(debian_source, "fetch", return_value="2.32.1"), self.assertRaisesRegex(Unavailable, "2.32.1 now"):
+            host_library.plugins(host)
+        with self.assertRaisesRegex(Unavailable, "has no folder plugins"):
+            host_library.plugins(self.ensure())
+
     def test_says_what_is_missing(self):
         with unittest.mock.patch("cuda.folders", lambda: [self.folder]), self.assertRaisesRegex(Unavailable, "install nvidia-cuda-dev, or set CUDA_HOME"):
             self.ensure()

@@ -15,8 +15,8 @@
 namespace railwise::net {
 namespace {
 
-constexpr size_t kPage = 4096;
-alignas(kPage) char g_buffer[64 * kPage];
+constexpr size_t kRailPage = 4096;
+alignas(kRailPage) char g_buffer[64 * kRailPage];
 
 uint64_t addressOf(size_t offset) { return reinterpret_cast<uint64_t>(g_buffer) + offset; }
 
@@ -44,8 +44,8 @@ class MemoryRails : public testing::Test {
 
 TEST_F(MemoryRails, EachRailHasItsKeysAndRailsOfADomainShareThem) {
   MemoryCache cache({pd(0), pd(1), pd(0), pd(2)});
-  MemoryHandle* handle = *cache.acquire(addressOf(0), 2 * kPage, MemoryKind::kHost);
-  MemoryHandle* part = *cache.acquire(addressOf(kPage), 10, MemoryKind::kHost);
+  MemoryHandle* handle = *cache.acquire(addressOf(0), 2 * kRailPage, MemoryKind::kHost);
+  MemoryHandle* part = *cache.acquire(addressOf(kRailPage), 10, MemoryKind::kHost);
   EXPECT_EQ(cache.entries(), 1U);
   EXPECT_EQ(handle->keys[0].remote, handle->keys[2].remote);
   EXPECT_NE(handle->keys[0].remote, handle->keys[1].remote);
@@ -55,10 +55,10 @@ TEST_F(MemoryRails, EachRailHasItsKeysAndRailsOfADomainShareThem) {
     const int at = kDevices[rail];
     test::Loopback loopback(contexts_[at].get(), pd(at), device_.config());
     g_buffer[0] = static_cast<char>('a' + rail);
-    EXPECT_EQ(
-        loopback.write(addressOf(0), handle->keys[rail].local, addressOf(kPage), part->keys[rail].remote, 1),
-        IBV_WC_SUCCESS);
-    EXPECT_EQ(g_buffer[kPage], 'a' + static_cast<int>(rail));
+    EXPECT_EQ(loopback.write(addressOf(0), handle->keys[rail].local, addressOf(kRailPage),
+                             part->keys[rail].remote, 1),
+              IBV_WC_SUCCESS);
+    EXPECT_EQ(g_buffer[kRailPage], 'a' + static_cast<int>(rail));
   }
   cache.release(handle);
   cache.release(part);
@@ -86,21 +86,22 @@ class MemoryRailsWithAFailure : public MemoryRails {
 
 TEST_F(MemoryRailsWithAFailure, WhatTheOtherRailsMadeIsReleased) {
   MemoryCache cache({pd(0), pd(1), pd(2)});
-  const auto refused = cache.acquire(addressOf(0), kPage, MemoryKind::kHost);
+  const auto refused = cache.acquire(addressOf(0), kRailPage, MemoryKind::kHost);
   EXPECT_EQ(refused.status().sys_errno, ENOMEM);
   EXPECT_EQ(cache.entries(), 0U);
   EXPECT_TRUE(isFree(0)) << "device a had registered already";
   MemoryCache others({pd(1), pd(2)});
-  const auto taken = others.acquire(addressOf(0), kPage, MemoryKind::kHost);
+  const auto taken = others.acquire(addressOf(0), kRailPage, MemoryKind::kHost);
   ASSERT_OK(taken) << "only the first one fails";
   others.release(*taken);
 }
 
 // ---- threads
 
-test::FakeMlx5& fake() { return test::fakeMlx5(RAILWISE_FAKE_MLX5_PATH); }
+test::FakeMlx5& fakeDriver() { return test::fakeMlx5(RAILWISE_FAKE_MLX5_PATH); }
 
-// A registration that takes as long as the test wants: through mlx5's data-direct function, which is a fake.
+// A registration that takes as long as the test wants: through mlx5's data-direct function, which is a
+// fakeDriver.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
@@ -138,14 +139,14 @@ ibv_mr* registerThroughGate(ibv_pd* pd, uint64_t offset, size_t length, uint64_t
 class MemoryThreads : public MemoryRails {
  protected:
   MemoryThreads() : fd_(memfd_create("dma-buf", 0)), cache_({pd(0)}, {.data_direct_rails = 1}) {
-    EXPECT_EQ(ftruncate(fd_, 4 * kPage), 0);
-    fake() = {};
-    fake().reg_dmabuf_mr = registerThroughGate;
+    EXPECT_EQ(ftruncate(fd_, 4 * kRailPage), 0);
+    fakeDriver() = {};
+    fakeDriver().reg_dmabuf_mr = registerThroughGate;
     verbs::setMlx5Library(RAILWISE_FAKE_MLX5_PATH);
     g_gate = &gate_;
   }
   ~MemoryThreads() override { close(fd_); }
-  Result<MemoryHandle*> acquireSlowly(size_t bytes = 4 * kPage) {
+  Result<MemoryHandle*> acquireSlowly(size_t bytes = 4 * kRailPage) {
     return cache_.acquireDmaBuf(addressOf(0), bytes, 0, fd_);
   }
 
@@ -158,8 +159,8 @@ TEST_F(MemoryThreads, ASlowRegistrationKeepsNobodyElseWaiting) {
   MemoryHandle* slow = nullptr;
   std::thread thread([&] { slow = *acquireSlowly(); });
   gate_.waitForEntry();
-  MemoryHandle* quick = *cache_.acquire(addressOf(8 * kPage), kPage, MemoryKind::kHost);
-  MemoryHandle* again = *cache_.acquire(addressOf(8 * kPage), 10, MemoryKind::kHost);
+  MemoryHandle* quick = *cache_.acquire(addressOf(8 * kRailPage), kRailPage, MemoryKind::kHost);
+  MemoryHandle* again = *cache_.acquire(addressOf(8 * kRailPage), 10, MemoryKind::kHost);
   cache_.release(again);
   cache_.release(quick);
   gate_.unlock();
@@ -174,7 +175,7 @@ TEST_F(MemoryThreads, ThoseWhoWantTheSameWaitForOneRegistration) {
   threads.emplace_back([&] { handles[0] = *acquireSlowly(); });
   gate_.waitForEntry();
   for (size_t i = 1; i < handles.size(); ++i)
-    threads.emplace_back([&, i] { handles[i] = *acquireSlowly(i * kPage); });
+    threads.emplace_back([&, i] { handles[i] = *acquireSlowly(i * kRailPage); });
   gate_.unlock();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(gate_.entered, 1);
@@ -211,11 +212,11 @@ TEST_F(MemoryRails, ManyThreadsAgreeOnTheReferences) {
   for (size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&cache, t] {
       for (size_t i = 0; i < kRounds; ++i) {
-        MemoryHandle* shared = *cache.acquire(addressOf(0), 4 * kPage, MemoryKind::kHost);
-        MemoryHandle* part = *cache.acquire(addressOf(i % 4 * kPage), 100, MemoryKind::kHost);
-        MemoryHandle* own = *cache.acquire(addressOf((8 + t) * kPage), kPage, MemoryKind::kHost);
+        MemoryHandle* shared = *cache.acquire(addressOf(0), 4 * kRailPage, MemoryKind::kHost);
+        MemoryHandle* part = *cache.acquire(addressOf(i % 4 * kRailPage), 100, MemoryKind::kHost);
+        MemoryHandle* own = *cache.acquire(addressOf((8 + t) * kRailPage), kRailPage, MemoryKind::kHost);
         MemoryHandle* around =
-            *cache.acquire(addressOf((8 + t / 2 * 2) * kPage), 2 * kPage, MemoryKind::kHost);
+            *cache.acquire(addressOf((8 + t / 2 * 2) * kRailPage), 2 * kRailPage, MemoryKind::kHost);
         for (MemoryHandle* handle : {shared, own, part, around}) cache.release(handle);
       }
     });

@@ -26,7 +26,7 @@ class Setting {
   const char* name_;
 };
 
-constexpr std::size_t kHalf = 8 << 20;
+constexpr std::size_t kReceiveHalf = 8 << 20;
 
 void fillRandom(LoopConnection& loop, std::size_t bytes) {
   std::mt19937_64 random(bytes);
@@ -38,8 +38,8 @@ void fillRandom(LoopConnection& loop, std::size_t bytes) {
 
 // `bytes` from the first half of the buffer to the second, each checked.
 void exchange(LoopConnection& loop, std::size_t bytes, int group = 1) {
-  std::memset(loop.at(kHalf), 0, bytes);
-  Request* receive = loop.receive(group, kHalf, bytes);
+  std::memset(loop.at(kReceiveHalf), 0, bytes);
+  Request* receive = loop.receive(group, kReceiveHalf, bytes);
   ASSERT_NE(receive, nullptr);
   std::vector<Request*> sends;
   for (int i = 0; i < group; ++i) {
@@ -52,7 +52,7 @@ void exchange(LoopConnection& loop, std::size_t bytes, int group = 1) {
   for (test::Patience patience; !done; patience.again())
     ASSERT_OK(receive->connection->test(*receive, &done, sizes));
   for (int i = 0; i < group; ++i) ASSERT_EQ(sizes[i], static_cast<int>(bytes));
-  ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0);
+  ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kReceiveHalf), bytes), 0);
 }
 
 std::vector<uint64_t> bytesByRail(const LoopConnection& loop) {
@@ -63,28 +63,28 @@ std::vector<uint64_t> bytesByRail(const LoopConnection& loop) {
 }
 
 TEST(Rails, ALargeMessageGoesOverAllBySpeed) {
-  LoopConnection loop(2 * kHalf, "speed=400000;speed=100000", 2);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "speed=400000;speed=100000", 2);
+  fillRandom(loop, kReceiveHalf);
   const auto before = bytesByRail(loop);
-  exchange(loop, kHalf);
+  exchange(loop, kReceiveHalf);
   const auto after = bytesByRail(loop);
-  EXPECT_NEAR(static_cast<double>(after[0] - before[0]) / kHalf, 0.8, 0.01);
-  EXPECT_NEAR(static_cast<double>(after[1] - before[1]) / kHalf, 0.2, 0.01);
+  EXPECT_NEAR(static_cast<double>(after[0] - before[0]) / kReceiveHalf, 0.8, 0.01);
+  EXPECT_NEAR(static_cast<double>(after[1] - before[1]) / kReceiveHalf, 0.2, 0.01);
 }
 
 TEST(Rails, EvenSharesWhenAsked) {
   const Setting even("RAILWISE_SPLIT", "even");
-  LoopConnection loop(2 * kHalf, "speed=400000;speed=100000", 2);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "speed=400000;speed=100000", 2);
+  fillRandom(loop, kReceiveHalf);
   const auto before = bytesByRail(loop);
-  exchange(loop, kHalf);
+  exchange(loop, kReceiveHalf);
   const auto after = bytesByRail(loop);
-  EXPECT_NEAR(static_cast<double>(after[1] - before[1]) / kHalf, 0.5, 0.01);
+  EXPECT_NEAR(static_cast<double>(after[1] - before[1]) / kReceiveHalf, 0.5, 0.01);
 }
 
 TEST(Rails, ASmallMessageTakesOne) {
-  LoopConnection loop(2 * kHalf, "count=4", 4);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "count=4", 4);
+  fillRandom(loop, kReceiveHalf);
   const softdev::Counters before = loop.counters();
   constexpr uint64_t kMessages = 64;
   for (uint64_t i = 0; i < kMessages; ++i) exchange(loop, 1024);
@@ -95,8 +95,9 @@ TEST(Rails, ASmallMessageTakesOne) {
 
 TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
   for (int rails = 1; rails <= kMaxRails; ++rails) {
-    LoopConnection loop(2 * kHalf, "count=8,link=" + std::string(rails % 2 == 0 ? "ib" : "roce"), rails);
-    fillRandom(loop, kHalf);
+    LoopConnection loop(2 * kReceiveHalf, "count=8,link=" + std::string(rails % 2 == 0 ? "ib" : "roce"),
+                        rails);
+    fillRandom(loop, kReceiveHalf);
     for (const std::size_t bytes : {0, 1, 127, 65535, 65536, 65537, 262144, 1000001}) {
       exchange(loop, bytes);
       if (testing::Test::HasFatalFailure()) FAIL() << rails << " rails, " << bytes << " bytes";
@@ -107,8 +108,8 @@ TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
 
 TEST(Rails, SeveralQueuePairsPerRailTakeTurns) {
   const Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "3");
-  LoopConnection loop(2 * kHalf, "count=2", 2);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "count=2", 2);
+  fillRandom(loop, kReceiveHalf);
   EXPECT_EQ(loop.sender().queuePairs(), 6U);
   for (int i = 0; i < 40; ++i) exchange(loop, 200'000 + static_cast<std::size_t>(i) * 1000);
 }
@@ -116,10 +117,10 @@ TEST(Rails, SeveralQueuePairsPerRailTakeTurns) {
 TEST(Rails, AMessageIsSplitOverQueuePairsWhenAsked) {
   const Setting queue_pairs("NCCL_IB_QPS_PER_CONNECTION", "4");
   const Setting split("NCCL_IB_SPLIT_DATA_ON_QPS", "1");
-  LoopConnection loop(2 * kHalf);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf);
+  fillRandom(loop, kReceiveHalf);
   const softdev::Counters before = loop.counters();
-  exchange(loop, kHalf);
+  exchange(loop, kReceiveHalf);
   const softdev::Counters after = loop.counters();
   EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, 4U);
 }
@@ -128,9 +129,9 @@ TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
   for (const char* threshold : {"", "65536"}) {
     setenv("NCCL_IB_AR_THRESHOLD", threshold, 1);
     if (*threshold == '\0') unsetenv("NCCL_IB_AR_THRESHOLD");
-    LoopConnection loop(2 * kHalf, "link=ib");
+    LoopConnection loop(2 * kReceiveHalf, "link=ib");
     unsetenv("NCCL_IB_AR_THRESHOLD");
-    fillRandom(loop, kHalf);
+    fillRandom(loop, kReceiveHalf);
     const softdev::Counters before = loop.counters();
     exchange(loop, 65536);
     const softdev::Counters after = loop.counters();
@@ -142,20 +143,20 @@ TEST(Rails, AdaptiveRoutingSendsTheImmediateApart) {
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: no immediate, no receive used up, but for every eighth.
 TEST(Rails, SilentReceivesCostNothing) {
   const Setting no_failover("RAILWISE_FAILOVER", "0");
-  LoopConnection loop(2 * kHalf);
+  LoopConnection loop(2 * kReceiveHalf);
   fillRandom(loop, 1 << 16);
   const softdev::Counters before = loop.counters();
   constexpr uint64_t kMessages = 800;
   for (uint64_t i = 0; i < kMessages; ++i) {
     Request* receive = nullptr;
-    const ReceiveBuffer buffer = {loop.address(kHalf + i * 64), 64, 0, loop.memory()};
+    const ReceiveBuffer buffer = {loop.address(kReceiveHalf + i * 64), 64, 0, loop.memory()};
     ASSERT_OK(loop.receiver().irecv({&buffer, 1}, true, &receive));
     ASSERT_NE(receive, nullptr);
     Request* send = loop.send(i * 64, 64);
     ASSERT_NE(send, nullptr);
     ASSERT_TRUE(LoopConnection::finish(send));
     ASSERT_TRUE(LoopConnection::finish(receive));
-    ASSERT_EQ(std::memcmp(loop.at(i * 64), loop.at(kHalf + i * 64), 64), 0);
+    ASSERT_EQ(std::memcmp(loop.at(i * 64), loop.at(kReceiveHalf + i * 64), 64), 0);
   }
   const softdev::Counters after = loop.counters();
   EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages / 8);
@@ -164,11 +165,11 @@ TEST(Rails, SilentReceivesCostNothing) {
 // A receiver that asks for no completions must not overrun a sender that has not looked yet.
 TEST(Rails, SilentReceivesWaitForTheSender) {
   const Setting no_failover("RAILWISE_FAILOVER", "0");
-  LoopConnection loop(2 * kHalf);
+  LoopConnection loop(2 * kReceiveHalf);
   int posted = 0;
   for (int i = 0; i < 100; ++i) {
     Request* receive = nullptr;
-    const ReceiveBuffer buffer = {loop.address(kHalf), 64, 0, loop.memory()};
+    const ReceiveBuffer buffer = {loop.address(kReceiveHalf), 64, 0, loop.memory()};
     ASSERT_OK(loop.receiver().irecv({&buffer, 1}, true, &receive));
     if (receive == nullptr) break;
     ++posted;
@@ -180,7 +181,7 @@ TEST(Rails, SilentReceivesWaitForTheSender) {
 
 TEST(Rails, BothEndsMayHaveDifferentNumbers) {
   for (const auto& [from, to] : {std::pair{1, 2}, {2, 1}, {3, 2}, {2, 8}, {8, 3}}) {
-    LoopConnection loop(2 * kHalf, "count=8", 8);
+    LoopConnection loop(2 * kReceiveHalf, "count=8", 8);
     fillRandom(loop, 1 << 20);
     Net& net = loop.net();
     const auto device = [&](int rails) {
@@ -199,16 +200,16 @@ TEST(Rails, BothEndsMayHaveDifferentNumbers) {
       if (receive == nullptr) receive = *Context::accept(*listener);
     }
     MemoryHandle* source = *sender.memory().acquire(loop.address(0), 1 << 20, MemoryKind::kHost);
-    MemoryHandle* target = *receiver.memory().acquire(loop.address(kHalf), 1 << 20, MemoryKind::kHost);
+    MemoryHandle* target = *receiver.memory().acquire(loop.address(kReceiveHalf), 1 << 20, MemoryKind::kHost);
     for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{5}, std::size_t{700'001}}) {
-      std::memset(loop.at(kHalf), 0, bytes);
+      std::memset(loop.at(kReceiveHalf), 0, bytes);
       Request *sent = nullptr, *received = nullptr;
-      const ReceiveBuffer buffer = {loop.address(kHalf), bytes, 0, target};
+      const ReceiveBuffer buffer = {loop.address(kReceiveHalf), bytes, 0, target};
       ASSERT_OK(receive->irecv({&buffer, 1}, false, &received));
       ASSERT_OK(send->isend(loop.address(0), bytes, 0, source, nullptr, &sent));
       ASSERT_TRUE(LoopConnection::finish(sent));
       ASSERT_TRUE(LoopConnection::finish(received));
-      ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), bytes), 0) << from << " to " << to;
+      ASSERT_EQ(std::memcmp(loop.at(0), loop.at(kReceiveHalf), bytes), 0) << from << " to " << to;
     }
     sender.memory().release(source);
     receiver.memory().release(target);
@@ -216,32 +217,32 @@ TEST(Rails, BothEndsMayHaveDifferentNumbers) {
 }
 
 TEST(Rails, AFlushReadsThroughTheRailsThatCarriedTheData) {
-  LoopConnection loop(2 * kHalf, "count=4", 4);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "count=4", 4);
+  fillRandom(loop, kReceiveHalf);
   exchange(loop, 64);  // one rail
   softdev::Counters before = loop.counters();
   Request* flush = nullptr;
-  ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
+  ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &flush));
   ASSERT_TRUE(LoopConnection::finish(flush));
   EXPECT_EQ(loop.counters().reads - before.reads, 1U);
-  exchange(loop, kHalf);  // all four
+  exchange(loop, kReceiveHalf);  // all four
   before = loop.counters();
-  ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
+  ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &flush));
   ASSERT_TRUE(LoopConnection::finish(flush));
   EXPECT_EQ(loop.counters().reads - before.reads, 4U);
 }
 
 TEST(Rails, NoFlushWhenItIsSwitchedOff) {
   const Setting off("NCCL_GDR_FLUSH_DISABLE", "1");
-  LoopConnection loop(2 * kHalf);
+  LoopConnection loop(2 * kReceiveHalf);
   Request* flush = nullptr;
-  ASSERT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &flush));
+  ASSERT_OK(loop.receiver().iflush(loop.address(kReceiveHalf), *loop.memory(), &flush));
   EXPECT_EQ(flush, nullptr);
 }
 
 TEST(Rails, APortThatIsDownIsLeftOut) {
-  LoopConnection loop(2 * kHalf, "count=3", 3);
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "count=3", 3);
+  fillRandom(loop, kReceiveHalf);
   test::changePort("soft1:1", "down");
   test::waitUntil([&] { return !loop.device().rails()[1].hca->state().active(1); });
   EXPECT_EQ(loop.device().rails()[0].hca->state().active(1), true);
@@ -253,7 +254,7 @@ TEST(Rails, APortThatIsDownIsLeftOut) {
 }
 
 TEST(Rails, TheCommunicatorsHintsSizeQueuePairs) {
-  LoopConnection loop(2 * kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "link=roce,count=1");
   EXPECT_EQ(loop.sender().queuePairs(), 1U);
   loop.context().setHints(1, 1);
   SendConnection* few = loop.connect();
@@ -266,8 +267,8 @@ TEST(Rails, ConnectionsThroughTheConnectionManager) {
   const Setting cm("RAILWISE_CONNECT", "cm");
   for (const char* link : {"roce", "iwarp"}) {
     for (const int rails : {1, 3}) {
-      LoopConnection loop(2 * kHalf, std::string("count=4,link=") + link, rails);
-      fillRandom(loop, kHalf);
+      LoopConnection loop(2 * kReceiveHalf, std::string("count=4,link=") + link, rails);
+      fillRandom(loop, kReceiveHalf);
       for (const std::size_t bytes : {0, 1, 65536, 1000001}) exchange(loop, bytes);
       for (int i = 0; i < 100; ++i) exchange(loop, 5000, 1 + i % kMaxReceives);
       if (testing::Test::HasFatalFailure()) FAIL() << link << ", " << rails << " rails";
@@ -276,8 +277,8 @@ TEST(Rails, ConnectionsThroughTheConnectionManager) {
 }
 
 TEST(Rails, IwarpUsesTheConnectionManagerByItself) {
-  LoopConnection loop(2 * kHalf, "link=iwarp");
-  fillRandom(loop, kHalf);
+  LoopConnection loop(2 * kReceiveHalf, "link=iwarp");
+  fillRandom(loop, kReceiveHalf);
   const softdev::Counters before = loop.counters();
   exchange(loop, 1'000'000);
   const softdev::Counters after = loop.counters();

@@ -3,11 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstring>
 #include <string>
+#include <thread>
 
 #include "loop_connection.h"
 #include "net/device/reopener.h"
 #include "net/loop_traffic.h"
+#include "net/own_record.h"
 #include "port_control.h"
 #include "said.h"
 #include "software_device.h"
@@ -47,6 +51,14 @@ TEST(Reopened, AConnectionGoesBackFromAStandby) {
     return second != nullptr && isOn(loop.sender(), second) && isOn(loop.receiver(), second);
   }));
   EXPECT_TRUE(was_on_standby);
+  const Outcome<record::Snapshot> snapshot = test::ownRecord();
+  ASSERT_OK(snapshot);
+  const record::ConnectionRecord& sender = loop.sender().recorded();
+  EXPECT_EQ(sender.failovers, 1U);
+  EXPECT_EQ(sender.degraded, 0);
+  EXPECT_GT(sender.degraded_ns, 0U);
+  EXPECT_EQ(snapshot->rails.at(0).device, "soft0");
+  EXPECT_EQ(snapshot->rails.at(0).returns, 2U);  // of both ends
   EXPECT_NE(said.all().find("soft0: opened anew after its failure"), std::string::npos) << said.all();
   ASSERT_TRUE(traffic.run(32, 60'000));
 }
@@ -62,6 +74,22 @@ TEST(Reopened, AFusedDeviceGetsItsRailBack) {
     return rails.size() == 2 && rails.back().hca->earlierGenerations() == 1 && loop.sender().running();
   }));
   ASSERT_TRUE(traffic.run(32, 100'000));
+}
+
+// After a reset a NIC may get the next free name.
+TEST(Reopened, ADeviceIsKnownByItsGuid) {
+  LoopConnection loop(2 * kHalf, "count=1");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.sender().rails().front().hca;
+  std::strcpy(first->context()->device->name, "soft7");
+  const test::Said said;
+  test::changePort("soft0:1", "fatal");
+  ASSERT_TRUE(traffic.run(32, 20'000));
+  EXPECT_STREQ(loop.sender().rails().front().hca->name(), "soft7");
+  EXPECT_NE(said.all().find("soft0: opened anew after its failure, its name is soft7 now"), std::string::npos)
+      << said.all();
+  std::strcpy(first->context()->device->name, "soft0");
 }
 
 // Its driver needs a while.
@@ -124,6 +152,24 @@ TEST(Reopened, AForkedChildEndsWithoutTheThread) {
   if (child == 0) {
     test::endInTwoMinutes();
     list.reopener.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Reopened, ADriverThatDoesNotAnswerKeepsNobody) {
+  const pid_t child = fork();
+  if (child == 0) {
+    test::endInTwoMinutes();
+    const test::SoftwareDevice device("count=1;fault verb=open_device nth=2 delay=1000s");
+    Result<DeviceList> found = discoverDevices(device.config());
+    if (!found.ok()) _exit(1);
+    test::changePort("soft0:1", "fatal");
+    test::waitUntil([&] { return found->hcas.front()->state().fatal(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // six times the pause before the attempt
+    found->reopener.reset();
     _exit(0);
   }
   int status = -1;

@@ -49,7 +49,10 @@ TEST(PerfFaults, TheDocumentSaysWhatWasDoneAndHowItEnded) {
   EXPECT_TRUE(contains(result.out, "\"seed\": " + seed + ",")) << result.out;
   EXPECT_TRUE(contains(result.out, "\"left_behind\": false")) << result.out;
   EXPECT_TRUE(contains(result.out, "\"ended\": \"completed\"")) << result.out;
-  for (const char* key : {"faults_fired", "pairs_left", "pairs_left_min", "schedule", "results", "rank_ends"})
+  EXPECT_TRUE(contains(result.out, "\"record_agrees\": true")) << result.out << result.err;
+  EXPECT_TRUE(contains(result.out, "\"records_compared\": 2,")) << result.out;
+  for (const char* key :
+       {"stalls", "faults_fired", "pairs_left", "pairs_left_min", "schedule", "results", "rank_ends"})
     EXPECT_TRUE(contains(result.out, "\"" + std::string(key) + "\": ")) << key;
   EXPECT_FALSE(contains(result.out, "\"faults_fired\": 0,")) << result.out;
   EXPECT_FALSE(contains(result.out, "\"pairs_left_min\": 0,")) << result.out;
@@ -115,6 +118,27 @@ TEST(PerfFaults, WhenNothingIsLeftItSaysSo) {
   EXPECT_EQ(result.status, 0) << result.err << result.out;
   EXPECT_TRUE(contains(result.out, "\"outcome\": \"unreachable\"")) << result.out << result.err;
   EXPECT_TRUE(contains(result.out, "\"pairs_left\": 0,")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"record_agrees\": true")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"records_compared\": 2,")) << result.out;
+}
+
+// The record counts what the plugin posts; the loopback plugin has none.
+TEST(PerfFaults, APluginWithoutARecordIsNotCompared) {
+  const auto result =
+      runProcess(RAILWISE_CLI, {"perf", "sendrecv", "--faults", std::to_string(harmlessSeed()), "--plugin",
+                                LOOPBACK_PLUGIN, "--json"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_FALSE(contains(result.out, "\"record_agrees\"")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\"records_compared\": 0,")) << result.out;
+  EXPECT_TRUE(contains(result.out, "it uses no software device")) << result.out;
+}
+
+// The ranks play hosts of a software machine, and the plugin's messages name these.
+TEST(PerfFaults, MessagesNameTheHostsOfTheSoftwareMachine) {
+  const auto result = runProcess(
+      RAILWISE_CLI, {"perf", "broadcast", "--faults", "3", "-v", "--plugin", RAILWISE_PLUGIN_PATH}, {}, 110);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find(" h1:"), std::string::npos) << result.err;
 }
 
 }  // namespace

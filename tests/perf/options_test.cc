@@ -48,8 +48,10 @@ TEST(PerfOptions, NamesOptionValueAndAcceptedForm) {
             "perf: option -n/--iters: 'many' is not a number from 1 to 1000000000");
   EXPECT_EQ(errorOf({"all_reduce", "--minbytes=12Q"}),
             "perf: option -b/--minbytes: '12Q' is not a size such as 8, 64K, 32M or 1G (at most 1024G)");
-  EXPECT_EQ(errorOf({"all_reduce", "-d", "half"}),
-            "perf: option -d/--datatype: 'half' is not one of int8, int32, int64, float, double");
+  EXPECT_EQ(
+      errorOf({"all_reduce", "-d", "fp16"}),
+      "perf: option -d/--datatype: 'fp16' is not one of int8, uint8, int32, uint32, int64, uint64, half, "
+      "float, double, bfloat16, all");
   EXPECT_EQ(errorOf({"all_reduce", "--ranks", "1025"}),
             "perf: option --ranks: '1025' is not a number from 1 to 1024");
   EXPECT_EQ(errorOf({"all_reduce", "--ranks", "0"}),
@@ -66,9 +68,18 @@ TEST(PerfOptions, NamesOptionValueAndAcceptedForm) {
 TEST(PerfOptions, SuggestsWhatIsNear) {
   EXPECT_EQ(errorOf({"all_reduce", "--itres", "3"}), "perf: unknown option --itres, did you mean --iters?");
   EXPECT_EQ(errorOf({"all_reduce", "--zzzzzz"}), "perf: unknown option --zzzzzz");
+  EXPECT_EQ(errorOf({"all_reduce", "--min"}),
+            "perf: unknown option --min, did you mean --minbytes or --min-busbw?");
+  EXPECT_EQ(errorOf({"all_reduce", "-minbytes", "8"}),
+            "perf: unknown option -minbytes, long options have two dashes: --minbytes");
+  EXPECT_EQ(errorOf({"all_reduce", "-minbytes=8"}),
+            "perf: unknown option -minbytes, long options have two dashes: --minbytes");
   EXPECT_EQ(errorOf({"all_reduce", "-Z"}), "perf: unknown option -Z");
   EXPECT_EQ(errorOf({"allreduce"}), "perf: unknown collective 'allreduce', did you mean 'all_reduce'?");
-  EXPECT_EQ(errorOf({}), "perf: which collective? One of all_reduce, sendrecv, alltoall");
+  EXPECT_EQ(
+      errorOf({}),
+      "perf: which collective? One of all_reduce, all_gather, reduce_scatter, broadcast, reduce, sendrecv, "
+      "alltoall, gather, scatter, hypercube");
   EXPECT_EQ(errorOf({"sendrecv", "alltoall"}), "perf: unexpected argument 'alltoall'");
 }
 
@@ -84,12 +95,112 @@ TEST(PerfOptions, HelpListsEveryOptionAndWins) {
   const auto command = parsePerf(std::vector<const char*>{"--help", "--nonsense"});
   ASSERT_TRUE(command.ok()) << command.error();
   EXPECT_TRUE(command->help);
-  for (const char* option : {"--minbytes",     "--maxbytes", "--stepfactor", "--stepbytes", "--iters",
-                             "--warmup_iters", "--duration", "--check",      "--datatype",  "--op",
-                             "--ranks",        "--address",  "--channels",   "--timeout",   "--json",
-                             "--plugin",       "--api",      "--device",     "--verbose",   "--help",
-                             "--fuse",         "--faults",   "--dry-run",    "--conduct",   "--timeline"})
-    EXPECT_NE(perfHelp().find(option), std::string::npos) << option;
+  for (const char* option :
+       {"--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--iters",   "--warmup_iters",
+        "--duration", "--check",    "--datatype",   "--op",        "--ranks",   "--address",
+        "--channels", "--timeout",  "--json",       "--plugin",    "--api",     "--device",
+        "--verbose",  "--help",     "--fuse",       "--faults",    "--dry-run", "--conduct",
+        "--timeline", "--csv",      "--against",    "--min-busbw", "--rows",    "--root",
+        "--ngpus",    "--blocking", "--average"})
+    EXPECT_NE(perfHelp().text().find(option), std::string::npos) << option;
+}
+
+TEST(PerfNcclTests, ItsCommandLinesAreRead) {
+  const auto options = optionsOf({"all_reduce_perf",
+                                  "-b",
+                                  "8",
+                                  "-e",
+                                  "128M",
+                                  "-f",
+                                  "2",
+                                  "-g",
+                                  "8",
+                                  "-n",
+                                  "50",
+                                  "-w",
+                                  "10",
+                                  "-c",
+                                  "1",
+                                  "-o",
+                                  "avg",
+                                  "-d",
+                                  "bfloat16",
+                                  "-p",
+                                  "0",
+                                  "-z",
+                                  "0",
+                                  "-G",
+                                  "0",
+                                  "-C",
+                                  "0",
+                                  "-a",
+                                  "1",
+                                  "-t",
+                                  "1",
+                                  "-m",
+                                  "2",
+                                  "-D",
+                                  "0",
+                                  "-R",
+                                  "0",
+                                  "-N",
+                                  "3"});
+  EXPECT_EQ(options.ranks, 8);
+  EXPECT_EQ(options.op, ReduceOp::kAvg);
+  EXPECT_EQ(options.type, DataType::kBFloat16);
+  EXPECT_EQ(options.average, AverageOver::kMean);
+  EXPECT_EQ(options.aggregated, 2);
+  EXPECT_EQ(options.cycles, 3);
+  EXPECT_TRUE(options.notes.empty());
+}
+
+TEST(PerfNcclTests, OneGpuIsAsWithoutTheOption) {
+  EXPECT_EQ(optionsOf({"sendrecv", "-g", "1", "-t", "1"}).ranks, 0);
+  EXPECT_EQ(optionsOf({"sendrecv", "-g", "2", "-t", "3"}).ranks, 6);
+  EXPECT_EQ(errorOf({"sendrecv", "-g", "2", "--ranks", "3"}),
+            "perf: options -g and -t: they ask for 2 ranks, --ranks for 3");
+}
+
+TEST(PerfNcclTests, WhatHasNoEffectIsNotedAndWhatCannotBeIsRefused) {
+  const auto options = optionsOf({"all_gather", "-p", "1", "-R", "2"});
+  ASSERT_EQ(options.notes.size(), 2u);
+  EXPECT_EQ(options.notes[0], "option -p/--parallel_init has no effect: each rank is a process of its own");
+  EXPECT_EQ(errorOf({"all_gather", "-G", "1"}),
+            "perf: option -G/--cudagraph: '1' is not 0: without a GPU there is no CUDA graph");
+}
+
+TEST(PerfNcclTests, AllMeansEveryTypeOperationAndRoot) {
+  const auto options = optionsOf({"reduce", "-d", "all", "-o", "all", "-r", "all"});
+  EXPECT_EQ(variantsOf(options, 3).size(), 10u * 5 * 3);
+  EXPECT_EQ(variantsOf(optionsOf({"broadcast", "-o", "all", "-r", "-1"}), 4).size(), 4u);
+  const auto plain = variantsOf(optionsOf({"sendrecv", "-o", "max", "-r", "3"}), 4);
+  ASSERT_EQ(plain.size(), 1u);
+  EXPECT_EQ(plain[0], (Variant{DataType::kFloat, ReduceOp::kSum, -1}));
+}
+
+TEST(PerfNcclTests, RanksMustFitTheCollective) {
+  EXPECT_EQ(errorOf({"hypercube", "--ranks", "6"}),
+            "perf: hypercube needs a power of two of ranks: 2, 4, 8 and so on");
+  EXPECT_EQ(errorOf({"gather", "--ranks", "4", "-r", "4"}),
+            "perf: option -r/--root: there is no rank 4 among 4 ranks");
+}
+
+TEST(PerfResultOptions, AreRead) {
+  const auto options =
+      optionsOf({"sendrecv", "--csv=x.csv", "--json", "--min-busbw", "12.5", "--against", "a"});
+  EXPECT_EQ(options.csv_file, "x.csv");
+  EXPECT_DOUBLE_EQ(options.min_busbw.value_or(0), 12.5);
+  EXPECT_TRUE(optionsOf({"sendrecv", "-J", "x.csv"}).csv);
+  EXPECT_TRUE(optionsOf({"sendrecv", "-J", "x.json"}).json);
+}
+
+TEST(PerfResultOptions, RefuseWhatContradictsItself) {
+  EXPECT_NE(errorOf({"sendrecv", "--csv", "--json"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--rows"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "-n", "5", "-K", "5"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--min-busbw", "1"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "--min-busbw", "0"}), "");
+  EXPECT_NE(errorOf({"sendrecv", "-J", "x.txt"}), "");
 }
 
 TEST(PerfFaultsOption, DrawsWhatIsNotGiven) {
@@ -118,6 +229,15 @@ TEST(PerfFaultsOption, RefusesWhatContradictsIt) {
   EXPECT_NE(errorOf({"sendrecv", "--conduct", "fabric"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--device", "verbs"}), "");
   EXPECT_NE(errorOf({"sendrecv", "--faults", "1", "--address", "host:1"}), "");
+}
+
+TEST(PerfFaultsOption, HypercubeGetsAPowerOfTwo) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const std::string text = std::to_string(seed);
+    EXPECT_EQ(
+        impossibleWith(Collective::kHypercube, optionsOf({"hypercube", "--faults", text.c_str()}).ranks),
+        nullptr);
+  }
 }
 
 TEST(PerfSizes, GoByFactorOrByBytes) {

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <memory>
+
 #include "process.h"
+#include "scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -41,9 +45,74 @@ std::string caseName(const testing::TestParamInfo<PerfPlugin::ParamType>& test) 
   return std::string(std::get<0>(test.param)) + "_v" + std::to_string(std::get<1>(test.param));
 }
 
+// The other collectives take the same way through the plugin: one API version is enough.
+auto newestCase(const Options& sizes) {
+  return testing::Combine(testing::Values("all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
+                                          "scatter", "hypercube"),
+                          testing::Values(12), testing::Values(sizes));
+}
+
 INSTANTIATE_TEST_SUITE_P(Quick, PerfPlugin, everyCase(kSmall), caseName);
+INSTANTIATE_TEST_SUITE_P(QuickNewest, PerfPlugin, newestCase(kSmall), caseName);
+INSTANTIATE_TEST_SUITE_P(FullNewest, PerfPlugin, newestCase(kLarge), caseName);
 INSTANTIATE_TEST_SUITE_P(Full, PerfPlugin, everyCase(kLarge), caseName);
 INSTANTIATE_TEST_SUITE_P(Campaign, PerfPlugin, everyCase(kAll), caseName);
+
+// The ports keep to 2.5 Gb/s, and each rank has two of them.
+TEST(PerfExpectation, PacedPortsAreNotExceeded) {
+  const auto result =
+      runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "1M", "-e", "1M", "-n", "2", "--ranks", "2",
+                                "--json", "--device", ownFabric() + ",count=2,speed=2500,pacing=on",
+                                "--plugin", RAILWISE_PLUGIN_PATH});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("\"ports_gb_per_s\": 0.3125,"), std::string::npos)
+      << "each port has a channel of both ranks\n"
+      << result.out;
+  const std::size_t share = result.out.find("\"ports_share\": ");
+  ASSERT_NE(share, std::string::npos) << result.out;
+  const double reached = std::stod(result.out.substr(share + 15));
+  EXPECT_GT(reached, 0);
+  EXPECT_LT(reached, 1.02);
+}
+
+TEST(PerfExpectation, PortsWithoutPacingTellNothing) {
+  const auto result =
+      runProcess(RAILWISE_CLI, {"perf", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "--ranks", "2",
+                                "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out.find("You get"), std::string::npos) << result.out;
+}
+
+// Ranks on two hosts of a software machine with two GPUs and two NICs of 2.5 Gb/s.
+TEST(PerfExpectation, OnTwoHostsTheModelIsThere) {
+  const test::Scratch scratch;
+  std::string machine = "host A cpu=x86_64/GenuineIntel/6/143 cores=8\n";
+  for (const std::string number : {"0", "1"})
+    machine += "bridge pci=0000:1" + number + ":00.0/2" + number + ":00.0 numa=0 pcie=5x16\n" +
+               "device name=mlx5_" + number + " link=ib speed=2500 rail=" + number + " pci=0000:1" + number +
+               ":00.0/2" + number + ":00.0/3" + number + ":00.0/4" + number +
+               ":00.0 numa=0 pcie=5x16 pacing=on\n" + "gpu pci=0000:1" + number + ":00.0/2" + number +
+               ":00.0/3" + number + ":01.0/5" + number + ":00.0 numa=0 pcie=5x16 sm=90 nvlink=switch:18\n";
+  const std::string file = scratch.file("two.conf", machine + "host B like=A\n");
+  const std::string fabric = "two" + std::to_string(getpid());
+  const auto rank = [&](const std::string& number, const std::string& host) {
+    return std::make_unique<Process>(
+        RAILWISE_CLI,
+        Options{"perf", "all_reduce", "-b", "1M", "-e", "1M", "-n", "2", "--plugin", RAILWISE_PLUGIN_PATH},
+        Options{"RANK=" + number, "WORLD_SIZE=2", "LOCAL_RANK=" + number, "LOCAL_WORLD_SIZE=2",
+                "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(20'000 + getpid() % 12'000),
+                "RAILWISE_FABRIC=" + fabric, "RAILWISE_HOST=" + host, "RAILWISE_DEVICE=software:" + file});
+  };
+  const auto first = rank("0", "A");
+  const auto second = rank("1", "B");
+  const auto result = first->wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(second->wait().status, 0);
+  EXPECT_NE(result.out.find(" of 0.625 GB/s ("), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("that its rings take of these NICs\n"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("with 2 GPUs on each of 2 hosts like this (2.30.7, "), std::string::npos)
+      << result.out;
+}
 
 // A device whose only address is 10.7.0.1: two processes that have it under two names cannot share a fabric.
 std::string deviceNamed(const std::string& name, const std::string& more = "") {
@@ -58,6 +127,20 @@ Options endlessPerf(const std::string& device) {
 Options shortPerf(const std::string& device) {
   return {"perf", "sendrecv", "-b", "8",        "-e",   "8",        "-n",
           "2",    "-c",       "1",  "--device", device, "--plugin", RAILWISE_PLUGIN_PATH};
+}
+
+// perf | head: nobody will ask what happened to ranks that were ended because their reader had left.
+TEST(PerfOutput, AReaderThatLeavesLeavesNoRecords) {
+  const test::Scratch scratch;
+  std::string command = "set -o pipefail; " + std::string(RAILWISE_CLI);
+  for (const std::string& word : Options{"perf", "sendrecv", "-b", "8", "-e", "1M", "-n", "20", "-N", "0",
+                                         "--device", ownFabric(), "--plugin", RAILWISE_PLUGIN_PATH})
+    command += " " + word;
+  const auto result = runProcess("/bin/bash", {"-c", command + " | head -n 8; exit $?"},
+                                 {"RAILWISE_METRICS_DIR=" + scratch.path("")});
+  EXPECT_EQ(result.status, 141) << result.out;
+  EXPECT_EQ(result.err, "");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path(""))) << "records";
 }
 
 const Options kNoFabric = {"RAILWISE_FABRIC="};
@@ -101,8 +184,8 @@ TEST(PerfFabric, RanksOfAJobMeetThoughNobodyNamesAFabric) {
 TEST(OwnPlugin, TheCommandFindsItByItself) {
   const auto result = runProcess(RAILWISE_CLI, {"devices", "--device", ownFabric()});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.out.find("soft0: GPUDirect: none, because the software device moves bytes with the CPU; "
-                            "gpudirect=on is for software GPUs\n"),
+  EXPECT_NE(result.out.find("\nGPUDirect: none, because the software device moves bytes with the CPU;\n"
+                            "  gpudirect=on is for software GPUs\n"),
             std::string::npos)
       << result.out;
 }

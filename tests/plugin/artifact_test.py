@@ -1,6 +1,6 @@
-"""Reads the built plugin as the dynamic loader does: exported symbols, dependencies, flags, links beside it.
+"""Reads the built plugin, or the spy, as the dynamic loader does: exported symbols, dependencies, flags, links beside it.
 
-Usage: artifact_test.py PLUGIN.so
+Usage: artifact_test.py PLUGIN.so [LINK...]
 """
 import os
 import re
@@ -14,7 +14,7 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def main(plugin):
+def main(plugin, *links):
     failures = []
 
     def expect(condition, message):
@@ -22,6 +22,8 @@ def main(plugin):
             failures.append(message)
 
     tables = {f"{prefix}_v{v}" for prefix in ("ncclNetPlugin", "ncclNet") for v in range(6, 13)}
+    if "spy" not in os.path.basename(plugin):
+        tables |= {f"ncclTunerPlugin_v{v}" for v in range(2, 7)}
     exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", plugin).splitlines()}
     expect(exported == tables, f"exported symbols differ: missing {tables - exported}, extra {exported - tables}")
 
@@ -33,13 +35,13 @@ def main(plugin):
     expect(re.search(r"\(FLAGS_1\).*NODELETE", dynamic), "not linked with -z nodelete")
     expect(re.search(r"\(FLAGS_1\).*NOW", dynamic), "not linked with -z now")
     expect("RPATH" not in dynamic and "RUNPATH" not in dynamic, "has a search path of the build machine")
-    expect(re.search(r"\(SONAME\).*\[libnccl-net-railwise\.so\]", dynamic), "wrong SONAME")
+    expect(re.search(rf"\(SONAME\).*\[{re.escape(os.path.basename(plugin))}\]", dynamic), "wrong SONAME")
 
     undefined = run("nm", "-D", "--undefined-only", plugin)
     for word in ("GLIBCXX", "CXXABI", "ibv_", "rdma_"):
         expect(word not in undefined, f"needs a {word} symbol at load time")
 
-    for link in ("libnccl-net.so", "librccl-net.so", "librccl-net-railwise.so"):
+    for link in links:
         path = os.path.join(os.path.dirname(plugin), link)
         expect(os.path.realpath(path) == os.path.realpath(plugin), f"{link} does not lead to the plugin")
 
@@ -50,4 +52,4 @@ def main(plugin):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

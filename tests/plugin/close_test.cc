@@ -21,6 +21,35 @@ TYPED_TEST(CloseTest, NullsAreAccepted) {
   EXPECT_EQ(TypeParam::table().deregMr(pair.send(), nullptr), ncclSuccess);
 }
 
+// The mistakes of a caller that has mixed its handles up, or closes twice.
+TYPED_TEST(CloseTest, HandlesOfAnotherKindAreRefused) {
+  Session<TypeParam> session;
+  Pair<TypeParam> pair(session);
+  const auto& table = TypeParam::table();
+  Handle handle;
+  void* listener = nullptr;
+  ASSERT_EQ(TypeParam::listen(session.context(), 0, handle.bytes(), &listener), ncclSuccess);
+  void* receive = &handle;
+  for (void* const wrong : {pair.send(), pair.receive(), static_cast<void*>(&session)}) {
+    EXPECT_EQ(TypeParam::accept(wrong, &receive), ncclInvalidArgument);
+    EXPECT_EQ(receive, nullptr);
+    EXPECT_EQ(table.closeListen(wrong), ncclInvalidArgument);
+  }
+  for (void* const wrong : {pair.receive(), listener, static_cast<void*>(&session)})
+    EXPECT_EQ(table.closeSend(wrong), ncclInvalidArgument);
+  for (void* const wrong : {pair.send(), listener, static_cast<void*>(&session)})
+    EXPECT_EQ(table.closeRecv(wrong), ncclInvalidArgument);
+  EXPECT_NE(warnings().find("closeListen: the handle is a sending connection, and a listener is needed"),
+            std::string::npos)
+      << warnings();
+  EXPECT_NE(warnings().find("closeSend: the handle is not a sending connection, or it was closed before"),
+            std::string::npos)
+      << warnings();
+  EXPECT_EQ(TypeParam::accept(listener, &receive), ncclSuccess);  // nothing was closed
+  EXPECT_EQ(table.closeListen(listener), ncclSuccess);
+  EXPECT_EQ(table.closeListen(listener), ncclInvalidArgument);
+}
+
 TYPED_TEST(CloseTest, ListenerAtEveryStepOfTheHandshake) {
   Session<TypeParam> session;
   for (int steps = 0; steps < 8; ++steps) {

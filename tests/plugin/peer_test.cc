@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "api.h"
-#include "net/wireup/handshake.h"
+#include "net/wireup/authentication.h"
 #include "tests/wait.h"
 
 namespace railwise::test {
@@ -53,7 +53,8 @@ TYPED_TEST(PeerTest, AHandleCannotTakeOverAnotherAttempt) {
   ASSERT_EQ(TypeParam::listen(session.context(), 0, second.bytes(), &listener2), ncclSuccess);
   ASSERT_EQ(TypeParam::connect(session.context(), 0, first.bytes(), &send1), ncclSuccess);
   constexpr size_t kNumber = offsetof(net::ListenHandle, connecting);
-  std::memcpy(static_cast<char*>(second.bytes()) + kNumber, static_cast<char*>(first.bytes()) + kNumber, 8);
+  std::memcpy(static_cast<char*>(second.bytes()) + kNumber, static_cast<char*>(first.bytes()) + kNumber,
+              sizeof(net::ListenHandle{}.connecting));
   void *receive1 = nullptr, *receive2 = nullptr;
   for (int i = 0; i < 10'000 && receive2 == nullptr; ++i) {
     if (send2 == nullptr)
@@ -126,7 +127,7 @@ TYPED_TEST(PeerTest, StrangersAreLoggedOnceAndTheRealPeerConnects) {
   half.say(std::string(reinterpret_cast<const char*>(&net::kMagic), sizeof net::kMagic));
   const Stranger other_job(fields.port);
   auto request = net::makeMessage<net::ConnectRequest>(net::MessageType::kRequest);
-  request.nonce = fields.nonce + 2;
+  net::seal(request, net::makeSecret());
   other_job.say(std::string(reinterpret_cast<const char*>(&request), sizeof request));
 
   clearLog();
@@ -259,7 +260,8 @@ TYPED_TEST(PeerTest, AKilledReceiverIsARemoteErrorThatNamesIt) {
   Child child([](int up, int down) { acceptAndReceive<TypeParam>(up, down); });
   // The child made its fabric's name from its own process id.
   if (!onRealDevices())
-    setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(child.pid())).c_str(), 1);
+    setenv("RAILWISE_DEVICE", ("software:fabric=test" + std::to_string(child.pid()) + ",name=soft0").c_str(),
+           1);
   void* context = nullptr;
   clearLog();
   ASSERT_EQ(TypeParam::init(&context), ncclSuccess) << warnings();

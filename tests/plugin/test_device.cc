@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/name_selection.h"
+#include "tests/one_device.h"
 
 namespace railwise::test {
 namespace {
@@ -115,7 +116,7 @@ void useDevice(const std::string& software) {
     return;
   }
   const std::string device =
-      "software:fabric=test" + std::to_string(getpid()) + (software.empty() ? "" : "," + software);
+      "software:fabric=test" + std::to_string(getpid()) + "," + oneDeviceAtLeast(software);
   setenv("RAILWISE_DEVICE", device.c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("RAILWISE_FUSE_PLACELESS", "1", 0);  // these devices are in no PCI tree

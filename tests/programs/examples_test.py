@@ -71,12 +71,29 @@ def printed(outputs):
     return None
 
 
-def pingpong(program, device, report, *variants):
+def pingpong(program, device, report, *variants, again=lambda failure, outputs: False):
+    """`again` tells of a failure that is the program's own: then the pair runs once more, at most twice."""
     for variant in variants:
         for where in (("-d", "soft0"), ("-d", "soft1", "-g", "0"), ("-d", "soft1", "-g", "1")):
             command = (program, *where, "-s", str(SIZE), "-n", str(ITERATIONS), *variant)
-            failure, outputs = device.pair(*command)
+            for _ in range(3):
+                failure, outputs = device.pair(*command)
+                if not again(failure, outputs):
+                    break
             report.check(" ".join(command), failure or printed(outputs), outputs)
+
+
+def left_early(failure, outputs):
+    """True when the client's only failure is that the server was gone. The server of ibv_srq_pingpong leaves after
+    `-n` messages over all its queue pairs, and the client may just then send one more. A card would try that one again
+    for half a second, in which the client ends too; the software device knows at once that the process is gone."""
+    client, server = outputs
+    gone = "Failed status transport retries exceeded (12)" in client
+    return failure == "client: exit status 1" and gone and printed([server]) is None
+
+
+def srq_pingpong(device, report):
+    pingpong("ibv_srq_pingpong", device, report, ("-c",), ("-c", "-e"), ("-c", "-q", "4"), again=left_early)
 
 
 def rc_pingpong(device, report):
@@ -92,7 +109,7 @@ TESTS = {
     "ibv_devices": devices,
     "ibv_devinfo": devinfo,
     "ibv_rc_pingpong": rc_pingpong,
-    "ibv_srq_pingpong": lambda d, r: pingpong("ibv_srq_pingpong", d, r, ("-c",), ("-c", "-e"), ("-c", "-q", "4")),
+    "ibv_srq_pingpong": srq_pingpong,
     "ibv_ud_pingpong": lambda d, r: pingpong("ibv_ud_pingpong", d, r, ("-c",), ("-c", "-e")),
 }
 

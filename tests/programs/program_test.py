@@ -133,7 +133,10 @@ class Report:
         self.failed += 1
         print(f"FAIL: {what} ({seconds:.1f} s): {failure}")
         for output in outputs:
-            print("    | " + "\n    | ".join(output.strip().splitlines()[-25:]))
+            lines = output.strip().splitlines()
+            if len(lines) > 40:  # an error may come first: stderr is not buffered
+                lines = [*lines[:15], "...", *lines[-25:]]
+            print("    | " + "\n    | ".join(lines))
         sys.stdout.flush()
 
     def done(self):

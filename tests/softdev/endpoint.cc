@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "base/clock.h"
+#include "tests/one_device.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -39,7 +40,8 @@ ibv_context* openNamed(const std::string& name) {
 }
 
 OpenDevice::OpenDevice(const std::string& devices, const std::string& fabric) : fabric_(fabric) {
-  require(configure(("fabric=" + fabric + ";" + devices).c_str()).ok(), "configure");
+  require(configure(("fabric=" + fabric + ";" + railwise::test::oneDeviceAtLeast(devices)).c_str()).ok(),
+          "configure");
   context_ = openNamed("");
 }
 

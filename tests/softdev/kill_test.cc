@@ -146,7 +146,7 @@ class Killing {
   std::unique_ptr<WorkerProcess> spawn() {
     constexpr const char* kModes[] = {
         "", ";mover=vm", ";mover=mem", ";mover=agent", ";mover=agent", ";mover=remap", ";engine=on"};
-    const std::string config = "fabric=" + fabric() + kModes[random_() % std::size(kModes)];
+    const std::string config = "fabric=" + fabric() + kModes[random_() % std::size(kModes)] + ";name=soft0";
     return std::make_unique<WorkerProcess>(config, random_());
   }
 

@@ -21,6 +21,7 @@
 #include <stdexcept>
 
 #include "softdev/queues/objects.h"
+#include "tests/one_device.h"
 
 namespace railwise::softdev::test {
 namespace {
@@ -185,7 +186,7 @@ int serveAgain(int fd) {
 }
 
 PeerProcess::PeerProcess(const std::string& fabric, const Options& options, const std::string& devices)
-    : config_("fabric=" + fabric + ";" + devices), options_(options) {
+    : config_("fabric=" + fabric + ";" + railwise::test::oneDeviceAtLeast(devices)), options_(options) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) != 0) throw std::runtime_error("socketpair");
   fcntl(fds[0], F_SETFD, FD_CLOEXEC);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace topo::test;
 
-MemoryTree makeTree() {
+MemoryTree makeArchivedTree() {
   MemoryTree tree("machine");
   const std::string deep = "/sys/devices/" + std::string(120, 'd') + "/" + std::string(90, 'e');
   tree.file("/sys/class/a", "1\n").file(deep + "/file", "2\n").link("/sys/long", deep).folder("/sys/empty");
@@ -44,7 +44,7 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 TEST(Archive, ComesBackAsItWas) {
-  const MemoryTree tree = makeTree();
+  const MemoryTree tree = makeArchivedTree();
   const auto read = readArchive(packed(tree), "x");
   ASSERT_OK(read);
   ASSERT_EQ((*read)->items().size(), tree.items().size());
@@ -56,22 +56,24 @@ TEST(Archive, ComesBackAsItWas) {
 }
 
 TEST(Archive, AMachineMayBeCalledSys) {
-  const auto read = readArchive(*writeArchive(makeTree(), "sys"), "x");
+  const auto read = readArchive(*writeArchive(makeArchivedTree(), "sys"), "x");
   ASSERT_OK(read);
   EXPECT_EQ((*read)->read("/sys/class/a"), "1\n");
 }
 
-TEST(Archive, TheSameTreeGivesTheSameBytes) { EXPECT_EQ(packed(makeTree()), packed(makeTree())); }
+TEST(Archive, TheSameTreeGivesTheSameBytes) {
+  EXPECT_EQ(packed(makeArchivedTree()), packed(makeArchivedTree()));
+}
 
 TEST(Archive, AnyPrefixIsAClearError) {
-  const std::string bytes = packed(makeTree());
+  const std::string bytes = packed(makeArchivedTree());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_TRUE(contains(errorOf(bytes.substr(0, size)), "x.tar.gz: it ")) << size;
   }
 }
 
 TEST(Archive, ADamagedByteIsAClearError) {
-  std::string bytes = packed(makeTree());
+  std::string bytes = packed(makeArchivedTree());
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
   EXPECT_TRUE(contains(errorOf(bytes), "damaged")) << errorOf(bytes);
 }
@@ -109,7 +111,7 @@ TEST(Archive, TarOfTheSystemReadsOurs) {
   char folder[] = "/tmp/railwise-tar-XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);
   const std::string path = std::string(folder) + "/tree.tar.gz";
-  const std::string bytes = packed(makeTree());
+  const std::string bytes = packed(makeArchivedTree());
   std::FILE* file = std::fopen(path.c_str(), "wb");
   ASSERT_NE(file, nullptr);
   std::fwrite(bytes.data(), 1, bytes.size(), file);

@@ -172,6 +172,30 @@ TEST(Api, XmlReadsBackAsTheSameMachine) {
   EXPECT_TRUE(diff(machine, *again)->empty());
 }
 
+TEST(Api, ReleasesAreReadAsPeopleWriteThem) {
+  EXPECT_EQ(static_cast<int>(*ncclRelease("2.30.4")), 23004);
+  EXPECT_EQ(static_cast<int>(*ncclRelease("2.30")), 23007);
+  EXPECT_EQ(static_cast<int>(*ncclRelease("")), 23102);
+  EXPECT_EQ(static_cast<int>(*ncclRelease("2.32")), 23200);
+  EXPECT_NE(ncclRelease("3.1").error().find("'3.1' is not a release"), std::string::npos);
+  Options options;
+  options.nccl = *ncclRelease("2.32.3");
+  EXPECT_FALSE(makeHgx(options).remarks().empty());
+}
+
+TEST(Api, PicksGpus) {
+  const Machine machine = makeHgx();
+  const auto pick = machine.pickJson(2);
+  ASSERT_OK(pick);
+  EXPECT_NE(pick->find("\"gpus\": [0, 1]"), std::string::npos) << *pick;
+  PickOptions options;
+  options.of = "3-5";
+  EXPECT_NE(machine.pickJson(2, options)->find("\"gpus\": [3, 4]"), std::string::npos);
+  EXPECT_NE(machine.pickJson(4, options).error().find("4 GPUs are wanted"), std::string::npos);
+  options.of = "9";
+  EXPECT_EQ(machine.pickJson(1, options).error(), "of: there is no GPU 9; the machine has 0-7");
+}
+
 TEST(Api, DiffTellsWhatAFileHides) {
   Options options;
   options.variables = {"NCCL_NET_GDR_LEVEL=LOC"};
@@ -252,6 +276,22 @@ struct CMachine {
 railwise_topology_t* loadHgx(const railwise_topology_options_t* options, char** error) {
   const std::string text = MachineText::hgx();
   return railwise_topology_load_text(text.data(), text.size(), "hgx.xml", options, error);
+}
+
+TEST(CApi, PicksGpusAndReadsReleases) {
+  CText error;
+  const CMachine hgx{loadHgx(nullptr, &error.text)};
+  railwise_topology_pick_options_t options = RAILWISE_TOPOLOGY_PICK_OPTIONS_INIT;
+  options.exclude = "0";
+  const CText pick{railwise_topology_pick_json(hgx.machine, 2, &options, nullptr)};
+  ASSERT_NE(pick.text, nullptr);
+  EXPECT_NE(std::strstr(pick.text, "\"gpus\": [1, 2]"), nullptr) << pick.text;
+  const CText refused{railwise_topology_pick_json(hgx.machine, 9, nullptr, &error.text)};
+  EXPECT_EQ(refused.text, nullptr);
+  ASSERT_NE(error.text, nullptr);
+  EXPECT_NE(std::strstr(error.text, "9 GPUs are wanted"), nullptr) << error.text;
+  EXPECT_EQ(railwise_topology_nccl_release("2.30.4", nullptr), 23004);
+  EXPECT_EQ(railwise_topology_nccl_release("two", nullptr), -1);
 }
 
 TEST(CApi, AnswersInJson) {
@@ -361,8 +401,16 @@ TEST(CApi, OptionsReachTheEngine) {
   options.nccl = RAILWISE_TOPOLOGY_NCCL_2_28;
   const CMachine hgx{loadHgx(&options, nullptr)};
   const CText json{railwise_topology_json(hgx.machine, nullptr)};
-  EXPECT_NE(std::strstr(json.text, "\"nccl\": \"2.28\""), nullptr);
+  EXPECT_NE(std::strstr(json.text, "\"nccl\": \"2.28.9\""), nullptr);
   EXPECT_NE(std::strstr(json.text, "NCCL_P2P_LEVEL"), nullptr);
+  options.nccl = RAILWISE_TOPOLOGY_NCCL_2_31;
+  const CMachine newest{loadHgx(&options, nullptr)};
+  const CText newest_json{railwise_topology_json(newest.machine, nullptr)};
+  EXPECT_NE(std::strstr(newest_json.text, "\"nccl\": \"2.31.2\""), nullptr);
+  options.nccl = 23004;  // as NCCL_VERSION_CODE
+  const CMachine between{loadHgx(&options, nullptr)};
+  const CText between_json{railwise_topology_json(between.machine, nullptr)};
+  EXPECT_NE(std::strstr(between_json.text, "\"nccl\": \"2.30.4\""), nullptr);
   options.nccl = 7;
   CText error;
   EXPECT_EQ(loadHgx(&options, &error.text), nullptr);

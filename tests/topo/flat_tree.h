@@ -20,6 +20,10 @@ struct FlatPci {
   std::string infiniband;  // name of its RDMA device
 };
 
+inline FlatPci rdma(FlatPci device, const std::string& name) {
+  device.infiniband = name;
+  return device;
+}
 inline FlatPci h100(const std::string& domain, int numa) {
   return {domain + ":00:00.0", "0x10de", "0x2330", "0x030200", numa, "32.0 GT/s PCIe", "16"};
 }
@@ -70,6 +74,11 @@ inline sysfs::MemoryTree makeFlatTree(const std::vector<std::string>& masks,
   for (const FlatPci& device : devices) addPci(tree, device);
   tree.file("/railwise/cpu", cpu + "\n");
   return tree;
+}
+
+// A VM with 16 cores on one node.
+inline sysfs::MemoryTree makeVm(const std::vector<FlatPci>& devices) {
+  return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
 }
 
 // Azure ND H100 v5.

@@ -144,6 +144,45 @@ def check_gpu(check, dom):
     lit = [a for t, a in page.elements if t == "path" and "on" in (a.get("class") or "").split()]
     check(len(lit) == 2, f"the two links between GPU 3 and its NIC are lit, not {len(lit)}")
     check("PCIe switch 0000:40:00.0" in page.texts["way"], "the way is told by name")
+    check("P2P/CUMEM" in panel and "transport" in panel, "the panel tells the transport to the other GPUs")
+    check("NET/GDRDMA, mlx5_1 \u2192 mlx5_1 through GPU 1 (PXN)" in panel, "and that to another host")
+    check("the ranks are on two hosts" in panel, "with its reason")
+
+
+def drawn(page):
+    """Classes of the lines that are drawn for channels."""
+    return [set((a.get("class") or "").split()) for t, a in page.elements if t == "path" and "ring" in (a.get("class") or "").split()]
+
+
+def pressed(page):
+    """Channels that are chosen."""
+    return {a["data-channel"] for t, a in page.elements if t == "button" and "data-channel" in a and a.get("aria-pressed") == "true"}
+
+
+def check_no_channel(check, dom):
+    page = Page(dom)
+    check(not drawn(page) and pressed(page) == {"none"}, f"no channel is drawn at the start: {len(drawn(page))}, {pressed(page)}")
+    check("Ring, one host" in page.texts["channels"], "the list of the rings is there")
+    check(page.count("option", value="ring") == 1 and page.count("option", value="tree") == 1, "rings and trees can be chosen")
+
+
+def check_ring(check, dom):
+    page = Page(dom)
+    lines = drawn(page)
+    check(len(lines) == 5 and all("c0" in line for line in lines), f"a ring of four GPUs has 3 hops and 2 to NICs, not {lines}")
+    check(pressed(page) == {"0"}, f"channel 0 is chosen: {pressed(page)}")
+    badges = sum(t == "g" and "badge" in (a.get("class") or "").split() for t, a in page.elements)
+    check(badges == 4, f"each GPU has its number in the ring, not {badges}")
+    check("ringed" in next(a for t, a in page.elements if t == "svg" and "rw" in (a.get("class") or "").split())["class"].split(), "the rest is pale")
+    check("Ring, two hosts" in page.texts["channels"] and "mlx5_" in page.texts["channels"], "the NICs are listed")
+
+
+def check_trees(check, dom):
+    page = Page(dom)
+    lines = drawn(page)
+    colours = {name for line in lines for name in line if re.fullmatch(r"c\d", name)}
+    check(len(lines) >= 6 and len(colours) >= 2, f"trees have a colour each: {len(lines)} lines, {colours}")
+    check("all" in pressed(page), f"all channels are chosen: {pressed(page)}")
 
 
 def check_nic(check, dom):
@@ -173,7 +212,8 @@ def main():
         folder = pathlib.Path(name)
         page = make_page(railwise, folder, "page", machine("Unknown"))
         evil = make_page(railwise, folder, "evil", machine(name_of_nic_0=EVIL))
-        for file, fragment, looks in ((page, "", check_start), (page, "#gpu=3", check_gpu), (page, "#nic=1", check_nic),
+        for file, fragment, looks in ((page, "", check_start), (page, "", check_no_channel), (page, "#ring=0&nodes=2", check_ring),
+                                      (page, "#tree=all", check_trees), (page, "#gpu=3", check_gpu), (page, "#nic=1", check_nic),
                                       (evil, "#nic=0", check_evil)):
             dom, complaints = browse(browser, file, fragment, "--dump-dom")
             check(not complaints, f"{file.name}{fragment}: the console says {complaints[:3]}")

@@ -108,7 +108,8 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="railwise-install-") as folder:
         work = pathlib.Path(folder)
-        run(arguments.cmake, "--install", arguments.build, "--prefix", work / "first", "--component", "topology")
+        for component in ("topology", "topology-dev"):
+            run(arguments.cmake, "--install", arguments.build, "--prefix", work / "first", "--component", component)
         prefix = (work / "first").rename(work / "prefix")  # what is installed may be moved
         library = next(prefix.rglob("librailwise-topology.so"))
         check_library(library, prefix / "include")

@@ -1,11 +1,13 @@
-"""Holds `railwise topo paths` against the answers of NCCL 2.30.7's own code.
+"""Holds `railwise topo paths` against the answers of NCCL's own code.
 
-Usage: nccl_answers_test.py RAILWISE here      machines/ of this folder (answers.json)
-       nccl_answers_test.py RAILWISE FOLDER    a collection with variants.tsv, sysfs.tsv, machines/, sysfs/, expected/;
-                                               exit 77 (skipped) when it is not there
+Usage: nccl_answers_test.py RAILWISE here               machines/ of this folder (answers.json); those of machines/partial were checked by
+                                                        hand
+       nccl_answers_test.py RAILWISE FOLDER [RELEASE]   a collection with variants.tsv, sysfs.tsv, machines/, sysfs/, expected/, partial/;
+                                                        exit 77 (skipped) when it is not there. With RELEASE the answers
+                                                        in expected-RELEASE/ count (2.31), without it those of NCCL 2.30.7
 
 Types, hops, P2P, GPUDirect and the choices must be equal, bandwidths within half a percent. AMD's files (.xgmi-nvlink)
-are compared in types and NICs only: NCCL's constants stand for RCCL's there.
+are compared in types and NICs only: NCCL's constants stand for RCCL's there. An answer without a table says nothing of it.
 """
 import json
 import pathlib
@@ -16,6 +18,7 @@ import sys
 TABLES = ["gpu_gpu", "gpu_net", "net_gpu", "gpu_cpu", "net_cpu", "cpu_cpu", "net_net"]
 HERE = pathlib.Path(__file__).parent / "machines"
 SKIPPED = 77
+DEFAULT = "2.30"
 
 
 def rows(answer, table, width):
@@ -43,16 +46,16 @@ def table_differences(want, got, table, types_only):
 
 
 def differences(want, got, types_only):
-    for table in TABLES:
+    for table in set(TABLES) & set(want):
         yield from table_differences(want, got, table, types_only)
     if not types_only:
         for table in ("p2p", "gdr"):
-            if rows(want, table, 6) != rows(got, table, 6):
+            if table in want and rows(want, table, 6) != rows(got, table, 6):
                 yield f"{table} differs"
     for i, domain in enumerate(want.get("domains") or []):
         ours = (got.get("domains") or [])[i:i + 1]
         for key in ("local_net",) if types_only else ("ranks", "local_net", "p2p_net"):
-            if not ours or ours[0].get(key) != domain.get(key):
+            if key in domain and (not ours or ours[0].get(key) != domain[key]):
                 yield f"domain {i}: {key} differs"
 
 
@@ -78,23 +81,32 @@ def check(name, command, want, types_only=False):
 
 def own_machines(railwise):
     for want in json.loads((HERE / "answers.json").read_text()):
-        command = [railwise, "topo", "paths", str(HERE / want["file"]), "-q", *shlex.split(want["options"])]
-        yield check(want["file"] + " " + want["options"], command, want)
+        command = [railwise, "topo", "paths", str(HERE / want["file"]), "-q", "--nccl", want.get("nccl", DEFAULT),
+                   *shlex.split(want["options"])]
+        yield check(f'{want["file"]} {want["options"]} {want.get("nccl", "")}', command, want)
 
 
 def table_of(path):
     return [(line.split("\t") + [""] * 4)[:4] for line in path.read_text().splitlines()[1:]]
 
 
-def collection(railwise, folder):
+def collection(railwise, folder, release):
+    expected = folder / ("expected" if release == DEFAULT else "expected-" + release)
     for machine, variant, options, _ in table_of(folder / "variants.tsv"):
-        want = json.loads((folder / "expected" / (machine[:-4] + variant + ".json")).read_text())
-        command = [railwise, "topo", "paths", str(folder / "machines" / machine), "-q", *shlex.split(options)]
-        yield check(machine + variant, command, want, variant == ".xgmi-nvlink")
-    for tree, file, options, result in table_of(folder / "sysfs.tsv"):
-        want = json.loads((folder / "expected" / "sysfs" / (result + ".json")).read_text())
-        command = [railwise, "topo", "paths", "--root", str(folder / "sysfs" / (tree + ".tar.gz")), "-q",
+        answer = expected / (machine[:-4] + variant + ".json")
+        if release != DEFAULT and not answer.exists():
+            continue  # AMD's are answered for 2.30.7 alone
+        want = json.loads(answer.read_text())
+        command = [railwise, "topo", "paths", str(folder / "machines" / machine), "-q", "--nccl", release,
                    *shlex.split(options)]
+        yield check(machine + variant, command, want, variant == ".xgmi-nvlink")
+    for file in sorted((folder / "partial").glob("*.xml")) if release == DEFAULT else []:
+        want = json.loads(file.with_suffix(".json").read_text())
+        yield check("partial/" + file.name, [railwise, "topo", "paths", str(file), "-q", "--nccl", release], want)
+    for tree, file, options, result in table_of(folder / "sysfs.tsv") if release == DEFAULT else []:
+        want = json.loads((expected / "sysfs" / (result + ".json")).read_text())
+        command = [railwise, "topo", "paths", "--root", str(folder / "sysfs" / (tree + ".tar.gz")), "-q",
+                   "--nccl", release, *shlex.split(options)]
         if file != "-":
             command.append(str(folder / "machines" / file))
         yield check("sysfs " + result, command, want)
@@ -102,10 +114,14 @@ def collection(railwise, folder):
 
 def main():
     railwise, where = sys.argv[1:3]
+    release = sys.argv[3] if len(sys.argv) > 3 else DEFAULT
     if where != "here" and not (pathlib.Path(where) / "variants.tsv").exists():
         print(f"skipped: no {where}/variants.tsv (RAILWISE_TOPOLOGIES names another folder)")
         return SKIPPED
-    results = list(own_machines(railwise) if where == "here" else collection(railwise, pathlib.Path(where)))
+    if where != "here" and release != DEFAULT and not (pathlib.Path(where) / ("expected-" + release)).exists():
+        print(f"skipped: no {where}/expected-{release}")
+        return SKIPPED
+    results = list(own_machines(railwise) if where == "here" else collection(railwise, pathlib.Path(where), release))
     print(f"{len(results)} answers compared with NCCL's, {results.count(False)} differ")
     return 0 if all(results) and len(results) > 20 else 1
 

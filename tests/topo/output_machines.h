@@ -9,10 +9,17 @@
 
 #include "tests/ok.h"
 #include "tests/topo/topologies.h"
+#include "topo/document/xml.h"
 #include "topo/machine/load.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::topo::test {
+
+inline XmlDocument documentOf(const std::string& xml) {
+  auto document = parseXml(xml, "test.xml");
+  EXPECT_OK(document);
+  return std::move(*document);
+}
 
 inline std::string pci(const std::string& busid, const std::string& pci_class, const std::string& inner,
                        const std::string& speed = "32.0 GT/s PCIe") {

@@ -66,6 +66,19 @@ TEST(FatalFlag, KeepsTheFirstEvent) {
   EXPECT_EQ(flag.event(), IBV_EVENT_CQ_ERR);
 }
 
+TEST(FatalFlag, TakesTheEventAndIsRaisedAgain) {
+  FatalFlag flag;
+  flag.raise(IBV_EVENT_QP_FATAL);
+  flag.ring();
+  EXPECT_EQ(flag.take(), IBV_EVENT_QP_FATAL);
+  EXPECT_FALSE(flag.raised());
+  flag.ring();
+  flag.ring();
+  EXPECT_TRUE(flag.raised());
+  EXPECT_FALSE(flag.take());
+  EXPECT_FALSE(flag.raised());
+}
+
 TEST(DescribeEvent, NamesTheNumberOfWhatNobodyKnows) {
   AsyncEvent event;
   event.type = static_cast<ibv_event_type>(30);

@@ -24,13 +24,13 @@ std::string g_last_warning;
   g_last_warning = text;
 }
 
-struct Bench {
-  explicit Bench(const std::string& more = "")
+struct RegionBench {
+  explicit RegionBench(const std::string& more = "")
       : device(more), context(device.open()), pd(library().alloc_pd(context.get())) {
     g_last_warning.clear();
     log::setSink(keepWarning);
   }
-  ~Bench() { log::setSink(nullptr); }
+  ~RegionBench() { log::setSink(nullptr); }
 
   test::SoftwareDevice device;
   Context context;
@@ -39,7 +39,7 @@ struct Bench {
 };
 
 TEST(RegisterMemory, NoLockableMemoryNamesTheLimitAndTheRemedy) {
-  Bench bench("fault=verb=reg_mr errno=ENOMEM");
+  RegionBench bench("fault=verb=reg_mr errno=ENOMEM");
   rlimit limit = {};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const Status status = registerMemory(bench.pd.get(), bench.page, sizeof bench.page, kDataAccess).status();
@@ -52,7 +52,7 @@ TEST(RegisterMemory, NoLockableMemoryNamesTheLimitAndTheRemedy) {
 }
 
 TEST(RegisterMemory, RelaxedOrderingIsTakenByTheDevice) {
-  const Bench bench;
+  const RegionBench bench;
   Config config = bench.device.config();
   EXPECT_EQ(relaxedOrdering(config), kRelaxedOrdering);
   const int access = kDataAccess | relaxedOrdering(config);
@@ -62,8 +62,8 @@ TEST(RegisterMemory, RelaxedOrderingIsTakenByTheDevice) {
 }
 
 TEST(DmaBufSupported, IsTheDevicesAnswer) {
-  EXPECT_TRUE(dmaBufSupported(Bench().pd.get()));
-  EXPECT_FALSE(dmaBufSupported(Bench("dmabuf=off").pd.get()));
+  EXPECT_TRUE(dmaBufSupported(RegionBench().pd.get()));
+  EXPECT_FALSE(dmaBufSupported(RegionBench("dmabuf=off").pd.get()));
 }
 
 }  // namespace

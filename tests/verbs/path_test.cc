@@ -8,7 +8,7 @@
 namespace railwise::verbs {
 namespace {
 
-ibv_gid gidOf(const char* text) {
+ibv_gid gidFrom(const char* text) {
   ibv_gid gid = {};
   EXPECT_EQ(inet_pton(AF_INET6, text, gid.raw), 1) << text;
   return gid;
@@ -46,13 +46,13 @@ TEST(LaneFlowLabel, ConnectionsSpreadOverThePorts) {
 }
 
 TEST(OnOtherSubnet, ComparesSubnetNumbersWhereOneGidIsRoutable) {
-  const ibv_gid plain = gidOf("fe80::1");
-  const ibv_gid routable1 = gidOf("fec0:0:7:1::1");  // FLID 7, subnet 1
-  const ibv_gid routable2 = gidOf("fec0:0:9:2::1");
-  EXPECT_FALSE(onOtherSubnet(plain, gidOf("fe80::2")));
-  EXPECT_TRUE(onOtherSubnet(plain, gidOf("fec0::2"))) << "other prefixes, no FLID";
-  EXPECT_FALSE(onOtherSubnet(routable1, gidOf("fec0:0:8:1::2"))) << "two routers of one subnet";
-  EXPECT_FALSE(onOtherSubnet(gidOf("fe80:0:0:1::1"), routable1));
+  const ibv_gid plain = gidFrom("fe80::1");
+  const ibv_gid routable1 = gidFrom("fec0:0:7:1::1");  // FLID 7, subnet 1
+  const ibv_gid routable2 = gidFrom("fec0:0:9:2::1");
+  EXPECT_FALSE(onOtherSubnet(plain, gidFrom("fe80::2")));
+  EXPECT_TRUE(onOtherSubnet(plain, gidFrom("fec0::2"))) << "other prefixes, no FLID";
+  EXPECT_FALSE(onOtherSubnet(routable1, gidFrom("fec0:0:8:1::2"))) << "two routers of one subnet";
+  EXPECT_FALSE(onOtherSubnet(gidFrom("fe80:0:0:1::1"), routable1));
   EXPECT_TRUE(onOtherSubnet(routable1, routable2));
   EXPECT_TRUE(onOtherSubnet(plain, routable2));
 }

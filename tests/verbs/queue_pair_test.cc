@@ -8,8 +8,8 @@ namespace railwise::verbs {
 namespace {
 
 // A device with everything a queue pair needs.
-struct Bench {
-  explicit Bench(const std::string& more = "")
+struct QueuePairBench {
+  explicit QueuePairBench(const std::string& more = "")
       : device(more), context(device.open()), pd(library().alloc_pd(context.get())) {
     cq.reset(library().create_cq(context.get(), 16, nullptr, nullptr, 0));
     port = *queryPort(context.get(), 1);
@@ -39,7 +39,7 @@ ibv_qp_attr stateOf(ibv_qp* qp) {
 
 TEST(QueuePair, GoesFromInitToReadyToSend) {
   for (const char* link : {"link=roce", "link=ib"}) {
-    Bench bench(link);
+    QueuePairBench bench(link);
     Result<QueuePair> made = bench.make();
     ASSERT_OK(made);
     EXPECT_GE(made->inline_bytes, 64U);
@@ -51,7 +51,7 @@ TEST(QueuePair, GoesFromInitToReadyToSend) {
 }
 
 TEST(QueuePair, ThePathsMtuIsTheSmallerOfBothEnds) {
-  Bench bench("mtu=4096");
+  QueuePairBench bench("mtu=4096");
   Result<QueuePair> made = bench.make();
   PathAddress remote = bench.addressOf(*made);
   remote.mtu = IBV_MTU_1024;
@@ -60,14 +60,14 @@ TEST(QueuePair, ThePathsMtuIsTheSmallerOfBothEnds) {
 }
 
 TEST(QueuePair, MoreInlineThanTheDeviceHasIsNoError) {
-  Bench bench("max_inline=32");
+  QueuePairBench bench("max_inline=32");
   Result<QueuePair> made = bench.make({16, 16, 4096});
   ASSERT_OK(made);
   EXPECT_LE(made->inline_bytes, 32U);
 }
 
 TEST(QueuePair, FlowLabelAndTrafficClassArriveAtTheDevice) {
-  Bench bench("link=roce");
+  QueuePairBench bench("link=roce");
   Result<QueuePair> made = bench.make();
   const PathSettings settings{bench.gid, 3, 106, laneFlowLabel(7, 1)};
   ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), settings));
@@ -87,14 +87,14 @@ TEST(QueuePair, ClearToSendsHaveATrafficClassOfTheirOwnOnRoce) {
   EXPECT_EQ(clearToSendTrafficClass(port, config, 96), 106);
 }
 
-ibv_gid gidAt(const Bench& bench, int index) {
+ibv_gid gidAt(const QueuePairBench& bench, int index) {
   ibv_gid gid = {};
   EXPECT_EQ(library().query_gid(bench.context.get(), 1, index, &gid), 0);
   return gid;
 }
 
 TEST(QueuePair, InfiniBandStaysLocalWithinASubnet) {
-  Bench bench("link=ib");
+  QueuePairBench bench("link=ib");
   Result<QueuePair> made = bench.make();
   ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}));
   const ibv_ah_attr path = stateOf(made->qp.get()).ah_attr;
@@ -103,7 +103,7 @@ TEST(QueuePair, InfiniBandStaysLocalWithinASubnet) {
 }
 
 TEST(QueuePair, APortThatRequiresAGlobalHeaderGetsOne) {
-  Bench bench("link=ib");
+  QueuePairBench bench("link=ib");
   bench.port.grh_required = true;
   Result<QueuePair> made = bench.make();
   ASSERT_OK(readyToReceive(made->qp.get(), bench.port, bench.addressOf(*made), {bench.gid, 0, 0}));
@@ -113,7 +113,7 @@ TEST(QueuePair, APortThatRequiresAGlobalHeaderGetsOne) {
 }
 
 TEST(QueuePair, AnotherInfiniBandSubnetIsReachedByItsRouter) {
-  Bench bench("link=ib,gid=fec0:0:1111:2::1/ib,gid=fec0:0:1234:1::1/ib");
+  QueuePairBench bench("link=ib,gid=fec0:0:1111:2::1/ib,gid=fec0:0:1234:1::1/ib");
   Result<QueuePair> made = bench.make();
   const Gid local{.index = 0, .value = gidAt(bench, 0)};
   PathAddress remote = bench.addressOf(*made);
@@ -127,7 +127,7 @@ TEST(QueuePair, AnotherInfiniBandSubnetIsReachedByItsRouter) {
 
 // As sender and receiver do it: offer, reduce, take.
 TEST(Ece, BothEndsAgreeOnWhatBothHave) {
-  Bench sender("ece=0x7");
+  QueuePairBench sender("ece=0x7");
   Result<QueuePair> sending = sender.make();
   const std::optional<Ece> offered = queryEce(sending->qp.get(), sender.device.config());
   ASSERT_TRUE(offered.has_value());
@@ -147,7 +147,7 @@ TEST(Ece, BothEndsAgreeOnWhatBothHave) {
 }
 
 TEST(Ece, ADeviceWithoutItConnectsAllTheSame) {
-  Bench bench("ece=off");
+  QueuePairBench bench("ece=off");
   Result<QueuePair> made = bench.make();
   EXPECT_FALSE(queryEce(made->qp.get(), bench.device.config()).has_value());
   EXPECT_OK(
@@ -156,7 +156,7 @@ TEST(Ece, ADeviceWithoutItConnectsAllTheSame) {
 }
 
 TEST(Ece, IsNotOfferedWhenItIsSwitchedOff) {
-  Bench bench;
+  QueuePairBench bench;
   Result<QueuePair> made = bench.make();
   Config config = bench.device.config();
   EXPECT_TRUE(queryEce(made->qp.get(), config).has_value());
@@ -165,16 +165,30 @@ TEST(Ece, IsNotOfferedWhenItIsSwitchedOff) {
 }
 
 TEST(QueuePair, ImpossibleSizesAreAnError) {
-  Bench bench;
+  QueuePairBench bench;
   EXPECT_EQ(bench.make({1U << 30, 16, 0}).status().code, Code::kSystem);
 }
 
 TEST(QueuePair, ABadPartitionKeyIsAnError) {
-  Bench bench;
+  QueuePairBench bench;
   Config config = bench.device.config();
   config.ib_pkey_index = 500;
   EXPECT_EQ(createQueuePair(bench.pd.get(), bench.cq.get(), bench.port, config, {16, 16, 0}).status().code,
             Code::kSystem);
+}
+
+// The software device's only key is 0xffff: bit 15 says that it is a full member and does not count.
+TEST(QueuePair, ThePartitionKeyIsFoundByItsValue) {
+  QueuePairBench bench;
+  Config config = bench.device.config();
+  config.ib_pkey_index = 500;  // the value goes before it
+  const auto status = [&](int value) {
+    config.ib_pkey_value = value;
+    return createQueuePair(bench.pd.get(), bench.cq.get(), bench.port, config, {16, 16, 0}).status().code;
+  };
+  EXPECT_EQ(status(0xffff), Code::kOk);
+  EXPECT_EQ(status(0x7fff), Code::kOk);
+  EXPECT_EQ(status(0x8001), Code::kInvalidUsage);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/text_layout.h"
 #include "cli/device/commands.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
@@ -42,8 +43,7 @@ int deviceListCommand(Args args) {
   int status = kExitOk;
   if (!parseOrLeave("device list", {}, args, kListHelp, 0, &status)) return status;
   for (const softdev::ShippedMachine& machine : softdev::shippedMachines())
-    std::printf("%-12s %.*s\n", machine.name, static_cast<int>(machine.title().size()),
-                machine.title().data());
+    std::fputs(wrappedText(machine.title(), textOf("%-12s ", machine.name)).c_str(), stdout);
   return kExitOk;
 }
 

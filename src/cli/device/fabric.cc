@@ -71,23 +71,4 @@ DeviceFabric::~DeviceFabric() {
   if (fabric_ != nullptr) softdev::detachFabric(fabric_);
 }
 
-std::string columns(const std::vector<std::vector<std::string>>& rows, std::size_t right_from) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      line += (i > 0 ? "  " : "") + (i >= right_from ? padding + row[i] : row[i] + padding);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
 }  // namespace railwise::cli

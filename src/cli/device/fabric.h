@@ -35,8 +35,4 @@ class DeviceFabric {
   softdev::Fabric* fabric_ = nullptr;
 };
 
-// Formats rows as columns that are as wide as needed. Columns from `right_from` on are aligned right, for
-// numbers.
-std::string columns(const std::vector<std::vector<std::string>>& rows, std::size_t right_from);
-
 }  // namespace railwise::cli

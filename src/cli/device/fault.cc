@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/device/commands.h"
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
@@ -104,7 +105,7 @@ int list(softdev::Fabric& fabric, const Request& request) {
   for (const FaultStatus& rule : rules)
     rows.push_back({std::to_string(rule.id), stateName(rule), std::to_string(rule.matches),
                     std::to_string(rule.hits), softdev::faultRuleText(rule.rule)});
-  std::fputs(columns(rows, rows[0].size()).c_str(), stdout);
+  std::fputs(tableText(rows).c_str(), stdout);
   return kExitOk;
 }
 

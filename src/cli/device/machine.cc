@@ -1,7 +1,9 @@
 #include "cli/device/machine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "cli/options/message.h"
 #include "softdev/config/machines.h"
@@ -49,6 +51,25 @@ void dropHost(std::string& text) {
   if (hash != std::string::npos) text.erase(hash, end - hash);
 }
 
+// Removes the pairs fabric=NAME: the option --fabric comes before them.
+void dropFabric(std::string& text) {
+  constexpr std::string_view kKey = "fabric=";
+  constexpr const char* kSeparators = ",; ";
+  for (std::size_t at = text.find(kKey); at != std::string::npos; at = text.find(kKey, at)) {
+    if (at > 0 && std::string_view(kSeparators).find(text[at - 1]) == std::string_view::npos) {
+      ++at;
+      continue;
+    }
+    std::size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
+    if (end < text.size() && text[end] == ',') {
+      ++end;
+    } else if (at > 0 && text[at - 1] == ',') {
+      --at;
+    }
+    text.erase(at, end - at);
+  }
+}
+
 }  // namespace
 
 void addDeviceMachineOptions(std::vector<Option>& table, DeviceMachineOptions& fields) {
@@ -73,7 +94,10 @@ std::optional<DeviceMachine> openDeviceMachine(const char* command, const Device
   DeviceMachine machine;
   machine.text = options.machine.empty() ? textFromEnvironment() : textFor(options.machine);
   if (!options.host.empty()) dropHost(machine.text);
-  if (!options.fabric.empty()) machine.text += ";fabric=" + options.fabric;
+  if (!options.fabric.empty()) {
+    dropFabric(machine.text);
+    machine.text += ";fabric=" + options.fabric;
+  }
   machine.text += options.settings;
   const char* variable = std::getenv("RAILWISE_HOST");
   const std::string host = options.host.empty() && variable != nullptr ? variable : options.host;

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/device/commands.h"
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
@@ -43,7 +44,7 @@ std::string textTable(const std::vector<PortInfo>& ports) {
                     port.lid != 0 ? std::to_string(port.lid) : "-", std::to_string(port.contexts),
                     gidList(port)});
   }
-  return columns(rows, rows[0].size());
+  return tableText(rows);
 }
 
 std::string jsonText(const std::vector<PortInfo>& ports) {

@@ -107,8 +107,8 @@ int deviceRunCommand(Args args) {
   std::vector<Option> table;
   addDeviceMachineOptions(table, options);
   table.push_back(choiceOption<Sysfs>(0, "sysfs", kSysfs, &sysfs,
-                                      "show the command the machine's /sys; auto: when the machine\n"
-                                      "describes hosts with a PCI tree (default: auto)"));
+                                      "show the command the machine's /sys: on, off, or auto, when\n"
+                                      "the machine describes hosts with a PCI tree (default: auto)"));
   // The options end where the command begins, with or without "--".
   const std::vector<const char*> own = ownArguments(table, args);
   int status = kExitOk;

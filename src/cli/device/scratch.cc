@@ -18,10 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The start time of a process, in clock ticks since boot: field 22 of its stat file. The fields are counted
-// after the name in parentheses. "": there is no such process.
+// The start time of a process, in clock ticks since boot: field 22 of the stat file of its first thread.
+// qemu-user answers a read of the process's own /proc/PID/stat itself, with another time than the other
+// processes see, so they would take this process's folder for a stale one. The fields are counted after the
+// name in parentheses.
+// "": there is no such process.
 std::string startOf(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
+  std::ifstream file("/proc/" + pid + "/task/" + pid + "/stat");
   std::string line;
   std::getline(file, line);
   const std::size_t name = line.rfind(')');

@@ -79,7 +79,7 @@ std::string nvlinksText(const softdev::GpuConfig& gpu) {
   return text.empty() ? text : textOf("; %u NVLinks: ", gpu.nvlinkCount()) + text;
 }
 
-std::string tableText(const softdev::MachineConfig& machine) {
+std::string machineTable(const softdev::MachineConfig& machine) {
   Rows rows = {{"host", "device", "port", "link", "Gb/s", "state", "rail", "guid", "pci", "numa", "PCIe Gb/s",
                 "PCIe link", "modes"}};
   for (size_t i = 0; i < machine.hosts.size(); ++i) addRows(rows, machine.hosts[i], i == machine.chosen);
@@ -235,7 +235,7 @@ int deviceShowCommand(Args args) {
   const auto machine = openDeviceMachine("device show", options);
   if (!machine) return kExitUsage;
   return writeOutput("device show", output,
-                     format == ShowFormat::kJson ? jsonText(*machine) : tableText(machine->config));
+                     format == ShowFormat::kJson ? jsonText(*machine) : machineTable(machine->config));
 }
 
 }  // namespace railwise::cli

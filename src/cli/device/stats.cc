@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/device/commands.h"
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"
@@ -86,7 +87,7 @@ std::string textTable(const std::vector<CountsRow>& rows, CountsBy by) {
       if (!isPoll(count) || hasPolls(by)) line.push_back(std::to_string(row.counts.*count.field));
     }
   }
-  return columns(table, right_from);
+  return tableText(table, right_from);
 }
 
 std::string jsonText(const std::vector<CountsRow>& rows, CountsBy by) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -17,11 +18,13 @@
 #include "base/config.h"
 #include "cli/doctor/commands.h"
 #include "cli/options/command_line.h"
+#include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/plugin/plugin_loader.h"
 #include "cli/topo/machine_options.h"
 #include "doctor/checks/examine.h"
 #include "doctor/facts/gather.h"
+#include "doctor/facts/libraries.h"
 #include "doctor/facts/mask.h"
 #include "doctor/facts/trees.h"
 #include "doctor/report.h"
@@ -31,6 +34,11 @@
 
 namespace railwise::cli {
 namespace {
+
+constexpr std::array<Subcommand, 2> kDoctorModes = {{
+    {"--log", doctorLogCommand, "what NCCL_DEBUG=INFO logs say"},
+    {"--pair", doctorPairCommand, "measure the NICs of two hosts"},
+}};
 
 constexpr const char* kHelp =
     "usage: railwise doctor [FILE] [options]\n"
@@ -48,6 +56,7 @@ struct DoctorOptions {
   bool json = false;
   bool list = false;
   bool masked = false;
+  bool strict = false;
   std::vector<std::string> only;
   std::string report;
   int watch_ms = 1000;
@@ -75,6 +84,7 @@ std::vector<Option> optionTable(DoctorOptions& options) {
   return {
       flagOption(0, "json", &options.json, "print JSON"),
       onlyOption(&options.only),
+      flagOption(0, "strict", &options.strict, "for a preflight: warnings count as errors (exit status 2)"),
       flagOption(0, "list", &options.list, "list the checks"),
       textOption(
           0, "root", "DIR|TAR", &options.machine.root,
@@ -175,6 +185,8 @@ sysfs::MemoryTree factsOfThisMachine(const DoctorOptions& options, const sysfs::
   sysfs::MemoryTree facts = doctor::gatherFacts(
       machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ}, config);
   facts.file(doctor::kOwnPluginFile, ownPlugin() + "\n");
+  const doctor::OverlayTree files(sysfs::liveTree(), facts);
+  facts.file(doctor::kLibrariesFile, doctor::librariesText(doctor::System(files)));
   if (const std::string gpus = gpuAnswers(machine, config); !gpus.empty())
     facts.file(topo::kGpuAnswersPath, gpus);
   return facts;
@@ -192,7 +204,8 @@ int examineAndPrint(const DoctorOptions& options, const sysfs::FileTree& tree, c
     if (const int status = writeReport(options, traced.copy(), diagnosis, subject); status != kExitOk)
       return status;
   }
-  return printDiagnosis(diagnosis, subject, options.json);
+  const int status = printDiagnosis(diagnosis, subject, options.json);
+  return options.strict && status != kExitOk ? kExitUsage : status;
 }
 
 int examineFile(const DoctorOptions& options, const std::string& file) {
@@ -216,6 +229,7 @@ int examineMachine(const DoctorOptions& options) {
 }  // namespace
 
 int doctorCommand(Args args) {
+  offerSubcommands(kDoctorModes);
   // --log, --pair and --hosts have options of their own.
   const auto is_log = [](std::string_view arg) { return arg == "--log"; };
   const auto asks_for_pairs = [](std::string_view arg) {

@@ -1,13 +1,23 @@
-// railwise doctor --log: reads the logs of all ranks, and says what is wrong.
+// railwise doctor --log: reads the logs of all ranks, and says what is wrong; and what nccl-tests measured,
+// beside what NCCL's model expects.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "base/json.h"
 #include "cli/doctor/commands.h"
+#include "cli/hosts/this_host.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/topo/machine_options.h"
 #include "doctor/log/judge.h"
 #include "doctor/log/ranks.h"
 #include "doctor/log/reader.h"
 #include "doctor/log/summary.h"
 #include "doctor/log/text_file.h"
+#include "doctor/results/comparison.h"
+#include "doctor/results/nccl_tests.h"
+#include "doctor/results/text.h"
 
 namespace railwise::cli {
 namespace {
@@ -17,7 +27,7 @@ constexpr std::size_t kMostLogs = 1UL << 20;
 constexpr int kMostRanks = 1 << 24;
 
 constexpr const char* kDoctorLogHelp =
-    "usage: railwise doctor --log FILE... [--json] [--ranks N]\n\n"
+    "usage: railwise doctor --log FILE... [--topo FILE] [options]\n\n"
     "Reads what NCCL has logged (NCCL_DEBUG=INFO, 2.13 to 2.32), of one rank or of all, in one file or many, "
     "with what\n"
     "mpirun, srun, torchrun or a container put before the lines; gzip too, and - is standard input. Says "
@@ -26,30 +36,172 @@ constexpr const char* kDoctorLogHelp =
     "and what the\n"
     "warnings mean. To log: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH "
     "NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
+    "Tables of nccl-tests are held against what NCCL's own model expects (railwise topo expect) of the job's "
+    "hosts:\n"
+    "--topo, --root or --machine names one of them; on a host of the job it is this machine.\n"
     "Exit status: 0 fine; 1 warnings; 2 errors, or a mistake on the command line.\n\n";
 
-std::string jsonText(const doctor::Findings& findings, const doctor::ReportStyle& style,
-                     const doctor::Job& job, const doctor::Ranks& ranks) {
+struct LogOptions {
+  bool json = false;
+  int expected = 0;
+  std::string topology;
+  bool no_nvls = false;
+  MachineOptions machine;
+};
+
+// What the logs say.
+struct Read {
+  doctor::Job job;
+  std::vector<doctor::TestRun> runs;
+};
+
+Read readLogs(const std::vector<std::string>& files) {
+  doctor::JobReader job;
+  doctor::NcclTestsReader tests;
+  for (const std::string& file : files) {
+    const std::string name = file == "-" ? "standard input" : file;
+    job.beginFile(name);
+    tests.beginFile(name);
+    job.fileProblem(doctor::readLines(file, [&](std::string_view line) {
+      job.line(line);
+      tests.line(line);
+    }));
+  }
+  Read read{job.take(), tests.take()};
+  read.job.has_results = !read.runs.empty();
+  return read;
+}
+
+// The release that the job ran: by nccl-tests, else by NCCL's lines.
+std::optional<topo::NcclChoice> releaseOf(const Read& read) {
+  std::string release = read.runs.front().nccl;
+  for (const doctor::Process& process : read.job.processes)
+    if (release.empty()) release = process.version.value;
+  if (release.empty()) release = read.job.version.value;
+  const auto version = topo::parseNcclVersion(release);
+  return version ? std::optional(topo::rulesFor(*version)) : std::nullopt;
+}
+
+// What the environment of the job says of a setting; "": nothing.
+std::string settingOf(const doctor::Job& job, const char* name) {
+  for (const doctor::Process& process : job.processes)
+    if (const auto setting = process.settings.find(name); setting != process.settings.end())
+      return setting->second.value;
+  return "";
+}
+
+// What makes NCCL choose otherwise than its model.
+std::vector<std::string> unreadSettings(const doctor::Job& job) {
+  std::vector<std::string> settings;
+  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+                           "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_TUNER_PLUGIN", "RAILWISE_TUNER_CONFIG"})
+    if (const std::string value = settingOf(job, name); !value.empty())
+      settings.push_back(std::string(name) + "=" + value);
+  return settings;
+}
+
+bool isOnThisHost(const Read& read) {
+  for (const doctor::TestRun& run : read.runs)
+    for (const auto& [host, ranks] : run.ranks_on_host)
+      if (isThisHost(host)) return true;
+  return std::any_of(read.job.processes.begin(), read.job.processes.end(),
+                     [](const doctor::Process& process) { return isThisHost(process.host); });
+}
+
+constexpr const char* kNoMachine =
+    "the hosts' topology is not known: --topo FILE (NCCL_TOPO_DUMP_FILE writes it), --root TAR (railwise "
+    "topo "
+    "record), or run this on a host of the job";
+
+// The machine of the job's hosts. Its message is said and *failed is set where the options name one that
+// cannot be read.
+std::optional<topo::Machine> machineOfHosts(LogOptions& options, const Read& read, bool* failed) {
+  const bool named = !options.topology.empty() || options.machine.elsewhere();
+  if (!named && (read.runs.empty() || !isOnThisHost(read))) return std::nullopt;
+  if (!options.machine.nccl && !read.runs.empty()) options.machine.nccl = releaseOf(read);
+  bool without_gpus = false;
+  if (!named) options.machine.without_gpus = &without_gpus;
+  auto machine = openMachine(kDoctorLog, options.topology, options.machine);
+  *failed = named && !machine;
+  return machine;
+}
+
+std::vector<doctor::Comparison> compareAll(const Read& read, const doctor::Ranks& ranks,
+                                           const topo::Machine* machine, bool nvls) {
+  const doctor::ModelMachine model = {.machine = machine,
+                                      .nvls = nvls && settingOf(read.job, "NCCL_NVLS_ENABLE") != "0",
+                                      .why_none = kNoMachine,
+                                      .unread = unreadSettings(read.job),
+                                      .ranks = ranks.size(),
+                                      .hosts = static_cast<int>(ranks.hosts())};
+  std::vector<doctor::Comparison> comparisons;
+  for (const doctor::TestRun& run : read.runs) comparisons.push_back(doctor::compare(run, model));
+  return comparisons;
+}
+
+doctor::ReportStyle styleOf(const Read& read, const doctor::Ranks& ranks,
+                            const std::vector<doctor::Comparison>& comparisons) {
+  doctor::ReportStyle style = logStyle(read.job, ranks);
+  for (const doctor::Comparison& its : comparisons) {
+    style.looked.push_back(readText(its));
+    const std::string hidden = "what to expect of " + jobText(its) + ": " + its.obstacle;
+    if (!its.obstacle.empty() &&
+        std::find(style.hidden.begin(), style.hidden.end(), hidden) == style.hidden.end())
+      style.hidden.push_back(hidden);
+  }
+  if (comparisons.empty()) return style;
+  const std::string job = ranksText(comparisons.front());
+  if (ranks.members().empty() && !job.empty()) style.subject = job;
+  style.subject += ", " + headlineText(comparisons.front());
+  return style;
+}
+
+std::string jsonText(const doctor::Findings& findings, const doctor::ReportStyle& style, const Read& read,
+                     const doctor::Ranks& ranks, const std::vector<doctor::Comparison>& comparisons) {
   JsonWriter json;
   json.beginObject();
   json.key("schema").value("railwise-doctor-log");
   json.key("schema_version").value(1);
   json.key("subject").value(style.subject);
   doctor::writeReportJson(json, findings, style);
-  doctor::writeJobJson(json, job, ranks);
+  doctor::writeJobJson(json, read.job, ranks);
+  doctor::writeResultsJson(json, comparisons);
   json.endObject();
   return json.text() + "\n";
+}
+
+int report(LogOptions& options, const Read& read) {
+  bool failed = false;
+  const auto machine = machineOfHosts(options, read, &failed);
+  if (failed) return kExitUsage;
+  const doctor::Ranks ranks(read.job, options.expected);
+  const auto comparisons = compareAll(read, ranks, machine ? &*machine : nullptr, !options.no_nvls);
+  doctor::Findings findings = judgeJob(read.job, ranks);
+  judgeResults(comparisons, findings);
+  findings.sort();
+  const doctor::ReportStyle style = styleOf(read, ranks, comparisons);
+  std::string text =
+      options.json ? jsonText(findings, style, read, ranks, comparisons) : reportText(findings, style);
+  for (const doctor::Comparison& its : comparisons) {
+    const std::string table = options.json ? "" : tableText(its);
+    if (!table.empty()) text += "\n" + table;
+  }
+  return writeOutput(kDoctorLog, "", text) != kExitOk ? kExitUsage : findings.exitStatus();
 }
 
 }  // namespace
 
 int doctorLogCommand(Args args) {
-  bool json = false;
-  int expected = 0;
-  const std::vector<Option> table = {
-      flagOption('j', "json", &json, "JSON: the findings, and what each rank says"),
-      intOption(0, "ranks", &expected, 1, kMostRanks,
-                "how many ranks the job has, where the logs do not say")};
+  LogOptions options;
+  std::vector<Option> table = {
+      flagOption('j', "json", &options.json, "JSON: the findings, and what each rank says"),
+      intOption(0, "ranks", &options.expected, 1, kMostRanks,
+                "how many ranks the job has, where the logs do not say"),
+      textOption(0, "topo", "FILE", &options.topology,
+                 "the topology file of the job's hosts, for nccl-tests"),
+      flagOption(0, "no-nvls", &options.no_nvls,
+                 "expect no NVLS: NCCL_NVLS_ENABLE=0, or a driver without multicast")};
+  addMachineOptions(table, options.machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave(kDoctorLog, table, args, kDoctorLogHelp, kMostLogs, &status);
   if (!arguments) return status;
@@ -59,18 +211,7 @@ int doctorLogCommand(Args args) {
                "one",
                kDoctorLog),
            kExitUsage;
-  doctor::JobReader reader;
-  for (const std::string& file : arguments->positional) {
-    reader.beginFile(file == "-" ? "standard input" : file);
-    reader.fileProblem(doctor::readLines(file, [&](std::string_view line) { reader.line(line); }));
-  }
-  const doctor::Job job = reader.take();
-  const doctor::Ranks ranks(job, expected);
-  const doctor::Findings findings = judgeJob(job, ranks);
-  const doctor::ReportStyle style = logStyle(job, ranks);
-  const int written =
-      writeOutput(kDoctorLog, "", json ? jsonText(findings, style, job, ranks) : reportText(findings, style));
-  return written != kExitOk ? kExitUsage : findings.exitStatus();
+  return report(options, readLogs(arguments->positional));
 }
 
 }  // namespace railwise::cli

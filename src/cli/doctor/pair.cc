@@ -2,6 +2,7 @@
 // measures, and reports. The process that a person started, or rank 0, is the one that reports.
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -11,15 +12,20 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <set>
 
 #include "cli/device/machine.h"
 #include "cli/doctor/commands.h"
 #include "cli/doctor/pair_end.h"
 #include "cli/doctor/pair_job.h"
 #include "cli/doctor/pair_launch.h"
+#include "cli/hosts/host_file.h"
+#include "cli/hosts/launch_words.h"
+#include "cli/hosts/this_host.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
-#include "doctor/pair/host_file.h"
+#include "cli/plugin/device_choice.h"
+#include "doctor/pair/all_reduce.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/page.h"
 #include "doctor/pair/summary.h"
@@ -31,7 +37,6 @@ namespace {
 namespace pair = doctor::pair;
 
 constexpr const char* kCommand = "doctor";
-constexpr const char* kDefaultLaunch = "ssh -o BatchMode=yes -o ConnectTimeout=10";
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 constexpr int kExitErrors = 2;  // as for findings that are errors
 
@@ -121,8 +126,21 @@ int writeReport(const PairOptions& options, const pair::Results& results) {
   return failed != kExitOk ? kExitErrors : judgement.findings.exitStatus();
 }
 
+// NCCL's model of the hosts, if all are alike and this process is on one of them. One host with itself stands
+// for two.
+pair::NcclModel modelOfAll(const pair::Results& results, std::size_t own,
+                           const std::optional<topo::Machine>& machine) {
+  std::set<std::string> hosts;
+  for (const pair::EndFacts& end : results.ends) {
+    if (!end.takes_part) continue;
+    if (!(end.all_reduce == results.ends[own].all_reduce)) return {};
+    hosts.insert(end.host);
+  }
+  return machine ? pair::ncclModel(*machine, std::max(2, static_cast<int>(hosts.size()))) : pair::NcclModel{};
+}
+
 // Everything from joining on. `launch` is null where others have started the ends.
-int measureAndReport(const PairOptions& options, PairSeat seat, pair::OpenEnd end, PairLaunch* launch) {
+int measureAndReport(const PairOptions& options, PairSeat seat, PairEnd opened, PairLaunch* launch) {
   const bool reports = seat.rank == 0;
   seat.step_limit = std::chrono::seconds(static_cast<int>(2 * options.measure.seconds));
   auto exchange = PairExchange::join(std::move(seat));
@@ -134,9 +152,10 @@ int measureAndReport(const PairOptions& options, PairSeat seat, pair::OpenEnd en
   const auto progress = [&](const std::string& text) {
     if (reports) showProgress("doctor: " + text);
   };
-  const auto results = pair::conduct(**exchange, end, options.measure, progress);
+  auto results = pair::conduct(**exchange, opened.end, options.measure, progress);
   if (!results.ok()) (*exchange)->fail(results.error());  // all ends say it and end
   (*exchange)->leave();
+  if (reports) results->nccl = modelOfAll(*results, 0, opened.machine);
   clearProgress();
   return reports ? writeReport(options, *results) : kExitOk;
 }
@@ -183,7 +202,7 @@ int startEnds(const PairOptions& options, PairSeat seat, const std::vector<PairC
     say("%s: %s", kCommand, started.error().c_str());
     return kExitErrors;
   }
-  pair::OpenEnd end = openPairEnd(own);
+  PairEnd end = openPairEnd(own);
   launch.watch();
   return measureAndReport(options, std::move(seat), std::move(end), &launch);
 }
@@ -203,12 +222,6 @@ int withItself(const PairOptions& options) {
     return say("%s: %s", kCommand, opened.error().c_str()), kExitErrors;
   const PairCommand command = {"the other end", endArguments(options, 1, 2), std::move(other)};
   return startEnds(options, std::move(seat), {command}, {.nics = options.nics, .gpu = options.gpu});
-}
-
-bool isThisHost(const std::string& host) {
-  const std::string own = nameOfThisHost();
-  const auto head = [](const std::string& name) { return name.substr(0, name.find('.')); };
-  return host == "localhost" || host == own || head(host) == head(own);
 }
 
 // `hosts`: the ends. This process is one of them if `own` is true or if it is named; otherwise it only
@@ -236,7 +249,7 @@ int withHostsOfFile(const PairOptions& options) {
   std::ifstream file(options.hosts_file);
   if (!file) return say("%s: %s: cannot be read: %m", kCommand, options.hosts_file.c_str()), kExitErrors;
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto hosts = pair::parseHostFile(text, options.hosts_file);
+  const auto hosts = parseHostFile(text, options.hosts_file);
   if (!hosts.ok()) return say("%s: %s", kCommand, hosts.error().c_str()), kExitErrors;
   if (hosts->size() < 2)
     return say("%s: %s: one host alone has no pair: railwise doctor --pair %s", kCommand,
@@ -288,7 +301,7 @@ int pairEnd(Args args) {
 std::string contradiction(const PairOptions& options) {
   if (options.pair && !options.hosts_file.empty()) return "--pair and --hosts: give one of them";
   if (!options.host.empty() && !options.hosts_file.empty()) return "--hosts FILE takes no HOST";
-  if (!options.host.empty() && !pair::isHostName(options.host))
+  if (!options.host.empty() && !isHostName(options.host))
     return "'" + options.host.substr(0, 80) + "' is not the name of a host (letters, digits, . - _ : @)";
   if (options.measure.bytes < 64) return "--size: at least 64 bytes";
   const bool plain = options.nics.find_first_of(" '\"\\$`;&|<>()*?[]{}!#~\t\n") == std::string::npos;

@@ -7,6 +7,8 @@
 
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"
+#include "cli/hosts/this_host.h"
+#include "cli/topo/nccl_option.h"
 #include "doctor/pair/all_reduce.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/load_machine.h"
@@ -30,47 +32,41 @@ std::unique_ptr<sysfs::FileTree> treeOf(const Config& config) {
   return opened.ok() ? std::move(*opened) : sysfs::makeLiveTree();
 }
 
-pair::AllReduceModel modelOf(const sysfs::FileTree& tree, const Config& config) {
-  const topo::Settings settings =
-      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); });
+Outcome<topo::Machine> machineOf(const sysfs::FileTree& tree, const Config& config) {
+  const topo::Settings settings = topo::settingsFromEnvironment(
+      [](const char* name) { return std::getenv(name); }, rulesInUse(std::nullopt, true).release);
   topo::SysfsOptions options;
   auto answers = topo::askForGpus(tree, tree.live(), config);
   if (answers.ok()) options.gpu_answers = std::move(*answers);
   options.file_cpus_get_masks = tree.live();
-  const auto machine = topo::loadMachine({.tree = tree, .settings = settings, .options = std::move(options)});
-  if (!machine.ok()) return {0, machine.error()};
-  return pair::allReduceModel(*machine);
+  return topo::loadMachine({.tree = tree, .settings = settings, .options = std::move(options)});
 }
 
 }  // namespace
 
-std::string nameOfThisHost() {
-  if (const char* played = std::getenv("RAILWISE_HOST"); played != nullptr && *played != '\0') return played;
-  char host[256] = "";
-  (void)gethostname(host, sizeof host - 1);
-  return host;
-}
-
-pair::OpenEnd openPairEnd(const PairEndOptions& options) {
+PairEnd openPairEnd(const PairEndOptions& options) {
   Config config = Config::load();
   if (!options.nics.empty()) config.ib_hca = options.nics;
-  pair::OpenEnd end;
+  PairEnd opened;
+  pair::EndFacts& facts = opened.end.facts;
   if (!options.takes_part) {
-    end.facts.host = nameOfThisHost();
-    end.facts.takes_part = false;
-    return end;
+    facts.host = nameOfThisHost();
+    facts.takes_part = false;
+    return opened;
   }
   const auto tree = treeOf(config);
   if (!verbs::load(config).ok()) {
-    end.facts.host = nameOfThisHost();
-    end.facts.failure =
+    facts.host = nameOfThisHost();
+    facts.failure =
         "libibverbs.so.1 cannot be loaded: install libibverbs1 and ibverbs-providers (Debian, "
         "Ubuntu) or rdma-core, or set RAILWISE_DEVICE";
-    return end;
+    return opened;
   }
-  end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);
-  end.facts.all_reduce = modelOf(*tree, config);
-  return end;
+  opened.end = pair::openEnd(config, *tree, nameOfThisHost(), options.gpu);
+  auto machine = machineOf(*tree, config);
+  facts.all_reduce = machine.ok() ? pair::allReduceModel(*machine) : pair::AllReduceModel{0, machine.error()};
+  if (machine.ok()) opened.machine = std::move(*machine);
+  return opened;
 }
 
 }  // namespace railwise::cli

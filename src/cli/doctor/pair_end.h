@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "doctor/pair/measuring/open_end.h"
+#include "topo/machine/machine.h"
 
 namespace railwise::cli {
 
@@ -15,11 +17,13 @@ struct PairEndOptions {
   bool takes_part = true;  // false: only coordinate
 };
 
+struct PairEnd {
+  doctor::pair::OpenEnd end;
+  std::optional<topo::Machine> machine;  // none: the model cannot read it, or the end takes no part
+};
+
 // Never fails: what is wrong with the devices is in the facts. Loads the verbs library. Main thread, before
 // other threads start: it may start processes that ask for the GPUs.
-doctor::pair::OpenEnd openPairEnd(const PairEndOptions& options);
-
-// RAILWISE_HOST, else the name of this computer.
-std::string nameOfThisHost();
+PairEnd openPairEnd(const PairEndOptions& options);
 
 }  // namespace railwise::cli

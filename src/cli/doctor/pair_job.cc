@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/interfaces.h"
+#include "base/random.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
@@ -72,14 +72,6 @@ Outcome<SocketAddress> firstThatAnswers(const std::vector<std::string>& addresse
                " of the one that asked: is there a firewall? --address HOST:PORT gives another"};
 }
 
-Outcome<std::string> makeSecret() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return Error{"the kernel gives no random numbers"};
-  std::string text;
-  for (const unsigned char byte : bytes) text += textOf("%02x", byte);
-  return text;
-}
-
 Result<Socket> listenHere(bool only_here, uint16_t port) {
   const uint8_t loopback[] = {127, 0, 0, 1};
   const uint8_t all[] = {0, 0, 0, 0};
@@ -120,9 +112,7 @@ Outcome<void> openSeat(PairSeat& seat, bool only_here, const std::string& addres
   auto listener = listenHere(only_here, port);
   if (!listener.ok()) return Error{textOf("cannot listen: %s", std::strerror(listener.status().sys_errno))};
   seat.listener = std::move(*listener);
-  auto secret = makeSecret();
-  if (!secret.ok()) return secret.failure();
-  seat.secret = std::move(*secret);
+  seat.secret = randomHex();
   if (!address.empty()) seat.addresses = {address};
   if (only_here) seat.addresses = {seat.listener.localAddress().text()};
   if (!seat.addresses.empty()) return {};

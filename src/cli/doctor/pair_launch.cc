@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 
 #include "base/clock.h"
 #include "cli/options/message.h"
@@ -58,25 +57,6 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
 }
 
 }  // namespace
-
-std::vector<std::string> launchWords(const std::string& launch, const std::string& host,
-                                     const std::vector<std::string>& end) {
-  constexpr std::string_view kPlace = "{host}";
-  std::vector<std::string> words;
-  bool placed = launch.empty();
-  std::istringstream all(launch);
-  for (std::string word; all >> word;) {
-    for (std::size_t at = word.find(kPlace); at != std::string::npos;
-         at = word.find(kPlace, at + host.size())) {
-      word.replace(at, kPlace.size(), host);
-      placed = true;
-    }
-    words.push_back(word);
-  }
-  if (!placed) words.push_back(host);
-  words.insert(words.end(), end.begin(), end.end());
-  return words;
-}
 
 PairLaunch::~PairLaunch() {
   joined_ = true;

@@ -21,11 +21,6 @@ struct PairCommand {
   std::vector<std::pair<std::string, std::string>> environment;  // added to this process's
 };
 
-// The command line of an end. `launch`: "ssh -o BatchMode=yes {host}"; a launch without "{host}" gets the
-// host as its last word. "": on this machine. `end`: the program of the end and its arguments.
-std::vector<std::string> launchWords(const std::string& launch, const std::string& host,
-                                     const std::vector<std::string>& end);
-
 class PairLaunch {
  public:
   PairLaunch() = default;

@@ -11,6 +11,7 @@
 #include "cli/fingerprint/parse.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/options/output_terminal.h"
 #include "sysfs/tar_archive.h"
 #include "topo/sources/gpu_answers.h"
 
@@ -22,9 +23,9 @@ constexpr std::size_t kMostFiles = 1 << 20;
 constexpr std::size_t kMostBytes = 64UL << 20;  // of a file; a node has about 1 KiB
 
 constexpr const char* kFingerprintHelp =
-    "usage: railwise fingerprint [--json] [--root DIR|TAR]\n"
+    "usage: railwise fingerprint [--json|--one-line] [--root DIR|TAR]\n"
     "       railwise fingerprint --compare FILE... [--json]\n\n"
-    "One line with the versions of what a job uses on this node: kernel, GPUs with driver and firmware, "
+    "The versions of what a job uses on this node: kernel, GPUs with driver and firmware, "
     "CUDA, "
     "ROCm, NICs\n"
     "with firmware, rdma-core, Railwise; and a hash, which is equal on nodes that are alike. \"-\": not "
@@ -93,7 +94,8 @@ int compareFiles(const std::vector<std::string>& files, bool json) {
   const std::vector<NamedNode> nodes = namedNodes(std::move(read));
   const Comparison comparison = compareNodes(nodes);
   const int written = writeOutput(
-      kFingerprint, "", json ? comparisonJson(nodes, comparison) : comparisonText(nodes, comparison));
+      kFingerprint, "",
+      json ? comparisonJson(nodes, comparison) : comparisonText(nodes, comparison, outputColumns()));
   return failed || !comparison.differences.empty() ? kExitFailed : written;
 }
 
@@ -120,10 +122,12 @@ std::optional<Fingerprint> readNode(const std::string& root) {
 int fingerprintCommand(Args args) {
   bool json = false;
   bool compare = false;
+  bool one_line = false;
   std::string root;
   const std::vector<Option> table = {
       flagOption('j', "json", &json, "JSON: of a node in one line"),
       flagOption('c', "compare", &compare, "compare the nodes in FILE..."),
+      flagOption(0, "one-line", &one_line, "the text of a node in one line, however wide, for grep and sort"),
       textOption(0, "root", "DIR|TAR", &root,
                  "the node whose files are below DIR or recorded in TAR (railwise topo record); its\n"
                  "GPUs are as recorded, else those of the PCI bus")};
@@ -143,7 +147,8 @@ int fingerprintCommand(Args args) {
   if (compare) return compareFiles(files, json);
   const std::optional<Fingerprint> node = readNode(root);
   if (!node) return kExitFailed;
-  return writeOutput(kFingerprint, "", json ? jsonOf(*node) : textOf(*node));
+  return writeOutput(kFingerprint, "",
+                     json ? jsonOf(*node) : textOf(*node, one_line ? kOneLine : outputColumns()));
 }
 
 }  // namespace railwise::cli

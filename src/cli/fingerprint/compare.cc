@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 
 namespace railwise::cli {
 namespace {
@@ -73,14 +74,14 @@ std::vector<OddNode> oddNodes(const std::vector<FieldDifference>& differences) {
 }
 
 std::string oddText(const std::vector<NamedNode>& nodes, const std::vector<OddNode>& odd) {
-  if (odd.empty()) return "differ, and none of them is odd: no value has a majority\n";
+  if (odd.empty()) return "differ, and none of them is odd: no value has a majority";
   std::vector<std::string> names;
   for (const OddNode& each : odd) {
     std::string name = nodes[each.node].name + " (";
     for (std::size_t i = 0; i < each.fields.size(); ++i) name += (i > 0 ? ", " : "") + each.fields[i];
     names.push_back(name + ")");
   }
-  return std::to_string(odd.size()) + (odd.size() == 1 ? " is odd: " : " are odd: ") + listText(names) + "\n";
+  return std::to_string(odd.size()) + (odd.size() == 1 ? " is odd: " : " are odd: ") + listText(names);
 }
 
 }  // namespace
@@ -99,21 +100,26 @@ Comparison compareNodes(const std::vector<NamedNode>& nodes) {
   return comparison;
 }
 
-std::string comparisonText(const std::vector<NamedNode>& nodes, const Comparison& comparison) {
-  if (nodes.size() == 1) return "1 node, and nothing to compare it with: " + nodes[0].name + "\n";
+std::string comparisonText(const std::vector<NamedNode>& nodes, const Comparison& comparison,
+                           std::size_t columns) {
+  if (nodes.size() == 1)
+    return wrappedText("1 node, and nothing to compare it with: " + nodes[0].name, "", "  ", columns);
   if (comparison.differences.empty())
     return nodesText(nodes.size()) + " are alike: " + hashOf(nodes[0].node) + "\n";
-  std::string text = nodesText(nodes.size()) + (comparison.odd.empty() ? " " : ", of which ") +
-                     oddText(nodes, comparison.odd);
+  std::string text = wrappedText(nodesText(nodes.size()) + (comparison.odd.empty() ? " " : ", of which ") +
+                                     oddText(nodes, comparison.odd),
+                                 "", "    ", columns);
   for (const FieldDifference& difference : comparison.differences) {
     const ValueGroup& first = difference.groups[0];
-    text += difference.field + ": ";
-    text += difference.majority ? first.value + " on " + nodesText(first.nodes.size()) : "no majority";
-    text += "\n";
+    text += wrappedText(
+        difference.field + ": " +
+            (difference.majority ? first.value + " on " + nodesText(first.nodes.size()) : "no majority"),
+        "", "    ", columns);
     for (std::size_t i = difference.majority ? 1 : 0; i < difference.groups.size(); ++i) {
       const ValueGroup& group = difference.groups[i];
       text +=
-          "  " + group.value + " on " + nodesText(group.nodes.size()) + ": " + namesText(nodes, group) + "\n";
+          wrappedText(group.value + " on " + nodesText(group.nodes.size()) + ": " + namesText(nodes, group),
+                      "  ", "      ", columns);
     }
   }
   return text;

@@ -41,8 +41,10 @@ struct Comparison {
 
 Comparison compareNodes(const std::vector<NamedNode>& nodes);
 
-// For people, and as JSON (docs/fingerprint.md); each ends with a newline.
-std::string comparisonText(const std::vector<NamedNode>& nodes, const Comparison& comparison);
+// For people in lines that are no wider than `columns`, and as JSON (docs/fingerprint.md); each ends with a
+// newline.
+std::string comparisonText(const std::vector<NamedNode>& nodes, const Comparison& comparison,
+                           std::size_t columns = kOneLine);
 std::string comparisonJson(const std::vector<NamedNode>& nodes, const Comparison& comparison);
 
 }  // namespace railwise::cli

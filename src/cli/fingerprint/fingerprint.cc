@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 
 namespace railwise::cli {
 namespace {
@@ -107,14 +108,11 @@ std::string hashOf(const Fingerprint& node) {
   return text;
 }
 
-std::string textOf(const Fingerprint& node) {
-  std::string text = known(node.host) + " " + hashOf(node);
-  const char* separator = "  ";
-  for (const Field& field : fieldsOf(node)) {
-    text += separator + field.name + ": " + field.value;
-    separator = "; ";
-  }
-  return text + "\n";
+std::string textOf(const Fingerprint& node, std::size_t columns) {
+  std::string fields;
+  for (const Field& field : fieldsOf(node))
+    fields += (fields.empty() ? "" : "; ") + field.name + ": " + field.value;
+  return wrappedText(fields, known(node.host) + " " + hashOf(node) + "  ", "    ", columns);
 }
 
 std::string jsonOf(const Fingerprint& node) {

@@ -2,9 +2,12 @@
 // fields; only the host's name differs. Pure functions of plain values, any thread.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "base/text_layout.h"
 
 namespace railwise::cli {
 
@@ -55,8 +58,8 @@ std::vector<Field> fieldsOf(const Fingerprint& node);
 // Eight hexadecimal digits, equal for equal fields: FNV-1a of 32 bits.
 std::string hashOf(const Fingerprint& node);
 
-// One line with its newline: host, hash, fields.
-std::string textOf(const Fingerprint& node);
+// Host, hash, fields: in lines that are no wider than `columns`, with the newline at the end.
+std::string textOf(const Fingerprint& node, std::size_t columns = kOneLine);
 // One line of JSON with its newline (docs/fingerprint.md), so that the lines of many nodes can be in one
 // file.
 std::string jsonOf(const Fingerprint& node);

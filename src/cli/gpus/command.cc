@@ -1,15 +1,18 @@
 // railwise gpus: lists the GPUs of a machine; its first word may be a subcommand.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
 #include <tuple>
 
+#include "base/text_layout.h"
 #include "cli/gpus/commands.h"
-#include "cli/gpus/gpu_table.h"
 #include "cli/options/command_line.h"
+#include "cli/options/help_page.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "gpu/json.h"
+#include "topo/choice/gpu_table.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 
@@ -17,6 +20,11 @@ namespace railwise::cli {
 namespace {
 
 constexpr std::size_t kMostNicNames = 4;  // of one GPU in the list; the others are counted
+
+constexpr std::array<Subcommand, 2> kGpusSubcommands = {{
+    {"pick", gpusPickCommand, "which K GPUs a job should take, and why"},
+    {"fitness", gpusFitnessCommand, "how well the hosts of a job fit together"},
+}};
 
 constexpr const char* kGpusHelp =
     "usage: railwise gpus [FILE] [--root DIR|TAR] [options]\n"
@@ -32,15 +40,15 @@ constexpr const char* kGpusHelp =
 
 // The fastest links of a row, of these the nearest kind, and to which GPUs.
 struct BestLink {
-  PairLink link;
+  topo::PairLink link;
   std::vector<int> ranks;
 };
 
-BestLink bestLink(const GpuTable& table, std::size_t row) {
-  const auto key = [](const PairLink& link) { return std::tuple(-link.gb_per_s, link.type); };
+BestLink bestLink(const topo::GpuTable& table, std::size_t row) {
+  const auto key = [](const topo::PairLink& link) { return std::tuple(-link.gb_per_s, link.type); };
   BestLink best;
   for (std::size_t other = 0; other < table.rows.size(); ++other) {
-    const PairLink& link = table.pair(row, other);
+    const topo::PairLink& link = table.pair(row, other);
     if (other == row || link.gb_per_s <= 0 || key(link) > key(best.link)) continue;
     if (key(link) < key(best.link)) best = {link, {}};
     best.ranks.push_back(table.rows[other].rank());
@@ -69,64 +77,49 @@ std::string nicText(const topo::Graph& graph, const std::vector<topo::NearNic>& 
          topo::gbText(static_cast<float>(nearest[0].gb_per_s)) + " GB/s)";
 }
 
-using Cells = std::vector<std::string>;
-
-std::string tableText(const std::vector<Cells>& lines) {
-  Cells::size_type columns = lines[0].size();
-  std::vector<std::size_t> widths(columns, 0);
-  for (const Cells& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  std::string text;
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i + 1 < line.size(); ++i)
-      text += line[i] + std::string(widths[i] - line[i].size() + 2, ' ');
-    text += line.back() + "\n";
-  }
-  return text;
-}
-
-Cells rowText(const topo::Machine& machine, const GpuTable& table, std::size_t i, const gpu::Device& device) {
-  const GpuRow& row = table.rows[i];
+TextRow rowText(const topo::Machine& machine, const topo::GpuTable& table, std::size_t i,
+                const gpu::Device& device) {
+  const topo::GpuRow& row = table.rows[i];
   const BestLink best = bestLink(table, i);
   const std::string link = best.ranks.empty() ? "none"
-                                              : typeText(*machine.graph, best.link.type) + " " +
+                                              : topo::typeText(*machine.graph, best.link.type) + " " +
                                                     topo::gbText(static_cast<float>(best.link.gb_per_s)) +
                                                     " GB/s to " + topo::rangesText(best.ranks);
-  Cells line = {topo::rangesText(row.ranks),
-                row.busid,
-                device.model.empty() ? row.kind : topo::gpuModelText(device),
-                topo::memoryText(device.memory_bytes),
-                row.numa < 0 ? "-" : std::to_string(row.numa),
-                link,
-                nicText(*machine.graph, nearestNics(table.nics[i])),
-                topo::stateText(device)};
+  TextRow line = {topo::rangesText(row.ranks),
+                  row.busid,
+                  device.model.empty() ? row.kind : topo::gpuModelText(device),
+                  topo::memoryText(device.memory_bytes),
+                  row.numa < 0 ? "-" : std::to_string(row.numa),
+                  link,
+                  nicText(*machine.graph, nearestNics(table.nics[i])),
+                  topo::stateText(device)};
   if (machine.graph->hosts() > 1) line.insert(line.begin() + 1, std::to_string(row.host));
   return line;
 }
 
 // A device without a rank: a MIG instance, or a partition that is no PCI function of its own.
-Cells partText(const gpu::Device& device, bool hosts) {
-  Cells line = {"-",
-                device.parent < 0 ? device.busid : "",
-                "  " + topo::gpuModelText(device),
-                topo::memoryText(device.memory_bytes),
-                "",
-                "",
-                "",
-                topo::stateText(device)};
+TextRow partText(const gpu::Device& device, bool hosts) {
+  TextRow line = {"-",
+                  device.parent < 0 ? device.busid : "",
+                  "  " + topo::gpuModelText(device),
+                  topo::memoryText(device.memory_bytes),
+                  "",
+                  "",
+                  "",
+                  topo::stateText(device)};
   if (hosts) line.insert(line.begin() + 1, "");
   return line;
 }
 
 std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topology) {
-  const GpuTable table = gpuTable(machine);
+  const topo::GpuTable table = topo::gpuTable(machine);
   const bool hosts = machine.graph->hosts() > 1;
-  std::vector<Cells> lines = {
+  std::vector<TextRow> lines = {
       {"GPU", "PCI address", "model", "memory", "NUMA", "best path to GPUs", "nearest NIC", "state"}};
   if (hosts) lines[0].insert(lines[0].begin() + 1, "host");
   for (const gpu::Device& device : topology.gpus) {
     if (!gpu::isWhole(device)) continue;
-    const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const GpuRow& one) {
+    const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const topo::GpuRow& one) {
       return device.rank >= 0 && one.rank() == device.rank;
     });
     lines.push_back(
@@ -141,7 +134,7 @@ std::string listText(const topo::Machine& machine, const gpu::GpuTopology& topol
 
 // GPUs that the vendor's library lists and /sys does not: a container without /sys/bus/pci, for example.
 std::string bareText(const gpu::GpuTopology& topology) {
-  std::vector<Cells> lines = {{"GPU", "PCI address", "model", "memory", "state"}};
+  std::vector<TextRow> lines = {{"GPU", "PCI address", "model", "memory", "state"}};
   for (const gpu::Device& device : topology.gpus)
     lines.push_back({gpu::isWhole(device) ? std::to_string(device.index) : "",
                      gpu::isWhole(device) ? device.busid : "",
@@ -184,9 +177,12 @@ int listCommand(Args args) {
 
 int gpusCommand(Args args) {
   const std::string_view word = args.empty() ? "" : args[0];
-  if (word == "pick") return gpusPickCommand(args.subspan(1));
-  if (word == "fitness") return gpusFitnessCommand(args.subspan(1));
-  const std::vector<std::string> words = {"pick", "fitness"};
+  offerSubcommands(kGpusSubcommands);
+  std::vector<std::string> words;
+  for (const Subcommand& sub : kGpusSubcommands) {
+    if (word == sub.name) return sub.run(args.subspan(1));
+    words.emplace_back(sub.name);
+  }
   const std::string meant = suggestion(word, words);
   if (!meant.empty() && !std::filesystem::exists(word))
     return say("gpus: '%s' is neither a file nor a subcommand%s", std::string(word).c_str(), meant.c_str()),

@@ -5,11 +5,11 @@
 
 #include "base/json.h"
 #include "cli/gpus/commands.h"
-#include "cli/gpus/gpu_table.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
 #include "gpu/choose/hosts.h"
+#include "topo/choice/gpu_table.h"
 #include "topo/explain/describe.h"
 
 namespace railwise::cli {
@@ -47,7 +47,7 @@ int addIntra(Fitness& fitness, int count, const std::string& file, MachineOption
   const auto machine = openMachine(kFitness, file, options);
   if (without_gpus) say("%s: this machine has no GPU; give a topology FILE, --root or --machine", kFitness);
   if (!machine) return kExitFailed;
-  const GpuTable table = gpuTable(*machine);
+  const topo::GpuTable table = topo::gpuTable(*machine);
   const gpu::ChoiceQuestion question = table.question({});
   const auto answer = gpu::chooseGpus(question, count);
   if (!answer.ok()) return say("%s: --gpus: %s", kFitness, answer.error().c_str()), kExitUsage;

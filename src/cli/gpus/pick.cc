@@ -1,20 +1,14 @@
 // railwise gpus pick: which K GPUs of a machine a job should take, and why.
 #include "cli/gpus/pick.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/gpus/commands.h"
 #include "cli/gpus/device_nodes.h"
-#include "cli/gpus/gpu_table.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/options/output_terminal.h"
 #include "cli/topo/machine_options.h"
-#include "gpu/choose/fitness.h"
-#include "gpu/choose/ring.h"
 #include "topo/explain/describe.h"
-#include "topo/explain/gpu_topology.h"
 
 namespace railwise::cli {
 namespace {
@@ -42,49 +36,30 @@ constexpr const char* kPickHelp =
 
 struct Picked {
   const topo::Machine& machine;
-  const GpuTable& table;
-  gpu::ChoiceAnswer answer;
-  std::vector<int> left_out;  // ranks of GPUs that processes use
-  std::vector<int> ring;      // rows
-  double intra = 0;           // fitness
+  const topo::GpuTable& table;
+  topo::Pick pick;
 };
-
-// The kind of path of the slowest pair.
-topo::PathType slowestType(const GpuTable& table, const gpu::GpuSet& set) {
-  auto type = topo::PathType::kLoc;
-  for (const int a : set.gpus)
-    for (const int b : set.gpus) {
-      const PairLink& link = table.pair(static_cast<std::size_t>(a), static_cast<std::size_t>(b));
-      if (a != b && std::llround(link.gb_per_s * 1000) == set.score.slowest_pair_mbps)
-        type = std::max(type, link.type);
-    }
-  return type;
-}
 
 std::string linksText(const Picked& picked, const gpu::GpuSet& set) {
   if (set.gpus.size() < 2) return "one GPU has no pair";
   return "slowest pair " + mbpsText(set.score.slowest_pair_mbps) + " (" +
-         typeText(*picked.machine.graph, slowestType(picked.table, set)) + "), all pairs together " +
-         mbpsText(set.score.all_pairs_mbps);
+         topo::typeText(*picked.machine.graph, topo::slowestType(picked.table, set)) +
+         "), all pairs together " + mbpsText(set.score.all_pairs_mbps);
 }
 
-const topo::NearNic& nicOf(const GpuTable& table, int row, int net) {
-  const auto& nics = table.nics[static_cast<std::size_t>(row)];
-  return *std::find_if(nics.begin(), nics.end(), [&](const topo::NearNic& nic) { return nic.net == net; });
-}
-
-std::string nicsText(const Picked& picked, const gpu::GpuSet& set) {
-  std::string text;
+// A NIC each.
+std::vector<std::string> nicTexts(const Picked& picked, const gpu::GpuSet& set) {
+  std::vector<std::string> texts;
   for (std::size_t i = 0; i < set.gpus.size(); ++i) {
     const int row = set.gpus[i];
     if (set.nics[i] < 0) continue;
-    const topo::NearNic& nic = nicOf(picked.table, row, set.nics[i]);
-    text += (text.empty() ? "" : "\n              ") +
-            ("GPU " + std::to_string(picked.table.rows[static_cast<std::size_t>(row)].rank())) + " " +
-            topo::netName(*picked.machine.graph, nic.net) + " (" + topo::pathTypeName(nic.type) + ", " +
-            topo::gbText(static_cast<float>(nic.gb_per_s)) + " GB/s)";
+    const topo::NearNic& nic = topo::nicOf(picked.table, row, set.nics[i]);
+    texts.push_back("GPU " + std::to_string(picked.table.rows[static_cast<std::size_t>(row)].rank()) + " " +
+                    topo::netName(*picked.machine.graph, nic.net) + " (" + topo::pathTypeName(nic.type) +
+                    ", " + topo::gbText(static_cast<float>(nic.gb_per_s)) + " GB/s)");
   }
-  return text.empty() ? "none" : text;
+  if (texts.empty()) texts.emplace_back("none");
+  return texts;
 }
 
 std::string ringText(const std::vector<int>& ring, const std::vector<int>& ranks) {
@@ -96,123 +71,37 @@ std::string ringText(const std::vector<int>& ring, const std::vector<int>& ranks
 
 std::string pickText(const Picked& picked) {
   const std::vector<int> ranks = picked.table.ranks();
-  const gpu::ChoiceAnswer& answer = picked.answer;
+  const gpu::ChoiceAnswer& answer = picked.pick.answer;
   const std::string plural = answer.best.gpus.size() == 1 ? "GPU " : "GPUs ";
+  const std::size_t columns = outputColumns();
   std::string text =
-      plural + gpu::namesText(answer.best.gpus, ranks) + " of " + std::to_string(ranks.size()) + "\n";
-  text += "  ring order  " + ringText(picked.ring, ranks) + "\n";
-  text += "  links       " + linksText(picked, answer.best) + "\n";
-  text += "  NICs        " + nicsText(picked, answer.best) + "\n";
-  text += "  fitness     " + topo::gbText(static_cast<float>(picked.intra)) + " within the host\n";
-  text += "  why         " + gpu::whyText(answer, ranks) + "\n";
-  if (!picked.left_out.empty())
-    text += std::string("  left out    ") + (picked.left_out.size() == 1 ? "GPU " : "GPUs ") +
-            topo::rangesText(picked.left_out) + ": in use by a process (--occupied takes them too)\n";
+      wrappedText(plural + gpu::namesText(answer.best.gpus, ranks) + " of " + std::to_string(ranks.size()),
+                  "", "  ", columns);
+  const auto add = [&](const std::string& words, const char* name) {
+    text += wrappedText(words, name, columns);
+  };
+  add(ringText(picked.pick.ring, ranks), "  ring order  ");
+  add(linksText(picked, answer.best), "  links       ");
+  const char* name = "  NICs        ";
+  for (const std::string& nic : nicTexts(picked, answer.best)) {
+    add(nic, name);
+    name = "              ";
+  }
+  add(topo::gbText(static_cast<float>(picked.pick.intra)) + " within the host", "  fitness     ");
+  add(gpu::whyText(answer, ranks), "  why         ");
+  if (!picked.pick.left_out.empty())
+    add((picked.pick.left_out.size() == 1 ? "GPU " : "GPUs ") + topo::rangesText(picked.pick.left_out) +
+            ": in use by a process (--occupied takes them too)",
+        "  left out    ");
   if (answer.second)
-    text += "  second best " + plural + gpu::namesText(answer.second->gpus, ranks) + ": " +
-            linksText(picked, *answer.second) + "\n";
+    add(plural + gpu::namesText(answer.second->gpus, ranks) + ": " + linksText(picked, *answer.second),
+        "  second best ");
   return text;
-}
-
-void writeSet(JsonWriter& json, const Picked& picked, const gpu::GpuSet& set) {
-  const auto row = [&](int gpu) -> const GpuRow& { return picked.table.rows[static_cast<std::size_t>(gpu)]; };
-  json.key("gpus").beginRow();
-  for (const int gpu : set.gpus) json.value(row(gpu).rank());
-  json.endRow().key("busids").beginRow();
-  for (const int gpu : set.gpus) json.value(row(gpu).busid);
-  json.endRow().key("slowest_pair_gb_per_s");
-  set.gpus.size() < 2 ? json.null() : json.value(static_cast<double>(set.score.slowest_pair_mbps) / 1000);
-  json.key("slowest_pair_type");
-  set.gpus.size() < 2 ? json.null() : json.value(topo::pathTypeName(slowestType(picked.table, set)));
-  json.key("all_pairs_gb_per_s").value(static_cast<double>(set.score.all_pairs_mbps) / 1000);
-  json.key("gpus_with_nic").value(set.score.with_nic).key("nics").beginArray();
-  for (std::size_t i = 0; i < set.gpus.size(); ++i) {
-    if (set.nics[i] < 0) continue;
-    const topo::NearNic& nic = nicOf(picked.table, set.gpus[i], set.nics[i]);
-    json.beginInlineObject()
-        .key("gpu")
-        .value(row(set.gpus[i]).rank())
-        .key("nic")
-        .value(topo::netName(*picked.machine.graph, nic.net));
-    json.key("type")
-        .value(topo::pathTypeName(nic.type))
-        .key("gb_per_s")
-        .value(static_cast<float>(nic.gb_per_s))
-        .endInlineObject();
-  }
-  json.endArray();
-}
-
-std::string pickJson(const Picked& picked) {
-  const gpu::ChoiceAnswer& answer = picked.answer;
-  JsonWriter json;
-  json.beginObject().key("schema").value("railwise-gpus-pick").key("schema_version").value(1);
-  json.key("machine").value(picked.machine.name);
-  writeSet(json, picked, answer.best);
-  json.key("ring").beginRow();
-  for (const int row : picked.ring) json.value(picked.table.rows[static_cast<std::size_t>(row)].rank());
-  json.endRow().key("left_out").beginRow();
-  for (const int rank : picked.left_out) json.value(rank);
-  json.endRow().key("fitness_intra").value(picked.intra).key("exact").value(answer.exact);
-  json.key("equally_good");
-  answer.equally_good ? json.value(*answer.equally_good) : json.null();
-  json.key("why").value(gpu::whyText(answer, picked.table.ranks())).key("second");
-  if (answer.second) {
-    json.beginObject();
-    writeSet(json, picked, *answer.second);
-    json.endObject();
-  } else {
-    json.null();
-  }
-  json.endObject();
-  return json.text();
-}
-
-// The rows whose GPU has memory of a process, or a MIG instance with one, as the vendor's library says.
-std::vector<int> occupiedRows(const topo::Machine& machine, const GpuTable& table) {
-  std::vector<int> rows;
-  const gpu::GpuTopology topology = topo::gpuTopology(machine);
-  for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    const auto device = std::find_if(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
-      return one.rank == table.rows[row].rank();
-    });
-    if (device == topology.gpus.end()) continue;
-    const bool used = std::any_of(topology.gpus.begin(), topology.gpus.end(), [&](const gpu::Device& one) {
-      return (one.index == device->index || one.parent == device->index) && one.processes.value_or(0) > 0;
-    });
-    if (used) rows.push_back(static_cast<int>(row));
-  }
-  return rows;
 }
 
 }  // namespace
 
 std::string mbpsText(int64_t mbps) { return topo::gbText(static_cast<float>(mbps) / 1000) + " GB/s"; }
-
-Outcome<gpu::ChoiceQuestion> makeQuestion(const topo::Machine& machine, const GpuTable& table,
-                                          const PickOptions& options, std::vector<int>* left_out) {
-  std::vector<int> nets;
-  if (!options.nic.empty()) {
-    auto named = netsOf(*machine.graph, options.nic);
-    if (!named.ok()) return Error{"--nic: " + named.error()};
-    nets = std::move(*named);
-  }
-  gpu::ChoiceQuestion question = table.question(nets);
-  if (!options.of.empty()) {
-    auto rows = rowsOf(table, options.of);
-    if (!rows.ok()) return Error{"--of: " + rows.error()};
-    question.allowed = std::move(*rows);
-  }
-  if (!options.exclude.empty()) {
-    auto rows = rowsOf(table, options.exclude);
-    if (!rows.ok()) return Error{"--exclude: " + rows.error()};
-    question.excluded = std::move(*rows);
-  }
-  if (!options.occupied) question.occupied = occupiedRows(machine, table);
-  for (const int row : question.occupied)
-    left_out->push_back(table.rows[static_cast<std::size_t>(row)].rank());
-  return question;
-}
 
 namespace {
 
@@ -222,8 +111,8 @@ int writeForProcess(const Picked& picked, const PickOptions& options, const std:
   std::unique_ptr<sysfs::FileTree> tree;
   if (options.cgroup && file.empty() && options.machine.software.empty())
     tree = openRoot(kPick, options.machine.root);
-  const auto text = options.env ? environmentText(picked.machine, picked.table, picked.ring)
-                                : deviceNodesText(picked.machine, picked.table, picked.answer.best.gpus,
+  const auto text = options.env ? environmentText(picked.machine, picked.table, picked.pick.ring)
+                                : deviceNodesText(picked.machine, picked.table, picked.pick.answer.best.gpus,
                                                   tree.get(), &notes);
   if (!text.ok()) return say("%s: %s", kPick, text.error().c_str()), kExitUsage;
   if (!options.machine.quiet) sayNotes(kPick, notes);
@@ -231,24 +120,19 @@ int writeForProcess(const Picked& picked, const PickOptions& options, const std:
 }
 
 int pick(int count, const topo::Machine& machine, const PickOptions& options, const std::string& file) {
-  const GpuTable table = gpuTable(machine);
-  std::vector<int> left_out;
-  const auto question = makeQuestion(machine, table, options, &left_out);
-  if (!question.ok()) return say("%s: %s", kPick, question.error().c_str()), kExitUsage;
-  auto answer = gpu::chooseGpus(*question, count);
+  const topo::GpuTable table = topo::gpuTable(machine);
+  const auto question = topo::makePickQuestion(machine, table, options.wishes);
+  if (!question.ok()) return say("%s: --%s", kPick, question.error().c_str()), kExitUsage;
+  auto answer = topo::pickGpus(*question, count);
   if (!answer.ok())
-    return say("%s: %s: %s%s; ask for fewer, or change --of and --exclude", kPick, machine.name.c_str(),
+    return say("%s: %s: %s; ask for fewer, or change --of and --exclude%s", kPick, machine.name.c_str(),
                answer.error().c_str(),
-               left_out.empty()
-                   ? ""
-                   : (" (in use: " + topo::rangesText(left_out) + "; --occupied takes them too)").c_str()),
+               question->left_out.empty() ? "" : "; --occupied takes those in use too"),
            kExitUsage;
-  Picked picked{
-      .machine = machine, .table = table, .answer = std::move(*answer), .left_out = std::move(left_out)};
-  picked.ring = gpu::ringOrder(question->pair_gb_per_s, question->gpus, picked.answer.best.gpus);
-  picked.intra = gpu::intraFitness(question->pair_gb_per_s, question->gpus, picked.answer.best.gpus);
+  const Picked picked{.machine = machine, .table = table, .pick = std::move(*answer)};
   if (options.env || options.cgroup) return writeForProcess(picked, options, file);
-  return writeOutput(kPick, "", options.json ? pickJson(picked) : pickText(picked));
+  return writeOutput(kPick, "",
+                     options.json ? topo::pickJson(machine, table, picked.pick) : pickText(picked));
 }
 
 // --machine may be given several times; each is kept.
@@ -267,10 +151,11 @@ void takeEveryMachine(std::vector<Option>& table, PickOptions& options) {
 int gpusPickCommand(Args args) {
   PickOptions options;
   std::vector<Option> table = {
-      textOption(0, "of", "LIST", &options.of, "choose only among these GPUs: ranks, e.g. 0-3,7"),
-      textOption(0, "exclude", "LIST", &options.exclude, "leave these GPUs out, e.g. those that a job has"),
-      textOption(0, "nic", "NAME", &options.nic, "only this NIC counts, or these: mlx5_0,mlx5_1"),
-      flagOption(0, "occupied", &options.occupied, "also GPUs on which a process has memory"),
+      textOption(0, "of", "LIST", &options.wishes.of, "choose only among these GPUs: ranks, e.g. 0-3,7"),
+      textOption(0, "exclude", "LIST", &options.wishes.exclude,
+                 "leave these GPUs out, e.g. those that a job has"),
+      textOption(0, "nic", "NAME", &options.wishes.nic, "only this NIC counts, or these: mlx5_0,mlx5_1"),
+      flagOption(0, "occupied", &options.wishes.occupied, "also GPUs on which a process has memory"),
       intOption('N', "nodes", &options.nodes, 1, kMostNodes,
                 "of several --machine: how many of them (default 1), K GPUs of each"),
       textOption(

@@ -3,10 +3,11 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/gpus/pick.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
-#include "gpu/choose/fitness.h"
+#include "cli/options/output_terminal.h"
 #include "gpu/choose/hosts.h"
 #include "gpu/choose/nodes.h"
 #include "sysfs/tar_archive.h"
@@ -42,17 +43,15 @@ std::string fillNode(Node& node, int count, const std::string& name, const PickO
   const auto machine = openMachine(kPick, is_file ? name : "", one);
   if (without_gpus) return "it has no GPU";
   if (!machine) return failed = true, "";
-  const GpuTable table = gpuTable(*machine);
-  std::vector<int> left_out;
-  const auto question = makeQuestion(*machine, table, options, &left_out);
-  if (!question.ok()) return question.error();
-  const auto answer = gpu::chooseGpus(*question, count);
-  if (!answer.ok())
-    return answer.error() + (left_out.empty() ? "" : " (in use: " + topo::rangesText(left_out) + ")");
-  for (const int row : answer->best.gpus)
+  const topo::GpuTable table = topo::gpuTable(*machine);
+  const auto question = topo::makePickQuestion(*machine, table, options.wishes);
+  if (!question.ok()) return "--" + question.error();
+  const auto pick = topo::pickGpus(*question, count);
+  if (!pick.ok()) return pick.error();
+  for (const int row : pick->answer.best.gpus)
     node.ranks.push_back(table.rows[static_cast<std::size_t>(row)].rank());
-  node.candidate.score = answer->best.score;
-  node.candidate.intra = gpu::intraFitness(question->pair_gb_per_s, question->gpus, answer->best.gpus);
+  node.candidate.score = pick->answer.best.score;
+  node.candidate.intra = pick->intra;
   return "";
 }
 
@@ -69,22 +68,23 @@ struct PickedNodes {
 };
 
 std::string nodesText(const PickedNodes& picked) {
+  const std::size_t columns = outputColumns();
   std::string all = topo::countText(static_cast<int>(picked.answer.nodes.size()), "node") + " of " +
                     std::to_string(picked.nodes.size() + picked.left_out.size()) + "\n";
   for (const int index : picked.answer.nodes) {
     const Node& node = picked.at(index);
-    all += "  " + node.name + "  GPUs " + topo::rangesText(node.ranks);
+    std::string words = "GPUs " + topo::rangesText(node.ranks);
     if (node.ranks.size() > 1)
-      all += ", slowest pair " + mbpsText(node.candidate.score.slowest_pair_mbps) + ", all pairs together " +
-             mbpsText(node.candidate.score.all_pairs_mbps);
-    all += ", " + std::to_string(node.candidate.score.with_nic) + " with a NIC of their own";
-    if (const std::string group = picked.groupOf(node); !group.empty()) all += ", switch group " + group;
-    all += "\n";
+      words += ", slowest pair " + mbpsText(node.candidate.score.slowest_pair_mbps) +
+               ", all pairs together " + mbpsText(node.candidate.score.all_pairs_mbps);
+    words += ", " + std::to_string(node.candidate.score.with_nic) + " with a NIC of their own";
+    if (const std::string group = picked.groupOf(node); !group.empty()) words += ", switch group " + group;
+    all += wrappedText(words, "  " + node.name + "  ", "      ", columns);
   }
   all += "  fitness " + textOf("%.4g", picked.answer.total);
   if (picked.answer.groups > 0) all += ": " + topo::countText(picked.answer.groups, "switch group");
   all += "\n";
-  for (const std::string& line : picked.left_out) all += "  left out: " + line + "\n";
+  for (const std::string& line : picked.left_out) all += wrappedText(line, "  left out: ", "      ", columns);
   return all;
 }
 

@@ -1,7 +1,11 @@
 #include "cli/options/command_line.h"
 
+#include <stdio_ext.h>
+
+#include <algorithm>
 #include <cstdio>
 
+#include "cli/options/help_page.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {
@@ -12,13 +16,17 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
   auto arguments = parseArguments(table, args);
   if (arguments.ok() && !arguments->help && arguments->positional.size() > max_positional)
     arguments = Error{"unexpected argument '" + arguments->positional[max_positional] + "'"};
+  // An unset variable of a script: `explain "$file"` must not explain this machine.
+  if (arguments.ok() && std::find(arguments->positional.begin(), arguments->positional.end(), "") !=
+                            arguments->positional.end())
+    arguments = Error{"an argument is empty: is a variable unset? Leave it out, or name a file"};
   if (!arguments.ok()) {
     say("%s: %s (railwise %s --help lists what there is)", command, arguments.error().c_str(), command);
     *status = kExitUsage;
     return std::nullopt;
   }
   if (arguments->help) {
-    std::fputs((help + optionHelp(table) + after_options).c_str(), stdout);
+    showHelp({.intro = help, .options = table, .after_options = after_options});
     *status = kExitOk;
     return std::nullopt;
   }
@@ -33,8 +41,21 @@ int writeOutput(const char* command, const std::string& path, const std::string&
   }
   bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
   written = (path.empty() ? std::fflush(out) : std::fclose(out)) == 0 && written;
-  if (!written) say("%s: cannot write %s: %m", command, path.empty() ? "to stdout" : path.c_str());
-  return written ? kExitOk : kExitFailed;
+  if (written) return kExitOk;
+  say("%s: cannot write %s: %m", command, path.empty() ? "to stdout" : path.c_str());
+  if (path.empty()) {  // finishOutput() must not say it again
+    __fpurge(stdout);
+    std::clearerr(stdout);
+  }
+  return kExitFailed;
+}
+
+int finishOutput(int status) {
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return status;
+  // An error of an earlier write has no errno any more.
+  flushed ? say("cannot write to stdout: a part of the output is lost") : say("cannot write to stdout: %m");
+  return status == kExitOk ? kExitFailed : status;
 }
 
 void sayNotes(const char* command, const std::vector<std::string>& notes) {

@@ -19,6 +19,9 @@ std::optional<Arguments> parseOrLeave(const char* command, const std::vector<Opt
 
 // Writes a text to stdout, or to the file `path` if it is not empty. Returns the exit status.
 int writeOutput(const char* command, const std::string& path, const std::string& text);
+// The last thing that a command does: prints an error if something that was printed on stdout is lost.
+// Returns `status`, or kExitFailed if it was kExitOk.
+int finishOutput(int status);
 
 // Prints notes for people on stderr, one per line: "railwise: command: note: ...".
 void sayNotes(const char* command, const std::vector<std::string>& notes);

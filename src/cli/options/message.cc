@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/text_layout.h"
 
 namespace railwise::cli {
 namespace {
@@ -51,7 +52,8 @@ void writeStderr(const std::string& line) {
 
 void sayLine(const std::string& text) {
   const char* clear = g_progress_shown.exchange(false) ? "\r\033[K" : "";
-  writeStderr(clear + ("railwise: " + g_prefix) + text + "\n");
+  // The text may repeat arguments, files' names and words of peers.
+  writeStderr(clear + ("railwise: " + g_prefix) + withoutControls(text, "\n\t") + "\n");
 }
 
 }  // namespace
@@ -102,7 +104,7 @@ std::vector<std::string> keptPluginLines() {
 }
 
 void showProgress(const std::string& text) {
-  if (isatty(STDERR_FILENO) == 0 || isatty(STDOUT_FILENO) != 0) return;
+  if (isatty(STDERR_FILENO) == 0) return;
   g_progress_shown = true;
   writeStderr("\r\033[K" + text);
 }

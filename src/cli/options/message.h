@@ -30,8 +30,8 @@ void pluginLogger(ncclDebugLogLevel level, unsigned long flags, const char* file
 void keepPluginLines(std::string part);
 std::vector<std::string> keptPluginLines();
 
-// Shows a line that is rewritten in place; say() clears it first. Does nothing unless stderr is a terminal
-// and stdout is not: otherwise the line would stand between the rows of the table.
+// Shows a line that is rewritten in place; say() clears it first. Does nothing unless stderr is a terminal.
+// Call clearProgress() before anything is written to stdout: both may be one terminal.
 void showProgress(const std::string& text);
 void clearProgress();
 

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "base/closest_name.h"
+#include "base/text_layout.h"
+#include "cli/options/help_text.h"
 
 namespace railwise::cli {
 namespace {
@@ -58,13 +60,7 @@ class Parser {
     const auto equal = text.find('=');
     const std::string_view name = text.substr(0, equal);
     const Option* option = findLong(options_, name);
-    if (option == nullptr) {
-      std::vector<std::string> names = {"help"};
-      for (const Option& known : options_) names.push_back(known.long_name);
-      auto near = closest(name, names);
-      return Error{"unknown option --" + std::string(name) +
-                   (near ? ", did you mean --" + *near + "?" : std::string())};
-    }
+    if (option == nullptr) return Error{"unknown option --" + std::string(name) + meantBy(name)};
     if (equal != std::string_view::npos) {
       if (option->value == Option::kNone) return Error{"option " + spelled(*option) + " takes no value"};
       return give(*option, text.substr(equal + 1));
@@ -72,7 +68,28 @@ class Parser {
     return giveNext(*option);
   }
 
+  // ", did you mean --json?", or with all the options that begin so.
+  std::string meantBy(std::string_view name) const {
+    std::vector<std::string> names = {"help"};
+    for (const Option& known : options_) names.push_back(known.long_name);
+    std::vector<std::string> begun;
+    for (const std::string& known : names)
+      if (!name.empty() && known.starts_with(name)) begun.push_back("--" + known);
+    if (begun.empty()) {
+      const auto near = closest(name, names);
+      return near ? ", did you mean --" + *near + "?" : "";
+    }
+    std::string text = ", did you mean " + begun[0];
+    for (std::size_t i = 1; i < begun.size(); ++i) text += (i + 1 < begun.size() ? ", " : " or ") + begun[i];
+    return text + "?";
+  }
+
   Outcome<void> shortOption(std::string_view arg) {
+    // As nccl-tests and other tools of getopt_long_only() take them.
+    const std::string_view word = arg.substr(1, arg.find('=') - 1);
+    if (word.size() > 1 && (findLong(options_, word) != nullptr || word == "help"))
+      return Error{"unknown option -" + std::string(word) + ", long options have two dashes: --" +
+                   std::string(word)};
     const Option* option = findShort(options_, arg[1]);
     if (option == nullptr) return Error{"unknown option " + std::string(arg.substr(0, 2))};
     if (arg.size() == 2) return giveNext(*option);
@@ -100,10 +117,30 @@ class Parser {
   std::size_t at_ = 0;
 };
 
+// JSON has one meaning and two spellings, --json and --format json: a command has the one that suits it, and
+// takes the other one too.
+std::optional<Option> otherJsonSpelling(std::span<const Option> options) {
+  const Option* const json = findLong(options, "json");
+  const Option* const format = findLong(options, "format");
+  if (json == nullptr && format != nullptr && format->accepted.find("json") != std::string::npos)
+    return Option{.long_name = "json",
+                  .accept = [format](std::string_view) { return format->accept("json"); }};
+  if (json != nullptr && format == nullptr)
+    return Option{.long_name = "format",
+                  .value = Option::kRequired,
+                  .accepted = "one of text, json",
+                  .accept = [json](std::string_view value) {
+                    return value == "text" || (value == "json" && json->accept({}));
+                  }};
+  return std::nullopt;
+}
+
 }  // namespace
 
 Outcome<Arguments> parseArguments(std::span<const Option> options, std::span<const char* const> args) {
-  return Parser(options, args).run();
+  std::vector<Option> all(options.begin(), options.end());
+  if (auto other = otherJsonSpelling(options)) all.push_back(std::move(*other));
+  return Parser(all, args).run();
 }
 
 std::string optionHelp(std::span<const Option> options) {
@@ -113,7 +150,7 @@ std::string optionHelp(std::span<const Option> options) {
     left += left.size() + 2 > kTextColumn ? "\n" + std::string(kTextColumn, ' ')
                                           : std::string(kTextColumn - left.size(), ' ');
     help += left;
-    for (const char c : text) help += c == '\n' ? "\n" + std::string(kTextColumn, ' ') : std::string(1, c);
+    appendWords(help, text, kTextColumn, std::string(kTextColumn, ' '));
     help += '\n';
   };
   for (const Option& option : options) {

@@ -29,9 +29,10 @@ struct Option {
   char short_name = 0;  // 0: none
   std::string long_name;
   Value value = kNone;
-  std::string value_name;  // in --help, e.g. "SIZE"
-  std::string text;        // in --help
-  std::string accepted;    // completes "'x' is not ...", e.g. "a number from 1 to 32"
+  std::string value_name;            // in --help, e.g. "SIZE"
+  std::string text;                  // in --help
+  std::string accepted;              // completes "'x' is not ...", e.g. "a number from 1 to 32"
+  std::vector<std::string> choices;  // all values that there are; empty: not a choice among names
   // Takes the value; it is empty if the option has none. False: the value is not accepted.
   std::function<bool(std::string_view)> accept;
 };
@@ -69,13 +70,18 @@ template <typename Enum>
 Option choiceOption(char short_name, std::string long_name, std::span<const Choice<Enum>> choices,
                     Enum* field, std::string text) {
   std::string names;
-  for (const auto& choice : choices) names += (names.empty() ? "" : ", ") + std::string(choice.name);
+  std::vector<std::string> known;
+  for (const auto& choice : choices) {
+    names += (names.empty() ? "" : ", ") + std::string(choice.name);
+    known.emplace_back(choice.name);
+  }
   return {.short_name = short_name,
           .long_name = std::move(long_name),
           .value = Option::kRequired,
           .value_name = "NAME",
           .text = std::move(text),
           .accepted = "one of " + names,
+          .choices = std::move(known),
           .accept = [choices, field](std::string_view value) {
             for (const auto& choice : choices) {
               if (value != choice.name) continue;

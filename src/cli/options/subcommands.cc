@@ -1,20 +1,14 @@
 #include "cli/options/subcommands.h"
 
-#include <cstdio>
 #include <string_view>
 #include <vector>
 
+#include "cli/options/help_text.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
 namespace {
-
-std::string helpText(const char* group, std::span<const Subcommand> subcommands, const char* last) {
-  std::string text = textOf("usage: railwise %s SUBCOMMAND [options]\n\n", group);
-  for (const Subcommand& sub : subcommands) text += textOf("  %-9s %s\n", sub.name, sub.text);
-  return text + "\n" + last + "\n";
-}
 
 std::string names(std::span<const Subcommand> subcommands) {
   std::string text;
@@ -31,7 +25,10 @@ int runSubcommand(const char* group, std::span<const Subcommand> subcommands, co
   }
   const std::string_view name = args[0];
   if (name == "--help" || name == "-h") {
-    std::fputs(helpText(group, subcommands, last).c_str(), stdout);
+    showHelp({.intro = textOf("usage: railwise %s SUBCOMMAND [options]\n\n", group),
+              .after_options = std::string(last) + "\n",
+              .subcommands = {subcommands.begin(), subcommands.end()},
+              .is_group = true});
     return kExitOk;
   }
   std::vector<std::string> known;

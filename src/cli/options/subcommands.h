@@ -4,15 +4,10 @@
 #include <span>
 #include <string>
 
+#include "cli/options/help_page.h"
 #include "cli/options/options.h"
 
 namespace railwise::cli {
-
-struct Subcommand {
-  const char* name;
-  int (*run)(Args);
-  const char* text;  // for the help
-};
 
 // Runs the subcommand that args[0] names. --help lists the subcommands, with `last` as the last line. If
 // there is no such subcommand, prints which ones exist and which one was perhaps meant, and returns

@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <string_view>
+#include <vector>
 
 #include "base/config.h"
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -53,21 +56,30 @@ std::vector<ConfVariable> applyNcclConf() {
 }
 
 struct ConfigOptions {
+  bool changed = false;
+  bool brief = false;
   bool markdown = false;
   bool json = false;
 };
 
 std::vector<Option> optionTable(ConfigOptions& fields) {
-  return {flagOption(0, "markdown", &fields.markdown, "print the table of the documentation, without values"),
+  return {flagOption('c', "changed", &fields.changed, "only settings that do not have their default"),
+          flagOption('b', "brief", &fields.brief, "a setting is one line"),
+          flagOption(0, "markdown", &fields.markdown, "print the table of the documentation, without values"),
           flagOption(0, "json", &fields.json, "print JSON")};
 }
 
 constexpr const char* kConfigHelp =
-    "usage: railwise config [options]\n\n"
+    "usage: railwise config [TEXT] [options]\n\n"
     "Lists the environment variables that the plugin reads, with the value in force, the default, and where "
     "the value\ncomes from: the environment, one of NCCL's configuration files ($NCCL_CONF_FILE or "
-    "~/.nccl.conf, and\n/etc/nccl.conf), or the default.\n\n";
-constexpr const char* kConfigExitHelp = "\nExit status: 0 all right, 2 a mistake on the command line.\n";
+    "~/.nccl.conf, and\n/etc/nccl.conf), or the default. With TEXT only settings that have it in their name "
+    "or "
+    "description (upper or lower case).\n\n"
+    "  railwise config --changed\n"
+    "  railwise config timeout\n\n";
+constexpr const char* kConfigExitHelp =
+    "\nExit status: 0 all right, 1 no setting has TEXT, 2 a mistake on the command line.\n";
 
 std::string orEmpty(const std::string& text, const char* empty) { return text.empty() ? empty : text; }
 
@@ -94,26 +106,54 @@ struct Values {
   }
 };
 
-// Calls `act` for each of NCCL's variables that is set but has no meaning for the plugin.
-template <typename Do>
-void forUnusedThatAreSet(const Do& act) {
-  for (const UnusedSetting& row : unusedSettings()) {
-    const char* value = std::getenv(row.env);
-    if (value != nullptr && *value != '\0') act(row, value);
-  }
+std::string lowerCase(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+  return lower;
 }
 
-void printValues(const Values& values) {
-  const auto rows = settings();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::printf("%s=%s (%s)\n    %s\n    accepted: %s; default: %s\n", rows[i].env,
-                settingValue(values.config, i).c_str(), values.source(i, rows[i].env).c_str(), rows[i].text,
-                rows[i].accepted.c_str(), orEmpty(rows[i].default_text, "empty").c_str());
+// The settings that were asked for.
+struct Shown {
+  Shown(const Values& values, const ConfigOptions& options, std::string_view asked) {
+    const std::string part = lowerCase(asked);
+    const auto has = [&part](const char* name, const char* text) {
+      return (lowerCase(name) + "\n" + lowerCase(text)).find(part) != std::string::npos;
+    };
+    const auto rows = settings();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const bool changed = values.sources[i] != SettingSource::kDefault;
+      if ((changed || !options.changed) && has(rows[i].env, rows[i].text)) used.push_back(i);
+    }
+    for (const UnusedSetting& row : unusedSettings()) {
+      const char* value = std::getenv(row.env);
+      if (value != nullptr && *value != '\0' && has(row.env, row.text)) unused.push_back(&row);
+    }
   }
-  forUnusedThatAreSet([&](const UnusedSetting& row, const char* value) {
-    std::printf("%s=%s (%s)\n    has no meaning here: %s\n", row.env, value, values.setter(row.env).c_str(),
-                row.text);
-  });
+  bool empty() const { return used.empty() && unused.empty(); }
+
+  std::vector<std::size_t> used;             // indices of settings()
+  std::vector<const UnusedSetting*> unused;  // NCCL's that are set and have no meaning for the plugin
+};
+
+void printValues(const Values& values, const Shown& shown, bool brief) {
+  constexpr const char* kIndent = "    ";
+  const auto rows = settings();
+  std::string text;
+  for (const std::size_t i : shown.used) {
+    const Setting& row = rows[i];
+    text += std::string(row.env) + "=" + settingValue(values.config, i) + " (" + values.source(i, row.env) +
+            ")\n";
+    if (brief) continue;
+    text += wrappedText(row.text, kIndent);
+    text += wrappedText("accepted: " + row.accepted + "; default: " + orEmpty(row.default_text, "empty"),
+                        kIndent);
+  }
+  for (const UnusedSetting* row : shown.unused) {
+    text += std::string(row->env) + "=" + std::getenv(row->env) + " (" + values.setter(row->env) + ")\n";
+    text += wrappedText(std::string("not read by the plugin: ") + row->text, kIndent);
+  }
+  std::fputs(text.c_str(), stdout);
 }
 
 void printMarkdown() {
@@ -125,12 +165,12 @@ void printMarkdown() {
   for (const UnusedSetting& row : unusedSettings()) std::printf("| `%s` | %s |\n", row.env, row.text);
 }
 
-void printJson(const Values& values) {
+void printJson(const Values& values, const Shown& shown) {
   static constexpr const char* kSources[] = {"default", "environment", "rejected"};
   JsonWriter json;
   json.beginArray();
   const auto rows = settings();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (const std::size_t i : shown.used) {
     json.beginObject();
     json.key("name").value(rows[i].env);
     json.key("value").value(settingValue(values.config, i));
@@ -144,14 +184,14 @@ void printJson(const Values& values) {
     json.key("text").value(rows[i].text);
     json.endObject();
   }
-  forUnusedThatAreSet([&](const UnusedSetting& row, const char* value) {
+  for (const UnusedSetting* row : shown.unused) {
     json.beginObject();
-    json.key("name").value(row.env);
-    json.key("value").value(value);
+    json.key("name").value(row->env);
+    json.key("value").value(std::getenv(row->env));
     json.key("source").value("unused");
-    json.key("text").value(row.text);
+    json.key("text").value(row->text);
     json.endObject();
-  });
+  }
   json.endArray();
   std::fputs(json.text().c_str(), stdout);
 }
@@ -161,20 +201,30 @@ void printJson(const Values& values) {
 int configCommand(Args args) {
   ConfigOptions options;
   int status = kExitOk;
-  if (!parseOrLeave("config", optionTable(options), args, kConfigHelp, 0, &status, kConfigExitHelp))
-    return status;
+  const auto arguments =
+      parseOrLeave("config", optionTable(options), args, kConfigHelp, 1, &status, kConfigExitHelp);
+  if (!arguments) return status;
   if (options.markdown) {
     printMarkdown();
     return kExitOk;
   }
   const Values values;
   warnOfMisspeltSettings();
+  const std::string asked = arguments->positional.empty() ? "" : arguments->positional[0];
+  const Shown shown(values, options, asked);
   if (options.json) {
-    printJson(values);
+    printJson(values, shown);
   } else {
-    printValues(values);
+    printValues(values, shown, options.brief);
   }
-  return kExitOk;
+  if (!shown.empty()) return kExitOk;
+  if (asked.empty()) {
+    say("config: every setting has its default");
+    return kExitOk;
+  }
+  say("config: no setting%s has '%s' in its name or description",
+      options.changed ? " without its default" : "", asked.c_str());
+  return kExitFailed;
 }
 
 }  // namespace railwise::cli

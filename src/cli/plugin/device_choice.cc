@@ -63,6 +63,14 @@ bool pluginStarts(const PluginOptions& options, const char* device) {
 
 }  // namespace
 
+void useOwnFabric(const std::string& name) {
+  constexpr const char* kFabricVariable = "RAILWISE_FABRIC";
+  const char* const named = std::getenv(kFabricVariable);
+  if (named == nullptr || *named == '\0') setenv(kFabricVariable, name.c_str(), 1);
+}
+
+bool startsByItself(const PluginOptions& options) { return pluginStarts(options, nullptr); }
+
 bool needsSoftwareDevice(const PluginOptions& options) {
   if (options.device != "auto" || std::getenv(kVariable) != nullptr) return false;
   return !pluginStarts(options, nullptr) && pluginStarts(options, "software");

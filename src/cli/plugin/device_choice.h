@@ -1,6 +1,7 @@
 // The option --device: chooses the kind of device that the plugin uses, by setting RAILWISE_DEVICE before the
-// plugin is loaded. "auto" tries the plugin's init in a short-lived child process, so that a failed attempt
-// leaves nothing behind in this process. Main thread, before the first thread starts.
+// plugin is loaded; and the fabric of software devices. "auto" tries the plugin's init in a short-lived child
+// process, so that a failed attempt leaves nothing behind in this process. Main thread, before the first
+// thread starts.
 #pragma once
 
 #include "cli/plugin/plugin_loader.h"
@@ -13,6 +14,16 @@ inline constexpr const char* kSoftwareFallbackText =
 // For --device auto if RAILWISE_DEVICE is not set: true if the plugin's init fails without it and succeeds
 // with RAILWISE_DEVICE=software. Always false for other values of --device.
 bool needsSoftwareDevice(const PluginOptions& options);
+
+// True if the plugin's init succeeds with the devices that it finds by itself. The plugin is tried in a child
+// process.
+bool startsByItself(const PluginOptions& options);
+
+// Gives what runs on software devices a fabric of its own, unless the user names a fabric. So it cannot meet
+// other programs of the user, whose devices may have the same addresses. Sets the fabric of this process and
+// of its child processes to `name`, if neither RAILWISE_FABRIC nor the configuration of the devices names
+// one.
+void useOwnFabric(const std::string& name);
 
 // Sets RAILWISE_DEVICE as --device asks. `software_fallback` is the result of needsSoftwareDevice().
 void applyDevice(const PluginOptions& options, bool software_fallback);

@@ -1,10 +1,16 @@
 // railwise devices: prints what a network plugin reports to NCCL about its devices.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/plugin/behind_drop_in.h"
 #include "cli/plugin/commands.h"
 #include "cli/plugin/device_choice.h"
 #include "cli/plugin/plugin_loader.h"
@@ -42,30 +48,37 @@ std::string memoryText(int ptr_support) {
   return text.empty() ? "-" : text;
 }
 
+// What is equal for all devices stands below the table, which so fits 80 columns.
 void printTable(const std::vector<NetProperties>& devices) {
-  std::vector<std::vector<std::string>> rows = {{"dev", "name", "pciPath", "guid", "Gb/s", "port",
-                                                 "latency us", "memory", "maxRecvs", "maxComms", "rail",
-                                                 "plane"}};
+  std::vector<TextRow> rows = {{"dev", "name", "Gb/s", "port", "guid", "rail", "plane"}};
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const NetProperties& device = devices[i];
-    rows.push_back({std::to_string(i), device.name, device.pci_path.empty() ? "-" : device.pci_path,
-                    textOf("0x%016llx", static_cast<unsigned long long>(device.guid)),
-                    textOf("%g", device.speed_mbps / 1000.0), std::to_string(device.port),
-                    textOf("%g", static_cast<double>(device.latency_us)), memoryText(device.ptr_support),
-                    std::to_string(device.max_recvs), std::to_string(device.max_comms), idText(device.rail),
+    rows.push_back({std::to_string(i), device.name, textOf("%g", device.speed_mbps / 1000.0),
+                    std::to_string(device.port),
+                    textOf("0x%016llx", static_cast<unsigned long long>(device.guid)), idText(device.rail),
                     idText(device.plane)});
   }
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 2, ' ');
+  std::fputs(tableText(rows).c_str(), stdout);
+}
+
+// Prints what `textOf` says of each device, devices of one text together.
+template <typename TextOf>
+void printOfEach(const char* label, const std::vector<NetProperties>& devices, const TextOf& text_of) {
+  std::vector<std::pair<std::string, std::string>> groups;  // text, names
+  for (const NetProperties& device : devices) {
+    const std::string text = text_of(device);
+    if (text.empty()) continue;
+    const auto same =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == text; });
+    if (same == groups.end()) {
+      groups.emplace_back(text, device.name);
+    } else {
+      same->second += " " + device.name;
     }
-    std::puts(line.c_str());
+  }
+  for (const auto& [text, names] : groups) {
+    const std::string of = groups.size() == 1 ? "" : names + ": ";
+    std::fputs(wrappedText(of + text, std::string(label) + ": ", "  ").c_str(), stdout);
   }
 }
 
@@ -84,11 +97,16 @@ std::string gpuDirectOf(const std::string& device) {
   return {};
 }
 
-void printGpuDirect(const std::vector<NetProperties>& devices) {
+void printDetails(const std::vector<NetProperties>& devices) {
   for (const NetProperties& device : devices) {
-    const std::string how = gpuDirectOf(device.name);
-    if (!how.empty()) std::printf("%s: GPUDirect: %s\n", device.name.c_str(), how.c_str());
+    if (!device.pci_path.empty()) std::printf("%s: %s\n", device.name.c_str(), device.pci_path.c_str());
   }
+  printOfEach("memory", devices, [](const NetProperties& device) { return memoryText(device.ptr_support); });
+  printOfEach("limits", devices, [](const NetProperties& device) {
+    return textOf("%d receives together, %d connections, latency %g us", device.max_recvs, device.max_comms,
+                  static_cast<double>(device.latency_us));
+  });
+  printOfEach("GPUDirect", devices, [](const NetProperties& device) { return gpuDirectOf(device.name); });
 }
 
 void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& devices) {
@@ -128,7 +146,8 @@ void printJson(const LoadedPlugin& plugin, const std::vector<NetProperties>& dev
   std::fputs(json.text().c_str(), stdout);
 }
 
-int list(const DevicesOptions& options) {
+int list(const DevicesOptions& options, Args args) {
+  useOwnFabric("devices" + std::to_string(getpid()));
   const bool fallback = needsSoftwareDevice(options.plugin);
   if (fallback) say("%s", kSoftwareFallbackText);
   applyDevice(options.plugin, fallback);
@@ -138,6 +157,8 @@ int list(const DevicesOptions& options) {
     return plugin.failure().code == Code::kInvalidUsage ? kExitUsage : kExitFailed;
   }
   NetApi& api = *plugin->api;
+  if (!fallback && needsDropIn(options.plugin, api.name()))
+    return runBehindDropIn("devices", options.plugin, args);
   keepPluginLines(kGpuDirectMark);
   const auto count = startPlugin(api, 1);
   if (!count.ok()) {
@@ -155,7 +176,7 @@ int list(const DevicesOptions& options) {
     printJson(*plugin, devices);
   } else {
     printTable(devices);
-    printGpuDirect(devices);
+    printDetails(devices);
   }
   return api.finalize() == ncclSuccess ? kExitOk : kExitFailed;
 }
@@ -168,7 +189,7 @@ int devicesCommand(Args args) {
   if (!parseOrLeave("devices", optionTable(options), args, kDevicesHelp, 0, &status, kDevicesExitHelp))
     return status;
   setPluginLog(options.plugin.verbose ? PluginLog::kInfo : PluginLog::kWarn);
-  return list(options);
+  return list(options, args);
 }
 
 }  // namespace railwise::cli

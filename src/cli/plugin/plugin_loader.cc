@@ -17,6 +17,7 @@
 namespace railwise::cli {
 namespace {
 
+constexpr const char* kOwnName = "railwise";
 constexpr const char* kOwnPlugin = "libnccl-net-railwise.so";
 
 std::string symbolName(int version) { return "ncclNetPlugin_v" + std::to_string(version); }
@@ -40,7 +41,8 @@ Outcome<DynamicLibrary> openFirst(const std::vector<std::string>& names, std::st
   for (const std::string& name : names) {
     // A missing file beside the executable is not an error. A missing file that the user named is one.
     if (names.size() > 2 && name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) continue;
-    auto library = DynamicLibrary::open({name.c_str()});
+    // Never unloaded: threads of a plugin may outlive its finalize().
+    auto library = DynamicLibrary::open({name.c_str()}, DynamicLibrary::Unload::kNever);
     if (library.ok()) {
       *opened = name;
       return library;
@@ -82,7 +84,8 @@ Option apiOption(std::string text, int* version) {
 void addPluginOptions(std::vector<Option>& options, PluginOptions& fields) {
   options.push_back(textOption(0, "plugin", "NAME", &fields.plugin,
                                "net plugin to load, found as NCCL_NET_PLUGIN=NAME finds it: a file, or\n"
-                               "NAME for libnccl-net-NAME.so (default: railwise's own)"));
+                               "NAME for libnccl-net-NAME.so (default: our own, which is beside this\n"
+                               "command)"));
   options.push_back(
       apiOption("v6 to v12: the plugin API version to use (default: the newest that the\n"
                 "plugin exports, as NCCL does)",
@@ -105,6 +108,8 @@ std::vector<std::string> pluginFileNames(const std::string& name) {
   return {name, "libnccl-net-" + name + ".so"};
 }
 
+bool namesOwnPlugin(const std::string& name) { return name.empty() || name == kOwnName; }
+
 std::vector<std::string> ownPluginPaths(const std::string& exe) {
   std::vector<std::string> paths;
   if (!exe.empty()) {
@@ -118,8 +123,13 @@ std::vector<std::string> ownPluginPaths(const std::string& exe) {
 }
 
 Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) {
-  const bool own = options.plugin.empty();
-  const auto names = own ? ownPluginPaths(executablePath()) : pluginFileNames(options.plugin);
+  const bool own = namesOwnPlugin(options.plugin);
+  // A name is first what it would be to NCCL: LD_LIBRARY_PATH comes before our own folder.
+  auto names = options.plugin.empty() ? std::vector<std::string>() : pluginFileNames(options.plugin);
+  if (own) {
+    const auto beside = ownPluginPaths(executablePath());
+    names.insert(names.end(), beside.begin(), beside.end());
+  }
   const std::string shown = own ? kOwnPlugin : options.plugin;
   std::string name;
   auto library = openFirst(names, &name);
@@ -153,7 +163,11 @@ Outcome<int> startPlugin(NetApi& api, uint64_t comm_id) {
   int count = 0;
   if (const ncclResult_t result = api.devices(&count); result != ncclSuccess)
     return failed("devices", result);
-  if (count <= 0) return Error{textOf("plugin %s (v%d): it has no device", api.name(), api.version())};
+  if (count <= 0)
+    return Error{
+        textOf("plugin %s (v%d): it has no device: load the NIC's driver, or try the plugin on software "
+               "devices (railwise perf --device software)",
+               api.name(), api.version())};
   NetProperties properties;
   if (const ncclResult_t result = api.getProperties(0, &properties); result != ncclSuccess)
     return failed("getProperties(0)", result);

@@ -15,7 +15,7 @@ namespace railwise::cli {
 
 // The values of --plugin, --api, --device and --verbose, for all subcommands that load a plugin.
 struct PluginOptions {
-  std::string plugin;  // empty: Railwise's own plugin
+  std::string plugin;  // empty or "railwise": Railwise's own plugin
   int api = 0;         // 0: the newest version that the plugin exports
   std::string device = "auto";
   bool verbose = false;
@@ -28,6 +28,8 @@ Option apiOption(std::string text, int* version);
 std::vector<std::string> pluginFileNames(const std::string& name);
 // The path of this process's executable; "" if the system does not report it.
 std::string executablePath();
+// True for "" and "railwise": the plugin that belongs to this executable.
+bool namesOwnPlugin(const std::string& name);
 // Where Railwise's own plugin may be for an executable at `exe`, in the order to try. The last entry is a
 // name without a folder.
 std::vector<std::string> ownPluginPaths(const std::string& exe);

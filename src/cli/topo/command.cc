@@ -11,12 +11,17 @@
 namespace railwise::cli {
 namespace {
 
-constexpr std::array<Subcommand, 6> kTopoSubcommands = {{
+constexpr std::array<Subcommand, 11> kTopoSubcommands = {{
     {"show", topoShowCommand, "the machine as matrix, json, xml, dot, svg or html"},
+    {"serve", topoServeCommand, "the machine in a browser, with what running jobs do on it"},
+    {"transports", topoTransportsCommand, "how each pair of GPUs is connected: P2P, SHM, NET, and why"},
     {"lint", topoLintCommand, "check a topology file for NCCL's traps"},
     {"diff", topoDiffCommand, "what differs between two machines, or between two versions of NCCL"},
     {"generate", topoGenerateCommand, "make the topology file that a VM's flat /sys hides"},
     {"record", topoRecordCommand, "pack what of this machine's /sys is needed elsewhere"},
+    {"export", topoExportCommand, "the machine for Kubernetes, Slurm, UCX, NIXL, shells or hwloc"},
+    {"expect", topoExpectCommand, "the time and bandwidth of a collective, by NCCL's own model"},
+    {"graphs", topoGraphsCommand, "the rings and trees that NCCL's search finds, and why"},
     {"paths", topoPathsCommand, "every path and choice as JSON rows, to hold against NCCL's own"},
 }};
 

@@ -9,6 +9,11 @@ namespace railwise::cli {
 int topoCommand(Args args);
 int topoShowCommand(Args args);
 int topoPathsCommand(Args args);
+int topoExpectCommand(Args args);
+int topoExportCommand(Args args);
+int topoServeCommand(Args args);
+int topoTransportsCommand(Args args);
+int topoGraphsCommand(Args args);
 int topoLintCommand(Args args);
 int topoDiffCommand(Args args);
 int topoGenerateCommand(Args args);

@@ -3,28 +3,27 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <cstdio>
 
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
+#include "cli/topo/nccl_option.h"
 
 namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoDiffHelp =
     "usage: railwise topo diff A B [options]\n"
-    "       railwise topo diff A --against-nccl=2.28 [options]\n\n"
-    "What differs in devices, links, paths and choices. A and B are topology files, /sys trees (a folder or "
+    "       railwise topo diff A [--nccl=2.30] --against-nccl=2.31 [options]\n\n"
+    "What differs in devices, links, paths and choices; with --against-nccl what an upgrade of NCCL changes "
+    "on A. A and B are topology files, /sys trees (a folder or "
     "a .tar.gz\n"
-    "of railwise topo record), or - for this machine. Exit status: 0 nothing differs, 1 something does (or a "
+    "of railwise topo record), or - for this machine.\nExit status: 0 nothing differs, 1 something does (or "
+    "a "
     "machine\n"
     "cannot be read), 2 a mistake on the command line.\n\n";
-
-constexpr std::array<Choice<topo::NcclVersion>, 2> kAgainstVersions = {
-    {{"2.30", topo::NcclVersion::k2_30}, {"2.28", topo::NcclVersion::k2_28}}};
 
 bool isTree(const std::string& path) {
   struct stat info = {};
@@ -44,17 +43,10 @@ std::optional<topo::Machine> open(const std::string& operand, MachineOptions opt
 int topoDiffCommand(Args args) {
   MachineOptions options;
   bool as_json = false;
-  std::optional<topo::NcclVersion> against;
-  topo::NcclVersion chosen = topo::NcclVersion::k2_28;
-  Option version = choiceOption<topo::NcclVersion>(0, "against-nccl", kAgainstVersions, &chosen,
-                                                   "compare A with itself under another NCCL: 2.28 or 2.30");
-  const auto accept = version.accept;
-  version.accept = [&](std::string_view value) {
-    if (!accept(value)) return false;
-    against = chosen;
-    return true;
-  };
-  std::vector<Option> table = {flagOption(0, "json", &as_json, "print JSON"), version};
+  std::optional<topo::NcclChoice> against;
+  std::vector<Option> table = {
+      flagOption(0, "json", &as_json, "print JSON"),
+      ncclOption("against-nccl", &against, "compare A with itself under another NCCL, such as 2.31")};
   addMachineOptions(table, options);
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo diff", table, args, kTopoDiffHelp, 2, &status);
@@ -66,7 +58,7 @@ int topoDiffCommand(Args args) {
   }
   const auto left = open(operands[0], options);
   MachineOptions other = options;
-  if (against) other.nccl = *against;
+  if (against) other.nccl = against;
   const auto right = left ? open(against ? operands[0] : operands[1], other) : std::nullopt;
   if (!right) return kExitUsage;
   const auto differences = topo::diff(*left, *right);

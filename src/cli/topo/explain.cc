@@ -1,14 +1,15 @@
 // railwise explain: says which NIC serves which GPU, and why.
-#include "topo/explain/explain.h"
-
 #include <array>
-#include <cstdio>
+#include <optional>
 
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/options/output_terminal.h"
 #include "cli/topo/commands.h"
+#include "cli/topo/graph_file_option.h"
 #include "cli/topo/machine_options.h"
-#include "topo/machine/known_machines.h"
+#include "cli/topo/without_gpus.h"
+#include "topo/explain/channels/channel_ends.h"
 
 namespace railwise::cli {
 namespace {
@@ -20,57 +21,82 @@ constexpr std::array<Choice<ExplainFormat>, 2> kExplainFormats = {
 constexpr const char* kExplainHelp =
     "usage: railwise explain [FILE] [--root DIR|TAR] [options]\n\n"
     "For each GPU: the NICs that NCCL gives it, the path to them, whether GPUDirect is on and by which rule, "
-    "and why\n"
-    "each other NIC was not taken. FILE is an NCCL (or RCCL) topology file; without one, this machine.\n"
-    "Exit status: 0 all right, 1 the machine cannot be read, 2 a mistake on the command line (also a GPU "
+    "and why each other NIC was not taken; of GPUs that are alike, the first. Also the NICs by which the "
+    "rings and trees of each channel enter and "
+    "leave the host, for a communicator of this machine and an equal one. FILE is an NCCL (or RCCL) topology "
+    "file, - standard input; without one, this machine.\n"
+    "Exit status: 0 all right, 1 the machine cannot be read or has no GPU, 2 a mistake on the command line "
+    "(also a GPU "
     "that is not there).\n\n";
 
-// A file that lists GPUs by their PCI ids alone leaves out compute capability and NVLinks. Known GPUs have
-// them; options count before that. Returns a note, or "".
-std::string fillInGpus(const std::string& file, MachineOptions& machine) {
-  topo::Detection& detection = machine.detection;
-  if (file.empty() || machine.elsewhere() || detection.gpu_sm != 0 || detection.nvswitch_links != 0)
-    return "";
-  const auto document = topo::readXmlFile(file, {.max_nodes = 0});
-  if (!document.ok()) return "";
-  const topo::KnownDetection known = topo::knownDetection(*document);
-  if (known.gpu_sm == 0) return "";
-  detection.gpu_sm = known.gpu_sm;
-  detection.nvswitch_links = known.nvswitch_links;
-  return textOf(
-      "the file does not describe its GPUs; they are known to be %s: compute capability %d.%d, %d "
-      "NVLinks to NVSwitches (--gpu-sm, --nvswitch-links say otherwise)",
-      known.gpu.c_str(), known.gpu_sm / 10, known.gpu_sm % 10, known.nvswitch_links);
+// Problems in yellow; lines behind a blank one, which begin a part, in bold.
+std::string colored(std::string_view text) {
+  constexpr std::string_view kProblem = "  ! Problem";
+  constexpr std::string_view kContinued = "             ";
+  std::string out;
+  bool is_title = true;
+  bool is_problem = false;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    is_problem = line.starts_with(kProblem) || (is_problem && line.starts_with(kContinued));
+    const char* const style = line.empty() ? "" : is_problem ? "\033[33m" : is_title ? "\033[1m" : "";
+    out += style;
+    out += line;
+    out += *style == '\0' ? "\n" : "\033[0m\n";
+    is_title = line.empty();
+  }
+  return out;
 }
 
 }  // namespace
 
 int explainCommand(Args args) {
   MachineOptions machine;
+  machine.known_gpus = true;
   int gpu = -1;
   int channel = -1;
   ExplainFormat format = ExplainFormat::kText;
-  std::vector<Option> table = {intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
-                               intOption('c', "channel", &channel, 0, 63, "only this channel"),
-                               choiceOption<ExplainFormat>('f', "format", kExplainFormats, &format,
-                                                           "text (default) or json, which is complete")};
+  topo::ExplainStyle style;
+  ColorChoice color = ColorChoice::kAuto;
+  std::vector<Option> table = {
+      intOption('g', "gpu", &gpu, 0, 1 << 20, "only the GPU of this rank"),
+      flagOption('b', "brief", &style.brief, "only the NIC of each GPU, the problems and what to do"),
+      flagOption(0, "each", &style.each, "every GPU, also those that are like another but for names"),
+      intOption('c', "channel", &channel, 0, 63, "only this channel"),
+      choiceOption<ExplainFormat>('f', "format", kExplainFormats, &format,
+                                  "text (default) or json, which is complete")};
+  addColorOption(table, color);
   addMachineOptions(table, machine);
   int status = kExitOk;
   const auto arguments = parseOrLeave("explain", table, args, kExplainHelp, 1, &status);
   if (!arguments) return status;
   machine.say_remarks = format != ExplainFormat::kText;  // the text itself contains the notes
+  std::optional<topo::GraphFile> graphs;
+  if (!readGraphFile("explain", "", machine.quiet, graphs)) return kExitFailed;
+  bool without_gpus = false;
   const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
-  const std::string note = fillInGpus(file, machine);
-  auto opened = openMachine("explain", file, machine);
+  if (file.empty() && format == ExplainFormat::kText) machine.without_gpus = &without_gpus;
+  const auto opened = openMachine("explain", file, machine);
+  if (without_gpus) {
+    const int shown = showWithoutGpus("explain", machine);
+    if (shown != kExitOk) return shown;
+    return gpu < 0 ? kExitFailed : kExitUsage;  // no GPU is explained
+  }
   if (!opened) return kExitFailed;
-  if (!note.empty()) opened->remarks.insert(opened->remarks.begin(), note);
-  const auto text = format == ExplainFormat::kJson ? topo::explainJson(*opened, gpu, channel)
-                                                   : topo::explainText(*opened, gpu, channel);
+  topo::MachineExplanation all = topo::explain(*opened);
+  topo::addChannels(*opened, graphs ? &*graphs : nullptr, all);
+  const bool json = format == ExplainFormat::kJson;
+  style.rank = gpu;
+  style.channel = channel;
+  style.columns = outputColumns();
+  const auto text =
+      json ? topo::explainJson(*opened, all, gpu, channel) : topo::explainText(*opened, all, style);
   if (!text.ok()) {
     say("explain: %s", text.error().c_str());
     return kExitUsage;
   }
-  return writeOutput("explain", "", *text);
+  return writeOutput("explain", "", !json && outputHasColor(color) ? colored(*text) : *text);
 }
 
 }  // namespace railwise::cli

@@ -2,20 +2,25 @@
 #include "topo/lint/lint.h"
 
 #include <cstdio>
+#include <map>
+#include <utility>
 
 #include "base/json.h"
+#include "base/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
+#include "cli/topo/machine_options.h"
 
 namespace railwise::cli {
 namespace {
 
 constexpr const char* kTopoLintHelp =
     "usage: railwise topo lint FILE... [options]\n\n"
-    "Checks NCCL topology files: what NCCL refuses, and what it reads otherwise than it was meant, each with "
+    "Checks NCCL topology files (- is standard input): what NCCL refuses, and what it reads otherwise than "
+    "it was meant, each with "
     "line and\n"
-    "fix. docs/lint.md lists the rules. Exit status: 0 no error, 1 an error (or, with --strict, a "
+    "fix. docs/lint.md lists the rules.\nExit status: 0 no error, 1 an error (or, with --strict, a "
     "warning).\n\n";
 
 std::string locationOf(const std::string& file, const topo::Finding& finding) {
@@ -23,14 +28,23 @@ std::string locationOf(const std::string& file, const topo::Finding& finding) {
   return textOf("%s:%d:%d", file.c_str(), finding.position.line, finding.position.column);
 }
 
-void printText(const std::string& file, const topo::LintReport& report) {
+// Of the findings of one kind in a file, more would hide the others.
+constexpr int kShownOfKind = 5;
+
+void printText(const std::string& file, const topo::LintReport& report, bool all) {
+  std::map<std::pair<topo::Finding::Severity, std::string>, int> kinds;
   for (const topo::Finding& finding : report.findings) {
+    if (++kinds[{finding.severity, finding.rule}] > kShownOfKind && !all) continue;
     // The reader's own message already begins with the position.
     const bool placed = !report.read && finding.text.starts_with(file);
     std::printf("%s%s: %s [%s]\n", placed ? "" : (locationOf(file, finding) + ": ").c_str(),
                 topo::severityName(finding.severity), finding.text.c_str(), finding.rule.c_str());
     if (!finding.fix.empty()) std::printf("    fix: %s\n", finding.fix.c_str());
   }
+  for (const auto& [kind, count] : kinds)
+    if (count > kShownOfKind && !all)
+      std::printf("%s: %s: %d more like it (--all shows them) [%s]\n", file.c_str(),
+                  topo::severityName(kind.first), count - kShownOfKind, kind.second.c_str());
 }
 
 std::string counted(int number, const char* thing) {
@@ -56,8 +70,11 @@ struct Counts {
 int topoLintCommand(Args args) {
   bool as_json = false;
   bool strict = false;
-  const std::vector<Option> table = {flagOption(0, "json", &as_json, "print JSON"),
-                                     flagOption(0, "strict", &strict, "warnings fail too")};
+  bool all = false;
+  const std::vector<Option> table = {
+      flagOption(0, "json", &as_json, "print JSON"),
+      flagOption(0, "all", &all, "show all findings of a kind, not the first 5"),
+      flagOption(0, "strict", &strict, "warnings fail too")};
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo lint", table, args, kTopoLintHelp, args.size(), &status);
   if (!arguments) return status;
@@ -69,12 +86,12 @@ int topoLintCommand(Args args) {
   JsonWriter json;
   json.beginArray();
   for (const std::string& file : arguments->positional) {
-    const topo::LintReport report = topo::lintFile(file);
+    const topo::LintReport report = topo::lintFile(file == kStandardInput ? "/dev/stdin" : file);
     counts.add(report);
     if (as_json) {
       topo::writeLintJson(json, file, report);
     } else {
-      printText(file, report);
+      printText(withoutControls(file), report, all);
     }
   }
   json.endArray();

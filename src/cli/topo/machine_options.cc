@@ -12,8 +12,10 @@
 #include "cli/device/tree.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/topo/nccl_option.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/tar_archive.h"
+#include "topo/machine/known_machines.h"
 #include "topo/sources/cpu_identity.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/load_machine.h"
@@ -34,16 +36,14 @@ std::unique_ptr<sysfs::FileTree> deviceRoot(const char* command, const std::stri
   return std::make_unique<sysfs::MemoryTree>(deviceTree(opened->config.host()));
 }
 
-constexpr std::array<Choice<topo::NcclVersion>, 2> kVersions = {
-    {{"2.30", topo::NcclVersion::k2_30}, {"2.28", topo::NcclVersion::k2_28}}};
 constexpr std::array<Choice<bool>, 2> kNetPlugins = {{{"railwise", false}, {"net_ib", true}}};
 constexpr std::array<Choice<bool>, 2> kXgmi = {{{"rccl", false}, {"nvlink", true}}};
 
 // The settings of NCCL's environment variables and of --nccl. Values that NCCL would not understand are
 // reported on stderr.
-topo::Settings settingsOf(const char* command, const MachineOptions& options) {
+topo::Settings settingsOf(const char* command, const MachineOptions& options, topo::NcclVersion release) {
   topo::Settings settings =
-      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, options.nccl);
+      topo::settingsFromEnvironment([](const char* name) { return std::getenv(name); }, release);
   settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
   settings.net_ib = options.net_ib;
   for (const std::string& warning : settings.warnings) say("%s: %s", command, warning.c_str());
@@ -102,6 +102,50 @@ std::optional<topo::Machine> fromTree(const char* command, std::string file, con
   return say("%s: %s%s", command, machine.error().c_str(), hint), std::nullopt;
 }
 
+// Says whose rules are in use, as the first note.
+void noteRules(const char* command, const RulesInUse& rules, const MachineOptions& options,
+               topo::Machine& machine) {
+  const std::string note = (machine.graph->rccl() ? "RCCL's rules, else " : "") + rules.note;
+  if (!options.quiet && !rules.warning.empty()) say("%s: warning: %s", command, rules.warning.c_str());
+  if (!rules.asked || note != "the rules of NCCL " + ncclVersionName(rules.release)) {
+    machine.remarks.insert(machine.remarks.begin(), note);
+  } else if (!options.quiet && options.say_remarks) {
+    say("%s: note: %s", command, note.c_str());
+  }
+}
+
+// A file that lists GPUs by their PCI ids alone leaves out compute capability and NVLinks. Known GPUs have
+// them; options count before that. Returns a note, or "".
+std::string fillInGpus(const topo::XmlDocument& document, topo::Detection& detection) {
+  if (detection.gpu_sm != 0 || detection.nvswitch_links != 0) return "";
+  const topo::KnownDetection known = topo::knownDetection(document);
+  if (known.gpu_sm == 0) return "";
+  detection.gpu_sm = known.gpu_sm;
+  detection.nvswitch_links = known.nvswitch_links;
+  return textOf(
+      "the file does not describe its GPUs; they are known to be %s: compute capability %d.%d, %d "
+      "NVLinks to NVSwitches (--gpu-sm, --nvswitch-links say otherwise)",
+      known.gpu.c_str(), known.gpu_sm / 10, known.gpu_sm % 10, known.nvswitch_links);
+}
+
+// The machine of a topology file, or of standard input ("-"). `known` receives the note of fillInGpus().
+Outcome<topo::Machine> fromFile(const std::string& file, const MachineOptions& options,
+                                const topo::Settings& settings, std::string& known) {
+  topo::Detection detection = options.detection;
+  const bool standard_input = file == kStandardInput;
+  auto document = topo::readXmlFile(standard_input ? "/dev/stdin" : file,
+                                    {.max_nodes = detection.any_size ? 0 : topo::kXmlMaxNodes});
+  if (!document.ok() && standard_input) {
+    const std::string text = document.error();
+    return Error{"standard input" + text.substr(std::string_view("/dev/stdin").size())};
+  }
+  if (!document.ok()) return document.failure();
+  if (options.known_gpus) known = fillInGpus(*document, detection);
+  return topo::loadDocument(
+      std::move(*document), settings, detection,
+      standard_input ? "standard input" : std::filesystem::path(file).filename().string());
+}
+
 // Is it a recorded machine, not the name of a software machine?
 bool isRecording(const std::string& machine) {
   std::error_code error;
@@ -120,8 +164,9 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields) {
                  "a software machine (railwise device list), or one that railwise topo record has recorded"));
   table.push_back(
       textOption('H', "host", "NAME", &fields.host, "which host of --machine (default: its first)"));
-  table.push_back(choiceOption<topo::NcclVersion>(
-      0, "nccl", kVersions, &fields.nccl, "whose rules: 2.30 (2.30.7, default) or 2.28 (up to 2.30.4)"));
+  table.push_back(ncclOption("nccl", &fields.nccl,
+                             "whose rules, 2.13 to 2.32: 2.30 or 2.30.7 (default: those of this machine's "
+                             "libnccl, for other machines and files the newest known)"));
   table.push_back(intOption(0, "gpu-sm", &fields.detection.gpu_sm, 1, 999,
                             "compute capability of GPUs that are not described (90 = 9.0)"));
   table.push_back(intOption(0, "nvswitch-links", &fields.detection.nvswitch_links, 0, 64,
@@ -172,18 +217,25 @@ std::optional<topo::Machine> openMachine(const char* command, const std::string&
   if (!options.cpu.empty() && !options.elsewhere() && !file.empty())
     return say("%s: --cpu is for --root: %s says itself what its CPUs are", command, file.c_str()),
            std::nullopt;
-  const topo::Settings settings = settingsOf(command, options);
+  const bool live = !options.elsewhere() && file.empty();
+  const RulesInUse rules = rulesInUse(options.nccl, live);
+  const topo::Settings settings = settingsOf(command, options, rules.release);
   std::optional<topo::Machine> machine;
+  std::string known;
   if (options.elsewhere() || file.empty()) {
     machine = fromTree(command, file, options, settings);
   } else {
-    auto loaded = topo::loadFile(file, settings, options.detection);
+    auto loaded = fromFile(file, options, settings, known);
     if (!loaded.ok() && options.without_gpus != nullptr && loaded.failure().code == Code::kNoDevice)
       return *options.without_gpus = true, std::nullopt;
     if (!loaded.ok()) return say("%s: %s", command, loaded.error().c_str()), std::nullopt;
     machine = std::move(*loaded);
   }
-  if (machine && !options.quiet && options.say_remarks) sayNotes(command, machine->remarks);
+  if (!machine) return std::nullopt;
+  noteRules(command, rules, options, *machine);
+  if (!known.empty()) machine->remarks.insert(machine->remarks.begin(), known);
+  if (options.quiet && !options.say_remarks) machine->remarks.clear();
+  if (!options.quiet && options.say_remarks) sayNotes(command, machine->remarks);
   return machine;
 }
 

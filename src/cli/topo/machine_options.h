@@ -19,13 +19,17 @@ struct MachineOptions {
   std::string root;      // a folder or a .tar.gz; empty: not given
   std::string software;  // a software machine; empty: not given
   std::string host;      // a host of the software machine
-  topo::NcclVersion nccl = topo::NcclVersion::k2_30;
+  // Whose rules; nothing: rulesInUse() (nccl_option.h) chooses.
+  std::optional<topo::NcclChoice> nccl;
   topo::Detection detection;
   std::string cpu;
   bool xgmi_as_nvlink = false;
   bool net_ib = false;
   bool quiet = false;
   bool say_remarks = true;  // false: the output itself contains the remarks
+  // Where a file does not describe its GPUs, and --gpu-sm and --nvswitch-links are not given: take what is
+  // known of these GPUs. `topo paths` answers for the file as it is.
+  bool known_gpus = false;
   // For a command to which a machine without GPUs is an answer: *without_gpus becomes true, and nothing is
   // logged. Null: such a machine is an error.
   bool* without_gpus = nullptr;
@@ -37,6 +41,9 @@ struct MachineOptions {
   bool elsewhere() const { return !root.empty() || !software.empty(); }
 };
 
+// The name of a FILE that is standard input.
+inline constexpr const char* kStandardInput = "-";
+
 // Adds --root, --machine, --host, --nccl, --gpu-sm, --nvswitch-links, --nic-speed, --fuse-nics, --net-plugin,
 // --cpu, --xgmi and --quiet to `table`.
 void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
@@ -44,9 +51,11 @@ void addMachineOptions(std::vector<Option>& table, MachineOptions& fields);
 // A recording that --machine names is a value of --root. openMachine() does it too.
 void takeRecording(MachineOptions& options);
 
-// Opens the machine of `file` (empty: no file). If --root or --machine is given too, the file is combined
-// with that tree. Without a file and without these options, opens this machine. Null: the reason was reported
-// to the user. Assumptions are printed on stderr, unless --quiet is given.
+// Opens the machine of `file` (empty: no file; "-": standard input). If --root or --machine is given too, the
+// file is combined with that tree. Without a file and without these options, opens this machine. Null: the
+// reason was reported to the user. The release of NCCL with the rules in use, and assumptions, are printed on
+// stderr, unless
+// --quiet is given.
 std::optional<topo::Machine> openMachine(const char* command, const std::string& file,
                                          const MachineOptions& options);
 

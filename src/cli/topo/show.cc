@@ -5,6 +5,7 @@
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"
 #include "cli/topo/machine_options.h"
+#include "cli/topo/without_gpus.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::cli {
@@ -40,7 +41,8 @@ std::string text(const topo::Machine& machine, Format format) {
 
 constexpr const char* kShowHelp =
     "usage: railwise topo show [FILE] [--root DIR|TAR] [options]\n\n"
-    "Shows the machine as NCCL sees it: FILE is an NCCL (or RCCL) topology file; --root the /sys of a "
+    "Shows the machine as NCCL sees it: FILE is an NCCL (or RCCL) topology file, - standard input; --root "
+    "the /sys of a "
     "machine; both\n"
     "together the machine with NCCL_TOPO_FILE=FILE; neither this machine. NCCL's variables (NCCL_P2P_LEVEL,\n"
     "NCCL_NET_MERGE_LEVEL, ...) change the answers as they change NCCL's.\n"
@@ -65,8 +67,12 @@ int topoShowCommand(Args args) {
   int status = kExitOk;
   const auto arguments = parseOrLeave("topo show", table, args, kShowHelp, 1, &status);
   if (!arguments) return status;
-  const auto opened =
-      openMachine("topo show", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  machine.known_gpus = format != Format::kXml && format != Format::kJson;  // these two: the file as it is
+  bool without_gpus = false;
+  const std::string file = arguments->positional.empty() ? "" : arguments->positional[0];
+  if (file.empty() && format == Format::kMatrix && output.empty()) machine.without_gpus = &without_gpus;
+  const auto opened = openMachine("topo show", file, machine);
+  if (without_gpus) return showWithoutGpus("topo show", machine);
   if (!opened) return kExitFailed;
   return writeOutput("topo show", output, text(*opened, format));
 }

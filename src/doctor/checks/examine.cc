@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "doctor/facts/libraries.h"
 #include "sysfs/pci_devices.h"
 #include "topo/machine/load.h"
 #include "topo/sources/load_machine.h"
@@ -13,11 +14,19 @@ namespace {
 
 constexpr std::size_t kMostFileBytes = 16 << 20;
 
+// The rules of the NCCL that programs load on the machine; the newest ones if none is found.
+topo::NcclVersion rulesOf(const System& system) {
+  const auto library = ncclOfPrograms(system);
+  const auto release = library ? topo::parseNcclVersion(library->version) : std::nullopt;
+  return release ? topo::rulesFor(*release).rules : topo::NcclVersion::kNewest;
+}
+
 topo::Settings settingsOf(const System& system) {
-  return topo::settingsFromEnvironment([&](const char* name) -> const char* {
+  const auto lookup = [&](const char* name) -> const char* {
     const Variable* set = system.variable(name);
     return set == nullptr ? nullptr : set->value.c_str();
-  });
+  };
+  return topo::settingsFromEnvironment(lookup, rulesOf(system));
 }
 
 // The file that NCCL reads (ncclTopoGetSystem). "": none.

@@ -1,21 +1,21 @@
 // NCCL: which libraries are installed, which plugin each would load, and the settings.
+#include <strings.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <set>
 
+#include "base/closest_name.h"
 #include "base/name_selection.h"
 #include "base/setting_mistakes.h"
 #include "base/setting_names.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
+#include "topo/nccl_release.h"
 
 namespace railwise::doctor {
 namespace {
-
-// The newest NCCL whose rules the topology model knows (topo/settings.h).
-constexpr int kKnownMajor = 2;
-constexpr int kKnownMinor = 30;
 
 std::string joined(const std::vector<std::string>& texts, const char* with) {
   std::string all;
@@ -23,11 +23,19 @@ std::string joined(const std::vector<std::string>& texts, const char* with) {
   return all;
 }
 
+// 30 of "2.30.7". 0: another major version, or none.
 int minorOf(const std::string& version) {
+  constexpr int kMajor = 2;
   const auto dot = version.find('.');
-  return dot == std::string::npos || std::atoi(version.c_str()) != kKnownMajor
+  return dot == std::string::npos || std::atoi(version.c_str()) != kMajor
              ? 0
              : std::atoi(version.c_str() + dot + 1);
+}
+
+// Is it newer than the releases whose rules the topology model knows?
+bool isNewer(const NcclLibrary& library) {
+  const auto release = topo::parseNcclVersion(library.version);
+  return !library.rccl && release && topo::rulesFor(*release).newer;
 }
 
 void checkLibraries(Examination& exam) {
@@ -38,15 +46,15 @@ void checkLibraries(Examination& exam) {
                           (library.version.empty() ? "of unknown version" : library.version) + ": " +
                           library.path);
     if (!library.rccl && !library.version.empty()) versions.insert(library.version);
-    if (library.rccl || minorOf(library.version) <= kKnownMinor) continue;
-    exam.findings.add(
-        {.check = "nccl-version",
-         .severity = Severity::kAdvice,
-         .what = "this NCCL is newer than the rules that Railwise's model knows",
-         .seen = {{"", library.path, library.version}},
-         .why = "`railwise explain` and this command answer by the rules of NCCL 2.30.7; a newer NCCL may "
-                "choose other NICs in a few cases. The plugin itself works.",
-         .fix = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH shows NCCL's own paths"});
+    if (!isNewer(library)) continue;
+    exam.findings.add({.check = "nccl-version",
+                       .severity = Severity::kAdvice,
+                       .what = "this NCCL is newer than the rules that Railwise's model knows",
+                       .seen = {{"", library.path, library.version}},
+                       .why = "`railwise explain` and this command answer by the rules of NCCL " +
+                              ncclVersionName(topo::NcclVersion::kNewest) +
+                              "; a newer NCCL may choose other NICs in a few cases. The plugin itself works.",
+                       .fix = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH shows NCCL's own paths"});
   }
   if (versions.size() < 2) return;
   Finding finding{.check = "nccl-version", .severity = Severity::kAdvice};
@@ -86,6 +94,22 @@ std::string findPlugin(const System& system, const std::string& entry) {
   return {};
 }
 
+// The name of a plugin that lies where the linker looks, or beside this command, and was probably meant.
+std::optional<std::string> likelyPlugin(const System& system, const std::string& entry) {
+  constexpr std::string_view kBefore = "libnccl-net-";
+  constexpr std::string_view kAfter = ".so";
+  std::vector<std::string> names = {"railwise"};
+  for (const std::string& folder : librarySearchPath(system))
+    for (const std::string& file : system.tree().list(folder))
+      if (file.starts_with(kBefore) && file.ends_with(kAfter))
+        names.push_back(file.substr(kBefore.size(), file.size() - kBefore.size() - kAfter.size()));
+  for (const std::string& name : names)
+    if (name == entry) return std::nullopt;  // it is right, but lies elsewhere
+  for (const std::string& name : names)
+    if (strcasecmp(name.c_str(), entry.c_str()) == 0) return name;
+  return closest(entry, names);
+}
+
 std::string ownPluginFolder(const System& system) {
   const std::string path = system.line(kOwnPluginFile);
   const std::size_t slash = path.rfind('/');
@@ -102,16 +126,22 @@ void checkPlugin(Examination& exam) {
       exam.looked.push_back("NCCL_NET_PLUGIN=" + entry + ": NCCL loads " + found);
       continue;
     }
+    const auto meant = likelyPlugin(exam.system, entry);
+    const bool there = meant && !findPlugin(exam.system, *meant).empty();
     exam.findings.add(
         {.check = "plugin",
          .severity = Severity::kError,
-         .what = "NCCL does not find the plugin that NCCL_NET_PLUGIN names",
+         .what = meant ? "NCCL_NET_PLUGIN=" + entry + " is probably misspelt: " + *meant
+                       : "NCCL does not find the plugin that NCCL_NET_PLUGIN names",
          .seen = {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
                   {"", "looked for", joined(pluginNames(entry), " and ")},
                   {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
          .why = "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
-         .fix = "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
-                ":$LD_LIBRARY_PATH    (on every node)\n"
+         .fix = (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n"
+                       : "") +
+                (there ? ""
+                       : "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
+                             ":$LD_LIBRARY_PATH    (on every node)\n") +
                 "export NCCL_NET=Railwise    (then a job without the plugin fails instead)"});
   }
 }
@@ -139,8 +169,9 @@ void checkUnaskedPlugin(Examination& exam) {
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
   const std::string plain = findLibrary(exam.system, "libnccl-net.so");
   if (set == nullptr && !plain.empty()) {
-    const bool ours = sysfs::realPathOf(exam.system.tree(), plain).find("railwise") != std::string::npos;
-    exam.looked.push_back("NCCL_NET_PLUGIN is not set: NCCL loads " + plain);
+    const bool ours = isRailwise(exam.system, plain);
+    exam.looked.push_back("NCCL_NET_PLUGIN is not set: NCCL loads " + plain +
+                          (ours ? ", which is Railwise" : ""));
     if (ours) return;
     exam.findings.add(
         {.check = "plugin-unasked",

@@ -87,6 +87,16 @@ void checkDevices(Examination& exam) {
     finding.severity = Severity::kAdvice;
     finding.what = "this machine has no RDMA device";
     finding.seen.push_back({"", "/sys/class/infiniband", "empty"});
+    const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
+    const bool software = device != nullptr && device->value.starts_with("software");
+    for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
+      const Variable* const set = exam.system.variable(name);
+      if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")
+        continue;
+      finding.severity = Severity::kError;
+      finding.why = "A job with these settings fails when it starts.";
+      finding.seen.push_back({"", set->where, std::string(name) + "=" + set->value});
+    }
     finding.fix =
         "lspci | grep -i -e infiniband -e ethernet\n"
         "To try Railwise without a card: export RAILWISE_DEVICE=software";

@@ -1,11 +1,17 @@
 #include "doctor/facts/libraries.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 
 namespace railwise::doctor {
 namespace {
 
+constexpr const char* kWheelFolder = "/nvidia/nccl/lib";
 constexpr const char* kSystemFolders[] = {"/lib/x86_64-linux-gnu",
                                           "/usr/lib/x86_64-linux-gnu",
                                           "/lib/aarch64-linux-gnu",
@@ -59,10 +65,16 @@ void addPython(const System& system, const std::string& prefix, std::vector<std:
   }
 }
 
-std::vector<std::string> pythonPackages(const System& system) {
+// The packages of the environment that is active.
+std::vector<std::string> activePackages(const System& system) {
   std::vector<std::string> packages;
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const Variable* set = system.variable(name); set != nullptr) addPython(system, set->value, packages);
+  return packages;
+}
+
+std::vector<std::string> pythonPackages(const System& system) {
+  std::vector<std::string> packages = activePackages(system);
   for (const char* prefix : {"/usr/local", "/usr", "/opt/conda", "/opt/venv"})
     addPython(system, prefix, packages);
   return packages;
@@ -78,6 +90,67 @@ std::string versionIn(const std::string& name, const std::string& after) {
   return std::count(plain.begin(), plain.end(), '.') >= 2 ? plain : "";
 }
 
+// The folders in which programs find NCCL, in their order, besides LD_PRELOAD.
+std::vector<std::string> foldersOfPrograms(const System& system) {
+  std::vector<std::string> folders;
+  if (const Variable* path = system.variable("LD_LIBRARY_PATH"); path != nullptr)
+    folders = splitAt(path->value, ':');
+  for (const std::string& packages : activePackages(system)) folders.push_back(packages + kWheelFolder);
+  for (const std::string& folder : librarySearchPath(system)) folders.push_back(folder);
+  for (const std::string& packages : pythonPackages(system)) folders.push_back(packages + kWheelFolder);
+  folders.insert(folders.end(), std::begin(kMoreFolders), std::end(kMoreFolders));
+  return folders;
+}
+
+std::string pathOfPrograms(const System& system) {
+  constexpr std::string_view kName = "libnccl.so";
+  if (const Variable* preload = system.variable("LD_PRELOAD"); preload != nullptr)
+    for (const std::string& words : splitAt(preload->value, ':'))
+      for (const std::string& path : splitAt(words, ' '))
+        if (sysfs::baseName(path).starts_with(kName) && system.exists(path)) return path;
+  for (const std::string& folder : foldersOfPrograms(system))
+    if (const std::string path = folder + "/libnccl.so.2"; system.exists(path)) return path;
+  return {};
+}
+
+// The word of kLibrariesFile for a file; "": it has none.
+std::string wordOf(const System& system, const std::string& path) {
+  for (const std::string& line : linesOf(system.text(kLibrariesFile)))
+    if (line.starts_with(path + " ")) return line.substr(path.size() + 1);
+  return {};
+}
+
+// Maps a file of this machine. `text` is empty if it cannot be read.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info = {};
+    if (file < 0) return;
+    if (fstat(file, &info) == 0 && info.st_size > 0) {
+      const auto bytes = static_cast<std::size_t>(info.st_size);
+      void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+      if (mapped != MAP_FAILED) text_ = {static_cast<const char*>(mapped), bytes};
+    }
+    close(file);
+  }
+  ~MappedFile() {
+    if (!text_.empty()) munmap(const_cast<char*>(text_.data()), text_.size());
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::string_view text() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+// Railwise's own name in a library's dynamic section, where it is a whole string.
+bool namesItselfRailwise(const std::string& path) {
+  constexpr std::string_view kOwnName("\0libnccl-net-railwise.so", sizeof "\0libnccl-net-railwise.so");
+  return MappedFile(path).text().find(kOwnName) != std::string_view::npos;
+}
+
 class Collector {
  public:
   explicit Collector(const System& system) : system_(system) {}
@@ -90,7 +163,8 @@ class Collector {
       if (real.empty() || !seen_.insert(real).second) continue;
       const std::string file(sysfs::baseName(real));
       std::string found = versionIn(file, rccl ? "librccl.so." : "libnccl.so.");
-      libraries_.push_back({real, found.empty() ? version : found, rccl});
+      if (found.empty()) found = version.empty() && !rccl ? wordOf(system_, real) : version;
+      libraries_.push_back({real, found, rccl});
     }
   }
 
@@ -99,7 +173,7 @@ class Collector {
     std::string version;
     for (const std::string& name : system_.tree().list(packages))
       if (name.starts_with("nvidia_nccl_cu") && name.ends_with(".dist-info")) version = versionIn(name, "-");
-    folder(packages + "/nvidia/nccl/lib", version);
+    folder(packages + kWheelFolder, version);
   }
 
   std::vector<NcclLibrary> take() { return std::move(libraries_); }
@@ -135,6 +209,48 @@ std::vector<NcclLibrary> ncclLibraries(const System& system) {
   for (const std::string& folder : librarySearchPath(system)) collector.folder(folder);
   for (const char* folder : kMoreFolders) collector.folder(folder);
   return collector.take();
+}
+
+std::optional<NcclLibrary> ncclOfPrograms(const System& system) {
+  const std::string path = pathOfPrograms(system);
+  if (path.empty()) return std::nullopt;
+  const std::string real = sysfs::realPathOf(system.tree(), path);
+  NcclLibrary found{path, versionIn(real, "libnccl.so."), false};
+  for (const NcclLibrary& library : ncclLibraries(system))
+    if (library.path == real && found.version.empty()) found.version = library.version;
+  return found;
+}
+
+std::string ncclVersionInside(const std::string& path) {
+  constexpr std::string_view kBefore = "NCCL version ";
+  constexpr std::size_t kMostDigits = 16;
+  const MappedFile file(path);
+  const std::string_view text = file.text();
+  std::string version;
+  for (std::size_t at = text.find(kBefore); version.empty() && at != std::string_view::npos;
+       at = text.find(kBefore, at + 1))
+    version = versionIn(std::string(text.substr(at, kBefore.size() + kMostDigits)), std::string(kBefore));
+  return version;
+}
+
+std::string librariesText(const System& system) {
+  std::string text;
+  for (const NcclLibrary& library : ncclLibraries(system)) {
+    if (library.rccl || !library.version.empty()) continue;
+    if (const std::string version = ncclVersionInside(library.path); !version.empty())
+      text.append(library.path).append(" ").append(version).append("\n");
+  }
+  for (const char* name : {"libnccl-net.so", "librccl-net.so"}) {
+    const std::string path = sysfs::realPathOf(system.tree(), findLibrary(system, name));
+    if (!path.empty() && !isRailwise(system, path) && namesItselfRailwise(path))
+      text.append(path).append(" railwise\n");
+  }
+  return text;
+}
+
+bool isRailwise(const System& system, const std::string& path) {
+  const std::string real = sysfs::realPathOf(system.tree(), path);
+  return sysfs::baseName(real).find("railwise") != std::string::npos || wordOf(system, real) == "railwise";
 }
 
 }  // namespace railwise::doctor

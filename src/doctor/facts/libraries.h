@@ -3,6 +3,7 @@
 // system's. Thread-safe if the tree is.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,24 @@ std::string findLibrary(const System& system, const std::string& name);
 
 struct NcclLibrary {
   std::string path;
-  std::string version;  // "2.29.7"; "": its name does not tell
+  std::string version;  // "2.29.7"; "": neither its name nor kLibrariesFile tells
   bool rccl = false;
 };
 // Every libnccl and librccl of the search path, of CUDA, of Python's packages and of the active environment.
 // Each file once, in the order in which programs look.
 std::vector<NcclLibrary> ncclLibraries(const System& system);
+
+// The libnccl.so.2 that programs load: that of LD_PRELOAD, of LD_LIBRARY_PATH, of the active Python
+// environment, of the linker's folders, of other Pythons. Nothing: none is found.
+std::optional<NcclLibrary> ncclOfPrograms(const System& system);
+// The version in the text of a library of this machine, "NCCL version 2.29.7+cuda13.0": "2.29.7". "": it is
+// not there. Nothing is loaded or run.
+std::string ncclVersionInside(const std::string& path);
+
+// What the names of this machine's libraries do not tell, for the file kLibrariesFile: "PATH 2.29.7", the
+// release of an NCCL, and "PATH railwise", a plugin that is Railwise under another name. Reads the libraries.
+std::string librariesText(const System& system);
+// True if a plugin is Railwise, by its file's name or by kLibrariesFile.
+bool isRailwise(const System& system, const std::string& path);
 
 }  // namespace railwise::doctor

@@ -23,6 +23,7 @@ inline constexpr char kDcbFolder[] = "/railwise/dcb/";     // a file for each in
 inline constexpr char kLinkModesFolder[] = "/railwise/ethtool/";   // Mb/s of the fastest mode, by interface
 inline constexpr char kInterfacesFile[] = "/railwise/interfaces";  // NAME ADDRESS, in NCCL's order
 inline constexpr char kOwnPluginFile[] = "/railwise/own_plugin";   // path of Railwise's own plugin
+inline constexpr char kLibrariesFile[] = "/railwise/libraries";  // PATH WORD: what a library is (libraries.h)
 // The counters of the ports some time later, below this folder; the file has the milliseconds between.
 inline constexpr char kLaterFolder[] = "/railwise/later";
 inline constexpr char kLaterFile[] = "/railwise/later/milliseconds";

@@ -32,7 +32,7 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
          .why = "Which ranks are missing, wait or differ cannot be told from it.",
          .fix = "export RAY_DEDUP_LOGS=0"});
   if (nccl_lines > 0) {
-    if (ranks.size() > 0 || firstError(job) >= 0) return;
+    if (ranks.size() > 0 || firstError(job) >= 0 || job.has_results) return;
     findings.add(
         {.check = "log-level",
          .severity = Severity::kAdvice,
@@ -42,11 +42,20 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
          .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
     return;
   }
+  const std::string lines = job.files.empty() ? "" : std::to_string(job.files.front().lines) + " lines";
+  if (job.has_results) {
+    findings.add({.check = "log-level",
+                  .severity = Severity::kAdvice,
+                  .what = "there is no line of NCCL beside the results",
+                  .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
+                  .why = "Which network, plugin and NICs the ranks use is not known.",
+                  .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
+    return;
+  }
   findings.add({.check = "log-level",
                 .severity = Severity::kError,
                 .what = "there is no line of NCCL in the logs",
-                .seen = {{"", job.files.empty() ? "" : job.files.front().name,
-                          job.files.empty() ? "" : std::to_string(job.files.front().lines) + " lines"}},
+                .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
                 .why = "NCCL writes nothing unless it is told to, or it writes elsewhere (NCCL_DEBUG_FILE).",
                 .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
 }

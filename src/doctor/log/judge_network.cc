@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "doctor/log/judge.h"
 #include "doctor/log/line.h"
@@ -191,10 +192,12 @@ void judgePlugin(const Ranks& ranks, int index, const Process& process, Findings
                "export NCCL_NET_PLUGIN=/where/the/plugin/is/libnccl-net-railwise.so NCCL_NET=Railwise", seen},
               Severity::kError, findings);
   } else if (asked.empty() && !initFailed(process)) {
+    std::string why =
+        "libnccl-net.so lies in the dynamic linker's path: HPC-X, a cloud's image and others put it there.";
+    if (process.settings.empty())
+      why += " Or a setting names it: the log has no settings (NCCL_DEBUG_SUBSYS=INIT,ENV,NET).";
     addReason(ranks, index,
-              {"unasked-plugin", "a plugin was loaded that no setting names",
-               "libnccl-net.so lies in the dynamic linker's path: HPC-X, a cloud's image and others put it "
-               "there.",
+              {"unasked-plugin", "a plugin was loaded that no setting names", why,
                "export NCCL_NET_PLUGIN=none  # to do without it\nexport NCCL_NET_PLUGIN=railwise  # to use "
                "Railwise",
                seen},
@@ -248,7 +251,11 @@ bool usesRdma(const Process& process) {
 
 void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
   const std::set<std::string> across = acrossHosts(job);
-  for (const int index : ranks.members()) {
+  std::vector<int> members = ranks.members();
+  // A few lines alone do not say which processes are ranks.
+  for (int i = 0; ranks.members().empty() && i < static_cast<int>(job.processes.size()); ++i)
+    members.push_back(i);
+  for (const int index : members) {
     const Process& process = job.processes[static_cast<std::size_t>(index)];
     Reason plugin;
     const bool problem = pluginProblem(process, plugin);

@@ -67,15 +67,16 @@ std::vector<Attribute> attributes() {
          return Fact{process.network, line == process.networks.end() ? Place{} : line->second};
        }},
       {"differ-plugin", Severity::kWarning, "the ranks load different plugins",
-       "Two plugins cannot talk to each other, and two versions of one need not.",
-       "install one plugin on all nodes",
+       "Two different plugins cannot connect.", "install one plugin on all nodes",
        [](const Process& process) {
          Fact fact = process.plugin;
-         if (!process.railwise.value.empty()) fact.value += " " + process.railwise.value;
          if (!fact.value.empty() && process.plugin_api > 0)
            fact.value += " (v" + std::to_string(process.plugin_api) + ")";
          return fact;
        }},
+      {"differ-plugin", Severity::kWarning, "the ranks load different versions of Railwise",
+       "Two versions may not connect.", "install one version on all nodes",
+       [](const Process& process) { return process.railwise; }},
       {"differ-nics", Severity::kWarning, "the ranks have different NICs",
        "The rank with the fewest sets the speed of all.", "ibstat; railwise devices  # on both nodes",
        [](const Process& process) {

@@ -20,6 +20,10 @@ Trail::Trail(const Job& job, const Ranks& ranks) : job_(job), ranks_(ranks) {
   for (std::size_t i = 0; i < job.processes.size(); ++i) {
     const Process& process = job.processes[i];
     processes_.emplace(process.host + ":" + process.pid, static_cast<int>(i));
+    // On a software machine peers name the host that the process plays.
+    const auto played = process.settings.find("RAILWISE_HOST");
+    if (played != process.settings.end())
+      processes_.emplace(played->second.value + ":" + process.pid, static_cast<int>(i));
     for (const std::string& address : process.addresses) {
       const auto [known, first] = hosts_.emplace(address, process.host);
       if (!first && known->second != process.host) known->second.clear();

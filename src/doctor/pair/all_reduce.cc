@@ -5,6 +5,7 @@
 #include <map>
 
 #include "topo/explain/explain.h"
+#include "topo/tuning/expect.h"
 
 namespace railwise::doctor::pair {
 namespace {
@@ -36,6 +37,22 @@ AllReduceModel allReduceModel(const topo::Machine& machine) {
   const bool one_gpu = machine.graph->count(topo::NodeType::kGpu) == 1;
   if (one_gpu || inside <= 0 || sum <= inside) return {sum, nics_text};
   return {inside, nics_text + ", but a GPU sends " + gbytesText(inside) + " to the next one inside the host"};
+}
+
+NcclModel ncclModel(const topo::Machine& machine, int hosts) {
+  // RCCL has a model of its own, and ranks that NCCL keeps apart have no common expectation.
+  if (machine.graph->rccl() || machine.domains.size() != 1) return {};
+  const auto answers = topo::tuning::expectOn(machine, {.nodes = hosts}, {});
+  if (!answers.ok() || !answers->front().peak_choice) return {};
+  const topo::tuning::Expectation& answer = answers->front();
+  const std::size_t gpus = answer.ranks.size();
+  return {.gbytes = answer.peak,
+          .ring_gbytes = answer.ring_network,
+          .ring_nics = answer.ring_nics,
+          .text = topo::tuning::modelText(machine.settings->nccl) + ", " + std::to_string(hosts) +
+                  " hosts with " + std::to_string(gpus) + (gpus == 1 ? " GPU each" : " GPUs each"),
+          .algorithm = nameOf(answer.peak_choice->algorithm),
+          .limit = answer.limit};
 }
 
 }  // namespace railwise::doctor::pair

@@ -1,7 +1,9 @@
-// The bus bandwidth of all_reduce that the model of a machine allows. Pure; thread-safe.
+// The bus bandwidth of all_reduce that the model of a machine allows, and that NCCL's own model expects.
+// Pure; thread-safe.
 #pragma once
 
 #include "doctor/pair/measuring/facts.h"
+#include "doctor/pair/measuring/result.h"
 #include "topo/machine/machine.h"
 
 namespace railwise::doctor::pair {
@@ -10,5 +12,8 @@ namespace railwise::doctor::pair {
 // cannot be faster than the sum over the NICs that the channels use, each with what its port and its path to
 // the GPU carry; nor than what one GPU sends to the next inside the host.
 AllReduceModel allReduceModel(const topo::Machine& machine);
+
+// What `railwise topo expect` says of `hosts` machines.
+NcclModel ncclModel(const topo::Machine& machine, int hosts);
 
 }  // namespace railwise::doctor::pair

@@ -374,6 +374,29 @@ AllReduceCheck checkAllReduce(const Results& results) {
   return check;
 }
 
+double ringNicsGbytes(const Results& results) {
+  std::set<std::string> names;  // of single NICs: "mlx5_0+mlx5_1" is two
+  for (const std::string& nic : results.nccl.ring_nics) {
+    for (std::size_t at = 0; at <= nic.size();) {
+      const std::size_t end = std::min(nic.find('+', at), nic.size());
+      names.insert(nic.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  std::map<std::pair<std::size_t, std::size_t>, double> sums;  // from end to end
+  for (const PairResult& pair : results.pairs) {
+    const std::array<std::size_t, 2> ends = {pair.match.a, pair.match.b};
+    const std::array<std::size_t, 2> nics = {pair.nics.a_nic, pair.nics.b_nic};
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
+      if (names.contains(results.ends[ends[side]].nics[nics[side]].device))
+        sums[{ends[side], ends[1 - side]}] += pair.halves[side].together_gbytes;
+  }
+  double least = 0;
+  for (const auto& [direction, gbytes] : sums)
+    if (gbytes > 0 && (least <= 0 || gbytes < least)) least = gbytes;
+  return least;
+}
+
 std::string endNicName(const Results& results, std::size_t end, std::size_t nic) {
   return results.ends[end].host + " " + nicName(results.ends[end].nics[nic]);
 }

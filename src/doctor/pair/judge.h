@@ -52,6 +52,10 @@ struct AllReduceCheck {
 };
 AllReduceCheck checkAllReduce(const Results& results);
 
+// GB/s that the NICs of NCCL's rings sent from one host to another while all NICs were busy, of the slowest
+// direction. 0: not measured.
+double ringNicsGbytes(const Results& results);
+
 // "A mlx5_3", "A mlx5_3 -> B mlx5_3" and "A mlx5_3 - B mlx5_3", for messages and tables.
 std::string endNicName(const Results& results, std::size_t end, std::size_t nic);
 std::string directionName(const Results& results, const PairResult& pair, std::size_t sender);

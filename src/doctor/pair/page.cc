@@ -88,6 +88,7 @@ std::string pageHtml(const Results& results, const Judgement& judgement, const M
   const auto matches = matchesOf(results);
   if (matches.size() > 1) html += tableHtml(hostTable(results, judgement));
   html += "<p>" + escaped(allReduceText(results)) + "</p>\n";
+  if (const std::string nccl = ncclText(results); !nccl.empty()) html += "<p>" + escaped(nccl) + "</p>\n";
   for (const Match& match : matches) html += tableHtml(railTable(results, judgement, match));
   html += linesHtml("Looked at", style.looked) + linesHtml("Not looked at", style.hidden);
   return html + "</body></html>\n";

@@ -2,22 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 #include <set>
 #include <utility>
 
 namespace railwise::doctor::pair {
 namespace {
-
-[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...) {
-  char text[160];
-  va_list values;
-  va_start(values, format);
-  (void)std::vsnprintf(text, sizeof text, format, values);
-  va_end(values);
-  return text;
-}
 
 // More digits than three are more than a measurement is worth.
 std::string rateText(double gbytes) {
@@ -320,12 +309,24 @@ std::string allReduceText(const Results& results) {
   return text;
 }
 
+std::string ncclText(const Results& results) {
+  const NcclModel& its = results.nccl;
+  if (its.gbytes <= 0) return "";
+  std::string text =
+      formatted("%s: %.1f GB/s (%s). ", its.text.c_str(), its.gbytes, its.algorithm.c_str()) + its.limit;
+  const double measured = ringNicsGbytes(results);
+  if (its.ring_gbytes <= 0 || measured <= 0 || anySoftware(results)) return text;
+  return text + formatted(" Its rings want %.1f GB/s of the NICs, and you get %.1f (%.0f %%).",
+                          its.ring_gbytes, measured, 100 * measured / its.ring_gbytes);
+}
+
 std::string tablesText(const Results& results, const Judgement& judgement) {
   std::string text;
   const auto matches = matchesOf(results);
   if (matches.size() > 1) text += "\n" + textOf(hostTable(results, judgement));
   if (matches.size() == 1) text += "\n" + textOf(railTable(results, judgement, matches[0]));
-  return text + "\n" + allReduceText(results) + "\n";
+  const std::string nccl = ncclText(results);
+  return text + "\n" + allReduceText(results) + "\n" + nccl + (nccl.empty() ? "" : "\n");
 }
 
 std::string pairJson(const Results& results, const Judgement& judgement, const MeasureOptions& options) {
@@ -347,6 +348,11 @@ std::string pairJson(const Results& results, const Judgement& judgement, const M
   json.key("model_gb_per_s").value(check.expected_gbytes);
   json.key("measured_gb_per_s").value(check.measured_gbytes);
   json.key("rule").value(check.rule);
+  json.key("nccl_gb_per_s").value(results.nccl.gbytes);
+  json.key("nccl_rings_gb_per_s").value(results.nccl.ring_gbytes);
+  json.key("nccl_rings_measured_gb_per_s").value(results.nccl.gbytes > 0 ? ringNicsGbytes(results) : 0);
+  json.key("nccl_algorithm").value(results.nccl.algorithm);
+  json.key("nccl_limit").value(results.nccl.limit);
   json.endInlineObject();
   json.endObject();
   return json.text() + "\n";

@@ -36,5 +36,7 @@ Table hostTable(const Results& results, const Judgement& judgement);
 std::vector<Match> matchesOf(const Results& results);
 // "all_reduce: ..." in a sentence or two.
 std::string allReduceText(const Results& results);
+// What NCCL's own model expects, and what its rings get of the NICs; "": not known.
+std::string ncclText(const Results& results);
 
 }  // namespace railwise::doctor::pair

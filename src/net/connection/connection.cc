@@ -49,18 +49,37 @@ Connection::Connection(Direction direction, const Device& device, const Connecti
       config_(options_.config),
       rules_(device.rails().front().port.iwarp ? kIwarpRules : kRdmaRules),
       direction_(direction),
-      endpoint_(device.rails(), device.rails()) {}
+      endpoint_(queuePairMemory(), device.rails(), device.rails()) {
+  numbers().next = numbers().posted = 1;
+  record::openConnection(shown(),
+                         direction == Direction::kSend ? record::Side::kSender : record::Side::kReceiver,
+                         record::ConnectionState::kConnecting);
+}
+
+void* Connection::operator new(std::size_t bytes) {
+  void* const memory = record::PageMemory::allocate(QueuePairs::kBytes + bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return static_cast<std::byte*>(memory) + QueuePairs::kBytes;
+}
+
+void Connection::operator delete(void* connection, std::size_t bytes) {
+  record::PageMemory::free(static_cast<std::byte*>(connection) - QueuePairs::kBytes,
+                           QueuePairs::kBytes + bytes);
+}
 
 Connection::~Connection() {
   listenToRails(false);
+  (void)endSearch("is closed: another path is not needed any more");
   endSideChannel("");
+  closeRecord();
 }
 
-void Connection::attach(Socket socket) {
-  side_channel_.open(std::move(socket), options_.watcher);
+void Connection::attach(Socket socket, const FrameKeys& keys) {
+  side_channel_.open(std::move(socket), options_.watcher, keys);
   listenToRails(true);
   bell_.ring();  // what happened before anybody listened
   allowTestByOnePoll();
+  describeInRecord();
   if (!endpoint_.anyUsed()) (void)lose(nullptr, {Code::kSystem, ENETDOWN}, whyLost());
 }
 
@@ -93,8 +112,14 @@ Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_
                                                  : verbs::OutOfOrder::kRequired;
   const Result<LaneQueuePair*> made = endpoint_.addQueuePair(rail, config_, size, reserved, order, bell_);
   if (!made.ok()) return made.status();
-  if (first) out_of_order_ = (*made)->made.out_of_order;
+  if (first) out_of_order_ = (*made)->rest->made.out_of_order;
   (*made)->window_key = windowKeys(rail).local;
+  record::QueuePairRecord& counts = (*made)->counts();
+  counts.used = 1;
+  counts.number = (*made)->qp->qp_num;
+  counts.rail = endpoint_.rails[rail].record_rail;
+  counts.control_each = direction_ == Direction::kReceive ? sizeof(ClearToSend) - kUnwrittenBytes : 0;
+  shown().queue_rail[endpoint_.cq_of_rail[rail]] = counts.rail;
   return Status::success();
 }
 
@@ -214,7 +239,7 @@ void Connection::adopt(const EndInfo& remote) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const RailInfo& peer = remote.rail[queue_pair.peer_rail];
     queue_pair.peer_window_key = peer.window_key;
-    queue_pair.max_request_bytes =
+    queue_pair.rest->max_request_bytes =
         std::min(endpoint_.rails[queue_pair.rail].port.max_message_bytes, peer.max_request_bytes) &
         ~(kCutAlignment - 1);
   }
@@ -226,8 +251,8 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   const PathEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
   verbs::Gid gid;
   RAILWISE_TRY(makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid));
-  queue_pair.connected = true;
-  if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.gid = gid;
+  queue_pair.rest->connected = true;
+  if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.rest->gid = gid;
   logConnected(index, local, remote, local_gid, remote_gid);
   return Status::success();
 }
@@ -278,14 +303,15 @@ void Connection::logConnected(std::size_t index, const EndInfo& local, const End
   RAILWISE_INFO(log::kNet, "%s (%s) %s %s of %s (%s), MTU %d%s", nameOf(queue_pair).c_str(),
                 verbs::gidText(from).c_str(), send ? "sends to" : "receives from",
                 fieldText(there.device).c_str(), fieldText(remote.host).c_str(), verbs::gidText(to).c_str(),
-                128 << std::min(here.mtu, there.mtu), queue_pair.cm != nullptr ? ", by RDMA CM" : "");
+                128 << std::min(here.mtu, there.mtu), queue_pair.rest->cm != nullptr ? ", by RDMA CM" : "");
 }
 
 void Connection::describeEce(EndInfo& end) const {
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     QueuePairInfo& info = end.queue_pair[i];
     info.ece_vendor = info.ece_options = info.ece_mask = 0;
-    if (endpoint_.queue_pairs[i].used) setEce(info, verbs::queryEce(endpoint_.queue_pairs[i].qp, config_));
+    if (endpoint_.queue_pairs[i].rest->used)
+      setEce(info, verbs::queryEce(endpoint_.queue_pairs[i].qp, config_));
   }
 }
 

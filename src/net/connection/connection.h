@@ -35,6 +35,7 @@
 #include "net/recovery/silence.h"
 #include "net/wireup/handshake.h"
 #include "net/wireup/side_channel.h"
+#include "record/writer.h"
 
 namespace railwise::net {
 
@@ -50,6 +51,7 @@ struct ConnectionOptions {
   // Standby rails, which the connection may use when it has lost its own rails. The best one comes first.
   std::vector<Rail> standbys = {};
   int devices = 0;                   // physical devices of the process
+  uint64_t communicator = 0;         // NCCL's hash of the communicator; 0: not known
   std::string_view gpu_driver = {};  // version of this machine's GPU driver; the process's Net owns the text
   EventWatcher* watcher = nullptr;   // reads the side channel; null: only the connection's thread does
 };
@@ -60,6 +62,9 @@ class Connection {
  public:
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
+  // In memory: the page of the record, then the queue pairs, then the connection.
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* connection, std::size_t bytes);
 
   Direction direction() const { return direction_; }
   const Device& device() const { return device_; }
@@ -72,7 +77,13 @@ class Connection {
 
   // Takes over the socket of the finished handshake as the side channel. The side channel carries the frames
   // of a recovery, and when it ends the peer has gone.
-  void attach(Socket socket);
+  void attach(Socket socket, const FrameKeys& keys);
+  // Writes the peer into the record while the connection comes up. `peer`: "host:pid". `pair_id`: the number
+  // that both ends have of the listener's secret.
+  void recordPeer(std::string_view peer, uint64_t pair_id);
+  // Writes into the record why the connection is not up yet.
+  void recordProblem(std::string_view problem) { record::setState(shown(), shown().state, problem); }
+  const record::ConnectionRecord& recorded() const { return const_cast<Connection*>(this)->shown(); }
 
   // Has `request` completed? If so, test() writes the sizes to `sizes` (may be null) and frees the request. A
   // send has one size, a receive has `count` sizes, a flush has none. Never blocks. Errors: kRemote, kSystem.
@@ -176,8 +187,42 @@ class Connection {
   // gone).
   static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);
 
+  // ---- the record (record/layout.h): the numbers and counts of this connection lie there
+
+  record::ConnectionRecord& shown() {
+    return *reinterpret_cast<record::ConnectionRecord*>(reinterpret_cast<std::byte*>(this) - kRecordDistance);
+  }
+  record::ConnectionNumbers& numbers() { return shown().numbers; }
+  const record::ConnectionNumbers& numbers() const { return const_cast<Connection*>(this)->numbers(); }
+  // All receives up to this number are complete. A receiver counts them; a sender knows them from the
+  // receiver.
+  SharedNumber& arrivedUpTo() { return reinterpret_cast<SharedNumber&>(numbers().arrived); }
+  uint64_t arrivedUpTo() const { return numbers().arrived; }
+  // Sender: the oldest receive for which not all work requests are posted.
+  SharedNumber& nextPost() { return reinterpret_cast<SharedNumber&>(numbers().posted); }
+  uint64_t nextPost() const { return numbers().posted; }
+  // The memory of the queue pairs, between the page of the record and this object.
+  record::ConnectionPage& page() { return record::PageMemory::pageOf(queuePairMemory()); }
+  void* queuePairMemory() { return reinterpret_cast<std::byte*>(this) - QueuePairs::kBytes; }
+  LaneQueuePair& queuePair(std::size_t index) {
+    return static_cast<LaneQueuePair*>(queuePairMemory())[index];
+  }
+
+  // Describes the epoch in the record: peer, rail pairs, queue pairs. Called when an epoch begins.
+  void describeInRecord();
+  void noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair = nullptr,
+                 std::array<uint64_t, 3> numbers = {});
+  uint16_t recordRail(const LaneQueuePair& queue_pair) const;
+  void countError(const LaneQueuePair* queue_pair, record::ErrorKind kind);
+  // Counts `polled` completions of completion queue `queue` of the endpoint.
+  void countCompletions(std::size_t queue, int polled) {
+    if (polled <= 0) return;
+    (queue == 0 ? numbers().completions : shown().more_completions[queue - 1]) +=
+        static_cast<uint64_t>(polled);
+  }
+
   // Is `request` already known to be complete?
-  bool known(const Request& request) const { return request.done || request.number <= known_number_; }
+  bool known(const Request& request) const { return request.done || request.number <= numbers().complete; }
 
   // Sends the close message and ends the side channel. The close message has the reason, and from a receiver
   // also what has arrived.
@@ -201,7 +246,10 @@ class Connection {
   void noteProgress(bool keep_last = false);
   // From now on no call takes the fast path.
   void stopFastPath();
-  Status failPost(const LaneQueuePair& queue_pair, const char* call, int error);
+  // A call has failed. `refused`: the first work request of a list that was not accepted; null: they count
+  // nowhere.
+  Status failPost(LaneQueuePair& queue_pair, const char* call, int error,
+                  const ibv_send_wr* refused = nullptr);
   Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
@@ -221,6 +269,8 @@ class Connection {
   }
 
   Status checkPeer(Waiting waiting);
+  // Writes into the record what the connection waits for, and since when its oldest message is open.
+  void noteLook(Clock::time_point now, Waiting waiting);
   // Handles the completions of the only completion queue. `count` negative: the queue cannot be polled. A
   // failure is kept in failure_.
   virtual void handleCompletions(const ibv_wc* completions, int count) noexcept = 0;
@@ -230,7 +280,11 @@ class Connection {
   void handleEach(const ibv_wc* completions, int count, Handle handle) noexcept {
     try {
       completed_since_check_ = true;
-      if (count < 0) (void)losePoll(only_cq_);
+      if (count < 0) [[unlikely]] {
+        (void)losePoll(only_cq_);
+        return;
+      }
+      numbers().completions += static_cast<uint64_t>(count);
       for (int i = 0; i < count && handle(completions[i]); ++i) {
       }
     } catch (const std::bad_alloc&) {  // there was no memory to put a failure into words
@@ -262,7 +316,9 @@ class Connection {
   Status onProbe(const ibv_wc& completion);
   // Posts a read of the first 8 bytes of the peer's window into `target`, after everything that was posted
   // before. If the read cannot be posted, returns a positive errno, or -1 with the reason in errno.
-  int readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const;
+  // `local_key`, `remote_key`: of the two windows.
+  int readPeerWindow(ibv_qp* qp, uint32_t local_key, uint32_t remote_key, uint64_t* target,
+                     uint64_t work_id) const;
 
   static constexpr int kPollBatch = 16;
   // How long the peer's address may take to be resolved. Until then the transition to RTR answers ETIMEDOUT.
@@ -281,7 +337,7 @@ class Connection {
   // Handles the frames that the peer has sent over the side channel.
   Status hear();
   // Replaces the endpoint by one on the rails of the next epoch, still without queue pairs.
-  void takeRails(std::vector<Rail> rails) { endpoint_ = Endpoint(std::move(rails), device_.rails()); }
+  void takeRails(std::vector<Rail> rails);
   // The rails that this end can use now, rails of the connection's own device first; `native` receives the
   // number of those.
   std::vector<Rail> usableRails(int* native) const;
@@ -308,8 +364,11 @@ class Connection {
   std::string nameOf(const LaneQueuePair& queue_pair) const { return endpoint_.nameOf(queue_pair); }
   // "mlx5_1 port 1 -> mlx5_3 port 1"
   std::string pathText(const LaneQueuePair& queue_pair) const;
-  // Logs a warning, or information when there were many such warnings recently.
-  static void logLimited(const std::string& line);
+  // Logs a warning, or information when there were many such warnings recently. True: a warning.
+  static bool logLimited(const std::string& line);
+  // Ends the search for another path, with a line as loud as the one with which the search began. False:
+  // nobody was told of a search.
+  bool endSearch(const std::string& how);
   // Counts the time without a path. After RAILWISE_FAILOVER_TIMEOUT the connection fails.
   Status giveUpInTime();
   Status countUnproven(Clock::duration since_last_check);
@@ -325,6 +384,8 @@ class Connection {
   const TransportRules& rules_;
   Recovery recovery_;
   RecoveryLog log_;
+  enum class Search : uint8_t { kNone, kWarned, kNoted };
+  Search search_ = Search::kNone;  // for another path, and how the log was told of it
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
   Silence silence_;
@@ -358,23 +419,16 @@ class Connection {
   uint32_t idle_polls_ = 0;
   // The only completion queue. Null: there are several, or the fast path is closed.
   ibv_cq* only_cq_ = nullptr;
-  // Sender: all messages up to this number are complete. A message whose number is UINT64_MAX is complete
-  // only when its `done` is set.
-  uint64_t known_number_ = 0;
-  // All receives up to this number are complete. A receiver counts them; a sender knows them from the
-  // receiver.
-  SharedNumber arrived_;
-  // Sender: the oldest receive for which not all work requests are posted.
-  SharedNumber next_post_ = 1;
   uint64_t peer_window_ = 0;
   Status failure_;
   verbs::FatalFlag bell_;  // the bell; also raised by an event of one of the queues
   Endpoint endpoint_;      // replaced with each epoch
 
   // ---- the rest
-  // The destructor of SideChannel first unregisters the channel from the watcher, whose thread reads arrived_
-  // and rings bell_.
-  SideChannel side_channel_{bell_, direction_, direction_ == Direction::kReceive ? arrived_ : next_post_};
+  // The destructor of SideChannel first unregisters the channel from the watcher, whose thread reads
+  // arrivedUpTo() or nextPost() and rings bell_.
+  SideChannel side_channel_{bell_, direction_,
+                            direction_ == Direction::kReceive ? arrivedUpTo() : nextPost()};
 
  private:
   static constexpr uint32_t kIdleMask = 0xff;
@@ -427,9 +481,18 @@ class Connection {
   virtual Status requestCompletions(bool anew) = 0;
   // Bytes of the largest message that is under way, or may be; 0: there is none.
   virtual uint64_t largestUnderWay() const = 0;
+  // The number of the oldest receive or message that is not complete, and its size in bytes; 0: there is
+  // none.
+  virtual uint64_t oldestOpen(uint64_t* bytes) const = 0;
+  // Uses this epoch fewer or other rails than the first one?
+  virtual bool degraded() const { return false; }
+  void closeRecord();
 
   Context* owner_ = nullptr;
-  uint32_t port_changes_ = 0;  // count of the rails' events at the last look at the ports
+  Clock::time_point last_record_look_ = {};
+  uint64_t record_lost_ns_ = 0;  // since when it has no path; 0: it has one
+  uint64_t record_awaited_ = 0;  // the receive that it waited for at the last look
+  uint32_t port_changes_ = 0;    // count of the rails' events at the last look at the ports
   std::string peer_;
 };
 

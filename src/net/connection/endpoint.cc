@@ -14,18 +14,13 @@ int placeOf(const Rail& rail, const std::vector<Rail>& rails) {
   return found != rails.end() ? static_cast<int>(found - rails.begin()) : -1;
 }
 
-Endpoint::Endpoint(std::vector<Rail> used, const std::vector<Rail>& own) : rails(std::move(used)) {
+Endpoint::Endpoint(void* memory, std::vector<Rail> used, const std::vector<Rail>& own)
+    : queue_pairs(memory), rails(std::move(used)) {
   native = rails.size() == own.size();
   for (std::size_t i = 0; i < rails.size(); ++i) {
     native_rail[i] = static_cast<int8_t>(placeOf(rails[i], own));
     native = native && native_rail[i] == static_cast<int8_t>(i);
   }
-}
-
-Endpoint Endpoint::lost(std::vector<Rail> rails, const std::vector<Rail>& own) {
-  Endpoint endpoint(std::move(rails), own);
-  endpoint.queue_pairs.emplace_back().used = false;
-  return endpoint;
 }
 
 Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair,
@@ -51,7 +46,6 @@ Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t
     }
     cqs.push_back(std::move(cq));
   }
-  queue_pairs.reserve(rail_of.size());
   return Status::success();
 }
 
@@ -62,15 +56,15 @@ Result<LaneQueuePair*> Endpoint::addQueuePair(uint8_t rail, const Config& config
   Result<verbs::QueuePair> made =
       verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config, size, order);
   if (!made.ok()) return made.status();
-  LaneQueuePair& queue_pair = queue_pairs.emplace_back();
+  LaneQueuePair& queue_pair = queue_pairs.add();
   queue_pair.index = static_cast<uint8_t>(queue_pairs.size() - 1);
-  queue_pair.made = std::move(*made);
-  queue_pair.qp = queue_pair.made.qp.get();
+  queue_pair.rest->made = std::move(*made);
+  queue_pair.qp = queue_pair.rest->made.qp.get();
   queue_pair.qp->qp_context = &lost;
   queue_pair.rail = rail;
-  queue_pair.inline_bytes = queue_pair.made.inline_bytes;
-  queue_pair.send_size = size.send_requests - reserved;
-  queue_pair.retire(0);
+  queue_pair.rail_bit = static_cast<uint8_t>(1U << rail);
+  queue_pair.inline_bytes = queue_pair.rest->made.inline_bytes;
+  queue_pair.setSendSize(size.send_requests - reserved);
   return &queue_pair;
 }
 
@@ -78,18 +72,18 @@ void Endpoint::makeLanes(int count) {
   lanes.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = queue_pairs[i];
-    queue_pair.lane = static_cast<uint8_t>(i % lanes.size());
-    if (!queue_pair.used) continue;
-    Lane& lane = lanes[queue_pair.lane];
+    queue_pair.rest->lane = static_cast<uint8_t>(i % lanes.size());
+    if (!queue_pair.rest->used) continue;
+    Lane& lane = lanes[queue_pair.rest->lane];
     lane.queue_pairs[lane.count++] = static_cast<uint8_t>(i);
   }
 }
 
 void Endpoint::dropUnusedLanes() {
-  std::erase_if(lanes, [&](const Lane& lane) { return !queue_pairs[lane.queue_pairs[0]].used; });
+  std::erase_if(lanes, [&](const Lane& lane) { return !queue_pairs[lane.queue_pairs[0]].rest->used; });
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     for (int q = 0; q < lanes[i].count; ++q)
-      queue_pairs[lanes[i].queue_pairs[q]].lane = static_cast<uint8_t>(i);
+      queue_pairs[lanes[i].queue_pairs[q]].rest->lane = static_cast<uint8_t>(i);
   }
 }
 
@@ -105,25 +99,25 @@ void Endpoint::stop() const {
 
 bool Endpoint::proven() const {
   return std::any_of(queue_pairs.begin(), queue_pairs.end(), [](const LaneQueuePair& queue_pair) {
-    return queue_pair.completed > 0 || queue_pair.consumed > 0;
+    return queue_pair.completed() > 0 || queue_pair.consumed > 0;
   });
 }
 
 bool Endpoint::owedNothing() const {
   return std::all_of(queue_pairs.begin(), queue_pairs.end(), [](const LaneQueuePair& queue_pair) {
-    return queue_pair.posted == queue_pair.completed;
+    return queue_pair.posted() == queue_pair.completed();
   });
 }
 
 bool Endpoint::anyUsed() const {
   return std::any_of(queue_pairs.begin(), queue_pairs.end(),
-                     [](const LaneQueuePair& queue_pair) { return queue_pair.used; });
+                     [](const LaneQueuePair& queue_pair) { return queue_pair.rest->used; });
 }
 
 const LaneQueuePair* Endpoint::onRail(std::size_t rail) const {
   const auto found = std::find_if(
       queue_pairs.begin(), queue_pairs.end(),
-      [&](const LaneQueuePair& queue_pair) { return queue_pair.used && queue_pair.rail == rail; });
+      [&](const LaneQueuePair& queue_pair) { return queue_pair.rest->used && queue_pair.rail == rail; });
   return found != queue_pairs.end() ? &*found : nullptr;
 }
 

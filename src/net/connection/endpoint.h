@@ -21,17 +21,18 @@
 namespace railwise::net {
 
 struct Endpoint {
-  // Makes an endpoint without queue pairs. `own`: the rails of the connection's device.
-  Endpoint(std::vector<Rail> rails, const std::vector<Rail>& own);
+  // Makes an endpoint without queue pairs. `memory`: where queue pairs will lie (QueuePairs). `own`: the
+  // rails of the connection's device.
+  Endpoint(void* memory, std::vector<Rail> rails, const std::vector<Rail>& own);
   Endpoint(Endpoint&&) = default;
   // Destroys the old endpoint before the next one takes its place.
   Endpoint& operator=(Endpoint&& next) noexcept {
     std::destroy_at(this);
     return *std::construct_at(this, std::move(next));
   }
-  // The endpoint of a connection between two epochs. It has one queue pair that is not used, because requests
-  // name queue pair 0 until they are sent again.
-  static Endpoint lost(std::vector<Rail> rails, const std::vector<Rail>& own);
+  // Makes this the endpoint of a connection between two epochs. It has one queue pair that is not used,
+  // because requests name queue pair 0 until they are sent again.
+  void lose() { queue_pairs.add().rest->used = false; }
 
   // Makes one completion queue for each device of the rails. Each completion queue has room for
   // `per_queue_pair` entries for each of its queue pairs, and for `more` entries. `rail_of`: the rail of each
@@ -67,7 +68,7 @@ struct Endpoint {
 
   // The destructor runs from the last member to the first, so queue pairs end before their completion queues.
   std::vector<verbs::Cq> cqs;
-  std::vector<LaneQueuePair> queue_pairs;
+  QueuePairs queue_pairs;
   std::vector<Lane> lanes;
   bool native = true;           // `rails` are the connection's own device's, in their order
   std::vector<LaneLoad> loads;  // sender: one for each lane; empty until the peer has answered

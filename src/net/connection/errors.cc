@@ -43,6 +43,27 @@ const char* adviceFor(ibv_wc_status status) {
   }
 }
 
+record::ErrorKind errorKindOf(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+      return record::ErrorKind::kRetryExceeded;
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return record::ErrorKind::kReceiverNotReady;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+      return record::ErrorKind::kRemoteAccess;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+      return record::ErrorKind::kLocal;
+    case IBV_WC_WR_FLUSH_ERR:
+      return record::ErrorKind::kFlushed;
+    default:
+      return record::ErrorKind::kOther;
+  }
+}
+
 bool refusesMemory(ibv_wc_status status) {
   return status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_ACCESS_ERR ||
          status == IBV_WC_REM_INV_REQ_ERR;
@@ -55,6 +76,9 @@ Status Connection::fail(Status status, const std::string& what) {
     RAILWISE_WARN("%s: connection %s %s: %s", device_.name(), direction_ == Direction::kSend ? "to" : "from",
                   peer_.c_str(), what.c_str());
     failure_ = status;
+    search_ = Search::kNone;  // this line is its end
+    record::setState(shown(), record::ConnectionState::kFailed, what);
+    noteEvent(record::EventKind::kFailed, what);
     stopFastPath();
     endSideChannel(what);
   }
@@ -64,7 +88,7 @@ Status Connection::fail(Status status, const std::string& what) {
 void Connection::endSideChannel(const std::string& reason) {
   if (!side_channel_.opened()) return;
   auto last = makeMessage<CloseFrame>(MessageType::kClose);
-  last.arrived = arrived_;
+  last.arrived = arrivedUpTo();
   copyText(last.reason, reason);
   side_channel_.send(last);
   side_channel_.end();
@@ -76,10 +100,13 @@ bool Connection::peerHasEnded() {
   return side_channel_.ended();
 }
 
-Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, int error) {
+Status Connection::failPost(LaneQueuePair& queue_pair, const char* call, int error,
+                            const ibv_send_wr* refused) {
+  queue_pair.uncount(refused);
   // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
   const int reason = error == -1 ? errno : std::abs(error);
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
+  countError(&queue_pair, record::ErrorKind::kPost);
   const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);
   return lose(&queue_pair, {Code::kSystem, reason},
               nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
@@ -89,10 +116,11 @@ Status Connection::failPost(const LaneQueuePair& queue_pair, const char* call, i
 Status Connection::losePoll(const ibv_cq* cq) {
   const auto found = std::find_if(
       endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [&](const LaneQueuePair& queue_pair) {
-        return queue_pair.used && queue_pair.qp != nullptr && queue_pair.qp->send_cq == cq;
+        return queue_pair.rest->used && queue_pair.qp != nullptr && queue_pair.qp->send_cq == cq;
       });
-  return lose(found != endpoint_.queue_pairs.end() ? &*found : nullptr, {Code::kSystem, 0},
-              "ibv_poll_cq failed");
+  const LaneQueuePair* const queue_pair = found != endpoint_.queue_pairs.end() ? &*found : nullptr;
+  countError(queue_pair, record::ErrorKind::kPoll);
+  return lose(queue_pair, {Code::kSystem, 0}, "ibv_poll_cq failed");
 }
 
 Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion,
@@ -103,7 +131,8 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
                            std::to_string(completion.status) + ", vendor " +
                            std::to_string(completion.vendor_err) +
                            "): " + reasonFor(queue_pair, completion.status);
-  if (refusesMemory(completion.status) && log_.refusedTooOften(arrived_))
+  countError(&queue_pair, errorKindOf(completion.status));
+  if (refusesMemory(completion.status) && log_.refusedTooOften(arrivedUpTo()))
     return fail({Code::kRemote, 0}, what);
   return lose(&queue_pair, {Code::kRemote, 0}, what);
 }
@@ -111,28 +140,28 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
 std::string Connection::diagnose(const LaneQueuePair& queue_pair) const {
   const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
-  if (queue_pair.cm != nullptr && queue_pair.cm->advance().status().sys_errno == ENODEV)
+  if (queue_pair.rest->cm != nullptr && queue_pair.rest->cm->advance().status().sys_errno == ENODEV)
     return "its device was removed";
   const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
   if (!now.ok())
     return std::string("its device does not answer any more: ") + std::strerror(now.status().sys_errno);
   if (!now->active) return "its port is down: check the cable, the switch port and `ibstat`";
   ibv_gid gid = {};
-  if (!queue_pair.gid ||
-      (verbs::library().query_gid(rail.hca->context(), rail.port.number, queue_pair.gid->index, &gid) == 0 &&
-       std::memcmp(gid.raw, queue_pair.gid->value.raw, sizeof gid.raw) == 0))
+  if (!queue_pair.rest->gid || (verbs::library().query_gid(rail.hca->context(), rail.port.number,
+                                                           queue_pair.rest->gid->index, &gid) == 0 &&
+                                std::memcmp(gid.raw, queue_pair.rest->gid->value.raw, sizeof gid.raw) == 0))
     return "";
-  return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
-         std::to_string(queue_pair.gid->index) + "): check who changed the addresses of its interface";
+  return "its address " + verbs::gidText(queue_pair.rest->gid->value) + " is gone from the port (GID index " +
+         std::to_string(queue_pair.rest->gid->index) + "): check who changed the addresses of its interface";
 }
 
 std::string Connection::diagnoseByEvents(const LaneQueuePair& queue_pair) const {
   const Rail& rail = endpoint_.rails[queue_pair.rail];
   if (!rail.hca->state().active(rail.port.number))
     return "its port is down: check the cable, the switch port and `ibstat`";
-  if (!queue_pair.gid || rail.gids->holds(*queue_pair.gid)) return "";
-  return "its address " + verbs::gidText(queue_pair.gid->value) + " is gone from the port (GID index " +
-         std::to_string(queue_pair.gid->index) + ")";
+  if (!queue_pair.rest->gid || rail.gids->holds(*queue_pair.rest->gid)) return "";
+  return "its address " + verbs::gidText(queue_pair.rest->gid->value) + " is gone from the port (GID index " +
+         std::to_string(queue_pair.rest->gid->index) + ")";
 }
 
 std::string Connection::awaitDiagnosis(const LaneQueuePair& queue_pair) {

@@ -25,7 +25,7 @@ bool Connection::canFailOver() const {
   return config_.failover != 0 && epoch_there_.failover != 0 && rules_.completion_means_arrival &&
          side_channel_.opened() &&
          std::none_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
-                      [](const LaneQueuePair& queue_pair) { return queue_pair.cm != nullptr; });
+                      [](const LaneQueuePair& queue_pair) { return queue_pair.rest->cm != nullptr; });
 }
 
 void Connection::stopFastPath() {
@@ -33,7 +33,7 @@ void Connection::stopFastPath() {
   leaveFastPath();
 }
 
-void Connection::logLimited(const std::string& line) {
+bool Connection::logLimited(const std::string& line) {
   static std::mutex mutex;
   static Clock::time_point since;
   static int said = 0;
@@ -52,15 +52,35 @@ void Connection::logLimited(const std::string& line) {
   } else {
     RAILWISE_INFO(log::kNet, "%s", line.c_str());
   }
+  return few;
+}
+
+bool Connection::endSearch(const std::string& how) {
+  const Search begun = std::exchange(search_, Search::kNone);
+  if (begun == Search::kNone) return false;
+  const char* const direction = direction_ == Direction::kSend ? "to" : "from";
+  if (begun == Search::kWarned)
+    RAILWISE_WARN("%s: connection %s %s %s", device_.name(), direction, peer_.c_str(), how.c_str());
+  else
+    RAILWISE_INFO(log::kNet, "%s: connection %s %s %s", device_.name(), direction, peer_.c_str(),
+                  how.c_str());
+  return true;
 }
 
 Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const std::string& what) {
   if (!failure_.ok()) return failure_;
   if (!canFailOver()) return fail(status, what);
   if (recovery_.lost()) return Status::success();
-  logLimited(device_.name() + std::string(": connection ") +
-             (direction_ == Direction::kSend ? "to " : "from ") + peer_ + ": " + what +
-             "; looking for another path");
+  // A path that is lost before messages went over it belongs to the search that has found it.
+  const bool still = search_ != Search::kNone;
+  const bool few = logLimited(device_.name() + std::string(": connection ") +
+                              (direction_ == Direction::kSend ? "to " : "from ") + peer_ + ": " + what +
+                              (still ? "; still looking for another path" : "; looking for another path"));
+  // Who has read of the search reads of its end.
+  if (!still || few) search_ = few ? Search::kWarned : Search::kNoted;
+  if (queue_pair != nullptr) record::countFailover(recordRail(*queue_pair));
+  ++shown().failovers;
+  noteEvent(record::EventKind::kPathLost, what, queue_pair, {epoch()});
   const bool stalled = status.sys_errno == ETIMEDOUT;
   if (endpoint_.proven() && !stalled) silence_.forgetStalls();
   leaveEpoch(what);
@@ -71,6 +91,8 @@ Status Connection::lose(const LaneQueuePair* queue_pair, Status status, const st
 
 void Connection::leaveEpoch(const std::string& why) {
   noteProgress();
+  record::setState(shown(), record::ConnectionState::kLost, why);
+  if (record_lost_ns_ == 0) record_lost_ns_ = nowNs();
   log_.leave(why, Clock::now());
   recovery_.lose();
   stopFastPath();
@@ -78,15 +100,16 @@ void Connection::leaveEpoch(const std::string& why) {
 }
 
 void Connection::noteProgress(bool keep_last) {
-  log_.noteArrived(std::max<uint64_t>(arrived_, known_number_), keep_last);
+  log_.noteArrived(std::max<uint64_t>(arrivedUpTo(), numbers().complete), keep_last);
 }
 
 void Connection::beginEpoch() {
   recovery_.run();
+  describeInRecord();
   silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
   log_.resume();
   completed_since_check_ = true;  // silence begins now
-  bell_.clear();
+  (void)bell_.take();
   listenToRails(true);
   bell_.ring();  // what happened before anybody listened
   needs_slow_test_ = true;
@@ -98,6 +121,8 @@ Status Connection::recover() {
   RAILWISE_TRY(hear());
   RAILWISE_TRY(advanceRecovery());
   if (running()) return Status::success();
+  if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Silence::kInterval)
+    noteLook(now, Waiting::kPeer);
   bell_.ring();
   // What the queue pairs have brought is handled first.
   if (side_channel_.ended() && phase() != Phase::kLost) {
@@ -290,7 +315,8 @@ void Connection::lookAtPorts() {
 void Connection::dropEndpoint() {
   listenToRails(false);
   only_cq_ = nullptr;
-  endpoint_ = Endpoint::lost(endpoint_.rails, device_.rails());
+  takeRails(endpoint_.rails);
+  endpoint_.lose();
 }
 
 std::string Connection::pathText(const LaneQueuePair& queue_pair) const {

@@ -5,73 +5,150 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "net/limits.h"
+#include "record/writer.h"
 #include "verbs/cm/connection_manager.h"
 #include "verbs/gid.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::net {
 
-// One queue pair of a connection. It is destroyed before the completion queue and the memory that it uses.
-struct LaneQueuePair {
-  // ---- Fields that every message reads, on few cache lines (connection.h says why).
-  alignas(64) ibv_qp* qp = nullptr;  // owned by `made` or `cm`
-  // Work requests of the send queue, counted since the queue pair was made: posted, known to be complete, and
-  // covered by a signalled work request.
-  uint64_t posted = 0;
-  uint64_t completed = 0;
+// Distance from a queue pair, and from a connection, to its counts in the record (record/writer.h,
+// PageMemory). The counts lie at a fixed place in front of the object, so the data path reaches them without
+// a pointer.
+inline constexpr std::size_t kRecordDistance = record::kPageBytes;
+
+// One queue pair of a connection. It lies in the memory of the connection (QueuePairs), a page behind its
+// counts. It is destroyed before the completion queue and the memory that it uses.
+struct alignas(64) LaneQueuePair {
+  LaneQueuePair() : rest(std::make_unique<Rest>()) {}
+
+  // Fields that no message reads.
+  struct Rest {
+    verbs::QueuePair made;                    // empty once the connection manager owns the queue pair
+    std::unique_ptr<verbs::CmConnection> cm;  // null unless the connection manager connects
+    uint32_t max_request_bytes = 0;           // largest work request that both ports take
+    uint32_t receives_posted = 0;
+    uint32_t receives_failed = 0;
+    uint8_t lane = 0;
+    bool used = true;  // false: no rail of the peer can be reached from `rail`
+    bool connected = false;
+    bool probed = false;  // iWARP: a read of the peer's window through this queue pair is unanswered
+    std::optional<verbs::Gid>
+        gid;  // RoCE: the GID that it sends from, unless the connection manager chose it
+  };
+
+  ibv_qp* qp = nullptr;  // owned by `made` or `cm`
+  // Work requests of the send queue, counted since the queue pair was made. The send queue is full when
+  // posted() reaches `full_at`, which is send_size behind those known to be complete. Covered by a signalled
+  // work request:
+  uint64_t full_at = 0;
   uint64_t covered = 0;
-  // Until `posted` reaches this number, the send queue has room and no work request need be signalled for the
+  // Until posted() reaches this number, the send queue has room and no work request need be signalled for the
   // sake of the queue.
   uint64_t unsignalled_until = 0;
-  uint32_t send_size = 0;
-  uint32_t inline_bytes = 0;
+  std::unique_ptr<Rest> rest;
   uint32_t consumed = 0;  // receives used up since the queue pair was made
-  uint8_t index = 0;      // place among the queue pairs of the connection
-  uint8_t lane = 0;
-  uint8_t rail = 0;              // rail of this end
-  uint8_t peer_rail = 0;         // rail of the peer
+  uint32_t inline_bytes = 0;
   uint32_t window_key = 0;       // local key of this end's window
   uint32_t peer_window_key = 0;  // remote key of the peer's window
+  uint8_t index = 0;             // place among the queue pairs of the connection
+  uint8_t rail = 0;              // rail of this end
+  uint8_t rail_bit = 1;          // bit `rail` is set
+  uint8_t peer_rail = 0;
+  uint8_t cover_every = 0;  // one signalled work request among so many keeps room in the send queue
+  uint16_t send_size = 0;
 
-  // ---- the rest
-  verbs::QueuePair made;                    // empty once the connection manager owns the queue pair
-  std::unique_ptr<verbs::CmConnection> cm;  // null unless the connection manager connects
-  uint32_t max_request_bytes = 0;           // largest work request that both ports take
-  uint32_t receives_posted = 0;
-  uint32_t receives_failed = 0;
-  bool connected = false;
-  bool probed = false;  // iWARP: a read of the peer's window through this queue pair is unanswered
-  bool used = true;     // false: no rail of the peer can be reached from `rail`
+  // The counts of this queue pair in the record.
+  record::QueuePairRecord& counts() {
+    return *reinterpret_cast<record::QueuePairRecord*>(reinterpret_cast<std::byte*>(this) - kRecordDistance);
+  }
+  const record::QueuePairRecord& counts() const { return const_cast<LaneQueuePair*>(this)->counts(); }
+  uint64_t& posted() { return counts().posted; }
+  uint64_t posted() const { return counts().posted; }
 
-  std::optional<verbs::Gid> gid;  // RoCE: the GID that it sends from, unless the connection manager chose it
-
-  uint64_t sendFree() const { return send_size - (posted - completed); }
-  bool allCovered() const { return posted == covered; }
+  uint64_t completed() const { return full_at - send_size; }
+  uint64_t sendFree() const { return full_at - posted(); }
+  bool allCovered() const { return posted() == covered; }
   // The last posted work request is signalled. Returns how many work requests its completion covers beyond
   // those already covered.
   uint32_t cover() {
-    const auto newly = static_cast<uint32_t>(posted - covered);
-    covered = posted;
+    const auto newly = static_cast<uint32_t>(posted() - covered);
+    covered = posted();
     updateUnsignalledLimit();
     return newly;
   }
-  void retire(uint32_t work_requests) {
-    completed += work_requests;
+  void setSendSize(uint32_t work_requests) {
+    send_size = static_cast<uint16_t>(work_requests);
+    full_at = work_requests;
+    cover_every = static_cast<uint8_t>(std::min(kCoverEvery, work_requests / 2));
     updateUnsignalledLimit();
+  }
+  void retire(uint32_t work_requests) {
+    full_at += work_requests;
+    updateUnsignalledLimit();
+  }
+  // The device has not accepted the work requests from `first` to the end of their list: they do not count.
+  // What is read from this end's window is no payload.
+  void uncount(const ibv_send_wr* first) {
+    for (const ibv_send_wr* work = first; work != nullptr; work = work->next) {
+      --posted();
+      counts().control_extra += counts().control_each;
+      for (const ibv_sge& sge : std::span(work->sg_list, static_cast<std::size_t>(work->num_sge))) {
+        if (sge.lkey == window_key) counts().control_extra -= sge.length;
+        else counts().bytes -= sge.length;
+      }
+    }
   }
 
  private:
-  // One signalled work request among so many keeps room in the send queue.
   static constexpr uint32_t kCoverEvery = 32;
-  void updateUnsignalledLimit() {
-    const uint64_t every = std::min(kCoverEvery, send_size / 2);
-    unsignalled_until = std::min(covered + every - 1, completed + send_size);
+  void updateUnsignalledLimit() { unsignalled_until = std::min(covered + cover_every - 1, full_at); }
+};
+static_assert(kMaxQueuePairs == record::kQueuePairs);
+static_assert(kMaxRails <= record::kPairs, "each rail may have a completion queue of its own");
+static_assert(sizeof(LaneQueuePair) == sizeof(record::QueuePairRecord),
+              "what counts for one lies a page in front of the other");
+
+// The queue pairs of an endpoint, in memory of the connection that has a ConnectionPage in front of it.
+class QueuePairs {
+ public:
+  static constexpr std::size_t kBytes = sizeof(LaneQueuePair) * kMaxQueuePairs;
+
+  // `memory`: kBytes of what record::PageMemory::allocate() has returned, from its begin. No two lists with
+  // queue pairs in them use one memory.
+  explicit QueuePairs(void* memory) : first_(static_cast<LaneQueuePair*>(memory)) {}
+  QueuePairs(QueuePairs&& other) noexcept : first_(other.first_), size_(std::exchange(other.size_, 0)) {}
+  QueuePairs& operator=(QueuePairs&&) = delete;
+  ~QueuePairs() { std::destroy_n(first_, size_); }
+
+  // At most kMaxQueuePairs. Its counts are zero.
+  LaneQueuePair& add() {
+    assert(size_ < kMaxQueuePairs);
+    LaneQueuePair& added = *std::construct_at(first_ + size_++);
+    added.counts() = {};
+    return added;
   }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  LaneQueuePair* begin() { return first_; }
+  LaneQueuePair* end() { return first_ + size_; }
+  const LaneQueuePair* begin() const { return first_; }
+  const LaneQueuePair* end() const { return first_ + size_; }
+  LaneQueuePair& operator[](std::size_t index) { return first_[index]; }
+  const LaneQueuePair& operator[](std::size_t index) const { return first_[index]; }
+
+ private:
+  LaneQueuePair* first_;
+  std::size_t size_ = 0;
 };
 
 // The queue pairs of a lane, and which of them is next.

@@ -62,7 +62,7 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
   }
   if (!canFailOver()) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (!queue_pair.used) continue;
+    if (!queue_pair.rest->used) continue;
     const std::string diagnosis = diagnoseByEvents(queue_pair);
     if (!diagnosis.empty())
       return lose(&queue_pair, {Code::kSystem, ENETDOWN}, nameOf(queue_pair) + ": " + diagnosis);
@@ -72,8 +72,8 @@ Status Connection::checkEvents(std::optional<ibv_event_type> event) {
 
 Status Connection::checkManager() {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (queue_pair.cm == nullptr) continue;
-    const Result<bool> up = queue_pair.cm->advance();
+    if (queue_pair.rest->cm == nullptr) continue;
+    const Result<bool> up = queue_pair.rest->cm->advance();
     if (up.ok()) continue;
     if (up.status().sys_errno == ENODEV)
       return fail(up.status(), nameOf(queue_pair) + ": ended: its device was removed");
@@ -84,8 +84,7 @@ Status Connection::checkManager() {
 
 Status Connection::checkPeer(Waiting waiting) {
   if (running() && bell_.raised()) {
-    const std::optional<ibv_event_type> event = bell_.event();
-    bell_.clear();  // what is raised from now on is looked at the next time
+    const std::optional<ibv_event_type> event = bell_.take();
     RAILWISE_TRY(checkEvents(event));
     RAILWISE_TRY(hear());
     if (running()) lookAtPorts();
@@ -94,6 +93,7 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::time_point now = Clock::now();
   const std::optional<Clock::duration> since = silence_.look(now);
   if (!since) return Status::success();
+  noteLook(now, waiting);
   RAILWISE_TRY(checkManager());
   RAILWISE_TRY(countUnproven(*since));
   lookForBetter(now);
@@ -105,7 +105,7 @@ Status Connection::checkPeer(Waiting waiting) {
   const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
   if (now - departure_.since < grace) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    const std::string diagnosis = queue_pair.used ? diagnose(queue_pair) : "";
+    const std::string diagnosis = queue_pair.rest->used ? diagnose(queue_pair) : "";
     if (!diagnosis.empty())
       return fail({Code::kRemote, ENETDOWN}, nameOf(queue_pair) + ": ended: " + diagnosis);
   }
@@ -141,11 +141,12 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
 Status Connection::checkStall() {
   const Clock::duration limit = silence_.stallLimit(timeOf(largestUnderWay()));
   if (silence_.owed() < limit) return Status::success();
-  const auto owing =
-      std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
-                   [](const LaneQueuePair& queue_pair) { return queue_pair.posted != queue_pair.completed; });
+  const auto owing = std::find_if(
+      endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
+      [](const LaneQueuePair& queue_pair) { return queue_pair.posted() != queue_pair.completed(); });
   if (owing == endpoint_.queue_pairs.end()) return Status::success();
   silence_.noteStall();
+  countError(&*owing, record::ErrorKind::kStalled);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return lose(&*owing, {Code::kRemote, ETIMEDOUT},
               nameOf(*owing) + ": nothing has come back for " + std::to_string(ms) + " ms" +
@@ -161,7 +162,7 @@ Status Connection::checkSends() {
       timeOf(largestUnderWay());
   if (silence_.owed() < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (!queue_pair.used || queue_pair.posted == queue_pair.completed) continue;
+    if (!queue_pair.rest->used || queue_pair.posted() == queue_pair.completed()) continue;
     return fail(
         {Code::kRemote, ETIMEDOUT},
         nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
@@ -175,7 +176,7 @@ Status Connection::probe() {
   if (silence_.owed() < Silence::kAskAfter) return Status::success();
   if (probes_.unanswered == 0) {
     for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-      if (endpoint_.queue_pairs[i].used) RAILWISE_TRY(postProbe(i));
+      if (endpoint_.queue_pairs[i].rest->used) RAILWISE_TRY(postProbe(i));
     }
     return Status::success();
   }
@@ -183,15 +184,16 @@ Status Connection::probe() {
       std::max(acknowledgeTime(config_), kLeastPatience) + timeOf(largestUnderWay());
   if (silence_.owed() < Silence::kAskAfter + limit) return Status::success();
   const auto used = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
-                                 [](const LaneQueuePair& queue_pair) { return queue_pair.probed; });
+                                 [](const LaneQueuePair& queue_pair) { return queue_pair.rest->probed; });
   return fail({Code::kRemote, ETIMEDOUT},
               nameOf(*used) + ": ended: the peer's device does not answer for " + secondsText(limit) +
                   " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): " +
                   diagnoseOr(*used, "check the network between them and the peer's host"));
 }
 
-int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target, uint64_t work_id) const {
-  ibv_sge sge = {reinterpret_cast<uint64_t>(target), sizeof *target, queue_pair.window_key};
+int Connection::readPeerWindow(ibv_qp* qp, uint32_t local_key, uint32_t remote_key, uint64_t* target,
+                               uint64_t work_id) const {
+  ibv_sge sge = {reinterpret_cast<uint64_t>(target), sizeof *target, local_key};
   ibv_send_wr work = {};
   work.wr_id = work_id;
   work.sg_list = &sge;
@@ -199,23 +201,25 @@ int Connection::readPeerWindow(const LaneQueuePair& queue_pair, uint64_t* target
   work.opcode = IBV_WR_RDMA_READ;
   work.send_flags = IBV_SEND_SIGNALED;
   work.wr.rdma.remote_addr = peer_window_;
-  work.wr.rdma.rkey = queue_pair.peer_window_key;
+  work.wr.rdma.rkey = remote_key;
   ibv_send_wr* bad = nullptr;
-  return ibv_post_send(queue_pair.qp, &work, &bad);
+  return ibv_post_send(qp, &work, &bad);
 }
 
 Status Connection::postProbe(std::size_t index) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const int error = readPeerWindow(queue_pair, probes_.target, kProbeWork | index);
+  const int error = readPeerWindow(queue_pair.qp, queue_pair.window_key, queue_pair.peer_window_key,
+                                   probes_.target, kProbeWork | index);
   if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
-  queue_pair.probed = true;
+  record::addTotals(recordRail(queue_pair), {.work_requests = 1, .control_bytes = sizeof *probes_.target});
+  queue_pair.rest->probed = true;
   ++probes_.unanswered;
   return Status::success();
 }
 
 Status Connection::onProbe(const ibv_wc& completion) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[completion.wr_id & ~kProbeWork];
-  queue_pair.probed = false;
+  queue_pair.rest->probed = false;
   --probes_.unanswered;
   if (completion.status == IBV_WC_SUCCESS) return Status::success();
   if (completion.status != IBV_WC_WR_FLUSH_ERR) return failCompletion(queue_pair, completion, "a probe");

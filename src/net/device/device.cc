@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <span>
 
 #include "base/log.h"
 #include "base/name_selection.h"
@@ -173,6 +174,15 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
                properties.plane,
                data_direct,
                properties.pointer_support};
+  const verbs::Port& port = candidate.port;
+  rail.record_rail = record::addRail({.device = hca.name(),
+                                      .port = port.number,
+                                      .link = static_cast<uint8_t>(port.iwarp      ? 3
+                                                                   : port.ethernet ? 2
+                                                                                   : 1),
+                                      .rail = properties.rail,
+                                      .plane = properties.plane,
+                                      .claimed_mbps = static_cast<uint32_t>(std::max(port.speed_mbps, 0))});
   return std::make_unique<Device>(config, properties, std::vector<Rail>{rail},
                                   std::vector<int>{static_cast<int>(earlier.size())});
 }
@@ -243,11 +253,27 @@ Status noDevice(int present, int opened) {
   return {Code::kNoDevice, 0};
 }
 
+// The device of an identity, or null; `problem` says why. When several cards are reset at once, a name may
+// move to another card. A node GUID does not. Virtual functions may have none; they are known by their name.
+ibv_device* findDevice(std::span<ibv_device* const> list, const HcaIdentity& identity, std::string& problem) {
+  const verbs::Library& verbs = verbs::library();
+  ibv_device* found = nullptr;
+  problem = "no device has its GUID or name";
+  for (ibv_device* const device : list) {
+    const bool has_name = identity.name == verbs.get_device_name(device);
+    const bool has_guid = verbs.get_device_guid(device) == identity.node_guid;
+    if (has_guid && (has_name || (found == nullptr && identity.node_guid != 0))) found = device;
+    if (has_name && !has_guid) problem = "another device has its name";
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, std::string& problem) {
   const verbs::Library& verbs = verbs::library();
   std::unique_ptr<Hca> hca(new Hca);
+  hca->name_ = verbs.get_device_name(device);
   const auto failed = [&](const char* call, int reason) {
     problem = std::string(call) + " failed: " + std::strerror(reason);
     return Status{Code::kSystem, reason};
@@ -266,30 +292,33 @@ void Hca::setPorts(const std::vector<verbs::Port>& ports) {
   state_ = std::make_unique<DeviceState>(context(), ports);
 }
 
-// When several cards are reset at once, a name may move to another card. A node GUID does not.
-Result<std::unique_ptr<Hca>> Hca::openAnew(const Config& config, std::string& problem) const {
+HcaIdentity Hca::identity() const {
+  HcaIdentity identity = {name_, attributes_.node_guid, {}, earlier_generations_ + 1};
+  for (const auto& [number, table] : gid_tables_) identity.ports.push_back(number);
+  return identity;
+}
+
+Result<std::unique_ptr<Hca>> Hca::openAnew(const HcaIdentity& identity, const Config& config,
+                                           std::string& problem) {
   const verbs::Library& verbs = verbs::library();
   int present = 0;
-  ibv_device** list = verbs.get_device_list(&present);
+  ibv_device** const list = verbs.get_device_list(&present);
   if (list == nullptr) present = 0;
-  ibv_device** const found = std::find_if(list, list + present, [&](ibv_device* device) {
-    return std::strcmp(verbs.get_device_name(device), name()) == 0;
-  });
+  ibv_device* const found = findDevice(std::span(list, static_cast<std::size_t>(present)), identity, problem);
   const auto openFound = [&]() -> Result<std::unique_ptr<Hca>> {
-    if (found != list + present) return open(*found, problem);
-    problem = "no device has this name";
+    if (found != nullptr) return open(found, problem);
     return Status{Code::kNoDevice, ENODEV};
   };
   Result<std::unique_ptr<Hca>> opened = openFound();
   if (list != nullptr) verbs.free_device_list(list);
   if (!opened.ok()) return opened;
   Hca& hca = **opened;
-  if (hca.attributes_.node_guid != attributes_.node_guid) {
+  if (hca.attributes_.node_guid != identity.node_guid) {
     problem = "another device has its name";
     return Status{Code::kNoDevice, ENODEV};
   }
   std::vector<verbs::Port> ports;
-  for (const auto& [number, table] : gid_tables_) {
+  for (const uint8_t number : identity.ports) {
     const Result<verbs::Port> port = verbs::queryPort(hca.context(), number, config.ib_query_port_speed != 0);
     problem = "its port " + std::to_string(number) + " cannot be queried";
     if (!port.ok()) return port.status();
@@ -297,7 +326,7 @@ Result<std::unique_ptr<Hca>> Hca::openAnew(const Config& config, std::string& pr
   }
   hca.setPorts(ports);
   for (const verbs::Port& port : ports) (void)hca.gidTable(port, config);
-  hca.earlier_generations_ = earlier_generations_ + 1;
+  hca.earlier_generations_ = identity.generations;
   return opened;
 }
 

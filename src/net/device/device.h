@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "net/device/memory.h"
 #include "net/device/window_arena.h"
 #include "net/limits.h"
+#include "record/writer.h"
 #include "verbs/gid.h"
 #include "verbs/port.h"
 
@@ -44,6 +46,14 @@ struct DeviceProperties {
   bool force_flush = false;  // data and completions take different PCIe paths: flush for every GPU
 };
 
+// Identifies a device that has failed, so that it can be found and opened anew without its Hca.
+struct HcaIdentity {
+  std::string name;
+  uint64_t node_guid;          // as verbs gives it, big-endian; 0: it has none
+  std::vector<uint8_t> ports;  // those that are in use
+  int generations = 1;         // how many of this device there were
+};
+
 // A verbs device: its context and protection domain, shared by its ports, and its state as events report it.
 class Hca {
  public:
@@ -52,9 +62,11 @@ class Hca {
   // Sets all ports. Called before any other function.
   void setPorts(const std::vector<verbs::Port>& ports);
 
-  // After the device has failed: opens it once more, with the ports that are in use. Errors: kNoDevice (the
-  // device is not there, or another device has its name), kSystem; `problem` says what failed.
-  Result<std::unique_ptr<Hca>> openAnew(const Config& config, std::string& problem) const;
+  HcaIdentity identity() const;
+  // After a device has failed: opens it once more. It is known by its GUID, because it may come back under
+  // another name. Errors: kNoDevice (no device has this GUID), kSystem; `problem` says what failed.
+  static Result<std::unique_ptr<Hca>> openAnew(const HcaIdentity& identity, const Config& config,
+                                               std::string& problem);
   // Sets the next generation of this device, for everyone who still holds this generation. This generation
   // stays in memory, but nothing works over it.
   void setNextGeneration(std::unique_ptr<Hca> nextGeneration);
@@ -63,7 +75,7 @@ class Hca {
   // How many generations of this device there were before.
   int earlierGenerations() const { return earlier_generations_; }
 
-  const char* name() const { return verbs::library().get_device_name(context_->device); }
+  const char* name() const { return name_.c_str(); }
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   const ibv_device_attr& attributes() const { return attributes_; }
@@ -76,6 +88,7 @@ class Hca {
 
  private:
   Hca() = default;
+  std::string name_;  // as it was called when it was opened
   verbs::Context context_;
   verbs::Pd pd_;
   ibv_device_attr attributes_ = {};
@@ -96,6 +109,7 @@ struct Rail {
   int plane = -1;
   bool data_direct = false;  // dma-bufs go through mlx5's data-direct function
   int pointer_support = kHostPointers;
+  uint16_t record_rail = record::kNoRail;  // its place in the record (record/writer.h)
 
   // Is `other` the same port of the same generation of the device? The names do not matter.
   bool same(const Rail& other) const { return hca == other.hca && port.number == other.port.number; }
@@ -117,7 +131,10 @@ class Device {
   const DeviceProperties& properties() const { return properties_; }
   const std::vector<Rail>& rails() const { return rails_; }
   // Called at init: sets the rail of the network that the (physical) device is on.
-  void setRail(int rail) { properties_.rail = rails_.front().rail = rail; }
+  void setRail(int rail) {
+    properties_.rail = rails_.front().rail = rail;
+    record::setNetworkRail(rails_.front().record_rail, rail);
+  }
   // Indices of the physical devices it consists of; a physical device has its own index.
   const std::vector<int>& members() const { return members_; }
   const char* name() const { return properties_.name; }

@@ -13,6 +13,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "record/writer.h"
 
 namespace railwise::net {
 namespace {
@@ -20,6 +21,21 @@ namespace {
 // A device that reports events without end must not keep the thread from the other devices.
 constexpr int kEventsAtOnce = 64;
 constexpr int kTickMs = 5;
+
+record::EventKind eventKindOf(verbs::EventEffect effect) {
+  switch (effect) {
+    case verbs::EventEffect::kFatal:
+      return record::EventKind::kDeviceFailed;
+    case verbs::EventEffect::kPortDown:
+      return record::EventKind::kPortDown;
+    case verbs::EventEffect::kPortUp:
+      return record::EventKind::kPortUp;
+    case verbs::EventEffect::kAddresses:
+      return record::EventKind::kAddressChanged;
+    default:
+      return record::EventKind::kOtherEvent;
+  }
+}
 
 Status failed(const char* call, int error) {
   RAILWISE_WARN("events of devices are not watched: %s failed: %s", call, std::strerror(error));
@@ -81,6 +97,11 @@ void DeviceState::ringAll() {
 void DeviceState::fail(ibv_event_type event) {
   const bool first = !fatal();
   fatal_.raise(event);
+  for (const auto& state : ports_) {
+    const uint16_t rail = record::railOf(name(), state->number);
+    record::setRailState(rail, record::RailState::kFailed);
+    if (first) record::countError(rail, record::ErrorKind::kDeviceFailed);
+  }
   ringAll();
   if (first && when_failed_) when_failed_();
 }
@@ -102,6 +123,10 @@ void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
   if (now.ok() && !old) state.attributes = *now;
   if (told) state.attributes.active = up;
   state.active.store(state.attributes.active, std::memory_order_release);
+  if (const uint16_t rail = record::railOf(name(), state.number); !fatal()) {
+    record::setRailState(rail, state.attributes.active ? record::RailState::kUp : record::RailState::kDown);
+    if (now.ok()) record::setClaimedSpeed(rail, static_cast<uint32_t>(state.attributes.speed_mbps));
+  }
   if (state.gids != nullptr) state.gids->invalidate();
   state.changes.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -109,6 +134,9 @@ void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
 void DeviceState::handle(const verbs::AsyncEvent& event) {
   const verbs::EventEffect effect = verbs::effectOf(event.type);
   const std::string text = verbs::describeEvent(name(), event);
+  const uint16_t rail =
+      event.of == verbs::AsyncEvent::Of::kPort ? record::railOf(name(), event.port) : record::kNoRail;
+  record::noteEvent(eventKindOf(effect), text, {.rail = rail});
   switch (effect) {
     case verbs::EventEffect::kFatal:
       if (event.of == verbs::AsyncEvent::Of::kDevice) fail(event.type);
@@ -120,7 +148,10 @@ void DeviceState::handle(const verbs::AsyncEvent& event) {
       // Soft-RoCE reports each event twice.
       PortState* const state = find(event.port);
       const bool up = effect == verbs::EventEffect::kPortUp;
-      if (state == nullptr || std::exchange(state->told_up, up) != up) RAILWISE_WARN("%s", text.c_str());
+      if (state == nullptr || std::exchange(state->told_up, up) != up) {
+        RAILWISE_WARN("%s", text.c_str());
+        if (!up) record::countError(rail, record::ErrorKind::kPortDown);
+      }
       break;
     }
     default:

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <string>
 #include <system_error>
@@ -10,6 +11,7 @@
 
 #include "base/background_thread.h"
 #include "base/log.h"
+#include "record/writer.h"
 
 namespace railwise::net {
 namespace {
@@ -25,11 +27,23 @@ constexpr int kMostLives = 16;
 // How often failed attempts are logged.
 constexpr int kSaidAttempts = 3;
 constexpr int kSaidEvery = 64;
+// How long the end of the process waits for a driver that is opening a device.
+constexpr Clock::duration kDriverPatience = std::chrono::milliseconds(100);
+
+// Without memory the attempt has failed; the next one may have more.
+Result<std::unique_ptr<Hca>> tryToOpen(const HcaIdentity& identity, const Config& config,
+                                       std::string& problem) {
+  try {
+    return Hca::openAnew(identity, config, problem);
+  } catch (const std::bad_alloc&) {
+    return Status{Code::kSystem, ENOMEM};
+  }
+}
 
 }  // namespace
 
 Reopener::Reopener(const Config& config, EventWatcher& watcher)
-    : config_(config), watcher_(watcher), owner_pid_(getpid()) {}
+    : config_(config), watcher_(watcher), owner_pid_(getpid()), work_(new Work{.config = config}) {}
 
 void Reopener::guard(Hca& hca) {
   hca.state().whenFailed([this, &hca] { onFailure(hca); });
@@ -47,72 +61,85 @@ void Reopener::onFailure(Hca& hca) {
                   kMostLives);
     return;
   }
-  const std::lock_guard lock(mutex_);
-  if (stopping_) return;
-  failed_.push_back({&hca, hca.earlierGenerations(), Clock::now() + pause(hca.earlierGenerations())});
+  const std::lock_guard lock(work_->mutex);
+  if (work_->stopping) return;
+  work_->failed.push_back({&hca, hca.earlierGenerations(), Clock::now() + pause(hca.earlierGenerations())});
   if (!thread_.joinable()) {
     try {
-      thread_ = startBackgroundThread([this] { run(); });
+      thread_ = startBackgroundThread([this, work = work_] { run(work); });
     } catch (const std::system_error& error) {
       RAILWISE_WARN("%s: no thread to open it anew: %s", hca.name(), error.what());
       return;
     }
     pthread_setname_np(thread_.native_handle(), "railwise-reopen");
   }
-  changed_.notify_one();
+  work_->changed.notify_all();
 }
 
 void Reopener::stop() {
   if (getpid() != owner_pid_) {
-    // In a forked child: the thread does not exist there and can be neither joined nor detached, and nobody
-    // could destroy what it waits for.
+    // In a forked child: the thread does not exist there and can be neither joined nor detached. Its
+    // shared_ptr keeps the condition variable alive, which could not be destroyed here.
     if (thread_.joinable()) new (&thread_) std::thread;
-    new (&changed_) std::condition_variable;
     return;
   }
   std::thread ended;
+  bool stuck = false;
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    std::unique_lock lock(work_->mutex);
+    work_->stopping = true;
+    work_->changed.notify_all();
     ended.swap(thread_);
+    stuck = !work_->changed.wait_for(lock, kDriverPatience, [this] { return !work_->opening; });
   }
-  changed_.notify_one();
-  if (ended.joinable()) ended.join();
+  if (!ended.joinable()) return;
+  if (!stuck) return ended.join();
+  RAILWISE_INFO(log::kNet, "the driver of a failed device does not answer: its thread is left behind");
+  ended.detach();
 }
 
-void Reopener::run() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    const auto next = std::min_element(failed_.begin(), failed_.end(),
+// Once it has seen `stopping`, it touches only `work`: this object may be gone.
+void Reopener::run(const std::shared_ptr<Work>& work) {
+  std::unique_lock lock(work->mutex);
+  while (!work->stopping) {
+    const auto next = std::min_element(work->failed.begin(), work->failed.end(),
                                        [](const Failed& a, const Failed& b) { return a.due < b.due; });
-    if (next == failed_.end()) {
-      changed_.wait(lock);
+    if (next == work->failed.end()) {
+      work->changed.wait(lock);
       continue;
     }
     if (next->due > Clock::now()) {
-      changed_.wait_until(lock, next->due);
+      work->changed.wait_until(lock, next->due);
       continue;
     }
     Failed now = *next;
-    failed_.erase(next);
-    lock.unlock();
+    work->failed.erase(next);
     bool opened = false;
     try {
-      opened = reopen(now);
-    } catch (const std::bad_alloc&) {  // the next attempt may have more
+      const HcaIdentity identity = now.hca->identity();
+      std::string problem;
+      work->opening = true;
+      lock.unlock();
+      Result<std::unique_ptr<Hca>> made = tryToOpen(identity, work->config, problem);
+      lock.lock();
+      work->opening = false;
+      work->changed.notify_all();
+      if (work->stopping) return;
+      lock.unlock();
+      opened = takeBack(now, std::move(made), problem);
+      lock.lock();
+    } catch (const std::bad_alloc&) {
+      if (!lock.owns_lock()) lock.lock();
     }
-    lock.lock();
     if (opened) continue;
     ++now.attempts;
     now.due = Clock::now() + pause(now.attempts);
-    failed_.push_back(now);
+    work->failed.push_back(now);
   }
 }
 
-bool Reopener::reopen(const Failed& failed) {
+bool Reopener::takeBack(const Failed& failed, Result<std::unique_ptr<Hca>> made, const std::string& problem) {
   Hca& hca = *failed.hca;
-  std::string problem;
-  Result<std::unique_ptr<Hca>> made = hca.openAnew(config_, problem);
   if (!made.ok()) {
     const bool said_enough = failed.attempts >= kSaidAttempts && failed.attempts % kSaidEvery != 0;
     if (!said_enough) RAILWISE_INFO(log::kNet, "%s: not back yet: %s", hca.name(), problem.c_str());
@@ -122,7 +149,12 @@ bool Reopener::reopen(const Failed& failed) {
   guard(fresh);
   // Otherwise nobody would notice its next failure.
   if (!watcher_.watch(fresh.state()).ok()) return false;
-  RAILWISE_WARN("%s: opened anew after its failure: connections go back to it", hca.name());
+  const std::string name = fresh.name();
+  RAILWISE_WARN("%s: opened anew after its failure%s: connections go back to it", hca.name(),
+                name == hca.name() ? "" : (", its name is " + name + " now").c_str());
+  record::countDeviceLife(hca.name());
+  record::noteEvent(record::EventKind::kDeviceBack,
+                    std::string(hca.name()) + " was opened anew after its failure");
   hca.setNextGeneration(std::move(*made));
   return true;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -26,8 +27,9 @@ class Reopener {
   // Once `hca` has failed, the reopener tries to open it anew until that works, and guards the new generation
   // too. A device that has failed 16 times is not opened again. Call guard() before `hca` is watched.
   void guard(Hca& hca);
-  // Ends the thread; nothing is opened from now on. In a forked child, which has no such thread, it only
-  // drops its copies of the thread and the condition variable.
+  // Ends the thread; nothing is opened from now on. A driver that does not answer keeps the thread for as
+  // long as it likes, but not the caller: the thread then ends by itself. In a forked child, which has no
+  // such thread, it only drops its copies of the thread and of what the thread works on.
   void stop();
 
  private:
@@ -36,19 +38,25 @@ class Reopener {
     int attempts;
     Clock::time_point due;
   };
+  // What the thread works on. It may outlive the reopener, and then touches nothing else.
+  struct Work {
+    const Config config;
+    std::mutex mutex;  // guards the members below
+    std::condition_variable changed;
+    bool stopping = false;
+    bool opening = false;  // inside the driver
+    std::vector<Failed> failed;
+  };
   void onFailure(Hca& hca);
-  void run();
-  bool reopen(const Failed& failed);
+  void run(const std::shared_ptr<Work>& work);
+  bool takeBack(const Failed& failed, Result<std::unique_ptr<Hca>> made, const std::string& problem);
   Clock::duration pause(int attempts) const;
 
   const Config& config_;
   EventWatcher& watcher_;
   const int owner_pid_;
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::vector<Failed> failed_;
-  std::thread thread_;
+  std::shared_ptr<Work> work_;
+  std::thread thread_;  // guarded by work_->mutex
 };
 
 }  // namespace railwise::net

@@ -25,6 +25,8 @@ inline constexpr uint64_t endsWorkRequests(uint32_t count) { return uint64_t{cou
 // wr_id is kProbeWork's.
 inline constexpr uint64_t kWorkNumberMask = 0x7fff;
 inline constexpr uint64_t kNumbered = uint64_t{1} << 26;
+// The time of this work request is measured.
+inline constexpr uint64_t kSampled = uint64_t{1} << 27;
 inline constexpr uint64_t withNumber(uint64_t number) { return (number & kWorkNumberMask) << 48 | kNumbered; }
 
 inline constexpr std::size_t workSlot(uint64_t id) { return id & 0xff; }

@@ -3,6 +3,7 @@
 // per LaneLoad.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -31,6 +32,10 @@ class LaneLoad {
   // mean of rates would be wrong: when one completion is found late, the next one seems to have taken no
   // time, and its enormous rate outweighs all others.
   double rate() const { return bytes_ / time_ns_; }
+  // What was measured, Mb/s; 0: nothing yet.
+  uint32_t measuredMbps() const {
+    return measured_ ? static_cast<uint32_t>(std::min(rate() * 8000, double{UINT32_MAX})) : 0;
+  }
   // Bytes posted and not yet completed.
   uint64_t queued() const { return queued_; }
   // Number of groups that were spread since this lane was last measured.

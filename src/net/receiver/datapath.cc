@@ -32,7 +32,7 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   }
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(queue_pair.qp, receive_chain_.data(), &bad);
-  queue_pair.receives_posted += error == 0 ? kReplenish : 0;
+  queue_pair.rest->receives_posted += error == 0 ? kReplenish : 0;
   if (error == 0) [[likely]]
     return Status::success();
   return failPost(queue_pair, "ibv_post_recv", error);
@@ -55,13 +55,13 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
   receive.least_room = least_room;
   receive.host = host;
   const uint64_t flags = (receive.silent ? kStampSilent : 0) | (host ? kStampHost : 0);
-  const uint64_t stamp = makeStamp(next_number_, static_cast<int>(count), flags);
+  const uint64_t stamp = makeStamp(numbers().next, static_cast<int>(count), flags);
   for (uint32_t i = 0; i < count; ++i) {
     const ReceiveBuffer& buffer = buffers[i];
     const uint32_t room = roomOf(buffer);
     receive.buffers[i] = {0, room, buffer.address};
     memories_[i][slot] = buffer.memory;
-    std::byte* const place = stagingOf(next_number_, i);
+    std::byte* const place = stagingOf(numbers().next, i);
     *reinterpret_cast<ClearToSend*>(place + entry_bytes_ - sizeof(ClearToSend)) =
         entryOf(buffer, room, stamp);
     if (entry_bytes_ > sizeof(ClearToSend) && buffer.memory != nullptr)
@@ -79,7 +79,7 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
   *request = nullptr;
   if (!failure_.ok()) return failure_;
   if (!running() || bell_.raised()) RAILWISE_TRY(idle(Waiting::kPeer));
-  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  const auto slot = static_cast<uint32_t>(numbers().next % kSlots);
   Receive& made = receives_[slot];
   if (made.kind != Request::Kind::kFree) return Status::success();
   if (blocked()) {
@@ -100,14 +100,14 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
                "memory cannot be registered with a standby rail");
   }
   *request = &made;
-  ++next_number_;
+  ++numbers().next;
   return postPending();
 }
 
 // The receive must wait: for silent receives that the sender has not matched, or on iWARP for room in the
 // send queue.
 bool ReceiveConnection::blocked() const {
-  return next_number_ > consumed_number_ + kSlots ||
+  return numbers().next > numbers().settled + kSlots ||
          (!rules_.has_immediates && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
@@ -124,7 +124,7 @@ Status ReceiveConnection::postPending() {
   if (!running()) [[unlikely]]  // they go with the next epoch
     return Status::success();
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
-  while (posted_number_ != next_number_) {
+  while (numbers().posted != numbers().next) {
     if (queue_pair.sendFree() == 0) [[unlikely]] {
       RAILWISE_TRY(poll());
       needs_slow_test_ = queue_pair.sendFree() == 0;
@@ -133,34 +133,35 @@ Status ReceiveConnection::postPending() {
     std::array<ibv_send_wr, kClearToSendChain> works;
     std::array<ibv_sge, kClearToSendChain> sges;
     std::size_t count = 0;
-    while (count < works.size() && posted_number_ != next_number_ && queue_pair.sendFree() > 0) {
+    while (count < works.size() && numbers().posted != numbers().next && queue_pair.sendFree() > 0) {
       nextClearToSend(queue_pair, works[count], sges[count]);
       if (count > 0) works[count - 1].next = &works[count];
       ++count;
     }
-    ibv_send_wr* bad = nullptr;
+    ibv_send_wr* bad = works.data();
     const int error = ibv_post_send(queue_pair.qp, works.data(), &bad);
     if (error != 0) [[unlikely]]
-      return failPost(queue_pair, "ibv_post_send", error);
+      return failPost(queue_pair, "ibv_post_send", error, bad);
   }
   return Status::success();
 }
 
 // The work request for all entries of one receive.
 inline void ReceiveConnection::nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& sge) {
-  const uint64_t number = posted_number_++;
+  const uint64_t number = numbers().posted++;
   const uint32_t skipped = rules_.unwritten_bytes;
   const std::size_t offset = std::size_t{ringPlace(number)} * entry_bytes_ + skipped;
   const uint32_t bytes = receives_[number % kSlots].count * entry_bytes_ - skipped;
   sge = {reinterpret_cast<uint64_t>(staging_ + offset), bytes, queue_pair.window_key};
+  queue_pair.counts().control_extra += int64_t{bytes} - queue_pair.counts().control_each;
   work.opcode = rules_.clear_to_send;
   fillClearToSend(work, sge, queue_pair, offset);
 }
 
 Status ReceiveConnection::progress(const Request& request, bool* done) {
-  if (posted_number_ != next_number_) [[unlikely]]  // the send queue was full
-    (void)postPending();                            // a failure is remembered
-  needs_slow_test_ = posted_number_ != next_number_;
+  if (numbers().posted != numbers().next) [[unlikely]]  // the send queue was full
+    (void)postPending();                                // a failure is remembered
+  needs_slow_test_ = numbers().posted != numbers().next;
   const Status polled = poll();
   if (request.kind == Request::Kind::kFlush) [[unlikely]]
     return flusher_.progress(request, done);
@@ -174,6 +175,7 @@ Status ReceiveConnection::poll() {
   for (const verbs::Cq& cq : endpoint_.cqs) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    countCompletions(static_cast<std::size_t>(&cq - endpoint_.cqs.data()), count);
     for (int i = 0; i < count; ++i) onCompletion(completions[i]);
     completed_since_check_ = completed_since_check_ || count > 0;
     if (count < 0) [[unlikely]]
@@ -195,7 +197,7 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     return;
   }
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  queue_pair.receives_failed += kind == kDataWork ? 1 : 0;
+  queue_pair.rest->receives_failed += kind == kDataWork ? 1 : 0;
   if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
   } else if (!rules_.completion_means_arrival && completion.status == IBV_WC_WR_FLUSH_ERR) {
@@ -208,19 +210,20 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
 // Posts empty writes. When such a write is complete, all clear-to-sends before it are complete.
 Status ReceiveConnection::requestCompletions(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (!queue_pair.used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
+    if (!queue_pair.rest->used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = emptyWrite(queue_pair);
-    ++queue_pair.posted;
+    ++queue_pair.posted();
+    queue_pair.counts().control_extra -= queue_pair.counts().control_each;
     work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());
-    ibv_send_wr* bad = nullptr;
+    ibv_send_wr* bad = &work;
     const int error = ibv_post_send(queue_pair.qp, &work, &bad);
-    if (error != 0) return failPost(queue_pair, "ibv_post_send", error);
+    if (error != 0) return failPost(queue_pair, "ibv_post_send", error, bad);
   }
   return Status::success();
 }
 
 inline Status ReceiveConnection::onData(std::size_t index, const ibv_wc& completion) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  LaneQueuePair& queue_pair = queuePair(index);
   const Record* notice = nullptr;
   uint32_t value = ntohl(completion.imm_data);
   uint32_t record_bytes = sizeof(Record);
@@ -248,17 +251,19 @@ Status ReceiveConnection::failNotOpen(uint32_t slot) {
 }
 
 // All messages of a receive have arrived, and they are of one size.
-inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value) {
+[[gnu::always_inline]] inline Status ReceiveConnection::onWhole(LaneQueuePair& queue_pair, std::size_t index,
+                                                                uint32_t value) {
   Receive& receive = receives_[immediateSlot(value)];
   if (receive.kind != Request::Kind::kReceive || receive.done || receive.arrived != 0) [[unlikely]]
     return failNotOpen(immediateSlot(value));
   receive.arrived = 1;
-  receive.rails = static_cast<uint16_t>(1U << queue_pair.rail);
+  receive.rails = queue_pair.rail_bit;
   receive.bytes = immediateSize(value);
   receive.alike = true;
   reply_queue_pair_ = static_cast<uint8_t>(index);
   if (receive.bytes > receive.least_room) [[unlikely]]
     return failTooLong(receive.bytes, receive.least_room);
+  queue_pair.counts().bytes += receive.bytes;  // of groups finish() counts the other messages
   complete(receive);
   return Status::success();
 }
@@ -301,6 +306,8 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
     for (std::size_t i = 0; i < receive.count; ++i) receive.buffers[i].size = record->sizes[i];
     reply_queue_pair_ = static_cast<uint8_t>(index);
   }
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  ++queue_pair.counts().segments;
   if (receive.segments == 0 || std::popcount(receive.arrived) != static_cast<int>(receive.segments))
     return Status::success();
   for (std::size_t i = 0; i < receive.count; ++i) {
@@ -308,6 +315,7 @@ Status ReceiveConnection::onSegment(std::size_t index, uint32_t value, const Rec
     if (buffer.size > buffer.room) return failTooLong(buffer.size, buffer.room);
   }
   receive.bytes = receive.buffers[0].size;
+  for (std::size_t i = 0; i < receive.count; ++i) numbers().spread_bytes += receive.buffers[i].size;
   complete(receive);
   return Status::success();
 }
@@ -319,11 +327,11 @@ Status ReceiveConnection::failTooLong(uint32_t bytes, uint32_t room) {
 
 inline void ReceiveConnection::complete(Receive& receive) {
   receive.done = true;
-  const uint64_t arrived = arrived_;
-  const bool in_turn = receive.number == arrived + 1 && consumed_number_ == arrived;
-  consumed_number_ = std::max(consumed_number_, receive.number);
+  const uint64_t arrived = arrivedUpTo();
+  const bool in_turn = receive.number == arrived + 1 && numbers().settled == arrived;
+  numbers().settled = std::max(numbers().settled, receive.number);
   if (in_turn) [[likely]]
-    arrived_ = receive.number;
+    arrivedUpTo() = receive.number;
   else advanceArrived();
   if (receive.profiled) [[unlikely]]
     stopEvents(receive);
@@ -332,10 +340,10 @@ inline void ReceiveConnection::complete(Receive& receive) {
 // Counts the receives that are complete in order. Lanes overtake each other. Silent receives report nothing;
 // they are complete when a later receive is.
 void ReceiveConnection::advanceArrived() {
-  while (arrived_ < consumed_number_) {
-    const Receive& next = receives_[(arrived_ + 1) % kSlots];
-    if (next.number != arrived_ + 1 || !next.done) return;
-    arrived_ = arrived_ + 1;
+  while (arrivedUpTo() < numbers().settled) {
+    const Receive& next = receives_[(arrivedUpTo() + 1) % kSlots];
+    if (next.number != arrivedUpTo() + 1 || !next.done) return;
+    arrivedUpTo() = arrivedUpTo() + 1;
   }
 }
 
@@ -376,8 +384,21 @@ void ReceiveConnection::finish(Request& request, int* sizes) {
   request.kind = Request::Kind::kFree;
   if (flush) return flusher_.free(request);
   const auto& receive = static_cast<const Receive&>(request);
+  if (receive.alike && receive.count > 1)
+    endpoint_.queue_pairs[reply_queue_pair_].counts().bytes += uint64_t{receive.bytes} * (receive.count - 1U);
   for (std::size_t i = 0; sizes != nullptr && i < receive.count; ++i)
     sizes[i] = static_cast<int>(sizeOf(receive, i));
+}
+
+uint64_t ReceiveConnection::oldestOpen(uint64_t* bytes) const {
+  for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
+    const Receive& receive = receives_[number % kSlots];
+    if (receive.number != number || receive.done) continue;
+    *bytes = 0;
+    for (std::size_t i = 0; i < receive.count; ++i) *bytes += receive.buffers[i].room;
+    return number;
+  }
+  return 0;
 }
 
 uint64_t ReceiveConnection::largestUnderWay() const {
@@ -396,8 +417,8 @@ uint64_t ReceiveConnection::largestUnderWay() const {
 
 // The rails that brought the latest receive at `address`. All rails, if that receive is not known any more.
 uint32_t ReceiveConnection::railsOf(uint64_t address) const {
-  for (uint64_t back = 1; back <= kSlots && back < next_number_; ++back) {
-    const Receive& receive = receives_[(next_number_ - back) % kSlots];
+  for (uint64_t back = 1; back <= kSlots && back < numbers().next; ++back) {
+    const Receive& receive = receives_[(numbers().next - back) % kSlots];
     const auto end = receive.buffers.begin() + receive.count;
     const auto has = [&](const Buffer& buffer) { return buffer.address == address; };
     if (receive.rails != 0 && std::any_of(receive.buffers.begin(), end, has)) return receive.rails;

@@ -48,10 +48,10 @@ Status ReceiveConnection::advanceRecovery() {
 }
 
 bool ReceiveConnection::drained() const {
-  return std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
-                     [](const LaneQueuePair& queue_pair) {
-                       return queue_pair.consumed + queue_pair.receives_failed >= queue_pair.receives_posted;
-                     });
+  return std::all_of(
+      endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [](const LaneQueuePair& queue_pair) {
+        return queue_pair.consumed + queue_pair.rest->receives_failed >= queue_pair.rest->receives_posted;
+      });
 }
 
 // Drops the queue pairs and waits for those of `epoch`.
@@ -82,9 +82,9 @@ void ReceiveConnection::renewOffer() {
 void ReceiveConnection::sendReconcile() {
   auto frame = makeMessage<ReconcileFrame>(MessageType::kReconcile);
   frame.epoch = epoch();
-  frame.arrived = arrived_;
-  for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
-    if (receives_[number % kSlots].done) frame.done |= 1U << (number - arrived_ - 1);
+  frame.arrived = arrivedUpTo();
+  for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
+    if (receives_[number % kSlots].done) frame.done |= 1U << (number - arrivedUpTo() - 1);
   }
   frame.failed = recovery_.failedQueuePair();
   renewOffer();
@@ -124,7 +124,7 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
     case MessageType::kUnposted:
       // The sender has sent something that has not arrived: it either recovers too, or has lost the path and
       // does not know it.
-      if (frameOf<ArrivedFrame>(bytes).number > arrived_ + 1) recovery_.setPeerTakesPart(true);
+      if (frameOf<ArrivedFrame>(bytes).number > arrivedUpTo() + 1) recovery_.setPeerTakesPart(true);
       return Status::success();
     case MessageType::kAskRails:
       if (running()) sendRails();
@@ -160,6 +160,7 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
     next_.accept_sent = false;
     next_.connect_until = Clock::now() + kConnectTime;
     recovery_.connect();
+    record::setState(shown(), record::ConnectionState::kReconnecting);
   } else {
     refuseEpoch(0, "no queue pair can be made");
   }
@@ -202,7 +203,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
   endpoint_.makeLanes(local_.lanes);
   describePairing(frame.end);
   adopt(frame.end);
-  for (uint64_t number = arrived_ + 1; number < next_number_; ++number) {
+  for (uint64_t number = arrivedUpTo() + 1; number < numbers().next; ++number) {
     Receive& receive = receives_[number % kSlots];
     if (!receive.done && !writeKeys(receive)) return false;
   }
@@ -212,7 +213,7 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
 Status ReceiveConnection::connectEpoch() {
   if (next_.accept_sent) return Status::success();
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (endpoint_.queue_pairs[i].connected) continue;
+    if (endpoint_.queue_pairs[i].rest->connected) continue;
     const Status up =
         bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
@@ -301,7 +302,11 @@ bool ReceiveConnection::writeKeys(const Receive& receive) {
 }
 
 Status ReceiveConnection::begin() {
-  posted_number_ = arrived_ + 1;
+  std::string paths;
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs)
+    paths += (paths.empty() ? "" : ", ") + pathText(queue_pair);
+  (void)endSearch("goes on over " + paths + " (epoch " + std::to_string(epoch()) + ")");
+  numbers().posted = arrivedUpTo() + 1;
   fast_path_open_ = plain_ && endpoint_.native;
   beginEpoch();
   return postPending();

@@ -51,7 +51,19 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
   RAILWISE_TRY(verbs::readyToReceive(made->qp.get(), rail.port, self, {gid, 0, 0}));
   RAILWISE_TRY(verbs::readyToSend(made->qp.get(), rail.port, config_));
   path->qp = std::move(made->qp);
+  path->counts = countsOf(rail.record_rail);
   return paths_.emplace_back(std::move(path)).get();
+}
+
+// The counts of a rail. A ninth rail counts with the eighth one.
+record::FlushCounts* Flusher::countsOf(uint16_t rail) const {
+  int place = 0;
+  while (place + 1 < record::kFlushRails && counts_[place].in_use != 0 && counts_[place].rail != rail)
+    ++place;
+  record::FlushCounts& counts = counts_[place];
+  if (counts.in_use == 0) counts.rail = rail;
+  counts.in_use = 1;
+  return &counts;
 }
 
 Status Flusher::openPath(const Rail& rail) {
@@ -128,6 +140,7 @@ Status Flusher::readThrough(Flush& flush, const Rail& rail) {
   const int error = ibv_post_send((*path)->qp.get(), &work, &bad);
   if (error != 0) return {Code::kSystem, error};
   ++flush.reads;
+  ++(*path)->counts->reads;
   return Status::success();
 }
 
@@ -136,6 +149,7 @@ void Flusher::poll() {
   for (const auto& path : paths_) {
     ibv_wc completions[kFlushPollBatch];
     const int count = ibv_poll_cq(path->cq.get(), kFlushPollBatch, completions);
+    if (count > 0) path->counts->completions += static_cast<uint64_t>(count);
     for (int i = 0; i < count; ++i) {
       Flush& flush = flushes_[static_cast<uint32_t>(completions[i].wr_id)];
       --flush.reads;

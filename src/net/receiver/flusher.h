@@ -14,6 +14,7 @@
 #include "base/fixed_pool.h"
 #include "net/connection/request.h"
 #include "net/device/device.h"
+#include "record/layout.h"
 #include "verbs/handles.h"
 
 namespace railwise::net {
@@ -52,6 +53,8 @@ class Flusher {
   Flusher(Host& host, const Config& config) : host_(host), config_(config) {}
   // Each read writes one byte to `target`, which is in the connection's window.
   void setTarget(uint64_t* target) { target_ = target; }
+  // Reads and completions are counted there, for each rail in turn.
+  void countIn(std::span<record::FlushCounts, record::kFlushRails> counts) { counts_ = counts.data(); }
 
   // Makes the queue pair for flushes through `rail`. Without this call the first flush makes it. Errors:
   // kSystem, logged.
@@ -71,6 +74,7 @@ class Flusher {
     Rail rail;
     verbs::Cq cq;
     verbs::Qp qp;
+    record::FlushCounts* counts = nullptr;
   };
 
   Result<Path*> pathThrough(const Rail& rail);
@@ -82,7 +86,10 @@ class Flusher {
 
   Host& host_;
   const Config& config_;
+  record::FlushCounts* countsOf(uint16_t rail) const;
+
   uint64_t* target_ = nullptr;
+  record::FlushCounts* counts_ = nullptr;
   std::vector<std::unique_ptr<Path>> paths_;
   Status failure_;
   FixedPool<Flush, kOutstandingFlushes> flushes_;

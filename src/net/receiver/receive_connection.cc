@@ -32,6 +32,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
                                                                      std::string& refusal) {
   std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options));
   made->out_of_order_ = request.out_of_order != 0;
+  made->flusher_.countIn(made->shown().flushes);
   RAILWISE_TRY(made->openWindow(request.queue_pairs));
   RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
@@ -163,7 +164,7 @@ Status ReceiveConnection::openQueuePairs() {
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const QueuePairInfo& info = local_.queue_pair[i];
     if (info.used == 0) {
-      endpoint_.queue_pairs.emplace_back().used = false;
+      endpoint_.queue_pairs.add().rest->used = false;
       continue;
     }
     RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}, reserve));
@@ -171,7 +172,7 @@ Status ReceiveConnection::openQueuePairs() {
       RAILWISE_TRY(postReceives(i, posted));
   }
   const auto first = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
-                                  [](const LaneQueuePair& queue_pair) { return queue_pair.used; });
+                                  [](const LaneQueuePair& queue_pair) { return queue_pair.rest->used; });
   reply_queue_pair_ = static_cast<uint8_t>(first - endpoint_.queue_pairs.begin());
   return Status::success();
 }
@@ -179,7 +180,7 @@ Status ReceiveConnection::openQueuePairs() {
 void ReceiveConnection::describePairing(const EndInfo& request) {
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
-    if (!queue_pair.used) continue;
+    if (!queue_pair.rest->used) continue;
     local_.queue_pair[i].number = queue_pair.qp->qp_num;
     queue_pair.peer_rail = request.queue_pair[i].rail;
   }
@@ -192,7 +193,7 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
 // addresses.
 Status ReceiveConnection::listenForConnectionManager() {
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (!endpoint_.queue_pairs[i].used) continue;
+    if (!endpoint_.queue_pairs[i].rest->used) continue;
     const uint8_t rail_index = endpoint_.queue_pairs[i].rail;
     const uint8_t gid = local_.queue_pair[i].gid;
     RailInfo& info = local_.rail[rail_index];
@@ -214,7 +215,7 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
     return cm_listeners_.empty() ? listenForConnectionManager() : Status::success();
   }
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (!endpoint_.queue_pairs[i].used || endpoint_.queue_pairs[i].connected) continue;
+    if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
     const Status up = bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     if (!up.ok() && beginsLostWith(request)) {
       beginWithoutQueuePairs(request);
@@ -228,43 +229,45 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
 
 // Handles a request of the connection manager: is it from the peer, and for which queue pair?
 Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
-                                 uint64_t nonce) {
+                                 const Session& session) {
   CmPrivate data = {};
   const auto bytes = request.privateData().span();
   if (bytes.size() < sizeof data) return Status::success();  // a stranger: refused by dropping it
   std::memcpy(&data, bytes.data(), sizeof data);
-  if (data.nonce != nonce || data.queue_pair >= endpoint_.queue_pairs.size()) return Status::success();
+  if (data.queue_pair >= endpoint_.queue_pairs.size()) return Status::success();
+  if (!sameMac(data.proof, session.callProof(data.queue_pair))) return Status::success();
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[data.queue_pair];
-  if (!queue_pair.used || queue_pair.cm != nullptr || queue_pair.rail != rail) return Status::success();
+  if (!queue_pair.rest->used || queue_pair.rest->cm != nullptr || queue_pair.rail != rail)
+    return Status::success();
   Result<std::unique_ptr<verbs::CmConnection>> made =
-      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.made), endpoint_.rails[rail].port,
-                                  config_, {peer.traffic_class}, {});
+      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.rest->made),
+                                  endpoint_.rails[rail].port, config_, {peer.traffic_class}, {});
   if (!made.ok()) return made.status();
-  queue_pair.cm = std::move(*made);
+  queue_pair.rest->cm = std::move(*made);
   return Status::success();
 }
 
-Result<bool> ReceiveConnection::establish(const EndInfo& request, uint64_t nonce) {
+Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session& session) {
   if (request.connection_manager == 0) return true;
   for (RailListener& at : cm_listeners_) {
     for (;;) {
       Result<std::optional<verbs::CmRequest>> called = at.listener.poll();
       if (!called.ok()) return called.status();
       if (!*called) break;
-      RAILWISE_TRY(answer(std::move(**called), at.rail, request, nonce));
+      RAILWISE_TRY(answer(std::move(**called), at.rail, request, session));
     }
   }
   bool all = true;
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
-    if (!queue_pair.used || queue_pair.connected) continue;
-    if (queue_pair.cm != nullptr) {
-      const Result<bool> up = queue_pair.cm->advance();
+    if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
+    if (queue_pair.rest->cm != nullptr) {
+      const Result<bool> up = queue_pair.rest->cm->advance();
       if (!up.ok()) return up.status();
-      queue_pair.connected = *up;
+      queue_pair.rest->connected = *up;
       if (*up) logConnected(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     }
-    all = all && queue_pair.connected;
+    all = all && queue_pair.rest->connected;
   }
   if (all) cm_listeners_.clear();
   return all;

@@ -36,7 +36,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // later.
   Status prepare(const EndInfo& request);
   // Called after the reply. True: all queue pairs are up.
-  Result<bool> establish(const EndInfo& request, uint64_t nonce);
+  Result<bool> establish(const EndInfo& request, const Session& session);
 
   // Receives up to kMaxReceives messages as one request. *request null: too many requests are outstanding,
   // call again. `silent`: NCCL sees by itself when the data are there, so the request is complete at once.
@@ -85,6 +85,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status requestCompletions(bool anew) override;
   // Bytes of the largest open receive, as far as the size of its buffers shows.
   uint64_t largestUnderWay() const override;
+  uint64_t oldestOpen(uint64_t* bytes) const override;
 
   // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
@@ -103,7 +104,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status openQueuePairs();
   void describePairing(const EndInfo& request);
   Status listenForConnectionManager();
-  Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, uint64_t nonce);
+  Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, const Session& session);
   // What flusher_ needs.
   bool canFlushElsewhere() const override { return canFailOver(); }
   std::vector<Rail> railsForFlush() const override;
@@ -168,10 +169,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void sendRails();
 
   // ---- Members that every receive of one buffer reads, on few cache lines (connection.h says why).
-  alignas(64) uint64_t next_number_ = 1;  // number of the next receive
-  uint64_t consumed_number_ = 0;          // the sender has matched all receives up to this one
-  std::byte* staging_ = nullptr;          // source of the clear-to-send writes
-  uint64_t posted_number_ = 1;            // number of the first receive whose clear-to-send is not posted
+  alignas(64) std::byte* staging_ = nullptr;            // source of the clear-to-send writes
   uint32_t clear_to_send_signal_ = kClearToSendSignal;  // kClearToSendSignal, or less for a short send queue
   uint8_t reply_queue_pair_ = 0;  // the queue pair that brought data last; clear-to-sends go over it
   // The fast path is open: one rail, not iWARP, and the connection runs on its own rail.
@@ -227,41 +225,42 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
 // Fast path of irecv: one buffer on one rail.
 [[gnu::always_inline]] inline Status ReceiveConnection::irecv(std::span<const ReceiveBuffer> buffers,
                                                               bool silent, Request** request) {
-  Receive& made = receives_[next_number_ % kSlots];
+  Receive& made = receives_[numbers().next % kSlots];
   const ReceiveBuffer& buffer = buffers[0];
   const bool fast = buffers.size() == 1 && fast_path_open_ && !(silent && may_be_silent_) &&
                     buffer.profiler == nullptr && made.kind == Request::Kind::kFree &&
-                    next_number_ <= consumed_number_ + kSlots;
+                    numbers().next <= numbers().settled + kSlots;
   if (!fast) [[unlikely]]
     return irecvSlowPath(buffers, silent, request);
   const uint32_t room = roomOf(buffer);
-  const uint32_t place = ringPlace(next_number_);
+  const uint32_t place = ringPlace(numbers().next);
   *reinterpret_cast<ClearToSend*>(staging_ + std::size_t{place} * sizeof(ClearToSend)) =
-      entryOf(buffer, room, makeStamp(next_number_, 1, 0));
+      entryOf(buffer, room, makeStamp(numbers().next, 1, 0));
   open(made, 1, room);
   made.buffers[0] = {0, room, buffer.address};
-  memories_[0][next_number_ % kSlots] = buffer.memory;
+  memories_[0][numbers().next % kSlots] = buffer.memory;
   *request = &made;
-  ++next_number_;
+  ++numbers().next;
   return postOne(place);
 }
 
 // Posts the last receive's clear-to-send, at `place`, unless earlier ones are not posted yet. One rail, not
 // iWARP.
 [[gnu::always_inline]] inline Status ReceiveConnection::postOne(uint32_t place) {
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[reply_queue_pair_];
-  if (posted_number_ + 1 != next_number_ || queue_pair.sendFree() == 0) [[unlikely]]
+  LaneQueuePair& queue_pair = queuePair(reply_queue_pair_);
+  if (numbers().posted + 1 != numbers().next || queue_pair.sendFree() == 0) [[unlikely]]
     return postPending();
-  ++posted_number_;
+  ++numbers().posted;
   const std::size_t offset = std::size_t{place} * sizeof(ClearToSend) + kUnwrittenBytes;
   ibv_sge sge = {reinterpret_cast<uint64_t>(staging_ + offset), sizeof(ClearToSend) - kUnwrittenBytes,
                  queue_pair.window_key};
   ibv_send_wr work;
   work.opcode = IBV_WR_RDMA_WRITE;
   fillClearToSend(work, sge, queue_pair, offset);
-  ibv_send_wr* bad = nullptr;
+  ibv_send_wr* bad = &work;
+  // The call orders the stores of the clear-to-send before the doorbell.
   const int error = ibv_post_send(queue_pair.qp, &work, &bad);
-  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error);
+  return error == 0 ? Status::success() : failPost(queue_pair, "ibv_post_send", error, bad);
 }
 
 // Fills in everything except the opcode. The bytes of `sge` go to `offset` in the peer's window.
@@ -281,7 +280,7 @@ inline uint32_t ReceiveConnection::roomOf(const ReceiveBuffer& buffer) {
 // error.
 inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsigned int& send_flags) const {
   uint32_t covers = 0;
-  if (++queue_pair.posted - queue_pair.covered == clear_to_send_signal_) [[unlikely]] {
+  if (++queue_pair.posted() - queue_pair.covered == clear_to_send_signal_) [[unlikely]] {
     send_flags |= IBV_SEND_SIGNALED;
     covers = queue_pair.cover();
   }
@@ -289,7 +288,7 @@ inline uint64_t ReceiveConnection::clearToSendId(LaneQueuePair& queue_pair, unsi
 }
 
 inline void ReceiveConnection::open(Receive& receive, uint32_t count, uint32_t room) const {
-  receive.number = next_number_;
+  receive.number = numbers().next;
   receive.kind = Request::Kind::kReceive;
   receive.done = false;
   receive.count = static_cast<uint8_t>(count);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "record/writer.h"
+
 namespace railwise::net {
 namespace {
 
@@ -60,6 +62,7 @@ void Failback::look(Clock::time_point now) {
   if (trial_ != nullptr) {
     ibv_wc completion;
     const int count = trial_->reading ? ibv_poll_cq(trial_->end.cq.get(), 1, &completion) : 0;
+    if (count > 0) record::addTotals(trial_->end.rail.record_rail, {.completions = 1});
     if (count > 0 && completion.status == IBV_WC_SUCCESS) {
       paths_.worked(trial_->path, now);
       trial_.reset();

@@ -73,9 +73,10 @@ Status SendConnection::isendNext(uint64_t address, std::size_t bytes, int tag, c
 // The group goes in `work_requests` work requests, and is complete with the last of them.
 inline void SendConnection::completeWith(Group& group, uint32_t work_requests) {
   LaneQueuePair& queue_pair = *fast_.queue_pair;
-  const uint64_t position = queue_pair.posted += work_requests;
+  const uint64_t position = queue_pair.posted() += work_requests;
+  queue_pair.counts().bytes += uint64_t{group.each} * group.count;
   for (uint32_t i = 0; i < group.count; ++i) group.messages[i]->position = position;
-  next_post_ = next_number_;
+  nextPost() = numbers().next;
 }
 
 // A write for each message. The last one has the immediate.
@@ -87,9 +88,10 @@ Status SendConnection::postBatch(Group& group, uint32_t slot) {
   ibv_send_wr& last = fast_.batch[group.count - 1U];
   last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   last.imm_data = htonl(wholeImmediate(slot, group.each));
-  if (asks || queue_pair.posted > queue_pair.unsignalled_until) signalWith(last, queue_pair, group.number);
-  const Status result =
-      checkPost(queue_pair, WorkRequestChain::postUpTo(queue_pair.qp, fast_.batch.data(), last));
+  if (asks || queue_pair.posted() > queue_pair.unsignalled_until) signalWith(last, queue_pair, group.number);
+  const Status result = WorkRequestChain::postUpTo(
+      queue_pair.qp, fast_.batch.data(), last,
+      [&](int error, const ibv_send_wr* refused) { return checkPost(queue_pair, error, refused); });
   last.opcode = IBV_WR_RDMA_WRITE;
   return result;
 }

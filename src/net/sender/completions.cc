@@ -9,9 +9,19 @@
 
 namespace railwise::net {
 
+// A request that has completed is reported even if the connection has failed since.
+inline Status SendConnection::progress(const Request& request, bool* done) {
+  const auto& message = static_cast<const Message&>(request);
+  const Status drained = drain();
+  *done = known(message) || endpoint_.queue_pairs[message.queue_pair].completed() >= message.position;
+  return *done ? Status::success() : wait(drained);
+}
+
 Status SendConnection::testSlowPath(Request& request, bool* done, int* sizes) {
   RAILWISE_TRY(progress(request, done));
   if (!*done) return Status::success();
+  // Several queue pairs: the record learns here that a message is complete. NCCL asks for the oldest first.
+  if (request.number != UINT64_MAX) numbers().settled = request.number;
   if (sizes != nullptr) sizes[0] = static_cast<int>(request.bytes);
   request.kind = Request::Kind::kFree;
   return Status::success();
@@ -33,19 +43,11 @@ uint64_t SendConnection::largestUnderWay() const {
   return largest;
 }
 
-// A request that has completed is reported even if the connection has failed since.
-Status SendConnection::progress(const Request& request, bool* done) {
-  const auto& message = static_cast<const Message&>(request);
-  const Status drained = drain();
-  *done = known(message) || endpoint_.queue_pairs[message.queue_pair].completed >= message.position;
-  return *done ? Status::success() : wait(drained);
-}
-
 // Something is not complete: does what remains to be done for it.
 Status SendConnection::wait(Status drained) {
   RAILWISE_TRY(drained);
   RAILWISE_TRY(failure_);
-  if (next_post_ != next_number_) [[unlikely]] {
+  if (nextPost() != numbers().next) [[unlikely]] {
     RAILWISE_TRY(lookForClearToSend());  // after a failover earlier receives are seen once more
     RAILWISE_TRY(postGroups());
   }
@@ -55,7 +57,7 @@ Status SendConnection::wait(Status drained) {
     if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
       batch_.expectNone();  // else the queue was full
   }
-  needs_slow_test_ = next_post_ != next_number_ || batch_.isShort();
+  needs_slow_test_ = nextPost() != numbers().next || batch_.isShort();
   return idle(Waiting::kAcknowledgement);
 }
 
@@ -63,6 +65,7 @@ Status SendConnection::drain() {
   for (const verbs::Cq& cq : endpoint_.cqs) {
     ibv_wc completions[kPollBatch];
     const int count = ibv_poll_cq(cq.get(), kPollBatch, completions);
+    countCompletions(static_cast<std::size_t>(&cq - endpoint_.cqs.data()), count);
     completed_since_check_ = completed_since_check_ || count > 0;
     for (int i = 0; i < count; ++i) RAILWISE_TRY(onCompletion(completions[i]));
     if (count < 0) [[unlikely]]
@@ -79,11 +82,11 @@ Status SendConnection::drain() {
 // When an empty write is complete, everything that was posted before it is complete.
 Status SendConnection::postEmptyWrites(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if ((queue_pair.allCovered() && !(anew && queue_pair.used)) || queue_pair.sendFree() == 0) continue;
+    if ((queue_pair.allCovered() && !(anew && queue_pair.rest->used)) || queue_pair.sendFree() == 0) continue;
     ibv_send_wr work = emptyWrite(queue_pair);
-    ++queue_pair.posted;
+    ++queue_pair.posted();
     work.wr_id = sendWorkId(0, 0, queue_pair.index);
-    signalWith(work, queue_pair, next_post_ - 1);
+    signalWith(work, queue_pair, nextPost() - 1);
     RAILWISE_TRY(post(queue_pair, &work));
   }
   return Status::success();
@@ -102,7 +105,7 @@ Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_w
   }
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
   // The receiver had received everything and closed before its device acknowledged the last work request.
-  if (peerHasEnded() && arrived_ + 1 == next_post_) {
+  if (peerHasEnded() && arrivedUpTo() + 1 == nextPost()) {
     for (const Group& group : groups_) {
       if (group.segments_posted > 0 && !group.free()) group.completeMessages();
     }
@@ -115,26 +118,80 @@ Status SendConnection::onCompletion(const ibv_wc& completion) {
   if ((completion.wr_id & kProbeWork) != 0) [[unlikely]]
     return onProbe(completion);
   const std::size_t index = workQueuePair(completion.wr_id);
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  LaneQueuePair& queue_pair = queuePair(index);
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     return onFailedCompletion(queue_pair, completion);
-  if ((completion.wr_id & kNotice) != 0) [[unlikely]]
-    return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
+  if ((completion.wr_id & (kNotice | kSampled)) != 0) [[unlikely]] {
+    if ((completion.wr_id & kNotice) != 0)
+      return onClearToSend(index, workBuffer(completion.wr_id), completion.byte_len);
+    endSample();
+  }
   queue_pair.retire(workRequestsEnded(completion.wr_id));
   if ((completion.wr_id & kNumbered) != 0 && endpoint_.oneQueuePair())
-    known_number_ = std::max(known_number_, workNumber(completion.wr_id, next_number_));
+    numbers().complete = std::max(numbers().complete, workNumber(completion.wr_id, numbers().next));
   if ((completion.wr_id & kLastOfSegment) == 0) return Status::success();
   const std::size_t slot = workSlot(completion.wr_id);
   Group& group = groups_.at(slot);
   if (endpoint_.lanes.size() > 1) {
     const Segment& segment = groups_.segmentsOf(slot)[workSegment(completion.wr_id)];
-    endpoint_.loads[queue_pair.lane].completed(segment.end - segment.begin);
+    endpoint_.loads[queue_pair.rest->lane].completed(segment.end - segment.begin);
   }
   if (group.profiled) [[unlikely]]
     stopEvents(static_cast<uint32_t>(slot), workSegment(completion.wr_id));
   if (++group.segments_done < group.segments) return Status::success();
   group.completeMessages();
+  settle(group.number);
   return Status::success();
+}
+
+// Lanes overtake each other: the groups behind this one may be complete already, or one before it not yet.
+void SendConnection::settle(uint64_t number) {
+  uint64_t& settled = numbers().settled;
+  if (number != settled + 1) {
+    settled = std::max({settled, numbers().complete, numbers().arrived});
+  } else {
+    settled = number;
+  }
+  const auto complete = [&](const Group& group) { return group.number == settled + 1 && group.free(); };
+  while (settled + 1 < nextPost() && complete(groups_.of(settled + 1))) ++settled;
+}
+
+// ---- the record
+
+uint64_t SendConnection::oldestOpen(uint64_t* bytes) const {
+  const record::ConnectionNumbers& its = numbers();
+  if (std::max({its.complete, its.settled, its.arrived}) + 1 >= its.next) return 0;
+  uint64_t oldest = UINT64_MAX;
+  bool by_segments = false;
+  for (uint32_t i = 0; i <= turn_.mask; ++i) {
+    const Message& message = messages_[i];
+    if (message.kind != Request::Kind::kSend || known(message)) continue;
+    by_segments = by_segments || message.number == UINT64_MAX;
+    if (message.number >= oldest) continue;
+    oldest = message.number;
+    *bytes = message.bytes;
+  }
+  if (!by_segments) return oldest != UINT64_MAX ? oldest : 0;
+  for (const Group& group : groups_) {  // messages in segments have no number of their own
+    if (group.number == 0 || group.number >= oldest || group.segments == 0 || group.free()) continue;
+    oldest = group.number;
+    *bytes = group.bytes();
+  }
+  return oldest != UINT64_MAX ? oldest : 0;
+}
+
+void SendConnection::beginSample(ibv_send_wr& work, uint64_t number, uint64_t bytes) {
+  work.wr_id |= kSampled;
+  sampled_ = number;
+  sampled_bytes_ = bytes;
+  sampled_since_ns_ = nowNs();
+  sample_at_ = UINT64_MAX;
+}
+
+void SendConnection::endSample() {
+  sample_at_ = sampled_ + record::kSample;
+  record::count(shown().latency, nowNs() - sampled_since_ns_);
+  record::count(shown().size, sampled_bytes_);
 }
 
 // ---- NCCL's profiler, where it asks for events of a message: allocates and calls
@@ -191,8 +248,8 @@ Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, ui
   uint64_t stamp = 0;
   std::memcpy(&stamp, from + entry_bytes - sizeof stamp, sizeof stamp);
   const uint64_t receive = stampNumber(stamp);
-  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < next_number_ ||
-      receive >= next_number_ + kSlots) {
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < numbers().next ||
+      receive >= numbers().next + kSlots) {
     return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
                                         std::to_string(receive) + ", which is not expected");
   }

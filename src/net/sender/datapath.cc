@@ -44,7 +44,7 @@ Status SendConnection::notReady() {
     RAILWISE_TRY(drain());
     RAILWISE_TRY(lookForClearToSend());
   }
-  return ring_.has(next_number_) ? Status::success() : idle(Waiting::kPeer);
+  return ring_.has(numbers().next) ? Status::success() : idle(Waiting::kPeer);
 }
 
 // The immediate has a work request of its own, because switches may let the packets of the write overtake
@@ -64,11 +64,13 @@ inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64
   data.next = &tail;
   tail.wr_id = data.wr_id;
   tail.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  tail.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
+  tail.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(numbers().next % kSlots), bytes));
   tail.wr.rdma = data.wr.rdma;
-  queue_pair.posted += 2;
+  queue_pair.posted() += 2;
+  queue_pair.counts().bytes += bytes;
   describe(message, address, bytes, memory, queue_pair);
-  signalWith(tail, queue_pair, next_number_);
+  signalWith(tail, queue_pair, numbers().next);
+  if (sampleIsDue()) beginSample(tail, numbers().next, bytes);
   advance();
   return post(queue_pair, &data);
 }
@@ -82,14 +84,14 @@ Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int ta
     if (!running()) return Status::success();
   }
   // After a failover the ring is read again from an earlier receive on.
-  if (!ring_.has(next_number_)) {
+  if (!ring_.has(numbers().next)) {
     RAILWISE_TRY(lookForClearToSend());
-    if (!ring_.has(next_number_)) {
+    if (!ring_.has(numbers().next)) {
       RAILWISE_TRY(notReady());
-      if (!ring_.has(next_number_) || !running()) return Status::success();
+      if (!ring_.has(numbers().next) || !running()) return Status::success();
     }
   }
-  const ClearToSend& entry = ring_.entry(next_number_);
+  const ClearToSend& entry = ring_.entry(numbers().next);
   const bool alone = (entry.stamp & (kStampCountMask | kStampSilent)) == 1;
   const bool fits = alone && fast_.open() && profiler == nullptr && entry.tag == static_cast<uint32_t>(tag) &&
                     bytes <= entry.bytes;
@@ -100,9 +102,10 @@ Status SendConnection::isendSlowPath(uint64_t address, std::size_t bytes, int ta
   if (message == nullptr) return idleAfterDrain(Waiting::kAcknowledgement);
   *request = message;
   const auto size = static_cast<uint32_t>(bytes);
-  return thenNextTurn(path == SendPath::kThenImmediate
-                          ? sendThenImmediate(entry, address, size, *memory, *message, queue_pair)
-                          : sendWhole(entry, address, size, *memory, *message, queue_pair));
+  if (path == SendPath::kThenImmediate)
+    return thenNextTurn(sendThenImmediate(entry, address, size, *memory, *message, queue_pair));
+  return thenNextTurn(sampleIsDue() ? sendWhole<true>(entry, address, size, *memory, *message, queue_pair)
+                                    : sendWhole<false>(entry, address, size, *memory, *message, queue_pair));
 }
 
 // Has the send queue room for so many work requests?
@@ -119,10 +122,10 @@ Status SendConnection::openGroup(Group& group) {
     if (!group.free()) return idle(Waiting::kAcknowledgement);
   }
   // The stamp is read once more, for the last time: the peer can write there at any time.
-  const uint64_t stamp = ring_.stamp(next_number_);
-  if (!ClearToSendRing::valid(stamp, next_number_)) [[unlikely]]
+  const uint64_t stamp = ring_.stamp(numbers().next);
+  if (!ClearToSendRing::valid(stamp, numbers().next)) [[unlikely]]
     return failClearToSend(stamp);
-  group.open(next_number_, stamp);
+  group.open(numbers().next, stamp);
   return Status::success();
 }
 
@@ -135,13 +138,13 @@ inline Status SendConnection::checkSize(std::size_t bytes, const ClearToSend& en
 
 Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag, const MemoryHandle* memory,
                                    void* profiler, Request** request) {
-  if (next_post_ != next_number_) [[unlikely]]
+  if (nextPost() != numbers().next) [[unlikely]]
     RAILWISE_TRY(postGroups());
-  const auto slot = static_cast<uint32_t>(next_number_ % kSlots);
+  const auto slot = static_cast<uint32_t>(numbers().next % kSlots);
   Group& group = groups_.at(slot);
-  if (group.number != next_number_) {
+  if (group.number != numbers().next) {
     RAILWISE_TRY(openGroup(group));
-    if (group.number != next_number_) return Status::success();
+    if (group.number != numbers().next) return Status::success();
   }
   const int found = group.match(tag, ring_);
   if (found < 0) return idleAfterDrain(Waiting::kPeer);
@@ -167,9 +170,9 @@ Status SendConnection::sendInGroup(uint64_t address, std::size_t bytes, int tag,
 // All sends of the group are there.
 [[gnu::noinline]] Status SendConnection::closeGroup(Group& group) {
   fast_.open_group = nullptr;
-  ++next_number_;
+  ++numbers().next;
   const auto slot = static_cast<uint32_t>(group.number % kSlots);
-  if (next_post_ + 1 == next_number_ && group.small && makeRoom(*fast_.queue_pair, group.count))
+  if (nextPost() + 1 == numbers().next && group.small && makeRoom(*fast_.queue_pair, group.count))
     return thenNextTurn(group.packed ? postPack(group, slot) : postBatch(group, slot));
   group.completeBySegments();
   plan(group, slot);

@@ -46,6 +46,7 @@ void SendConnection::tearDown() {
   for (const SegmentEvent& event : events_) profiler::stop(event.event);
   events_.clear();
   chain_.clear();
+  sample_at_ = numbers().next;
   batch_.drop();
   for (Message& message : messages_) {
     message.position = UINT64_MAX;
@@ -55,7 +56,7 @@ void SendConnection::tearDown() {
   failback_.stop();
   // The peer's device may have acknowledged messages that the peer has not seen. Those that NCCL has not
   // asked about yet are sent again.
-  known_number_ = arrived_;
+  numbers().complete = arrivedUpTo();
   completeArrived();
 }
 
@@ -195,15 +196,15 @@ Status SendConnection::reconcileReceive(uint64_t number, bool arrived) {
 // pairs any more.
 void SendConnection::hearArrived(uint64_t number) {
   onArrived(number);
-  known_number_ = std::max<uint64_t>(known_number_, arrived_);
+  numbers().complete = std::max<uint64_t>(numbers().complete, arrivedUpTo());
   if (phase() == Phase::kWaiting || phase() == Phase::kConnecting) completeArrived();
 }
 
 // Completes the groups whose receives have arrived, after the queue pairs are torn down.
 void SendConnection::completeArrived() {
-  known_number_ = std::max<uint64_t>(known_number_, arrived_);
+  numbers().complete = std::max<uint64_t>(numbers().complete, arrivedUpTo());
   for (Group& group : groups_) {
-    if (group.number == 0 || group.number > arrived_ || (group.free() && !group.again)) continue;
+    if (group.number == 0 || group.number > arrivedUpTo() || (group.free() && !group.again)) continue;
     group.completeMessages();
     group.again = false;
     group.forgetSegments();
@@ -215,23 +216,23 @@ void SendConnection::completeArrived() {
 Status SendConnection::reconcileMessages() {
   next_->messages_reconciled = true;
   onArrived(next_->reconcile->arrived);
-  const uint64_t arrived = arrived_;
-  if (next_->reconcile->arrived != arrived || next_number_ - arrived > kSlots + 1U)
+  const uint64_t arrived = arrivedUpTo();
+  if (next_->reconcile->arrived != arrived || numbers().next - arrived > kSlots + 1U)
     return fail({Code::kRemote, 0}, "the peer says that receive " +
                                         std::to_string(next_->reconcile->arrived) +
-                                        " is its latest, where receive " + std::to_string(next_number_) +
+                                        " is its latest, where receive " + std::to_string(numbers().next) +
                                         " is the next to be sent to");
   completeArrived();
   noteProgress(true);
-  for (uint64_t number = next_number_ - 1; number > arrived; --number) {
+  for (uint64_t number = numbers().next - 1; number > arrived; --number) {
     const uint64_t bit = number - arrived - 1;
     RAILWISE_TRY(reconcileReceive(number, bit < kSlots && (next_->reconcile->done >> bit & 1) != 0));
   }
   // The group that is being matched goes on, without the work requests that were prepared for the old queue
   // pairs.
-  Group& open = groups_.of(next_number_);
-  if (open.number == next_number_) open.small = open.packed = false;
-  next_post_ = arrived + 1;
+  Group& open = groups_.of(numbers().next);
+  if (open.number == numbers().next) open.small = open.packed = false;
+  nextPost() = arrived + 1;
   ring_.lookFrom(arrived + 1);
   return Status::success();
 }
@@ -263,6 +264,7 @@ void SendConnection::tryToConnect() {
   if (openEpoch(*answer.plan)) {
     propose(*answer.plan);
     recovery_.connect();
+    record::setState(shown(), record::ConnectionState::kReconnecting);
     return;
   }
   for (const EpochPlan::Lane& lane : answer.plan->lanes) {
@@ -331,7 +333,7 @@ Status SendConnection::connectEpoch() {
   if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *next_->accepted);
   setFastPath(false);
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (endpoint_.queue_pairs[i].connected) continue;
+    if (endpoint_.queue_pairs[i].rest->connected) continue;
     const QueuePairInfo& pair = next_->accepted->queue_pair[i];
     const Status up = bringUp(i, epoch_here_, *next_->accepted, pair.peer_gid, pair.gid);
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_->connect_until) return Status::success();
@@ -346,17 +348,17 @@ Status SendConnection::begin() {
   auto frame = makeMessage<EpochFrame>(MessageType::kBegin);
   frame.epoch = epoch();
   side_channel_.send(frame);
-  for (uint64_t number = next_post_; number < next_number_; ++number) {
+  for (uint64_t number = nextPost(); number < numbers().next; ++number) {
     const auto slot = static_cast<uint32_t>(number % kSlots);
     Group& group = groups_.at(slot);
     if (group.number == number && std::exchange(group.again, false)) plan(group, slot);
   }
-  setFastPath(next_post_ == next_number_);
+  setFastPath(nextPost() == numbers().next);
   std::string paths;
   for (const RailPath& path : epoch_paths_)
     paths += (paths.empty() ? "" : ", ") + path.first + " -> " + path.second;
-  logLimited(device_.name() + std::string(": connection to ") + peer() + " goes on over " + paths +
-             " (epoch " + std::to_string(epoch()) + ")");
+  const std::string how = "goes on over " + paths + " (epoch " + std::to_string(epoch()) + ")";
+  if (!endSearch(how)) logLimited(device_.name() + std::string(": connection to ") + peer() + " " + how);
   failback_.resume(Clock::now());
   fast_path_closed_ = failback_.reduced();
   next_.reset();
@@ -407,15 +409,16 @@ bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& off
   const PathEnds ends = {offer, reply, local_rail, 0, local_gid, remote_gid};
   verbs::Gid from;
   if (!makeReady(trial.qp.get(), trial.rail, ends, 0, &from).ok()) return false;
-  LaneQueuePair reader;
-  reader.qp = trial.qp.get();
-  reader.window_key = windowKeysOn(trial.rail).local;
-  reader.peer_window_key = reply.rail[0].window_key;
-  return readPeerWindow(reader, probes_.target, 0) == 0;
+  const bool reading = readPeerWindow(trial.qp.get(), windowKeysOn(trial.rail).local,
+                                      reply.rail[0].window_key, probes_.target, 0) == 0;
+  if (reading)
+    record::addTotals(trial.rail.record_rail, {.work_requests = 1, .control_bytes = sizeof *probes_.target});
+  return reading;
 }
 
 void SendConnection::goBack() {
   logLimited(device_.name() + std::string(": connection to ") + peer() + " goes back: " + kGoesBack);
+  noteEvent(record::EventKind::kWentBack, kGoesBack);
   leaveEpoch(kGoesBack);
 }
 

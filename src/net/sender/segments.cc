@@ -17,9 +17,9 @@ Status SendConnection::postGroups() {
   setFastPath(false);
   needs_slow_test_ = true;  // test() goes on with it until all is posted
   // After a failover a group waits until the receiver has written its clear-to-send once more.
-  while (next_post_ != next_number_ && ring_.has(next_post_)) {
+  while (nextPost() != numbers().next && ring_.has(nextPost())) {
     if (!running()) return Status::success();
-    const auto slot = static_cast<uint32_t>(next_post_ % kSlots);
+    const auto slot = static_cast<uint32_t>(nextPost() % kSlots);
     Group& group = groups_.at(slot);
     while (group.segments_posted < group.segments) {
       const Result<bool> posted = postSegment(group, slot, group.segments_posted);
@@ -27,9 +27,9 @@ Status SendConnection::postGroups() {
       if (!*posted) return Status::success();
       ++group.segments_posted;
     }
-    next_post_ = next_post_ + 1;
+    nextPost() = nextPost() + 1;
   }
-  setFastPath(running() && next_post_ == next_number_);
+  setFastPath(running() && nextPost() == numbers().next);
   return Status::success();
 }
 
@@ -132,24 +132,25 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
     const Message& message = *group.messages[static_cast<std::size_t>(i)];
     const uint64_t end = std::min(begin + message.bytes, segment.end);
     while (group.posted < end) {
+      const Result<uint32_t> key = localKey(message, queue_pair);
+      if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
+        chain_.clear([&](const ibv_send_wr* dropped) { queue_pair.uncount(dropped); });
+        return false;
+      }
       const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair);
       if (!work.ok()) return work.status();
       if (*work == nullptr) return false;
       const uint64_t offset = group.posted - begin;
       const auto bytes =
-          static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.max_request_bytes));
+          static_cast<uint32_t>(std::min<uint64_t>(end - group.posted, queue_pair.rest->max_request_bytes));
       const ClearToSend& entry = ring_.entry(group.number, static_cast<uint32_t>(i));
       (*work)->opcode = IBV_WR_RDMA_WRITE;
       (*work)->wr.rdma.remote_addr = entry.address + offset;
       (*work)->wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
-      (*work)->num_sge = 1;
-      const Result<uint32_t> key = localKey(message, queue_pair);
-      if (!key.ok()) {  // the queue pairs are left; what was linked goes nowhere
-        chain_.clear();
-        return false;
-      }
       *(*work)->sg_list = {message.address + offset, bytes, *key};
+      (*work)->num_sge = 1;
       group.posted += bytes;
+      queue_pair.counts().bytes += bytes;
       const bool last = last_carries_immediate && group.posted == segment.end;
       if (last) finish(**work, group, slot, index);
       signal(**work, queue_pair, slot, index, last);
@@ -177,6 +178,7 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
     const uint32_t bytes = recordBytes(group.count);
     *work.sg_list = {reinterpret_cast<uint64_t>(&record), bytes, queue_pair.window_key};
     work.num_sge = 1;
+    queue_pair.counts().control_extra += bytes;
     if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
   }
   finish(work, group, slot, index);
@@ -208,7 +210,7 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) 
     if (queue_pair.sendFree() == 0) return static_cast<ibv_send_wr*>(nullptr);
   }
   if (chain_.full()) RAILWISE_TRY(postChain(queue_pair));
-  ++queue_pair.posted;
+  ++queue_pair.posted();
   return &chain_.add();
 }
 
@@ -219,12 +221,21 @@ void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32
   if (!last && queue_pair.sendFree() > 0 && !rules_.signals_all) return;
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover());
-  if (last) work.wr_id |= kLastOfSegment | withNumber(groups_.at(slot).number);
+  if (!last) return;
+  const uint64_t number = groups_.at(slot).number;
+  work.wr_id |= kLastOfSegment | withNumber(number);
+  ++queue_pair.counts().segments;
+  if (number >= sample_at_) {
+    const Segment& carried = groups_.segmentsOf(slot)[segment];
+    beginSample(work, number, carried.end - carried.begin);
+  }
 }
 
 Status SendConnection::postChain(LaneQueuePair& queue_pair) {
   if (chain_.empty()) return Status::success();
-  return checkPost(queue_pair, chain_.post(queue_pair.qp));
+  return chain_.post(queue_pair.qp, [&](int error, const ibv_send_wr* refused) {
+    return checkPost(queue_pair, error, refused);
+  });
 }
 
 }  // namespace railwise::net

@@ -121,7 +121,7 @@ void SendConnection::warnOfRails(const RailInfo& here, const RailInfo& there) co
 
 void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    endpoint_.queue_pairs[i].used = reply.queue_pair[i].used != 0;
+    endpoint_.queue_pairs[i].rest->used = reply.queue_pair[i].used != 0;
     endpoint_.queue_pairs[i].peer_rail = reply.queue_pair[i].rail;
   }
   adopt(reply);
@@ -143,7 +143,7 @@ void SendConnection::adoptPairing(const EndInfo& local, const EndInfo& reply) {
   epoch_paths_.assign(endpoint_.queue_pairs.size(), {});
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     const LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
-    if (queue_pair.used)
+    if (queue_pair.rest->used)
       epoch_paths_[i] = pathOf(local.rail[queue_pair.rail], reply.rail[queue_pair.peer_rail]);
   }
   // A connection that begins while a port is down becomes whole later.
@@ -162,9 +162,9 @@ void SendConnection::choosePaths() {
   facts.whole = endpoint_.native && !failback_.reduced();
   facts.inline_bytes = facts.max_request_bytes = UINT32_MAX;
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
-    if (!queue_pair.used) continue;
+    if (!queue_pair.rest->used) continue;
     facts.inline_bytes = std::min(facts.inline_bytes, queue_pair.inline_bytes);
-    facts.max_request_bytes = std::min(facts.max_request_bytes, queue_pair.max_request_bytes);
+    facts.max_request_bytes = std::min(facts.max_request_bytes, queue_pair.rest->max_request_bytes);
   }
   facts.adaptive_routing_bytes = adaptiveRoutingBytes(config_, device_.rails().front().port.ethernet);
   facts.max_message_bytes = device_.properties().max_message_bytes;
@@ -176,7 +176,7 @@ void SendConnection::choosePaths() {
   takeTurnOfSmall();
 }
 
-Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& reply, const Session& session) {
   if (beginsLost(reply)) {
     beginWithoutQueuePairs(local, reply);
     return true;
@@ -188,7 +188,7 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
   bool all = true;
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
-    if (!queue_pair.used || queue_pair.connected) continue;
+    if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
     const QueuePairInfo& pair = reply.queue_pair[i];
     if (reply.connection_manager == 0) {
       const Status up = bringUp(i, local, reply, pair.peer_gid, pair.gid);
@@ -200,10 +200,10 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
       RAILWISE_TRY(up);
       continue;
     }
-    if (queue_pair.cm == nullptr) RAILWISE_TRY(call(i, local, reply, nonce));
-    Result<bool> up = queue_pair.cm->advance();
+    if (queue_pair.rest->cm == nullptr) RAILWISE_TRY(call(i, local, reply, session));
+    Result<bool> up = queue_pair.rest->cm->advance();
     if (!up.ok()) return up.status();
-    queue_pair.connected = *up;
+    queue_pair.rest->connected = *up;
     if (*up) logConnected(i, local, reply, pair.peer_gid, pair.gid);
     all = all && *up;
   }
@@ -216,7 +216,8 @@ void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo&
   epoch_here_ = local;
 }
 
-Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce) {
+Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply,
+                            const Session& session) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const Rail& rail = endpoint_.rails[queue_pair.rail];
   const QueuePairInfo& pair = reply.queue_pair[index];
@@ -225,13 +226,14 @@ Status SendConnection::call(std::size_t index, const EndInfo& local, const EndIn
   if (!mine.ok()) return mine.status();
   ibv_gid peer;
   std::memcpy(peer.raw, theirs.gids[pair.gid], sizeof peer.raw);
-  CmPrivate data = {nonce, static_cast<uint32_t>(index), 0};
+  const auto number = static_cast<uint32_t>(index);
+  CmPrivate data = {session.callProof(number), number, 0};
   Result<std::unique_ptr<verbs::CmConnection>> made =
-      verbs::CmConnection::connect(std::move(queue_pair.made), rail.port, *mine,
+      verbs::CmConnection::connect(std::move(queue_pair.rest->made), rail.port, *mine,
                                    verbs::cmAddressOf(peer, theirs.cm_ports[pair.gid], mine->scopeId()),
                                    config_, {local.traffic_class}, std::as_bytes(std::span(&data, 1)));
   if (!made.ok()) return made.status();
-  queue_pair.cm = std::move(*made);
+  queue_pair.rest->cm = std::move(*made);
   return Status::success();
 }
 

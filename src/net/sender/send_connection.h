@@ -32,7 +32,7 @@ class SendConnection final : public Connection, private Failback::Host {
 
   // Takes over the pairing from the reply and brings the queue pairs up. False: not all queue pairs are up
   // yet, call again.
-  Result<bool> establish(const EndInfo& local, const EndInfo& reply, uint64_t nonce);
+  Result<bool> establish(const EndInfo& local, const EndInfo& reply, const Session& session);
 
   // Sends `bytes` at `address` to the next receive with `tag`. *request null: the receiver is not ready, call
   // again. `memory` may be null when bytes is 0; `profiler` is NCCL's handle for events, or null. Errors:
@@ -45,7 +45,7 @@ class SendConnection final : public Connection, private Failback::Host {
   // First half of isend(): true if there is no clear-to-send for the next message and the connection is on
   // its fast path.
   bool mustWait() {
-    return stampNumber(ring_.stamp(next_number_)) < next_number_ && only_cq_ != nullptr &&
+    return stampNumber(ring_.stamp(numbers().next)) < numbers().next && only_cq_ != nullptr &&
            !fast_path_closed_ && maySkipIdle();
   }
   // Second half of isend(): every other case.
@@ -54,12 +54,16 @@ class SendConnection final : public Connection, private Failback::Host {
   // The receiver has reported that all receives up to `number` are complete.
   void onArrived(uint64_t number) {
     // The peer cannot report more than was sent.
-    if (number > arrived_) arrived_ = std::min(number, next_number_ - 1);
+    if (number > arrivedUpTo()) arrivedUpTo() = std::min(number, numbers().next - 1);
   }
   Status testSlowPath(Request& request, bool* done, int* sizes) override;
 
  private:
   using Connection::Connection;
+
+  // The first message whose time is measured. A job of short connections has no samples, and pays nothing for
+  // them.
+  static constexpr uint64_t kFirstSample = 64;
 
   // What a sender does differently from a receiver (connection.h).
   void handleCompletions(const ibv_wc* completions, int count) noexcept override;
@@ -78,6 +82,13 @@ class SendConnection final : public Connection, private Failback::Host {
   Status lookAround();
   Status requestCompletions(bool anew) override;
   uint64_t largestUnderWay() const override;
+  uint64_t oldestOpen(uint64_t* bytes) const override;
+  bool degraded() const override { return failback_.reduced(); }
+  // The time of one message in record::kSample is measured, from its post to its completion. `work`: its
+  // signalled work request.
+  bool sampleIsDue() const { return numbers().next >= sample_at_; }
+  void beginSample(ibv_send_wr& work, uint64_t number, uint64_t bytes);
+  [[gnu::cold, gnu::noinline]] void endSample();
 
   // Polls for completions. *done: `request` has completed.
   Status progress(const Request& request, bool* done);
@@ -123,12 +134,13 @@ class SendConnection final : public Connection, private Failback::Host {
   int queuePairsPerLane(std::size_t lanes) const;
   Status openQueuePairsOn(const std::vector<uint8_t>& rail_of);
   void warnOfRails(const RailInfo& here, const RailInfo& there) const;
-  Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, uint64_t nonce);
+  Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, const Session& session);
 
   // Data path (sender/datapath.cc).
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
   Status drain();
+  void settle(uint64_t number);
   Status wait(Status drained);
   // Like idle(), for a call that has not polled. On iWARP it drains the completion queues first, to see the
   // answer to a probe.
@@ -140,6 +152,8 @@ class SendConnection final : public Connection, private Failback::Host {
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp);
   Status notReady();
+  // `kSample`: the time of the message is measured, if it is signalled.
+  template <bool kSample>
   Status sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes, const MemoryHandle& memory,
                    Message& message, LaneQueuePair& queue_pair);
   Status sendThenImmediate(const ClearToSend& entry, uint64_t address, uint32_t bytes,
@@ -150,7 +164,7 @@ class SendConnection final : public Connection, private Failback::Host {
   // Small messages may take the fast path from now on, or no longer.
   void setFastPath(bool open) { fast_.allow(open ? limits_.unsignalled : 0); }
   // The next queue pair takes the next small message.
-  void takeTurnOfSmall() { fast_.queue_pair = &endpoint_.queue_pairs[takeTurn(0)]; }
+  void takeTurnOfSmall() { fast_.queue_pair = &queuePair(takeTurn(0)); }
   Status thenNextTurn(Status posted) {
     if (fast_.takes_turns) takeTurnOfSmall();
     return posted;
@@ -174,14 +188,17 @@ class SendConnection final : public Connection, private Failback::Host {
   Status postPack(Group& group, uint32_t slot);
   void completeWith(Group& group, uint32_t work_requests);
   Status post(LaneQueuePair& queue_pair, ibv_send_wr* work) {
-    ibv_send_wr* bad = nullptr;
-    return checkPost(queue_pair, ibv_post_send(queue_pair.qp, work, &bad));
-  }
-  // `error`: what ibv_post_send has returned.
-  Status checkPost(const LaneQueuePair& queue_pair, int error) {
+    ibv_send_wr* bad = work;
+    const int error = ibv_post_send(queue_pair.qp, work, &bad);
     if (error == 0) [[likely]]
       return Status::success();
-    return failPost(queue_pair, "ibv_post_send", error);
+    return failPost(queue_pair, "ibv_post_send", error, bad);
+  }
+  // `error`: what ibv_post_send has returned; `refused`: the first work request that it did not accept.
+  Status checkPost(LaneQueuePair& queue_pair, int error, const ibv_send_wr* refused) {
+    if (error == 0) [[likely]]
+      return Status::success();
+    return failPost(queue_pair, "ibv_post_send", error, refused);
   }
   // Posts an empty write to each queue pair whose latest work request is not signalled; `anew`: to each queue
   // pair that is used.
@@ -208,7 +225,8 @@ class SendConnection final : public Connection, private Failback::Host {
 
   // ---- Members that every small message reads, on few cache lines (connection.h says why).
   alignas(64) ClearToSendRing ring_;
-  uint64_t next_number_ = 1;  // the receive that is being matched
+  uint64_t sample_at_ =
+      kFirstSample;  // the next message whose time is measured; UINT64_MAX: one is being measured
   MessageTurn turn_;
   BatchLength batch_;
   FastPath fast_;
@@ -251,6 +269,9 @@ class SendConnection final : public Connection, private Failback::Host {
   // isend's fast path is closed: this epoch uses other paths than the first one, there are no queue pairs, or
   // the connection has failed.
   bool fast_path_closed_ = false;
+  uint64_t sampled_ = 0;  // the message that is being measured, its size, and when it was posted
+  uint64_t sampled_bytes_ = 0;
+  uint64_t sampled_since_ns_ = 0;
   uint32_t looks_ = 0;  // calls of isend while fast_path_closed_ was set
   Failback failback_{*this, paths_, config_.ib_subnet_prefix_len};
   WorkRequestChain chain_;
@@ -270,19 +291,19 @@ class SendConnection final : public Connection, private Failback::Host {
                                                                 Request** request) {
   if (fast_.open_group != nullptr) [[unlikely]]
     return isendNext(address, bytes, tag, memory, profiler, request);
-  const ClearToSend& entry = ring_.entry(next_number_);
-  if (ring_.stamp(next_number_) != makeStamp(next_number_, 1, 0)) [[unlikely]]
+  const ClearToSend& entry = ring_.entry(numbers().next);
+  if (ring_.stamp(numbers().next) != makeStamp(numbers().next, 1, 0)) [[unlikely]]
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
   Message& message = turn_.peek(messages_);
   LaneQueuePair* const queue_pair = fast_.queue_pair;
   const bool fast = bytes - 1 < fast_.bytes && profiler == nullptr &&
                     entry.tag == static_cast<uint32_t>(tag) && bytes <= entry.bytes &&
-                    message.kind == Request::Kind::kFree &&
-                    queue_pair->posted < queue_pair->unsignalled_until;
+                    message.kind == Request::Kind::kFree && numbers().next < sample_at_ &&
+                    queue_pair->posted() < queue_pair->unsignalled_until;
   if (!fast) [[unlikely]]
     return isendSlowPath(address, bytes, tag, memory, profiler, request);
   *request = &message;
-  return sendWhole(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
+  return sendWhole<false>(entry, address, static_cast<uint32_t>(bytes), *memory, message, *queue_pair);
 }
 
 // True if the small message that is about to be posted must be signalled (batch_length.h).
@@ -292,7 +313,7 @@ inline bool SendConnection::mustSignal(const LaneQueuePair& queue_pair) {
     tested_since_send_ = false;
   }
   needs_slow_test_ = !batch_.add();
-  return !needs_slow_test_ || queue_pair.posted >= queue_pair.unsignalled_until;
+  return !needs_slow_test_ || queue_pair.posted() >= queue_pair.unsignalled_until;
 }
 
 // Makes `work`, the work request that was counted last, signalled. Its completion covers all messages up to
@@ -302,20 +323,23 @@ inline void SendConnection::signalWith(ibv_send_wr& work, LaneQueuePair& queue_p
   work.wr_id |= endsWorkRequests(queue_pair.cover()) | withNumber(number);
 }
 
-inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t address, uint32_t bytes,
-                                        const MemoryHandle& memory, Message& message,
-                                        LaneQueuePair& queue_pair) {
+template <bool kSample>
+[[gnu::always_inline]] inline Status SendConnection::sendWhole(const ClearToSend& entry, uint64_t address,
+                                                               uint32_t bytes, const MemoryHandle& memory,
+                                                               Message& message, LaneQueuePair& queue_pair) {
   ibv_send_wr& work = fast_.work;
   *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
   work.send_flags =
       bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
-  work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(next_number_ % kSlots), bytes));
+  work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(numbers().next % kSlots), bytes));
   work.wr.rdma.remote_addr = entry.address;
   work.wr.rdma.rkey = keyOfRail(entry, queue_pair.peer_rail);
   work.wr_id = sendWorkId(0, 0, queue_pair.index);
   const bool asks = mustSignal(queue_pair) || bytes > fast_.unsignalled_now;
-  ++queue_pair.posted;
-  if (asks) signalWith(work, queue_pair, next_number_);
+  ++queue_pair.posted();
+  queue_pair.counts().bytes += bytes;
+  if (asks) signalWith(work, queue_pair, numbers().next);
+  if (kSample && asks) beginSample(work, numbers().next, bytes);
   describe(message, address, bytes, memory, queue_pair);
   advance();
   return post(queue_pair, &work);
@@ -329,8 +353,8 @@ inline void SendConnection::describe(Message& message, uint64_t address, uint32_
   message.kind = Request::Kind::kSend;
   message.done = false;
   message.bytes = bytes;
-  message.number = next_number_;
-  message.position = queue_pair.posted;
+  message.number = numbers().next;
+  message.position = queue_pair.posted();
   message.queue_pair = queue_pair.index;
 }
 
@@ -352,8 +376,8 @@ inline void SendConnection::take(Message& message, uint64_t address, std::size_t
 // Goes on to the next receive.
 inline void SendConnection::advance() {
   ++turn_.next;
-  next_post_ = ++next_number_;
-  ring_.skipTo(next_number_);  // isend saw the clear-to-send itself
+  nextPost() = ++numbers().next;
+  ring_.skipTo(numbers().next);  // isend saw the clear-to-send itself
 }
 
 }  // namespace railwise::net

@@ -182,9 +182,10 @@ Result<StrictMode> strictMode(const Config& config) {
   const bool rejected = config.strict.empty() && text != nullptr && *text != '\0';
   const std::optional<StrictMode> mode = parseStrictMode(config.strict);
   if (mode && !rejected) return *mode;
-  return refuse({"RAILWISE_STRICT=" + (text != nullptr ? std::string(text) : config.strict) +
-                 " is not accepted, and whoever sets it wants mistakes to fail: init fails. Set 1, a list of "
-                 "device, gdr, speed, topology and version, or 0"});
+  return refuse(
+      {"RAILWISE_STRICT=" + (text != nullptr ? std::string(text) : config.strict) +
+       " is not understood, so init fails rather than go on unchecked. Set 1, a list of device, gdr, "
+       "speed, topology and version, or 0"});
 }
 
 Status refuseWithoutDevice(const Config& config) {

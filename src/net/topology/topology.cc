@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "net/topology/nccl_in_use.h"
 #include "sysfs/pci_devices.h"
 #include "topo/lint/lint.h"
 #include "topo/machine/load.h"
@@ -137,7 +138,7 @@ std::optional<topo::XmlDocument> readFile(const std::string& path) {
 // Makes the model, with the devices that this plugin offers and no others.
 Outcome<topo::Machine> readMachine(const Config& config, const std::string& topology_file,
                                    const std::vector<std::unique_ptr<Device>>& devices) {
-  topo::Settings settings = topo::settingsFromEnvironment(environmentVariable);
+  topo::Settings settings = topo::settingsFromEnvironment(environmentVariable, rulesInUse());
   // The model has each port by itself, also those that NCCL will fuse: the index of a network device in the
   // model is its index in `devices`.
   settings.net_merge_level = topo::PathType::kLoc;

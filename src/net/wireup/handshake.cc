@@ -1,11 +1,9 @@
 #include "net/wireup/handshake.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 namespace railwise::net {
 namespace {
@@ -185,16 +183,18 @@ void copyText(std::span<char> field, std::string_view text) {
   std::fill(field.begin() + static_cast<std::ptrdiff_t>(length), field.end(), '\0');
 }
 
-std::string localHostName() {
+std::string localHostName(const std::string& played) {
   char name[kHostBytes] = "";
-  if (gethostname(name, sizeof name - 1) != 0) copyText(name, "unknown");
+  if (!played.empty()) copyText(name, played);
+  else if (gethostname(name, sizeof name - 1) != 0) copyText(name, "unknown");
   return std::string(name).substr(0, kHostBytes - 16) + ":" + std::to_string(getpid());
 }
 
-uint64_t randomNonce() {
-  uint64_t nonce = 0;
-  if (getrandom(&nonce, sizeof nonce, GRND_NONBLOCK) != sizeof nonce) nonce = std::random_device{}();
-  return nonce | 1;  // never 0
+std::string shortHostName(const std::string& host, std::size_t size) {
+  const std::size_t colon = std::min(host.rfind(':'), host.size());
+  const std::size_t process = host.size() - colon;
+  if (process >= size) return host.substr(0, size - 1);
+  return host.substr(0, std::min(colon, size - 1 - process)) + host.substr(colon);
 }
 
 }  // namespace railwise::net

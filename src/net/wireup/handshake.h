@@ -1,9 +1,10 @@
-// The bytes of the handshake: the listen handle that NCCL carries to the peer, and three TCP messages.
+// The bytes of the handshake: the listen handle that NCCL carries to the peer, and three TCP messages. Each
+// message has MACs (authentication.h), which prove that its sender knows the secret of the handle.
 //
 //   connector                                   listener
 //   ConnectRequest  ------------------------->  pairs the rails, makes its queue pairs, ready to send
 //   its queue pairs ready to send  <----------  ConnectReply (or a refusal with the reason)
-//   ConnectReady    ------------------------->  the connection stands
+//   ConnectReady    ------------------------->  the connection stands (or the connector gives up)
 //
 // Everything is little-endian with fixed offsets. All of it comes from outside: the check functions below
 // check every field before any other code uses one. Plain values, any thread.
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/protocol_version.h"
 #include "base/socket.h"
 #include "net/limits.h"
 #include "verbs/queue_pair.h"
@@ -28,9 +30,9 @@ static_assert(std::endian::native == std::endian::little,
               "the wire format is the memory of a little-endian machine");
 
 inline constexpr uint64_t kMagic = 0x455349574c494152;  // "RAILWISE" in memory
-inline constexpr uint16_t kProtocolVersion = 9;
-inline constexpr std::size_t kHostBytes = 64;    // "host:pid", with its final zero
-inline constexpr std::size_t kDeviceBytes = 64;  // verbs' own limit for device names
+inline constexpr std::size_t kHostBytes = 64;           // "host:pid", with its final zero
+inline constexpr std::size_t kHandleHostBytes = 32;     // the same in a handle, which has less room
+inline constexpr std::size_t kDeviceBytes = 64;         // verbs' own limit for device names
 inline constexpr std::size_t kVersionBytes = 16;
 // The version of a NIC's firmware or of a GPU driver. "NVIDIA 550.90.07" has 16 characters; a text that is
 // too long is cut, at both ends alike.
@@ -44,6 +46,18 @@ struct HandleAddress {
 };
 static_assert(sizeof(HandleAddress) == 20);
 
+// What a caller must know to be the peer. It never travels over the connection.
+struct Secret {
+  uint8_t bytes[16];
+};
+struct Random {
+  uint8_t bytes[16];
+};
+// HMAC-SHA-256, cut to half (RFC 2104, 5).
+struct Mac {
+  uint8_t bytes[16];
+};
+
 struct ListenHandle {
   uint64_t magic;
   uint16_t version;
@@ -52,11 +66,11 @@ struct ListenHandle {
   uint8_t rails;         // number of rails of the listener's device
   uint8_t out_of_order;  // 1: the listener's queue pairs can take messages in any order
   uint8_t reserved;
-  uint64_t nonce;  // secret that proves a caller to be the peer
-  // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
-  uint64_t connecting;
+  Secret secret;
   HandleAddress addresses[kCandidates];
-  char host[36];
+  // Number of the connection attempt; connect() writes it into the caller's copy; 0 in transit.
+  uint32_t connecting;
+  char host[kHandleHostBytes];  // "host:pid"; a long host name is cut
 };
 static_assert(sizeof(ListenHandle) == kHandleBytes);
 
@@ -153,28 +167,41 @@ struct EndInfo {
 };
 static_assert(sizeof(EndInfo) == 136 + 8 * 184 + 32 * 20);
 
+inline constexpr std::size_t kRefusalBytes = 256;
+
 struct ConnectRequest {
   MessageHeader header;
-  uint64_t nonce;
+  Random random;
+  Mac hello;
   EndInfo end;
+  Mac mac;
 };
+static_assert(sizeof(ConnectRequest) == 48 + sizeof(EndInfo) + 16);
 
 struct ConnectReply {
   MessageHeader header;
+  Random random;
   uint32_t accepted;  // 1: accepted; 0: refused, see `reason`
   uint32_t reserved;
-  char reason[256];
+  char reason[kRefusalBytes];
   EndInfo end;
+  Mac mac;
 };
+static_assert(sizeof(ConnectReply) == 40 + kRefusalBytes + sizeof(EndInfo) + 16);
 
 struct ConnectReady {
   MessageHeader header;
+  uint32_t accepted;  // 1: the connection stands; 0: the connector gives it up, see `reason`
+  uint32_t reserved;
+  char reason[kRefusalBytes];
+  Mac mac;
 };
+static_assert(sizeof(ConnectReady) == 24 + kRefusalBytes + 16);
 
-// Private data of a connection manager's request: the connection's nonce, and the index of the connector's
-// queue pair.
+// Private data of a connection manager's request: the proof that it comes from the peer
+// (Session::callProof()), and the index of the connector's queue pair.
 struct CmPrivate {
-  uint64_t nonce;
+  Mac proof;
   uint32_t queue_pair;
   uint32_t reserved;
 };
@@ -230,8 +257,10 @@ std::string fieldText(std::span<const char> field);
 // Copies `text` into a fixed field. The text is cut if it is too long, and always ends with a zero.
 void copyText(std::span<char> field, std::string_view text);
 
-// "host:pid" of this process, and a random number for a handle.
-std::string localHostName();
-uint64_t randomNonce();
+// "host:pid" of this process. `played`: the host of a software machine that the process plays; "": it is on
+// this computer.
+std::string localHostName(const std::string& played);
+// The same in at most `size` - 1 characters: of a long host name the end is cut, never the process id.
+std::string shortHostName(const std::string& host, std::size_t size);
 
 }  // namespace railwise::net

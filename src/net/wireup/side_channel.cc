@@ -1,6 +1,7 @@
 #include "net/wireup/side_channel.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace railwise::net {
@@ -21,8 +22,9 @@ SideChannel::~SideChannel() {
   if (watcher_ != nullptr) watcher_->unwatch(*this);
 }
 
-void SideChannel::open(Socket socket, EventWatcher* watcher) {
+void SideChannel::open(Socket socket, EventWatcher* watcher, const FrameKeys& keys) {
   socket_ = std::move(socket);
+  keys_ = keys;
   socket_.keepAlive();
   if (watcher == nullptr) return;
   const Result<bool> watched = watcher->watch(*this);
@@ -36,8 +38,16 @@ void SideChannel::sendBytes(std::span<const std::byte> frame) {
     problem_ = "nothing, nor does it take what it is sent";
     return hangUpLocked();
   }
-  outbox_.insert(outbox_.end(), frame.begin(), frame.end());
+  queueLocked(frame);
   flushLocked();
+}
+
+void SideChannel::queueLocked(std::span<const std::byte> frame) {
+  const Hmac& key = direction_ == Direction::kSend ? keys_->from_sender : keys_->from_receiver;
+  const FrameSeal seal = sealOf(frame, ++sent_, key);
+  const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
+  outbox_.insert(outbox_.end(), frame.begin(), frame.end());
+  outbox_.insert(outbox_.end(), seal_bytes.begin(), seal_bytes.end());
 }
 
 void SideChannel::flushLocked() {
@@ -60,16 +70,22 @@ template <typename Frame>
 void SideChannel::answerLocked(MessageType type) {
   auto answer = makeMessage<Frame>(type);
   answer.number = told_ = number_;
-  const auto bytes = std::as_bytes(std::span(&answer, 1));
-  outbox_.insert(outbox_.end(), bytes.begin(), bytes.end());
+  queueLocked(std::as_bytes(std::span(&answer, 1)));
   flushLocked();
 }
 
-// A whole frame has arrived: puts it into the inbox. False: it is no valid frame.
+// A whole frame has arrived, with its seal: puts it into the inbox. False: it is no valid frame.
 bool SideChannel::takeLocked() {
-  problem_ = checkFrame(partial_);
+  FrameSeal seal;
+  const std::size_t frame_bytes = partial_.size() - sizeof seal;
+  std::memcpy(&seal, partial_.data() + frame_bytes, sizeof seal);
+  const std::span<const std::byte> frame = std::span(partial_).first(frame_bytes);
+  const Hmac& key = direction_ == Direction::kSend ? keys_->from_receiver : keys_->from_sender;
+  problem_ = checkSeal(frame, seal, heard_ + 1, key);
   if (!problem_.empty()) return false;
-  const auto header = frameOf<MessageHeader>(partial_);
+  problem_ = checkFrame(frame);
+  if (!problem_.empty()) return false;
+  const auto header = frameOf<MessageHeader>(frame);
   if (header.type == MessageType::kBreak && direction_ == Direction::kReceive) {
     answerLocked<ArrivedFrame>(MessageType::kArrived);
     break_waits_ = true;
@@ -79,8 +95,11 @@ bool SideChannel::takeLocked() {
   // Of some frames only the newest counts, and a connection that does not look may collect many.
   const bool replaces = newestCounts(header.type) && !inbox_.empty() &&
                         frameOf<MessageHeader>(inbox_.back()).type == header.type;
-  if (replaces) inbox_.pop_back();
-  inbox_.push_back(std::move(partial_));
+  inbox_.emplace_back();  // may throw: from here on nothing does, and until here the frame can be taken again
+  ++heard_;
+  partial_.resize(frame_bytes);
+  inbox_.back() = std::move(partial_);
+  if (replaces) inbox_.erase(inbox_.end() - 2);
   partial_.clear();
   bell_.ring();
   if (inbox_.size() < kMostFrames) return true;
@@ -99,8 +118,9 @@ bool SideChannel::readLocked() {
         problem_ = "bytes that are no frame";
         return false;
       }
+      wanted += sizeof(FrameSeal);
     }
-    std::byte bytes[kMaxFrameBytes];
+    std::byte bytes[kMaxFrameBytes + sizeof(FrameSeal)];
     Transfer transfer = {std::span(bytes).first(wanted - partial_.size()), 0};
     const Result<Io> got = socket_.receive(transfer);
     partial_.insert(partial_.end(), bytes, bytes + transfer.moved);

@@ -1,7 +1,8 @@
 // The side channel: the socket of the handshake stays open, and over it the two ends of a connection send
 // each other frames when something has failed. The end of the socket shows that the peer has gone. The
 // watcher's thread reads the socket, so the connection only looks into memory. The watcher's thread also
-// reports by itself up to which receive everything has arrived.
+// reports by itself up to which receive everything has arrived. A FrameSeal follows each frame: a frame that
+// was forged, changed, repeated or left out on the way ends the channel.
 //
 // Threads: serve() and tick() from the watcher's thread; hungUp() from any thread; everything else from the
 // connection's thread.
@@ -17,13 +18,15 @@
 
 #include "base/socket.h"
 #include "net/device/event_watcher.h"
+#include "net/wireup/authentication.h"
 #include "net/wireup/frames.h"
 
 namespace railwise::net {
 
 enum class Direction : uint8_t { kSend, kReceive };
 
-// A number that one thread sets and other threads may read.
+// A number that one thread sets and other threads may read. Relaxed: it leads to no other memory, and an old
+// number is true too.
 class SharedNumber {
  public:
   SharedNumber(uint64_t value = 0) : value_(value) {}
@@ -50,7 +53,7 @@ class SideChannel final : public Watched {
   SideChannel& operator=(const SideChannel&) = delete;
 
   // `watcher` null: only next() reads the socket.
-  void open(Socket socket, EventWatcher* watcher);
+  void open(Socket socket, EventWatcher* watcher, const FrameKeys& keys);
   bool opened() const { return socket_.valid(); }
   // The watcher's thread reads the socket and rings the bell.
   bool watched() const { return watcher_ != nullptr; }
@@ -65,7 +68,7 @@ class SideChannel final : public Watched {
   std::optional<std::vector<std::byte>> next(bool look = false);
   // The connection has dealt with the latest Break, which needs no more Arrived frames.
   void breakIsAnswered();
-  // The peer will send nothing more, or has sent bytes that are no valid frame; and every frame was taken.
+  // The peer will send nothing more, or bytes have come that are no valid frame; and every frame was taken.
   bool ended();
   // The peer will send nothing more, but a frame may be left to be taken. From any thread.
   bool hungUp() const { return hung_up_.load(std::memory_order_acquire); }
@@ -80,6 +83,7 @@ class SideChannel final : public Watched {
 
  private:
   void sendBytes(std::span<const std::byte> frame);
+  void queueLocked(std::span<const std::byte> frame);
   void flushLocked();
   bool readLocked();
   bool takeLocked();
@@ -94,8 +98,11 @@ class SideChannel final : public Watched {
   std::atomic<bool> hung_up_ = false;
   std::mutex mutex_;  // guards the members below
   Socket socket_;
+  std::optional<FrameKeys> keys_;  // once it is open
+  uint64_t sent_ = 0;              // number of the last frame that was sent
+  uint64_t heard_ = 0;             // number of the last frame that has arrived
   std::vector<std::byte> outbox_;
-  std::vector<std::byte> partial_;  // bytes of the frame that is being read
+  std::vector<std::byte> partial_;  // bytes of the frame that is being read, and of its seal
   std::deque<std::vector<std::byte>> inbox_;
   std::string problem_;
   bool break_waits_ = false;  // a Break was answered, but no Reconcile has followed yet

@@ -41,6 +41,7 @@ Status SendLink::close() {
 }
 
 Result<bool> SendLink::poll() {
+  if (net_.gate.closed()) return Status{Code::kRemote};
   bool moved = false;
   if (posted_ < staged_) {
     void*& request = requests_[posted_ % kSlots];
@@ -74,6 +75,7 @@ Status RecvLink::close() {
 }
 
 Result<bool> RecvLink::poll() {
+  if (net_.gate.closed()) return Status{Code::kRemote};
   bool moved = false;
   if (posted_ < expected_ && posted_ - consumed_ < kSlots) {
     void*& request = requests_[posted_ % kSlots];

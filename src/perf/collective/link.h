@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "cli/plugin/net_api.h"
 #include "perf/job/activity.h"
+#include "perf/job/call_gate.h"
 #include "perf/measuring/page_memory.h"
 
 namespace railwise::cli {
@@ -26,11 +27,12 @@ inline constexpr std::size_t kSlots = 8;  // NCCL_STEPS
 
 // What all links of a rank share.
 struct NetContext {
-  NetContext(NetApi& net_api, FailureNote& note, int own_rank)
-      : api(net_api), failure(note), rank(own_rank) {}
+  NetContext(NetApi& net_api, FailureNote& note, const CallGate& call_gate, int own_rank)
+      : api(net_api), failure(note), gate(call_gate), rank(own_rank) {}
 
   NetApi& api;
   FailureNote& failure;
+  const CallGate& gate;
   int rank;
   std::atomic<uint64_t> received{0};               // bytes received on all links
   std::atomic<uint64_t>* count_bytes = &received;  // the counter that received bytes are added to
@@ -76,7 +78,7 @@ class SendLink final : public Link {
   // Marks the next slot as filled with `bytes` bytes to send. A message of 0 bytes is sent too.
   void stage(std::size_t bytes) { sizes_[staged_++ % kSlots] = bytes; }
   bool idle() const { return done_ == staged_; }
-  // Calls isend and test. True: a message was posted or completed.
+  // Calls isend and test. True: a message was posted or completed. kRemote: the gate is closed.
   Result<bool> poll();
   // The number of requests that are not complete. Any thread may call it.
   uint64_t outstanding() const { return posted_ - done_; }
@@ -100,7 +102,7 @@ class RecvLink final : public Link {
   bool arrived() const { return consumed_ < arrived_; }
   std::span<const std::byte> message() const { return {slot(consumed_), sizes_[consumed_ % kSlots]}; }
   void consume() { ++consumed_; }
-  // Calls irecv and test. True: a receive was posted or completed.
+  // Calls irecv and test. True: a receive was posted or completed. kRemote: the gate is closed.
   Result<bool> poll();
   uint64_t outstanding() const { return posted_ - arrived_; }
   // Notes a failure such as "a message of 8 bytes from rank 1 instead of 16".

@@ -61,6 +61,7 @@ Status Links::connect(const std::vector<Bytes>& handles) {
   IdleWait wait(true);  // peers may take long to start
   std::size_t missing = senders_.size() + receivers_.size();
   while (missing > 0) {
+    if (net_.gate.closed()) return {Code::kRemote};
     const std::size_t before = missing;
     for (const auto& end : senders_) {
       if (end->up) continue;

@@ -6,8 +6,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
+#include <set>
 
 #include "cli/options/message.h"
+#include "perf/measuring/samples.h"
 
 namespace railwise::cli {
 namespace {
@@ -17,27 +20,26 @@ constexpr std::size_t kExchangeSlot = std::size_t{128} << 10;  // NCCL_P2P_NET_C
 constexpr std::size_t kMinSlot = 4096;
 // Largest staging memory of one rank over all its links, because real devices pin it.
 constexpr std::size_t kMaxStaging = std::size_t{256} << 20;
-// Number of pairs of ranks that alltoall works on at the same time.
-constexpr std::size_t kPairsInFlight = 8;
+// Number of transfers that a rank works on at the same time, for each channel. A pair of ranks has two.
+constexpr std::size_t kTransfersInFlight = 16;
 // Bytes after the receive buffer that must stay unchanged.
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kGuardByte{0x5a};
+// A second channel of a ring is faster only from about so many bytes per block on.
+constexpr std::size_t kRingShare = 512;
 // Elements are generated and compared in blocks of this many bytes.
 constexpr std::size_t kPiece = std::size_t{256} << 10;
 
-uint64_t blockCount(const PerfOptions& options, int ranks, uint64_t bytes) {
-  const uint64_t elements = bytes / elementBytes(options.type);
-  return options.collective == Collective::kAllToAll ? elements / static_cast<uint64_t>(ranks) : elements;
+constexpr auto kProgressPeriod = std::chrono::milliseconds(200);
+
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-std::size_t bufferBytes(const PerfOptions& options, int ranks, uint64_t count) {
-  const uint64_t blocks = options.collective == Collective::kAllToAll ? static_cast<uint64_t>(ranks) : 1;
-  return count * blocks * elementBytes(options.type);
-}
-
-std::size_t slotBytes(const PerfOptions& options, std::size_t links) {
-  const bool ring = options.collective == Collective::kAllReduce;
-  std::size_t slot = ring ? kRingSlot : kExchangeSlot;
+// Equal in all ranks: the two ends of a connection cut data into the same chunks.
+std::size_t slotBytes(const PerfOptions& options, int ranks) {
+  const auto links = static_cast<std::size_t>(2 * mostPeers(options.collective, ranks) * options.channels);
+  std::size_t slot = traitsOf(options.collective).ring ? kRingSlot : kExchangeSlot;
   while (slot > kMinSlot && (slot / 2 >= options.max_bytes || links * kSlots * slot > kMaxStaging)) slot /= 2;
   return slot;
 }
@@ -45,18 +47,20 @@ std::size_t slotBytes(const PerfOptions& options, std::size_t links) {
 }  // namespace
 
 LinkPlan linkPlan(const PerfOptions& options, int rank, int ranks) {
+  std::set<int> send_to, receive_from;
+  for (const Variant& variant : variantsOf(options, ranks)) {
+    for (const Stage& stage : planOf(options.collective, rank, ranks, variant.root)) {
+      for (const Transfer& transfer : stage) {
+        if (transfer.to >= 0) send_to.insert(transfer.to);
+        if (transfer.from >= 0) receive_from.insert(transfer.from);
+      }
+    }
+  }
   LinkPlan plan;
   plan.channels = options.channels;
-  if (options.collective == Collective::kAllToAll) {
-    for (int peer = 0; peer < ranks; ++peer) {
-      if (peer != rank) plan.send_to.push_back(peer);
-    }
-    plan.receive_from = plan.send_to;
-  } else if (ranks > 1) {
-    plan.send_to = {(rank + 1) % ranks};
-    plan.receive_from = {(rank + ranks - 1) % ranks};
-  }
-  plan.slot_bytes = slotBytes(options, 2 * plan.send_to.size() * static_cast<std::size_t>(options.channels));
+  plan.send_to.assign(send_to.begin(), send_to.end());
+  plan.receive_from.assign(receive_from.begin(), receive_from.end());
+  plan.slot_bytes = slotBytes(options, ranks);
   return plan;
 }
 
@@ -85,6 +89,7 @@ Outcome<std::unique_ptr<Measure>> Measure::create(const PerfOptions& options, Bo
 Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
                  Activity& activity, RankRecord& record, bool cores_are_few, Buffer send, Buffer receive)
     : options_(options),
+      traits_(traitsOf(options.collective)),
       bootstrap_(bootstrap),
       links_(links),
       progress_(progress),
@@ -95,202 +100,235 @@ Measure::Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links,
       receive_(std::move(receive)),
       rank_(bootstrap.rank()),
       ranks_(bootstrap.size()),
-      element_(elementBytes(options.type)),
-      window_(kPairsInFlight * static_cast<std::size_t>(options.channels)) {}
+      window_(kTransfersInFlight * static_cast<std::size_t>(options.channels)) {}
 
 std::string Measure::shapeText(const Shape& shape) const {
   return textOf("%s of %zu bytes %s", collectiveName(options_.collective), shape.bytes,
                 shape.in_place ? "in place" : "out of place");
 }
 
-Result<Row> Measure::row(uint64_t bytes) {
+Result<Row> Measure::row(uint64_t bytes, const Variant& variant, const std::string& begin) {
+  progress_text_ = begin;
   Shape shape;
-  shape.count = blockCount(options_, ranks_, bytes);
-  shape.bytes = bufferBytes(options_, ranks_, shape.count);
+  shape.variant = variant;
+  const std::size_t element = elementBytes(variant.type);
+  shape.count = blockElements(options_.collective, ranks_, bytes, element);
+  shape.bytes = shape.count * element * static_cast<std::size_t>(blocksOf(options_.collective, ranks_));
   Row row;
   row.bytes = shape.bytes;
   row.count = shape.count;
+  row.variant = variant;
   for (const bool in_place : {false, true}) {
     shape.in_place = in_place;
     auto measured = measure(shape);
     if (!measured.ok()) return measured.status();
-    (in_place ? row.in_place : row.out_of_place) = *measured;
+    (in_place ? row.in_place : row.out_of_place) = std::move(*measured);
   }
   return row;
 }
 
-Result<Measurement> Measure::measure(const Shape& asked) {
-  Shape shape = asked;
-  shape.salt = next_salt_++;
-  fill(shape);
-  const Tasks tasks = makeTasks(shape);
+Result<Measurement> Measure::measure(const Shape& shape) {
+  fill(contentsOf(shape, next_salt_++), shape.in_place);
+  const Stages stages = makeStages(shape);
   activity_.setPhase("waiting for the other ranks before " + shapeText(shape));
   RAILWISE_TRY(bootstrap_.barrier());
   activity_.setPhase("in " + shapeText(shape));
-  RAILWISE_TRY(run(tasks, options_.warmup_iters));
+  Times times;
+  RAILWISE_TRY(warmUp(stages, times));
   RAILWISE_TRY(bootstrap_.barrier());
-  const auto begin = Clock::now();
-  RAILWISE_TRY(run(tasks, options_.iters));
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / options_.iters;
+  RAILWISE_TRY(options_.barriers == Barriers::kNone ? timeAll(stages, times)
+                                                    : timeWithBarriers(stages, times));
   Wrong wrong;
-  for (int i = 0; i < options_.check; ++i) RAILWISE_TRY(runChecked(shape, tasks, wrong));
+  for (int i = 0; i < options_.check; ++i) RAILWISE_TRY(runChecked(shape, stages, wrong));
   wrong_before_ += wrong.count;
   activity_.setPhase("waiting for the other ranks after " + shapeText(shape));
-  return agree(shape, seconds, wrong);
+  return agree(shape, times, wrong);
+}
+
+Status Measure::warmUp(const Stages& stages, Times& times) {
+  if (options_.warmup_iters == 0) return Status::success();
+  const auto begin = Clock::now();
+  RAILWISE_TRY(run(stages, options_.warmup_iters));
+  times.warmup = secondsSince(begin) / options_.warmup_iters / options_.aggregated;
+  return Status::success();
+}
+
+Status Measure::timeAll(const Stages& stages, Times& times) {
+  const auto begin = Clock::now();
+  RAILWISE_TRY(run(stages, options_.iters, &times.samples));
+  times.seconds = secondsSince(begin) / options_.iters / options_.aggregated;
+  return Status::success();
+}
+
+Status Measure::timeWithBarriers(const Stages& stages, Times& times) {
+  Samples samples(options_.iters);
+  double sum = 0;
+  for (int i = 0; i < options_.iters; ++i) {
+    const auto begin = Clock::now();
+    RAILWISE_TRY(run(stages, 1));
+    const double alone = secondsSince(begin);
+    RAILWISE_TRY(bootstrap_.barrier());
+    const double seconds = options_.barriers == Barriers::kTimed ? secondsSince(begin) : alone;
+    sum += seconds;
+    samples.add(seconds / options_.aggregated);
+    showIteration(i, options_.iters);
+  }
+  times.samples = samples.take();
+  times.seconds = sum / options_.iters / options_.aggregated;
+  return Status::success();
 }
 
 // Runs one iteration over new contents, and verifies every element.
-Status Measure::runChecked(Shape& shape, const Tasks& tasks, Wrong& wrong) {
-  shape.salt = next_salt_++;
-  fill(shape);
+Status Measure::runChecked(const Shape& shape, const Stages& stages, Wrong& wrong) {
+  const Contents contents = contentsOf(shape, next_salt_++);
+  fill(contents, shape.in_place);
   activity_.setPhase("waiting for the other ranks before the check of " + shapeText(shape));
   RAILWISE_TRY(bootstrap_.barrier());
   activity_.setPhase("in the check of " + shapeText(shape));
-  RAILWISE_TRY(run(tasks, 1));
-  verify(shape, wrong);
+  if (!stages.empty()) RAILWISE_TRY(progress_.run([&] { return runOnce(stages); }));
+  verify(shape, contents, wrong);
   record_.wrong.store(wrong.count + wrong_before_, std::memory_order_relaxed);
   return Status::success();
 }
 
-Status Measure::run(const Tasks& tasks, int times) {
-  if (times == 0 || tasks.empty()) return Status::success();
-  return progress_.run([&] {
-    for (int i = 0; i < times; ++i) RAILWISE_TRY(runTasks(tasks, window_, activity_, wait_));
+Status Measure::runOnce(const Stages& stages) {
+  for (const Tasks& tasks : stages) RAILWISE_TRY(runTasks(tasks, window_, activity_, wait_));
+  return Status::success();
+}
+
+Status Measure::run(const Stages& stages, int times, std::vector<double>* samples) {
+  const int stride = strideOf(times);
+  Samples means(times);
+  const Status status = progress_.run([&] {
+    auto begin = Clock::now();
+    for (int i = 0; i < times; ++i) {
+      for (int k = 0; k < options_.aggregated; ++k) RAILWISE_TRY(runOnce(stages));
+      if ((i + 1) % stride != 0) continue;
+      const auto now = Clock::now();
+      const std::chrono::duration<double> taken = now - begin;
+      means.add(taken.count() / options_.aggregated, stride);
+      begin = now;
+      showIteration(i, times);
+    }
     return Status::success();
   });
+  if (samples != nullptr) *samples = means.take();
+  return status;
 }
 
-Measure::Tasks Measure::makeTasks(const Shape& shape) {
-  Tasks tasks;
-  switch (options_.collective) {
-    case Collective::kAllReduce:
-      addRing(shape, tasks);
-      break;
-    case Collective::kSendRecv:
-      addExchange(shape, (rank_ + 1) % ranks_, (rank_ + ranks_ - 1) % ranks_, 0, 0, tasks);
-      break;
-    case Collective::kAllToAll:
-      addAllToAll(shape, tasks);
-      break;
-  }
-  return tasks;
+void Measure::showIteration(int iteration, int of) {
+  if (rank_ != 0 || Clock::now() < next_progress_) return;
+  next_progress_ = Clock::now() + kProgressPeriod;
+  showProgress(progress_text_ + textOf(", iteration %d of %d", iteration + 1, of));
 }
 
-void Measure::addRing(const Shape& shape, Tasks& tasks) {
-  if (ranks_ == 1) {
-    tasks.push_back(makeCopy(input(shape), receive_.data(), shape.bytes));
-    return;
+Measure::Stages Measure::makeStages(const Shape& shape) {
+  Stages stages;
+  for (const Stage& stage : planOf(options_.collective, rank_, ranks_, shape.variant.root)) {
+    Tasks tasks;
+    for (const Transfer& transfer : stage) addTransfer(shape, transfer, tasks);
+    if (!tasks.empty()) stages.push_back(std::move(tasks));
   }
-  RingPlan plan{.rank = rank_, .size = ranks_, .type = options_.type, .op = options_.op};
-  plan.input = input(shape);
-  plan.output = receive_.data();
-  // A second channel is faster only from about 512 bytes per rank on.
-  const std::size_t granule = 512 / element_ * static_cast<std::size_t>(ranks_);
-  const auto parts = splitParts(shape.count, options_.channels, granule);
-  for (int channel = 0; channel < options_.channels; ++channel) {
+  return stages;
+}
+
+// Adds a task for each channel that gets a part of the transfer.
+void Measure::addTransfer(const Shape& shape, const Transfer& transfer, Tasks& tasks) {
+  const Contents contents = contentsOf(shape, 0);
+  const std::size_t element = elementBytes(shape.variant.type);
+  TaskPlan plan;
+  plan.transfer = transfer;
+  plan.input = {inputOf(contents, shape.in_place).data(), contents.firstInput()};
+  plan.output = {outputOf(contents, shape.in_place).data(), contents.firstOutput()};
+  plan.block = shape.count;
+  plan.type = shape.variant.type;
+  plan.op = shape.variant.op;
+  plan.ranks = ranks_;
+  plan.empty_message = traits_.empty_message;
+  const std::size_t least = traits_.ring ? kRingShare : kMinSlot;
+  const std::size_t granule = least / element * static_cast<std::size_t>(transfer.cut);
+  const bool local = transfer.to < 0 && transfer.from < 0;
+  const int channels = local ? 1 : options_.channels;
+  const auto parts = splitParts(shape.count * static_cast<std::size_t>(transfer.width), channels, granule);
+  const std::size_t before = tasks.size() - parts.size();
+  for (int channel = 0; channel < channels; ++channel) {
     plan.part = parts[static_cast<std::size_t>(channel)];
-    if (plan.part.count == 0) continue;
-    tasks.push_back(makeRing(plan, links_.to((rank_ + 1) % ranks_, channel),
-                             links_.from((rank_ + ranks_ - 1) % ranks_, channel)));
+    SendLink* const to = transfer.to < 0 ? nullptr : &links_.to(transfer.to, channel);
+    RecvLink* const from = transfer.from < 0 ? nullptr : &links_.from(transfer.from, channel);
+    const bool waits = transfer.after_previous && shape.in_place;
+    const TransferTask* const after =
+        waits ? tasks[before + static_cast<std::size_t>(channel)].get() : nullptr;
+    // A task without data does nothing; only the first sends an empty message.
+    if (plan.part.count == 0) plan.empty_message = plan.empty_message && channel == 0;
+    tasks.push_back(std::make_unique<TransferTask>(plan, to, from, after));
   }
 }
 
-// Adds a task that sends one block of shape.count elements at `send_at` to rank `to`, and receives one block
-// at `receive_at` from rank `from`.
-void Measure::addExchange(const Shape& shape, int to, int from, std::size_t send_at, std::size_t receive_at,
-                          Tasks& tasks) {
-  const std::byte* const send = input(shape) + send_at;
-  std::byte* const receive = receive_.data() + receive_at;
-  if (to == rank_) {
-    tasks.push_back(makeCopy(send, receive, shape.count * element_));
-    return;
-  }
-  const auto parts = splitParts(shape.count, options_.channels, kMinSlot / element_);
-  for (int channel = 0; channel < options_.channels; ++channel) {
-    const Part& part = parts[static_cast<std::size_t>(channel)];
-    if (part.count == 0 && channel != 0) continue;
-    const ExchangePlan plan{.send = send + part.first * element_,
-                            .receive = receive + part.first * element_,
-                            .bytes = part.count * element_,
-                            .empty_message = true,
-                            .in_place = shape.in_place};
-    tasks.push_back(makeExchange(plan, links_.to(to, channel), links_.from(from, channel)));
-  }
+Contents Measure::contentsOf(const Shape& shape, uint64_t salt) const {
+  return {options_.collective, shape.variant, rank_, ranks_, shape.count, shape.in_place, salt};
 }
 
-// Round k pairs rank r with rank (k - r) mod n, and that rank with r, so both ranks of a pair meet in the
-// same round. So even with few pairs at a time, no two ranks wait for each other, also in place.
-void Measure::addAllToAll(const Shape& shape, Tasks& tasks) {
-  for (int round = 0; round < ranks_; ++round) {
-    const int partner = (round - rank_ + ranks_) % ranks_;
-    const std::size_t at = static_cast<std::size_t>(partner) * shape.count * element_;
-    addExchange(shape, partner, partner, at, at, tasks);
-  }
+std::span<std::byte> Measure::inputOf(const Contents& contents, bool in_place) const {
+  return (in_place ? receive_ : send_).after(contents.inputAt()).first(contents.inputBytes());
 }
 
-void Measure::fill(const Shape& shape) {
-  const auto out = (shape.in_place ? receive_ : send_).first(shape.bytes);
-  if (options_.collective == Collective::kAllReduce) {
-    fillInput({options_.type, options_.op, ranks_, shape.salt}, rank_, 0, out);
-  } else if (options_.collective == Collective::kSendRecv) {
-    fillMessage(options_.type, shape.salt, rank_, (rank_ + 1) % ranks_, 0, out);
-  } else {
-    const std::size_t block = shape.count * element_;
-    for (int to = 0; to < ranks_ && block > 0; ++to)
-      fillMessage(options_.type, shape.salt, rank_, to, 0,
-                  out.subspan(static_cast<std::size_t>(to) * block, block));
-  }
-  if (!shape.in_place) {
-    const auto target = receive_.first(shape.bytes);
-    fillExpected(shape, 0, target);
-    poison(target);
-  }
-  const auto guard = receive_.after(shape.bytes).first(kGuard);
+std::span<std::byte> Measure::outputOf(const Contents& contents, bool in_place) const {
+  return receive_.after(in_place ? contents.outputAt() : 0).first(contents.outputBytes());
+}
+
+// The memory after the last byte that the collective may write.
+std::span<std::byte> Measure::guardOf(const Contents& contents, bool in_place) const {
+  return receive_.after(in_place ? contents.bytes() : contents.outputBytes()).first(kGuard);
+}
+
+void Measure::fill(const Contents& contents, bool in_place) {
+  contents.fillOutput(outputOf(contents, in_place));
+  contents.fillInput(inputOf(contents, in_place));
+  const auto guard = guardOf(contents, in_place);
   std::fill(guard.begin(), guard.end(), kGuardByte);
   activity_.tick();
 }
 
-// Writes the expected elements of the receive buffer, from element `first` on.
-void Measure::fillExpected(const Shape& shape, uint64_t first, std::span<std::byte> out) const {
-  if (options_.collective == Collective::kAllReduce) {
-    fillReduced({options_.type, options_.op, ranks_, shape.salt}, first, out);
-  } else if (options_.collective == Collective::kSendRecv) {
-    fillMessage(options_.type, shape.salt, (rank_ + ranks_ - 1) % ranks_, rank_, first, out);
-  } else {
-    for (std::size_t at = 0; at < out.size();) {
-      const uint64_t index = first + at / element_;
-      const uint64_t in_block = index % shape.count;
-      const std::size_t bytes = std::min<std::size_t>(out.size() - at, (shape.count - in_block) * element_);
-      fillMessage(options_.type, shape.salt, static_cast<int>(index / shape.count), rank_, in_block,
-                  out.subspan(at, bytes));
-      at += bytes;
-    }
-  }
-}
-
 // Adds the wrong elements of this run to `wrong`.
-void Measure::verify(const Shape& shape, Wrong& wrong) {
-  const auto got = receive_.first(shape.bytes);
-  std::vector<std::byte> expected(std::min(kPiece, shape.bytes));
-  for (std::size_t at = 0; at < shape.bytes; at += kPiece) {
-    const auto piece = std::span(expected).first(std::min(kPiece, shape.bytes - at));
-    fillExpected(shape, at / element_, piece);
-    compare(options_.type, piece, got.subspan(at, piece.size()), at / element_, wrong);
+void Measure::verify(const Shape& shape, const Contents& contents, Wrong& wrong) {
+  const DataType type = shape.variant.type;
+  const std::size_t element = elementBytes(type);
+  const auto got = outputOf(contents, shape.in_place);
+  std::vector<std::byte> expected(std::min(kPiece, got.size()));
+  for (std::size_t at = 0; at < got.size(); at += kPiece) {
+    const auto piece = std::span(expected).first(std::min(kPiece, got.size() - at));
+    contents.fillExpected(at / element, piece);
+    compare(type, piece, got.subspan(at, piece.size()), at / element, wrong);
     activity_.tick();
   }
   const std::vector<std::byte> guard(kGuard, kGuardByte);
-  const auto behind = receive_.after(shape.bytes).first(kGuard);
   Wrong written;
-  compare(DataType::kInt8, guard, behind, 0, written);
+  compare(DataType::kInt8, guard, guardOf(contents, shape.in_place), 0, written);
   if (written.count == 0) return;
-  if (wrong.count == 0) wrong = {0, shape.bytes / element_, "nothing written behind the buffer", written.got};
+  if (wrong.count == 0) wrong = {0, got.size() / element, "nothing written behind the buffer", written.got};
   wrong.count += written.count;
 }
 
-// Combines the results of all ranks: the time of the slowest rank, and the sum of the wrong elements.
-Result<Measurement> Measure::agree(const Shape& shape, double seconds, const Wrong& wrong) {
+// One number for all ranks, as -a/--average asks.
+double Measure::combined(std::span<const double> of_ranks) const {
+  switch (options_.average) {
+    case AverageOver::kRankZero:
+      return of_ranks.front();
+    case AverageOver::kMean:
+      return std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0) / static_cast<double>(of_ranks.size());
+    case AverageOver::kLeast:
+      return *std::min_element(of_ranks.begin(), of_ranks.end());
+    case AverageOver::kLargest:
+      break;
+  }
+  return *std::max_element(of_ranks.begin(), of_ranks.end());
+}
+
+// Combines the results of all ranks: their times, and the sum of the wrong elements.
+Result<Measurement> Measure::agree(const Shape& shape, const Times& times, const Wrong& wrong) {
   const Bytes mine = ByteWriter()
-                         .u64(std::bit_cast<uint64_t>(seconds))
+                         .u64(std::bit_cast<uint64_t>(times.seconds))
+                         .u64(std::bit_cast<uint64_t>(times.warmup))
                          .u64(wrong.count)
                          .u64(wrong.index)
                          .text(wrong.expected)
@@ -299,9 +337,11 @@ Result<Measurement> Measure::agree(const Shape& shape, double seconds, const Wro
   auto all = bootstrap_.allGather(mine);
   if (!all.ok()) return all.status();
   Measurement measured;
+  std::vector<double> seconds, warmups;
   for (int rank = 0; rank < ranks_; ++rank) {
     ByteReader reader((*all)[static_cast<std::size_t>(rank)]);
-    measured.seconds = std::max(measured.seconds, std::bit_cast<double>(reader.u64()));
+    seconds.push_back(std::bit_cast<double>(reader.u64()));
+    warmups.push_back(std::bit_cast<double>(reader.u64()));
     const uint64_t count = reader.u64();
     if (count > 0 && measured.wrong == 0 && rank_ == 0) {
       const uint64_t index = reader.u64();
@@ -312,7 +352,29 @@ Result<Measurement> Measure::agree(const Shape& shape, double seconds, const Wro
     }
     measured.wrong += count;
   }
+  measured.seconds = combined(seconds);
+  measured.warmup_seconds = combined(warmups);
+  RAILWISE_TRY(collectSamples(times.samples, measured));
   return measured;
+}
+
+// Rank 0 gets the times of the iterations of all ranks.
+Status Measure::collectSamples(const std::vector<double>& mine, Measurement& measured) {
+  ByteWriter writer;
+  for (const double sample : mine) writer.u64(std::bit_cast<uint64_t>(sample));
+  auto all = bootstrap_.gather(writer.take());
+  if (!all.ok() || rank_ != 0) return all.status();
+  std::vector<ByteReader> readers;
+  for (const Bytes& block : *all) readers.emplace_back(block);
+  std::vector<double> of_ranks(readers.size());
+  const auto stride = static_cast<std::size_t>(strideOf(options_.iters));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    for (std::size_t rank = 0; rank < readers.size(); ++rank)
+      of_ranks[rank] = std::bit_cast<double>(readers[rank].u64());
+    if (i * stride >= static_cast<std::size_t>(options_.skipped_samples))
+      measured.samples.push_back(combined(of_ranks));
+  }
+  return Status::success();
 }
 
 }  // namespace railwise::cli

@@ -1,18 +1,19 @@
-// Measures one row of the table: timed iterations out of place and in place, then a run with new data in
-// which every element is compared. Main thread; the collectives run on the progress worker.
+// Measures one row of the table, out of place and in place: warm-up, timed iterations, then runs with new
+// data in which every element is compared. Main thread; the collectives run on the progress worker.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "perf/algorithm/contents.h"
 #include "perf/collective/links.h"
-#include "perf/collective/record.h"
-#include "perf/collective/report.h"
-#include "perf/collective/run_options.h"
 #include "perf/collective/task.h"
 #include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"
 #include "perf/job/worker.h"
+#include "perf/results/record.h"
+#include "perf/results/report.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 
@@ -43,42 +44,56 @@ class Measure {
                                                   Links& links, Worker& progress, Activity& activity,
                                                   RankRecord& record, bool cores_are_few);
 
-  // Measures the row for about `bytes` bytes. Every rank returns the same row. Rank 0 reports the first wrong
-  // element.
-  Result<Row> row(uint64_t bytes);
+  // Measures the row for about `bytes` bytes. Every rank returns the same row, except that only rank 0 has
+  // the times of the iterations. Rank 0 reports the first wrong element, and shows its progress behind the
+  // text `begin`.
+  Result<Row> row(uint64_t bytes, const Variant& variant, const std::string& begin);
 
   // How often this rank has slept while it waited.
   uint64_t naps() const { return wait_.naps(); }
 
  private:
   struct Shape {
-    uint64_t count = 0;     // elements as the table shows them: of the buffer, or in alltoall of one block
-    std::size_t bytes = 0;  // size of the buffer
+    Variant variant;
+    uint64_t count = 0;     // elements of a block, as the table shows them
+    std::size_t bytes = 0;  // size of the larger buffer
     bool in_place = false;
-    uint64_t salt = 0;  // salt of the current contents
   };
-  using Tasks = std::vector<std::unique_ptr<Task>>;
+  // A run of the collective: the stages follow each other.
+  using Stages = std::vector<Tasks>;
+  struct Times {
+    double warmup = 0;            // seconds of a warm-up iteration
+    double seconds = 0;           // of a timed one
+    std::vector<double> samples;  // of single iterations, or of several that follow each other
+  };
 
   Measure(const PerfOptions& options, Bootstrap& bootstrap, Links& links, Worker& progress,
           Activity& activity, RankRecord& record, bool cores_are_few, Buffer send, Buffer receive);
 
   Result<Measurement> measure(const Shape& shape);
-  Tasks makeTasks(const Shape& shape);
-  void addRing(const Shape& shape, Tasks& tasks);
-  void addExchange(const Shape& shape, int to, int from, std::size_t send_at, std::size_t receive_at,
-                   Tasks& tasks);
-  void addAllToAll(const Shape& shape, Tasks& tasks);
-  Status run(const Tasks& tasks, int times);
-  Status runChecked(Shape& shape, const Tasks& tasks, Wrong& wrong);
+  Stages makeStages(const Shape& shape);
+  void addTransfer(const Shape& shape, const Transfer& transfer, Tasks& tasks);
+  Status warmUp(const Stages& stages, Times& times);
+  Status timeAll(const Stages& stages, Times& times);
+  Status timeWithBarriers(const Stages& stages, Times& times);
+  Status run(const Stages& stages, int times, std::vector<double>* samples = nullptr);
+  Status runOnce(const Stages& stages);
+  Status runChecked(const Shape& shape, const Stages& stages, Wrong& wrong);
+  void showIteration(int iteration, int of);
 
-  const std::byte* input(const Shape& shape) const { return (shape.in_place ? receive_ : send_).data(); }
-  void fill(const Shape& shape);
-  void fillExpected(const Shape& shape, uint64_t first, std::span<std::byte> out) const;
-  void verify(const Shape& shape, Wrong& wrong);
-  Result<Measurement> agree(const Shape& shape, double seconds, const Wrong& wrong);
+  Contents contentsOf(const Shape& shape, uint64_t salt) const;
+  std::span<std::byte> inputOf(const Contents& contents, bool in_place) const;
+  std::span<std::byte> outputOf(const Contents& contents, bool in_place) const;
+  std::span<std::byte> guardOf(const Contents& contents, bool in_place) const;
+  void fill(const Contents& contents, bool in_place);
+  void verify(const Shape& shape, const Contents& contents, Wrong& wrong);
+  Result<Measurement> agree(const Shape& shape, const Times& times, const Wrong& wrong);
+  Status collectSamples(const std::vector<double>& mine, Measurement& measured);
+  double combined(std::span<const double> of_ranks) const;
   std::string shapeText(const Shape& shape) const;
 
   const PerfOptions& options_;
+  const CollectiveTraits& traits_;
   Bootstrap& bootstrap_;
   Links& links_;
   Worker& progress_;
@@ -90,9 +105,10 @@ class Measure {
   const Buffer receive_;
   const int rank_;
   const int ranks_;
-  const std::size_t element_;
   std::size_t window_ = 1;
   uint64_t next_salt_ = 1;
+  std::string progress_text_;
+  Clock::time_point next_progress_;
 };
 
 }  // namespace railwise::cli

@@ -8,21 +8,28 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "cli/options/message.h"
 #include "cli/plugin/device_choice.h"
 #include "perf/collective/measure.h"
-#include "perf/collective/record.h"
-#include "perf/collective/report.h"
 #include "perf/job/activity.h"
 #include "perf/job/bootstrap.h"
 #include "perf/measuring/machine_use.h"
+#include "perf/results/comparison.h"
+#include "perf/results/document.h"
+#include "perf/results/record.h"
+#include "perf/results/report.h"
 
 namespace railwise::cli {
 namespace {
 
 // How long rank 0 waits for the launcher's "quiet". The launcher checks every millisecond.
 constexpr auto kQuietLimit = std::chrono::seconds(5);
+// With --faults: how long a rank that has failed waits for its calls of the plugin to return, and any rank
+// for the launcher's comparison. Together less than what the launcher grants ranks after the first has ended.
+constexpr auto kReturnLimit = std::chrono::milliseconds(1500);
+constexpr auto kCompareLimit = std::chrono::seconds(2);
 
 // ---- The launcher ends a rank by SIGTERM. When the launcher dies, the kernel sends SIGTERM too. ----
 
@@ -34,6 +41,12 @@ void onTerminate(int) {
   _exit(kExitFailed);
 }
 
+// Nobody reads the output any more. The launcher ends all ranks, this one too.
+void onBrokenPipe(int) {
+  kill(g_launcher, SIGPIPE);
+  while (true) pause();
+}
+
 void watchLauncher(const RankIdentity& identity) {
   if (identity.launcher == 0) return;
   g_launcher = identity.launcher;
@@ -43,6 +56,8 @@ void watchLauncher(const RankIdentity& identity) {
   struct sigaction action = {};
   action.sa_handler = onTerminate;
   sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = onBrokenPipe;
+  sigaction(SIGPIPE, &action, nullptr);
   // The launcher died before this rank could ask the kernel for the signal.
   if (getppid() != identity.launcher) onTerminate(SIGTERM);
 }
@@ -56,11 +71,13 @@ uint64_t communicatorId(const std::string& secret) {
 
 class Rank {
  public:
-  Rank(const PerfOptions& options, const RankIdentity& identity) : options_(options), identity_(identity) {}
+  Rank(const PerfOptions& options, const RankIdentity& identity, const MachineKnowledge& machine,
+       const SavedRun* against)
+      : options_(options), identity_(identity), machine_(machine), against_(against) {}
 
   int run() {
     fallback_ = identity_.launcher != 0 ? identity_.software_fallback : needsSoftwareDevice(options_.plugin);
-    if (!openRecord() || !join()) return kExitFailed;
+    if (!possible() || !openRecord() || !join()) return kExitFailed;
     const Status status = runJob();
     if (!status.ok()) giveUp();
     record_->end(RankEnding::kCompleted, "");
@@ -68,6 +85,18 @@ class Rank {
   }
 
  private:
+  // What only the number of ranks decides. Rank 0 says what is wrong.
+  bool possible() const {
+    std::string reason;
+    if (const char* const why = impossibleWith(options_.collective, identity_.size); why != nullptr)
+      reason = why;
+    if (traitsOf(options_.collective).rooted && options_.root >= identity_.size)
+      reason = textOf("option -r/--root: there is no rank %d among %d ranks", options_.root, identity_.size);
+    if (against_ != nullptr && reason.empty()) reason = notComparable(*against_, options_, identity_.size);
+    if (!reason.empty() && identity_.rank == 0) say("%s", reason.c_str());
+    return reason.empty();
+  }
+
   bool openRecord() {
     const char* const fd = std::getenv(kRecordVariable);
     if (fd == nullptr && !options_.faults) return true;
@@ -78,6 +107,7 @@ class Rank {
     }
     run_record_ = std::move(*run);
     record_ = &run_record_->rank(identity_.rank);
+    record_->pid = getpid();
     return true;
   }
 
@@ -90,6 +120,11 @@ class Rank {
   }
 
   bool join() {
+    if (identity_.anonymous && identity_.rank == 0)
+      say("nothing that has started the ranks tells this job from others: whoever reaches rank 0's port can "
+          "join "
+          "or end it. Give all ranks a secret (%s=TEXT)",
+          kSecretVariable);
     BootstrapOptions bootstrap;
     bootstrap.rank = identity_.rank;
     bootstrap.size = identity_.size;
@@ -102,6 +137,7 @@ class Rank {
     bootstrap.on_failure = [this](const std::string& text) {
       say("%s", text.c_str());
       recordFailure(text);
+      if (options_.faults && gate_.close(kReturnLimit)) record_->standStill(kCompareLimit);
       _exit(kExitFailed);  // a plugin call of another thread may never return
     };
     if (identity_.size > 1) {
@@ -144,9 +180,9 @@ class Rank {
     RAILWISE_TRY(agreeOnDevice());
     RAILWISE_TRY(startNet());
     RAILWISE_TRY(introduce());
-    service_ = std::make_unique<Worker>("rw-service");
-    progress_ = std::make_unique<Worker>("rw-progress");
-    net_ = std::make_unique<NetContext>(*plugin_->api, failure_, bootstrap_->rank());
+    service_ = std::make_unique<Worker>("rw-service", gate_);
+    progress_ = std::make_unique<Worker>("rw-progress", gate_);
+    net_ = std::make_unique<NetContext>(*plugin_->api, failure_, gate_, bootstrap_->rank());
     LinkPlan plan = linkPlan(options_, bootstrap_->rank(), bootstrap_->size());
     plan.devices = devices_;
     plan.first_device = rank_on_host_;
@@ -166,10 +202,15 @@ class Rank {
     activity_.setPhase("closing the connections");
     RAILWISE_TRY(bootstrap_->barrier());
     activity_.setDetail(nullptr);
+    // All counts are compared twice: with the connections, and when they have left the rest to their rails.
+    if (options_.faults) record_->standStill(kCompareLimit);
     RAILWISE_TRY(service_->run([this] { return links_->close(); }));
+    if (options_.faults) record_->standStill(kCompareLimit);
     service_.reset();
     progress_.reset();
     activity_.setPhase("in finalize");
+    const CallGate::Pass pass(gate_);
+    if (!pass.ok()) return {Code::kRemote};
     if (const ncclResult_t result = plugin_->api->finalize(); result != ncclSuccess)
       return fail("finalize failed: " + resultText(result), result);
     plugin_.reset();
@@ -216,8 +257,22 @@ class Rank {
     return Status::success();
   }
 
-  Result<std::string> deviceNames() {
-    std::string names;
+  static bool onSoftwareDevice() {
+    const char* const device = std::getenv("RAILWISE_DEVICE");
+    return device != nullptr && std::string_view(device).starts_with("software");
+  }
+
+  PortSpeed meaningOf(const NetProperties& properties) const {
+    if (onSoftwareDevice())
+      return machine_.software_paced && machine_.software_paced() ? PortSpeed::kAlways : PortSpeed::kClaimed;
+    // Devices that the kernel makes in software (rxe, siw) have no place in the PCI tree.
+    const bool in_tree =
+        !properties.pci_path.empty() && properties.pci_path.find("/virtual/") == std::string::npos;
+    return in_tree ? PortSpeed::kBetweenHosts : PortSpeed::kClaimed;
+  }
+
+  Result<std::vector<PortUse>> ownPorts() {
+    std::vector<PortUse> ports;
     const int count = static_cast<int>(devices_.size());
     for (int channel = 0; channel < std::min(options_.channels, count); ++channel) {
       const int device = devices_[static_cast<std::size_t>((rank_on_host_ + channel) % count)];
@@ -227,9 +282,31 @@ class Rank {
         return fail(textOf("getProperties(%d) failed: ", device) + resultText(result));
       if ((properties.ptr_support & NCCL_PTR_HOST) == 0)
         return fail("device " + properties.name + " does not take host memory");
-      names += (names.empty() ? "" : ",") + properties.name;
+      ports.push_back({properties.name, properties.speed_mbps, meaningOf(properties)});
     }
-    return names;
+    return ports;
+  }
+
+  static void putPorts(ByteWriter& writer, const std::vector<PortUse>& ports) {
+    writer.u32(static_cast<uint32_t>(ports.size()));
+    for (const PortUse& port : ports)
+      writer.text(port.device)
+          .u32(static_cast<uint32_t>(std::max(port.speed_mbps, 0)))
+          .u32(static_cast<uint32_t>(port.holds));
+  }
+
+  static RankLine takeLine(int rank, const Peer& peer, ByteReader& reader) {
+    RankLine line = {rank, static_cast<int>(peer.pid), peer.host, "", {}};
+    const uint32_t count = reader.u32();
+    for (uint32_t i = 0; i < count && reader.ok(); ++i) {
+      PortUse port;
+      port.device = reader.text();
+      port.speed_mbps = static_cast<int>(reader.u32());
+      port.holds = static_cast<PortSpeed>(reader.u32());
+      line.devices += (line.devices.empty() ? "" : ",") + port.device;
+      line.ports.push_back(std::move(port));
+    }
+    return line;
   }
 
   // Exchanges which ranks there are, with which plugin and devices.
@@ -237,17 +314,20 @@ class Rank {
     const int rank = bootstrap_->rank();
     for (int i = 0; i < rank; ++i)
       rank_on_host_ += bootstrap_->peer(i).host == bootstrap_->peer(rank).host ? 1 : 0;
-    auto names = deviceNames();
-    if (!names.ok()) return names.status();
+    auto ports = ownPorts();
+    if (!ports.ok()) return ports.status();
     const std::string plugin = textOf("%s v%d", plugin_->api->name(), plugin_->api->version());
-    auto all = bootstrap_->allGather(ByteWriter().text(plugin).text(*names).take());
+    ByteWriter mine;
+    mine.text(plugin);
+    putPorts(mine, *ports);
+    auto all = bootstrap_->allGather(mine.take());
     if (!all.ok()) return all.status();
     for (int i = 0; i < bootstrap_->size(); ++i) {
       ByteReader reader((*all)[static_cast<std::size_t>(i)]);
       const Peer& peer = bootstrap_->peer(i);
       const std::string other = reader.text();
       if (other != plugin) return fail(peer.text() + " uses plugin " + other + ", this rank uses " + plugin);
-      report_.rank_lines.push_back({i, static_cast<int>(peer.pid), peer.host, reader.text()});
+      report_.rank_lines.push_back(takeLine(i, peer, reader));
     }
     report_.options = options_;
     report_.ranks = bootstrap_->size();
@@ -255,6 +335,9 @@ class Rank {
     report_.plugin_name = plugin_->api->name();
     report_.api = plugin_->api->version();
     report_.software_fallback = fallback_;
+    report_.software_device = onSoftwareDevice();
+    if (const char* fabric = std::getenv("RAILWISE_FABRIC"); fabric != nullptr && report_.software_device)
+      report_.fabric = fabric;
     print(headerText(report_));
     keepReport();
     return Status::success();
@@ -271,8 +354,7 @@ class Rank {
     return service_->run([&] { return links_->connect(*handles); });
   }
 
-  // With --duration, measures all sizes again until the time on rank 0 is over. With --faults, until the
-  // launcher sets "over".
+  // Measures all sizes as often as -N/--cycles, -D/--duration or the faults ask for.
   Status measureAll() {
     record_->phase = RankPhase::kTraffic;
     // A fault campaign runs beside other programs.
@@ -283,17 +365,32 @@ class Rank {
     const Deadline end = Deadline::after(std::chrono::seconds(options_.duration_s));
     const MachineUse machine;
     const double cpu_seconds = ownCpuSeconds();
-    for (;;) {
-      RAILWISE_TRY(measureSizes(**measure));
-      if (!options_.faults && options_.duration_s == 0)
-        return lookAround(machine, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
-      const bool scheduled = options_.faults && !run_record_->over();
-      auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() && !scheduled ? 1 : 0).take());
+    const double load = loadAverage();
+    for (int cycle = 1;; ++cycle) {
+      RAILWISE_TRY(measureSizes(**measure, cycle));
+      auto over = isOver(cycle, end);
       if (!over.ok()) return over.status();
-      if (ByteReader(over->front()).u32() == 0) continue;
+      if (!*over) continue;
       if (options_.faults) return Status::success();
-      return lookAround(machine, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
+      if (!printsEveryRow()) printRows();
+      return lookAround(machine, load, ownCpuSeconds() - cpu_seconds, (*measure)->naps());
     }
+  }
+
+  // Rank 0 decides for all ranks: with --duration by the time, with --faults when the launcher says so too.
+  Result<bool> isOver(int cycle, const Deadline& end) {
+    if (!options_.faults && options_.duration_s == 0) return options_.cycles != 0 && cycle >= options_.cycles;
+    const bool scheduled = options_.faults && !run_record_->over();
+    auto over = bootstrap_->allGather(ByteWriter().u32(end.passed() && !scheduled ? 1 : 0).take());
+    if (!over.ok()) return over.status();
+    return ByteReader(over->front()).u32() != 0;
+  }
+
+  bool neverEnds() const { return options_.cycles == 0 && options_.duration_s == 0 && !options_.faults; }
+  // With --duration, one row for each size says what all its measurements say together.
+  bool printsEveryRow() const { return options_.duration_s == 0 || options_.every_row || options_.faults; }
+  void printRows() {
+    for (const Row& row : report_.rows) print(rowText(report_, row));
   }
 
   int ranksOnHost() const {
@@ -304,7 +401,7 @@ class Rank {
   }
 
   // Collects, in rank 0's report, what other load the measurements shared the machine with.
-  Status lookAround(const MachineUse& machine, double cpu_seconds, uint64_t naps) {
+  Status lookAround(const MachineUse& machine, double load, double cpu_seconds, uint64_t naps) {
     auto all =
         bootstrap_->allGather(ByteWriter().u64(static_cast<uint64_t>(cpu_seconds * 1e9)).u64(naps).take());
     if (!all.ok()) return all.status();
@@ -319,50 +416,96 @@ class Rank {
     its.cores = usableCpus();
     its.ranks_on_host = ranksOnHost();
     its.others = machine.since(on_host);
+    its.load = load;
     report_.surroundings = its;
     return Status::success();
   }
 
-  Status measureSizes(Measure& measure) {
+  Status measureSizes(Measure& measure, int cycle) {
     const auto sizes = perfSizes(options_);
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (bootstrap_->rank() == 0)
-        showProgress(textOf("%s: size %llu (%zu of %zu)", collectiveName(options_.collective),
-                            static_cast<unsigned long long>(sizes[i]), i + 1, sizes.size()));
-      auto row = measure.row(sizes[i]);
-      if (!row.ok()) return row.status();
-      report_.rows.push_back(*row);
-      keepReport();
-      if (bootstrap_->rank() == 0) clearProgress();
-      print(rowText(report_, *row));
+    for (const Variant& variant : variantsOf(options_, bootstrap_->size())) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const std::string begin = progressOf(variant, sizes[i], i + 1, sizes.size(), cycle);
+        if (bootstrap_->rank() == 0) showProgress(begin);
+        auto row = measure.row(sizes[i], variant, begin);
+        if (bootstrap_->rank() == 0) clearProgress();
+        if (!row.ok()) return row.status();
+        takeRow(*row);
+      }
     }
     return Status::success();
+  }
+
+  void takeRow(const Row& row) {
+    if (!printsEveryRow()) {
+      report_.combine(row);
+    } else {
+      // Rows without an end would fill the memory, and nothing reads them: -N 0 goes without --json and
+      // --csv.
+      if (neverEnds()) report_.rows.clear();
+      report_.rows.push_back(row);
+      print(rowText(report_, row));
+    }
+    keepReport();
+  }
+
+  std::string progressOf(const Variant& variant, uint64_t bytes, std::size_t number, std::size_t of,
+                         int cycle) const {
+    std::string text = std::string(collectiveName(options_.collective)) + " of " + dataTypeName(variant.type);
+    if (variant.root >= 0 && options_.all_roots) text += textOf(", root %d", variant.root);
+    if (cycle > 1) text += textOf(", time %d", cycle);
+    return text + textOf(": %llu bytes (%zu of %zu)", static_cast<unsigned long long>(bytes), number, of);
   }
 
   void keepReport() {
     if (run_record_ != nullptr && bootstrap_->rank() == 0) run_record_->keep(report_);
   }
 
-  bool tableOnStdout() const { return !options_.json || !options_.json_file.empty(); }
-
   void print(const std::string& text) const {
-    if (bootstrap_->rank() != 0 || !tableOnStdout()) return;
+    if (bootstrap_->rank() != 0 || !tableOnStdout(options_)) return;
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
 
   Status finish() {
     exit_status_ = report_.wrong() == 0 ? kExitOk : kExitFailed;
+    // With faults the run measures other things than bandwidth.
+    if (!options_.faults) judge();
     print(footerText(report_));
-    // With --faults the launcher writes the document.
-    const bool ours = bootstrap_->rank() == 0 && options_.json && !options_.faults;
-    if (ours && !writeDocument(options_.json_file, jsonText(report_))) exit_status_ = kExitFailed;
+    if (bootstrap_->rank() == 0) writeDocuments();
     return Status::success();
+  }
+
+  void judge() {
+    const double average = report_.averageBusBandwidth();
+    const bool too_slow = options_.min_busbw && average < *options_.min_busbw;
+    if (too_slow) exit_status_ = kExitFailed;
+    if (bootstrap_->rank() != 0) return;
+    if (too_slow)
+      say("the average bus bandwidth, %.4g GB/s, is below --min-busbw %g", average, *options_.min_busbw);
+    report_.reached = reachedBy(report_, machine_.model);
+    if (against_ == nullptr) return;
+    comparison_ = compareRuns(*against_, report_);
+    report_.comparison = comparisonText(*comparison_);
+  }
+
+  void writeDocuments() {
+    // With --faults the launcher writes the document.
+    const auto compared = [this](JsonWriter& json) {
+      if (comparison_) addComparison(json, *comparison_);
+    };
+    if (options_.json && !options_.faults && !writeDocument(options_.json_file, jsonText(report_, compared)))
+      exit_status_ = kExitFailed;
+    if (options_.csv && !writeDocument(options_.csv_file, csvText(report_))) exit_status_ = kExitFailed;
   }
 
   const PerfOptions& options_;
   const RankIdentity& identity_;
+  const MachineKnowledge& machine_;
+  const SavedRun* const against_;  // null: no comparison
+  std::optional<Comparison> comparison_;
   Activity activity_;
+  CallGate gate_;
   FailureNote failure_;
   RankRecord own_record_;
   RankRecord* record_ = &own_record_;  // or a record in the launcher's memory
@@ -382,10 +525,11 @@ class Rank {
 
 }  // namespace
 
-int runRank(const PerfOptions& options, const RankIdentity& identity) {
+int runRank(const PerfOptions& options, const RankIdentity& identity, const MachineKnowledge& machine,
+            const SavedRun* against) {
   setMessagePrefix(textOf("rank %d: ", identity.rank));
   watchLauncher(identity);
-  return Rank(options, identity).run();
+  return Rank(options, identity, machine, against).run();
 }
 
 }  // namespace railwise::cli

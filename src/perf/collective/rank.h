@@ -2,11 +2,25 @@
 // process.
 #pragma once
 
-#include "perf/collective/run_options.h"
+#include <functional>
+
 #include "perf/job/rank_environment.h"
+#include "perf/results/comparison.h"
+#include "perf/results/model_answer.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 
-int runRank(const PerfOptions& options, const RankIdentity& identity);
+// What a rank does not know itself of the machine.
+struct MachineKnowledge {
+  // Does the software device that RAILWISE_DEVICE names keep to the speeds of its ports? Asked when the
+  // device is chosen, and only of a software device.
+  std::function<bool()> software_paced;
+  ModelOfHosts model;
+};
+
+// `against`: an earlier run to compare with; null: there is none.
+int runRank(const PerfOptions& options, const RankIdentity& identity, const MachineKnowledge& machine,
+            const SavedRun* against);
 
 }  // namespace railwise::cli

@@ -1,5 +1,5 @@
-// The collectives as state machines over links. start() prepares one run. advance() does what is possible at
-// once and never waits. Progress thread only.
+// Runs one transfer of a collective (perf/algorithm/plan.h) over one channel. start() prepares a run.
+// advance() does what is possible at once and never waits. Progress thread only.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,15 @@
 #include <vector>
 
 #include "base/status.h"
-#include "perf/collective/data.h"
+#include "perf/algorithm/data.h"
+#include "perf/algorithm/plan.h"
 #include "perf/collective/link.h"
 #include "perf/job/activity.h"
 #include "perf/job/idle_wait.h"
 
 namespace railwise::cli {
 
-class Task {
- public:
-  virtual ~Task() = default;
-  virtual void start() = 0;
-  // True: something moved. Errors are already noted.
-  virtual Result<bool> advance() = 0;
-  virtual bool done() const = 0;
-};
-
-// The elements [first, first + count): what one channel of a collective moves.
+// The elements [first, first + count): what one channel moves of a block.
 struct Part {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -33,35 +25,59 @@ struct Part {
 // channels.
 std::vector<Part> splitParts(std::size_t count, int parts, std::size_t granule);
 
-// The plan of a ring all-reduce of one channel. In each loop, `size` chunks travel around the ring twice:
-// first they are reduced, then they are copied.
-struct RingPlan {
-  int rank = 0;
-  int size = 1;
-  Part part;
+// A buffer whose first block has number `first_block`.
+template <typename Byte>
+struct BlockBuffer {
+  Byte* data = nullptr;
+  int first_block = 0;
+};
+
+struct TaskPlan {
+  Transfer transfer;
+  BlockBuffer<const std::byte> input;  // may be the memory of `output`
+  BlockBuffer<std::byte> output;
+  std::size_t block = 0;  // elements of a block of the buffers
+  Part part;              // of the blocks that travel as one
   DataType type = DataType::kFloat;
   ReduceOp op = ReduceOp::kSum;
-  const std::byte* input = nullptr;  // the whole buffer; may be equal to `output`
-  std::byte* output = nullptr;
+  int ranks = 1;               // an average divides by it
+  bool empty_message = false;  // without data, one empty message travels
 };
-std::unique_ptr<Task> makeRing(const RingPlan& plan, SendLink& next, RecvLink& previous);
 
-// Sends a block to one rank and receives a block from one rank, which may be another rank. Each block has
-// `bytes` bytes and travels in chunks of one slot.
-struct ExchangePlan {
-  const std::byte* send = nullptr;
-  std::byte* receive = nullptr;
-  std::size_t bytes = 0;
-  bool empty_message = false;  // if `bytes` is 0, send one empty message, as NCCL does
-  bool in_place = false;       // `receive` equals `send`: a chunk may be overwritten only after it was staged
+class TransferTask {
+ public:
+  // `to` and `from` are null if the transfer does not need them. `after`: a chunk may be written only after
+  // this task has read it; null: at any time.
+  TransferTask(TaskPlan plan, SendLink* to, RecvLink* from, const TransferTask* after = nullptr);
+
+  void start();
+  // True: something moved. Errors are already noted.
+  Result<bool> advance();
+  bool done() const { return chunk_round_ == rounds_ && (to_ == nullptr || to_->idle()); }
+
+ private:
+  const ChunkStep& step() const { return plan_.transfer.steps[step_]; }
+  bool canStep() const;
+  Part chunk() const;
+  Status takeStep();
+  std::size_t cut() const { return static_cast<std::size_t>(plan_.transfer.cut); }
+  std::size_t offset(int first_block, const Part& chunk) const;
+
+  const TaskPlan plan_;
+  SendLink* const to_;
+  RecvLink* const from_;
+  const TransferTask* const after_;
+  const std::size_t element_;
+  std::size_t chunk_elements_ = 1;
+  std::size_t rounds_ = 0;  // how often all steps are taken: once for each chunk of a block
+  std::size_t receives_ = 0;
+  std::size_t chunk_round_ = 0;
+  std::size_t step_ = 0;
 };
-std::unique_ptr<Task> makeExchange(const ExchangePlan& plan, SendLink& to, RecvLink& from);
 
-// Copies a block that stays on this rank.
-std::unique_ptr<Task> makeCopy(const std::byte* from, std::byte* to, std::size_t bytes);
+using Tasks = std::vector<std::unique_ptr<TransferTask>>;
 
-// Runs all tasks in order, at most `window` of them at a time.
-Status runTasks(const std::vector<std::unique_ptr<Task>>& tasks, std::size_t window, Activity& activity,
-                IdleWait& wait);
+// Runs the tasks of a stage in order, at most `window` of them at a time.
+Status runTasks(const Tasks& tasks, std::size_t window, Activity& activity, IdleWait& wait);
 
 }  // namespace railwise::cli

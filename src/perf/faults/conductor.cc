@@ -27,6 +27,13 @@ std::string markWords(const softdev::FaultLogEntry& entry) {
   return entry.rule == 0 ? words : words + textOf(" (rule %u)", entry.rule);
 }
 
+// Does the action of a fault lose data or time, on a device that goes on?
+bool breaks(std::string_view action) {
+  for (const char* harmless : {"delay", "speed", "event", "port=up"})
+    if (action.starts_with(harmless)) return false;
+  return true;
+}
+
 }  // namespace
 
 FaultConductor::FaultConductor(std::string fabric, const Schedule& schedule,
@@ -126,12 +133,35 @@ void FaultConductor::disarm() {
 void FaultConductor::readLog() {
   for (const softdev::FaultLogEntry& entry : softdev::readFaultLog(*fabric_, log_seen_)) {
     log_seen_ = entry.sequence;
+    if (breaks(entry.action)) struck_at_[std::string(entry.host) + "/" + entry.device] = Clock::now();
     std::string words = markWords(entry);
     const auto same = std::find_if(marks_.rbegin(), marks_.rend(),
                                    [&](const FaultMark& mark) { return mark.words == words; });
     if (same != marks_.rend() && entry.time_ns - same->realtime_ns < kSameMarkNs) continue;
     if (marks_.size() < kMostKeptMarks) marks_.push_back({entry.time_ns, std::move(words)});
   }
+}
+
+std::vector<std::string> FaultConductor::broken(Clock::time_point since) const {
+  std::vector<std::string> places;
+  for (const auto& [place, at] : struck_at_)
+    if (at >= since) places.push_back(place);
+  const auto rules = fabric_ != nullptr ? softdev::listFaults(*fabric_) : std::vector<softdev::FaultStatus>{};
+  const auto look = [&](int rank, int peer) {
+    for (const DeviceStates::Device& device : devices_.of(hostName(rank))) {
+      const bool cut_off = std::any_of(rules.begin(), rules.end(), [&](const softdev::FaultStatus& rule) {
+        return cutsOff(rule, hostName(rank), device.name, hostName(peer));
+      });
+      if (!device.works || cut_off) places.push_back(hostName(rank) + "/" + device.name);
+    }
+  };
+  for (const auto& [a, b] : talking_) {
+    look(a, b);
+    look(b, a);
+  }
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  return places;
 }
 
 bool FaultConductor::othersLeft() const {

@@ -2,6 +2,7 @@
 // are left. One thread.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,6 +32,8 @@ class FaultConductor {
 
   // Attaches as soon as a process is on the fabric. True: attached.
   bool attach();
+  // Null: not attached.
+  softdev::Fabric* fabric() const { return fabric_; }
   // Performs the steps that are due, and observes the fabric.
   void conduct(Clock::duration since_traffic);
   // Observes a last time, because a rank ends. Later events do not count.
@@ -40,6 +43,9 @@ class FaultConductor {
   // Reads new entries of the fault log. Also call it at the end, while attached.
   void readLog();
 
+  // The devices, as "h1/soft0", that do not work, that a rule cuts off from a peer, or that a fault has
+  // struck since `since`.
+  std::vector<std::string> broken(Clock::time_point since) const;
   const PairsLeft& pairs() const { return pairs_; }
   uint64_t fired() const { return log_seen_; }
   const std::vector<FaultMark>& marks() const { return marks_; }
@@ -72,6 +78,7 @@ class FaultConductor {
   std::optional<Clock::time_point> looked_at_;
   uint64_t log_seen_ = 0;
   std::vector<FaultMark> marks_;
+  std::map<std::string, Clock::time_point> struck_at_;  // devices, by the last fault that struck them
 };
 
 }  // namespace railwise::cli

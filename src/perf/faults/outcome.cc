@@ -29,6 +29,12 @@ std::string resultName(int result) {
   return text.substr(0, text.find(" ("));
 }
 
+// A good run whose records or whose diagnosis are wrong is not good.
+RunOutcome unlessItTellsWrong(const RunEnd& run, RunOutcome good) {
+  if (run.record_disagrees) return RunOutcome::kRecordDisagrees;
+  return run.wrong_verdict ? RunOutcome::kWrongVerdict : good;
+}
+
 }  // namespace
 
 const char* outcomeName(RunOutcome outcome) {
@@ -39,6 +45,10 @@ const char* outcomeName(RunOutcome outcome) {
       return "unreachable";
     case RunOutcome::kWrong:
       return "wrong";
+    case RunOutcome::kRecordDisagrees:
+      return "record disagrees";
+    case RunOutcome::kWrongVerdict:
+      return "wrong verdict";
     case RunOutcome::kFailed:
       break;
   }
@@ -75,9 +85,10 @@ RunOutcome judgeRun(const RunEnd& run) {
   const auto all = [&](bool (*is)(const RankEnd&)) {
     return std::all_of(run.ranks.begin(), run.ranks.end(), is);
   };
-  if (all(completed)) return RunOutcome::kCompleted;
+  if (all(completed)) return unlessItTellsWrong(run, RunOutcome::kCompleted);
   const bool said = std::any_of(run.ranks.begin(), run.ranks.end(), saidRemoteError);
-  if (said && all(endedByRemoteError) && nothingWasLeft(run.pairs)) return RunOutcome::kUnreachable;
+  if (said && all(endedByRemoteError) && nothingWasLeft(run.pairs))
+    return unlessItTellsWrong(run, RunOutcome::kUnreachable);
   return RunOutcome::kFailed;
 }
 

@@ -20,6 +20,59 @@ void addEnds(JsonWriter& json, const RunEnd& end) {
   json.endArray();
 }
 
+void addCounted(JsonWriter& json, const char* name, const Counted& counted) {
+  json.key(name).beginInlineObject();
+  json.key("bytes").value(counted.bytes);
+  json.key("work_requests").value(counted.work_requests);
+  json.key("completions").value(counted.completions);
+  json.endInlineObject();
+}
+
+void addRecordReport(JsonWriter& json, const RecordReport& report) {
+  if (report.comparisons > 0) json.key("record_agrees").value(report.disagreements.empty());
+  json.key("records_compared").value(report.ranks);
+  if (!report.problem.empty()) json.key("record_not_compared").value(report.problem);
+  if (report.disagreements.empty()) return;
+  json.key("record_disagreements").beginArray();
+  for (const RecordDisagreement& each : report.disagreements) {
+    json.beginObject();
+    json.key("rank").value(each.rank);
+    json.key("time").value(each.time);
+    json.key("devices").beginArray();
+    for (const CountsDiffer& its : each.devices) {
+      json.beginObject();
+      json.key("device").value(its.device);
+      addCounted(json, "record_counts", its.record);
+      addCounted(json, "device_counts", its.device_says);
+      json.endObject();
+    }
+    json.endArray();
+    json.endObject();
+  }
+  json.endArray();
+}
+
+void addTexts(JsonWriter& json, const char* name, const std::vector<std::string>& texts) {
+  json.key(name).beginRow();
+  for (const std::string& text : texts) json.value(text);
+  json.endRow();
+}
+
+void addStalls(JsonWriter& json, const std::vector<Stall>& stalls) {
+  json.key("stalls").beginArray();
+  for (const Stall& stall : stalls) {
+    json.beginObject();
+    json.key("at_ms").value(stall.at_ms);
+    json.key("lasted_ms").value(stall.lasted_ms);
+    json.key("verdict").value(stall.verdict);
+    addTexts(json, "named", stall.named);
+    addTexts(json, "broken", stall.broken);
+    json.key("right").value(stall.right);
+    json.endObject();
+  }
+  json.endArray();
+}
+
 }  // namespace
 
 void addFaultFigures(JsonWriter& json, const FaultsReport& faults) {
@@ -42,6 +95,8 @@ void addFaults(JsonWriter& json, const FaultsReport& faults) {
   addFaultFigures(json, faults);
   json.key("wrong").value(faults.end.wrong);
   json.key("left_behind").value(faults.end.left_behind);
+  addRecordReport(json, faults.records);
+  addStalls(json, faults.stalls);
   addEnds(json, faults.end);
   json.key("schedule").beginArray();
   for (const std::string& sentence : faults.schedule) json.value(sentence);

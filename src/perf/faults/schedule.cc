@@ -1,8 +1,11 @@
 #include "perf/faults/schedule.h"
 
 #include <algorithm>
+#include <bit>
+#include <set>
 
 #include "cli/options/message.h"
+#include "perf/algorithm/plan.h"
 #include "perf/faults/draw.h"
 #include "perf/faults/fault_steps.h"
 
@@ -36,15 +39,19 @@ int drawApi(Draw& draw, bool fuse) {
 
 uint64_t bytesOfIteration(const PerfOptions& options, uint64_t size) {
   const auto n = static_cast<uint64_t>(options.ranks);
-  switch (options.collective) {
-    case Collective::kAllReduce:
-      return 2 * (n - 1) * size;
-    case Collective::kSendRecv:
-      return n > 1 ? n * size : 0;
-    case Collective::kAllToAll:
-      return (n - 1) * size;
+  const auto blocks = static_cast<uint64_t>(blocksOf(options.collective, options.ranks));
+  uint64_t sent = 0;  // in units of size / (blocks * cut)
+  uint64_t cut = 1;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    for (const Stage& stage : planOf(options.collective, rank, options.ranks, options.root)) {
+      for (const Transfer& transfer : stage) {
+        cut = static_cast<uint64_t>(transfer.cut);
+        for (const ChunkStep& step : transfer.steps)
+          sent += step.send ? static_cast<uint64_t>(transfer.width) : 0;
+      }
+    }
   }
-  return 0;
+  return n > 1 ? sent * size / (blocks * cut) : 0;
 }
 
 uint64_t bytesOfIterations(const PerfOptions& options) {
@@ -88,6 +95,8 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
   options.faults = seed;
   options.collective = collective;
   options.ranks = 2 + static_cast<int>(draw.weighted(kRankWeights));
+  if (impossibleWith(collective, options.ranks) != nullptr)
+    options.ranks = static_cast<int>(std::bit_floor(static_cast<unsigned>(options.ranks)));
   options.channels = draw.between(1, 4);
   options.fuse = draw.chance(40);
   options.plugin.api = drawApi(draw, options.fuse);
@@ -118,21 +127,23 @@ Schedule drawSchedule(const PerfOptions& options) {
   Draw draw(schedule.seed, kStepStream);
   const int drawn_ms = draw.between(kShortestMs, kLongestMs);
   const int spread_ms = options.duration_s > 0 ? options.duration_s * 800 : drawn_ms;
-  schedule.steps =
-      drawFaultSteps(draw, schedule.machine, talkingRanks(options.collective, options.ranks), spread_ms);
+  schedule.steps = drawFaultSteps(draw, schedule.machine, talkingRanks(options), spread_ms);
   schedule.traffic_ms = std::max(schedule.steps.back().at_ms + kTailMs, spread_ms);
   return schedule;
 }
 
-std::vector<std::pair<int, int>> talkingRanks(Collective collective, int ranks) {
-  std::vector<std::pair<int, int>> pairs;
-  for (int a = 0; a < ranks; ++a) {
-    for (int b = a + 1; b < ranks; ++b) {
-      const bool neighbours = b == a + 1 || (a == 0 && b == ranks - 1);
-      if (collective == Collective::kAllToAll || neighbours) pairs.emplace_back(a, b);
+std::vector<std::pair<int, int>> talkingRanks(const PerfOptions& options) {
+  std::set<std::pair<int, int>> pairs;
+  for (const Variant& variant : variantsOf(options, options.ranks)) {
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      for (const Stage& stage : planOf(options.collective, rank, options.ranks, variant.root)) {
+        for (const Transfer& transfer : stage) {
+          if (transfer.to >= 0) pairs.insert(std::minmax(rank, transfer.to));
+        }
+      }
     }
   }
-  return pairs;
+  return {pairs.begin(), pairs.end()};
 }
 
 std::string machineText(const Schedule& schedule, const std::string& fabric) {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "perf/collective/run_options.h"
+#include "perf/results/run_options.h"
 
 namespace railwise::cli {
 
@@ -82,7 +82,7 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed);
 Schedule drawSchedule(const PerfOptions& options);
 
 // The pairs of ranks that send to each other, each pair once.
-std::vector<std::pair<int, int>> talkingRanks(Collective collective, int ranks);
+std::vector<std::pair<int, int>> talkingRanks(const PerfOptions& options);
 
 // machineText() is RAILWISE_DEVICE for the run. faultEnvironment() lists variables that a rank gets if they
 // are not set.

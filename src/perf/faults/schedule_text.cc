@@ -39,7 +39,7 @@ std::string modeSentence(const FaultMachine& machine) {
 
 std::string trafficSentence(const PerfOptions& options) {
   const std::string op =
-      options.collective == Collective::kAllReduce ? std::string(" ") + reduceOpName(options.op) : "";
+      traitsOf(options.collective).reduces ? std::string(" ") + reduceOpName(options.op) : "";
   const std::string api = options.plugin.api == 0 ? "newest API" : textOf("API v%d", options.plugin.api);
   return std::string(collectiveName(options.collective)) + op + " of " + dataTypeName(options.type) + ", " +
          sizeWords(options.min_bytes) + " to " + sizeWords(options.max_bytes) +

@@ -20,6 +20,9 @@ constexpr PlotFrame kMargins = {920, 0, 76, 24, 64, 52};
 constexpr double kMarkLine = 18;
 constexpr std::size_t kMostMarks = 30;
 constexpr int kTicks = 6;
+// The line of means takes this share of the whole time together, and some samples at least.
+constexpr std::size_t kWindows = 40;
+constexpr std::size_t kLeastWindow = 5;
 
 // The distance between ticks: about `most` / kTicks, rounded to 1, 2 or 5 times a power of ten.
 double tickStep(double most) {
@@ -74,6 +77,7 @@ class TimelinePlot {
     svg_ = plotBegin(frame_, "Throughput of all ranks", title_);
     addAxes();
     addCurve();
+    addMeans();
     addMarks();
     return svg_ + "</svg>\n";
   }
@@ -109,8 +113,32 @@ class TimelinePlot {
     for (std::size_t i = 1; i < timeline_.samples.size(); ++i)
       path += textOf("%c%.1f %.1fH%.1f", path.empty() ? 'M' : 'L', x(timeline_.samples[i - 1].ms), y(rate(i)),
                      x(timeline_.samples[i].ms));
+    // With a line of means, single samples stay behind it.
+    const char* const style = hasMeans() ? "stroke-width:1;stroke-opacity:.35" : "stroke-width:1.5";
     if (!path.empty())
-      svg_ += "<path style=\"fill:none;stroke-width:1.5;stroke:var(--pick)\" d=\"" + path + "\"/>\n";
+      svg_ += textOf("<path style=\"fill:none;%s;stroke:var(--pick)\" d=\"", style) + path + "\"/>\n";
+  }
+
+  std::size_t window() const { return std::max(kLeastWindow, timeline_.samples.size() / kWindows) | 1; }
+  bool hasMeans() const { return timeline_.samples.size() > 2 * window(); }
+
+  // Levels are hard to see among samples that jump: the mean around each sample shows them.
+  void addMeans() {
+    if (!hasMeans()) return;
+    const std::vector<Timeline::Sample>& samples = timeline_.samples;
+    const std::size_t half = window() / 2;
+    std::string path;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const Timeline::Sample& from = samples[i < half ? 0 : i - half];
+      const Timeline::Sample& to = samples[std::min(samples.size() - 1, i + half)];
+      const double rate =
+          to.ms > from.ms ? static_cast<double>(to.bytes - from.bytes) / 1e6 / (to.ms - from.ms) : 0;
+      path += textOf("%c%.1f %.1f", path.empty() ? 'M' : 'L', x(samples[i].ms), y(rate));
+    }
+    svg_ += "<path style=\"fill:none;stroke-width:2;stroke:var(--pick)\" d=\"" + path + "\"/>\n";
+    const double ms =
+        (last_ms_ - first_ms_) / static_cast<double>(samples.size()) * static_cast<double>(window());
+    svg_ += plotText("small", "end", frame_.width - kMargins.right, 44, textOf("thick: mean of %.0f ms", ms));
   }
 
   void addMarks() {
@@ -147,7 +175,8 @@ double longestPauseMs(const Timeline& timeline) {
   const Timeline::Sample* since = nullptr;  // the first sample with the current number of bytes
   for (const Timeline::Sample& sample : timeline.samples) {
     if (since == nullptr || sample.bytes != since->bytes) since = &sample;
-    const bool between = since->bytes != 0 && since->bytes != timeline.samples.back().bytes;
+    const bool last = since->bytes == timeline.samples.back().bytes;
+    const bool between = since->bytes != 0 && (!last || timeline.failed);
     if (between) longest = std::max(longest, sample.ms - since->ms);
   }
   return longest;

@@ -18,10 +18,11 @@ struct Timeline {
   };
   std::vector<Sample> samples;  // sorted by time
   std::vector<Mark> marks;
+  bool failed = false;  // the run ended before its work was done
 };
 
-// The longest time without new bytes between two samples, after the first bytes and before the last. 0: there
-// was none.
+// The longest time without new bytes between two samples, after the first bytes and before the last. In a run
+// that failed, the time behind the last ones counts too. 0: there was none.
 double longestPauseMs(const Timeline& timeline);
 
 // Returns the whole SVG file.

@@ -71,6 +71,8 @@ class Bootstrap {
   Status barrier();
   // Block r of the result came from rank r.
   Result<std::vector<Bytes>> allGather(const Bytes& mine);
+  // Rank 0 gets block r from rank r; the other ranks get nothing.
+  Result<std::vector<Bytes>> gather(const Bytes& mine);
   // Block p goes to rank p. Block p of the result came from rank p.
   Result<std::vector<Bytes>> exchange(const std::vector<Bytes>& blocks);
   // Ends the job in order: returns when all ranks have called leave().
@@ -90,7 +92,6 @@ class Bootstrap {
   std::vector<Peer> peers_;
 
  private:
-  Result<std::vector<Bytes>> gather(const Bytes& mine);
   Result<Bytes> scatter(const std::vector<Bytes>& blocks);
 };
 

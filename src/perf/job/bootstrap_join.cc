@@ -83,6 +83,10 @@ class Reception {
   }
 
   void acceptNew() {
+    // All of them have been read since they came, and a rank greets at once. So the oldest are strangers:
+    // they make room for callers that wait. A rank that this hits connects again.
+    constexpr std::ptrdiff_t kEvicted = 16;
+    if (unknown_.size() >= kMaxUnknown) unknown_.erase(unknown_.begin(), unknown_.begin() + kEvicted);
     while (unknown_.size() < kMaxUnknown) {
       auto socket = listener_.accept(nullptr);
       if (!socket.ok() || !socket->valid()) return;

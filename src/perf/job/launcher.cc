@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/socket.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
@@ -27,14 +27,6 @@ namespace {
 
 // The time from the first rank's failure, or from a signal, until the remaining ranks are killed.
 constexpr auto kGrace = std::chrono::seconds(5);
-
-Result<std::string> randomSecret() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return Status{Code::kSystem, errno};
-  std::string text;
-  for (const unsigned char byte : bytes) text += textOf("%02x", byte);
-  return text;
-}
 
 std::vector<pid_t> childrenOfThis() {
   std::vector<pid_t> children;
@@ -60,7 +52,10 @@ class Launcher {
     launched.exit_status = runAll();
     launched.signal = signal_;
     launched.orphans = endOrphans();
-    for (const Child& child : children_) launched.ends.push_back(child.end);
+    for (const Child& child : children_) {
+      launched.ends.push_back(child.end);
+      launched.pids.push_back(child.pid);
+    }
     launched.ends.resize(static_cast<std::size_t>(launch_.ranks));
     return launched;
   }
@@ -70,12 +65,11 @@ class Launcher {
     if (launch_.adopt_orphans) prctl(PR_SET_CHILD_SUBREAPER, 1);
     const uint8_t loopback[] = {127, 0, 0, 1};
     auto listener = Socket::listen(SocketAddress(AF_INET, loopback, 0, 0), launch_.ranks + 64);
-    auto secret = randomSecret();
-    if (!listener.ok() || !secret.ok()) {
+    if (!listener.ok()) {
       say("cannot listen on 127.0.0.1: %s", std::strerror(listener.status().sys_errno));
       return kExitFailed;
     }
-    secret_ = *secret;
+    secret_ = randomHex();
     blockSignals();
     for (int rank = 0; rank < launch_.ranks; ++rank) {
       if (!start(rank, *listener)) {
@@ -108,7 +102,7 @@ class Launcher {
 
   void blockSignals() {
     sigemptyset(&watched_);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched_, number);
+    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&watched_, number);
     sigprocmask(SIG_BLOCK, &watched_, &original_mask_);
   }
 
@@ -181,6 +175,11 @@ class Launcher {
   }
 
   void interrupted(int number) {
+    if (number == SIGPIPE) {
+      // Nobody reads on: `perf | head`. SIGKILL, because a rank must not report that another one is gone.
+      signal_ = number;
+      return killAll(SIGKILL);
+    }
     if (signal_ == 0) say("ended by signal %d (%s)", number, strsignal(number));
     signal_ = number;
     killAll(SIGTERM);

@@ -1,7 +1,10 @@
 // Starts the ranks of a perf job on this machine, as processes of this executable, and watches over them.
 // When a rank dies, the others get time to report why they end, and are then killed. When the launcher dies,
-// the kernel ends the ranks. Ctrl-C ends all of them. Main thread, and no other thread may run.
+// the kernel ends the ranks. Ctrl-C ends all of them. A rank whose output nobody reads any more sends the
+// launcher SIGPIPE, and all end without a word. Main thread, and no other thread may run.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <functional>
@@ -24,7 +27,7 @@ struct Launch {
   bool software_fallback = false;     // passed on in RankIdentity
   // Variables of a rank, in addition to those of the launcher. Null: there are none.
   std::function<std::vector<std::pair<std::string, std::string>>(int rank)> environment = nullptr;
-  int record_fd = -1;          // a descriptor that the ranks inherit (perf/collective/record.h); -1: none
+  int record_fd = -1;          // a descriptor that the ranks inherit (perf/results/record.h); -1: none
   bool adopt_orphans = false;  // kill processes that ranks leave behind
   // Called repeatedly while ranks run. Null: nothing is called.
   std::function<void()> tick = nullptr;
@@ -33,8 +36,9 @@ struct Launch {
 
 struct Launched {
   int exit_status = 1;  // exit status of the command
-  int signal = 0;       // the signal that the launcher received; 0: none
+  int signal = 0;       // the signal that the launcher received; 0: none. SIGPIPE: nobody reads the output
   std::vector<ProcessEnd> ends;
+  std::vector<pid_t> pids;
   bool orphans = false;  // with adopt_orphans: a rank left a process behind, and it was killed
 };
 Launched launchRanks(const Launch& launch);

@@ -55,9 +55,11 @@ uint64_t hashOf(const std::string& text) {
   return hash;
 }
 
-// A text that only the ranks of this job have in common.
+// A text that only the ranks of this job have in common. The first two variables are secrets: the user's own,
+// and a random number that Open MPI gives to all ranks. The others are numbers that other users may know.
 std::string jobName(const Environment& environment, bool all_local) {
-  std::string name;
+  std::string name = get(environment, kSecretVariable) + "/" +
+                     get(environment, "OMPI_MCA_orte_precondition_transports") + "/";
   for (const char* variable : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                "PMI_JOBID", "TORCHELASTIC_RUN_ID", "MASTER_PORT"}) {
     name += get(environment, variable) + "/";
@@ -152,6 +154,7 @@ Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& envi
   const bool all_local = allLocal(environment, *starter, identity.size);
   const std::string job = jobName(environment, all_local);
   identity.secret = job;
+  identity.anonymous = job.find_first_not_of('/') == std::string::npos;
   identity.address = address;
   if (!address.empty()) return std::optional(identity);
   const std::string master = get(environment, "MASTER_ADDR");
@@ -163,12 +166,6 @@ Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& envi
   identity.address =
       (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + portOf(environment, job);
   return std::optional(identity);
-}
-
-void useOwnFabric(const std::string& name) {
-  constexpr const char* kFabricVariable = "RAILWISE_FABRIC";
-  const char* const named = std::getenv(kFabricVariable);
-  if (named == nullptr || *named == '\0') setenv(kFabricVariable, name.c_str(), 1);
 }
 
 // The name is derived from what the ranks have in common: the rendezvous address, and the secret, which

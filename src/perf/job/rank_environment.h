@@ -19,8 +19,9 @@ struct RankIdentity {
   int rank = 0;
   int size = 1;
   std::string address;  // HOST:PORT of rank 0
-  std::string secret;   // equal in all ranks of the job; others do not know it
-  std::string source;   // "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE", for messages
+  std::string secret;   // equal in all ranks of the job; others do not know it, as far as the starter allows
+  bool anonymous = false;  // nothing that the starter has set tells this job from others
+  std::string source;      // "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE", for messages
   // The next fields are set only if Railwise's launcher started this process.
   int listen_fd = -1;  // rank 0: the listening socket
   pid_t launcher = 0;
@@ -36,11 +37,6 @@ Outcome<std::optional<RankIdentity>> rankFromEnvironment(const Environment& envi
 
 // The first host in a list: "node[03-07,9],other" gives "node03".
 std::string firstHost(const std::string& node_list);
-
-// Gives a job on software devices a fabric of its own, unless the user names a fabric. So the job cannot meet
-// other jobs of the user, whose devices may have the same addresses. Sets the fabric of this process and of
-// its child processes to `name`, if neither RAILWISE_FABRIC nor the configuration of the devices names one.
-void useOwnFabric(const std::string& name);
 
 // The fabric of a job whose ranks mpirun, srun or torchrun started: a name that all ranks of this job
 // compute, and no other job.

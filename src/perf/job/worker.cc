@@ -4,7 +4,7 @@
 
 namespace railwise::cli {
 
-Worker::Worker(const char* name) : thread_([this] { loop(); }) {
+Worker::Worker(const char* name, CallGate& gate) : gate_(gate), thread_([this] { loop(); }) {
   pthread_setname_np(thread_.native_handle(), name);
 }
 
@@ -26,13 +26,18 @@ Status Worker::run(std::function<Status()> job) {
   return result_;
 }
 
+Status Worker::runInside() {
+  const CallGate::Pass pass(gate_);
+  return pass.ok() ? job_() : Status{Code::kRemote};
+}
+
 void Worker::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || busy_; });
     if (stop_) return;
     lock.unlock();
-    const Status result = job_();
+    const Status result = runInside();
     lock.lock();
     result_ = result;
     busy_ = false;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <utility>
 
@@ -71,6 +72,11 @@ std::optional<OthersUse> MachineUse::since(double own_seconds) const {
 }
 
 double ownCpuSeconds() { return cpuSecondsOf(RUSAGE_SELF) + cpuSecondsOf(RUSAGE_CHILDREN); }
+
+double loadAverage() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
 
 int usableCpus() {
   cpu_set_t cpus;

@@ -41,6 +41,9 @@ class MachineUse {
 // CPU time of this process so far, and of the child processes that it has waited for.
 double ownCpuSeconds();
 
+// The load average of the last minute. 0: it is not known.
+double loadAverage();
+
 // The number of CPUs that this process may use.
 int usableCpus();
 

@@ -1,12 +1,13 @@
 #include "softdev/cm/address.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
+#include "base/random.h"
 #include "softdev/fabric/membership.h"
 
 namespace railwise::softdev::cm {
@@ -91,14 +92,15 @@ int dial(int fd, const std::string& fabric, const Address& address) {
   sockaddr_un name;
   const socklen_t length = abstractAddress(socketName(fabric, address), &name);
   if (length == 0) return ENAMETOOLONG;
-  return ::connect(fd, reinterpret_cast<const sockaddr*>(&name), length) == 0 ? 0 : errno;
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&name), length) != 0) return errno;
+  return peerIsOurs(fd) ? 0 : ECONNREFUSED;  // other users can listen at any name
 }
 
 uint16_t ephemeralPort() {
   constexpr uint32_t kFirst = 32768;  // the range of Linux
   constexpr uint32_t kLast = 60999;
   uint32_t number = 0;
-  (void)getrandom(&number, sizeof number, 0);
+  fillRandom(std::as_writable_bytes(std::span(&number, 1)));
   return static_cast<uint16_t>(kFirst + number % (kLast - kFirst + 1));
 }
 

@@ -19,7 +19,7 @@ std::vector<Address> everyAddress(std::string* fabric) {
   ibv_device** list = getDeviceList(nullptr);
   for (ibv_device** at = list; at != nullptr && *at != nullptr; ++at) {
     const Device& device = as<Device>(*at);
-    *fabric = device.fabric;
+    *fabric = device.fabric.name;
     for (const PortConfig& port : device.config.ports) {
       for (const Gid& gid : port.iwarp ? port.addresses : port.gids) {
         Address address;
@@ -74,7 +74,7 @@ int bindHere(Id& id, Address address) {
   } else {
     device = findLocal(address, &port_number);
     if (device == nullptr) return EADDRNOTAVAIL;
-    fabric = device->fabric;
+    fabric = device->fabric.name;
     addresses = {address};
   }
   if (const int error = bindSockets(id, fabric, addresses, &address.port); error != 0) return error;

@@ -74,7 +74,7 @@ int connect(rdma_cm_id* base, rdma_conn_param* parameters) {
   if (there == nullptr || !active(*there) || !active(portOf(id)))
     return fails(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
   id.retry_count = std::min<uint8_t>(conn.retry_count, 7);
-  const int error = dial(id.sockets[0], id.device->fabric, id.destination);
+  const int error = dial(id.sockets[0], id.device->fabric.name, id.destination);
   if (error == ECONNREFUSED) return fails(id, RDMA_CM_EVENT_REJECTED, refusedStatus(id, kReasonNobody));
   if (error == EAGAIN) return fails(id, RDMA_CM_EVENT_REJECTED, refusedStatus(id, kReasonConsumer));
   if (error != 0) return answer(error);

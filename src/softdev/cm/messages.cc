@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "softdev/cm/objects.h"
+#include "softdev/fabric/membership.h"
 #include "softdev/fabric/ports.h"
 #include "softdev/verbs/iwarp.h"
 
@@ -24,6 +25,10 @@ void answerCalls(Id& listener) {
   for (const int fd : listener.sockets) {
     int call = -1;
     while ((call = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+      if (!peerIsOurs(call)) {
+        close(call);
+        continue;
+      }
       Id& id = *newId(listener.events(), listener.context, listener.ps);
       id.state = State::kCalled;
       id.listener = listener.serial;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "softdev/config/defaults.h"
+#include "softdev/config/digest.h"
 #include "softdev/config/machines.h"
 #include "softdev/config/parser.h"
 
@@ -19,6 +20,8 @@ namespace railwise::softdev {
 namespace {
 
 constexpr std::string_view kInlineSeparators = ",";
+// The machine of a text that describes none.
+constexpr const char* kDefaultMachine = "default";
 constexpr size_t kMaxFileBytes = 4U << 20;
 
 // The parts of a text such as "/etc/lab.conf#B;pacing=on".
@@ -103,8 +106,10 @@ Status chooseHost(MachineConfig& machine, const std::string& behind_hash, std::s
 Result<MachineConfig> finish(ConfigParser& parser, const Reference& reference, std::string_view variable,
                              const std::string& file) {
   const std::string key = parser.hostKey().value_or("");
+  if (parser.empty()) RAILWISE_TRY(parser.parseText(findMachine(kDefaultMachine)->text, kDefaultMachine));
   Result<MachineConfig> machine = parser.finish();
   if (!machine.ok()) return machine.status();
+  machine->digest = digestOf(*machine);
   std::string name = thisHost();
   // A text without hosts describes this computer. The text or the environment may give it another name.
   const bool described = machine->hosts.front().described;
@@ -125,6 +130,7 @@ Result<MachineConfig> parseMachine(const char* text, std::string_view host, std:
   ConfigParser parser;
   std::string file;
   if (!reference.file.empty()) RAILWISE_TRY(parseReference(parser, reference, &file));
+  parser.beginOverrides();
   RAILWISE_TRY(parser.parseLine(reference.more, kInlineSeparators, {}));
   if (!fabric.empty()) RAILWISE_TRY(parser.useFabric(fabric));
   return finish(parser, reference, host, file);
@@ -143,6 +149,8 @@ Result<Config> parseConfig(const char* text, std::string_view host, std::string_
   HostConfig& played = machine->hosts[machine->chosen];
   Config config;
   config.fabric = std::move(machine->fabric);
+  config.fabric_named = machine->fabric_named;
+  config.digest = machine->digest;
   config.host = std::move(played.name);
   config.seed = machine->seed;
   config.faults = std::move(machine->faults);

@@ -131,7 +131,9 @@ inline constexpr size_t kMaxFabricName = 32;
 // Everything that the text describes.
 struct MachineConfig {
   std::string fabric = "default";
-  uint64_t seed = 1;  // seed of faults and placement
+  bool fabric_named = false;  // false: neither the text nor RAILWISE_FABRIC names the fabric
+  uint64_t digest = 0;        // of what the text describes (digest.h)
+  uint64_t seed = 1;          // seed of faults and placement
   std::vector<std::string> faults;
   std::vector<HostConfig> hosts;  // at least one
   size_t chosen = 0;              // index of the host that this process plays
@@ -142,6 +144,8 @@ struct MachineConfig {
 // The part of a MachineConfig that one process needs.
 struct Config {
   std::string fabric = "default";
+  bool fabric_named = false;
+  uint64_t digest = 0;
   std::string host;
   uint64_t seed = 1;
   std::vector<std::string> faults;  // rules (fault_rule.h)

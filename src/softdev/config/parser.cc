@@ -90,7 +90,8 @@ Status ConfigParser::once(std::optional<std::string>& field, std::string_view ke
 }
 
 Status ConfigParser::useFabric(std::string_view name) {
-  return fabric_ ? Status::success() : once(fabric_, "RAILWISE_FABRIC", name, kMaxFabricName, {});
+  const bool named = fabric_ || fabric_of_file_;
+  return named ? Status::success() : once(fabric_, "RAILWISE_FABRIC", name, kMaxFabricName, {});
 }
 
 // Parses the keys of the process.
@@ -205,11 +206,7 @@ Status ConfigParser::addDevice(DeviceConfig device, const ModeConfig& modes, uin
 }
 
 Result<MachineConfig> ConfigParser::finish() {
-  Host& last = host();
-  if (!last.config.described && last.devices.empty()) {
-    last.devices.emplace_back();
-    last.devices.back().config.name = "soft0";
-  }
+  (void)host();  // a machine has one at least
   for (Host& each : hosts_) {
     for (Device& device : each.devices) {
       fillUnset(device.modes, modes_);
@@ -218,6 +215,8 @@ Result<MachineConfig> ConfigParser::finish() {
     }
     machine_.hosts.push_back(std::move(each.config));
   }
+  if (!fabric_) fabric_ = fabric_of_file_;
+  machine_.fabric_named = fabric_.has_value();
   if (fabric_) machine_.fabric = *fabric_;
   return std::move(machine_);
 }

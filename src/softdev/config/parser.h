@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "softdev/config/description.h"
@@ -20,10 +21,16 @@ class ConfigParser {
   // Parses text of several lines. Messages call the file `name`.
   Status parseText(std::string_view text, const std::string& name);
 
+  // What is parsed from here on may name another fabric than the text before it.
+  void beginOverrides() { fabric_of_file_ = std::exchange(fabric_, {}); }
+
   // Sets the fabric from RAILWISE_FABRIC, if the text named none. Call it after all text.
   Status useFabric(std::string_view name);
 
-  // Call it once, at the end: sets the modes of all devices, and adds a default device if there is none.
+  // True if no text has described a host or a device.
+  bool empty() const { return hosts_.empty(); }
+
+  // Call it once, at the end: sets the modes of all devices.
   Result<MachineConfig> finish();
   const std::optional<std::string>& hostKey() const { return host_key_; }
 
@@ -62,6 +69,7 @@ class ConfigParser {
   ModeConfig modes_;  // modes of devices that set none themselves
   std::vector<Host> hosts_;
   std::optional<std::string> fabric_;
+  std::optional<std::string> fabric_of_file_;
   std::optional<std::string> host_key_;
   uint32_t unnamed_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "softdev/config/machines.h"
 
 namespace railwise::softdev {
 namespace {
@@ -26,6 +27,15 @@ Status refuse(const Source& source, std::string_view key, std::string_view value
 Status unknownKey(std::string_view key, const std::string& known, const Source& source) {
   RAILWISE_WARN("software device: unknown key \"%.*s\"%s: known keys are %s", static_cast<int>(key.size()),
                 key.data(), where(source).c_str(), known.c_str());
+  return {Code::kInvalidUsage, 0};
+}
+
+Status notAPair(const Source& source, std::string_view word) {
+  const std::string text(word);
+  const std::string meant =
+      findMachine(text) != nullptr ? "; the machine of that name is software:@" + text : "";
+  RAILWISE_WARN("software device: \"%s\"%s: expected key=value%s", text.c_str(), where(source).c_str(),
+                meant.c_str());
   return {Code::kInvalidUsage, 0};
 }
 

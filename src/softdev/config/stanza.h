@@ -17,10 +17,12 @@ struct Source {
   int line = 0;      // 0: the file as a whole
 };
 
-// These log the WARN for a bad value and for an unknown key.
+// These log the WARN for a bad value, for an unknown key, and for what is no pair.
 Status refuse(const Source& source, std::string_view key, std::string_view value,
               const std::string& accepted);
 Status unknownKey(std::string_view key, const std::string& known, const Source& source);
+// A word without "=", which may be the name of a machine without its "@".
+Status notAPair(const Source& source, std::string_view word);
 
 std::string_view trimmed(std::string_view text);
 // Removes the next word from `text` and returns it; "" at the end.
@@ -33,7 +35,7 @@ Status eachPair(std::string_view text, std::string_view separators, const Source
     const std::string_view pair = nextWord(text, separators);
     if (pair.empty()) return Status::success();
     const size_t equals = pair.find('=');
-    if (equals == std::string_view::npos) return refuse(source, pair, "", "key=value");
+    if (equals == std::string_view::npos) return notAPair(source, pair);
     RAILWISE_TRY(take(pair.substr(0, equals), pair.substr(equals + 1)));
   }
 }

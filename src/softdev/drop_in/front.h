@@ -20,7 +20,7 @@ namespace railwise::drop_in {
 
 // Sets up the software device once, from RAILWISE_DROP_IN_DEVICE or, if that is empty, RAILWISE_DEVICE. After
 // a success later calls return at once. If neither is set (or the value is "verbs", which makes sense only
-// for the plugin): an InfiniBand device soft0 and a RoCE device soft1. False after one warning, with errno
+// for the plugin): the machine "default". False after one warning, with errno
 // EINVAL.
 bool configureOnce();
 

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,11 +11,19 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 
+#include "base/file_size_limit.h"
 #include "base/log.h"
 #include "softdev/engine/progress.h"
+#include "softdev/fabric/election.h"
 #include "softdev/fabric/membership.h"
+#include "softdev/fabric/process_locks.h"
+#include "softdev/fabric/unlike_configuration.h"
 #include "softdev/memory/address_space.h"
 #include "softdev/memory/agent.h"
 #include "softdev/queues/reclaim.h"
@@ -24,8 +31,6 @@
 namespace railwise::softdev {
 namespace {
 
-// Also held during fork(), so that a child never inherits it locked by a thread that the child does not have.
-std::mutex g_fabric_mutex;
 Fabric* g_attached = nullptr;
 std::atomic<uint8_t> g_probe_byte{1};
 
@@ -46,34 +51,42 @@ void forgetInChild() {
   forgetProgress();
   forgetAddressSpace();
   forgetAgent();
-  g_fabric_mutex.unlock();
+  releaseProcessLocks();
 }
 
-void holdAll() {
-  g_fabric_mutex.lock();
-  holdAgent();
-}
-void letAllGo() {
-  releaseAgent();
-  g_fabric_mutex.unlock();
-}
+constexpr const char* kSegmentName = "railwise-softdev";  // in /proc/PID/fd
 
-void watchForks() {
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(holdAll, letAllGo, forgetInChild); });
-}
+enum class Opened { kYes, kGone, kForeign, kRefused, kOtherLayout };
 
-enum class Opened { kYes, kGone, kRefused, kOtherLayout };
+// The user of a process: its effective one, as /proc says also of a process that may not be looked into.
+// Nothing: the process is gone or hidden.
+std::optional<uid_t> userOfProcess(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    unsigned user = 0;
+    if (std::sscanf(line.c_str(), "Uid: %*u %u", &user) == 1) return user;
+  }
+  return std::nullopt;
+}
 
 // Opens the segment of `member` as *fd. If /proc refuses access, the member's agent may provide the
 // descriptor.
 Opened openMember(const std::string& prefix, Member member, int* fd) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", static_cast<int>(member.pid), member.fd);
-  *fd = open(path, O_RDWR | O_CLOEXEC);
-  if (*fd < 0 && (errno == ENOENT || errno == ENXIO || errno == ESRCH)) return Opened::kGone;
+  // Any user can bind a name that points to any descriptor of any process, so this looks before it opens.
+  const std::string wanted = std::string("/memfd:") + kSegmentName;
+  char link[64] = "";
+  const ssize_t length = readlink(path, link, sizeof link);
+  *fd = -1;
+  if (length < 0 && (errno == ENOENT || errno == ESRCH)) return Opened::kGone;
+  if (length >= 0) {
+    if (!std::string_view(link, static_cast<size_t>(length)).starts_with(wanted)) return Opened::kGone;
+    *fd = open(path, O_RDWR | O_CLOEXEC);
+    if (*fd < 0 && (errno == ENOENT || errno == ENXIO || errno == ESRCH)) return Opened::kGone;
+  }
   if (*fd < 0) *fd = fetchSegment(prefix, member.pid);
-  if (*fd < 0) return Opened::kRefused;
+  if (*fd < 0) return userOfProcess(member.pid) == geteuid() ? Opened::kRefused : Opened::kForeign;
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(*fd, F_GET_SEALS);
   struct stat file = {};
@@ -82,39 +95,44 @@ Opened openMember(const std::string& prefix, Member member, int* fd) {
     uint32_t version;
     uint32_t reserved;
     uint64_t total_bytes;
+    uint64_t fabric;
   } header{};
   Opened answer = Opened::kYes;
   if (seals < 0 || (seals & kSeals) != kSeals || pread(*fd, &header, sizeof header, 0) != sizeof header ||
       header.magic != kMagic) {
     answer = Opened::kGone;  // the member has left, and the number now belongs to another file
   } else if (fstat(*fd, &file) != 0 || file.st_uid != geteuid()) {
-    answer = Opened::kRefused;
+    answer = Opened::kForeign;
   } else if (header.version != kLayoutVersion || header.total_bytes != kSegmentBytes ||
              static_cast<uint64_t>(file.st_size) != kSegmentBytes) {
     answer = Opened::kOtherLayout;
+  } else if (header.fabric != fabricNumber(prefix)) {
+    answer = Opened::kGone;  // a name that another user has forged
   }
   if (answer != Opened::kYes) close(*fd);
   return answer;
 }
 
-// Finds the segment of a live member: its descriptor, or -1 if there is no member.
+// Finds the segment of a live member: its descriptor, or -1 if there is no member. A member that lets nobody
+// in is passed over as long as another does; names that other users have bound always are.
 Result<int> findSegment(const std::string& prefix) {
-  for (const Member& member : listMembers(prefix)) {
+  pid_t refusing = 0;
+  for (const auto& [member, socket] : listMembers(prefix)) {
+    // Asked one by one, until a member lets us in: there may be hundreds, and others wait for the lock.
+    if (foreign(socket)) continue;
     int fd = -1;
     switch (openMember(prefix, member, &fd)) {
       case Opened::kYes:
         return fd;
       case Opened::kGone:
         break;
+      case Opened::kForeign:
+        RAILWISE_INFO(log::kInit, "software device: %s is another user's name, and is ignored",
+                      socket.name.c_str());
+        break;
       case Opened::kRefused:
-        RAILWISE_WARN(
-            "software device: process %d is on the fabric %s but its shared segment cannot be opened "
-            "(another "
-            "user, or ptrace is restricted and its agent does not run): set mover=agent there, or "
-            "fabric=NAME "
-            "to use another fabric",
-            static_cast<int>(member.pid), prefix.c_str());
-        return Status{Code::kSystem, EACCES};
+        refusing = member.pid;
+        break;
       case Opened::kOtherLayout:
         RAILWISE_WARN(
             "software device: process %d on the fabric %s runs another version of Railwise (shared layout "
@@ -124,11 +142,25 @@ Result<int> findSegment(const std::string& prefix) {
         return Status{Code::kSystem, EPROTO};
     }
   }
-  return -1;
+  if (refusing == 0) return -1;
+  RAILWISE_WARN(
+      "software device: process %d is on the fabric %s but its shared segment cannot be opened (ptrace is "
+      "restricted, and its agent does not run): set mover=agent there, or fabric=NAME to use another fabric",
+      static_cast<int>(refusing), prefix.c_str());
+  return Status{Code::kSystem, EACCES};
 }
 
 Result<int> createSegment() {
-  const int fd = memfd_create("railwise-softdev", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fileSizeLimit() < kSegmentBytes) {
+    RAILWISE_WARN(
+        "software device: the shared segment has %.1f GiB of addresses (few of them become memory), and "
+        "RLIMIT_FSIZE allows files of %.1f GiB: raise it (ulimit -f unlimited), or run another process on "
+        "the "
+        "fabric first",
+        static_cast<double>(kSegmentBytes) / 0x1p30, static_cast<double>(fileSizeLimit()) / 0x1p30);
+    return Status{Code::kSystem, EFBIG};
+  }
+  const int fd = memfd_create(kSegmentName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return systemError("memfd_create");
   if (ftruncate(fd, static_cast<off_t>(kSegmentBytes)) == 0 &&
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
@@ -147,8 +179,8 @@ Status mapSegment(Fabric& fabric, bool created) {
   if (!created) return Status::success();
   fabric.segment->layout_version = kLayoutVersion;
   fabric.segment->total_bytes = kSegmentBytes;
-  if (getrandom(&fabric.segment->identity, sizeof fabric.segment->identity, 0) < 0)
-    return systemError("getrandom");
+  fabric.segment->fabric = fabricNumber(fabric.prefix);
+  fabric.segment->identity = uint64_t{randomNumber()} << 32 | randomNumber();
   fabric.segment->next_pd.store(1, std::memory_order_relaxed);
   fabric.segment->magic.store(kMagic, std::memory_order_release);
   return Status::success();
@@ -199,29 +231,36 @@ void closeFabric(Fabric* fabric) {
   delete fabric;
 }
 
-// The name of the mark contains the number of the segment's descriptor. A child that was just forked may
-// still hold the mark of an earlier attachment with the same number. Then this takes another number.
+// Binds the name that says where the segment can be opened.
 Result<int> bindMark(Fabric& fabric) {
-  constexpr int kMostTries = 16;
+  constexpr int kMostTries = 16;  // a random number is hardly ever taken
+  ProcessSlot& slot = fabric.segment->processes[slotOf(fabric.self.token)];
   for (int tries = 1;; ++tries) {
-    Result<int> mark = bindName(memberName(fabric.prefix, {getpid(), fabric.segment_fd}));
-    if (mark.ok() || mark.status().sys_errno != EADDRINUSE || tries == kMostTries) return mark;
-    const int other = fcntl(fabric.segment_fd, F_DUPFD_CLOEXEC, fabric.segment_fd + 1);
-    if (other < 0) return mark;
-    close(fabric.segment_fd);
-    fabric.segment_fd = other;
+    const Member member{getpid(), fabric.segment_fd, randomNumber()};
+    Result<int> mark = bindName(memberName(fabric.prefix, member));
+    if (!mark.ok() && mark.status().sys_errno == EADDRINUSE && tries < kMostTries) continue;
+    if (!mark.ok()) return mark;
+    slot.member_number.store(member.number, std::memory_order_relaxed);
+    slot.member.store(static_cast<uint32_t>(member.fd) + 1, std::memory_order_release);
+    return mark;
   }
 }
 
-Status joinSegment(Fabric& fabric, bool may_create) {
+// `choice`: null for a tool, which joins a fabric whatever its configuration, and makes none.
+Status joinSegment(Fabric& fabric, const FabricChoice* choice) {
   Result<int> found = findSegment(fabric.prefix);
   if (!found.ok()) return found.status();
   const bool create = *found < 0;
-  if (create && !may_create) return {Code::kNoDevice, ENOENT};
+  if (create && choice == nullptr) return {Code::kNoDevice, ENOENT};
   Result<int> fd = create ? createSegment() : found;
   if (!fd.ok()) return fd.status();
   fabric.segment_fd = *fd;
   RAILWISE_TRY(mapSegment(fabric, create));
+  if (create) {
+    noteMaker(*fabric.segment, *choice);
+  } else if (choice != nullptr) {
+    RAILWISE_TRY(checkMaker(*fabric.segment, *choice));
+  }
   // Claims the slot first, because reclaiming takes locks with the token of this slot.
   if (!claimSlot(fabric)) {
     RAILWISE_WARN("software device: the fabric %s is full (%u processes): set fabric=NAME",
@@ -236,17 +275,15 @@ Status joinSegment(Fabric& fabric, bool may_create) {
     return systemError("binding the fabric membership");
   }
   fabric.mark_fd = *mark;
-  fabric.segment->processes[slotOf(fabric.self.token)].member.store(
-      static_cast<uint32_t>(fabric.segment_fd) + 1, std::memory_order_release);
   fabric.bell_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fabric.bell_fd >= 0) return Status::success();
   leaveSlot(fabric);
   return systemError("making a socket");
 }
 
-Result<Fabric*> attach(const std::string& name, bool may_create) {
+Result<Fabric*> attach(const std::string& name, const FabricChoice* choice) {
   watchForks();
-  std::lock_guard lock(g_fabric_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kFabric));
   const std::string prefix = fabricPrefix(name);
   if (g_attached != nullptr) {
     if (g_attached->prefix != prefix) {
@@ -256,8 +293,8 @@ Result<Fabric*> attach(const std::string& name, bool may_create) {
     ++g_attached->uses;
     return g_attached;
   }
-  Result<int> election = lockElection(prefix);
-  if (!election.ok()) return election.status();
+  std::optional<Result<Election>> election(Election::win(prefix));
+  if (!election->ok()) return election->status();
   auto* fabric = new Fabric;
   fabric->prefix = prefix;
   fabric->uses = 1;
@@ -265,8 +302,8 @@ Result<Fabric*> attach(const std::string& name, bool may_create) {
   // For Yama scope 1, because peers are no ancestors. Fails without Yama.
   (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 #endif
-  const Status status = joinSegment(*fabric, may_create);
-  close(*election);
+  const Status status = joinSegment(*fabric, choice);
+  election.reset();
   if (!status.ok()) {
     closeFabric(fabric);
     return status;
@@ -279,11 +316,16 @@ Result<Fabric*> attach(const std::string& name, bool may_create) {
 
 }  // namespace
 
-Result<Fabric*> attachFabric(const std::string& name) { return attach(name, true); }
-Result<Fabric*> joinFabric(const std::string& name) { return attach(name, false); }
+void watchForks() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(takeProcessLocks, releaseProcessLocks, forgetInChild); });
+}
+
+Result<Fabric*> attachFabric(const FabricChoice& choice) { return attach(choice.name, &choice); }
+Result<Fabric*> joinFabric(const std::string& name) { return attach(name, nullptr); }
 
 void detachFabric(Fabric* fabric) {
-  std::lock_guard lock(g_fabric_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kFabric));
   if (--fabric->uses > 0 || fabric->forgotten) return;
   stopProgress();
   stopAgent(*fabric);

@@ -10,10 +10,14 @@
 
 namespace railwise::softdev {
 
-// Attaches, or counts one more use. If the process is attached, `name` must be the name of that fabric.
-Result<Fabric*> attachFabric(const std::string& name);
+// Attaches, or counts one more use. If the process is attached, `choice` must have the name of that fabric.
+// EADDRINUSE, after a WARN: the process has chosen no fabric, and its default is in use with another
+// configuration.
+Result<Fabric*> attachFabric(const FabricChoice& choice);
 // Like attachFabric(), but only if some process is on the fabric. Otherwise kNoDevice, without a WARN.
 Result<Fabric*> joinFabric(const std::string& name);
 void detachFabric(Fabric* fabric);
+// From then on fork() takes the process locks (process_locks.h). Call it before the first of them is taken.
+void watchForks();
 
 }  // namespace railwise::softdev

@@ -219,7 +219,7 @@ template <typename Give>
     Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
     if (cqe.ready_ns <= now && give(cqe, *taken)) {
       ++*taken;
-      cqe.kind = CqeKind::kVoid;
+      makeVoid(cqe);
     }
     if (at == head && cqe.kind == CqeKind::kVoid) ++head;
   }
@@ -358,6 +358,7 @@ void retryParkedFor(Cq& cq) {
     retryParkedOn(cq);
 }
 
+// A hint: takeCompletions() looks at the head again under poll_lock.
 bool isEmpty(const CqRecord& record) {
   return record.head.load(std::memory_order_relaxed) == record.tail.load(std::memory_order_acquire);
 }

@@ -10,7 +10,8 @@ namespace {
 // Approximate size of the header of a RoCE v2 or InfiniBand packet; one packet per MTU.
 constexpr uint64_t kHeaderBytes = 30;
 
-// Occupies a resource for `bytes`. Returns the time at which they have passed it.
+// Occupies a resource for `bytes`. Returns the time at which they have passed it. Relaxed: the time leads to
+// no other memory.
 uint64_t occupy(std::atomic<uint64_t>& free_at_ns, uint64_t now_ns, uint64_t bytes, uint32_t mbps) {
   if (mbps == 0) return now_ns;
   const uint64_t duration_ns = bytes * 8 * 1000 / mbps;

@@ -23,6 +23,7 @@ class VmBatch {
 
   // `tail_last`: the last 8 bytes become a piece of their own, because the kernel copies piece by piece. One
   // more local piece costs nothing. For one more remote piece the kernel looks the page up again (0.36 us).
+  // Where local pieces are not stored in order, PeerMemory::transfer() makes remote pieces of them.
   void add(const Work& work, const Pieces& source, const Pieces& target, bool consumes_receive,
            bool tail_last);
 

@@ -11,6 +11,14 @@
 
 namespace railwise::softdev {
 
+// Which fabric a process takes, and with which configuration.
+struct FabricChoice {
+  std::string name = "default";
+  bool named = true;          // false: neither the configuration nor RAILWISE_FABRIC names the fabric
+  uint64_t digest = 0;        // of the configuration (config/digest.h)
+  std::string configuration;  // as the user wrote it
+};
+
 struct Fabric {
   Segment* segment = nullptr;
   LockOwner self;

@@ -25,10 +25,12 @@ struct ProcessStat {
 // or not.
 enum class Look { kFound, kGone, kUnknown };
 
-// Fields 3, 9 and 22 of /proc/<pid>/stat (proc(5)).
+// Fields 3, 9 and 22 of the stat file of the first thread (proc(5)). qemu-user answers a read of the
+// process's own /proc/<pid>/stat itself, with another start time than the other processes see, but not this
+// file.
 Look readStat(pid_t pid, ProcessStat* stat) {
-  char path[32];
-  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+  char path[48];
+  std::snprintf(path, sizeof path, "/proc/%d/task/%d/stat", static_cast<int>(pid), static_cast<int>(pid));
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno == ENOENT || errno == ESRCH ? Look::kGone : Look::kUnknown;
   char text[1024];
@@ -68,7 +70,8 @@ int pidfdExited(pid_t pid) {
 bool membershipGone(const LockOwner& self, const ProcessSlot& process) {
   const uint32_t member = process.member.load(std::memory_order_acquire);
   const auto pid = static_cast<pid_t>(process.pid.load(std::memory_order_acquire));
-  return member != 0 && memberGone(self.prefix, {pid, static_cast<int>(member - 1)});
+  const uint32_t number = process.member_number.load(std::memory_order_relaxed);
+  return member != 0 && memberGone(self.prefix, {pid, static_cast<int>(member - 1), number});
 }
 
 // Has the process executed another program? It then keeps its pid and start time, but its sockets are closed.
@@ -109,7 +112,7 @@ bool tokenAlive(const LockOwner& self, uint32_t token) {
   if (slot >= kMaxProcesses) return false;
   const ProcessSlot& process = self.processes[slot];
   const uint32_t pid = process.pid.load(std::memory_order_acquire);
-  const uint64_t start_time = process.start_time.load(std::memory_order_relaxed);
+  const uint64_t start_time = process.start_time.load(std::memory_order_relaxed);  // stored before `pid`
   if (pid == 0 ||
       (process.generation.load(std::memory_order_acquire) & kGenerationMask) != generationOf(token))
     return false;

@@ -22,6 +22,8 @@ struct alignas(64) ProcessSlot {
   std::atomic<uint64_t> probe_address;
   // Member::fd plus one, once the membership is bound (membership.h); 0: not yet.
   std::atomic<uint32_t> member;
+  // Member::number, stored before `member`.
+  std::atomic<uint32_t> member_number;
 };
 static_assert(sizeof(ProcessSlot) == 64);
 

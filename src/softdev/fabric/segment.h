@@ -19,7 +19,7 @@
 namespace railwise::softdev {
 
 constexpr uint64_t kMagic = 0x3165736977'6c6961ULL;
-constexpr uint32_t kLayoutVersion = 8;
+constexpr uint32_t kLayoutVersion = 11;
 
 constexpr uint32_t kMaxPorts = 4096;  // distinct port GUIDs that a fabric may ever see: LIDs 1..4096
 constexpr uint32_t kMaxContexts = 4096;
@@ -158,7 +158,9 @@ struct alignas(64) ContextRecord {
 
 struct alignas(64) MrRecord {
   std::atomic<uint32_t> owner;
-  // 0: no region. Readers check the key before and after they read the fields below.
+  // 0: no region. Readers check the key before and after they read the fields below. The owner clears the
+  // key, stores the fields with release order, so that no field is seen before the cleared key, and stores
+  // the key.
   std::atomic<uint32_t> key;
   std::atomic<uint32_t> pd;
   std::atomic<uint32_t> access;
@@ -206,8 +208,10 @@ struct alignas(64) SrqRecord {
   uint32_t stride_bytes;
   uint64_t ring;  // arena offset
   alignas(64) SharedLock lock;
-  std::atomic<uint64_t> head;   // number of receives taken
-  uint32_t claim_qp;            // index of the QP that is being given a receive; 0: none
+  std::atomic<uint64_t> head;  // number of receives taken
+  // Index of the QP that is being given a receive; 0: none. Stored after the two fields below, because the
+  // process may die at any instruction.
+  std::atomic<uint32_t> claim_qp;
   uint64_t claim_head;          // `head` of the SRQ before this claim
   uint64_t claim_tail;          // `rq_tail` of the QP after this claim
   std::atomic<uint32_t> limit;  // IBV_EVENT_SRQ_LIMIT_REACHED is raised when fewer receives are left; 0: off
@@ -275,6 +279,17 @@ struct alignas(64) AgentRecord {
   AgentPiece pieces[kAgentPieces];
 };
 
+// The process that made the fabric, for messages to those that have another configuration. Written before the
+// segment's first member can be found, and never changed.
+struct MakerRecord {
+  uint32_t pid;
+  uint32_t reserved;
+  uint64_t start_time;
+  uint64_t digest;
+  char program[32];
+  char configuration[256];
+};
+
 struct TableMarks {
   uint32_t first_free;  // no free entry lies below
   uint32_t high_water;  // no used entry lies at or above
@@ -285,7 +300,9 @@ struct Segment {
   uint32_t layout_version;
   uint32_t reserved;
   uint64_t total_bytes;
+  uint64_t fabric;    // fabricNumber() of the prefix: a forged name may lead to the segment of another fabric
   uint64_t identity;  // random; two processes that see the same identity are on one fabric
+  MakerRecord maker;
   // The lock `tables` guards allocation and release of everything below.
   alignas(64) SharedLock tables;
   std::atomic<uint32_t> next_pd;

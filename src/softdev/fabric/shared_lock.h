@@ -22,6 +22,8 @@ namespace railwise::softdev {
 inline void pauseCpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
 }
 
@@ -37,7 +39,8 @@ inline void fullFence() {
 
 class SharedLock {
  public:
-  // True if the lock was taken from a dead owner: the caller must then repair what the lock protects.
+  // True if the lock was taken from a dead owner: the caller must then repair what the lock protects. All
+  // stores of the dead process are visible: the kernel has ended its threads before it reports the death.
   bool lock(const LockOwner& self) {
     uint32_t free = 0;
     if (word_.compare_exchange_strong(free, self.token, std::memory_order_seq_cst)) [[likely]]

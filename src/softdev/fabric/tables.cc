@@ -10,11 +10,13 @@ namespace {
 
 // First-fit allocation in a table whose entries have `owner`. Index 0 stays unused.
 template <typename Record>
-uint32_t allocate(Record* records, uint32_t count, uint32_t first, TableMarks& marks, uint32_t token) {
+uint32_t allocate(Record* records, uint32_t count, uint32_t first, TableMarks& marks, uint32_t token,
+                  const std::function<void(Record&)>& fill = nullptr) {
   for (uint32_t i = std::max(marks.first_free, first); i < count; ++i) {
     if (records[i].owner.load(std::memory_order_relaxed) != 0) continue;
     // Stored before the owner, because reclaiming looks only below the mark.
     marks.high_water = std::max(marks.high_water, i + 1);
+    if (fill != nullptr) fill(records[i]);
     records[i].owner.store(token, std::memory_order_release);
     marks.first_free = i + 1;
     return i;
@@ -40,13 +42,13 @@ void retireQp(Fabric& fabric, QpRecord& qp) {
 void retireMr(MrRecord& mr) {
   mr.key_byte.store(mr.key_byte.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   mr.key.store(0, std::memory_order_seq_cst);
-  mr.backing_fd.store(0, std::memory_order_relaxed);
+  mr.backing_fd.store(0, std::memory_order_release);
 }
 
-uint32_t allocateContext(Fabric& fabric) {
+uint32_t allocateContext(Fabric& fabric, const std::function<void(ContextRecord&)>& fill) {
   Segment& segment = *fabric.segment;
   SharedLockGuard guard(segment.tables, fabric.self);
-  return allocate(segment.contexts, kMaxContexts, 1, segment.contexts_marks, fabric.self.token);
+  return allocate(segment.contexts, kMaxContexts, 1, segment.contexts_marks, fabric.self.token, fill);
 }
 
 uint32_t allocateQp(Fabric& fabric) {

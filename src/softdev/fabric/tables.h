@@ -1,16 +1,19 @@
 // Allocation of records and ring pages in the shared segment. Every call takes the table lock of the segment,
-// so all are for the cold path. Allocation publishes a record by storing `owner` last. Release clears `owner`
-// first.
+// so all are for the cold path. Allocation stores `owner` last, so that a dead owner's records are
+// found. Release clears `owner` first.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "softdev/fabric/fabric.h"
 
 namespace railwise::softdev {
 
 // Returns a free index, which this process owns from then on; 0 if the table is full (index 0 is never used).
-uint32_t allocateContext(Fabric& fabric);
+// `fill` writes the record before others can find it. The other records are found by their key, number or
+// lock.
+uint32_t allocateContext(Fabric& fabric, const std::function<void(ContextRecord&)>& fill);
 uint32_t allocateQp(Fabric& fabric);
 uint32_t allocateCq(Fabric& fabric);
 uint32_t allocateSrq(Fabric& fabric);

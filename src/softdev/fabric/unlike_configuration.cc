@@ -1,13 +1,17 @@
 #include "softdev/fabric/unlike_configuration.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/log.h"
 
@@ -51,13 +55,39 @@ std::string nameOf(const Fabric& fabric) {
   return prefix.substr(prefix.rfind('/') + 1);
 }
 
-// "4711 (python3)"
-std::string processText(const Fabric& fabric, uint32_t token) {
-  const uint32_t pid = fabric.segment->processes[slotOf(token)].pid.load(std::memory_order_acquire);
+std::string programOf(uint32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
   std::string name;
   std::getline(file, name);
+  return name;
+}
+
+// "4711 (python3)"
+std::string processText(const Fabric& fabric, uint32_t token) {
+  const uint32_t pid = fabric.segment->processes[slotOf(token)].pid.load(std::memory_order_acquire);
+  const std::string name = programOf(pid);
   return std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");
+}
+
+// "RAILWISE_DEVICE=software:link=ib"
+std::string configurationText(const std::string& text) {
+  return std::string("RAILWISE_DEVICE=software") + (text.empty() ? "" : ":" + text);
+}
+
+// "process 4711 (python3) made it", or that this process has ended and who is there now.
+std::string makerText(const Segment& segment) {
+  const MakerRecord& maker = segment.maker;
+  const std::string process =
+      "process " + std::to_string(maker.pid) + " (" + std::string(maker.program) + ")";
+  if (processAlive(static_cast<pid_t>(maker.pid), maker.start_time)) return process + " made it";
+  for (const ProcessSlot& slot : segment.processes) {
+    const uint32_t pid = slot.pid.load(std::memory_order_acquire);
+    if (pid == 0 || !processAlive(static_cast<pid_t>(pid), slot.start_time.load(std::memory_order_relaxed)))
+      continue;
+    return process + ", which has ended, made it, and process " + std::to_string(pid) + " (" +
+           programOf(pid) + ") still uses it,";
+  }
+  return process + ", which has ended, made it";
 }
 
 std::string placeText(const PortRecord& port) {
@@ -89,6 +119,33 @@ std::string sharedAddress(const PortRecord& other, const DeviceConfig& config, u
 }
 
 }  // namespace
+
+void noteMaker(Segment& segment, const FabricChoice& choice) {
+  constexpr std::string_view kCut = "...";
+  MakerRecord& maker = segment.maker;
+  maker.pid = static_cast<uint32_t>(getpid());
+  maker.start_time = processStartTime(getpid());
+  maker.digest = choice.digest;
+  std::snprintf(maker.program, sizeof maker.program, "%s", programOf(maker.pid).c_str());
+  std::string text = choice.configuration;
+  if (text.size() >= sizeof maker.configuration)
+    text.replace(sizeof maker.configuration - 1 - kCut.size(), std::string::npos, kCut);
+  std::snprintf(maker.configuration, sizeof maker.configuration, "%s", text.c_str());
+}
+
+Status checkMaker(const Segment& segment, const FabricChoice& choice) {
+  if (choice.named || segment.maker.digest == choice.digest) return Status::success();
+  // A process with eight devices is refused eight times, and says so once.
+  static std::atomic<uint64_t> told{0};
+  if (told.exchange(segment.identity) != segment.identity)
+    RAILWISE_WARN(
+        "software device: cannot join the fabric %s with %s: %s with %s. Processes that name no fabric meet "
+        "only if they have one configuration. Give this one a fabric of its own (RAILWISE_FABRIC=NAME, or "
+        "fabric=NAME in RAILWISE_DEVICE=software:fabric=NAME,...), or wait until that process has ended",
+        choice.name.c_str(), configurationText(choice.configuration).c_str(), makerText(segment).c_str(),
+        configurationText(segment.maker.configuration).c_str());
+  return {Code::kSystem, EADDRINUSE};
+}
 
 Status checkConfiguration(const Fabric& fabric, const DeviceConfig& config, uint32_t number, uint32_t index) {
   const Segment& segment = *fabric.segment;

@@ -34,6 +34,7 @@ struct FaultHit {
   FaultRule rule{};
 };
 
+// Relaxed: who finds a bit set reads the rules under the lock of the table.
 inline uint32_t faultsArmed(const Fabric& fabric) {
   return fabric.segment->faults.armed.load(std::memory_order_relaxed);
 }

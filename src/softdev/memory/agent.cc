@@ -18,23 +18,21 @@
 #include <thread>
 
 #include "base/background_thread.h"
+#include "base/clock.h"
+#include "base/file_size_limit.h"
 #include "base/log.h"
 #include "softdev/fabric/doorbell.h"
 #include "softdev/fabric/membership.h"
+#include "softdev/fabric/process_locks.h"
 #include "softdev/fabric/tables.h"
 #include "softdev/memory/mover.h"
 
 namespace railwise::softdev {
 namespace {
 
+// Agents add a random number, so that nobody can bind their name first.
 std::string serviceName(const std::string& prefix, pid_t pid) {
-  return prefix + "agent/" + std::to_string(pid);
-}
-
-bool ofOurUser(int socket_fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+  return prefix + "agent/" + std::to_string(pid) + ".";
 }
 
 int listenOn(const std::string& name) {
@@ -96,14 +94,16 @@ class Agent {
   Agent& operator=(const Agent&) = delete;
 
   Status start() {
+    if (fileSizeLimit() < kSegmentBytes) return {Code::kSystem, EFBIG};  // a write there would be SIGXFSZ
     RAILWISE_TRY(bell_.open(fabric_));
     uint64_t bounce = 0;
     if (!allocatePages(fabric_, kAgentBounceBytes, &bounce)) return {Code::kSystem, ENOMEM};
-    listener_ = listenOn(serviceName(fabric_.prefix, getpid()));
+    listener_ = listenOn(serviceName(fabric_.prefix, getpid()) + std::to_string(randomNumber()));
     {
       SharedLockGuard guard(record_.lock, fabric_.self);
       record_.bounce = bounce;
       record_.doorbell = bell_.id();
+      // Relaxed: posters come after us by the lock, and by `ready`.
       record_.done.store(record_.posted.load(std::memory_order_relaxed), std::memory_order_relaxed);
       record_.ready.store(fabric_.self.token, std::memory_order_release);
     }
@@ -189,7 +189,7 @@ class Agent {
   void handOut() const {
     const int peer = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (peer < 0) return;
-    if (ofOurUser(peer)) sendDescriptor(peer, fabric_.segment_fd);
+    if (peerIsOurs(peer)) sendDescriptor(peer, fabric_.segment_fd);
     close(peer);
   }
 
@@ -201,14 +201,13 @@ class Agent {
   std::thread thread_;
 };
 
-std::mutex g_agent_mutex;
 Agent* g_agent = nullptr;
 bool g_failed = false;
 
 }  // namespace
 
 Status startAgent(Fabric& fabric) {
-  std::lock_guard lock(g_agent_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kAgent));
   if (g_agent != nullptr || fabric.forgotten) return Status::success();
   auto agent = std::make_unique<Agent>(fabric);
   const Status status = agent->start();
@@ -224,20 +223,16 @@ Status startAgent(Fabric& fabric) {
 }
 
 void stopAgent(Fabric&) {
-  std::lock_guard lock(g_agent_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kAgent));
   if (g_agent == nullptr) return;
   g_agent->stop();
   delete g_agent;
   g_agent = nullptr;
 }
 
-void holdAgent() { g_agent_mutex.lock(); }
-void releaseAgent() { g_agent_mutex.unlock(); }
-
 void forgetAgent() {
   if (g_agent != nullptr) g_agent->closeListener();  // otherwise the name would outlive the parent
   g_agent = nullptr;
-  g_agent_mutex.unlock();
 }
 
 bool agentNeeded() {
@@ -247,18 +242,51 @@ bool agentNeeded() {
   return scope >= 2;
 }
 
-int fetchSegment(const std::string& prefix, pid_t pid) {
+// Waits for the answer, not for ever: a member that is stopped does not answer. Signals (a profiler's) do not
+// shorten the wait.
+static bool readable(int socket_fd) {
+  using std::chrono::milliseconds;
+  const Deadline deadline = Deadline::after(milliseconds(2'000));
+  pollfd answer{socket_fd, POLLIN, 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline.at() - Clock::now()).count();
+    const int ready = poll(&answer, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (ready >= 0 || errno != EINTR || deadline.passed()) return ready == 1;
+  }
+}
+
+// Asks the agent that listens at `name`. -1 with EAGAIN: its queue of callers is full.
+static int askAgent(const std::string& name) {
   sockaddr_un address{};
-  const socklen_t length = abstractAddress(serviceName(prefix, pid), &address);
-  const int peer = length != 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+  const socklen_t length = abstractAddress(name, &address);
+  errno = ENAMETOOLONG;
+  const int peer = length != 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
   if (peer < 0) return -1;
-  constexpr timeval kPatience{5, 0};
-  (void)setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   int fd = -1;
-  if (connect(peer, reinterpret_cast<const sockaddr*>(&address), length) == 0 && ofOurUser(peer))
-    fd = receiveDescriptor(peer);
+  int error = 0;
+  if (connect(peer, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    error = errno;
+  } else if (peerIsOurs(peer)) {
+    if (readable(peer)) fd = receiveDescriptor(peer);
+  }
   close(peer);
+  errno = error;
   return fd;
+}
+
+// The caller holds the election lock of the fabric: all that want to join wait meanwhile.
+int fetchSegment(const std::string& prefix, pid_t pid) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(2));
+  for (bool busy = true; busy; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    busy = false;
+    for (const NamedSocket& agent : listNames(serviceName(prefix, pid))) {
+      if (foreign(agent)) continue;
+      if (const int fd = askAgent(agent.name); fd >= 0) return fd;
+      if (errno == EAGAIN) busy = true;
+      if (deadline.passed()) return -1;
+    }
+  }
+  return -1;
 }
 
 }  // namespace railwise::softdev

@@ -21,10 +21,8 @@ namespace railwise::softdev {
 Status startAgent(Fabric& fabric);
 // Ends the agent, before the process detaches. It serves nobody afterwards.
 void stopAgent(Fabric& fabric);
-// Called around a fork (before it, in the parent, in the child), so that no child inherits a half-started
-// agent. In the child the thread and the sockets belong to the parent.
-void holdAgent();
-void releaseAgent();
+// Called in a child after fork(), with the process locks held: the thread and the sockets belong to the
+// parent.
 void forgetAgent();
 
 // Must this process expect that the kernel refuses peers access to it?
@@ -34,7 +32,7 @@ bool agentNeeded();
 inline void heedAgentWish(Fabric& fabric) {
   const uint32_t self = fabric.self.token;
   AgentRecord& mine = fabric.segment->agents[slotOf(self)];
-  if (mine.wanted.load(std::memory_order_relaxed) != self) [[likely]]
+  if (mine.wanted.load(std::memory_order_relaxed) != self) [[likely]]  // the token is all that is passed
     return;
   mine.wanted.store(0, std::memory_order_relaxed);
   (void)startAgent(fabric);

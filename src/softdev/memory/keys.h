@@ -14,7 +14,8 @@ struct Piece {
   uint64_t length;
 };
 
-// Finds the memory that `key` names. False: the key, its PD, the range or the access is wrong.
+// Finds the memory that `key` names. False: the key, its PD, the range or the access is wrong. The fields are
+// loaded with acquire, so that the second look at the key comes after all of them.
 [[gnu::always_inline]] inline bool resolveKey(Segment& segment, uint32_t key, uint32_t pd, uint64_t address,
                                               uint64_t length, int access, std::byte** memory) {
   const uint32_t index = key >> 8;

@@ -209,9 +209,10 @@ uint64_t bytesOfPiece(uint64_t address, uint64_t length) {
   return std::min(length, past < kLastWord ? kLastWord - past : kBlockBytes + kLastWord - past);
 }
 
-void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int remotes,
-                    std::vector<iovec>* cut) {
+void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int remotes, std::vector<iovec>* cut,
+                    std::vector<iovec>* remote_cut) {
   cut->clear();
+  if (remote_cut != nullptr) remote_cut->clear();
   const iovec* const end = local + locals;
   uint64_t taken = 0;  // bytes of *local already taken
   for (const iovec* piece = remote; piece != remote + remotes; ++piece) {
@@ -225,6 +226,8 @@ void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int rem
       const uint64_t bytes =
           std::min(bytesOfPiece(address + at, piece->iov_len - at), local->iov_len - taken);
       cut->push_back({static_cast<std::byte*>(local->iov_base) + taken, bytes});
+      if (remote_cut != nullptr)
+        remote_cut->push_back({static_cast<std::byte*>(piece->iov_base) + at, bytes});
       taken += bytes;
       at += bytes;
     }

@@ -101,16 +101,27 @@ uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& rem
 
 // Does one copy of the kernel store its bytes in ascending order? The kernel copies by `rep movsb`. AMD's
 // processors up to Zen 4 make its stores in order. Zen 5 does not (blocks of 128 bytes were seen torn), and
-// Intel's need not ("Out-of-Order Stores For String Operations" in the third volume of Intel's manual). All
-// of them keep the stores of one copy before those of the next.
+// Intel's need not ("Out-of-Order Stores For String Operations" in the third volume of Intel's manual).
+// Processors other than x86 store in any order.
 bool kernelKeepsOrder();
+// Does the kernel store one piece of the local list before the next? x86 keeps the stores of one copy before
+// those of the next copy. Other processors do not. There only the pieces of the remote list keep their order:
+// between two of them the kernel unpins the pages of one, an atomic operation with full order.
+constexpr bool kernelKeepsLocalPieces() {
+#if defined(__x86_64__)
+  return true;
+#else
+  return false;
+#endif
+}
 // How many bytes of a piece at target address `address` may be one copy if a copy is not stored in order. A
 // copy goes from the last word of a block up to the last word of the next block, so that each last word comes
 // after the rest of its block.
 uint64_t bytesOfPiece(uint64_t address, uint64_t length);
-// Cuts `local` into such copies.
-void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int remotes,
-                    std::vector<iovec>* cut);
+// Cuts `local` into such copies. `remote_cut`, if it is not null, receives `remote` in pieces of the same
+// lengths.
+void cutAtLastWords(const iovec* local, int locals, const iovec* remote, int remotes, std::vector<iovec>* cut,
+                    std::vector<iovec>* remote_cut = nullptr);
 
 // Is the whole range mapped in this process?
 bool isMapped(const void* address, uint64_t length);

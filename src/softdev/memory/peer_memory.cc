@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "softdev/fabric/process_locks.h"
 #include "softdev/memory/agent.h"
 #include "softdev/memory/mover.h"
 
@@ -40,9 +41,8 @@ class ProcMem {
 namespace {
 
 std::shared_ptr<ProcMem> openProcMem(pid_t pid, uint32_t token) {
-  static std::mutex mutex;
   static auto* opened = new std::map<uint32_t, std::weak_ptr<ProcMem>>;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(processLock(ProcessLock::kPeerMemory));
   if (std::shared_ptr<ProcMem> known = (*opened)[token].lock()) return known;
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/mem", static_cast<int>(pid));
@@ -95,9 +95,14 @@ uint64_t PeerMemory::transfer(bool write, iovec* local, int locals, iovec* remot
     moved = *error == 0 ? local->iov_len : 0;
   } else {
     if (write && !kernelKeepsOrder()) {
-      cutAtLastWords(local, locals, remote, remotes, &cut_);
+      cutAtLastWords(local, locals, remote, remotes, &cut_,
+                     kernelKeepsLocalPieces() ? nullptr : &remote_cut_);
       local = cut_.data();
       locals = static_cast<int>(cut_.size());
+      if (!kernelKeepsLocalPieces()) {
+        remote = remote_cut_.data();
+        remotes = static_cast<int>(remote_cut_.size());
+      }
     }
     moved = softdev::transfer(pid_, write, local, locals, remote, remotes, error, calls);
   }

@@ -49,6 +49,7 @@ class PeerMemory {
   PeerRegions regions_;
   std::shared_ptr<ProcMem> file_;  // used with mover=mem
   std::vector<iovec> cut_;         // pieces of the current transfer
+  std::vector<iovec> remote_cut_;  // the same pieces in the peer's memory; not used on x86
 };
 
 }  // namespace railwise::softdev

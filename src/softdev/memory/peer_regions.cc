@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "softdev/fabric/process_locks.h"
 #include "softdev/memory/shared_memory.h"
 
 namespace railwise::softdev {
@@ -48,7 +49,6 @@ struct Extent {
 };
 
 struct Registry {
-  std::mutex mutex;
   std::map<Extent, std::weak_ptr<PeerRegion>> mapped;
 };
 Registry& registry() {
@@ -85,7 +85,7 @@ std::shared_ptr<PeerRegion> mapExtent(int fd, const Extent& extent) {
 }
 
 std::shared_ptr<PeerRegion> openExtent(pid_t pid, uint32_t peer_fd, const Extent& extent) {
-  std::lock_guard lock(registry().mutex);
+  std::lock_guard lock(processLock(ProcessLock::kPeerRegions));
   std::weak_ptr<PeerRegion>& known = registry().mapped[extent];
   std::shared_ptr<PeerRegion> region = known.lock();
   if (region != nullptr) return region;
@@ -126,13 +126,18 @@ void PeerRegions::map(Fabric& fabric, Entry& entry, uint32_t token, uint32_t key
   entry = {};
   entry.key = key;
   entry.token = token;
-  entry.identity = record.backing_file.load(std::memory_order_relaxed);
-  entry.offset = record.backing_offset.load(std::memory_order_relaxed);
-  entry.address = record.address.load(std::memory_order_relaxed);
-  entry.length = record.length.load(std::memory_order_relaxed);
-  entry.writable = (record.access.load(std::memory_order_relaxed) & kWritable) != 0;
+  entry.identity = record.backing_file.load(std::memory_order_acquire);
+  entry.offset = record.backing_offset.load(std::memory_order_acquire);
+  entry.address = record.address.load(std::memory_order_acquire);
+  entry.length = record.length.load(std::memory_order_acquire);
+  entry.writable = (record.access.load(std::memory_order_acquire) & kWritable) != 0;
+  const uint32_t fd = record.backing_fd.load(std::memory_order_acquire);
+  if (fd == 0 || record.key.load(std::memory_order_relaxed) != key) {
+    entry = {};  // the record belongs to another region by now
+    return;
+  }
   const uint32_t pid = fabric.segment->processes[slotOf(token)].pid.load(std::memory_order_acquire);
-  entry.region = openExtent(static_cast<pid_t>(pid), record.backing_fd.load(std::memory_order_relaxed) - 1,
+  entry.region = openExtent(static_cast<pid_t>(pid), fd - 1,
                             {entry.identity, entry.offset, entry.length, entry.writable});
   if (entry.region != nullptr) entry.memory = entry.region->memory();
 }

@@ -16,7 +16,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/file_size_limit.h"
 #include "base/log.h"
+#include "softdev/fabric/process_locks.h"
 #include "softdev/memory/address_space.h"
 #include "softdev/memory/shared_memory.h"
 
@@ -40,7 +42,6 @@ struct Moved {
   ino_t inode;
   std::shared_ptr<BackingFile> file;
 };
-std::mutex g_remap_mutex;
 std::vector<Moved>& moved() {
   static auto* list = new std::vector<Moved>;
   return *list;
@@ -169,9 +170,9 @@ bool remapPrivate(uint64_t address, uint64_t length) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = address / page * page;
   const Range range{begin, (address + length - begin + page - 1) / page * page};
-  std::lock_guard lock(g_remap_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kRemap));
   sweep();
-  if (!movable(range)) return false;
+  if (range.bytes > fileSizeLimit() || !movable(range)) return false;
   const int fd = memfd_create("railwise-moved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   struct stat file = {};
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(range.bytes)) != 0 || fstat(fd, &file) != 0 ||

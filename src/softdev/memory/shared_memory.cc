@@ -12,6 +12,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "softdev/fabric/process_locks.h"
 #include "softdev/memory/address_space.h"
 
 namespace railwise::softdev {
@@ -19,7 +20,6 @@ namespace {
 
 // Files of this process by identity. Never destroyed, because regions may outlive static destruction.
 struct Files {
-  std::mutex mutex;
   std::unordered_map<uint64_t, std::weak_ptr<BackingFile>> known;
 };
 Files& files() {
@@ -102,7 +102,7 @@ std::shared_ptr<BackingFile> findBacking(uint64_t address, uint64_t length, bool
   if (!sharedStretch(address, length, writing, &area)) return nullptr;
   *offset = area.offset + (address - area.begin);
   const uint64_t identity = fileIdentity(area.device, area.inode);
-  std::lock_guard lock(files().mutex);
+  std::lock_guard lock(processLock(ProcessLock::kFiles));
   std::weak_ptr<BackingFile>& known = files().known[identity];
   std::shared_ptr<BackingFile> file = known.lock();
   if (file != nullptr && isFile(file->fd(), identity) && (file->writable() || !writing)) return file;
@@ -117,16 +117,16 @@ std::shared_ptr<BackingFile> findBacking(uint64_t address, uint64_t length, bool
 }
 
 void rememberBacking(const std::shared_ptr<BackingFile>& file) {
-  std::lock_guard lock(files().mutex);
+  std::lock_guard lock(processLock(ProcessLock::kFiles));
   std::erase_if(files().known, [](const auto& entry) { return entry.second.expired(); });
   files().known[file->identity()] = file;
 }
 
 void publishBacking(MrRecord& record, const BackingFile* file, uint64_t offset) {
-  record.backing_offset.store(offset, std::memory_order_relaxed);
-  record.backing_file.store(file != nullptr ? file->identity() : 0, std::memory_order_relaxed);
+  record.backing_offset.store(offset, std::memory_order_release);
+  record.backing_file.store(file != nullptr ? file->identity() : 0, std::memory_order_release);
   record.backing_fd.store(file != nullptr ? static_cast<uint32_t>(file->fd()) + 1 : 0,
-                          std::memory_order_relaxed);
+                          std::memory_order_release);
 }
 
 }  // namespace railwise::softdev

@@ -33,6 +33,13 @@ class CqGuard {
   SharedLock& lock_;
 };
 
+// Makes polling skip an entry. Who reads kVoid by kindOf() then also sees rq_polled as the poll has left it:
+// recoverResponder() reads entries while they are polled.
+inline void makeVoid(Cqe& cqe) {
+  std::atomic_ref<CqeKind>(cqe.kind).store(CqeKind::kVoid, std::memory_order_release);
+}
+inline CqeKind kindOf(Cqe& cqe) { return std::atomic_ref<CqeKind>(cqe.kind).load(std::memory_order_acquire); }
+
 // Writes the time of the completion into the entry.
 void stamp(Cqe& cqe);
 
@@ -42,7 +49,8 @@ void stamp(Cqe& cqe);
 template <typename Fill>
 [[gnu::always_inline]] inline bool pushCompletion(Fabric& fabric, CqRecord& cq, const Fill& fill) {
   CqGuard guard(fabric, cq);
-  const uint64_t tail = cq.tail.load(std::memory_order_relaxed);
+  const uint64_t tail = cq.tail.load(std::memory_order_relaxed);  // only holders of the lock store it
+  // Acquire: the owner has read the entry that is overwritten below.
   if (tail - cq.head.load(std::memory_order_acquire) >= cq.capacity ||
       cq.overflowed.load(std::memory_order_relaxed) != 0) [[unlikely]] {
     return overflowCq(fabric, cq);

@@ -36,7 +36,7 @@ struct Srq;
 
 struct Device : ibv_device {
   DeviceConfig config;
-  std::string fabric;
+  FabricChoice fabric;
   std::string host;
   uint64_t seed = 1;
   std::vector<std::string> faults;

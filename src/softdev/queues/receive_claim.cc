@@ -10,11 +10,12 @@ namespace {
 // Called after the lock was taken from a dead owner: if that had taken a receive off the SRQ, the receive
 // becomes one of the QP.
 void recoverClaim(const Fabric& fabric, SrqRecord& srq) {
-  QpRecord& qp = fabric.segment->qps[srq.claim_qp];
-  const bool taken = srq.claim_qp != 0 && srq.head.load(std::memory_order_relaxed) == srq.claim_head + 1;
+  const uint32_t index = srq.claim_qp.load(std::memory_order_relaxed);
+  QpRecord& qp = fabric.segment->qps[index];
+  const bool taken = index != 0 && srq.head.load(std::memory_order_relaxed) == srq.claim_head + 1;
   if (taken && qp.srq == static_cast<uint32_t>(&srq - fabric.segment->srqs))
     qp.rq_tail.store(srq.claim_tail, std::memory_order_seq_cst);
-  srq.claim_qp = 0;
+  srq.claim_qp.store(0, std::memory_order_release);
 }
 
 }  // namespace
@@ -43,10 +44,10 @@ bool claimReceive(const Fabric& fabric, QpRecord& qp, uint64_t enough) {
   std::memcpy(&receiveAt(segment, qp, tail), &entry, strideOf(entry.num_sge));
   srq.claim_head = head;
   srq.claim_tail = tail + 1;
-  srq.claim_qp = static_cast<uint32_t>(&qp - segment.qps);
+  srq.claim_qp.store(static_cast<uint32_t>(&qp - segment.qps), std::memory_order_release);
   srq.head.store(head + 1, std::memory_order_release);
   qp.rq_tail.store(tail + 1, std::memory_order_seq_cst);
-  srq.claim_qp = 0;
+  srq.claim_qp.store(0, std::memory_order_release);
   checkLimit(fabric, srq);
   return true;
 }

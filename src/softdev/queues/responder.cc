@@ -47,8 +47,8 @@ void recoverResponder(Fabric& fabric, QpRecord& qp) {
     const uint32_t index = qpIndexOf(qp.qp_num.load(std::memory_order_relaxed));
     const uint64_t tail = cq.tail.load(std::memory_order_acquire);
     for (uint64_t at = cq.head.load(std::memory_order_acquire); at != tail; ++at) {
-      const Cqe& cqe = cqeAt(segment, cq, at);
-      if (cqe.kind == CqeKind::kReceive && cqe.qp_index == index)
+      Cqe& cqe = cqeAt(segment, cq, at);
+      if (kindOf(cqe) == CqeKind::kReceive && cqe.qp_index == index)
         qp.rq_head = std::max(qp.rq_head, cqe.retires);
     }
     // If the completion is not in the ring any more, it was polled, and polling updates rq_polled before it

@@ -171,7 +171,7 @@ void voidCompletions(ibv_cq* base, uint32_t qp_index) {
   const uint64_t tail = cq.record->tail.load(std::memory_order_acquire);
   for (uint64_t at = cq.record->head.load(std::memory_order_relaxed); at != tail; ++at) {
     Cqe& cqe = cqeAt(*cq.fabric->segment, *cq.record, at);
-    if (cqe.qp_index == qp_index) cqe.kind = CqeKind::kVoid;
+    if (cqe.qp_index == qp_index) makeVoid(cqe);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "softdev/engine/datapath.h"
 #include "softdev/engine/progress.h"
 #include "softdev/fabric/ports.h"
+#include "softdev/fabric/process_locks.h"
 #include "softdev/fabric/tables.h"
 #include "softdev/faults/verb_faults.h"
 #include "softdev/memory/agent.h"
@@ -25,7 +26,6 @@ namespace {
 
 // Objects with a destructor are never destroyed, because threads may still use devices while the process
 // exits.
-std::mutex g_device_mutex;
 std::string& g_text = *new std::string;
 std::string& g_host = *new std::string;
 std::string& g_fabric = *new std::string;  // value of RAILWISE_FABRIC
@@ -42,16 +42,16 @@ std::vector<Device*>& g_current = *new std::vector<Device*>;
 Fabric* g_kept = nullptr;
 std::string& g_kept_name = *new std::string;
 
-// The caller of this function and of the next two holds g_device_mutex.
+// The caller of this function and of the next two holds ProcessLock::kDevices.
 void leaveKept() {
   if (g_kept != nullptr) detachFabric(g_kept);
   g_kept = nullptr;
 }
 
-void keep(Fabric& fabric, const std::string& name) {
-  if (g_kept == &fabric || !attachFabric(name).ok()) return;
+void keep(Fabric& fabric, const FabricChoice& choice) {
+  if (g_kept == &fabric || !attachFabric(choice).ok()) return;
   g_kept = &fabric;  // in a forked child this replaces the parent's attachment
-  g_kept_name = name;
+  g_kept_name = choice.name;
 }
 
 // Stops our threads if no device is open.
@@ -61,9 +61,9 @@ void restKept() {
   stopAgent(*g_kept);
 }
 
-void fillDevice(Device& device, const DeviceConfig& config, const Config& machine) {
+void fillDevice(Device& device, const DeviceConfig& config, const Config& machine, const std::string& text) {
   device.config = config;
-  device.fabric = machine.fabric;
+  device.fabric = {machine.fabric, machine.fabric_named, machine.digest, text};
   device.host = machine.host;
   device.seed = machine.seed;
   device.faults = machine.faults;
@@ -74,7 +74,7 @@ void fillDevice(Device& device, const DeviceConfig& config, const Config& machin
   // The device has no sysfs entry, so dev_path and ibdev_path stay empty.
 }
 
-// The caller holds g_device_mutex.
+// The caller holds ProcessLock::kDevices.
 Status apply(const std::string& text, const std::string& host, const std::string& fabric) {
   Result<Config> config = parseConfig(text.c_str(), host, fabric);
   if (!config.ok()) return config.status();
@@ -82,7 +82,7 @@ Status apply(const std::string& text, const std::string& host, const std::string
   g_current.clear();
   for (const DeviceConfig& device : config->devices) {
     Device& added = g_devices.emplace_back();
-    fillDevice(added, device, *config);
+    fillDevice(added, device, *config, text);
     g_current.push_back(&added);
   }
   g_text = text;
@@ -134,19 +134,19 @@ int publishContext(Context& context) {
     const Status opened = openPort(fabric, config, context.config_device->host, i + 1, &ports[i]);
     if (!opened.ok()) return opened.sys_errno;
   }
-  context.index = allocateContext(fabric);
+  context.index = allocateContext(fabric, [&](ContextRecord& record) {
+    std::copy(std::begin(ports), std::end(ports), record.ports);
+    record.port_count = config.portCount();
+    record.doorbell = context.events.id();
+    record.fatal.store(0, std::memory_order_relaxed);
+    record.events_head.store(0, std::memory_order_relaxed);
+    record.events_tail.store(0, std::memory_order_relaxed);
+    std::snprintf(record.device, sizeof record.device, "%s", config.name.c_str());
+    for (WorkCounters& retired : record.retired_work) retired.clear();
+    record.retired_polls.clear();
+  });
   if (context.index == 0) return ENOMEM;
   context.record = &fabric.segment->contexts[context.index];
-  ContextRecord& record = *context.record;
-  std::copy(std::begin(ports), std::end(ports), record.ports);
-  record.port_count = config.portCount();
-  record.doorbell = context.events.id();
-  record.fatal.store(0, std::memory_order_relaxed);
-  record.events_head.store(0, std::memory_order_relaxed);
-  record.events_tail.store(0, std::memory_order_relaxed);
-  std::snprintf(record.device, sizeof record.device, "%s", config.name.c_str());
-  for (WorkCounters& retired : record.retired_work) retired.clear();
-  record.retired_polls.clear();
   return 0;
 }
 
@@ -174,7 +174,8 @@ Context* newContext(Device& device, Fabric* fabric) {
 }  // namespace
 
 Status configure(const char* config, const char* host, const char* fabric) {
-  std::lock_guard lock(g_device_mutex);
+  watchForks();
+  std::lock_guard lock(processLock(ProcessLock::kDevices));
   const auto textOf = [](const char* value) { return std::string(value != nullptr ? value : ""); };
   const std::string text = textOf(config);
   if (g_open_contexts > 0) {
@@ -188,7 +189,8 @@ Status configure(const char* config, const char* host, const char* fabric) {
 }
 
 ibv_device** getDeviceList(int* num_devices) {
-  std::lock_guard lock(g_device_mutex);
+  watchForks();
+  std::lock_guard lock(processLock(ProcessLock::kDevices));
   if (num_devices != nullptr) *num_devices = 0;
   if (!g_configured && !apply("", "", "").ok()) {
     errno = EINVAL;
@@ -209,7 +211,8 @@ ibv_context* openDevice(ibv_device* device) {
     errno = EINVAL;
     return nullptr;
   }
-  std::lock_guard lock(g_device_mutex);
+  watchForks();
+  std::lock_guard lock(processLock(ProcessLock::kDevices));
   Device& opened = as<Device>(device);
   Result<Fabric*> fabric = attachFabric(opened.fabric);
   if (!fabric.ok()) {
@@ -240,7 +243,7 @@ ibv_context* openDevice(ibv_device* device) {
 }
 
 int closeDevice(ibv_context* base) {
-  std::lock_guard lock(g_device_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kDevices));
   Context& context = as<Context>(base);
   {
     std::lock_guard objects(context.objects);

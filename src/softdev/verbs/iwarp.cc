@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "softdev/fabric/process_locks.h"
 #include "softdev/verbs/transitions.h"
 
 namespace railwise::softdev {
@@ -12,7 +13,6 @@ namespace {
 
 // Queue pairs by number, which is unique on the fabric. A queue pair is not destroyed while the mutex is
 // held.
-std::mutex g_queue_pairs_mutex;
 std::map<uint32_t, Qp*>& g_queue_pairs = *new std::map<uint32_t, Qp*>;
 
 // The caller holds the mutex. A connection manager has a context of its own, so only the device is compared.
@@ -63,19 +63,19 @@ int toRts(Qp& qp) {
 }  // namespace
 
 void addIwarp(Qp& qp) {
-  std::lock_guard lock(g_queue_pairs_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kIwarp));
   g_queue_pairs[qp.qp_base.qp_num] = &qp;
 }
 
 void removeIwarp(Qp& qp) {
-  std::lock_guard lock(g_queue_pairs_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kIwarp));
   const auto found = g_queue_pairs.find(qp.qp_base.qp_num);
   if (found != g_queue_pairs.end() && found->second == &qp) g_queue_pairs.erase(found);
 }
 
 int connectIwarp(const ibv_context* context, uint32_t qp_num, uint32_t dest_qp_num,
                  const uint8_t (&gid)[16]) {
-  std::lock_guard lock(g_queue_pairs_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kIwarp));
   Qp* qp = find(context, qp_num);
   if (qp == nullptr) return ENOENT;
   if (const int error = toInit(*qp); error != 0) return error;
@@ -84,7 +84,7 @@ int connectIwarp(const ibv_context* context, uint32_t qp_num, uint32_t dest_qp_n
 }
 
 void disconnectIwarp(const ibv_context* context, uint32_t qp_num) {
-  std::lock_guard lock(g_queue_pairs_mutex);
+  std::lock_guard lock(processLock(ProcessLock::kIwarp));
   Qp* qp = find(context, qp_num);
   if (qp == nullptr || qp->currentState() == IBV_QPS_RESET) return;
   ibv_qp_attr attr{};

@@ -93,11 +93,11 @@ Mr* publish(ibv_pd* base, void* addr, size_t length, uint64_t iova, unsigned acc
   helpPeers(fabric, addr, length);
   MrRecord& record = fabric.segment->mrs[index];
   const uint32_t key = index << 8 | (record.key_byte.load(std::memory_order_relaxed) & 0xff);
-  record.pd.store(pd.id, std::memory_order_relaxed);
-  record.access.store(access, std::memory_order_relaxed);
-  record.iova.store(iova, std::memory_order_relaxed);
-  record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
-  record.length.store(length, std::memory_order_relaxed);
+  record.pd.store(pd.id, std::memory_order_release);
+  record.access.store(access, std::memory_order_release);
+  record.iova.store(iova, std::memory_order_release);
+  record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_release);
+  record.length.store(length, std::memory_order_release);
   auto* mr = new Mr{};
   mr->backing = share(as<Context>(base->context), record);
   record.key.store(key, std::memory_order_seq_cst);
@@ -243,20 +243,20 @@ int reregMr(ibv_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int 
   }
   record.key.store(0, std::memory_order_seq_cst);
   quiesce(context, mr.pd);
-  record.access.store(new_access, std::memory_order_relaxed);
+  record.access.store(new_access, std::memory_order_release);
   if (changes_pd) {
     as<Pd>(pd).users.fetch_add(1);
     as<Pd>(mr.pd).users.fetch_sub(1);
     mr.pd = pd;
-    record.pd.store(as<Pd>(pd).id, std::memory_order_relaxed);
+    record.pd.store(as<Pd>(pd).id, std::memory_order_release);
   }
   if (moves) {
     mr.addr = addr;
     mr.length = length;
     helpPeers(*context.fabric, addr, length);
-    record.iova.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
-    record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_relaxed);
-    record.length.store(length, std::memory_order_relaxed);
+    record.iova.store(reinterpret_cast<uint64_t>(addr), std::memory_order_release);
+    record.address.store(reinterpret_cast<uint64_t>(addr), std::memory_order_release);
+    record.length.store(length, std::memory_order_release);
   }
   mr.backing = share(context, record);
   record.key.store(mr.lkey, std::memory_order_seq_cst);

@@ -37,7 +37,7 @@ int publishSrq(Srq& srq, uint32_t context, uint32_t pd, uint32_t limit) {
   record.slots = slots;
   record.stride_bytes = strideOf(srq.max_sge);
   record.ring = ring;
-  record.claim_qp = 0;
+  record.claim_qp.store(0, std::memory_order_relaxed);
   record.limit.store(limit, std::memory_order_relaxed);
   record.head.store(0, std::memory_order_relaxed);
   record.tail.store(0, std::memory_order_relaxed);

@@ -84,6 +84,17 @@ const char* translate(const railwise_topology_generate_options_t* given,
   return nullptr;
 }
 
+const char* translate(const railwise_topology_pick_options_t* given,
+                      railwise::topology::PickOptions& options) {
+  railwise_topology_pick_options_t read = RAILWISE_TOPOLOGY_PICK_OPTIONS_INIT;
+  if (const char* wrong = readOptions(given, read); wrong != nullptr) return wrong;
+  options.of = textOr(read.of, "");
+  options.exclude = textOr(read.exclude, "");
+  options.nic = textOr(read.nic, "");
+  options.occupied = read.occupied != 0;
+  return nullptr;
+}
+
 constexpr const char* kNoMachine = "the machine is NULL";
 constexpr const char* kNoPath = "the path is NULL";
 
@@ -151,6 +162,12 @@ railwise_topology_t* loaded(const railwise_topology_options_t* given, const char
 extern "C" {
 
 const char* railwise_topology_version(void) { return railwise::topology::version(); }
+
+int railwise_topology_nccl_release(const char* text, char** error) {
+  return answer(
+      error, -1, [text] { return railwise::topology::ncclRelease(textOr(text, "")); },
+      [](const railwise::topology::Nccl release) { return static_cast<int>(release); });
+}
 
 railwise_topology_t* railwise_topology_load_file(const char* path, const railwise_topology_options_t* options,
                                                  char** error) {
@@ -229,6 +246,16 @@ char* railwise_topology_explain(const railwise_topology_t* machine, int gpu, cha
 }
 char* railwise_topology_explain_json(const railwise_topology_t* machine, int gpu, char** error) {
   return machineText(machine, error, [gpu](const Machine& m) { return m.explainJson(gpu); });
+}
+
+char* railwise_topology_pick_json(const railwise_topology_t* machine, int count,
+                                  const railwise_topology_pick_options_t* options, char** error) {
+  return machineText(machine, error, [&](const Machine& m) -> Result<std::string> {
+    railwise::topology::PickOptions wanted;
+    if (const char* wrong = translate(options, wanted); wrong != nullptr)
+      return railwise::topology::Failure{wrong};
+    return m.pickJson(count, wanted);
+  });
 }
 
 char* railwise_topology_diff(const railwise_topology_t* left, const railwise_topology_t* right,

@@ -60,8 +60,20 @@ const char* valueOf(const std::vector<std::string>& variables, std::string_view 
   return nullptr;
 }
 
+// Null: the number is none of the constants, and no release from 2.13 on.
+std::optional<topo::NcclChoice> releaseOf(Nccl nccl) {
+  constexpr int kFirst = 21300;
+  constexpr int kLast = 29999;
+  if (nccl == Nccl::k2_30) return topo::rulesFor(topo::NcclVersion::k2_30);
+  if (nccl == Nccl::k2_28) return topo::rulesFor(topo::NcclVersion::k2_28);
+  if (nccl == Nccl::k2_31) return topo::rulesFor(topo::NcclVersion::k2_31);
+  const int code = static_cast<int>(nccl);
+  if (code < kFirst || code > kLast) return std::nullopt;
+  return topo::rulesFor(topo::NcclVersion{code});
+}
+
 const char* wrongOption(const Options& options) {
-  if (options.nccl != Nccl::k2_30 && options.nccl != Nccl::k2_28) return "nccl is no version that is known";
+  if (!releaseOf(options.nccl)) return "nccl is no version that is known: 2.30.4 is 23004";
   if (options.gpu_sm < 0) return "gpu_sm is negative; 90 stands for compute capability 9.0";
   if (options.nvswitch_links < 0) return "nvswitch_links is negative";
   if (options.nic_speed_mbps <= 0) return "nic_speed_mbps is not positive; 400000 stands for 400 Gb/s";
@@ -69,6 +81,21 @@ const char* wrongOption(const Options& options) {
 }
 
 }  // namespace
+
+Result<Nccl> ncclRelease(const std::string& text) {
+  return guarded([&]() -> Result<Nccl> {
+    if (text.empty()) return static_cast<Nccl>(topo::NcclVersion::kNewest.code);
+    const auto choice = topo::rulesFor(text);
+    if (!choice)
+      return Failure{"nccl: '" + text +
+                     "' is not a release of NCCL from 2.13 to 2.32, such as 2.30 or 2.30.7"};
+    // The rules of "2.30" are those of its newest release. A whole name keeps its own number, so that
+    // remarks() tell what is not known of the release.
+    auto release = topo::parseNcclVersion(text);
+    if (!release && choice->newer) release = topo::parseNcclVersion(text + ".0");
+    return static_cast<Nccl>(release.value_or(choice->rules).code);
+  });
+}
 
 Machine MachineState::make(topo::Machine machine) {
   auto state = std::make_shared<MachineState>();
@@ -87,8 +114,9 @@ Result<LoadOptions> loadOptions(const Options& options) {
     return Failure{std::string("options: ") + wrong};
   const auto lookup = [&options](const char* name) { return valueOf(options.variables, name); };
   LoadOptions load;
-  load.settings = topo::settingsFromEnvironment(
-      lookup, options.nccl == Nccl::k2_28 ? topo::NcclVersion::k2_28 : topo::NcclVersion::k2_30);
+  const topo::NcclChoice nccl = *releaseOf(options.nccl);
+  load.settings = topo::settingsFromEnvironment(lookup, nccl.rules);
+  if (!nccl.doubt.empty()) load.settings.warnings.push_back(nccl.doubt);
   load.settings.xgmi_as_nvlink = options.xgmi_as_nvlink;
   load.detection = {.gpu_sm = options.gpu_sm,
                     .nvswitch_links = options.nvswitch_links,

@@ -1,7 +1,8 @@
 #include "base/json.h"
 #include "gpu/json.h"
 #include "topo/api/state.h"
-#include "topo/explain/explain.h"
+#include "topo/choice/pick.h"
+#include "topo/explain/channels/channel_ends.h"
 #include "topo/lint/lint.h"
 #include "topo/outputs/diff.h"
 #include "topo/outputs/outputs.h"
@@ -44,13 +45,19 @@ std::string lintText(const std::string& path) {
   return json.text();
 }
 
+topo::MachineExplanation explained(const topo::Machine& machine) {
+  topo::MachineExplanation all = topo::explain(machine);
+  topo::addChannels(machine, nullptr, all);
+  return all;
+}
+
 }  // namespace
 
 Result<std::string> Machine::explain(int gpu) const {
   return guarded([&]() -> Result<std::string> {
     const auto rank = rankOf(*state_, gpu);
     if (!rank) return Failure{rank.error()};
-    return published(topo::explainText(state_->machine, *rank));
+    return published(topo::explainText(state_->machine, explained(state_->machine), {.rank = *rank}));
   });
 }
 
@@ -58,7 +65,20 @@ Result<std::string> Machine::explainJson(int gpu) const {
   return guarded([&]() -> Result<std::string> {
     const auto rank = rankOf(*state_, gpu);
     if (!rank) return Failure{rank.error()};
-    return published(topo::explainJson(state_->machine, *rank));
+    return published(topo::explainJson(state_->machine, explained(state_->machine), *rank));
+  });
+}
+
+Result<std::string> Machine::pickJson(int count, const PickOptions& options) const {
+  return guarded([&]() -> Result<std::string> {
+    const topo::Machine& machine = state_->machine;
+    const topo::GpuTable table = topo::gpuTable(machine);
+    const auto question =
+        topo::makePickQuestion(machine, table, {options.of, options.exclude, options.nic, options.occupied});
+    if (!question.ok()) return Failure{question.error()};
+    const auto pick = topo::pickGpus(*question, count);
+    if (!pick.ok()) return Failure{pick.error()};
+    return topo::pickJson(machine, table, *pick);
   });
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/text_layout.h"
+
 namespace railwise::topo {
 namespace {
 
@@ -147,14 +149,15 @@ void XmlDocument::detach(XmlNode* node) {
 
 std::string writeXml(const XmlDocument& document) {
   std::string out;
-  if (document.system() == nullptr) return out;
+  const XmlNode* const root = document.system() != nullptr ? document.system() : document.graphs();
+  if (root == nullptr) return out;
   out.reserve(document.order().size() * 192);  // bytes; a typical line is shorter
-  writeNode(out, *document.system(), 0);
-  return out;
+  writeNode(out, *root, 0);
+  return withoutControls(out, "\n\t");  // the reader lets control characters pass, which XML does not know
 }
 
 std::string where(const XmlDocument& document, const XmlPosition& position) {
-  std::string text = document.file.empty() ? "topology" : document.file;
+  std::string text = document.file.empty() ? "topology" : withoutControls(document.file);
   if (position.line > 0) text += ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
   return text;
 }

@@ -60,6 +60,8 @@ class XmlDocument {
 
   // The first <system> element, or null.
   XmlNode* system() const { return find("system"); }
+  // The first <graphs> element, or null.
+  XmlNode* graphs() const { return find("graphs"); }
   XmlNode* find(std::string_view name) const;
   XmlNode* find(std::string_view name, std::string_view attribute, std::string_view value) const;
   const std::vector<XmlNode*>& order() const { return order_; }
@@ -92,10 +94,17 @@ inline constexpr int kXmlMaxText = 254;
 // Railwise's own limit: with max_nodes 0 nothing else bounds the nesting.
 inline constexpr int kXmlMaxDepth = 1024;
 
+// NCCL_GRAPH_XML_MAX_NODES: the limit for a graph file.
+inline constexpr int kXmlMaxGraphNodes = 65536;
+
+// What a file describes: a machine (<system>), or the result of NCCL's search (<graphs>: NCCL_GRAPH_FILE).
+enum class XmlForm : uint8_t { kTopology, kGraphs };
+
 struct XmlReadOptions {
   // NCCL refuses a file with this many nodes or more. 0: no limit, for machines that are combined from
   // several files.
   int max_nodes = kXmlMaxNodes;
+  XmlForm form = XmlForm::kTopology;
 };
 
 // Something that the reader skipped without refusing the file. Lint reports it.
@@ -105,7 +114,7 @@ struct XmlRemark {
                        // skipped too
     kExtraAttributes,  // attributes beyond the sixteenth
     kTextAfterSlash,   // <pci .../text>
-    kExtraSystem,      // a second <system>
+    kExtraSystem,      // a second <system> or <graphs>
   };
   XmlPosition position;
   std::string text;

@@ -21,7 +21,14 @@ constexpr int kNcclVersion = 1;
 constexpr int kRcclVersion = 2;
 
 // Does NCCL's handler for `parent` accept the child `tag`? `parent` is empty at the top level.
-bool handles(std::string_view parent, std::string_view tag, int version) {
+bool handlesGraphs(std::string_view parent, std::string_view tag) {
+  if (parent.empty()) return tag == "graphs";
+  if (parent == "graphs") return tag == "graph";
+  if (parent == "graph") return tag == "channel";
+  return parent == "channel" && (tag == "net" || tag == "gpu");
+}
+
+bool handlesTopology(std::string_view parent, std::string_view tag, int version) {
   if (parent.empty()) return tag == "system";
   if (parent == "system") return tag == "cpu";
   if (parent == "cpu") return tag == "pci" || tag == "nic";
@@ -49,7 +56,8 @@ class TreeReader {
   bool enter();
   bool close();
   bool skip();
-  bool checkVersion(const XmlNode& system);
+  bool checkVersion(const XmlNode& root);
+  std::string_view rootName() const { return options_.form == XmlForm::kGraphs ? "graphs" : "system"; }
   bool checkRoom();
   void remarkTag();
   void remark(XmlRemark::Kind kind, XmlPosition position, std::string text);
@@ -88,7 +96,12 @@ bool TreeReader::readAll() {
   while (!done) {
     if (!readNext(done)) return false;
   }
-  if (document_.system() != nullptr) return true;
+  if (document_.find(rootName()) != nullptr) return true;
+  if (options_.form == XmlForm::kGraphs) {
+    return fail({1, 1},
+                "the file has no <graphs>; give a graph file, such as NCCL_GRAPH_DUMP_FILE and railwise topo "
+                "graphs --format xml write");
+  }
   if (graphs_.line > 0) {
     return fail(graphs_,
                 "this is a graph file (<graphs>, for NCCL_GRAPH_FILE) and has no <system>; give a topology "
@@ -106,7 +119,8 @@ bool TreeReader::readNext(bool& done) {
     return fail(document_.order().back()->position, "this is element " + std::to_string(options_.max_nodes) +
                                                         "; NCCL's parser takes " +
                                                         std::to_string(options_.max_nodes - 1) +
-                                                        " at most; remove devices that NCCL does not use");
+                                                        " at most; remove devices that NCCL does not use "
+                                                        "(railwise --any-size reads more)");
   }
   if (!scanner_.scan(tag_)) return fail(scanner_.errorPosition(), scanner_.error());
   remarkTag();
@@ -119,7 +133,10 @@ bool TreeReader::readNext(bool& done) {
   }
   if (head_ != nullptr && tag_.kind == XmlNodeKind::kClose) return close();
   const std::string_view parent = head_ != nullptr ? std::string_view(head_->name) : std::string_view();
-  return handles(parent, tag_.name, document_.version) ? enter() : skip();
+  const bool known = options_.form == XmlForm::kGraphs
+                         ? handlesGraphs(parent, tag_.name)
+                         : handlesTopology(parent, tag_.name, document_.version);
+  return known ? enter() : skip();
 }
 
 bool TreeReader::finish(bool& done) {
@@ -176,7 +193,8 @@ bool TreeReader::enter() {
 }
 
 bool TreeReader::skip() {
-  const std::string inside = head_ != nullptr ? " inside " + tagText(head_->name) : " outside of <system>";
+  const std::string inside =
+      head_ != nullptr ? " inside " + tagText(head_->name) : " outside of " + tagText(rootName());
   if (head_ == nullptr && tag_.name == "graphs" && graphs_.line == 0) graphs_ = tag_.position;
   remark(XmlRemark::Kind::kSkippedElement, tag_.position,
          tagText(tag_.name) + inside + " is unknown to NCCL, which skips it with all below it");
@@ -187,22 +205,29 @@ bool TreeReader::skip() {
   return true;
 }
 
-bool TreeReader::checkVersion(const XmlNode& system) {
-  if (tag_.kind == XmlNodeKind::kClose) return fail(tag_.position, "</system> without <system>; remove it");
-  const std::string* text = system.find("version");
-  if (text == nullptr) return fail(tag_.position, "<system> has no version; write <system version=\"1\">");
+bool TreeReader::checkVersion(const XmlNode& root) {
+  const std::string tag = tagText(rootName());
+  if (tag_.kind == XmlNodeKind::kClose)
+    return fail(tag_.position, "</" + std::string(rootName()) + "> without " + tag + "; remove it");
+  const std::string* text = root.find("version");
+  if (text == nullptr)
+    return fail(tag_.position,
+                tag + " has no version; write <" + std::string(rootName()) + " version=\"1\">");
   const int version = static_cast<int>(std::strtol(text->c_str(), nullptr, 0));
-  if (version != kNcclVersion && version != kRcclVersion) {
-    return fail(tag_.position, "<system> has version \"" + shownWord(*text) +
-                                   "\"; NCCL takes version 1 only (RCCL 2): write version=\"1\"");
+  const bool rccl = options_.form == XmlForm::kTopology && version == kRcclVersion;
+  if (version != kNcclVersion && !rccl) {
+    const char* const takes = options_.form == XmlForm::kTopology ? "NCCL takes version 1 only (RCCL 2)"
+                                                                  : "NCCL takes version 1 only";
+    return fail(tag_.position,
+                tag + " has version \"" + shownWord(*text) + "\"; " + takes + ": write version=\"1\"");
   }
   if (document_.order().size() == 1) {
     document_.version = version;
     return true;
   }
-  remark(XmlRemark::Kind::kExtraSystem, tag_.position, "a second <system>: NCCL uses the first only");
+  remark(XmlRemark::Kind::kExtraSystem, tag_.position, "a second " + tag + ": NCCL uses the first only");
   return version == document_.version ||
-         fail(tag_.position, "a second <system> of another version; keep one <system>");
+         fail(tag_.position, "a second " + tag + " of another version; keep one " + tag);
 }
 
 void TreeReader::remarkTag() {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/text_layout.h"
 #include "topo/graph/constants.h"
 
 namespace railwise::topo {
@@ -11,14 +12,6 @@ namespace {
 
 std::string ofHost(const Graph& graph, const Node& node) {
   return graph.hosts() > 1 ? " of host " + std::to_string(node.host) : "";
-}
-
-// Makes a name from a file safe to print, because a terminal obeys control characters.
-std::string plain(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
 }
 
 // Several NETs may have one name: the ports of one NIC, or devices in a file with mistakes.
@@ -36,14 +29,14 @@ std::string deviceName(const Graph& graph, NodeIndex device) {
   for (const NodeIndex gpu : graph.of(NodeType::kGpu)) {
     if (graph.node(gpu).parent == device) ranks.push_back(graph.node(gpu).rank);
   }
-  return ranks.empty() ? "GPU at " + plain(graph.node(device).busid) : "GPU " + rangesText(ranks);
+  return ranks.empty() ? "GPU at " + withoutControls(graph.node(device).busid) : "GPU " + rangesText(ranks);
 }
 
 }  // namespace
 
 std::string rulesText(const Machine& machine) {
   if (machine.graph->rccl()) return "RCCL";
-  return std::string("NCCL ") + ncclVersionName(machine.settings->nccl);
+  return "NCCL " + ncclVersionName(machine.settings->nccl);
 }
 
 const char* libraryName(const Graph& graph) { return graph.rccl() ? "RCCL" : "NCCL"; }
@@ -70,7 +63,7 @@ std::string gpuName(const Graph& graph, int gpu) {
 
 std::string netName(const Graph& graph, int net) {
   const Node& node = graph.of(NodeType::kNet, net);
-  const std::string name = node.name.empty() ? "NIC " + std::to_string(node.dev) : plain(node.name);
+  const std::string name = node.name.empty() ? "NIC " + std::to_string(node.dev) : withoutControls(node.name);
   return name + (isOneOfSeveral(graph, node) ? " (device " + std::to_string(node.dev) + ")" : "") +
          ofHost(graph, node);
 }
@@ -83,13 +76,13 @@ std::string nodeName(const Graph& graph, NodeIndex i) {
     case NodeType::kDev:
       return deviceName(graph, i);
     case NodeType::kPci:
-      return "PCIe switch " + plain(node.busid) + ofHost(graph, node);
+      return "PCIe switch " + withoutControls(node.busid) + ofHost(graph, node);
     case NodeType::kNvs:
       return "NVSwitch";
     case NodeType::kCpu:
       return "NUMA node " + std::to_string(node.numa) + ofHost(graph, node);
     case NodeType::kNic:
-      return node.busid.empty() ? "virtual NIC" : "NIC " + plain(node.busid);
+      return node.busid.empty() ? "virtual NIC" : "NIC " + withoutControls(node.busid);
     case NodeType::kNet:
       return netName(graph, node.index);
     case NodeType::kCxb:
@@ -121,8 +114,7 @@ std::string linkName(const Graph& graph, const Link& link) {
 }
 
 int nvlinkCount(const Node& gpu, float bandwidth) {
-  const float one = gpu.gcn.empty() ? nvlinkBandwidth(gpu.sm) : xgmiBandwidth(gpu.gcn);
-  const float count = bandwidth / one;
+  const float count = bandwidth / gpu.nvlink;
   const float whole = std::round(count);
   return whole >= 1 && std::fabs(count - whole) < 0.02F * whole ? static_cast<int>(whole) : 0;
 }

@@ -1,8 +1,8 @@
 #include "topo/explain/explain.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "topo/explain/describe.h"
 #include "topo/explain/problems.h"
 
 namespace railwise::topo {
@@ -17,14 +17,6 @@ struct Deal {
   bool reversed = false;  // reversing the bits changed `start`
 };
 
-int reversedBits(int value, int power) {
-  int reversed = 0;
-  for (int bit = 1, mirror = power >> 1; bit < power; bit <<= 1, mirror >>= 1) {
-    if ((value & bit) != 0) reversed |= mirror;
-  }
-  return reversed;
-}
-
 Deal dealOf(const Paths& paths, int gpu) {
   const Settings& settings = paths.settings();
   Deal deal;
@@ -38,23 +30,10 @@ Deal dealOf(const Paths& paths, int gpu) {
   if (settings.netdevs_policy == Settings::NetDevsPolicy::kMax) {
     deal.per_gpu = std::min(settings.netdevs_max, count);
   }
-  const int dev = std::max(0, paths.graph().of(NodeType::kGpu, gpu).dev);
-  deal.start = settings.nccl == NcclVersion::k2_30 ? dev % deal.sharers : dev;
-  const int in_order = deal.start % count;
-  if (std::has_single_bit(static_cast<unsigned>(count))) deal.start = reversedBits(deal.start, count);
-  deal.start %= count;
-  deal.reversed = deal.start != in_order;
+  const Turn turn = firstTurn(paths.graph(), settings, gpu, deal.nets, deal.sharers);
+  deal.start = std::max(0, turn.number) % count;
+  deal.reversed = deal.start != std::max(0, turn.in_order) % count;
   return deal;
-}
-
-NicView viewOf(const Paths& paths, int gpu, int net) {
-  const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
-  NicView view{.net = net, .type = path.type};
-  if (path.type == PathType::kDis) return view;
-  view.bandwidth = path.bandwidth;
-  view.hops = path.hops;
-  view.steps = stepsOf(paths, path);
-  return view;
 }
 
 // Explains the choices of the GPUs of one communicator.
@@ -148,18 +127,17 @@ class Explainer {
     }
     nic.deal += countText(deal.sharers, "GPU") + (deal.sharers == 1 ? " has " : " share ") +
                 countText(near, "equally near NIC") + ", " + std::to_string(deal.per_gpu) + " for each; " +
-                gpuName(graph_, gpu) + " takes number" + positionsText(deal);
+                gpuName(graph_, gpu) + " takes " + takenText(deal);
     if (deal.reversed) nic.deal += " by bit reversal";
   }
 
-  static std::string positionsText(const Deal& deal) {
-    std::vector<int> positions;
+  std::string takenText(const Deal& deal) const {
+    std::string names;
     for (int i = 0; i < deal.per_gpu; ++i) {
-      positions.push_back((deal.start + i) % static_cast<int>(deal.nets.size()));
+      const auto position = static_cast<std::size_t>(deal.start + i) % deal.nets.size();
+      names += (names.empty() ? "" : ", ") + netName(graph_, deal.nets[position]);
     }
-    std::sort(positions.begin(), positions.end());
-    return (positions.size() > 1 ? "s " : " ") + rangesText(positions) + " of 0 to " +
-           std::to_string(deal.nets.size() - 1);
+    return names;
   }
 
   std::vector<int> takersOf(int net) const {
@@ -206,6 +184,17 @@ std::vector<int> devsOf(const Graph& graph) {
 
 }  // namespace
 
+bool DomainChannels::has(const ChannelEnd& end, int channel) const {
+  return channel < 0 || std::count(end.channels.begin(), end.channels.end(), channel % channels) != 0;
+}
+
+const DomainChannels* MachineExplanation::channelsOf(int rank) const {
+  for (const DomainChannels& domain : channels) {
+    if (std::binary_search(domain.ranks.begin(), domain.ranks.end(), rank)) return &domain;
+  }
+  return nullptr;
+}
+
 MachineExplanation explain(const Machine& machine) {
   MachineExplanation all;
   all.gpus.resize(static_cast<std::size_t>(machine.graph->count(NodeType::kGpu)));
@@ -224,6 +213,16 @@ MachineExplanation explain(const Machine& machine) {
   if (machine.domains.empty()) add(*machine.paths);
   addMachineProblems(machine, all);
   return all;
+}
+
+NicView viewOf(const Paths& paths, int gpu, int net) {
+  const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
+  NicView view{.net = net, .type = path.type};
+  if (path.type == PathType::kDis) return view;
+  view.bandwidth = path.bandwidth;
+  view.hops = path.hops;
+  view.steps = stepsOf(paths, path);
+  return view;
 }
 
 std::string viewText(const NicView& view) {
@@ -263,6 +262,11 @@ const char* gdrSummary(const ChosenNic& nic) {
   const bool receive = nic.receive.mode != GdrMode::kOff;
   const bool send = nic.send.mode != GdrMode::kOff;
   return receive && send ? "on" : receive ? "receive only" : send ? "send only" : "off";
+}
+
+std::string gdrSummary(const Machine& machine, const ChosenNic& nic) {
+  const bool off = nic.receive.mode == GdrMode::kOff && nic.send.mode == GdrMode::kOff;
+  return std::string(gdrSummary(nic)) + (machine.gpudirect_assumed && !off ? " (assumed)" : "");
 }
 
 }  // namespace railwise::topo

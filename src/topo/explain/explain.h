@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text_layout.h"
 #include "topo/explain/describe.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/policy.h"
@@ -60,6 +61,22 @@ struct PeerRoute {
   int proxy_rank = -1;  // the GPU's own rank: PXN is not used
 };
 
+// What a channel does at the GPU where it enters or leaves the host. The data of a tree flows both ways.
+enum class EndUse { kRingEnters, kRingLeaves, kTree };
+
+// The NIC of channels whose ring or tree enters or leaves the host at this GPU.
+struct ChannelEnd {
+  EndUse use = EndUse::kRingEnters;
+  NicView view;
+  std::vector<int> channels;  // in order
+  int proxy_rank = -1;        // the rank that sends in place of this GPU (PXN); the GPU's own rank: none
+  bool gpu_direct = false;    // in each direction in which the channel uses the NIC
+  // Why the NIC is none of `GpuExplanation::nets`: "same-nic", "pair", "turn", "same-order", "shared",
+  // "simple-order", "file" or "search". Empty: the NIC is one of them.
+  std::string rule;
+  std::string reason;
+};
+
 struct GpuExplanation {
   int gpu = -1;  // index in the machine's graph
   int rank = -1;
@@ -69,19 +86,66 @@ struct GpuExplanation {
   std::vector<ChosenNic> chosen;  // every NIC in `nets`, once
   std::vector<RejectedNic> rejected;
   std::vector<PeerRoute> peers;
+  std::vector<ChannelEnd> ends;  // empty without addChannels()
   std::vector<Problem> problems;
 };
 
-struct MachineExplanation {
-  std::vector<GpuExplanation> gpus;  // by GPU index
-  std::vector<Problem> problems;     // problems of the machine as a whole
+// A ring as it is on every second host (each domain counts as one), where the rings of a pair change places:
+// the GPUs are those of the pair's other ring.
+struct SwappedRing {
+  int channel = 0;
+  int enter_rank = -1;
+  int enter_net = -1;
+  int leave_rank = -1;
+  int leave_net = -1;
+  bool other_nics = false;  // NCCL takes other NICs for these GPUs than the pair's other ring has
 };
 
+// The rings and trees between the GPUs of a domain and other hosts.
+struct DomainChannels {
+  std::vector<int> ranks;  // in order
+  std::string missing;     // why there is no channel; empty: there are channels
+  int channels = 0;        // what NCCL uses: the least number of rings or of trees that a domain has
+  int rings = 0;           // found by the search
+  int trees = 0;
+  std::vector<SwappedRing> swapped;  // by channel; empty: all hosts have equal rings
+  // The search found no ring, or no tree: NCCL takes the GPUs in the order of the list.
+  bool simple_rings = false;
+  bool simple_trees = false;
+
+  // True if `end` has the channel. -1: every channel. Beyond the channels of the search NCCL begins again.
+  bool has(const ChannelEnd& end, int channel) const;
+};
+
+struct MachineExplanation {
+  std::vector<GpuExplanation> gpus;      // by GPU index
+  std::vector<Problem> problems;         // problems of the machine as a whole
+  std::vector<DomainChannels> channels;  // by domain; empty without addChannels()
+
+  const DomainChannels* channelsOf(int rank) const;  // null: without addChannels()
+};
+
+// Without the channels of rings and trees: addChannels() of explain/channels adds them.
 MachineExplanation explain(const Machine& machine);
 
-// `rank` -1: all GPUs. `channel` -1: all channels. An error if the machine has no such rank.
-Outcome<std::string> explainText(const Machine& machine, int rank = -1, int channel = -1);
-Outcome<std::string> explainJson(const Machine& machine, int rank = -1, int channel = -1);
+// How much the text says, and how wide it is.
+struct ExplainStyle {
+  int rank = -1;                       // -1: all GPUs
+  int channel = -1;                    // -1: all channels
+  bool brief = false;                  // only the table, the problems and what to do
+  bool each = false;                   // every GPU whole; else only the first of those that are alike
+  std::size_t columns = kTextColumns;  // tables and names may be wider
+};
+
+// `all`: of that machine. An error if the machine has no such rank.
+Outcome<std::string> explainText(const Machine& machine, const MachineExplanation& all,
+                                 const ExplainStyle& style = {});
+// `rank` and `channel` as in ExplainStyle.
+Outcome<std::string> explainJson(const Machine& machine, const MachineExplanation& all, int rank = -1,
+                                 int channel = -1);
+
+// The NIC with the index `net` as seen from the GPU with the index `gpu`.
+NicView viewOf(const Paths& paths, int gpu, int net);
 
 // Writes "PIX, 48 GB/s", for tables and drawings.
 std::string viewText(const NicView& view);
@@ -92,7 +156,9 @@ const char* gdrText(GdrMode mode);
 std::string gdrSentence(const GdrAnswer& answer);
 // Whether GPUDirect works with a NIC, in a word or two: "on", "off", "receive only" or "send only".
 const char* gdrSummary(const ChosenNic& nic);
-// A table with one line per GPU: GPU, NICs, path, GB/s, GPUDirect.
-std::string nicTable(const Machine& machine, const MachineExplanation& all);
+// "on (assumed)" where the file does not say that the machine has it.
+std::string gdrSummary(const Machine& machine, const ChosenNic& nic);
+// A table with one line per GPU: GPU, NICs, path, GB/s, GPUDirect. `rank` -1: all GPUs.
+std::string nicTable(const Machine& machine, const MachineExplanation& all, int rank = -1);
 
 }  // namespace railwise::topo

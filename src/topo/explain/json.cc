@@ -69,7 +69,57 @@ bool asked(const std::vector<int>& channels, int channel, std::size_t period) {
   return channel < 0 || std::count(channels.begin(), channels.end(), channel % static_cast<int>(period)) != 0;
 }
 
-void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, int channel) {
+const char* useName(EndUse use) {
+  switch (use) {
+    case EndUse::kRingEnters:
+      return "ring-enters";
+    case EndUse::kRingLeaves:
+      return "ring-leaves";
+    case EndUse::kTree:
+      break;
+  }
+  return "tree";
+}
+
+void writeEnds(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu,
+               const DomainChannels& channels, int channel) {
+  json.key("channel_ends").beginArray();
+  for (const ChannelEnd& end : gpu.ends) {
+    if (!channels.has(end, channel)) continue;
+    json.beginObject().key("use").value(useName(end.use)).key("channels").beginRow();
+    for (const int number : end.channels) json.value(number);
+    json.endRow();
+    writeView(json, graph, end.view);
+    json.key("proxy_rank").value(end.proxy_rank).key("gpudirect").value(end.gpu_direct);
+    json.key("own").value(end.rule.empty());
+    json.key("rule").value(end.rule).key("reason").value(end.reason).endObject();
+  }
+  json.endArray();
+}
+
+void writeSearches(JsonWriter& json, const Graph& graph, const std::vector<DomainChannels>& domains) {
+  const auto net = [&](int index) { return index < 0 ? std::string() : netLabel(graph, index); };
+  json.key("rings_and_trees").beginArray();
+  for (const DomainChannels& domain : domains) {
+    json.beginObject().key("ranks").beginRow();
+    for (const int rank : domain.ranks) json.value(rank);
+    json.endRow();
+    json.key("channels").value(domain.channels).key("rings").value(domain.rings);
+    json.key("trees").value(domain.trees).key("missing").value(domain.missing);
+    json.key("swapped_rings").beginArray();
+    for (const SwappedRing& ring : domain.swapped) {
+      json.beginRow().value(ring.channel).value(ring.enter_rank).value(net(ring.enter_net));
+      json.value(ring.leave_rank).value(net(ring.leave_net)).endRow();
+    }
+    json.endArray();
+    json.key("simple_rings").value(domain.simple_rings).key("simple_trees").value(domain.simple_trees);
+    json.endObject();
+  }
+  json.endArray();
+}
+
+void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, const DomainChannels* channels,
+              int channel) {
   const Node& node = graph.of(NodeType::kGpu, gpu.gpu);
   json.beginObject();
   json.key("gpu").value(graph.label(graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu.gpu)]));
@@ -102,18 +152,19 @@ void writeGpu(JsonWriter& json, const Graph& graph, const GpuExplanation& gpu, i
         .endInlineObject();
   }
   json.endArray();
+  if (channels != nullptr) writeEnds(json, graph, gpu, *channels, channel);
   writeProblems(json, gpu.problems);
   json.endObject();
 }
 
 }  // namespace
 
-Outcome<std::string> explainJson(const Machine& machine, int rank, int channel) {
+Outcome<std::string> explainJson(const Machine& machine, const MachineExplanation& all, int rank,
+                                 int channel) {
   if (rank >= 0 && machine.graph->gpuOfRank(rank) < 0) {
     return Error{machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
                  std::to_string(machine.graph->count(NodeType::kGpu))};
   }
-  const MachineExplanation all = explain(machine);
   JsonWriter json;
   json.beginObject();
   json.key("schema").value("railwise-explain").key("schema_version").value(1);
@@ -121,9 +172,10 @@ Outcome<std::string> explainJson(const Machine& machine, int rank, int channel) 
   json.key("nccl").value(ncclVersionName(machine.settings->nccl));
   json.key("gpus").beginArray();
   for (const GpuExplanation& gpu : all.gpus) {
-    if (rank < 0 || gpu.rank == rank) writeGpu(json, *machine.graph, gpu, channel);
+    if (rank < 0 || gpu.rank == rank) writeGpu(json, *machine.graph, gpu, all.channelsOf(gpu.rank), channel);
   }
   json.endArray();
+  if (!all.channels.empty()) writeSearches(json, *machine.graph, all.channels);
   writeProblems(json, all.problems);
   json.endObject();
   return json.text();

@@ -106,9 +106,11 @@ void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const Nic
       Problem problem{.kind = "slow-link"};
       problem.from = sameNode(graph, *machine.graph, from);
       problem.to = sameNode(graph, *machine.graph, to);
-      problem.text = "the " + step.link + " link from " + nodeName(graph, from) + " to " +
-                     nodeName(graph, to) + " carries " + gbText(step.bandwidth) + " GB/s, but the port of " +
-                     netName(graph, view.net) + " " + gbText(port) + " GB/s";
+      const bool sys = graph.node(from).type == NodeType::kCpu && graph.node(to).type == NodeType::kCpu;
+      problem.text = "the " + (sys ? "link " + step.link : step.link + " link") + " from " +
+                     nodeName(graph, from) + " to " + nodeName(graph, to) + " carries " +
+                     gbText(step.bandwidth) + " GB/s, but the port of " + netName(graph, view.net) + " " +
+                     gbText(port) + " GB/s";
       if (step.link == "PCIe") addSpeedReason(graph, from, to, problem);
       const bool known =
           std::any_of(explanation.problems.begin(), explanation.problems.end(), [&](const Problem& p) {
@@ -281,14 +283,7 @@ void addIdleNics(const Machine& machine, MachineExplanation& all) {
 
 void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExplanation& explanation) {
   const Graph& graph = paths.graph();
-  if (explanation.nets.empty()) {
-    if (graph.count(NodeType::kNet) == 0) return;
-    explanation.problems.push_back(
-        {.kind = "no-nic",
-         .text = gpuName(graph, gpu) + " reaches no NIC: " + explanation.error,
-         .fix = "its NUMA node is not joined to one with a NIC; `railwise topo lint`"});
-    return;
-  }
+  if (explanation.nets.empty()) return;  // the machine has no NIC
   for (const ChosenNic& nic : explanation.chosen) {
     addSlowLinks(machine, paths, gpu, nic.view, explanation);
   }
@@ -299,9 +294,12 @@ void addGpuProblems(const Machine& machine, const Paths& paths, int gpu, GpuExpl
 
 void addMachineProblems(const Machine& machine, MachineExplanation& all) {
   if (machine.graph->count(NodeType::kNet) == 0) {
-    all.problems.push_back({.kind = "no-nic",
-                            .text = std::string("no NIC is described: ") + libraryName(*machine.graph) +
-                                    " would use sockets or fail"});
+    all.problems.push_back(
+        {.kind = "no-nic",
+         .text = std::string("no NIC is described: ") + libraryName(*machine.graph) +
+                 " has those that its network plugin finds on the machine, and without any "
+                 "it uses sockets or fails",
+         .fix = "`railwise devices` on the machine lists what the plugin finds"});
   }
   addSplit(machine, all);
   addP2pOff(machine, all);

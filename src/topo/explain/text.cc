@@ -2,28 +2,13 @@
 #include <map>
 #include <set>
 
+#include "topo/explain/channel_text.h"
 #include "topo/explain/explain.h"
 
 namespace railwise::topo {
 namespace {
 
-constexpr std::size_t kLineWidth = 110;
 constexpr std::size_t kLabelWidth = 13;  // length of "  GPUDirect  "
-
-// Adds one paragraph with a label, wrapped at spaces.
-void addParagraph(std::string& text, const std::string& label, const std::string& paragraph) {
-  std::string line = "  " + label;
-  line.resize(std::max(line.size() + 1, kLabelWidth), ' ');
-  std::string rest = paragraph;
-  while (line.size() + rest.size() > kLineWidth) {
-    const std::size_t space = rest.rfind(' ', kLineWidth - line.size());
-    if (space == std::string::npos || space == 0) break;
-    text += line + rest.substr(0, space) + "\n";
-    rest.erase(0, space + 1);
-    line.assign(kLabelWidth, ' ');
-  }
-  text += line + rest + "\n";
-}
 
 // Lists the first `shown` names, and how many more there are.
 std::string shortList(std::vector<std::string> names, std::size_t shown) {
@@ -35,22 +20,101 @@ std::string shortList(std::vector<std::string> names, std::size_t shown) {
 
 class TextWriter {
  public:
-  TextWriter(const Machine& machine, const MachineExplanation& all, int channel)
-      : machine_(machine), graph_(*machine.graph), all_(all), channel_(channel) {}
+  TextWriter(const Machine& machine, const MachineExplanation& all, const ExplainStyle& style)
+      : machine_(machine), graph_(*machine.graph), all_(all), style_(style), channel_(style.channel) {}
 
-  std::string whole(int rank) {
+  std::string whole() {
     writeHead();
-    if (rank < 0 && all_.gpus.size() > 1) text_ += "\n" + nicTable(machine_, all_);
-    for (const GpuExplanation& gpu : all_.gpus) {
-      if (rank < 0 || gpu.rank == rank) writeGpu(gpu);
+    if (style_.brief || (style_.rank < 0 && all_.gpus.size() > 1))
+      text_ += "\n" + nicTable(machine_, all_, style_.rank);
+    if (style_.rank < 0 && !style_.brief) text_ += channelTables(machine_, all_, channel_);
+    for (const auto& alike : groups()) {
+      if (style_.brief) {
+        writeBriefly(alike);
+      } else {
+        writeGpu(*alike[0], alike);
+      }
     }
     writeMachineProblems();
     writeFixes();
-    writeLegend();
+    if (!style_.brief) writeLegend();
     return text_;
   }
 
  private:
+  using Group = std::vector<const GpuExplanation*>;
+
+  // Adds one paragraph with a label.
+  void addParagraph(const std::string& label, const std::string& paragraph) {
+    std::string beginning = "  " + label;
+    beginning.resize(std::max(beginning.size() + 1, kLabelWidth), ' ');
+    text_ += wrappedText(paragraph, beginning, std::string(kLabelWidth, ' '), style_.columns);
+  }
+
+  // The GPUs to write. GPUs that are alike but for names form one group.
+  std::vector<Group> groups() const {
+    std::vector<Group> groups;
+    std::map<std::string, std::size_t> known;
+    for (const GpuExplanation& gpu : all_.gpus) {
+      if (style_.rank >= 0 && gpu.rank != style_.rank) continue;
+      const auto [at, is_new] =
+          known.emplace(style_.each ? std::to_string(gpu.rank) : kindOf(gpu), groups.size());
+      if (is_new) groups.emplace_back();
+      groups[at->second].push_back(&gpu);
+    }
+    return groups;
+  }
+
+  // Equal for GPUs of which the text would say the same with other names.
+  std::string kindOf(const GpuExplanation& gpu) const {
+    std::string kind = gpu.error + std::to_string(gpu.nets.size());
+    const auto add = [&kind](const auto&... parts) { ((kind += std::string("|") + parts), ...); };
+    for (const ChosenNic& nic : gpu.chosen) {
+      add(viewText(nic.view), gdrSentence(nic.receive), gdrSentence(nic.send), nic.flush.reason,
+          std::string(isVirtual(graph_, nic.view.net) ? "virtual" : ""),
+          gbText(graph_.of(NodeType::kNet, nic.view.net).bandwidth),
+          nic.proxy_rank == gpu.rank ? "own" : "PXN");
+      for (const Step& step : nic.view.steps) add(step.link, gbText(step.bandwidth));
+    }
+    std::map<std::string, int> rejected;
+    for (const RejectedNic& nic : gpu.rejected) ++rejected[nic.rule + " " + viewText(nic.view)];
+    for (const auto& [rule, number] : rejected) add(rule, std::to_string(number));
+    for (const ChannelEnd& end : gpu.ends)
+      add(std::to_string(static_cast<int>(end.use)), std::to_string(end.channels.size()), end.rule);
+    std::map<std::string, int> peers;
+    for (const PeerRoute& route : gpu.peers) ++peers[route.proxy_rank == gpu.rank ? "own" : "PXN"];
+    for (const auto& [way, number] : peers) add(way, std::to_string(number));
+    for (const Problem& problem : gpu.problems) add(problem.kind, problem.fix);
+    add(std::to_string(ranksOnDeviceOf(graph_, gpu.gpu).size()));
+    return kind;
+  }
+
+  // Of a group only what is wrong.
+  void writeBriefly(const Group& alike) {
+    if (alike[0]->problems.empty() && alike[0]->error.empty()) return;
+    text_ += "\n" + titleOf({alike[0]});
+    if (alike.size() > 1) text_ += ", and likewise " + titleOf(Group(alike.begin() + 1, alike.end()));
+    text_ += "\n";
+    if (!alike[0]->error.empty()) addParagraph("Why", alike[0]->error);
+    for (const Problem& problem : alike[0]->problems) writeProblem(problem);
+  }
+
+  // "GPU 0", "GPU 0-7"
+  static std::string titleOf(const Group& alike) {
+    std::vector<int> ranks;
+    for (const GpuExplanation* gpu : alike) ranks.push_back(gpu->rank);
+    return "GPU " + rangesText(ranks);
+  }
+
+  // Who is like the first GPU of the group.
+  void writeAlike(const Group& alike) {
+    if (alike.size() < 2) return;
+    addParagraph("Alike", titleOf(Group(alike.begin() + 1, alike.end())) +
+                              (alike.size() == 2 ? " is" : " are") +
+                              " like this but for names (--gpu N and --each "
+                              "show them)");
+  }
+
   // Returns for example "8 GPUs", "2 GPUs with 2 ranks each" or "2 GPUs, 3 ranks".
   std::string gpusText() const {
     const int ranks = graph_.count(NodeType::kGpu);
@@ -73,19 +137,23 @@ class TextWriter {
     auto ranks = ranksOnDeviceOf(graph_, gpu.gpu);
     if (ranks.size() < 2) return;
     ranks.erase(std::remove(ranks.begin(), ranks.end(), gpu.rank), ranks.end());
-    addParagraph(text_, "Shared",
-                 "this is rank " + std::to_string(gpu.rank) + "; on the same device " +
-                     (ranks.size() == 1 ? "is rank " : "are ranks ") + rangesText(ranks));
+    addParagraph("Shared", "this is rank " + std::to_string(gpu.rank) + "; on the same device " +
+                               (ranks.size() == 1 ? "is rank " : "are ranks ") + rangesText(ranks));
   }
 
   void writeHead() {
-    text_ += machine_.name + ": " + gpusText() + ", " + countText(graph_.count(NodeType::kNet), "NIC") +
-             ", " + countText(graph_.count(NodeType::kCpu), "NUMA node");
-    if (graph_.hosts() > 1) text_ += ", " + countText(graph_.hosts(), "host");
-    text_ += "; by the rules of " + rulesText(machine_) + "\n";
-    for (const std::string& set : machine_.settings->from_environment) text_ += "  set: " + set + "\n";
-    for (const std::string& warning : machine_.settings->warnings) text_ += "  warning: " + warning + "\n";
-    for (const std::string& remark : machine_.remarks) text_ += "  note: " + remark + "\n";
+    std::string title = machine_.name + ": " + gpusText() + ", " +
+                        countText(graph_.count(NodeType::kNet), "NIC") + ", " +
+                        countText(graph_.count(NodeType::kCpu), "NUMA node");
+    if (graph_.hosts() > 1) title += ", " + countText(graph_.hosts(), "host");
+    title += "; by the rules of " + rulesText(machine_);
+    text_ += wrappedText(title, "", "  ", style_.columns);
+    const auto add = [this](const char* label, const std::string& words) {
+      text_ += wrappedText(words, label, "    ", style_.columns);
+    };
+    for (const std::string& set : machine_.settings->from_environment) add("  set: ", set);
+    for (const std::string& warning : machine_.settings->warnings) add("  warning: ", warning);
+    for (const std::string& remark : machine_.remarks) add("  note: ", remark);
   }
 
   // The NIC of the requested channel, or all NICs of the GPU.
@@ -99,7 +167,7 @@ class TextWriter {
     return chosen;
   }
 
-  void writeGpu(const GpuExplanation& gpu) {
+  void writeGpu(const GpuExplanation& gpu, const Group& alike) {
     const Node& node = graph_.of(NodeType::kGpu, gpu.gpu);
     const auto chosen = chosenOf(gpu);
     std::vector<std::string> names;
@@ -107,44 +175,45 @@ class TextWriter {
     text_ += "\n" + gpuName(graph_, gpu.gpu) + " (" + node.busid + ", " + gpu.local_cpu + ") uses " +
              (names.empty() ? "no NIC" : listText(names)) + "\n";
     writeSharers(gpu);
-    if (names.empty()) addParagraph(text_, "Why", gpu.error);
+    if (names.empty()) addParagraph("Why", gpu.error);
     for (const ChosenNic* nic : chosen) writeChosen(gpu, *nic, chosen.size() > 1);
     if (!gpu.nets.empty()) writeChannels(gpu);
+    for (const auto& [label, text] : channelParagraphs(machine_, all_, gpu, channel_))
+      addParagraph(label, text);
     writePeers(gpu);
     writeRejected(gpu);
     for (const Problem& problem : gpu.problems) writeProblem(problem);
+    writeAlike(alike);
   }
 
   void writeChosen(const GpuExplanation& gpu, const ChosenNic& nic, bool several) {
     const Node& net = graph_.of(NodeType::kNet, nic.view.net);
     types_.insert(nic.view.type);
-    addParagraph(text_, several ? netName(graph_, nic.view.net) : "Path",
+    addParagraph(several ? netName(graph_, nic.view.net) : "Path",
                  viewText(nic.view) + " (" + meaningText(graph_, nic.view.type) +
                      "); the NIC's port carries " + gbText(net.bandwidth) +
                      " GB/s = " + gbText(net.bandwidth * 8) + " Gb/s");
-    addParagraph(text_, "", gpuName(graph_, gpu.gpu) + " " + stepsText(nic.view.steps));
+    addParagraph("", gpuName(graph_, gpu.gpu) + " " + stepsText(nic.view.steps));
     const bool same = nic.receive.mode == nic.send.mode && nic.receive.reason == nic.send.reason;
     if (same) {
-      addParagraph(text_, "GPUDirect", gdrSentence(nic.receive));
+      addParagraph("GPUDirect", gdrSentence(nic.receive));
     } else {
-      addParagraph(text_, "GPUDirect", "receive " + gdrSentence(nic.receive));
-      addParagraph(text_, "", "send " + gdrSentence(nic.send));
+      addParagraph("GPUDirect", "receive " + gdrSentence(nic.receive));
+      addParagraph("", "send " + gdrSentence(nic.send));
     }
     if (nic.receive.mode != GdrMode::kOff) {
       const char* flush[] = {"not needed", "after every receive", "after every receive, through C2C"};
-      addParagraph(text_, "Flush",
-                   std::string(flush[static_cast<int>(nic.flush.flush)]) + ": " + nic.flush.reason);
+      addParagraph("Flush", std::string(flush[static_cast<int>(nic.flush.flush)]) + ": " + nic.flush.reason);
     }
   }
 
   void writeChannels(const GpuExplanation& gpu) {
     const auto period = static_cast<int>(gpu.nets.size());
     if (channel_ >= 0) {
-      addParagraph(text_, "Channel",
-                   std::to_string(channel_) + " of this GPU uses " +
-                       netName(graph_, gpu.nets[static_cast<std::size_t>(channel_ % period)]) +
-                       (period > 1 ? "; the channels alternate between " + countText(period, "NIC")
-                                   : "; so do all others"));
+      addParagraph("Channel", "sends and receives on channel " + std::to_string(channel_) + " use " +
+                                  netName(graph_, gpu.nets[static_cast<std::size_t>(channel_ % period)]) +
+                                  (period > 1 ? "; the channels alternate between " + countText(period, "NIC")
+                                              : "; so do all others"));
       return;
     }
     if (period == 1) return;
@@ -152,7 +221,8 @@ class TextWriter {
     for (int c = 0; c < period; ++c) {
       turns.push_back(std::to_string(c) + " uses " + netName(graph_, gpu.nets[static_cast<std::size_t>(c)]));
     }
-    addParagraph(text_, "Channels", "channel " + listText(turns) + "; then again from the start");
+    addParagraph("Channels",
+                 "of sends and receives: channel " + listText(turns) + "; then again from the start");
   }
 
   std::string wayText(const GpuExplanation& gpu, const PeerRoute& route) const {
@@ -176,11 +246,10 @@ class TextWriter {
     }
     if (ways.empty()) return;
     if (by_number && ways.size() > 2) {
-      addParagraph(text_, "Remote",
-                   std::string("to GPU k of another host like this: over ") +
-                       (isAmd(graph_) ? "xGMI" : "NVLink") +
-                       " to this host's GPU k, and out through the NIC of "
-                       "that one (PXN), so that both ends are on one rail");
+      addParagraph("Remote", std::string("to GPU k of another host like this: over ") +
+                                 (isAmd(graph_) ? "xGMI" : "NVLink") +
+                                 " to this host's GPU k, and out through the NIC of "
+                                 "that one (PXN), so that both ends are on one rail");
       return;
     }
     std::map<std::string, std::vector<int>> groups;
@@ -189,7 +258,7 @@ class TextWriter {
     for (const auto& [way, devs] : groups) {
       parts.push_back((groups.size() == 1 ? "any GPU" : "GPU " + rangesText(devs)) + " by " + way);
     }
-    addParagraph(text_, "Remote", "to another host like this: " + listText(parts));
+    addParagraph("Remote", "to another host like this: " + listText(parts));
   }
 
   void writeRejected(const GpuExplanation& gpu) {
@@ -213,12 +282,12 @@ class TextWriter {
                           [](const auto& group) { return group.first.rfind("equally", 0) != 0; });
     const char* label = "Rejected";
     for (const auto& [reason, names] : groups) {
-      addParagraph(text_, label, shortList(names, 16) + ": " + reason);
+      addParagraph(label, shortList(names, 16) + ": " + reason);
       label = "";
     }
     for (const RejectedNic& nic : gpu.rejected) {
       if (nic.deal.empty()) continue;
-      addParagraph(text_, label, "(" + nic.deal + ")");
+      addParagraph(label, "(" + nic.deal + ")");
       break;  // it is equal for all of them
     }
   }
@@ -231,7 +300,7 @@ class TextWriter {
       if (fix == fixes_.end()) fix = fixes_.insert(fix, problem.fix);
       note = " [" + std::to_string(fix - fixes_.begin() + 1) + "]";
     }
-    addParagraph(text_, "! Problem", problem.text + note);
+    addParagraph("! Problem", problem.text + note);
   }
 
   void writeMachineProblems() {
@@ -243,23 +312,26 @@ class TextWriter {
   void writeFixes() {
     if (!fixes_.empty()) text_ += "\nWhat to do\n";
     for (std::size_t i = 0; i < fixes_.size(); ++i)
-      addParagraph(text_, "[" + std::to_string(i + 1) + "]", fixes_[i]);
+      addParagraph("[" + std::to_string(i + 1) + "]", fixes_[i]);
   }
 
   void writeLegend() {
     text_ += std::string("\nHow ") + libraryName(graph_) + " chooses\n";
-    addParagraph(text_, "1.",
+    addParagraph("1.",
                  "of all NICs those that the GPU reaches with the highest bandwidth (GB/s, one direction)");
-    addParagraph(text_, "2.", "of these the nearest by type: PIX < PXB < P2C < PXN < PHB < SYS");
-    addParagraph(text_, "3.",
-                 std::string("what is left is dealt out to the GPUs that share it, by their ") +
-                     (isAmd(graph_) ? "GPU" : "NVML") + " number and channel");
-    for (const PathType type : types_) addParagraph(text_, pathTypeName(type), meaningText(graph_, type));
+    addParagraph("2.", "of these the nearest by type: PIX < PXB < P2C < PXN < PHB < SYS");
+    addParagraph("3.", std::string("what is left is dealt out to the GPUs that share it, by their ") +
+                           (isAmd(graph_) ? "GPU" : "NVML") + " number and channel");
+    if (std::any_of(all_.channels.begin(), all_.channels.end(),
+                    [](const DomainChannels& channels) { return channels.missing.empty(); }))
+      addParagraph("4.", "rings and trees: the search gives NICs to their channels (topo graphs --why)");
+    for (const PathType type : types_) addParagraph(pathTypeName(type), meaningText(graph_, type));
   }
 
   const Machine& machine_;
   const Graph& graph_;
   const MachineExplanation& all_;
+  const ExplainStyle& style_;
   const int channel_;
   std::string text_;
   std::vector<std::string> fixes_;
@@ -268,9 +340,10 @@ class TextWriter {
 
 }  // namespace
 
-std::string nicTable(const Machine& machine, const MachineExplanation& all) {
-  std::vector<std::vector<std::string>> rows = {{"GPU", "NIC", "path", "GB/s", "GPUDirect", "channels"}};
+std::string nicTable(const Machine& machine, const MachineExplanation& all, int rank) {
+  std::vector<TextRow> rows = {{"GPU", "NIC", "path", "GB/s", "GPUDirect", "channels"}};
   for (const GpuExplanation& gpu : all.gpus) {
+    if (rank >= 0 && gpu.rank != rank) continue;
     const std::string name = gpuName(*machine.graph, gpu.gpu);
     if (gpu.chosen.empty()) rows.push_back({name, "none"});
     for (const ChosenNic& nic : gpu.chosen) {
@@ -279,31 +352,20 @@ std::string nicTable(const Machine& machine, const MachineExplanation& all) {
         channels = rangesText(nic.channels) + " of every " + std::to_string(gpu.nets.size());
       }
       rows.push_back({&nic == &gpu.chosen[0] ? name : "", netName(*machine.graph, nic.view.net),
-                      pathTypeName(nic.view.type), gbText(nic.view.bandwidth), gdrSummary(nic), channels});
+                      pathTypeName(nic.view.type), gbText(nic.view.bandwidth), gdrSummary(machine, nic),
+                      channels});
     }
   }
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      text += row[i];
-      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    text += '\n';
-  }
-  return text;
+  return tableText(rows);
 }
 
-Outcome<std::string> explainText(const Machine& machine, int rank, int channel) {
-  if (rank >= 0 && machine.graph->gpuOfRank(rank) < 0) {
-    return Error{machine.name + ": no GPU " + std::to_string(rank) + "; there are " +
+Outcome<std::string> explainText(const Machine& machine, const MachineExplanation& all,
+                                 const ExplainStyle& style) {
+  if (style.rank >= 0 && machine.graph->gpuOfRank(style.rank) < 0) {
+    return Error{machine.name + ": no GPU " + std::to_string(style.rank) + "; there are " +
                  std::to_string(machine.graph->count(NodeType::kGpu))};
   }
-  const MachineExplanation all = explain(machine);
-  return TextWriter(machine, all, channel).whole(rank);
+  return TextWriter(machine, all, style).whole();
 }
 
 }  // namespace railwise::topo

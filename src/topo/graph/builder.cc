@@ -22,7 +22,7 @@ class Builder : public GraphMaker {
     graph_.setHosts(static_cast<int>(host_hashes_.size()), 0);
     if (!addNvlinks(*system, nullptr, 0) || !addC2c(*system, nullptr, 0) || !addPciLinks(*system, nullptr, 0))
       return error_;
-    PciTree tree(graph_, document_.file);
+    PciTree tree(graph_, document_.file, settings_.nccl.has(NcclRule::kBroadcomGen5));
     if (!tree.flattenSwitches()) return tree.error();
     if (!connectCpus()) return error_;
     if (!tree.sortLinks()) return tree.error();
@@ -40,11 +40,12 @@ class Builder : public GraphMaker {
     if (cpu.arch != CpuArch::kX86) return true;
     if (!readText(xml, "vendor", text)) return false;
     cpu.vendor = cpuVendor(text);
-    if (cpu.vendor != CpuVendor::kIntel && cpu.vendor != CpuVendor::kZhaoxin) return true;
+    const bool amd = cpu.vendor == CpuVendor::kAmd && settings_.nccl.has(NcclRule::kAmdGenerations);
+    if (!amd && cpu.vendor != CpuVendor::kIntel && cpu.vendor != CpuVendor::kZhaoxin) return true;
     int family = 0;
     int model = 0;
-    if (!readInt(xml, "familyid", family) || !readInt(xml, "modelid", model)) return false;
-    cpu.model = cpuModel(cpu.vendor, family, model);
+    if (!readInt(xml, "familyid", family) || (!amd && !readInt(xml, "modelid", model))) return false;
+    cpu.model = cpuModel(cpu.vendor, family, model, settings_.nccl);
     return true;
   }
 
@@ -84,9 +85,9 @@ class Builder : public GraphMaker {
     const NodeType type = classType(text, document_.version);
     if (!readText(xml, "busid", text)) return false;
     const int64_t busid = busIdToNumber(text);
-    // NCCL 2.28 reads the link only of a pci that becomes a node.
+    // NCCL before 2.30.7 reads the link only of a pci that becomes a node.
     std::optional<float> bandwidth;
-    if (devs_ && !readLink(xml, bandwidth)) return false;
+    if (parts_ && !readLink(xml, bandwidth)) return false;
 
     bool is_gpu = false;
     for (const XmlNode* gpu : xml.children) {
@@ -152,13 +153,10 @@ class Builder : public GraphMaker {
   bool addNets(const XmlNode& nic, NodeIndex node, int host) {
     for (const XmlNode* net : nic.children) {
       if (net->name != "net" || !net->has("dev")) continue;
-      if (!devs_) {
-        if (!addNet(*net, NodeType::kNet, node, host)) return false;
-        continue;
-      }
-      if (intOr(*net, "net", 1) != 0 && !addNet(*net, NodeType::kNet, node, host)) return false;
-      if (intOr(*net, "gin", 0) != 0 && !addNet(*net, NodeType::kGin, node, host)) return false;
-      if (intOr(*net, "rma", 0) != 0 && !addNet(*net, NodeType::kRma, node, host)) return false;
+      const bool gins = settings_.nccl.has(NcclRule::kGinDevices);
+      if ((!gins || intOr(*net, "net", 1) != 0) && !addNet(*net, NodeType::kNet, node, host)) return false;
+      if (gins && intOr(*net, "gin", 0) != 0 && !addNet(*net, NodeType::kGin, node, host)) return false;
+      if (parts_ && intOr(*net, "rma", 0) != 0 && !addNet(*net, NodeType::kRma, node, host)) return false;
     }
     return true;
   }
@@ -179,6 +177,7 @@ class Builder : public GraphMaker {
     net.bandwidth = static_cast<float>(speed_mbps / 8000.0);
     net.latency = std::strtof(xml.get("latency").c_str(), nullptr);
     net.port = intOr(xml, "port", 0);
+    net.pci_device = at(nic).pci_device;
     net.gdr = intOr(xml, "gdr", 0);
     net.max_comms = intOr(xml, "maxconn", kMaxChannels);
     net.coll = intOr(xml, "coll", 0);
@@ -191,9 +190,12 @@ class Builder : public GraphMaker {
 
   bool describeGpu(const XmlNode& xml, Node& gpu) {
     gpu.gcn = gcnName(xml.get("gcn"));
-    gpu.mlopart = intOr(xml, "mlopart", -1);
-    return readInt(xml, "rank", gpu.rank) && readInt(xml, "sm", gpu.sm) && readInt(xml, "dev", gpu.dev) &&
-           readInt(xml, "gdr", gpu.gdr);
+    gpu.mlopart = partOf(xml);
+    if (!readInt(xml, "rank", gpu.rank) || !readInt(xml, "sm", gpu.sm) || !readInt(xml, "dev", gpu.dev) ||
+        !readInt(xml, "gdr", gpu.gdr))
+      return false;
+    gpu.nvlink = linkBandwidth(gpu);
+    return true;
   }
 
   bool addPlainGpu(const XmlNode& pci, const XmlNode& xml, NodeIndex parent, int host, int64_t busid,
@@ -201,7 +203,6 @@ class Builder : public GraphMaker {
     const NodeIndex gpu = create(xml, NodeType::kGpu, makeId(host, busid), host);
     if (gpu == kNoNode || !describeGpu(xml, at(gpu))) return false;
     describePci(pci, at(gpu));
-    at(gpu).mlopart = -1;
     // If the pci also has a nic child, NCCL 2.28 overwrites the node, and the GPU stays unconnected.
     return pci.child("nic") != nullptr || connectBoth(xml, gpu, parent, LinkType::kPci, bandwidth);
   }
@@ -212,9 +213,12 @@ class Builder : public GraphMaker {
     if (dev == kNoNode) return kNoNode;
     describePci(pci, at(dev));
     at(dev).gcn = gcnName(xml.get("gcn"));
-    at(dev).mlopart = intOr(xml, "mlopart", -1);
+    at(dev).mlopart = partOf(xml);
     if (!readInt(xml, "sm", at(dev).sm) || !readInt(xml, "dev", at(dev).dev)) return kNoNode;
-    if (!connectBoth(xml, dev, parent, LinkType::kPci, bandwidth)) return kNoNode;
+    at(dev).nvlink = linkBandwidth(at(dev));
+    // If the pci also has a nic child, NCCL before 2.30.7 overwrites the node, and the GPU stays unconnected.
+    const bool overwritten = !parts_ && pci.child("nic") != nullptr;
+    if (!overwritten && !connectBoth(xml, dev, parent, LinkType::kPci, bandwidth)) return kNoNode;
     const auto parts = partsOf(at(dev).id);
     if (static_cast<int>(parts.size()) > kMaxParts) {
       fail(xml, "more than two partitions of one GPU");
@@ -230,7 +234,7 @@ class Builder : public GraphMaker {
     int sm = 0;
     int64_t id = 0;
     if (!checkPartBits(xml, busid) || !readInt(xml, "sm", sm)) return false;
-    const int part = intOr(xml, "mlopart", -1);
+    const int part = partOf(xml);
     if (part >= kMaxParts && settings_.topo_split_mlopart != 0)
       return fail(xml, "mlopart=\"" + xml.get("mlopart") + "\": NCCL knows partitions 0 and 1 only");
     if (!partitionedId(xml, busid, id)) return false;

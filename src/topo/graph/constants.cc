@@ -51,25 +51,50 @@ const SpeedPrefix* findSpeed(std::string_view speed) {
 // Bandwidth of the interconnect between sockets, in GB/s.
 constexpr float kPower9 = 32;
 constexpr float kArm = 6;
-constexpr float kAmd = 16;
+constexpr float kZen12 = 16;
+constexpr float kZen34 = 24;
+constexpr float kZen5 = 32;
 constexpr float kBroadwell = 6;
 constexpr float kSkylake = 10;
+constexpr float kOldSkylake = 9;
 constexpr float kSapphireRapids = 22;
 constexpr float kEmeraldRapids = 40;
 constexpr float kZhaoxin = 6;
 constexpr float kYongfeng = 9;
 
-float intelBandwidth(CpuModel model) {
+float intelBandwidth(CpuModel model, NcclVersion release) {
   switch (model) {
     case CpuModel::kEmeraldRapids:
       return kEmeraldRapids;
     case CpuModel::kSapphireRapids:
       return kSapphireRapids;
     case CpuModel::kSkylake:
-      return kSkylake;
+      return release.has(NcclRule::kSkylake10) ? kSkylake : kOldSkylake;
     default:
       return kBroadwell;
   }
+}
+
+// From 2.16.2 to 2.19 only 2.16.2 itself knew a bandwidth between AMD's CPUs.
+constexpr NcclVersion kKnewAmd{21602};
+
+float amdBandwidth(CpuModel model, NcclVersion release) {
+  if (!release.has(NcclRule::kAmd16) && release != kKnewAmd) return kLocalBandwidth;
+  if (model == CpuModel::kZen5) return kZen5;
+  return model == CpuModel::kZen34 ? kZen34 : kZen12;
+}
+
+// The family as the processor's manuals count it, and as NCCL counted it up to 2.30 (base family + extended
+// family << 4), which topology files of those releases have.
+CpuModel amdModel(int family) {
+  if (family == 26 || family == 0xBF) return CpuModel::kZen5;
+  return family == 25 || family == 0xAF ? CpuModel::kZen34 : CpuModel::kZen12;
+}
+
+// Granite Rapids and Sierra Forest have lower numbers than the older Emerald Rapids.
+bool isEmeraldRapids(int model, NcclVersion release) {
+  if (model >= 0xCF) return true;
+  return release.has(NcclRule::kGraniteRapids) && model >= 0xAD && model <= 0xAF;
 }
 
 }  // namespace
@@ -103,16 +128,18 @@ CpuVendor cpuVendor(std::string_view text) {
   return CpuVendor::kUnknown;
 }
 
-CpuModel cpuModel(CpuVendor vendor, int family, int model) {
+CpuModel cpuModel(CpuVendor vendor, int family, int model, NcclVersion release) {
   if (vendor == CpuVendor::kZhaoxin)
     return family == 7 && model == 0x5B ? CpuModel::kYongfeng : CpuModel::kUndefined;
-  if (family == 6 && model >= 0xCF) return CpuModel::kEmeraldRapids;
-  if (family == 6 && model >= 0x8F) return CpuModel::kSapphireRapids;
+  if (vendor == CpuVendor::kAmd) return amdModel(family);
+  const bool rapids = family == 6 && release.has(NcclRule::kSapphireRapids);
+  if (rapids && isEmeraldRapids(model, release)) return CpuModel::kEmeraldRapids;
+  if (rapids && model >= 0x8F) return CpuModel::kSapphireRapids;
   if (family == 6 && model >= 0x55) return CpuModel::kSkylake;
   return CpuModel::kBroadwell;
 }
 
-float interCpuBandwidth(const Node& cpu) {
+float interCpuBandwidth(const Node& cpu, NcclVersion release) {
   switch (cpu.arch) {
     case CpuArch::kPower:
       return kPower9;
@@ -125,9 +152,9 @@ float interCpuBandwidth(const Node& cpu) {
   }
   switch (cpu.vendor) {
     case CpuVendor::kIntel:
-      return intelBandwidth(cpu.model);
+      return intelBandwidth(cpu.model, release);
     case CpuVendor::kAmd:
-      return kAmd;
+      return amdBandwidth(cpu.model, release);
     case CpuVendor::kZhaoxin:
       return cpu.model == CpuModel::kYongfeng ? kYongfeng : kZhaoxin;
     default:
@@ -135,13 +162,13 @@ float interCpuBandwidth(const Node& cpu) {
   }
 }
 
-float nvlinkBandwidth(int sm) {
-  if (sm >= 100) return 40.1F;
-  if (sm >= 90) return 20.6F;
+float nvlinkBandwidth(int sm, NcclVersion release) {
+  if (sm >= 100 && release.has(NcclRule::kBlackwellNvlink))
+    return release.has(NcclRule::kBlackwellNvlink401) ? 40.1F : 40.0F;
+  if (sm >= 90 && release.has(NcclRule::kHopperNvlink)) return 20.6F;
   if (sm == 86) return 12.0F;
-  if (sm >= 70) return 20.0F;
-  if (sm >= 60) return 18.0F;
-  return 20.0F;
+  if (sm >= 60 && sm < 70) return 18.0F;
+  return release.has(NcclRule::kNvlink20) ? 20.0F : 22.0F;
 }
 
 float xgmiBandwidth(std::string_view gcn) {

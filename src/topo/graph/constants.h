@@ -1,5 +1,6 @@
 // NCCL's numbers: bandwidths in GB/s, and the tables that turn strings of the XML into numbers. Source:
-// graph/topo.h and topo.cc of NCCL 2.30.7 (2.28.9 has the same values); for AMD, topo.h of RCCL. Thread-safe.
+// graph/topo.h and topo.cc of NCCL; for AMD, topo.h of RCCL. Where releases differ, the release is an
+// argument. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,12 @@ bool pciSpeedKnown(std::string_view speed);
 
 CpuArch cpuArch(std::string_view text);
 CpuVendor cpuVendor(std::string_view text);
-CpuModel cpuModel(CpuVendor vendor, int family, int model);
-float interCpuBandwidth(const Node& cpu);
+CpuModel cpuModel(CpuVendor vendor, int family, int model, NcclVersion release);
+float interCpuBandwidth(const Node& cpu, NcclVersion release);
 
-float nvlinkBandwidth(int sm);                 // GB/s of one NVLink
-float xgmiBandwidth(std::string_view gcn);     // GB/s of one xGMI link
-std::string gcnName(const std::string& text);  // turns "910" and "gfx90a:sramecc+" into "gfx90a"
+float nvlinkBandwidth(int sm, NcclVersion release);  // GB/s of one NVLink
+float xgmiBandwidth(std::string_view gcn);           // GB/s of one xGMI link
+std::string gcnName(const std::string& text);        // turns "910" and "gfx90a:sramecc+" into "gfx90a"
 
 // The PCIe generation, 4 or 5, of a Broadcom switch that NCCL flattens; 0 for any other device. Level 0 is
 // the outer switch, level 1 the inner switch.

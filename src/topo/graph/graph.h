@@ -39,7 +39,10 @@ enum class CpuModel : int8_t {
   kSkylake = 2,
   kSapphireRapids = 3,
   kEmeraldRapids = 4,
-  kYongfeng = 5
+  kYongfeng = 5,
+  kZen12 = 6,
+  kZen34 = 7,
+  kZen5 = 8
 };
 
 using NodeIndex = int32_t;
@@ -70,9 +73,11 @@ struct Node {
   int mlopart = -1;
   NodeIndex parent = kNoNode;  // kGpu: its kDev
   int gpus = 0;                // kDev: number of ranks on the device
+  float nvlink = 0;            // kGpu, kDev: GB/s of one NVLink or xGMI link
   std::string gcn;             // kGpu, kDev of RCCL's files: for example "gfx942"
 
-  // kPci and kDev: vendor, device, subsystem vendor and subsystem device, 16 bits each.
+  // kPci, kDev and kNic: vendor, device, subsystem vendor and subsystem device, 16 bits each. kNet: those of
+  // its NIC.
   uint64_t pci_device = 0;
 
   // The next fields belong to kNet.

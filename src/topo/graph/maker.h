@@ -20,7 +20,10 @@ namespace railwise::topo {
 class GraphMaker {
  protected:
   GraphMaker(const XmlDocument& document, const Settings& settings)
-      : document_(document), settings_(settings), devs_(settings.nccl == NcclVersion::k2_30) {}
+      : document_(document),
+        settings_(settings),
+        devs_(settings.nccl.has(NcclRule::kDeviceNodes)),
+        parts_(settings.nccl.has(NcclRule::kPartitions)) {}
 
   static constexpr int kMaxNodesPerType = 640;   // NCCL_TOPO_MAX_NODES
   static constexpr std::size_t kMaxLinks = 576;  // NCCL_TOPO_MAX_LINKS
@@ -45,8 +48,13 @@ class GraphMaker {
 
   bool missing(const XmlNode& node, const char* attribute) {
     const std::string* busid = node.find("busid");
+    // What a processor tells of itself NCCL adds on the machine.
+    const bool told = node.name == "cpu" && std::string_view(attribute) != "numaid";
+    const char* const why =
+        told ? "; NCCL takes it from the machine that it runs on, and a file alone needs it: add "
+             : "; NCCL fails its init without it: add ";
     return fail(node, "<" + node.name + (busid != nullptr ? " busid=\"" + *busid + "\"" : "") + "> has no " +
-                          attribute + "; NCCL fails its init without it: add " + attribute + "=\"...\"");
+                          attribute + why + attribute + "=\"...\"");
   }
 
   bool readText(const XmlNode& node, const char* attribute, std::string& value) {
@@ -111,7 +119,7 @@ class GraphMaker {
   }
 
   bool checkPartBits(const XmlNode& xml, int64_t busid) {
-    if ((busid & kPartMask) == 0) return true;
+    if (!parts_ || (busid & kPartMask) == 0) return true;
     return fail(xml,
                 "the last two bits of this GPU's busid are not 0; NCCL keeps its partition number there");
   }
@@ -119,16 +127,19 @@ class GraphMaker {
   bool partitionedId(const XmlNode& gpu, int64_t busid, int64_t& id) {
     if (!checkPartBits(gpu, busid)) return false;
     id = busid;
-    const int part = intOr(gpu, "mlopart", -1);
+    const int part = partOf(gpu);
     if (part == -1 || settings_.topo_split_mlopart == 0) return true;
     id = busid | ((static_cast<int64_t>(part) << 1 | 1) & kPartMask);
     return true;
   }
 
+  // Which part of a split GPU a <gpu> is. -1: the GPU is whole.
+  int partOf(const XmlNode& gpu) const { return parts_ ? intOr(gpu, "mlopart", -1) : -1; }
+
   std::vector<NodeIndex> partsOf(int64_t id) const {  // ncclTopoGetDevNodes
     std::vector<NodeIndex> parts;
     for (const NodeIndex dev : graph_.of(deviceType()))
-      if (devs_ ? (graph_.node(dev).id & ~kPartMask) == (id & ~kPartMask) : graph_.node(dev).id == id)
+      if (parts_ ? (graph_.node(dev).id & ~kPartMask) == (id & ~kPartMask) : graph_.node(dev).id == id)
         parts.push_back(dev);
     return parts;
   }
@@ -159,11 +170,11 @@ class GraphMaker {
   // If several ranks share one device, only the first rank adds the links (ncclTopoXmlIsPrimaryGpuForDev).
   bool isPrimary(const XmlNode& gpu) const {
     if (!devs_) return true;
-    const int part = intOr(gpu, "mlopart", -1);
+    const int part = partOf(gpu);
     for (const XmlNode* sibling : gpu.parent->children) {
       if (sibling->name != "gpu") continue;
       if (sibling == &gpu) break;
-      if (intOr(*sibling, "mlopart", -1) == part || settings_.topo_split_mlopart == 0) return false;
+      if (partOf(*sibling) == part || settings_.topo_split_mlopart == 0) return false;
     }
     return true;
   }
@@ -194,10 +205,8 @@ class GraphMaker {
     std::string target_class;
     if (!readInt(link, "count", count) || !readText(link, "tclass", target_class)) return false;
     const Node& from = at(device);
-    const bool nvlink = document_.version == 1 || settings_.xgmi_as_nvlink;
-    const float per_link = nvlink ? nvlinkBandwidth(from.sm) : xgmiBandwidth(from.gcn);
     const auto parts = static_cast<float>(devs_ ? partsOf(from.id).size() : 1);
-    const float all = static_cast<float>(count) * per_link;
+    const float all = static_cast<float>(count) * from.nvlink;
     switch (classType(target_class, document_.version)) {
       case NodeType::kGpu:
         return addGpuNvlink(link, device, host, all, parts);
@@ -223,6 +232,11 @@ class GraphMaker {
     return true;
   }
 
+  float linkBandwidth(const Node& gpu) const {
+    const bool nvlink = document_.version == 1 || settings_.xgmi_as_nvlink;
+    return nvlink ? nvlinkBandwidth(gpu.sm, settings_.nccl) : xgmiBandwidth(gpu.gcn);
+  }
+
   NodeIndex nvswitch() {
     return graph_.count(NodeType::kNvs) == 0 ? graph_.add(NodeType::kNvs, 0, 0)
                                              : graph_.of(NodeType::kNvs)[0];
@@ -241,6 +255,7 @@ class GraphMaker {
   }
 
   bool addC2c(const XmlNode& system, const std::string* busid, int host) {
+    if (!settings_.nccl.has(NcclRule::kC2cLinks)) return true;
     const auto visit = [this](const XmlNode& link, const std::string* gpu_busid, int on) {
       return addC2cLink(link, gpu_busid, on);
     };
@@ -257,10 +272,10 @@ class GraphMaker {
       return false;
     const auto bandwidth = static_cast<float>(
         static_cast<int>(static_cast<unsigned>(megabytes) * static_cast<unsigned>(count)) / 1000.0);
+    const LinkType c2c = settings_.nccl.has(NcclRule::kC2cLinkType) ? LinkType::kC2c : LinkType::kNvl;
     const NodeIndex cpu = cpuAbove(device, kNoNode);
     if (cpu == kNoNode) return true;
-    if (!devs_ || partsOf(at(device).id).size() <= 1)
-      return connectBoth(link, device, cpu, LinkType::kC2c, bandwidth);
+    if (!devs_ || partsOf(at(device).id).size() <= 1) return connectBoth(link, device, cpu, c2c, bandwidth);
     // The parts of a split GPU share the link, so they are connected through a node of its own, which limits
     // their total bandwidth.
     const int64_t id = at(device).id & ~kPartMask;
@@ -295,14 +310,15 @@ class GraphMaker {
     for (const NodeIndex a : graph_.of(NodeType::kCpu))
       for (const NodeIndex b : graph_.of(NodeType::kCpu)) {
         if (a == b || at(a).host != at(b).host) continue;
-        if (!connect(system, a, b, LinkType::kSys, interCpuBandwidth(at(a)))) return false;
+        if (!connect(system, a, b, LinkType::kSys, interCpuBandwidth(at(a), settings_.nccl))) return false;
       }
     return true;
   }
 
   const XmlDocument& document_;
   const Settings& settings_;
-  const bool devs_;  // GPUs are linked to nodes of their physical device (since NCCL 2.30.3)
+  const bool devs_;   // GPUs are linked to nodes of their physical device
+  const bool parts_;  // GPUs can be split, and busids carry the number of the part
   Graph graph_;
   std::vector<uint64_t> host_hashes_;
   Error error_;

@@ -17,7 +17,7 @@ bool PciTree::flattenSwitches() {
   for (int s = 0; s < graph_.count(NodeType::kPci); ++s) {
     const NodeIndex top = graph_.of(NodeType::kPci)[static_cast<std::size_t>(s)];
     const int generation = broadcomGeneration(at(top).pci_device, 0);
-    if (generation == 0) continue;
+    if (generation == 0 || (generation == 5 && !gen5_)) continue;
     if (!flattenSwitch(top, generation)) return false;
     s = -1;
   }

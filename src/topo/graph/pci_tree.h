@@ -14,8 +14,8 @@ namespace railwise::topo {
 
 class PciTree {
  public:
-  // `file` is for messages.
-  PciTree(Graph& graph, const std::string& file) : graph_(graph), file_(file) {}
+  // `file` is for messages. `gen5`: NCCL also knows Broadcom's Gen5 switches.
+  PciTree(Graph& graph, const std::string& file, bool gen5) : graph_(graph), file_(file), gen5_(gen5) {}
 
   // Does what ncclTopoFlattenBcmSwitches does. False: see error().
   bool flattenSwitches();
@@ -48,6 +48,7 @@ class PciTree {
 
   Graph& graph_;
   const std::string& file_;
+  const bool gen5_;
   std::vector<std::vector<Leftover>> leftovers_;  // by NodeIndex
   Error error_;
 };

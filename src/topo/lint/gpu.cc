@@ -12,33 +12,51 @@ namespace {
 constexpr int kMaxParts = 2;  // NCCL_TOPO_MLOPART_DEV_MAX
 constexpr int kPartMask = 3;  // NCCL_TOPO_MLOPART_MASK: bits of the address that NCCL uses itself
 
-bool isLink(const XmlNode& node) { return node.name == "nvlink" || node.name == "xgmi"; }
-
 void lintWithoutRank(Linter& linter, const XmlNode& gpu) {
   if (!linter.describesGpus()) return;
-  const bool links = std::any_of(gpu.children.begin(), gpu.children.end(),
-                                 [](const XmlNode* child) { return isLink(*child) || child->name == "c2c"; });
-  const std::string what = "this <gpu> of " + pciText(*gpu.parent) + " has no rank while others have one: ";
-  if (links) {
-    linter.error(Rule::kGpuWithoutRank, gpu.position,
-                 what + "NCCL drops it and then fails its init at its links", "give it a rank, or remove it");
-  } else {
-    linter.warning(Rule::kGpuWithoutRank, gpu.position, what + "NCCL drops its <pci> without a word",
-                   "give it a rank, or remove it");
-  }
+  linter.warning(Rule::kGpuWithoutRank, gpu.position,
+                 "this <gpu> of " + pciText(*gpu.parent) +
+                     " has no rank while others have one: NCCL drops its <pci> without a word, unless a rank "
+                     "of the job uses that GPU",
+                 "give it a rank, or remove it");
 }
 
-void lintRanked(Linter& linter, const XmlNode& gpu) {
+std::vector<std::string> missingIn(const Linter& linter, const XmlNode& gpu) {
   std::vector<std::string> missing;
   for (const char* name : {"dev", "sm", "gdr"})
     if (!gpu.has(name)) missing.emplace_back(name);
   if (linter.rccl() && !gpu.has("gcn")) missing.emplace_back("gcn");
   if (linter.rccl() && !gpu.has("arch")) missing.emplace_back("arch");
-  if (!missing.empty()) {
-    linter.error(Rule::kGpuIncomplete, gpu.position,
-                 "<gpu> of rank " + gpu.get("rank") + " lacks " + join(missing) + "; NCCL fails its init",
-                 "write " + join(missing));
+  return missing;
+}
+
+// Writes one note for the whole file: NCCL asks the driver when the rank that uses the GPU starts.
+void lintIncompleteGpus(Linter& linter) {
+  std::vector<const XmlNode*> incomplete;
+  for (const XmlNode* gpu : linter.all("gpu")) {
+    if (!gpu->has("rank")) continue;
+    const std::vector<std::string> missing = missingIn(linter, *gpu);
+    if (missing.empty()) continue;
+    if (gpu->get("keep") != "1") {
+      incomplete.push_back(gpu);
+      continue;
+    }
+    linter.error(Rule::kGpuIncomplete, gpu->position,
+                 "<gpu> of rank " + gpu->get("rank") + " lacks " + join(missing) +
+                     ", and keep=\"1\" keeps it where no rank uses it: NCCL then fails its init",
+                 "remove keep, or write " + join(missing));
   }
+  if (incomplete.empty()) return;
+  const std::string missing = join(missingIn(linter, *incomplete[0]));
+  linter.note(Rule::kGpuIncomplete, incomplete[0]->position,
+              "<gpu> of rank " + incomplete[0]->get("rank") + " lacks " + missing + moreText(incomplete) +
+                  "; NCCL takes that from the driver",
+              "write " + missing +
+                  " if the file is to stand for itself (the notes of `railwise topo show` say "
+                  "what is assumed)");
+}
+
+void lintRanked(Linter& linter, const XmlNode& gpu) {
   const int sm = intOf(gpu, "sm", 0);
   if (gpu.has("sm") && !linter.rccl() && (sm < 30 || sm > 300)) {
     linter.warning(Rule::kGpuSm, placeOf(gpu, "sm"),
@@ -62,19 +80,31 @@ void lintPart(Linter& linter, const XmlNode& gpu) {
       "write 0 or 1 for the parts of a split GPU, else leave it out");
 }
 
+// NCCL gives each GPU the rank of the process that uses it. A repeated rank survives only where NCCL keeps a
+// <gpu> as it is.
+void lintRepeatedRank(Linter& linter, const XmlNode& gpu, const XmlNode& first) {
+  const std::string what =
+      "rank " + gpu.get("rank") + " is in line " + std::to_string(first.position.line) + " already";
+  const std::string fix = "give each <gpu> its own rank";
+  if (hostOf(gpu) != hostOf(first)) {
+    linter.error(Rule::kDuplicateRank, placeOf(gpu, "rank"),
+                 what + ", on another host; NCCL numbers the GPUs of an NVLink domain through", fix);
+  } else if (gpu.parent == first.parent || gpu.get("keep") == "1" || first.get("keep") == "1") {
+    linter.error(Rule::kDuplicateRank, placeOf(gpu, "rank"),
+                 what + ", and NCCL keeps this <gpu> as it is: it finds only the first GPU of a rank", fix);
+  } else {
+    linter.warning(Rule::kDuplicateRank, placeOf(gpu, "rank"), what + "; NCCL takes the ranks of the job",
+                   fix);
+  }
+}
+
 void lintDuplicates(Linter& linter) {
   std::map<int, const XmlNode*> ranks;
   std::map<std::pair<std::string, int>, const XmlNode*> devices;
   for (const XmlNode* gpu : linter.all("gpu")) {
     if (gpu->has("rank")) {
       const auto [other, added] = ranks.emplace(intOf(*gpu, "rank", 0), gpu);
-      if (!added) {
-        linter.error(Rule::kDuplicateRank, placeOf(*gpu, "rank"),
-                     "rank " + gpu->get("rank") + " is in line " +
-                         std::to_string(other->second->position.line) +
-                         " already; NCCL finds only the first GPU",
-                     "give each <gpu> its own rank");
-      }
+      if (!added) lintRepeatedRank(linter, *gpu, *other->second);
     }
     if (!gpu->has("dev")) continue;
     const auto [other, added] = devices.emplace(std::pair{hostOf(*gpu), intOf(*gpu, "dev", 0)}, gpu);
@@ -96,17 +126,21 @@ void lintC2c(Linter& linter, const XmlNode& c2c) {
                "write bw (MB/s of one link) and count");
 }
 
+// Without tclass NCCL takes the class of the target from /sys; it takes what it does not find for an
+// NVSwitch.
 NodeType targetType(const Linter& linter, const XmlNode& link) {
-  return classType(link.get("tclass"), linter.document().version);
+  if (link.has("tclass")) return classType(link.get("tclass"), linter.document().version);
+  const XmlNode* target = linter.pciAt(link, link.get("target"));
+  if (target == nullptr || !target->has("class")) return NodeType::kNvs;
+  return classType(target->get("class"), linter.document().version);
 }
 
 // True: there is nothing more to report about this link.
 bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
   std::vector<std::string> missing;
-  for (const char* name : {"target", "count", "tclass"})
-    if (!link.has(name)) missing.emplace_back(name);
   const bool needs_target = targetType(linter, link) == NodeType::kGpu || !link.has("tclass");
-  if (!needs_target && !link.has("target")) missing.erase(missing.begin());
+  if (needs_target && !link.has("target")) missing.emplace_back("target");
+  if (!link.has("count")) missing.emplace_back("count");
   if (!missing.empty()) {
     linter.error(Rule::kNvlinkIncomplete, link.position,
                  "<" + link.name + "> lacks " + join(missing) + "; NCCL fails its init",
@@ -122,6 +156,7 @@ bool lintLinkAttributes(Linter& linter, const XmlNode& link) {
 }
 
 void lintTargetClass(Linter& linter, const XmlNode& link, const XmlNode* target) {
+  if (!link.has("tclass")) return;
   const NodeType type = targetType(linter, link);
   const std::string tclass = "tclass " + inQuotes(link.get("tclass"));
   const std::string fix = "write 0x030200 for a GPU, 0x068000 for an NVSwitch, 0x068001 for a POWER CPU";
@@ -157,6 +192,26 @@ void lintLink(Linter& linter, const XmlNode& link) {
     linter.warning(Rule::kNvlinkTargetMissing, placeOf(link, "target"),
                    "no described GPU has the address " + inQuotes(busid) + "; NCCL drops this link",
                    "correct the target, or leave the link out if that GPU is not visible here");
+  }
+}
+
+// Writes one finding for the whole file. For RCCL it is a note.
+void lintClassless(Linter& linter) {
+  for (const char* name : {"nvlink", "xgmi"}) {
+    std::vector<const XmlNode*> classless;
+    for (const XmlNode* link : linter.all(name))
+      if (!link->has("tclass") && link->has("target") && link->has("count")) classless.push_back(link);
+    if (classless.empty()) continue;
+    const std::string what = "<" + std::string(name) + "> lacks tclass" + moreText(classless);
+    const std::string filled =
+        "reads the class of the target from /sys; a target that /sys does not have counts as an NVSwitch";
+    if (std::string_view(name) == "nvlink")
+      linter.error(Rule::kNvlinkIncomplete, classless[0]->position,
+                   what + "; NCCL since 2.31 fails its init, and up to 2.30 " + filled,
+                   "write tclass (the other end's class)");
+    else
+      linter.note(Rule::kNvlinkIncomplete, classless[0]->position, what + "; RCCL " + filled,
+                  "write tclass (the other end's class) if the file is to stand for itself");
   }
 }
 
@@ -205,6 +260,7 @@ void lintGpus(Linter& linter) {
     }
     lintPart(linter, *gpu);
   }
+  lintIncompleteGpus(linter);
   lintDuplicates(linter);
   for (const XmlNode* c2c : linter.all("c2c")) lintC2c(linter, *c2c);
 }
@@ -213,6 +269,7 @@ void lintNvlinks(Linter& linter) {
   for (const char* name : {"nvlink", "xgmi"}) {
     for (const XmlNode* link : linter.all(name)) lintLink(linter, *link);
   }
+  lintClassless(linter);
   lintSymmetry(linter);
 }
 

@@ -80,12 +80,14 @@ constexpr std::array kRuleNames = {
     "net-name",
     "net-speed",
     "net-gdr",
+    "net-incomplete",
     "duplicate-net-dev",
     "second-nic",
     "nic-on-bridge",
     "nics-merge",
     "virtual-nic",
     "virtual-nic-shared",
+    "host-without-nic",
 };
 static_assert(kRuleNames.size() == static_cast<std::size_t>(Rule::kCount));
 
@@ -130,7 +132,7 @@ Linter::Linter(const XmlDocument& document) : document_(document) {
     if (node->name == "pci" && node->has("busid"))
       by_busid_.emplace(std::pair{hostOf(*node), busIdToNumber(*node->find("busid"))}, node);
     if (node->name == "gpu" && node->has("rank")) describes_gpus_ = true;
-    if (node->name == "net" && node->has("dev")) describes_nets_ = true;
+    if (node->name == "net" && (node->has("dev") || node->has("name"))) describes_nets_ = true;
   }
 }
 
@@ -213,6 +215,16 @@ std::string join(const std::vector<std::string>& words) {
     text += words[i];
   }
   return text;
+}
+
+std::string moreText(const std::vector<const XmlNode*>& nodes) {
+  return nodes.size() > 1 ? " (and " + std::to_string(nodes.size() - 1) + " more like it)" : "";
+}
+
+bool hasNamedNet(const XmlNode& pci) {
+  const XmlNode* nic = pci.child("nic");
+  return nic != nullptr && std::any_of(nic->children.begin(), nic->children.end(),
+                                       [](const XmlNode* net) { return net->has("name"); });
 }
 
 std::vector<Finding> lint(const XmlDocument& document, const std::vector<XmlRemark>& remarks) {

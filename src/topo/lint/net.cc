@@ -10,6 +10,7 @@
 namespace railwise::topo {
 namespace {
 
+constexpr int kMaxMerged = 8;            // NCCL_NET_MAX_DEVS_PER_NIC
 constexpr int kSlowestPlausible = 1000;  // Mb/s; a smaller number was probably meant as Gb/s
 
 std::string netName(const XmlNode& net) {
@@ -20,37 +21,43 @@ bool isNet(const XmlNode& net) { return intOf(net, "net", 1) != 0; }
 
 void lintNetSpeed(Linter& linter, const XmlNode& net) {
   const int speed = intOf(net, "speed", 0);
-  if (speed >= kSlowestPlausible) return;
-  const std::string what = "net " + netName(net) +
-                           (net.has("speed") ? " has speed " + inQuotes(net.get("speed")) : " has no speed");
+  if (!net.has("speed") || speed >= kSlowestPlausible) return;
   const std::string reading = speed > 0 ? "Mb/s, that is " + std::to_string(speed) + "/1000 Gb/s" : "10 Gb/s";
-  linter.warning(Rule::kNetSpeed, placeOf(net, "speed"), what + "; NCCL takes " + reading,
-                 "write Mb/s: speed=\"400000\" for a 400 Gb/s port");
-}
-
-void lintDescribed(Linter& linter, const XmlNode& net) {
-  if (isNet(net)) lintNetSpeed(linter, net);
-  if (isNet(net) && !net.has("gdr")) {
-    linter.warning(Rule::kNetGdr, net.position,
-                   "net " + netName(net) + " has no gdr; NCCL takes 0, and GPUDirect RDMA is off",
-                   "write gdr=\"1\" if the NIC and the driver support it");
-  }
-  if (!net.has("name")) {
-    linter.warning(Rule::kNetName, net.position,
-                   "this <net> has no name; NCCL looks up its devices by name, does not find it and adds the "
-                   "device again",
-                   "write name=\"mlx5_0\", the plugin's name for it");
-  }
+  linter.warning(
+      Rule::kNetSpeed, placeOf(net, "speed"),
+      "net " + netName(net) + " has speed " + inQuotes(net.get("speed")) + "; NCCL takes " + reading,
+      "write Mb/s: speed=\"400000\" for a 400 Gb/s port, or leave it to the plugin");
 }
 
 void lintNet(Linter& linter, const XmlNode& net) {
-  if (net.has("dev")) {
-    lintDescribed(linter, net);
-  } else if (linter.describesNets()) {
-    linter.warning(Rule::kNetWithoutDev, net.position,
-                   "net " + netName(net) + " has no dev, so NCCL leaves it out",
-                   "write the net plugin's device number, or remove it");
+  if (net.has("name")) {
+    if (isNet(net)) lintNetSpeed(linter, net);
+    return;
   }
+  linter.warning(
+      Rule::kNetName, net.position,
+      "this <net> has no name; NCCL looks up its devices by name, so it drops this <net> and adds the "
+      "device again",
+      "write name=\"mlx5_0\", the plugin's name for it");
+}
+
+// Writes one note for the whole file: NCCL asks the plugin for what a net lacks.
+void lintLeftOut(Linter& linter, Rule rule, const std::vector<std::string>& attributes, const char* assumed) {
+  const auto missing = [&attributes](const XmlNode& net) {
+    std::vector<std::string> all;
+    for (const std::string& attribute : attributes)
+      if (!net.has(attribute)) all.push_back(attribute);
+    return all;
+  };
+  std::vector<const XmlNode*> without;
+  for (const XmlNode* net : linter.all("net"))
+    if (net->has("name") && isNet(*net) && !missing(*net).empty()) without.push_back(net);
+  if (without.empty()) return;
+  const std::string left_out = join(missing(*without[0]));
+  linter.note(
+      rule, without[0]->position,
+      "net " + netName(*without[0]) + " has no " + left_out + moreText(without) + "; NCCL takes the plugin's",
+      "write " + left_out + " if the file is to stand for itself: `railwise topo` assumes " + assumed);
 }
 
 void lintDuplicateDevs(Linter& linter) {
@@ -62,10 +69,17 @@ void lintDuplicateDevs(Linter& linter) {
       if (!is_kind) continue;
       const auto [other, added] = seen.emplace(std::tuple{hostOf(*net), kind, intOf(*net, "dev", 0)}, net);
       if (added) continue;
-      linter.error(Rule::kDuplicateNetDev, placeOf(*net, "dev"),
-                   "dev " + net->get("dev") + " is in line " + std::to_string(other->second->position.line) +
-                       " already; NCCL finds only the first net",
-                   "give each net the plugin's own device number");
+      const std::string what = "dev " + net->get("dev") + " is in line " +
+                               std::to_string(other->second->position.line) + " already";
+      const std::string fix = "give each net the plugin's own device number";
+      if (net->get("name") == other->second->get("name")) {
+        linter.error(Rule::kDuplicateNetDev, placeOf(*net, "dev"),
+                     what + ", with the same name; NCCL finds only the first net", fix);
+      } else {
+        linter.warning(
+            Rule::kDuplicateNetDev, placeOf(*net, "dev"),
+            what + "; NCCL takes the plugin's numbers, and drops a net that the plugin does not have", fix);
+      }
     }
   }
 }
@@ -93,6 +107,13 @@ void lintNicPlace(Linter& linter, const XmlNode& nic) {
                  "set NCCL_IB_MERGE_VFS=0 where the file was made, or move each <nic> to its own <pci>");
 }
 
+// The ports of a NIC that NCCL can merge: those of port 0 are the devices of its Socket plugin, which cannot.
+int mergeablePorts(const XmlNode& nic) {
+  return static_cast<int>(std::count_if(nic.children.begin(), nic.children.end(), [](const XmlNode* net) {
+    return net->name == "net" && isNet(*net) && intOf(*net, "port", 1) != 0;
+  }));
+}
+
 bool sameCard(const XmlNode& a, const XmlNode& b) {
   const std::string one = a.get("busid");
   const std::string other = b.get("busid");
@@ -101,7 +122,7 @@ bool sameCard(const XmlNode& a, const XmlNode& b) {
 }
 
 bool isNicPci(const Linter& linter, const XmlNode& pci) {
-  if (const XmlNode* nic = pci.child("nic"); nic != nullptr) return portsOf(*nic) > 0;
+  if (const XmlNode* nic = pci.child("nic"); nic != nullptr) return mergeablePorts(*nic) > 0;
   return pci.name == "pci" && pci.children.empty() && !linter.describesNets() &&
          classType(pci.get("class"), linter.document().version) == NodeType::kNic;
 }
@@ -111,9 +132,11 @@ void lintMerging(Linter& linter) {
   if (linter.rccl()) return;
   const std::string fix = "NCCL_NET_MERGE_LEVEL=LOC keeps them apart";
   for (const XmlNode* nic : linter.all("nic")) {
-    if (portsOf(*nic) < 2) continue;
+    const int ports = mergeablePorts(*nic);
+    if (ports < 2) continue;
     linter.note(Rule::kNicsMerge, nic->position,
-                "NCCL merges the " + std::to_string(portsOf(*nic)) + " nets of this <nic> into one device",
+                "NCCL merges the " + std::to_string(ports) + " nets of this <nic> into " +
+                    (ports > kMaxMerged ? "devices of " + std::to_string(kMaxMerged) : "one device"),
                 fix);
   }
   for (const XmlNode* pci : linter.all("pci")) {
@@ -149,10 +172,43 @@ void lintVirtual(Linter& linter) {
   }
 }
 
+struct HostDevices {
+  const XmlNode* cpu = nullptr;  // the first <cpu> of the host
+  bool gpu = false;
+  bool net = false;
+};
+
+// In an NVLink domain of several hosts, NCCL reads the paths from each GPU to the NICs, also those of a GPU
+// that reaches none.
+void lintHostsWithoutNic(Linter& linter) {
+  std::map<std::string, HostDevices> hosts;
+  bool any_net = false;
+  for (const XmlNode* cpu : linter.all("cpu"))
+    if (HostDevices& host = hosts[hostOf(*cpu)]; host.cpu == nullptr) host.cpu = cpu;
+  for (const XmlNode* gpu : linter.all("gpu")) hosts[hostOf(*gpu)].gpu = true;
+  for (const XmlNode* net : linter.all("net")) {
+    hosts[hostOf(*net)].net = true;
+    any_net = true;
+  }
+  for (const auto& [hash, host] : hosts) {
+    if (!any_net || host.net || !host.gpu) continue;
+    linter.error(Rule::kHostWithoutNic, host.cpu->position,
+                 "host " + inQuotes(hash) +
+                     " has GPUs and no NIC, while another host has NICs; NCCL crashes at the init of such an "
+                     "NVLink domain",
+                 "give that host a NIC, or leave it out");
+  }
+}
+
 }  // namespace
 
 void lintNets(Linter& linter) {
   for (const XmlNode* net : linter.all("net")) lintNet(linter, *net);
+  lintLeftOut(linter, Rule::kNetSpeed, {"speed"}, "400000 (--nic-speed)");
+  lintLeftOut(linter, Rule::kNetGdr, {"gdr"}, "1");
+  lintLeftOut(linter, Rule::kNetWithoutDev, {"dev"}, "the order of the file");
+  lintLeftOut(linter, Rule::kNetIncomplete, {"port", "guid"}, "port 1 and a guid for each");
+  lintHostsWithoutNic(linter);
   for (const XmlNode* nic : linter.all("nic")) lintNicPlace(linter, *nic);
   lintDuplicateDevs(linter);
   lintMerging(linter);

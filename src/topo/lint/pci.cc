@@ -30,6 +30,23 @@ bool isAddress(const std::string& busid) {
                      [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; });
 }
 
+// NCCL looks for a GPU under its address, and for a NIC too if the file does not name its net.
+void lintCapitals(Linter& linter, const XmlNode& pci, XmlPosition place) {
+  const NodeType type = typeOf(linter, pci);
+  const bool gpu = hasChild(pci, "gpu") || type == NodeType::kGpu;
+  const std::string what =
+      "busid " + inQuotes(pci.get("busid")) + " has capitals; NCCL compares addresses as text and ";
+  if (gpu || (type == NodeType::kNic && !hasNamedNet(pci))) {
+    linter.error(
+        Rule::kBusidCase, place,
+        what + (gpu ? "adds the GPU a second time, where /sys has it" : "adds the device a second time"),
+        "write it in lower case");
+  } else {
+    linter.warning(Rule::kBusidCase, place, what + "finds nothing in /sys under this one",
+                   "write it in lower case");
+  }
+}
+
 void lintBusid(Linter& linter, const XmlNode& pci) {
   const std::string* busid = pci.find("busid");
   if (busid == nullptr) {
@@ -45,10 +62,7 @@ void lintBusid(Linter& linter, const XmlNode& pci) {
                      busIdText(busIdToNumber(*busid)),
                  "write dddd:bb:dd.f in lower-case hexadecimal");
   } else if (hasUpperCase(*busid)) {
-    linter.error(Rule::kBusidCase, place,
-                 "busid " + inQuotes(*busid) +
-                     " has capitals; NCCL compares addresses as text and adds the device a second time",
-                 "write it in lower case");
+    lintCapitals(linter, pci, place);
   } else if (first != &pci) {
     const bool device = typeOf(linter, pci) != NodeType::kPci || typeOf(linter, *first) != NodeType::kPci;
     linter.add(device ? Finding::kError : Finding::kWarning, Rule::kDuplicateBusid, place,
@@ -65,12 +79,6 @@ std::vector<std::string> missingAttributes(const XmlNode& pci) {
   return missing;
 }
 
-bool hasReadyNet(const XmlNode& pci) {
-  const XmlNode* nic = pci.child("nic");
-  return nic != nullptr && std::any_of(nic->children.begin(), nic->children.end(),
-                                       [](const XmlNode* net) { return net->has("dev"); });
-}
-
 // Writes one note for the whole file, because such files intentionally leave everything to /sys.
 void lintIncomplete(Linter& linter) {
   const XmlNode* first = nullptr;
@@ -80,7 +88,7 @@ void lintIncomplete(Linter& linter) {
     if (missing.empty()) continue;
     const std::string what = pciText(*pci) + " lacks " + join(missing) + "; ";
     const bool made_up = pci->get("busid").starts_with("ffff") && hasChild(*pci, "pci");
-    if (hasReadyNet(*pci)) {
+    if (hasNamedNet(*pci)) {
       linter.error(Rule::kPciIncomplete, pci->position,
                    what + "NCCL looks up nothing for a NIC whose <net> is described, and fails its init",
                    "write " + join(missing));
@@ -92,7 +100,8 @@ void lintIncomplete(Linter& linter) {
     } else if (hasRank(*pci)) {
       linter.warning(
           Rule::kPciIncomplete, pci->position,
-          what + "NCCL takes them from the machine that it runs on; without, it cannot build the graph",
+          what +
+              "NCCL takes them from the machine that it runs on, and PCIe Gen3 x16 where that does not tell",
           "write " + join(missing));
     } else {
       others += first != nullptr ? 1 : 0;
@@ -253,13 +262,16 @@ void lintChildren(Linter& linter, const XmlNode& pci) {
   if (type == NodeType::kGpu && linter.describesGpus()) {
     linter.warning(
         Rule::kUndescribedDevice, pci.position,
-        pciText(pci) + " is a GPU without <gpu> among others that have one; it adds nothing by itself",
+        pciText(pci) +
+            " is a GPU without <gpu> among others that have one; it adds nothing unless a rank of the "
+            "job uses it",
         "describe it with <gpu dev sm rank gdr>, or remove it");
   } else if (type == NodeType::kNic && linter.describesNets()) {
-    linter.note(
-        Rule::kUndescribedDevice, pci.position,
-        pciText(pci) + " is a NIC without <nic> among others that have one; it adds nothing by itself",
-        "describe it with <nic><net .../></nic>, or remove it");
+    linter.note(Rule::kUndescribedDevice, pci.position,
+                pciText(pci) +
+                    " is a NIC without <nic> among others that have one; it adds nothing unless the plugin "
+                    "has a device there",
+                "describe it with <nic><net .../></nic>, or remove it");
   } else if (pci.get("class").starts_with("0x12") && !linter.rccl()) {
     linter.error(
         Rule::kClassMismatch, placeOf(pci, "class"),
@@ -277,10 +289,6 @@ uint64_t deviceNumber(const XmlNode& pci) {
   for (const char* name : {"vendor", "device", "subsystem_vendor", "subsystem_device"})
     number = number << 16U | static_cast<uint64_t>(static_cast<uint16_t>(intOf(pci, name, 0)));
   return number;
-}
-
-std::string moreText(int others) {
-  return others > 0 ? " (and " + std::to_string(others) + " more like it)" : "";
 }
 
 // The first child whose link is faster than the link of `pci`, if the file has both speeds.
@@ -304,8 +312,7 @@ void lintUpstream(Linter& linter) {
   if (slower.empty()) return;
   linter.note(Rule::kUpstreamSlower, slower[0]->position,
               "the link of " + pciText(*slower[0]) + " is slower than that of " +
-                  pciText(*fasterChild(*slower[0])) + " below it" +
-                  moreText(static_cast<int>(slower.size()) - 1),
+                  pciText(*fasterChild(*slower[0])) + " below it" + moreText(slower),
               "check link_speed and link_width of the switch");
 }
 
@@ -320,8 +327,7 @@ void lintBroadcom(Linter& linter) {
   if (joined.empty()) return;
   linter.note(Rule::kBcmFlattened, joined[0]->position,
               "NCCL joins the Broadcom switch " + pciText(*joined[0]) +
-                  " with the one above it and counts them as one" +
-                  moreText(static_cast<int>(joined.size()) - 1),
+                  " with the one above it and counts them as one" + moreText(joined),
               "nothing to do; expect PIX instead of PXB between the devices below");
 }
 

@@ -84,12 +84,14 @@ enum class Rule : uint8_t {
   kNetName,
   kNetSpeed,
   kNetGdr,
+  kNetIncomplete,
   kDuplicateNetDev,
   kSecondNic,
   kNicOnBridge,
   kNicsMerge,
   kVirtualNic,
   kVirtualNicShared,
+  kHostWithoutNic,
   kCount,
 };
 const char* ruleName(Rule rule);
@@ -100,8 +102,8 @@ class Linter {
 
   const XmlDocument& document() const { return document_; }
   bool rccl() const { return document_.version == 2; }
-  // Does the file itself list its GPUs (with a rank) or its nets (with a dev), as NCCL's own dumps do? If it
-  // does not, NCCL adds them on the running machine and fills in missing attributes.
+  // Does the file itself list its GPUs (with a rank) or its nets (with a name or dev), as NCCL's own dumps
+  // do? If it does not, NCCL adds them on the running machine.
   bool describesGpus() const { return describes_gpus_; }
   bool describesNets() const { return describes_nets_; }
   bool describes() const { return describes_gpus_ || describes_nets_; }
@@ -142,5 +144,9 @@ std::string hostOf(const XmlNode& node);    // host_hash of the <cpu> above the 
 bool hasRank(const XmlNode& pci);           // has `pci` a <gpu> child with a rank?
 int intOf(const XmlNode& node, std::string_view attribute, int otherwise);  // reads with strtol, as NCCL does
 std::string join(const std::vector<std::string>& words);                    // writes "a, b and c"
+// For a finding about the first of several nodes: " (and 3 more like it)", or "".
+std::string moreText(const std::vector<const XmlNode*>& nodes);
+// True: NCCL finds a net of this NIC by its name, so it looks up nothing in /sys for the NIC.
+bool hasNamedNet(const XmlNode& pci);
 
 }  // namespace railwise::topo

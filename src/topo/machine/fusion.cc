@@ -9,7 +9,9 @@
 namespace railwise::topo {
 namespace {
 
-constexpr int kMaxDevicesPerNic = 8;  // NCCL_NET_MAX_DEVS_PER_NIC for a v12 plugin
+// NCCL_NET_MAX_DEVS_PER_NIC, for a v12 plugin and for earlier ones.
+constexpr std::size_t kMaxDevicesPerNic = 8;
+constexpr std::size_t kOldMaxDevicesPerNic = 4;
 constexpr const char* kBridgeClass = "0x060400";
 
 void setIntIfUnset(XmlNode& node, const char* name, int value) {
@@ -26,12 +28,17 @@ class Importer {
  public:
   Importer(XmlDocument& document, std::vector<NetDevice>& devices, const Settings& settings,
            const FindPci& find_pci)
-      : document_(document), devices_(devices), settings_(settings), find_pci_(find_pci) {}
+      : document_(document),
+        devices_(devices),
+        settings_(settings),
+        max_devices_(settings.nccl.has(NcclRule::kEightDevicesPerNic) ? kMaxDevicesPerNic
+                                                                      : kOldMaxDevicesPerNic),
+        find_pci_(find_pci) {}
 
   std::string run(bool can_merge) {
     const auto physical = devices_.size();
     populate(0, physical, false);
-    if (error_.empty() && can_merge) mergeNics(physical);
+    if (error_.empty() && can_merge && settings_.nccl.has(NcclRule::kFusion)) mergeNics(physical);
     if (error_.empty() && devices_.size() > physical) {
       dropMembers(physical);
       populate(physical, devices_.size(), true);
@@ -103,6 +110,7 @@ class Importer {
   // --- ncclTopoMakeVNics ---
 
   void mergeNics(std::size_t physical) {
+    if (physical == 0) return;  // NCCL does not look at NCCL_NET_FORCE_MERGE then
     for (std::size_t i = 0; i < physical; ++i) physical_.push_back(netNamed(devices_[i].name));
     placed_.assign(physical, false);
     if (!settings_.net_force_merge.empty()) forceMerge();
@@ -155,9 +163,9 @@ class Importer {
                  "', which names " + std::to_string(names.size()) + "; NCCL fails its init";
         return;
       }
-      if (members.size() > kMaxDevicesPerNic || !makeVirtual(members)) {
-        error_ = "NCCL_NET_FORCE_MERGE: '" + group +
-                 "' cannot be merged (at most 8 devices, and not with NCCL_IB_MERGE_NICS=0)";
+      if (members.size() > max_devices_ || !makeVirtual(members)) {
+        error_ = "NCCL_NET_FORCE_MERGE: '" + group + "' cannot be merged (at most " +
+                 std::to_string(max_devices_) + " devices, and not with NCCL_IB_MERGE_NICS=0)";
         return;
       }
       for (const int member : members) placed_[static_cast<std::size_t>(member)] = true;
@@ -192,11 +200,11 @@ class Importer {
   }
 
   std::vector<int> mergeable(std::size_t i, const std::vector<std::vector<PathType>>& distance) const {
+    const bool by_rail = settings_.net_merge_rail && settings_.nccl.has(NcclRule::kMergePolicy);
     std::vector<int> members = {static_cast<int>(i)};
-    for (std::size_t j = 0; j < physical_.size() && members.size() < kMaxDevicesPerNic; ++j) {
+    for (std::size_t j = 0; j < physical_.size() && members.size() < max_devices_; ++j) {
       if (j == i || placed_[j] || distance[i][j] > settings_.net_merge_level) continue;
-      if (settings_.net_merge_rail && (devices_[i].rail == -1 || devices_[i].rail != devices_[j].rail))
-        continue;
+      if (by_rail && (devices_[i].rail == -1 || devices_[i].rail != devices_[j].rail)) continue;
       members.push_back(static_cast<int>(j));
     }
     return members;
@@ -348,6 +356,7 @@ class Importer {
   XmlDocument& document_;
   std::vector<NetDevice>& devices_;
   const Settings& settings_;
+  const std::size_t max_devices_;
   const FindPci& find_pci_;
   std::vector<XmlNode*> physical_;
   std::vector<bool> placed_;
@@ -392,6 +401,16 @@ void fuseNode(XmlDocument& all, XmlNode* into, const XmlNode& from) {
 std::string importNets(XmlDocument& document, std::vector<NetDevice>& devices, const Settings& settings,
                        const FindPci& find_pci, bool can_merge) {
   return Importer(document, devices, settings, find_pci).run(can_merge);
+}
+
+void insertByBusId(XmlNode& parent, XmlNode* pci) {
+  const std::string busid = pci->get("busid");
+  const auto after = std::find_if(parent.children.begin(), parent.children.end(), [&](const XmlNode* child) {
+    const std::string* other = child->find("busid");
+    return other != nullptr && busid < *other;
+  });
+  parent.children.insert(after, pci);
+  pci->parent = &parent;
 }
 
 void trimXml(XmlDocument& document) {

@@ -40,6 +40,10 @@ using FindPci = std::function<XmlNode*(XmlDocument& document, const NetDevice& d
 std::string importNets(XmlDocument& document, std::vector<NetDevice>& devices, const Settings& settings,
                        const FindPci& find_pci, bool can_merge = true);
 
+// Makes `pci`, which has no parent yet, a child of `parent`. NCCL keeps the PCI children of a node sorted by
+// address, compared as strings (NCCL's issue 820).
+void insertByBusId(XmlNode& parent, XmlNode* pci);
+
 // Removes each pci, cpu, nic and net element that has no keep="1", neither itself nor in an element below it
 // (ncclTopoTrimXml).
 void trimXml(XmlDocument& document);

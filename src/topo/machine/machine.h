@@ -35,6 +35,7 @@ struct Machine {
   std::shared_ptr<const Paths> paths;  // the paths without a communicator, for the whole host
   std::vector<Domain> domains;         // sorted by their lowest rank
   bool completed = false;              // Railwise numbered the GPUs and NICs, as a running machine would
+  bool gpudirect_assumed = false;      // the file does not say whether GPUs and NICs offer it
   std::vector<std::string> remarks;    // what was assumed, in words for people
   // What the vendors' libraries said of the GPUs; null: nobody asked them (a topology file).
   std::shared_ptr<const gpu::GpuTopology> gpu_answers;

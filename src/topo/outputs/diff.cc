@@ -234,6 +234,12 @@ std::string diffJson(const Machine& left, const Machine& right, const std::vecto
     json.beginInlineObject().key("kind").value(difference.kind).key("what").value(difference.what);
     json.key("left").value(difference.left).key("right").value(difference.right).endInlineObject();
   }
+  json.endArray();
+  json.key("rules").beginArray();
+  for (const RuleChange& change : ruleChanges(left.settings->nccl, right.settings->nccl)) {
+    json.beginInlineObject().key(change.begins ? "since" : "until").value(ncclVersionName(change.release));
+    json.key("rule").value(change.text).endInlineObject();
+  }
   json.endArray().endObject();
   return json.text();
 }

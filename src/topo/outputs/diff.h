@@ -1,6 +1,6 @@
-// Finds what differs between two machines, or between two views of one machine (with and without a file, NCCL
-// 2.30 and 2.28): devices, links, paths and choices. GPUs and NICs are matched by PCI address and name, then
-// by their number. Pure; thread-safe.
+// Finds what differs between two machines, or between two views of one machine (with and without a file,
+// under two releases of NCCL): devices, links, paths and choices. GPUs and NICs are matched by PCI address
+// and name, then by their number. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Difference {
 std::vector<Difference> diff(const Machine& left, const Machine& right);
 
 // Describes the differences in words, sorted by kind. Pairs with equal differences share one line. If nothing
-// differs, the text is one line that says so.
+// differs, a line says so. Under two releases of NCCL, the rules that differ between them follow.
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences);
 std::string diffJson(const Machine& left, const Machine& right, const std::vector<Difference>& differences);
 

@@ -153,11 +153,22 @@ std::vector<Group> groupsOf(const std::vector<Difference>& differences, const st
   return groups;
 }
 
+// The rules of NCCL that differ between the machines' releases. "": none.
+std::string rulesChanged(const Machine& left, const Machine& right) {
+  std::string text;
+  for (const RuleChange& change : ruleChanges(left.settings->nccl, right.settings->nccl))
+    text += std::string("  ") + (change.begins ? "since " : "until ") + ncclVersionName(change.release) +
+            ": " + change.text + "\n";
+  return text.empty() ? "" : "\nRules that differ\n" + text;
+}
+
 }  // namespace
 
 std::string diffText(const Machine& left, const Machine& right, const std::vector<Difference>& differences) {
   const auto nameOf = [](const Machine& machine) { return machine.name + " (" + rulesText(machine) + ")"; };
-  if (differences.empty()) return "no difference between " + nameOf(left) + " and " + nameOf(right) + "\n";
+  const std::string rules = rulesChanged(left, right);
+  if (differences.empty())
+    return "no difference between " + nameOf(left) + " and " + nameOf(right) + "\n" + rules;
   std::string text = "left:  " + nameOf(left) + "\nright: " + nameOf(right) + "\n";
   for (const Kind& kind : kKinds) {
     const auto groups = groupsOf(differences, kind.name);
@@ -168,7 +179,7 @@ std::string diffText(const Machine& left, const Machine& right, const std::vecto
         name == "path" || name == "gpudirect" || name == "p2p" || name == "pxn" || name == "link";
     for (const Group& group : groups) text += groupText(group, pairs);
   }
-  return text;
+  return text + rules;
 }
 
 }  // namespace railwise::topo

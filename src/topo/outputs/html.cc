@@ -10,10 +10,6 @@
 namespace railwise::topo {
 namespace {
 
-constexpr double kFitsAWindow =
-    // Pixels: a wider drawing would be too small to read if it were shrunk.
-    2200;
-
 std::string element(const char* tag, const std::string& text) {
   return std::string("<") + tag + ">" + escapeXml(text) + "</" + tag + ">";
 }
@@ -53,14 +49,16 @@ std::string problemsHtml(const MachineExplanation& all) {
   return html.empty() ? "" : "<section><h2>What costs speed</h2>\n" + html + "</section>\n";
 }
 
-std::string nicTableHtml(const Machine& machine, const MachineExplanation& all) {
+std::string nicTableHtml(const Machine& machine, const MachineExplanation& all, bool served) {
   const Graph& graph = *machine.graph;
   std::string html =
-      "<section><h2>The NIC of each GPU</h2><div class=\"scroll\"><table id=\"nics\"><thead><tr><th "
+      "<section><h2>The NIC of each GPU</h2><div class=\"scroll\"><table id=\"nics\" aria-label=\"The NIC of "
+      "each GPU\"><thead><tr><th "
       "scope=\"col\">GPU</th>"
       "<th scope=\"col\">address</th><th scope=\"col\">near</th><th scope=\"col\">NIC</th><th "
       "scope=\"col\">path</th>"
-      "<th scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th></tr></thead><tbody>\n";
+      "<th scope=\"col\">GB/s</th><th scope=\"col\">GPUDirect</th>" +
+      std::string(served ? "<th scope=\"col\">why</th>" : "") + "</tr></thead><tbody>\n";
   for (const GpuExplanation& gpu : all.gpus) {
     std::vector<std::string> names;
     for (const ChosenNic& nic : gpu.chosen) names.push_back(netName(graph, nic.view.net));
@@ -70,7 +68,10 @@ std::string nicTableHtml(const Machine& machine, const MachineExplanation& all) 
     const ChosenNic* nic = gpu.chosen.empty() ? nullptr : &gpu.chosen[0];
     html += element("td", nic == nullptr ? "" : pathTypeName(nic->view.type)) +
             element("td", nic == nullptr ? "" : gbText(nic->view.bandwidth)) +
-            element("td", nic == nullptr ? "" : gdrSummary(*nic)) + "</tr>\n";
+            element("td", nic == nullptr ? "" : gdrSummary(machine, *nic));
+    const std::string rank = std::to_string(gpu.rank);
+    if (served) html += "<td><a href=\"explain/" + rank + "\">explain GPU " + rank + "</a></td>";
+    html += "</tr>\n";
   }
   return html + "</tbody></table></div></section>\n";
 }
@@ -111,34 +112,39 @@ std::string headerHtml(const Machine& machine) {
 
 }  // namespace
 
-std::string htmlText(const Machine& machine) {
+std::string htmlText(const Machine& machine, HtmlUse use) {
+  const bool served = use == HtmlUse::kServed;
   const MachineExplanation all = explain(machine);
   std::string html =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
       "http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none'; script-src '" +
       std::string(htmlScriptHash()) + "'; style-src '" + std::string(htmlStyleHash()) +
-      "'; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, "
+      (served ? "'; connect-src 'self'; img-src data:" : "'") +
+      "; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n" +
+      (served ? "<link rel=\"icon\" href=\"data:,\">\n" : "") +
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
       escapeXml(machine.name + ": topology") + "</title>\n<style>" + std::string(htmlStyle()) +
       "</style></head>\n<body>\n";
   html += headerHtml(machine);
   const Drawing drawing = drawMachine(machine, all);
-  const bool fit = drawing.width < kFitsAWindow;
   html +=
       "<main>\n<div class=\"bar\"><div id=\"way\" role=\"status\">Select a GPU or a NIC (mouse, or Tab, "
       "arrow keys and "
-      "Enter): its paths light up, and what NCCL chose is shown below.</div><button id=\"fit\" "
+      "Enter): its paths light up, and what NCCL chose is shown below.</div><input id=\"find\" "
+      "type=\"search\" aria-label=\"Find a GPU or NIC; Enter opens "
+      "it\" placeholder=\"Find: GPU 3, mlx5_0, bus id\" hidden><button id=\"fit\" "
       "type=\"button\" "
       "hidden "
-      "aria-pressed=\"";
-  html += fit ? "true\">Full size" : "false\">Fit the window";
-  html += "</button></div>\n<div class=\"drawing";
-  html += std::string(fit ? " fit" : "") + "\" id=\"drawing\">\n";
+      "aria-pressed=\"true\">Full size</button></div>\n<div class=\"picker\" id=\"picker\" "
+      "hidden></div>\n<div "
+      "class=\"drawing fit\" id=\"drawing\">\n";
   html += svgElement(drawing, *machine.graph, {.interactive = true});
-  html += "</div>\n<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n";
-  html += problemsHtml(all) + nicTableHtml(machine, all) + typesHtml(machine);
+  html += "</div>\n" + std::string(served ? "<section id=\"live\" hidden></section>\n" : "") +
+          "<div class=\"panel\" id=\"panel\" aria-live=\"polite\" hidden></div>\n<section "
+          "id=\"channels\" hidden></section>\n";
+  html += problemsHtml(all) + nicTableHtml(machine, all, served) + typesHtml(machine);
   html += "</main>\n<script id=\"data\" type=\"application/json\">" + htmlData(machine, all) +
           "</script>\n<script>" + std::string(htmlScript()) + "</script>\n</body></html>\n";
   return html;

@@ -29,7 +29,11 @@ std::string safeInScript(const std::string& json) {
 class DataWriter {
  public:
   DataWriter(const Machine& machine, const MachineExplanation& all)
-      : graph_(*machine.graph), paths_(*machine.paths), all_(all), gpus_(gpuTopology(machine)) {
+      : machine_(machine),
+        graph_(*machine.graph),
+        paths_(*machine.paths),
+        all_(all),
+        gpus_(gpuTopology(machine)) {
     const int gpus = graph_.count(NodeType::kGpu);
     hops_ = gpus * (gpus + 2 * graph_.count(NodeType::kNet)) <= kMostWithHops;
   }
@@ -46,6 +50,8 @@ class DataWriter {
     writePaths("gpu_gpu", NodeType::kGpu, NodeType::kGpu);
     writePaths("gpu_net", NodeType::kGpu, NodeType::kNet);
     writePaths("net_gpu", NodeType::kNet, NodeType::kGpu);
+    writeChannelData(json_, machine_);
+    writeTransportData(json_, machine_);
     json_.endInlineObject();
     return safeInScript(json_.text());
   }
@@ -134,6 +140,7 @@ class DataWriter {
     json_.beginObject();
     json_.key("node").value(graph_.of(NodeType::kNet)[static_cast<std::size_t>(net)]);
     json_.key("name").value(netName(graph_, net));
+    json_.key("device").value(node.name).key("port").value(node.port);
     std::string facts = "device " + std::to_string(node.dev) + ", " + gbText(node.bandwidth * 8) + " Gb/s";
     if (!node.links.empty() && !graph_.node(node.links[0].to).busid.empty()) {
       facts = graph_.node(node.links[0].to).busid + ", " + facts;
@@ -175,6 +182,7 @@ class DataWriter {
     json_.endArray();
   }
 
+  const Machine& machine_;
   const Graph& graph_;
   const Paths& paths_;
   const MachineExplanation& all_;

@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "topo/explain/explain.h"
+#include "topo/search/search.h"
 
 namespace railwise::topo {
 
@@ -18,5 +20,8 @@ std::string_view htmlScriptHash();
 
 // The data that the script shows after a click, as JSON that is safe inside <script>.
 std::string htmlData(const Machine& machine, const MachineExplanation& all);
+// Parts of the data: "graphs", the channels that NCCL's search finds; "transports" of each pair of GPUs.
+void writeChannelData(JsonWriter& json, const Machine& machine);
+void writeTransportData(JsonWriter& json, const Machine& machine);
 
 }  // namespace railwise::topo

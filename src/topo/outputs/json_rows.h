@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "topo/machine/machine.h"
+#include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"
 
 namespace railwise::topo {
@@ -20,5 +21,9 @@ void writeGdr(JsonWriter& json, const Paths& paths, bool with_reasons);
 
 // Writes "domains": [{ranks, max_bw, total_bw, local_net, p2p_net}, ...].
 void writeDomains(JsonWriter& json, const Machine& machine);
+
+// Writes the fields of an object: "pairs" and "other_host" (rows), "classes", "nvls", "one_process" and
+// "channel".
+void writeTransports(JsonWriter& json, const Transports& transports, const TransportsShown& shown);
 
 }  // namespace railwise::topo

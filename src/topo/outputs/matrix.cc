@@ -155,7 +155,7 @@ class Matrix {
                std::to_string(gpu.dev) +
                (gpu.gcn.empty() ? ", sm " + std::to_string(gpu.sm) : ", " + gpu.gcn) + "\n";
     }
-    text_ += "\nNIC Legend\n\n";
+    if (graph_.count(NodeType::kNet) > 0) text_ += "\nNIC Legend\n\n";
     for (const Device& device : devices_) {
       if (device.type != NodeType::kNet) continue;
       const Node& net = graph_.of(NodeType::kNet, device.index);

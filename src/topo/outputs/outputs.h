@@ -3,8 +3,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "topo/machine/machine.h"
+#include "topo/search/search.h"
+#include "topo/transports/transports.h"
+#include "topo/tuning/expect.h"
 
 namespace railwise::topo {
 
@@ -18,6 +22,16 @@ std::string topologyJson(const Machine& machine);
 // with NCCL's own answers.
 std::string pathsJson(const Machine& machine);
 
+// The rings, trees and other graphs of NCCL's search as JSON, `why`: also what the search tried.
+std::string graphsJson(const Machine& machine, const std::vector<DomainGraphs>& graphs, bool why);
+
+// The graphs for people; `why`: also what the search tried. Lines of at most 80 characters.
+std::string graphsText(const Machine& machine, const std::vector<DomainGraphs>& graphs, bool why);
+
+// What to expect of a collective: a table of sizes, the peak and its limit. One expectation for each domain.
+std::string expectationText(const Machine& machine, const std::vector<tuning::Expectation>& expectations);
+std::string expectationJson(const Machine& machine, const std::vector<tuning::Expectation>& expectations);
+
 // Source text for Graphviz: railwise topo show --format dot
 // dot -Tsvg
 std::string dotText(const Machine& machine);
@@ -25,7 +39,22 @@ std::string dotText(const Machine& machine);
 // A drawing in Railwise's own layout; its colours are light or dark as the viewer prefers.
 std::string svgText(const Machine& machine);
 
-// One self-contained page: the drawing, and after a click the paths of a GPU or NIC.
-std::string htmlText(const Machine& machine);
+// One page: the drawing, and after a click the paths of a GPU or NIC. kFile: self-contained. kServed: it asks
+// its server for what running jobs do (`live`, the JSON of railwise top), and links explanations
+// (`explain/RANK`).
+enum class HtmlUse : uint8_t { kFile, kServed };
+std::string htmlText(const Machine& machine, HtmlUse use = HtmlUse::kFile);
+
+// What `railwise topo transports` shows. -1: all ranks.
+struct TransportsShown {
+  int from = -1;
+  int to = -1;
+  int nodes = 1;  // 2: also the pairs of this machine and an equal one
+  int channel = 0;
+};
+// A matrix with the reasons below it. If both ranks are given: every step that NCCL takes for this pair, and
+// its log line.
+std::string transportsText(const Transports& transports, const TransportsShown& shown);
+std::string transportsJson(const Transports& transports, const TransportsShown& shown);
 
 }  // namespace railwise::topo

@@ -122,8 +122,7 @@ class SvgWriter {
     const std::string index = std::to_string(first.index);
     return text + " id=\"" + (gpu ? "gpu-" + std::to_string(first.rank) : "nic-" + index) + "\" data-" +
            (gpu ? "gpu" : "net") + "=\"" + index +
-           "\" tabindex=\"0\" role=\"button\" aria-pressed=\"false\" aria-label=\"" + escapeXml(box.tip) +
-           "\">";
+           "\" tabindex=\"0\" role=\"button\" aria-pressed=\"false\">";  // its <title> is its name
   }
 
   void addBox(const Box& box) {

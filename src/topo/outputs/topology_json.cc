@@ -54,6 +54,12 @@ const char* modelName(CpuModel model) {
       return "Emerald Rapids or newer";
     case CpuModel::kYongfeng:
       return "YongFeng";
+    case CpuModel::kZen12:
+      return "Zen 1 or 2";
+    case CpuModel::kZen34:
+      return "Zen 3 or 4";
+    case CpuModel::kZen5:
+      return "Zen 5";
     case CpuModel::kUndefined:
       break;
   }
@@ -80,6 +86,13 @@ constexpr Number kNumbers[] = {
     {"NCCL_SHM_DISABLE", &Settings::shm_disable},
     {"NCCL_TOPO_SPLIT_MLOPART", &Settings::topo_split_mlopart},
     {"NCCL_IGNORE_CPU_AFFINITY", &Settings::ignore_cpu_affinity},
+    {"NCCL_P2P_READ_ENABLE", &Settings::p2p_read_enable},
+    {"NCCL_P2P_DIRECT_DISABLE", &Settings::p2p_direct_disable},
+    {"NCCL_P2P_USE_CUDA_MEMCPY", &Settings::p2p_use_cuda_memcpy},
+    {"NCCL_CUMEM_ENABLE", &Settings::cumem_enable},
+    {"NCCL_MNNVL_ENABLE", &Settings::mnnvl_enable},
+    {"NCCL_NVLS_ENABLE", &Settings::nvls_enable},
+    {"NCCL_IGNORE_DISABLED_P2P", &Settings::ignore_disabled_p2p},
     {"NCCL_IB_MERGE_NICS", &Settings::ib_merge_nics},
     {"NCCL_IB_MERGE_VFS", &Settings::ib_merge_vfs},
     {"NCCL_IB_DEVICE_PCI_ORDER", &Settings::ib_device_pci_order},
@@ -111,6 +124,9 @@ class TopologyWriter {
     writeP2p(json_, *machine_.paths, true);
     writeGdr(json_, *machine_.paths, true);
     writeDomains(json_, machine_);
+    json_.key("transports").beginObject();
+    writeTransports(json_, Transports(machine_, jobOn(machine_)), {.nodes = 2});
+    json_.endObject();
     json_.key("remarks").beginArray();
     for (const std::string& remark : machine_.remarks) json_.value(remark);
     for (const std::string& warning : machine_.settings->warnings) json_.value(warning);

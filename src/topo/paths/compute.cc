@@ -1,6 +1,7 @@
 // Computes the paths: a search from each node (PathFinder), then NCCL's changes to the paths (Rerouter).
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,13 @@ namespace railwise::topo {
 // (ncclTopoSetPaths).
 class PathFinder {
  public:
-  PathFinder(Paths& paths, const Graph& graph, const Settings& settings)
+  // `from`: the types of nodes whose paths are stored.
+  PathFinder(Paths& paths, const Graph& graph, const Settings& settings, std::span<const NodeType> from)
       : paths_(paths),
         graph_(graph),
-        old_rule_(settings.nccl == NcclVersion::k2_28),
+        from_(from),
+        devs_(settings.nccl.has(NcclRule::kDeviceNodes)),
+        by_type_(settings.nccl.has(NcclRule::kTypeBeforeBandwidth)),
         nvb_(settings.nvb_disable == 0),
         found_(graph.nodes().size()),
         touched_(graph.nodes().size()),
@@ -35,7 +39,7 @@ class PathFinder {
         if (graph_.node(bases[j]).id == graph_.node(bases[i]).id && !search(bases[j])) return false;
       store(type, place);
     }
-    for (const NodeType from : kFrom) {
+    for (const NodeType from : from_) {
       auto& reached = paths_.reached_[Paths::slot(from)][Paths::slot(type)];
       for (const NodeIndex node : graph_.of(from))
         reached.push_back(touched_[static_cast<std::size_t>(node)]);
@@ -47,16 +51,13 @@ class PathFinder {
   const std::string& error() const { return error_; }
 
  private:
-  static constexpr std::array<NodeType, 4> kFrom = {NodeType::kGpu, NodeType::kNet, NodeType::kCpu,
-                                                    NodeType::kDev};
-
   Path& at(NodeIndex node) { return found_[static_cast<std::size_t>(node)]; }
 
   bool search(NodeIndex base) {
     const Node& node = graph_.node(base);
     const bool is_gpu = node.type == NodeType::kGpu;
-    base_device_ = is_gpu && !old_rule_ ? node.parent : base;
-    longest_ = is_gpu && !old_rule_ ? 2 : 1;
+    base_device_ = is_gpu && devs_ ? node.parent : base;
+    longest_ = is_gpu && devs_ ? 2 : 1;
     touched_[static_cast<std::size_t>(base)] = true;
     at(base) = {kLocalBandwidth, PathType::kLoc, 0, -1};
     current_.assign(1, base);
@@ -99,8 +100,8 @@ class PathFinder {
   bool blockedByGpu(NodeIndex from, const Path& path, const Link& link) const {
     const Node& node = graph_.node(from);
     const Node& remote = graph_.node(link.to);
-    if (from == base_device_ || node.type != (old_rule_ ? NodeType::kGpu : NodeType::kDev)) return false;
-    if (!old_rule_ && link.type == LinkType::kLoc && remote.type == NodeType::kGpu) return false;
+    if (from == base_device_ || node.type != (devs_ ? NodeType::kDev : NodeType::kGpu)) return false;
+    if (devs_ && link.type == LinkType::kLoc && remote.type == NodeType::kGpu) return false;
     return !nvb_ || link.type != LinkType::kNvl || remote.type != node.type || path.hops > longest_;
   }
 
@@ -111,14 +112,14 @@ class PathFinder {
     if (node.type == NodeType::kPci && remote.type == NodeType::kPci) type = PathType::kPxb;
     if (link.type == LinkType::kPci && (node.type == NodeType::kCpu || remote.type == NodeType::kCpu))
       type = PathType::kPhb;
-    const bool through_gpu = old_rule_ ? node.type == NodeType::kGpu && path.hops + 1 > 1
-                                       : node.type == NodeType::kDev && path.hops == longest_;
+    const bool through_gpu = devs_ ? node.type == NodeType::kDev && path.hops == longest_
+                                   : node.type == NodeType::kGpu && path.hops + 1 > 1;
     if (through_gpu && path.type == PathType::kNvl && type == PathType::kNvl) type = PathType::kNvb;
     return std::max(path.type, type);
   }
 
   bool better(const Path& known, const Path& path, PathType type, float bandwidth) const {
-    if (old_rule_) return (known.bandwidth == 0 || known.hops > path.hops) && known.bandwidth < bandwidth;
+    if (!by_type_) return (known.bandwidth == 0 || known.hops > path.hops) && known.bandwidth < bandwidth;
     if (type != known.type) return type < known.type;
     if (known.bandwidth != bandwidth) return known.bandwidth < bandwidth;
     return known.hops > path.hops + 1;
@@ -138,7 +139,7 @@ class PathFinder {
   }
 
   void store(NodeType type, int place) {
-    for (const NodeType from : kFrom) {
+    for (const NodeType from : from_) {
       const auto& nodes = graph_.of(from);
       for (std::size_t i = 0; i < nodes.size(); ++i)
         paths_.at(from, static_cast<int>(i), type, place) = at(nodes[i]);
@@ -147,7 +148,9 @@ class PathFinder {
 
   Paths& paths_;
   const Graph& graph_;
-  const bool old_rule_;
+  const std::span<const NodeType> from_;
+  const bool devs_;
+  const bool by_type_;
   const bool nvb_;
   NodeIndex base_device_ = kNoNode;
   int longest_ = 1;
@@ -167,13 +170,13 @@ class Rerouter {
       : paths_(paths),
         graph_(*paths.graph_),
         settings_(*paths.settings_),
-        old_(settings_.nccl == NcclVersion::k2_28),
+        nccl_(settings_.nccl),
         communicator_(with_communicator),
         gpus_(graph_.count(NodeType::kGpu)),
         nets_(graph_.count(NodeType::kNet)) {}
 
   bool run() {
-    if (!findLocalCpus()) return false;
+    if (!findLocalCpus() || !allReachNets()) return false;
     findNetworkSpeeds();
     for (int g = 0; g < gpus_; ++g)
       if (!reroutePeersOf(g)) return false;
@@ -198,8 +201,9 @@ class Rerouter {
     return false;
   }
 
-  static PathType merged(PathType a, PathType b) {  // mergePathType
+  PathType merged(PathType a, PathType b) const {  // mergePathType
     const PathType most = std::max(a, b);
+    if (!nccl_.has(NcclRule::kP2cByCpus)) return most;
     return most == PathType::kPhb && std::min(a, b) == PathType::kC2c ? PathType::kP2c : most;
   }
 
@@ -223,7 +227,7 @@ class Rerouter {
   bool findLocalCpus() {  // ncclGetLocalCpu
     for (int g = 0; g < gpus_; ++g) {
       int best = -1;
-      if (old_) {
+      if (!nccl_.has(NcclRule::kNearestCpu)) {
         for (int c = 0; c < graph_.count(NodeType::kCpu); ++c) {
           const int hops = at(NodeType::kGpu, g, NodeType::kCpu, c).hops;
           if (hops > 0 && (best < 0 || hops < at(NodeType::kGpu, g, NodeType::kCpu, best).hops)) best = c;
@@ -240,16 +244,19 @@ class Rerouter {
     return true;
   }
 
-  // The bandwidth of the fastest NIC that a GPU reaches without passing through the CPU (ncclTopoCheckNet).
+  // NCCL has no table of paths to NETs for a GPU that reaches none of them, and reads it nevertheless
+  // (ncclTopoComputePaths).
+  bool allReachNets() {
+    for (int g = 0; g < gpus_ && nets_ > 0; ++g)
+      if (!paths_.reaches(NodeType::kGpu, g, NodeType::kNet))
+        return fail("rank " + std::to_string(gpu(g).rank) + " (" + gpu(g).busid +
+                    ") reaches no NIC, but others of its NVLink domain do: NCCL crashes at its "
+                    "init; give that host a NIC, or leave it out");
+    return true;
+  }
+
   void findNetworkSpeeds() {
-    for (int g = 0; g < gpus_; ++g) {
-      float speed = 0;
-      for (int n = 0; n < nets_; ++n) {
-        const Path& path = at(NodeType::kGpu, g, NodeType::kNet, n);
-        if (path.type <= PathType::kPxb) speed = std::max(speed, path.bandwidth);
-      }
-      network_speed_.push_back(speed);
-    }
+    for (int g = 0; g < gpus_; ++g) network_speed_.push_back(nearNicBandwidth(paths_, g));
   }
 
   bool reroutePeersOf(int g) {
@@ -271,8 +278,8 @@ class Rerouter {
   }
 
   bool networkIsFaster(int from, int to) {
-    const int disabled = settings_.net_disable_intra;
-    if (disabled == 1 || (disabled == Settings::kUnset && graph_.rccl())) return false;
+    if (!nccl_.has(NcclRule::kNetworkInsideHost) || !networkAllowedInside(settings_, graph_.rccl()))
+      return false;
     const float speed = at(NodeType::kGpu, from, NodeType::kGpu, to).bandwidth;
     return network_speed_[static_cast<std::size_t>(from)] > speed &&
            network_speed_[static_cast<std::size_t>(to)] > speed;
@@ -286,23 +293,28 @@ class Rerouter {
   }
 
   void markP2c() {
-    for (int g = 0; g < gpus_; ++g) {
+    for (int g = 0; g < gpus_ && nccl_.has(NcclRule::kP2c); ++g) {
       std::vector<int> nets;
-      if (old_) {
+      if (!nccl_.has(NcclRule::kP2cOfNearest)) {
         for (int n = 0; n < nets_; ++n) nets.push_back(n);
       } else {
         nets = localNodes(paths_, NodeType::kGpu, g, NodeType::kNet);
       }
       const int cpu = paths_.localCpu(g);
       for (const int n : nets) {
-        if (merged(at(NodeType::kGpu, g, NodeType::kCpu, cpu).type,
-                   at(NodeType::kNet, n, NodeType::kCpu, cpu).type) != PathType::kP2c)
-          continue;
+        if (!isP2c(g, n, cpu)) continue;
         for (Path* path :
              {&at(NodeType::kGpu, g, NodeType::kNet, n), &at(NodeType::kNet, n, NodeType::kGpu, g)})
           path->type = std::min(PathType::kP2c, path->type);
       }
     }
+  }
+
+  bool isP2c(int g, int n, int cpu) {
+    const PathType to_cpu = at(NodeType::kGpu, g, NodeType::kCpu, cpu).type;
+    if (!nccl_.has(NcclRule::kP2cByCpus))
+      return to_cpu == PathType::kC2c && at(NodeType::kGpu, g, NodeType::kNet, n).type == PathType::kPhb;
+    return merged(to_cpu, at(NodeType::kNet, n, NodeType::kCpu, cpu).type) == PathType::kP2c;
   }
 
   void refreshGpu(int g) {
@@ -326,7 +338,7 @@ class Rerouter {
       for (const int g : nearest) {
         const auto& nets = paths_.localNets(g);
         const int sharers = nets.empty() ? 0 : paths_.localGpuCount(nets[0]);
-        const int picked = pickLocalNet(settings_, gpu(g).dev, nets, sharers, channel);
+        const int picked = pickLocalNet(graph_, settings_, g, nets, sharers, channel);
         if (picked >= 0 && graph_.of(NodeType::kNet, picked).id == id) return g;
       }
     return -1;
@@ -339,7 +351,8 @@ class Rerouter {
       if (settings_.pxn_disable != 1 && local != g && local != -1) {
         const GdrDecision gdr = decideGdr(paths_, local, n, true);
         if (gdr.failed) return failProxy(local, n);
-        if ((gdr.mode != GdrMode::kOff || old_) && relayHelps(local, g, n)) {
+        if ((gdr.mode != GdrMode::kOff || !nccl_.has(NcclRule::kRelayNeedsGpuDirect)) &&
+            relayHelps(local, g, n)) {
           goThrough(NodeType::kGpu, local, NodeType::kGpu, g, NodeType::kNet, n);
           changed = true;
         }
@@ -366,8 +379,11 @@ class Rerouter {
     const PathType level = settings_.pxn_c2c != 0 ? PathType::kP2c : PathType::kPxb;
     const Path& near = at(NodeType::kGpu, relay, NodeType::kNet, n);
     const Path& own = at(NodeType::kGpu, g, NodeType::kNet, n);
+    const PathType without = nccl_.has(NcclRule::kRelayBeyondPxn) ? PathType::kPxn
+                             : nccl_.has(NcclRule::kP2cByCpus)    ? level
+                                                                  : PathType::kPxb;
     return near.type <= level && at(NodeType::kGpu, relay, NodeType::kGpu, g).type <= PathType::kNvl &&
-           gpu(relay).host == gpu(g).host && (near.bandwidth > own.bandwidth || own.type > PathType::kPxn);
+           gpu(relay).host == gpu(g).host && (near.bandwidth > own.bandwidth || own.type > without);
   }
 
   bool failProxy(int g, int n) {
@@ -379,7 +395,7 @@ class Rerouter {
   Paths& paths_;
   const Graph& graph_;
   const Settings& settings_;
-  const bool old_;
+  const NcclVersion nccl_;
   const bool communicator_;
   const int gpus_;
   const int nets_;
@@ -389,13 +405,18 @@ class Rerouter {
 };
 
 Outcome<Paths> Paths::compute(const Graph& graph, const Settings& settings, const Options& options) {
-  constexpr std::array<NodeType, 4> kFrom = {NodeType::kGpu, NodeType::kNet, NodeType::kCpu, NodeType::kDev};
-  constexpr std::array<NodeType, 3> kTo = {NodeType::kGpu, NodeType::kNet, NodeType::kCpu};
+  // Of each list the first types always, the last ones only for the search of rings and trees.
+  static constexpr std::array kFrom = {NodeType::kGpu, NodeType::kNet, NodeType::kCpu, NodeType::kDev,
+                                       NodeType::kNvs};
+  static constexpr std::array kTo = {NodeType::kCpu, NodeType::kGpu, NodeType::kNet, NodeType::kDev,
+                                     NodeType::kNvs};
+  const auto from_types = std::span(kFrom).first(options.for_search ? 5 : 4);
+  const auto to_types = std::span(kTo).first(options.for_search ? 5 : 3);
   Paths paths;
   paths.graph_ = &graph;
   paths.settings_ = &settings;
-  for (const NodeType from : kFrom)
-    for (const NodeType to : kTo)
+  for (const NodeType from : from_types)
+    for (const NodeType to : to_types)
       paths.table(from, to).resize(static_cast<std::size_t>(graph.count(from)) *
                                    static_cast<std::size_t>(graph.count(to)));
   const auto gpus = static_cast<std::size_t>(graph.count(NodeType::kGpu));
@@ -406,8 +427,8 @@ Outcome<Paths> Paths::compute(const Graph& graph, const Settings& settings, cons
   for (const NodeIndex net : graph.of(NodeType::kNet))
     paths.first_of_id_.push_back(graph.indexOf(NodeType::kNet, graph.node(net).id));
 
-  PathFinder finder(paths, graph, settings);
-  for (const NodeType type : {NodeType::kCpu, NodeType::kGpu, NodeType::kNet})
+  PathFinder finder(paths, graph, settings, from_types);
+  for (const NodeType type : to_types)
     if (!finder.run(type)) return Error{finder.error()};
   Rerouter rerouter(paths, options.with_communicator);
   if (!rerouter.run()) return Error{rerouter.error()};

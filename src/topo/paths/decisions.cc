@@ -1,6 +1,7 @@
 #include "topo/paths/decisions.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace railwise::topo {
@@ -11,6 +12,38 @@ int mirrorBits(int value, int power) {
   for (int bit = 1, image = power >> 1; bit < power; bit <<= 1, image >>= 1)
     if ((value & bit) != 0) mirrored |= image;
   return mirrored;
+}
+
+// True if NCCL begins to deal out `nets` with the place of a GPU among those that share them. False: with the
+// GPU's number (ncclTopoGetLocalNet).
+bool dealtByShare(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& nets) {
+  constexpr int kBlackwell = 100;
+  constexpr uint64_t kMellanox = 0x15b3;
+  static constexpr std::array<uint64_t, 2> kConnectX8 = {0x1023,
+                                                         0x2100};  // the NIC, and its data-direct function
+  if (settings.nccl.has(NcclRule::kNicsByShare)) return true;
+  if (!settings.nccl.has(NcclRule::kNicsByShareOfCx8)) return false;
+  if (settings.topo_scatter_start_net != 0) return true;
+  return graph.of(NodeType::kGpu, gpu).sm >= kBlackwell &&
+         std::any_of(nets.begin(), nets.end(), [&graph](int net) {
+           const uint64_t id = graph.of(NodeType::kNet, net).pci_device >> 32;  // vendor and device
+           return id >> 16 == kMellanox &&
+                  std::find(kConnectX8.begin(), kConnectX8.end(), id & 0xffff) != kConnectX8.end();
+         });
+}
+
+// Up to 2.22 NCCL allowed P2P through the CPUs of AMD and of POWER.
+PathType p2pLevel(const Graph& graph, const Settings& settings) {
+  if (settings.p2p_level != Settings::kUnset) return static_cast<PathType>(settings.p2p_level);
+  const Node& cpu = graph.of(NodeType::kCpu, 0);
+  const bool amd = cpu.arch == CpuArch::kX86 && cpu.vendor == CpuVendor::kAmd;
+  const int devices = graph.count(graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu);
+  if (settings.nccl.has(NcclRule::kP2pBehindSwitches))
+    return amd && devices <= 2 ? PathType::kSys : PathType::kPxb;
+  const bool behind_switches =
+      cpu.arch == CpuArch::kArm ||
+      (cpu.arch == CpuArch::kX86 && (cpu.vendor == CpuVendor::kIntel || cpu.vendor == CpuVendor::kZhaoxin));
+  return behind_switches ? PathType::kPxb : PathType::kSys;
 }
 
 // Finds the rank of the physical GPU in the middle of an NVLink path. -1: the path passes through no GPU.
@@ -35,17 +68,12 @@ P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu) {
   from_gpu = paths.firstOfRank(from_gpu);
   to_gpu = paths.firstOfRank(to_gpu);
   const Graph& graph = paths.graph();
-  const Settings& settings = paths.settings();
   const Path& path = paths.get(NodeType::kGpu, from_gpu, NodeType::kGpu, to_gpu);
   P2pDecision decision;
   decision.type = path.type;
   findIntermediate(paths, path, decision);
 
-  const Node& cpu = graph.of(NodeType::kCpu, 0);
-  const int devices = graph.count(graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu);
-  if (cpu.arch == CpuArch::kX86 && cpu.vendor == CpuVendor::kAmd && devices <= 2)
-    decision.level = PathType::kSys;
-  if (settings.p2p_level != Settings::kUnset) decision.level = static_cast<PathType>(settings.p2p_level);
+  decision.level = p2pLevel(graph, paths.settings());
   decision.allowed = path.type <= decision.level;
 
   constexpr int kReadsOverNvlink = 80;
@@ -53,6 +81,25 @@ P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu) {
   decision.read = path.type == PathType::kNvl && from_sm == kReadsOverNvlink &&
                   graph.of(NodeType::kGpu, to_gpu).sm == kReadsOverNvlink;
   return decision;
+}
+
+float nearNicBandwidth(const Paths& paths, int gpu) {
+  float most = 0;
+  for (int net = 0; net < paths.graph().count(NodeType::kNet); ++net) {
+    const Path& path = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net);
+    if (path.type <= PathType::kPxb) most = std::max(most, path.bandwidth);
+  }
+  return most;
+}
+
+bool networkAllowedInside(const Settings& settings, bool rccl) {
+  return settings.net_disable_intra != 1 && !(settings.net_disable_intra == Settings::kUnset && rccl);
+}
+
+bool networkIsFaster(const Paths& paths, int from_gpu, int to_gpu) {
+  if (!networkAllowedInside(paths.settings(), paths.graph().rccl())) return false;
+  const float between = paths.get(NodeType::kGpu, from_gpu, NodeType::kGpu, to_gpu).bandwidth;
+  return nearNicBandwidth(paths, from_gpu) > between && nearNicBandwidth(paths, to_gpu) > between;
 }
 
 int decideProxy(const Paths& paths, int gpu, int net) {
@@ -96,7 +143,8 @@ GdrRule ruleBeforeDistance(const Paths& paths, const Node& gpu, const Node& net,
   if (gpu.mlopart != -1 && settings.net_gdr_mlopart == 0) return GdrRule::kPartition;
   if (!read) return GdrRule::kOn;
   if (settings.net_gdr_read == 0) return GdrRule::kReadOff;
-  if (settings.net_gdr_read < 0 && gpu.sm < kReadsAlways && !hasNvlinkPeer(paths, gpu.index))
+  const bool always = gpu.sm >= kReadsAlways && settings.nccl.has(NcclRule::kReadsFromAmpere);
+  if (settings.net_gdr_read < 0 && !always && !hasNvlinkPeer(paths, gpu.index))
     return GdrRule::kReadWithoutNvlink;
   return GdrRule::kOn;
 }
@@ -108,11 +156,11 @@ GdrDecision decideGdr(const Paths& paths, int gpu, int net, bool read) {
   net = paths.firstOfId(net);
   const Graph& graph = paths.graph();
   const Settings& settings = paths.settings();
-  const bool old = settings.nccl == NcclVersion::k2_28;
+  const bool up_to_p2c = settings.nccl.has(NcclRule::kGpuDirectUpToP2c);
   GdrDecision decision;
   decision.proxy_gpu = gpu;
   decision.distance = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net).type;
-  decision.level = settings.net_gdr_c2c != 0 && !old ? PathType::kP2c : PathType::kPxb;
+  decision.level = settings.net_gdr_c2c != 0 && up_to_p2c ? PathType::kP2c : PathType::kPxb;
   if (settings.net_gdr_level != Settings::kUnset)
     decision.level = static_cast<PathType>(settings.net_gdr_level);
   decision.rule =
@@ -125,16 +173,20 @@ GdrDecision decideGdr(const Paths& paths, int gpu, int net, bool read) {
     if (decision.failed) return decision;
     decision.distance = paths.get(NodeType::kGpu, decision.proxy_gpu, NodeType::kNet, net).type;
   }
-  PathType compared = decision.distance;
-  if (old && settings.net_gdr_c2c != 0 && compared == PathType::kP2c) compared = PathType::kC2c;
+  const bool c2c =
+      paths.get(NodeType::kGpu, decision.proxy_gpu, NodeType::kCpu, paths.localCpu(decision.proxy_gpu))
+          .type == PathType::kC2c;
+  // Before P2C was the limit, such a path counted as C2C.
+  const bool is_p2c = settings.nccl.has(NcclRule::kP2c) ? decision.distance == PathType::kP2c
+                                                        : c2c && decision.distance == PathType::kPhb;
+  const bool as_c2c = !up_to_p2c && settings.net_gdr_c2c != 0 && is_p2c;
+  const PathType compared = as_c2c ? PathType::kC2c : decision.distance;
   if (compared > decision.level) {
     decision.rule = GdrRule::kDistance;
     return decision;
   }
-  const bool c2c =
-      paths.get(NodeType::kGpu, decision.proxy_gpu, NodeType::kCpu, paths.localCpu(decision.proxy_gpu))
-          .type == PathType::kC2c;
-  decision.mode = c2c && compared != (old ? PathType::kC2c : PathType::kP2c) ? GdrMode::kPcie : GdrMode::kOn;
+  const PathType over_c2c = up_to_p2c ? PathType::kP2c : PathType::kC2c;
+  decision.mode = c2c && compared != over_c2c ? GdrMode::kPcie : GdrMode::kOn;
   return decision;
 }
 
@@ -155,17 +207,25 @@ std::vector<int> localNodes(const Paths& paths, NodeType from, int from_index, N
   return nearest;
 }
 
-int pickLocalNet(const Settings& settings, int gpu_dev, const std::vector<int>& locals, int sharers,
-                 int channel) {
+Turn firstTurn(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& locals,
+               int sharers) {
+  const int dev = graph.of(NodeType::kGpu, gpu).dev;
+  const int turn = dealtByShare(graph, settings, gpu, locals) ? dev % sharers : dev;
+  const auto count = static_cast<int>(locals.size());
+  const bool mirrored =
+      settings.nccl.has(NcclRule::kNicsMirrored) && std::has_single_bit(static_cast<unsigned>(count));
+  return {turn, mirrored ? mirrorBits(turn, count) : turn};
+}
+
+int pickLocalNet(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& locals,
+                 int sharers, int channel) {
   const int count = static_cast<int>(locals.size());
   if (count == 0 || sharers == 0) return -1;
   int nets_per_gpu = (count + sharers - 1) / sharers;
   if (settings.netdevs_policy == Settings::NetDevsPolicy::kAll) nets_per_gpu = count;
   if (settings.netdevs_policy == Settings::NetDevsPolicy::kMax)
     nets_per_gpu = std::min(settings.netdevs_max, count);
-  int net = settings.nccl == NcclVersion::k2_28 ? gpu_dev : gpu_dev % sharers;
-  if (std::has_single_bit(static_cast<unsigned>(count))) net = mirrorBits(net, count);
-  net += channel % nets_per_gpu;
+  const int net = firstTurn(graph, settings, gpu, locals, sharers).number + channel % nets_per_gpu;
   return locals[static_cast<std::size_t>((net % count + count) % count)];
 }
 

@@ -19,6 +19,13 @@ struct P2pDecision {
 };
 P2pDecision decideP2p(const Paths& paths, int from_gpu, int to_gpu);
 
+// The bandwidth of the fastest NIC that the GPU reaches without passing through the CPU. 0: there is none.
+float nearNicBandwidth(const Paths& paths, int gpu);
+// May ranks of one host talk through the network (NCCL_NET_DISABLE_INTRA)?
+bool networkAllowedInside(const Settings& settings, bool rccl);
+// Do both GPUs reach their NICs faster than each other? NCCL then prefers the network (ncclTopoCheckNet).
+bool networkIsFaster(const Paths& paths, int from_gpu, int to_gpu);
+
 enum class GdrMode { kOff = 0, kOn = 1, kPcie = 2 };  // kPcie: the mapping is forced through PCIe
 enum class GdrRule { kOn, kNetWithout, kGpuWithout, kPartition, kReadOff, kReadWithoutNvlink, kDistance };
 struct GdrDecision {
@@ -40,8 +47,15 @@ int decideProxy(const Paths& paths, int gpu, int net);
 std::vector<int> localNodes(const Paths& paths, NodeType from, int from_index, NodeType to);
 
 // ncclTopoGetLocalNet: chooses one of `locals`, the nearest NETs of the GPU. `sharers`: to how many GPUs the
-// first of these NETs is nearest.
-int pickLocalNet(const Settings& settings, int gpu_dev, const std::vector<int>& locals, int sharers,
-                 int channel);
+// first of these NETs is nearest. -1: there is none to choose from.
+int pickLocalNet(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& locals,
+                 int sharers, int channel);
+// Where pickLocalNet() begins to count `locals` for a GPU: modulo their count. `sharers` > 0.
+struct Turn {
+  int in_order = 0;  // the GPU's number, or its place among the GPUs that share the NETs
+  int number = 0;    // the same number after bit reversal, if their count is a power of two
+};
+Turn firstTurn(const Graph& graph, const Settings& settings, int gpu, const std::vector<int>& locals,
+               int sharers);
 
 }  // namespace railwise::topo

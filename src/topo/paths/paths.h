@@ -1,6 +1,7 @@
-// All paths that NCCL's decisions use: from GPUs, NETs, CPUs and DEVs to GPUs, NETs and CPUs. A breadth-first
-// search finds them (ncclTopoSetPaths); then some are rerouted because of P2P, GPUDirect or PXN
-// (ncclTopoComputePaths). The graph must outlive this object. Immutable after compute(); reading is
+// All paths that NCCL's decisions use: from GPUs, NETs, CPUs and DEVs to GPUs, NETs and CPUs; for the search
+// of rings and trees also from NVSwitches, and to NVSwitches and DEVs. A breadth-first search finds them
+// (ncclTopoSetPaths); then some are rerouted because of P2P, GPUDirect or PXN (ncclTopoComputePaths). The
+// graph must outlive this object. Immutable after compute(); reading is
 // thread-safe.
 #pragma once
 
@@ -27,6 +28,8 @@ class Paths {
     // True: the paths are those that a communicator with one rank per GPU sees. Pairs of GPUs that reach each
     // other faster through the network than through P2P or shared memory get the type NET.
     bool with_communicator = false;
+    // True: also the paths that only the search of rings and trees needs (topo/search).
+    bool for_search = false;
   };
   static Outcome<Paths> compute(const Graph& graph, const Settings& settings, const Options& options);
   static Outcome<Paths> compute(const Graph& graph, const Settings& settings) {
@@ -36,7 +39,8 @@ class Paths {
   const Graph& graph() const { return *graph_; }
   const Settings& settings() const { return *settings_; }
 
-  // `from` is kGpu, kNet, kCpu or kDev; `to` is kGpu, kNet or kCpu. Indices count within the type.
+  // `from` is kGpu, kNet, kCpu or kDev; `to` is kGpu, kNet or kCpu; with Options::for_search both can also be
+  // kDev and kNvs. Indices count within the type.
   const Path& get(NodeType from, int from_index, NodeType to, int to_index) const {
     return table(from, to)[row(from_index, to) + static_cast<std::size_t>(to_index)];
   }
@@ -89,6 +93,8 @@ class Paths {
         return 1;
       case NodeType::kCpu:
         return 2;
+      case NodeType::kNvs:
+        return 4;
       default:
         return 3;
     }
@@ -104,8 +110,8 @@ class Paths {
 
   const Graph* graph_ = nullptr;
   const Settings* settings_ = nullptr;
-  std::array<std::array<std::vector<Path>, 3>, 4> tables_;
-  std::array<std::array<std::vector<bool>, 3>, 4> reached_;
+  std::array<std::array<std::vector<Path>, 5>, 5> tables_;
+  std::array<std::array<std::vector<bool>, 5>, 5> reached_;
   std::vector<Cell> cells_;
   std::vector<int> local_cpu_;
   std::vector<int> local_gpu_;

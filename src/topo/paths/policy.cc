@@ -117,12 +117,13 @@ FlushAnswer needFlush(const Paths& paths, int gpu, int net) {
   const Settings& settings = paths.settings();
   if (settings.net_force_flush != 0) return {Flush::kAlways, "NCCL_NET_FORCE_FLUSH is set"};
   if (paths.graph().rccl()) return {Flush::kAlways, "RCCL flushes after each receive"};
-  const bool old = settings.nccl == NcclVersion::k2_28;
   const PathType cpu = paths.get(NodeType::kGpu, gpu, NodeType::kCpu, paths.localCpu(gpu)).type;
   const PathType nic = paths.get(NodeType::kGpu, gpu, NodeType::kNet, net).type;
   const bool by_c2c = nic <= PathType::kPxb && cpu == PathType::kC2c;
   const std::string c2c = "the flag goes over C2C and the data over PCIe";
-  if (old && by_c2c) return {Flush::kAlways, c2c};
+  if (by_c2c && !settings.nccl.has(NcclRule::kFlushC2c)) return {Flush::kAlways, c2c};
+  if (!settings.nccl.has(NcclRule::kHopperOrders))
+    return {Flush::kAlways, "NCCL before 2.19 flushes after each receive"};
   if (paths.graph().of(NodeType::kGpu, gpu).sm < kOrdersByItself)
     return {Flush::kAlways, "GPUs before sm 90 need a flush after each receive"};
   if (by_c2c) return {Flush::kC2c, c2c};
@@ -132,8 +133,7 @@ FlushAnswer needFlush(const Paths& paths, int gpu, int net) {
 Outcome<int> localNet(const Paths& paths, int gpu, int channel) {
   const auto& nets = paths.localNets(gpu);
   const int sharers = nets.empty() ? 0 : paths.localGpuCount(nets[0]);
-  const int net =
-      pickLocalNet(paths.settings(), paths.graph().of(NodeType::kGpu, gpu).dev, nets, sharers, channel);
+  const int net = pickLocalNet(paths.graph(), paths.settings(), gpu, nets, sharers, channel);
   if (net < 0) return noNet(paths, gpu);
   return net;
 }
@@ -163,9 +163,10 @@ int relayFor(const Paths& paths, int gpu, int net) {
   const Settings& settings = paths.settings();
   const int relay = paths.localGpu(net);
   if (relay < 0) return -1;
-  const PathType level = settings.pxn_c2c != 0 ? PathType::kP2c : PathType::kPxb;
+  const bool over_c2c = settings.pxn_c2c != 0 && settings.nccl.has(NcclRule::kRelayBeyondPxn);
+  const PathType level = over_c2c ? PathType::kP2c : PathType::kPxb;
   const GdrDecision gdr = decideGdr(paths, relay, net, false);
-  const bool direct = gdr.mode != GdrMode::kOff || settings.nccl == NcclVersion::k2_28;
+  const bool direct = gdr.mode != GdrMode::kOff || !settings.nccl.has(NcclRule::kRelayNeedsGpuDirect);
   const bool near = paths.get(NodeType::kGpu, relay, NodeType::kGpu, gpu).type <= PathType::kNvl &&
                     paths.get(NodeType::kGpu, relay, NodeType::kNet, net).type <= level;
   return near && direct ? relay : -1;
@@ -181,7 +182,8 @@ Outcome<NetTowardsPeer> netTowardsPeer(const Paths& paths, int gpu, int peer_dev
   NetTowardsPeer answer{*own, graph.of(NodeType::kGpu, gpu).rank};
   const int pxn_level = settings.pxn_disable == 1 ? 0 : settings.p2p_pxn_level;
   if (settings.cross_nic != 0 && pxn_level == 0) return answer;
-  const int twin = graph.gpuOfDev(graph.localHost(), peer_dev);  // the GPU here with the peer's NVML index
+  // The GPU with the peer's NVML index on the host of `gpu`.
+  const int twin = graph.gpuOfDev(graph.of(NodeType::kGpu, gpu).host, peer_dev);
   if (twin < 0) return answer;
   const auto preferred = localNet(paths, twin, channel);
   if (!preferred.ok()) return Error{preferred.error()};

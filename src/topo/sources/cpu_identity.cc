@@ -61,6 +61,18 @@ std::string cpuIdentityText(const CpuIdentity& cpu) {
   return cpu.arch + "," + cpu.vendor + "," + std::to_string(cpu.family) + "," + std::to_string(cpu.model);
 }
 
+CpuIdentity familyOfManuals(CpuIdentity cpu) {
+  constexpr int kExtended = 15;  // the base family of all processors that have an extended one
+  constexpr int kIntel = 6;      // the other base family with an extended model
+  const int base = cpu.family & 0xf;
+  if (base == kExtended) {
+    cpu.family = kExtended + (cpu.family >> 4);
+  } else if (cpu.family < kExtended && base != kIntel) {
+    cpu.model &= 0xf;
+  }
+  return cpu;
+}
+
 // As NCCL's ncclTopoGetXmlFromCpu: the architecture is that of the build. On architectures other than x86
 // nothing else is written.
 CpuIdentity thisCpu() {
@@ -76,8 +88,8 @@ CpuIdentity thisCpu() {
   }
   unsigned unused[3] = {};
   if (__get_cpuid(1, &eax, &unused[0], &unused[1], &unused[2]) != 0) {
-    // The processor manuals add the extended family. NCCL shifts it instead, and NCCL's tables expect the
-    // shifted value.
+    // The processor manuals add the extended family. NCCL up to 2.30 shifts it instead, and the tables of
+    // those releases expect the shifted value. familyOfManuals() makes the other one.
     cpu.family = static_cast<int>(((eax >> 8) & 0xf) + (((eax >> 20) & 0xff) << 4));
     cpu.model = static_cast<int>(((eax >> 4) & 0xf) + (((eax >> 16) & 0xf) << 4));
   }

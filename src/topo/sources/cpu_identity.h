@@ -13,7 +13,7 @@ namespace railwise::topo {
 struct CpuIdentity {
   std::string arch;    // "x86_64", "arm64", "ppc64"
   std::string vendor;  // the vendor that CPUID reports, e.g. "GenuineIntel"; x86 only
-  // Family + (extended family << 4), as NCCL computes it: AMD's family 25 (Zen 4) becomes 175.
+  // Family + (extended family << 4), as NCCL computes it up to 2.30: AMD's family 25 (Zen 4) becomes 175.
   int family = 0;
   int model = 0;
 
@@ -23,6 +23,10 @@ struct CpuIdentity {
 // Text form: "x86_64,GenuineIntel,6,143". Architectures other than x86 have only their name: "arm64".
 Outcome<CpuIdentity> parseCpuIdentity(std::string_view text);
 std::string cpuIdentityText(const CpuIdentity& cpu);
+
+// The same processor with the family and model that the manuals and NCCL from 2.31 on give it: 175
+// becomes 25. A family that is already the manuals' stays.
+CpuIdentity familyOfManuals(CpuIdentity cpu);
 
 // The processor that runs this code.
 CpuIdentity thisCpu();

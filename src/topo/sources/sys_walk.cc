@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/bus_id.h"
+#include "topo/machine/fusion.h"
 
 namespace railwise::topo {
 namespace {
@@ -50,17 +51,6 @@ std::string shortHex(const std::string& id) {
 bool isAbove(const XmlNode* candidate, const XmlNode* node) {
   while (node != nullptr && node != candidate) node = node->parent;
   return node != nullptr;
-}
-
-// NCCL keeps the PCI children of a node sorted by address, compared as strings (NCCL's issue 820).
-void insertByBusId(XmlNode& parent, XmlNode* pci) {
-  const std::string busid = pci->get("busid");
-  const auto after = std::find_if(parent.children.begin(), parent.children.end(), [&](const XmlNode* child) {
-    const std::string* other = child->find("busid");
-    return other != nullptr && busid < *other;
-  });
-  parent.children.insert(after, pci);
-  pci->parent = &parent;
 }
 
 }  // namespace
@@ -111,7 +101,7 @@ void SysWalk::fillAttributes(XmlNode& pci, const std::optional<std::string>& pat
     }
   }
   const std::string device_class = pci.get("class");
-  const bool nvml = settings_.nccl == NcclVersion::k2_30 &&
+  const bool nvml = settings_.nccl.has(NcclRule::kLinkFromNvml) &&
                     (device_class.empty() || device_class.starts_with("0x03")) &&
                     machine_.nvml_gpus.count(pci.get("busid")) != 0;
   fillIds(pci, path, nvml);
@@ -144,15 +134,18 @@ void SysWalk::fillLinkFromSys(XmlNode& pci, const std::string& path) {
   pci.setIfUnset("link_width", std::to_string(static_cast<int>(std::min(width, port_width))));
 }
 
-// Since 2.30 NCCL asks NVML for the current link of a GPU. That is the kernel's current_link_*; if it is
-// missing, max_link_* is used instead. If NVML does not know, NCCL writes "16.0 GT/s" and 16 lanes. For
-// generations that NCCL does not know it writes nothing.
+// Since 2.30.7 NCCL asks NVML for the current link of a GPU. That is the kernel's current_link_*; if it is
+// missing, max_link_* is used instead. If NVML does not know, NCCL writes "16.0 GT/s", a spelling that its
+// own graph code reads as Gen3 (since 2.31 "16.0 GT/s PCIe"), and 16 lanes. For generations that NCCL does
+// not know it writes nothing.
 void SysWalk::fillLinkFromNvml(XmlNode& pci, const std::optional<std::string>& path) {
   constexpr const char* kSpelling[] = {"16.0 GT/s",      "2.5 GT/s PCIe",  "5.0 GT/s PCIe", "8.0 GT/s PCIe",
                                        "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
   constexpr int kDefaultWidth = 16;
   int generation = path ? linkGeneration(attribute(*path, "current_link_speed")) : 0;
   if (generation == 0 && path) generation = linkGeneration(attribute(*path, "max_link_speed"));
+  constexpr int kUnknownAsGen4 = 4;
+  if (generation == 0 && settings_.nccl.has(NcclRule::kLinkSpelling)) generation = kUnknownAsGen4;
   if (generation < static_cast<int>(std::size(kSpelling)))
     pci.setIfUnset("link_speed", kSpelling[generation]);
   int width = path ? lanes(attribute(*path, "current_link_width")) : 0;
@@ -181,8 +174,10 @@ void SysWalk::fillCpu(XmlNode& cpu) const {
   if (machine_.cpu.arch != "x86_64") return;
   cpu.setIfUnset("vendor", machine_.cpu.vendor);
   if (cpu.has("familyid")) return;
-  cpu.set("familyid", std::to_string(machine_.cpu.family));
-  cpu.set("modelid", std::to_string(machine_.cpu.model));
+  const bool as_in_manuals = settings_.nccl.has(NcclRule::kCpuidFamily);
+  const CpuIdentity identity = as_in_manuals ? familyOfManuals(machine_.cpu) : machine_.cpu;
+  cpu.set("familyid", std::to_string(identity.family));
+  cpu.set("modelid", std::to_string(identity.model));
 }
 
 XmlNode* SysWalk::parentOf(XmlDocument& document, const std::optional<std::string>& path) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "sysfs/pci_devices.h"
+#include "topo/machine/assumed_devices.h"
 #include "topo/machine/fusion.h"
 #include "topo/sources/gpu_answers.h"
 #include "topo/sources/net_devices.h"
@@ -16,6 +17,9 @@ namespace {
 
 // NCCL looks for NVLink-C2C from this compute capability on (ncclTopoGetXmlFromGpu).
 constexpr int kFirstC2cSm = 90;
+// The classes that NCCL from 2.31 on writes for a GPU and for POWER's bridge at the other end of an NVLink.
+constexpr const char* kGpuClass = "0x03";
+constexpr const char* kNpuClass = "0x068001";
 
 // The number of NVLinks that NCCL reads for a GPU (ncclTopoGetXmlFromGpu).
 int maxNvlinks(int sm) {
@@ -30,6 +34,7 @@ struct GpuIdentity {
   struct LinkTo {
     std::string target;  // bus id of a GPU or an NVSwitch, or kHiddenTarget (load.h)
     int count = 0;
+    bool nvswitch = false;  // the target is an NVSwitch
   };
   int sm = kAssumedSm;
   std::string gcn;              // AMD
@@ -46,6 +51,10 @@ class SysfsReader {
 
   Outcome<XmlDocument> read(const std::optional<XmlDocument>& topology_file) {
     if (const std::string missing = findDevices(); !missing.empty()) return Error{missing};
+    if (topology_file) {
+      remarkUnknownGpus(*topology_file);
+      remarkUnknownNets(*topology_file);
+    }
     SysWalk walk(tree_, settings_, machine());
     // Reading this file makes Broadcom's driver look at its switches again (the misspelling is the driver's).
     (void)tree_.read("/sys/kernel/pci_switch_link/refresh_switch_toplogy");
@@ -163,6 +172,40 @@ class SysfsReader {
     for (const sysfs::PciDevice& gpu : gpus_) remarkSlowLink(gpu);
   }
 
+  bool hasNet(const std::string& name) const {
+    return std::any_of(nets_.begin(), nets_.end(),
+                       [&name](const NetDevice& net) { return net.name == name; });
+  }
+
+  // Reports nets of the topology file that NCCL drops, because the plugin has no device of their name. "a+b"
+  // is a virtual NIC, which NCCL may make.
+  void remarkUnknownNets(const XmlDocument& topology_file) {
+    std::string unknown;
+    for (const XmlNode* node : topology_file.order()) {
+      const std::string name = node->name == "net" ? node->get("name") : "";
+      if (name.empty() || name.find('+') != std::string::npos || hasNet(name)) continue;
+      unknown += (unknown.empty() ? "" : ", ") + name;
+    }
+    if (unknown.empty()) return;
+    std::string known;
+    for (const NetDevice& net : nets_) known += (known.empty() ? "" : ", ") + net.name;
+    remark("the plugin has no device of the name " + unknown + ", which the topology file has: NCCL drops " +
+           "what the file says of it" + (known.empty() ? "" : " (the plugin has " + known + ")"));
+  }
+
+  // Reports GPUs of the topology file that NCCL drops, because no rank has them.
+  void remarkUnknownGpus(const XmlDocument& topology_file) {
+    std::string unknown;
+    for (const XmlNode* node : topology_file.order()) {
+      if (node->name != "pci" || !node->has("busid")) continue;
+      const std::string busid = inLowerCase(node->get("busid"));
+      const bool gpu = node->child("gpu") != nullptr || node->get("class").starts_with("0x03");
+      if (gpu && !inSys(busid)) unknown += (unknown.empty() ? "" : ", ") + busid;
+    }
+    if (!unknown.empty())
+      remark("the machine has no GPU at " + unknown + ", which the topology file has: NCCL drops it");
+  }
+
   // Reports devices that NCCL loses. Devices without a PCI place share the <nic> of the first CPU, so they
   // count as ports of one card. Their virtual NIC would be put into a <nic> inside that <nic>, where NCCL
   // does not look (ncclTopoGetVNicParent).
@@ -267,7 +310,7 @@ class SysfsReader {
     if (options_.detection.gpu_sm != 0) identity.sm = options_.detection.gpu_sm;
     const gpu::Device* told = answerFor(device.busid);
     if (told == nullptr) {
-      identity.nvlinks.push_back({kHiddenTarget, options_.detection.nvswitch_links});
+      identity.nvlinks.push_back({kHiddenTarget, options_.detection.nvswitch_links, true});
       return identity;
     }
     if (told->sm != 0) identity.sm = told->sm;
@@ -283,7 +326,8 @@ class SysfsReader {
         identity.c2c_links = link.width;
         identity.c2c_mbps = static_cast<int>(std::lround(link.gb_per_s * 1000 / link.width));
       } else {
-        identity.nvlinks.push_back({link.to_busid.empty() ? kHiddenTarget : link.to_busid, link.width});
+        identity.nvlinks.push_back({link.to_busid.empty() ? kHiddenTarget : link.to_busid, link.width,
+                                    link.kind == gpu::LinkKind::kNvswitch});
       }
     }
     return identity;
@@ -307,8 +351,26 @@ class SysfsReader {
     gpu->set("keep", "1");
     gpu->set("rank", std::to_string(rank));
     gpu->setIfUnset("gdr", options_.gdr ? "1" : "0");
-    if (!amd_ && settings_.nccl == NcclVersion::k2_30) gpu->set("mlopart", "-1");
+    if (!amd_ && settings_.nccl.has(NcclRule::kPartitions)) gpu->set("mlopart", "-1");
     return {};
+  }
+
+  // The element for the links to that target. From 2.31 on all NVSwitches are one target, and NCCL writes the
+  // class itself.
+  XmlNode* linkTo(XmlDocument& document, XmlNode& gpu, const char* tag, const GpuIdentity::LinkTo& link) {
+    const bool by_type = !amd_ && settings_.nccl.has(NcclRule::kOneNvswitch);
+    const std::string target = by_type && link.nvswitch ? kHiddenTarget : link.target;
+    if (XmlNode* known = gpu.child(tag, "target", target); known != nullptr) return known;
+    XmlNode* added = document.add(&gpu, tag);
+    added->set("target", target);
+    added->set("count", "0");
+    if (by_type) added->set("tclass", link.nvswitch ? kNvswitchClass : inSys(target) ? kGpuClass : kNpuClass);
+    return added;
+  }
+
+  static void addLinks(XmlNode& link, int count) {
+    const int known = static_cast<int>(std::strtol(link.get("count").c_str(), nullptr, 0));
+    link.set("count", std::to_string(known + count));
   }
 
   // Adds the links that the vendor's library would report, of NVLinks up to the number that NCCL reads.
@@ -320,9 +382,7 @@ class SysfsReader {
     for (const GpuIdentity::LinkTo& link : identity.nvlinks) {
       const int count = std::min(left, link.count);
       if (count <= 0) continue;
-      XmlNode* nvlink = document.add(&gpu, tag);
-      nvlink->set("target", link.target);
-      nvlink->set("count", std::to_string(count));
+      addLinks(*linkTo(document, gpu, tag, link), count);
       left -= count;
     }
     if (identity.c2c_links > 0 && sm >= kFirstC2cSm && gpu.child("c2c") == nullptr) {
@@ -330,8 +390,10 @@ class SysfsReader {
       c2c->set("bw", std::to_string(identity.c2c_mbps));
       c2c->set("count", std::to_string(identity.c2c_links));
     }
+    const bool fills = settings_.nccl.has(NcclRule::kNvlinkClassFilled);
     for (XmlNode* link : gpu.children) {
-      if ((link->name != "nvlink" && link->name != "xgmi") || link->has("tclass")) continue;
+      if (!(link->name == "nvlink" && fills) && link->name != "xgmi") continue;
+      if (link->has("tclass")) continue;
       const std::string target_class = walk.classOf(link->get("target"));
       link->set("tclass", target_class.empty() ? kNvswitchClass : target_class);
     }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "process.h"
 
@@ -38,7 +39,7 @@ TEST_F(DeviceCommand, ListNamesTheMachines) {
   const auto result = railwise({"list"});
   EXPECT_EQ(result.status, 0);
   for (const char* name :
-       {"laptop ", "dgx ", "nvlink-mesh ", "cloud-vm ", "asymmetric ", "dual-port ", "default "})
+       {"laptop ", "dgx ", "nvlink-mesh ", "cloud-vm ", "asymmetric ", "dual-port ", "default ", "mixed "})
     EXPECT_TRUE(has(result.out, name)) << result.out;
 }
 
@@ -113,6 +114,19 @@ TEST_F(DeviceCommand, RunPassesTheMachineOn) {
 TEST_F(DeviceCommand, RunKeepsTheMachineOfTheEnvironment) {
   const auto result = railwise({"run", "printenv", "RAILWISE_DEVICE"}, {"RAILWISE_DEVICE=software:count=3"});
   EXPECT_EQ(result.out, "software:count=3\n") << result.err;
+}
+
+TEST_F(DeviceCommand, TheFabricOfTheCommandLineComesFirst) {
+  for (const auto& [given, taken] : {std::pair{"fabric=x,count=3", "count=3"},
+                                     {"count=3,fabric=x", "count=3"},
+                                     {"count=3;fabric=x;seed=2", "count=3;;seed=2"}}) {
+    const auto result = railwise({"run", "-m", given, "--fabric", "y", "--", "printenv", "RAILWISE_DEVICE"});
+    EXPECT_EQ(result.out, std::string("software:") + taken + ";fabric=y\n") << result.err;
+  }
+  const std::string file = (folder_ / "named.conf").string();
+  std::ofstream(file) << "fabric=lab\nhost X\nname=mlx5_9 link=ib\n";
+  const auto shown = railwise({"show", "-m", file, "--fabric", "y", "-f", "json"});
+  EXPECT_TRUE(has(shown.out, "\"fabric\": \"y\"")) << shown.out << shown.err;
 }
 
 TEST_F(DeviceCommand, AFileIsNamedInFull) {

@@ -23,12 +23,17 @@ namespace {
 softdev::MachineConfig machineOf(const std::string& text, const std::string& host = "") {
   const auto parsed = softdev::parseMachine(text.c_str(), host);
   EXPECT_OK(parsed) << text;
-  return parsed.ok() ? *parsed : softdev::MachineConfig{{}, 0, {}, {softdev::HostConfig{}}, 0};
+  if (parsed.ok()) return *parsed;
+  softdev::MachineConfig none;
+  none.hosts.resize(1);
+  return none;
 }
 
-// The XML that NCCL would make of the tree, without files.
+// The XML that NCCL 2.30 would make of the tree, without files. (Since 2.31 all NVSwitches are one target.)
 topo::XmlDocument xmlOf(const sysfs::FileTree& tree) {
-  auto xml = topo::readSysfs(tree, std::nullopt, {}, {}, nullptr);
+  topo::Settings settings;
+  settings.nccl = topo::NcclVersion::k2_30;
+  auto xml = topo::readSysfs(tree, std::nullopt, settings, {}, nullptr);
   EXPECT_OK(xml) << (xml.ok() ? "" : xml.error());
   return xml.ok() ? std::move(*xml) : topo::XmlDocument();
 }

@@ -99,6 +99,12 @@ TEST(DoctorCommand, WarnsOfAMisspeltSetting) {
   EXPECT_TRUE(has(result.out, "NCCL_IB_HCA")) << result.out;
 }
 
+TEST(DoctorCommand, StrictTakesAWarningForAnError) {
+  const Args warned = {"--only", "settings", "--watch", "0", "--strict"};
+  EXPECT_EQ(doctor(warned, {"NCCL_IB_HCS=mlx5_0"}).status, 2);
+  EXPECT_EQ(doctor(warned).status, 0);
+}
+
 TEST(DoctorCommand, MistakesAreTold) {
   const auto says = [](const Args& args, const std::string& part) {
     const ProcessResult result = doctor(args);

@@ -1,6 +1,9 @@
 // railwise fingerprint from outside: the line, the JSON, the comparison, and what is said about mistakes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "process.h"
 #include "scratch.h"
 
@@ -32,8 +35,22 @@ std::string jsonOf(const std::string& root) {
   return result.out;
 }
 
-TEST(FingerprintCommand, ThisMachine) {
+std::size_t widestLine(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST(FingerprintCommand, LinesHave80Columns) {
   const auto result = fingerprint({});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_GT(widestLine(result.out), 50U) << result.out;
+  EXPECT_LE(widestLine(result.out), 80U) << result.out;
+}
+
+TEST(FingerprintCommand, ThisMachine) {
+  const auto result = fingerprint({"--one-line"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out.find('\n'), result.out.size() - 1) << result.out;
   EXPECT_TRUE(has(result.out, "; kernel: ")) << result.out;
@@ -47,8 +64,8 @@ TEST(FingerprintCommand, ThisMachine) {
 }
 
 TEST(FingerprintCommand, AsksTheVendorsLibrary) {
-  const auto result =
-      fingerprint({}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"});
+  const auto result = fingerprint(
+      {"--one-line"}, {"RAILWISE_NVML_LIB=" FAKE_NVML, "RAILWISE_FAKE_GPUS=" FAKE_MACHINES "/dgx_h100"});
   EXPECT_EQ(result.status, 0) << result.err;
   if (has(result.err, "did not answer within")) GTEST_SKIP() << "this machine is too busy: " << result.err;
   EXPECT_TRUE(has(result.out,
@@ -58,7 +75,7 @@ TEST(FingerprintCommand, AsksTheVendorsLibrary) {
 
 TEST(FingerprintCommand, AnotherRoot) {
   const Scratch scratch;
-  const auto result = fingerprint({"--root", makeRoot(scratch, "node1", "28.39.1002")});
+  const auto result = fingerprint({"--one-line", "--root", makeRoot(scratch, "node1", "28.39.1002")});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("node1 ")) << result.out;
   EXPECT_TRUE(has(result.out, "GPU driver: 550.90.07;")) << result.out;
@@ -68,8 +85,8 @@ TEST(FingerprintCommand, AnotherRoot) {
 }
 
 TEST(FingerprintCommand, ARecordedMachineIsNamedAfterItsFile) {
-  const auto result =
-      fingerprint({"--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"});
+  const auto result = fingerprint(
+      {"--one-line", "--root", RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/cloud-vm.tar.gz"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(result.out.starts_with("cloud-vm ")) << result.out;
   EXPECT_TRUE(has(result.out, "GPUs: 4 x NVIDIA 0x2330;")) << result.out;
@@ -97,7 +114,9 @@ TEST(FingerprintCompare, NodesOfOneNameAreToldApartByTheirPlaces) {
   const std::string one = jsonOf(makeRoot(scratch, "node1", "28.39.1002"));
   const std::string other = jsonOf(makeRoot(scratch, "node1", "28.36.1010"));
   const std::string file = scratch.file("all.json", one + one + other);
-  EXPECT_TRUE(has(fingerprint({"--compare", file}).out, "1 is odd: node1 (" + file + ":3) (NIC firmware)"));
+  const std::string out = fingerprint({"--compare", file}).out;
+  EXPECT_TRUE(has(out, "1 is odd: node1")) << out;
+  EXPECT_TRUE(has(out, "(" + file + ":3)")) << out;
 }
 
 TEST(FingerprintCompare, AFileThatCannotBeReadHidesNoOther) {

@@ -22,9 +22,10 @@ TEST(Fingerprint, IsOneLine) {
 }
 
 TEST(Fingerprint, WhatIsNotKnownIsADash) {
-  EXPECT_EQ(textOf({}), "- " + hashOf({}) +
-                            "  Railwise: -; kernel: -; GPUs: none; GPU driver: -; GPU firmware: -; CUDA: -; "
-                            "ROCm: -; NICs: none; NIC firmware: -; rdma-core: -\n");
+  EXPECT_EQ(textOf(Fingerprint()),
+            "- " + hashOf(Fingerprint()) +
+                "  Railwise: -; kernel: -; GPUs: none; GPU driver: -; GPU firmware: -; CUDA: -; "
+                "ROCm: -; NICs: none; NIC firmware: -; rdma-core: -\n");
 }
 
 TEST(Fingerprint, CountsFirmwareOnlyWhereItDiffersWithinTheNode) {

@@ -61,7 +61,7 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(has(result.out, "GPUs 0 and 2 of 4")) << result.out;
   EXPECT_TRUE(has(result.out, "  ring order  0 -> 2\n")) << result.out;
-  EXPECT_TRUE(has(result.out, "2 other sets are equally good, and this one has the lowest numbers"))
+  EXPECT_TRUE(hasWords(result.out, "2 other sets are equally good, and this one has the lowest numbers"))
       << result.out;
   EXPECT_EQ(
       ofJson({"pick", "2", kMachine, "--of", "2-3", "--json"},
@@ -70,10 +70,26 @@ TEST(GpusPick, SaysTheSetTheRingAndWhy) {
   // mlx5_3 is near GPU 2 and GPU 3.
   const auto near = gpus({"pick", "1", kMachine, "--nic", "mlx5_3"});
   EXPECT_TRUE(has(near.out, "GPU 2 of 4")) << near.out;
-  EXPECT_TRUE(
-      has(near.out,
-          "better than GPU 0: the links are equal, but its NICs are nearer; 1 other set is equally good"))
+  EXPECT_TRUE(hasWords(
+      near.out,
+      "better than GPU 0: the links are equal, but its NICs are nearer; 1 other set is equally good"))
       << near.out;
+}
+
+TEST(GpusPick, LinesHave80Columns) {
+  const ScratchFile file("nvl72.xml", topo::test::MachineText::nvlinkDomain(18));
+  const std::vector<Args> runs = {
+      {"pick", "3", "--machine", "dgx", "--nic", "mlx5_3"},
+      {"pick", "31", file.path(), "--any-size", "--quiet"},
+      {"pick", "4", "--machine", "dgx", "--machine", kMachine, "--nodes", "2"},
+      {"pick", "8", "--machine", "dgx", "--machine", kMachine},
+  };
+  for (const Args& run : runs) {
+    const auto result = gpus(run);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_GT(widestLine(result.out), 50U) << result.out;
+    EXPECT_LE(widestLine(result.out), 80U) << result.out;
+  }
 }
 
 TEST(GpusPick, GivesTheGpusToAProcess) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "process.h"
 
@@ -16,6 +18,22 @@ using Args = std::vector<std::string>;
 inline ProcessResult gpus(Args args) {
   args.insert(args.begin(), "gpus");
   return runProcess(RAILWISE_CLI, args);
+}
+
+// Whether `text` has `part`, where a line of the text may have been broken at a blank.
+inline bool hasWords(const std::string& text, const std::string& part) {
+  std::string line;
+  for (const char c : text)
+    if (!(c == ' ' || c == '\n') || line.empty() || line.back() != ' ') line += c == '\n' ? ' ' : c;
+  return line.find(part) != std::string::npos;
+}
+
+// The characters of the longest line.
+inline std::size_t widestLine(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
 }
 
 inline bool has(const std::string& text, const std::string& part) {

@@ -4,16 +4,19 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "process.h"
+#include "scratch.h"
 
 namespace railwise::cli {
 namespace {
 
 const std::string kMachine = RAILWISE_SOURCE_DIR "/tests/topo/machines/gb200.xml";
 
-ProcessResult railwise(const std::vector<std::string>& args,
-                       const std::vector<std::string>& environment = {}) {
+ProcessResult topoCommand(const std::vector<std::string>& args,
+                          const std::vector<std::string>& environment = {}) {
   return runProcess(RAILWISE_CLI, args, environment);
 }
 
@@ -33,6 +36,43 @@ class Scratch {
   const std::filesystem::path path_;
 };
 
+const std::string kNewestRules =
+    "the rules of NCCL 2.31.2, the newest that are known (--nccl=2.30 takes those of another release)";
+
+// --quiet leaves out the note, not the mark.
+TEST(TopoCommand, TheTableMarksAGpuDirectThatIsAssumed) {
+  EXPECT_FALSE(has(topoCommand({"explain", "-q", kMachine}).out, "assumed"));
+  std::ifstream in(kMachine);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string attribute = " gdr=\"1\"";
+  for (std::size_t at = text.find(attribute); at != std::string::npos; at = text.find(attribute))
+    text.erase(at, attribute.size());
+  const test::Scratch scratch;
+  const std::string file = scratch.file("without-gdr.xml", text);
+  EXPECT_TRUE(has(topoCommand({"explain", "-q", file}).out, "on (assumed)"));
+  EXPECT_TRUE(has(topoCommand({"explain", "--brief", file}).out, "on (assumed)"));
+}
+
+// An unset variable of a script: explain "$file".
+TEST(TopoCommand, AnEmptyFileNameIsAMistake) {
+  const std::vector<std::vector<std::string>> commands = {{"explain", ""},
+                                                          {"topo", "show", ""},
+                                                          {"topo", "lint", ""},
+                                                          {"topo", "expect", ""},
+                                                          {"gpus", ""},
+                                                          {"gpus", "pick", "1", ""},
+                                                          {"doctor", "--log", ""},
+                                                          {"fingerprint", "--compare", ""},
+                                                          {"postmortem", ""},
+                                                          {"topo", "diff", "", kMachine},
+                                                          {"explain", "--", ""}};
+  for (const auto& command : commands) {
+    const auto result = topoCommand(command);
+    EXPECT_EQ(result.status, 2) << command[0] << " " << command[1] << result.out;
+    EXPECT_TRUE(has(result.err, "an argument is empty")) << result.err;
+  }
+}
+
 TEST(TopoCommand, ShowInEveryFormat) {
   const std::vector<std::pair<std::string, std::string>> begins = {{"matrix", "     GPU0 GPU1"},
                                                                    {"json", "{\n"},
@@ -41,20 +81,95 @@ TEST(TopoCommand, ShowInEveryFormat) {
                                                                    {"svg", "<svg"},
                                                                    {"html", "<!DOCTYPE html>"}};
   for (const auto& [format, begin] : begins) {
-    const auto result = railwise({"topo", "show", kMachine, "--format", format});
+    const auto result = topoCommand({"topo", "show", kMachine, "--format", format});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(has(result.out.substr(0, 200), begin)) << format << ": " << result.out.substr(0, 80);
-    EXPECT_EQ(result.err, "");
+    EXPECT_EQ(result.err, "railwise: topo show: note: " + kNewestRules + "\n");
+    EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--format", format, "--quiet"}).err, "");
   }
+}
+
+TEST(TopoCommand, SaysWhoseRulesAreInUse) {
+  const auto said = [](const std::string& release) {
+    const auto result = topoCommand({"topo", "show", kMachine, "--nccl", release});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_EQ(said("2.30"), "railwise: topo show: note: the rules of NCCL 2.30.7\n");
+  EXPECT_EQ(said("2.28.3"), "railwise: topo show: note: the rules of NCCL 2.28.3\n");
+  EXPECT_TRUE(has(said("2.30.5"), "the rules of NCCL 2.30.4: NCCL 2.30.5 has no public tag"))
+      << said("2.30.5");
+  EXPECT_TRUE(has(said("2.17"), "the rules of NCCL 2.17.1: of NCCL 2.17.1, its choice of NICs"));
+  const std::string newer = said("2.32");
+  EXPECT_TRUE(has(newer, "railwise: topo show: warning: NCCL 2.32 is newer than 2.31.2")) << newer;
+  EXPECT_TRUE(has(newer, "note: the rules of NCCL 2.31.2\n")) << newer;
+  for (const char* release : {"2.12", "2.33", "3", "latest"}) {
+    const auto refused = topoCommand({"topo", "show", kMachine, "--nccl", release});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_TRUE(has(refused.err, "is not a release of NCCL from 2.13 to 2.32")) << refused.err;
+  }
+}
+
+// A note of explain without the breaks between its lines.
+std::string unbroken(std::string text) {
+  const std::string broken = "\n    ";
+  for (std::size_t at = 0; (at = text.find(broken, at)) != std::string::npos;)
+    text.replace(at, broken.size(), " ");
+  return text;
+}
+
+TEST(TopoCommand, ExplainNamesTheRulesInItsText) {
+  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "--nccl", "2.30"}).out, "by the rules of NCCL 2.30.7\n"));
+  EXPECT_TRUE(has(unbroken(topoCommand({"explain", kMachine}).out), "  note: " + kNewestRules + "\n"));
+}
+
+// The release of the library that programs load, which is told by its name, or by its text.
+TEST(TopoCommand, ThisMachinesLibraryDecidesWhoseRules) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "nccl-of-programs";
+  const auto root = folder / "machine";
+  std::filesystem::create_directories(folder);
+  ASSERT_EQ(topoCommand({"device", "sysfs", "--machine", "dgx", root.string()}).status, 0);
+  const auto said = [&] {
+    return topoCommand({"topo", "show"},
+                       {"RAILWISE_SYSFS_ROOT=" + root.string(), "LD_LIBRARY_PATH=" + folder.string()})
+        .err;
+  };
+  const std::string library = (folder / "libnccl.so.2").string();
+  std::ofstream(library) << "text of a library: NCCL version 2.28.9+cuda13.0 and more";
+  EXPECT_TRUE(has(said(), "topo show: note: the rules of NCCL 2.28.9, for " + library)) << said();
+  std::ofstream(library) << "NCCL version 2.32.3+cuda13.0";
+  EXPECT_TRUE(has(said(), "topo show: warning: NCCL 2.32.3 is newer than 2.31.2")) << said();
+  std::ofstream(library) << "no version";
+  EXPECT_TRUE(has(said(), library + " does not tell its release")) << said();
+  std::filesystem::remove_all(folder);
+}
+
+TEST(TopoCommand, TransportsOfAllPairsAndOfOne) {
+  const auto all = topoCommand({"topo", "transports", kMachine});
+  EXPECT_EQ(all.status, 0) << all.err;
+  EXPECT_TRUE(has(all.out, "P2P/CUMEM (12 pairs)")) << all.out;
+  const auto one = topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "1", "--one-process"});
+  EXPECT_TRUE(has(one.out, "Channel 00/1 : 0[0] -> 1[1] via P2P/direct pointer\n")) << one.out;
+  const auto set =
+      topoCommand({"topo", "transports", kMachine}, {"NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1"});
+  EXPECT_FALSE(has(set.out, "P2P/CUMEM")) << set.out;
+}
+
+TEST(TopoCommand, TransportsOfAGpuThatIsNotThere) {
+  const auto wrong = topoCommand({"topo", "transports", kMachine, "--from", "9"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(has(wrong.err, "--from=9: this machine has no GPU with rank 9; its ranks are 0 to 3"))
+      << wrong.err;
+  EXPECT_EQ(topoCommand({"topo", "transports", kMachine, "--from", "0", "--to", "0"}).status, 2);
 }
 
 TEST(TopoCommand, ShowWritesToAFile) {
   const Scratch file("out.html");
-  EXPECT_EQ(railwise({"topo", "show", kMachine, "-f", "html", "-o", file.path()}).status, 0);
+  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "-f", "html", "-o", file.path()}).status, 0);
   EXPECT_GT(std::filesystem::file_size(file.path()), 10000U);
 }
 
-TEST(TopoCommand, ExplainKnowsGpusThatAFileDoesNotDescribe) {
+TEST(TopoCommand, KnowsGpusThatAFileDoesNotDescribe) {
   std::string text = "<system version=\"1\">\n<cpu numaid=\"0\">\n";
   for (int i = 0; i < 8; ++i)
     text += "<pci busid=\"0000:0" + std::to_string(i) +
@@ -63,84 +178,333 @@ TEST(TopoCommand, ExplainKnowsGpusThatAFileDoesNotDescribe) {
   text +=
       "<pci busid=\"0000:09:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"/>\n";
   const Scratch file("bare.xml", text + "</cpu>\n</system>\n");
-  const auto known = railwise({"explain", file.path()});
-  EXPECT_TRUE(has(known.out, "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks"))
+  const auto known = topoCommand({"explain", file.path()});
+  EXPECT_TRUE(
+      has(unbroken(known.out), "they are known to be H100 SXM5 80GB: compute capability 9.0, 18 NVLinks"))
       << known.out;
-  const auto told = railwise({"explain", file.path(), "--gpu-sm", "90"});
+  const auto told = topoCommand({"explain", file.path(), "--gpu-sm", "90"});
   EXPECT_FALSE(has(told.out, "H100 SXM5")) << told.out;
+  for (const std::string command : {"show", "graphs", "transports", "expect"}) {
+    const auto result = topoCommand({"topo", command, file.path()});
+    EXPECT_TRUE(has(result.out + result.err, "H100 SXM5")) << command << ": " << result.err;
+  }
+  EXPECT_FALSE(has(topoCommand({"topo", "paths", file.path()}).err, "H100 SXM5"));
 }
 
 TEST(TopoCommand, ExplainSaysWhichNicAndWhy) {
-  const auto result = railwise({"explain", kMachine, "--gpu", "0"});
+  const auto result = topoCommand({"explain", kMachine, "--gpu", "0"});
   EXPECT_EQ(result.status, 0);
   EXPECT_TRUE(has(result.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0")) << result.out;
   EXPECT_TRUE(has(result.out, "GPUDirect  on"));
-  EXPECT_TRUE(has(railwise({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\""));
+  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "-g", "0", "-f", "json"}).out, "\"gpus\""));
+}
+
+TEST(TopoCommand, ExplainNamesTheNicOfEachChannel) {
+  const auto text = topoCommand({"explain", kMachine, "-q"});
+  EXPECT_TRUE(has(text.out,
+                  "\nchannels  ring enters by   ring leaves by    tree enters and leaves by\n"
+                  "0, 4      mlx5_0 at GPU 0  mlx5_0 at GPU 1*  mlx5_0 at GPU 0, 1*\n"))
+      << text.out;
+  const auto json = topoCommand({"explain", kMachine, "-q", "-g", "1", "-c", "4", "-f", "json"});
+  EXPECT_TRUE(has(json.out, "\"use\": \"ring-leaves\"")) << json.out;
+  EXPECT_FALSE(has(json.out, "\"use\": \"ring-enters\"")) << "that is on channel 1";
+}
+
+TEST(TopoCommand, ExplainTakesTheGraphFileThatNcclTakes) {
+  const auto graphs = [](const char* nodes) {
+    return topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml", "--nodes", nodes}).out;
+  };
+  const Scratch of_two("graphs2.xml", graphs("2"));
+  const auto taken = topoCommand({"explain", kMachine}, {"NCCL_GRAPH_FILE=" + of_two.path()});
+  EXPECT_TRUE(has(taken.err, "explain: note: with the graphs of NCCL_GRAPH_FILE=" + of_two.path()))
+      << taken.err;
+  EXPECT_TRUE(has(taken.out, "(not its own: the graph file says so;")) << taken.out;
+  const Scratch of_one("graphs1.xml", graphs("1"));
+  const auto useless = topoCommand({"explain", kMachine, "-q"}, {"NCCL_GRAPH_FILE=" + of_one.path()});
+  EXPECT_EQ(useless.status, 0) << "the rest of the answer is there";
+  EXPECT_TRUE(has(useless.out, "Rings and trees with a second, equal machine: none:")) << useless.out;
+  EXPECT_TRUE(has(useless.out, "<channel> names 0 <net> elements"));
+  const auto missing = topoCommand({"explain", kMachine, "-q"}, {"NCCL_GRAPH_FILE=/nonexistent"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_TRUE(has(missing.err, "explain: /nonexistent: cannot read it")) << missing.err;
 }
 
 TEST(TopoCommand, ASoftwareMachineHasItsNvlinks) {
-  const auto result = railwise({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml"});
+  const auto result =
+      topoCommand({"topo", "show", "--machine", "dgx", "--host", "B", "-f", "xml", "--nccl", "2.30"});
   EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.err, "") << "nothing has to be assumed";
+  EXPECT_EQ(result.err, "railwise: topo show: note: the rules of NCCL 2.30.7\n") << "nothing is assumed";
   EXPECT_TRUE(has(result.out, "<nvlink target=\"0000:05:00.0\" count=\"5\" tclass=\"0x068000\"/>"))
       << result.out;
-  EXPECT_TRUE(has(railwise({"topo", "paths", "-m", "nvlink-mesh"}).out, "\"NVB\""))
+  EXPECT_TRUE(
+      has(topoCommand({"topo", "show", "-m", "dgx", "-f", "xml"}).out, "<nvlink target=\"fffffff:ffff:ff\""))
+      << "since NCCL 2.31 all NVSwitches are one target";
+  EXPECT_TRUE(has(topoCommand({"topo", "paths", "-m", "nvlink-mesh"}).out, "\"NVB\""))
       << "a hop over a third GPU";
-  EXPECT_TRUE(has(railwise({"explain", "-m", "asymmetric", "-H", "B"}).out, "mlx5_1"));
+  EXPECT_TRUE(has(topoCommand({"explain", "-m", "asymmetric", "-H", "B"}).out, "mlx5_1"));
 }
 
 TEST(TopoCommand, MistakesInTheSoftwareMachineAreSaid) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"--machine", "dgx", "--root", "/"}, "--root and --machine are two machines"},
       {{"--host", "A"}, "--host is a host of --machine"},
-      {{"--machine", "dgx", "--host", "C"}, "its hosts are A, B"},
-      {{"--machine", "default"}, "no GPU in software machine, host"}};
+      {{"--machine", "dgx", "--host", "C"}, "its hosts are A, B"}};
   for (const auto& [options, message] : mistakes) {
     std::vector<std::string> args = {"topo", "show"};
     args.insert(args.end(), options.begin(), options.end());
-    const auto result = railwise(args);
+    const auto result = topoCommand(args);
     EXPECT_EQ(result.status, 1) << result.err;
     EXPECT_TRUE(has(result.err, message)) << message << ": " << result.err;
   }
 }
 
+TEST(TopoCommand, OfAMachineWithoutGpusTheNicsAreShown) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"topo", "show"}, {"explain"}}) {
+    auto args = command;
+    args.insert(args.end(), {"--machine", "default"});
+    const auto shown = topoCommand(args);
+    EXPECT_EQ(shown.status, command[0] == "explain" ? 1 : 0) << shown.err;
+    EXPECT_TRUE(has(shown.out, "no GPU (no display device")) << shown.out;
+    EXPECT_TRUE(has(shown.out, "\nsoft0  1 ")) << shown.out;
+    args.insert(args.end(), {"--format", "json"});
+    const auto json = topoCommand(args);
+    EXPECT_EQ(json.status, 1);
+    EXPECT_TRUE(has(json.err, "no GPU in software machine")) << json.err;
+  }
+}
+
+TEST(TopoCommand, AGpuOfAMachineWithoutGpusIsNotThere) {
+  EXPECT_EQ(topoCommand({"explain", "--machine", "default", "--gpu", "3"}).status, 2);
+}
+
+TEST(TopoCommand, ExplainHasColoursWhereTheyAreAskedFor) {
+  EXPECT_TRUE(has(topoCommand({"explain", kMachine, "--color", "always"}).out, "\033[1m"));
+  EXPECT_FALSE(has(topoCommand({"explain", kMachine}).out, "\033["));
+  EXPECT_FALSE(has(topoCommand({"explain", kMachine, "--brief"}).out, "Rejected"));
+}
+
 TEST(TopoCommand, NcclsVariablesChangeTheAnswer) {
-  const auto result = railwise({"explain", kMachine, "-g", "0"}, {"NCCL_NET_GDR_C2C=0"});
+  const auto result = topoCommand({"explain", kMachine, "-g", "0"}, {"NCCL_NET_GDR_C2C=0"});
   EXPECT_TRUE(has(result.out, "GPUDirect  off")) << result.out;
 }
 
+TEST(TopoCommand, GraphsInEveryFormat) {
+  for (const auto& [format, part] : std::vector<std::pair<std::string, std::string>>{
+           {"text", "Ring: "}, {"json", "\"nodes2\""}, {"xml", "<graph id=\"0\" pattern=\"4\""}}) {
+    const auto result = topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--format", format});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(has(result.out, part)) << result.out;
+  }
+}
+
+TEST(TopoCommand, GraphsOfTwoMachinesNeedANic) {
+  const std::string without = RAILWISE_SOURCE_DIR "/tests/topo/machines/quirks/comment.xml";
+  const auto result = topoCommand({"topo", "graphs", without, "-q", "--nodes", "2"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(has(result.err, "no GPU reaches a NIC")) << result.err;
+  EXPECT_EQ(topoCommand({"topo", "graphs", without, "-q"}).status, 0);
+}
+
+TEST(TopoCommand, GraphsTellWhy) {
+  const auto result = topoCommand({"topo", "graphs", kMachine, "-q", "--why"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "NCCL looked for 1 to 32 channels")) << result.out;
+}
+
+TEST(TopoCommand, GraphsOfAFileAreTaken) {
+  const auto written = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"});
+  ASSERT_EQ(written.status, 0) << written.err;
+  const Scratch file("graphs.xml", written.out);
+  const std::vector<std::string> taken = {"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why"};
+  const auto by_variable = topoCommand(taken, {"NCCL_GRAPH_FILE=" + file.path()});
+  EXPECT_TRUE(has(by_variable.out, "The graph is from the file")) << by_variable.out << by_variable.err;
+  const auto by_option =
+      topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "1", "--why", "--graph-file", file.path()});
+  EXPECT_EQ(by_option.out, by_variable.out);
+  const auto other =
+      topoCommand({"topo", "graphs", kMachine, "-q", "--nodes", "2", "--graph-file", file.path()});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_TRUE(has(other.err, file.path() + ":3:5: <channel> names 0 <net> elements")) << other.err;
+}
+
+TEST(TopoCommand, ExpectCountsTheGraphsOfAFile) {
+  const auto searched = topoCommand({"topo", "expect", kMachine, "-q"});
+  ASSERT_EQ(searched.status, 0) << searched.err;
+  std::string graphs = topoCommand({"topo", "graphs", kMachine, "-q", "--format", "xml"}).out;
+  const auto speed = graphs.find("speedintra=\"");
+  ASSERT_NE(speed, std::string::npos) << graphs;
+  graphs.replace(speed, graphs.find('"', speed + 12) + 1 - speed, "speedintra=\"1\"");
+  const Scratch file("slow_graphs.xml", graphs);
+  const auto taken = topoCommand({"topo", "expect", kMachine, "-q", "--graph-file", file.path()});
+  EXPECT_EQ(taken.status, 0) << taken.err;
+  EXPECT_NE(taken.out, searched.out);
+  const auto by_variable =
+      topoCommand({"topo", "expect", kMachine, "-q"}, {"NCCL_GRAPH_FILE=" + file.path()});
+  EXPECT_EQ(by_variable.out, taken.out) << by_variable.err;
+}
+
+TEST(TopoCommand, JsonHasTwoSpellings) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"explain", kMachine, "-q"},
+                                                  {"topo", "graphs", kMachine, "-q"},
+                                                  {"topo", "lint", kMachine},
+                                                  {"topo", "show", kMachine, "-q"}}) {
+    auto flag = command;
+    flag.emplace_back("--json");
+    auto format = command;
+    format.insert(format.end(), {"--format", "json"});
+    const auto printed = topoCommand(flag);
+    EXPECT_TRUE(printed.out.starts_with("{") || printed.out.starts_with("[")) << printed.out << printed.err;
+    EXPECT_EQ(topoCommand(format).out, printed.out) << command[1];
+  }
+  const auto wrong = topoCommand({"topo", "lint", kMachine, "--format", "xml"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(has(wrong.err, "--format: 'xml' is not one of text, json")) << wrong.err;
+}
+
+TEST(TopoCommand, ADashIsStandardInput) {
+  const auto piped =
+      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - -q <" + kMachine}, {});
+  EXPECT_EQ(piped.status, 0) << piped.err;
+  EXPECT_TRUE(has(piped.out, "GPU 0 (0008:01:00.0, NUMA node 0) uses mlx5_0")) << piped.out;
+  const auto nothing = runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " explain - </dev/null"}, {});
+  EXPECT_EQ(nothing.status, 1);
+  EXPECT_TRUE(has(nothing.err, "standard input:1:1: the file has no <system>")) << nothing.err;
+  const auto lint =
+      runProcess("/bin/sh", {"-c", std::string(RAILWISE_CLI) + " topo lint - <" + kMachine}, {});
+  EXPECT_EQ(lint.status, 0) << lint.err << lint.out;
+}
+
+TEST(TopoCommand, QuietLeavesTheNotesOut) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"explain", kMachine}, {"topo", "transports", kMachine}}) {
+    auto quiet = command;
+    quiet.emplace_back("-q");
+    EXPECT_TRUE(has(topoCommand(command).out, "  note: ")) << command[0];
+    EXPECT_FALSE(has(topoCommand(quiet).out, "note: ")) << command[0];
+  }
+}
+
+TEST(TopoCommand, GraphsSayWhatIsWrongWithAFile) {
+  const auto missing = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", "/nonexistent"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_TRUE(has(missing.err, "topo graphs: /nonexistent: cannot read it")) << missing.err;
+  const auto topology = topoCommand({"topo", "graphs", kMachine, "-q", "--graph-file", kMachine});
+  EXPECT_EQ(topology.status, 1);
+  EXPECT_TRUE(has(topology.err, "the file has no <graphs>; give a graph file")) << topology.err;
+}
+
 TEST(TopoCommand, LintsExitStatusTellsErrors) {
-  EXPECT_EQ(railwise({"topo", "lint", kMachine}).status, 0);
+  EXPECT_EQ(topoCommand({"topo", "lint", kMachine}).status, 0);
   const Scratch bad("bad.xml", "<system version=\"1\">\n  <cpu arch=\"x86_64\">\n  </cpu>\n</system>\n");
-  const auto result = railwise({"topo", "lint", bad.path()});
+  const auto result = topoCommand({"topo", "lint", bad.path()});
   EXPECT_EQ(result.status, 1);
   EXPECT_TRUE(has(result.out, bad.path() + ":2:3: error: ")) << result.out;
-  EXPECT_TRUE(has(railwise({"topo", "lint", bad.path(), "--json"}).out, "\"line\": 2"));
+  EXPECT_TRUE(has(topoCommand({"topo", "lint", bad.path(), "--json"}).out, "\"line\": 2"));
+}
+
+TEST(TopoCommand, LintShowsTheFirstFiveOfAKind) {
+  std::string text = "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"ff\" arch=\"arm64\">\n";
+  for (int i = 0; i < 7; ++i)
+    text += "<pci busid=\"0000:0" + std::to_string(i) +
+            ":00.0\" class=\"0x020700\" link_speed=\"16.0 GT/s\" link_width=\"16\"/>\n";
+  const Scratch file("many.xml", text + "</cpu>\n</system>\n");
+  const auto few = topoCommand({"topo", "lint", file.path()});
+  EXPECT_TRUE(has(few.out, file.path() + ": error: 2 more like it (--all shows them) [link-speed]"))
+      << few.out;
+  EXPECT_FALSE(has(few.out, ":9:")) << few.out;
+  EXPECT_TRUE(has(few.out, "1 file: 7 errors"));
+  const auto all = topoCommand({"topo", "lint", file.path(), "--all"});
+  EXPECT_TRUE(has(all.out, ":9:")) << all.out;
+  EXPECT_FALSE(has(all.out, "more like it")) << all.out;
+}
+
+TEST(TopoCommand, AFileThatSaysPartIsShownCompleted) {
+  const Scratch file(
+      "part.xml",
+      "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"ff\" arch=\"arm64\">\n"
+      "<pci busid=\"0000:01:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
+      "link_width=\"16\">\n<gpu rank=\"0\" sm=\"90\" dev=\"0\"/>\n</pci>\n"
+      "<pci busid=\"0000:02:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" "
+      "link_width=\"16\">\n<nic>\n<net name=\"mlx5_0\"/>\n</nic>\n</pci>\n</cpu>\n</system>\n");
+  const auto shown = topoCommand({"topo", "show", file.path(), "-f", "xml", "--nic-speed", "200000"});
+  EXPECT_EQ(shown.status, 0);
+  EXPECT_TRUE(has(shown.out, "speed=\"200000\"")) << shown.out;
+  EXPECT_TRUE(has(shown.out, "<gpu rank=\"0\" sm=\"90\" dev=\"0\" gdr=\"1\" mlopart=\"-1\"/>")) << shown.out;
+  EXPECT_TRUE(
+      has(shown.err,
+          "note: the file leaves out dev, speed, port, guid and gdr of NICs, which the plugin tells "
+          "NCCL: the file's order, 200000 Mb/s (--nic-speed), port 1, a guid for each and GPUDirect assumed"))
+      << shown.err;
+  const auto explained = topoCommand({"explain", file.path()});
+  EXPECT_TRUE(has(explained.out, "note: the file leaves out gdr of GPUs, which the driver tells"))
+      << explained.out;
+  const auto linted = topoCommand({"topo", "lint", file.path()});
+  EXPECT_EQ(linted.status, 0);
+  EXPECT_TRUE(has(linted.out, "note: net \"mlx5_0\" has no speed; NCCL takes the plugin's [net-speed]"))
+      << linted.out;
 }
 
 TEST(TopoCommand, DiffsExitStatusTellsWhetherSomethingDiffers) {
-  EXPECT_EQ(railwise({"topo", "diff", kMachine, kMachine}).status, 0);
-  const auto versions = railwise({"topo", "diff", kMachine, "--against-nccl", "2.28"});
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, kMachine}).status, 0);
+  const auto versions = topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.28"});
   EXPECT_EQ(versions.status, 1);
-  EXPECT_TRUE(has(versions.out, "NCCL 2.28")) << versions.out;
-  EXPECT_EQ(railwise({"topo", "diff", kMachine, "/nowhere.xml"}).status, 2);
-  EXPECT_EQ(railwise({"topo", "diff", kMachine}).status, 2);
+  EXPECT_TRUE(has(versions.out, "NCCL 2.28.9")) << versions.out;
+  const auto upgrade = topoCommand({"topo", "diff", kMachine, "--nccl", "2.30", "--against-nccl", "2.31"});
+  EXPECT_TRUE(has(upgrade.out, "(NCCL 2.30.7)")) << upgrade.out;
+  EXPECT_TRUE(has(upgrade.out, "  since 2.31.2: all NVSwitches are one target")) << upgrade.out;
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "--against-nccl", "2.5"}).status, 2);
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine, "/nowhere.xml"}).status, 2);
+  EXPECT_EQ(topoCommand({"topo", "diff", kMachine}).status, 2);
 }
 
 TEST(TopoCommand, MistakesNameTheFileAndWhatToDo) {
-  const auto missing = railwise({"explain", "/nowhere.xml"});
+  const auto missing = topoCommand({"explain", "/nowhere.xml"});
   EXPECT_EQ(missing.status, 1);
   EXPECT_TRUE(has(missing.err, "railwise: explain: /nowhere.xml")) << missing.err;
-  const auto rank = railwise({"explain", kMachine, "--gpu", "99"});
+  const auto rank = topoCommand({"explain", kMachine, "--gpu", "99"});
   EXPECT_EQ(rank.status, 2);
   EXPECT_TRUE(has(rank.err, "99")) << rank.err;
-  const auto root = railwise({"topo", "show", "--root", kMachine});
+  const auto root = topoCommand({"topo", "show", "--root", kMachine});
   EXPECT_EQ(root.status, 1);
   EXPECT_TRUE(has(root.err, "without --root")) << root.err;
-  const auto sub = railwise({"topo", "lnt"});
+  const auto sub = topoCommand({"topo", "lnt"});
   EXPECT_EQ(sub.status, 2);
   EXPECT_TRUE(has(sub.err, "did you mean 'lint'?")) << sub.err;
-  EXPECT_EQ(railwise({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "show", kMachine, "--cpu", "x86_64,GenuineIntel,6,143"}).status, 1);
+}
+
+TEST(TopoCommand, ExpectNamesTheModelThePeakAndTheLimit) {
+  const auto result = topoCommand(
+      {"topo", "expect", kMachine, "--nodes", "4", "--collective", "all_gather", "--size", "64M"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "all_gather, 4 nodes of 4 GPUs. The model is that of NCCL 2.30.7"))
+      << result.out;
+  EXPECT_TRUE(has(result.out, "    64 MiB  ")) << result.out;
+  EXPECT_TRUE(has(result.out, "\nPeak: ")) << result.out;
+  EXPECT_TRUE(has(result.out, "\nThe limit is ")) << result.out;
+  EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "--nccl", "2.28"}).out, "that of NCCL 2.29.7"));
+  EXPECT_TRUE(has(topoCommand({"topo", "expect", kMachine, "-c", "alltoall", "-f", "json"}).out,
+                  "\"source\": \"railwise\""));
+}
+
+TEST(TopoCommand, ExpectsMistakes) {
+  const auto collective = topoCommand({"topo", "expect", kMachine, "--collective", "allreduce"});
+  EXPECT_EQ(collective.status, 2);
+  EXPECT_TRUE(has(collective.err, "'allreduce'")) << collective.err;
+  EXPECT_TRUE(has(collective.err, "all_reduce")) << collective.err;
+  EXPECT_EQ(topoCommand({"topo", "expect", kMachine, "--nodes", "0"}).status, 2);
+  const Scratch file(
+      "no-nic.xml",
+      "<system version=\"1\"><cpu numaid=\"0\" affinity=\"f\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
+      "familyid=\"6\" modelid=\"143\">"
+      "<pci busid=\"0000:01:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
+      "<gpu dev=\"0\" sm=\"80\" rank=\"0\" gdr=\"1\"/></pci>"
+      "<pci busid=\"0000:02:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
+      "<gpu dev=\"1\" sm=\"80\" rank=\"1\" gdr=\"1\"/></pci></cpu></system>\n");
+  EXPECT_EQ(topoCommand({"topo", "expect", file.path()}).status, 0);
+  const auto nodes = topoCommand({"topo", "expect", file.path(), "--nodes", "2"});
+  EXPECT_EQ(nodes.status, 1);
+  EXPECT_TRUE(has(nodes.err, "no GPU reaches a NIC, so there is no communicator of 2 nodes")) << nodes.err;
 }
 
 TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
@@ -150,8 +514,59 @@ TEST(TopoCommand, TheCommandReadsMoreThanNcclWhenAsked) {
             ":00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n<gpu dev=\"" +
             std::to_string(i) + "\" sm=\"90\" rank=\"" + std::to_string(i) + "\" gdr=\"1\"/>\n</pci>\n";
   const Scratch file("big.xml", text + "</cpu>\n</system>\n");
-  EXPECT_EQ(railwise({"topo", "show", file.path(), "-f", "xml"}).status, 1);
-  EXPECT_EQ(railwise({"topo", "show", file.path(), "-f", "xml", "--any-size"}).status, 0);
+  EXPECT_EQ(topoCommand({"topo", "show", file.path(), "-f", "xml"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "show", file.path(), "-f", "xml", "--any-size"}).status, 0);
+}
+
+TEST(TopoCommand, ExportInEveryForm) {
+  const std::vector<std::pair<std::string, std::string>> parts = {
+      {"nfd", "railwise.nic-path-worst=P2C\n"},
+      {"dra", "\"kind\": \"ResourceSlice\""},
+      {"slurm", "Name=gpu Type=sm_100 File=/dev/nvidia3 Cores=72-143 Links=18,18,18,-1\n"},
+      {"ucx", "  3) export UCX_NET_DEVICES=mlx5_3:1"},
+      {"nixl", "\"params\": {\"device_list\": \"mlx5_3\"}"},
+      {"env", "export NCCL_NET_PLUGIN=railwise\n"},
+      {"hwloc-xml", "<topology version=\"2.0\">\n"}};
+  for (const auto& [form, part] : parts) {
+    const auto result = topoCommand({"topo", "export", kMachine, "--for", form});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(has(result.out, part)) << form << ": " << result.out;
+    EXPECT_TRUE(has(result.err, "railwise: topo export: note: ")) << form;
+    EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", form, "--quiet"}).err, "");
+  }
+}
+
+TEST(TopoCommand, ExportSaysWhatItCannotDo) {
+  const auto nothing = topoCommand({"topo", "export", kMachine});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_TRUE(has(nothing.err, "for which program? --for nfd, dra, slurm, ucx, nixl, env or hwloc-xml"))
+      << nothing.err;
+  const auto unknown = topoCommand({"topo", "export", kMachine, "--for", "pbs"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_TRUE(has(unknown.err, "one of nfd, dra, slurm, ucx, nixl, env, hwloc-xml")) << unknown.err;
+  const auto node = topoCommand({"topo", "export", kMachine, "--for", "dra", "--node", "a_b"});
+  EXPECT_EQ(node.status, 2);
+  EXPECT_TRUE(has(node.err, "'a_b' is no name of a node of Kubernetes")) << node.err;
+  EXPECT_EQ(topoCommand({"topo", "export", "/nowhere.xml", "--for", "env"}).status, 1);
+  EXPECT_EQ(topoCommand({"topo", "export", kMachine, "--for", "env", "-o", "/nowhere/file"}).status, 1);
+}
+
+TEST(TopoCommand, ExportWritesAFileAndNamesTheNodeAfterTheMachine) {
+  const Scratch file("slurm.conf");
+  const auto result = topoCommand({"topo", "export", kMachine, "--for", "slurm", "-o", file.path()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  std::stringstream text;
+  text << std::ifstream(file.path()).rdbuf();
+  EXPECT_TRUE(has(text.str(), "NodeName=gb200 Gres=gpu:sm_100:4,nic:gbps400:4\n")) << text.str();
+}
+
+TEST(TopoCommand, ExportReadsWhatARecordedSysTells) {
+  const std::string recorded = RAILWISE_SOURCE_DIR "/tests/topo/machines/recorded/two-sockets.tar.gz";
+  const auto result = topoCommand({"topo", "export", "--root", recorded, "--for", "dra"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "\"resource.kubernetes.io/pcieRoot\": {\"string\": \"pci0000:20\"}"));
+  EXPECT_FALSE(has(result.err, "pcieRoot"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
+#include "scratch.h"
 
 namespace railwise::cli {
 namespace {
@@ -47,6 +48,58 @@ TEST(DoctorLog, AFileThatCannotBeRead) {
   const ProcessResult result = doctor({kFiles + "none.log"});
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.out.find("none.log:0: No such file or directory"), std::string::npos) << result.out;
+}
+
+const std::string kResults = kFiles + "nccl-tests-all-reduce.txt";
+
+TEST(DoctorLog, ResultsBesideTheModelOfAMachine) {
+  const ProcessResult result = doctor({kResults, "--machine", "dgx", "--nccl", "2.30"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(result.out.starts_with("16 ranks on 2 hosts, all_reduce 205.9 of 460.7 GB/s (45 %): 1 warning"))
+      << result.out;
+  EXPECT_NE(result.out.find("WARNING below-model: all_reduce, 16 ranks on 2 hosts"), std::string::npos);
+  EXPECT_NE(result.out.find("all_reduce, 16 ranks on 2 hosts: you get 205.9 of 460.7 GB/s (45 %) at 8 GiB.\n"
+                            "NCCL's model (2.30.7) of software machine, host A. The limit is the network"),
+            std::string::npos)
+      << result.out;
+}
+
+TEST(DoctorLog, ResultsBesideTheModelOfAFile) {
+  const test::Scratch scratch;
+  const std::string file = scratch.file("topo.xml", "<system version=\"1\"/>");
+  EXPECT_EQ(doctor({kResults, "--topo", file}).status, 2) << "a file without GPUs";
+  const ProcessResult missing = doctor({kResults, "--topo", "/nowhere.xml"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_NE(missing.err.find("/nowhere.xml"), std::string::npos) << missing.err;
+}
+
+TEST(DoctorLog, WithoutNvlsTheModelExpectsLess) {
+  const ProcessResult result = doctor({kResults, "--machine", "dgx", "--no-nvls", "--quiet"});
+  EXPECT_NE(result.out.find("all_reduce 205.9 of "), std::string::npos);
+  EXPECT_EQ(result.out.find("of 460.7"), std::string::npos) << result.out;
+}
+
+TEST(DoctorLog, ResultsOfHostsThatAreNotKnown) {
+  const ProcessResult result = doctor({kResults});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_TRUE(result.out.starts_with("16 ranks on 2 hosts, all_reduce 205.9 GB/s: 1 piece of advice"))
+      << result.out;
+  EXPECT_NE(result.out.find("known: --topo FILE"), std::string::npos) << result.out;
+}
+
+// On a host of the job the machine is this one: here host A of a software machine.
+TEST(DoctorLog, ResultsOfThisHost) {
+  const std::string command = "sed 's/ gpu-a / A /' " + kResults + " | " + RAILWISE_CLI +
+                              " device run --machine dgx --sysfs on -- " + RAILWISE_CLI +
+                              " doctor --log - -q";
+  const ProcessResult result = runProcess("/bin/sh", {"-c", command});
+  EXPECT_NE(result.out.find("you get 205.9 of "), std::string::npos) << result.out << result.err;
+}
+
+TEST(DoctorLog, ResultsAsJson) {
+  const ProcessResult result = doctor({kResults, "--machine", "dgx", "--nccl", "2.30", "--json"});
+  for (const char* part : {"\"results\": [", "\"judged_bytes\": 8589934592", "\"share\": 0.446"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
 }
 
 TEST(DoctorLog, Mistakes) {

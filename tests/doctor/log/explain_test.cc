@@ -65,12 +65,22 @@ TEST(Explain, RailwisesWarningsRepeatTheirAdvice) {
       "for another path");
   EXPECT_EQ(lost.check, "railwise-failover");
   EXPECT_EQ(lost.kind, EventKind::kRemark);
+  for (const char* end : {"connection to n2 (mlx5_0) goes on over mlx5_1 port 1 -> mlx5_1 port 1 (epoch 2)",
+                          "connection from n2 (mlx5_0) goes on over mlx5_1 port 1 <- mlx5_1 port 1 (epoch 2)",
+                          "connection to n2 (mlx5_0) goes back: a better path works again",
+                          "connection from n2 is closed: another path is not needed any more"})
+    EXPECT_EQ(explainWarning("a.cc:1", std::string("NET/Railwise : mlx5_0: ") + end).kind, EventKind::kRemark)
+        << end;
   const Explanation over =
       explainWarning("a.cc:1", "NET/Railwise : mlx5_0: connection to n2: timed out: check its log");
   EXPECT_EQ(over.check, "railwise-connection");
   EXPECT_EQ(over.kind, EventKind::kCause);
   EXPECT_NE(over.fix.find("check its log"), std::string::npos);
   EXPECT_EQ(explainWarning("a.cc:1", "NET/Railwise : something new").check, "railwise-warning");
+  const Explanation tuner =
+      explainWarning("a.cc:1", "NET/Railwise : RAILWISE_TUNER_CONFIG: /t.csv:1:15: 'treee' is no algorithm");
+  EXPECT_EQ(tuner.check, "railwise-setting");
+  EXPECT_EQ(tuner.kind, EventKind::kCause);
   EXPECT_EQ(explainWarning("a.cc:1",
                            "NET/Railwise : mlx5_0: connection to n2: the peer closed the connection or "
                            "died with work outstanding")

@@ -87,6 +87,13 @@ TEST(Judge, WhyThePluginIsNotUsed) {
     EXPECT_NE(findingOf(judged(readJob(saidBy(0, lines))), check), nullptr) << check << " " << lines[0];
 }
 
+TEST(Judge, OneLineIsEnoughForAMissingPlugin) {
+  const Findings findings =
+      judged(readJob("node1:123:123 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net-railwise.so. Using "
+                     "internal network plugin.\n"));
+  EXPECT_NE(findingOf(findings, "plugin-not-found"), nullptr) << checksOf(findings);
+}
+
 TEST(Judge, WhySocket) {
   const std::pair<const char*, const char*> kCases[] = {
       {"NCCL_IB_DISABLE set by environment to 1.", "NCCL_IB_DISABLE=1"},
@@ -168,6 +175,15 @@ TEST(Judge, RanksThatDiffer) {
     const Findings findings = judged(readJob(changed(from, to, true)));
     EXPECT_NE(findingOf(findings, check), nullptr) << check << ": " << checksOf(findings);
   }
+}
+
+TEST(Judge, ARankWhoseLogLacksTheVersionDoesNotDiffer) {
+  const std::string version = "Railwise 0.1.0, ";
+  std::string text = goodJob(2);
+  ASSERT_NE(text.rfind(version), std::string::npos);
+  const std::size_t line = text.rfind('\n', text.rfind(version)) + 1;
+  text.erase(line, text.find('\n', line) + 1 - line);
+  EXPECT_EQ(findingOf(judged(readJob(text)), "differ-plugin"), nullptr);
 }
 
 TEST(Judge, TheOddOneIsNamed) {

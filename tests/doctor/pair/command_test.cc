@@ -52,6 +52,14 @@ TEST(DoctorPair, HealthyHostsAreFine) {
   EXPECT_TRUE(has(result.out, "all_reduce between these hosts")) << result.out;
 }
 
+TEST(DoctorPair, NcclsModelOfBothHosts) {
+  const auto result = pairTest({"--pair"}, "software:@dgx");
+  EXPECT_TRUE(has(result.out, "), 2 hosts with 8 GPUs each: 461.6 GB/s (NVLSTree). The limit is the network"))
+      << result.out << result.err;
+  EXPECT_FALSE(has(result.out, "you get")) << "software devices carry what the processor copies\n"
+                                           << result.out;
+}
+
 TEST(DoctorPair, ASlowedRailIsNamed) {
   const auto result = pairTest({"--pair"}, kTwoHosts + ";fault device=soft2 opcode=write delay=30ms");
   EXPECT_EQ(result.status, 1) << result.out << result.err;

@@ -301,5 +301,27 @@ TEST(AllReduce, TheWeakestHostDecides) {
   EXPECT_DOUBLE_EQ(check.measured_gbytes, 58);
 }
 
+// The third NIC is none of NCCL's rings.
+TEST(AllReduce, WhatNcclsRingsGetOfTheNics) {
+  Results results = makeResults(2, 3);
+  EXPECT_EQ(ncclText(results), "");
+  results.nccl = {.gbytes = 150,
+                  .ring_gbytes = 96,
+                  .ring_nics = {"mlx5_0+mlx5_1"},
+                  .text = "NCCL's model (2.30.7), 2 hosts with 8 GPUs each",
+                  .algorithm = "Tree",
+                  .limit = "The limit is the network."};
+  results.pairs[0].halves[1].together_gbytes = 30;
+  results.pairs[1].halves[1].together_gbytes = 42;
+  EXPECT_DOUBLE_EQ(ringNicsGbytes(results), 72);
+  EXPECT_EQ(ncclText(results),
+            "NCCL's model (2.30.7), 2 hosts with 8 GPUs each: 150.0 GB/s (Tree). The limit is the network. "
+            "Its rings want "
+            "96.0 GB/s of the NICs, and you get 72.0 (75 %).");
+  results.ends[0].nics[0].software = true;
+  EXPECT_EQ(ncclText(results),
+            "NCCL's model (2.30.7), 2 hosts with 8 GPUs each: 150.0 GB/s (Tree). The limit is the network.");
+}
+
 }  // namespace
 }  // namespace railwise::doctor::pair

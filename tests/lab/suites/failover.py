@@ -165,7 +165,7 @@ def run(bench: Bench, scenario: Scenario, seconds: int, verbose: bool) -> str:
     """The summary of a scenario that ended well. Raises what went wrong."""
     faults = [stage.fault() for stage in scenario.stages]
     devices = [[side.port.rdma for side in bench.sides if side.name.startswith(host)] for host in "ab"]
-    arguments = [*SIZES, "--duration", str(seconds), "--channels", str(scenario.channels), "-T", "50", *scenario.arguments]
+    arguments = [*SIZES, "--duration", str(seconds), "--rows", "--channels", str(scenario.channels), "-T", "50", *scenario.arguments]
     job = Job("sendrecv", arguments, [Rank("", names, {**ENVIRONMENT, **scenario.environment}) for names in devices], ADDRESS)
     try:
         text = disturb(bench, scenario, faults, job)

@@ -173,7 +173,7 @@ def judge(scenario: Scenario, result: Result) -> list[str]:
 
 def run(scenario: Scenario, number: int) -> tuple[list[str], str]:
     """What is wrong with how it ended, and a word on how it did."""
-    length = ["-n", "4", "--duration", str(scenario.seconds)] if scenario.seconds else ["-n", "1000000"]
+    length = ["-n", "4", "--duration", str(scenario.seconds), "--rows"] if scenario.seconds else ["-n", "1000000"]
     arguments = ["--channels", "1", "-b", "64K", "-e", "64K", *length, "-c", "1", "-T", "50"]
     rank = Rank("", ["rxe0"], {**scenario.environment, "NCCL_SOCKET_IFNAME": "=net0"})
     watch = StandstillWatch()

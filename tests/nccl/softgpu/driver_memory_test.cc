@@ -6,38 +6,40 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kBytes = 3 << 12;
+constexpr size_t kDmabufBytes = 3 << 12;
 
 CUdeviceptr pointerTo(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
 
 TEST(SoftgpuDriverMemory, ExportsAnAllocationAsDmabuf) {
   const auto export_range = driver<decltype(&cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");
   ASSERT_NE(nullptr, export_range);
-  char* const at = onDevice<char>(kBytes);
-  at[kBytes - 1] = 7;
+  char* const at = onDevice<char>(kDmabufBytes);
+  at[kDmabufBytes - 1] = 7;
   int fd = -1;
-  ASSERT_EQ(CUDA_SUCCESS, export_range(&fd, pointerTo(at), kBytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-  auto* const mapped = static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  ASSERT_EQ(CUDA_SUCCESS,
+            export_range(&fd, pointerTo(at), kDmabufBytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+  auto* const mapped =
+      static_cast<char*>(mmap(nullptr, kDmabufBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ASSERT_NE(MAP_FAILED, static_cast<void*>(mapped));
-  EXPECT_EQ(7, mapped[kBytes - 1]);
+  EXPECT_EQ(7, mapped[kDmabufBytes - 1]);
   mapped[0] = 9;
   EXPECT_EQ(9, at[0]);
   ASSERT_CUDA(cudaFree(at));
   EXPECT_EQ(9, mapped[0]);  // lives as long as the descriptor
-  munmap(mapped, kBytes);
+  munmap(mapped, kDmabufBytes);
   EXPECT_EQ(0, close(fd));
 }
 
 // The exported file's position is where the part begins: the software verbs device reads it there.
 TEST(SoftgpuDriverMemory, ExportsAPartOfAnAllocationByTheFilesPosition) {
   const auto export_range = driver<decltype(&cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");
-  char* const at = onDevice<char>(kBytes);
-  at[kBytes / 3] = 5;
+  char* const at = onDevice<char>(kDmabufBytes);
+  at[kDmabufBytes / 3] = 5;
   int whole = -1;
   int part = -1;
   ASSERT_EQ(CUDA_SUCCESS,
-            export_range(&whole, pointerTo(at), kBytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-  ASSERT_EQ(CUDA_SUCCESS, export_range(&part, pointerTo(at + kBytes / 3), kBytes / 3,
+            export_range(&whole, pointerTo(at), kDmabufBytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+  ASSERT_EQ(CUDA_SUCCESS, export_range(&part, pointerTo(at + kDmabufBytes / 3), kDmabufBytes / 3,
                                        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
   EXPECT_EQ(0, lseek(whole, 0, SEEK_CUR));
   char byte = 0;
@@ -49,16 +51,16 @@ TEST(SoftgpuDriverMemory, ExportsAPartOfAnAllocationByTheFilesPosition) {
 
 TEST(SoftgpuDriverMemory, RefusesARangeThatItCannotExport) {
   const auto export_range = driver<decltype(&cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");
-  char* const at = onDevice<char>(kBytes);
+  char* const at = onDevice<char>(kDmabufBytes);
   int fd = -1;
   const auto attempt = [&](const void* from, size_t bytes) {
     return export_range(&fd, pointerTo(from), bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
   };
-  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, attempt(at, 2 * kBytes));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, attempt(at, 2 * kDmabufBytes));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, attempt(at, 100));
   void* pinned = nullptr;
-  ASSERT_CUDA(cudaHostAlloc(&pinned, kBytes, 0));
-  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, attempt(pinned, kBytes));
+  ASSERT_CUDA(cudaHostAlloc(&pinned, kDmabufBytes, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, attempt(pinned, kDmabufBytes));
   EXPECT_EQ(-1, fd);
 }
 

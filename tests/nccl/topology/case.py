@@ -64,19 +64,25 @@ class Case:
         dump = self.job.dumps[host]
         if not dump.exists():
             return compare.Score(complaints=["NCCL wrote no dump"])
-        if self.from_dump:
-            source = [str(dump)]
-        else:
-            source = ([str(self.file)] if self.file else []) + self.job.machine_words(host) + ["--cpu", cpu_of(dump)]
+        source = self.source(host)
         answers = self.answers(host, source)
+        channels = min(self.answers(other, self.source(other)).channels for other in range(len(self.job.hosts)))
         score = compare.paths(self.job.log(host), answers)
-        score.add(compare.connections(self.job.log(host), answers))
+        score.add(compare.graphs(self.job.log(host), answers))
+        score.add(compare.connections(self.job.log(host), answers, channels))
         if not self.from_dump:
             shown = self.job.ask(host, "topo", "show", "--format", "xml", "--nccl", self.rules, "--quiet", *source,
                                  extra={"NCCL_NET_MERGE_LEVEL": "LOC"})  # NCCL dumps the devices as they are
             score.attributes, complaints = xml_dump.compare(dump.read_text(), shown, self.job.first(host))
             score.complaints += complaints
         return score
+
+    def source(self, host):
+        """The words that name a host's machine to railwise."""
+        dump = self.job.dumps[host]
+        if self.from_dump:
+            return [str(dump)]
+        return ([str(self.file)] if self.file else []) + self.job.machine_words(host) + ["--cpu", cpu_of(dump)]
 
     def answers(self, host, source):
         """What Railwise says of the machine that these words describe."""

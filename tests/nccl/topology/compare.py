@@ -10,6 +10,7 @@ class Score:
 
     paths: int = 0
     cut: int = 0  # paths that NCCL's line has no room for
+    graphs: int = 0  # rings and trees of domains
     rings: int = 0  # ends of connections of rings and trees
     sends: int = 0  # ends of connections of sends and receives
     attributes: int = 0
@@ -38,14 +39,24 @@ def paths(log, answers):
     return score
 
 
-def connections(log, answers):
-    """The NIC, the relaying rank and GPUDirect of each end."""
+def graphs(log, answers):
+    """Channels, bandwidth, types, order of GPUs, NICs and cross-NIC of the ring and the tree of each domain."""
+    score = Score()
+    printed, ours = nccl_log.graphs(log), answers.graphs()
+    for (rank, name), graph in sorted(ours.items()):
+        score.graphs += 1
+        if graph not in printed:
+            near = [other for other in printed if set(other.channels[0] if other.channels else ()) == set(graph.channels[0] if graph.channels else ())]
+            score.complaints.append(f"{name} of rank {rank}'s domain: Railwise {graph}, NCCL {near or 'nothing like it'}")
+    if printed - set(ours.values()) or not printed:
+        score.complaints.append(f"NCCL printed {len(printed)} graphs, Railwise has {len(set(ours.values()))}")
+    return score
+
+
+def connections(log, answers, channels):
+    """The NIC, the relaying rank and GPUDirect of each end. `channels`: of the host with the fewest; all further ones repeat these."""
     score = Score()
     ends = sorted(nccl_log.connections(log), key=dataclasses.astuple)
-    rings = {}  # ranks of the host that a channel's rings and trees enter or leave by
-    for end in ends:
-        if end.collective:
-            rings.setdefault(end.channel, set()).add(end.rank)
     for end in ends:
         what = f"channel {end.channel}/{0 if end.collective else 1}, rank {end.rank} {'sends to' if end.sends else 'receives from'} {end.peer}"
         if end.net != "Railwise":
@@ -53,9 +64,8 @@ def connections(log, answers):
             continue
         if end.collective:
             score.rings += 1
-            # NCCL's search lets a ring leave by the NIC that it came by, that of either GPU.
-            chosen = set().union(*(answers.chosen(rank) for rank in rings[end.channel]))
-            expected = (end.device if end.device in chosen else sorted(chosen), answers.relay(end.rank, end.device) if end.sends else end.rank)
+            devices = answers.channel_devices(end.rank, end.channel % channels, end.sends)
+            expected = (end.device if end.device in devices else sorted(devices), answers.relay(end.rank, end.device) if end.sends else end.rank)
         else:
             score.sends += 1
             expected = answers.towards(end.rank, end.peer_dev, end.channel) if end.sends else (answers.own_device(end.rank, end.channel), end.rank)

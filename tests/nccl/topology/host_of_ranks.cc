@@ -2,9 +2,10 @@
 // of other hosts, so that NCCL connects every channel. What NCCL says of the machine meanwhile is in its log
 // (topology_check.py). Starts faster than a process for each rank.
 //
-//   nccl_host_of_ranks --first RANK --gpus N --ranks N --id FILE [--gpu G]
+//   nccl_host_of_ranks --first RANK --gpus N --ranks N --id FILE [--gpu G] [--within 1]
 //
 // The host has the ranks from `first` on, one for each GPU; with --gpu the process plays only that GPU's.
+// With --within 1 the ranks also send to the other ranks of their host.
 // FILE: a path that all hosts see and that no earlier job has used. Exit status: 0 all right, 1 something was
 // wrong, 2 a mistake on the command line, 3 it did not end.
 #include <algorithm>
@@ -21,12 +22,9 @@ namespace {
 // Every rank sends its number and the receiver's.
 int wordOf(int sender, int receiver) { return sender * options.ranks + receiver + 1; }
 
-// A word to and from all ranks but those from `first` up to `end`. Stops if something else arrives.
-void sendToOtherHosts(ncclComm_t comm, cudaStream_t stream, int rank, int first, int end) {
-  std::vector<int> peers;
-  for (int peer = 0; peer < options.ranks; ++peer) {
-    if (peer < first || peer >= end) peers.push_back(peer);
-  }
+// A word to and from all these ranks. Stops if something else arrives.
+void sendTo(const std::vector<int>& peers, ncclComm_t comm, cudaStream_t stream, int rank) {
+  if (peers.empty()) return;
   const DeviceMemory from(peers.size() * sizeof(int));
   const DeviceMemory to(peers.size() * sizeof(int));
   std::vector<int> words(peers.size());
@@ -49,18 +47,28 @@ void sendToOtherHosts(ncclComm_t comm, cudaStream_t stream, int rank, int first,
 struct Host {
   int first = -1;  // rank of its first GPU
   int gpus = 0;
-  int only = -1;  // the GPU that this process plays; -1: all
+  int only = -1;   // the GPU that this process plays; -1: all
+  int within = 0;  // 1: ranks of this host send to each other too
 };
+
+std::vector<int> peersOf(int rank, const Host& host) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < options.ranks; ++peer) {
+    const bool here = peer >= host.first && peer < host.first + host.gpus;
+    if (peer != rank && (!here || host.within != 0)) peers.push_back(peer);
+  }
+  return peers;
+}
 
 void play(const ncclUniqueId& id, const Host& host, int gpu) {
   MUST(cudaSetDevice(gpu));
   const int rank = host.first + gpu;
   ncclComm_t comm = nullptr;
   MUST(ncclCommInitRank(&comm, options.ranks, id, rank));
-  beginCheck("sends between hosts");
+  beginCheck("sends");
   cudaStream_t stream = nullptr;
   MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  sendToOtherHosts(comm, stream, rank, host.first, host.first + host.gpus);
+  sendTo(peersOf(rank, host), comm, stream, rank);
   beginCheck("the end");
   MUST(cudaStreamDestroy(stream));
   MUST(ncclCommDestroy(comm));
@@ -73,6 +81,7 @@ bool parse(int count, char** words, Host* host) {
     if (word == "--first") host->first = std::atoi(value);
     else if (word == "--gpus") host->gpus = std::atoi(value);
     else if (word == "--gpu") host->only = std::atoi(value);
+    else if (word == "--within") host->within = std::atoi(value);
     else if (word == "--ranks") options.ranks = std::atoi(value);
     else if (word == "--id") options.id = value;
     else return false;
@@ -86,7 +95,8 @@ bool parse(int count, char** words, Host* host) {
 int main(int count, char** words) {
   Host host;
   if (!parse(count, words, &host)) {
-    std::fputs("usage: nccl_host_of_ranks --first RANK --gpus N --ranks N --id FILE [--gpu G]\n", stderr);
+    std::fputs("usage: nccl_host_of_ranks --first RANK --gpus N --ranks N --id FILE [--gpu G] [--within 1]\n",
+               stderr);
     return 2;
   }
   beginCheck("the communicator");

@@ -14,9 +14,9 @@ SMALL_BUFFERS = {"NCCL_BUFFSIZE": "65536", "NCCL_LL_BUFFSIZE": "65536", "NCCL_LL
 
 class HostsJob:
     """`hosts`: [(name of the software host, its GPUs)]. `apart`: a process for each GPU. `settings`: configuration of the software device. `extra`:
-    environment variables."""
+    environment variables. `within`: ranks of a host send to each other too."""
 
-    def __init__(self, nccl, build, folder, machine, hosts, apart=False, settings=(), extra=()):
+    def __init__(self, nccl, build, folder, machine, hosts, apart=False, settings=(), extra=(), within=False):
         self.folder = folder
         self.hosts = hosts
         self._nccl = nccl
@@ -25,6 +25,7 @@ class HostsJob:
         self._settings = list(settings)
         self._extra = dict(extra)
         self._fabric = f"topology{os.getpid()}"
+        self._within = within
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.dumps = [folder / f"host{host}.xml" for host in range(len(hosts))]
@@ -59,7 +60,7 @@ class HostsJob:
         processes = {}
         for host, gpu in self._parts:
             words = [program, "--first", str(self.first(host)), "--gpus", str(self.hosts[host][1]), "--ranks", str(ranks), "--id",
-                     str(self.folder / "id"), *(["--gpu", str(gpu)] if gpu is not None else [])]
+                     str(self.folder / "id"), *(["--gpu", str(gpu)] if gpu is not None else []), *(["--within", "1"] if self._within else [])]
             with open(self._output(host, gpu), "w") as output:
                 processes[host, gpu] = subprocess.Popen(self._command(host, words), env=self.environment(host), stdin=subprocess.DEVNULL,
                                                         stdout=output, stderr=subprocess.STDOUT, start_new_session=True,

@@ -1,5 +1,5 @@
-"""What NCCL's log says of the machine: its paths, and the NIC of each connection. Formats: NCCL 2.28.9 to 2.30.7 (src/graph/paths.cc,
-src/transport/net.cc)."""
+"""What NCCL's log says of the machine: its paths, its rings and trees, and the NIC of each connection. Formats: NCCL 2.28.9 to 2.30.7
+(src/graph/paths.cc, src/graph/search.cc, src/transport/net.cc)."""
 import dataclasses
 import re
 
@@ -7,12 +7,28 @@ LINE = re.compile(r"NCCL INFO (?P<from>(?:GPU|NET)/\S+) :(?P<paths>(?:\S+ \(\d+/
 PATH = re.compile(r"(\S+) \((\d+)/([\d.]+)/([A-Z0-9]+)\) ")
 CHANNEL = re.compile(r"Channel (\d+)/(\d+) : (\d+)\[(\d+)\] -> (\d+)\[(\d+)\] \[(send|receive)\] via NET/([^/\s]+)/(\d+)(?:\((\d+)\))?(/GDRDMA)?(\(PCI\))?")
 
+GRAPH = re.compile(r"^(?P<thread>.*) NCCL INFO (?:Pattern (?P<pattern>\d+), crossNic (?P<cross>\d+), nChannels (?P<channels>\d+), "
+                   r"bw (?P<intra>[\d.]+)/(?P<inter>[\d.]+), type (?P<type_intra>\w+)/(?P<type_inter>\w+), sameChannels (?P<same>\d+)$|"
+                   r" ?\d+ :(?P<channel>(?: (?:GPU|NET)/\S+)+)$)", re.M)
+
 
 @dataclasses.dataclass(frozen=True)
 class Path:
     type: str
     bandwidth: str  # GB/s with one digit behind the point
     hops: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """A graph of NCCL's search."""
+
+    pattern: int
+    cross_nic: int
+    bandwidths: tuple  # GB/s of a channel inside the host and between hosts, with six digits behind the point
+    types: tuple  # the same two
+    same_channels: int
+    channels: tuple  # of each a tuple of nodes in order, as NCCL writes them: "NET/0-3", "GPU/0-1b000"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +61,24 @@ def paths(log):
             if found.setdefault((start, end), path) != path:
                 raise ValueError(f"{start} -> {end}: one rank prints {found[start, end]}, another {path}")
     return found, cut
+
+
+def graphs(log):
+    """Every Graph that a rank of the host printed, once. Ranks of one domain print equal graphs. Raises ValueError where a graph lacks channels."""
+    printed = {}  # by thread: [header, channels]
+    for line in GRAPH.finditer(log):
+        of_thread = printed.setdefault(line["thread"], [])
+        if line["channel"] is None:
+            of_thread.append((line, []))
+        elif of_thread:
+            of_thread[-1][1].append(tuple(line["channel"].split()))
+    found = set()
+    for header, channels in (graph for of_thread in printed.values() for graph in of_thread):
+        if len(channels) != int(header["channels"]):
+            raise ValueError(f"a graph of pattern {header['pattern']} has {len(channels)} of its {header['channels']} channels")
+        found.add(Graph(int(header["pattern"]), int(header["cross"]), (header["intra"], header["inter"]),
+                        (header["type_intra"], header["type_inter"]), int(header["same"]), tuple(channels)))
+    return found
 
 
 def connections(log):

@@ -1,4 +1,5 @@
-"""Ten real machines of a collection of NCCL's topology files: NCCL_TOPO_FILE on software GPUs and NICs with the file's PCI addresses."""
+"""Machines of a collection of NCCL's topology files, ten real ones and those that say only part: NCCL_TOPO_FILE on software GPUs and NICs with the
+file's PCI addresses."""
 import shlex
 import xml.etree.ElementTree
 
@@ -10,6 +11,9 @@ from unavailable import Unavailable
 FILES = ("azure/ndv2-topo.xml", "azure/ndv4-topo.xml", "azure/ndv5-topo.xml", "from-sysfs/p3dn.24xl-topo.xml", "aws/p4d-24xl-topo.xml",
          "misc/nebius-h100-v1.xml", "misc/yccl-topo_h800.xml", "misc/nccl-tests-topo-9e4e98b.xml", "misc/yynil-topo-e062064.xml",
          "misc/modal-gvisor-21b57c9a1.xml")
+# NCCL completes them with what the driver and the plugin tell. Not no-nic.xml: without a NIC the plugin has no device. Not upper-case.xml: NCCL asks
+# NVML for the link of a GPU that it adds, and the software GPU's is not that of its /sys.
+PARTIAL = ("rtp-llm-topo.xml", "gpu-no-gdr.xml", "gpu-no-sm.xml", "net-no-dev.xml", "net-no-gdr.xml", "net-no-speed.xml", "nvlink-no-tclass.xml")
 GPU_CLASS, NIC_CLASSES = "0x03", ("0x0200", "0x0207")
 SWITCH = "ffff:fe:00.0"
 
@@ -52,9 +56,9 @@ def software_machine(root, options):
         nets = pci.findall("nic/net") or [None]
         for port, net in enumerate(nets):
             name = net.get("name") if net is not None else f"mlx5_{number}"
-            speed = net.get("speed") if net is not None else options.get("nic-speed", "400000")
+            speed = net.get("speed") if net is not None else None
             function = f"{address[:-1]}{int(address[-1]) + port}"
-            lines.append(f"device name={name} speed={speed} pci={function} numa={numa} pcie=5x16")
+            lines.append(f"device name={name} speed={speed or options.get('nic-speed', '400000')} pci={function} numa={numa} pcie=5x16")
             number += 1
     for address, numa, pci in gpus:
         gpu = pci.find("gpu")
@@ -71,14 +75,14 @@ def cases(nccl, build, out, rules, collection):
     if not (collection / "variants.tsv").exists():
         raise Unavailable(f"no {collection}/variants.tsv (RAILWISE_TOPOLOGIES names another folder)")
     found = []
-    for name in FILES:
-        file = collection / "machines" / name
-        text, gpus = software_machine(xml.etree.ElementTree.parse(file).getroot(), _options(collection, name))
+    for name in [*(f"machines/{name}" for name in FILES), *(f"partial/{name}" for name in PARTIAL if (collection / "partial").is_dir())]:
+        file = collection / name
+        text, gpus = software_machine(xml.etree.ElementTree.parse(file).getroot(), _options(collection, name.removeprefix("machines/")))
         folder = out / file.stem
         machine = out / f"{file.stem}.conf"
         out.mkdir(parents=True, exist_ok=True)
         machine.write_text(text)
         job = HostsJob(nccl, build, folder, machine, [("A", gpus)] * 2, settings=["gpudirect=peermem"],
                        extra={"NCCL_TOPO_FILE": str(file.resolve()), "NCCL_NET_MERGE_LEVEL": "LOC"})
-        found.append(Case(name, job, rules, file=file))
+        found.append(Case(name.removeprefix("machines/"), job, rules, file=file))
     return found

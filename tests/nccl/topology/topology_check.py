@@ -2,15 +2,14 @@
 """Holds what real NCCL finds on software machines against `railwise topo paths`, `explain` and `topo show`.
 
   topology_check.py BUILD [--out DIR] [--only NAME,...] machines     every machine of machines/
-  topology_check.py BUILD [--out DIR] [--only NAME,...] shared DIR   ten real machines of a collection of topology files
+  topology_check.py BUILD [--out DIR] [--only NAME,...] shared DIR   ten real machines of a collection of topology files, and those that say only part
 
-BUILD: a build tree for which ../prepare has run. For each host: every path that NCCL prints (type, bandwidth, hops), NIC, relaying rank and
-GPUDirect of each end of each connection, and every attribute of NCCL's dump.
+BUILD: a build tree for which ../prepare has run. For each host: every path that NCCL prints (type, bandwidth, hops), its rings and trees (channels,
+bandwidth, types, order of GPUs, NICs), NIC, relaying rank and GPUDirect of each end of each connection, and every attribute of NCCL's dump.
 Exit status: 0 all equal, 1 something differs or does not work, 77 this machine lacks what it needs.
 """
 import argparse
 import pathlib
-import re
 import sys
 import tempfile
 
@@ -37,32 +36,28 @@ def arguments():
     return parser.parse_args()
 
 
-def rules(release):
-    """Which of `railwise --nccl` holds for NCCL "2.29.7"."""
-    numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:3])
-    return "2.30" if numbers > (2, 30, 4) else "2.28"
-
-
 def check(options, out):
     build = options.build.resolve()
     nccl = software_nccl.prepared(build)
     if options.what == "machines":
-        cases = own_machines.cases(nccl, build, out, rules(nccl.release))
+        cases = own_machines.cases(nccl, build, out, nccl.release)
     else:
-        cases = shared_machines.cases(nccl, build, out, rules(nccl.release), options.collection)
+        cases = shared_machines.cases(nccl, build, out, nccl.release, options.collection)
     if options.only:
         cases = [case for case in cases if case.name in options.only]
     total = Score()
-    print(f"NCCL {nccl.release}, rules {rules(nccl.release)}; compared: paths, ends of rings and trees, of sends and receives, attributes of dumps")
+    print(f"NCCL {nccl.release}; compared: paths, rings and trees, ends of their connections and of sends and "
+          "receives, attributes of dumps")
     for case in cases:
         score = case.run()
-        print(f"{'FAIL' if score.complaints else 'ok  '} {case.name}: {score.paths} paths{f' ({score.cut} cut off)' if score.cut else ''}, {score.rings} "
-              f"+ {score.sends} ends, {score.attributes} attributes, {len(score.complaints)} differ", flush=True)
+        cut = f" ({score.cut} cut off)" if score.cut else ""
+        print(f"{'FAIL' if score.complaints else 'ok  '} {case.name}: {score.paths} paths{cut}, {score.graphs} graphs, {score.rings} + {score.sends} "
+              f"ends, {score.attributes} attributes, {len(score.complaints)} differ", flush=True)
         for complaint in score.complaints[:MOST_COMPLAINTS]:
             print(f"     {complaint}")
         total.add(score)
-    print(f"{len(cases)} runs: {total.paths} paths, {total.rings} + {total.sends} ends of connections, {total.attributes} attributes; "
-          f"{len(total.complaints)} differ; logs: {out}")
+    print(f"{len(cases)} runs: {total.paths} paths, {total.graphs} rings and trees, {total.rings} + {total.sends} ends of connections, "
+          f"{total.attributes} attributes; {len(total.complaints)} differ; logs: {out}")
     return 1 if total.complaints or not cases else 0
 
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "loop_connection.h"
 #include "net/loop_traffic.h"
@@ -86,6 +87,45 @@ TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   EXPECT_EQ(said.all().find("Tried:;"), std::string::npos) << said.all();
 }
 
+int countOf(const std::string& text, const std::string& words) {
+  int count = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  return count;
+}
+
+// Both ends say that they search, so both say how the search has ended.
+TEST(Failover, EachSearchEndsInALineThatGoesOn) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(8, 512));
+  const std::string warnings = said.warnings();
+  EXPECT_EQ(countOf(warnings, "; looking for another path"), 2) << warnings;
+  EXPECT_EQ(countOf(warnings, "goes on over"), 2) << warnings;
+  EXPECT_EQ(countOf(warnings, "goes on over soft1 port 1 <- soft1 port 1 (epoch 2)"), 1) << warnings;
+}
+
+TEST(Failover, ASearchThatACloseEndsSaysSo) {
+  const test::Said said;
+  {
+    LoopConnection loop(2 * kHalf, "count=1");
+    ASSERT_TRUE(Traffic(loop).run(8, 512));
+    test::changePort("soft0:1", "down");
+    Request* const open = loop.receive(1, kHalf, 512);
+    ASSERT_NE(open, nullptr);
+    test::waitUntil([&] {
+      bool done = false;
+      EXPECT_OK(loop.receiver().test(*open, &done, nullptr));
+      return countOf(said.warnings(), "; looking for another path") > 0;
+    });
+  }
+  const std::string warnings = said.warnings();
+  EXPECT_EQ(countOf(warnings, "; looking for another path"), countOf(warnings, "not needed any more"))
+      << warnings;
+}
+
 // A send with a tag that nobody wants opens the group of a receive that another then goes straight to.
 // Epoch after epoch begins, waits for an acknowledgement, and fails: the time between two epochs counts once.
 TEST(Failover, DoesNotGiveUpBeforeItsTime) {
@@ -127,6 +167,49 @@ TEST(Failover, SendsAgainWhatWentStraightAfterAWrongTag) {
   }
   EXPECT_EQ(std::memcmp(loop.at(0), loop.at(kHalf), 64), 0);
   EXPECT_EQ(loop.sender().epoch(), 2U);
+}
+
+// The message is cut for a standby. What was linked by then is not posted, and the work request at the end of
+// the chain is not even filled in: the record must not take back bytes of an earlier one
+// (record_agreement.cc).
+TEST(Failover, GoesOnWhenTheMemoryOfAMessageCannotBeRegisteredForAStandby) {
+  constexpr std::size_t kBytes = 60'000;
+  // The third registration there: after the window, and the memory of the receives.
+  LoopConnection loop(2 * kHalf, "count=4;fault device=soft2 verb=reg_mr nth=3 errno=ENOMEM", 2);
+  std::vector<char> own(kBytes);
+  const auto address = reinterpret_cast<uint64_t>(own.data());
+  const auto memory = loop.device().memory().acquire(address, own.size(), MemoryKind::kHost);
+  ASSERT_OK(memory);
+  const auto exchange = [&] {
+    Request* receive = nullptr;
+    Request* send = nullptr;
+    bool received = false;
+    bool sent = false;
+    for (test::Patience patience; !received || !sent; patience.again()) {
+      if (receive == nullptr) receive = loop.receive(1, kHalf, kBytes);
+      if (receive != nullptr && !received) ASSERT_OK(receive->connection->test(*receive, &received, nullptr));
+      if (send == nullptr) ASSERT_OK(loop.sender().isend(address, kBytes, 0, *memory, nullptr, &send));
+      if (send != nullptr && !sent) ASSERT_OK(send->connection->test(*send, &sent, nullptr));
+    }
+  };
+  for (int i = 0; i < 8; ++i) exchange();
+  const test::Said said;
+  for (const char* port : {"soft0:1", "soft1:1"}) test::changePort(port, "down");
+  // A receiver that knows of one port only would offer the other, and use up a registration.
+  for (const char* down : {"soft0 port 1: link down", "soft1 port 1: link down"})
+    for (test::Patience patience; said.all().find(down) == std::string::npos; patience.again()) {
+    }
+  for (int i = 0; i < 8; ++i) exchange();
+  EXPECT_NE(said.all().find("memory cannot be registered"), std::string::npos) << said.all();
+  loop.device().memory().release(*memory);
+}
+
+// The device takes the write of a message, fails, and refuses the immediate behind it. The record must count
+// the write (record_agreement.cc).
+TEST(Failover, GoesOnWhenTheDeviceTakesHalfOfAMessage) {
+  LoopConnection loop(2 * kHalf, "count=2,link=ib;fault device=soft0 opcode=write nth=28 device_fatal");
+  ASSERT_TRUE(Traffic(loop).run(32, 60'000));
+  EXPECT_GE(loop.sender().epoch(), 2U);
 }
 
 // Several lanes: what has arrived out of order stays so through several settlements.

@@ -61,6 +61,21 @@ TEST_P(ClearToSendRingTest, TheLastTurnOfTheRingIsNotTheNextOne) {
   EXPECT_TRUE(look());
 }
 
+// PCIe promises no size in which a stamp becomes visible. The high half changes once in 65536 receives.
+TEST_P(ClearToSendRingTest, HalfAStampIsNotSeen) {
+  constexpr uint64_t kNumber = 1 << 16;
+  constexpr uint64_t kLow = UINT32_MAX;
+  const uint64_t before = makeStamp(kNumber - kSlots, 1, 0);
+  const uint64_t after = makeStamp(kNumber, 1, 0);
+  ring_.lookFrom(kNumber);
+  for (const uint64_t half : {before, (before & ~kLow) | (after & kLow), (after & ~kLow) | (before & kLow)}) {
+    entry(kNumber, 0).stamp = half;
+    EXPECT_FALSE(look()) << std::hex << half;
+  }
+  entry(kNumber, 0).stamp = after;
+  EXPECT_TRUE(look());
+}
+
 TEST_P(ClearToSendRingTest, AStampWithTheRightNumberAndAnImpossibleCountIsAnError) {
   for (const uint32_t count : {0U, uint32_t{kMaxReceives} + 1, 15U}) {
     entry(1, 0).stamp = makeStamp(1, 0, 0) | count;

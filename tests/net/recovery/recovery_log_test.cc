@@ -10,12 +10,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const Clock::time_point kBegin{std::chrono::seconds(1000)};
+const Clock::time_point kLogBegins{std::chrono::seconds(1000)};
 
 TEST(RecoveryLog, HasAReasonUntilQueuePairsAreInUseAgain) {
   RecoveryLog log;
   EXPECT_EQ(log.reason(), "");
-  log.leave("its port is down", kBegin);
+  log.leave("its port is down", kLogBegins);
   EXPECT_EQ(log.reason(), "its port is down");
   log.refuse("no queue pair can be made");
   EXPECT_EQ(log.reason(), "no queue pair can be made");
@@ -32,10 +32,10 @@ TEST(RecoveryLog, KeepsTheLastEightAttempts) {
 
 TEST(RecoveryLog, AnArrivalEndsWhatWasTriedAndTheLostTime) {
   RecoveryLog log;
-  log.leave("lost", kBegin);
+  log.leave("lost", kLogBegins);
   log.noteTried("a");
   log.noteTried("b");
-  log.step(kBegin + milliseconds(30), true);
+  log.step(kLogBegins + milliseconds(30), true);
   log.noteArrived(1, true);
   EXPECT_EQ(log.attempts(), "[b]");
   EXPECT_EQ(log.lostTime(), Clock::duration());
@@ -55,16 +55,16 @@ TEST(RecoveryLog, WithoutAnArrivalNothingIsForgotten) {
 
 TEST(RecoveryLog, CountsOnlyTheTimeInWhichThePeerTakesPart) {
   RecoveryLog log;
-  log.leave("lost", kBegin);
-  log.step(kBegin + milliseconds(50), false);
-  log.step(kBegin + milliseconds(70), true);
+  log.leave("lost", kLogBegins);
+  log.step(kLogBegins + milliseconds(50), false);
+  log.step(kLogBegins + milliseconds(70), true);
   EXPECT_EQ(log.lostTime(), milliseconds(20));
 }
 
 TEST(RecoveryLog, CountsALongPauseAsOneStep) {
   RecoveryLog log;
-  log.leave("lost", kBegin);
-  log.step(kBegin + std::chrono::hours(1), true);
+  log.leave("lost", kLogBegins);
+  log.step(kLogBegins + std::chrono::hours(1), true);
   EXPECT_EQ(log.lostTime(), kLongestStep);
 }
 

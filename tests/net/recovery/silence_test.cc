@@ -9,14 +9,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const Clock::time_point kBegin{seconds(1000)};
+const Clock::time_point kSilenceBegins{seconds(1000)};
 
 TEST(Silence, LooksAreAnIntervalApart) {
   Silence silence;
-  silence.restart(kBegin);
-  EXPECT_FALSE(silence.look(kBegin + milliseconds(19)));
-  EXPECT_EQ(silence.look(kBegin + milliseconds(25)), milliseconds(25));
-  EXPECT_FALSE(silence.look(kBegin + milliseconds(44)));
+  silence.restart(kSilenceBegins);
+  EXPECT_FALSE(silence.look(kSilenceBegins + milliseconds(19)));
+  EXPECT_EQ(silence.look(kSilenceBegins + milliseconds(25)), milliseconds(25));
+  EXPECT_FALSE(silence.look(kSilenceBegins + milliseconds(44)));
 }
 
 // A process that was stopped for an hour has not waited for an hour.

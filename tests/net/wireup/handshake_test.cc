@@ -12,7 +12,7 @@ ListenHandle makeHandle() {
   ListenHandle handle = {};
   handle.magic = kMagic;
   handle.version = kProtocolVersion;
-  handle.nonce = 5;
+  handle.secret = {{5}};
   handle.rails = 2;
   const uint8_t v4[4] = {127, 0, 0, 1};
   const uint8_t v6[16] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
@@ -22,7 +22,7 @@ ListenHandle makeHandle() {
   return handle;
 }
 
-EndInfo makeEnd() {
+EndInfo helloEnd() {
   EndInfo end = {};
   end.window_address = 0x1000;
   end.rails = 2;
@@ -43,9 +43,9 @@ EndInfo makeEnd() {
   return end;
 }
 
-// The answer to makeEnd().
+// The answer to helloEnd().
 EndInfo makeReply() {
-  EndInfo end = makeEnd();
+  EndInfo end = helloEnd();
   for (int i = 0; i < end.queue_pairs; ++i) end.queue_pair[i].used = 1;
   return end;
 }
@@ -94,7 +94,7 @@ TEST(Header, EveryBadFieldIsRefused) {
 }
 
 TEST(End, EveryBadFieldIsRefused) {
-  EXPECT_EQ(checkEnd(makeEnd()), "");
+  EXPECT_EQ(checkEnd(helloEnd()), "");
   const std::function<void(EndInfo&)> cases[] = {
       [](EndInfo& e) { e.rails = 0; },
       [](EndInfo& e) { e.rails = kMaxRails + 1; },
@@ -120,14 +120,14 @@ TEST(End, EveryBadFieldIsRefused) {
       [](EndInfo& e) { std::memset(e.rail[1].nic_firmware, 'x', sizeof e.rail[1].nic_firmware); },
   };
   for (const auto& spoil : cases) {
-    EndInfo end = makeEnd();
+    EndInfo end = helloEnd();
     spoil(end);
     EXPECT_NE(checkEnd(end), "") << "case " << &spoil - cases;
   }
 }
 
 TEST(End, WithoutAPortThatWorksHasNoQueuePairs) {
-  EndInfo end = makeEnd();
+  EndInfo end = helloEnd();
   end.failover = 1;
   EXPECT_EQ(checkFirstEnd(end), "");
   end.queue_pairs = end.lanes = 0;
@@ -146,7 +146,7 @@ TEST(End, WithoutAPortThatWorksHasNoQueuePairs) {
 }
 
 TEST(Pairing, AReplyWithoutQueuePairsNeedsFailover) {
-  EndInfo request = makeEnd();
+  EndInfo request = helloEnd();
   EndInfo reply = makeReply();
   EXPECT_EQ(checkFirstPairing(request, reply), "");
   reply.queue_pairs = reply.lanes = 0;
@@ -159,13 +159,13 @@ TEST(Pairing, AReplyWithoutQueuePairsNeedsFailover) {
   request.connection_manager = 1;
   EXPECT_NE(checkFirstPairing(request, reply), "");
   // One who has no queue pairs cannot be answered with some.
-  request = makeEnd();
+  request = helloEnd();
   request.queue_pairs = request.lanes = 0;
   EXPECT_NE(checkFirstPairing(request, makeReply()), "");
 }
 
 TEST(Pairing, EveryBadFieldIsRefused) {
-  EXPECT_EQ(checkPairing(makeEnd(), makeReply()), "");
+  EXPECT_EQ(checkPairing(helloEnd(), makeReply()), "");
   const std::function<void(EndInfo&)> cases[] = {
       [](EndInfo& e) { e.queue_pairs = 3; },
       [](EndInfo& e) { e.lanes = 1; },
@@ -181,16 +181,16 @@ TEST(Pairing, EveryBadFieldIsRefused) {
   for (const auto& spoil : cases) {
     EndInfo reply = makeReply();
     spoil(reply);
-    EXPECT_NE(checkPairing(makeEnd(), reply), "") << "case " << &spoil - cases;
+    EXPECT_NE(checkPairing(helloEnd(), reply), "") << "case " << &spoil - cases;
   }
   EndInfo one_lane = makeReply();
   one_lane.queue_pair[1].used = one_lane.queue_pair[3].used = 0;
-  EXPECT_EQ(checkPairing(makeEnd(), one_lane), "") << "a lane that nothing can be reached by is no error";
+  EXPECT_EQ(checkPairing(helloEnd(), one_lane), "") << "a lane that nothing can be reached by is no error";
 }
 
 TEST(Fabric, SoftwareDevicesOfTwoMachinesAreRefusedByName) {
-  EndInfo here = makeEnd();
-  EndInfo there = makeEnd();
+  EndInfo here = helloEnd();
+  EndInfo there = helloEnd();
   EXPECT_EQ(checkFabric(here, there), "");  // real ones
   copyText(here.host, "node1:10");
   copyText(there.host, "node2:20");
@@ -221,9 +221,11 @@ TEST(Text, IsCutAndTerminated) {
   EXPECT_EQ(fieldText(field), "a?b?[c") << "would forge a log line";
 }
 
-TEST(Nonce, IsNeverZeroAndRarelyTheSame) {
-  EXPECT_NE(randomNonce(), 0U);
-  EXPECT_NE(randomNonce(), randomNonce());
+TEST(HostName, OfAHandleKeepsItsProcess) {
+  EXPECT_EQ(shortHostName("node7:123", 32), "node7:123");
+  EXPECT_EQ(shortHostName("a-long-name-of-a-host:4194304", 16), "a-long-:4194304");
+  EXPECT_EQ(shortHostName("no-process", 8), "no-proc");
+  EXPECT_EQ(shortHostName("x:123456789", 8), "x:12345");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace railwise::net {
 namespace {
 
 // An end with a RoCE rail for each address.
-EndInfo makeEnd(std::initializer_list<const char*> addresses) {
+EndInfo pairedEnd(std::initializer_list<const char*> addresses) {
   EndInfo end = {};
   for (const char* address : addresses) {
     RailInfo& rail = end.rail[end.rails++];
@@ -30,26 +30,26 @@ std::vector<int> railsOf(const EndInfo& connector, const EndInfo& listener, int 
 }
 
 TEST(Pairing, EqualRailsMeetAtTheSamePlace) {
-  const EndInfo a = makeEnd({"::ffff:10.0.0.1", "::ffff:10.0.0.2", "::ffff:10.0.0.3"});
-  const EndInfo b = makeEnd({"::ffff:10.0.0.4", "::ffff:10.0.0.5", "::ffff:10.0.0.6"});
+  const EndInfo a = pairedEnd({"::ffff:10.0.0.1", "::ffff:10.0.0.2", "::ffff:10.0.0.3"});
+  const EndInfo b = pairedEnd({"::ffff:10.0.0.4", "::ffff:10.0.0.5", "::ffff:10.0.0.6"});
   EXPECT_EQ(railsOf(a, b, 3), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(Pairing, SubnetsMeetWhateverTheOrder) {
-  const EndInfo a = makeEnd({"::ffff:10.0.1.1", "::ffff:10.0.2.1"});
-  const EndInfo b = makeEnd({"::ffff:10.0.2.9", "::ffff:10.0.1.9"});
+  const EndInfo a = pairedEnd({"::ffff:10.0.1.1", "::ffff:10.0.2.1"});
+  const EndInfo b = pairedEnd({"::ffff:10.0.2.9", "::ffff:10.0.1.9"});
   EXPECT_EQ(railsOf(a, b, 2), (std::vector<int>{1, 0}));
 }
 
 TEST(Pairing, RoutedRailsMeetByTheirPlace) {
-  const EndInfo a = makeEnd({"::ffff:10.1.1.1", "::ffff:10.1.2.1"});
-  const EndInfo b = makeEnd({"::ffff:10.2.1.1", "::ffff:10.2.2.1"});
+  const EndInfo a = pairedEnd({"::ffff:10.1.1.1", "::ffff:10.1.2.1"});
+  const EndInfo b = pairedEnd({"::ffff:10.2.1.1", "::ffff:10.2.2.1"});
   EXPECT_EQ(railsOf(a, b, 2), (std::vector<int>{0, 1}));
 }
 
 TEST(Pairing, RailsOfTheNetworkMeetAndPlanesDoNotMix) {
-  EndInfo a = makeEnd({"::ffff:10.1.1.1", "::ffff:10.1.2.1"});
-  EndInfo b = makeEnd({"::ffff:10.2.1.1", "::ffff:10.2.2.1"});
+  EndInfo a = pairedEnd({"::ffff:10.1.1.1", "::ffff:10.1.2.1"});
+  EndInfo b = pairedEnd({"::ffff:10.2.1.1", "::ffff:10.2.2.1"});
   a.rail[0].rail = b.rail[1].rail = 4;
   a.rail[1].rail = b.rail[0].rail = 5;
   EXPECT_EQ(railsOf(a, b, 2), (std::vector<int>{1, 0}));
@@ -59,21 +59,21 @@ TEST(Pairing, RailsOfTheNetworkMeetAndPlanesDoNotMix) {
 }
 
 TEST(Pairing, FewerRailsAreSharedEvenly) {
-  const EndInfo a = makeEnd({"::ffff:10.0.0.1", "::ffff:10.0.0.2", "::ffff:10.0.0.3", "::ffff:10.0.0.4"});
-  const EndInfo b = makeEnd({"::ffff:10.0.0.5", "::ffff:10.0.0.6"});
+  const EndInfo a = pairedEnd({"::ffff:10.0.0.1", "::ffff:10.0.0.2", "::ffff:10.0.0.3", "::ffff:10.0.0.4"});
+  const EndInfo b = pairedEnd({"::ffff:10.0.0.5", "::ffff:10.0.0.6"});
   EXPECT_EQ(railsOf(a, b, 4), (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(railsOf(b, a, 4), (std::vector<int>{0, 1, 2, 3}));
 }
 
 TEST(Pairing, ARailThatReachesNothingIsLeftOut) {
-  const EndInfo a = makeEnd({"::ffff:10.0.0.1", "fe80::1"});
-  const EndInfo b = makeEnd({"::ffff:10.0.0.5", "::ffff:10.0.0.6"});
+  const EndInfo a = pairedEnd({"::ffff:10.0.0.1", "fe80::1"});
+  const EndInfo b = pairedEnd({"::ffff:10.0.0.5", "::ffff:10.0.0.6"});
   EXPECT_EQ(railsOf(a, b, 2), (std::vector<int>{0, -1}));
 }
 
 TEST(Pairing, TheGidsOfAPairAreOfOneKind) {
-  EndInfo a = makeEnd({"::ffff:10.0.0.1"});
-  EndInfo b = makeEnd({"2001:db8::1"});
+  EndInfo a = pairedEnd({"::ffff:10.0.0.1"});
+  EndInfo b = pairedEnd({"2001:db8::1"});
   EXPECT_EQ(railsOf(a, b, 1), (std::vector<int>{-1}));
   a.rail[0].gid_count = 2;
   a.rail[0].gid_versions[1] = 2;
@@ -85,8 +85,8 @@ TEST(Pairing, TheGidsOfAPairAreOfOneKind) {
 }
 
 TEST(Pairing, LinkLayersDoNotMix) {
-  const EndInfo a = makeEnd({"::ffff:10.0.0.1"});
-  EndInfo b = makeEnd({"::ffff:10.0.0.2"});
+  const EndInfo a = pairedEnd({"::ffff:10.0.0.1"});
+  EndInfo b = pairedEnd({"::ffff:10.0.0.2"});
   b.rail[0].link_layer = LinkLayer::kInfiniBand;
   EXPECT_EQ(railsOf(a, b, 1), (std::vector<int>{-1}));
 }

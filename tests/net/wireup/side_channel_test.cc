@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
-
-#include "said.h"
+#include <vector>
 
 namespace railwise::net {
 namespace {
@@ -17,18 +16,43 @@ struct SideChannelTest : testing::Test {
   SideChannelTest() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    channel_.open(Socket(ends[0]), nullptr);
+    channel_.open(Socket(ends[0]), nullptr, keys_);
     peer_ = Socket(ends[1]);
   }
+  void write(const std::vector<std::byte>& bytes) {
+    EXPECT_EQ(::write(peer_.fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+  // The frame with its seal, as the peer sends it.
   template <typename Frame>
-  void say(const Frame& frame, std::size_t bytes = sizeof(Frame)) {
-    EXPECT_EQ(write(peer_.fd(), &frame, bytes), static_cast<ssize_t>(bytes));
+  std::vector<std::byte> sealed(const Frame& frame, uint64_t number) {
+    const auto bytes = std::as_bytes(std::span(&frame, 1));
+    const FrameSeal seal = sealOf(bytes, number, keys_.from_sender);
+    const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
+    std::vector<std::byte> all(bytes.begin(), bytes.end());
+    all.insert(all.end(), seal_bytes.begin(), seal_bytes.end());
+    return all;
+  }
+  template <typename Frame>
+  void say(const Frame& frame) {
+    write(sealed(frame, ++said_));
   }
   template <typename Frame>
   std::optional<Frame> hear() {
-    Frame frame;
-    const ssize_t got = read(peer_.fd(), &frame, sizeof frame);
-    return got == static_cast<ssize_t>(sizeof frame) ? std::optional(frame) : std::nullopt;
+    struct {
+      Frame frame;
+      FrameSeal seal;
+    } all;
+    static_assert(sizeof all == sizeof(Frame) + sizeof(FrameSeal));
+    if (read(peer_.fd(), &all, sizeof all) != static_cast<ssize_t>(sizeof all)) return std::nullopt;
+    EXPECT_STREQ(checkSeal(std::as_bytes(std::span(&all.frame, 1)), all.seal, ++heard_, keys_.from_receiver),
+                 "");
+    return all.frame;
+  }
+  // The channel has ended without another frame, for this reason.
+  void expectEnded(const std::string& problem) {
+    EXPECT_EQ(channel_.next(), std::nullopt);
+    EXPECT_TRUE(channel_.ended());
+    EXPECT_NE(channel_.problem().find(problem), std::string::npos) << channel_.problem();
   }
   static BreakFrame breakOf(uint64_t epoch) {
     auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
@@ -40,14 +64,16 @@ struct SideChannelTest : testing::Test {
   SharedNumber number_ = 5;
   SideChannel channel_{bell_, Direction::kReceive, number_};
   Socket peer_;
+  const FrameKeys keys_ = Session{makeSecret(), randomBytes(), randomBytes()}.frameKeys();
+  uint64_t said_ = 0;
+  uint64_t heard_ = 0;
 };
 
 TEST_F(SideChannelTest, AFrameMayComeByteByByte) {
   const BreakFrame frame = breakOf(2);
-  const auto* const bytes = reinterpret_cast<const char*>(&frame);
-  for (std::size_t i = 0; i < sizeof frame; ++i) {
+  for (const std::byte byte : sealed(frame, 1)) {
     EXPECT_EQ(channel_.next(), std::nullopt);
-    say(bytes[i]);
+    write({byte});
   }
   const auto heard = channel_.next();
   ASSERT_TRUE(heard.has_value());
@@ -71,20 +97,90 @@ TEST_F(SideChannelTest, ABreakIsAnsweredWithWhatHasArrivedUntilItIsSettled) {
 }
 
 TEST_F(SideChannelTest, WhatIsNoFrameEndsIt) {
-  const char text[64] = "GET / HTTP/1.1";
-  say(text);
-  EXPECT_EQ(channel_.next(), std::nullopt);
-  EXPECT_TRUE(channel_.ended());
-  EXPECT_EQ(channel_.problem(), "bytes that are no frame");
+  std::vector<std::byte> text(64);
+  std::memcpy(text.data(), "GET / HTTP/1.1", 14);
+  write(text);
+  expectEnded("bytes that are no frame");
 }
 
 TEST_F(SideChannelTest, AFrameWithImpossibleFieldsEndsIt) {
   auto frame = makeMessage<ProposeFrame>(MessageType::kPropose);
   frame.rails = 200;
   say(frame);
-  EXPECT_EQ(channel_.next(), std::nullopt);
-  EXPECT_TRUE(channel_.ended());
-  EXPECT_NE(channel_.problem(), "");
+  expectEnded("an impossible number");
+}
+
+// Every bit of every type of frame, and of its seal. A changed header may make the channel wait for a longer
+// frame, which then comes, with a wrong MAC, too.
+TEST_F(SideChannelTest, NoBitOfAFrameCanBeChangedOnTheWay) {
+  const auto close = makeMessage<CloseFrame>(MessageType::kClose);
+  const auto arrived = makeMessage<ArrivedFrame>(MessageType::kArrived);
+  const auto propose = makeMessage<ProposeFrame>(MessageType::kPropose);
+  std::vector<std::vector<std::byte>> frames = {sealed(breakOf(2), 1), sealed(close, 1), sealed(arrived, 1)};
+  for (const std::vector<std::byte>& frame : frames) {
+    for (std::size_t bit = 0; bit < frame.size() * 8; ++bit) {
+      int ends[2];
+      ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+      SideChannel channel(bell_, Direction::kReceive, number_);
+      channel.open(Socket(ends[0]), nullptr, keys_);
+      peer_ = Socket(ends[1]);
+      std::vector<std::byte> changed = frame;
+      changed[bit / 8] ^= std::byte{1} << bit % 8;
+      write(changed);
+      write(sealed(propose, 2));
+      ASSERT_EQ(channel.next(), std::nullopt) << bit;
+      ASSERT_TRUE(channel.ended()) << bit;
+      ASSERT_NE(channel.problem(), "") << bit;
+    }
+  }
+}
+
+TEST_F(SideChannelTest, AFrameComesOnce) {
+  write(sealed(breakOf(2), 1));
+  EXPECT_TRUE(channel_.next().has_value());
+  write(sealed(breakOf(2), 1));
+  expectEnded("a frame again or out of turn");
+}
+
+TEST_F(SideChannelTest, FramesComeInTheirOrder) {
+  write(sealed(breakOf(3), 2));
+  write(sealed(breakOf(2), 1));
+  expectEnded("a frame again or out of turn");
+}
+
+TEST_F(SideChannelTest, NoFrameIsLeftOut) {
+  write(sealed(breakOf(2), 1));
+  write(sealed(breakOf(4), 3));
+  EXPECT_TRUE(channel_.next().has_value());
+  expectEnded("a frame again or out of turn");
+}
+
+TEST_F(SideChannelTest, ItsOwnFramesDoNotComeBack) {
+  say(breakOf(2));
+  ASSERT_TRUE(channel_.next().has_value());
+  std::vector<std::byte> answer(sizeof(ArrivedFrame) + sizeof(FrameSeal));
+  ASSERT_EQ(read(peer_.fd(), answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
+  write(answer);
+  expectEnded("a frame that is not its own");
+}
+
+TEST_F(SideChannelTest, AFrameOfAnotherConnectionIsForged) {
+  const FrameKeys other = Session{makeSecret(), randomBytes(), randomBytes()}.frameKeys();
+  const BreakFrame frame = breakOf(2);
+  const auto bytes = std::as_bytes(std::span(&frame, 1));
+  const FrameSeal seal = sealOf(bytes, 1, other.from_sender);
+  write({bytes.begin(), bytes.end()});
+  const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
+  write({seal_bytes.begin(), seal_bytes.end()});
+  expectEnded("a frame that is not its own");
+}
+
+TEST_F(SideChannelTest, AFrameThatIsCutIsNone) {
+  std::vector<std::byte> frame = sealed(breakOf(2), 1);
+  frame.pop_back();
+  write(frame);
+  peer_.close();
+  expectEnded("");
 }
 
 TEST_F(SideChannelTest, WhatCameBeforeTheEndIsHeard) {

@@ -1,5 +1,5 @@
-// The collectives' state machines, all ranks in one thread over a net in memory: every number of ranks, sizes
-// that do not divide, slots far smaller than the data.
+// Every collective, all ranks in one thread over a net in memory: every number of ranks, sizes that do not
+// divide, slots far smaller than the data. Every element of every output is compared.
 #include "perf/collective/task.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 
+#include "perf/algorithm/contents.h"
 #include "tests/ok.h"
 
 namespace railwise::cli {
@@ -61,6 +62,7 @@ class MemoryNet final : public NetApi {
       EXPECT_LE(messages.front().size(), pending->bytes);
       pending->bytes = messages.front().size();
       if (pending->bytes > 0) std::memcpy(pending->data, messages.front().data(), pending->bytes);
+      if (pending->bytes > 0 && corrupt-- == 0) *static_cast<std::byte*>(pending->data) ^= std::byte{1};
       messages.pop_front();
       if (shorten && pending->bytes > 0) --pending->bytes;
     }
@@ -77,13 +79,15 @@ class MemoryNet final : public NetApi {
   int regions = 0;
   int calls = 0;
   bool shorten = false;
+  int corrupt = -1;  // the number of the received message that gets a wrong bit; below 0: none
 };
 
 constexpr std::size_t kSlotBytes = 256;
 
 struct Job {
-  explicit Job(int ranks) : size(ranks), buffers(static_cast<std::size_t>(ranks)) {
-    for (int rank = 0; rank < ranks; ++rank) nets.push_back(std::make_unique<NetContext>(net, failure, rank));
+  explicit Job(int ranks) : size(ranks) {
+    for (int rank = 0; rank < ranks; ++rank)
+      nets.push_back(std::make_unique<NetContext>(net, failure, gate, rank));
   }
   ~Job() {
     for (auto& [key, link] : sends) EXPECT_OK(link->close());
@@ -108,129 +112,206 @@ struct Job {
     }
     return *link;
   }
-  // Runs all to the end, in an order that changes; false when one fails.
-  bool run(const std::vector<std::unique_ptr<Task>>& tasks) {
-    for (const auto& task : tasks) task->start();
-    for (std::size_t round = 0; round < 1'000'000; ++round) {
-      bool all_done = true;
-      for (std::size_t i = 0; i < tasks.size(); ++i) {
-        Task& task = *tasks[(i * (1 + round % 2) + round) % tasks.size()];
-        if (task.done()) continue;
-        all_done = false;
-        if (!task.advance().ok()) return false;
-      }
-      if (!all_done) continue;
-      bool none_left = true;
-      for (const auto& task : tasks) none_left = none_left && task->done();
-      if (none_left) return true;
-    }
-    ADD_FAILURE() << "the tasks do not end";
-    return false;
-  }
 
   int size;
   MemoryNet net;
   FailureNote failure;
+  CallGate gate;
   std::vector<std::unique_ptr<NetContext>> nets;
   std::map<std::pair<int, int>, Wire> wires;
   std::map<std::pair<int, int>, std::unique_ptr<SendLink>> sends;
   std::map<std::pair<int, int>, std::unique_ptr<RecvLink>> receives;
-  std::vector<std::vector<int32_t>> buffers;
 };
 
-void checkRing(int ranks, std::size_t count, bool in_place) {
-  SCOPED_TRACE(testing::Message() << ranks << " ranks, " << count << " elements, in place " << in_place);
-  Job job(ranks);
-  const ReduceValues values{DataType::kInt32, ReduceOp::kSum, ranks, 11};
-  std::vector<std::vector<int32_t>> outputs(job.buffers.size(), std::vector<int32_t>(count, -1));
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    auto& input = job.buffers[static_cast<std::size_t>(rank)];
-    auto& output = outputs[static_cast<std::size_t>(rank)];
-    input.resize(count);
-    fillInput(values, rank, 0, std::as_writable_bytes(std::span(in_place ? output : input)));
-    RingPlan plan{
-        .rank = rank, .size = ranks, .part = {0, count}, .type = DataType::kInt32, .op = ReduceOp::kSum};
-    plan.output = reinterpret_cast<std::byte*>(output.data());
-    plan.input = in_place ? plan.output : reinterpret_cast<const std::byte*>(input.data());
-    tasks.push_back(
-        makeRing(plan, job.to(rank, (rank + 1) % ranks), job.from(rank, (rank + ranks - 1) % ranks)));
+// One rank: its buffers, and the stages of its plan.
+class TestRank {
+ public:
+  TestRank(Job& job, Collective collective, const Variant& variant, int rank, uint64_t count, bool in_place)
+      : contents_(collective, variant, rank, job.size, count, in_place, 11),
+        type_(variant.type),
+        send_(contents_.bytes()),
+        receive_(contents_.bytes()) {
+    auto& in_buffer = in_place ? receive_ : send_;
+    input_ = std::span(in_buffer).subspan(contents_.inputAt(), contents_.inputBytes());
+    output_ = std::span(receive_).subspan(contents_.outputAt(), contents_.outputBytes());
+    contents_.fillOutput(output_);
+    contents_.fillInput(input_);
+    TaskPlan plan{.input = {input_.data(), contents_.firstInput()},
+                  .output = {output_.data(), contents_.firstOutput()},
+                  .block = count,
+                  .type = variant.type,
+                  .op = variant.op,
+                  .ranks = job.size,
+                  .empty_message = traitsOf(collective).empty_message};
+    for (const Stage& stage : planOf(collective, rank, job.size, variant.root)) {
+      Tasks tasks;
+      for (const Transfer& transfer : stage) {
+        plan.transfer = transfer;
+        plan.part = {0, count * static_cast<std::size_t>(transfer.width)};
+        const bool waits = in_place && transfer.after_previous;
+        tasks.push_back(
+            std::make_unique<TransferTask>(plan, transfer.to < 0 ? nullptr : &job.to(rank, transfer.to),
+                                           transfer.from < 0 ? nullptr : &job.from(rank, transfer.from),
+                                           waits ? tasks.back().get() : nullptr));
+      }
+      stages_.push_back(std::move(tasks));
+    }
   }
-  ASSERT_TRUE(job.run(tasks)) << job.failure.text();
-  std::vector<int32_t> expected(count);
-  fillReduced(values, 0, std::as_writable_bytes(std::span(expected)));
-  for (const auto& output : outputs) EXPECT_EQ(output, expected);
+
+  void start() {
+    stage_ = 0;
+    startStage();
+  }
+  bool done() const { return stage_ == stages_.size(); }
+  // Takes the tasks in an order that changes with `round`. False: a task failed.
+  bool advance(std::size_t round) {
+    Tasks& tasks = stages_[stage_];
+    bool all_done = true;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      TransferTask& task = *tasks[(i + round) % tasks.size()];
+      if (!task.done() && !task.advance().ok()) return false;
+      all_done = all_done && task.done();
+    }
+    if (all_done && ++stage_ < stages_.size()) startStage();
+    return true;
+  }
+
+  uint64_t wrong() const {
+    std::vector<std::byte> expected(output_.size());
+    contents_.fillExpected(0, expected);
+    Wrong wrong;
+    compare(type_, expected, output_, 0, wrong);
+    return wrong.count;
+  }
+
+ private:
+  void startStage() {
+    for (const auto& task : stages_[stage_]) task->start();
+  }
+
+  const Contents contents_;
+  const DataType type_;
+  std::vector<std::byte> send_;
+  std::vector<std::byte> receive_;
+  std::span<std::byte> input_;
+  std::span<std::byte> output_;
+  std::vector<Tasks> stages_;
+  std::size_t stage_ = 0;
+};
+
+std::vector<std::unique_ptr<TestRank>> makeRanks(Job& job, Collective collective, const Variant& variant,
+                                                 uint64_t count, bool in_place) {
+  std::vector<std::unique_ptr<TestRank>> ranks;
+  for (int rank = 0; rank < job.size; ++rank)
+    ranks.push_back(std::make_unique<TestRank>(job, collective, variant, rank, count, in_place));
+  return ranks;
 }
 
-TEST(Ring, ReducesForAllRanksAndCounts) {
-  for (const int ranks : {2, 3, 4, 7}) {
-    for (const std::size_t count : {1ul, 2ul, 15ul, 16ul, 17ul, 64ul, 449ul, 5000ul}) {
-      checkRing(ranks, count, false);
-      checkRing(ranks, count, true);
+// Runs all ranks to the end, in an order that changes. False: a task failed.
+bool run(const std::vector<std::unique_ptr<TestRank>>& ranks) {
+  for (const auto& rank : ranks) rank->start();
+  for (std::size_t round = 0; round < 1'000'000; ++round) {
+    bool all_done = true;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      TestRank& rank = *ranks[(i * (1 + round % 2) + round) % ranks.size()];
+      if (rank.done()) continue;
+      all_done = false;
+      if (!rank.advance(round)) return false;
+    }
+    if (!all_done) continue;
+    bool none_left = true;
+    for (const auto& rank : ranks) none_left = none_left && rank->done();
+    if (none_left) return true;
+  }
+  ADD_FAILURE() << "the ranks do not end";
+  return false;
+}
+
+uint64_t wrongOf(const std::vector<std::unique_ptr<TestRank>>& ranks) {
+  uint64_t wrong = 0;
+  for (const auto& rank : ranks) wrong += rank->wrong();
+  return wrong;
+}
+
+std::vector<int> rootsOf(Collective collective, int ranks) {
+  if (!traitsOf(collective).rooted) return {-1};
+  return ranks > 1 ? std::vector<int>{0, ranks - 1} : std::vector<int>{0};
+}
+
+class EveryCollective : public testing::TestWithParam<Collective> {};
+
+TEST_P(EveryCollective, GivesEachRankItsDataForAllRanksAndCounts) {
+  const Collective collective = GetParam();
+  for (const int ranks : {1, 2, 3, 4, 7, 8}) {
+    if (impossibleWith(collective, ranks) != nullptr) continue;
+    for (const int root : rootsOf(collective, ranks)) {
+      for (const uint64_t count : {0ul, 1ul, 15ul, 16ul, 17ul, 64ul, 449ul, 1000ul}) {
+        for (const bool in_place : {false, true}) {
+          SCOPED_TRACE(testing::Message() << ranks << " ranks, root " << root << ", " << count
+                                          << " elements, in place " << in_place);
+          Job job(ranks);
+          const auto all =
+              makeRanks(job, collective, {DataType::kInt32, ReduceOp::kSum, root}, count, in_place);
+          ASSERT_TRUE(run(all)) << job.failure.text();
+          EXPECT_EQ(wrongOf(all), 0u);
+        }
+      }
     }
   }
 }
 
-TEST(Ring, RunsAgainOverTheSameLinks) {
-  Job job(3);
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (int rank = 0; rank < 3; ++rank) {
-    auto& buffer = job.buffers[static_cast<std::size_t>(rank)];
-    buffer.assign(1000, 1);
-    RingPlan plan{.rank = rank, .size = 3, .part = {0, 1000}, .type = DataType::kInt32, .op = ReduceOp::kSum};
-    plan.output = reinterpret_cast<std::byte*>(buffer.data());
-    plan.input = plan.output;
-    tasks.push_back(makeRing(plan, job.to(rank, (rank + 1) % 3), job.from(rank, (rank + 2) % 3)));
-  }
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(job.run(tasks));
-  for (const auto& buffer : job.buffers) EXPECT_EQ(buffer, std::vector<int32_t>(1000, 27));
+TEST_P(EveryCollective, RunsAgainOverItsConnections) {
+  Job job(4);
+  const auto all = makeRanks(job, GetParam(), {DataType::kFloat, ReduceOp::kMax, 1}, 500, false);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(run(all));
+  EXPECT_EQ(wrongOf(all), 0u);
 }
 
-TEST(Ring, AMessageOfAnotherSizeFails) {
+TEST_P(EveryCollective, OneWrongBitIsFound) {
+  for (const bool in_place : {false, true}) {
+    Job job(4);
+    job.net.corrupt = 3;
+    const auto all = makeRanks(job, GetParam(), {DataType::kInt32, ReduceOp::kSum, 1}, 500, in_place);
+    ASSERT_TRUE(run(all)) << job.failure.text();
+    EXPECT_GT(wrongOf(all), 0u);
+  }
+}
+
+TEST_P(EveryCollective, ARunThatDoesNothingIsFound) {
+  Job job(4);
+  uint64_t wrong = 0;
+  for (const auto& rank : makeRanks(job, GetParam(), {DataType::kInt32, ReduceOp::kSum, 1}, 50, false))
+    wrong += rank->wrong();
+  EXPECT_GE(wrong, 50u);
+}
+
+TEST_P(EveryCollective, AMessageOfAnotherSizeFails) {
   Job job(2);
   job.net.shorten = true;
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (int rank = 0; rank < 2; ++rank) {
-    auto& buffer = job.buffers[static_cast<std::size_t>(rank)];
-    buffer.assign(100, 1);
-    RingPlan plan{.rank = rank, .size = 2, .part = {0, 100}, .type = DataType::kInt32, .op = ReduceOp::kSum};
-    plan.output = reinterpret_cast<std::byte*>(buffer.data());
-    plan.input = plan.output;
-    tasks.push_back(makeRing(plan, job.to(rank, 1 - rank), job.from(rank, 1 - rank)));
-  }
-  EXPECT_FALSE(job.run(tasks));
+  const auto all = makeRanks(job, GetParam(), {DataType::kInt32, ReduceOp::kSum, 0}, 100, false);
+  EXPECT_FALSE(run(all));
   EXPECT_NE(job.failure.text().find("instead of one of"), std::string::npos) << job.failure.text();
 }
 
-void checkExchange(std::size_t bytes, bool in_place) {
-  SCOPED_TRACE(testing::Message() << bytes << " bytes, in place " << in_place);
-  constexpr int kRanks = 3;
-  Job job(kRanks);
-  std::vector<std::vector<std::byte>> sent(kRanks);
-  std::vector<std::vector<std::byte>> received(kRanks);
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    auto& from = sent[static_cast<std::size_t>(rank)];
-    auto& to = received[static_cast<std::size_t>(rank)];
-    from.resize(bytes);
-    fillMessage(DataType::kInt8, 5, rank, (rank + 1) % kRanks, 0, from);
-    to = in_place ? from : std::vector<std::byte>(bytes);
-    tasks.push_back(makeExchange({.send = in_place ? to.data() : from.data(),
-                                  .receive = to.data(),
-                                  .bytes = bytes,
-                                  .empty_message = true,
-                                  .in_place = in_place},
-                                 job.to(rank, (rank + 1) % kRanks), job.from(rank, (rank + 2) % kRanks)));
-  }
-  ASSERT_TRUE(job.run(tasks)) << job.failure.text();
-  for (int rank = 0; rank < kRanks; ++rank)
-    EXPECT_EQ(received[static_cast<std::size_t>(rank)], sent[static_cast<std::size_t>((rank + 2) % kRanks)]);
-}
+INSTANTIATE_TEST_SUITE_P(Task, EveryCollective,
+                         testing::Values(Collective::kAllReduce, Collective::kAllGather,
+                                         Collective::kReduceScatter, Collective::kBroadcast,
+                                         Collective::kReduce, Collective::kSendRecv, Collective::kAllToAll,
+                                         Collective::kGather, Collective::kScatter, Collective::kHypercube),
+                         [](const auto& test) { return std::string(collectiveName(test.param)); });
 
-TEST(Exchange, MovesEverySizeOutOfPlaceAndInPlace) {
-  for (const std::size_t bytes : {0ul, 1ul, 255ul, 256ul, 257ul, 10'000ul}) {
-    checkExchange(bytes, false);
-    checkExchange(bytes, true);
+TEST(Task, EveryReductionOfEveryTypeIsExact) {
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce}) {
+    for (const DataType type : {DataType::kUint8, DataType::kHalf, DataType::kBFloat16, DataType::kDouble}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kAvg}) {
+        Job job(3);
+        const auto all = makeRanks(job, collective, {type, op, 2}, 300, false);
+        ASSERT_TRUE(run(all)) << job.failure.text();
+        EXPECT_EQ(wrongOf(all), 0u) << collectiveName(collective) << " " << static_cast<int>(type) << " "
+                                    << static_cast<int>(op);
+      }
+    }
   }
 }
 

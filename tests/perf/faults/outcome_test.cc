@@ -75,6 +75,18 @@ TEST(PerfOutcome, HangsCrashesAndKillsAreFailures) {
   EXPECT_EQ(judgeRun(runOf({completed(), crashed_at_exit})), RunOutcome::kFailed);
 }
 
+TEST(PerfOutcome, AGoodRunWhoseRecordOrVerdictIsWrongIsNotGood) {
+  for (RunEnd run : {runOf({completed(), completed()}), runOf({remoteError(), told()}, kNone)}) {
+    run.wrong_verdict = true;
+    EXPECT_EQ(judgeRun(run), RunOutcome::kWrongVerdict);
+    run.record_disagrees = true;
+    EXPECT_EQ(judgeRun(run), RunOutcome::kRecordDisagrees);
+  }
+  RunEnd failed = runOf({remoteError(), completed()}, kNone);
+  failed.record_disagrees = failed.wrong_verdict = true;
+  EXPECT_EQ(judgeRun(failed), RunOutcome::kFailed);
+}
+
 TEST(PerfOutcome, WhatIsLeftBehindIsAFailure) {
   RunEnd run = runOf({completed(), completed()});
   run.left_behind = true;

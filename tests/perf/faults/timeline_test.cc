@@ -37,12 +37,36 @@ TEST(PerfTimeline, AStepOfTheCurveIsTheRateBetweenTwoSamples) {
   EXPECT_TRUE(contains(svg, ">4 GB/s</text>"));
 }
 
+// 1 GB/s on average, in jumps; then 3 GB/s.
+TEST(PerfTimeline, AThickLineShowsTheLevels) {
+  Timeline timeline;
+  uint64_t bytes = 0;
+  for (int i = 0; i <= 400; ++i) {
+    timeline.samples.push_back({10.0 * i, bytes});
+    const uint64_t level = i < 200 ? 10'000'000 : 30'000'000;
+    bytes += i % 2 == 0 ? 2 * level : 0;
+  }
+  const std::string svg = drawTimeline("", timeline);
+  EXPECT_TRUE(contains(svg, ">thick: mean of 110 ms</text>")) << svg.substr(svg.size() - 300);
+  const auto line = svg.find("stroke-width:2;");
+  ASSERT_NE(line, std::string::npos);
+  // 6 GB/s is the top: 1 GB/s is at 324 - 260 / 6.
+  const std::string path = svg.substr(line, svg.find("/>", line) - line);
+  const auto at = path.find("L281.0 ");
+  ASSERT_NE(at, std::string::npos) << path;
+  const double y = std::stod(path.substr(at + 7));
+  EXPECT_NEAR(y, 324 - 260.0 / 6, 6);
+  EXPECT_FALSE(contains(drawTimeline("", makeTimeline()), "thick")) << "a few samples need no means";
+}
+
 TEST(PerfTimeline, TheLongestPauseIsBetweenBytes) {
   EXPECT_EQ(longestPauseMs(makeTimeline()), 10);
   Timeline timeline;
   EXPECT_EQ(longestPauseMs(timeline), 0);
   timeline.samples = {{0, 0}, {500, 0}, {501, 8}, {502, 9}, {520, 9}, {530, 9}, {540, 12}, {900, 12}};
   EXPECT_EQ(longestPauseMs(timeline), 28);  // not the time before the first, nor behind the last
+  timeline.failed = true;
+  EXPECT_EQ(longestPauseMs(timeline), 360);
 }
 
 TEST(PerfTimeline, AMarkStandsAtItsTimeWithItsWords) {

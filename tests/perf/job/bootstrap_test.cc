@@ -195,6 +195,29 @@ TEST(Bootstrap, StrangersAreIgnored) {
   server.join();
 }
 
+// More of them than rank 0 listens to at once, and they stay.
+TEST(Bootstrap, SilentStrangersMakeRoom) {
+  JobInThreads job(2);
+  auto rank_zero = job.options(0);
+  std::thread server([&] {
+    auto bootstrap = Bootstrap::join(std::move(rank_zero));
+    ASSERT_OK(bootstrap);
+    EXPECT_OK((*bootstrap)->leave());
+  });
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 200; ++i) {
+    auto socket = Socket::connect(job.address_);
+    ASSERT_OK(socket);
+    strangers.push_back(std::move(*socket));
+  }
+  auto rank_one = job.options(1);
+  rank_one.timeout = std::chrono::seconds(8);  // less than a stranger may be silent
+  auto bootstrap = Bootstrap::join(std::move(rank_one));
+  ASSERT_OK(bootstrap);
+  EXPECT_OK((*bootstrap)->leave());
+  server.join();
+}
+
 std::pair<std::string, std::string> errorsOfJoin(const std::function<void(BootstrapOptions&)>& change) {
   JobInThreads job(2);
   std::string zero_error;

@@ -45,6 +45,24 @@ TEST(RankFromEnvironment, OpenMpiOnOneHostMeetsOnLoopback) {
   EXPECT_NE(identityOf(variables).secret, one.secret);
 }
 
+// A number of a job can be guessed. Where there is a secret it counts.
+TEST(RankFromEnvironment, ASecretOfTheJobIsTaken) {
+  Variables variables = {
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"MASTER_ADDR", "gpu1"}};
+  const auto bare = identityOf(variables);
+  EXPECT_TRUE(bare.anonymous);
+  for (const char* name : {"RAILWISE_PERF_SECRET", "OMPI_MCA_orte_precondition_transports"}) {
+    Variables more = variables;
+    more[name] = "2f1c9d0b7e";
+    const auto identity = identityOf(more);
+    EXPECT_FALSE(identity.anonymous) << name;
+    EXPECT_NE(identity.secret.find("2f1c9d0b7e"), std::string::npos) << name;
+    EXPECT_NE(identity.secret, bare.secret) << name;
+  }
+  variables["SLURM_JOB_ID"] = "7";
+  EXPECT_FALSE(identityOf(variables).anonymous);
+}
+
 TEST(FabricOfJob, IsOneForItsRanksAndAnotherForEachJob) {
   const auto rank = [](const char* number, const char* job) {
     return identityOf({{"OMPI_COMM_WORLD_RANK", number},

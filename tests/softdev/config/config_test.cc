@@ -51,17 +51,46 @@ bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_F(ConfigTest, NothingIsOneDefaultDevice) {
-  for (const char* text : {static_cast<const char*>(nullptr), "", ";", "fabric=lab"}) {
+TEST_F(ConfigTest, NothingIsTheDefaultMachine) {
+  for (const char* text : {static_cast<const char*>(nullptr), "", ";", "fabric=lab", "@default"}) {
     const Result<Config> config = parseConfig(text);
     ASSERT_OK(config);
-    ASSERT_EQ(config->devices.size(), 1U);
-    EXPECT_EQ(config->devices[0].name, "soft0");
-    EXPECT_EQ(config->devices[0].ports[0].speed_mbps, 400000U);
-    EXPECT_EQ(config->devices[0].ports[0].link_layer, IBV_LINK_LAYER_ETHERNET);
-    EXPECT_EQ(config->devices[0].ports[0].mtu, IBV_MTU_4096);
-    EXPECT_EQ(config->devices[0].max_inline_bytes, 220U);
+    ASSERT_EQ(config->devices.size(), 2U);
+    for (const DeviceConfig& device : config->devices) {
+      EXPECT_EQ(device.name, &device == config->devices.data() ? "soft0" : "soft1");
+      EXPECT_EQ(device.ports[0].speed_mbps, 400000U);
+      EXPECT_EQ(device.ports[0].link_layer, IBV_LINK_LAYER_INFINIBAND);
+      EXPECT_EQ(device.ports[0].mtu, IBV_MTU_4096);
+      EXPECT_EQ(device.max_inline_bytes, 220U);
+    }
   }
+}
+
+TEST_F(ConfigTest, ADeviceWithoutKeysIsRoce) {
+  const Result<Config> config = parseConfig("name=soft0");
+  ASSERT_OK(config);
+  ASSERT_EQ(config->devices.size(), 1U);
+  EXPECT_EQ(config->devices[0].ports[0].link_layer, IBV_LINK_LAYER_ETHERNET);
+  EXPECT_EQ(config->devices[0].ports[0].speed_mbps, 400000U);
+}
+
+TEST_F(ConfigTest, OnlyANameChoosesAFabric) {
+  EXPECT_FALSE(parseConfig("link=ib")->fabric_named);
+  EXPECT_TRUE(parseConfig("link=ib,fabric=lab")->fabric_named);
+  EXPECT_TRUE(parseConfig("link=ib", "", "lab")->fabric_named);
+}
+
+TEST_F(ConfigTest, TheDigestIsThatOfWhatIsDescribed) {
+  const auto digest = [](const char* text, const char* host = "", const char* fabric = "") {
+    return parseConfig(text, host, fabric)->digest;
+  };
+  EXPECT_EQ(digest(""), digest("@default"));
+  EXPECT_EQ(digest("link=ib,count=2"), digest("name=soft0,link=ib;link=ib,name=soft1"));
+  EXPECT_EQ(digest("@dgx#A"), digest("@dgx", "B"));
+  EXPECT_EQ(digest("link=ib"), digest("link=ib", "elsewhere", "lab"));
+  for (const char* other : {"count=2", "link=ib", "speed=200000", "name=x", "mtu=1024", "engine=on", "seed=2",
+                            "fault=opcode=write drop", "mover=agent", "gid=10.1.2.3", "pacing=on"})
+    EXPECT_NE(digest("name=soft0"), digest(other)) << other;
 }
 
 TEST_F(ConfigTest, TheVariableNamesTheFabricWhereTheTextDoesNot) {
@@ -171,7 +200,7 @@ TEST_F(ConfigTest, BadValuesAreNamed) {
       {"port_state=up", "active"}, {"max_qp=0", "32000"},      {"max_inline=99999", "4096"},
       {"count=0", "1 to 256"},     {"name=", "letters"},       {"name=a/b", "letters"},
       {"max_msg=-1", "bytes"},     {"fabric=a b", "letters"},  {"name=a;name=a", "no other device"},
-      {"speed", "key=value"},      {"mtu=4096x", "\"4096x\""},
+      {"speed", "key=value"},      {"dgx", "software:@dgx"},   {"mtu=4096x", "\"4096x\""},
   };
   for (const auto& c : cases)
     EXPECT_TRUE(mentions(warning(c.text), c.part)) << c.text << ": " << warning(c.text);

@@ -18,40 +18,38 @@
 namespace railwise::softdev {
 namespace {
 
-std::vector<std::string> g_said;
+std::vector<std::string> g_complaints;
 
-[[gnu::format(printf, 5, 6)]] void collect(int level, unsigned long, const char*, int, const char* format,
-                                           ...) {
+[[gnu::format(printf, 5, 6)]] void collectWarnings(int level, unsigned long, const char*, int,
+                                                   const char* format, ...) {
   char line[4096];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  if (level == log::kWarn) g_said.emplace_back(line);
+  if (level == log::kWarn) g_complaints.emplace_back(line);
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class MachineTest : public testing::Test {
  protected:
   void SetUp() override {
-    g_said.clear();
-    log::setSink(collect);
+    g_complaints.clear();
+    log::setSink(collectWarnings);
   }
   void TearDown() override { log::setSink(nullptr); }
 
   static MachineConfig machine(const std::string& text, const std::string& host = "") {
     Result<MachineConfig> parsed = parseMachineText(text, "lab.conf", host);
-    EXPECT_OK(parsed) << text << (g_said.empty() ? "" : g_said[0]);
-    return parsed.ok() ? *parsed : MachineConfig{{}, 0, {}, {HostConfig{}}, 0};
+    EXPECT_OK(parsed) << text << (g_complaints.empty() ? "" : g_complaints[0]);
+    return parsed.ok() ? *parsed : MachineConfig{.hosts = {HostConfig{}}};
   }
   static std::string warning(const std::string& text, const std::string& host = "") {
-    g_said.clear();
+    g_complaints.clear();
     EXPECT_FALSE(parseMachineText(text, "lab.conf", host).ok()) << text;
-    EXPECT_EQ(g_said.size(), 1U) << text;
-    return g_said.empty() ? "" : g_said[0];
+    EXPECT_EQ(g_complaints.size(), 1U) << text;
+    return g_complaints.empty() ? "" : g_complaints[0];
   }
 };
 
@@ -172,7 +170,7 @@ TEST_F(MachineTest, MistakesInNvlinks) {
       {"nvswitch pci=0000:18:01.0", "a host above it"}};
   for (const auto& [text, part] : mistakes) {
     const std::string said = warning(text);
-    EXPECT_TRUE(mentions(said, part)) << said;
+    EXPECT_TRUE(says(said, part)) << said;
   }
 }
 
@@ -187,7 +185,7 @@ TEST_F(MachineTest, GpuDirectIsAModeOfTheDevices) {
   EXPECT_TRUE(ways->devices[0].gpuByAddress() && !ways->devices[0].gpuByDmabuf());
   EXPECT_TRUE(!ways->devices[1].gpuByAddress() && ways->devices[1].gpuByDmabuf());
   EXPECT_TRUE(ways->devices[2].gpuByAddress() && !ways->devices[2].gpuByDmabuf());
-  EXPECT_TRUE(mentions(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf"));
+  EXPECT_TRUE(says(warning("gpudirect=yes"), "expected on, off, peermem or dmabuf"));
 }
 
 TEST_F(MachineTest, ModesHoldForAllDevicesUnlessOneSaysOtherwise) {
@@ -209,7 +207,7 @@ TEST_F(MachineTest, TheHostToPlay) {
   EXPECT_EQ(machine(std::string("host=B\n") + kTwo).host().name, "B");
   EXPECT_EQ(machine(std::string("host=B\n") + kTwo, "A").host().name, "A");
   const std::string said = warning(kTwo, "C");
-  EXPECT_TRUE(mentions(said, "lab.conf has no host \"C\": its hosts are A, B")) << said;
+  EXPECT_TRUE(says(said, "lab.conf has no host \"C\": its hosts are A, B")) << said;
 }
 
 TEST_F(MachineTest, BehindTheHashAndMoreStanzas) {
@@ -321,8 +319,8 @@ TEST_F(MachineTest, MistakesNameFileLineAndKey) {
   };
   for (const auto& c : cases) {
     const std::string said = warning(c.text);
-    EXPECT_TRUE(mentions(said, c.part)) << c.text << ": " << said;
-    EXPECT_TRUE(mentions(said, "lab.conf")) << said;
+    EXPECT_TRUE(says(said, c.part)) << c.text << ": " << said;
+    EXPECT_TRUE(says(said, "lab.conf")) << said;
   }
 }
 
@@ -336,11 +334,11 @@ TEST_F(MachineTest, FaultsAreKeptInOrder) {
 
 TEST_F(MachineTest, AnUnknownShippedMachineListsThem) {
   EXPECT_FALSE(parseMachine("@laptob").ok());
-  ASSERT_EQ(g_said.size(), 1U);
-  EXPECT_TRUE(mentions(g_said[0], "laptop")) << g_said[0];
-  g_said.clear();
+  ASSERT_EQ(g_complaints.size(), 1U);
+  EXPECT_TRUE(says(g_complaints[0], "laptop")) << g_complaints[0];
+  g_complaints.clear();
   EXPECT_FALSE(parseMachine("/tmp").ok());  // a folder
-  ASSERT_EQ(g_said.size(), 1U);
+  ASSERT_EQ(g_complaints.size(), 1U);
 }
 
 TEST_F(MachineTest, EveryShippedMachineIsWhole) {
@@ -349,7 +347,7 @@ TEST_F(MachineTest, EveryShippedMachineIsWhole) {
     names.insert(shipped.name);
     EXPECT_FALSE(shipped.title().empty());
     const Result<MachineConfig> parsed = parseMachine(("@" + std::string(shipped.name)).c_str());
-    ASSERT_OK(parsed) << shipped.name << g_said[0];
+    ASSERT_OK(parsed) << shipped.name << g_complaints[0];
     std::set<uint64_t> guids;
     std::set<std::string> gids;
     for (const HostConfig& host : parsed->hosts) {
@@ -364,7 +362,7 @@ TEST_F(MachineTest, EveryShippedMachineIsWhole) {
     }
   }
   EXPECT_EQ(names, (std::set<std::string>{"asymmetric", "cloud-vm", "default", "dgx", "dual-port", "laptop",
-                                          "nvlink-mesh"}));
+                                          "mixed", "nvlink-mesh"}));
 }
 
 }  // namespace

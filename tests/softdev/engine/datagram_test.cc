@@ -56,7 +56,7 @@ struct Datagrams {
   uint32_t remote_qpn = 0;
 };
 
-void expectNothing(Endpoint& end) {
+void expectNoDatagram(Endpoint& end) {
   ibv_wc wc;
   EXPECT_EQ(end.poll(&wc), 0);
 }
@@ -102,7 +102,7 @@ TEST(Datagram, VanishesWhereNobodyWaits) {
   a.remote_qpn ^= 0x10000;
   ASSERT_EQ(a.send(8), 0);  // no such queue pair
   EXPECT_EQ(a.end.wait().status, IBV_WC_SUCCESS);
-  expectNothing(b.end);
+  expectNoDatagram(b.end);
   a.remote_qpn ^= 0x10000;
   ASSERT_EQ(a.send(88), 0);
   EXPECT_EQ(b.end.wait().byte_len, 128U);

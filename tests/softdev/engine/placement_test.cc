@@ -71,7 +71,7 @@ std::vector<std::byte> joined(const iovec* list, size_t count) {
 TEST(Placement, CutsForTheKernelEndBeforeLastWords) {
   Random random(9);
   std::vector<std::byte> from(20000);
-  std::vector<std::byte> to(20000);
+  std::vector<std::byte> to(24000);
   for (auto& byte : from) byte = static_cast<std::byte>(random.next());
   for (int round = 0; round < 200; ++round) {
     iovec local[3];
@@ -83,26 +83,38 @@ TEST(Placement, CutsForTheKernelEndBeforeLastWords) {
     const uint64_t first = 1 + random.below(total - 1);
     iovec remote[2] = {{to.data() + random.below(200), first}, {to.data() + 12000, total - first}};
     std::vector<iovec> cut;
-    cutAtLastWords(local, 3, remote, 2, &cut);
+    std::vector<iovec> remote_cut;
+    cutAtLastWords(local, 3, remote, 2, &cut, &remote_cut);
     ASSERT_EQ(joined(cut.data(), cut.size()), joined(local, 3));
+    ASSERT_EQ(remote_cut.size(), cut.size());
     uint64_t at = 0;
     for (const iovec& piece : cut) {
       const uint64_t past = at < first ? at : at - first;
       const uint64_t begin = reinterpret_cast<uint64_t>(remote[at < first ? 0 : 1].iov_base) + past;
       ASSERT_TRUE(at >= first || at + piece.iov_len <= first);
+      const iovec& theirs = remote_cut[static_cast<size_t>(&piece - cut.data())];
+      ASSERT_EQ(reinterpret_cast<uint64_t>(theirs.iov_base), begin);
+      ASSERT_EQ(theirs.iov_len, piece.iov_len);
       const uint64_t end = begin + piece.iov_len;
       const uint64_t last_word = end / 128 * 128 - 8;  // of the last block that ends in the piece
       ASSERT_TRUE(end / 128 == begin / 128 || begin >= last_word) << begin % 128 << " " << end % 128;
       ASSERT_TRUE(end % 128 <= 120 || begin % 128 >= 120) << begin % 128 << " " << end % 128;
       at += piece.iov_len;
     }
-    iovec* ours = cut.data();
-    iovec* theirs = remote;
-    int ours_count = static_cast<int>(cut.size());
-    int theirs_count = 2;
-    int error = 0;
-    uint64_t calls = 0;
-    ASSERT_EQ(transfer(getpid(), true, ours, ours_count, theirs, theirs_count, &error, &calls), total);
+    const std::vector<std::byte> sent = joined(local, 3);
+    const std::vector<iovec> whole(remote, remote + 2);
+    for (std::vector<iovec> targets : {whole, remote_cut}) {
+      std::fill(to.begin(), to.end(), std::byte{});
+      std::vector<iovec> sources = cut;
+      iovec* ours = sources.data();
+      iovec* theirs = targets.data();
+      int ours_count = static_cast<int>(sources.size());
+      int theirs_count = static_cast<int>(targets.size());
+      int error = 0;
+      uint64_t calls = 0;
+      ASSERT_EQ(transfer(getpid(), true, ours, ours_count, theirs, theirs_count, &error, &calls), total);
+      ASSERT_EQ(joined(whole.data(), 2), sent);
+    }
   }
 }
 

@@ -1,24 +1,32 @@
 // Who is on a fabric, what the dead leave behind, and locks whose owner died.
 #include "softdev/fabric/fabric.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "said.h"
 #include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
 #include "softdev/fabric/doorbell.h"
+#include "softdev/fabric/election.h"
 #include "softdev/fabric/events.h"
 #include "softdev/fabric/membership.h"
 #include "softdev/fabric/process_table.h"
 #include "softdev/fabric/tables.h"
+#include "softdev/fault_helpers.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
 #include "softdev/queues/reclaim.h"
@@ -27,8 +35,6 @@
 
 namespace railwise::softdev::test {
 namespace {
-
-Fabric& fabricOf(ibv_context* context) { return *as<Context>(context).fabric; }
 
 int usedSlots(const Fabric& fabric) {
   int used = 0;
@@ -107,6 +113,59 @@ TEST(Fabric, AnotherConfigurationIsRefusedInWords) {
                                     std::string(unlike.difference), std::string("RAILWISE_FABRIC=NAME")})
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
+}
+
+TEST(Fabric, TheHolderOfTheLockIsKnownByName) {
+  const std::string prefix = fabricPrefix(uniqueFabric());
+  EXPECT_EQ(lockHolder(prefix), "a process that cannot be found");
+  const auto lock = Election::win(prefix);
+  ASSERT_OK(lock);
+  EXPECT_EQ(lockHolder(prefix).find("process " + std::to_string(getpid()) + " ("), 0U) << lockHolder(prefix);
+  EXPECT_NE(lockHolder(prefix).find("), state "), std::string::npos) << lockHolder(prefix);
+}
+
+// A process that has chosen no fabric joins one only with the configuration of its maker.
+TEST(Fabric, TheDefaultIsForOneConfiguration) {
+  const std::string name = uniqueFabric();
+  FabricChoice choice = {.name = name, .named = false, .digest = 1, .configuration = "link=iwarp"};
+  {
+    const PeerProcess peer(name, {}, "link=ib");
+    const railwise::test::Said said;
+    EXPECT_EQ(attachFabric(choice).status().sys_errno, EADDRINUSE);
+    EXPECT_EQ(attachFabric(choice).status().sys_errno, EADDRINUSE);
+    const std::string text = said.warnings();
+    for (const std::string& part :
+         {"cannot join the fabric " + name + " with RAILWISE_DEVICE=software:link=iwarp",
+          "process " + std::to_string(peer.pid()) + " (",
+          std::string(") made it with RAILWISE_DEVICE=software:"), std::string("link=ib"),
+          std::string("RAILWISE_FABRIC=NAME")})
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    EXPECT_EQ(text.find("cannot join"), text.rfind("cannot join")) << "said twice: " << text;
+    choice.named = true;  // what has chosen the fabric may differ
+    const auto attached = attachFabric(choice);
+    ASSERT_OK(attached);
+    detachFabric(*attached);
+  }
+  choice.named = false;  // the fabric went with its last process, and is made again
+  const auto made = attachFabric(choice);
+  ASSERT_OK(made);
+  EXPECT_EQ((*made)->segment->maker.pid, static_cast<uint32_t>(getpid()));
+  detachFabric(*made);
+}
+
+TEST(Fabric, AMakerThatHasLeftIsNamedWithOneThatIsThere) {
+  const std::string name = uniqueFabric();
+  auto maker = std::make_unique<PeerProcess>(name, Options{}, "name=a");
+  const PeerProcess other(name, {}, "name=b");
+  const std::string gone = "process " + std::to_string(maker->pid()) + " (";
+  maker.reset();
+  const railwise::test::Said said;
+  EXPECT_EQ(attachFabric({.name = name, .named = false, .digest = 1, .configuration = ""}).status().sys_errno,
+            EADDRINUSE);
+  const std::string text = said.warnings();
+  for (const std::string& part : {gone, std::string("), which has ended, made it, and process "),
+                                  "and process " + std::to_string(other.pid()) + " ("})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
 // What a command has changed is no difference of configurations, and neither is a device that the other does
@@ -286,7 +345,7 @@ TEST(Fabric, ElectionLockOfAKilledOwnerIsFree) {
 
 // A forked child that closes what it inherited takes nothing from its parent, and can attach on its own.
 TEST(Fabric, ForkedChildForgetsTheAttachment) {
-  ASSERT_OK(configure(("fabric=" + uniqueFabric()).c_str()));
+  ASSERT_OK(configure(("fabric=" + uniqueFabric() + ",name=soft0").c_str()));
   ibv_context* context = openNamed("");
   Fabric& fabric = fabricOf(context);
   {
@@ -316,6 +375,47 @@ TEST(Fabric, ForkedChildForgetsTheAttachment) {
   EXPECT_EQ(closeDevice(context), 0);
 }
 
+// Other threads hold whatever lock they hold when a process forks: the child can open a device and register
+// memory all the same.
+TEST(Fabric, AChildForkedInTheMiddleFindsNoLockHeld) {
+  constexpr size_t kBytes = 1U << 16;
+  const OpenDevice device("name=soft0,mover=remap");
+  std::atomic<bool> over{false};
+  const auto useDevice = [] {
+    ibv_context* const context = openNamed("");
+    void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const shared = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ibv_pd* const pd = context != nullptr ? allocPd(context) : nullptr;
+    bool good = pd != nullptr;
+    for (void* const one : {memory, shared}) {
+      ibv_mr* const mr =
+          good ? regMr(pd, one, kBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) : nullptr;
+      good = mr != nullptr && deregMr(mr) == 0;
+      munmap(one, kBytes);
+    }
+    return good && deallocPd(pd) == 0 && closeDevice(context) == 0;
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!over.load()) EXPECT_TRUE(useDevice());
+    });
+  }
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);
+      _exit(useDevice() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "child " << i;
+    if (status != 0) break;
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 // What fork() does before its handlers run in the child, made to last: the parent leaves the fabric and comes
 // back meanwhile.
 TEST(Fabric, AChildThatHoldsAnEarlierMarkIsNotInTheWay) {
@@ -339,23 +439,6 @@ TEST(Fabric, AChildThatHoldsAnEarlierMarkIsNotInTheWay) {
   waitpid(child, nullptr, 0);
 }
 
-// Of a process that had our token on an earlier fabric of this name, and has not closed its doorbells yet; or
-// of its child, which keeps them.
-TEST(Fabric, ADoorbellOfAnEarlierFabricIsNotInTheWay) {
-  const OpenDevice device;
-  const Fabric& fabric = fabricOf(device);
-  Doorbell first;
-  ASSERT_OK(first.open(fabric));
-  const Result<int> taken = bindName(fabric.prefix + "bell/" + std::to_string(fabric.self.token) + "." +
-                                     std::to_string(first.id() + 1));
-  ASSERT_OK(taken);
-  Doorbell second;
-  ASSERT_OK(second.open(fabric));
-  ring(fabric, fabric.self.token, second.id());
-  EXPECT_TRUE(second.pending());
-  close(*taken);
-}
-
 TEST(Fabric, PagesAreGivenBack) {
   const OpenDevice device;
   Fabric& fabric = fabricOf(device);
@@ -371,6 +454,42 @@ TEST(Fabric, AnotherLayoutIsRefused) {
   segment.layout_version = kLayoutVersion + 1;
   EXPECT_THROW(PeerProcess(device.fabric()), std::runtime_error);
   segment.layout_version = kLayoutVersion;
+}
+
+// Members of layout 9 and before have names without a random number.
+TEST(Fabric, AMemberWithAShortNameHasAnotherLayout) {
+  const std::string name = uniqueFabric();
+  const struct {
+    uint64_t magic = kMagic;
+    uint32_t version = 9;
+    uint32_t reserved = 0;
+  } header;
+  const int segment = memfd_create("railwise-softdev", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(segment, 4096), 0);
+  ASSERT_EQ(pwrite(segment, &header, sizeof header, 0), static_cast<ssize_t>(sizeof header));
+  ASSERT_EQ(fcntl(segment, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  const auto mark = bindName(fabricPrefix(name) + std::to_string(getpid()) + "." + std::to_string(segment));
+  ASSERT_OK(mark);
+  FabricChoice choice;
+  choice.name = name;
+  const railwise::test::Said said;
+  const auto attached = attachFabric(choice);
+  EXPECT_FALSE(attached.ok());
+  EXPECT_EQ(attached.status().sys_errno, EPROTO);
+  EXPECT_NE(said.warnings().find("runs another version of Railwise"), std::string::npos) << said.warnings();
+  close(*mark);
+  close(segment);
+}
+
+// qemu-user answers a process that reads its own /proc/PID/stat, and another process hears of another start.
+TEST(Liveness, AnotherProcessSeesTheSameStart) {
+  const pid_t self = getpid();
+  const uint64_t start = processStartTime(self);
+  const pid_t child = fork();
+  if (child == 0) _exit(processAlive(self, start) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // A process that has no file descriptor left cannot look at another, and must not take it for dead.

@@ -16,7 +16,7 @@
 namespace railwise::softdev::test {
 namespace {
 
-constexpr Options kImpatient = {.timeout = 10, .retry_cnt = 1};
+constexpr Options kImpatientDevice = {.timeout = 10, .retry_cnt = 1};
 constexpr Options kPatient = {.timeout = 0};
 
 ibv_port_state stateOf(ibv_context* context) {
@@ -176,7 +176,7 @@ TEST(FaultVerbs, DelayOfACall) {
 TEST(FaultPorts, DownThenTimeout) {
   const OpenDevice device("name=one;name=two");
   const OpenSecond second("two");
-  Pair pair(device, second, kImpatient, kImpatient);
+  Pair pair(device, second, kImpatientDevice, kImpatientDevice);
   addRule(device, "device=one opcode=write nth=2 port=down");
   ASSERT_EQ(pair.a.send({.length = 8}), 0);
   EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
@@ -225,7 +225,7 @@ TEST(FaultPorts, ARuleBringsItUpAgain) {
 TEST(FaultPorts, GidChange) {
   const OpenDevice device("name=one;name=two");
   const OpenSecond second("two");
-  Options options = kImpatient;
+  Options options = kImpatientDevice;
   options.gid_index = 3;
   Pair pair(device, second, options, options);
   Options elsewhere = kPatient;
@@ -278,7 +278,7 @@ TEST(FaultDevice, Fatal) {
   const OpenDevice device("name=one;name=two");
   const OpenSecond twin("one");
   const OpenSecond second("two");
-  Pair pair(device, second, kImpatient, kImpatient);
+  Pair pair(device, second, kImpatientDevice, kImpatientDevice);
   Pair other(static_cast<ibv_context*>(second), kPatient);
   ASSERT_EQ(pair.a.receive(3), 0);
   addRule(device, "device=one opcode=write nth=1 device_fatal");

@@ -16,7 +16,7 @@
 namespace railwise::softdev::test {
 namespace {
 
-constexpr Options kImpatient = {.timeout = 1, .retry_cnt = 2, .rnr_retry = 2};
+constexpr Options kQuickToGiveUp = {.timeout = 1, .retry_cnt = 2, .rnr_retry = 2};
 
 // The statuses of `count` writes, one after the other, each on a new pair when the last one failed.
 void expectWrite(Endpoint& end, ibv_wc_status status, uint64_t wr_id = 1) {
@@ -179,7 +179,7 @@ TEST(Faults, DatagramsAreLost) {
 
 TEST(Faults, DroppedForEverExceedsTheRetries) {
   const OpenDevice device;
-  Pair pair(device, kImpatient);
+  Pair pair(device, kQuickToGiveUp);
   addRule(device, "opcode=write drop");
   const auto before = Clock::now();
   *pair.a.word(0) = 1;
@@ -191,7 +191,7 @@ TEST(Faults, DroppedForEverExceedsTheRetries) {
 
 TEST(Faults, DroppedLessOftenThanTheRetriesArrives) {
   const OpenDevice device;
-  Pair pair(device, kImpatient);
+  Pair pair(device, kQuickToGiveUp);
   addRule(device, "opcode=write nth=1 drop=2");
   const auto before = Clock::now();
   *pair.a.word(0) = 1;
@@ -214,7 +214,7 @@ TEST(Faults, DroppedWithoutATimeoutHangs) {
 
 TEST(Faults, ReceiverNotReady) {
   const OpenDevice device;
-  Pair pair(device, kImpatient);
+  Pair pair(device, kQuickToGiveUp);
   ASSERT_EQ(pair.b.receive(1), 0);
   addRule(device, "opcode=write_imm nth=1 rnr=2");
   addRule(device, "opcode=write_imm nth=2 rnr=3");
@@ -268,7 +268,7 @@ TEST(Faults, AChainMeetsItsFaultInTheMiddle) {
 
 TEST(Faults, StuckQueuePair) {
   const OpenDevice device;
-  Pair pair(device, kImpatient);
+  Pair pair(device, kQuickToGiveUp);
   addRule(device, "opcode=write nth=2 stuck");
   expectWrite(pair.a, IBV_WC_SUCCESS);
   for (uint64_t wr_id : {2U, 3U}) ASSERT_EQ(pair.a.send({.length = 8, .wr_id = wr_id}), 0);
@@ -294,7 +294,7 @@ TEST(Faults, QueuePairFatal) {
 
 TEST(Faults, QueuePairFatalAtTheReceiver) {
   const OpenDevice device;
-  Pair pair(device, kImpatient);
+  Pair pair(device, kQuickToGiveUp);
   addRule(device, "opcode=recv qp_fatal");
   ASSERT_EQ(pair.b.receive(5, 0, 8), 0);
   ASSERT_EQ(pair.a.send({.opcode = IBV_WR_SEND, .length = 8}), 0);

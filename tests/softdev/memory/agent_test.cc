@@ -2,8 +2,16 @@
 #include "softdev/memory/agent.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "softdev/fabric/doorbell.h"
+#include "softdev/fabric/membership.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
 
@@ -126,6 +134,31 @@ TEST(Agent, ServesProcessesThatAreNotDumpable) {
   ASSERT_EQ(other.send({.opcode = IBV_WR_RDMA_READ, .offset = 1024, .length = 64}), 0);
   EXPECT_EQ(other.wait().status, IBV_WC_SUCCESS);
   EXPECT_EQ(other.word(1024 + 56), 47U);
+}
+
+// A profiler's signals come while the process that is asked does not answer yet.
+TEST(Agent, HandsTheSegmentOutDespiteSignals) {
+  const std::string fabric = uniqueFabric();
+  const PeerProcess member(fabric, {}, kAgents);
+  struct sigaction handler = {};
+  struct sigaction before = {};
+  handler.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &handler, &before), 0);
+  ASSERT_EQ(kill(member.pid(), SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(member.pid(), &status, WUNTRACED), member.pid());
+  std::thread profiler([asking = pthread_self(), pid = member.pid()] {
+    for (int i = 0; i < 30; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      pthread_kill(asking, SIGUSR1);
+    }
+    kill(pid, SIGCONT);
+  });
+  const int fd = fetchSegment(fabricPrefix(fabric), member.pid());
+  profiler.join();
+  EXPECT_GE(fd, 0);
+  if (fd >= 0) close(fd);
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(Agent, ServesUnderASystemCallFilter) {

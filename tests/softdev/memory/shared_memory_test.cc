@@ -17,10 +17,10 @@
 namespace railwise::softdev::test {
 namespace {
 
-constexpr size_t kBytes = 1 << 16;
+constexpr size_t kSharedBytes = 1 << 16;
 
 TEST(Area, FollowsTheKernel) {
-  Buffer file(kBytes, Memory::kMemoryFile);
+  Buffer file(kSharedBytes, Memory::kMemoryFile);
   Area area;
   ASSERT_TRUE(findArea(reinterpret_cast<uint64_t>(file.data()) + 5000, &area));
   EXPECT_TRUE(area.shared && area.readable && area.writable);
@@ -41,38 +41,39 @@ TEST(Area, FollowsTheKernel) {
 
 TEST(Backing, OfOneSharedStretchOnly) {
   uint64_t offset = 0;
-  Buffer file(kBytes, Memory::kMemoryFile);
+  Buffer file(kSharedBytes, Memory::kMemoryFile);
   const auto address = reinterpret_cast<uint64_t>(file.data());
   const std::shared_ptr<BackingFile> backing = findBacking(address + 5000, 100, true, &offset);
   ASSERT_NE(backing, nullptr);
   EXPECT_EQ(offset, 5000U);
-  EXPECT_EQ(findBacking(address, kBytes, true, &offset), backing);  // one descriptor for both
-  ASSERT_EQ(mprotect(file.data() + kBytes / 2, kBytes / 2, PROT_READ), 0);
-  EXPECT_EQ(findBacking(address, kBytes, true, &offset), nullptr);
-  EXPECT_EQ(findBacking(address, kBytes, false, &offset), backing);  // two areas, one stretch
-  Buffer memory(kBytes, Memory::kAnonymous);
-  EXPECT_EQ(findBacking(reinterpret_cast<uint64_t>(memory.data()), kBytes, true, &offset), nullptr);
+  EXPECT_EQ(findBacking(address, kSharedBytes, true, &offset), backing);  // one descriptor for both
+  ASSERT_EQ(mprotect(file.data() + kSharedBytes / 2, kSharedBytes / 2, PROT_READ), 0);
+  EXPECT_EQ(findBacking(address, kSharedBytes, true, &offset), nullptr);
+  EXPECT_EQ(findBacking(address, kSharedBytes, false, &offset), backing);  // two areas, one stretch
+  Buffer memory(kSharedBytes, Memory::kAnonymous);
+  EXPECT_EQ(findBacking(reinterpret_cast<uint64_t>(memory.data()), kSharedBytes, true, &offset), nullptr);
   // The half of a file that something else took the place of.
-  ASSERT_NE(
-      mmap(file.data(), kBytes / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
-      MAP_FAILED);
-  EXPECT_EQ(findBacking(address, kBytes, false, &offset), nullptr);
+  ASSERT_NE(mmap(file.data(), kSharedBytes / 2, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            MAP_FAILED);
+  EXPECT_EQ(findBacking(address, kSharedBytes, false, &offset), nullptr);
 }
 
 TEST(Backing, LooksAtTheAddressAnew) {
   uint64_t offset = 0;
-  Buffer first(kBytes, Memory::kMemoryFile);
+  Buffer first(kSharedBytes, Memory::kMemoryFile);
   const auto address = reinterpret_cast<uint64_t>(first.data());
-  const auto before = findBacking(address, kBytes, true, &offset);
+  const auto before = findBacking(address, kSharedBytes, true, &offset);
   ASSERT_NE(before, nullptr);
   const int fd = memfd_create("railwise-test-other", MFD_CLOEXEC);
-  ASSERT_EQ(ftruncate(fd, 2 * kBytes), 0);
-  ASSERT_NE(mmap(first.data(), kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, kBytes),
-            MAP_FAILED);
-  const auto after = findBacking(address, kBytes, true, &offset);
+  ASSERT_EQ(ftruncate(fd, 2 * kSharedBytes), 0);
+  ASSERT_NE(
+      mmap(first.data(), kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, kSharedBytes),
+      MAP_FAILED);
+  const auto after = findBacking(address, kSharedBytes, true, &offset);
   ASSERT_NE(after, nullptr);
   EXPECT_NE(after->identity(), before->identity());
-  EXPECT_EQ(offset, kBytes);
+  EXPECT_EQ(offset, kSharedBytes);
   close(fd);
 }
 
@@ -153,12 +154,12 @@ TEST(SharedMemory, SparseFilesOfALimitedFileSystemAreNotMapped) {
   const int fd = mkstemp(path);
   if (fd < 0) GTEST_SKIP() << "no /dev/shm";
   unlink(path);
-  ASSERT_EQ(ftruncate(fd, kBytes), 0);
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_EQ(ftruncate(fd, kSharedBytes), 0);
+  void* memory = mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ASSERT_NE(memory, MAP_FAILED);
   OpenDevice device;
   Endpoint end(device);
-  ibv_mr* mr = regMr(end.pd, memory, kBytes, end.options.mr_access);
+  ibv_mr* mr = regMr(end.pd, memory, kSharedBytes, end.options.mr_access);
   ASSERT_NE(mr, nullptr);
   Fabric& fabric = *as<Context>(end.context).fabric;
   PeerRegions regions;
@@ -166,7 +167,7 @@ TEST(SharedMemory, SparseFilesOfALimitedFileSystemAreNotMapped) {
   struct statvfs system = {};
   ASSERT_EQ(fstatvfs(fd, &system), 0);
   if (system.f_blocks != 0) EXPECT_EQ(regions.find(fabric, fabric.self.token, mr->rkey, at, true), nullptr);
-  std::memset(memory, 1, kBytes);
+  std::memset(memory, 1, kSharedBytes);
   regions.clear();
   std::byte* mapped = regions.find(fabric, fabric.self.token, mr->rkey, at + 100, true);
   ASSERT_NE(mapped, nullptr);
@@ -174,7 +175,7 @@ TEST(SharedMemory, SparseFilesOfALimitedFileSystemAreNotMapped) {
   EXPECT_EQ(at[100], std::byte{77});
   deregMr(mr);
   regions.sweep(*fabric.segment);
-  munmap(memory, kBytes);
+  munmap(memory, kSharedBytes);
   close(fd);
 }
 

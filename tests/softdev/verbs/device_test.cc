@@ -194,7 +194,7 @@ TEST(Device, GidAndPkeyTables) {
 }
 
 TEST(Device, CloseWithObjectsIsBusy) {
-  ASSERT_OK(configure(("fabric=" + uniqueFabric()).c_str()));
+  ASSERT_OK(configure(("fabric=" + uniqueFabric() + ",name=soft0").c_str()));
   ibv_context* context = openNamed("");
   ibv_pd* pd = allocPd(context);
   EXPECT_EQ(closeDevice(context), EBUSY);

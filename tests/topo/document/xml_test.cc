@@ -132,7 +132,9 @@ INSTANTIATE_TEST_SUITE_P(
              "the value of a has more than 253 characters"},
         Text{"long_name", inSystem("<" + kLonger + "/>"), "a name of more than 253 characters"},
         Text{"too_many_nodes", inSystem("\n" + repeated("<cpu/>", 255)),
-             "f.xml:2:1525: this is element 256; NCCL's parser takes 255 at most"},
+             "f.xml:2:1525: this is element 256; NCCL's parser takes 255 at most; remove devices that NCCL "
+             "does not use "
+             "(railwise --any-size reads more)"},
         Text{"closing_system_alone", inSystem("") + "</system>", "</system> without <system>"}),
     textName);
 
@@ -196,6 +198,12 @@ TEST(Xml, IsWrittenAsNcclWrites) {
   EXPECT_EQ(writeXml(*document), text);
   const auto quotes = parseXml(inSystem("<cpu a='\"'/>"), "f.xml");
   EXPECT_EQ(writeXml(*quotes), "<system version=\"1\">\n  <cpu a='\"'/>\n</system>\n");
+}
+
+TEST(Xml, IsWrittenWithoutControlCharacters) {
+  const auto document = parseXml(inSystem("<cpu a='x\x1b[31m\x07' b\x1b='1\n2'/>"), "f.xml");
+  ASSERT_OK(document);
+  EXPECT_EQ(writeXml(*document), "<system version=\"1\">\n  <cpu a=\"x?[31m?\" b?=\"1\n2\"/>\n</system>\n");
 }
 
 TEST(XmlDocument, LookUpsTakeTheFirstMatch) {

@@ -11,6 +11,10 @@ using namespace test;
 
 std::string textOf(const Outcome<std::string>& text) { return text.ok() ? *text : "error: " + text.error(); }
 
+std::string textOf(const Machine& machine, int rank = -1, int channel = -1) {
+  return textOf(explainText(machine, explain(machine), {.rank = rank, .channel = channel, .each = true}));
+}
+
 std::vector<std::string> kinds(const std::vector<Problem>& problems) {
   std::vector<std::string> list;
   for (const Problem& problem : problems) list.push_back(problem.kind);
@@ -39,6 +43,14 @@ TEST(Explain, TellsTheChosenNicAndItsWay) {
   EXPECT_TRUE(all.problems.empty());
 }
 
+TEST(Explain, AMachineWithoutNicSaysWhereNcclHasThemFrom) {
+  const auto all = explain(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0")))));
+  ASSERT_EQ(kinds(all.problems), std::vector<std::string>{"no-nic"});
+  EXPECT_TRUE(has(all.problems[0].text, "its network plugin finds on the machine")) << all.problems[0].text;
+  EXPECT_TRUE(has(all.problems[0].fix, "railwise devices"));
+  EXPECT_TRUE(all.gpus[0].problems.empty());
+}
+
 TEST(Explain, RejectsByDistance) {
   const auto all = explain(machineOf(twoSwitches()));
   EXPECT_EQ(rejected(all.gpus[0], 1).rule, "distance");
@@ -58,6 +70,10 @@ TEST(Explain, RejectsByBandwidthEvenTheNearer) {
       "less bandwidth: 12 < 22 GB/s, though it is nearer (PIX before SYS): NCCL looks at bandwidth first");
   const auto problems = kinds(all.gpus[0].problems);
   EXPECT_EQ(std::count(problems.begin(), problems.end(), "nearer-nic-lost"), 1);
+  ASSERT_EQ(problems[0], "slow-link");
+  EXPECT_TRUE(has(all.gpus[0].problems[0].text,
+                  "the link between CPUs from NUMA node 0 to NUMA node 1 carries 22 GB/s"))
+      << all.gpus[0].problems[0].text;
 }
 
 // NCCL would rather relay through a neighbour than use a GPU's own slow NIC: somebody must say so.
@@ -77,7 +93,7 @@ TEST(Explain, RejectsByTurn) {
   EXPECT_EQ(rejected(all.gpus[1], 1).rule, "turn");
   EXPECT_EQ(rejected(all.gpus[1], 1).reason, "equally near, but it is the turn of GPU 2");
   EXPECT_EQ(rejected(all.gpus[1], 1).deal,
-            "4 GPUs share 4 equally near NICs, 1 for each; GPU 1 takes number 2 of 0 to 3 by bit reversal");
+            "4 GPUs share 4 equally near NICs, 1 for each; GPU 1 takes mlx5_2 by bit reversal");
 }
 
 TEST(Explain, NamesTheLimitThatAnUserSet) {
@@ -131,15 +147,15 @@ TEST(Explain, TellsOfDomains) {
 TEST(ExplainText, CallsTheLinksOfAmdByTheirName) {
   const auto machine = realMachine("rcclx/topo_8p_942.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
-  EXPECT_TRUE(has(textOf(explainText(*machine, 0)), "over xGMI to this host's GPU k"));
+  EXPECT_TRUE(has(textOf(*machine, 0), "over xGMI to this host's GPU k"));
 }
 
 TEST(ExplainText, SaysNothingOfNvidiaOnAMachineOfAmd) {
   const auto machine = realMachine("rcclx/topo_8p_942.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";
-  const std::string text = textOf(explainText(*machine));
+  const std::string text = textOf(*machine);
   EXPECT_TRUE(has(text, "\nHow RCCL chooses\n")) << text;
-  EXPECT_TRUE(has(text, "by their GPU number and channel"));
+  EXPECT_TRUE(has(text, "by their GPU"));
   for (const char* word : {"NVLink", "NVML", "nvidia", " NCCL "}) EXPECT_FALSE(has(text, word)) << word;
   EXPECT_TRUE(has(meaningText(*machine->graph, PathType::kPxn), "xGMI to another GPU"));
 }
@@ -152,11 +168,11 @@ TEST(ExplainText, TellsOfSeveralRanksOnAGpu) {
     const std::size_t end = xml.find("</gpu>\n", at) + 7;
     xml.insert(end, head + (rank == "0" ? "2" : "3") + "\" gdr=\"1\"/>\n");
   }
-  const std::string text = textOf(explainText(machineOf(xml)));
+  const std::string text = textOf(machineOf(xml));
   EXPECT_TRUE(has(text, "test.xml: 2 GPUs with 2 ranks each, 2 NICs")) << text;
   EXPECT_TRUE(has(text, "  Shared     this is rank 0; on the same device is rank 2\n")) << text;
   EXPECT_TRUE(has(text, "  Shared     this is rank 3; on the same device is rank 1\n"));
-  EXPECT_FALSE(has(textOf(explainText(machineOf(twoSwitches()))), "Shared"));
+  EXPECT_FALSE(has(textOf(machineOf(twoSwitches())), "Shared"));
 }
 
 // A NIC without a PCI address hangs on its CPU and beats those that have one.
@@ -190,27 +206,67 @@ TEST(Explain, TellsNicsOfOneNameApart) {
 }
 
 TEST(ExplainText, ReadsFromChoiceToReason) {
-  const std::string text = textOf(explainText(machineOf(twoSwitches()), 0));
+  const std::string text = textOf(machineOf(twoSwitches()), 0);
   EXPECT_TRUE(has(text, "GPU 0 (0000:11:00.0, NUMA node 0) uses mlx5_0\n")) << text;
   EXPECT_TRUE(has(text, "  GPUDirect  on: the NIC is near enough (PIX; the limit is P2C)\n"));
   EXPECT_TRUE(has(text, "  Rejected   mlx5_1: same bandwidth but farther: PXN behind PIX\n"));
   EXPECT_FALSE(has(text, "\nGPU 1 (")) << "only the asked one";
 }
 
+TEST(ExplainText, OfGpusThatAreAlikeTheFirstIsWritten) {
+  const Machine machine = machineOf(twoSwitches());
+  const std::string text = textOf(explainText(machine, explain(machine)));
+  EXPECT_TRUE(has(text, "\nGPU 0 (")) << text;
+  EXPECT_FALSE(has(text, "\nGPU 1 (")) << text;
+  EXPECT_TRUE(has(text, "  Alike      GPU 1 is like this but for names")) << text;
+  EXPECT_TRUE(has(textOf(explainText(machine, explain(machine), {.rank = 1})), "\nGPU 1 ("));
+}
+
+TEST(ExplainText, GpusThatDifferAreWritten) {
+  const Machine machine = machineOf(
+      systemOf(cpu(0, pciSwitch("0000:10:00.0", gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "near"))) +
+               cpu(1, gpu(1, "0000:21:00.0"))));
+  const std::string text = textOf(explainText(machine, explain(machine)));
+  EXPECT_TRUE(has(text, "\nGPU 0 (")) << text;
+  EXPECT_TRUE(has(text, "\nGPU 1 (")) << text;
+}
+
+TEST(ExplainText, BrieflyHasTheTableAndWhatIsWrong) {
+  const Machine machine = machineOf(
+      systemOf(cpu(0, gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") + nic(0, "0000:12:00.0", "far"))));
+  const std::string text = textOf(explainText(machine, explain(machine), {.brief = true}));
+  EXPECT_TRUE(has(text, "\nGPU 0  far ")) << text;
+  EXPECT_TRUE(has(text, "\nGPU 0, and likewise GPU 1\n  ! Problem  ")) << text;
+  EXPECT_TRUE(has(text, "\nWhat to do\n")) << text;
+  EXPECT_FALSE(has(text, "Rejected")) << text;
+  EXPECT_FALSE(has(text, "How NCCL chooses")) << text;
+}
+
+TEST(ExplainText, FitsTheColumns) {
+  const Machine machine = machineOf(twoSwitches());
+  const std::string text = textOf(explainText(machine, explain(machine), {.columns = 60}));
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    EXPECT_LE(end - at, 60U) << text.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
 TEST(ExplainText, OfAChannel) {
   const std::string xml =
       systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a") + nic(1, "0000:13:00.0", "b")));
-  const std::string text = textOf(explainText(machineOf(xml), 0, 3));
+  const std::string text = textOf(machineOf(xml), 0, 3);
   EXPECT_TRUE(has(text, "uses b\n")) << text;
   EXPECT_TRUE(has(text, "a: the turn of another channel"));
 }
 
 TEST(ExplainText, RefusesAGpuThatIsNotThere) {
-  EXPECT_EQ(textOf(explainText(machineOf(twoSwitches()), 7)), "error: test.xml: no GPU 7; there are 2");
+  EXPECT_EQ(textOf(machineOf(twoSwitches()), 7), "error: test.xml: no GPU 7; there are 2");
 }
 
 TEST(ExplainJson, IsComplete) {
-  const std::string json = textOf(explainJson(machineOf(flat())));
+  const Machine machine = machineOf(flat());
+  const std::string json = textOf(explainJson(machine, explain(machine)));
   EXPECT_TRUE(has(json, "\"schema\": \"railwise-explain\""));
   EXPECT_TRUE(has(json, "\"rule\": \"distance\""));
   EXPECT_TRUE(has(json, "\"kind\": \"slow-link\""));

@@ -91,34 +91,102 @@ TEST(GraphBuilderTest, LinkSpeedsByPrefix) {
 }
 
 TEST(GraphBuilderTest, NvlinkBandwidthByComputeCapability) {
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(60), 18);
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(70), 20);
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(80), 20);
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(86), 12);
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(89), 20);
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(90), 20.6F);
-  EXPECT_FLOAT_EQ(nvlinkBandwidth(100), 40.1F);
+  const auto bandwidth = [](int sm, int release = NcclVersion::kNewest.code) {
+    return nvlinkBandwidth(sm, NcclVersion{release});
+  };
+  EXPECT_FLOAT_EQ(bandwidth(60), 18);
+  EXPECT_FLOAT_EQ(bandwidth(70), 20);
+  EXPECT_FLOAT_EQ(bandwidth(80), 20);
+  EXPECT_FLOAT_EQ(bandwidth(86), 12);
+  EXPECT_FLOAT_EQ(bandwidth(89), 20);
+  EXPECT_FLOAT_EQ(bandwidth(90), 20.6F);
+  EXPECT_FLOAT_EQ(bandwidth(100), 40.1F);
+  EXPECT_FLOAT_EQ(bandwidth(80, 21701), 22);
+  EXPECT_FLOAT_EQ(bandwidth(90, 21904), 20);
+  EXPECT_FLOAT_EQ(bandwidth(100, 22403), 20.6F);
+  EXPECT_FLOAT_EQ(bandwidth(100, 22703), 40);
+}
+
+float betweenCpus(CpuArch arch, CpuVendor vendor, int family, int model, NcclVersion release) {
+  Node cpu;
+  cpu.arch = arch;
+  cpu.vendor = vendor;
+  cpu.model = cpuModel(vendor, family, model, release);
+  return interCpuBandwidth(cpu, release);
 }
 
 TEST(GraphBuilderTest, SocketsOfEveryCpu) {
   const auto between = [](CpuArch arch, CpuVendor vendor, int family, int model) {
-    Node cpu;
-    cpu.arch = arch;
-    cpu.vendor = vendor;
-    cpu.model = cpuModel(vendor, family, model);
-    return interCpuBandwidth(cpu);
+    return betweenCpus(arch, vendor, family, model, NcclVersion::kNewest);
   };
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0x54), 6);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0x55), 10);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0x8f), 22);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0xac), 22);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0xad), 40);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0xaf), 40);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0xb0), 22);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 6, 0xcf), 40);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kIntel, 7, 0xcf), 6);
-  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 175, 1), 16);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 143, 1), 16);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 23, 1), 16);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 25, 1), 24);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 175, 1), 24);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 26, 1), 32);
+  EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kAmd, 191, 1), 32);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kZhaoxin, 7, 0x5b), 9);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kZhaoxin, 7, 0x3b), 6);
   EXPECT_FLOAT_EQ(between(CpuArch::kX86, CpuVendor::kUnknown, 0, 0), 5000);
   EXPECT_FLOAT_EQ(between(CpuArch::kArm, CpuVendor::kUndefined, 0, 0), 6);
   EXPECT_FLOAT_EQ(between(CpuArch::kPower, CpuVendor::kUndefined, 0, 0), 32);
+}
+
+TEST(GraphBuilderTest, SocketsByRelease) {
+  const auto intel = [](int model, int release) {
+    return betweenCpus(CpuArch::kX86, CpuVendor::kIntel, 6, model, NcclVersion{release});
+  };
+  const auto zen4 = [](int release) {
+    Node cpu;
+    cpu.arch = CpuArch::kX86;
+    cpu.vendor = CpuVendor::kAmd;
+    return interCpuBandwidth(cpu, NcclVersion{release});
+  };
+  EXPECT_FLOAT_EQ(intel(0xad, 23007), 22);
+  EXPECT_FLOAT_EQ(intel(0xcf, 22501), 10);
+  EXPECT_FLOAT_EQ(intel(0x55, 21701), 9);
+  EXPECT_FLOAT_EQ(zen4(23007), 16);
+  EXPECT_FLOAT_EQ(zen4(21806), 5000);
+  EXPECT_FLOAT_EQ(zen4(21602), 16);
+}
+
+// Since 2.31 the generation of an AMD processor decides, so the graph needs its family.
+TEST(GraphBuilderTest, AnAmdCpuNeedsItsFamilySince231) {
+  const std::string text = systemOf(
+      R"(<cpu numaid="0" arch="x86_64" vendor="AuthenticAMD"><pci busid="0000:01:00.0" class="0x030000" )"
+      R"(link_speed="" link_width="16"><gpu dev="0" sm="80" rank="0" gdr="1"/></pci></cpu>)");
+  Settings settings;
+  settings.nccl = NcclVersion::k2_30;
+  EXPECT_OK(graphOf(text, settings));
+  settings.nccl = NcclVersion::k2_31;
+  const auto graph = graphOf(text, settings);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_NE(graph.error().find("<cpu> has no familyid"), std::string::npos) << graph.error();
+}
+
+TEST(GraphBuilderTest, HalvesOfANetAreDevicesOfTheirOwnSince229) {
+  const std::string text =
+      systemOf(cpu(0, R"(<pci busid="0000:01:00.0" class="0x020000" link_speed="" link_width="16"><nic>)"
+                      R"(<net name="mlx5_0" dev="0" net="0" gin="1"/></nic></pci>)"));
+  Settings settings;
+  settings.nccl = NcclVersion{22903};
+  auto graph = graphOf(text, settings);
+  ASSERT_OK(graph);
+  EXPECT_EQ(graph->count(NodeType::kNet), 1);
+  settings.nccl = NcclVersion{22907};
+  graph = graphOf(text, settings);
+  ASSERT_OK(graph);
+  EXPECT_EQ(graph->count(NodeType::kNet), 0);
+  EXPECT_EQ(graph->count(NodeType::kGin), 1);
 }
 
 TEST(GraphBuilderTest, NvlinksToOnePeerAddUpAndAbsentTargetsAreDropped) {
@@ -179,6 +247,10 @@ TEST(GraphBuilderTest, GpusBelowADroppedSwitchAreRefused) {
 TEST(GraphBuilderTest, RefusalsNameTheLineAndTheAttribute) {
   EXPECT_EQ(errorOf("<system version=\"1\">\n<cpu affinity=\"f\" arch=\"arm64\">\n</cpu>\n</system>\n"),
             "test.xml:2:1: <cpu> has no numaid; NCCL fails its init without it: add numaid=\"...\"");
+  EXPECT_EQ(
+      errorOf("<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"f\">\n</cpu>\n</system>\n"),
+      "test.xml:2:1: <cpu> has no arch; NCCL takes it from the machine that it runs on, and a file alone "
+      "needs it: add arch=\"...\"");
   EXPECT_NE(errorOf("<system version=\"1\">\n</system>\n").find("no <cpu>"), std::string::npos);
   EXPECT_NE(
       errorOf(systemOf(cpu(0, "<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"\">\n</pci>\n")))

@@ -94,6 +94,30 @@ TEST(Lint, LinkSpeedsThatNcclMisreads) {
   }
 }
 
+TEST(Lint, NotesOfWhatNcclAddsAreOneForAFile) {
+  const auto findings = linted(edited(kMachine, {{" speed=\"400000\"", ""}, {" speed=\"400000\"", ""}}));
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].text, "net \"mlx5_0\" has no speed (and 1 more like it); NCCL takes the plugin's");
+}
+
+TEST(Lint, MergingIsSaidOfPortsThatNcclCanMerge) {
+  const std::string port = "<net name=\"p\" dev=\"9\" speed=\"400000\" gdr=\"1\" port=\"1\" guid=\"0x9\"/>";
+  std::string ports;
+  for (int i = 0; i < 8; ++i) {
+    std::string one = port;
+    one.replace(one.find("\"p\""), 3, "\"p" + std::to_string(i) + "\"");
+    one.replace(one.find("\"9\""), 3, "\"" + std::to_string(i + 2) + "\"");
+    ports += one;
+  }
+  const auto many = linted(edited(kMachine, {{"<nic>", "<nic>" + ports}}));
+  ASSERT_EQ(many.size(), 1U);
+  EXPECT_EQ(many[0].text, "NCCL merges the 9 nets of this <nic> into devices of 8");
+  // Port 0: devices of NCCL's Socket plugin.
+  const auto sockets =
+      linted(edited(kMachine, {{"<nic>", "<nic>" + edited(port, {{"port=\"1\"", "port=\"0\""}})}}));
+  EXPECT_TRUE(sockets.empty());
+}
+
 TEST(Lint, FindingsComeInTheOrderOfTheLines) {
   const auto findings =
       linted(edited(kMachine, {{"mlx5_0\" dev=\"0\"", "mlx5_0\""}, {"AuthenticAMD", "HygonGenuine"}}));
@@ -127,7 +151,6 @@ const std::map<std::string, std::set<std::string>> kLossy = {
     {"misc/modal-gvisor-6f0b99c33.xml", {"nic-drops-children"}},
     {"misc/sugarlxn-nccl_topo.xml", {"duplicate-net-dev", "virtual-nic-shared"}},
     {"quirks/speed_128.xml", {"link-speed"}},
-    {"rccl/topo_8p_rome_n2_1.xml", {"duplicate-net-dev"}},
     {"rccl/topo_8p1h_1.xml", {"duplicate-busid"}},
     {"synthetic/root-none-2gpu.xml", {"cpu-incomplete"}},
 };

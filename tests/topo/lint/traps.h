@@ -119,6 +119,9 @@ inline const std::string kBroadcom =
     R"( vendor="0x1000" device="0xc010" subsystem_vendor="0x1000" subsystem_device="0xa000")";
 inline const std::string kWidth = R"(link_speed="32.0 GT/s PCIe" link_width="16")";
 
+// What follows from the address of GPU 1 at the other end of GPU 0's link.
+inline const std::set<std::string> kLinkLost = {"nvlink-target-missing", "nvlink-asymmetric"};
+
 inline std::vector<Trap> tagTraps() {
   return {
       {"rccl-version",
@@ -145,8 +148,8 @@ inline std::vector<Trap> tagTraps() {
        {},
        edited(kMachine, {{kLink0, kLink0}})},
       {"text-after-slash", kWarning, 11, {{"guid=\"0xa0\" gdr=\"1\"/>", "guid=\"0xa0\" gdr=\"1\"/x>"}}},
-      {"unknown-attribute", kWarning, 11, {{"port=\"1\"", "prot=\"1\""}}},
-      {"unknown-attribute", kWarning, 11, {{"port=\"1\"", "\tport=\"1\""}}},
+      {"unknown-attribute", kWarning, 11, {{"port=\"1\"", "prot=\"1\""}}, {"net-incomplete"}},
+      {"unknown-attribute", kWarning, 11, {{"port=\"1\"", "\tport=\"1\""}}, {"net-incomplete"}},
       {"duplicate-attribute", kError, 11, {{"port=\"1\"", "port=\"1\" port=\"2\""}}},
       {"entity", kWarning, 11, {{"mlx5_0", "mlx5&amp;0"}}},
       {"bad-number", kError, 5, {{"rank=\"0\"", "rank=\"O\""}}},
@@ -192,7 +195,9 @@ inline std::vector<Trap> pciTraps() {
   return {
       {"pci-busid", kError, 9, {{" busid=\"0000:42:00.0\"", ""}}},
       {"busid-malformed", kError, 9, {{"0000:42:00.0", "42:00.0"}}},
-      {"busid-case", kError, 9, {{"0000:42:00.0", "0000:4A:00.0"}}},
+      {"busid-case", kWarning, 9, {{"0000:42:00.0", "0000:4A:00.0"}}},
+      {"busid-case", kError, 5, {{"0000:42:00.0", "0000:4A:00.0"}}, {}, kPciOnly},
+      {"busid-case", kError, 18, {{"\"0000:81:00.0\" class", "\"0000:8A:00.0\" class"}}, kLinkLost},
       {"duplicate-busid", kError, 23, {{"0000:82:00.0", "0000:42:00.0"}}},
       {"duplicate-busid", kWarning, 17, {{"0000:80:00.0", "0000:40:00.0"}}},
       {"pci-incomplete", kError, 9, {{kNicLine, edited(kNicLine, {{" " + kWidth, ""}})}}},
@@ -230,19 +235,28 @@ inline std::vector<Trap> pciTraps() {
 
 inline std::vector<Trap> gpuTraps() {
   return {
-      {"gpu-without-rank", kError, 19, {{" rank=\"1\"", ""}}, {"nvlink-target-missing"}},
+      {"gpu-without-rank", kWarning, 19, {{" rank=\"1\"", ""}}, {"nvlink-target-missing"}},
       {"gpu-without-rank",
        kWarning,
        5,
        {{" rank=\"0\"", ""}, {kLink0, ""}},
        {"nvlink-target-missing", "nvlink-asymmetric"}},
-      {"gpu-incomplete", kError, 5, {{"rank=\"0\" gdr=\"1\"", "rank=\"0\""}}},
+      {"gpu-incomplete", kNote, 5, {{"rank=\"0\" gdr=\"1\"", "rank=\"0\""}}},
+      {"gpu-incomplete", kError, 5, {{"rank=\"0\" gdr=\"1\"", "rank=\"0\" keep=\"1\""}}, {"keep"}},
       {"gpu-sm", kWarning, 5, {{"sm=\"90\"", "sm=\"9\""}}},
-      {"duplicate-rank", kError, 19, {{"rank=\"1\"", "rank=\"0\""}}},
+      {"duplicate-rank", kWarning, 19, {{"rank=\"1\"", "rank=\"0\""}}},
+      {"duplicate-rank", kError, 19, {{"rank=\"1\"", "rank=\"0\" keep=\"1\""}}, {"keep"}},
+      {"duplicate-rank", kError, 7, {{"</gpu>", "</gpu><gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>"}}},
+      {"duplicate-rank",
+       kError,
+       19,
+       {{"numaid=\"0\"", "host_hash=\"0x1\" numaid=\"0\""}, {"rank=\"1\"", "rank=\"0\""}},
+       {"several-hosts", "nvlink-target-missing"}},
       {"duplicate-dev", kWarning, 19, {{"<gpu dev=\"1\"", "<gpu dev=\"0\""}}},
       {"busid-function", kError, 4, {{"0000:41:00.0", "0000:41:00.1"}, {"0000:41:00.0", "0000:41:00.1"}}},
       {"mlopart-range", kError, 5, {{"rank=\"0\"", "rank=\"0\" mlopart=\"2\""}}},
       {"nvlink-incomplete", kError, 6, {{" count=\"4\"", ""}}, {"nvlink-asymmetric"}},
+      {"nvlink-incomplete", kError, 6, {{" tclass=\"0x030200\"", ""}}},
       {"nvlink-count", kWarning, 6, {{"count=\"4\"", "count=\"0\""}}, {"nvlink-asymmetric"}},
       {"nvlink-tclass",
        kWarning,
@@ -263,25 +277,33 @@ inline std::vector<Trap> gpuTraps() {
 
 inline std::vector<Trap> netTraps() {
   return {
-      {"net-without-dev", kWarning, 11, {{"\"mlx5_0\" dev=\"0\"", "\"mlx5_0\""}}},
+      {"net-without-dev", kNote, 11, {{"\"mlx5_0\" dev=\"0\"", "\"mlx5_0\""}}},
       {"net-name", kWarning, 11, {{" name=\"mlx5_0\"", ""}}},
-      {"net-speed", kWarning, 11, {{" speed=\"400000\"", ""}}},
+      {"net-speed", kNote, 11, {{" speed=\"400000\"", ""}, {" speed=\"400000\"", ""}}},
       {"net-speed", kWarning, 11, {{" speed=\"400000\"", " speed=\"-1\""}}},
       {"net-speed", kWarning, 11, {{" speed=\"400000\"", " speed=\"400\""}}},
-      {"net-gdr", kWarning, 11, {{"guid=\"0xa0\" gdr=\"1\"", "guid=\"0xa0\""}}},
-      {"duplicate-net-dev", kError, 25, {{"\"mlx5_1\" dev=\"1\"", "\"mlx5_1\" dev=\"0\""}}},
+      {"net-gdr", kNote, 11, {{"guid=\"0xa0\" gdr=\"1\"", "guid=\"0xa0\""}}},
+      {"net-incomplete", kNote, 11, {{" port=\"1\" guid=\"0xa0\"", ""}}},
+      {"duplicate-net-dev", kWarning, 25, {{"\"mlx5_1\" dev=\"1\"", "\"mlx5_1\" dev=\"0\""}}},
+      {"duplicate-net-dev", kError, 25, {{"\"mlx5_1\" dev=\"1\"", "\"mlx5_0\" dev=\"0\""}}},
       {"second-nic", kError, 12, {{"</nic>", "</nic><nic/>"}}},
       {"nic-on-bridge", kWarning, 10, {{"0x020700", "0x060000"}}},
       {"nics-merge",
        kNote,
        10,
-       {{"<nic>", "<nic><net name=\"mlx5_2\" dev=\"2\" speed=\"400000\" gdr=\"1\"/>"}}},
+       {{"<nic>",
+         "<nic><net name=\"mlx5_2\" dev=\"2\" speed=\"400000\" port=\"2\" guid=\"0xa0\" gdr=\"1\"/>"}}},
       {"nics-merge",
        kNote,
        6,
        {{"    </pci>\n", "<pci busid=\"0000:42:00.1\" class=\"0x020700\" " + kWidth + "/></pci>"}},
        {},
        kPciOnly},
+      {"host-without-nic",
+       kError,
+       16,
+       {{"numaid=\"0\"", "host_hash=\"0x1\" numaid=\"0\""}, {"<net name=\"mlx5_1\"", "<led name=\"mlx5_1\""}},
+       {"several-hosts", "nvlink-target-missing", "unknown-tag"}},
       {"virtual-nic", kNote, 2, {{"modelid=\"1\">", "modelid=\"1\"><nic/>"}}},
       {"virtual-nic-shared",
        kError,

@@ -9,12 +9,6 @@
 namespace railwise::topo::test {
 namespace {
 
-XmlDocument documentOf(const std::string& xml) {
-  auto document = parseXml(xml, "test.xml");
-  EXPECT_OK(document);
-  return std::move(*document);
-}
-
 XmlNode* existing(XmlDocument&, const NetDevice&) { return nullptr; }
 
 // Two functions of one card and a NIC of its own, all on one switch.
@@ -64,6 +58,14 @@ TEST(FusionTest, ForcedGroups) {
   XmlDocument document = documentOf(threePorts());
   auto all = devices(3);
   EXPECT_NE(importNets(document, all, settings, existing).find("'mlx5_0,mlx5_9'"), std::string::npos);
+}
+
+TEST(FusionTest, ForcedGroupsDoNotMatterWithoutNics) {
+  Settings settings;
+  settings.net_force_merge = "mlx5_0,mlx5_1";
+  XmlDocument document = documentOf(threePorts());
+  std::vector<NetDevice> none;
+  EXPECT_EQ(importNets(document, none, settings, existing), "");
 }
 
 TEST(FusionTest, AVirtualNicGetsAPlaceOfItsOwnAndItsMembersGo) {

@@ -9,7 +9,7 @@
 namespace railwise::topo::test {
 namespace {
 
-Outcome<Machine> load(const std::string& xml, const Detection& detection = {}) {
+Outcome<Machine> loadText(const std::string& xml, const Detection& detection = {}) {
   auto document = parseXml(xml, "test.xml");
   EXPECT_OK(document);
   return loadDocument(std::move(*document), {}, detection, "test.xml");
@@ -27,7 +27,7 @@ std::string bareMachine() {
 }
 
 TEST(LoadTest, ACompleteFileIsTakenAsItIs) {
-  const auto machine = load(twoSwitches());
+  const auto machine = loadText(twoSwitches());
   ASSERT_OK(machine);
   EXPECT_FALSE(machine->completed);
   EXPECT_TRUE(machine->remarks.empty());
@@ -38,7 +38,7 @@ TEST(LoadTest, BareDevicesAreNumberedInBusOrder) {
   detection.gpu_sm = 90;
   detection.nvswitch_links = 18;
   detection.nic_speed = 200000;
-  const auto machine = load(bareMachine(), detection);
+  const auto machine = loadText(bareMachine(), detection);
   ASSERT_OK(machine);
   EXPECT_TRUE(machine->completed);
   const Graph& graph = *machine->graph;
@@ -53,13 +53,13 @@ TEST(LoadTest, BareDevicesAreNumberedInBusOrder) {
 }
 
 TEST(LoadTest, WhatWasAssumedIsSaid) {
-  const auto machine = load(bareMachine());
+  const auto machine = loadText(bareMachine());
   ASSERT_OK(machine);
   EXPECT_EQ(machine->remarks.size(), 3U);  // compute capability, NVLink, NICs
 }
 
 TEST(LoadTest, NoGpuIsAnError) {
-  const auto machine = load(systemOf(cpu(0, bare("0101:00:00.0", "0x020700"))));
+  const auto machine = loadText(systemOf(cpu(0, bare("0101:00:00.0", "0x020700"))));
   ASSERT_FALSE(machine.ok());
   EXPECT_NE(machine.error().find("names no GPU"), std::string::npos);
 }
@@ -67,9 +67,9 @@ TEST(LoadTest, NoGpuIsAnError) {
 TEST(LoadTest, AmdsAcceleratorsAreGpusInVersion2Only) {
   std::string xml = systemOf(cpu(0, bare("0001:00:00.0", "0x120000") + bare("0101:00:00.0", "0x020700")));
   ASSERT_NE(xml.find("version=\"1\""), std::string::npos);
-  EXPECT_NE(load(xml).error().find("names no GPU"), std::string::npos);
+  EXPECT_NE(loadText(xml).error().find("names no GPU"), std::string::npos);
   xml.replace(xml.find("version=\"1\""), 11, "version=\"2\"");
-  const auto machine = load(xml);
+  const auto machine = loadText(xml);
   ASSERT_OK(machine);
   EXPECT_EQ(machine->graph->count(NodeType::kGpu), 1);
 }
@@ -79,10 +79,10 @@ TEST(LoadTest, SocketDevicesDoNotMerge) {
       cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "eth0") + nic(1, "0000:12:00.1", "eth1")));
   Detection fuse;
   fuse.fuse_nics = true;
-  EXPECT_EQ(load(xml, fuse)->graph->count(NodeType::kNet), 1);
+  EXPECT_EQ(loadText(xml, fuse)->graph->count(NodeType::kNet), 1);
   for (std::size_t at = 0; (at = xml.find("port=\"1\"")) != std::string::npos;)
     xml.replace(at, 8, "port=\"0\"");
-  EXPECT_EQ(load(xml, fuse)->graph->count(NodeType::kNet), 2);
+  EXPECT_EQ(loadText(xml, fuse)->graph->count(NodeType::kNet), 2);
 }
 
 TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {
@@ -92,7 +92,7 @@ TEST(LoadTest, MoreThan256ElementsTogetherAreRefused) {
     std::snprintf(busid, sizeof busid, "%04x:00:00.0", i + 1);
     inner += bare(busid, i % 2 == 0 ? "0x030200" : "0x020700");
   }
-  const auto machine = load(systemOf(cpu(0, inner)));
+  const auto machine = loadText(systemOf(cpu(0, inner)));
   ASSERT_FALSE(machine.ok());
   EXPECT_NE(machine.error().find("256 XML elements"), std::string::npos) << machine.error();
 }

@@ -20,7 +20,7 @@ TEST(Diff, OfTheSameMachineIsEmpty) {
   const Machine right = machineOf(twoSwitches());
   EXPECT_TRUE(diff(left, right).empty());
   EXPECT_EQ(diffText(left, right, {}),
-            "no difference between test.xml (NCCL 2.30.7) and test.xml (NCCL 2.30.7)\n");
+            "no difference between test.xml (NCCL 2.31.2) and test.xml (NCCL 2.31.2)\n");
   EXPECT_TRUE(has(diffJson(left, right, {}), "\"equal\": true"));
 }
 
@@ -100,6 +100,37 @@ TEST(Diff, OfNcclVersionsMatchesGpusWithTheirDevices) {
   const Difference* path = find(list, "path", "GPU/0 -> GPU/1");
   ASSERT_NE(path, nullptr) << "NCCL 2.30 counts a hop from a GPU to its device";
   EXPECT_EQ(path->right, "NVL 370.8 GB/s, 2 hops");
+  const std::string text = diffText(left, right, list);
+  EXPECT_TRUE(has(text, "\nRules that differ\n")) << text;
+  EXPECT_TRUE(has(text, "  since 2.30.3: a rank is a node behind the node of its GPU")) << text;
+}
+
+// The four GPUs of a socket share two NICs: NCCL 2.30.7 counts them by their places among the four, NCCL 2.31
+// by their numbers on the host.
+TEST(Diff, TellsWhatAnUpgradeTo231Changes) {
+  const auto three = [](NcclVersion release) {
+    std::string inside;
+    for (int i = 0; i < 3; ++i) inside += gpu(i, "0000:1" + std::to_string(i) + ":00.0");
+    std::string other;
+    for (int i = 3; i < 6; ++i) other += gpu(i, "0000:2" + std::to_string(i) + ":00.0");
+    for (int i = 0; i < 4; ++i) {
+      const std::string number = std::to_string(i);
+      (i < 2 ? inside : other) += nic(i, "0000:3" + number + ":00.0", "mlx5_" + number);
+    }
+    Settings settings;
+    settings.nccl = release;
+    return machineOf(systemOf(cpu(0, inside) + cpu(1, other)), settings);
+  };
+  const Machine before = three(NcclVersion::k2_30);
+  const Machine after = three(NcclVersion::k2_31);
+  const auto list = diff(before, after);
+  const Difference* choice = find(list, "nic", "GPU/3");
+  ASSERT_NE(choice, nullptr);
+  EXPECT_EQ(choice->left, "mlx5_2");
+  EXPECT_EQ(choice->right, "mlx5_3");
+  const std::string text = diffText(before, after, list);
+  EXPECT_TRUE(has(text, "  until 2.31.2: equally near NICs are dealt out by a GPU's number modulo")) << text;
+  EXPECT_TRUE(has(diffJson(before, after, list), "{\"since\": \"2.31.2\", \"rule\": \"all NVSwitches"));
 }
 
 }  // namespace

@@ -73,5 +73,13 @@ TEST(Html, SaysWhatTheVendorSaysOfAGpu) {
       has(page, "\"State: 2 ECC errors.\", \"Driver 550.90.07.\", \"MIG \\u003c3g.40gb>: 40 GiB, -.\""));
 }
 
+TEST(Html, CarriesTheChannelsAndTheTransports) {
+  const std::string html = htmlText(machineOf(twoSwitches()));
+  EXPECT_TRUE(has(html, R"({"key": "ring", "name": "Ring", "nodes": 1, "shape": "ring")")) << html;
+  EXPECT_TRUE(has(html, R"({"key": "tree", "name": "Tree", "nodes": 2)"));
+  EXPECT_TRUE(has(html, R"("here": [[[1, 0]], [[0, 0]]])"));
+  EXPECT_TRUE(has(html, R"(["P2P/CUMEM", "NVL \u003c= PXB)"));
+}
+
 }  // namespace
 }  // namespace railwise::topo

@@ -33,7 +33,7 @@ TEST(TopologyJson, HasTheSchemaAndTheDevices) {
   const std::string json = topologyJson(machineOf(twoSwitches()));
   EXPECT_TRUE(
       has(json, "\"schema\": \"railwise-topology\",\n  \"schema_version\": 1,\n  \"machine\": \"test.xml\""));
-  EXPECT_TRUE(has(json, "\"nccl\": \"2.30.7\""));
+  EXPECT_TRUE(has(json, "\"nccl\": \"2.31.2\""));
   EXPECT_TRUE(has(json, "\"settings\": {},")) << "all are at their defaults";
   EXPECT_TRUE(has(json, "\"id\": \"GPU/1\""));
   EXPECT_TRUE(has(json, "\"name\": \"mlx5_1\""));

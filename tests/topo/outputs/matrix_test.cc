@@ -33,6 +33,11 @@ TEST(Matrix, NamesDevicesAndTheNicOfEachGpu) {
   EXPECT_TRUE(has(text, "GPU 1  mlx5_1  PIX   48    on         all\n"));
 }
 
+TEST(Matrix, WithoutNicsHasNoLegendOfThem) {
+  EXPECT_FALSE(has(matrixText(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0"))))), "NIC Legend"));
+  EXPECT_TRUE(has(matrixText(machineOf(twoSwitches())), "NIC Legend"));
+}
+
 TEST(Matrix, CallsNvlinkOfAmdXgmi) {
   const auto machine = realMachine("rcclx/topo_8p_942.xml");
   if (!machine) GTEST_SKIP() << "no ../shared/topologies";

@@ -153,13 +153,31 @@ TEST(PathsTest, TheNetworkIsPreferredWhereItIsFaster) {
   EXPECT_EQ(machineOf(xml, without).domains.size(), 1U);
 }
 
-TEST(PathsTest, WhatIsNotConnectedIsDis) {
-  std::string one = cpu(0, gpu(0, "0000:01:00.0"));
-  std::string two = cpu(0, nic(0, "0000:02:00.0", "mlx5_0"));
+// Two hosts of an NVLink domain.
+std::string twoHosts(const std::string& nics_of_second) {
+  std::string two = cpu(0, gpu(1, "0000:01:00.0") + nics_of_second);
   two.insert(5, "host_hash=\"0x2\" ");
-  const Machine machine = machineOf(systemOf(one + two));
-  EXPECT_EQ(path(machine, NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kDis);
-  EXPECT_FALSE(machine.paths->reaches(NodeType::kGpu, 0, NodeType::kNet));
+  return systemOf(cpu(0, gpu(0, "0000:01:00.0") + nic(0, "0000:02:00.0", "mlx5_0")) + two);
+}
+
+TEST(PathsTest, TheNicsOfAnotherHostAreDis) {
+  const Machine machine = machineOf(twoHosts(nic(0, "0000:02:00.0", "mlx5_0")));
+  EXPECT_EQ(path(machine, NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kPhb);
+  EXPECT_EQ(path(machine, NodeType::kGpu, 0, NodeType::kNet, 1).type, PathType::kDis);
+  EXPECT_EQ(path(machine, NodeType::kGpu, 0, NodeType::kGpu, 1).type, PathType::kNvl);
+}
+
+TEST(PathsTest, AHostWithoutNicInAnNvlinkDomainCrashesNccl) {
+  for (const NcclVersion version : {NcclVersion::k2_30, NcclVersion::k2_28}) {
+    Settings settings;
+    settings.nccl = version;
+    auto document = parseXml(twoHosts(""), "test.xml");
+    ASSERT_OK(document);
+    const auto machine = makeMachine(std::move(*document), settings, "test.xml");
+    ASSERT_FALSE(machine.ok());
+    EXPECT_TRUE(has(machine.error(), "rank 1 (0000:01:00.0) reaches no NIC")) << machine.error();
+    EXPECT_TRUE(has(machine.error(), "NCCL crashes")) << machine.error();
+  }
 }
 
 }  // namespace

@@ -218,11 +218,46 @@ std::string twoSockets(int gpus, int nics) {
   return systemOf(cpus);
 }
 
-TEST(PolicyTest, DealingOutStartsAgainOnTheSecondSocket) {
-  using Nets = std::vector<std::vector<int>>;
-  EXPECT_EQ(netsOfAll(machineOf(twoSockets(4, 2))), (Nets{{0}, {1}, {0}, {1}, {2}, {3}, {2}, {3}}));
-  EXPECT_EQ(netsOfAll(machineOf(twoSockets(4, 3))), (Nets{{0}, {1}, {2}, {0}, {3}, {4}, {5}, {3}}));
-  EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2))), (Nets{{0}, {1}, {0}, {2}, {3}, {2}}));
+using Nets = std::vector<std::vector<int>>;
+
+TEST(PolicyTest, DealingOutStartsAgainOnTheSecondSocketIn2307) {
+  Settings settings;
+  settings.nccl = NcclVersion::k2_30;
+  const auto nets = [&](int gpus, int nics) {
+    return netsOfAll(machineOf(twoSockets(gpus, nics), settings));
+  };
+  EXPECT_EQ(nets(4, 2), (Nets{{0}, {1}, {0}, {1}, {2}, {3}, {2}, {3}}));
+  EXPECT_EQ(nets(4, 3), (Nets{{0}, {1}, {2}, {0}, {3}, {4}, {5}, {3}}));
+  EXPECT_EQ(nets(3, 2), (Nets{{0}, {1}, {0}, {2}, {3}, {2}}));
+}
+
+TEST(PolicyTest, DealingOutGoesOnOnTheSecondSocketBeforeAndAfter) {
+  for (const NcclVersion release : {NcclVersion::k2_28, NcclVersion{23004}, NcclVersion::k2_31}) {
+    Settings settings;
+    settings.nccl = release;
+    EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2), settings)), (Nets{{0}, {1}, {0}, {3}, {2}, {3}}));
+    EXPECT_EQ(netsOfAll(machineOf(twoSockets(4, 3), settings)),
+              (Nets{{0}, {1}, {2}, {0}, {4}, {5}, {3}, {4}}));
+  }
+}
+
+// NCCL 2.31 counts places among the sharing GPUs for Blackwell with a ConnectX-8, and where the variable says
+// so.
+TEST(PolicyTest, DealingOutStartsAgainWithConnectX8AndBlackwellIn231) {
+  const Nets again = {{0}, {1}, {0}, {2}, {3}, {2}};
+  const Nets on = {{0}, {1}, {0}, {3}, {2}, {3}};
+  const auto nets = [](const std::string& sm, const std::string& ids) {
+    const std::string xml = replaced(twoSockets(3, 2), "sm=\"90\"", "sm=\"" + sm + "\"");
+    return netsOfAll(machineOf(replaced(xml, "class=\"0x020700\"", "class=\"0x020700\" " + ids)));
+  };
+  EXPECT_EQ(nets("100", R"(vendor="0x15b3" device="0x1023")"), again);
+  EXPECT_EQ(nets("120", R"(vendor="0x15b3" device="0x2100")"), again);
+  EXPECT_EQ(nets("100", R"(vendor="0x15b3" device="0x1021")"), on);
+  EXPECT_EQ(nets("100", R"(vendor="0x1000" device="0x1023")"), on);
+  EXPECT_EQ(nets("90", R"(vendor="0x15b3" device="0x1023")"), on);
+  Settings scattered;
+  scattered.topo_scatter_start_net = 1;
+  EXPECT_EQ(netsOfAll(machineOf(twoSockets(3, 2), scattered)), again);
 }
 
 TEST(PolicyTest, RelayingOverC2cCanBeSwitchedOff) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/topo/flat_tree.h"
 
 namespace railwise::topo {
@@ -27,6 +29,48 @@ TEST(LoadMachine, ATopologyFileLiesUnderTheTree) {
   const XmlNode* const cpu = machine->xml->find("cpu", "numaid", "0");
   ASSERT_NE(cpu, nullptr);
   EXPECT_EQ(cpu->get("arch"), "arm64");
+}
+
+// NCCL_TOPO_FILE that says only part: the plugin's devices and the GPUs of the machine have the rest.
+TEST(LoadMachine, AFileThatSaysPartIsCompletedByTheMachine) {
+  test::FlatPci vf = test::infinibandVf("0101", 0);
+  vf.infiniband = "mlx5_0";
+  const sysfs::MemoryTree tree = test::makeFlatTree(
+      {"ff"}, {test::h100("0001", 0), test::h100("0002", 0), vf}, "x86_64,GenuineIntel,6,143");
+  auto file = parseXml(
+      "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"ffff:01:00.0\" class=\"0x060400\" "
+      "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><pci busid=\"0001:00:00.0\"><gpu rank=\"7\"/></pci>"
+      "<pci busid=\"0002:00:00.0\"><gpu rank=\"7\" dev=\"1\"/></pci>"
+      "<pci busid=\"0003:00:00.0\" class=\"0x030200\"/>"
+      "<pci busid=\"0101:00:00.0\" class=\"0x020700\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><nic>"
+      "<net name=\"mlx5_9\" dev=\"0\"/><net name=\"mlx5_0\" dev=\"4\"/></nic></pci></pci></cpu></system>",
+      "file");
+  ASSERT_TRUE(file.ok()) << file.error();
+  SysfsOptions options;
+  options.detection = {.gpu_sm = 90, .nvswitch_links = 18};
+  const auto machine = loadMachine(
+      {.tree = tree, .settings = Settings(), .options = std::move(options), .document = std::move(*file)});
+  ASSERT_TRUE(machine.ok()) << machine.error();
+  const Graph& graph = *machine->graph;
+  ASSERT_EQ(graph.count(NodeType::kNet), 1) << "the plugin has no mlx5_9";
+  const Node& net = graph.of(NodeType::kNet, 0);
+  EXPECT_EQ(net.name, "mlx5_0");
+  EXPECT_EQ(net.dev, 0) << "the plugin's number";
+  EXPECT_FLOAT_EQ(net.bandwidth, 50);
+  EXPECT_EQ(net.gdr, 1);
+  EXPECT_EQ(
+      std::count(machine->remarks.begin(), machine->remarks.end(),
+                 "the plugin has no device of the name mlx5_9, which the topology file has: NCCL drops what "
+                 "the file says of it (the plugin has mlx5_0)"),
+      1);
+  ASSERT_EQ(graph.count(NodeType::kGpu), 2);
+  for (int rank = 0; rank < 2; ++rank) {
+    const int gpu = graph.gpuOfRank(rank);
+    ASSERT_GE(gpu, 0) << "the ranks are the job's";
+    EXPECT_EQ(graph.of(NodeType::kGpu, gpu).dev, rank);
+    EXPECT_EQ(graph.of(NodeType::kGpu, gpu).sm, 90);
+    EXPECT_EQ(machine->paths->get(NodeType::kGpu, gpu, NodeType::kNet, 0).type, PathType::kPix);
+  }
 }
 
 TEST(LoadMachine, AnErrorSaysWhatIsWrong) {

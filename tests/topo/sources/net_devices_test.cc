@@ -20,15 +20,6 @@ Settings netIb() {
   return settings;
 }
 
-FlatPci rdma(FlatPci device, const std::string& name) {
-  device.infiniband = name;
-  return device;
-}
-
-sysfs::MemoryTree makeVm(const std::vector<FlatPci>& devices) {
-  return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
-}
-
 // "mlx5_0@0000:00:00.0:1 ..."
 std::string netsOf(const sysfs::FileTree& tree, const Settings& settings = {},
                    std::vector<std::string>* remarks = nullptr) {

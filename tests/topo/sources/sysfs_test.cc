@@ -67,11 +67,19 @@ TEST(Sysfs, AgreesWithNcclOnEveryRecordedTree) {
     if (machine.file != "-") file = std::move(*readXmlFile(folder + "/machines/" + machine.file));
     SysfsOptions options = optionsOf(machine.options);
     options.file_cpus_get_masks = false;  // how these answers were made
-    const auto document = readSysfs(**tree, file, Settings(), options, nullptr);
+    Settings settings;
+    settings.nccl = NcclVersion::k2_30;
+    const auto document = readSysfs(**tree, file, settings, options, nullptr);
     const auto expected = readXmlFile(folder + "/machines/from-sysfs/" + machine.result + ".xml");
     ASSERT_TRUE(document.ok() && expected.ok()) << document.error() << expected.error();
     expectEqual(*document, *expected);
   }
+}
+
+Settings settingsOf(NcclVersion release) {
+  Settings settings;
+  settings.nccl = release;
+  return settings;
 }
 
 const SysfsOptions kHopper = {.detection = {.gpu_sm = 90, .nvswitch_links = 18}};
@@ -92,15 +100,6 @@ std::string remarksOn(const sysfs::FileTree& tree, const SysfsOptions& options =
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-FlatPci rdma(FlatPci device, const std::string& name) {
-  device.infiniband = name;
-  return device;
-}
-
-sysfs::MemoryTree makeVm(const std::vector<FlatPci>& devices) {
-  return makeFlatTree({"0000ffff"}, devices, "x86_64,GenuineIntel,6,143");
 }
 
 gpu::Device nvidia(int index, const std::string& busid, int sm) {
@@ -139,7 +138,7 @@ TEST(Sysfs, WhatTheLibrarySaysOfAGpuCountsMoreThanTheOptions) {
   ASSERT_EQ(first->children.size(), 2U);
   EXPECT_EQ(first->children[0]->get("target"), "0002:00:00.0");
   EXPECT_EQ(first->children[0]->get("count"), "4");
-  EXPECT_EQ(first->children[0]->get("tclass"), "0x030200");
+  EXPECT_EQ(first->children[0]->get("tclass"), "0x03") << "since 2.31 NCCL writes it by NVML's answer";
   EXPECT_EQ(first->children[1]->get("target"), kHiddenTarget);
   EXPECT_EQ(first->children[1]->get("count"), "2") << "NCCL asks for six links of such a GPU";
   const XmlNode* second = document.find("pci", "busid", "0002:00:00.0")->child("gpu");
@@ -148,6 +147,8 @@ TEST(Sysfs, WhatTheLibrarySaysOfAGpuCountsMoreThanTheOptions) {
   ASSERT_NE(second->child("c2c"), nullptr);
   EXPECT_EQ(second->child("c2c")->get("bw"), "45000");
   EXPECT_EQ(second->child("c2c")->get("count"), "10");
+  const XmlDocument before = read(tree, settingsOf(NcclVersion::k2_30), answered(answers));
+  EXPECT_EQ(before.find("nvlink")->get("tclass"), "0x030200") << "from /sys";
 }
 
 TEST(Sysfs, AmdsGpusHaveTheLinksThatTheirLibrarySays) {
@@ -231,8 +232,53 @@ TEST(Sysfs, AnUnknownGpuLinkIsWhatNcclWritesThen) {
   FlatPci gpu = h100("0001", 0);
   gpu.speed = "Unknown", gpu.width = "255";
   const XmlDocument document = read(makeVm({gpu}));
-  EXPECT_EQ(document.find("pci")->get("link_speed"), "16.0 GT/s");
+  EXPECT_EQ(document.find("pci")->get("link_speed"), "16.0 GT/s PCIe");
   EXPECT_EQ(document.find("pci")->get("link_width"), "16");
+  const XmlDocument before = read(makeVm({gpu}), settingsOf(NcclVersion::k2_30));
+  EXPECT_EQ(before.find("pci")->get("link_speed"), "16.0 GT/s") << "which NCCL reads as Gen3";
+}
+
+TEST(Sysfs, AllNvswitchesAreOneTargetSince231) {
+  const sysfs::MemoryTree tree = makeVm({h100("0001", 0)});
+  gpu::GpuTopology answers;
+  answers.gpus = {nvidia(0, "0001:00:00.0", 90)};
+  answers.links = {linkTo(0, "0005:00:00.0", 5, gpu::LinkKind::kNvswitch),
+                   linkTo(0, "0006:00:00.0", 4, gpu::LinkKind::kNvswitch)};
+  const auto targets = [&](NcclVersion release) {
+    std::string text;
+    const XmlDocument document = read(tree, settingsOf(release), answered(answers));
+    for (const XmlNode* link : document.find("gpu")->children)
+      text += link->get("target") + "*" + link->get("count") + " " + link->get("tclass") + "\n";
+    return text;
+  };
+  EXPECT_EQ(targets(NcclVersion::k2_31), "fffffff:ffff:ff*9 0x068000\n");
+  EXPECT_EQ(targets(NcclVersion::k2_30), "0005:00:00.0*5 0x068000\n0006:00:00.0*4 0x068000\n");
+}
+
+TEST(Sysfs, TheFamilyOfACpuIsThatOfTheManualsSince231) {
+  SysfsOptions options = kHopper;
+  options.cpu = *parseCpuIdentity("x86_64,AuthenticAMD,175,17");
+  const auto family = [&](NcclVersion release) {
+    return read(makeVm({h100("0001", 0)}), settingsOf(release), options).find("cpu")->get("familyid");
+  };
+  EXPECT_EQ(family(NcclVersion::k2_31), "25");
+  EXPECT_EQ(family(NcclVersion::k2_30), "175");
+}
+
+TEST(Sysfs, ATopologyFilesNvlinkKeepsNoClassSince231) {
+  const auto file = parseXml(
+      "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0001:00:00.0\"><gpu><nvlink "
+      "target=\"0002:00:00.0\" "
+      "count=\"2\"/></gpu></pci></cpu></system>",
+      "file.xml");
+  ASSERT_OK(file);
+  const auto has_class = [&](NcclVersion release) {
+    const auto document = readSysfs(makeVm({h100("0001", 0)}), *file, settingsOf(release), kHopper, nullptr);
+    EXPECT_OK(document);
+    return document->find("nvlink")->has("tclass");
+  };
+  EXPECT_TRUE(has_class(NcclVersion::k2_30));
+  EXPECT_FALSE(has_class(NcclVersion::k2_31));
 }
 
 TEST(Sysfs, NvlinksAreCappedByTheGeneration) {
@@ -358,6 +404,18 @@ TEST(SysAttribute, TheLastByteIsTakenForANewline) {
   EXPECT_EQ(sysfs::attribute(tree, "/d", "empty"), "");
   EXPECT_EQ(sysfs::attribute(tree, "/d", "missing"), "");
   EXPECT_EQ(sysfs::attribute(tree, "/d", "long").size(), 254U);
+}
+
+TEST(CpuIdentity, FamilyOfTheManuals) {
+  const auto manuals = [](const char* text) {
+    return cpuIdentityText(familyOfManuals(*parseCpuIdentity(text)));
+  };
+  EXPECT_EQ(manuals("x86_64,AuthenticAMD,143,49"), "x86_64,AuthenticAMD,23,49");
+  EXPECT_EQ(manuals("x86_64,AuthenticAMD,175,17"), "x86_64,AuthenticAMD,25,17");
+  EXPECT_EQ(manuals("x86_64,AuthenticAMD,191,2"), "x86_64,AuthenticAMD,26,2");
+  EXPECT_EQ(manuals("x86_64,AuthenticAMD,25,17"), "x86_64,AuthenticAMD,25,17");
+  EXPECT_EQ(manuals("x86_64,GenuineIntel,6,143"), "x86_64,GenuineIntel,6,143");
+  EXPECT_EQ(manuals("x86_64,CentaurHauls,7,91"), "x86_64,CentaurHauls,7,11");
 }
 
 TEST(CpuIdentity, IsReadAndWritten) {

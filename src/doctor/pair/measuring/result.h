@@ -34,11 +34,23 @@ struct PairResult {
   std::array<Half, 2> halves;  // of match.a and match.b
 };
 
+// NCCL's own cost model of all_reduce on as many hosts as are measured, each like the one that reports, with
+// all their GPUs.
+struct NcclModel {
+  double gbytes = 0;       // GB/s of the bus that large messages approach; 0: not known
+  double ring_gbytes = 0;  // GB/s that NCCL's rings take of the NICs
+  std::vector<std::string> ring_nics;
+  std::string text;       // "NCCL's model (2.30.7), 2 hosts with 8 GPUs each"
+  std::string algorithm;  // "NVLSTree"
+  std::string limit;      // a sentence
+};
+
 struct Results {
   std::vector<EndFacts> ends;
   std::vector<PairResult> pairs;
   std::size_t rounds = 0;
   double seconds = 0;  // how long all of it took
+  NcclModel nccl;      // who reports fills it in
 };
 
 }  // namespace railwise::doctor::pair

@@ -79,6 +79,7 @@
     const part = make("section", null, parent);
     make("h2", title, part);
     const t = make("table", null, make("div", null, part, "scroll"));
+    t.setAttribute("aria-label", title);
     const head = make("tr", null, make("thead", null, t));
     heads.forEach((h, i) => { make("th", h, head, numeric.includes(i) ? "n" : "").scope = "col"; });
     const body = make("tbody", null, t);
@@ -101,6 +102,17 @@
     }
   };
 
+  // [peer, class, ...]: P2P through a third GPU adds its rank; NET adds sending NIC, sending rank and receiving NIC.
+  const transportText = (row, gpu) => {
+    if (!row) return "";
+    const [, kind, ...more] = row;
+    const name = data.transports.classes[kind][0];
+    if (more.length === 1) return name + ", GPU " + more[0];
+    if (more.length < 3) return name;
+    const relay = "GPU " + more[1];
+    return name + ", " + data.nets[more[0]].name + " \u2192 " + data.nets[more[2]].name + (relay === gpu.name ? "" : " through " + relay + " (PXN)");
+  };
+
   const gpuPanel = (it) => {
     const gpu = thing(it);
     make("h2", gpu.name + " (" + gpu.facts + ")", panel);
@@ -114,24 +126,33 @@
     table(panel, "Its NIC, channel by channel", ["channel", "NIC", "path", "GPUDirect receive", "GPUDirect send", "flush"], rows, []);
     if (gpu.remote.length) make("p", "Towards another host like this: " + gpu.remote.join("; "), panel);
     const columns = make("div", null, panel, "columns");
-    const heads = ["", "path", "GB/s", "hops"];
-    table(columns, "To every NIC", [...heads, "why it is not chosen"], data.nets.map((net, j) => {
+    const heads = ["path", "GB/s", "hops"];
+    table(columns, "To every NIC", ["NIC", ...heads, "why it is not chosen"], data.nets.map((net, j) => {
       const to = { kind: "net", i: j };
       const why = gpu.rejected[j];
       return [cells(net.name, pathOf(it, to), [why === undefined ? "chosen" : why]), it, to, why === undefined];
     }), [2, 3]);
-    table(columns, "To every GPU", heads, data.gpus.map((other, j) => ({ other, j })).filter(({ j }) => j !== it.i)
-      .map(({ other, j }) => {
-        const to = { kind: "gpu", i: j };
-        return [cells(other.name, pathOf(it, to), []), it, to, false];
-      }), [2, 3]);
+    const here = new Map(data.transports.here[it.i].map((row) => [row[0], row]));
+    const remote = new Map(data.transports.other_host[it.i].map((row) => [row[0], row]));
+    table(columns, "To every GPU", ["GPU", ...heads, "transport", "on another host like this"], data.gpus.map((other, j) => {
+      const to = { kind: "gpu", i: j };
+      const path = j === it.i ? ["", "", ""] : pathOf(it, to);
+      const more = [j === it.i ? "" : transportText(here.get(j), gpu), transportText(remote.get(j), gpu)];
+      return [cells(other.name, path, more), j === it.i ? null : it, to, false];
+    }), [2, 3]);
+    const used = new Set([...here.values(), ...remote.values()].map((row) => row[1]));
+    const reasons = make("dl", null, panel, "types");
+    for (const i of used) {
+      make("dt", data.transports.classes[i][0], reasons);
+      make("dd", data.transports.classes[i][1], reasons);
+    }
   };
   const netPanel = (it) => {
     const net = thing(it);
     make("h2", net.name + " (" + net.facts + ")", panel);
     make("p", net.users.length ? "The NIC of " + net.users.map((g) => data.gpus[g].name).join(", ") + "." : "No GPU's NIC.", panel);
     const columns = make("div", null, panel, "columns");
-    const heads = ["", "path", "GB/s", "hops"];
+    const heads = ["GPU", "path", "GB/s", "hops"];
     table(columns, "From every GPU (sending)", [...heads, "why it is not chosen"], data.gpus.map((gpu, j) => {
       const from = { kind: "gpu", i: j };
       const why = gpu.rejected[it.i];
@@ -181,9 +202,30 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") pick(null); });
   for (const row of document.querySelectorAll("tr[data-rank]")) {
     const go = () => open(document.getElementById("gpu-" + row.dataset.rank));
-    row.addEventListener("click", go);
-    row.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } });
+    row.addEventListener("click", (event) => { if (!event.target.closest("a")) go(); });
+    row.addEventListener("keydown", (event) => { if (event.target === row && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); go(); } });
   }
+  // The field finds a GPU or NIC by its name or its facts (bus id), and hides the rows of tables that lack the text.
+  const find = document.getElementById("find");
+  find.hidden = false;
+  const things = [...data.gpus.map((gpu, i) => ["gpu", i, gpu]), ...data.nets.map((net, i) => ["net", i, net])];
+  const has = (text) => text.toLowerCase().includes(find.value.trim().toLowerCase());
+  const filter = () => {
+    for (const row of document.querySelectorAll("tbody tr")) row.hidden = !has(row.textContent);
+  };
+  find.addEventListener("input", filter);
+  find.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { find.value = ""; filter(); }
+    if (event.key !== "Enter" || find.value.trim() === "") return;
+    const exact = things.find(([, , it]) => it.name.toLowerCase() === find.value.trim().toLowerCase());
+    const found = exact || things.find(([, , it]) => has(it.name + " " + it.facts));
+    if (!found) { way.textContent = "No GPU and no NIC has \u201c" + find.value + "\u201d in its name or its facts."; return; }
+    const box = choices.find((one) => { const it = itOf(one); return it.kind === found[0] && it.i === found[1]; });
+    find.value = "";
+    filter();
+    if (box) open(box);
+  });
+
   const fit = document.getElementById("fit");
   const drawing = document.getElementById("drawing");
   fit.hidden = false;
@@ -193,7 +235,18 @@
     fit.setAttribute("aria-pressed", String(on));
   });
 
-  // #gpu=RANK or #nic=NUMBER opens that panel.
+  const channels = drawChannels({ data, svg, boxes, wires, pair, pathNodes: nodesOf, make });
+
+  const live = document.getElementById("live");
+  if (live) {
+    const boxOf = (device, port) => {
+      const at = data.nets.findIndex((net) => net.device.split("+").includes(device) && net.port === port);
+      return at < 0 ? undefined : document.getElementById("nic-" + at);
+    };
+    showLive({ section: live, boxOf, make });
+  }
+
+  // #gpu=RANK or #nic=NUMBER opens that panel; #ring=0 and the like draw channels.
   const open = (box) => {
     pick(null);
     box.dispatchEvent(new MouseEvent("click"));
@@ -202,7 +255,7 @@
   const fromAddress = () => {
     const found = /^#(gpu|nic)=(\d+)$/.exec(location.hash);
     const box = found && document.getElementById(found[1] + "-" + found[2]);
-    if (box) open(box);
+    if (box) open(box); else channels.open(location.hash);
   };
   addEventListener("hashchange", fromAddress);
   fromAddress();

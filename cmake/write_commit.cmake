@@ -1,0 +1,22 @@
+# Writes HEADER with the commit that is built: COMMIT, else what git says of SOURCE. An archive of the source has no
+# git, and no commit. It depends on the source alone, so that equal sources give equal programs.
+set(commit "${COMMIT}")
+if(commit STREQUAL "" AND EXISTS "${SOURCE}/.git")
+  find_program(git git)
+  if(git)
+    execute_process(COMMAND ${git} -C ${SOURCE} rev-parse HEAD
+      OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    execute_process(COMMAND ${git} -C ${SOURCE} diff --quiet HEAD RESULT_VARIABLE changed ERROR_QUIET)
+    if(NOT commit STREQUAL "" AND changed)
+      string(APPEND commit "-changed")
+    endif()
+  endif()
+endif()
+set(text "#pragma once\n#define RAILWISE_COMMIT \"${commit}\"\n")
+set(known "")
+if(EXISTS "${HEADER}")
+  file(READ "${HEADER}" known)
+endif()
+if(NOT known STREQUAL text)
+  file(WRITE "${HEADER}" "${text}")
+endif()

@@ -1,0 +1,128 @@
+// The border between NCCL and the plugin behind the spy: the plugin's own tables, what is counted and timed
+// of a call, and the objects that NCCL means. tables.cc alone includes it, with service_calls.h and
+// data_calls.h.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "nccl/net_v10.h"
+#include "nccl/net_v11.h"
+#include "nccl/net_v12.h"
+#include "nccl/net_v6.h"
+#include "nccl/net_v7.h"
+#include "nccl/net_v8.h"
+#include "nccl/net_v9.h"
+#include "spy/contract.h"
+#include "spy/inner.h"
+#include "spy/registry.h"
+
+namespace railwise::spy {
+
+using record::CallKind;
+using record::Side;
+
+template <int kVersion>
+struct Abi;
+#define RAILWISE_ABI(version)                            \
+  template <>                                            \
+  struct Abi<version> {                                  \
+    using Net = ncclNet_v##version##_t;                  \
+    using Properties = ncclNetProperties_v##version##_t; \
+  };
+RAILWISE_ABI(6)
+RAILWISE_ABI(7)
+RAILWISE_ABI(8)
+RAILWISE_ABI(9)
+RAILWISE_ABI(10)
+RAILWISE_ABI(11)
+RAILWISE_ABI(12)
+#undef RAILWISE_ABI
+
+using DeviceHandle = ncclNetDeviceHandle_v7_t;
+
+// The plugin's own table.
+template <int V>
+const typename Abi<V>::Net& inside() {
+  return *static_cast<const typename Abi<V>::Net*>(inner().tables[V]);
+}
+
+// No exception crosses the border to NCCL.
+template <typename Body>
+ncclResult_t guarded(const char* function, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::exception& error) {  // in practice std::bad_alloc
+    RAILWISE_WARN("%s: %s", function, error.what());
+  }
+  return ncclInternalError;
+}
+
+template <typename Body>
+Call timed(Body&& body) {
+  Call call;
+  call.begin_ns = nowNs();
+  call.result = body();
+  call.end_ns = nowNs();
+  return call;
+}
+
+template <typename Body>
+ncclResult_t counted(Function function, Body&& body) {
+  const Call call = timed(body);
+  Registry::get().count(function, call);
+  return call.result;
+}
+
+// ---- NCCL's objects
+
+inline bool is(const void* object, Kind kind) {
+  return object != nullptr && *static_cast<const Kind*>(object) == kind;
+}
+
+inline Connection* refuse(Breach breach, const char* function, const char* what) {
+  reportBreach(breach, nullptr, "%s: %s", function, what);
+  return nullptr;
+}
+
+// The connection that NCCL means; null after a report that it is none, closed, or of the wrong direction.
+inline Connection* connectionOf(const char* function, void* object) {
+  if (object == nullptr) return refuse(Breach::kWrongObject, function, "the communicator is null");
+  if (!is(object, Kind::kConnection))
+    return refuse(Breach::kWrongObject, function, "this is no send or receive communicator");
+  auto* const connection = static_cast<Connection*>(object);
+  if (!connection->closed()) return connection;
+  return refuse(Breach::kClosedBefore, function, (connection->name() + " is closed").c_str());
+}
+
+inline Connection* connectionOf(const char* function, void* object, Side side) {
+  Connection* const connection = connectionOf(function, object);
+  if (connection == nullptr || connection->side() == side) return connection;
+  return refuse(Breach::kWrongObject, function, ("the wrong direction: " + connection->name()).c_str());
+}
+
+inline Listener* listenerOf(const char* function, void* object) {
+  if (!is(object, Kind::kListener)) {
+    refuse(Breach::kWrongObject, function, "this is no listen communicator");
+    return nullptr;
+  }
+  auto* const listener = static_cast<Listener*>(object);
+  if (!listener->closed) return listener;
+  refuse(Breach::kClosedBefore, function, "the listen communicator is closed");
+  return nullptr;
+}
+
+inline Context* contextOf(const char* function, void* object) {
+  if (!is(object, Kind::kContext)) {
+    refuse(Breach::kWrongObject, function, "this is no context of init");
+    return nullptr;
+  }
+  auto* const context = static_cast<Context*>(object);
+  if (!context->ended) return context;
+  refuse(Breach::kClosedBefore, function, "finalize has ended the context");
+  return nullptr;
+}
+
+}  // namespace railwise::spy

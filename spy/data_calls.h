@@ -1,0 +1,162 @@
+// The calls of NCCL's progress thread: isend, irecv, iflush, test, irecvConsumed.
+#pragma once
+
+#include <array>
+#include <type_traits>
+
+#include "spy/border.h"
+
+namespace railwise::spy {
+
+// ---- messages
+
+template <typename Inside>
+ncclResult_t postThrough(Connection* connection, const char* function, const Posted& posted, void** request,
+                         Inside&& inside) {
+  if (connection == nullptr) return ncclInvalidUsage;
+  if (request == nullptr)
+    return refuse(Breach::kWrongObject, function, "the request's place is null"), ncclInvalidArgument;
+  connection->beforePost(posted);
+  void* const given = *request;
+  void* made = given;
+  const Call call = timed([&] { return inside(connection->inner(), &made); });
+  *request = connection->afterPost(posted, given, made, call);
+  return call.result;
+}
+
+template <typename Size>
+uint64_t checkedSize(const char* function, Size bytes) {
+  if constexpr (std::is_signed_v<Size>) {
+    if (bytes >= 0) return static_cast<uint64_t>(bytes);
+    reportBreach(Breach::kNegativeSize, nullptr, "%s of %lld bytes", function, static_cast<long long>(bytes));
+    return 0;
+  } else {
+    return bytes;
+  }
+}
+
+// `rest`: from v10 on NCCL's handle for the profiler, then the request.
+template <int V, typename Size, typename... Rest>
+ncclResult_t isend(void* object, void* data, Size bytes, int tag, void* handle, Rest... rest) {
+  return guarded("isend", [&] {
+    Connection* const connection = connectionOf("isend", object, Side::kSender);
+    const Posted posted = {.call = CallKind::kIsend, .bytes = checkedSize("isend", bytes)};
+    const auto through = [&](void** request, auto... profiler) {
+      return postThrough(connection, "isend", posted, request, [&](void* comm, void** made) {
+        return inside<V>().isend(comm, data, bytes, tag, handle, profiler..., made);
+      });
+    };
+    if constexpr (sizeof...(Rest) == 1) {
+      return through(rest...);
+    } else {
+      return [&](void* profiler, void** request) { return through(request, profiler); }(rest...);
+    }
+  });
+}
+
+template <typename Size>
+Posted postedOf(const char* function, CallKind call, int n, const Size* sizes) {
+  Posted posted = {.call = call, .count = n};
+  for (int i = 0; i < n && sizes != nullptr; ++i) {
+    const uint64_t bytes = checkedSize(function, sizes[i]);
+    posted.bytes += bytes;
+    if (i < Request::kSizes) posted.sizes[static_cast<std::size_t>(i)] = bytes;
+  }
+  return posted;
+}
+
+template <int V, typename Size, typename... Rest>
+ncclResult_t irecv(void* object, int n, void** data, Size* sizes, int* tags, void** handles, Rest... rest) {
+  return guarded("irecv", [&] {
+    Connection* const connection = connectionOf("irecv", object, Side::kReceiver);
+    Posted posted = postedOf("irecv", CallKind::kIrecv, n, sizes);
+    const auto through = [&](void** request, auto... profilers) {
+      posted.optional = V >= 9 && request != nullptr &&
+                        *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
+      return postThrough(connection, "irecv", posted, request, [&](void* comm, void** made) {
+        return inside<V>().irecv(comm, n, data, sizes, tags, handles, profilers..., made);
+      });
+    };
+    if constexpr (sizeof...(Rest) == 1) {
+      return through(rest...);
+    } else {
+      return [&](void** profilers, void** request) { return through(request, profilers); }(rest...);
+    }
+  });
+}
+
+template <int V>
+ncclResult_t iflush(void* object, int n, void** data, int* sizes, void** handles, void** request) {
+  return guarded("iflush", [&] {
+    Connection* const connection = connectionOf("iflush", object, Side::kReceiver);
+    const Posted posted = postedOf("iflush", CallKind::kIflush, n, sizes);
+    return postThrough(connection, "iflush", posted, request, [&](void* comm, void** made) {
+      return inside<V>().iflush(comm, n, data, sizes, handles, made);
+    });
+  });
+}
+
+// The request that NCCL means, if it is open; null after a report.
+inline Request* openRequest(void* object) {
+  const auto bad = [](Breach breach, const char* what) {
+    refuse(breach, "test", what);
+    return nullptr;
+  };
+  if (object == nullptr) return bad(Breach::kNoSuchRequest, "the request is null");
+  if (!is(object, Kind::kRequest))
+    return bad(Breach::kNoSuchRequest, "the plugin has not given this request");
+  auto* const request = static_cast<Request*>(object);
+  const auto bad_of = [&](Breach breach, const char* what) {
+    return bad(breach, ("of a request of " + request->connection->name() + what).c_str());
+  };
+  if (request->connection->closed()) return bad_of(Breach::kClosedBefore, ", which is closed");
+  if (request->state != Request::State::kOpen)
+    return bad_of(Breach::kTestedAfterDone, " that was done before");
+  return request;
+}
+
+// NCCL's groups are no larger (NCCL_PROXY_MAX_SUBS).
+constexpr int kMostBuffers = 64;
+
+template <int V>
+ncclResult_t test(void* object, int* done, int* sizes) {
+  return guarded("test", [&] {
+    if (done == nullptr) return refuse(Breach::kWrongObject, "test", "done is null"), ncclInvalidArgument;
+    *done = 0;
+    Request* const request = openRequest(object);
+    if (request == nullptr) return ncclInvalidUsage;
+    // Only a receive writes as many sizes as it has buffers.
+    const bool watched =
+        request->call == CallKind::kIrecv && sizes != nullptr && request->count <= kMostBuffers;
+    std::array<int, kMostBuffers> written;
+    if (watched) written.fill(Connection::kUnwritten);
+    int* const place = watched ? written.data() : sizes;
+    int said = Connection::kUnwritten;
+    const Call call = timed([&] { return inside<V>().test(request->inner, &said, place); });
+    const int count = request->count;
+    request->connection->afterTest(*request, said, watched ? place : nullptr, call);
+    *done = said != Connection::kUnwritten ? said : 0;
+    for (int i = 0; watched && i < count; ++i) {
+      const int size = written[static_cast<std::size_t>(i)];
+      if (size != Connection::kUnwritten) sizes[i] = size;
+    }
+    return call.result;
+  });
+}
+
+// NCCL calls it with the request of a receive that is done.
+template <int V>
+ncclResult_t irecvConsumed(void* object, int n, void* request) {
+  return guarded("irecvConsumed", [&] {
+    Connection* const connection = connectionOf("irecvConsumed", object, Side::kReceiver);
+    if (connection == nullptr) return ncclInvalidUsage;
+    if (!is(request, Kind::kRequest))
+      return refuse(Breach::kNoSuchRequest, "irecvConsumed", "the plugin has not given this request"),
+             ncclInvalidUsage;
+    return counted(Function::kIrecvConsumed, [&] {
+      return inside<V>().irecvConsumed(connection->inner(), n, static_cast<Request*>(request)->inner);
+    });
+  });
+}
+
+}  // namespace railwise::spy

@@ -1,0 +1,184 @@
+#include "cli/demo/failing_port.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/clock.h"
+#include "cli/demo/child.h"
+#include "cli/options/message.h"
+#include "softdev/control/control.h"
+#include "softdev/engine/attachment.h"
+
+namespace railwise::cli {
+namespace {
+
+// Slow ports, so that the curve shows the ports and not the processors of this machine. Together they carry
+// kPortsGbits.
+constexpr const char* kDevice = "software:link=ib,count=2,speed=2500,pacing=on";
+constexpr const char* kPort = "soft0";
+constexpr double kSampleSeconds = 0.1;
+constexpr auto kStartPatience = std::chrono::seconds(20);
+constexpr auto kEndPatience =
+    std::chrono::seconds(15);  // beyond the planned end, for a job that stands still
+
+std::vector<std::string> wordsOf(const FailingPortPlan& plan) {
+  std::vector<std::string> words = {"perf",     "sendrecv", "-b", "512K",
+                                    "-e",       "512K",     "-D", std::to_string(plan.seconds),
+                                    "--device", kDevice};
+  if (!plan.plugin.empty()) words.insert(words.end(), {"--plugin", plan.plugin});
+  return words;
+}
+
+// Attached to the fabric of the job. The counts are those of all processes.
+class Watch {
+ public:
+  explicit Watch(softdev::Fabric& fabric) : fabric_(fabric) {}
+
+  // Bytes that each device has been given to send.
+  std::map<std::string, uint64_t> bytes() const {
+    std::map<std::string, uint64_t> sums;
+    for (const softdev::CountsRow& row : softdev::listCounts(fabric_, softdev::CountsBy::kPort))
+      sums[row.device] += row.counts.bytes;
+    return sums;
+  }
+
+  bool change(const char* to) const {
+    const auto ports = softdev::findPorts(fabric_, kPort);
+    if (!ports.ok()) return false;
+    return std::all_of(ports->begin(), ports->end(), [&](const softdev::PortInfo& port) {
+      return softdev::changePort(fabric_, port, to).ok();
+    });
+  }
+
+ private:
+  softdev::Fabric& fabric_;
+};
+
+double meanBetween(const std::vector<double>& values, double from, double to) {
+  double sum = 0;
+  int count = 0;
+  for (auto i = static_cast<std::size_t>(from / kSampleSeconds + 1);
+       i < values.size() && static_cast<double>(i + 1) * kSampleSeconds <= to; ++i, ++count)
+    sum += values[i];
+  return count > 0 ? sum / count : 0;
+}
+
+class FailingPort {
+ public:
+  FailingPort(const FailingPortPlan& plan, DemoChild& child) : plan_(plan), child_(child) {}
+
+  FailingPortRun run() {
+    if (softdev::Fabric* const fabric = waitForTraffic(); fabric != nullptr) {
+      watch(Watch(*fabric));
+      softdev::detachFabric(fabric);
+    }
+    if (child_.running()) {
+      child_.end();
+      run_.output = child_.output();
+      run_.exit_status = -1;
+      return std::move(run_);
+    }
+    run_.exit_status = child_.wait();
+    run_.output = child_.output();
+    run_.survived = run_.exit_status == 0 && !run_.marks.empty();
+    return std::move(run_);
+  }
+
+ private:
+  // Null: the job has ended, or does not begin.
+  softdev::Fabric* waitForTraffic() {
+    softdev::Fabric* fabric = nullptr;
+    for (const Deadline deadline = Deadline::after(kStartPatience); child_.running() && !deadline.passed();
+         usleep(static_cast<useconds_t>(kSampleSeconds * 1e6 / 4))) {
+      if (fabric == nullptr) {
+        const auto joined = softdev::joinFabric(plan_.fabric);
+        if (joined.ok()) fabric = *joined;
+      }
+      if (fabric == nullptr) continue;
+      uint64_t sum = 0;
+      for (const auto& [device, bytes] : Watch(*fabric).bytes()) sum += bytes;
+      constexpr uint64_t kTraffic = 1 << 20;  // more than a handshake
+      if (sum >= kTraffic) return fabric;
+    }
+    if (fabric != nullptr) softdev::detachFabric(fabric);
+    return nullptr;
+  }
+
+  void watch(const Watch& watch) {
+    const auto begun = Clock::now();
+    const double third = plan_.seconds / 3.0;
+    const Deadline late = Deadline::after(std::chrono::seconds(plan_.seconds) + kEndPatience);
+    std::map<std::string, uint64_t> before = watch.bytes();
+    std::map<std::string, std::vector<double>> gbits;
+    std::vector<double> sums;
+    auto last = begun;
+    for (int sample = 1; child_.running() && !late.passed(); ++sample) {
+      const auto due = begun + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(sample * kSampleSeconds));
+      while (Clock::now() < due) usleep(1000);
+      const auto now = Clock::now();
+      const auto after = watch.bytes();
+      if (!child_.running()) break;
+      const double seconds = std::chrono::duration<double>(now - last).count();
+      last = now;
+      double sum = 0;
+      for (const auto& [device, bytes] : after) {
+        // A queue pair that was destroyed with its process takes its counts along.
+        const uint64_t more = bytes >= before[device] ? bytes - before[device] : 0;
+        gbits[device].resize(sums.size(), 0);
+        gbits[device].push_back(static_cast<double>(more) * 8 / 1e9 / seconds);
+        sum += gbits[device].back();
+      }
+      sums.push_back(sum);
+      before = after;
+      const double since = std::chrono::duration<double>(now - begun).count();
+      run_.seconds = static_cast<double>(sums.size()) * kSampleSeconds;
+      if (run_.marks.empty() && since >= third) mark(watch, "down", since);
+      if (run_.marks.size() == 1 && since >= 2 * third) mark(watch, "up", since);
+    }
+    sum(sums, gbits);
+  }
+
+  void mark(const Watch& watch, const char* change, double seconds) {
+    if (watch.change(change)) run_.marks.push_back({seconds, std::string("port of ") + kPort + " " + change});
+  }
+
+  void sum(const std::vector<double>& sums, const std::map<std::string, std::vector<double>>& gbits) {
+    run_.curves.push_back({"all", sums});
+    for (const auto& [device, values] : gbits) {
+      run_.curves.push_back({device, values});
+      run_.curves.back().gbits.resize(sums.size(), 0);
+    }
+    run_.pause_seconds = longestPauseSeconds(sums, kSampleSeconds);
+    if (run_.marks.empty()) return;
+    run_.usual_gbits = meanBetween(sums, 0, run_.marks[0].seconds);
+    run_.least_gbits = meanBetween(sums, run_.marks[0].seconds,
+                                   run_.marks.size() > 1 ? run_.marks[1].seconds : run_.seconds);
+  }
+
+  const FailingPortPlan& plan_;
+  DemoChild& child_;
+  FailingPortRun run_;
+};
+
+}  // namespace
+
+std::vector<std::string> failingPortCommands(const FailingPortPlan& plan) {
+  std::string job = "railwise";
+  for (const std::string& word : wordsOf(plan)) job += " " + word;
+  const std::string port = std::string("railwise device port ") + kPort;
+  // The fabric has a name so that the second command finds the job's among those of other jobs; a job is up
+  // after less than a second.
+  return {"export RAILWISE_FABRIC=demo", job + " &",
+          "sleep 2; " + port + " down; sleep 2; " + port + " up; wait; unset RAILWISE_FABRIC"};
+}
+
+FailingPortRun runFailingPort(const FailingPortPlan& plan) {
+  DemoChild child(wordsOf(plan), {{"RAILWISE_FABRIC", plan.fabric}}, DemoChild::Output::kKept);
+  return FailingPort(plan, child).run();
+}
+
+}  // namespace railwise::cli

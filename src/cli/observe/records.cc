@@ -1,0 +1,67 @@
+#include "cli/observe/records.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "record/stale.h"
+
+namespace railwise::cli {
+namespace {
+
+constexpr int kKeepS = 3600;  // RAILWISE_METRICS_KEEP's default
+
+const char* setting(const char* name) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+std::chrono::seconds keepTime() {
+  const char* text = setting("RAILWISE_METRICS_KEEP");
+  return std::chrono::seconds(text != nullptr ? parseInt(text, 0, 31536000).value_or(kKeepS) : kKeepS);
+}
+
+}  // namespace
+
+Option recordFolderOption(std::string* folder) {
+  return textOption(
+      0, "dir", "FOLDER", folder,
+      "where the records are (RAILWISE_METRICS_DIR, or /dev/shm); of a container: /proc/PID/root/dev/shm");
+}
+
+std::string chosenRecordFolder(const std::string& chosen) {
+  const char* const set = setting("RAILWISE_METRICS_DIR");
+  return record::recordFolder(!chosen.empty() ? chosen : set != nullptr ? set : "");
+}
+
+Outcome<std::vector<record::Snapshot>> readRecords(const std::string& chosen,
+                                                   const std::vector<std::string>& pids, bool gone,
+                                                   std::vector<std::string>* notes) {
+  const std::string folder = chosenRecordFolder(chosen);
+  const uint32_t user = geteuid();
+  (void)record::removeStaleRecords(folder, user, keepTime());
+  std::vector<record::RecordFile> files = record::listRecords(folder, user);
+  for (const std::string& pid : pids) {
+    const auto is = [&](const record::RecordFile& file) { return std::to_string(file.pid) == pid; };
+    if (std::none_of(files.begin(), files.end(), is))
+      return Error{
+          "process " + pid + " has no record in " + folder +
+          ": it has not loaded Railwise, runs as another user or in another container (--dir), or has "
+          "RAILWISE_METRICS=0"};
+  }
+  std::erase_if(files, [&](const record::RecordFile& file) {
+    if (pids.empty()) return !gone && !file.alive;
+    return std::find(pids.begin(), pids.end(), std::to_string(file.pid)) == pids.end();
+  });
+  std::vector<record::Snapshot> snapshots;
+  for (const record::RecordFile& file : files) {
+    Outcome<record::Snapshot> read = record::readRecord(file.path, user);
+    if (read.ok()) snapshots.push_back(std::move(*read));
+    else notes->push_back(read.error());
+  }
+  return snapshots;
+}
+
+}  // namespace railwise::cli

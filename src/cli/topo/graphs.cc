@@ -1,0 +1,93 @@
+// railwise topo graphs: the rings, trees and other graphs that NCCL's search finds on a machine.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "cli/options/command_line.h"
+#include "cli/options/message.h"
+#include "cli/topo/commands.h"
+#include "cli/topo/graph_file_option.h"
+#include "cli/topo/machine_options.h"
+#include "topo/outputs/outputs.h"
+#include "topo/search/search.h"
+
+namespace railwise::cli {
+namespace {
+
+enum class GraphsFormat { kText, kJson, kXml };
+constexpr std::array<Choice<GraphsFormat>, 3> kGraphsFormats = {
+    {{"text", GraphsFormat::kText}, {"json", GraphsFormat::kJson}, {"xml", GraphsFormat::kXml}}};
+
+constexpr const char* kGraphsHelp =
+    "usage: railwise topo graphs [FILE] [--root DIR|TAR] [options]\n\n"
+    "Shows the channels that NCCL's search finds on the machine: the order of the GPUs and the NICs of each "
+    "ring, tree,\n"
+    "CollNet and NVLS graph, their bandwidth and their path types; for the machine alone, and with a second, "
+    "equal one.\n"
+    "--why tells what the search tried. The form xml is that of NCCL_GRAPH_DUMP_FILE; with NCCL_GRAPH_FILE "
+    "set, "
+    "or with\n"
+    "--graph-file, the graphs of that file are taken, as NCCL takes them.\n"
+    "Exit status: 0 all right, 1 the machine or the graph file cannot be read, or NCCL's init would fail; 2 "
+    "a "
+    "mistake\non the command line.\n\n";
+
+// A graph file has one communicator: that of rank 0, as NCCL_GRAPH_DUMP_FILE does.
+Outcome<std::string> xmlOf(const topo::Machine& machine, const std::vector<topo::DomainGraphs>& graphs,
+                           int nodes) {
+  const auto& found = nodes == 2 ? graphs[0].two_hosts : graphs[0].one_host;
+  if (!found) return Error{"the machine has no NIC, and its ranks cannot reach others"};
+  return topo::graphFileText(*found, *machine.domains[0].graph, *machine.settings);
+}
+
+}  // namespace
+
+int topoGraphsCommand(Args args) {
+  MachineOptions machine;
+  machine.known_gpus = true;
+  int nodes = 0;
+  bool why = false;
+  std::string graph_file;
+  std::string output;
+  auto format = GraphsFormat::kText;
+  std::vector<Option> table = {
+      intOption('n', "nodes", &nodes, 1, 2,
+                "1: the machine alone; 2: with a second, equal one (default: both; xml: 1)"),
+      flagOption('w', "why", &why, "also tell what the search tried (text, json)"),
+      choiceOption<GraphsFormat>('f', "format", kGraphsFormats, &format, "text (default), json or xml"),
+      graphFileOption(&graph_file),
+      textOption('o', "output", "FILE", &output, "write to FILE instead of stdout")};
+  addMachineOptions(table, machine);
+  int status = kExitOk;
+  const auto arguments = parseOrLeave("topo graphs", table, args, kGraphsHelp, 1, &status);
+  if (!arguments) return status;
+  std::optional<topo::GraphFile> file;
+  if (!readGraphFile("topo graphs", graph_file, machine.quiet, file)) return kExitFailed;
+  const auto opened =
+      openMachine("topo graphs", arguments->positional.empty() ? "" : arguments->positional[0], machine);
+  if (!opened) return kExitFailed;
+  if (format == GraphsFormat::kXml && nodes == 0) nodes = 1;
+  const auto graphs = topo::searchMachine(*opened, {.one_host = nodes != 2,
+                                                    .two_hosts = nodes != 1,
+                                                    .file = file.has_value() ? &*file : nullptr,
+                                                    .traces = why});
+  if (!graphs.ok()) return say("topo graphs: %s", graphs.error().c_str()), kExitFailed;
+  const bool any = std::any_of(graphs->begin(), graphs->end(),
+                               [](const topo::DomainGraphs& of) { return of.one_host || of.two_hosts; });
+  if (!any && format != GraphsFormat::kJson)
+    return say("topo graphs: no GPU reaches a NIC, so two machines have no communicator: leave --nodes=2 "
+               "out"),
+           kExitFailed;
+  if (format == GraphsFormat::kText)
+    return writeOutput("topo graphs", output, topo::graphsText(*opened, *graphs, why));
+  if (format == GraphsFormat::kJson)
+    return writeOutput("topo graphs", output, topo::graphsJson(*opened, *graphs, why));
+  if (graphs->size() > 1 && !machine.quiet)
+    say("topo graphs: note: NCCL splits this machine into %zu parts; the graphs of the first one are written",
+        graphs->size());
+  const auto xml = xmlOf(*opened, *graphs, nodes);
+  if (!xml.ok()) return say("topo graphs: %s", xml.error().c_str()), kExitFailed;
+  return writeOutput("topo graphs", output, *xml);
+}
+
+}  // namespace railwise::cli

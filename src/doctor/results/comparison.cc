@@ -1,0 +1,145 @@
+#include "doctor/results/comparison.h"
+
+#include <algorithm>
+
+#include "doctor/results/text.h"
+#include "topo/tuning/expect.h"
+
+namespace railwise::doctor {
+namespace {
+
+namespace tuning = topo::tuning;
+
+// A size tells a bandwidth if the model's own figure for it is above this share of the peak: below, latency
+// decides, of which NCCL's constants know little.
+constexpr double kLargeEnough = 0.8;
+
+constexpr std::string_view kAllToAll = "alltoall";
+
+// Nothing: the model does not have the collective.
+std::optional<tuning::Question> questionOf(const std::string& collective) {
+  tuning::Question question;
+  question.collective.reset();
+  if (collective == kAllToAll) return question;
+  for (std::size_t i = 0; i < tuning::kCollectives; ++i) {
+    question.collective = static_cast<tuning::Collective>(i);
+    if (collective == tuning::nameOf(*question.collective)) return question;
+  }
+  return std::nullopt;
+}
+
+// "": the ranks are equally many on each host, and their number is known.
+std::string countRanks(Comparison& its, const ModelMachine& model) {
+  its.ranks = its.run.ranks > 0 ? its.run.ranks : model.ranks;
+  its.hosts = its.run.ranks > 0 ? static_cast<int>(its.run.ranks_on_host.size()) : model.hosts;
+  if (its.ranks <= 0 || its.hosts <= 0) return "the output does not name the ranks and their hosts";
+  if (its.ranks == 1) return "one rank alone moves no data; nccl-tests knows other hosts if built with MPI=1";
+  const bool equal = std::all_of(its.run.ranks_on_host.begin(), its.run.ranks_on_host.end(),
+                                 [&](const auto& host) { return host.second * its.hosts == its.ranks; });
+  return equal && its.ranks % its.hosts == 0 ? "" : "the hosts have different numbers of ranks";
+}
+
+// "": the model of the machine answers for this job.
+std::string unfit(const Comparison& its, const topo::Machine& machine) {
+  if (machine.graph->rccl()) return machine.name + " has AMD GPUs, and RCCL's model is not known";
+  if (machine.domains.size() != 1)
+    return machine.name + ": NCCL keeps the GPUs in several groups, and its model answers for each alone: " +
+           "railwise topo expect";
+  const int gpus = static_cast<int>(machine.domains.front().ranks.size());
+  const int each = its.ranks / its.hosts;
+  return gpus == each ? ""
+                      : machine.name + " has " + std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
+                            ", and the job has " + std::to_string(each) + (each == 1 ? " rank" : " ranks") +
+                            " on each host";
+}
+
+void judgeRows(Comparison& its, double peak) {
+  for (std::size_t i = 0; i < its.expected.size(); ++i) {
+    if (its.expected[i] < kLargeEnough * peak || its.run.rows[i].best() <= 0) continue;
+    if (!its.judged || its.run.rows[i].best() >= its.measured()) its.judged = i;
+  }
+}
+
+std::string doubtOf(std::span<const std::string> unread) {
+  std::string names;
+  for (const std::string& setting : unread) names += (names.empty() ? "" : ", ") + setting;
+  return names.empty() ? "" : "The job sets " + names + ", which the model does not read.";
+}
+
+Seen seenAt(const Comparison& its, const ResultRow& row, std::string value) {
+  return {.device = jobText(its),
+          .where = its.run.file + ":" + std::to_string(row.line),
+          .value = std::move(value)};
+}
+
+}  // namespace
+
+Comparison compare(const TestRun& run, const ModelMachine& model) {
+  Comparison its;
+  its.run = run;
+  its.obstacle = countRanks(its, model);
+  if (!its.obstacle.empty()) return its;
+  if (run.collective.empty()) {
+    its.obstacle = "the output does not name its program, such as all_reduce_perf";
+    return its;
+  }
+  std::optional<tuning::Question> question = questionOf(run.collective);
+  if (!question) its.obstacle = "NCCL's model does not have " + run.collective;
+  else if (model.machine == nullptr) its.obstacle = model.why_none;
+  else its.obstacle = unfit(its, *model.machine);
+  if (!its.obstacle.empty()) return its;
+  question->nodes = its.hosts;
+  question->nvls = model.nvls;
+  std::vector<std::size_t> sizes;
+  for (const ResultRow& row : run.rows) sizes.push_back(row.bytes);
+  const auto answers = tuning::expectOn(*model.machine, *question, sizes);
+  if (!answers.ok() || answers->front().sizes.size() != sizes.size()) {
+    its.obstacle = answers.ok() ? "the model has no answer" : answers.error();
+    return its;
+  }
+  const tuning::Expectation& answer = answers->front();
+  its.model = (answer.collective ? tuning::modelText(model.machine->settings->nccl)
+                                 : std::string("An estimate of Railwise (NCCL has no model of alltoall)")) +
+              " of " + model.machine->name;
+  its.limit = answer.limit;
+  its.doubt = doubtOf(model.unread);
+  for (const tuning::ExpectedSize& size : answer.sizes) its.expected.push_back(size.bus_bandwidth);
+  judgeRows(its, answer.peak);
+  return its;
+}
+
+void judgeResults(std::span<const Comparison> comparisons, Findings& findings) {
+  for (const Comparison& its : comparisons) {
+    const auto& rows = its.run.rows;
+    const auto first =
+        std::find_if(rows.begin(), rows.end(), [](const ResultRow& row) { return row.wrong > 0; });
+    if (its.run.wrong() > 0) {
+      const ResultRow& row = first == rows.end() ? rows.back() : *first;
+      findings.add({.check = "wrong-results",
+                    .severity = Severity::kError,
+                    .what = "nccl-tests found wrong data",
+                    .seen = {seenAt(its, row,
+                                    std::to_string(its.run.wrong()) + " wrong elements" +
+                                        (first == rows.end() ? "" : ", first at " + bytesText(row.bytes)))},
+                    .why = "The result of the collective is not what it should be: a training would go wrong "
+                           "silently.",
+                    .fix = "railwise doctor --pair HOST  # compares what arrives with what was sent\n"
+                           "dmesg | grep -i -e xid -e mlx5 -e AER  # GPU, NIC and PCIe errors"});
+    }
+    if (!its.judged || !its.doubt.empty() || its.share() >= kFarBelowModel) continue;
+    findings.add(
+        {.check = "below-model",
+         .severity = Severity::kWarning,
+         .what = "the bus bandwidth is far below what NCCL's model expects of these hosts",
+         .seen = {seenAt(its, its.run.rows[*its.judged], youGetText(its))},
+         .why = its.model + ". " + its.limit + " Good hosts reach 80 % and more.",
+         .fix = std::string(its.hosts > 1 ? "railwise doctor --pair HOST  # measures each NIC beside what it "
+                                            "should carry\n"
+                                          : "nvidia-smi nvlink --status  # a link that is down\n") +
+                "railwise doctor  # on each host\n"
+                "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING  # and --log again: "
+                "network, GPUDirect, settings"});
+  }
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,199 @@
+// What a connection writes into the record of the process beside its counts (record/layout.h): the peer, rail
+// pairs and queue pairs of each epoch, what it waits for, and events. Nothing here is on the way of a good
+// message.
+#include <algorithm>
+#include <bitset>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "net/connection/connection.h"
+#include "record/snapshot.h"
+
+namespace railwise::net {
+namespace {
+
+uint64_t nsOf(Clock::time_point time) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
+}
+
+// The rails of a connection's epoch.
+std::bitset<record::kMostRails> railsOf(const record::ConnectionRecord& connection) {
+  std::bitset<record::kMostRails> rails;
+  for (const record::PairRecord& pair :
+       std::span(connection.pairs, std::min<std::size_t>(connection.pair_count, record::kPairs))) {
+    if (pair.rail < rails.size()) rails.set(pair.rail);
+  }
+  return rails;
+}
+
+}  // namespace
+
+uint16_t Connection::recordRail(const LaneQueuePair& queue_pair) const {
+  return queue_pair.rail < endpoint_.rails.size() ? endpoint_.rails[queue_pair.rail].record_rail
+                                                  : record::kNoRail;
+}
+
+void Connection::countError(const LaneQueuePair* queue_pair, record::ErrorKind kind) {
+  record::countError(queue_pair != nullptr ? recordRail(*queue_pair) : device_.rails().front().record_rail,
+                     kind);
+}
+
+void Connection::noteEvent(record::EventKind kind, std::string_view text, const LaneQueuePair* queue_pair,
+                           std::array<uint64_t, 3> numbers) {
+  record::noteEvent(kind, text,
+                    {.rail = queue_pair != nullptr ? recordRail(*queue_pair) : record::kNoRail,
+                     .connection = &shown(),
+                     .numbers = numbers});
+}
+
+void Connection::recordPeer(std::string_view peer, uint64_t pair_id) {
+  record::ConnectionRecord& its = shown();
+  record::beginChange(its);
+  record::setText(its.device, device_.name());
+  its.device_rail = device_.rails().front().record_rail;
+  record::setText(its.peer, peer);
+  its.pair_id = pair_id;
+  its.communicator = options_.communicator;
+  record::endChange(its);
+}
+
+// The counts of the old queue pairs move to the totals of their rails before the queue pairs are destroyed.
+void Connection::takeRails(std::vector<Rail> rails) {
+  record::foldQueuePairs(page());
+  endpoint_ = Endpoint(queuePairMemory(), std::move(rails), device_.rails());
+}
+
+void Connection::closeRecord() {
+  record::foldQueuePairs(page());
+  record::foldFlushes(page());
+  record::setState(shown(), record::ConnectionState::kClosed);
+  if (epoch_there_.rails > 0) noteEvent(record::EventKind::kClosed, peer_);
+}
+
+void Connection::describeInRecord() {
+  const uint64_t now = nowNs();
+  record::ConnectionRecord& its = shown();
+  record::beginChange(its);
+  const bool lost = !endpoint_.anyUsed();
+  const uint64_t lost_for = record_lost_ns_ != 0 ? now - record_lost_ns_ : 0;
+  if (!lost) record_lost_ns_ = 0;
+  record::enterState(its, lost ? record::ConnectionState::kLost : record::ConnectionState::kRunning);
+  its.epoch = epoch();
+  if (!lost) its.reason[0] = 0;
+  const std::size_t split = peer_.rfind(" (");
+  record::setText(its.peer, std::string_view(peer_).substr(0, split));
+  if (split != std::string::npos)
+    record::setText(its.peer_device, std::string_view(peer_).substr(split + 2, peer_.size() - split - 3));
+  its.lanes = static_cast<uint8_t>(endpoint_.lanes.size());
+  its.queue_pairs = static_cast<uint8_t>(endpoint_.queue_pairs.size());
+  its.first_message = direction_ == Direction::kSend ? uint64_t{nextPost()} : arrivedUpTo() + 1;
+  const std::bitset<record::kMostRails> before = railsOf(its);
+  int pairs = 0;
+  std::array<std::array<int, kMaxRails>, kMaxRails> place = {};  // plus 1
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    if (!queue_pair.rest->used) continue;
+    int& at = place[queue_pair.rail][queue_pair.peer_rail];
+    if (at == 0 && pairs < record::kPairs) {
+      record::PairRecord& pair = its.pairs[pairs];
+      const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
+      const QueuePairInfo& chosen =
+          (direction_ == Direction::kSend ? epoch_there_ : epoch_here_).queue_pair[queue_pair.index];
+      const bool sends = direction_ == Direction::kSend;
+      const uint8_t gid = sends ? chosen.peer_gid : chosen.gid;
+      const uint8_t peer_gid = sends ? chosen.gid : chosen.peer_gid;
+      const RailInfo& here = epoch_here_.rail[queue_pair.rail];
+      pair.rail = recordRail(queue_pair);
+      pair.peer_port = there.port;
+      pair.gid_index = here.gid_index[std::min<int>(gid, kRailGids - 1)];
+      record::setText(pair.peer_device, fieldText(there.device));
+      std::memcpy(pair.gid, here.gids[std::min<int>(gid, kRailGids - 1)], sizeof pair.gid);
+      std::memcpy(pair.peer_gid, there.gids[std::min<int>(peer_gid, kRailGids - 1)], sizeof pair.peer_gid);
+      at = ++pairs;
+    }
+    record::QueuePairRecord& counts = queue_pair.counts();
+    counts.pair = static_cast<uint8_t>(std::max(at - 1, 0));
+    counts.lane = queue_pair.rest->lane;
+    counts.peer_number = epoch_there_.queue_pair[queue_pair.index].number;
+  }
+  its.pair_count = static_cast<uint8_t>(pairs);
+  const bool less = degraded();
+  if (!less && its.degraded != 0) its.degraded_ns += now - its.degraded_since_ns;
+  if (less && its.degraded == 0) its.degraded_since_ns = now;
+  if (!less) its.degraded_since_ns = 0;
+  its.degraded = less ? 1 : 0;
+  record::endChange(its);
+  if (epoch() > 1 && !lost) {
+    std::string paths;
+    for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+      if (queue_pair.rest->used) paths += (paths.empty() ? "" : ", ") + pathText(queue_pair);
+    }
+    noteEvent(record::EventKind::kPathFound, paths, nullptr, {epoch(), lost_for / 1000});
+    const std::bitset<record::kMostRails> come = railsOf(its) & ~before;
+    for (const Rail& rail : device_.rails()) {
+      if (rail.record_rail < come.size() && come.test(rail.record_rail))
+        record::countReturn(rail.record_rail);
+    }
+  }
+}
+
+void Connection::noteLook(Clock::time_point now_time, Waiting waiting) {
+  last_record_look_ = now_time;
+  const uint64_t now = nsOf(now_time);
+  record::ConnectionRecord& its = shown();
+  uint64_t bytes = 0;
+  const uint64_t oldest = oldestOpen(&bytes);
+  if (oldest != its.oldest) {
+    if (its.slow_noted != 0)
+      noteEvent(record::EventKind::kSlowMessageEnded, "", nullptr,
+                {its.oldest, (now - its.oldest_since_ns) / 1'000'000});
+    its.slow_noted = 0;
+    its.oldest = oldest;
+    its.oldest_since_ns = now;
+    its.oldest_bytes = bytes;
+  }
+  const bool sends = direction_ == Direction::kSend;
+  record::WaitsFor waits = record::WaitsFor::kNothing;
+  if (!running()) {
+    const auto up = [](const Rail& first) {
+      const Rail rail = first.now();
+      return rail.hca->state().active(rail.port.number);
+    };
+    const bool any = std::any_of(device_.rails().begin(), device_.rails().end(), up) ||
+                     std::any_of(options_.standbys.begin(), options_.standbys.end(), up);
+    waits = any ? record::WaitsFor::kPeer : record::WaitsFor::kPath;
+  } else if (oldest != 0) {
+    waits = sends ? record::WaitsFor::kCompletion : record::WaitsFor::kData;
+  } else if (sends && waiting == Waiting::kPeer) {
+    waits = record::WaitsFor::kClearToSend;
+  }
+  // A sender that waits for clear-to-sends one after the other does not wait for the first one.
+  const uint64_t awaited = waits == record::WaitsFor::kClearToSend ? numbers().next : oldest;
+  if (waits != its.waits_for || awaited != record_awaited_) {
+    its.waits_for = waits;
+    its.waits_since_ns = now;
+    record_awaited_ = awaited;
+  }
+  const auto limit = static_cast<uint64_t>(config_.slow_message_ms) * 1'000'000;
+  if (oldest != 0 && its.slow_noted == 0 && limit != 0 && now - its.oldest_since_ns >= limit) {
+    its.slow_noted = 1;
+    ++its.slow_messages;
+    const LaneQueuePair* const first = endpoint_.onRail(0);
+    noteEvent(record::EventKind::kSlowMessage, record::waitsForText(waits), first,
+              {oldest, (now - its.oldest_since_ns) / 1'000'000});
+  }
+  double all = 0;
+  for (const LaneLoad& load : endpoint_.loads) all += load.rate();
+  for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    if (!queue_pair.rest->used || endpoint_.loads.size() <= queue_pair.rest->lane ||
+        endpoint_.loads.size() < 2)
+      continue;
+    const LaneLoad& load = endpoint_.loads[queue_pair.rest->lane];
+    queue_pair.counts().measured_mbps = load.measuredMbps();
+    queue_pair.counts().share_permille = static_cast<uint16_t>(load.rate() / all * 1000);
+  }
+  its.looked_ns = now;
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,151 @@
+#include "net/wireup/authentication.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/random.h"
+
+namespace railwise::net {
+namespace {
+
+// Labels of one length, so that no label and the bytes behind it read like another label.
+constexpr std::size_t kLabelBytes = 16;
+constexpr std::string_view kHello = "railwise hello  ";
+constexpr std::string_view kRequest = "railwise request";
+constexpr std::string_view kReply = "railwise reply  ";
+constexpr std::string_view kReady = "railwise ready  ";
+constexpr std::string_view kPair = "railwise pair   ";
+constexpr std::string_view kCall = "railwise rdma cm";
+constexpr std::string_view kSender = "railwise sender ";
+constexpr std::string_view kReceiver = "railwise receive";
+
+template <typename T>
+std::span<const std::byte> bytesOf(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+// The bytes of a message before its MAC.
+template <typename Message>
+std::span<const std::byte> beforeMac(const Message& message) {
+  static_assert(offsetof(Message, mac) + sizeof(Mac) == sizeof(Message));
+  return bytesOf(message).first(offsetof(Message, mac));
+}
+
+Hmac begin(const Secret& secret, std::string_view label) {
+  static_assert(kHello.size() == kLabelBytes && kRequest.size() == kLabelBytes &&
+                kReply.size() == kLabelBytes && kReady.size() == kLabelBytes && kPair.size() == kLabelBytes &&
+                kCall.size() == kLabelBytes && kSender.size() == kLabelBytes &&
+                kReceiver.size() == kLabelBytes);
+  Hmac mac(bytesOf(secret));
+  mac.add(std::as_bytes(std::span(label)));
+  return mac;
+}
+
+Mac macOf(const Hmac& hmac) {
+  const Digest digest = hmac.digest();
+  Mac mac;
+  std::memcpy(mac.bytes, digest.data(), sizeof mac.bytes);
+  return mac;
+}
+
+Mac helloOf(const ConnectRequest& request, const Secret& secret) {
+  return macOf(begin(secret, kHello).add(bytesOf(request).first(offsetof(ConnectRequest, hello))));
+}
+
+Mac macOf(const ConnectRequest& request, const Secret& secret) {
+  return macOf(begin(secret, kRequest).add(beforeMac(request)));
+}
+
+Mac macOf(const ConnectReply& reply, const ConnectRequest& request, const Secret& secret) {
+  return macOf(begin(secret, kReply).add(bytesOf(request.mac)).add(beforeMac(reply)));
+}
+
+Mac macOf(const ConnectReady& ready, const ConnectReply& reply, const Secret& secret) {
+  return macOf(begin(secret, kReady).add(bytesOf(reply.mac)).add(beforeMac(ready)));
+}
+
+}  // namespace
+
+Random randomBytes() {
+  Random random;
+  fillRandom(std::as_writable_bytes(std::span(random.bytes)));
+  return random;
+}
+
+Secret makeSecret() {
+  Secret secret;
+  fillRandom(std::as_writable_bytes(std::span(secret.bytes)));
+  secret.bytes[0] |= 1;
+  return secret;
+}
+
+bool sameSecret(const Secret& one, const Secret& other) {
+  return sameInConstantTime(bytesOf(one), bytesOf(other));
+}
+
+bool sameMac(const Mac& one, const Mac& other) { return sameInConstantTime(bytesOf(one), bytesOf(other)); }
+
+void seal(ConnectRequest& request, const Secret& secret) {
+  request.hello = helloOf(request, secret);
+  request.mac = macOf(request, secret);
+}
+
+void seal(ConnectReply& reply, const ConnectRequest& request, const Secret& secret) {
+  reply.mac = macOf(reply, request, secret);
+}
+
+void seal(ConnectReady& ready, const ConnectReply& reply, const Secret& secret) {
+  ready.mac = macOf(ready, reply, secret);
+}
+
+bool helloIsTrue(const ConnectRequest& request, const Secret& secret) {
+  return sameMac(request.hello, helloOf(request, secret));
+}
+
+bool isTrue(const ConnectRequest& request, const Secret& secret) {
+  return sameMac(request.mac, macOf(request, secret));
+}
+
+bool isTrue(const ConnectReply& reply, const ConnectRequest& request, const Secret& secret) {
+  return sameMac(reply.mac, macOf(reply, request, secret));
+}
+
+bool isTrue(const ConnectReady& ready, const ConnectReply& reply, const Secret& secret) {
+  return sameMac(ready.mac, macOf(ready, reply, secret));
+}
+
+uint64_t pairId(const Secret& secret) {
+  const Digest digest = begin(secret, kPair).digest();
+  uint64_t id = 0;
+  std::memcpy(&id, digest.data(), sizeof id);
+  return id;
+}
+
+FrameKeys Session::frameKeys() const {
+  const auto key = [&](std::string_view label) {
+    return begin(secret, label).add(bytesOf(connector)).add(bytesOf(listener)).digest();
+  };
+  return {Hmac(key(kSender)), Hmac(key(kReceiver))};
+}
+
+Mac Session::callProof(uint32_t index) const {
+  return macOf(begin(secret, kCall).add(bytesOf(connector)).add(bytesOf(listener)).add(bytesOf(index)));
+}
+
+FrameSeal sealOf(std::span<const std::byte> frame, uint64_t number, const Hmac& key) {
+  Hmac mac = key;
+  mac.add(frame).add(bytesOf(number));
+  return {number, macOf(mac)};
+}
+
+const char* checkSeal(std::span<const std::byte> frame, const FrameSeal& seal, uint64_t number,
+                      const Hmac& key) {
+  if (!sameMac(seal.mac, sealOf(frame, seal.number, key).mac))
+    return "a frame that is not its own (the MAC is wrong: somebody changes or adds bytes on the way)";
+  if (seal.number != number)
+    return "a frame again or out of turn (somebody repeats or drops frames on the way)";
+  return "";
+}
+
+}  // namespace railwise::net

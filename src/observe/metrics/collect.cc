@@ -1,0 +1,448 @@
+// Turns snapshots of processes into families of samples.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <iterator>
+#include <set>
+
+#include "observe/metrics/family.h"
+
+namespace railwise::observe {
+namespace {
+
+using record::Connection;
+using record::Process;
+using record::Rail;
+using record::Snapshot;
+
+constexpr double kNanosecond = 1e-9;
+constexpr double kBytesPerMegabit = 1e6 / 8;
+
+// Values of labels: names of the record's enums, in the form that queries use.
+constexpr const char* kErrorNames[record::kErrors] = {
+    "retry_exceeded", "receiver_not_ready", "remote_access", "local", "flushed", "post", "poll",
+    "stalled",        "port_down",          "device_failed", "other"};
+constexpr const char* kRailStates[] = {"unknown", "up", "down", "failed"};
+constexpr const char* kLinks[] = {"unknown", "infiniband", "roce", "iwarp"};
+constexpr const char* kConnectionStates[] = {"free", "listening",    "connecting", "running",
+                                             "lost", "reconnecting", "failed"};
+constexpr const char* kWaits[] = {"nothing", "clear_to_send", "completion", "data", "path", "peer"};
+constexpr const char* kFunctions[record::kCalls] = {"isend", "irecv", "iflush", "test"};
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+double secondsBetween(uint64_t since_ns, uint64_t until_ns) {
+  return until_ns > since_ns ? seconds(until_ns - since_ns) : 0;
+}
+
+std::string numberText(int64_t number) { return number < 0 ? "" : std::to_string(number); }
+
+Labels with(Labels labels, std::string name, std::string value) {
+  labels.emplace_back(std::move(name), std::move(value));
+  return labels;
+}
+
+// A process and what its samples are labelled with.
+struct Source {
+  const Snapshot* snapshot = nullptr;
+  std::size_t process = 0;
+  Labels labels;
+  bool whole =
+      true;  // false: only the calls that a spy has seen, as the process has a record of its own, too
+};
+
+// Buckets `first` to `last` of a record's histogram, each `step` as one; the smaller values are in the first
+// one. `scale`: of a value's unit. The sum of values is not in the record: each counts as the middle of its
+// bucket.
+struct Buckets {
+  int first;
+  int last;
+  int step;
+  double scale;
+};
+// 1 us to 2 s.
+constexpr Buckets kLatency = {.first = 9, .last = 30, .step = 1, .scale = kNanosecond};
+// 64 bytes to 1 GiB.
+constexpr Buckets kSize = {.first = 5, .last = 29, .step = 2, .scale = 1};
+
+using Counts = std::array<uint64_t, record::kBuckets>;
+
+Histogram histogramOf(const Counts& counts, const Buckets& form) {
+  Histogram histogram;
+  uint64_t in_bucket = 0;
+  for (int b = 0; b < record::kBuckets; ++b) {
+    const uint64_t count = counts[static_cast<std::size_t>(b)];
+    in_bucket += count;
+    histogram.count += count;
+    histogram.sum += static_cast<double>(count) * std::ldexp(1.5 * form.scale, b);
+    if (b < form.first || b > form.last || (b - form.first) % form.step != 0) continue;
+    histogram.buckets.push_back({.at_most = std::ldexp(form.scale, b + 1), .count = in_bucket});
+    in_bucket = 0;
+  }
+  return histogram;
+}
+
+// Sums over connections that are open and connections that are closed.
+template <typename Array>
+Counts sumOverConnections(const Snapshot& snapshot, Array Connection::*counts,
+                          const uint64_t (&closed)[record::kBuckets]) {
+  Counts sum = std::to_array(closed);
+  for (const Connection& connection : snapshot.connections)
+    for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += (connection.*counts)[b];
+  return sum;
+}
+
+class Collector {
+ public:
+  Collector(std::span<const Snapshot> snapshots, Metrics& metrics) : metrics_(metrics) {
+    for (const Snapshot& snapshot : snapshots) {
+      sources_.push_back({.snapshot = &snapshot,
+                          .process = metrics.processes.size(),
+                          .labels = labelsOf(snapshot.process),
+                          .whole = !hasOwnRecord(snapshots, snapshot)});
+      metrics.processes.push_back(snapshot.process);
+      metrics.processes.back().host = hostOf(snapshot.process);
+    }
+  }
+
+  void collect(std::size_t unreadable) {
+    begin("railwise.build_info", FamilyKind::kGauge, Unit::kNone,
+          "Version of the railwise that wrote this; always 1.");
+    family().samples.push_back({.labels = {{"version", RAILWISE_VERSION}}, .value = uint64_t{1}});
+    begin("railwise.records_unreadable", FamilyKind::kGauge, Unit::kNone,
+          "Records of processes that were found and could not be read: damaged, or of another version.");
+    family().samples.push_back({.labels = {}, .value = static_cast<uint64_t>(unreadable)});
+    processes();
+    rails();
+    connections();
+    messages();
+    calls();
+    std::erase_if(metrics_.families, [](const Family& each) { return each.samples.empty(); });
+  }
+
+ private:
+  // Process numbers are unique in one container only, and a folder may be shared.
+  Labels labelsOf(const Process& process) {
+    Labels labels = {{"pid", std::to_string(process.pid)},
+                     {"rank", numberText(process.rank)},
+                     {"program", process.program}};
+    const std::string start = "-" + std::to_string(process.process_start);
+    auto key = [&] { return std::make_pair(labels, process.spy); };
+    if (!labels_.insert(key()).second) {
+      labels[0].second += start;
+      for (int i = 2; !labels_.insert(key()).second; ++i)
+        labels[0].second = std::to_string(process.pid) + start + "-" + std::to_string(i);
+    }
+    return labels;
+  }
+
+  // A spy's record stands beside the plugin's own: what both have would count twice.
+  static bool hasOwnRecord(std::span<const Snapshot> snapshots, const Snapshot& spy) {
+    return spy.process.spy && std::any_of(snapshots.begin(), snapshots.end(), [&](const Snapshot& other) {
+             return !other.process.spy && other.process.pid == spy.process.pid &&
+                    other.process.process_start == spy.process.process_start;
+           });
+  }
+
+  void begin(std::string name, FamilyKind kind, Unit unit, std::string help) {
+    metrics_.families.push_back(
+        {.name = std::move(name), .help = std::move(help), .kind = kind, .unit = unit, .samples = {}});
+  }
+  Family& family() { return metrics_.families.back(); }
+
+  void add(const Source& source, Labels labels, std::variant<uint64_t, double, Histogram> value) {
+    family().samples.push_back(
+        {.labels = std::move(labels), .value = std::move(value), .process = source.process});
+  }
+
+  // A family with one sample for each process: valueOf(snapshot).
+  template <typename ValueOf>
+  void perProcess(const char* name, FamilyKind kind, Unit unit, const char* help, ValueOf valueOf) {
+    begin(name, kind, unit, help);
+    for (const Source& source : sources_)
+      if (source.whole) add(source, source.labels, valueOf(*source.snapshot));
+  }
+
+  // Calls visit(source, rail, labels of the rail).
+  template <typename Visit>
+  void eachRail(Visit visit) const {
+    for (const Source& source : sources_) {
+      std::set<std::pair<std::string, int>> seen;  // a hostile record may name a port twice
+      for (const Rail& rail : source.snapshot->rails)
+        if (source.whole && seen.emplace(rail.device, rail.port).second)
+          visit(source, rail,
+                with(with(source.labels, "device", rail.device), "port", std::to_string(rail.port)));
+    }
+  }
+
+  template <typename ValueOf>
+  void perRail(const char* name, FamilyKind kind, Unit unit, const char* help, ValueOf valueOf) {
+    begin(name, kind, unit, help);
+    eachRail([&](const Source& source, const Rail& rail, Labels labels) {
+      add(source, std::move(labels), valueOf(rail));
+    });
+  }
+
+  void processes() {
+    begin("railwise.process_info", FamilyKind::kGauge, Unit::kNone,
+          "A process with a record: its host, plugin, and what writes the record; always 1.");
+    for (const Source& source : sources_) {
+      const Process& process = source.snapshot->process;
+      Labels labels = with(with(source.labels, "host", hostOf(process)), "plugin", process.plugin);
+      labels.emplace_back("ranks", numberText(process.ranks));
+      labels.emplace_back("recorder", process.spy ? "spy" : "plugin");
+      add(source, std::move(labels), uint64_t{1});
+    }
+    perProcess("railwise.process_up", FamilyKind::kGauge, Unit::kNone,
+               "1: the process lives. 0: it is gone, and its record is what it has left.",
+               [](const Snapshot& snapshot) { return uint64_t{snapshot.process.alive}; });
+    perProcess("railwise.process_ended", FamilyKind::kGauge, Unit::kNone,
+               "1: the plugin of the process has ended in order.",
+               [](const Snapshot& snapshot) { return uint64_t{snapshot.process.ended_ns != 0}; });
+    perProcess("railwise.process_start_time", FamilyKind::kGauge, Unit::kSeconds,
+               "When the plugin of the process began, in seconds after 1970.",
+               [](const Snapshot& snapshot) { return seconds(snapshot.process.started_unix_ns); });
+    perProcess("railwise.process_record_torn", FamilyKind::kGauge, Unit::kNone,
+               "1: the record changed while it was read, or is cut: numbers may not fit together.",
+               [](const Snapshot& snapshot) { return uint64_t{snapshot.torn}; });
+    perProcess(
+        "railwise.unrecorded_connections", FamilyKind::kCounter, Unit::kNone,
+        "Connections that are not in the record, which holds RAILWISE_METRICS_CONNECTIONS connections.",
+        [](const Snapshot& snapshot) { return snapshot.unrecorded; });
+  }
+
+  void rails() {
+    begin("railwise.rail_info", FamilyKind::kGauge, Unit::kNone,
+          "A port that a process uses: its link, and its rail and plane of the network; always 1.");
+    eachRail([&](const Source& source, const Rail& rail, Labels labels) {
+      labels.emplace_back("link", rail.link < std::size(kLinks) ? kLinks[rail.link] : kLinks[0]);
+      labels.emplace_back("rail", numberText(rail.rail));
+      labels.emplace_back("plane", numberText(rail.plane));
+      add(source, std::move(labels), uint64_t{1});
+    });
+    begin("railwise.rail_state", FamilyKind::kGauge, Unit::kNone,
+          "State of a port: 1 for the state that it has, 0 for the others.");
+    eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
+      for (std::size_t state = 0; state < std::size(kRailStates); ++state)
+        add(source, with(labels, "state", kRailStates[state]),
+            uint64_t{static_cast<std::size_t>(rail.state) == state});
+    });
+    perRail("railwise.rail_state_changes", FamilyKind::kCounter, Unit::kNone,
+            "Times that a port went up, down or failed.",
+            [](const Rail& rail) { return uint64_t{rail.state_changes}; });
+    perRail("railwise.rail_speed", FamilyKind::kGauge, Unit::kBytesPerSecond,
+            "Speed of a port, as its driver reports it.",
+            [](const Rail& rail) { return rail.claimed_mbps * kBytesPerMegabit; });
+    begin("railwise.rail_measured_speed", FamilyKind::kGauge, Unit::kBytesPerSecond,
+          "What the fastest lane of a connection delivers over a port, where lanes share messages.");
+    eachRail([&](const Source& source, const Rail& rail, Labels labels) {
+      if (rail.measured_mbps != 0) add(source, std::move(labels), rail.measured_mbps * kBytesPerMegabit);
+    });
+    perRail("railwise.rail_sent", FamilyKind::kCounter, Unit::kBytes,
+            "Payload of messages that was given to a port; a repeated message counts again.",
+            [](const Rail& rail) { return rail.totals.bytes_sent; });
+    perRail("railwise.rail_received", FamilyKind::kCounter, Unit::kBytes,
+            "Payload of messages that has arrived over a port.",
+            [](const Rail& rail) { return rail.totals.bytes_received; });
+    perRail("railwise.rail_control", FamilyKind::kCounter, Unit::kBytes,
+            "Payload that is not a message's: clear-to-sends, completion records, reads of flushes.",
+            [](const Rail& rail) { return rail.totals.control_bytes; });
+    perRail("railwise.rail_messages_sent", FamilyKind::kCounter, Unit::kNone,
+            "Messages that were given to a port, or segments where messages are cut.",
+            [](const Rail& rail) { return rail.totals.messages_sent; });
+    perRail("railwise.rail_messages_received", FamilyKind::kCounter, Unit::kNone,
+            "Messages that have arrived over a port, or segments where messages are cut.",
+            [](const Rail& rail) { return rail.totals.messages_received; });
+    perRail("railwise.rail_work_requests", FamilyKind::kCounter, Unit::kNone,
+            "Work requests that a port has accepted.",
+            [](const Rail& rail) { return rail.totals.work_requests; });
+    perRail("railwise.rail_completions", FamilyKind::kCounter, Unit::kNone,
+            "Completions that were polled from a port's device.",
+            [](const Rail& rail) { return rail.totals.completions; });
+    begin("railwise.rail_errors", FamilyKind::kCounter, Unit::kNone,
+          "What has gone wrong on a port, by kind.");
+    eachRail([&](const Source& source, const Rail& rail, const Labels& labels) {
+      for (std::size_t kind = 0; kind < std::size(kErrorNames); ++kind)
+        add(source, with(labels, "kind", kErrorNames[kind]), rail.errors[kind]);
+    });
+    perRail("railwise.rail_failovers", FamilyKind::kCounter, Unit::kNone,
+            "Connections that have left a port because of a failure.",
+            [](const Rail& rail) { return rail.failovers; });
+    perRail("railwise.rail_returns", FamilyKind::kCounter, Unit::kNone,
+            "Connections that have come back to a port.", [](const Rail& rail) { return rail.returns; });
+    perRail("railwise.rail_device_reopens", FamilyKind::kCounter, Unit::kNone,
+            "Times that a port's device was opened again after it had failed.",
+            [](const Rail& rail) { return rail.device_lives; });
+    perRail("railwise.rail_connections", FamilyKind::kGauge, Unit::kNone,
+            "Connections that have a queue pair on a port now.",
+            [](const Rail& rail) { return uint64_t{rail.connections}; });
+  }
+
+  void connections() {
+    begin("railwise.connections", FamilyKind::kGauge, Unit::kNone,
+          "Connections by state; lost: without a path, and looking for one.");
+    for (const Source& source : sources_) {
+      for (std::size_t state = 1; source.whole && state < std::size(kConnectionStates); ++state)
+        add(source, with(source.labels, "state", kConnectionStates[state]),
+            countIf(source,
+                    [&](const Connection& each) { return static_cast<std::size_t>(each.state) == state; }));
+    }
+    begin(
+        "railwise.connections_waiting", FamilyKind::kGauge, Unit::kNone,
+        "Connections by what they waited for at their last look: the peer's clear-to-send (sender: the peer "
+        "has posted no receive), a completion of the NIC, data (receiver: the peer has sent nothing), a "
+        "path, "
+        "or the peer's answer.");
+    for (const Source& source : sources_) {
+      for (std::size_t what = 1; source.whole && what < std::size(kWaits); ++what)
+        add(source, with(source.labels, "waits_for", kWaits[what]),
+            countIf(source, [&](const Connection& each) {
+              return static_cast<std::size_t>(each.waits_for) == what;
+            }));
+    }
+    begin("railwise.connection_longest_wait", FamilyKind::kGauge, Unit::kSeconds,
+          "For how long the connection has waited that waits longest, by what it waits for; 0: none waits.");
+    for (const Source& source : sources_) {
+      for (std::size_t what = 1; source.whole && what < std::size(kWaits); ++what)
+        add(source, with(source.labels, "waits_for", kWaits[what]),
+            longest(*source.snapshot, [&](const Connection& each) {
+              return static_cast<std::size_t>(each.waits_for) == what ? each.waits_since_ns : 0;
+            }));
+    }
+    perProcess(
+        "railwise.oldest_message_age", FamilyKind::kGauge, Unit::kSeconds,
+        "Age of the oldest open message of all connections; 0: none is open.", [](const Snapshot& snapshot) {
+          return longest(snapshot,
+                         [](const Connection& each) { return each.oldest != 0 ? each.oldest_since_ns : 0; });
+        });
+    perProcess(
+        "railwise.connections_degraded", FamilyKind::kGauge, Unit::kNone,
+        "Connections that use fewer or other ports than at first.", [](const Snapshot& snapshot) {
+          return static_cast<uint64_t>(std::count_if(snapshot.connections.begin(), snapshot.connections.end(),
+                                                     [](const Connection& each) { return each.degraded; }));
+        });
+    perProcess("railwise.connection_longest_degraded", FamilyKind::kGauge, Unit::kSeconds,
+               "For how long the connection has been degraded that is degraded longest; 0: none is.",
+               [](const Snapshot& snapshot) {
+                 return longest(snapshot, [](const Connection& each) {
+                   return each.degraded ? each.degraded_since_ns : 0;
+                 });
+               });
+  }
+
+  void messages() {
+    perProcess("railwise.closed_connections", FamilyKind::kCounter, Unit::kNone,
+               "Connections that the process has closed.",
+               [](const Snapshot& snapshot) { return snapshot.closed.connections; });
+    perProcess("railwise.connection_failovers", FamilyKind::kCounter, Unit::kNone,
+               "Times that connections went on over other queue pairs after a failure.",
+               [](const Snapshot& snapshot) {
+                 return sum(snapshot, &Connection::failovers, snapshot.closed.failovers);
+               });
+    perProcess("railwise.slow_messages", FamilyKind::kCounter, Unit::kNone,
+               "Messages that were not complete after RAILWISE_SLOW_MESSAGE milliseconds.",
+               [](const Snapshot& snapshot) {
+                 return sum(snapshot, &Connection::slow_messages, snapshot.closed.slow_messages);
+               });
+    perProcess("railwise.connection_lost", FamilyKind::kCounter, Unit::kSeconds,
+               "Time that connections were without a path.", [](const Snapshot& snapshot) {
+                 return seconds(sum(snapshot, &Connection::lost_ns, snapshot.closed.lost_ns));
+               });
+    perProcess("railwise.connection_degraded", FamilyKind::kCounter, Unit::kSeconds,
+               "Time that connections used fewer or other ports than at first; a time that lasts counts "
+               "when it ends.",
+               [](const Snapshot& snapshot) {
+                 return seconds(sum(snapshot, &Connection::degraded_ns, snapshot.closed.degraded_ns));
+               });
+    perProcess("railwise.message_latency", FamilyKind::kHistogram, Unit::kSeconds,
+               "Time from isend to the completion, of one message in 64. The sum is estimated from the "
+               "buckets.",
+               [](const Snapshot& snapshot) {
+                 return histogramOf(
+                     sumOverConnections(snapshot, &Connection::latency, snapshot.closed.latency), kLatency);
+               });
+    perProcess("railwise.message_size", FamilyKind::kHistogram, Unit::kBytes,
+               "Size of messages, of one message in 64. The sum is estimated from the buckets.",
+               [](const Snapshot& snapshot) {
+                 return histogramOf(sumOverConnections(snapshot, &Connection::size, snapshot.closed.size),
+                                    kSize);
+               });
+  }
+
+  void calls() {
+    const auto perFunction = [&](const char* name, Unit unit, const char* help, auto valueOf) {
+      begin(name, FamilyKind::kCounter, unit, help);
+      for (const Source& source : sources_) {
+        for (std::size_t function = 0; source.snapshot->process.spy && function < record::kCalls;
+             ++function) {
+          record::CallCounts counts = source.snapshot->closed.calls[function];
+          for (const Connection& connection : source.snapshot->connections) {
+            counts.calls += connection.calls[function].calls;
+            counts.idle += connection.calls[function].idle;
+            counts.ns += connection.calls[function].ns;
+          }
+          add(source, with(source.labels, "function", kFunctions[function]), valueOf(counts));
+        }
+      }
+    };
+    perFunction("railwise.spy_calls", Unit::kNone, "Calls of NCCL's that a spy has seen, by function.",
+                [](const record::CallCounts& counts) { return counts.calls; });
+    perFunction("railwise.spy_idle_calls", Unit::kNone,
+                "Calls that a spy has seen and that gave no request, or found it not done.",
+                [](const record::CallCounts& counts) { return counts.idle; });
+    perFunction("railwise.spy_call", Unit::kSeconds,
+                "Time that NCCL has spent in the plugin's functions, as a spy has seen it.",
+                [](const record::CallCounts& counts) { return seconds(counts.ns); });
+    begin("railwise.spy_grouped_receives", FamilyKind::kCounter, Unit::kNone,
+          "Calls of irecv that a spy has seen, by their number of buffers.");
+    for (const Source& source : sources_) {
+      if (!source.snapshot->process.spy) continue;
+      for (std::size_t i = 0; i < 8; ++i) {
+        uint64_t calls = source.snapshot->closed.group_sizes[i];
+        for (const Connection& connection : source.snapshot->connections) calls += connection.group_sizes[i];
+        add(source, with(source.labels, "buffers", std::to_string(i + 1)), calls);
+      }
+    }
+  }
+
+  template <typename Holds>
+  static uint64_t countIf(const Source& source, Holds holds) {
+    const auto& all = source.snapshot->connections;
+    return static_cast<uint64_t>(std::count_if(all.begin(), all.end(), holds));
+  }
+
+  // The longest time since sinceOf(connection); 0 there: none.
+  template <typename SinceOf>
+  static double longest(const Snapshot& snapshot, SinceOf sinceOf) {
+    double longest = 0;
+    for (const Connection& connection : snapshot.connections)
+      if (const uint64_t since = sinceOf(connection); since != 0)
+        longest = std::max(longest, secondsBetween(since, snapshot.read_ns));
+    return longest;
+  }
+
+  // Sums over connections that are open and connections that are closed.
+  static uint64_t sum(const Snapshot& snapshot, uint64_t Connection::*field, uint64_t closed) {
+    uint64_t sum = closed;
+    for (const Connection& connection : snapshot.connections) sum += connection.*field;
+    return sum;
+  }
+
+  Metrics& metrics_;
+  std::vector<Source> sources_;
+  std::set<std::pair<Labels, bool>> labels_;  // those that a process has already; true: a spy's
+};
+
+}  // namespace
+
+Metrics collectMetrics(std::span<const Snapshot> snapshots, std::size_t unreadable) {
+  Metrics metrics;
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  metrics.at_unix_ns = static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+  Collector(snapshots, metrics).collect(unreadable);
+  return metrics;
+}
+
+}  // namespace railwise::observe

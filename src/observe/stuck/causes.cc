@@ -1,0 +1,476 @@
+#include "observe/stuck/causes.h"
+
+#include <algorithm>
+
+#include "observe/stuck/words.h"
+
+namespace railwise::observe {
+namespace {
+
+using record::ConnectionState;
+using record::Side;
+using record::WaitsFor;
+
+bool runs(ConnectionState state) {
+  return state == ConnectionState::kRunning || state == ConnectionState::kLost ||
+         state == ConnectionState::kReconnecting;
+}
+
+// Has NCCL left open messages alone?
+bool isLeftAlone(const ConnectionFacts& connection) {
+  return connection.still && runs(connection.state) && connection.looked_ms >= kCallsWithinMs;
+}
+
+// A sender does not always count its messages as complete, and its last look may be old. The receiver knows.
+bool isComplete(const ConnectionFacts& sender, const ConnectionFacts* receiver) {
+  return sender.state == ConnectionState::kRunning && sender.side == Side::kSender &&
+         (receiver == nullptr || receiver->completed >= sender.oldest);
+}
+
+uint64_t sinceMs(const ConnectionFacts& connection) {
+  if (connection.state != ConnectionState::kRunning) return connection.state_ms;
+  return connection.oldest != 0 ? connection.oldest_ms : connection.waits_ms;
+}
+
+const RailFacts* railOf(const ProcessFacts& process, const PairFacts& pair) {
+  return pair.rail >= 0 ? &process.rails[static_cast<std::size_t>(pair.rail)] : nullptr;
+}
+
+bool isBad(const RailFacts* rail) {
+  return rail != nullptr &&
+         (rail->state == record::RailState::kDown || rail->state == record::RailState::kFailed);
+}
+
+std::string hostOfPeer(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
+std::string portName(const std::string& host, const std::string& device, int port) {
+  std::string name = host + " " + (device.empty() ? "?" : device);
+  if (port > 0) name += " port " + std::to_string(port);
+  return name;
+}
+
+class Examiner {
+ public:
+  Examiner(const Job& job, End end)
+      : job_(job), own_(job.process(end.process)), connection_(job.connection(end)) {
+    finding_.wait.end = end;
+    finding_.wait.other = job.otherEnd(end);
+    finding_.wait.since_ms = sinceMs(connection_);
+    // How long no clear-to-send has come is known at the other end, where the receive is open.
+    const ConnectionFacts* const other = otherEnd();
+    if (connection_.oldest == 0 && other != nullptr && other->oldest != 0)
+      finding_.wait.since_ms = std::min(finding_.wait.since_ms, other->oldest_ms);
+  }
+
+  Finding examine() {
+    if (isStopped(own_)) return set(Why::kDoesNotCall);  // what it waits for is of the past
+    if (isLeftAlone(connection_)) return leftAlone();
+    if (connection_.state == ConnectionState::kListening) return unfinished(Why::kListens);
+    if (peer() == nullptr && !connection_.peer.empty()) return peerUnknown();
+    if (peer() != nullptr && !peer()->alive) return peerIsGone();
+    if (peer() != nullptr && isStopped(*peer())) return set(Why::kPeerIsStopped);
+    switch (connection_.state) {
+      case ConnectionState::kConnecting:
+        return peer() != nullptr ? set(Why::kHandshake) : unfinished(Why::kHandshake);
+      case ConnectionState::kFailed:
+        return failedForGood();
+      case ConnectionState::kLost:
+        return noPath();
+      case ConnectionState::kReconnecting:
+        return reconnects();
+      default:
+        return running();
+    }
+  }
+
+ private:
+  const ProcessFacts* peer() const {
+    return finding_.wait.other.process < 0 ? nullptr : &job_.process(finding_.wait.other.process);
+  }
+  const ConnectionFacts* otherEnd() const {
+    return finding_.wait.other.connection < 0 ? nullptr : &job_.connection(finding_.wait.other);
+  }
+
+  Finding set(Why why) {
+    finding_.wait.why = why;
+    return std::move(finding_);
+  }
+  Finding set(Why why, Culprit culprit) {
+    finding_.culprits.push_back(std::move(culprit));
+    return set(why);
+  }
+
+  Finding running() {
+    const ConnectionFacts* const other = otherEnd();
+    // The other end may know already that the path is lost. Where new queue pairs carry nothing either, it is
+    // lost again and again.
+    if (connection_.new_epochs > 0) return noPath();
+    if (other != nullptr && other->still && (other->state == ConnectionState::kLost || other->new_epochs > 0))
+      return noPath();
+    switch (connection_.waits_for) {
+      case WaitsFor::kClearToSend:
+        return waitsForClearToSend(other);
+      case WaitsFor::kData:
+        return waitsForData(other);
+      case WaitsFor::kPath:
+        return noPath();
+      case WaitsFor::kPeer:
+        return reconnects();
+      case WaitsFor::kCompletion:
+      case WaitsFor::kNothing:  // it waits, and its last look was before
+        break;
+    }
+    if (connection_.side == Side::kReceiver) return waitsForData(other);
+    return silentPath(true);
+  }
+
+  Finding waitsForClearToSend(const ConnectionFacts* receiver) {
+    // Receives of the spy's connections are counted, and their clear-to-sends are not seen.
+    if (receiver != nullptr && receiver->posted > connection_.next && !peer()->spy && !own_.spy)
+      return silentPath(false);
+    if (receiver != nullptr && isLeftAlone(*receiver)) return peerDoesNotCall();
+    return set(Why::kNoReceive);
+  }
+
+  Finding waitsForData(const ConnectionFacts* sender) {
+    if (sender == nullptr) return set(Why::kNoSend);
+    if (isLeftAlone(*sender) && !isComplete(*sender, &connection_)) return peerDoesNotCall();
+    if (own_.spy || peer()->spy)
+      return sender->given >= connection_.oldest ? silentPath(false) : set(Why::kNoSend);
+    const uint64_t oldest = connection_.oldest != 0 ? connection_.oldest : connection_.completed + 1;
+    if (sender->next > oldest) return silentPath(false);  // it is posted, in part or as a whole
+    const bool tries = sender->still && sender->waits_for == WaitsFor::kClearToSend;
+    if (tries) return silentPath(true);  // the clear-to-send does not arrive
+    return set(Why::kNoSend);
+  }
+
+  // The process of this end has messages open, and does not look after them.
+  Finding leftAlone() { return set(Why::kDoesNotCall, idleCaller(finding_.wait.end.process, connection_)); }
+  Finding peerDoesNotCall() {
+    const End other = finding_.wait.other;
+    return set(connection_.side == Side::kSender ? Why::kNoReceive : Why::kNoSend,
+               idleCaller(other.process, job_.connection(other)));
+  }
+  Culprit idleCaller(int process, const ConnectionFacts& connection) const {
+    const ProcessFacts& caller = job_.process(process);
+    Culprit culprit;
+    culprit.kind = CulpritKind::kIdleCaller;
+    culprit.process = process;
+    culprit.key = "idle " + std::to_string(process);
+    culprit.name = processName(caller);
+    culprit.what = "has open messages and does not call its network plugin";
+    culprit.details.push_back((connection.looked_ms == kNever
+                                   ? "it has not called since it opened them"
+                                   : "its last call was " + ageText(connection.looked_ms) + " ago") +
+                              std::string("; NCCL's proxy thread there hangs, or gets no CPU"));
+    culprit.advice =
+        "on " + caller.host + ": gdb -p " + std::to_string(caller.pid) + " -batch -ex 'thread apply all bt'";
+    return culprit;
+  }
+
+  Finding peerIsGone() { return set(Why::kPeerIsGone, deadProcess(job_, finding_.wait.other.process)); }
+
+  Finding peerUnknown() {
+    const std::string& name = connection_.peer;
+    const std::string host = hostOfPeer(name);
+    const HostFacts* const asked = job_.hostOf(name);
+    Culprit culprit;
+    culprit.name = name;
+    if (asked == nullptr) {
+      culprit.kind = CulpritKind::kUnaskedHost;
+      culprit.key = "host " + host;
+      culprit.name = host;
+      culprit.what = "was not asked";
+      culprit.details.push_back("the peer " + name + " is there");
+      culprit.advice = "railwise stuck --hosts FILE with " + host + " in FILE, or railwise stuck on " + host;
+    } else if (!asked->error.empty()) {
+      culprit = silentHost(*asked);
+    } else {
+      culprit.kind = CulpritKind::kNoRecord;
+      culprit.key = "process " + name;
+      culprit.what = "has no record on its host";
+      culprit.details.push_back(
+          "the process has ended, or died long ago, or runs as another user or in "
+          "another container (--dir), or with RAILWISE_METRICS=0");
+      culprit.advice = "on " + host + ": ps -p " + name.substr(name.rfind(':') + 1);
+    }
+    return set(Why::kPeerUnknown, std::move(culprit));
+  }
+
+  // A handshake whose peer is not known.
+  Finding unfinished(Why why) {
+    const char* const what = why == Why::kListens ? "waits for a peer that has not called"
+                                                  : "waits in a handshake for a peer that does not answer";
+    Culprit culprit = slowSetup(job_, finding_.wait.end.process, what);
+    if (!connection_.reason.empty()) culprit.details.push_back(reason());
+    return set(why, std::move(culprit));
+  }
+
+  Finding reconnects() {
+    const ConnectionFacts* const other = otherEnd();
+    if (other != nullptr && isLeftAlone(*other)) return peerDoesNotCall();
+    return railsFailed(Why::kReconnects);
+  }
+  Finding noPath() { return railsFailed(Why::kNoPath); }
+  Finding failedForGood() {
+    Culprit culprit;
+    culprit.kind = CulpritKind::kFailedConnection;
+    culprit.key =
+        "failed " + connection_.reason + std::to_string(finding_.wait.end.process) + connection_.peer;
+    culprit.name = processName(own_) + " - " + (peer() != nullptr ? processName(*peer()) : connection_.peer);
+    culprit.what = "have lost their connection for good";
+    if (!connection_.reason.empty()) culprit.details.push_back(reason());
+    addRails(culprit, true);
+    culprit.advice =
+        "railwise postmortem " + std::to_string(own_.pid) + " on " + own_.host + ": what happened before";
+    return set(Why::kFailed, std::move(culprit));
+  }
+
+  // The rail pairs of the connection, one line each. `only_bad`: those with a rail that is down.
+  void addRails(Culprit& culprit, bool only_bad) const {
+    for (const PairFacts& pair : connection_.pairs) {
+      const RailFacts* const rail = railOf(own_, pair);
+      if (only_bad && !isBad(rail)) continue;
+      culprit.details.push_back(pairText(pair));
+    }
+  }
+  std::string ownPort(const PairFacts& pair) const {
+    const RailFacts* const rail = railOf(own_, pair);
+    return rail != nullptr ? railName(own_, *rail) : portName(own_.host, connection_.device, 0);
+  }
+  std::string peerPort(const PairFacts& pair) const {
+    return portName(peer() != nullptr ? peer()->host : hostOfPeer(connection_.peer), pair.peer_device,
+                    pair.peer_port);
+  }
+  std::string pairText(const PairFacts& pair) const {
+    std::string text = ownPort(pair);
+    if (!pair.gid.empty()) text += " (" + pair.gid + ")";
+    text += " - " + peerPort(pair);
+    if (!pair.peer_gid.empty()) text += " (" + pair.peer_gid + ")";
+    return text;
+  }
+  // Without the number of the queue pair, so that many connections have one reason.
+  std::string reason() const {
+    std::string text = connection_.reason;
+    const std::size_t at = text.find(" qp ");
+    if (at == std::string::npos) return text;
+    const std::size_t end = text.find_first_not_of("0123456789", at + 4);
+    if (end != at + 4) text.erase(at, std::min(end, text.size()) - at);
+    return text;
+  }
+  // "between rank 0 (gpu1:4410) and rank 1 (gpu2:4411)", in one order from both ends.
+  std::string endsText() const {
+    const std::string own = processName(own_);
+    const std::string other = processName(*peer());
+    return "between " + std::min(own, other) + " and " + std::max(own, other);
+  }
+  // "down for 3.2 s, 4 errors (retry exceeded)"
+  static std::string stateText(const RailFacts& rail) {
+    std::string text = rail.state == record::RailState::kDown     ? "is down"
+                       : rail.state == record::RailState::kFailed ? "has failed"
+                       : rail.state == record::RailState::kUp     ? "is up"
+                                                                  : "is in an unknown state";
+    if (rail.state_ms != kNever && rail.state != record::RailState::kUp)
+      text += ", for " + ageText(rail.state_ms);
+    if (rail.errors > 0) {
+      text += ", " + counted(rail.errors, "error", "errors");
+      if (!rail.error.empty()) text += " (" + rail.error + ")";
+    }
+    return text;
+  }
+
+  // A rail of this end, or of the other one, that is down.
+  std::optional<Culprit> badRail(const PairFacts& pair) const {
+    const ProcessFacts* host = &own_;
+    const RailFacts* rail = railOf(own_, pair);
+    if (!isBad(rail)) {
+      host = peer();
+      rail = host != nullptr ? peerRail(*host, pair) : nullptr;
+    }
+    if (!isBad(rail)) return std::nullopt;
+    Culprit culprit;
+    culprit.kind = CulpritKind::kFailedRail;
+    culprit.name = railName(*host, *rail);
+    culprit.key = "rail " + culprit.name;
+    culprit.what = rail->state == record::RailState::kDown ? "is down" : "has failed";
+    culprit.details.push_back(culprit.name + " " + stateText(*rail));
+    if (!connection_.reason.empty()) culprit.details.push_back(reason());
+    culprit.advice = "on " + host->host + ": railwise doctor; cable and switch port of " + rail->device;
+    return culprit;
+  }
+  static const RailFacts* peerRail(const ProcessFacts& process, const PairFacts& pair) {
+    for (const RailFacts& rail : process.rails)
+      if (rail.device == pair.peer_device && rail.port == pair.peer_port) return &rail;
+    return nullptr;
+  }
+
+  Finding railsFailed(Why why) {
+    finding_.wait.why = why;
+    for (const PairFacts& pair : connection_.pairs) {
+      if (auto culprit = badRail(pair)) addCulprit(std::move(*culprit));
+    }
+    if (!finding_.culprits.empty()) return std::move(finding_);
+    for (const PairFacts& pair : connection_.pairs) addCulprit(brokenPair(pair));
+    if (finding_.culprits.empty()) addCulprit(brokenPair({.peer_device = connection_.peer_device}));
+    return std::move(finding_);
+  }
+  void addCulprit(Culprit culprit) {
+    for (const Culprit& known : finding_.culprits)
+      if (known.key == culprit.key) return;
+    finding_.culprits.push_back(std::move(culprit));
+  }
+  // Both ports are up, and no data crosses. The two ends of a pair make one culprit.
+  Culprit brokenPair(const PairFacts& pair) const {
+    const std::string from = ownPort(pair);
+    const std::string to = peerPort(pair);
+    Culprit culprit;
+    culprit.kind = CulpritKind::kFailedRail;
+    culprit.name = std::min(from, to) + " - " + std::max(from, to);
+    culprit.key = "pair " + culprit.name;
+    culprit.what = "does not carry data";
+    culprit.details.push_back(pairText(pair));
+    if (peer() != nullptr) culprit.details.push_back(endsText());
+    if (const RailFacts* const rail = railOf(own_, pair))
+      culprit.details.push_back(from + " " + stateText(*rail));
+    if (!connection_.reason.empty()) culprit.details.push_back(reason());
+    culprit.advice = "railwise doctor --pair " + hostOfPeer(connection_.peer) + " on " + own_.host +
+                     " measures the rail pairs";
+    return culprit;
+  }
+
+  // Nothing arrives, and no one has noticed a failure. `outward`: what this end sends does not arrive.
+  Finding silentPath(bool outward) {
+    finding_.wait.why = Why::kSilentPath;
+    for (const PairFacts* const pair : silentPairs()) addCulprit(silentRail(*pair, outward));
+    if (finding_.culprits.empty()) addCulprit(silentRail({.peer_device = connection_.peer_device}, outward));
+    return std::move(finding_);
+  }
+  Culprit silentRail(const PairFacts& pair, bool outward) const {
+    if (auto culprit = badRail(pair)) return std::move(*culprit);
+    const std::string own = ownPort(pair);
+    const std::string other = peerPort(pair);
+    Culprit culprit;
+    culprit.kind = CulpritKind::kSilentRail;
+    culprit.name = outward ? own + " -> " + other : other + " -> " + own;
+    culprit.key = "silent " + culprit.name;
+    culprit.what = "is silent: what is sent does not arrive (a black hole)";
+    culprit.details.push_back(pairText(pair));
+    if (peer() != nullptr) culprit.details.push_back(endsText());
+    if (const RailFacts* const rail = railOf(own_, pair))
+      culprit.details.push_back(own + " " + stateText(*rail));
+    culprit.advice = "railwise doctor --pair " + hostOfPeer(connection_.peer) + " on " + own_.host +
+                     " measures the rail pairs; then the switch between them";
+    return culprit;
+  }
+  // The pairs over which data is owed: more bytes are posted than have arrived. Where the counts do not tell,
+  // all of them.
+  std::vector<const PairFacts*> silentPairs() const {
+    std::vector<const PairFacts*> all;
+    std::vector<const PairFacts*> owing;
+    for (std::size_t i = 0; i < connection_.pairs.size(); ++i) {
+      all.push_back(&connection_.pairs[i]);
+      if (owes(static_cast<int>(i))) owing.push_back(&connection_.pairs[i]);
+    }
+    return owing.empty() ? all : owing;
+  }
+  bool owes(int pair) const {
+    const ConnectionFacts* const other = otherEnd();
+    if (other == nullptr) return false;
+    for (const QueuePairFacts& own : connection_.queue_pairs) {
+      if (own.pair != pair || own.number == 0) continue;
+      for (const QueuePairFacts& theirs : other->queue_pairs) {
+        if (theirs.peer_number != own.number || own.peer_number != theirs.number) continue;
+        const bool sends = connection_.side == Side::kSender;
+        if ((sends ? own.bytes : theirs.bytes) > (sends ? theirs.bytes : own.bytes)) return true;
+      }
+    }
+    return false;
+  }
+
+  const Job& job_;
+  const ProcessFacts& own_;
+  const ConnectionFacts& connection_;
+  Finding finding_;
+};
+
+}  // namespace
+
+bool isStopped(const ProcessFacts& process) {
+  return process.kernel_state == 'T' || process.kernel_state == 't';
+}
+
+std::string railName(const ProcessFacts& process, const RailFacts& rail) {
+  return portName(process.host, rail.device, rail.port);
+}
+
+Culprit stoppedProcess(const Job& job, int place) {
+  const ProcessFacts& process = job.process(place);
+  Culprit culprit;
+  culprit.kind = CulpritKind::kStoppedProcess;
+  culprit.process = place;
+  culprit.key = "stopped " + std::to_string(place);
+  culprit.name = processName(process);
+  culprit.what = process.kernel_state == 't' ? "is held by a debugger" : "is stopped (SIGSTOP)";
+  culprit.advice =
+      process.kernel_state == 't'
+          ? "on " + process.host + ": leave the debugger that holds " + std::to_string(process.pid)
+          : "on " + process.host + ": kill -CONT " + std::to_string(process.pid);
+  return culprit;
+}
+
+Culprit deadProcess(const Job& job, int place) {
+  const ProcessFacts& process = job.process(place);
+  Culprit culprit;
+  culprit.kind = process.ended ? CulpritKind::kEndedProcess : CulpritKind::kDeadProcess;
+  culprit.process = place;
+  culprit.key = "dead " + std::to_string(place);
+  culprit.name = processName(process);
+  culprit.what = process.ended ? "has ended in order" : "is dead: killed, crashed, or it left after an error";
+  if (process.gone_ms != kNever)
+    culprit.details.push_back((process.ended ? "it closed the network " : "its last sign of life was ") +
+                              ageText(process.gone_ms) + " ago");
+  culprit.advice = "on " + process.host + ": railwise postmortem " + std::to_string(process.pid) +
+                   "; dmesg (out of memory, Xid)";
+  return culprit;
+}
+
+Culprit silentHost(const HostFacts& host) {
+  Culprit culprit;
+  culprit.kind = CulpritKind::kSilentHost;
+  const std::string& asked = host.asked.empty() ? host.name : host.asked;
+  culprit.name = asked.substr(asked.find('@') + 1);  // without the user; npos + 1 is 0
+  culprit.key = "host " + culprit.name;
+  culprit.what = "does not answer";
+  culprit.details.push_back(host.error);
+  culprit.advice = "is the host up? ping " + culprit.name + "; its console; the scheduler's view of the node";
+  return culprit;
+}
+
+Culprit slowSetup(const Job& job, int place, const std::string& why) {
+  const ProcessFacts& process = job.process(place);
+  Culprit culprit;
+  culprit.kind = CulpritKind::kHandshake;
+  culprit.process = place;
+  culprit.key = "handshake " + std::to_string(place);
+  culprit.name = processName(process);
+  culprit.what = why;
+  if (!process.slow_setup.empty()) culprit.details.push_back(process.slow_setup);
+  culprit.advice =
+      "which rank is missing? Each rank must have started, and must reach this host over TCP "
+      "(NCCL_SOCKET_IFNAME, firewall)";
+  return culprit;
+}
+
+std::optional<Finding> whyItWaits(const Job& job, End end) {
+  const ConnectionFacts& connection = job.connection(end);
+  const bool failed = connection.state == ConnectionState::kFailed;
+  const bool gone =
+      connection.state == ConnectionState::kFree || connection.state == ConnectionState::kClosed;
+  if (gone || (!connection.still && !failed)) return std::nullopt;
+  const End other = job.otherEnd(end);
+  const ConnectionFacts* const there = other.connection < 0 ? nullptr : &job.connection(other);
+  if (isLeftAlone(connection) && isComplete(connection, there)) return std::nullopt;
+  return Examiner(job, end).examine();
+}
+
+}  // namespace railwise::observe

@@ -1,0 +1,501 @@
+#include "observe/stuck/diagnosis.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "observe/stuck/causes.h"
+#include "observe/stuck/graph.h"
+#include "observe/stuck/words.h"
+
+namespace railwise::observe {
+namespace {
+
+using record::ConnectionState;
+
+constexpr std::size_t kMostDetails = 5;
+constexpr std::size_t kShownRanks = 8;
+
+// What is seen comes before what is concluded, and what is not known comes last.
+int certainty(const Culprit& culprit) {
+  switch (culprit.kind) {
+    case CulpritKind::kSilentHost:
+      return culprit.processes.empty() ? 2 : 0;  // perhaps no rank is there
+    case CulpritKind::kDeadProcess:
+    case CulpritKind::kStoppedProcess:
+    case CulpritKind::kFailedRail:
+    case CulpritKind::kSilentRail:
+    case CulpritKind::kIdleCaller:
+      return 0;
+    case CulpritKind::kLateProcess:
+    case CulpritKind::kCircle:
+    case CulpritKind::kEndedProcess:
+      return 1;
+    case CulpritKind::kFailedConnection:
+    case CulpritKind::kHandshake:
+      return 2;
+    case CulpritKind::kNoRecord:
+    case CulpritKind::kUnaskedHost:
+      return 3;
+  }
+  return 3;
+}
+
+// An unknown age counts as none.
+uint64_t longer(uint64_t a, uint64_t b) {
+  if (a == kNever || b == kNever) return std::min(a, b);
+  return std::max(a, b);
+}
+
+void addDetail(Culprit& culprit, const std::string& detail) {
+  const auto& known = culprit.details;
+  if (known.size() < kMostDetails && std::find(known.begin(), known.end(), detail) == known.end())
+    culprit.details.push_back(detail);
+}
+
+class Diagnoser {
+ public:
+  Diagnoser(const Job& job, const DiagnosisOptions& options)
+      : job_(job), options_(options), processes_(static_cast<int>(job.processes().size())) {}
+
+  Diagnosis diagnose() {
+    for (int process = 0; process < processes_; ++process) look(process);
+    for (const HostFacts& host : job_.hosts())
+      if (!host.error.empty()) addCulprit(silentHost(host));
+    follow();
+    countWaiters();
+    sortAll();
+    takeCensus();
+    lookAtRails();
+    addNotes();
+    result_.stuck = !result_.culprits.empty();
+    result_.verdict = result_.stuck ? stuckVerdict() : calmVerdict();
+    return std::move(result_);
+  }
+
+ private:
+  const ProcessFacts& process(int place) const { return job_.process(place); }
+  bool isAskedFor(const ProcessFacts& own) const {
+    return std::find(options_.pids.begin(), options_.pids.end(), own.pid) != options_.pids.end();
+  }
+
+  // Finds the waits of one process.
+  void look(int place) {
+    const ProcessFacts& own = process(place);
+    if (!own.alive) {
+      if (isAskedFor(own) && !own.ended) addCulprit(deadProcess(job_, place));
+      return;
+    }
+    ++result_.processes;
+    uint64_t moved = 0;
+    for (int i = 0; i < static_cast<int>(own.connections.size()); ++i) {
+      const ConnectionFacts& connection = own.connections[static_cast<std::size_t>(i)];
+      if (connection.side == record::Side::kReceiver) moved += connection.moved;
+      if (auto finding = whyItWaits(job_, {place, i})) take(std::move(*finding));
+      else lookAtPeer({place, i});
+    }
+    if (!own.slow_setup.empty())
+      addCulprit(slowSetup(job_, place, "waits for peers while its connections come up"));
+    if (isStopped(own) && !own.connections.empty()) addCulprit(stoppedProcess(job_, place));
+    if (own.between_ms > 0) result_.messages_per_s += moved * 1000 / own.between_ms;
+  }
+
+  // A peer that has died is a finding before anything waits for it.
+  void lookAtPeer(End end) {
+    const int peer = job_.otherEnd(end).process;
+    if (peer >= 0 && !process(peer).alive && !process(peer).ended) addCulprit(deadProcess(job_, peer));
+  }
+
+  // A connection that waits for several culprits is one wait for each.
+  void take(Finding finding) {
+    if (finding.culprits.empty()) {
+      result_.waits.push_back(finding.wait);
+      return;
+    }
+    for (Culprit& culprit : finding.culprits) {
+      finding.wait.culprit = addCulprit(std::move(culprit));
+      result_.waits.push_back(finding.wait);
+    }
+  }
+
+  // Culprits with one key are one: it gets the details of all.
+  int addCulprit(Culprit culprit) {
+    const auto [found, added] = by_key_.emplace(culprit.key, static_cast<int>(result_.culprits.size()));
+    if (added) {
+      result_.culprits.push_back(std::move(culprit));
+    } else {
+      Culprit& known = result_.culprits[static_cast<std::size_t>(found->second)];
+      for (const std::string& detail : culprit.details) addDetail(known, detail);
+    }
+    return found->second;
+  }
+  int culpritNode(int culprit) const { return processes_ + culprit; }
+
+  // Builds the graph of waits and finds where its chains end.
+  void follow() {
+    graph_.assign(static_cast<std::size_t>(processes_) + result_.culprits.size(), {});
+    for (int culprit = 0; culprit < static_cast<int>(result_.culprits.size()); ++culprit) linkOwn(culprit);
+    for (const Wait& wait : result_.waits) link(wait);
+    for (auto& next : graph_) {
+      std::sort(next.begin(), next.end());
+      next.erase(std::unique(next.begin(), next.end()), next.end());
+    }
+    const std::vector<bool> waited_for = waitedFor();
+    for (const std::vector<int>& root : rootsOf(graph_)) addRoot(root, waited_for);
+  }
+  // A process that is stopped, or does not call, waits for its own culprit. Its other waits are of the past.
+  void linkOwn(int culprit) {
+    const Culprit& own = result_.culprits[static_cast<std::size_t>(culprit)];
+    const bool holds = own.kind == CulpritKind::kStoppedProcess || own.kind == CulpritKind::kIdleCaller ||
+                       own.kind == CulpritKind::kDeadProcess || own.kind == CulpritKind::kEndedProcess;
+    if (own.process < 0 || (!holds && own.kind != CulpritKind::kHandshake)) return;
+    graph_[static_cast<std::size_t>(own.process)].push_back(culpritNode(culprit));
+    if (holds) held_.insert(own.process);
+  }
+  void link(const Wait& wait) {
+    auto& next = graph_[static_cast<std::size_t>(wait.end.process)];
+    if (held_.contains(wait.end.process)) return;
+    if (wait.culprit >= 0) next.push_back(culpritNode(wait.culprit));
+    else if (wait.other.process == wait.end.process) with_itself_.insert(wait.end.process);
+    else if (wait.other.process >= 0) next.push_back(wait.other.process);
+  }
+  std::vector<bool> waitedFor() const {
+    std::vector<bool> waited_for(graph_.size(), false);
+    for (const auto& next : graph_)
+      for (const int node : next) waited_for[static_cast<std::size_t>(node)] = true;
+    for (const int node : with_itself_) waited_for[static_cast<std::size_t>(node)] = true;
+    return waited_for;
+  }
+  void addRoot(const std::vector<int>& root, const std::vector<bool>& waited_for) {
+    const int first = root.front();
+    if (first >= processes_) return;  // a culprit already
+    if (root.size() == 1 && !waited_for[static_cast<std::size_t>(first)]) return;
+    Culprit culprit = root.size() == 1 ? lateProcess(first) : circle(root);
+    roots_[addCulprit(std::move(culprit))] = root;
+  }
+
+  Culprit lateProcess(int place) const {
+    const ProcessFacts& own = process(place);
+    Culprit culprit;
+    culprit.kind = CulpritKind::kLateProcess;
+    culprit.process = place;
+    culprit.key = "late " + std::to_string(place);
+    culprit.name = processName(own);
+    culprit.what = "does not call: its GPU or its application holds up the job";
+    uint64_t moved = 0;
+    uint64_t looked = kNever;
+    int unfinished = 0;
+    for (const ConnectionFacts& connection : own.connections) {
+      moved += connection.moved;
+      looked = std::min(looked, connection.looked_ms);
+      unfinished +=
+          connection.state == ConnectionState::kConnecting || connection.state == ConnectionState::kListening;
+    }
+    if (unfinished > 0)
+      culprit.details.push_back("it sets up a communicator: " +
+                                counted(unfinished, "connection is", "connections are") + " not up yet");
+    culprit.details.push_back("it waits for no peer: NCCL there has posted nothing that is open");
+    if (moved > 0) culprit.details.push_back("its other connections move");
+    else if (looked != kNever)
+      culprit.details.push_back("NCCL last asked there for a message " + ageText(looked) + " ago");
+    if (own.kernel_state == 'D')
+      culprit.details.push_back("it is in the kernel and cannot be interrupted (D)");
+    culprit.advice = "on " + own.host + ": " + pythonOr(own) + "; nvidia-smi; which collective is it in?";
+    return culprit;
+  }
+  static std::string pythonOr(const ProcessFacts& own) {
+    const std::string pid = std::to_string(own.pid);
+    if (own.program.find("python") != std::string::npos) return "py-spy dump --pid " + pid;
+    return "gdb -p " + pid + " -batch -ex 'thread apply all bt'";
+  }
+
+  Culprit circle(const std::vector<int>& members) const {
+    Culprit culprit;
+    culprit.kind = CulpritKind::kCircle;
+    culprit.circle = circleIn(graph_, members);
+    culprit.key = "circle " + std::to_string(members.front());
+    culprit.process = culprit.circle.front();
+    std::string way;
+    for (std::size_t i = 0; i < std::min(culprit.circle.size(), kShownRanks); ++i)
+      way += processName(process(culprit.circle[i])) + " waits for ";
+    if (culprit.circle.size() > kShownRanks)
+      way += counted(culprit.circle.size() - kShownRanks, "more", "more") + ", then ";
+    culprit.name = counted(members.size(), "process", "processes");
+    culprit.what = "wait for each other in a circle";
+    culprit.details.push_back(way + processName(process(culprit.circle.front())));
+    if (const int behind = furthestBehind(members); behind >= 0) {
+      culprit.process = behind;
+      culprit.details.push_back(processName(process(behind)) +
+                                " has received more than it has passed on: look there first");
+    }
+    culprit.advice =
+        "do all ranks call the same collectives in the same order, with the same sizes? Compare "
+        "their stacks (py-spy dump)";
+    return culprit;
+  }
+  // In a ring all send what they have received. The process that has completed more receives than it has sent
+  // messages, by the most, keeps the others waiting. -1: no process stands out.
+  int furthestBehind(const std::vector<int>& members) const {
+    int most = -1;
+    int64_t most_kept = 0;
+    bool alone = false;
+    for (const int member : members) {
+      int64_t kept = 0;
+      for (const ConnectionFacts& connection : process(member).connections) {
+        if (connection.side == record::Side::kReceiver) kept += static_cast<int64_t>(connection.completed);
+        if (connection.side == record::Side::kSender) kept -= static_cast<int64_t>(connection.given);
+      }
+      if (kept < most_kept || kept <= 0) continue;
+      alone = kept > most_kept;
+      most_kept = kept;
+      most = member;
+    }
+    return alone ? most : -1;
+  }
+
+  void countWaiters() {
+    std::vector<std::set<std::pair<int, int>>> connections(result_.culprits.size());
+    for (const Wait& wait : result_.waits) {
+      const auto count = [&](int culprit) {
+        if (culprit < 0) return;
+        auto& own = result_.culprits[static_cast<std::size_t>(culprit)];
+        connections[static_cast<std::size_t>(culprit)].insert({wait.end.process, wait.end.connection});
+        own.since_ms = longer(own.since_ms, wait.since_ms);
+      };
+      count(wait.culprit >= 0 ? wait.culprit : culpritOf(wait.other.process));
+    }
+    for (std::size_t i = 0; i < result_.culprits.size(); ++i) {
+      Culprit& culprit = result_.culprits[i];
+      culprit.connections = static_cast<int>(connections[i].size());
+      std::set<int> direct;
+      for (const auto& [process, connection] : connections[i]) direct.insert(process);
+      culprit.direct = static_cast<int>(direct.size());
+      const auto root = roots_.find(static_cast<int>(i));
+      const std::vector<int> goals =
+          root != roots_.end() ? root->second : std::vector<int>{culpritNode(static_cast<int>(i))};
+      culprit.processes = whoReaches(graph_, goals);
+      if (culprit.process >= 0) std::erase(culprit.processes, culprit.process);
+      if (culprit.kind == CulpritKind::kCircle)
+        culprit.processes.insert(culprit.processes.end(), goals.begin(), goals.end());
+    }
+  }
+  // The culprit that a process is, or that holds it; -1: none.
+  int culpritOf(int place) const {
+    for (std::size_t i = 0; i < result_.culprits.size(); ++i) {
+      const Culprit& culprit = result_.culprits[i];
+      const auto root = roots_.find(static_cast<int>(i));
+      const bool is_root = root != roots_.end() &&
+                           std::find(root->second.begin(), root->second.end(), place) != root->second.end();
+      const bool holds = culprit.process == place && culprit.kind != CulpritKind::kHandshake;
+      if (is_root || holds) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  // Several processes have died: the first one has perhaps made the others die.
+  uint64_t goneMs(const Culprit& culprit) const {
+    if (culprit.kind != CulpritKind::kDeadProcess) return 0;
+    const uint64_t gone = process(culprit.process).gone_ms;
+    return gone == kNever ? 0 : gone;
+  }
+
+  void sortAll() {
+    std::vector<int> order(result_.culprits.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    const auto weight = [this](int place) {
+      const Culprit& culprit = result_.culprits[static_cast<std::size_t>(place)];
+      return std::tuple(certainty(culprit), -static_cast<int>(culprit.processes.size()), -culprit.connections,
+                        UINT64_MAX - goneMs(culprit), std::string_view(culprit.name));
+    };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return weight(a) < weight(b); });
+    std::vector<int> new_place(order.size());
+    std::vector<Culprit> sorted;
+    for (const int old : order) {
+      new_place[static_cast<std::size_t>(old)] = static_cast<int>(sorted.size());
+      sorted.push_back(std::move(result_.culprits[static_cast<std::size_t>(old)]));
+    }
+    result_.culprits = std::move(sorted);
+    for (Wait& wait : result_.waits)
+      if (wait.culprit >= 0) wait.culprit = new_place[static_cast<std::size_t>(wait.culprit)];
+    std::stable_sort(result_.waits.begin(), result_.waits.end(), [](const Wait& a, const Wait& b) {
+      return (a.since_ms == kNever ? 0 : a.since_ms) > (b.since_ms == kNever ? 0 : b.since_ms);
+    });
+  }
+
+  // Which connections of living processes are up, and where the peers of the others are.
+  void takeCensus() {
+    struct Group {
+      int connections = 0;
+      std::set<std::string> peers;
+      uint64_t since_ms = kNever;
+      std::string reason;
+    };
+    std::map<std::string, Group> groups;
+    for (const ProcessFacts& own : job_.processes()) {
+      if (!own.alive) continue;
+      for (const ConnectionFacts& connection : own.connections) {
+        const bool waits = connection.state == ConnectionState::kConnecting ||
+                           connection.state == ConnectionState::kListening;
+        ++result_.census.all;
+        if (!waits && connection.state != ConnectionState::kFailed) ++result_.census.up;
+        if (!waits) continue;
+        Group& group = groups[missingName(own, connection)];
+        ++group.connections;
+        if (!connection.peer.empty()) group.peers.insert(connection.peer);
+        if (group.reason.empty()) group.reason = connection.reason;
+        group.since_ms = longer(group.since_ms, connection.state_ms);
+      }
+    }
+    for (auto& [name, group] : groups) {
+      std::string what = name;
+      if (!group.peers.empty()) what += " (" + counted(group.peers.size(), "process", "processes") + ")";
+      result_.census.missing.push_back({what, group.connections, group.since_ms, group.reason});
+    }
+    std::stable_sort(
+        result_.census.missing.begin(), result_.census.missing.end(), [](const auto& a, const auto& b) {
+          return (a.since_ms == kNever ? 0 : a.since_ms) > (b.since_ms == kNever ? 0 : b.since_ms);
+        });
+  }
+  std::string missingName(const ProcessFacts& own, const ConnectionFacts& connection) const {
+    if (connection.state == ConnectionState::kListening)
+      return "a call to " + processName(own) + ": no peer has called";
+    if (connection.peer.empty()) return "a peer of " + processName(own) + " that has not answered";
+    const HostFacts* const host = job_.hostOf(connection.peer);
+    const std::string name = connection.peer.substr(0, connection.peer.rfind(':'));
+    if (host == nullptr) return name + ", which was not asked";
+    return host->error.empty() ? name : name + ", which does not answer";
+  }
+
+  // Rails that are down, or that connections have left. The processes of a host share its rails.
+  void lookAtRails() {
+    struct Trouble {
+      record::RailState state = record::RailState::kUnknown;
+      uint64_t state_ms = kNever;
+      uint64_t errors = 0;
+      std::string error;
+      uint64_t failovers = 0;
+      uint64_t processes = 0;
+    };
+    std::map<std::string, Trouble> troubles;
+    for (const ProcessFacts& own : job_.processes()) {
+      if (!own.alive) continue;
+      for (const RailFacts& rail : own.rails) {
+        const bool bad = rail.state == record::RailState::kDown || rail.state == record::RailState::kFailed;
+        if (!bad && rail.failovers == 0) continue;
+        Trouble& trouble = troubles[railName(own, rail)];
+        trouble.state = std::max(trouble.state, rail.state);
+        if (bad) trouble.state_ms = longer(trouble.state_ms, rail.state_ms);
+        trouble.errors += rail.errors;
+        if (trouble.error.empty()) trouble.error = rail.error;
+        trouble.failovers += rail.failovers;
+        ++trouble.processes;
+      }
+    }
+    for (const auto& [name, trouble] : troubles) {
+      std::string text = name;
+      text += trouble.state == record::RailState::kDown     ? ": down"
+              : trouble.state == record::RailState::kFailed ? ": failed"
+                                                            : ": its port is up";
+      if (trouble.state_ms != kNever) text += " for " + ageText(trouble.state_ms);
+      if (trouble.errors > 0)
+        text += ", " + counted(trouble.errors, "error", "errors") + " (" + trouble.error + ")";
+      if (trouble.failovers > 0)
+        text += ", " + counted(trouble.failovers, "failover", "failovers") + " away from it";
+      result_.rails.push_back(text + ", in " + counted(trouble.processes, "process", "processes"));
+    }
+  }
+
+  void addNotes() {
+    for (const HostFacts& host : job_.hosts()) {
+      const std::string name = !host.asked.empty() ? host.asked : host.name;
+      for (const std::string& note : host.notes) result_.notes.push_back(name + ": " + note);
+    }
+    addMissingRanks();
+    uint64_t unrecorded = 0;
+    for (const ProcessFacts& own : job_.processes()) unrecorded += own.alive ? own.unrecorded : 0;
+    if (unrecorded > 0)
+      result_.notes.push_back(counted(unrecorded, "connection has", "connections have") +
+                              " no place in a record, and cannot be judged");
+  }
+  // Looks at a job whose processes agree on the number of ranks.
+  void addMissingRanks() {
+    std::set<int> present;
+    int ranks = -1;
+    for (const ProcessFacts& own : job_.processes()) {
+      if (own.rank < 0 || own.ranks <= 0) continue;
+      if (ranks >= 0 && own.ranks != ranks) return;
+      ranks = own.ranks;
+      present.insert(own.rank);
+    }
+    std::string missing;
+    std::size_t count = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (present.contains(rank)) continue;
+      if (++count <= kShownRanks) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    if (count == 0) return;
+    if (count > kShownRanks) missing += " and " + std::to_string(count - kShownRanks) + " more";
+    result_.notes.push_back((count == 1 ? "rank " : "ranks ") + missing + " of " + std::to_string(ranks) +
+                            (count == 1 ? " has" : " have") + " no record on the hosts that were asked");
+  }
+
+  std::string stuckVerdict() const {
+    const Culprit& worst = result_.culprits.front();
+    std::string text = worst.name + " " + worst.what;
+    if (!worst.processes.empty()) {
+      text += "; " + counted(worst.processes.size(), "process waits", "processes wait");
+      text += worst.kind == CulpritKind::kCircle ? "" : " for it";
+      if (worst.since_ms != kNever) text += ", the longest for " + ageText(worst.since_ms);
+    }
+    return text;
+  }
+  std::string calmVerdict() const {
+    if (result_.processes == 0) return noProcess();
+    const std::string who = counted(static_cast<uint64_t>(result_.processes), "process", "processes");
+    if (result_.messages_per_s > 0) {
+      std::string text =
+          "nothing is stuck: " + who + ", " + counted(result_.messages_per_s, "message/s", "messages/s");
+      if (!result_.rails.empty())
+        text += "; " + counted(result_.rails.size(), "rail has", "rails have") + " failed";
+      return text;
+    }
+    for (const ProcessFacts& own : job_.processes())
+      for (const ConnectionFacts& connection : own.connections)
+        if (own.alive && (connection.oldest != 0 || connection.moved > 0))
+          return "nothing is stuck: " + who + " have open messages, and complete less than one a second";
+    return "nothing is stuck: " + who + ", no message is open; if the job hangs, it hangs elsewhere";
+  }
+  // Records outlive their processes, and a process that is gone waits for nobody.
+  std::string noProcess() const {
+    const std::string where = job_.hosts().size() > 1 ? "on these hosts" : "here";
+    if (processes_ == 0) return "no job runs " + where + ": no process of this user uses Railwise";
+    std::string text = "no job runs " + where + "; " +
+                       counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
+                               "records of processes that have ended") +
+                       "; what one did last is told by";
+    const int shown = std::min(processes_, static_cast<int>(kShownRanks));
+    for (int place = 0; place < shown; ++place)
+      text += (place == 0 ? " railwise postmortem " : ", ") + std::to_string(process(place).pid);
+    return shown < processes_ ? text + ", ..." : text;
+  }
+
+  const Job& job_;
+  const DiagnosisOptions& options_;
+  const int processes_;
+  Diagnosis result_;
+  Graph graph_;                            // processes, then culprits
+  std::set<int> held_;                     // processes that are culprits by themselves
+  std::set<int> with_itself_;              // processes with a connection to themselves that waits
+  std::map<std::string, int> by_key_;      // culprits
+  std::map<int, std::vector<int>> roots_;  // culprits that are roots of the graph -> their processes
+};
+
+}  // namespace
+
+Diagnosis diagnose(const Job& job, const DiagnosisOptions& options) {
+  return Diagnoser(job, options).diagnose();
+}
+
+}  // namespace railwise::observe

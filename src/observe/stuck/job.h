@@ -1,0 +1,51 @@
+// The processes of all hosts that were asked, and who is connected with whom. Pure; const methods are
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "observe/stuck/facts.h"
+
+namespace railwise::observe {
+
+// A connection of a process, by places. -1: not known.
+struct End {
+  int process = -1;
+  int connection = -1;
+};
+
+class Job {
+ public:
+  // Processes that two answers have in common are taken once.
+  explicit Job(std::vector<HostFacts> hosts);
+
+  const std::vector<HostFacts>& hosts() const { return hosts_; }  // without their processes
+  const std::vector<ProcessFacts>& processes() const { return processes_; }
+  const ProcessFacts& process(int place) const { return processes_[static_cast<std::size_t>(place)]; }
+  const ConnectionFacts& connection(End end) const {
+    return process(end.process).connections[static_cast<std::size_t>(end.connection)];
+  }
+
+  // The other end of a connection: found by pair_id, or by the process that it names as its peer. If only the
+  // process is found, its connection is -1.
+  End otherEnd(End end) const;
+  // The host that has the name in "host:pid"; null: no such host was asked.
+  const HostFacts* hostOf(std::string_view peer) const;
+
+ private:
+  void addProcess(ProcessFacts process);
+  int processNamed(const std::string& peer) const;
+  int connectionTo(int process, End other) const;
+
+  std::vector<HostFacts> hosts_;
+  std::vector<ProcessFacts> processes_;
+  std::unordered_map<uint64_t, std::vector<End>> by_pair_;
+  std::map<std::string, int, std::less<>> by_name_;  // "host:pid"; the host up to its first dot
+};
+
+}  // namespace railwise::observe

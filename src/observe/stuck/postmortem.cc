@@ -1,0 +1,430 @@
+#include "observe/stuck/postmortem.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+
+#include "base/json.h"
+#include "observe/stuck/words.h"
+
+namespace railwise::observe {
+namespace {
+
+using record::ConnectionState;
+using record::EventKind;
+using record::RailState;
+using record::Side;
+using record::WaitsFor;
+
+constexpr std::size_t kShownConnections = 32;
+constexpr uint64_t kNsPerS = 1000000000;
+
+// What has gone wrong, in contrast to what has happened.
+bool isTrouble(EventKind kind) {
+  switch (kind) {
+    case EventKind::kConnectFailed:
+    case EventKind::kPathLost:
+    case EventKind::kFailed:
+    case EventKind::kPortDown:
+    case EventKind::kDeviceFailed:
+    case EventKind::kSlowMessage:
+    case EventKind::kContract:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Has the trouble an end that the event tells? "path lost" ends with "path found".
+bool endsTrouble(EventKind trouble, EventKind later) {
+  switch (trouble) {
+    case EventKind::kPathLost:
+      return later == EventKind::kPathFound;
+    case EventKind::kPortDown:
+      return later == EventKind::kPortUp;
+    case EventKind::kDeviceFailed:
+      return later == EventKind::kDeviceBack;
+    case EventKind::kSlowMessage:
+      return later == EventKind::kSlowMessageEnded;
+    case EventKind::kConnectFailed:
+      return later == EventKind::kConnected;
+    default:
+      return false;
+  }
+}
+
+class Postmortem {
+ public:
+  explicit Postmortem(const record::Snapshot& snapshot) : snapshot_(snapshot), end_ns_(endOf(snapshot)) {
+    for (const record::Connection& connection : snapshot_.connections)
+      if (isOpen(connection)) open_.push_back(&connection);
+    std::stable_sort(open_.begin(), open_.end(),
+                     [this](const auto* a, const auto* b) { return sinceNs(*a) < sinceNs(*b); });
+  }
+
+  std::string verdict() const {
+    std::string text = name() + " " + howItEnded();
+    if (!open_.empty()) text += " while " + openVerdict();
+    const record::Event* const first = firstTrouble();
+    if (first == nullptr) return text + "; its record shows no failure before";
+    return text + "; the first thing that went wrong: " + eventSentence(*first) + ", " +
+           beforeEnd(first->at_ns);
+  }
+
+  std::string text(const PostmortemOptions& options) const {
+    return wrapped(verdict()) + "\n" + processText() + railsText() + connectionsText() + eventsText(options);
+  }
+  std::string json(const PostmortemOptions& options) const;
+
+ private:
+  // The record of a killed process does not say when: takes the last time in the record.
+  static uint64_t endOf(const record::Snapshot& snapshot) {
+    if (snapshot.process.alive) return snapshot.read_ns;
+    if (snapshot.process.ended_ns != 0) return snapshot.process.ended_ns;
+    uint64_t last = snapshot.process.started_ns;
+    for (const record::Event& event : snapshot.events) last = std::max(last, event.at_ns);
+    for (const record::Rail& rail : snapshot.rails) last = std::max(last, rail.state_since_ns);
+    for (const record::Connection& connection : snapshot.connections)
+      for (const uint64_t at : {connection.looked_ns, connection.state_since_ns, connection.opened_ns,
+                                connection.waits_since_ns, connection.oldest_since_ns})
+        last = std::max(last, at);
+    return last;
+  }
+
+  std::string name() const {
+    const record::Process& process = snapshot_.process;
+    const std::string key = hostName(process) + ":" + std::to_string(process.pid);
+    return process.rank < 0 ? key : "rank " + std::to_string(process.rank) + " (" + key + ")";
+  }
+  const char* howItEnded() const {
+    if (snapshot_.process.alive) return "lives";
+    return snapshot_.process.ended_ns != 0 ? "ended in order"
+                                           : "did not end in order (killed, crashed, or left after an error)";
+  }
+  std::string agoText(uint64_t since_ns) const { return record::durationText(since_ns, end_ns_); }
+  std::string beforeEnd(uint64_t at_ns) const {
+    return agoText(at_ns) + (snapshot_.process.alive           ? " ago"
+                             : snapshot_.process.ended_ns != 0 ? " before it ended"
+                                                               : " before its last sign of life");
+  }
+  // "2026-11-24 07:04:55.123": the time of the computer that wrote the record, in the zone of this one.
+  std::string clockText(uint64_t at_ns) const {
+    const record::Process& process = snapshot_.process;
+    const uint64_t unix_ns = process.started_unix_ns + (at_ns - process.started_ns);
+    const auto seconds = static_cast<time_t>(unix_ns / kNsPerS);
+    std::tm parts = {};
+    char day[40];
+    if (localtime_r(&seconds, &parts) == nullptr || std::strftime(day, sizeof day, "%F %T", &parts) == 0)
+      return "an unknown time";
+    char all[48];
+    std::snprintf(all, sizeof all, "%s.%03u", day, static_cast<unsigned>(unix_ns / 1000000 % 1000));
+    return all;
+  }
+
+  static bool isUp(ConnectionState state) { return state == ConnectionState::kRunning; }
+  // A look is written only while NCCL waits: the last one may be of a message that was complete at the end.
+  bool hasOpenMessage(const record::Connection& connection) const {
+    return connection.oldest > connection.completed ||
+           (connection.side == Side::kReceiver && connection.posted > connection.completed);
+  }
+  bool waitsForPeer(const record::Connection& connection) const {
+    return connection.oldest == 0 && connection.waits_for != WaitsFor::kNothing &&
+           connection.looked_ns + kCallsWithinMs * 1000000 >= end_ns_;
+  }
+  bool isOpen(const record::Connection& connection) const {
+    return !isUp(connection.state) || hasOpenMessage(connection) || waitsForPeer(connection);
+  }
+  uint64_t sinceNs(const record::Connection& connection) const {
+    if (!isUp(connection.state)) return connection.state_since_ns;
+    const uint64_t since = connection.oldest != 0 ? connection.oldest_since_ns : connection.waits_since_ns;
+    return since != 0 ? since : end_ns_;
+  }
+  std::string openVerdict() const {
+    const record::Connection& worst = *open_.front();
+    std::string text = counted(open_.size(), "connection was open", "connections were open");
+    if (snapshot_.process.alive) text = counted(open_.size(), "connection is open", "connections are open");
+    return text + ", the oldest to " + peerOf(worst) + " for " + agoText(sinceNs(worst));
+  }
+  static std::string peerOf(const record::Connection& connection) {
+    return connection.peer.empty() ? "an unknown peer" : plainText(connection.peer);
+  }
+
+  // Where the trouble that has no end began. A path that is lost over a black hole is found again, and lost
+  // again: all that went wrong since the oldest open message was posted counts, also what was over again.
+  const record::Event* firstTrouble() const {
+    uint64_t begin = UINT64_MAX;
+    for (const record::Connection* const connection : open_)
+      if (hasOpenMessage(*connection) && connection->oldest_since_ns != 0)
+        begin = std::min(begin, connection->oldest_since_ns);
+    for (const record::Event& event : snapshot_.events) {
+      if (event.kind != EventKind::kSlowMessage || isOver(event)) continue;
+      begin = std::min(begin, event.at_ns - std::min(event.numbers[1], event.at_ns / 1000000) * 1000000);
+    }
+    const record::Event* slow = nullptr;  // says only that something is wrong: named if nothing else is
+    for (const record::Event& event : snapshot_.events) {
+      if (!isTrouble(event.kind) || (event.at_ns < begin && isOver(event))) continue;
+      if (event.kind != EventKind::kSlowMessage) return &event;
+      if (slow == nullptr) slow = &event;
+    }
+    return slow;
+  }
+  bool isOver(const record::Event& trouble) const {
+    for (const record::Event& later : snapshot_.events) {
+      if (later.number <= trouble.number || !endsTrouble(trouble.kind, later.kind)) continue;
+      const bool one_connection = later.connection_id == trouble.connection_id;
+      const bool one_rail = later.rail == trouble.rail || trouble.connection_id != 0;
+      if (one_connection && one_rail) return true;
+    }
+    return false;
+  }
+
+  const record::Rail* railAt(int place) const {
+    const bool known = place >= 0 && static_cast<std::size_t>(place) < snapshot_.rails.size();
+    return known ? &snapshot_.rails[static_cast<std::size_t>(place)] : nullptr;
+  }
+  const record::Connection* connectionOf(const record::Event& event) const {
+    for (const record::Connection& connection : snapshot_.connections)
+      if (event.connection_id != 0 && connection.id == event.connection_id) return &connection;
+    return nullptr;
+  }
+
+  // What an event says, with its numbers in words.
+  std::string eventSentence(const record::Event& event) const {
+    std::string text = record::eventText(event.kind);
+    if (const record::Rail* const rail = railAt(event.rail))
+      text += " on " + plainText(record::railText(*rail));
+    if (event.slot >= 0) text += ", connection " + std::to_string(event.slot);
+    const record::Connection* const connection = connectionOf(event);
+    const std::string peer = connection != nullptr ? peerOf(*connection) : "";
+    const std::string said = plainText(event.text);
+    const bool names_peer = !peer.empty() && said.starts_with(peer);
+    if (names_peer) text += " to " + said;
+    else if (!peer.empty()) text += " to " + peer;
+    if (const std::string numbers = numbersText(event); !numbers.empty()) text += " (" + numbers + ")";
+    if (!said.empty() && !names_peer) text += ": " + said;
+    return text;
+  }
+  static std::string numbersText(const record::Event& event) {
+    const auto ms = [](uint64_t microseconds) { return ageText(microseconds / 1000); };
+    switch (event.kind) {
+      case EventKind::kConnected:
+        return "TCP call after " + ms(event.numbers[0]) + ", reply after " + ms(event.numbers[1]) +
+               ", up after " + ms(event.numbers[2]);
+      case EventKind::kPathLost:
+        return "epoch " + std::to_string(event.numbers[0]);
+      case EventKind::kPathFound:
+        return "epoch " + std::to_string(event.numbers[0]) + ", " + ms(event.numbers[1]) + " without a path";
+      case EventKind::kSlowMessage:
+        return "receive " + std::to_string(event.numbers[0]) + ", open for " + ageText(event.numbers[1]);
+      case EventKind::kSlowMessageEnded:
+        return "receive " + std::to_string(event.numbers[0]) + ", after " + ageText(event.numbers[1]);
+      default:
+        return "";
+    }
+  }
+
+  std::string processText() const {
+    const record::Process& process = snapshot_.process;
+    std::string text = wrapped(plainText(process.program) + ", " + plainText(process.plugin) +
+                                   (process.spy ? ", spy in front of " + plainText(process.plugin_file) : ""),
+                               "Program: ", 9);
+    text += wrapped(clockText(process.started_ns), "Started: ", 9);
+    const char* const label = process.alive ? "Read:    " : "Ended:   ";
+    const bool known = process.alive || process.ended_ns != 0;
+    text += wrapped(clockText(end_ns_) + (known ? "" : ", the last sign of life") + ", " +
+                        record::durationText(process.started_ns, end_ns_) + " after the start",
+                    label, 9);
+    if (snapshot_.unrecorded > 0)
+      text +=
+          wrapped(counted(snapshot_.unrecorded, "connection", "connections") + " had no place in the record",
+                  "Note:    ", 9);
+    if (snapshot_.torn)
+      text += wrapped("the record was being written; some numbers may not fit together", "Note:    ", 9);
+    return text;
+  }
+
+  static std::string errorsText(const record::Rail& rail) {
+    std::string text;
+    for (std::size_t kind = 0; kind < rail.errors.size(); ++kind) {
+      if (rail.errors[kind] == 0) continue;
+      text += (text.empty() ? "" : ", ") + std::to_string(rail.errors[kind]) + " " +
+              record::errorText(static_cast<record::ErrorKind>(kind));
+    }
+    return text.empty() ? "no errors" : "errors: " + text;
+  }
+  static const char* railStateText(RailState state) {
+    switch (state) {
+      case RailState::kUp:
+        return "up";
+      case RailState::kDown:
+        return "down";
+      case RailState::kFailed:
+        return "failed";
+      case RailState::kUnknown:
+        break;
+    }
+    return "in an unknown state";
+  }
+  std::string railText(const record::Rail& rail) const {
+    std::string text = plainText(record::railText(rail)) + ": " + railStateText(rail.state);
+    if (rail.state_since_ns != 0) text += " for " + agoText(rail.state_since_ns);
+    text += ", " + errorsText(rail);
+    if (rail.failovers > 0)
+      text += ", " + counted(rail.failovers, "connection has", "connections have") + " left it";
+    if (rail.returns > 0) text += ", " + std::to_string(rail.returns) + " came back";
+    return text;
+  }
+  std::string railsText() const {
+    if (snapshot_.rails.empty()) return "";
+    std::string text = "\nRails\n";
+    for (const record::Rail& rail : snapshot_.rails) text += wrapped(railText(rail), "  ", 4);
+    return text;
+  }
+
+  // "over mlx5_1 port 1 -> mlx5_1 port 1"
+  std::string pathText(const record::Connection& connection) const {
+    std::string text;
+    for (const record::Pair& pair : connection.pairs) {
+      const record::Rail* const rail = railAt(pair.rail);
+      const std::string own = rail != nullptr ? plainText(record::railText(*rail)) : "an unknown rail";
+      const char* const arrow = connection.side == Side::kReceiver ? " <- " : " -> ";
+      text += (text.empty() ? " over " : ", ") + own + arrow + plainText(pair.peer_device);
+      if (pair.peer_port > 0) text += " port " + std::to_string(pair.peer_port);
+    }
+    return text;
+  }
+  std::string connectionText(const record::Connection& connection) const {
+    std::string text = "connection " + std::to_string(connection.slot);
+    if (connection.side == Side::kListener) text = "listener " + std::to_string(connection.slot);
+    else text += (connection.side == Side::kReceiver ? " from " : " to ") + peerOf(connection);
+    text += " (" + plainText(connection.device) + "): ";
+    if (!isUp(connection.state))
+      text += std::string(record::stateText(connection.state)) + " for " + agoText(connection.state_since_ns);
+    if (connection.oldest != 0 && hasOpenMessage(connection)) {
+      if (!isUp(connection.state)) text += "; ";
+      text +=
+          (connection.side == Side::kReceiver ? "receive " : "message ") + std::to_string(connection.oldest);
+      if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
+      if (connection.oldest_since_ns != 0)
+        text += std::string(" open for ") + agoText(connection.oldest_since_ns);
+      text += snapshot_.process.alive ? "" : " when the process ended";
+    } else if (isUp(connection.state)) {
+      text += "no message is open";
+    }
+    if (connection.waits_for != WaitsFor::kNothing && isOpen(connection))
+      text += std::string(", waiting for the ") + record::waitsForText(connection.waits_for) +
+              pathText(connection);
+    // A sender does not always count its messages as complete.
+    if (connection.side == Side::kReceiver && connection.posted > connection.completed)
+      text += "; " + counted(connection.posted - connection.completed, "message", "messages") + " open, " +
+              std::to_string(connection.completed) + " complete";
+    if (!connection.reason.empty()) text += "; " + plainText(connection.reason);
+    return text;
+  }
+  std::string connectionsText() const {
+    const std::size_t all = snapshot_.connections.size();
+    if (all == 0) return "\nNo connections\n";
+    std::string text = "\n" + counted(all, "connection", "connections") + ", " +
+                       (open_.empty() ? "nothing was open" : std::to_string(open_.size()) + " not idle") +
+                       "\n";
+    for (std::size_t i = 0; i < std::min(open_.size(), kShownConnections); ++i)
+      text += wrapped(connectionText(*open_[i]), "  ", 4);
+    if (open_.size() > kShownConnections)
+      text += "  and " + std::to_string(open_.size() - kShownConnections) + " more; --json has all\n";
+    return text;
+  }
+
+  std::vector<const record::Event*> lastEvents(std::size_t most) const {
+    std::vector<const record::Event*> events;
+    const std::size_t all = snapshot_.events.size();
+    for (std::size_t i = all - std::min(all, most); i < all; ++i) events.push_back(&snapshot_.events[i]);
+    return events;
+  }
+  std::string eventsText(const PostmortemOptions& options) const {
+    const auto events = lastEvents(options.events);
+    if (events.empty()) return "";
+    std::string text = "\nThe last " + counted(events.size(), "event", "events") +
+                       " (times are before the end; * has gone wrong)\n";
+    for (const record::Event* const event : events) {
+      char before[48];
+      std::snprintf(before, sizeof before, "%10s %s ", ("-" + agoText(event->at_ns)).c_str(),
+                    isTrouble(event->kind) ? "*" : " ");
+      const std::string clock = clockText(event->at_ns);
+      const std::size_t blank = clock.find(' ');
+      const bool is_clock = blank != std::string::npos && clock[0] != 'a';
+      text += wrapped((is_clock ? clock.substr(blank + 1) + " " : "") + eventSentence(*event), before, 13);
+    }
+    return text;
+  }
+
+  const record::Snapshot& snapshot_;
+  const uint64_t end_ns_;
+  std::vector<const record::Connection*> open_;  // not idle, the oldest first
+};
+
+std::string Postmortem::json(const PostmortemOptions& options) const {
+  const record::Process& process = snapshot_.process;
+  const auto age = [this](uint64_t at_ns) { return end_ns_ > at_ns ? (end_ns_ - at_ns) / 1000000 : 0; };
+  JsonWriter json;
+  json.beginObject();
+  json.key("schema").value("railwise-postmortem");
+  json.key("schema_version").value(1);
+  json.key("verdict").value(verdict());
+  json.key("host").value(hostName(process)).key("pid").value(uint64_t{process.pid});
+  json.key("rank").value(process.rank).key("ranks").value(process.ranks);
+  json.key("program").value(plainText(process.program)).key("plugin").value(plainText(process.plugin));
+  json.key("alive").value(process.alive).key("ended_in_order").value(process.ended_ns != 0);
+  json.key("started").value(clockText(process.started_ns)).key("ended").value(clockText(end_ns_));
+  json.key("rails").beginArray();
+  for (const record::Rail& rail : snapshot_.rails) {
+    json.beginInlineObject();
+    json.key("device").value(plainText(rail.device)).key("port").value(rail.port);
+    json.key("state").value(railStateText(rail.state)).key("state_ms").value(age(rail.state_since_ns));
+    json.key("failovers").value(rail.failovers).key("returns").value(rail.returns);
+    json.key("errors").beginInlineObject();
+    for (std::size_t kind = 0; kind < rail.errors.size(); ++kind)
+      if (rail.errors[kind] > 0)
+        json.key(record::errorText(static_cast<record::ErrorKind>(kind))).value(rail.errors[kind]);
+    json.endInlineObject().endInlineObject();
+  }
+  json.endArray();
+  json.key("connections").value(uint64_t{snapshot_.connections.size()});
+  json.key("open").beginArray();
+  for (const record::Connection* const connection : open_) {
+    json.beginInlineObject();
+    json.key("connection").value(uint64_t{connection->slot}).key("peer").value(plainText(connection->peer));
+    json.key("state").value(record::stateText(connection->state));
+    json.key("waits_for").value(record::waitsForText(connection->waits_for));
+    json.key("oldest").value(connection->oldest).key("oldest_bytes").value(connection->oldest_bytes);
+    json.key("since_ms").value(age(sinceNs(*connection)));
+    json.key("text").value(connectionText(*connection));
+    json.endInlineObject();
+  }
+  json.endArray();
+  json.key("events").beginArray();
+  for (const record::Event* const event : lastEvents(options.events)) {
+    json.beginInlineObject();
+    json.key("number").value(event->number).key("before_end_ms").value(age(event->at_ns));
+    json.key("at").value(clockText(event->at_ns)).key("kind").value(record::eventText(event->kind));
+    json.key("wrong").value(isTrouble(event->kind)).key("text").value(eventSentence(*event));
+    json.endInlineObject();
+  }
+  json.endArray();
+  json.endObject();
+  return json.text() + "\n";
+}
+
+}  // namespace
+
+std::string postmortemVerdict(const record::Snapshot& snapshot) { return Postmortem(snapshot).verdict(); }
+
+std::string postmortemText(const record::Snapshot& snapshot, const PostmortemOptions& options) {
+  return Postmortem(snapshot).text(options);
+}
+
+std::string postmortemJson(const record::Snapshot& snapshot, const PostmortemOptions& options) {
+  return Postmortem(snapshot).json(options);
+}
+
+}  // namespace railwise::observe

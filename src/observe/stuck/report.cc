@@ -1,0 +1,329 @@
+#include "observe/stuck/report.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/json.h"
+#include "observe/stuck/words.h"
+
+namespace railwise::observe {
+namespace {
+
+// The text shows so many of each; --json has all.
+constexpr std::size_t kShownCulprits = 8;
+constexpr std::size_t kShownWaits = 16;
+constexpr std::size_t kShownMissing = 12;
+constexpr std::size_t kShownRails = 12;
+
+const char* whyText(Why why) {
+  switch (why) {
+    case Why::kNoReceive:
+      return "no receive is posted there";
+    case Why::kNoSend:
+      return "no send is posted there";
+    case Why::kSilentPath:
+      return "all is posted, and nothing arrives";
+    case Why::kNoPath:
+      return "no rail pair works";
+    case Why::kReconnects:
+      return "the ends agree on new queue pairs";
+    case Why::kFailed:
+      return "the connection has failed for good";
+    case Why::kDoesNotCall:
+      return "NCCL does not call for its open messages";
+    case Why::kHandshake:
+      return "the handshake does not end";
+    case Why::kListens:
+      return "no peer has called";
+    case Why::kPeerIsGone:
+      return "the peer's process is gone";
+    case Why::kPeerIsStopped:
+      return "the peer's process is stopped";
+    case Why::kPeerUnknown:
+      return "the peer has no record here";
+  }
+  return "unknown";
+}
+
+const char* whyKey(Why why) {
+  constexpr const char* kKeys[] = {"no_receive", "no_send",      "silent_path",     "no_path",
+                                   "reconnects", "failed",       "does_not_call",   "handshake",
+                                   "listens",    "peer_is_gone", "peer_is_stopped", "peer_unknown"};
+  return kKeys[static_cast<std::size_t>(why)];
+}
+
+const char* kindKey(CulpritKind kind) {
+  constexpr const char* kKeys[] = {"dead_process",      "silent_host", "stopped_process", "failed_rail",
+                                   "silent_rail",       "idle_caller", "late_process",    "circle",
+                                   "failed_connection", "handshake",   "ended_process",   "no_record",
+                                   "unasked_host"};
+  return kKeys[static_cast<std::size_t>(kind)];
+}
+
+const ConnectionFacts& connectionOf(const Job& job, const Wait& wait) { return job.connection(wait.end); }
+
+std::string peerName(const Job& job, const Wait& wait) {
+  if (wait.other.process >= 0) return processName(job.process(wait.other.process));
+  const std::string& peer = connectionOf(job, wait).peer;
+  return peer.empty() ? "an unknown peer" : peer;
+}
+
+// "receive 5127 (1.0 MiB)": what a connection has open.
+std::string openText(const ConnectionFacts& connection) {
+  if (connection.oldest == 0) return "";
+  const char* const what = connection.side == record::Side::kReceiver ? "receive " : "message ";
+  std::string text = what + std::to_string(connection.oldest);
+  if (connection.oldest_bytes > 0) text += " (" + bytesText(connection.oldest_bytes) + ")";
+  return text;
+}
+
+std::string devicesText(const ConnectionFacts& connection) {
+  const std::string peer = connection.peer_device.empty() ? "?" : connection.peer_device;
+  return connection.device + (connection.side == record::Side::kReceiver ? " <- " : " -> ") + peer;
+}
+
+// Waits of one process for one peer, for one reason.
+struct WaitGroup {
+  const Wait* worst = nullptr;
+  int connections = 0;
+};
+
+std::vector<WaitGroup> groupsOf(const Job& job, const Diagnosis& diagnosis) {
+  std::map<std::tuple<int, std::string, Why>, std::size_t> places;
+  std::map<std::pair<int, int>, bool> counted_ends;
+  std::vector<WaitGroup> groups;
+  for (const Wait& wait : diagnosis.waits) {
+    const auto [found, added] =
+        places.emplace(std::tuple(wait.end.process, peerName(job, wait), wait.why), groups.size());
+    if (added) groups.push_back({&wait, 0});
+    if (counted_ends.emplace(std::pair(wait.end.process, wait.end.connection), true).second)
+      ++groups[found->second].connections;
+  }
+  return groups;
+}
+
+std::string groupText(const Job& job, const WaitGroup& group) {
+  const Wait& wait = *group.worst;
+  const ConnectionFacts& connection = connectionOf(job, wait);
+  std::string text = processName(job.process(wait.end.process));
+  text += wait.why == Why::kListens ? " waits for a call" : " waits for " + peerName(job, wait);
+  if (wait.since_ms != kNever) text += " for " + ageText(wait.since_ms);
+  text += std::string(": ") + whyText(wait.why);
+  std::string details = "connection " + std::to_string(connection.slot) + ", " + devicesText(connection);
+  if (const std::string open = openText(connection); !open.empty()) details += ", " + open;
+  if (group.connections > 1) details += "; " + std::to_string(group.connections - 1) + " more like it";
+  return wrapped(text, "  ", 4) + wrapped(details, "      ", 8);
+}
+
+template <typename Element, typename Print>
+void appendSome(std::string& text, const std::vector<Element>& elements, std::size_t most, Print print) {
+  for (std::size_t i = 0; i < std::min(elements.size(), most); ++i) text += print(elements[i]);
+  if (elements.size() > most)
+    text += "  and " + std::to_string(elements.size() - most) + " more; --json has all\n";
+}
+
+std::string culpritText(const Culprit& culprit, std::size_t number) {
+  std::string text = wrapped(culprit.name + " " + culprit.what, std::to_string(number) + ". ", 3);
+  std::string waits;
+  const auto append = [&](const std::string& part) { waits += (waits.empty() ? "" : "; ") + part; };
+  if (culprit.connections > 0)
+    append(counted(static_cast<uint64_t>(culprit.connections), "connection waits", "connections wait"));
+  if (static_cast<int>(culprit.processes.size()) > culprit.direct && culprit.kind != CulpritKind::kCircle)
+    append("with the chains behind them " + counted(culprit.processes.size(), "process", "processes"));
+  if (culprit.since_ms != kNever) append("the longest for " + ageText(culprit.since_ms));
+  if (!waits.empty()) text += wrapped(waits, "   ", 3);
+  for (const std::string& detail : culprit.details) text += wrapped(detail, "   - ", 5);
+  if (!culprit.advice.empty()) text += wrapped(culprit.advice, "   to do: ", 10);
+  return text;
+}
+
+std::string censusText(const Census& census) {
+  if (census.all == 0) return "";
+  std::string text = "\n" + std::to_string(census.up) + " of " +
+                     counted(static_cast<uint64_t>(census.all), "connection is", "connections are") + " up\n";
+  if (!census.missing.empty()) text = text.substr(0, text.size() - 1) + "; the others wait for\n";
+  appendSome(text, census.missing, kShownMissing, [](const Census::Missing& missing) {
+    std::string line = missing.what + ": " +
+                       counted(static_cast<uint64_t>(missing.connections), "connection", "connections");
+    if (missing.since_ms != kNever) line += ", the longest for " + ageText(missing.since_ms);
+    if (!missing.reason.empty()) line += "; " + missing.reason;
+    return wrapped(line, "  ", 4);
+  });
+  return text;
+}
+
+void writeCulprit(JsonWriter& json, const Job& job, const Culprit& culprit) {
+  json.beginObject();
+  json.key("kind").value(kindKey(culprit.kind));
+  json.key("name").value(culprit.name);
+  json.key("what").value(culprit.what);
+  json.key("process");
+  if (culprit.process >= 0) json.value(processKey(job.process(culprit.process)));
+  else json.null();
+  json.key("since_ms");
+  if (culprit.since_ms != kNever) json.value(culprit.since_ms);
+  else json.null();
+  json.key("connections").value(culprit.connections);
+  json.key("waiting").beginRow();
+  for (const int process : culprit.processes) json.value(processKey(job.process(process)));
+  json.endRow();
+  json.key("circle").beginRow();
+  for (const int process : culprit.circle) json.value(processKey(job.process(process)));
+  json.endRow();
+  json.key("details").beginArray();
+  for (const std::string& detail : culprit.details) json.value(detail);
+  json.endArray();
+  json.key("advice").value(culprit.advice);
+  json.endObject();
+}
+
+void writeAge(JsonWriter& json, const char* key, uint64_t ms) {
+  json.key(key);
+  if (ms != kNever) json.value(ms);
+  else json.null();
+}
+
+void writeWait(JsonWriter& json, const Job& job, const Wait& wait) {
+  const ConnectionFacts& connection = connectionOf(job, wait);
+  const ProcessFacts& process = job.process(wait.end.process);
+  json.beginInlineObject();
+  json.key("process").value(processKey(process));
+  json.key("rank").value(process.rank);
+  json.key("connection").value(uint64_t{connection.slot});
+  json.key("side").value(connection.side == record::Side::kSender     ? "sender"
+                         : connection.side == record::Side::kReceiver ? "receiver"
+                                                                      : "listener");
+  json.key("state").value(record::stateText(connection.state));
+  json.key("waits_for").value(record::waitsForText(connection.waits_for));
+  json.key("why").value(whyKey(wait.why));
+  json.key("peer").value(wait.other.process >= 0 ? processKey(job.process(wait.other.process))
+                                                 : connection.peer);
+  json.key("device").value(connection.device);
+  json.key("peer_device").value(connection.peer_device);
+  json.key("oldest").value(connection.oldest);
+  json.key("oldest_bytes").value(connection.oldest_bytes);
+  json.key("open").value(connection.given > connection.completed ? connection.given - connection.completed
+                                                                 : uint64_t{0});
+  json.key("completed").value(connection.completed);
+  writeAge(json, "since_ms", wait.since_ms);
+  writeAge(json, "looked_ms", connection.looked_ms);
+  json.key("reason").value(connection.reason);
+  json.key("rails").beginArray();
+  for (const PairFacts& pair : connection.pairs) {
+    json.beginInlineObject();
+    const bool known = pair.rail >= 0;
+    const RailFacts none;
+    const RailFacts& rail = known ? process.rails[static_cast<std::size_t>(pair.rail)] : none;
+    json.key("device").value(rail.device).key("port").value(rail.port).key("gid").value(pair.gid);
+    json.key("peer_device").value(pair.peer_device).key("peer_port").value(pair.peer_port);
+    json.key("peer_gid").value(pair.peer_gid);
+    json.endInlineObject();
+  }
+  json.endArray();
+  json.key("culprit");
+  if (wait.culprit >= 0) json.value(wait.culprit);
+  else json.null();
+  json.endInlineObject();
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+}  // namespace
+
+std::string stuckText(const Job& job, const Diagnosis& diagnosis) {
+  std::string text = wrapped(diagnosis.verdict, diagnosis.stuck ? "STUCK: " : "", 0);
+  if (!diagnosis.culprits.empty()) text += "\n";
+  std::size_t number = 0;
+  appendSome(text, diagnosis.culprits, kShownCulprits,
+             [&](const Culprit& culprit) { return culpritText(culprit, ++number); });
+  const std::vector<WaitGroup> groups = groupsOf(job, diagnosis);
+  if (!groups.empty()) text += "\nWho waits for whom\n";
+  appendSome(text, groups, kShownWaits, [&](const WaitGroup& group) { return groupText(job, group); });
+  if (!diagnosis.rails.empty()) text += "\nRails with failures\n";
+  appendSome(text, diagnosis.rails, kShownRails,
+             [](const std::string& rail) { return wrapped(rail, "  ", 4); });
+  text += censusText(diagnosis.census);
+  for (const std::string& note : diagnosis.notes) text += wrapped(note, "note: ", 6);
+  return text;
+}
+
+std::string stuckJson(const Job& job, const Diagnosis& diagnosis) {
+  JsonWriter json;
+  json.beginObject();
+  json.key("schema").value("railwise-stuck");
+  json.key("schema_version").value(1);
+  json.key("stuck").value(diagnosis.stuck);
+  json.key("verdict").value(diagnosis.verdict);
+  json.key("processes").value(diagnosis.processes);
+  json.key("messages_per_s").value(diagnosis.messages_per_s);
+  json.key("culprits").beginArray();
+  for (const Culprit& culprit : diagnosis.culprits) writeCulprit(json, job, culprit);
+  json.endArray();
+  json.key("waits").beginArray();
+  for (const Wait& wait : diagnosis.waits) writeWait(json, job, wait);
+  json.endArray();
+  json.key("census").beginObject();
+  json.key("up").value(diagnosis.census.up).key("all").value(diagnosis.census.all);
+  json.key("missing").beginArray();
+  for (const Census::Missing& missing : diagnosis.census.missing) {
+    json.beginInlineObject();
+    json.key("what").value(missing.what).key("connections").value(missing.connections);
+    writeAge(json, "since_ms", missing.since_ms);
+    json.key("reason").value(missing.reason);
+    json.endInlineObject();
+  }
+  json.endArray().endObject();
+  json.key("rails").beginArray();
+  for (const std::string& rail : diagnosis.rails) json.value(rail);
+  json.endArray();
+  json.key("notes").beginArray();
+  for (const std::string& note : diagnosis.notes) json.value(note);
+  json.endArray();
+  json.endObject();
+  return json.text() + "\n";
+}
+
+std::string stuckDot(const Job& job, const Diagnosis& diagnosis) {
+  std::string text = "digraph stuck {\n  rankdir=LR;\n  node [shape=box];\n";
+  std::vector<bool> shown(job.processes().size(), false);
+  const auto processNode = [&](int place) {
+    shown[static_cast<std::size_t>(place)] = true;
+    return "p" + std::to_string(place);
+  };
+  std::string edges;
+  for (const WaitGroup& group : groupsOf(job, diagnosis)) {
+    const Wait& wait = *group.worst;
+    std::string goal;
+    if (wait.culprit >= 0) goal = "c" + std::to_string(wait.culprit);
+    else if (wait.other.process >= 0) goal = processNode(wait.other.process);
+    else continue;
+    std::string label = whyText(wait.why);
+    if (wait.since_ms != kNever) label += ", " + ageText(wait.since_ms);
+    edges += "  " + processNode(wait.end.process) + " -> " + goal + " [label=" + quoted(label) + "];\n";
+  }
+  for (std::size_t i = 0; i < diagnosis.culprits.size(); ++i) {
+    const Culprit& culprit = diagnosis.culprits[i];
+    text += "  c" + std::to_string(i) +
+            " [style=filled, fillcolor=salmon, label=" + quoted(culprit.name + " " + culprit.what) + "];\n";
+    const bool is_process = culprit.process >= 0 && culprit.kind != CulpritKind::kHandshake;
+    if (is_process)
+      edges += "  " + processNode(culprit.process) + " -> c" + std::to_string(i) + " [style=dashed];\n";
+  }
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    if (!shown[i]) continue;
+    const ProcessFacts& process = job.processes()[i];
+    text += "  p" + std::to_string(i) + " [label=" + quoted(processName(process)) +
+            (process.alive ? "" : ", style=dashed") + "];\n";
+  }
+  return text + edges + "}\n";
+}
+
+}  // namespace railwise::observe

@@ -1,0 +1,255 @@
+#include "base/json.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "observe/top/screen.h"
+
+namespace railwise::observe::top {
+namespace {
+
+using record::RailState;
+
+// The newest of each process. railwise postmortem has all.
+constexpr std::size_t kEventsShown = 100;
+
+const char* railStateName(RailState state) {
+  switch (state) {
+    case RailState::kUp:
+      return "up";
+    case RailState::kDown:
+      return "down";
+    case RailState::kFailed:
+      return "failed";
+    case RailState::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+const char* stageName(Stage stage) {
+  switch (stage) {
+    case Stage::kFailed:
+      return "failed";
+    case Stage::kNoPath:
+      return "no path";
+    case Stage::kWaiting:
+      return "waiting";
+    case Stage::kComingUp:
+      return "coming up";
+    case Stage::kWorking:
+      return "working";
+    case Stage::kIdle:
+      return "idle";
+    case Stage::kGone:
+      break;
+  }
+  return "gone";
+}
+
+const char* sideName(record::Side side) {
+  return side == record::Side::kSender ? "sender" : side == record::Side::kReceiver ? "receiver" : "listener";
+}
+
+const char* severityName(Severity severity) {
+  return severity == Severity::kBad ? "bad" : severity == Severity::kWarning ? "warning" : "good";
+}
+
+// A number of 64 bits without an order: programs that read JSON keep 53 bits.
+std::string hex(uint64_t number) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[number >> shift & 15];
+  return text;
+}
+
+// To the millisecond.
+double secondsOf(uint64_t ns) { return std::floor(static_cast<double>(ns) / 1e6) / 1000; }
+
+void writeSeconds(JsonWriter& json, const char* key, uint64_t ns) {
+  json.key(key);
+  ns == 0 ? json.null() : json.value(secondsOf(ns));
+}
+
+void writeKnown(JsonWriter& json, const char* key, int number) {
+  json.key(key);
+  number < 0 ? json.null() : json.value(number);
+}
+
+void writeTraffic(JsonWriter& json, const Traffic& traffic) {
+  const auto write = [&](const char* key, double rate) {
+    json.key(key);
+    traffic.known ? json.value(rate) : json.null();
+  };
+  write("bytes_received_per_s", traffic.bytes_in);
+  write("bytes_sent_per_s", traffic.bytes_out);
+  write("messages_received_per_s", traffic.messages_in);
+  write("messages_sent_per_s", traffic.messages_out);
+}
+
+void writeTotals(JsonWriter& json, const record::Totals& totals) {
+  json.key("bytes_received").value(totals.bytes_received).key("bytes_sent").value(totals.bytes_sent);
+  json.key("messages_received")
+      .value(totals.messages_received)
+      .key("messages_sent")
+      .value(totals.messages_sent);
+  json.key("work_requests").value(totals.work_requests).key("control_bytes").value(totals.control_bytes);
+  json.key("completions").value(totals.completions);
+}
+
+void writeErrors(JsonWriter& json, const char* key, const std::array<uint64_t, record::kErrors>& errors) {
+  json.key(key).beginInlineObject();
+  for (std::size_t i = 0; i < errors.size(); ++i)
+    if (errors[i] != 0) json.key(record::errorText(static_cast<record::ErrorKind>(i))).value(errors[i]);
+  json.endInlineObject();
+}
+
+void writeSums(JsonWriter& json, const Model& model) {
+  const Sums& sums = model.sums;
+  json.key("totals").beginObject();
+  json.key("processes").value(sums.processes).key("rails").value(static_cast<uint64_t>(model.rails.size()));
+  json.key("rails_down").value(sums.rails_down).key("connections").value(sums.connections);
+  json.key("connections_up").value(sums.up).key("connections_failed").value(sums.failed);
+  json.key("connections_without_path").value(sums.no_path).key("connections_waiting").value(sums.waiting);
+  json.key("connections_coming_up").value(sums.coming_up).key("connections_degraded").value(sums.degraded);
+  json.key("connections_unrecorded").value(sums.unrecorded).key("open_messages").value(sums.open);
+  json.key("errors").value(sums.errors).key("failovers").value(sums.failovers);
+  writeTotals(json, sums.totals);
+  writeTraffic(json, sums.traffic);
+  json.endObject();
+}
+
+void writeRail(JsonWriter& json, const RailRow& rail) {
+  json.beginObject()
+      .key("host")
+      .value(rail.host)
+      .key("device")
+      .value(rail.device)
+      .key("port")
+      .value(rail.port);
+  json.key("link").value(rail.link == 1   ? "InfiniBand"
+                         : rail.link == 2 ? "RoCE"
+                         : rail.link == 3 ? "iWARP"
+                                          : "unknown");
+  json.key("state").value(railStateName(rail.state));
+  writeSeconds(json, "state_since_s", rail.state_age_ns);
+  writeKnown(json, "rail", rail.rail);
+  writeKnown(json, "plane", rail.plane);
+  json.key("claimed_mbps").value(uint64_t{rail.claimed_mbps});
+  json.key("measured_mbps").value(uint64_t{rail.measured_mbps});
+  json.key("load");
+  rail.load() >= 0 && rail.traffic.known ? json.value(rail.load()) : json.null();
+  json.key("processes").value(rail.processes).key("connections").value(rail.connections);
+  writeTotals(json, rail.totals);
+  writeTraffic(json, rail.traffic);
+  writeErrors(json, "errors", rail.errors);
+  writeErrors(json, "new_errors", rail.new_errors);
+  json.key("failovers").value(rail.failovers).key("new_failovers").value(rail.new_failovers);
+  json.key("returns").value(rail.returns).key("device_lives").value(rail.device_lives);
+  json.endObject();
+}
+
+void writeEvents(JsonWriter& json, const record::Snapshot& snapshot) {
+  json.key("events").beginArray();
+  const std::size_t from = snapshot.events.size() > kEventsShown ? snapshot.events.size() - kEventsShown : 0;
+  for (std::size_t i = from; i < snapshot.events.size(); ++i) {
+    const record::Event& event = snapshot.events[i];
+    json.beginInlineObject()
+        .key("number")
+        .value(event.number)
+        .key("kind")
+        .value(record::eventText(event.kind));
+    json.key("ago_s").value(snapshot.read_ns > event.at_ns ? secondsOf(snapshot.read_ns - event.at_ns) : 0.0);
+    json.key("rail");
+    const bool known = event.rail >= 0 && static_cast<std::size_t>(event.rail) < snapshot.rails.size();
+    known ? json.value(record::railText(snapshot.rails[static_cast<std::size_t>(event.rail)])) : json.null();
+    json.key("connection");
+    event.slot >= 0 ? json.value(hex(event.connection_id)) : json.null();
+    json.key("numbers").beginRow();
+    for (const uint64_t number : event.numbers) json.value(number);
+    json.endRow().key("text").value(event.text).endInlineObject();
+  }
+  json.endArray();
+}
+
+void writeProcess(JsonWriter& json, const ProcessRow& row) {
+  const record::Snapshot& snapshot = *row.snapshot;
+  const record::Process& process = snapshot.process;
+  json.beginObject().key("pid").value(uint64_t{process.pid}).key("record").value(snapshot.file);
+  json.key("alive").value(process.alive).key("ended").value(process.ended_ns != 0);
+  json.key("spy").value(process.spy);
+  writeKnown(json, "rank", process.rank);
+  writeKnown(json, "ranks", process.ranks);
+  json.key("program").value(process.program).key("host").value(hostOf(process));
+  json.key("plugin").value(process.plugin).key("plugin_file").value(process.plugin_file);
+  json.key("started_unix_ns").value(process.started_unix_ns).key("read_unix_ns").value(snapshot.read_unix_ns);
+  json.key("torn").value(snapshot.torn);
+  json.key("connections").value(row.connections).key("connections_up").value(row.up);
+  json.key("connections_unrecorded").value(snapshot.unrecorded).key("open_messages").value(row.open);
+  writeSeconds(json, "oldest_message_s", row.oldest_age_ns);
+  writeSeconds(json, "not_called_s", row.not_called_ns);
+  json.key("waits_for").value(waitsText(row));
+  writeTotals(json, row.totals);
+  writeTraffic(json, row.traffic);
+  writeEvents(json, snapshot);
+  json.endObject();
+}
+
+void writeConnection(JsonWriter& json, const ConnectionRow& row) {
+  const record::Connection& connection = *row.connection;
+  const uint64_t now_ns = row.snapshot->read_ns;
+  const auto age = [&](uint64_t since_ns) {
+    return since_ns == 0 || since_ns > now_ns ? uint64_t{0} : now_ns - since_ns;
+  };
+  json.beginObject().key("pid").value(uint64_t{row.snapshot->process.pid});
+  json.key("id").value(hex(connection.id)).key("pair_id").value(hex(connection.pair_id));
+  json.key("communicator").value(hex(connection.communicator)).key("side").value(sideName(connection.side));
+  json.key("state").value(record::stateText(connection.state)).key("stage").value(stageName(row.stage));
+  writeSeconds(json, "state_since_s", age(connection.state_since_ns));
+  json.key("device").value(connection.device).key("peer").value(connection.peer);
+  json.key("peer_device").value(connection.peer_device).key("reason").value(connection.reason);
+  json.key("epoch").value(connection.epoch).key("degraded").value(connection.degraded);
+  json.key("failovers").value(connection.failovers).key("slow_messages").value(connection.slow_messages);
+  json.key("waits_for").value(record::waitsForText(connection.waits_for));
+  writeSeconds(json, "waits_since_s", age(connection.waits_since_ns));
+  json.key("open_messages").value(row.open).key("messages_posted").value(connection.posted);
+  json.key("messages_complete").value(connection.completed);
+  const bool open = row.stage == Stage::kWaiting || row.stage == Stage::kWorking;
+  writeSeconds(json, "oldest_message_s", open ? row.age_ns : 0);
+  writeSeconds(json, "looked_s", age(connection.looked_ns));
+  writeTraffic(json, row.traffic);
+  json.key("queue_pairs").value(static_cast<uint64_t>(connection.queue_pairs.size()));
+  json.endObject();
+}
+
+}  // namespace
+
+std::string modelJson(const Model& model) {
+  JsonWriter json;
+  json.beginObject().key("schema").value("railwise-top").key("schema_version").value(1);
+  json.key("host").value(model.host()).key("read_unix_ns").value(model.unix_ns);
+  json.key("interval_s").value(model.interval_s);
+  json.key("news").beginArray();
+  for (const News& news : model.news)
+    json.beginInlineObject()
+        .key("severity")
+        .value(severityName(news.severity))
+        .key("text")
+        .value(news.text)
+        .endInlineObject();
+  json.endArray().key("notes").beginArray();
+  for (const std::string& note : model.notes) json.value(note);
+  json.endArray();
+  writeSums(json, model);
+  json.key("rails").beginArray();
+  for (const RailRow& rail : model.rails) writeRail(json, rail);
+  json.endArray().key("processes").beginArray();
+  for (const ProcessRow& process : model.processes) writeProcess(json, process);
+  json.endArray().key("connections").beginArray();
+  for (const ConnectionRow& row : model.connections) writeConnection(json, row);
+  json.endArray().endObject();
+  return json.text() + "\n";
+}
+
+}  // namespace railwise::observe::top

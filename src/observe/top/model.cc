@@ -1,0 +1,402 @@
+#include "observe/top/model.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "observe/top/news.h"
+#include "observe/top/text.h"
+
+namespace railwise::observe::top {
+namespace {
+
+using record::Connection;
+using record::ConnectionState;
+using record::RailState;
+using record::Snapshot;
+using record::Totals;
+using record::WaitsFor;
+
+// Counters only grow. One that went back was read of something else, and says nothing.
+uint64_t growth(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
+uint64_t age(uint64_t since_ns, uint64_t now_ns) { return since_ns == 0 ? 0 : growth(since_ns, now_ns); }
+
+void add(Traffic& sum, const Traffic& more) {
+  sum.known = sum.known || more.known;
+  sum.bytes_in += more.bytes_in;
+  sum.bytes_out += more.bytes_out;
+  sum.messages_in += more.messages_in;
+  sum.messages_out += more.messages_out;
+}
+
+Traffic trafficOf(const Totals& before, const Totals& now, double seconds) {
+  const auto rate = [&](uint64_t Totals::*count) {
+    return static_cast<double>(growth(before.*count, now.*count)) / seconds;
+  };
+  return {true, rate(&Totals::bytes_received), rate(&Totals::bytes_sent), rate(&Totals::messages_received),
+          rate(&Totals::messages_sent)};
+}
+
+Totals totalsOf(const Snapshot& snapshot) {
+  Totals sum = {};
+  for (const record::Rail& rail : snapshot.rails) add(sum, rail.totals);
+  return sum;
+}
+
+bool sameProcess(const record::Process& a, const record::Process& b) {
+  return a.pid == b.pid && a.process_start == b.process_start && a.spy == b.spy;
+}
+
+// A process in both reads. `before` is null where the earlier read has no such process, or no time lies
+// between them.
+struct Reads {
+  const Snapshot* before = nullptr;
+  const Snapshot* now = nullptr;
+  double seconds = 0;
+  bool counts_rails = true;  // false: another record of the process counts the ports already
+};
+
+std::vector<Reads> pairReads(const std::vector<Snapshot>& before, const std::vector<Snapshot>& now) {
+  std::vector<Reads> pairs;
+  for (const Snapshot& snapshot : now) {
+    Reads reads{.now = &snapshot};
+    for (const Snapshot& earlier : before) {
+      if (!sameProcess(earlier.process, snapshot.process) || earlier.read_ns >= snapshot.read_ns) continue;
+      reads.before = &earlier;
+      reads.seconds = static_cast<double>(snapshot.read_ns - earlier.read_ns) / 1e9;
+    }
+    // The spy in front of Railwise sees what Railwise counts itself.
+    reads.counts_rails =
+        snapshot.process.alive &&
+        !(snapshot.process.spy && std::any_of(now.begin(), now.end(), [&](const Snapshot& other) {
+            return !other.process.spy && other.process.pid == snapshot.process.pid;
+          }));
+    pairs.push_back(reads);
+  }
+  return pairs;
+}
+
+const record::Rail* railBefore(const Reads& reads, const record::Rail& rail) {
+  if (reads.before == nullptr) return nullptr;
+  for (const record::Rail& earlier : reads.before->rails)
+    if (earlier.device == rail.device && earlier.port == rail.port) return &earlier;
+  return nullptr;
+}
+
+// Down is worse than failed: a device that has failed is opened anew by Railwise.
+int badness(RailState state) {
+  switch (state) {
+    case RailState::kDown:
+      return 3;
+    case RailState::kFailed:
+      return 2;
+    case RailState::kUp:
+      return 1;
+    case RailState::kUnknown:
+      break;
+  }
+  return 0;
+}
+
+void addRail(RailRow& row, const record::Rail& rail, const Reads& reads) {
+  if (badness(rail.state) > badness(row.state)) {
+    row.state = rail.state;
+    row.state_age_ns = 0;
+  }
+  if (rail.state == row.state)
+    row.state_age_ns = std::max(row.state_age_ns, age(rail.state_since_ns, reads.now->read_ns));
+  row.link = std::max(row.link, rail.link);
+  row.rail = std::max(row.rail, rail.rail);
+  row.plane = std::max(row.plane, rail.plane);
+  row.claimed_mbps = std::max(row.claimed_mbps, rail.claimed_mbps);
+  row.measured_mbps = std::max(row.measured_mbps, rail.measured_mbps);
+  ++row.processes;
+  row.connections += rail.connections;
+  row.failovers += rail.failovers;
+  row.returns += rail.returns;
+  row.device_lives += rail.device_lives;
+  add(row.totals, rail.totals);
+  const record::Rail* const before = railBefore(reads, rail);
+  for (std::size_t i = 0; i < row.errors.size(); ++i) {
+    row.errors[i] += rail.errors[i];
+    if (before != nullptr) row.new_errors[i] += growth(before->errors[i], rail.errors[i]);
+  }
+  if (before == nullptr) return;
+  row.new_failovers += growth(before->failovers, rail.failovers);
+  add(row.traffic, trafficOf(before->totals, rail.totals, reads.seconds));
+}
+
+std::vector<RailRow> railRows(const std::vector<Reads>& pairs) {
+  std::vector<RailRow> rows;
+  for (const Reads& reads : pairs) {
+    if (!reads.counts_rails) continue;
+    for (const record::Rail& rail : reads.now->rails) {
+      const std::string host = hostOf(reads.now->process);
+      auto row = std::find_if(rows.begin(), rows.end(), [&](const RailRow& other) {
+        return other.host == host && other.device == rail.device && other.port == rail.port;
+      });
+      if (row == rows.end()) {
+        rows.push_back({.host = host, .device = rail.device, .port = rail.port});
+        row = rows.end() - 1;
+      }
+      addRail(*row, rail, reads);
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const RailRow& a, const RailRow& b) {
+    if (a.host != b.host) return nameBefore(a.host, b.host);
+    return a.device != b.device ? nameBefore(a.device, b.device) : a.port < b.port;
+  });
+  return rows;
+}
+
+const Connection* connectionBefore(const Reads& reads, const Connection& connection) {
+  if (reads.before == nullptr) return nullptr;
+  const auto& all = reads.before->connections;  // by slot
+  const auto at = std::lower_bound(all.begin(), all.end(), connection.slot,
+                                   [](const Connection& a, uint32_t slot) { return a.slot < slot; });
+  return at != all.end() && at->slot == connection.slot && at->id == connection.id ? &*at : nullptr;
+}
+
+// A queue pair that is not in the earlier read is new and has counted from 0.
+uint64_t newBytes(const Connection& before, const Connection& now) {
+  uint64_t bytes = 0;
+  for (const record::QueuePair& pair : now.queue_pairs) {
+    const auto earlier = std::find_if(before.queue_pairs.begin(), before.queue_pairs.end(),
+                                      [&](const record::QueuePair& other) {
+                                        return other.number == pair.number && other.rail == pair.rail &&
+                                               other.lane == pair.lane && before.epoch == now.epoch;
+                                      });
+    bytes += earlier == before.queue_pairs.end() ? pair.bytes : growth(earlier->bytes, pair.bytes);
+  }
+  return bytes;
+}
+
+Traffic trafficOf(const Connection& before, const Connection& now, double seconds) {
+  Traffic traffic{.known = true};
+  const double bytes = static_cast<double>(newBytes(before, now)) / seconds;
+  const double messages = static_cast<double>(growth(before.completed, now.completed)) / seconds;
+  const bool sends = now.side == record::Side::kSender;
+  (sends ? traffic.bytes_out : traffic.bytes_in) = bytes;
+  (sends ? traffic.messages_out : traffic.messages_in) = messages;
+  return traffic;
+}
+
+// The age of the oldest open message. The oldest message is noted at looks: where it is complete by now, a
+// younger one is the oldest, and its age is not known.
+uint64_t oldestAge(const Connection& connection, uint64_t now_ns) {
+  const bool open = connection.posted > connection.completed;
+  return open && connection.oldest > connection.completed ? age(connection.oldest_since_ns, now_ns) : 0;
+}
+
+ConnectionRow connectionRow(const Reads& reads, const Connection& connection) {
+  const uint64_t now_ns = reads.now->read_ns;
+  ConnectionRow row{.snapshot = reads.now, .connection = &connection};
+  row.open = growth(connection.completed, connection.posted);
+  row.age_ns = age(connection.state_since_ns, now_ns);
+  if (const Connection* before = connectionBefore(reads, connection))
+    row.traffic = trafficOf(*before, connection, reads.seconds);
+  if (!reads.now->process.alive) {
+    row.stage = Stage::kGone;
+    return row;
+  }
+  switch (connection.state) {
+    case ConnectionState::kFailed:
+      row.stage = Stage::kFailed;
+      break;
+    case ConnectionState::kLost:
+    case ConnectionState::kReconnecting:
+      row.stage = Stage::kNoPath;
+      // It can go to and fro between both states.
+      if (connection.waits_for == WaitsFor::kPath || connection.waits_for == WaitsFor::kPeer)
+        row.age_ns = std::max(row.age_ns, age(connection.waits_since_ns, now_ns));
+      break;
+    case ConnectionState::kListening:
+    case ConnectionState::kConnecting:
+      row.stage = Stage::kComingUp;
+      break;
+    default:
+      row.age_ns = oldestAge(connection, now_ns);
+      row.stage = row.open == 0 ? Stage::kIdle : row.age_ns >= kWaitNs ? Stage::kWaiting : Stage::kWorking;
+  }
+  return row;
+}
+
+std::vector<ConnectionRow> connectionRows(const std::vector<Reads>& pairs) {
+  std::vector<ConnectionRow> rows;
+  for (const Reads& reads : pairs)
+    for (const Connection& connection : reads.now->connections)
+      rows.push_back(connectionRow(reads, connection));
+  std::stable_sort(rows.begin(), rows.end(), [](const ConnectionRow& a, const ConnectionRow& b) {
+    return a.stage != b.stage ? a.stage < b.stage : a.age_ns > b.age_ns;
+  });
+  return rows;
+}
+
+bool isUp(const Connection& connection) { return connection.state == ConnectionState::kRunning; }
+
+// For how long NCCL has not called while messages were open; 0: it calls, or nothing is open.
+uint64_t notCalled(const Reads& reads) {
+  uint64_t youngest = UINT64_MAX;
+  for (const Connection& connection : reads.now->connections) {
+    if (!isUp(connection) || connection.posted <= connection.completed) continue;
+    // Whoever posts or completes is called. A single read does not tell.
+    const Connection* const before = connectionBefore(reads, connection);
+    if (before == nullptr || before->posted != connection.posted || before->completed != connection.completed)
+      return 0;
+    const uint64_t look = std::max(connection.looked_ns, connection.state_since_ns);
+    youngest = std::min(youngest, look == 0 ? 0 : age(look, reads.now->read_ns));
+  }
+  return youngest != UINT64_MAX && youngest >= kNotCalledNs ? youngest : 0;
+}
+
+ProcessRow processRow(const Reads& reads) {
+  ProcessRow row{.snapshot = reads.now};
+  row.totals = totalsOf(*reads.now);
+  row.connections = reads.now->connections.size();
+  for (const Connection& connection : reads.now->connections) row.up += isUp(connection) ? 1 : 0;
+  if (!reads.now->process.alive) return row;
+  for (const Connection& connection : reads.now->connections) {
+    row.open += growth(connection.completed, connection.posted);
+    row.oldest_age_ns = std::max(row.oldest_age_ns, oldestAge(connection, reads.now->read_ns));
+  }
+  row.not_called_ns = notCalled(reads);
+  if (reads.before == nullptr) return row;
+  // Rail by rail: a rail that is new in the table must not count from the beginning.
+  row.traffic.known = true;
+  for (const record::Rail& rail : reads.now->rails)
+    if (const record::Rail* before = railBefore(reads, rail))
+      add(row.traffic, trafficOf(before->totals, rail.totals, reads.seconds));
+  return row;
+}
+
+std::vector<ProcessRow> processRows(const std::vector<Reads>& pairs,
+                                    const std::vector<ConnectionRow>& connections) {
+  std::vector<ProcessRow> rows;
+  for (const Reads& reads : pairs) rows.push_back(processRow(reads));
+  for (const ConnectionRow& connection : connections) {  // the worst first
+    for (ProcessRow& row : rows)
+      if (row.snapshot == connection.snapshot && !row.worst) row.worst = connection;
+  }
+  std::sort(rows.begin(), rows.end(), [](const ProcessRow& a, const ProcessRow& b) {
+    const auto key = [](const record::Process& p) {
+      return std::tuple(!p.alive, hostOf(p), p.rank, p.pid, p.spy);
+    };
+    return key(a.snapshot->process) < key(b.snapshot->process);
+  });
+  return rows;
+}
+
+Sums sumsOf(const Model& model) {
+  Sums sums;
+  for (const RailRow& rail : model.rails) {
+    sums.rails_down += rail.down() ? 1 : 0;
+    sums.errors += rail.errorSum();
+    sums.failovers += rail.failovers;
+    add(sums.totals, rail.totals);
+    add(sums.traffic, rail.traffic);
+  }
+  for (const ProcessRow& process : model.processes) {
+    sums.unrecorded += process.snapshot->unrecorded;
+    sums.processes += process.snapshot->process.alive ? 1 : 0;
+  }
+  for (const ConnectionRow& row : model.connections) {
+    if (row.stage == Stage::kGone) continue;
+    ++sums.connections;
+    sums.open += row.open;
+    sums.up += isUp(*row.connection) ? 1 : 0;
+    sums.failed += row.stage == Stage::kFailed ? 1 : 0;
+    sums.no_path += row.stage == Stage::kNoPath ? 1 : 0;
+    sums.waiting += row.stage == Stage::kWaiting ? 1 : 0;
+    sums.coming_up += row.stage == Stage::kComingUp ? 1 : 0;
+    sums.degraded += row.connection->degraded ? 1 : 0;
+  }
+  return sums;
+}
+
+}  // namespace
+
+uint64_t RailRow::errorSum() const { return std::accumulate(errors.begin(), errors.end(), uint64_t{0}); }
+
+uint64_t RailRow::newErrorSum() const {
+  return std::accumulate(new_errors.begin(), new_errors.end(), uint64_t{0});
+}
+
+double RailRow::load() const {
+  if (claimed_mbps == 0) return -1;
+  return std::max(traffic.bytes_in, traffic.bytes_out) * 8 / 1e6 / claimed_mbps;
+}
+
+std::string Model::host() const {
+  if (processes.empty()) return "";
+  const std::string first = hostOf(processes.front().snapshot->process);
+  const bool one = std::all_of(processes.begin(), processes.end(),
+                               [&](const ProcessRow& row) { return hostOf(row.snapshot->process) == first; });
+  return one ? first : "";
+}
+
+Model makeModel(const std::vector<Snapshot>& before, const std::vector<Snapshot>& now,
+                std::vector<std::string> notes, const std::string& folder) {
+  const std::vector<Reads> pairs = pairReads(before, now);
+  Model model;
+  for (const Reads& reads : pairs) {
+    model.interval_s = std::max(model.interval_s, reads.seconds);
+    model.unix_ns = std::max(model.unix_ns, reads.now->read_unix_ns);
+  }
+  model.rails = railRows(pairs);
+  model.connections = connectionRows(pairs);
+  model.processes = processRows(pairs, model.connections);
+  model.notes = std::move(notes);
+  model.sums = sumsOf(model);
+  model.news = newsOf(model, folder);
+  return model;
+}
+
+std::string waitsText(const ConnectionRow& row) {
+  switch (row.stage) {
+    case Stage::kFailed:
+      return "failed";
+    case Stage::kGone:
+      return "gone";
+    case Stage::kComingUp:
+      return row.connection->state == ConnectionState::kListening ? "peer's call" : "handshake";
+    default:
+      break;
+  }
+  switch (row.connection->waits_for) {
+    case WaitsFor::kNothing:
+      break;
+    case WaitsFor::kClearToSend:
+      return "clear-to-send";
+    case WaitsFor::kCompletion:
+      return "completion";
+    case WaitsFor::kData:
+      return "data";
+    case WaitsFor::kPath:
+      return "path";
+    case WaitsFor::kPeer:
+      return "peer's answer";
+  }
+  return row.stage == Stage::kNoPath ? "path" : "";
+}
+
+std::string waitsText(const ProcessRow& process) {
+  constexpr uint64_t kWorthAWordNs = 100000000;  // below, the word would change with each look
+  const record::Process& known = process.snapshot->process;
+  if (!known.alive) return known.ended_ns != 0 ? "ended" : "died";
+  const std::optional<ConnectionRow>& worst = process.worst;
+  if (!worst) return "";
+  if (worst->stage == Stage::kFailed) return "failed";
+  if (worst->stage == Stage::kNoPath) return waitsText(*worst);
+  if (process.not_called_ns > 0) return "NCCL does not call";
+  if (worst->stage == Stage::kComingUp) return "coming up";
+  return worst->age_ns >= kWorthAWordNs && worst->open > 0 ? waitsText(*worst) : "";
+}
+
+std::string processText(const record::Process& process) {
+  const std::string rank = process.rank >= 0 ? " (rank " + std::to_string(process.rank) + ")" : "";
+  return "process " + std::to_string(process.pid) + rank;
+}
+
+std::string shortRailText(const RailRow& rail) { return rail.device + ":" + std::to_string(rail.port); }
+
+}  // namespace railwise::observe::top

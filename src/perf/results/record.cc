@@ -1,0 +1,163 @@
+#include "perf/results/record.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "perf/job/rank_environment.h"
+
+namespace railwise::cli {
+namespace {
+
+// Room for one report, about ten thousand rows. A longer report is not kept.
+constexpr std::size_t kReportRoom = std::size_t{1} << 20;
+
+void putMeasurement(ByteWriter& writer, const Measurement& measured) {
+  writer.u64(std::bit_cast<uint64_t>(measured.seconds)).u64(measured.wrong);
+}
+
+Measurement takeMeasurement(ByteReader& reader) {
+  Measurement measured;
+  measured.seconds = std::bit_cast<double>(reader.u64());
+  measured.wrong = reader.u64();
+  return measured;
+}
+
+}  // namespace
+
+// Reports are written alternately to two places, so that one of them is always complete.
+struct RunRecord::Shared {
+  RankRecord ranks[kMaxRanks];
+  std::atomic<bool> over{false};
+  std::atomic<bool> quiet{false};
+  std::atomic<uint64_t> reports{0};  // reports kept so far; the latest one is at reports % 2
+  struct Place {
+    uint64_t bytes;
+    std::byte data[kReportRoom];
+  } places[2];
+};
+
+void RankRecord::end(RankEnding how, const std::string& why) {
+  std::snprintf(text, sizeof text, "%s", why.c_str());
+  ending.store(how, std::memory_order_release);
+}
+
+void RankRecord::standStill(Clock::duration limit) {
+  const uint32_t place = still + 1;
+  still.store(place, std::memory_order_release);
+  const Deadline deadline = Deadline::after(limit);
+  while (compared.load(std::memory_order_acquire) != place && !deadline.passed())
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  still.store(place + 1);
+}
+
+Result<std::unique_ptr<RunRecord>> RunRecord::create(int ranks) {
+  const int fd = memfd_create("railwise-perf", MFD_CLOEXEC);
+  if (fd < 0) return Status{Code::kSystem, errno};
+  if (ftruncate(fd, sizeof(Shared)) != 0) {
+    const int error = errno;
+    close(fd);
+    return Status{Code::kSystem, error};
+  }
+  auto record = map(fd);
+  for (int i = 0; record.ok() && i < ranks; ++i) new (&(*record)->rank(i)) RankRecord();
+  return record;
+}
+
+Result<std::unique_ptr<RunRecord>> RunRecord::attach(int fd) { return map(fd); }
+
+Result<std::unique_ptr<RunRecord>> RunRecord::map(int fd) {
+  void* const data = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return Status{Code::kSystem, errno};
+  return std::unique_ptr<RunRecord>(new RunRecord(fd, static_cast<Shared*>(data)));
+}
+
+RunRecord::~RunRecord() {
+  munmap(shared_, sizeof(Shared));
+  close(fd_);
+}
+
+RankRecord& RunRecord::rank(int index) { return shared_->ranks[index]; }
+
+void RunRecord::setOver() { shared_->over = true; }
+bool RunRecord::over() const { return shared_->over; }
+
+void RunRecord::setQuiet() { shared_->quiet = true; }
+bool RunRecord::quiet() const { return shared_->quiet; }
+
+void RunRecord::keep(const Report& report) {
+  const Bytes bytes = packReport(report);
+  if (bytes.size() > kReportRoom) return;
+  const uint64_t next = shared_->reports.load(std::memory_order_relaxed) + 1;
+  Shared::Place& place = shared_->places[next % 2];
+  place.bytes = bytes.size();
+  std::memcpy(place.data, bytes.data(), bytes.size());
+  shared_->reports.store(next, std::memory_order_release);
+}
+
+bool RunRecord::latest(Report* report) {
+  const uint64_t kept = shared_->reports.load(std::memory_order_acquire);
+  if (kept == 0) return false;
+  const Shared::Place& place = shared_->places[kept % 2];
+  return unpackReport(Bytes(place.data, place.data + place.bytes), report);
+}
+
+Bytes packReport(const Report& report) {
+  ByteWriter writer;
+  writer.text(report.plugin_path).text(report.plugin_name);
+  writer.u32(static_cast<uint32_t>(report.ranks)).u32(static_cast<uint32_t>(report.api));
+  writer.u32(report.software_fallback ? 1 : 0).u32(static_cast<uint32_t>(report.rank_lines.size()));
+  for (const RankLine& line : report.rank_lines)
+    writer.u32(static_cast<uint32_t>(line.rank))
+        .u32(static_cast<uint32_t>(line.pid))
+        .text(line.host)
+        .text(line.devices);
+  writer.u64(report.rows.size());
+  for (const Row& row : report.rows) {
+    writer.u64(row.bytes).u64(row.count);
+    writer.u32(static_cast<uint32_t>(row.variant.type)).u32(static_cast<uint32_t>(row.variant.op));
+    writer.u32(static_cast<uint32_t>(row.variant.root));
+    putMeasurement(writer, row.out_of_place);
+    putMeasurement(writer, row.in_place);
+  }
+  return writer.take();
+}
+
+bool unpackReport(const Bytes& bytes, Report* report) {
+  ByteReader reader(bytes);
+  report->plugin_path = reader.text();
+  report->plugin_name = reader.text();
+  report->ranks = static_cast<int>(reader.u32());
+  report->api = static_cast<int>(reader.u32());
+  report->software_fallback = reader.u32() != 0;
+  const uint32_t lines = reader.u32();
+  for (uint32_t i = 0; i < lines && reader.ok(); ++i) {
+    RankLine line;
+    line.rank = static_cast<int>(reader.u32());
+    line.pid = static_cast<int>(reader.u32());
+    line.host = reader.text();
+    line.devices = reader.text();
+    report->rank_lines.push_back(line);
+  }
+  const uint64_t rows = reader.u64();
+  for (uint64_t i = 0; i < rows && reader.ok(); ++i) {
+    Row row;
+    row.bytes = reader.u64();
+    row.count = reader.u64();
+    row.variant.type = static_cast<DataType>(reader.u32());
+    row.variant.op = static_cast<ReduceOp>(reader.u32());
+    row.variant.root = static_cast<int>(reader.u32());
+    row.out_of_place = takeMeasurement(reader);
+    row.in_place = takeMeasurement(reader);
+    report->rows.push_back(row);
+  }
+  return reader.ok() && reader.atEnd();
+}
+
+}  // namespace railwise::cli

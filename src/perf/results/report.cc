@@ -1,0 +1,116 @@
+#include "perf/results/report.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+namespace railwise::cli {
+namespace {
+
+// More samples than this are thinned out: every second one is dropped.
+constexpr std::size_t kMostKept = 20'000;
+
+// The physical devices of a name such as "mlx5_0+mlx5_1".
+void addPhysical(const std::string& device, std::set<std::string>& names) {
+  for (std::size_t at = 0; at <= device.size();) {
+    const std::size_t end = std::min(device.find('+', at), device.size());
+    names.insert(device.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+}  // namespace
+
+void Measurement::add(const Measurement& more, int passes) {
+  const auto mean = [passes](double so_far, double next) { return (so_far * passes + next) / (passes + 1); };
+  seconds = mean(seconds, more.seconds);
+  warmup_seconds = mean(warmup_seconds, more.warmup_seconds);
+  wrong += more.wrong;
+  samples.insert(samples.end(), more.samples.begin(), more.samples.end());
+  if (samples.size() <= kMostKept) return;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < samples.size(); i += 2) samples[kept++] = samples[i];
+  samples.resize(kept);
+}
+
+bool Surroundings::busy() const {
+  constexpr double kMuch = 0.1;
+  if (load > cores) return true;  // earlier runs of perf count, too
+  return others && (others->processes >= kMuch || others->hypervisor >= kMuch);
+}
+
+void Row::add(const Row& more) {
+  out_of_place.add(more.out_of_place, passes);
+  in_place.add(more.in_place, passes);
+  ++passes;
+}
+
+void Report::combine(const Row& row) {
+  for (Row& its : rows) {
+    const bool equal = its.bytes == row.bytes && its.variant == row.variant;
+    if (equal) return its.add(row);
+  }
+  rows.push_back(row);
+}
+
+double Report::algorithmBandwidth(const Row& row, const Measurement& measured) const {
+  return cli::algorithmBandwidth(options.collective, ranks, row.bytes, measured.seconds);
+}
+
+double Report::busBandwidth(const Row& row, const Measurement& measured) const {
+  return algorithmBandwidth(row, measured) * busFactor(options.collective, ranks);
+}
+
+double Report::averageBusBandwidth() const {
+  double sum = 0;
+  for (const Row& row : rows) sum += busBandwidth(row, row.out_of_place) + busBandwidth(row, row.in_place);
+  return rows.empty() ? 0 : sum / (2.0 * static_cast<double>(rows.size()));
+}
+
+uint64_t Report::wrong() const {
+  uint64_t sum = 0;
+  for (const Row& row : rows) sum += row.out_of_place.wrong + row.in_place.wrong;
+  return sum;
+}
+
+std::optional<Reached> reachedBy(const Report& report, const ModelOfHosts& model) {
+  Reached its;
+  int root = -1;
+  for (const Row& row : report.rows) {
+    const double gbytes =
+        std::max(report.busBandwidth(row, row.out_of_place), report.busBandwidth(row, row.in_place));
+    if (gbytes < its.gbytes) continue;
+    its.gbytes = gbytes;
+    its.bytes = row.bytes;
+    root = row.variant.root;
+  }
+  if (its.gbytes <= 0) return std::nullopt;
+  std::vector<RankPorts> ports;
+  std::set<std::string_view> hosts;
+  for (const RankLine& line : report.rank_lines) {
+    ports.push_back({&line.host, &line.ports});
+    hosts.insert(line.host);
+  }
+  its.ports = portLimit(report.options.collective, root, ports, report.options.channels);
+  if (!its.ports) return std::nullopt;
+  if (model && hosts.size() > 1 && report.options.collective == Collective::kAllReduce)
+    its.model = model(static_cast<int>(hosts.size()));
+  return its;
+}
+
+bool isLikeTheRings(const Report& report, const ModelAnswer& model) {
+  std::set<std::string> hosts, expected;
+  for (const std::string& nic : model.ring_nics) addPhysical(nic, expected);
+  for (const RankLine& line : report.rank_lines) {
+    std::set<std::string> used;
+    for (const PortUse& port : line.ports) addPhysical(port.device, used);
+    if (!hosts.insert(line.host).second || used != expected) return false;
+  }
+  return model.ring_network > 0;
+}
+
+const char* opColumn(Collective collective, const Variant& variant) {
+  return traitsOf(collective).reduces ? reduceOpName(variant.op) : "none";
+}
+
+}  // namespace railwise::cli

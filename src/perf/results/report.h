@@ -1,0 +1,112 @@
+// What a run of perf has measured, and what follows from it. Rank 0, main thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "perf/measuring/machine_use.h"
+#include "perf/results/model_answer.h"
+#include "perf/results/port_limit.h"
+#include "perf/results/run_options.h"
+
+namespace railwise::cli {
+
+// Half of a row: the result out of place, or the result in place.
+struct Measurement {
+  double seconds = 0;  // time of one iteration
+  uint64_t wrong = 0;
+  double warmup_seconds = 0;         // time of one warm-up iteration
+  std::vector<double> samples = {};  // seconds of single iterations; only rank 0 has them
+
+  // Makes this the result of `passes` measurements and one more.
+  void add(const Measurement& more, int passes);
+};
+
+struct Row {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  Measurement out_of_place;
+  Measurement in_place;
+  Variant variant = {};
+  int passes = 1;  // how many measurements it combines
+
+  void add(const Row& more);
+};
+
+struct RankLine {
+  int rank = 0;
+  int pid = 0;
+  std::string host;
+  std::string devices;         // names of the used devices, separated by commas
+  std::vector<PortUse> ports;  // those of `devices`; channel c uses number c modulo the size
+};
+
+// Other load on the machine while the rows were measured.
+struct Surroundings {
+  // Number of cores that the ranks on rank 0's host may use.
+  int cores = 0;
+  int ranks_on_host = 0;            // number of ranks on rank 0's host
+  uint64_t naps = 0;                // how often ranks on all hosts slept while they waited
+  std::optional<OthersUse> others;  // load on rank 0's host; null: the run was too short to measure it
+  double load = 0;                  // load average of rank 0's host when the measurements began
+
+  // So much other load that differences between runs may come from it.
+  bool busy() const;
+};
+
+// The best bus bandwidth of all rows, beside what ports and NCCL's model say.
+struct Reached {
+  double gbytes = 0;  // GB/s of the bus
+  uint64_t bytes = 0;
+  std::optional<PortLimit> ports;  // null: the ports tell no limit
+  std::optional<ModelAnswer> model;
+};
+
+struct Report {
+  PerfOptions options;
+  int ranks = 1;
+  std::string plugin_path;
+  std::string plugin_name;
+  int api = 0;
+  bool software_fallback = false;
+  bool software_device = false;
+  std::string fabric;  // of software devices, where RAILWISE_FABRIC has it
+  std::vector<RankLine> rank_lines;
+  std::vector<Row> rows;
+  std::optional<Surroundings> surroundings;
+  std::optional<Reached> reached;  // null: there is nothing to compare with
+  std::string comparison;          // the lines of comparisonText(), if there is a saved run
+
+  double algorithmBandwidth(const Row& row, const Measurement& measured) const;  // GB/s
+  double busBandwidth(const Row& row, const Measurement& measured) const;        // GB/s
+  double averageBusBandwidth() const;                                            // GB/s over all measurements
+  uint64_t wrong() const;
+  // Combines `row` with the row of equal size, type, operation and root. If there is none, adds it.
+  void combine(const Row& row);
+};
+
+// Compares the best row with the ports, and asks for the model only where the ports tell a limit and the
+// ranks are on several hosts. `model` may be empty.
+std::optional<Reached> reachedBy(const Report& report, const ModelOfHosts& model);
+
+// A ring of one rank on each host, over the NICs that NCCL's rings use: it puts on these NICs what NCCL's
+// rings put on them.
+bool isLikeTheRings(const Report& report, const ModelAnswer& model);
+
+// The table, as nccl-tests prints it.
+std::string headerText(const Report& report);
+std::string rowText(const Report& report, const Row& row);
+std::string footerText(const Report& report);
+// `more` adds further members to the document.
+std::string jsonText(const Report& report, const std::function<void(JsonWriter&)>& more = {});
+// A line of names, then a line for each measurement, separated by commas.
+std::string csvText(const Report& report);
+
+// The column for the reduction.
+const char* opColumn(Collective collective, const Variant& variant);
+
+}  // namespace railwise::cli

@@ -1,0 +1,200 @@
+// The table of a run, as nccl-tests prints it (perf/results/report.h).
+#include <algorithm>
+#include <ctime>
+
+#include "cli/options/message.h"
+#include "cli/plugin/device_choice.h"
+#include "perf/measuring/spread.h"
+#include "perf/results/report.h"
+
+namespace railwise::cli {
+namespace {
+
+// Writes `value` in at most `width` characters if possible: with two decimals, or fewer if the value is
+// large.
+std::string fitted(double value, int width) {
+  for (const int decimals : {2, 1, 0}) {
+    std::string text = textOf("%*.*f", width, decimals, value);
+    if (text.size() <= static_cast<std::size_t>(width)) return text;
+  }
+  return textOf("%*.*e", width, width >= 7 ? 1 : 0, value);
+}
+
+constexpr const char* kTimeOfDay = "%Y-%m-%d %H:%M:%S";
+
+std::string iterationsText(const Measurement& measured) {
+  const Spread its = spreadOf(measured.samples);
+  return "  " + fitted(its.least * 1e6, 7) + "  " + fitted(its.largest * 1e6, 7) + "  " +
+         fitted(its.p99 * 1e6, 7) + "  " + fitted(its.variation(), 7);
+}
+
+std::string measurementText(const Report& report, const Row& row, const Measurement& measured) {
+  const std::string wrong =
+      report.options.check != 0 ? textOf("%6g", static_cast<double>(measured.wrong)) : std::string("   N/A");
+  return "  " + fitted(measured.seconds * 1e6, 7) + "  " +
+         fitted(report.algorithmBandwidth(row, measured), 6) + "  " +
+         fitted(report.busBandwidth(row, measured), 6) + "  " + wrong +
+         (report.options.iteration_columns ? iterationsText(measured) : "");
+}
+
+std::string timestampText() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  char text[32] = "";
+  (void)std::strftime(text, sizeof text, kTimeOfDay, &local);
+  return textOf("%21s", text);
+}
+
+std::string timesSentence(const PerfOptions& options) {
+  constexpr const char* kOverRanks[] = {"of rank 0", "average over ranks", "minimum over ranks",
+                                        "maximum over ranks"};
+  return std::string("# time: average over iterations, ") + kOverRanks[static_cast<int>(options.average)];
+}
+
+// The names of the columns of one half, in two lines.
+struct ColumnNames {
+  std::string names;
+  std::string units;
+};
+ColumnNames columnsOfHalf(const PerfOptions& options) {
+  ColumnNames its = {textOf("  %7s  %6s  %6s  %6s", "time", "algbw", "busbw", "#wrong"),
+                     textOf("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "")};
+  if (!options.iteration_columns) return its;
+  its.names += textOf("  %7s  %7s  %7s  %7s", "i_min", "i_max", "i_p99", "i_cv%");
+  its.units += textOf("  %7s  %7s  %7s  %7s", "(us)", "(us)", "(us)", "(%)");
+  return its;
+}
+
+std::string columnHeads(const PerfOptions& options) {
+  const ColumnNames half = columnsOfHalf(options);
+  const char* const halves = options.iteration_columns
+                                 ? "              out-of-place (+ per-iteration)                             "
+                                   "   in-place (+ per-iteration)"
+                                 : "           out-of-place                       in-place          ";
+  const std::string before = textOf("# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
+  const std::string names = textOf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
+  const std::string units = textOf("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+  const std::string stamp = options.timestamps ? textOf("%21s", "timestamp") : "";
+  const std::string form = options.timestamps ? textOf("%21s", kTimeOfDay) : "";
+  return before + halves + "\n" + names + half.names + half.names + stamp + "\n" + units + half.units +
+         half.units + form + "\n";
+}
+
+}  // namespace
+
+std::string headerText(const Report& report) {
+  const PerfOptions& options = report.options;
+  const bool by_factor = options.step_factor > 1;
+  const uint64_t step = by_factor ? static_cast<uint64_t>(options.step_factor) : options.step_bytes;
+  std::string text = textOf("# railwise %s perf %s\n", RAILWISE_VERSION, collectiveName(options.collective));
+  text += textOf("# plugin %s (%s, API v%d)\n", report.plugin_path.c_str(), report.plugin_name.c_str(),
+                 report.api);
+  text += textOf("# Collective test starting: %s_perf\n", collectiveName(options.collective));
+  if (report.software_fallback) text += textOf("# %s\n", kSoftwareFallbackText);
+  if (!report.fabric.empty())
+    text += textOf("# fabric %s: its ports by railwise device port soft0:1 down --fabric %s\n",
+                   report.fabric.c_str(), report.fabric.c_str());
+  text += textOf(
+      "# ranks %d channels %d minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %d iters: %d "
+      "agg iters: %d validation: %d\n",
+      report.ranks, options.channels, static_cast<unsigned long long>(options.min_bytes),
+      static_cast<unsigned long long>(options.max_bytes), static_cast<unsigned long long>(step),
+      by_factor ? "factor" : "bytes", options.warmup_iters, options.iters, options.aggregated, options.check);
+  for (const std::string& note : options.notes) text += "# " + note + "\n";
+  text += timesSentence(options) + "\n#\n# Using devices\n";
+  for (const RankLine& line : report.rank_lines)
+    text += textOf("#  Rank %2d Pid %6d on %10s device %s\n", line.rank, line.pid, line.host.c_str(),
+                   line.devices.c_str());
+  text += "#\n";
+  return text + columnHeads(options);
+}
+
+std::string rowText(const Report& report, const Row& row) {
+  const PerfOptions& options = report.options;
+  return textOf("%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(row.bytes),
+                static_cast<unsigned long long>(row.count), dataTypeName(row.variant.type),
+                opColumn(options.collective, row.variant), row.variant.root) +
+         measurementText(report, row, row.out_of_place) + measurementText(report, row, row.in_place) +
+         (options.timestamps ? timestampText() : "") + "\n";
+}
+
+namespace {
+
+// Says what made the results worse than they could be.
+std::string surroundingsText(const Surroundings& surroundings) {
+  std::string text;
+  if (surroundings.ranks_on_host > surroundings.cores)
+    text += textOf("# %d ranks share %d cores: those that wait give theirs away, and slept %llu times\n",
+                   surroundings.ranks_on_host, surroundings.cores,
+                   static_cast<unsigned long long>(surroundings.naps));
+  if (surroundings.load > surroundings.cores)
+    text += textOf("# this machine was busy: its load was %.1f on %d cores when the run began\n",
+                   surroundings.load, surroundings.cores);
+  if (surroundings.others && surroundings.others->worthSaying())
+    text += "# this machine was busy: " + surroundings.others->text() + "\n";
+  return text;
+}
+
+// Says that a few iterations were far longer than the others, so that averages say little.
+std::string outliersText(const Report& report) {
+  constexpr double kFar = 2;
+  double furthest = 0;
+  for (const Row& row : report.rows) {
+    for (const Measurement* half : {&row.out_of_place, &row.in_place}) {
+      const Spread its = spreadOf(half->samples);
+      if (its.median > 0) furthest = std::max(furthest, its.mean / its.median);
+    }
+  }
+  if (furthest < kFar) return "";
+  return textOf(
+      "# a few iterations were far longer than the others: averages are up to %.0f times the median\n",
+      furthest);
+}
+
+// "2.31 of 2.5 GB/s (92 %)"
+std::string shareText(double part, double whole) {
+  return textOf("%.4g of %.4g GB/s (%.0f %%)", part, whole, 100 * part / whole);
+}
+
+// A line of the footer; without a name it goes on with what the line before says.
+std::string footerLine(const char* name, const std::string& text) {
+  return textOf("# %-20s %s ", name, *name != '\0' ? ":" : " ") + text + "\n";
+}
+
+std::string modelText(const Report& report, const Reached& its) {
+  const ModelAnswer& model = *its.model;
+  const std::string expected =
+      textOf("%.4g GB/s with %d GPU%s on each of %d hosts like this (%s, %s)", model.gbytes, model.gpus,
+             model.gpus == 1 ? "" : "s", model.hosts, model.release.c_str(), model.algorithm.c_str());
+  if (!isLikeTheRings(report, model))
+    return footerLine("NCCL's model", expected) +
+           footerLine("", textOf("not compared: that takes one rank on each host, and --channels %zu",
+                                 model.ring_nics.size()));
+  return footerLine("NCCL's model",
+                    shareText(its.gbytes, model.ring_network) + " that its rings take of these NICs") +
+         footerLine("", expected);
+}
+
+std::string reachedText(const Report& report, const Reached& its) {
+  return footerLine("You get", shareText(its.gbytes, its.ports->gbytes) +
+                                   textOf(" that the ports allow, at %llu bytes",
+                                          static_cast<unsigned long long>(its.bytes))) +
+         footerLine("",
+                    textOf("%s fills first: %.4g GB/s", its.ports->port.c_str(), its.ports->port_gbytes)) +
+         (its.model ? modelText(report, its) : "");
+}
+
+}  // namespace
+
+std::string footerText(const Report& report) {
+  const auto wrong = static_cast<unsigned long long>(report.wrong());
+  return (report.surroundings ? surroundingsText(*report.surroundings) : "") + outliersText(report) +
+         (report.software_device ? "# software device: these figures say nothing about a NIC\n" : "") +
+         textOf("# %-20s : %llu %s\n", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED") +
+         textOf("# %-20s : %g \n", "Avg bus bandwidth", report.averageBusBandwidth()) +
+         (report.reached ? reachedText(report, *report.reached) : "") + report.comparison + "#\n" +
+         textOf("# Collective test concluded: %s_perf\n", collectiveName(report.options.collective));
+}
+
+}  // namespace railwise::cli

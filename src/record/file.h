@@ -1,0 +1,61 @@
+// The file of a record: its name, and whether a process holds it. Any thread.
+//
+// The lock on a record is a POSIX lock (fcntl): a process loses it when it closes any descriptor of that
+// file. So a process must not open its own record a second time; visitRecords() leaves it out.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace railwise::record {
+
+// A file that is open for reading.
+class File {
+ public:
+  // `path` below the folder that is open as `folder`, or AT_FDCWD. Links are not followed, and a FIFO does
+  // not block. If it cannot be opened, the file is not valid(), and problem() says why.
+  File(int folder, const char* path);
+  ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  bool valid() const { return problem_.empty(); }
+  const std::string& problem() const { return problem_; }
+  const struct stat& status() const { return status_; }
+  int fd() const { return fd_; }
+  // False: the file does not have all of these bytes.
+  bool copy(uint64_t at, void* to, std::size_t bytes) const;
+  // Does another process hold the record? The answer is yes if the kernel does not say.
+  bool held() const;
+
+ private:
+  int fd_ = -1;
+  struct stat status_ = {};
+  std::string problem_;
+};
+
+// "railwise-UID-PID-START", and "-spy" behind it for the spy's.
+struct RecordName {
+  uint64_t user = 0;
+  uint64_t pid = 0;
+  uint64_t start = 0;  // of the process: field 22 of /proc/PID/stat
+  bool spy = false;
+};
+
+// Calls visit(file name, what the name says) for each file in `folder` whose name is that of a record, except
+// those of this process.
+void visitRecordNames(const std::string& folder,
+                      const std::function<void(const char*, const RecordName&, int folder_fd)>& visit);
+
+// Opens the records of `user` in `folder` one after the other, except those of this process, and calls
+// visit(file name, what the name says, file, descriptor of the folder). Files of others, links and folders
+// are left out.
+void visitRecords(
+    const std::string& folder, uint32_t user,
+    const std::function<void(const char*, const RecordName&, const File&, int folder_fd)>& visit);
+
+}  // namespace railwise::record

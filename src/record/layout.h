@@ -1,0 +1,345 @@
+// The record of a process: what its connections and rails do, in a file of /dev/shm that outlives the
+// process. This file is the layout of the record, version 1. docs/observability.md says what the numbers
+// mean.
+//
+//   Header | RailRecord x kMostRails | EventRecord x kEvents | one slot for each connection
+//
+// A connection's ConnectionPage is at the end of its slot. The thread that owns a number writes it with a
+// plain store, and readers copy the file without a lock. Every number of 8 bytes is whole by itself. A block
+// of several fields that belong together has a sequence number, which is odd while the block is being
+// written; a reader copies the block again when the sequence number was odd or has changed.
+//
+// Every field of a record that is read comes from outside: reader.h checks it. Numbers are little-endian.
+// Times are CLOCK_MONOTONIC, in nanoseconds; 0: never. Text ends with a zero if it does not fill its field.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace railwise::record {
+
+inline constexpr uint64_t kMagic = 0x44524f4345525752;  // "RWRECORD" in memory
+inline constexpr uint32_t kVersion = 1;
+
+inline constexpr int kMostRails = 128;  // ports of all devices, as many as NCCL can have devices
+inline constexpr uint32_t kEvents = 4096;
+inline constexpr int kQueuePairs = 32;  // of one connection (net::kMaxQueuePairs)
+inline constexpr int kPairs = 8;        // rail pairs of one connection that are described
+inline constexpr int kBuckets = 32;     // of a histogram
+inline constexpr int kFlushRails = 8;
+inline constexpr std::size_t kPageBytes = 4096;  // of a ConnectionPage
+inline constexpr uint16_t kNoRail = 0xffff;
+
+// What has gone wrong on a rail, by kind.
+enum class ErrorKind : uint8_t {
+  kRetryExceeded,  // the peer's NIC did not acknowledge
+  kReceiverNotReady,
+  kRemoteAccess,  // the peer refused access to its memory
+  kLocal,         // protection or length at this end
+  kFlushed,
+  kPost,     // a work request could not be posted
+  kPoll,     // a completion queue could not be polled
+  kStalled,  // nothing has come back for too long
+  kPortDown,
+  kDeviceFailed,
+  kOther,
+};
+inline constexpr int kErrors = 11;
+
+enum class RailState : uint8_t { kUnknown = 0, kUp = 1, kDown = 2, kFailed = 3 };
+
+// Counts of work that has left a queue pair or a completion queue for good: what was posted by queue pairs
+// that are destroyed, and what trials and flushes have done. What living queue pairs have posted is in their
+// connection.
+struct Totals {
+  uint64_t bytes_sent;      // payload of messages in posted work requests; a repeated message counts again
+  uint64_t bytes_received;  // payload of messages that have arrived
+  uint64_t messages_sent;
+  uint64_t messages_received;
+  uint64_t work_requests;  // accepted by ibv_post_send
+  uint64_t control_bytes;  // payload of these work requests that is not a message's: clear-to-sends, records,
+                           // reads
+  uint64_t completions;    // polled
+};
+
+inline void add(Totals& sum, const Totals& more) {
+  sum.bytes_sent += more.bytes_sent;
+  sum.bytes_received += more.bytes_received;
+  sum.messages_sent += more.messages_sent;
+  sum.messages_received += more.messages_received;
+  sum.work_requests += more.work_requests;
+  sum.control_bytes += more.control_bytes;
+  sum.completions += more.completions;
+}
+
+// A port that this process uses.
+struct RailRecord {
+  uint32_t sequence;
+  RailState state;
+  uint8_t port;
+  uint8_t link;  // 1 InfiniBand, 2 RoCE, 3 iWARP
+  uint8_t reserved;
+  char device[64];
+  int32_t rail;  // rail of the network; -1: not known
+  int32_t plane;
+  uint32_t claimed_mbps;  // the port's speed, as verbs reports it
+  uint32_t state_changes;
+  uint64_t state_since_ns;
+  uint64_t errors[kErrors];
+  uint64_t failovers;     // connections that have left this rail because of a failure
+  uint64_t returns;       // connections that have come back to it
+  uint64_t device_lives;  // times that its device was opened anew
+  Totals totals;          // guarded by Header::fold_sequence, not by `sequence`
+  uint8_t unused[248];
+};
+static_assert(sizeof(RailRecord) == 512);
+
+enum class EventKind : uint16_t {
+  kNone = 0,
+  kProcessStarted = 1,
+  kProcessEnded = 2,
+  kConnecting = 3,  // a connection attempt has begun
+  kConnected = 4,   // numbers: microseconds to the TCP call, the reply, the end of the handshake
+  kConnectFailed = 5,
+  kSlowConnect = 6,
+  kPathLost = 7,   // a connection left its queue pairs; number[0]: epoch
+  kPathFound = 8,  // a connection goes on; numbers: epoch, microseconds without a path
+  kWentBack = 9,   // a connection leaves a path that works for a better one
+  kFailed = 10,    // a connection has failed for good
+  kClosed = 11,
+  kPortDown = 12,
+  kPortUp = 13,
+  kAddressChanged = 14,
+  kDeviceFailed = 15,
+  kDeviceBack = 16,
+  kSlowMessage = 17,       // numbers: receive, milliseconds so far
+  kSlowMessageEnded = 18,  // numbers: receive, milliseconds
+  kOtherEvent = 19,
+  kContract = 20,  // spy: NCCL or the plugin has broken the interface's contract
+};
+
+// Events are written one after the other, by one thread at a time. Event number n (from 1) is in place n %
+// kEvents.
+struct EventRecord {
+  uint64_t number;  // 0 while the event is written; else its number
+  uint64_t at_ns;
+  EventKind kind;
+  uint16_t rail;           // place in the table of rails; kNoRail: none
+  uint32_t connection;     // its slot plus 1; 0: none
+  uint64_t connection_id;  // ConnectionRecord::id of that connection
+  uint64_t numbers[3];
+  char text[160];
+};
+static_assert(sizeof(EventRecord) == 216);
+
+enum class ConnectionState : uint8_t {
+  kFree = 0,
+  kListening = 1,   // a listener: no peer has called yet
+  kConnecting = 2,  // the handshake is under way
+  kRunning = 3,
+  kLost = 4,          // it has no path, and looks for one
+  kReconnecting = 5,  // both ends agree on new queue pairs
+  kFailed = 6,
+  kClosed = 7,
+};
+
+enum class Side : uint8_t { kSender = 0, kReceiver = 1, kListener = 2 };
+
+// What a connection waited for at its last look.
+enum class WaitsFor : uint8_t {
+  kNothing = 0,      // nothing is open
+  kClearToSend = 1,  // sender: the peer has posted no receive
+  kCompletion = 2,   // sender: the NIC owes the completion of a message
+  kData = 3,         // receiver: the peer has sent nothing into an open receive
+  kPath = 4,         // no rail pair works
+  kPeer = 5,         // the peer's answer, in the handshake or in a recovery
+};
+
+// The numbers of a connection that every message changes. They lie here and nowhere else: the data path
+// counts in the record itself. Receives are counted from 1, and both ends count alike.
+struct ConnectionNumbers {
+  uint64_t next;    // sender: the receive that is being matched; receiver: the receive that irecv opens next
+  uint64_t posted;  // sender: the oldest receive for which not all work requests are posted; receiver: the
+                    // first receive whose clear-to-send is not posted
+  uint64_t complete;     // sender: all messages up to this receive are complete, when they are complete by
+                         // number; receiver: the sender has matched all receives up to this one
+  uint64_t arrived;      // all receives up to this one are complete; a sender knows it from its receiver only
+  uint64_t completions;  // polled from the first completion queue
+  uint64_t settled;      // sender, where messages are cut: all messages up to this receive are complete
+  uint64_t
+      spread_bytes;  // receiver: payload of messages that came in segments. A receiver does not know how many
+                     // of these bytes came over each queue pair: they count in proportion to the segments
+  uint64_t reserved;
+};
+static_assert(sizeof(ConnectionNumbers) == 64);
+
+// One queue pair of a connection. Its counts begin when it is made; `used` 0: no queue pair.
+struct QueuePairRecord {
+  uint64_t posted;        // work requests
+  uint64_t bytes;         // sender: payload posted; receiver: payload arrived
+  int64_t control_extra;  // control bytes = control_each * posted + control_extra
+  uint64_t segments;      // sender: parts of messages posted, where messages are cut
+  uint32_t control_each;
+  uint32_t number;  // of the queue pair
+  uint32_t peer_number;
+  uint32_t measured_mbps;   // what the lane delivers, where several lanes share messages; 0: not measured
+  uint16_t rail;            // place in the table of rails
+  uint16_t share_permille;  // of a message that is spread over lanes; 0: not spread
+  uint8_t used;
+  uint8_t pair;  // place in ConnectionRecord::pairs
+  uint8_t lane;
+  uint8_t reserved[9];
+};
+static_assert(sizeof(QueuePairRecord) == 64);
+
+// A rail pair of a connection's epoch.
+struct PairRecord {
+  uint16_t rail;  // place in the table of rails
+  uint8_t peer_port;
+  uint8_t gid_index;
+  char peer_device[28];
+  uint8_t gid[16];
+  uint8_t peer_gid[16];
+};
+static_assert(sizeof(PairRecord) == 64);
+
+struct FlushCounts {
+  uint64_t reads;  // posted, of 1 byte each
+  uint64_t completions;
+  uint32_t rail;    // place in the table of rails
+  uint32_t in_use;  // 1: `rail` is valid
+};
+
+// The spy: calls of one function on one connection, and the time spent in them.
+enum class CallKind : uint8_t { kIsend, kIrecv, kIflush, kTest };
+inline constexpr int kCalls = 4;
+struct CallCounts {
+  uint64_t calls;
+  uint64_t idle;  // that returned no request, or "not done"
+  uint64_t ns;
+};
+
+// `sequence` guards the fields from `state` to `pairs`. Bucket b of a histogram counts values v with
+// 2^b <= v < 2^(b+1), the last one everything larger.
+struct ConnectionRecord {
+  ConnectionNumbers numbers;
+
+  uint32_t sequence;
+  uint32_t life;  // grows each time that the slot is taken
+  ConnectionState state;
+  Side side;
+  uint8_t queue_pairs;  // places of QueuePairRecords that may be used
+  uint8_t lanes;
+  uint8_t pair_count;
+  uint8_t degraded;       // 1: it uses fewer or other rails than at first
+  uint16_t device_rail;   // first rail of its device: place in the table of rails
+  uint64_t id;            // of this end, unique on this machine
+  uint64_t pair_id;       // both ends of a connection have the same; 0: not known
+  uint64_t communicator;  // NCCL's hash of the communicator; 0: not known
+  uint64_t epoch;
+  uint64_t opened_ns;
+  uint64_t state_since_ns;
+  uint64_t first_message;  // ConnectionNumbers::posted when the queue pairs of this epoch were taken into use
+  char device[64];
+  char peer[64];  // "host:pid"; "" while not known
+  char peer_device[64];
+  char reason[160];  // why it has no path, or has failed; "" while all is well
+  PairRecord pairs[kPairs];
+  uint32_t slot_plus_one;  // 0: not in the record
+
+  // Written at each look, about every 20 ms while the connection waits, by its thread.
+  uint64_t looked_ns;        // the last look; old: NCCL does not call
+  uint64_t oldest;           // number of the oldest open receive or message; 0: none
+  uint64_t oldest_since_ns;  // since when it is the oldest, to 20 ms
+  uint64_t oldest_bytes;
+  WaitsFor waits_for;
+  uint8_t slow_noted;
+  uint8_t reserved[6];
+  uint64_t waits_since_ns;
+
+  uint64_t failovers;
+  uint64_t slow_messages;
+  uint64_t lost_ns;            // time without a path, up to `state_since_ns`
+  uint64_t degraded_ns;        // time with fewer or other rails than at first, finished times only
+  uint64_t degraded_since_ns;  // 0: not degraded now
+
+  // Completions of the further completion queues (the first queue: numbers.completions), and a rail of the
+  // device of each queue.
+  uint64_t more_completions[kPairs - 1];
+  uint16_t queue_rail[kPairs];
+  FlushCounts flushes[kFlushRails];
+
+  uint32_t latency[kBuckets];  // sender: nanoseconds from isend to the completion, of one message in kSample
+  uint32_t size[kBuckets];     // bytes of these messages
+
+  CallCounts calls[kCalls];  // spy only
+  uint32_t group_sizes[8];   // spy: irecv calls with 1 to 8 buffers
+};
+
+inline constexpr uint64_t kSample = 256;
+
+// The page of one connection. The counts of queue pair i are kPageBytes in front of the queue pair's own
+// memory, and the ConnectionRecord as far in front of the connection (net/connection/recorded_memory.h).
+struct ConnectionPage {
+  QueuePairRecord queue_pairs[kQueuePairs];
+  ConnectionRecord connection;
+  uint8_t unused[kPageBytes - sizeof(QueuePairRecord) * kQueuePairs - sizeof(ConnectionRecord)];
+};
+static_assert(sizeof(ConnectionPage) == kPageBytes);
+
+// Counts of connections that are closed: the slot of a closed connection is given to the next one.
+struct ClosedConnections {
+  uint64_t connections;
+  uint64_t failovers;
+  uint64_t slow_messages;
+  uint64_t lost_ns;
+  uint64_t degraded_ns;
+  uint64_t latency[kBuckets];
+  uint64_t size[kBuckets];
+  CallCounts calls[kCalls];
+  uint64_t group_sizes[8];
+};
+
+struct Header {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t header_bytes;
+  uint32_t rails_at;    // where the tables begin in the file, bytes
+  uint32_t rail_bytes;  // size of one entry
+  uint32_t events_at;
+  uint32_t event_bytes;
+  uint32_t event_places;
+  uint32_t slots_at;
+  uint32_t slot_bytes;  // 4096, or the page size of a kernel with larger pages
+  uint32_t most_slots;  // the cap: connections beyond it are not recorded
+  uint32_t slots;       // slots that exist so far
+  uint32_t rails;       // entries of the table of rails that are used
+  uint32_t spy;         // 1: written by the spy
+  uint32_t pid;
+  uint64_t process_start;  // field 22 of /proc/PID/stat, clock ticks after boot
+  uint64_t started_ns;
+  uint64_t started_unix_ns;  // the same moment by CLOCK_REALTIME
+  uint64_t ended_ns;         // the plugin has ended in order; 0: it has not
+  int32_t rank;              // as the launcher's environment tells; -1: not known
+  int32_t ranks;
+  char boot_id[40];
+  char host[64];  // "host:pid"
+  char program[64];
+  char plugin[64];        // "Railwise 0.1.0"
+  char plugin_file[256];  // spy: the plugin behind it
+
+  uint64_t events;           // events so far; the last event's number
+  uint64_t unrecorded;       // connections beyond the cap, so far
+  uint64_t fold_sequence;    // odd while counts move from a connection to the totals of a rail
+  uint64_t setup_sequence;   // odd while the table of rails grows
+  ClosedConnections closed;  // guarded by fold_sequence
+  uint8_t unused[4096 - 624 - sizeof(ClosedConnections)];
+};
+static_assert(sizeof(Header) == 4096);
+
+inline constexpr uint32_t kRailsAt = sizeof(Header);
+inline constexpr uint32_t kEventsAt = kRailsAt + sizeof(RailRecord) * kMostRails;
+inline constexpr uint32_t kSlotsAt = 1024 * 1024;
+static_assert(kEventsAt + sizeof(EventRecord) * kEvents <= kSlotsAt);
+
+}  // namespace railwise::record

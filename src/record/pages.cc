@@ -1,0 +1,225 @@
+// The pages of connections: their memory, what the slow path writes into them, and where their counts go when
+// queue pairs and connections end.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "record/process_record.h"
+#include "record/spread.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define RAILWISE_LEAK_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RAILWISE_LEAK_SANITIZER 1
+#endif
+#endif
+#ifdef RAILWISE_LEAK_SANITIZER
+extern "C" void __lsan_register_root_region(const void* begin, size_t bytes);
+extern "C" void __lsan_unregister_root_region(const void* begin, size_t bytes);
+#endif
+
+namespace railwise::record {
+namespace {
+
+// Directly in front of the memory that PageMemory::allocate() returns is the page; in front of the page, or
+// in the rest of the page of a kernel with larger pages, nothing. What the block needs to know of itself is
+// at its end.
+struct BlockEnd {
+  Record* record;
+  int64_t slot;
+};
+
+std::size_t blockBytes(std::size_t bytes) {
+  const std::size_t with_end = (bytes + 15) / 16 * 16 + sizeof(BlockEnd);
+  return slotBytes() + (with_end + pageSize() - 1) / pageSize() * pageSize();
+}
+
+}  // namespace
+
+void* PageMemory::allocate(std::size_t bytes) {
+  const std::size_t whole = blockBytes(bytes);
+  void* const mapped = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  std::byte* const memory = static_cast<std::byte*>(mapped) + slotBytes();
+  auto& end = *reinterpret_cast<BlockEnd*>(static_cast<std::byte*>(mapped) + whole - sizeof(BlockEnd));
+  end.record = currentRecord();
+  end.slot = end.record != nullptr ? end.record->mapSlot(memory) : -1;
+#ifdef RAILWISE_LEAK_SANITIZER
+  __lsan_register_root_region(memory, whole - slotBytes());
+#endif
+  return memory;
+}
+
+void PageMemory::free(void* memory, std::size_t bytes) {
+  const std::size_t whole = blockBytes(bytes);
+  std::byte* const begin = static_cast<std::byte*>(memory) - slotBytes();
+  const BlockEnd end = *reinterpret_cast<BlockEnd*>(begin + whole - sizeof(BlockEnd));
+#ifdef RAILWISE_LEAK_SANITIZER
+  __lsan_unregister_root_region(memory, whole - slotBytes());
+#endif
+  (void)munmap(begin, whole);
+  if (end.slot >= 0) end.record->giveSlot(end.slot);
+}
+
+ListenerPage::ListenerPage(std::string_view device, uint16_t rail) : memory_(PageMemory::allocate(1)) {
+  if (memory_ == nullptr) return;
+  ConnectionRecord& its = PageMemory::pageOf(memory_).connection;
+  openConnection(its, Side::kListener, ConnectionState::kListening);
+  beginChange(its);
+  setText(its.device, device);
+  its.device_rail = rail;
+  endChange(its);
+}
+
+ListenerPage::~ListenerPage() {
+  if (memory_ == nullptr) return;
+  setState(PageMemory::pageOf(memory_).connection, ConnectionState::kClosed);
+  PageMemory::free(memory_, 1);
+}
+
+void beginChange(ConnectionRecord& connection) { increase(connection.sequence); }
+void endChange(ConnectionRecord& connection) { increase(connection.sequence); }
+
+void openConnection(ConnectionRecord& connection, Side side, ConnectionState state) {
+  static std::atomic<uint64_t> last_id = 0;
+  const uint64_t now = nowNs();
+  beginChange(connection);
+  ++connection.life;
+  connection.id = ++last_id;
+  connection.side = side;
+  connection.state = state;
+  connection.opened_ns = connection.state_since_ns = now;
+  std::fill(std::begin(connection.queue_rail), std::end(connection.queue_rail), kNoRail);
+  endChange(connection);
+}
+
+namespace {
+
+// Holds the lock of the rails, and makes readers copy again, while counts move.
+class Folding {
+ public:
+  explicit Folding(Record& its) : its_(its), lock_(its.railsMutex()) {
+    increase(its_.header().fold_sequence);
+  }
+  ~Folding() { increase(its_.header().fold_sequence); }
+  void add(uint16_t rail, const Totals& totals) {
+    if (rail < kMostRails) record::add(its_.rail(rail).totals, totals);
+  }
+  // What a connection that is closed has counted for itself.
+  void add(const ConnectionRecord& connection) {
+    ClosedConnections& closed = its_.header().closed;
+    closed.connections += connection.side != Side::kListener ? 1 : 0;
+    closed.failovers += connection.failovers;
+    closed.slow_messages += connection.slow_messages;
+    closed.lost_ns += connection.lost_ns;
+    closed.degraded_ns += connection.degraded_ns;
+    for (int b = 0; b < kBuckets; ++b) {
+      closed.latency[b] += connection.latency[b];
+      closed.size[b] += connection.size[b];
+    }
+    for (int call = 0; call < kCalls; ++call) {
+      closed.calls[call].calls += connection.calls[call].calls;
+      closed.calls[call].idle += connection.calls[call].idle;
+      closed.calls[call].ns += connection.calls[call].ns;
+    }
+    for (std::size_t i = 0; i < std::size(closed.group_sizes); ++i)
+      closed.group_sizes[i] += connection.group_sizes[i];
+  }
+
+ private:
+  Record& its_;
+  const std::lock_guard<std::mutex> lock_;
+};
+
+Totals totalsOf(const QueuePairRecord& pair, const ConnectionRecord& connection) {
+  Totals totals = {};
+  const bool sends = connection.side == Side::kSender;
+  (sends ? totals.bytes_sent : totals.bytes_received) = pair.bytes;
+  if (connection.lanes > 1) (sends ? totals.messages_sent : totals.messages_received) = pair.segments;
+  totals.work_requests = pair.posted;
+  totals.control_bytes =
+      static_cast<uint64_t>(static_cast<int64_t>(pair.posted * pair.control_each) + pair.control_extra);
+  return totals;
+}
+
+}  // namespace
+
+void enterState(ConnectionRecord& connection, ConnectionState state) {
+  if (connection.state == state) return;
+  const uint64_t now = nowNs();
+  if (connection.state == ConnectionState::kLost || connection.state == ConnectionState::kReconnecting)
+    connection.lost_ns += now - connection.state_since_ns;
+  if (state == ConnectionState::kClosed && connection.degraded != 0)
+    connection.degraded_ns += now - connection.degraded_since_ns;
+  connection.state = state;
+  connection.state_since_ns = now;
+}
+
+void setState(ConnectionRecord& connection, ConnectionState state, std::optional<std::string_view> reason) {
+  if (connection.state == state && !reason) return;
+  // Readers leave closed connections out, so the counts move at the moment of the change.
+  const bool closes = state == ConnectionState::kClosed && connection.state != state;
+  std::optional<Folding> folding;
+  if (Record* const its = currentRecord(); closes && its != nullptr && connection.side != Side::kListener)
+    folding.emplace(*its);
+  beginChange(connection);
+  enterState(connection, state);
+  if (reason) setText(connection.reason, *reason);
+  endChange(connection);
+  if (folding) folding->add(connection);
+}
+
+void addTotals(uint16_t rail, const Totals& totals) {
+  if (Record* const its = currentRecord(); its != nullptr) Folding(*its).add(rail, totals);
+}
+
+void foldQueuePairs(ConnectionPage& page) {
+  Record* const its = currentRecord();
+  if (its == nullptr) return;
+  ConnectionRecord& connection = page.connection;
+  Folding folding(*its);
+  uint64_t whole = 0;  // messages that were not cut, in this epoch
+  const bool sends = connection.side == Side::kSender;
+  const uint64_t until = sends ? connection.numbers.posted : connection.numbers.arrived + 1;
+  if (connection.lanes == 1 && until > connection.first_message) whole = until - connection.first_message;
+  connection.first_message = std::max(connection.first_message, until);
+  const std::array<uint64_t, kQueuePairs> spread = spreadShares(page);
+  if (!sends) connection.numbers.spread_bytes = 0;
+  for (std::size_t i = 0; i < spread.size(); ++i) {
+    QueuePairRecord& pair = page.queue_pairs[i];
+    if (pair.used == 0) continue;
+    Totals totals = totalsOf(pair, connection);
+    if (!sends) totals.bytes_received += spread[i];
+    (sends ? totals.messages_sent : totals.messages_received) += std::exchange(whole, 0);
+    folding.add(pair.rail, totals);
+    pair = {};
+  }
+  const auto foldQueue = [&](uint64_t& completions, std::size_t queue) {
+    Totals totals = {};
+    totals.completions = std::exchange(completions, 0);
+    folding.add(connection.queue_rail[queue], totals);
+  };
+  foldQueue(connection.numbers.completions, 0);
+  for (std::size_t i = 0; i + 1 < kPairs; ++i) foldQueue(connection.more_completions[i], i + 1);
+}
+
+void foldFlushes(ConnectionPage& page) {
+  Record* const its = currentRecord();
+  if (its == nullptr) return;
+  Folding folding(*its);
+  for (FlushCounts& flushes : page.connection.flushes) {
+    Totals totals = {};
+    totals.work_requests = totals.control_bytes = flushes.reads;
+    totals.completions = flushes.completions;
+    if (flushes.in_use != 0) folding.add(static_cast<uint16_t>(flushes.rail), totals);
+    flushes = {};
+  }
+}
+
+}  // namespace railwise::record

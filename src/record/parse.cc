@@ -1,0 +1,489 @@
+// Turns the bytes of a record into a Snapshot. Nothing in a record is trusted, and its process may write it
+// meanwhile.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "record/fence.h"
+#include "record/reader.h"
+#include "record/source.h"
+#include "record/spread.h"
+
+namespace railwise::record {
+namespace {
+
+// Repetitions of all blocks of a record together, 100 us apart. A writer needs microseconds for a block, so
+// that only a writer that has lost its CPU, or a hostile one, uses them up.
+constexpr int kMostWaits = 200;
+constexpr int kWaitUs = 100;
+// Repetitions of the whole record, because counts moved from connections to rails while it was copied.
+constexpr int kMostRounds = 4;
+constexpr uint32_t kLargestSlot = 64 * 1024;  // the largest page of a kernel that NCCL runs on
+constexpr uint32_t kMostSlots = 65536;        // the largest RAILWISE_METRICS_CONNECTIONS
+
+uint64_t clockNs(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::string bootId() {
+  char text[64] = {};
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  const ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  std::string id(text, length > 0 ? static_cast<std::size_t>(length) : 0);
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  return id;
+}
+
+// Text of a record. It goes to terminals: what is not printable ASCII becomes '?'.
+template <std::size_t size>
+std::string textOf(const char (&field)[size]) {
+  std::string text(field, strnlen(field, size));
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = '?';
+  return text;
+}
+
+std::string gidText(const uint8_t (&gid)[16]) {
+  if (std::all_of(gid, gid + sizeof gid, [](uint8_t byte) { return byte == 0; })) return "";
+  char text[INET6_ADDRSTRLEN] = {};
+  return inet_ntop(AF_INET6, gid, text, sizeof text) != nullptr ? text : "";
+}
+
+template <typename Enum>
+Enum checkedEnum(Enum value, Enum last, Enum otherwise) {
+  return value <= last ? value : otherwise;
+}
+
+// A place in a table of `size` entries; -1: none.
+int placeIn(uint32_t place, std::size_t size) { return place < size ? static_cast<int>(place) : -1; }
+
+uint64_t difference(uint64_t larger, uint64_t smaller) { return larger > smaller ? larger - smaller : 0; }
+
+uint64_t controlBytes(const QueuePairRecord& queue_pair) {
+  const auto sum = static_cast<__int128>(queue_pair.control_each) * queue_pair.posted +
+                   static_cast<__int128>(queue_pair.control_extra);
+  return static_cast<uint64_t>(std::clamp<__int128>(sum, 0, UINT64_MAX));
+}
+
+// Calls visit() with each time in a snapshot, which may be const.
+template <typename AnySnapshot, typename Visit>
+void visitTimes(AnySnapshot& snapshot, Visit visit) {
+  visit(snapshot.process.started_ns);
+  visit(snapshot.process.ended_ns);
+  for (auto& rail : snapshot.rails) visit(rail.state_since_ns);
+  for (auto& event : snapshot.events) visit(event.at_ns);
+  for (auto& connection : snapshot.connections) {
+    visit(connection.opened_ns);
+    visit(connection.state_since_ns);
+    visit(connection.looked_ns);
+    visit(connection.oldest_since_ns);
+    visit(connection.waits_since_ns);
+    visit(connection.degraded_since_ns);
+  }
+}
+
+// The last time in a snapshot: when its process last did something.
+uint64_t lastTimeNs(const Snapshot& snapshot) {
+  uint64_t last = 0;
+  visitTimes(snapshot, [&](uint64_t time) { last = std::max(last, time); });
+  return last;
+}
+
+class Parser {
+ public:
+  Parser(const Source& source, bool alive, const std::string& name)
+      : source_(source), waits_left_(alive ? kMostWaits : 0) {
+    snapshot_.file = name;
+    snapshot_.process.alive = alive;
+  }
+
+  Outcome<Snapshot> parse() {
+    for (int round = 1;; ++round) {
+      if (auto header = readHeader(); !header.ok()) return header.failure();
+      const uint64_t before = number(offsetof(Header, fold_sequence));
+      if (!readRails()) return cut(railsEnd());
+      (void)source_.copy(offsetof(Header, closed), &snapshot_.closed, sizeof snapshot_.closed);
+      readConnections();
+      const uint64_t after = number(offsetof(Header, fold_sequence));
+      if (before == after && before % 2 == 0) break;
+      if (round < kMostRounds && wait()) continue;
+      torn_ = true;
+      break;
+    }
+    if (!readEvents()) return cut(eventsEnd());
+    readProcess();
+    snapshot_.torn = torn_;
+    placeInTime();
+    return std::move(snapshot_);
+  }
+
+ private:
+  Error error(const std::string& what) const { return Error{snapshot_.file + ": " + what}; }
+  Error cut(uint64_t needed) const {
+    return error("cut: it has " + std::to_string(source_.size()) + " bytes, and its tables need " +
+                 std::to_string(needed));
+  }
+  uint64_t railsEnd() const {
+    return header_.rails_at + static_cast<uint64_t>(header_.rails) * header_.rail_bytes;
+  }
+  uint64_t eventsEnd() const {
+    return header_.events_at + static_cast<uint64_t>(header_.event_places) * header_.event_bytes;
+  }
+
+  // Lets the writer finish a block. False: there is no process that writes, or it has had its time.
+  bool wait() {
+    if (waits_left_ == 0) return false;
+    --waits_left_;
+    usleep(kWaitUs);
+    return true;
+  }
+
+  // A number of the header as it is now.
+  uint64_t number(std::size_t at) const {
+    fence();
+    uint64_t value = 0;
+    (void)source_.copy(at, &value, sizeof value);
+    fence();
+    return value;
+  }
+
+  // Copies `block` from offset `at`, again while its sequence number, a member of it, shows that it is being
+  // written. False: the source has no such block.
+  template <typename Block, typename Sequence>
+  bool copyBlock(uint64_t at, Block* block, const Sequence* sequence) {
+    const auto sequence_at = at + static_cast<uint64_t>(reinterpret_cast<const char*>(sequence) -
+                                                        reinterpret_cast<const char*>(block));
+    for (;;) {
+      Sequence before = 0;
+      Sequence after = 0;
+      if (!source_.copy(sequence_at, &before, sizeof before)) return false;
+      fence();
+      if (!source_.copy(at, block, sizeof *block)) return false;
+      fence();
+      if (!source_.copy(sequence_at, &after, sizeof after)) return false;
+      if (before == after && before == *sequence && before % 2 == 0) return true;
+      if (wait()) continue;
+      torn_ = true;
+      return true;
+    }
+  }
+
+  Outcome<void> readHeader() {
+    struct Beginning {
+      uint64_t magic;
+      uint32_t version;
+    } beginning = {};
+    if (!source_.copy(0, &beginning, sizeof beginning) || beginning.magic == 0)
+      return error("not complete: its process has only begun to write it, or died then");
+    if (beginning.magic != kMagic) return error("not a record of Railwise");
+    fence();  // the writer stores the magic last
+    if (beginning.version != kVersion)
+      return error("a record of version " + std::to_string(beginning.version) + ", and railwise " +
+                   RAILWISE_VERSION + " reads version " + std::to_string(kVersion) +
+                   ": use the railwise that belongs to the plugin");
+    Header& header = header_;
+    if (!copyBlock(0, &header, &header.setup_sequence)) return cut(sizeof header);
+    const auto damaged = [&](const char* field, uint64_t value) {
+      return error(std::string("damaged: ") + field + " is " + std::to_string(value));
+    };
+    if (header.header_bytes != sizeof header) return damaged("header_bytes", header.header_bytes);
+    if (header.rail_bytes != sizeof(RailRecord)) return damaged("rail_bytes", header.rail_bytes);
+    if (header.event_bytes != sizeof(EventRecord)) return damaged("event_bytes", header.event_bytes);
+    if (header.rails > kMostRails) return damaged("rails", header.rails);
+    if (header.event_places > kEvents) return damaged("event_places", header.event_places);
+    if (header.rails_at < sizeof header) return damaged("rails_at", header.rails_at);
+    if (header.events_at < railsEnd()) return damaged("events_at", header.events_at);
+    if (header.slots_at < eventsEnd()) return damaged("slots_at", header.slots_at);
+    if (header.slot_bytes < kPageBytes || header.slot_bytes > kLargestSlot ||
+        header.slot_bytes % kPageBytes != 0)
+      return damaged("slot_bytes", header.slot_bytes);
+    if (header.most_slots > kMostSlots) return damaged("most_slots", header.most_slots);
+    if (header.slots > header.most_slots) return damaged("slots", header.slots);
+    if (eventsEnd() > source_.size()) return cut(eventsEnd());
+    return {};
+  }
+
+  bool readRails() {
+    snapshot_.rails.clear();
+    for (uint32_t i = 0; i < header_.rails; ++i) {
+      RailRecord record = {};
+      const uint64_t at = header_.rails_at + static_cast<uint64_t>(i) * sizeof record;
+      if (!copyBlock(at, &record, &record.sequence)) return false;
+      Rail& rail = snapshot_.rails.emplace_back();
+      rail.device = textOf(record.device);
+      rail.port = record.port;
+      rail.link = record.link <= 3 ? record.link : 0;
+      rail.state = checkedEnum(record.state, RailState::kFailed, RailState::kUnknown);
+      rail.rail = record.rail >= 0 ? record.rail : -1;
+      rail.plane = record.plane >= 0 ? record.plane : -1;
+      rail.claimed_mbps = record.claimed_mbps;
+      rail.state_changes = record.state_changes;
+      rail.state_since_ns = record.state_since_ns;
+      std::copy(std::begin(record.errors), std::end(record.errors), rail.errors.begin());
+      rail.failovers = record.failovers;
+      rail.returns = record.returns;
+      rail.device_lives = record.device_lives;
+      rail.totals = record.totals;
+    }
+    return true;
+  }
+
+  void readConnections() {
+    snapshot_.connections.clear();
+    for (uint32_t slot = 0; slot < header_.slots; ++slot) {
+      // The page is the end of the slot.
+      const uint64_t page_at =
+          header_.slots_at + static_cast<uint64_t>(slot + 1) * header_.slot_bytes - sizeof(ConnectionPage);
+      if (!copyBlock(page_at, &page_, &page_.connection.sequence)) {
+        torn_ = true;  // the file ends before its slots do
+        return;
+      }
+      addConnection(slot);
+    }
+  }
+
+  // Reads page_. The counts of a closed connection are in the totals of its rails already.
+  void addConnection(uint32_t slot) {
+    const ConnectionRecord& record = page_.connection;
+    if (record.state == ConnectionState::kFree || record.state >= ConnectionState::kClosed ||
+        record.side > Side::kListener)
+      return;
+    Connection& connection = snapshot_.connections.emplace_back();
+    connection.slot = slot;
+    connection.id = record.id;
+    connection.pair_id = record.pair_id;
+    connection.communicator = record.communicator;
+    connection.side = record.side;
+    connection.state = record.state;
+    connection.device = textOf(record.device);
+    connection.peer = textOf(record.peer);
+    connection.peer_device = textOf(record.peer_device);
+    connection.reason = textOf(record.reason);
+    connection.epoch = record.epoch;
+    connection.opened_ns = record.opened_ns;
+    connection.state_since_ns = record.state_since_ns;
+    connection.numbers = record.numbers;
+    countReceives(connection);
+    connection.looked_ns = record.looked_ns;
+    connection.oldest = record.oldest;
+    connection.oldest_since_ns = record.oldest_since_ns;
+    connection.oldest_bytes = record.oldest_bytes;
+    connection.waits_for = checkedEnum(record.waits_for, WaitsFor::kPeer, WaitsFor::kNothing);
+    connection.waits_since_ns = record.waits_since_ns;
+    connection.failovers = record.failovers;
+    connection.slow_messages = record.slow_messages;
+    connection.lost_ns = record.lost_ns;
+    connection.degraded = record.degraded != 0;
+    connection.degraded_ns = record.degraded_ns;
+    connection.degraded_since_ns = record.degraded_since_ns;
+    std::copy(std::begin(record.latency), std::end(record.latency), connection.latency.begin());
+    std::copy(std::begin(record.size), std::end(record.size), connection.size.begin());
+    std::copy(std::begin(record.calls), std::end(record.calls), connection.calls.begin());
+    std::copy(std::begin(record.group_sizes), std::end(record.group_sizes), connection.group_sizes.begin());
+    addPairs(connection);
+    addQueuePairs(connection);
+    addCompletions();
+  }
+
+  static void countReceives(Connection& connection) {
+    const ConnectionNumbers& numbers = connection.numbers;
+    connection.posted = difference(numbers.next, 1);
+    const uint64_t completed = connection.side == Side::kSender
+                                   ? std::max({numbers.complete, numbers.arrived, numbers.settled})
+                                   : numbers.arrived;
+    connection.completed = std::min(completed, connection.posted);
+  }
+
+  void addPairs(Connection& connection) const {
+    const ConnectionRecord& record = page_.connection;
+    for (int i = 0; i < std::min<int>(record.pair_count, kPairs); ++i) {
+      const PairRecord& pair = record.pairs[i];
+      connection.pairs.push_back({.rail = placeIn(pair.rail, snapshot_.rails.size()),
+                                  .gid_index = pair.gid_index,
+                                  .gid = gidText(pair.gid),
+                                  .peer_gid = gidText(pair.peer_gid),
+                                  .peer_device = textOf(pair.peer_device),
+                                  .peer_port = pair.peer_port});
+    }
+  }
+
+  // Adds what the living queue pairs have done, to the connection and to the totals of its rails.
+  void addQueuePairs(Connection& connection) {
+    const ConnectionRecord& record = page_.connection;
+    const bool sender = connection.side == Side::kSender;
+    const std::array<uint64_t, kQueuePairs> spread = spreadShares(page_);
+    uint8_t counted[kMostRails] = {};  // 1: the rail knows of this connection
+    uint64_t uncut = messagesOfEpoch(connection, record.first_message);  // count for the first queue pair
+    for (int i = 0; i < std::min<int>(record.queue_pairs, kQueuePairs); ++i) {
+      const QueuePairRecord& queue_pair = page_.queue_pairs[i];
+      if (queue_pair.used == 0) continue;
+      const QueuePair& added = connection.queue_pairs.emplace_back(
+          QueuePair{.number = queue_pair.number,
+                    .peer_number = queue_pair.peer_number,
+                    .rail = placeIn(queue_pair.rail, snapshot_.rails.size()),
+                    .pair = placeIn(queue_pair.pair, connection.pairs.size()),
+                    .lane = queue_pair.lane,
+                    .work_requests = queue_pair.posted,
+                    .bytes = queue_pair.bytes + (sender ? 0 : spread[static_cast<std::size_t>(i)]),
+                    .control_bytes = controlBytes(queue_pair),
+                    .segments = queue_pair.segments,
+                    .measured_mbps = queue_pair.measured_mbps,
+                    .share_permille = std::min<uint32_t>(queue_pair.share_permille, 1000)});
+      if (added.rail < 0) continue;
+      Rail& rail = snapshot_.rails[static_cast<std::size_t>(added.rail)];
+      uint64_t messages = added.segments;
+      if (record.lanes == 1) messages = std::exchange(uncut, 0);
+      (sender ? rail.totals.bytes_sent : rail.totals.bytes_received) += added.bytes;
+      (sender ? rail.totals.messages_sent : rail.totals.messages_received) += messages;
+      rail.totals.work_requests += added.work_requests;
+      rail.totals.control_bytes += added.control_bytes;
+      rail.measured_mbps = std::max(rail.measured_mbps, added.measured_mbps);
+      rail.connections += 1U - std::exchange(counted[added.rail], uint8_t{1});
+    }
+  }
+
+  static uint64_t messagesOfEpoch(const Connection& connection, uint64_t first) {
+    const ConnectionNumbers& numbers = connection.numbers;
+    const uint64_t next = connection.side == Side::kSender ? numbers.posted : numbers.arrived + 1;
+    return difference(next, first);
+  }
+
+  // Adds what the living completion queues have delivered, and the flushes.
+  void addCompletions() {
+    const ConnectionRecord& record = page_.connection;
+    const auto totals = [&](uint32_t place) -> Totals* {
+      return place < snapshot_.rails.size() ? &snapshot_.rails[place].totals : nullptr;
+    };
+    for (int i = 0; i < kPairs; ++i) {
+      const uint64_t completions = i == 0 ? record.numbers.completions : record.more_completions[i - 1];
+      if (Totals* const of = totals(record.queue_rail[i])) of->completions += completions;
+    }
+    for (const FlushCounts& flush : record.flushes) {
+      Totals* const of = totals(flush.rail);
+      if (of == nullptr) continue;
+      of->work_requests += flush.reads;
+      of->control_bytes += flush.reads;  // 1 byte each
+      of->completions += flush.completions;
+    }
+  }
+
+  // False: the file has become shorter. An event is taken when two copies of it are alike: its number, which
+  // is 0 while the event is written, was there before the second copy began.
+  bool readEvents() {
+    const uint32_t places = header_.event_places;
+    if (places == 0) return true;
+    const auto used = std::min<uint64_t>(number(offsetof(Header, events)), places);
+    std::vector<EventRecord> first(std::min<uint64_t>(used + 1, places));
+    std::vector<EventRecord> second(first.size());
+    const std::size_t bytes = first.size() * sizeof(EventRecord);
+    if (!source_.copy(header_.events_at, first.data(), bytes)) return false;
+    fence();
+    if (!source_.copy(header_.events_at, second.data(), bytes)) return false;
+    const uint64_t last = number(offsetof(Header, events));
+    for (std::size_t place = 0; place < first.size(); ++place) {
+      const uint64_t at = header_.events_at + place * sizeof(EventRecord);
+      while (std::memcmp(&first[place], &second[place], sizeof(EventRecord)) != 0) {
+        if (!wait()) {
+          torn_ = true;
+          second[place].number = 0;
+          break;
+        }
+        first[place] = second[place];
+        if (!source_.copy(at, &second[place], sizeof(EventRecord))) return false;
+      }
+      const uint64_t number = second[place].number;
+      if (number != 0 && number % places == place && number <= last && last - number < places)
+        addEvent(second[place]);
+    }
+    std::sort(snapshot_.events.begin(), snapshot_.events.end(),
+              [](const Event& a, const Event& b) { return a.number < b.number; });
+    return true;
+  }
+
+  void addEvent(const EventRecord& record) {
+    Event& event = snapshot_.events.emplace_back();
+    event.number = record.number;
+    event.at_ns = record.at_ns;
+    event.kind = checkedEnum(record.kind, EventKind::kContract, EventKind::kOtherEvent);
+    event.rail = placeIn(record.rail, snapshot_.rails.size());
+    event.slot = placeIn(record.connection - 1, header_.most_slots);
+    event.connection_id = record.connection_id;
+    std::copy(std::begin(record.numbers), std::end(record.numbers), event.numbers.begin());
+    event.text = textOf(record.text);
+  }
+
+  // What of the header may have changed since it was read is read again.
+  void readProcess() {
+    Process& process = snapshot_.process;
+    process.pid = header_.pid;
+    process.process_start = header_.process_start;
+    process.spy = header_.spy != 0;
+    process.started_ns = header_.started_ns;
+    process.started_unix_ns = header_.started_unix_ns;
+    process.ended_ns = number(offsetof(Header, ended_ns));
+    process.rank = header_.rank >= 0 ? header_.rank : -1;
+    process.ranks = header_.ranks >= 0 ? header_.ranks : -1;
+    process.boot_id = textOf(header_.boot_id);
+    process.host = textOf(header_.host);
+    process.program = textOf(header_.program);
+    process.plugin = textOf(header_.plugin);
+    process.plugin_file = textOf(header_.plugin_file);
+    snapshot_.unrecorded = number(offsetof(Header, unrecorded));
+  }
+
+  // Sets read_ns and read_unix_ns. No time of the snapshot is later.
+  void placeInTime() {
+    const Process& process = snapshot_.process;
+    snapshot_.read_ns = clockNs(CLOCK_MONOTONIC);
+    snapshot_.read_unix_ns = clockNs(CLOCK_REALTIME);
+    if (process.boot_id.empty() || process.boot_id != bootId()) {
+      snapshot_.read_ns = lastTimeNs(snapshot_);
+      snapshot_.read_unix_ns = process.started_unix_ns + (snapshot_.read_ns - process.started_ns);
+    }
+    visitTimes(snapshot_, [&](uint64_t& time) { time = std::min(time, snapshot_.read_ns); });
+  }
+
+  const Source& source_;
+  int waits_left_;
+  bool torn_ = false;
+  Header header_ = {};
+  ConnectionPage page_ = {};  // of the slot that is being read
+  Snapshot snapshot_;
+};
+
+class Memory : public Source {
+ public:
+  explicit Memory(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  uint64_t size() const override { return bytes_.size(); }
+  bool copy(uint64_t at, void* to, std::size_t bytes) const override {
+    if (at > bytes_.size() || bytes > bytes_.size() - at) return false;
+    std::memcpy(to, bytes_.data() + at, bytes);
+    return true;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace
+
+Outcome<Snapshot> readSource(const Source& source, bool alive, const std::string& name) {
+  return Parser(source, alive, name).parse();
+}
+
+Outcome<Snapshot> parseRecord(std::span<const std::byte> bytes, bool alive, const std::string& name) {
+  return readSource(Memory(bytes), alive, name);
+}
+
+}  // namespace railwise::record

@@ -1,0 +1,76 @@
+// The GPUs and NICs of one host as the exports list them, with the NICs that NCCL gives each GPU (explain.h).
+// Plain values; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/outcome.h"
+#include "gpu/topology.h"
+#include "topo/machine/machine.h"
+
+namespace railwise::topo {
+
+// Exports describe the first host of a machine.
+inline constexpr int kExportedHost = 0;
+
+// A port of an RDMA device. A merged NIC has several.
+struct NicPort {
+  std::string device;  // "mlx5_0"; for NCCL's Socket plugin an interface: "eth0"
+  int port = 1;        // 0: `device` is an interface
+};
+
+struct HostNic {
+  int net = -1;  // index in the graph
+  std::string name;
+  std::vector<NicPort> ports;
+  std::string busid;  // in lower case, as /sys has it; "": NCCL knows no PCI address
+  int numa = -1;      // -1: not known
+  int64_t mbps = 0;
+  int rail = -1;       // -1: the machine does not tell
+  int use_order = -1;  // 0, 1 ... in the order in which the GPUs use the NICs; -1: no GPU uses it
+  int plane = -1;
+  bool gpudirect = false;
+};
+
+// A NIC that NCCL gives a GPU.
+struct GivenNic {
+  int nic = -1;  // index in HostView::nics
+  PathType type = PathType::kDis;
+  double gb_per_s = 0;
+  bool gpudirect = false;  // in both directions
+};
+
+struct HostGpu {
+  int gpu = -1;  // index in the graph, of the lowest rank
+  int dev = -1;  // NVML's or RCCL's index
+  // The local ranks of a job with one rank for each rank of the model: usually the GPU's place in the list.
+  std::vector<int> local_ranks;
+  std::string busid;
+  std::string kind;   // "sm_90", "gfx942"; "": not known
+  std::string model;  // "NVIDIA H100 80GB HBM3"; "": the vendor's library was not asked
+  uint64_t memory_bytes = 0;
+  int numa = -1;
+  std::vector<GivenNic> nics;  // in the order of NCCL's channels, each once
+};
+
+struct HostView {
+  std::vector<HostGpu> gpus;  // by `dev`
+  std::vector<HostNic> nics;  // by the number of the net plugin
+  // links[a][b]: NVLinks (xGMI links) from gpus[a] to gpus[b]. Through an NVSwitch: all links to the switch.
+  std::vector<std::vector<int>> links;
+  bool switched = false;  // an NVSwitch joins the GPUs
+  bool amd = false;
+  std::vector<std::string> notes;  // what is left out
+};
+
+// The first host of the machine. An error: a NIC has a name that no device can have.
+Outcome<HostView> hostView(const Machine& machine);
+
+// "8 GPUs, 4 NICs".
+std::string countsText(const HostView& host);
+// The first line of an export: what made it, and from what.
+std::string originText(const Machine& machine, const HostView& host, const char* form);
+
+}  // namespace railwise::topo

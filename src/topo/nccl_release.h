@@ -1,0 +1,122 @@
+// The releases of NCCL, and the rules in which they differ. The table in nccl_release.cc alone says with
+// which release a rule begins or ends, and what it does, in words; the model asks
+// `release.has(NcclRule::...)`. Plain values; thread-safe.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace railwise::topo {
+
+// What some releases do and others do not, in the order of the table.
+enum class NcclRule : unsigned char {
+  // The graph.
+  kDeviceNodes,
+  kGinDevices,
+  kPartitions,
+  kC2cLinks,
+  kC2cLinkType,
+  kBroadcomGen5,
+  kNvlink20,
+  kHopperNvlink,
+  kBlackwellNvlink,
+  kBlackwellNvlink401,
+  kSkylake10,
+  kAmd16,
+  kSapphireRapids,
+  kAmdGenerations,
+  kGraniteRapids,
+  // Paths and what follows from them.
+  kTypeBeforeBandwidth,
+  kNearestCpu,
+  kP2c,
+  kP2cByCpus,
+  kRelayBeyondPxn,
+  kRelayOverC2c,
+  kP2cOfNearest,
+  kGpuDirectC2c,
+  kGpuDirectUpToP2c,
+  kNetworkInsideHost,
+  kP2pBehindSwitches,
+  kReadsFromAmpere,
+  kHopperOrders,
+  kFlushC2c,
+  kRelayNeedsGpuDirect,
+  kCliquesObeyLevel,
+  // The NIC of a GPU.
+  kNicsMirrored,
+  kNicsByShare,
+  kNicsByShareOfCx8,
+  kNetDevsPolicy,
+  // Merged NICs, and what is read of a machine.
+  kFusion,
+  kEightDevicesPerNic,
+  kMergePolicy,
+  kLinkFromNvml,
+  kLinkSpelling,
+  kCpuidFamily,
+  kOneNvswitch,
+  kNvlinkClassFilled,
+  kDataDirectOrders,
+  // The search for rings and trees.
+  kFarNetsBeforeHopper,
+  kSimpleOrderNamesNets,
+  kSpeed45,
+  kSpeed80,
+  kSpeed86,
+  kRails,
+  kSpeed90,
+  kGraphFileRanks,
+  // What follows from the graphs: transports, and what to expect.
+  kShmBetweenParts,
+  kMixedGpusLl128,
+};
+inline constexpr std::size_t kRules = static_cast<std::size_t>(NcclRule::kMixedGpusLl128) + 1;
+
+// A release, by the number that NCCL gives it (NCCL_VERSION_CODE): 2.30.7 is 23007.
+struct NcclVersion {
+  int code = 0;
+
+  static const NcclVersion k2_28;    // 2.28.9
+  static const NcclVersion k2_30;    // 2.30.7
+  static const NcclVersion k2_31;    // 2.31.2
+  static const NcclVersion kNewest;  // the newest release with rules that are known
+
+  auto operator<=>(const NcclVersion&) const = default;
+  bool has(NcclRule rule) const;
+};
+inline constexpr NcclVersion NcclVersion::k2_28{22809};
+inline constexpr NcclVersion NcclVersion::k2_30{23007};
+inline constexpr NcclVersion NcclVersion::k2_31{23102};
+inline constexpr NcclVersion NcclVersion::kNewest = NcclVersion::k2_31;
+
+std::vector<NcclVersion> knownNcclReleases();      // those with rules that are known, the oldest first
+std::string ncclVersionName(NcclVersion version);  // "2.30.7"
+// Reads "2.30.7", also with what packages append: "2.30.7-1", "2.30.7+cuda13.0". Nothing: it is no release.
+std::optional<NcclVersion> parseNcclVersion(std::string_view text);
+
+// The rules that the model uses for a release.
+struct NcclChoice {
+  NcclVersion rules = NcclVersion::kNewest;
+  // Where they are not the release's own rules, or not all of them: why, in words for people. "": they are.
+  std::string doubt;
+  bool newer = false;  // the release is newer than kNewest
+};
+NcclChoice rulesFor(NcclVersion release);
+// Reads a release as people write it: "2.30.7", or "2.30" for the newest release of 2.30. Nothing: it is no
+// release from 2.13 to 2.32.
+std::optional<NcclChoice> rulesFor(std::string_view text);
+
+// What changes from one release to another (in either direction), in the order of the releases.
+struct RuleChange {
+  NcclVersion release;  // the release that has changed it
+  std::string text;     // the rule
+  bool begins = true;   // false: the release ends the rule
+};
+std::vector<RuleChange> ruleChanges(NcclVersion from, NcclVersion to);
+
+}  // namespace railwise::topo

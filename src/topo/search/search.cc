@@ -1,0 +1,110 @@
+#include "topo/search/search.h"
+
+#include <algorithm>
+
+#include "topo/graph/constants.h"
+#include "topo/search/graph_search.h"
+
+namespace railwise::topo {
+namespace {
+
+constexpr int kMostRings = kMaxChannels / 2;
+
+// ncclTopoSearchInit.
+SearchBandwidth bandwidthOf(const Paths& paths, bool inter) {
+  const Graph& graph = paths.graph();
+  if (!inter && graph.count(NodeType::kGpu) == 1) return {kLocalBandwidth, kLocalBandwidth};
+  const NodeType device = graph.count(NodeType::kDev) > 0 ? NodeType::kDev : NodeType::kGpu;
+  const NodeType to = inter ? NodeType::kNet : device;
+  SearchBandwidth most;
+  for (int d = 0; d < graph.count(device); ++d) {
+    for (int i = 0; i < graph.count(to); ++i) {
+      const Path& path = paths.get(device, d, to, i);
+      if (path.hops != 0) most.channel = std::max(most.channel, path.bandwidth);
+    }
+    float nvlink = 0;
+    float pci = 0;
+    for (const Link& link : graph.of(device, d).links) {
+      if (link.type == LinkType::kNvl) nvlink += link.bandwidth;
+      if (link.type == LinkType::kPci) pci = link.bandwidth;
+    }
+    most.gpu = std::max({most.gpu, nvlink, pci});
+  }
+  return most;
+}
+
+bool networkTakesPart(const SearchOptions& options) { return options.nodes > 1 || options.several_domains; }
+
+}  // namespace
+
+bool canSearch(const Domain& domain, const SearchOptions& options) {
+  return !networkTakesPart(options) || domain.graph->count(NodeType::kNet) > 0;
+}
+
+Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& settings,
+                                         const SearchOptions& options) {
+  const auto paths = Paths::compute(*domain.graph, settings, {.with_communicator = true, .for_search = true});
+  if (!paths.ok()) return paths.failure();
+  SearchSpace space(*paths, networkTakesPart(options));
+  space.every_net_collnet = options.collnet;
+  const SearchBandwidth bandwidth = bandwidthOf(*paths, space.inter);
+
+  CommunicatorGraphs found{.nodes = options.nodes,
+                           .inter = space.inter,
+                           .max_bandwidth = bandwidth.channel,
+                           .total_bandwidth = bandwidth.gpu,
+                           .graphs = {}};
+  int rings = 0;
+  const bool collnet = options.collnet && domain.graph->count(NodeType::kNet) > 0;
+  // NCCL's order: the searches share what is left of the bandwidths.
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kTree, Algorithm::kCollNetChain,
+                                    Algorithm::kCollNetDirect, Algorithm::kNvls}) {
+    ChannelGraph& graph = found.graphs[static_cast<std::size_t>(algorithm)];
+    graph.algorithm = algorithm;
+    if (algorithm == Algorithm::kCollNetChain) graph.pattern = Pattern::kTree;
+    if (algorithm == Algorithm::kCollNetDirect) graph.pattern = Pattern::kCollNetDirect;
+    if ((algorithm == Algorithm::kCollNetChain || algorithm == Algorithm::kCollNetDirect) && !collnet)
+      continue;
+    SearchTask task{.algorithm = algorithm, .min_channels = rings, .max_channels = rings, .given = {}};
+    if (algorithm == Algorithm::kRing) task.min_channels = 1, task.max_channels = kMostRings;
+    if (algorithm == Algorithm::kCollNetDirect || algorithm == Algorithm::kNvls)
+      task.min_channels = 1, task.max_channels = kMaxChannels;
+    if (options.file != nullptr) {
+      auto given = options.file->find(algorithm, *domain.graph, space.inter, settings);
+      if (!given.ok()) return given.failure();
+      task.given = std::move(*given);
+    }
+    GraphTrace* trace = nullptr;
+    if (options.trace != nullptr) {
+      trace = &options.trace->graphs.emplace_back();
+      trace->algorithm = algorithm;
+    }
+    auto searched = GraphSearch(space, bandwidth, std::move(task), trace).run();
+    if (!searched.ok()) return searched.failure();
+    graph = std::move(*searched);
+    if (algorithm == Algorithm::kRing) rings = static_cast<int>(graph.channels.size());
+  }
+  return found;
+}
+
+Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const MachineSearch& wanted) {
+  std::vector<DomainGraphs> all;
+  for (const Domain& domain : machine.domains) {
+    DomainGraphs& graphs = all.emplace_back();
+    for (const int nodes : {1, 2}) {
+      if (!(nodes == 1 ? wanted.one_host : wanted.two_hosts)) continue;
+      SearchTrace& trace = nodes == 1 ? graphs.one_host_trace : graphs.two_hosts_trace;
+      const SearchOptions options{.nodes = nodes,
+                                  .several_domains = machine.domains.size() > 1,
+                                  .file = wanted.file,
+                                  .trace = wanted.traces ? &trace : nullptr};
+      if (!canSearch(domain, options)) continue;
+      auto found = searchGraphs(domain, *machine.settings, options);
+      if (!found.ok()) return found.failure();
+      (nodes == 1 ? graphs.one_host : graphs.two_hosts) = std::move(*found);
+    }
+  }
+  return all;
+}
+
+}  // namespace railwise::topo

@@ -1,0 +1,54 @@
+// NCCL's search for rings, trees and the graphs of CollNet and NVLS, with NCCL's results: the ranks of a
+// domain, alone or with an equal second host. The graphs follow from the machine and NCCL's settings alone.
+// Thread-safe.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/outcome.h"
+#include "topo/machine/machine.h"
+#include "topo/search/channel_graph.h"
+#include "topo/search/graph_file.h"
+#include "topo/search/trace.h"
+
+namespace railwise::topo {
+
+struct SearchOptions {
+  // Hosts of the communicator. 1: the machine alone; the network takes part only if the machine falls apart
+  // into several domains. 2 or more: the network takes part.
+  int nodes = 1;
+  bool several_domains = false;
+  // Search the graphs of CollNet as if each NIC had a CollNet plugin (NCCL searches them only with one).
+  bool collnet = true;
+  // NCCL_GRAPH_FILE: its graphs are taken instead of searched. Null: there is no such file.
+  const GraphFile* file = nullptr;
+  // Receives what was tried. Null: nobody asks.
+  SearchTrace* trace = nullptr;
+};
+
+// True if such a communicator can exist: where the network takes part, there must be a NIC.
+bool canSearch(const Domain& domain, const SearchOptions& options);
+
+// An error if NCCL's init would fail.
+Outcome<CommunicatorGraphs> searchGraphs(const Domain& domain, const Settings& settings,
+                                         const SearchOptions& options);
+
+// The graphs of the communicators that are of interest on a machine, for one domain.
+struct DomainGraphs {
+  std::optional<CommunicatorGraphs> one_host;   // the ranks of the machine; none: they reach no NIC
+  std::optional<CommunicatorGraphs> two_hosts;  // with a second, equal machine; none: there is no NIC
+  SearchTrace one_host_trace;
+  SearchTrace two_hosts_trace;
+};
+struct MachineSearch {
+  bool one_host = true;
+  bool two_hosts = true;
+  const GraphFile* file = nullptr;
+  bool traces =
+      false;  // also tell what was tried. It takes longer: the search then makes all of NCCL's attempts
+};
+// One entry for each domain of the machine, in its order.
+Outcome<std::vector<DomainGraphs>> searchMachine(const Machine& machine, const MachineSearch& wanted);
+
+}  // namespace railwise::topo

@@ -1,0 +1,73 @@
+// `railwise demo`, with as little time for each step as it takes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "process.h"
+
+namespace railwise::cli {
+namespace {
+
+ProcessResult demo(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"demo"};
+  args.insert(args.end(), more.begin(), more.end());
+  return runProcess(RAILWISE_CLI, args);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Demo, ShowsAllStepsAndSurvivesTheFailingPort) {
+  const auto result = demo({"--seconds", "3", "--machine", "dgx"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  for (const char* part : {"== 1. Devices\n", "$ railwise devices\n", "== 2. Which NIC serves a GPU\n",
+                           "$ railwise explain --gpu 3 --machine dgx\n", "mlx5_3", "== 3. all_reduce\n",
+                           "# Out of bounds values : 0 OK", "== 4. A port fails\n",
+                           "railwise device port soft0 down", "all      |", "soft0    |", "soft1    |",
+                           "port of soft0 down\n", "all data right:\n", "== What next\n"})
+    EXPECT_TRUE(has(result.out, part)) << part << "\n" << result.out << result.err;
+}
+
+// The lines of the failing port work where they are pasted.
+TEST(Demo, ItsLinesCanBePasted) {
+  const auto result = demo({"--seconds", "3", "--machine", "dgx"});
+  std::istringstream lines(result.out.substr(std::min(result.out.find("A port fails"), result.out.size())));
+  std::string script = "railwise() { " RAILWISE_CLI " \"$@\"; }\n";
+  int commands = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("$ ")) ++commands, script += line.substr(2) + "\n";
+  EXPECT_EQ(commands, 3) << result.out;
+  const auto pasted = runProcess("/bin/bash", {"-c", script}, {"RAILWISE_FAILOVER=1"});
+  EXPECT_EQ(pasted.status, 0) << pasted.err;
+  for (const char* part : {"1 port changed: ", "# Out of bounds values : 0 OK"})
+    EXPECT_TRUE(has(pasted.out, part)) << part << "\n" << pasted.out << pasted.err;
+  EXPECT_TRUE(has(pasted.err, "link down")) << "while it ran\n" << pasted.err;
+}
+
+// A plugin of others is run as the same job behind the drop-in library.
+TEST(Demo, ShowsAnotherPluginBesideOurs) {
+  const auto result = demo({"--seconds", "3", "--plugin", LOOPBACK_PLUGIN});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(has(result.out, "  GPUDirect  ")) << "of this machine, or of another where this one has no GPU";
+  EXPECT_TRUE(has(result.out, std::string("== 5. The same with the plugin ") + LOOPBACK_PLUGIN))
+      << result.out;
+  // The loopback plugin has no device whose port could fail.
+  EXPECT_TRUE(has(result.out, "without a software device: no port of its could fail")) << result.out;
+}
+
+TEST(Demo, AMissingPluginIsToldBeforeTheFirstStep) {
+  const auto result = demo({"--plugin", "/nowhere/plugin.so"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(has(result.err, "cannot load plugin /nowhere/plugin.so: ")) << result.err;
+}
+
+TEST(Demo, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(demo({"--seconds", "1"}).status, 2);
+  EXPECT_EQ(demo({"more"}).status, 2);
+}
+
+}  // namespace
+}  // namespace railwise::cli

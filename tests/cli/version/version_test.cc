@@ -1,0 +1,51 @@
+// railwise version, from outside.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/protocol_version.h"
+#include "process.h"
+#include "topo/nccl_release.h"
+
+namespace railwise::cli {
+namespace {
+
+TEST(Version, JsonHasWhatPeopleAskFor) {
+  for (const char* name : {"version", "--version"}) {
+    const auto result = runProcess(RAILWISE_CLI, {name, "--json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto answer = nlohmann::json::parse(result.out);
+    EXPECT_EQ(answer.at("name"), "railwise");
+    EXPECT_EQ(answer.at("version"), RAILWISE_VERSION);
+    EXPECT_TRUE(answer.at("commit").is_null() || answer.at("commit").is_string());
+    EXPECT_FALSE(answer.at("build_type").get<std::string>().empty());
+    EXPECT_EQ(answer.at("protocol"), kProtocolVersion);
+    EXPECT_EQ(answer.at("net_api"), (nlohmann::json{{"oldest", 6}, {"newest", 12}}));
+    EXPECT_EQ(answer.at("tuner_api"), (nlohmann::json{{"oldest", 2}, {"newest", 6}}));
+    EXPECT_EQ(answer.at("nccl_releases").front(), "2.13.4");
+    EXPECT_EQ(answer.at("nccl_releases").back(), topo::ncclVersionName(topo::NcclVersion::kNewest));
+  }
+}
+
+TEST(Version, TheTextHasProtocolAndCommit) {
+  const auto text = runProcess(RAILWISE_CLI, {"version"});
+  EXPECT_NE(text.out.find("\nprotocol " + std::to_string(kProtocolVersion) + "\n"), std::string::npos)
+      << text.out;
+  const auto commit = nlohmann::json::parse(runProcess(RAILWISE_CLI, {"version", "--json"}).out).at("commit");
+  const bool built_from_git = std::filesystem::exists(RAILWISE_SOURCE_DIR "/.git");
+  EXPECT_EQ(commit.is_string(), built_from_git) << "an archive has none";
+  if (commit.is_null()) EXPECT_EQ(text.out.find("commit"), std::string::npos) << text.out;
+  else
+    EXPECT_NE(text.out.find("\ncommit " + commit.get<std::string>() + "\n"), std::string::npos) << text.out;
+}
+
+TEST(Version, HelpAndMistakes) {
+  EXPECT_EQ(runProcess(RAILWISE_CLI, {"version", "--help"}).out.substr(0, 24), "usage: railwise version ");
+  const auto mistake = runProcess(RAILWISE_CLI, {"--version", "--jsn"});
+  EXPECT_EQ(mistake.status, 2);
+  EXPECT_NE(mistake.err.find("did you mean --json?"), std::string::npos) << mistake.err;
+}
+
+}  // namespace
+}  // namespace railwise::cli

@@ -1,0 +1,310 @@
+// Somebody between the two ends changes, cuts, repeats, swaps and drops what they say. While a connection
+// comes up, that ends an attempt, with a line, and the peer calls again. Later it ends the side channel. No
+// byte arrives wrong.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "net/enemies/middle.h"
+#include "net/loop_traffic.h"
+#include "net/wireup/authentication.h"
+#include "net/wireup/frames.h"
+#include "port_control.h"
+#include "said.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr uint64_t kSaidByConnector = sizeof(ConnectRequest) + sizeof(ConnectReady);
+constexpr uint64_t kSaidByListener = sizeof(ConnectReply);
+
+// A connection through somebody.
+struct Between {
+  explicit Between(Middle::Mischief mischief, const std::string& devices = "count=1")
+      : middle(std::move(mischief)) {
+    LoopConnection::on_the_way = [this](char* handle) { middle.stepBetween(handle); };
+    loop.emplace(2 * kHalf, devices);
+    LoopConnection::on_the_way = nullptr;
+  }
+  Middle middle;
+  std::optional<LoopConnection> loop;
+};
+
+bool harmless(const Place&, std::string&) { return true; }
+
+TEST(Middle, WhoOnlyListensChangesNothingAndLearnsNoSecret) {
+  Between between(harmless, "count=2");
+  Traffic traffic(*between.loop);
+  ASSERT_TRUE(traffic.run(16, 512));
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(16, 512));
+  EXPECT_EQ(between.middle.calls(), 1);
+  const std::string secret(reinterpret_cast<const char*>(between.middle.handle().secret.bytes),
+                           sizeof(Secret));
+  const std::string connector = between.middle.said(From::kConnector, 1);
+  const std::string listener = between.middle.said(From::kListener, 1);
+  EXPECT_GT(connector.size(), kSaidByConnector) << "no frame was sent";
+  EXPECT_GT(listener.size(), kSaidByListener) << "no frame was sent";
+  for (const std::string& said : {connector, listener}) {
+    // Nor a half of it.
+    EXPECT_EQ(said.find(secret.substr(0, 8)), std::string::npos);
+    EXPECT_EQ(said.find(secret.substr(8)), std::string::npos);
+  }
+}
+
+// A place in the handshake: what is done there ends the first call, and the second call is good.
+struct Spot {
+  From from;
+  uint64_t at;
+};
+void PrintTo(const Spot& spot, std::ostream* to) {
+  *to << (spot.from == From::kConnector ? "request " : "reply ") << spot.at;
+}
+
+class MiddleOfHandshake : public testing::TestWithParam<Spot> {
+ protected:
+  // The connection comes up all the same, and works.
+  static void expectSecondCall(Middle::Mischief mischief, const std::string& line) {
+    const test::Said said;
+    Between between(std::move(mischief));
+    EXPECT_EQ(between.middle.calls(), 2) << said.all();
+    EXPECT_TRUE(Traffic(*between.loop).run(8, 512)) << said.all();
+    EXPECT_NE(said.all().find(line), std::string::npos) << said.all();
+  }
+};
+
+TEST_P(MiddleOfHandshake, AChangedByteEndsACall) {
+  const Spot spot = GetParam();
+  expectSecondCall(changeByte(spot.from, spot.at),
+                   spot.from == From::kConnector ? "a stranger called" : "calling again");
+}
+
+TEST_P(MiddleOfHandshake, ACutEndsACall) {
+  const Spot spot = GetParam();
+  expectSecondCall(
+      [=](const Place& place, std::string& bytes) {
+        const bool here = place.from == spot.from && place.call == 1 && spot.at < place.at + bytes.size();
+        if (here) bytes.resize(spot.at > place.at ? spot.at - place.at : 0);
+        return !here;
+      },
+      "calling again");
+}
+
+std::vector<Spot> spots(uint64_t step) {
+  std::vector<Spot> all;
+  const auto add = [&](From from, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += step) all.push_back({from, at});
+    all.push_back({from, bytes - 1});
+  };
+  add(From::kConnector, sizeof(ConnectRequest));
+  add(From::kListener, sizeof(ConnectReply));
+  return all;
+}
+std::vector<Spot> beginsOfFields() {
+  std::vector<Spot> all;
+  for (const std::size_t at :
+       {offsetof(MessageHeader, version), offsetof(MessageHeader, type), offsetof(MessageHeader, bytes)}) {
+    all.push_back({From::kConnector, at});
+    all.push_back({From::kListener, at});
+  }
+  for (const std::size_t at : {offsetof(ConnectRequest, random), offsetof(ConnectRequest, hello),
+                               offsetof(ConnectRequest, end), offsetof(ConnectRequest, mac)})
+    all.push_back({From::kConnector, at});
+  for (const std::size_t at : {offsetof(ConnectReply, random), offsetof(ConnectReply, accepted),
+                               offsetof(ConnectReply, reason), offsetof(ConnectReply, mac)})
+    all.push_back({From::kListener, at});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Fields, MiddleOfHandshake, testing::ValuesIn(beginsOfFields()));
+INSTANTIATE_TEST_SUITE_P(CampaignSteps, MiddleOfHandshake, testing::ValuesIn(spots(53)));
+
+TEST(Middle, WhoForgesARefusalDoesNotEndTheJob) {
+  const test::Said said;
+  Between between([](const Place& place, std::string& bytes) {
+    if (place.from == From::kListener && place.call == 1 && place.at == 0 &&
+        bytes.size() == sizeof(ConnectReply)) {
+      ConnectReply reply;
+      std::memcpy(&reply, bytes.data(), sizeof reply);
+      reply.accepted = 0;
+      copyText(reply.reason, "go away");
+      std::memcpy(bytes.data(), &reply, sizeof reply);
+    }
+    return true;
+  });
+  EXPECT_TRUE(Traffic(*between.loop).run(8, 512));
+  EXPECT_EQ(said.all().find("go away"), std::string::npos) << "a stranger's words are in the log";
+  EXPECT_NE(said.warnings().find("does not prove that it knows the secret"), std::string::npos) << said.all();
+}
+
+// The enemy keeps a call of the peer open towards the listener, which waits there, while the peer calls
+// again.
+TEST(Middle, WhoHoldsACallDoesNotHoldTheListener) {
+  const test::Said said;
+  Between between([](const Place& place, std::string& bytes) {
+    if (place.from == From::kListener && place.call == 1) bytes[0] = static_cast<char>(~bytes[0]);
+    return true;
+  });
+  EXPECT_EQ(between.middle.calls(), 2);
+  EXPECT_TRUE(Traffic(*between.loop).run(8, 512));
+}
+
+TEST(Middle, WhoChangesEveryAnswerEndsTheAttemptWithALine) {
+  LoopConnection plain(2 * kHalf);  // makes the device
+  const test::Said said;
+  Middle middle(changeByte(From::kListener, 100, 1000));
+  char handle[kHandleBytes];
+  Listener* const listener = *plain.context().listen(plain.device(), handle);
+  middle.stepBetween(handle);
+  Status status;
+  for (test::Patience patience; status.ok(); patience.again()) {
+    const Result<SendConnection*> connected = plain.context().connect(plain.device(), handle, -1);
+    status = connected.status();
+    ASSERT_TRUE(!connected.ok() || *connected == nullptr);
+    ASSERT_TRUE(Context::accept(*listener).ok()) << said.all();
+  }
+  EXPECT_EQ(middle.calls(), 10) << said.all();
+  EXPECT_NE(said.warnings().find("connecting to"), std::string::npos) << said.all();
+  EXPECT_NE(said.warnings().find("does not prove"), std::string::npos) << said.all();
+  Context::close(listener);
+  EXPECT_TRUE(Traffic(plain).run(8, 512));
+}
+
+// After the last message of a handshake one end cannot know whether it has arrived. So a change of it ends
+// the connection, as the change of a frame does.
+TEST(Middle, WhoChangesTheLastMessageEndsTheConnection) {
+  LoopConnection plain(2 * kHalf);
+  for (const std::size_t at : {std::size_t{0}, offsetof(ConnectReady, accepted), sizeof(ConnectReady) - 1}) {
+    const test::Said said;
+    Middle middle(changeByte(From::kConnector, sizeof(ConnectRequest) + at));
+    char handle[kHandleBytes];
+    Listener* const listener = *plain.context().listen(plain.device(), handle);
+    middle.stepBetween(handle);
+    SendConnection* send = nullptr;
+    const auto refused = [&] {
+      return said.warnings().find("waiting for it to call again") != std::string::npos;
+    };
+    for (test::Patience patience; send == nullptr || !refused(); patience.again()) {
+      if (send == nullptr) send = *plain.context().connect(plain.device(), handle, -1);
+      const Result<ReceiveConnection*> accepted = Context::accept(*listener);
+      ASSERT_TRUE(accepted.ok());
+      ASSERT_EQ(*accepted, nullptr);
+    }
+    Status status;
+    Request* request = nullptr;
+    for (test::Patience patience; status.ok() && request == nullptr; patience.again())
+      status = send->isend(plain.address(0), 8, 0, plain.memory(), nullptr, &request);
+    EXPECT_EQ(request, nullptr);
+    EXPECT_EQ(status.code, Code::kRemote);
+    Context::close(listener);
+    Context::close(send);
+  }
+}
+
+// ---- frames
+
+// The side channel has ended with a line. Where bytes are left out and none follows, the line comes with the
+// end of RAILWISE_FAILOVER_TIMEOUT.
+bool endedWithALine(const std::string& said) {
+  return said.find("over the side channel") != std::string::npos ||
+         said.find("RAILWISE_FAILOVER_TIMEOUT=2 s") != std::string::npos;
+}
+struct ShortRecovery : testing::Test {
+  ShortRecovery() { setenv("RAILWISE_FAILOVER_TIMEOUT", "2", 1); }
+  ~ShortRecovery() override { unsetenv("RAILWISE_FAILOVER_TIMEOUT"); }
+};
+
+// Keeps connections failing over until one fails, or `most` have not failed.
+bool survives(Between& between, int most) {
+  Traffic traffic(*between.loop);
+  for (int i = 0; i < most; ++i) {
+    const std::string port = "soft" + std::to_string(i % 2) + ":1";
+    test::changePort(port, "down");
+    const bool goes_on = traffic.run(24, 512);
+    test::changePort(port, "up");
+    if (!goes_on) return false;
+  }
+  return true;
+}
+
+class MiddleOfFrames : public ShortRecovery, public testing::WithParamInterface<Spot> {};
+
+TEST_P(MiddleOfFrames, AChangedByteEndsTheSideChannelWithALine) {
+  const auto [from, at] = GetParam();
+  const test::Said said;
+  const uint64_t begin = from == From::kConnector ? kSaidByConnector : kSaidByListener;
+  Between between(changeByte(from, begin + at), "count=2");
+  EXPECT_FALSE(survives(between, 20)) << said.all();
+  EXPECT_TRUE(endedWithALine(said.all())) << said.all();
+}
+std::vector<Spot> spotsOfFrames(uint64_t step, uint64_t most) {
+  std::vector<Spot> all;
+  for (uint64_t at = 0; at < most; at += step) {
+    all.push_back({From::kConnector, at});
+    all.push_back({From::kListener, at});
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Frames, MiddleOfFrames, testing::ValuesIn(spotsOfFrames(700, 4200)));
+INSTANTIATE_TEST_SUITE_P(CampaignSteps, MiddleOfFrames, testing::ValuesIn(spotsOfFrames(61, 6000)));
+
+// The first frame in `bytes`, with its seal, which is taken out.
+std::string takeFrame(std::string& bytes) {
+  MessageHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const std::size_t length = frameBytes(header.type) + sizeof(FrameSeal);
+  std::string frame = bytes.substr(0, length);
+  bytes.erase(0, length);
+  return frame;
+}
+
+// What somebody does with the first frame. More frames follow it, else leaving one out would only look like a
+// slow peer.
+struct Trick {
+  const char* name;
+  void (*play)(int turn, std::string& bytes, std::string& kept);
+};
+void PrintTo(const Trick& trick, std::ostream* to) { *to << trick.name; }
+
+class TrickWithFrames : public ShortRecovery, public testing::WithParamInterface<std::tuple<From, Trick>> {};
+
+TEST_P(TrickWithFrames, EndsTheSideChannelWithALine) {
+  const auto [from, trick] = GetParam();
+  const uint64_t begin = from == From::kConnector ? kSaidByConnector : kSaidByListener;
+  const test::Said said;
+  std::string kept;
+  int turn = 0;
+  Between between(
+      [&, from = from, trick = trick](const Place& place, std::string& bytes) {
+        if (place.from == from && place.at >= begin && turn < 2) trick.play(turn++, bytes, kept);
+        return true;
+      },
+      "count=2");
+  EXPECT_FALSE(survives(between, 20)) << said.all();
+  EXPECT_TRUE(endedWithALine(said.all())) << said.all();
+}
+constexpr Trick kTricks[] = {
+    {"repeat",
+     [](int turn, std::string& bytes, std::string&) {
+       if (turn == 0) bytes += bytes;
+     }},
+    {"swap",
+     [](int turn, std::string& bytes, std::string& kept) {
+       if (turn == 0) kept = takeFrame(bytes);
+       if (!bytes.empty()) bytes += std::exchange(kept, "");
+     }},
+    {"drop",
+     [](int turn, std::string& bytes, std::string&) {
+       if (turn == 0) (void)takeFrame(bytes);
+     }},
+    {"add",
+     [](int turn, std::string& bytes, std::string&) {
+       if (turn == 0) bytes.insert(0, 48, 'x');
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(Frames, TrickWithFrames,
+                         testing::Combine(testing::Values(From::kConnector, From::kListener),
+                                          testing::ValuesIn(kTricks)));
+
+}  // namespace
+}  // namespace railwise::net

@@ -1,0 +1,157 @@
+// What a process did last, in words: src/observe/stuck/postmortem.
+#include "observe/stuck/postmortem.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace railwise::observe {
+namespace {
+
+using record::EventKind;
+
+constexpr uint64_t kSecond = 1000000000;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Rank 3, killed 100 s after its start, at 12:00:00 UTC, with a message open for 3.2 s.
+record::Snapshot killed() {
+  setenv("TZ", "UTC", 1);
+  record::Snapshot snapshot;
+  record::Process& process = snapshot.process;
+  process.host = "gpu1";
+  process.pid = 4242;
+  process.rank = 3;
+  process.program = "python3";
+  process.plugin = "Railwise 0.1.0";
+  process.started_ns = 10 * kSecond;
+  process.started_unix_ns = 1763985600 * kSecond;
+  snapshot.read_ns = 999 * kSecond;
+  record::Rail& rail = snapshot.rails.emplace_back();
+  rail.device = "mlx5_1";
+  rail.port = 1;
+  rail.state = record::RailState::kUp;
+  record::Connection& connection = snapshot.connections.emplace_back();
+  connection.slot = 7;
+  connection.id = 70;
+  connection.state = record::ConnectionState::kRunning;
+  connection.device = "mlx5_1";
+  connection.peer = "gpu2:4411";
+  connection.oldest = 5127;
+  connection.oldest_bytes = 1 << 20;
+  connection.oldest_since_ns = 106800 * (kSecond / 1000);
+  connection.looked_ns = 110 * kSecond;
+  connection.posted = 5128;
+  connection.completed = 5126;
+  connection.waits_for = record::WaitsFor::kCompletion;
+  connection.pairs.push_back({.rail = 0, .peer_device = "mlx5_1", .peer_port = 1});
+  return snapshot;
+}
+
+void addEvent(record::Snapshot& snapshot, EventKind kind, double at_s, const std::string& text = "") {
+  record::Event& event = snapshot.events.emplace_back();
+  event.number = snapshot.events.size();
+  event.at_ns = static_cast<uint64_t>(at_s * 1e9);
+  event.kind = kind;
+  event.slot = 7;
+  event.connection_id = 70;
+  event.text = text;
+}
+
+TEST(Postmortem, SaysHowTheProcessEndedAndWhatWasOpen) {
+  EXPECT_EQ(postmortemVerdict(killed()),
+            "rank 3 (gpu1:4242) did not end in order (killed, crashed, or left after an error) while 1 "
+            "connection was open, the oldest to gpu2:4411 "
+            "for 3.2 s; its record shows no failure before");
+}
+
+TEST(Postmortem, NamesTheFirstThingThatWentWrongAndDidNotEnd) {
+  record::Snapshot snapshot = killed();
+  addEvent(snapshot, EventKind::kPathLost, 20);
+  addEvent(snapshot, EventKind::kPathFound, 21);
+  addEvent(snapshot, EventKind::kPathLost, 97.6, "retry exceeded");
+  addEvent(snapshot, EventKind::kFailed, 109);
+  EXPECT_TRUE(has(postmortemVerdict(snapshot),
+                  "the first thing that went wrong: path lost, connection 7 to gpu2:4411 (epoch 0): retry "
+                  "exceeded, 12.4 s before its last sign of life"))
+      << postmortemVerdict(snapshot);
+}
+
+TEST(Postmortem, APathThatIsLostAgainAndAgainIsTheFirstTroubleOfASlowMessage) {
+  record::Snapshot snapshot = killed();
+  addEvent(snapshot, EventKind::kPathLost, 100.5, "nothing has come back");
+  addEvent(snapshot, EventKind::kPathFound, 100.6);
+  addEvent(snapshot, EventKind::kSlowMessage, 101);
+  snapshot.events.back().numbers = {5127, 2000, 0};
+  EXPECT_TRUE(has(postmortemVerdict(snapshot), "the first thing that went wrong: path lost"))
+      << postmortemVerdict(snapshot);
+}
+
+TEST(Postmortem, APathThatWasLostWhileTheOpenMessageWaitedCounts) {
+  record::Snapshot snapshot = killed();  // a message is open since 106.8 s
+  addEvent(snapshot, EventKind::kPathLost, 50);
+  addEvent(snapshot, EventKind::kPathFound, 50.1);
+  EXPECT_TRUE(has(postmortemVerdict(snapshot), "shows no failure before"));
+  addEvent(snapshot, EventKind::kPathLost, 107);
+  addEvent(snapshot, EventKind::kPathFound, 107.1);
+  EXPECT_TRUE(has(postmortemVerdict(snapshot), "went wrong: path lost, connection 7"))
+      << postmortemVerdict(snapshot);
+}
+
+TEST(Postmortem, DescribesTheOpenMessage) {
+  std::string text = postmortemText(killed(), {});
+  for (std::size_t at; (at = text.find("\n    ")) != std::string::npos;) text.replace(at, 5, " ");
+  EXPECT_TRUE(
+      has(text,
+          "connection 7 to gpu2:4411 (mlx5_1): message 5127 (1.0 MiB) open for 3.2 s when the process "
+          "ended, waiting for the completion of the NIC over mlx5_1 port 1 -> mlx5_1 port 1\n"))
+      << text;
+}
+
+TEST(Postmortem, EventsHaveBothTimes) {
+  record::Snapshot snapshot = killed();
+  addEvent(snapshot, EventKind::kPortDown, 100);
+  const std::string text = postmortemText(snapshot, {});
+  EXPECT_TRUE(has(text, "-10.0 s * 12:01:30.000 port down, connection 7 to gpu2:4411")) << text;
+}
+
+TEST(Postmortem, ShowsAsManyEventsAsAskedFor) {
+  record::Snapshot snapshot = killed();
+  for (int i = 0; i < 10; ++i)
+    addEvent(snapshot, EventKind::kOtherEvent, 100 + i, "event" + std::to_string(i));
+  const std::string text = postmortemText(snapshot, {.events = 2});
+  EXPECT_FALSE(has(text, "event7"));
+  EXPECT_TRUE(has(text, "The last 2 events")) << text;
+  EXPECT_TRUE(has(text, "event8")) << text;
+}
+
+TEST(Postmortem, AProcessThatEndedInOrderOrLivesIsNotCalledKilled) {
+  record::Snapshot snapshot = killed();
+  snapshot.process.ended_ns = 111 * kSecond;
+  EXPECT_TRUE(has(postmortemVerdict(snapshot), "ended in order"));
+  snapshot.process.ended_ns = 0;
+  snapshot.process.alive = true;
+  EXPECT_TRUE(has(postmortemVerdict(snapshot), "lives while 1 connection is open"));
+}
+
+TEST(Postmortem, OddRecordsAreDescribedToo) {
+  record::Snapshot snapshot;
+  snapshot.process.started_ns = UINT64_MAX;
+  snapshot.connections.emplace_back().pairs.push_back({.rail = 9});
+  addEvent(snapshot, EventKind::kPathFound, 0, "a\x1b[2J");
+  snapshot.events[0].numbers = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+  const std::string text = postmortemText(snapshot, {});
+  EXPECT_FALSE(has(text, "\x1b"));
+  EXPECT_FALSE(postmortemJson(snapshot, {}).empty());
+}
+
+TEST(Postmortem, JsonHasTheVerdictAndTheEvents) {
+  record::Snapshot snapshot = killed();
+  addEvent(snapshot, EventKind::kPortDown, 100);
+  const std::string json = postmortemJson(snapshot, {});
+  EXPECT_TRUE(has(json, "\"schema\": \"railwise-postmortem\"")) << json;
+  EXPECT_TRUE(has(json, "\"before_end_ms\": 10000")) << json;
+}
+
+}  // namespace
+}  // namespace railwise::observe

@@ -1,0 +1,646 @@
+// Tests who waits for whom, and who holds up the job: src/observe/stuck.
+#include <gtest/gtest.h>
+
+#include "observe/stuck/facts.h"
+#include "observe/stuck/graph.h"
+#include "observe/stuck/report.h"
+#include "observe/stuck/wire.h"
+#include "observe/stuck/words.h"
+#include "observe/stuck_job.h"
+#include "ok.h"
+
+namespace railwise::observe {
+namespace {
+
+using record::ConnectionState;
+using record::RailState;
+using record::WaitsFor;
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Diagnosis diagnosisOf(const TestJob& job) { return diagnose(job.job(), {}); }
+// In one line: a sentence may be broken anywhere.
+std::string textOfJob(const TestJob& made) {
+  const Job job = made.job();
+  std::string text;
+  for (const char c : stuckText(job, diagnose(job, {}))) {
+    const bool blank = c == '\n' || c == ' ';
+    if (!blank || !text.ends_with(' ')) text += blank ? ' ' : c;
+  }
+  return text;
+}
+
+// The kind and the name of the worst culprit.
+std::pair<CulpritKind, std::string> worst(const Diagnosis& diagnosis) {
+  if (diagnosis.culprits.empty()) return {CulpritKind::kUnaskedHost, "no culprit"};
+  return {diagnosis.culprits[0].kind, diagnosis.culprits[0].name};
+}
+std::pair<CulpritKind, std::string> culprit(CulpritKind kind, const std::string& name) {
+  return {kind, name};
+}
+
+// ---- what the two ends of a connection tell together
+
+TEST(Stuck, NothingIsStuckWhereNothingIsOpen) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_FALSE(diagnosis.stuck);
+  EXPECT_TRUE(says(diagnosis.verdict, "2 processes, no message is open")) << diagnosis.verdict;
+}
+
+TEST(Stuck, WhatMovesIsNotStuck) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  TestJob::waitsForData(*receiver);
+  receiver->still = false;
+  receiver->moved = 240;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_FALSE(diagnosis.stuck);
+  EXPECT_EQ(diagnosis.verdict, "nothing is stuck: 2 processes, 120 messages/s");
+}
+
+TEST(Stuck, AReceiveThatIsNotPostedIsTheReceiversProcess) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(5, 2));
+  TestJob::waitsForReceive(*sender);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu2:105)"));
+  EXPECT_EQ(diagnosis.verdict,
+            "rank 5 (gpu2:105) does not call: its GPU or its application holds up the job; 1 process waits "
+            "for it, the longest for 5.0 s");
+  ASSERT_EQ(diagnosis.waits.size(), 1U);
+  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoReceive);
+}
+
+TEST(Stuck, ASendThatIsNotPostedIsTheSendersProcess) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(5, 1), job.process(0, 2));
+  TestJob::waitsForData(*receiver);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 5 (gpu1:105)"));
+  EXPECT_EQ(diagnosis.waits[0].why, Why::kNoSend);
+}
+
+TEST(Stuck, DataThatIsPostedAndDoesNotArriveIsASilentRail) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  sender->next = sender->posted = sender->oldest + 1;
+  TestJob::waitsForData(*receiver);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);  // both ends blame one rail
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
+  EXPECT_EQ(diagnosis.culprits[0].connections, 2);
+  EXPECT_TRUE(says(textOfJob(job), "fe80::1")) << textOfJob(job);
+}
+
+TEST(Stuck, AClearToSendThatDoesNotArriveIsASilentRailOfTheOtherDirection) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  TestJob::waitsForReceive(*sender);
+  TestJob::waitsForData(*receiver);  // the receive is posted
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu2 mlx5_0 port 1 -> gpu1 mlx5_0 port 1"));
+}
+
+TEST(Stuck, OfTwoRailsTheOneThatOwesBytesIsSilent) {
+  TestJob job;
+  ProcessFacts& from = job.process(0, 1);
+  ProcessFacts& to = job.process(1, 2);
+  from.rails.push_back({.device = "mlx5_1", .port = 1, .state = RailState::kUp});
+  const auto [sender, receiver] = job.connect(from, to);
+  sender->pairs.push_back({.rail = 1, .peer_device = "mlx5_1", .peer_port = 1});
+  sender->queue_pairs = {{.number = 10, .peer_number = 20, .pair = 0, .bytes = 500},
+                         {.number = 11, .peer_number = 21, .pair = 1, .bytes = 500}};
+  receiver->queue_pairs = {{.number = 20, .peer_number = 10, .pair = 0, .bytes = 500},
+                           {.number = 21, .peer_number = 11, .pair = 1, .bytes = 100}};
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_1 port 1 -> gpu2 mlx5_1 port 1");
+}
+
+TEST(Stuck, APortThatIsDownIsNamedWithItsStateAndReason) {
+  TestJob job;
+  ProcessFacts& from = job.process(0, 1);
+  const auto [sender, receiver] = job.connect(from, job.process(1, 2));
+  from.rails[0].state = RailState::kDown;
+  from.rails[0].state_ms = 12400;
+  sender->state = receiver->state = ConnectionState::kLost;
+  sender->still = receiver->still = true;
+  sender->looked_ms = receiver->looked_ms = 5;
+  sender->reason = "port 1 of mlx5_0 is down";
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1"));
+  EXPECT_TRUE(says(diagnosis.verdict, "gpu1 mlx5_0 port 1 is down; 2 processes wait for it"));
+  const std::string text = textOfJob(job);
+  EXPECT_TRUE(says(text, "is down, for 12.4 s")) << text;
+  EXPECT_TRUE(says(text, "port 1 of mlx5_0 is down")) << text;
+}
+
+TEST(Stuck, APairThatCarriesNothingIsOneCulpritForBothEnds) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  for (ConnectionFacts* const end : {sender, receiver}) {
+    end->state = ConnectionState::kReconnecting;
+    end->waits_for = WaitsFor::kPeer;
+    end->still = true;
+    end->looked_ms = 5;
+  }
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(diagnosis.culprits[0].name, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1");
+}
+
+TEST(Stuck, APathThatIsLostAgainAndAgainCarriesNothing) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  TestJob::waitsForData(*receiver);
+  sender->new_epochs = 2;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kFailedRail, "gpu1 mlx5_0 port 1 - gpu2 mlx5_0 port 1"));
+}
+
+TEST(Stuck, RailsThatHaveFailedAreToldWhileTheJobGoesOn) {
+  TestJob job;
+  ProcessFacts& own = job.process(0, 1);
+  const auto [sender, receiver] = job.connect(own, job.process(1, 2));
+  receiver->moved = 200;
+  own.rails[0].state = RailState::kDown;
+  own.rails[0].state_ms = 4000;
+  own.rails[0].failovers = 2;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(diagnosis.verdict, "nothing is stuck: 2 processes, 100 messages/s; 1 rail has failed");
+  EXPECT_EQ(
+      diagnosis.rails,
+      std::vector<std::string>{"gpu1 mlx5_0 port 1: down for 4.0 s, 2 failovers away from it, in 1 process"});
+}
+
+TEST(Stuck, ASetupThatIsSlowSaysForWhomItWaits) {
+  TestJob job;
+  job.process(0, 1).slow_setup =
+      "18 of 64 connections are up after 12 s; waiting for: host7 (3 ranks: nothing heard)";
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kHandshake, "rank 0 (gpu1:100)"));
+  EXPECT_TRUE(says(textOfJob(job), "18 of 64 connections are up after 12 s"));
+}
+
+TEST(Stuck, ADeadRankIsNamed) {
+  TestJob job;
+  ProcessFacts& dead = job.process(3, 2);
+  const auto [sender, receiver] = job.connect(job.process(0, 1), dead);
+  dead.alive = false;
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kDeadProcess, "rank 3 (gpu2:103)"));
+  EXPECT_TRUE(says(diagnosis.culprits[0].advice, "railwise postmortem 103"));
+}
+
+TEST(Stuck, ADeadRankIsNamedBeforeAnythingWaitsForIt) {
+  TestJob job;
+  ProcessFacts& dead = job.process(3, 2);
+  job.connect(job.process(0, 1), dead);
+  dead.alive = false;
+  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kDeadProcess, "rank 3 (gpu2:103)"));
+}
+
+TEST(Stuck, ADeadProcessOfAnotherJobIsNoFinding) {
+  TestJob job;
+  job.connect(job.process(0, 1), job.process(1, 2));
+  job.process(2, 1).alive = false;
+  EXPECT_FALSE(diagnosisOf(job).stuck);
+}
+
+TEST(Stuck, WhereNoProcessLivesNothingIsStuck) {
+  TestJob job;
+  ProcessFacts& one = job.process(0, 1);
+  ProcessFacts& other = job.process(1, 2);
+  job.connect(one, other);
+  one.alive = other.alive = false;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_FALSE(diagnosis.stuck);
+  EXPECT_TRUE(says(diagnosis.verdict, "no job runs on these hosts; 2 records of processes"))
+      << diagnosis.verdict;
+}
+
+TEST(Stuck, AStoppedRankIsNamedWhateverItsNeighboursWaitFor) {
+  TestJob job;
+  ProcessFacts& stopped = job.process(3, 2);
+  const auto [sender, receiver] = job.connect(job.process(0, 1), stopped);
+  stopped.kernel_state = 'T';
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  TestJob::waitsForData(*receiver);  // as it was when the process was stopped
+  receiver->looked_ms = 9000;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kStoppedProcess, "rank 3 (gpu2:103)"));
+  EXPECT_TRUE(says(diagnosis.culprits[0].advice, "kill -CONT 103"));
+}
+
+TEST(Stuck, AHandshakeOfAStoppedRankIsNoFindingOfItsOwn) {
+  TestJob job;
+  ProcessFacts& stopped = job.process(3, 2);
+  const auto [sender, receiver] = job.connect(stopped, job.process(0, 1));
+  stopped.kernel_state = 'T';
+  sender->state = ConnectionState::kConnecting;
+  sender->still = true;
+  EXPECT_EQ(diagnosisOf(job).culprits.size(), 1U);
+}
+
+TEST(Stuck, ARankThatDoesNotLookAfterItsOpenMessagesIsNamed) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(3, 2));
+  TestJob::waits(*sender, WaitsFor::kClearToSend);
+  TestJob::waitsForData(*receiver);
+  receiver->looked_ms = 30000;
+  sender->next = sender->oldest = receiver->posted;  // the receiver has posted no further receive
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kIdleCaller, "rank 3 (gpu2:103)"));
+  EXPECT_TRUE(says(textOfJob(job), "its last call was 30.0 s ago")) << textOfJob(job);
+}
+
+TEST(Stuck, AMessageThatTheReceiverHasIsCompleteWhateverTheLastLookSays) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(3, 2));
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  sender->looked_ms = 30000;
+  receiver->completed = sender->oldest;
+  EXPECT_FALSE(diagnosisOf(job).stuck);
+}
+
+TEST(Stuck, AConnectionThatHasFailedForGoodIsNamedWithItsReason) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  sender->state = ConnectionState::kFailed;
+  sender->reason = "no path for 60 s";
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis),
+            culprit(CulpritKind::kFailedConnection, "rank 0 (gpu1:100) - rank 1 (gpu2:101)"));
+  EXPECT_TRUE(says(textOfJob(job), "no path for 60 s"));
+}
+
+// ---- peers without a record
+
+TEST(Stuck, AHostThatDoesNotAnswerIsNamedWithItsReason) {
+  TestJob job;
+  ProcessFacts away;
+  away.host = "gpu7";
+  away.pid = 4411;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), away);
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  job.hosts.push_back({.asked = "root@gpu7", .error = "no answer within 30 s"});
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentHost, "gpu7"));
+  EXPECT_TRUE(says(textOfJob(job), "no answer within 30 s"));
+}
+
+TEST(Stuck, AHostThatDoesNotAnswerIsAFindingOfItsOwnBehindTheOthers) {
+  TestJob job;
+  job.hosts.push_back({.asked = "root@gpu7", .error = "No route to host"});
+  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kSilentHost, "gpu7"));
+  TestJob::waitsForReceive(*job.connect(job.process(0, 1), job.process(1, 2)).first);
+  EXPECT_EQ(worst(diagnosisOf(job)).first, CulpritKind::kLateProcess);
+}
+
+TEST(Stuck, AHostThatWasNotAskedIsToBeAsked) {
+  TestJob job;
+  ProcessFacts away;
+  away.host = "gpu7";
+  away.pid = 4411;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), away);
+  TestJob::waitsForReceive(*sender);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kUnaskedHost, "gpu7"));
+  EXPECT_TRUE(says(diagnosis.culprits[0].advice, "railwise stuck --hosts FILE with gpu7 in FILE"));
+}
+
+TEST(Stuck, AProcessWithoutARecordOnAHostThatAnswersIsNamed) {
+  TestJob job;
+  ProcessFacts away;
+  away.host = "gpu7";
+  away.pid = 4411;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), away);
+  TestJob::waitsForReceive(*sender);
+  job.hosts.push_back({.asked = "gpu7", .name = "gpu7.example.org"});
+  EXPECT_EQ(worst(diagnosisOf(job)), culprit(CulpritKind::kNoRecord, "gpu7:4411"));
+}
+
+TEST(Stuck, AnEndWithoutAPairNumberIsFoundByItsPeer) {
+  TestJob job;
+  const auto [sender, receiver] = job.connect(job.process(0, 1), job.process(1, 2));
+  sender->pair_id = receiver->pair_id = 0;
+  TestJob::waitsForReceive(*sender);
+  TestJob::waitsForData(*receiver);
+  EXPECT_EQ(worst(diagnosisOf(job)).first, CulpritKind::kSilentRail);
+}
+
+// ---- chains and circles
+
+TEST(Stuck, AChainOfWaitsLeadsToTheRankThatWaitsForNone) {
+  TestJob job;
+  ProcessFacts& first = job.process(0, 1);
+  ProcessFacts& second = job.process(1, 2);
+  ProcessFacts& last = job.process(2, 3);
+  TestJob::waitsForReceive(*job.connect(first, second).first, 3000);
+  TestJob::waitsForReceive(*job.connect(second, last).first, 8000);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kLateProcess, "rank 2 (gpu3:102)"));
+  EXPECT_EQ(diagnosis.culprits[0].processes, (std::vector<int>{0, 1}));
+  EXPECT_EQ(diagnosis.culprits[0].connections, 1);
+  EXPECT_TRUE(says(diagnosis.verdict, "2 processes wait for it, the longest for 8.0 s")) << diagnosis.verdict;
+}
+
+TEST(Stuck, ARingBehindASilentRailBlamesTheRailAlone) {
+  TestJob job;
+  ProcessFacts& a = job.process(0, 1);
+  ProcessFacts& b = job.process(1, 2);
+  ProcessFacts& c = job.process(2, 3);
+  const auto [a_sends, b_receives] = job.connect(a, b);
+  TestJob::waits(*a_sends, WaitsFor::kCompletion);
+  a_sends->next = a_sends->posted = a_sends->oldest + 1;
+  TestJob::waitsForData(*b_receives);
+  TestJob::waitsForData(*job.connect(b, c).second);
+  TestJob::waitsForData(*job.connect(c, a).second);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kSilentRail, "gpu1 mlx5_0 port 1 -> gpu2 mlx5_0 port 1"));
+  EXPECT_EQ(diagnosis.culprits[0].processes.size(), 3U);
+}
+
+TEST(Stuck, ACircleIsTold) {
+  TestJob job;
+  ProcessFacts& a = job.process(0, 1);
+  ProcessFacts& b = job.process(1, 2);
+  TestJob::waitsForReceive(*job.connect(a, b).first);
+  TestJob::waitsForReceive(*job.connect(b, a).first);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 1U);
+  EXPECT_EQ(diagnosis.culprits[0].kind, CulpritKind::kCircle);
+  EXPECT_TRUE(says(textOfJob(job), "rank 0 (gpu1:100) waits for rank 1 (gpu2:101) waits for rank 0"))
+      << textOfJob(job);
+}
+
+TEST(Stuck, InARingTheRankThatPassesNothingOnIsPointedAt) {
+  TestJob job;
+  std::vector<ProcessFacts*> ranks = {&job.process(0, 1), &job.process(1, 2), &job.process(2, 3)};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto [sender, receiver] = job.connect(*ranks[i], *ranks[(i + 1) % 3]);
+    TestJob::waitsForData(*receiver);
+    sender->given = i == 2 ? 4 : 7;  // rank 2 has received 7
+  }
+  EXPECT_TRUE(says(textOfJob(job), "rank 2 (gpu3:102) has received more than it has passed on"))
+      << textOfJob(job);
+}
+
+TEST(Stuck, TheMostBlamedComesFirst) {
+  TestJob job;
+  ProcessFacts& one = job.process(0, 1);
+  ProcessFacts& other = job.process(1, 2);
+  TestJob::waitsForReceive(*job.connect(job.process(2, 3), one).first);
+  for (int rank = 3; rank < 6; ++rank)
+    TestJob::waitsForReceive(*job.connect(job.process(rank, rank + 1), other).first);
+  const Diagnosis diagnosis = diagnosisOf(job);
+  ASSERT_EQ(diagnosis.culprits.size(), 2U);
+  EXPECT_EQ(diagnosis.culprits[0].name, "rank 1 (gpu2:101)");
+}
+
+TEST(Graph, FindsRootsOfALongChainWithoutRecursion) {
+  constexpr int kNodes = 100000;
+  Graph graph(kNodes);
+  for (int node = 0; node + 1 < kNodes; ++node) graph[static_cast<std::size_t>(node)] = {node + 1};
+  const auto roots = rootsOf(graph);
+  ASSERT_EQ(roots.size(), 1U);
+  EXPECT_EQ(roots[0], std::vector<int>{kNodes - 1});
+  EXPECT_EQ(whoReaches(graph, roots[0]).size(), kNodes - 1U);
+}
+
+TEST(Graph, ACircleIsInOrder) {
+  const Graph graph = {{1}, {2}, {1, 3}, {2}};
+  EXPECT_EQ(rootsOf(graph), (std::vector<std::vector<int>>{{1, 2, 3}}));
+  EXPECT_EQ(circleIn(graph, {1, 2, 3}), (std::vector<int>{1, 2}));
+}
+
+// ---- census
+
+TEST(Stuck, TheCensusSaysForWhomConnectionsWait) {
+  TestJob job;
+  ProcessFacts& own = job.process(0, 1);
+  job.connect(own, job.process(1, 2));
+  ProcessFacts away;
+  away.host = "gpu7";
+  for (const uint32_t pid : {1U, 2U, 3U}) {
+    away.pid = pid;
+    ConnectionFacts& end = *job.connect(own, away).first;
+    end.state = ConnectionState::kConnecting;
+    end.still = true;
+    end.state_ms = 42000;
+    end.reason = "connection refused";
+  }
+  job.hosts.push_back({.asked = "gpu7", .error = "No route to host"});
+  const std::string text = textOfJob(job);
+  EXPECT_TRUE(says(text, "2 of 5 connections are up; the others wait for")) << text;
+  EXPECT_TRUE(says(text, "gpu7, which does not answer (3 processes): 3 connections, the longest for 42.0 s;"))
+      << text;
+}
+
+TEST(Stuck, AListenerThatNoPeerHasCalledIsAFinding) {
+  TestJob job;
+  ProcessFacts& own = job.process(0, 1);
+  ConnectionFacts& listener = *job.connect(own, own).first;
+  listener.side = record::Side::kListener;
+  listener.state = ConnectionState::kListening;
+  listener.peer = "";
+  listener.still = true;
+  own.connections.pop_back();
+  own.ranks = 2;
+  const Diagnosis diagnosis = diagnosisOf(job);
+  EXPECT_EQ(worst(diagnosis), culprit(CulpritKind::kHandshake, "rank 0 (gpu1:100)"));
+  EXPECT_EQ(diagnosis.notes,
+            std::vector<std::string>{"rank 1 of 2 has no record on the hosts that were asked"});
+}
+
+// ---- two reads
+
+record::Snapshot snapshotWith(const record::Connection& connection, uint64_t read_ns) {
+  record::Snapshot snapshot;
+  snapshot.read_ns = read_ns;
+  snapshot.process.alive = true;
+  snapshot.process.pid = 1;
+  snapshot.connections.push_back(connection);
+  return snapshot;
+}
+
+TEST(StuckFacts, WhatCompletesBetweenTheReadsMoves) {
+  record::Connection connection;
+  connection.state = ConnectionState::kRunning;
+  connection.oldest = 5;
+  connection.completed = 4;
+  const record::Snapshot first = snapshotWith(connection, 1000000000);
+  connection.oldest = 15;
+  connection.completed = 14;
+  const ProcessFacts facts = factsOf(&first, snapshotWith(connection, 3000000000));
+  EXPECT_EQ(facts.between_ms, 2000U);
+  EXPECT_EQ(facts.connections.at(0).moved, 10U);
+  EXPECT_FALSE(facts.connections.at(0).still);
+}
+
+TEST(StuckFacts, WhatIsOpenInBothReadsStandsStill) {
+  record::Connection connection;
+  connection.state = ConnectionState::kRunning;
+  connection.oldest = 5;
+  connection.waits_since_ns = 500000000;
+  const record::Snapshot first = snapshotWith(connection, 1000000000);
+  const ProcessFacts facts = factsOf(&first, snapshotWith(connection, 3000000000));
+  EXPECT_TRUE(facts.connections.at(0).still);
+  EXPECT_EQ(facts.connections.at(0).waits_ms, 2500U);
+}
+
+TEST(StuckFacts, NewQueuePairsAreNoProgress) {
+  record::Connection connection;
+  connection.state = ConnectionState::kRunning;
+  connection.oldest = 5;
+  connection.epoch = 2;
+  const record::Snapshot first = snapshotWith(connection, 1000000000);
+  connection.epoch = 3;
+  const ProcessFacts facts = factsOf(&first, snapshotWith(connection, 3000000000));
+  EXPECT_TRUE(facts.connections.at(0).still);
+  EXPECT_EQ(facts.connections.at(0).new_epochs, 1U);
+}
+
+TEST(StuckFacts, TheSlowSetupIsOverOnceAConnectionIsUp) {
+  record::Snapshot snapshot = snapshotWith({}, 1);
+  snapshot.events.push_back({.kind = record::EventKind::kSlowConnect, .text = "1 of 2"});
+  EXPECT_EQ(factsOf(nullptr, snapshot).slow_setup, "1 of 2");
+  snapshot.events.push_back({.kind = record::EventKind::kConnected});
+  EXPECT_EQ(factsOf(nullptr, snapshot).slow_setup, "");
+}
+
+TEST(StuckFacts, WhatHasNothingOpenDoesNotStandStill) {
+  record::Connection connection;
+  connection.state = ConnectionState::kRunning;
+  const record::Snapshot first = snapshotWith(connection, 1000000000);
+  EXPECT_FALSE(factsOf(&first, snapshotWith(connection, 3000000000)).connections.at(0).still);
+}
+
+TEST(StuckFacts, TheLastLookOfAnIdleConnectionIsNoWait) {
+  record::Connection connection;
+  connection.state = ConnectionState::kRunning;
+  connection.waits_for = WaitsFor::kClearToSend;  // it has come since
+  connection.looked_ns = 500000000;
+  const record::Snapshot first = snapshotWith(connection, 1000000000);
+  EXPECT_FALSE(factsOf(&first, snapshotWith(connection, 3000000000)).connections.at(0).still);
+  connection.waits_for = WaitsFor::kData;
+  connection.side = record::Side::kReceiver;
+  connection.oldest = connection.posted = connection.completed = 5;  // it has arrived since
+  EXPECT_FALSE(factsOf(&first, snapshotWith(connection, 3000000000)).connections.at(0).still);
+}
+
+TEST(StuckFacts, ReadOnceTheAgeTells) {
+  record::Connection connection;
+  connection.state = ConnectionState::kRunning;
+  connection.oldest = 5;
+  connection.oldest_since_ns = 1000000000;
+  EXPECT_TRUE(factsOf(nullptr, snapshotWith(connection, 3100000000)).connections.at(0).still);
+  EXPECT_FALSE(factsOf(nullptr, snapshotWith(connection, 2900000000)).connections.at(0).still);
+}
+
+TEST(StuckFacts, TextOfARecordCannotReachTheTerminal) {
+  record::Connection connection;
+  connection.reason = "a\x1b[2Jb";
+  EXPECT_EQ(factsOf(nullptr, snapshotWith(connection, 1)).connections.at(0).reason, "a?[2Jb");
+}
+
+// ---- lines of JSON
+
+HostFacts someHost() {
+  TestJob job;
+  ProcessFacts& process = job.process(0, 1);
+  TestJob::waitsForData(*job.connect(process, process).second);
+  return {.asked = "gpu1", .name = "gpu1", .notes = {"a note"}, .processes = {process}};
+}
+
+TEST(StuckWire, WhatIsWrittenIsReadAgain) {
+  const std::string lines = jsonLines(someHost());
+  const auto hosts = parseJsonLines(lines + lines, "gpu1");
+  ASSERT_OK(hosts);
+  ASSERT_EQ(hosts->size(), 2U);
+  EXPECT_EQ(jsonLines((*hosts)[1]), lines);
+}
+
+TEST(StuckWire, GreetingsOfAShellAreLeftOut) {
+  EXPECT_OK(parseJsonLines("Welcome to gpu1\n\n" + jsonLines(someHost()), "gpu1"));
+}
+
+TEST(StuckWire, ErrorsNameTheSourceAndTheLine) {
+  const auto errorOf = [](const std::string& text) {
+    const auto hosts = parseJsonLines(text, "gpu1");
+    return hosts.ok() ? "" : hosts.error();
+  };
+  const std::string lines = jsonLines(someHost());
+  const std::string first = lines.substr(0, lines.find('\n') + 1);
+  EXPECT_EQ(errorOf(""),
+            "gpu1: no line of railwise stuck --gather in it: is railwise of this version there?");
+  EXPECT_EQ(errorOf(first), "gpu1:1: cut: 0 of 1 processes of the host before it are there");
+  EXPECT_EQ(errorOf("x\n{\"a\": 1}"), "gpu1:2: no line of a host stands before it");
+  EXPECT_EQ(errorOf(first + "{\"pid\": \"x\"}"), "gpu1:2: 'host' is missing");
+  EXPECT_EQ(errorOf(lines.substr(0, lines.size() - 5)), "gpu1:2: no JSON, or cut");
+  EXPECT_EQ(errorOf("{\"schema\": " + std::string(50000, '[')), "gpu1:1: no JSON of railwise stuck --gather");
+}
+
+TEST(StuckWire, PlacesBeyondATableAreNotKnown) {
+  HostFacts host = someHost();
+  host.processes[0].connections[0].pairs[0].rail = 77;
+  host.processes[0].connections[0].queue_pairs.push_back({.pair = 5});
+  const auto hosts = parseJsonLines(jsonLines(host), "gpu1");
+  ASSERT_OK(hosts);
+  EXPECT_EQ((*hosts)[0].processes[0].connections[0].pairs[0].rail, -1);
+  EXPECT_EQ((*hosts)[0].processes[0].connections[0].queue_pairs[0].pair, -1);
+}
+
+// ---- outputs
+
+TEST(StuckText, HasEightyColumns) {
+  TestJob job;
+  ProcessFacts& a = job.process(0, 1);
+  ProcessFacts& b = job.process(1, 2);
+  const auto [sender, receiver] = job.connect(a, b);
+  TestJob::waits(*sender, WaitsFor::kCompletion);
+  sender->reason =
+      "a long reason, with many words, that goes on and on and does not fit into one line at all";
+  const Job made = job.job();
+  std::string text = stuckText(made, diagnose(made, {}));
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    EXPECT_LE(end, 80U) << text.substr(0, end);
+    text.erase(0, end + 1);
+  }
+}
+
+TEST(StuckText, TheGraphQuotesNames) {
+  TestJob job;
+  ProcessFacts& odd = job.process(0, 1);
+  odd.host = "a\"b";
+  TestJob::waitsForReceive(*job.connect(job.process(1, 2), odd).first);
+  const Job made = job.job();
+  EXPECT_TRUE(says(stuckDot(made, diagnose(made, {})), "rank 0 (a\\\"b:100)"));
+}
+
+TEST(StuckText, JsonHasTheWaitsAndTheCulprits) {
+  TestJob job;
+  TestJob::waitsForReceive(*job.connect(job.process(0, 1), job.process(1, 2)).first);
+  const Job made = job.job();
+  const std::string json = stuckJson(made, diagnose(made, {}));
+  EXPECT_TRUE(says(json, "\"schema\": \"railwise-stuck\"")) << json;
+  EXPECT_TRUE(says(json, "\"kind\": \"late_process\"")) << json;
+  EXPECT_TRUE(says(json, "\"why\": \"no_receive\"")) << json;
+}
+
+}  // namespace
+}  // namespace railwise::observe

@@ -1,0 +1,44 @@
+// The gate that keeps threads out of the plugin.
+#include "perf/job/call_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "perf/job/worker.h"
+
+namespace railwise::cli {
+namespace {
+
+TEST(CallGate, AClosedGateLetsNoOneIn) {
+  CallGate gate;
+  EXPECT_TRUE(CallGate::Pass(gate).ok());
+  EXPECT_TRUE(gate.close(std::chrono::seconds(0)));
+  EXPECT_TRUE(gate.closed());
+  EXPECT_FALSE(CallGate::Pass(gate).ok());
+}
+
+TEST(CallGate, ClosingWaitsForWhoIsInside) {
+  CallGate gate;
+  auto pass = std::make_unique<CallGate::Pass>(gate);
+  EXPECT_FALSE(gate.close(std::chrono::milliseconds(1)));
+  pass.reset();
+  EXPECT_TRUE(gate.close(std::chrono::minutes(1)));
+}
+
+TEST(CallGate, AWorkerRunsNothingBehindAClosedGate) {
+  CallGate gate;
+  Worker worker("test", gate);
+  int runs = 0;
+  const auto job = [&] {
+    ++runs;
+    return Status::success();
+  };
+  EXPECT_TRUE(worker.run(job).ok());
+  EXPECT_TRUE(gate.close(std::chrono::minutes(1)));
+  EXPECT_FALSE(worker.run(job).ok());
+  EXPECT_EQ(runs, 1);
+}
+
+}  // namespace
+}  // namespace railwise::cli

@@ -1,0 +1,104 @@
+#include "topo/exports/host_view.h"
+
+#include "tests/topo/exports/export_machines.h"
+#include "topo/exports/ports.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+HostView viewOf(const Machine& machine) {
+  auto host = hostView(machine);
+  EXPECT_OK(host);
+  return std::move(*host);
+}
+
+TEST(ExportHostView, GivesEachGpuTheNicsThatNcclGivesIt) {
+  const Machine machine = machineOf(equallyNear());
+  const HostView host = viewOf(machine);
+  ASSERT_EQ(host.gpus.size(), 4U);
+  std::vector<int> nics;
+  for (const HostGpu& gpu : host.gpus) nics.push_back(gpu.nics.at(0).nic);
+  EXPECT_EQ(nics, (std::vector<int>{0, 2, 1, 3}));  // as railwise explain says
+  EXPECT_EQ(host.gpus[1].local_ranks, std::vector<int>{1});
+}
+
+TEST(ExportHostView, KnowsPlacesAndSpeeds) {
+  const HostView host = viewOf(machineOf(twoSwitches()));
+  EXPECT_EQ(host.gpus[1].busid, "0000:21:00.0");
+  EXPECT_EQ(host.gpus[1].numa, 1);
+  EXPECT_EQ(host.gpus[1].kind, "sm_90");
+  EXPECT_EQ(host.gpus[1].nics[0].type, PathType::kPix);
+  EXPECT_TRUE(host.gpus[1].nics[0].gpudirect);
+  EXPECT_EQ(host.nics[1].busid, "0000:22:00.0");
+  EXPECT_EQ(host.nics[1].numa, 1);
+  EXPECT_EQ(host.nics[1].mbps, 400000);
+}
+
+TEST(ExportHostView, RefusesNumbersThatNoDeviceHas) {
+  std::string twice = twoSwitches();
+  twice.replace(twice.find("<gpu dev=\"1\""), 12, "<gpu dev=\"0\"");
+  const auto doubled = hostView(machineOf(twice));
+  ASSERT_FALSE(doubled.ok());
+  EXPECT_NE(doubled.error().find("the device number 0, as another one has"), std::string::npos)
+      << doubled.error();
+  std::string below = twoSwitches();
+  below.replace(below.find("port=\"1\""), 8, "port=\"-5\"");
+  const auto port = hostView(machineOf(below));
+  ASSERT_FALSE(port.ok());
+  EXPECT_NE(port.error().find("has port -5"), std::string::npos) << port.error();
+}
+
+TEST(ExportHostView, CountsTheLinksOfASwitchForEveryPair) {
+  const HostView host = viewOf(machineOf(twoSwitches()));
+  EXPECT_TRUE(host.switched);
+  EXPECT_EQ(host.links, (std::vector<std::vector<int>>{{0, 18}, {18, 0}}));
+}
+
+TEST(ExportHostView, CountsDirectLinks) {
+  const HostView host = viewOf(fileMachine("synthetic/dgx1v.xml"));
+  EXPECT_FALSE(host.switched);
+  EXPECT_EQ(host.links[0], (std::vector<int>{0, 1, 1, 2, 2, 0, 0, 0}));
+}
+
+TEST(ExportHostView, OfSeveralHostsItTakesTheFirst) {
+  const HostView host = viewOf(fileMachine("synthetic/mnnvl-2hosts.xml"));
+  EXPECT_EQ(host.gpus.size(), 2U);
+  EXPECT_EQ(host.nics.size(), 1U);
+  ASSERT_FALSE(host.notes.empty());
+  EXPECT_TRUE(has(host.notes.back(), "only the first host of 2"));
+}
+
+TEST(ExportHostView, RanksThatShareAGpuAreItsLocalRanks) {
+  const HostView host = viewOf(fileMachine("synthetic/two-ranks-per-gpu.xml"));
+  ASSERT_EQ(host.gpus.size(), 2U);
+  EXPECT_EQ(host.gpus[0].local_ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(host.gpus[1].local_ranks, (std::vector<int>{2, 3}));
+}
+
+TEST(ExportHostView, SplitsMergedNicsIntoPorts) {
+  const HostView host = viewOf(machineOf(twoSwitches("mlx5_0+mlx4_1:2")));
+  EXPECT_EQ(ucxDevices(host.nics[0].ports), "mlx5_0:1,mlx4_1:2");
+}
+
+TEST(ExportHostView, RefusesANameThatNoDeviceHas) {
+  for (const char* name : {"a;reboot", "$(reboot)", "a b", "mlx5_0+", "evil\x1b[2J"}) {
+    const Machine machine = machineOf(twoSwitches(name));
+    const auto host = hostView(machine);
+    ASSERT_FALSE(host.ok()) << name;
+    EXPECT_TRUE(has(host.error(), "test.xml: the NIC '")) << host.error();
+    EXPECT_FALSE(has(host.error(), "\x1b"));
+  }
+}
+
+TEST(ExportHostView, UsedNicsAreThoseOfSomeGpu) {
+  const HostView host =
+      viewOf(machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "mlx5_0") +
+                                           slowNic(1, "0000:13:00.0", "mlx5_1", "100000")))));
+  EXPECT_EQ(host.nics[0].use_order, 0);
+  EXPECT_EQ(host.nics[1].use_order, -1);
+}
+
+}  // namespace
+}  // namespace railwise::topo

@@ -1,0 +1,74 @@
+#include "topo/exports/names.h"
+
+#include <gtest/gtest.h>
+
+namespace railwise::topo {
+namespace {
+
+TEST(ExportNames, DeviceNamesNeedNoQuotes) {
+  for (const char* name : {"mlx5_0", "rocep139s0", "eth0.100", "mlx5_bond_0", "a-b"})
+    EXPECT_TRUE(isDeviceName(name));
+  for (const char* name : {"", "-x", "a b", "a;b", "$(x)", "a,b", "a:1", "a\nb", "\xc3\xa4"})
+    EXPECT_FALSE(isDeviceName(name)) << name;
+  EXPECT_FALSE(isDeviceName(std::string(64, 'a')));
+}
+
+TEST(ExportNames, LabelValuesKeepWhatKubernetesTakes) {
+  EXPECT_EQ(labelValue("NVIDIA H100 80GB HBM3"), "NVIDIA-H100-80GB-HBM3");
+  EXPECT_EQ(labelValue(" (x) "), "x");
+  EXPECT_EQ(labelValue("..."), "");
+  EXPECT_EQ(labelValue(std::string(80, 'a')).size(), 63U);
+}
+
+TEST(ExportNames, LabelsOfDns) {
+  EXPECT_EQ(dnsLabel("mlx5_0"), "mlx5-0");
+  EXPECT_EQ(dnsLabel("Mlx5_0+mlx5_1"), "mlx5-0-mlx5-1");
+  EXPECT_EQ(dnsLabel("__"), "");
+  EXPECT_EQ(dnsLabel("abc_def", 4), "abc");
+  EXPECT_TRUE(isDnsName("gpu-7.example.com"));
+  for (const char* name : {"", "a..b", "-a", "a_b", "A", "a.", ".a"}) EXPECT_FALSE(isDnsName(name)) << name;
+  EXPECT_FALSE(isDnsName(std::string(64, 'a')));
+}
+
+TEST(ExportNames, WordsOfSlurm) {
+  EXPECT_EQ(slurmWord("NVIDIA H100 80GB HBM3"), "nvidia_h100_80gb_hbm3");
+  EXPECT_EQ(slurmWord("a:b,c=d"), "a_b_c_d");
+}
+
+TEST(ExportNames, ShellWordsAreQuotedWhereTheyMustBe) {
+  EXPECT_EQ(shellWord("/etc/topo.xml"), "/etc/topo.xml");
+  EXPECT_EQ(shellWord("/a b/$x"), "'/a b/$x'");
+  EXPECT_EQ(shellWord("it's"), "'it'\\''s'");
+  EXPECT_EQ(shellWord(""), "''");
+}
+
+TEST(ExportNames, LongNamesAreCutAndStayApart) {
+  EXPECT_EQ(shortName("node-1", 6), "node-1");
+  const std::string common = std::string(40, 'a') + "." + std::string(40, 'b');
+  const std::string one = shortName(common + "-1", 50);
+  const std::string two = shortName(common + "-2", 50);
+  EXPECT_NE(one, two);
+  // Without the dot at the cut: a letter or digit stands before the hash.
+  EXPECT_EQ(one, common.substr(0, 40) + "-" + one.substr(one.size() - 8));
+  EXPECT_TRUE(isDnsName(one) && isDnsName(two));
+  EXPECT_EQ(shortName(common, 50), shortName(common, 50));
+}
+
+TEST(ExportNames, TextsAreCutBetweenCharacters) {
+  EXPECT_EQ(cutUtf8("abc", 3), "abc");
+  EXPECT_EQ(cutUtf8("ab\xc3\xa4", 3), "ab");
+  EXPECT_EQ(cutUtf8("a\xf0\x9f\x90\x88z", 4), "a");
+}
+
+TEST(ExportNames, XmlTextsHoldNothingThatXmlForbids) {
+  EXPECT_EQ(xmlText("<\"&\n>"), "&lt;&quot;&amp;?&gt;");
+  EXPECT_EQ(xmlText("caf\xc3\xa9"), "caf\xc3\xa9");
+  EXPECT_EQ(xmlText("caf\xe9!"), "caf\xef\xbf\xbd!");
+  EXPECT_EQ(xmlText("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");  // a surrogate
+  EXPECT_EQ(xmlText("\xef\xbf\xbe\xef\xbf\xbf\xef\xbf\xbc"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbc");
+}
+
+TEST(ExportNames, CommentsStayOnTheirLine) { EXPECT_EQ(commentText("a\nb\x1b[2J"), "a?b?[2J"); }
+
+}  // namespace
+}  // namespace railwise::topo

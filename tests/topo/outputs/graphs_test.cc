@@ -1,0 +1,75 @@
+#include <sstream>
+
+#include "tests/topo/json_check.h"
+#include "tests/topo/output_machines.h"
+#include "topo/outputs/outputs.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+std::string searchedText(const Machine& machine, bool why = false) {
+  const auto graphs = searchMachine(machine, {.traces = true});
+  EXPECT_OK(graphs);
+  return graphsText(machine, *graphs, why);
+}
+
+TEST(GraphsText, ChannelsWithTheirNicsAndGpus) {
+  const std::string text = searchedText(machineOf(twoSwitches()));
+  EXPECT_TRUE(has(text, "Ranks 0, 1, with a second, equal machine\n")) << text;
+  EXPECT_TRUE(has(text, "mlx5_0 > 0 1 > mlx5_0")) << text;
+  EXPECT_TRUE(has(text, "mlx5_1 > 1 0 > mlx5_1")) << text;
+  EXPECT_FALSE(has(text, "NCCL looked for"));
+}
+
+TEST(GraphsText, LinesFitATerminal) {
+  std::istringstream lines(searchedText(machineOf(equallyNear()), true));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST(GraphsText, WhySaysWhatWasTriedAndWhyItEnded) {
+  const std::string text = searchedText(machineOf(twoSwitches()), true);
+  EXPECT_TRUE(has(text, "NCCL looked for 1 to 32 channels of the pattern ring")) << text;
+  EXPECT_TRUE(has(text, "in attempt")) << text;
+  EXPECT_TRUE(has(text, "the search ended")) << text;
+}
+
+TEST(GraphsText, WhySaysWhichLinkIsMissing) {
+  std::string xml =
+      systemOf(cpu(0, gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") + nic(0, "0000:12:00.0", "mlx5_0")));
+  for (std::size_t at = 0; (at = xml.find("<nvlink", at)) != std::string::npos;)
+    xml.erase(at, xml.find("/>", at) + 2 - at);
+  for (std::size_t at = 0; (at = xml.find("link_width=\"16\"", at)) != std::string::npos;)
+    xml.replace(at, 15, "link_width=\"1\" ");
+  for (std::size_t at = 0; (at = xml.find("32.0 GT/s PCIe", at)) != std::string::npos;)
+    xml.replace(at, 14, "8.0 GT/s PCIe");
+  std::string text = searchedText(machineOf(xml), true);
+  for (std::size_t at = 0; (at = text.find("\n      ", at)) != std::string::npos;) text.replace(at, 7, " ");
+  EXPECT_TRUE(has(text, "Could not find a path for pattern 4, falling back to simple order")) << text;
+  EXPECT_TRUE(
+      has(text, "the link from GPU 0 to NUMA node 0, on the path from GPU 0 to GPU 1, has 0.75 GB/s left"))
+      << text;
+}
+
+TEST(GraphsJson, IsJsonWithAllGraphs) {
+  const Machine machine = machineOf(twoSwitches());
+  const auto graphs = searchMachine(machine, {.traces = true});
+  ASSERT_OK(graphs);
+  for (const bool why : {false, true}) {
+    const std::string json = graphsJson(machine, *graphs, why);
+    EXPECT_TRUE(JsonCheck::isJson(json)) << json;
+    for (const char* key : {"\"nodes1\"", "\"nodes2\"", "\"ring\"", "\"collnet_direct\"", "\"nvls\""})
+      EXPECT_TRUE(has(json, key)) << key;
+    EXPECT_EQ(has(json, "\"attempts\""), why);
+  }
+}
+
+TEST(GraphsText, OfAllRealMachinesWithoutAFailure) {
+  const auto machine = realMachine("azure/ndv4-topo.xml", {.gpu_sm = 80, .nvswitch_links = 12});
+  if (!machine) GTEST_SKIP() << "no ../shared/topologies";
+  EXPECT_TRUE(has(searchedText(*machine), "Ring: 8 channels, 24 GB/s inside, 24 between hosts"));
+}
+
+}  // namespace
+}  // namespace railwise::topo

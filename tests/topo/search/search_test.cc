@@ -1,0 +1,153 @@
+#include "topo/search/search.h"
+
+#include <array>
+
+#include "tests/topo/search/search_machines.h"
+
+namespace railwise::topo {
+namespace {
+
+using namespace test;
+
+TEST(SearchGraphs, AloneWithoutTheNetwork) {
+  const Machine machine = machineOf(twoSwitches());
+  const CommunicatorGraphs graphs = searched(machine, {});
+  EXPECT_FALSE(graphs.inter);
+  EXPECT_FLOAT_EQ(graphs.total_bandwidth, 370.8F);
+  for (const Channel& channel : graphs.of(Algorithm::kRing).channels) {
+    EXPECT_EQ(channel.net_in, -1);
+    EXPECT_EQ(channel.ranks.size(), 2U);
+  }
+}
+
+TEST(SearchGraphs, WithASecondHostOverTheNics) {
+  const Machine machine = machineOf(twoSwitches());
+  const CommunicatorGraphs graphs = searched(machine, {.nodes = 2});
+  EXPECT_TRUE(graphs.inter);
+  EXPECT_EQ(graphs.max_bandwidth, 48);
+  const ChannelGraph& ring = graphs.of(Algorithm::kRing);
+  ASSERT_FALSE(ring.channels.empty());
+  for (const Channel& channel : ring.channels) EXPECT_GE(channel.net_in, 0);
+  EXPECT_EQ(graphs.of(Algorithm::kTree).channels.size(), ring.channels.size());
+}
+
+TEST(SearchGraphs, HeadsHaveOneRank) {
+  const CommunicatorGraphs graphs = searched(machineOf(twoSwitches()), {.nodes = 2});
+  for (const Algorithm algorithm : {Algorithm::kNvls, Algorithm::kCollNetDirect})
+    for (const Channel& channel : graphs.of(algorithm).channels) EXPECT_EQ(channel.ranks.size(), 1U);
+}
+
+TEST(SearchGraphs, CollnetOnlyWhereItIsAsked) {
+  const Machine machine = machineOf(twoSwitches());
+  EXPECT_FALSE(searched(machine, {.nodes = 2}).of(Algorithm::kCollNetChain).channels.empty());
+  EXPECT_TRUE(
+      searched(machine, {.nodes = 2, .collnet = false}).of(Algorithm::kCollNetChain).channels.empty());
+}
+
+TEST(SearchGraphs, OldVersionsTryTheirOwnSpeeds) {
+  std::string xml = twoSwitches();
+  for (std::size_t at = 0; (at = xml.find("sm=\"90\"", at)) != std::string::npos;)
+    xml.replace(at, 7, "sm=\"100\"");
+  Settings old;
+  old.nccl = NcclVersion::k2_28;
+  SearchTrace trace;
+  searched(machineOf(xml, old), {.nodes = 1, .trace = &trace});
+  for (const GraphTrace& graph : trace.graphs)
+    for (const SearchAttempt& attempt : graph.attempts) EXPECT_NE(attempt.limits.bandwidth_intra, 45);
+}
+
+TEST(SearchGraphs, OneGpuIsARingOfItsOwn) {
+  const Machine machine = machineOf(systemOf(cpu(0, gpu(0, "0000:11:00.0") + nic(0, "0000:12:00.0", "a"))));
+  const CommunicatorGraphs graphs = searched(machine, {});
+  EXPECT_FALSE(graphs.of(Algorithm::kRing).channels.empty());
+  EXPECT_EQ(graphs.of(Algorithm::kTree).pattern, Pattern::kTree);
+}
+
+TEST(SearchGraphs, AreTheSameEachTime) {
+  const Machine machine = machineOf(equallyNear());
+  const auto first = searched(machine, {.nodes = 2}).of(Algorithm::kRing);
+  const auto second = searched(machine, {.nodes = 2}).of(Algorithm::kRing);
+  ASSERT_EQ(first.channels.size(), second.channels.size());
+  for (std::size_t c = 0; c < first.channels.size(); ++c)
+    EXPECT_EQ(first.channels[c].ranks, second.channels[c].ranks);
+}
+
+// The GPUs' PCIe of 1.5 GB/s is slower than any speed that NCCL tries: it takes the order of the list.
+std::string slowPcie(const std::string& more) {
+  std::string xml = systemOf(cpu(0, gpu(0, "0000:11:00.0") + gpu(1, "0000:13:00.0") + more));
+  for (std::size_t at = 0; (at = xml.find("<nvlink", at)) != std::string::npos;)
+    xml.erase(at, xml.find("/>", at) + 2 - at);
+  for (std::size_t at = 0; (at = xml.find("link_width=\"16\"", at)) != std::string::npos;)
+    xml.replace(at, 15, "link_width=\"1\" ");
+  for (std::size_t at = 0; (at = xml.find("32.0 GT/s PCIe", at)) != std::string::npos;)
+    xml.replace(at, 14, "8.0 GT/s PCIe");
+  return xml;
+}
+
+TEST(SearchGraphs, FallBackToTheOrderOfTheList) {
+  const Machine machine = machineOf(slowPcie(nic(0, "0000:12:00.0", "mlx5_0")));
+  SearchTrace trace;
+  const CommunicatorGraphs graphs = searched(machine, {.trace = &trace});
+  const ChannelGraph& ring = graphs.of(Algorithm::kRing);
+  ASSERT_EQ(ring.channels.size(), 1U);
+  EXPECT_FLOAT_EQ(ring.bandwidth_intra, 0.1F);
+  EXPECT_EQ(ring.channels[0].ranks, (std::vector<int>{0, 1}));
+  ASSERT_TRUE(trace.graphs[0].simple_order);
+  EXPECT_FLOAT_EQ(trace.graphs[0].blocked.left, 0.75F);
+}
+
+TEST(SearchGraphs, NcclFailsWhereTheOrderOfTheListNeedsANic) {
+  const Machine machine = machineOf(slowPcie(""));
+  const auto found = searchGraphs(machine.domains[0], *machine.settings, {});
+  ASSERT_FALSE(found.ok());
+  EXPECT_TRUE(has(found.error(), "fails its init")) << found.error();
+}
+
+TEST(SearchMachine, WithoutNicsThereIsNoSecondHost) {
+  const auto graphs = searchMachine(machineOf(withoutNvlink()), {});
+  ASSERT_OK(graphs);
+  EXPECT_TRUE((*graphs)[0].one_host.has_value());
+  EXPECT_FALSE((*graphs)[0].two_hosts.has_value());
+}
+
+// How many stages the search of all graphs goes through. NCCL goes through one with each of its steps.
+struct Effort {
+  long steps = 0;
+  long visited = 0;
+};
+Effort effortOf(const std::string& file, int nodes) {
+  const Settings settings;
+  const auto machine = loadFile(RAILWISE_SOURCE_DIR "/tests/topo/machines/" + file, settings, {});
+  EXPECT_OK(machine);
+  SearchTrace trace;
+  searched(*machine, {.nodes = nodes, .trace = &trace});
+  Effort effort;
+  for (const GraphTrace& graph : trace.graphs) {
+    effort.steps += graph.steps;
+    effort.visited += graph.visited;
+  }
+  return effort;
+}
+
+// The bounds are a few percent above what the search needs. More stages than that mean a slower search.
+TEST(SearchGraphs, GoesThroughFewerStagesThanNccl) {
+  struct Case {
+    const char* file;
+    int nodes;
+    long steps;
+    long visited;
+  };
+  constexpr std::array kCases = {Case{"synthetic/dgx1v.xml", 1, 90722, 32500},
+                                 Case{"synthetic/dgx1v.xml", 2, 681890, 270000},
+                                 Case{"synthetic/equal-4gpu-8nic.xml", 1, 234136, 10600},
+                                 Case{"releases/blackwell-cx8.xml", 2, 5753807, 360000},
+                                 Case{"synthetic/gb300-directnic.xml", 2, 425728, 22900}};
+  for (const Case& c : kCases) {
+    const Effort effort = effortOf(c.file, c.nodes);
+    EXPECT_EQ(effort.steps, c.steps) << c.file << ", NCCL's steps";
+    EXPECT_LE(effort.visited, c.visited) << c.file;
+  }
+}
+
+}  // namespace
+}  // namespace railwise::topo
