@@ -72,6 +72,7 @@ class Job:
                   "NCCL_CONF_FILE": "/dev/null", "NCCL_NET_MERGE_LEVEL": "LOC",  # the devices as they are
                   # NCCL writes a dump for every communicator whose rank 0 this is: each process has its own.
                   "NCCL_DEBUG_FILE": str(self.logs[rank]), "NCCL_TOPO_DUMP_FILE": str(self.folder / f"topology{rank}.xml"),
+                  "RAILWISE_SLOW_CONNECT": "0",  # ranks that start late on a busy machine are no finding
                   "NCCL_HOSTID": self.place.host(rank), **self.place.environment(rank), **self.extra}
         return {**outside, **{name: value for name, value in of_job.items() if value is not None}}
 
