@@ -40,6 +40,11 @@ Status systemError(const char* what) {
   return {Code::kSystem, error};
 }
 
+void prepareToFork() {
+  takeProcessLocks();
+  prepareToForgetProgress();
+}
+
 void forgetInChild() {
   if (g_attached != nullptr) {
     g_attached->forgotten = true;
@@ -318,7 +323,7 @@ Result<Fabric*> attach(const std::string& name, const FabricChoice* choice) {
 
 void watchForks() {
   static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(takeProcessLocks, releaseProcessLocks, forgetInChild); });
+  std::call_once(once, [] { pthread_atfork(prepareToFork, releaseProcessLocks, forgetInChild); });
 }
 
 Result<Fabric*> attachFabric(const FabricChoice& choice) { return attach(choice.name, &choice); }

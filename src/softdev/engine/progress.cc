@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <thread>
+#include <utility>
 
 #include "base/background_thread.h"
 #include "softdev/engine/requester.h"
@@ -149,9 +150,10 @@ class Progress {
 };
 
 // Never destroyed, because its thread may outlive static destruction. A forked child keeps the parent's
-// object in `lost` and makes a new one.
+// object in `lost` and takes `spare`.
 struct Holder {
   Progress* current = new Progress;
+  Progress* spare = nullptr;
   Progress* lost = nullptr;
 };
 
@@ -167,9 +169,12 @@ void progressRemove(Qp& qp) { holder().current->remove(qp); }
 void retryParkedOn(Cq& cq) { holder().current->retryOn(cq); }
 void stopProgress() { holder().current->stop(); }
 
+void prepareToForgetProgress() {
+  if (holder().spare == nullptr) holder().spare = new Progress;
+}
 void forgetProgress() {
   holder().lost = holder().current;
-  holder().current = new Progress;
+  holder().current = std::exchange(holder().spare, nullptr);
 }
 
 }  // namespace railwise::softdev

@@ -19,7 +19,11 @@ void retryParkedOn(Cq& cq);
 
 // Joins the thread. Nothing may be parked.
 void stopProgress();
-// Called in a forked child: the thread and all parked sends stayed with the parent.
+// Called in a forked child: the thread and all parked sends stayed with the parent. The parent has called
+// prepareToForgetProgress() before the fork, because the child must not allocate: another thread may have
+// held a lock of the allocator (the C library takes its own over a fork; those of the sanitizers and others
+// may not).
+void prepareToForgetProgress();
 void forgetProgress();
 
 }  // namespace railwise::softdev
