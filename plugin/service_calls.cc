@@ -3,6 +3,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -80,6 +81,12 @@ static Result<net::Net*> acquireNet(bool* refused) {
   return net;
 }
 
+// Given back unless it is released.
+struct ReleaseNet {
+  void operator()(net::Net* /*net*/) const { net::Net::release(); }
+};
+using NetReference = std::unique_ptr<net::Net, ReleaseNet>;
+
 static Status initShared(ncclDebugLogger_t logger) {
   setLogger(logger);
   const std::lock_guard lock(g_shared_mutex);
@@ -91,7 +98,9 @@ static Status initShared(ncclDebugLogger_t logger) {
   Result<net::Net*> net = acquireNet(&refused);
   if (refused) return Status::success();
   if (!net.ok()) return net.status();
-  g_shared_context = new Context(**net, NCCL_NET_ID_UNDEF);
+  NetReference reference(*net);
+  g_shared_context = new Context(*reference, NCCL_NET_ID_UNDEF);
+  (void)reference.release();
   return Status::success();
 }
 
@@ -153,8 +162,12 @@ static Status initContext(void** context, uint64_t communicator, const ncclNetCo
   Result<net::Net*> net = acquireNet(&refused);
   if (refused) return Status::success();
   if (!net.ok()) return net.status();
-  *context = new Context(**net, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF, communicator);
-  noteNcclsOwnNetwork(**net);
+  NetReference reference(*net);
+  auto made = std::make_unique<Context>(
+      *reference, config != nullptr ? config->trafficClass : NCCL_NET_ID_UNDEF, communicator);
+  noteNcclsOwnNetwork(*reference);
+  (void)reference.release();
+  *context = made.release();
   return Status::success();
 }
 

@@ -240,7 +240,7 @@ Status Connector::giveUp(const std::string& what, int error) {
   return failed(what, error);
 }
 
-void Connector::tellListener(const std::string& reason) {
+void Connector::tellListener(std::string_view reason) {
   ready_ = makeMessage<ConnectReady>(MessageType::kReady);
   copyText(ready_.reason, reason);
   seal(ready_, reply_, handle_.secret);

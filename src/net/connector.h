@@ -74,7 +74,7 @@ class Connector {
   // Like failed(), after it has told the listener why.
   Status giveUp(const std::string& what, int error);
   Status failed(const std::string& what, int error);
-  void tellListener(const std::string& reason);
+  void tellListener(std::string_view reason);
 
   const Device& device_;
   const ConnectionOptions options_;

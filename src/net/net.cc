@@ -45,15 +45,17 @@ std::unique_ptr<T> takeOut(std::vector<std::unique_ptr<T>>& owners, const void* 
 Result<Net*> Net::acquire() {
   const std::lock_guard lock(g_mutex);
   if (instance() == nullptr) {
-    std::unique_ptr<Net> net(new Net);
-    const Status started = net->start();
-    if (!started.ok()) {
-      net.reset();
-      record::stop();
-      verbs::unload();
-      return started;
-    }
-    instance() = std::move(net);
+    struct Start {
+      ~Start() {
+        if (net == nullptr) return;
+        net.reset();
+        record::stop();
+        verbs::unload();
+      }
+      std::unique_ptr<Net> net;
+    } started{std::unique_ptr<Net>(new Net)};
+    RAILWISE_TRY(started.net->start());
+    instance() = std::move(started.net);
   }
   ++g_references;
   return instance().get();

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
@@ -65,14 +66,14 @@ int openLocked(const std::string& folder, const std::string& name) {
 }
 
 std::string firstLine(const char* path) {
-  std::string text;
+  char buffer[512];
+  std::size_t got = 0;
   if (FILE* file = std::fopen(path, "re"); file != nullptr) {
-    char buffer[512];
-    const std::size_t got = std::fread(buffer, 1, sizeof buffer, file);
-    text.assign(buffer, got);
+    got = std::fread(buffer, 1, sizeof buffer, file);
     std::fclose(file);
   }
-  return text.substr(0, text.find('\n'));
+  const std::string_view text(buffer, got);
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 // Field 22 of the stat file: the moment when this process began, in clock ticks after boot. qemu-user answers
@@ -174,6 +175,10 @@ std::unique_ptr<Record> Record::make(const WriterSettings& settings, std::string
   return made;
 }
 
+Record::~Record() {
+  if (fd_ >= 0) finish(false);
+}
+
 void Record::finish(bool keep) {
   if (!keep) (void)unlink(path_.c_str());
   if (base_ != nullptr) (void)munmap(std::exchange(base_, nullptr), kSlotsAt);
@@ -246,6 +251,11 @@ bool Record::grow() {
   struct statvfs room = {};
   if (fstatvfs(fd_, &room) != 0 || !hasRoom(room, end)) return false;
   if (reserve(fd_, static_cast<off_t>(endOf(reserved_slots_)), static_cast<off_t>(end)) != 0) return false;
+  try {
+    free_slots_.reserve(reserved_slots_ + kSlotStep);  // giveSlot() must not need memory
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   reserved_slots_ += kSlotStep;
   return true;
 }

@@ -37,6 +37,8 @@ class Record {
  public:
   // Makes the file. If there is none, `problem` says why.
   static std::unique_ptr<Record> make(const WriterSettings& settings, std::string& problem);
+  // Removes a file that was neither finished nor given to anybody.
+  ~Record();
   bool ours() const { return getpid() == static_cast<pid_t>(owner_); }
   const std::string& path() const { return path_; }
   // The descriptor that holds the lock. Closing another descriptor of the file would end the lock.

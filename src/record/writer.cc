@@ -56,6 +56,7 @@ void start(const WriterSettings& settings) {
                   settings.folder.c_str(), problem.c_str());
     return;
   }
+  g_ended.reserve(g_ended.size() + 1);  // stop() must not need memory
   g_record.store(made.release(), std::memory_order_release);
   // API versions 6 to 10 have no finalize, and programs exit without it.
   static const int at_exit = std::atexit(removeAtExit);

@@ -14,6 +14,7 @@ namespace railwise::verbs {
 namespace {
 
 Library g_library = {};
+bool g_begun = false;  // load() has made what unload() clears
 // Never destroyed: at exit nothing is unloaded, because NCCL's threads may still run.
 std::optional<DynamicLibrary>& g_shared_object = *new std::optional<DynamicLibrary>;
 
@@ -141,6 +142,9 @@ const Library& library() { return g_library; }
 Status load(const Config& config) {
   constexpr std::string_view kSoftware = "software";
   const std::string_view device = config.device;
+  setCmLibrary("");
+  setMlx5Library("");
+  g_begun = true;
   if (device.empty() || device == "verbs") return loadIbverbs(config);
   setMlx5Library(config.mlx5_library);
   if (device == kSoftware) return loadSoftware("", config);
@@ -152,6 +156,7 @@ Status load(const Config& config) {
 }
 
 void unload() {
+  if (!g_begun) return;
   setCmLibrary("");
   setMlx5Library("");
   g_library = {};

@@ -226,7 +226,7 @@ class Connection {
 
   // Sends the close message and ends the side channel. The close message has the reason, and from a receiver
   // also what has arrived.
-  void endSideChannel(const std::string& reason);
+  void endSideChannel(std::string_view reason);
   // Has the peer ended its side channel? All frames that the peer sent before are then handled.
   bool peerHasEnded();
 
@@ -368,7 +368,7 @@ class Connection {
   static bool logLimited(const std::string& line);
   // Ends the search for another path, with a line as loud as the one with which the search began. False:
   // nobody was told of a search.
-  bool endSearch(const std::string& how);
+  bool endSearch(std::string_view how);
   // Counts the time without a path. After RAILWISE_FAILOVER_TIMEOUT the connection fails.
   Status giveUpInTime();
   Status countUnproven(Clock::duration since_last_check);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -85,12 +86,15 @@ Status Connection::fail(Status status, const std::string& what) {
   return failure_;
 }
 
-void Connection::endSideChannel(const std::string& reason) {
+void Connection::endSideChannel(std::string_view reason) {
   if (!side_channel_.opened()) return;
   auto last = makeMessage<CloseFrame>(MessageType::kClose);
   last.arrived = arrivedUpTo();
   copyText(last.reason, reason);
-  side_channel_.send(last);
+  try {
+    side_channel_.send(last);
+  } catch (const std::bad_alloc&) {  // the peer then sees an end without a reason
+  }
   side_channel_.end();
 }
 

@@ -55,15 +55,16 @@ bool Connection::logLimited(const std::string& line) {
   return few;
 }
 
-bool Connection::endSearch(const std::string& how) {
+bool Connection::endSearch(std::string_view how) {
   const Search begun = std::exchange(search_, Search::kNone);
   if (begun == Search::kNone) return false;
   const char* const direction = direction_ == Direction::kSend ? "to" : "from";
   if (begun == Search::kWarned)
-    RAILWISE_WARN("%s: connection %s %s %s", device_.name(), direction, peer_.c_str(), how.c_str());
+    RAILWISE_WARN("%s: connection %s %s %.*s", device_.name(), direction, peer_.c_str(),
+                  static_cast<int>(how.size()), how.data());
   else
-    RAILWISE_INFO(log::kNet, "%s: connection %s %s %s", device_.name(), direction, peer_.c_str(),
-                  how.c_str());
+    RAILWISE_INFO(log::kNet, "%s: connection %s %s %.*s", device_.name(), direction, peer_.c_str(),
+                  static_cast<int>(how.size()), how.data());
   return true;
 }
 

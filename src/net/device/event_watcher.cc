@@ -230,16 +230,18 @@ Result<bool> EventWatcher::watch(Watched& what) {
   epoll_event interest = {};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = &what;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) != 0)
-    return failed("epoll_ctl", errno);
-  watched_.insert(&what);
+  watched_.emplace(&what, false);
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) != 0) {
+    const int error = errno;
+    watched_.erase(&what);
+    return failed("epoll_ctl", error);
+  }
   return true;
 }
 
 void EventWatcher::unwatch(Watched& what) {
   if (!inParent()) return;
   const std::lock_guard lock(mutex_);
-  ticking_.erase(&what);
   if (watched_.erase(&what) == 0) return;
   (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
 }
@@ -266,8 +268,12 @@ void EventWatcher::run() {
   for (;;) {
     const bool ticking = [&] {
       const std::lock_guard lock(mutex_);
-      std::erase_if(ticking_, [](Watched* watched) { return !tickSafely(*watched); });
-      return !ticking_.empty();
+      bool any = false;
+      for (auto& [watched, ticks] : watched_) {
+        ticks = ticks && tickSafely(*watched);
+        any = any || ticks;
+      }
+      return any;
     }();
     const int count =
         epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), ticking ? kTickMs : -1);
@@ -281,13 +287,13 @@ void EventWatcher::run() {
       if (event.data.ptr == nullptr) return;
       const std::lock_guard lock(mutex_);
       auto* const watched = static_cast<Watched*>(event.data.ptr);
-      if (!watched_.contains(watched)) continue;  // unwatched since epoll_wait returned
+      const auto found = watched_.find(watched);
+      if (found == watched_.end()) continue;  // unwatched since epoll_wait returned
       if (serveSafely(*watched, (event.events & (EPOLLERR | EPOLLHUP)) != 0)) {
-        ticking_.insert(watched);
+        found->second = true;
         continue;
       }
-      watched_.erase(watched);
-      ticking_.erase(watched);
+      watched_.erase(found);
       (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, watched->descriptor(), nullptr);
     }
   }

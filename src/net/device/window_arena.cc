@@ -40,6 +40,8 @@ Window WindowArena::takeLocked(std::size_t bytes) {
     *free = free_.back();
     free_.pop_back();
   } else if (!slabs_.empty() && slabs_.back()->bytes - slabs_.back()->used >= bytes) {
+    if (free_.capacity() <= blocks_) free_.reserve(2 * blocks_ + 16);
+    ++blocks_;
     Slab& slab = *slabs_.back();
     window.pages_ = &slab.pages;
     window.offset_ = std::exchange(slab.used, slab.used + bytes);

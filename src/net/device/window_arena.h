@@ -72,7 +72,8 @@ class WindowArena {
   const std::vector<RailDomain> rails_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Slab>> slabs_;
-  std::vector<FreeBlock> free_;
+  std::vector<FreeBlock> free_;  // has room for all blocks that are out: giving one back needs no memory
+  std::size_t blocks_ = 0;       // cut from the slabs so far
 };
 
 }  // namespace railwise::net

@@ -44,6 +44,8 @@ void SideChannel::sendBytes(std::span<const std::byte> frame) {
 
 void SideChannel::queueLocked(std::span<const std::byte> frame) {
   const Hmac& key = direction_ == Direction::kSend ? keys_->from_sender : keys_->from_receiver;
+  const std::size_t bytes = outbox_.size() + frame.size() + sizeof(FrameSeal);
+  if (outbox_.capacity() < bytes) outbox_.reserve(2 * bytes);  // a number that is used up must reach the peer
   const FrameSeal seal = sealOf(frame, ++sent_, key);
   const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
   outbox_.insert(outbox_.end(), frame.begin(), frame.end());

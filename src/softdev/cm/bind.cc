@@ -37,6 +37,7 @@ std::vector<Address> everyAddress(std::string* fabric) {
 
 // Makes sockets with one port number on all of `addresses`. Returns 0 or an errno.
 int bindAll(Id& id, const std::string& fabric, std::vector<Address> addresses, uint16_t port) {
+  id.sockets.reserve(addresses.size());
   for (Address& address : addresses) {
     address.port = port;
     const int fd = bindAddress(fabric, address);

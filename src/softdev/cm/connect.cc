@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "softdev/cm/objects.h"
 #include "softdev/fabric/ports.h"
@@ -141,7 +142,11 @@ int disconnect(rdma_cm_id* base) {
   (void)sendMessage(id, Kind::kDisconnect, nullptr, nullptr, 0);
   closeSockets(id);
   id.state = State::kOver;
-  raise(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+  try {
+    raise(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+  } catch (const std::bad_alloc&) {  // destructors call this
+    return answer(ENOMEM);
+  }
   return 0;
 }
 

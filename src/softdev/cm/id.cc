@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "softdev/cm/objects.h"
 #include "softdev/fabric/ports.h"
@@ -78,14 +79,15 @@ Manager& manager() {
 }
 
 Id* newId(Channel& channel, void* context, rdma_port_space ps) {
-  auto* id = new Id{};
+  auto made = std::make_unique<Id>();
+  Id* const id = made.get();
   id->channel = &channel;
   id->context = context;
   id->ps = ps;
   id->qp_type = IBV_QPT_RC;
   id->serial = ++manager().last_serial;
   manager().ids[id->serial] = id;
-  return id;
+  return made.release();
 }
 
 void closeSockets(Id& id) {
@@ -110,12 +112,11 @@ void watch(Id& id) {
 
 int useDevice(Id& id, Device& device, uint8_t port) {
   if (id.device == nullptr) {
-    auto found = manager().devices.find(&device);
-    if (found == manager().devices.end()) {
-      ibv_context* context = openDevice(&device);
-      if (context == nullptr) return errno;
+    const auto found = manager().devices.emplace(&device, OpenDevice{nullptr, 0}).first;
+    if (found->second.context == nullptr) {
+      found->second.context = openDevice(&device);
+      if (found->second.context == nullptr) return errno;
       watchForks();
-      found = manager().devices.emplace(&device, OpenDevice{context, 0}).first;
     }
     ++found->second.uses;
     id.device = &device;

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -236,6 +237,14 @@ void closeFabric(Fabric* fabric) {
   delete fabric;
 }
 
+// Undoes a half-finished attach.
+struct Abandon {
+  void operator()(Fabric* fabric) const {
+    if (fabric->self.token != 0) leaveSlot(*fabric);
+    closeFabric(fabric);
+  }
+};
+
 // Binds the name that says where the segment can be opened.
 Result<int> bindMark(Fabric& fabric) {
   constexpr int kMostTries = 16;  // a random number is hardly ever taken
@@ -275,14 +284,12 @@ Status joinSegment(Fabric& fabric, const FabricChoice* choice) {
   reclaimDead(fabric);
   Result<int> mark = bindMark(fabric);
   if (!mark.ok()) {
-    leaveSlot(fabric);
     errno = mark.status().sys_errno;
     return systemError("binding the fabric membership");
   }
   fabric.mark_fd = *mark;
   fabric.bell_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fabric.bell_fd >= 0) return Status::success();
-  leaveSlot(fabric);
   return systemError("making a socket");
 }
 
@@ -300,30 +307,29 @@ Result<Fabric*> attach(const std::string& name, const FabricChoice* choice) {
   }
   std::optional<Result<Election>> election(Election::win(prefix));
   if (!election->ok()) return election->status();
-  auto* fabric = new Fabric;
+  std::unique_ptr<Fabric, Abandon> fabric(new Fabric);
   fabric->prefix = prefix;
   fabric->uses = 1;
 #ifdef PR_SET_PTRACER
   // For Yama scope 1, because peers are no ancestors. Fails without Yama.
   (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 #endif
-  const Status status = joinSegment(*fabric, choice);
+  RAILWISE_TRY(joinSegment(*fabric, choice));
   election.reset();
-  if (!status.ok()) {
-    closeFabric(fabric);
-    return status;
-  }
   RAILWISE_INFO(log::kInit, "software device: attached to the fabric %s", prefix.c_str());
-  g_attached = fabric;
   if (agentNeeded()) (void)startAgent(*fabric);
-  return fabric;
+  g_attached = fabric.release();
+  return g_attached;
 }
 
 }  // namespace
 
 void watchForks() {
   static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(prepareToFork, releaseProcessLocks, forgetInChild); });
+  std::call_once(once, [] {
+    prepareToForgetProgress();  // destroying a queue pair, too, must not be the first to need memory for it
+    pthread_atfork(prepareToFork, releaseProcessLocks, forgetInChild);
+  });
 }
 
 Result<Fabric*> attachFabric(const FabricChoice& choice) { return attach(choice.name, &choice); }

@@ -94,6 +94,7 @@ Try lockFiles(off_t byte, std::vector<int>* held) {
     makeFile();
     files = listFiles();
   }
+  held->reserve(files.size() + 1);
   for (const std::string& file : files) {
     const int fd = lockFile(file, byte);
     if (fd >= 0) {
@@ -154,7 +155,8 @@ Result<Election> Election::win(const std::string& prefix) {
   const Deadline deadline = Deadline::after(seconds(20));
   const off_t byte = byteOf(prefix);
   const std::string name = prefix + "lock";
-  std::vector<int> held;
+  Election won({});
+  std::vector<int>& held = won.fds_;
   Try files = lockFiles(byte, &held);
   for (; files == Try::kBusy && !deadline.passed(); files = lockFiles(byte, &held))
     std::this_thread::sleep_for(kPause);
@@ -164,13 +166,13 @@ Result<Election> Election::win(const std::string& prefix) {
   constexpr int kLookEvery = 64;  // a look costs more than a try
   std::string who = "a user whom the kernel does not name";
   for (int round = 0; files != Try::kBusy; ++round, std::this_thread::sleep_for(kPause)) {
+    held.reserve(held.size() + 1);
     Result<int> lock = bindName(name);
     if (lock.ok()) held.push_back(*lock);
-    if (lock.ok()) return Election(std::move(held));
+    if (lock.ok()) return won;
     if (lock.status().sys_errno != EADDRINUSE) {
       RAILWISE_WARN("software device: cannot lock the fabric (abstract socket %s): %s", name.c_str(),
                     std::strerror(lock.status().sys_errno));
-      closeAll(held);
       return lock.status();
     }
     const Whose whose = round % kLookEvery == 0 ? whoseName(name, &who) : Whose::kOurs;
@@ -178,7 +180,7 @@ Result<Election> Election::win(const std::string& prefix) {
     if (foreign_name && files == Try::kHeld) {
       RAILWISE_INFO(log::kInit, "software device: %s has the name %s; its file in %s is ours", who.c_str(),
                     name.c_str(), kFolder);
-      return Election(std::move(held));
+      return won;
     }
     if (whose == Whose::kForeign) {
       RAILWISE_WARN(
@@ -192,7 +194,7 @@ Result<Election> Election::win(const std::string& prefix) {
     }
     if (deadline.passed()) break;
   }
-  closeAll(held);
+  closeAll(held);  // before the search below, which looks at our descriptors too
   RAILWISE_WARN(
       "software device: cannot join the fabric %s: %s has held its lock for 20 s. Let that process go on "
       "(kill -CONT, a debugger), end it, or take another fabric (RAILWISE_FABRIC=NAME)",

@@ -219,6 +219,15 @@ ibv_context* openDevice(ibv_device* device) {
     errno = fabric.status().sys_errno != 0 ? fabric.status().sys_errno : EIO;
     return nullptr;
   }
+  struct Detach {
+    void operator()(Fabric* attached) const {
+      const int error = errno;
+      detachFabric(attached);
+      restKept();
+      errno = error;
+    }
+  };
+  std::unique_ptr<Fabric, Detach> attached(*fabric);
   if (!opened.faults.empty()) keep(**fabric, opened.fabric);
   Context* context = nullptr;
   if (!addConfiguredFaults(**fabric, opened.faults, opened.seed).ok()) {
@@ -230,16 +239,10 @@ ibv_context* openDevice(ibv_device* device) {
       (void)startAgent(**fabric);
     context = newContext(opened, *fabric);
   }
-  if (context != nullptr) {
-    ++g_open_contexts;
-    return &context->context;
-  } else {
-    const int error = errno;
-    detachFabric(*fabric);
-    restKept();
-    errno = error;
-  }
-  return nullptr;
+  if (context == nullptr) return nullptr;
+  ++g_open_contexts;
+  (void)attached.release();
+  return &context->context;
 }
 
 int closeDevice(ibv_context* base) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "softdev/fabric/process_locks.h"
 #include "softdev/verbs/transitions.h"
@@ -62,9 +63,17 @@ int toRts(Qp& qp) {
 
 }  // namespace
 
-void addIwarp(Qp& qp) {
+IwarpPlace makeIwarpPlace() {
+  std::map<uint32_t, Qp*> one{{0, nullptr}};
+  return one.extract(one.begin());
+}
+
+void addIwarp(Qp& qp, IwarpPlace place) {
   std::lock_guard lock(processLock(ProcessLock::kIwarp));
-  g_queue_pairs[qp.qp_base.qp_num] = &qp;
+  g_queue_pairs.erase(qp.qp_base.qp_num);
+  place.key() = qp.qp_base.qp_num;
+  place.mapped() = &qp;
+  g_queue_pairs.insert(std::move(place));
 }
 
 void removeIwarp(Qp& qp) {

@@ -4,13 +4,17 @@
 // completes; RFC 5040, section 5.5, promises no more. Thread-safe.
 #pragma once
 
+#include <map>
+
 #include "softdev/queues/objects.h"
 
 namespace railwise::softdev {
 
 // Registers and unregisters a queue pair of this process, so that the connection manager finds it by its
-// number.
-void addIwarp(Qp& qp);
+// number. Only the place, which is made before, needs memory.
+using IwarpPlace = std::map<uint32_t, Qp*>::node_type;
+IwarpPlace makeIwarpPlace();
+void addIwarp(Qp& qp, IwarpPlace place);
 void removeIwarp(Qp& qp);
 
 // Moves a queue pair from INIT to RTS, connected to queue pair `dest_qp_num` of the port with `gid`. Returns

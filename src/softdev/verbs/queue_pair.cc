@@ -180,6 +180,10 @@ ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   if (qp->iwarp) qp->special |= kSpecialIwarp;
   qp->engine = context.config_device->config.engine;
   if (context.config_device->config.adversarial) qp->special |= kSpecialPlacement;
+  // Now, because a queue pair that others know of must get into the lists.
+  IwarpPlace iwarp_place;
+  if (qp->iwarp) iwarp_place = makeIwarpPlace();
+  if (context.qps.size() == context.qps.capacity()) context.qps.reserve(2 * context.qps.size() + 8);
   if (const int error = publishQp(*qp); error != 0) {
     errno = error;
     return nullptr;
@@ -190,7 +194,7 @@ ibv_qp* makeQp(ibv_pd* base, ibv_qp_init_attr& init) {
   qp->random = Random(context.config_device->seed ^ (uint64_t{qp->index} << 32));
   countUsers(*qp, 1);
   context.qps.push_back(qp.get());
-  if (qp->iwarp) addIwarp(*qp);
+  if (qp->iwarp) addIwarp(*qp, std::move(iwarp_place));
   return &qp.release()->qp_base;
 }
 

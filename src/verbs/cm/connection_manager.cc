@@ -137,9 +137,10 @@ Result<bool> CmConnection::advance() {
   const CmLibrary& cm = cmLibraryInUse();
   rdma_cm_event* event = nullptr;
   while (cm.get_cm_event(channel_.get(), &event) == 0) {
-    const Status status = step(*event);
-    (void)cm.ack_cm_event(event);  // before its id is destroyed
-    RAILWISE_TRY(status);
+    {
+      const CmEvent acknowledged(event);  // before its id is destroyed
+      RAILWISE_TRY(step(*event));
+    }
     if (std::exchange(again_, false)) RAILWISE_TRY(resolve());
   }
   if (!failure_.ok()) return failure_;

@@ -65,7 +65,10 @@ struct CmPath {
 struct CmRelease {
   void operator()(rdma_event_channel* channel) const;
   void operator()(rdma_cm_id* id) const;
+  // Acknowledges it. Destroying its id waits for that.
+  void operator()(rdma_cm_event* event) const;
 };
+using CmEvent = std::unique_ptr<rdma_cm_event, CmRelease>;
 using CmChannel = std::unique_ptr<rdma_event_channel, CmRelease>;
 using CmId = std::unique_ptr<rdma_cm_id, CmRelease>;
 

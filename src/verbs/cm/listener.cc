@@ -57,6 +57,8 @@ void CmRelease::operator()(rdma_cm_id* id) const {
     RAILWISE_INFO(log::kNet, "rdma_destroy_id failed: %s", std::strerror(errno));
 }
 
+void CmRelease::operator()(rdma_cm_event* event) const { (void)cmLibraryInUse().ack_cm_event(event); }
+
 SocketAddress CmRequest::peer() const { return SocketAddress(id_->route.addr.dst_addr); }
 
 void CmRequest::reject(std::span<const std::byte> reason) {
@@ -96,11 +98,13 @@ Result<std::optional<CmRequest>> CmListener::poll() {
   while (cm.get_cm_event(channel_.get(), &event) == 0) {
     const rdma_cm_event_type type = event->event;
     CmRequest request;
-    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-      request.id_.reset(event->id);
-      request.private_data_ = copyOf(*event);
+    {
+      const CmEvent acknowledged(event);
+      if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        request.id_.reset(event->id);
+        request.private_data_ = copyOf(*event);
+      }
     }
-    (void)cm.ack_cm_event(event);
     if (type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
       RAILWISE_WARN("%s: RDMA CM: the device of the listener %s was removed", device_.c_str(),
                     address_.text().c_str());

@@ -1,0 +1,17 @@
+// A job's life with the plugin, both ends in this process: devices, two connections, messages, flushes, the
+// end. What a call answers ends it early, and in good order, as NCCL does.
+#pragma once
+
+#include <string>
+
+namespace railwise::test {
+
+struct Life {
+  std::string failed;  // the call that answered an error; empty: none
+  std::string wrong;   // what must not be, whatever failed
+};
+
+// One life from init to finalize. The software device must be chosen (useDevice).
+Life live();
+
+}  // namespace railwise::test

@@ -1,0 +1,233 @@
+// plugin_shortages: lets each call in turn fail by which the plugin asks for memory, descriptors or other
+// things of the kernel, in a process of its own, over a whole life of a job (life.h). Whatever fails: no
+// crash, no hang, no wrong byte; an error comes with a warning, the end is in good order, nothing is left,
+// and the next life in the same process is right. Exit status 0 when that holds; otherwise each case is
+// named, with the command that repeats it.
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "plugin/api.h"
+#include "plugin/logger.h"
+#include "plugin/shortages/interposed.h"
+#include "plugin/shortages/life.h"
+#include "plugin/test_device.h"
+
+namespace railwise::test {
+namespace {
+
+constexpr const char* kLibrary = "libnccl-net-railwise";
+constexpr unsigned kLimit = 300;  // seconds of one case
+struct Kind {
+  Shortage kind;
+  const char* name;
+};
+constexpr Kind kKinds[] = {
+    {Shortage::kMemory, "memory"}, {Shortage::kDescriptors, "descriptors"}, {Shortage::kKernel, "kernel"}};
+
+struct Settings {
+  const Kind* kind = nullptr;  // null: all
+  uint64_t only = 0;           // the n-th call alone
+  uint64_t every = 1;
+  uint64_t first = 1;
+  bool lasting = false;
+  bool verbose = false;
+  const char* device = "link=roce,count=2";  // of the software device
+};
+
+std::size_t descriptors(std::string* names = nullptr) {
+  std::size_t count = 0;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+    std::error_code ignored;
+    if (names != nullptr) *names += " " + std::filesystem::read_symlink(each.path(), ignored).string();
+  }
+  return count;
+}
+
+// What is left of the plugin when nobody uses it.
+struct Left {
+  std::size_t descriptors;
+  std::size_t blocks;
+};
+
+void prepare(const char* device) {
+  useDevice(device);
+  setenv("RAILWISE_CONNECT_TIMEOUT", "2", 1);  // with a shortage that lasts, some attempt ends only so
+  (void)openPlugin();
+}
+
+// In the child. Empty when all was right.
+std::string judge(const Settings& settings, const Kind& kind, uint64_t fails, const Left& usual,
+                  std::string* story) {
+  prepare(settings.device);
+  arm(kLibrary, kind.kind, fails, settings.lasting);
+  const Life life = live();
+  const std::string said = warnings();
+  disarm();
+  *story = refused() + (life.failed.empty() ? ": no call failed" : ": " + life.failed) + "\n" + said;
+  if (refused().empty()) return "no call was refused";
+  if (!life.wrong.empty()) return life.wrong;
+  if (!life.failed.empty() && said.empty()) return life.failed + " without a warning";
+  const std::size_t blocks = blocksHeld();
+  const std::string where = whereHeld();
+  std::string names;
+  const std::size_t open = descriptors(&names);
+  if (open > usual.descriptors)
+    return std::to_string(open - usual.descriptors) + " descriptors are left, of" + names;
+  if (blocks > usual.blocks)
+    return std::to_string(blocks - usual.blocks) + " blocks of memory are left:" + where;
+  clearLog();
+  const Life next = live();
+  if (!next.wrong.empty()) return "in the next life: " + next.wrong;
+  if (!next.failed.empty()) return "in the next life: " + next.failed + "\n" + warnings();
+  return "";
+}
+
+// Where a child that crashes says what was refused: what it would have found, which is nothing, and its
+// story.
+int g_report = -1;
+void reportCrash(int signal) {
+  const std::string text = std::string(1, '\0') + refused() + ": it crashed at" + where();
+  if (write(g_report, text.data(), text.size()) < 0) _exit(1);
+  std::signal(signal, SIG_DFL);
+  (void)raise(signal);
+}
+
+// Runs `body` in a child and returns what it printed; `status` as of waitpid.
+template <typename Body>
+std::string inChild(const Body& body, int* status) {
+  int ends[2];
+  if (pipe(ends) != 0) std::abort();
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(kLimit);
+    close(ends[0]);
+    g_report = ends[1];
+    for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGALRM}) std::signal(signal, reportCrash);
+    const std::string text = body();
+    const ssize_t written = write(ends[1], text.data(), text.size());
+    _exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  close(ends[0]);
+  if (waitpid(child, status, 0) != child) std::abort();
+  return text;
+}
+
+// A life in which nothing fails: how many calls there are, and what stays.
+std::string measure(const char* device) {
+  prepare(device);
+  arm(kLibrary, Shortage::kMemory, 0, false);
+  const Life life = live();
+  if (!life.failed.empty() || !life.wrong.empty()) return life.failed + life.wrong + "\n" + warnings();
+  std::string text;
+  for (const Kind& kind : kKinds) text += std::to_string(callsOf(kind.kind)) + " ";
+  return text + std::to_string(descriptors()) + " " + std::to_string(blocksHeld());
+}
+
+int sweep(const Settings& settings) {
+  int status = 0;
+  const std::string measured = inChild([&] { return measure(settings.device); }, &status);
+  unsigned long calls[3], open = 0, blocks = 0;
+  if (std::sscanf(measured.c_str(), "%lu %lu %lu %lu %lu", &calls[0], &calls[1], &calls[2], &open, &blocks) !=
+      5) {
+    std::printf("WRONG: a life in which nothing fails (status 0x%x): %s\n", static_cast<unsigned>(status),
+                measured.c_str());
+    return 1;
+  }
+  uint64_t cases = 0, wrong = 0;
+  for (std::size_t k = 0; k < 3; ++k) {
+    const Kind& kind = kKinds[k];
+    if (settings.kind != nullptr && settings.kind != &kind) continue;
+    uint64_t failed = 0, tried = 0;
+    for (uint64_t n = settings.only != 0 ? settings.only : settings.first; n <= calls[k];
+         n += settings.every) {
+      std::string story;
+      const std::string text = inChild(
+          [&] {
+            const std::string found = judge(settings, kind, n, {open, blocks}, &story);
+            return found + '\0' + story;
+          },
+          &status);
+      const std::string found = text.c_str();
+      story = text.size() > found.size() ? text.substr(found.size() + 1) : "";
+      ++tried;
+      failed += story.find(": no call failed") == std::string::npos ? 1 : 0;
+      // How many calls there are differs a little from run to run.
+      if (found == "no call was refused") continue;
+      if (settings.verbose)
+        std::printf("%s %lu: %s\n", kind.name, static_cast<unsigned long>(n), story.c_str());
+      if (found.empty() && status == 0) continue;
+      ++wrong;
+      std::printf("WRONG: --device %s --kind %s --only %lu%s: %s (status 0x%x)\n%s\n", settings.device,
+                  kind.name, static_cast<unsigned long>(n), settings.lasting ? " --lasting" : "",
+                  found.c_str(), static_cast<unsigned>(status), story.c_str());
+      if (settings.only != 0) break;
+    }
+    cases += tried;
+    std::printf("%s: %lu calls, %lu of them refused, %lu times a call of NCCL's failed for it\n", kind.name,
+                calls[k], static_cast<unsigned long>(tried), static_cast<unsigned long>(failed));
+  }
+  std::printf("%lu cases, %lu wrong\n", static_cast<unsigned long>(cases), static_cast<unsigned long>(wrong));
+  return wrong == 0 && cases > 0 ? 0 : 1;
+}
+
+int usage() {
+  std::fputs(
+      "plugin_shortages [--device KEYS] [--kind memory|descriptors|kernel] [--only N] [--first N] [--every "
+      "N] [--lasting] [--verbose]\n",
+      stderr);
+  return 2;
+}
+
+int main(int count, char** words) {
+  Settings settings;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    const char* value = i + 1 < count ? words[i + 1] : nullptr;
+    if (word == "--lasting") {
+      settings.lasting = true;
+    } else if (word == "--verbose") {
+      settings.verbose = true;
+    } else if (value == nullptr) {
+      return usage();
+    } else if (word == "--device") {
+      settings.device = value;
+      ++i;
+    } else if (word == "--kind") {
+      for (const Kind& kind : kKinds)
+        if (std::strcmp(kind.name, value) == 0) settings.kind = &kind;
+      if (settings.kind == nullptr) return usage();
+      ++i;
+    } else {
+      const uint64_t number = std::strtoull(value, nullptr, 10);
+      if (number == 0) return usage();
+      if (word == "--only") settings.only = number, settings.every = UINT64_MAX / 2;
+      else if (word == "--every") settings.every = number;
+      else if (word == "--first") settings.first = number;
+      else return usage();
+      ++i;
+    }
+  }
+  return sweep(settings);
+}
+
+}  // namespace
+}  // namespace railwise::test
+
+int main(int count, char** words) { return railwise::test::main(count, words); }
