@@ -126,8 +126,11 @@ Result<bool> takeEvent(ibv_context* context, const std::function<void(const Asyn
     event.flag = static_cast<FatalFlag*>(raw.element.qp->qp_context);
   }
   if (event.of == Of::kCompletionQueue) event.flag = static_cast<FatalFlag*>(raw.element.cq->cq_context);
+  struct Acknowledge {
+    ~Acknowledge() { library().ack_async_event(event); }
+    ibv_async_event* event;
+  } acknowledged{&raw};  // destroying the object that the event is about waits for that
   handle(event);
-  library().ack_async_event(&raw);
   return true;
 }
 

@@ -187,6 +187,15 @@ TEST(Devices, DoesNotFallBackWhenADeviceWasAskedFor) {
       << software.err;
 }
 
+TEST(Devices, AWarningThatIsRepeatedStandsOnce) {
+  const auto result = railwise({"devices"}, {"RAILWISE_STRICT=nonsense"});
+  EXPECT_EQ(result.status, 1);
+  const std::string reason = "init fails rather than go on unchecked";
+  const std::size_t first = result.err.find(reason);
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find(reason, first + 1), std::string::npos) << result.err;
+}
+
 TEST(Devices, VerboseShowsThePluginsInfo) {
   const auto quiet = railwise({"devices", "--plugin", LOOPBACK_PLUGIN});
   EXPECT_EQ(quiet.err, "");

@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text_layout.h"
@@ -93,6 +94,13 @@ void pluginLogger(ncclDebugLogLevel level, unsigned long, const char*, int, cons
 #pragma GCC diagnostic pop
   va_end(arguments);
   if (keeps) keepLine(text);
+  // The plugin may repeat its last warning for NCCL, which keeps it for ncclGetLastError.
+  static std::mutex mutex;
+  static auto& last_warning = *new std::string;
+  if (wanted && level == NCCL_LOG_WARN) {
+    const std::lock_guard lock(mutex);
+    if (std::exchange(last_warning, text) == text) return;
+  }
   if (wanted) sayLine((level == NCCL_LOG_WARN ? "plugin warns: " : "plugin: ") + text);
 }
 

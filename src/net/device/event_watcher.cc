@@ -133,7 +133,11 @@ void DeviceState::refresh(PortState& state, verbs::EventEffect effect) {
 
 void DeviceState::handle(const verbs::AsyncEvent& event) {
   const verbs::EventEffect effect = verbs::effectOf(event.type);
-  const std::string text = verbs::describeEvent(name(), event);
+  std::string text;
+  try {
+    text = verbs::describeEvent(name(), event);
+  } catch (const std::bad_alloc&) {  // the event comes once: without memory it is acted on without words
+  }
   const uint16_t rail =
       event.of == verbs::AsyncEvent::Of::kPort ? record::railOf(name(), event.port) : record::kNoRail;
   record::noteEvent(eventKindOf(effect), text, {.rail = rail});
@@ -230,7 +234,7 @@ Result<bool> EventWatcher::watch(Watched& what) {
   epoll_event interest = {};
   interest.events = EPOLLIN | EPOLLRDHUP;
   interest.data.ptr = &what;
-  watched_.emplace(&what, false);
+  if (!watched_.emplace(&what, false).second) return true;
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) != 0) {
     const int error = errno;
     watched_.erase(&what);
@@ -246,7 +250,7 @@ void EventWatcher::unwatch(Watched& what) {
   (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
 }
 
-// Without memory the next event tries again.
+// Without memory it goes on with the next event. What must not be lost needs none (DeviceState::handle()).
 static bool serveSafely(Watched& watched, bool hung_up) {
   try {
     return watched.serve(hung_up);

@@ -63,7 +63,12 @@ void Reopener::onFailure(Hca& hca) {
   }
   const std::lock_guard lock(work_->mutex);
   if (work_->stopping) return;
-  work_->failed.push_back({&hca, hca.earlierGenerations(), Clock::now() + pause(hca.earlierGenerations())});
+  try {
+    work_->failed.push_back({&hca, hca.earlierGenerations(), Clock::now() + pause(hca.earlierGenerations())});
+  } catch (const std::bad_alloc&) {
+    RAILWISE_WARN("%s: no memory to open it anew", hca.name());
+    return;
+  }
   if (!thread_.joinable()) {
     try {
       thread_ = startBackgroundThread([this, work = work_] { run(work); });
@@ -113,7 +118,7 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       continue;
     }
     Failed now = *next;
-    work->failed.erase(next);
+    next->due = Clock::time_point::max();  // it keeps its place, so that the next attempt needs no memory
     bool opened = false;
     try {
       const HcaIdentity identity = now.hca->identity();
@@ -130,11 +135,16 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       lock.lock();
     } catch (const std::bad_alloc&) {
       if (!lock.owns_lock()) lock.lock();
+      work->opening = false;
+      work->changed.notify_all();
     }
-    if (opened) continue;
-    ++now.attempts;
-    now.due = Clock::now() + pause(now.attempts);
-    work->failed.push_back(now);
+    const auto place = std::ranges::find(work->failed, now.hca, &Failed::hca);
+    if (opened) {
+      work->failed.erase(place);
+      continue;
+    }
+    ++place->attempts;
+    place->due = Clock::now() + pause(place->attempts);
   }
 }
 

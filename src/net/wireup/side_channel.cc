@@ -45,7 +45,8 @@ void SideChannel::sendBytes(std::span<const std::byte> frame) {
 void SideChannel::queueLocked(std::span<const std::byte> frame) {
   const Hmac& key = direction_ == Direction::kSend ? keys_->from_sender : keys_->from_receiver;
   const std::size_t bytes = outbox_.size() + frame.size() + sizeof(FrameSeal);
-  if (outbox_.capacity() < bytes) outbox_.reserve(2 * bytes);  // a number that is used up must reach the peer
+  if (outbox_.capacity() < bytes)
+    outbox_.reserve(2 * bytes);  // before ++sent_: the peer takes no gap in the numbers
   const FrameSeal seal = sealOf(frame, ++sent_, key);
   const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
   outbox_.insert(outbox_.end(), frame.begin(), frame.end());
@@ -122,6 +123,7 @@ bool SideChannel::readLocked() {
       }
       wanted += sizeof(FrameSeal);
     }
+    partial_.reserve(wanted);  // what the socket has given must find room
     std::byte bytes[kMaxFrameBytes + sizeof(FrameSeal)];
     Transfer transfer = {std::span(bytes).first(wanted - partial_.size()), 0};
     const Result<Io> got = socket_.receive(transfer);

@@ -327,7 +327,8 @@ Result<Fabric*> attach(const std::string& name, const FabricChoice* choice) {
 void watchForks() {
   static std::once_flag once;
   std::call_once(once, [] {
-    prepareToForgetProgress();  // destroying a queue pair, too, must not be the first to need memory for it
+    prepareToForgetProgress();  // makes the object now: destroying a queue pair uses it, and must not
+                                // allocate
     pthread_atfork(prepareToFork, releaseProcessLocks, forgetInChild);
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -25,8 +26,8 @@ class Progress {
     {
       std::lock_guard lock(mutex_);
       if (!qp.waiting) {
-        qp.waiting = true;
         waiting_.push_back(&qp);
+        qp.waiting = true;
         if (!qp.engine) as<Cq>(qp.qp_base.send_cq).parked.fetch_add(1, std::memory_order_relaxed);
       }
       wake();
@@ -78,8 +79,8 @@ class Progress {
   }
 
   void start() {
+    thread_ = startBackgroundThread([this] { run(); });  // it waits for mutex_
     running_ = true;
-    thread_ = startBackgroundThread([this] { run(); });
   }
 
   // Tries one QP with the mutex released. True if something has progressed.
@@ -170,11 +171,12 @@ void retryParkedOn(Cq& cq) { holder().current->retryOn(cq); }
 void stopProgress() { holder().current->stop(); }
 
 void prepareToForgetProgress() {
-  if (holder().spare == nullptr) holder().spare = new Progress;
+  if (holder().spare == nullptr) holder().spare = new (std::nothrow) Progress;
 }
 void forgetProgress() {
   holder().lost = holder().current;
   holder().current = std::exchange(holder().spare, nullptr);
+  if (holder().current == nullptr) holder().current = new Progress;
 }
 
 }  // namespace railwise::softdev

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -96,9 +97,9 @@ class Agent {
   Status start() {
     if (fileSizeLimit() < kSegmentBytes) return {Code::kSystem, EFBIG};  // a write there would be SIGXFSZ
     RAILWISE_TRY(bell_.open(fabric_));
+    listener_ = listenOn(serviceName(fabric_.prefix, getpid()) + std::to_string(randomNumber()));
     uint64_t bounce = 0;
     if (!allocatePages(fabric_, kAgentBounceBytes, &bounce)) return {Code::kSystem, ENOMEM};
-    listener_ = listenOn(serviceName(fabric_.prefix, getpid()) + std::to_string(randomNumber()));
     {
       SharedLockGuard guard(record_.lock, fabric_.self);
       record_.bounce = bounce;
@@ -107,7 +108,13 @@ class Agent {
       record_.done.store(record_.posted.load(std::memory_order_relaxed), std::memory_order_relaxed);
       record_.ready.store(fabric_.self.token, std::memory_order_release);
     }
-    thread_ = startBackgroundThread([this] { run(); });
+    try {
+      thread_ = startBackgroundThread([this] { run(); });
+    } catch (const std::exception&) {  // no thread or no memory for one
+      retireAgent(fabric_, fabric_.self.token);
+      releasePages(fabric_, bounce, kAgentBounceBytes);
+      return {Code::kSystem, EAGAIN};
+    }
     return Status::success();
   }
 

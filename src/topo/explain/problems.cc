@@ -35,7 +35,8 @@ std::string farFix(const Graph& graph, int gpu, int net) {
            libraryName(graph) +
            " a topology file in "
            "NCCL_TOPO_FILE; "
-           "`railwise topo generate` writes one. On bare metal this is how the slots are wired";
+           "`railwise topo generate`, run there or with --root RECORDING, writes one. On bare metal this is "
+           "how the slots are wired";
   }
   return "put a NIC below the same PCIe switch as the GPU if the board has such a slot";
 }

@@ -66,7 +66,7 @@ bool refuse(Shortage kind, const char* function, const void* caller) {
 
 // The plugin's blocks: open addressing, no allocation of its own.
 struct Block {
-  void* address;  // null: empty; kRemoved
+  void* address;  // null: never used; kRemoved: free again
   uintptr_t from;
 };
 constexpr std::size_t kSlots = std::size_t{1} << 17;

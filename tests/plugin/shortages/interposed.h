@@ -11,11 +11,11 @@ namespace railwise::test {
 
 enum class Shortage { kMemory, kDescriptors, kKernel };
 
-// Calls of the plugin of one kind, counted from the last arm(). Thread-safe.
+// Calls of the plugin of one kind since arm(). Thread-safe.
 uint64_t callsOf(Shortage kind);
 
-// From now on the calls count; the `fails`-th of `kind` (from 1) is refused, and with `lasting` every one
-// after it. 0: none. The plugin must be loaded; `library` is a part of its file's name.
+// Once in a process. From now on the calls count; the `fails`-th of `kind` (from 1) is refused, and with
+// `lasting` every one after it. 0: none. The plugin must be loaded; `library` is a part of its file's name.
 void arm(const char* library, Shortage kind, uint64_t fails, bool lasting);
 // No call fails any more.
 void disarm();

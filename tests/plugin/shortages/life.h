@@ -1,5 +1,5 @@
 // A job's life with the plugin, both ends in this process: devices, two connections, messages, flushes, the
-// end. What a call answers ends it early, and in good order, as NCCL does.
+// end. An error ends it early and in good order, as in NCCL.
 #pragma once
 
 #include <string>
