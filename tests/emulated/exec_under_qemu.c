@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { kMostArguments = 1024, kArgumentsOfEmulator = 6 };
+enum { kMostArguments = 1024, kArgumentsOfEmulator = 6, kMostVariables = 1024 };
 
 extern char** environ;
 static char g_preload[PATH_MAX + sizeof "LD_PRELOAD="];
@@ -42,12 +42,38 @@ struct Command {
   const char* file;
   char* arguments[kMostArguments + kArgumentsOfEmulator];
   char program[PATH_MAX];
+  char preload[2 * PATH_MAX];
+  char* environment[kMostVariables];
 };
+
+static const char kPreload[] = "LD_PRELOAD=";
+
+// What the program is to preload (`railwise device run` has a library of its own) goes to the program, behind
+// this library; qemu-user's own loader must not see it.
+static int preloadFor(struct Command* command, char* const environment[]) {
+  const size_t bytes = sizeof kPreload - 1;
+  (void)snprintf(command->preload, sizeof command->preload, "%s", g_preload);
+  int count = 0;
+  for (int i = 0; environment[i] != NULL; ++i) {
+    if (count == kMostVariables - 1) return E2BIG;
+    if (strncmp(environment[i], kPreload, bytes) != 0) {
+      command->environment[count++] = environment[i];
+      continue;
+    }
+    const int length =
+        snprintf(command->preload, sizeof command->preload, "%s:%s", g_preload, environment[i] + bytes);
+    if (length < 0 || (size_t)length >= sizeof command->preload) return ENAMETOOLONG;
+  }
+  command->environment[count] = NULL;
+  return 0;
+}
 
 // What to execute instead of `file`. Returns 0 or an errno. Without allocation: it may run between vfork()
 // and exec.
-static int emulated(const char* file, char* const arguments[], struct Command* command) {
+static int emulated(const char* file, char* const arguments[], char* const environment[],
+                    struct Command* command, char* const** its_environment) {
   command->file = file;
+  *its_environment = environment;
   if (strcmp(file, "/proc/self/exe") == 0) {
     const ssize_t length =
         readlink(file, command->program, sizeof command->program - 1);  // qemu-user answers
@@ -59,10 +85,13 @@ static int emulated(const char* file, char* const arguments[], struct Command* c
   }
   int count = 0;
   if (isOfArm64(command->program)) {
+    const int error = preloadFor(command, environment);
+    if (error != 0) return error;
+    *its_environment = command->environment;
     command->file = RAILWISE_EMULATOR;
     command->arguments[count++] = (char*)RAILWISE_EMULATOR;
     command->arguments[count++] = (char*)"-E";
-    command->arguments[count++] = g_preload;
+    command->arguments[count++] = command->preload;
     command->arguments[count++] = (char*)"-0";  // the name that the program is given
     command->arguments[count++] = arguments[0] != NULL ? arguments[0] : command->program;
     command->arguments[count++] = command->program;
@@ -78,12 +107,13 @@ static int emulated(const char* file, char* const arguments[], struct Command* c
 
 int execve(const char* file, char* const arguments[], char* const environment[]) {
   struct Command command;
-  const int error = emulated(file, arguments, &command);
+  char* const* its_environment = NULL;
+  const int error = emulated(file, arguments, environment, &command, &its_environment);
   if (error != 0) {
     errno = error;
     return -1;
   }
-  return (int)syscall(SYS_execve, command.file, command.arguments, environment);
+  return (int)syscall(SYS_execve, command.file, command.arguments, its_environment);
 }
 
 int execv(const char* file, char* const arguments[]) { return execve(file, arguments, environ); }
