@@ -13,34 +13,11 @@
 #include <vector>
 
 #include "logger.h"
-#include "nccl/net_v10.h"
-#include "nccl/net_v11.h"
-#include "nccl/net_v12.h"
-#include "nccl/net_v6.h"
-#include "nccl/net_v7.h"
-#include "nccl/net_v8.h"
-#include "nccl/net_v9.h"
+#include "nccl/net_versions.h"
 #include "tests/plugin/test_device.h"
 #include "tests/wait.h"
 
 namespace railwise::test {
-
-template <int V>
-struct Types;
-#define RAILWISE_TYPES(v)                          \
-  template <>                                      \
-  struct Types<v> {                                \
-    using Net = ncclNet_v##v##_t;                  \
-    using Properties = ncclNetProperties_v##v##_t; \
-  }
-RAILWISE_TYPES(6);
-RAILWISE_TYPES(7);
-RAILWISE_TYPES(8);
-RAILWISE_TYPES(9);
-RAILWISE_TYPES(10);
-RAILWISE_TYPES(11);
-RAILWISE_TYPES(12);
-#undef RAILWISE_TYPES
 
 // What a request must never keep when a call has written it.
 inline void* const kStale = reinterpret_cast<void*>(0x5a5a5a5a);
@@ -65,8 +42,8 @@ class Api {
  public:
   static constexpr int kVersion = V;
   static constexpr bool kHasContext = V >= 11;
-  using Net = typename Types<V>::Net;
-  using Properties = typename Types<V>::Properties;
+  using Net = typename Abi<V>::Net;
+  using Properties = typename Abi<V>::Properties;
 
   // Looked up once: dlsym takes a lock of the loader, which would put threads in order.
   static const Net& table() {

@@ -6,33 +6,10 @@
 #include <iterator>
 #include <type_traits>
 
-#include "nccl/net_v10.h"
-#include "nccl/net_v11.h"
-#include "nccl/net_v12.h"
-#include "nccl/net_v6.h"
-#include "nccl/net_v7.h"
-#include "nccl/net_v8.h"
-#include "nccl/net_v9.h"
+#include "nccl/net_versions.h"
 
 namespace railwise::cli {
 namespace {
-
-template <int kVersion>
-struct Abi;
-#define RAILWISE_ABI(version)                            \
-  template <>                                            \
-  struct Abi<version> {                                  \
-    using Net = ncclNet_v##version##_t;                  \
-    using Properties = ncclNetProperties_v##version##_t; \
-  };
-RAILWISE_ABI(6)
-RAILWISE_ABI(7)
-RAILWISE_ABI(8)
-RAILWISE_ABI(9)
-RAILWISE_ABI(10)
-RAILWISE_ABI(11)
-RAILWISE_ABI(12)
-#undef RAILWISE_ABI
 
 // NCCL always passes a profiler callback. This tool profiles nothing and never passes a profiler handle.
 ncclResult_t ignoreProfilerEvent(void**, int, void*, int64_t, void*) { return ncclSuccess; }

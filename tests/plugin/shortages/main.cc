@@ -67,6 +67,19 @@ struct Left {
   std::size_t blocks;
 };
 
+// Empty: no more than usual.
+std::string leaksBeyond(const Left& usual) {
+  const std::size_t blocks = blocksHeld();
+  const std::string where = whereHeld();
+  std::string names;
+  const std::size_t open = descriptors(&names);
+  if (open > usual.descriptors)
+    return std::to_string(open - usual.descriptors) + " descriptors are left, of" + names;
+  if (blocks > usual.blocks)
+    return std::to_string(blocks - usual.blocks) + " blocks of memory are left:" + where;
+  return "";
+}
+
 void prepare(const char* device) {
   useDevice(device);
   setenv("RAILWISE_CONNECT_TIMEOUT", "2", 1);  // with a shortage that lasts, some attempt ends only so
@@ -87,21 +100,13 @@ std::string judge(const Settings& settings, const Kind& kind, uint64_t fails, co
     return life.failed.empty() ? kNoneRefused : life.failed + " though nothing was refused";
   if (signalsBlocked()) return "signals are blocked";
   if (!life.failed.empty() && said.empty()) return life.failed + " without a warning";
-  const std::size_t blocks = blocksHeld();
-  const std::string where = whereHeld();
-  std::string names;
-  const std::size_t open = descriptors(&names);
-  if (open > usual.descriptors)
-    return std::to_string(open - usual.descriptors) + " descriptors are left, of" + names;
-  if (blocks > usual.blocks)
-    return std::to_string(blocks - usual.blocks) + " blocks of memory are left:" + where;
+  if (const std::string leaks = leaksBeyond(usual); !leaks.empty()) return leaks;
   clearLog();
   const Life next = live();
   if (!next.wrong.empty()) return "in the next life: " + next.wrong;
   if (!next.failed.empty()) return "in the next life: " + next.failed + "\n" + warnings();
-  if (descriptors() > usual.descriptors) return "descriptors are left after the next life";
-  if (blocksHeld() > usual.blocks) return "blocks of memory are left after the next life:" + whereHeld();
-  return "";
+  const std::string leaks = leaksBeyond(usual);
+  return leaks.empty() ? "" : "after the next life: " + leaks;
 }
 
 // The pipe to the parent. A child that crashes writes an empty finding and its story there.
