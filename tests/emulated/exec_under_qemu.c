@@ -105,8 +105,10 @@ static int emulated(const char* file, char* const arguments[], char* const envir
   return 0;
 }
 
+// Not on the stack: GoogleTest's death tests call execv() with 8 KiB of it.
+static __thread struct Command command __attribute__((tls_model("initial-exec")));
+
 int execve(const char* file, char* const arguments[], char* const environment[]) {
-  struct Command command;
   char* const* its_environment = NULL;
   const int error = emulated(file, arguments, environment, &command, &its_environment);
   if (error != 0) {

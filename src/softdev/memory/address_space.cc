@@ -74,20 +74,29 @@ class ProcFile {
 
 constinit ProcFile g_maps("/proc/self/maps");
 constinit ProcFile g_pagemap("/proc/self/pagemap");
-constinit std::atomic<bool> g_no_query{false};
+
+// Kernels before 6.11 do not know the query, and a filter of system calls may refuse it.
+bool kernelKnowsQuery() {
+  static const bool knows = [] {
+    const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    MapQuery query;
+    query.query_addr = reinterpret_cast<uintptr_t>(&query);
+    const bool answered = ioctl(maps, kMapQuery, &query) == 0;
+    if (maps >= 0) close(maps);
+    return answered;
+  }();
+  return knows;
+}
 
 enum class Answer { kFound, kNothing, kUnknown };
 
 Answer queryKernel(uint64_t address, Area* area) {
-  if (g_no_query.load(std::memory_order_relaxed)) return Answer::kUnknown;
+  if (!kernelKnowsQuery()) return Answer::kUnknown;
   MapQuery query;
   query.query_addr = address;
   if (ioctl(g_maps.get(), kMapQuery, &query) != 0 && errno != ENOENT) {
     g_maps.forget();
-    if (ioctl(g_maps.get(), kMapQuery, &query) != 0 && errno != ENOENT) {
-      g_no_query.store(true, std::memory_order_relaxed);
-      return Answer::kUnknown;
-    }
+    if (ioctl(g_maps.get(), kMapQuery, &query) != 0 && errno != ENOENT) return Answer::kUnknown;
   }
   if (query.vma_end == 0) return Answer::kNothing;
   area->begin = query.vma_start;
@@ -135,7 +144,7 @@ bool findArea(uint64_t address, Area* area) {
 }
 
 bool surelyPrivate(uint64_t address) {
-  if (!g_no_query.load(std::memory_order_relaxed)) return false;  // findArea() is faster then
+  if (kernelKnowsQuery()) return false;  // findArea() is faster then
   static const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   constexpr uint64_t kPresent = uint64_t{1} << 63;
   constexpr uint64_t kOfFile = uint64_t{1} << 61;  // of a file, or shared

@@ -88,7 +88,7 @@ class Stress {
     process_.disturbed.store(variant_.disturbed);
     makeDevices();
     if (onRealDevices()) warmUp();
-    const std::size_t files = openFiles();
+    const std::size_t files = openFiles().size();
     // Under the thread sanitizer nobody may look for data that another thread writes without a word.
     process_.abilities = {!kThreadSanitizer, !iwarp()};
     while (left > 0 && !over_.load()) {
@@ -102,17 +102,24 @@ class Stress {
       clearLog();
     }
     print();
-    if (A::kHasContext && openFiles() > files)
-      fail(std::to_string(openFiles()) + " files are open, " + std::to_string(files) +
-           " were at the beginning");
+    if (const std::vector<std::string> open = openFiles(); A::kHasContext && open.size() > files) {
+      std::string names;
+      for (const std::string& name : open) names += " " + name;
+      fail(std::to_string(open.size()) + " files are open, " + std::to_string(files) +
+           " were at the beginning:" + names);
+    }
     checkKernel();
     const Totals& totals = process_.totals;
     if (totals.messages.load() == 0 || totals.connections.load() == 0) fail("nothing was sent");
   }
 
  private:
-  static std::size_t openFiles() {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+  static std::vector<std::string> openFiles() {
+    std::vector<std::string> files;
+    std::error_code gone;  // the one that reads the directory
+    for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd"))
+      files.push_back(std::filesystem::read_symlink(file.path(), gone).string());
+    return files;
   }
 
   // librdmacm keeps the devices open that it has met.

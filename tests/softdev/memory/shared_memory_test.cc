@@ -1,13 +1,24 @@
 // Regions in shared mappings: peers map them, and copy without system calls.
 #include "softdev/memory/shared_memory.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <iterator>
+#include <thread>
+#include <vector>
 
 #include "softdev/memory/address_space.h"
 #include "softdev/peer_process.h"
@@ -37,6 +48,49 @@ TEST(Area, FollowsTheKernel) {
   int local = 0;
   ASSERT_TRUE(findArea(reinterpret_cast<uint64_t>(&local), &area));
   EXPECT_FALSE(area.shared);
+}
+
+// From then on ioctl() fails, as on a kernel that knows no query. Where there are no filters it stays.
+void forbidIoctl() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(program), program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) (void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+int lowestFreeDescriptor() {
+  const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  close(fd);
+  return fd;
+}
+
+// Ends the process: with 0 if all was found, and no file stayed open.
+void findWithoutTheQuery() {
+  forbidIoctl();
+  const int before = lowestFreeDescriptor();
+  Buffer memory(kSharedBytes, Memory::kAnonymous);
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        Area area;
+        if (!findArea(reinterpret_cast<uint64_t>(memory.data()) + 5000, &area) || area.shared) ++wrong;
+      });
+    }
+  }
+  releaseAddressSpace();
+  if (lowestFreeDescriptor() != before) _exit(2);
+  _exit(wrong.load() == 0 ? 0 : 1);
+}
+
+TEST(AreaDeathTest, ALackingQueryLeavesNoFileOpen) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has not asked yet
+  EXPECT_EXIT(findWithoutTheQuery(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Backing, OfOneSharedStretchOnly) {
