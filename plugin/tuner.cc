@@ -17,8 +17,8 @@
 #include <optional>
 #include <string>
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "nccl/tuner_v2.h"
 #include "nccl/tuner_v3.h"
 #include "nccl/tuner_v4.h"

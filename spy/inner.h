@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 
 namespace railwise::spy {
 

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/json.h"
 #include "base/log.h"
+#include "base/text/json.h"
 #include "spy/contract.h"
 #include "spy/inner.h"
 #include "spy/registry.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "tests/ok.h"
 #include "tests/one_device.h"
 #include "verbs/handles.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/options/message.h"
 
 namespace railwise::cli {

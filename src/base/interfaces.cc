@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/name_selection.h"
+#include "base/text/name_selection.h"
 
 namespace railwise {
 namespace {

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 namespace railwise::gpu {
 namespace {

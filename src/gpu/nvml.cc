@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "gpu/vendor.h"
 
 namespace railwise::gpu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "gpu/json.h"
 #include "gpu/vendor.h"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/dynamic_library.h"
 #include "base/outcome.h"
+#include "base/settings/config.h"
 #include "gpu/topology.h"
 
 namespace railwise::gpu {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 
 namespace railwise::net {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 #include "perf/faults/conductor.h"

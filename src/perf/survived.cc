@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "cli/observe/records.h"
 #include "record/reader.h"
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 
 namespace railwise::sysfs {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 
 namespace railwise::sysfs {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "verbs/port.h"
 
 namespace railwise::verbs {

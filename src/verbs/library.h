@@ -7,7 +7,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "base/status.h"
 
 namespace railwise::verbs {

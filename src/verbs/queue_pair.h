@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "verbs/gid.h"
 #include "verbs/handles.h"
 #include "verbs/port.h"

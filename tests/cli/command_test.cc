@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "process.h"
 
 namespace railwise::cli {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "doctor/checks/examine.h"
 #include "doctor/facts/mask.h"
 #include "doctor/report.h"

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "doctor/log/judge.h"
-#include "doctor/log/reader.h"
+#include "doctor/log/judging/judge.h"
+#include "doctor/log/reading/reader.h"
 #include "doctor/log/summary.h"
 #include "doctor/results/comparison.h"
 #include "doctor/results/text.h"

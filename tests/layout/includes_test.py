@@ -74,7 +74,7 @@ MAY_INCLUDE = {
     "src/doctor/pair/measuring": ["base", "sysfs", "verbs"],
     "src/doctor/pair": ["base", "topo", "doctor/finding.h", "doctor/report.h", "doctor/pair/measuring"],
     "src/doctor/log": ["base", "doctor/finding.h", "doctor/report.h"],
-    "src/doctor/results": ["base", "topo", "doctor/finding.h", "doctor/report.h", "doctor/log/line.h"],
+    "src/doctor/results": ["base", "topo", "doctor/finding.h", "doctor/report.h", "doctor/log/reading/line.h"],
     "src/cli/options": ["base", "nccl"],
     "src/cli/help": ["base", "cli/options"],
     "src/cli/plugin": ["base", "nccl", "cli/options"],
@@ -111,7 +111,7 @@ ONLY_FROM = {
 RDMA_HEADERS = {"rdma/": ("src/verbs/", "src/softdev/"), "infiniband/": ("src/verbs/", "src/softdev/")}
 # The environment is read in one place; the command reads what mpirun, srun and torchrun say, and sets up its ranks. The
 # preloaded library stands alone.
-MAY_GETENV = ("src/base/config.cc", "src/softdev/sysfs_preload/redirect.cc", "src/cli/", "src/perf/", "benchmarks/bench/")
+MAY_GETENV = ("src/base/settings/config.cc", "src/softdev/sysfs_preload/redirect.cc", "src/cli/", "src/perf/", "benchmarks/bench/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 GETENV = re.compile(r"\b(secure_)?getenv\s*\(")
@@ -178,7 +178,7 @@ def check(root):
                 if quote == '"' and other != stem:
                     includes.setdefault(stem, set()).add(other)
             if GETENV.search(text) and not name.startswith(MAY_GETENV):
-                problems.append(f"{name}: reads the environment; settings belong into src/base/config.def")
+                problems.append(f"{name}: reads the environment; settings belong into src/base/settings/config.def")
     problems += [f"circle of includes: {', '.join(circle)}" for circle in circles(includes)]
     if seen < 30:
         problems.append(f"only {seen} files seen: is {root} the repository?")

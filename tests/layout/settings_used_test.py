@@ -7,7 +7,7 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-fields = re.findall(r"^RAILWISE_(?:INT|STRING|CHOICE|CHECKED)\((\w+),", (root / "src/base/config.def").read_text(), re.M)
+fields = re.findall(r"^RAILWISE_(?:INT|STRING|CHOICE|CHECKED)\((\w+),", (root / "src/base/settings/config.def").read_text(), re.M)
 code = "".join(
     path.read_text()
     for folder in ("src", "plugin", "spy")

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string_view>
 
-#include "base/name_selection.h"
+#include "base/text/name_selection.h"
 #include "tests/one_device.h"
 
 namespace railwise::test {

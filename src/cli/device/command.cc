@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "cli/device/commands.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree.h"

@@ -9,7 +9,7 @@
 #include "cli/device/machine.h"
 #include "cli/options/message.h"
 #include "softdev/engine/attachment.h"
-#include "softdev/fabric/membership.h"
+#include "softdev/fabric/joining/membership.h"
 
 namespace railwise::cli {
 namespace {

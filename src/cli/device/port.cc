@@ -1,8 +1,8 @@
 // railwise device port: the ports of a fabric, and what can happen to them.
 #include <cstdio>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/device/commands.h"
 #include "cli/device/fabric.h"
 #include "cli/options/command_line.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdio>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/device/commands.h"
 #include "cli/device/machine.h"
 #include "cli/device/tree_parts.h"

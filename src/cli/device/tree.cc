@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "cli/device/tree_parts.h"
 #include "cli/options/message.h"
 #include "gpu/json.h"

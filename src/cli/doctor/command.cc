@@ -15,7 +15,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "cli/doctor/commands.h"
 #include "cli/options/command_line.h"
 #include "cli/options/help_page.h"

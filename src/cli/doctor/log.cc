@@ -4,17 +4,17 @@
 #include <optional>
 #include <utility>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/doctor/commands.h"
 #include "cli/hosts/this_host.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/machine_options.h"
-#include "doctor/log/judge.h"
+#include "doctor/log/judging/judge.h"
 #include "doctor/log/ranks.h"
-#include "doctor/log/reader.h"
+#include "doctor/log/reading/reader.h"
+#include "doctor/log/reading/text_file.h"
 #include "doctor/log/summary.h"
-#include "doctor/log/text_file.h"
 #include "doctor/results/comparison.h"
 #include "doctor/results/nccl_tests.h"
 #include "doctor/results/text.h"

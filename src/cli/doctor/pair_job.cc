@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/interfaces.h"
 #include "base/random.h"
+#include "base/settings/config.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"
 

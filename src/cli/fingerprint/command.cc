@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "cli/fingerprint/commands.h"
 #include "cli/fingerprint/compare.h"
 #include "cli/fingerprint/node.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::cli {
 namespace {

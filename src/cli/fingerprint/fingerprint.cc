@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::cli {
 namespace {

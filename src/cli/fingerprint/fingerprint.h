@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::cli {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "cli/gpus/commands.h"
 #include "cli/options/command_line.h"
 #include "cli/options/help_page.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/gpus/commands.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"

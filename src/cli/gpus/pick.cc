@@ -1,7 +1,7 @@
 // railwise gpus pick: which K GPUs of a machine a job should take, and why.
 #include "cli/gpus/pick.h"
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "cli/gpus/commands.h"
 #include "cli/gpus/device_nodes.h"
 #include "cli/options/command_line.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/gpus/pick.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"

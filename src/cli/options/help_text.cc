@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::cli {
 namespace {

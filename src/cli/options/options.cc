@@ -4,8 +4,8 @@
 #include <charconv>
 #include <limits>
 
-#include "base/closest_name.h"
-#include "base/text_layout.h"
+#include "base/text/closest_name.h"
+#include "base/text/text_layout.h"
 #include "cli/options/help_text.h"
 
 namespace railwise::cli {

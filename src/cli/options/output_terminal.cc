@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/settings/config.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/options/options.h"

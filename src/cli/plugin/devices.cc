@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/plugin/behind_drop_in.h"

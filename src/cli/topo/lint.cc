@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "cli/topo/commands.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
 #include "sysfs/pci_devices.h"

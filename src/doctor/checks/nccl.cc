@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/closest_name.h"
-#include "base/name_selection.h"
-#include "base/setting_mistakes.h"
-#include "base/setting_names.h"
+#include "base/settings/setting_mistakes.h"
+#include "base/settings/setting_names.h"
+#include "base/text/closest_name.h"
+#include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 #include "topo/nccl_release.h"

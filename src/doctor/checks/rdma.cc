@@ -3,7 +3,7 @@
 #include <array>
 #include <set>
 
-#include "base/name_selection.h"
+#include "base/text/name_selection.h"
 #include "doctor/checks/check.h"
 #include "doctor/facts/libraries.h"
 #include "sysfs/pci_devices.h"

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "sysfs/file_tree.h"
 
 namespace railwise::doctor {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/name_selection.h"
+#include "base/text/name_selection.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 

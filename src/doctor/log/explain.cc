@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "doctor/log/known_line.h"
-#include "doctor/log/line.h"
+#include "doctor/log/judging/known_line.h"
+#include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "doctor/log/judge.h"
-#include "doctor/log/line.h"
+#include "doctor/log/judging/judge.h"
+#include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
 namespace {

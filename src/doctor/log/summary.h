@@ -1,7 +1,7 @@
 // What was read of a job: the head of the report, its table, and the ranks as JSON. Pure.
 #pragma once
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "doctor/log/job.h"
 #include "doctor/log/ranks.h"
 #include "doctor/report.h"

@@ -1,6 +1,6 @@
 #include "doctor/pair/page.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 namespace railwise::doctor::pair {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "doctor/pair/judge.h"
 #include "doctor/pair/measuring/conduct.h"
 #include "doctor/report.h"

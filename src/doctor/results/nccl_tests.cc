@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "doctor/log/line.h"
+#include "doctor/log/reading/line.h"
 
 namespace railwise::doctor {
 namespace {

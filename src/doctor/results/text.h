@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "doctor/results/comparison.h"
 
 namespace railwise::doctor {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "base/socket.h"
 #include "net/connection/endpoint.h"
 #include "net/connection/request.h"

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/log.h"
-#include "base/name_selection.h"
+#include "base/text/name_selection.h"
 #include "net/device/reopener.h"
 #include "sysfs/pci_devices.h"
 #include "verbs/gpu_direct.h"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "net/device/event_watcher.h"
 #include "net/device/memory.h"
 #include "net/device/window_arena.h"

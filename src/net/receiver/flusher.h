@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/fixed_pool.h"
+#include "base/settings/config.h"
 #include "net/connection/request.h"
 #include "net/device/device.h"
 #include "record/layout.h"

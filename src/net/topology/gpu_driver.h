@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 
 namespace railwise::net {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "net/topology/path_bandwidth.h"
 
 namespace railwise::net {

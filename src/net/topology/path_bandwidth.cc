@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 
 namespace railwise::net {
 namespace {

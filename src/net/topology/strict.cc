@@ -8,8 +8,8 @@
 #include <map>
 #include <mutex>
 
-#include "base/bus_id.h"
 #include "base/log.h"
+#include "base/text/bus_id.h"
 #include "net/topology/gpu_in_use.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/pci_link.h"

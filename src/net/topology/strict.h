@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/strict_mode.h"
+#include "base/settings/config.h"
+#include "base/settings/strict_mode.h"
 #include "net/device/device.h"
 #include "sysfs/file_tree.h"
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "net/device/device.h"
 #include "net/topology/path_bandwidth.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/strict_mode.h"
+#include "base/settings/strict_mode.h"
 #include "net/wireup/handshake.h"
 
 namespace railwise::net {

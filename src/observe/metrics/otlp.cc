@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "observe/metrics/family.h"
 
 namespace railwise::observe {

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "observe/stuck/words.h"
 
 namespace railwise::observe {

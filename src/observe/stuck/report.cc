@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "observe/stuck/words.h"
 
 namespace railwise::observe {

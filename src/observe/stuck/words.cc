@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 
 namespace railwise::observe {
 namespace {

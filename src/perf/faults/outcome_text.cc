@@ -1,5 +1,5 @@
 // Writes the outcome of a run with faults as JSON and as a line of text (perf/faults/outcome.h).
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cli/options/message.h"
 #include "perf/faults/outcome.h"
 

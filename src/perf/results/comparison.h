@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/outcome.h"
+#include "base/text/json.h"
 #include "perf/results/report.h"
 
 namespace railwise::cli {

@@ -1,5 +1,5 @@
 // A run as one JSON document (perf/results/report.h).
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include "perf/measuring/spread.h"
 #include "perf/results/report.h"

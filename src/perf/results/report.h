@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "perf/measuring/machine_use.h"
 #include "perf/results/model_answer.h"
 #include "perf/results/port_limit.h"

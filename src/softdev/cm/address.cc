@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/random.h"
-#include "softdev/fabric/membership.h"
+#include "softdev/fabric/joining/membership.h"
 
 namespace railwise::softdev::cm {
 namespace {

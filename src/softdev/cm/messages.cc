@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "softdev/cm/objects.h"
-#include "softdev/fabric/membership.h"
+#include "softdev/fabric/joining/membership.h"
 #include "softdev/fabric/ports.h"
 #include "softdev/verbs/iwarp.h"
 

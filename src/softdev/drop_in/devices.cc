@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "softdev/drop_in/front.h"
 #include "softdev/queues/objects.h"
 #include "softdev/verbs/queue_pair.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "softdev/drop_in/front.h"
 #include "softdev/queues/objects.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "softdev/fabric/fabric.h"
-#include "softdev/fabric/membership.h"
+#include "softdev/fabric/joining/membership.h"
 
 namespace railwise::softdev {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "softdev/fabric/unlike_configuration.h"
+#include "softdev/fabric/joining/unlike_configuration.h"
 
 namespace railwise::softdev {
 namespace {

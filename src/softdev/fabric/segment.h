@@ -13,7 +13,7 @@
 
 #include "softdev/config/limits.h"
 #include "softdev/fabric/fault_table.h"
-#include "softdev/fabric/process_table.h"
+#include "softdev/fabric/joining/process_table.h"
 #include "softdev/fabric/shared_lock.h"
 
 namespace railwise::softdev {

@@ -15,7 +15,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "softdev/fabric/process_table.h"
+#include "softdev/fabric/joining/process_table.h"
 
 namespace railwise::softdev {
 

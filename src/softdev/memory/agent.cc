@@ -23,7 +23,7 @@
 #include "base/file_size_limit.h"
 #include "base/log.h"
 #include "softdev/fabric/doorbell.h"
-#include "softdev/fabric/membership.h"
+#include "softdev/fabric/joining/membership.h"
 #include "softdev/fabric/process_locks.h"
 #include "softdev/fabric/tables.h"
 #include "softdev/memory/mover.h"

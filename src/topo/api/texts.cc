@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/text/json.h"
 #include "gpu/json.h"
 #include "topo/api/state.h"
 #include "topo/choice/pick.h"

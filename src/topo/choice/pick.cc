@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "gpu/choose/fitness.h"
 #include "gpu/choose/ring.h"
 #include "topo/explain/describe.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "topo/explain/describe.h"
 #include "topo/machine/machine.h"
 #include "topo/paths/policy.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"

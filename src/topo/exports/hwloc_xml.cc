@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/cores.h"
 #include "topo/exports/exports.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <numeric>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/exports/cores.h"
 #include "topo/exports/device_files.h"
 #include "topo/exports/exports.h"

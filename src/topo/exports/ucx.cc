@@ -1,7 +1,7 @@
 // UCX_NET_DEVICES by the local rank, as a shell script; and NIXL, whose backend is UCX, as JSON.
 #include <algorithm>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/exports/exports.h"
 #include "topo/exports/host_view.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/bus_id.h"
 #include "base/outcome.h"
+#include "base/text/bus_id.h"
 #include "topo/document/xml.h"
 #include "topo/graph/constants.h"
 #include "topo/graph/graph.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 

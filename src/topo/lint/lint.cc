@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/lint/rules.h"
 
 namespace railwise::topo {

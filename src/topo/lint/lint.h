@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/document/xml.h"
 
 namespace railwise::topo {

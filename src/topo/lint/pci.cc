@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/graph/constants.h"
 #include "topo/lint/rules.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 
 namespace railwise::topo {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/device_match.h"
 #include "topo/paths/policy.h"

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/machine_tree.h"
 #include "topo/outputs/outputs.h"

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/json.h"
-#include "base/text_layout.h"
+#include "base/text/json.h"
+#include "base/text/text_layout.h"
 #include "topo/outputs/outputs.h"
 
 namespace railwise::topo {

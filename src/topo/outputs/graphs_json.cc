@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/outputs/graphs_why.h"
 #include "topo/outputs/outputs.h"
 #include "topo/search/names.h"

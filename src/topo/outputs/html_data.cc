@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/outputs/drawing/machine_tree.h"
 #include "topo/outputs/html_parts.h"

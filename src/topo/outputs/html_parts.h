@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/explain.h"
 #include "topo/search/search.h"
 

@@ -1,7 +1,7 @@
 // The tables that pathsJson() and topologyJson() share, one JSON row for each pair. Internal to outputs/.
 #pragma once
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/machine/machine.h"
 #include "topo/outputs/outputs.h"
 #include "topo/paths/policy.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/boxes.h"
 #include "topo/outputs/drawing/draw_machine.h"

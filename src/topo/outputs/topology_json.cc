@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/explain/describe.h"
 #include "topo/explain/gpu_topology.h"
 #include "topo/outputs/json_rows.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "topo/explain/describe.h"
 #include "topo/outputs/outputs.h"
 #include "topo/transports/driver.h"

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "base/config.h"
 #include "base/outcome.h"
+#include "base/settings/config.h"
 #include "gpu/topology.h"
 #include "sysfs/file_tree.h"
 

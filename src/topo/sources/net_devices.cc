@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"
 

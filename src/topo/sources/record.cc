@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "gpu/json.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/rdma_devices.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/machine/fusion.h"
 
 namespace railwise::topo {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "base/text_layout.h"
+#include "base/text/text_layout.h"
 #include "topo/paths/policy.h"
 #include "topo/search/search.h"
 

@@ -28,7 +28,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "base/socket.h"
 #include "verbs/port.h"
 #include "verbs/queue_pair.h"

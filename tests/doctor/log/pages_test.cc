@@ -27,7 +27,7 @@ TEST(DoctorLogPage, HasAHeadingForEachCheck) {
   const std::filesystem::path root = RAILWISE_SOURCE_DIR;
   std::set<std::string> checks;
   for (const char* folder : {"src/doctor/log", "src/doctor/results"}) {
-    for (const auto& file : std::filesystem::directory_iterator(root / folder)) {
+    for (const auto& file : std::filesystem::recursive_directory_iterator(root / folder)) {
       if (file.path().extension() != ".cc") continue;
       // A check is a word in kebab-case alone in its quotes.
       const std::set<std::string> here = matches(contentOf(file.path()), "\"([a-z]+(?:-[a-z]+)+|watchdog)\"");

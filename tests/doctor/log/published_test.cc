@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "doctor/log/read_job.h"
+#include "doctor/log/reading/text_file.h"
 #include "doctor/log/summary.h"
-#include "doctor/log/text_file.h"
 
 namespace railwise::doctor {
 namespace {

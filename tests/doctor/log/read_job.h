@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "doctor/log/judge.h"
-#include "doctor/log/reader.h"
+#include "doctor/log/judging/judge.h"
+#include "doctor/log/reading/reader.h"
 
 namespace railwise::doctor {
 

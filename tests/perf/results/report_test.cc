@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 namespace railwise::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "softdev/fabric/doorbell.h"
-#include "softdev/fabric/membership.h"
+#include "softdev/fabric/joining/membership.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "tests/ok.h"
 #include "tests/topo/output_machines.h"
 #include "topo/graph/constants.h"

@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/text/json.h"
 #include "tests/topo/output_machines.h"
 #include "topo/explain/explain.h"
 #include "topo/outputs/outputs.h"

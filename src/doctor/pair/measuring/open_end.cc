@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/name_selection.h"
+#include "base/text/name_selection.h"
 #include "doctor/pair/measuring/wire.h"
 #include "sysfs/pci_devices.h"
 #include "sysfs/pci_link.h"

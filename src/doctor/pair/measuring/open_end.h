@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
 #include "base/outcome.h"
+#include "base/settings/config.h"
 #include "doctor/pair/measuring/facts.h"
 #include "doctor/pair/measuring/gpu_memory.h"
 #include "sysfs/file_tree.h"

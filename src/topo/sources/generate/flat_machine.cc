@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 
 namespace railwise::topo {
 namespace {

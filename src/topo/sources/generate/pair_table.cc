@@ -6,7 +6,7 @@
 #include <set>
 #include <system_error>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 
 namespace railwise::topo {
 namespace {

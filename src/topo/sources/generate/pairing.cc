@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/bus_id.h"
+#include "base/text/bus_id.h"
 #include "topo/sources/generate/pair_table.h"
 
 namespace railwise::topo {

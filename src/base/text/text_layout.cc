@@ -1,0 +1,102 @@
+#include "base/text/text_layout.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+namespace railwise {
+namespace {
+
+// Bytes 10xxxxxx continue a character.
+std::size_t characters(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+void appendWords(std::string& text, std::string_view words, std::size_t column, std::string_view other,
+                 std::size_t columns) {
+  constexpr std::string_view kBlanks = " \n";
+  bool begins = true;  // no word is in this line yet
+  while (true) {
+    words.remove_prefix(std::min(words.find_first_not_of(kBlanks), words.size()));
+    if (words.empty()) return;
+    const std::string_view word = words.substr(0, words.find_first_of(kBlanks));
+    words.remove_prefix(word.size());
+    const std::size_t width = characters(word);
+    if (!begins && column + 1 + width > columns) {
+      text += '\n';
+      text += other;
+      column = characters(other);
+      begins = true;
+    }
+    if (!begins) text += ' ', ++column;
+    text += word;
+    column += width;
+    begins = false;
+  }
+}
+
+std::string wrappedText(std::string_view words, std::string_view first, std::string_view other,
+                        std::size_t columns) {
+  std::string text(first);
+  appendWords(text, words, characters(first), other, columns);
+  return text + '\n';
+}
+
+std::string wrappedText(std::string_view words, std::string_view first, std::size_t columns) {
+  return wrappedText(words, first, std::string(characters(first), ' '), columns);
+}
+
+std::string tableText(const std::vector<TextRow>& rows, std::size_t right_from) {
+  std::vector<std::size_t> widths;
+  for (const TextRow& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], characters(row[i]));
+  }
+  std::string text;
+  for (const TextRow& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - characters(row[i]), ' ');
+      line += (i > 0 ? "  " : "") + (i >= right_from ? padding + row[i] : row[i] + padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string formatText(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
+  std::string text(static_cast<std::size_t>(std::max(length, 0)) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  text.pop_back();
+  return text;
+}
+
+std::string withoutControls(std::string_view text, std::string_view kept) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (c == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F, of two bytes
+      plain += '?';
+      ++i;
+    } else {
+      const bool control = (c < 0x20 || c == 0x7f) && kept.find(text[i]) == std::string_view::npos;
+      plain += control ? '?' : text[i];
+    }
+  }
+  return plain;
+}
+
+}  // namespace railwise

@@ -1,0 +1,82 @@
+#include "doctor/log/judging/judge.h"
+
+namespace railwise::doctor {
+namespace {
+
+// The warning that no network could start: its cause is what the plugin's lines say.
+bool beginsWithNetwork(const Job& job) {
+  const int first = firstError(job);
+  return first < 0 || job.events[static_cast<std::size_t>(first)].check == "network-not-found";
+}
+
+}  // namespace
+
+void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
+  uint64_t nccl_lines = 0;
+  for (const LogFile& file : job.files) {
+    nccl_lines += file.nccl_lines;
+    if (!file.problem.empty())
+      findings.add({.check = "log-unreadable",
+                    .severity = Severity::kError,
+                    .what = "a log cannot be read to its end",
+                    .seen = {{file.name, file.name + ":" + std::to_string(file.lines), file.problem}},
+                    .why = "What it says of its ranks is not known.",
+                    .fix = "ls -l FILE; file FILE"});
+  }
+  if (!job.deduplicated.value.empty())
+    findings.add(
+        {.check = "log-deduplicated",
+         .severity = Severity::kAdvice,
+         .what = "Ray has dropped lines that are alike: the log does not have all lines of all ranks",
+         .seen = {{"", ranks.placeText(job.deduplicated.place), job.deduplicated.value}},
+         .why = "Which ranks are missing, wait or differ cannot be told from it.",
+         .fix = "export RAY_DEDUP_LOGS=0"});
+  if (nccl_lines > 0) {
+    if (ranks.size() > 0 || firstError(job) >= 0 || job.has_results) return;
+    findings.add(
+        {.check = "log-level",
+         .severity = Severity::kAdvice,
+         .what = "the logs do not say how many ranks there are",
+         .seen = {{"", job.files.empty() ? "" : job.files.front().name, "no line of ncclCommInitRank"}},
+         .why = "They have warnings alone, or end before a communicator begins.",
+         .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
+    return;
+  }
+  const std::string lines = job.files.empty() ? "" : std::to_string(job.files.front().lines) + " lines";
+  if (job.has_results) {
+    findings.add({.check = "log-level",
+                  .severity = Severity::kAdvice,
+                  .what = "there is no line of NCCL beside the results",
+                  .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
+                  .why = "Which network, plugin and NICs the ranks use is not known.",
+                  .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
+    return;
+  }
+  findings.add({.check = "log-level",
+                .severity = Severity::kError,
+                .what = "there is no line of NCCL in the logs",
+                .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
+                .why = "NCCL writes nothing unless it is told to, or it writes elsewhere (NCCL_DEBUG_FILE).",
+                .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
+}
+
+Findings judgeJob(const Job& job, const Ranks& ranks) {
+  Findings findings;
+  judgeReading(job, ranks, findings);
+  if (beginsWithNetwork(job)) {
+    judgeNetwork(job, ranks, findings);
+    judgeErrors(job, ranks, findings);
+  } else {
+    judgeErrors(job, ranks, findings);
+    judgeNetwork(job, ranks, findings);
+  }
+  if (job.deduplicated.value.empty()) {
+    judgeMissing(job, ranks, findings);
+    judgeDifferences(job, ranks, findings);
+  }
+  judgeGpuDirect(job, ranks, findings);
+  findings.sort();
+  return findings;
+}
+
+}  // namespace railwise::doctor

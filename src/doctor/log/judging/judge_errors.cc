@@ -1,0 +1,204 @@
+// Warnings and errors: which came first, and what each means.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "doctor/log/judging/judge.h"
+#include "doctor/log/reading/line.h"
+#include "doctor/log/reading/trail.h"
+
+namespace railwise::doctor {
+namespace {
+
+// A consequence may be logged a moment before its cause, on another rank.
+constexpr double kSameMomentS = 5;
+constexpr double kNever = 1e12;
+
+// Seconds of "11-24 12:00:01.25"; without a day, of the day. Negative: no time.
+double secondsOf(const std::string& time) {
+  const std::size_t blank = time.find(' ');
+  if (time.empty()) return -1;
+  double seconds = 0;
+  if (blank == 5) seconds = (leadingNumber(time) * 31.0 + leadingNumber(time.substr(3))) * 86400;
+  const std::string clock = time.substr(blank == std::string::npos ? 0 : blank + 1);
+  if (clock.size() < 8) return -1;
+  seconds +=
+      leadingNumber(clock) * 3600 + leadingNumber(clock.substr(3)) * 60 + leadingNumber(clock.substr(6));
+  if (clock.size() > 9) {
+    double digit = 0.1;
+    for (const char c : clock.substr(9)) seconds += digit * (c - '0'), digit /= 10;
+  }
+  return seconds;
+}
+
+bool isError(const Event& event) { return event.kind != EventKind::kRemark; }
+
+// Times are compared where every error that NCCL has logged has one of the same form, and what has none (an
+// exception of Python) comes last; else the order of the lines counts.
+class Order {
+ public:
+  explicit Order(const std::vector<Event>& events) {
+    std::size_t with_day = 0, with_time = 0, without = 0;
+    for (const Event& event : events) {
+      if (!isError(event)) continue;
+      if (secondsOf(event.time) < 0) {
+        without += event.check == "framework-error" || event.check == "process-killed" ? 0 : 1;
+        continue;
+      }
+      ++with_time;
+      with_day += event.time.find(' ') != std::string::npos ? 1 : 0;
+    }
+    timed_ = with_time > 0 && without == 0 && (with_day == 0 || with_day == with_time);
+  }
+  bool timed() const { return timed_; }
+  bool before(const Event& a, const Event& b) const {
+    const auto key = [&](const Event& event) {
+      // Without times a warning whose meaning is known tells more.
+      return std::tuple(timed_ ? (event.time.empty() ? kNever : secondsOf(event.time)) : 0.0,
+                        !timed_ && event.check == "unknown-warning", event.line.place.file,
+                        event.line.place.line);
+    };
+    return key(a) < key(b);
+  }
+
+ private:
+  bool timed_ = false;
+};
+
+Seen seenOf(const Ranks& ranks, const Event& event) {
+  Seen seen = {ranks.label(event), ranks.placeText(event.line.place), event.line.value};
+  if (event.repeated > 0) seen.value += " (" + std::to_string(event.repeated) + " more alike)";
+  return seen;
+}
+
+Severity severityOf(const Event& event) {
+  if (event.kind == EventKind::kConsequence) return Severity::kAdvice;
+  if (event.kind == EventKind::kRemark) return event.serious ? Severity::kWarning : Severity::kAdvice;
+  return Severity::kError;
+}
+
+std::string laterText(const Event& event) {
+  if (event.kind == EventKind::kConsequence) return "a consequence, as a rule: " + event.what;
+  return event.kind == EventKind::kCause ? "a later error: " + event.what : event.what;
+}
+
+// Which ranks PyTorch's watchdog has told of, and how far they were.
+std::string watchdogText(const Job& job, const Ranks& ranks) {
+  std::set<int> told;
+  std::map<int, std::string> numbers;  // of the collective -> a rank that waits in it
+  for (const Event& event : job.events) {
+    if (event.check != "watchdog") continue;
+    if (event.rank >= 0) told.insert(event.rank);
+    else if (event.process >= 0)
+      for (const int rank : ranks.of(event.process)) told.insert(rank);
+    if (const int number = numberAfter(event.line.value, "SeqNum="); number >= 0)
+      numbers.emplace(number, ranks.label(event));
+  }
+  std::string text;
+  if (numbers.size() > 1)
+    text = " " + numbers.begin()->second + " waits in number " + std::to_string(numbers.begin()->first) +
+           ", " + numbers.rbegin()->second + " in number " + std::to_string(numbers.rbegin()->first) + ".";
+  const Gaps silent = gapsOf(told, ranks.size());
+  if (!told.empty() && silent.count > 0 && job.deduplicated.value.empty())
+    text += " Nothing of it from rank " + silent.text + ".";
+  return text;
+}
+
+// What the rest of the logs adds to the explanation of an event.
+std::string whyOf(const Job& job, const Ranks& ranks, const Trail& trail, const Event& event) {
+  return event.why + trail.textOf(event) + (event.check == "watchdog" ? watchdogText(job, ranks) : "");
+}
+
+void addFirst(const Job& job, const Ranks& ranks, const Trail& trail, int index, const Order& order,
+              Findings& findings) {
+  const Event& first = job.events[static_cast<std::size_t>(index)];
+  std::set<std::string> later_ranks;
+  std::size_t later = 0;
+  for (const Event& event : job.events) {
+    if (&event == &first || !isError(event)) continue;
+    ++later;
+    later_ranks.insert(ranks.label(event));
+  }
+  std::string why = whyOf(job, ranks, trail, first);
+  if (first.kind == EventKind::kConsequence)
+    why += " The logs have no earlier error: the cause lies with a rank that wrote none, or was killed.";
+  if (later > 0)
+    why += " " + countText(later, "other error", "other errors") + " of " +
+           countText(later_ranks.size(), "rank", "ranks") +
+           (order.timed() ? " came later." : " may be consequences: the logs have no times.");
+  findings.add({.check = first.check,
+                .severity = Severity::kError,
+                .what = "first error of the job: " + first.what,
+                .seen = {seenOf(ranks, first)},
+                .why = why,
+                .fix = first.fix});
+}
+
+// Passed-up errors of ranks that warned of nothing.
+void addTraces(const Job& job, const Ranks& ranks, Findings& findings) {
+  for (const int process : ranks.members()) {
+    const Process& its = job.processes[static_cast<std::size_t>(process)];
+    if (its.warnings > 0 || its.error_trace.empty()) continue;
+    findings.add({.check = "error-trace",
+                  .severity = Severity::kWarning,
+                  .what = "NCCL's functions passed an error up, and no warning says why",
+                  .seen = {ranks.seenAt(process, its.error_trace.front())},
+                  .why = "1 is ncclUnhandledCudaError, 2 ncclSystemError, 3 ncclInternalError, 4 "
+                         "ncclInvalidArgument, 5 ncclInvalidUsage, 6 ncclRemoteError.",
+                  .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL"});
+  }
+}
+
+}  // namespace
+
+int firstError(const Job& job) {
+  const Order order(job.events);
+  int first = -1, cause = -1;
+  for (std::size_t i = 0; i < job.events.size(); ++i) {
+    const Event& event = job.events[i];
+    if (!isError(event)) continue;
+    const auto earlier = [&](int than) {
+      return than < 0 || order.before(event, job.events[static_cast<std::size_t>(than)]);
+    };
+    if (earlier(first)) first = static_cast<int>(i);
+    if (event.kind == EventKind::kCause && earlier(cause)) cause = static_cast<int>(i);
+  }
+  if (cause < 0 || !order.timed()) return cause < 0 ? first : cause;
+  if (job.events[static_cast<std::size_t>(cause)].time.empty()) return cause;
+  const double gap = secondsOf(job.events[static_cast<std::size_t>(cause)].time) -
+                     secondsOf(job.events[static_cast<std::size_t>(first)].time);
+  return gap <= kSameMomentS ? cause : first;
+}
+
+void judgeErrors(const Job& job, const Ranks& ranks, Findings& findings) {
+  const int first = firstError(job);
+  const Order order(job.events);
+  const Trail trail(job, ranks);
+  if (first >= 0) addFirst(job, ranks, trail, first, order, findings);
+  // Alike events are one finding, whatever their fix repeats of the line.
+  std::map<std::string, Finding> alike;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < job.events.size(); ++i) {
+    const Event& event = job.events[i];
+    if (static_cast<int>(i) == first) continue;
+    const std::string what = laterText(event);
+    const std::string key = event.check + " " + what;
+    auto known = alike.find(key);
+    if (known == alike.end()) {
+      keys.push_back(key);
+      known = alike
+                  .emplace(key, Finding{.check = event.check,
+                                        .severity = severityOf(event),
+                                        .what = what,
+                                        .seen = {},
+                                        .why = whyOf(job, ranks, trail, event),
+                                        .fix = event.fix})
+                  .first;
+    }
+    known->second.seen.push_back(seenOf(ranks, event));
+  }
+  for (const std::string& key : keys) findings.add(alike.at(key));
+  addTraces(job, ranks, findings);
+}
+
+}  // namespace railwise::doctor

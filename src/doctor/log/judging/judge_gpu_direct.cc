@@ -1,0 +1,134 @@
+// GPUDirect: does the memory of the GPUs go straight through the NICs, and why not.
+#include <algorithm>
+#include <cstdlib>
+
+#include "doctor/log/judging/judge.h"
+#include "doctor/log/reading/line.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr char kPeerMemoryFix[] =
+    "modprobe nvidia_peermem  # or a driver and kernel with dma-buf: the open kernel modules, Linux 5.12\n"
+    "railwise devices  # shows what the NICs then offer";
+
+// What NCCL calls a distance, by its number: 2.26 put C2C in between, 2.27 P2C, and 2.28 moved it.
+const char* distanceName(int distance, const std::string& version) {
+  static constexpr const char* kOld[] = {"LOC", "NVL", "NVB", "PIX", "PXB",
+                                         "PXN", "PHB", "SYS", "NET", "DIS"};
+  static constexpr const char* k26[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                        "PXN", "PHB", "SYS", "NET", "DIS"};
+  static constexpr const char* k27[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                        "PXN", "P2C", "PHB", "SYS", "NET", "DIS"};
+  static constexpr const char* kNew[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                         "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+  const int minor = version.starts_with("2.") ? std::atoi(version.c_str() + 2) : 99;
+  const auto names = minor < 26    ? std::span<const char* const>(kOld)
+                     : minor == 26 ? std::span<const char* const>(k26)
+                     : minor == 27 ? std::span<const char* const>(k27)
+                                   : std::span<const char* const>(kNew);
+  return distance >= 0 && distance < static_cast<int>(names.size())
+             ? names[static_cast<std::size_t>(distance)]
+             : "?";
+}
+
+bool isOfNetwork(const Process& process, const std::string& nic) {
+  return nic.starts_with(process.network + " ");
+}
+
+const Fact& firstDisabled(const Process& process) {
+  for (const auto& [nic, gpu_direct] : process.gpu_direct)
+    if (isOfNetwork(process, nic) && !gpu_direct.enabled) return gpu_direct.line;
+  return process.nics_line;
+}
+
+std::string reasonOf(const Process& process) {
+  if (!process.no_gpu_direct_reasons.empty()) {
+    const std::string& said = process.no_gpu_direct_reasons.front().value;
+    const std::string_view none = after(said, "GPUDirect: none, because ");
+    return "The plugin says: " + std::string(none.data() != nullptr ? none : std::string_view(said)) + ".";
+  }
+  return "Neither a peer-memory module (nvidia_peermem) is loaded nor does the NIC take dma-bufs" +
+         std::string(process.dma_buf ? ", though the GPU offers them." : " of the GPU.");
+}
+
+void judgeNics(const Ranks& ranks, int index, const Process& process, Findings& findings) {
+  const GpuDirectCount count = gpuDirectCount(process);
+  if (count.all == count.enabled) return;
+  const bool none = count.enabled == 0;
+  findings.add({.check = none ? "gdr-off" : "gdr-some",
+                .severity = Severity::kWarning,
+                .what = none ? "GPUDirect RDMA is off: data take a detour through the host's memory"
+                             : "GPUDirect RDMA is off for some NICs",
+                .seen = {ranks.seenAt(index, firstDisabled(process))},
+                .why = reasonOf(process) + (none ? "" : " The slowest NIC sets the speed."),
+                .fix = kPeerMemoryFix});
+}
+
+std::pair<uint64_t, uint64_t> networkConnections(const Process& process) {
+  uint64_t all = 0, direct = 0;
+  for (const auto& [way, connections] : process.connections) {
+    if (!way.starts_with("NET/" + process.network)) continue;
+    all += connections.number;
+    direct += connections.gpu_direct;
+  }
+  return {all, direct};
+}
+
+// NICs that could, and GPUs that are too far.
+void judgeDistance(const Ranks& ranks, int index, const Process& process, const std::string& version,
+                   Findings& findings) {
+  const auto [all, direct] = networkConnections(process);
+  const bool unused = all > 0 && direct == 0;
+  // Each GPU is far from most NICs and near to its own: where connections use GPUDirect, all is well. Without
+  // GDR_READ only those that receive do.
+  if (direct > 0 && 2 * direct >= all) return;
+  if (gpuDirectCount(process).enabled == 0 || (!unused && process.far_pairs.empty())) return;
+  if (process.far_pairs.empty()) {
+    findings.add({.check = "gdr-unused",
+                  .severity = Severity::kWarning,
+                  .what = "no connection uses GPUDirect RDMA, though the NICs can",
+                  .seen = {ranks.seenAt(index, {std::to_string(all) + " connections, none with /GDRDMA",
+                                                process.nics_line.place})},
+                  .why = "The logs do not say why; NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ may forbid it.",
+                  .fix = "export NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH  # names the distances\nrailwise explain"});
+    return;
+  }
+  const FarPair& far = process.far_pairs.front();
+  findings.add(
+      {.check = "gdr-far",
+       .severity = unused ? Severity::kWarning : Severity::kAdvice,
+       .what = unused ? "no connection uses GPUDirect RDMA: the GPUs are too far from the NICs"
+                      : "some GPUs are too far from some NICs for GPUDirect RDMA",
+       .seen = {ranks.seenAt(index, far.line)},
+       .why = std::string("Their distance is ") + distanceName(far.distance, version) + ", and " +
+              distanceName(far.allowed, version) + " is the most that is allowed.",
+       .fix = "railwise explain  # which NIC is near which GPU\n"
+              "railwise topo generate > topo.xml; export NCCL_TOPO_FILE=$PWD/topo.xml  # a VM that hides its "
+              "PCIe tree\n"
+              "export NCCL_NET_GDR_LEVEL=PHB  # only where the CPU forwards well: measure it"});
+}
+
+}  // namespace
+
+GpuDirectCount gpuDirectCount(const Process& process) {
+  GpuDirectCount count;
+  for (const auto& [nic, gpu_direct] : process.gpu_direct) {
+    if (!isOfNetwork(process, nic)) continue;
+    ++count.all;
+    count.enabled += gpu_direct.enabled ? 1 : 0;
+  }
+  return count;
+}
+
+void judgeGpuDirect(const Job& job, const Ranks& ranks, Findings& findings) {
+  for (const int index : ranks.members()) {
+    const Process& process = job.processes[static_cast<std::size_t>(index)];
+    if (!usesRdma(process)) continue;
+    judgeNics(ranks, index, process, findings);
+    judgeDistance(ranks, index, process,
+                  process.version.value.empty() ? job.version.value : process.version.value, findings);
+  }
+}
+
+}  // namespace railwise::doctor

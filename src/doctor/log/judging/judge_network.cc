@@ -1,0 +1,277 @@
+// Which network the job uses, and why not the one that was meant: NCCL goes on without a word.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "doctor/log/judging/judge.h"
+#include "doctor/log/reading/line.h"
+
+namespace railwise::doctor {
+namespace {
+
+// What NCCL and RCCL look for without being asked.
+constexpr std::string_view kDefaultPlugins[] = {"libnccl-net.so", "librccl-net.so"};
+
+std::string pathFix(const std::string& plugin) {
+  const bool railwise = plugin.find("railwise") != std::string::npos;
+  return std::string(
+             "export LD_LIBRARY_PATH=/where/the/plugin/is:$LD_LIBRARY_PATH  # of every rank: mpirun -x, a ") +
+         "container's own path\nexport NCCL_NET=" + (railwise ? "Railwise" : "NAME") +
+         "  # a job without the plugin then fails at once";
+}
+
+bool alike(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return (x | 0x20) == (y | 0x20); });
+}
+
+const Fact* setting(const Process& process, const std::string& name) {
+  const auto found = process.settings.find(name);
+  return found == process.settings.end() ? nullptr : &found->second;
+}
+
+bool isAsked(const PluginAttempt& attempt) {
+  return std::find(std::begin(kDefaultPlugins), std::end(kDefaultPlugins), attempt.name) ==
+         std::end(kDefaultPlugins);
+}
+
+// NCCL_NET_PLUGIN, where it names a plugin. "": nobody asked for one. 2.22 to 2.28 log it only if it is
+// found.
+std::string askedPlugin(const Process& process) {
+  const Fact* const asked = setting(process, "NCCL_NET_PLUGIN");
+  if (asked == nullptr) {
+    const auto named = std::find_if(process.attempts.begin(), process.attempts.end(), isAsked);
+    return named == process.attempts.end() ? "" : named->name;
+  }
+  if (alike(asked->value, "none") || asked->value == "(empty)") return "";
+  return asked->value;
+}
+
+bool isOff(const Process& process, const std::string& name) {
+  const Fact* const fact = setting(process, name);
+  return fact != nullptr && fact->value != "0";
+}
+
+// A sentence why a plugin was not loaded; `check` is what it is a case of.
+struct Reason {
+  std::string check, what, why, fix;
+  Fact seen;
+};
+
+Reason loadFailure(const PluginAttempt& attempt) {
+  return {"plugin-load",
+          "the plugin " + attempt.name + " is there and cannot be loaded",
+          "The dynamic linker says: " + attempt.reason + ".",
+          "ldd " + attempt.name + "  # on the node that says so\n" + pathFix(attempt.name),
+          {attempt.name + ": " + attempt.reason, attempt.place}};
+}
+
+Reason notFound(const Process& process, const std::string& asked) {
+  std::vector<std::string> names;
+  for (const PluginAttempt& attempt : process.attempts)
+    if (isAsked(attempt) || asked.empty()) names.push_back(attempt.name);
+  const Place place = process.attempts.empty() ? Place{} : process.attempts.back().place;
+  const bool railwise = asked.find("railwise") != std::string::npos;
+  return {"plugin-not-found",
+          "the plugin " + asked + " was not found",
+          "NCCL looked for " + (names.empty() ? asked : listText(names)) +
+              " where the dynamic linker looks, and " +
+              (process.network.empty() ? "there was none." : "went on with " + process.network + "."),
+          pathFix(asked) + "\nls /where/the/plugin/is/libnccl-net-" + (railwise ? "railwise" : "NAME") +
+              ".so  # NCCL_NET_PLUGIN=NAME, or a path",
+          {names.empty() ? asked : listText(names), place}};
+}
+
+Reason wrongApi(const Process& process) {
+  const Fact& seen =
+      process.unsupported_plugin.value.empty() ? process.missing_symbols.back() : process.unsupported_plugin;
+  return {"plugin-api", "the plugin has no table of functions that this NCCL knows",
+          "It was built for another release of NCCL, or is no net plugin at all.",
+          "nm -D <plugin> | grep ncclNetPlugin_v  # Railwise has v6 to v12, for NCCL 2.13 and later", seen};
+}
+
+// Why no plugin serves the process, if one was asked for or found.
+const PluginAttempt* brokenAttempt(const Process& process) {
+  const auto broken = std::find_if(process.attempts.begin(), process.attempts.end(),
+                                   [](const PluginAttempt& attempt) { return !attempt.reason.empty(); });
+  return broken == process.attempts.end() ? nullptr : &*broken;
+}
+
+// The plugin was loaded, and another network is used.
+bool initFailed(const Process& process) {
+  if (!process.failed_plugins.empty()) return true;
+  if (process.plugin.value.empty()) return false;
+  const Fact* const net = setting(process, "NCCL_NET");
+  if (net != nullptr && !alike(net->value, process.plugin.value)) return false;
+  // A network that is not NCCL's own is the plugin's, under whichever name.
+  return (process.network == "IB" || process.network == "Socket") &&
+         process.networks.count(process.plugin.value) == 0;
+}
+
+Reason initReason(const Process& process) {
+  const bool said = !process.failed_plugins.empty();
+  const Fact& plugin = said ? process.failed_plugins.front() : process.plugin;
+  const auto instead = process.networks.find(process.network);
+  const Fact seen = said ? Fact{"Failed to initialize NET plugin " + plugin.value, plugin.place}
+                         : Fact{"Using network " + process.network,
+                                instead == process.networks.end() ? plugin.place : instead->second};
+  return {"plugin-init", "the plugin " + plugin.value + " was loaded, and could not start",
+          "Its own warnings above say why: as a rule it found no NIC that it may use.",
+          "look at the lines of NET/" + plugin.value + "; railwise devices", seen};
+}
+
+bool pluginProblem(const Process& process, Reason& reason) {
+  const std::string asked = askedPlugin(process);
+  const PluginAttempt* const broken = brokenAttempt(process);
+  if (initFailed(process)) return reason = initReason(process), true;
+  if (!process.plugin.value.empty()) return false;
+  if (broken != nullptr) reason = loadFailure(*broken);
+  else if (!process.missing_symbols.empty() || !process.unsupported_plugin.value.empty())
+    reason = wrongApi(process);
+  else if (!asked.empty() && !process.attempts.empty()) reason = notFound(process, asked);
+  else return false;
+  return true;
+}
+
+// Socket, and it may be meant so.
+Reason socketReason(const Process& process, const Reason* plugin) {
+  const auto line = process.networks.find("Socket");
+  Reason reason = {"socket-network",
+                   "the network is Socket, not RDMA",
+                   "",
+                   "",
+                   {"Using network Socket", line == process.networks.end() ? Place{} : line->second}};
+  const Fact* const net = setting(process, "NCCL_NET");
+  if (net != nullptr && alike(net->value, "Socket")) {
+    reason.why = "NCCL_NET=Socket asks for it.";
+    reason.fix = "unset NCCL_NET";
+  } else if (plugin != nullptr) {
+    reason.why = plugin->what + ", and NCCL's own IB network " +
+                 (isOff(process, "NCCL_IB_DISABLE") ? "is turned off by NCCL_IB_DISABLE."
+                  : process.no_rdma.value.empty()   ? "did not start."
+                                                    : "found no device.");
+    reason.why[0] = static_cast<char>(std::toupper(reason.why[0]));
+    reason.fix = plugin->fix;
+  } else if (isOff(process, "NCCL_IB_DISABLE")) {
+    reason.why = "NCCL_IB_DISABLE=1 turns RDMA off.";
+    reason.fix = "unset NCCL_IB_DISABLE";
+  } else if (!process.no_rdma.value.empty()) {
+    reason.why = "NCCL found no RDMA device: \"" + process.no_rdma.value + "\".";
+    reason.fix =
+        "ibv_devices; ls /sys/class/infiniband  # in the container: --device=/dev/infiniband\n"
+        "see NCCL_IB_HCA: it may choose none";
+  } else {
+    reason.why = "The logs do not say why.";
+    reason.fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV";
+  }
+  reason.why += " Socket copies through the kernel: on fast NICs most of the speed is lost.";
+  return reason;
+}
+
+void addReason(const Ranks& ranks, int process, const Reason& reason, Severity severity, Findings& findings) {
+  findings.add({.check = reason.check,
+                .severity = severity,
+                .what = reason.what,
+                .seen = {ranks.seenAt(process, reason.seen)},
+                .why = reason.why,
+                .fix = reason.fix});
+}
+
+// Another plugin than the one that was asked for, or one that nobody asked for.
+void judgePlugin(const Ranks& ranks, int index, const Process& process, Findings& findings) {
+  if (process.plugin.value.empty()) return;
+  const std::string asked = askedPlugin(process);
+  Fact seen = process.plugin;
+  if (!process.plugin_path.value.empty()) seen.value += ", " + process.plugin_path.value;
+  const bool railwise = asked.find("railwise") != std::string::npos;
+  if (railwise && !alike(process.plugin.value, "Railwise")) {
+    addReason(ranks, index,
+              {"wrong-plugin", "Railwise was asked for, and another plugin was loaded",
+               "An other libnccl-net.so comes first in the path.",
+               "export NCCL_NET_PLUGIN=/where/the/plugin/is/libnccl-net-railwise.so NCCL_NET=Railwise", seen},
+              Severity::kError, findings);
+  } else if (asked.empty() && !initFailed(process)) {
+    std::string why =
+        "libnccl-net.so lies in the dynamic linker's path: HPC-X, a cloud's image and others put it there.";
+    if (process.settings.empty())
+      why += " Or a setting names it: the log has no settings (NCCL_DEBUG_SUBSYS=INIT,ENV,NET).";
+    addReason(ranks, index,
+              {"unasked-plugin", "a plugin was loaded that no setting names", why,
+               "export NCCL_NET_PLUGIN=none  # to do without it\nexport NCCL_NET_PLUGIN=railwise  # to use "
+               "Railwise",
+               seen},
+              Severity::kAdvice, findings);
+  }
+}
+
+// libfabric without RDMA.
+bool isTcp(const Process& process) {
+  return process.provider.value.starts_with("tcp") || process.provider.value.starts_with("sockets");
+}
+
+void judgeProvider(const Ranks& ranks, int index, const Process& process, Findings& findings) {
+  if (!isTcp(process)) return;
+  addReason(ranks, index,
+            {"socket-network",
+             "the plugin runs libfabric over TCP, not RDMA",
+             "libfabric found no provider for RDMA: the EFA driver or device is missing.",
+             "fi_info -p efa; ls /dev/infiniband  # in the container",
+             {"libfabric's provider is " + process.provider.value, process.provider.place}},
+            Severity::kError, findings);
+}
+
+// Communicators with processes on several hosts, for releases that do not count nodes.
+std::set<std::string> acrossHosts(const Job& job) {
+  std::map<std::string, std::string> host_of;
+  std::set<std::string> across;
+  for (const Process& process : job.processes)
+    for (const Init& init : process.inits)
+      if (host_of.emplace(init.communicator, process.host).first->second != process.host)
+        across.insert(init.communicator);
+  return across;
+}
+
+// Does the process leave its node? Only there a network costs something.
+bool usesNetwork(const Process& process, const std::set<std::string>& across) {
+  if (process.nodes > 1) return true;
+  if (process.nodes == 0 && std::any_of(process.inits.begin(), process.inits.end(), [&](const Init& init) {
+        return across.count(init.communicator) > 0;
+      }))
+    return true;
+  return std::any_of(process.connections.begin(), process.connections.end(),
+                     [](const auto& kind) { return kind.first.starts_with("NET/Socket"); });
+}
+
+}  // namespace
+
+bool usesRdma(const Process& process) {
+  return !process.network.empty() && process.network != "Socket" && !isTcp(process);
+}
+
+void judgeNetwork(const Job& job, const Ranks& ranks, Findings& findings) {
+  const std::set<std::string> across = acrossHosts(job);
+  std::vector<int> members = ranks.members();
+  // A few lines alone do not say which processes are ranks.
+  for (int i = 0; ranks.members().empty() && i < static_cast<int>(job.processes.size()); ++i)
+    members.push_back(i);
+  for (const int index : members) {
+    const Process& process = job.processes[static_cast<std::size_t>(index)];
+    Reason plugin;
+    const bool problem = pluginProblem(process, plugin);
+    const bool asked = !askedPlugin(process).empty() || !process.failed_plugins.empty();
+    const bool socket = process.network == "Socket";
+    const bool costs = usesNetwork(process, across);
+    if (problem) {
+      const bool lost = asked || (socket && costs);
+      addReason(ranks, index, plugin, lost ? Severity::kError : Severity::kAdvice, findings);
+    }
+    if (socket)
+      addReason(ranks, index, socketReason(process, problem ? &plugin : nullptr),
+                costs ? Severity::kError : Severity::kAdvice, findings);
+    judgePlugin(ranks, index, process, findings);
+    judgeProvider(ranks, index, process, findings);
+  }
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,270 @@
+// Ranks that are missing, and ranks that differ.
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "doctor/log/judging/judge.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr std::size_t kMostTwice = 64;
+
+// Settings that may, or must, differ between ranks.
+bool mayDiffer(const std::string& setting) {
+  static constexpr std::string_view kOwn[] = {
+      "NCCL_DEBUG_FILE", "NCCL_HOSTID",  "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_COMM_ID",
+      "RAILWISE_HOST",   "RAILWISE_GPU", "RAILWISE_DEVICE",     "RAILWISE_SYSFS_ROOT"};
+  return std::find(std::begin(kOwn), std::end(kOwn), setting) != std::end(kOwn);
+}
+
+struct Attribute {
+  const char* check;
+  Severity severity;
+  std::string what, why, fix;
+  // Null value: the logs of this process do not say.
+  std::function<Fact(const Process&)> value;
+  bool of_network = false;
+};
+
+std::string nicsText(const Process& process) {
+  std::vector<std::string> nics;
+  for (const Nic& nic : process.nics) nics.push_back(nic.name + (nic.link.empty() ? "" : "/" + nic.link));
+  std::sort(nics.begin(), nics.end());
+  return listText(nics, 64);
+}
+
+// "2 RoCE", whatever their names.
+std::string nicKindsText(const Process& process) {
+  std::map<std::string, std::size_t> kinds;
+  for (const Nic& nic : process.nics) ++kinds[nic.link];
+  std::vector<std::string> texts;
+  texts.reserve(kinds.size());
+  for (const auto& [link, number] : kinds)
+    texts.push_back(link.empty() ? countText(number, "NIC", "NICs") : std::to_string(number) + " " + link);
+  return listText(texts, 8);
+}
+
+std::string gpuDirectText(const Process& process) {
+  const GpuDirectCount count = gpuDirectCount(process);
+  if (count.all == 0) return "";
+  return count.enabled == count.all ? "GPUDirect with all NICs"
+         : count.enabled == 0       ? "GPUDirect with no NIC"
+                                    : "GPUDirect with " + std::to_string(count.enabled) + " of " +
+                                    std::to_string(count.all) + " NICs";
+}
+
+std::vector<Attribute> attributes() {
+  return {
+      {"differ-version", Severity::kError, "the ranks run different NCCL versions",
+       "Ranks of different versions cannot talk to each other.", "install one NCCL on all nodes",
+       [](const Process& process) { return process.version; }},
+      {"differ-network", Severity::kError, "the ranks use different networks",
+       "A connection between two networks fails or hangs.",
+       "export NCCL_NET=Railwise  # on all ranks: those that cannot use it then say why",
+       [](const Process& process) {
+         const auto line = process.networks.find(process.network);
+         return Fact{process.network, line == process.networks.end() ? Place{} : line->second};
+       }},
+      {"differ-plugin", Severity::kWarning, "the ranks load different plugins",
+       "Two different plugins cannot connect.", "install one plugin on all nodes",
+       [](const Process& process) {
+         Fact fact = process.plugin;
+         if (!fact.value.empty() && process.plugin_api > 0)
+           fact.value += " (v" + std::to_string(process.plugin_api) + ")";
+         return fact;
+       }},
+      {"differ-plugin", Severity::kWarning, "the ranks load different versions of Railwise",
+       "Two versions may not connect.", "install one version on all nodes",
+       [](const Process& process) { return process.railwise; }},
+      {"differ-nics", Severity::kWarning, "the ranks have different NICs",
+       "The rank with the fewest sets the speed of all.", "ibstat; railwise devices  # on both nodes",
+       [](const Process& process) {
+         return usesRdma(process) ? Fact{nicKindsText(process), process.nics_line.place} : Fact{};
+       },
+       true},
+      {"differ-nics", Severity::kAdvice, "the NICs have different names on the ranks",
+       "As many and of one kind: as a rule the nodes number them differently.",
+       "compare which NICs are meant: railwise devices  # on both nodes",
+       [](const Process& process) {
+         return usesRdma(process) ? Fact{nicsText(process), process.nics_line.place} : Fact{};
+       },
+       true},
+      {"differ-gdr", Severity::kWarning, "GPUDirect RDMA differs between ranks",
+       "The rank without it sets the speed of all.", "modprobe nvidia_peermem  # on the nodes that lack it",
+       [](const Process& process) {
+         return usesRdma(process) ? Fact{gpuDirectText(process), process.nics_line.place} : Fact{};
+       },
+       true},
+      {"differ-driver", Severity::kWarning, "the nodes have different CUDA drivers",
+       "Features of NCCL then differ, and some mixtures fail.",
+       "railwise fingerprint --compare *.json  # what else differs",
+       [](const Process& process) { return process.driver; }},
+      {"differ-channels", Severity::kWarning, "the ranks have different numbers of channels",
+       "The ranks see machines or settings that differ.", "railwise explain  # on both nodes",
+       [](const Process& process) { return process.channels; }},
+  };
+}
+
+// The processes by value. One value, or none: nothing differs, and the answer is false.
+bool judgeAttribute(const Job& job, const Ranks& ranks, const Attribute& attribute, Findings& findings) {
+  std::map<std::string, std::vector<int>> groups;
+  for (const int index : ranks.members()) {
+    const Fact fact = attribute.value(job.processes[static_cast<std::size_t>(index)]);
+    if (!fact.value.empty()) groups[fact.value].push_back(index);
+  }
+  if (groups.size() < 2) return false;
+  const auto most = std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  const bool majority = std::all_of(groups.begin(), groups.end(), [&](const auto& group) {
+    return group.first == most->first || group.second.size() < most->second.size();
+  });
+  Finding finding = {attribute.check, attribute.severity, attribute.what, {}, attribute.why, attribute.fix};
+  for (const auto& [value, members] : groups) {
+    if (majority && value == most->first) continue;
+    for (const int index : members) {
+      const Place place = attribute.value(job.processes[static_cast<std::size_t>(index)]).place;
+      finding.seen.push_back(ranks.seenAt(index, {value, place}));
+    }
+  }
+  if (majority)
+    finding.why +=
+        " " + countText(most->second.size(), "process has", "processes have") + " " + most->first + ".";
+  findings.add(std::move(finding));
+  return true;
+}
+
+// A setting is compared where it is logged; NCCL logs some on a few ranks alone, so its absence says
+// something only where a whole host lacks it.
+void judgeSettings(const Job& job, const Ranks& ranks, Findings& findings) {
+  std::set<std::string> names;
+  for (const Process& process : job.processes)
+    for (const auto& [name, fact] : process.settings)
+      if (!mayDiffer(name)) names.insert(name);
+  for (const std::string& name : names) {
+    judgeAttribute(job, ranks,
+                   {"differ-settings", Severity::kWarning, name + " differs between ranks",
+                    "The launcher or a login script gives the ranks different environments.",
+                    "set " + name + " in one place for all ranks (mpirun -x, srun --export)",
+                    [&](const Process& process) {
+                      const auto found = process.settings.find(name);
+                      return found == process.settings.end() ? Fact{} : found->second;
+                    }},
+                   findings);
+    std::map<std::string, std::size_t> with, all;
+    for (const int index : ranks.members()) {
+      const Process& process = job.processes[static_cast<std::size_t>(index)];
+      if (process.settings.empty()) continue;
+      ++all[process.host];
+      with[process.host] += process.settings.count(name);
+    }
+    const auto full = [&](const auto& host) { return with[host.first] == host.second; };
+    const auto none = [&](const auto& host) { return with[host.first] == 0; };
+    if (!std::any_of(all.begin(), all.end(), full) || !std::any_of(all.begin(), all.end(), none)) continue;
+    Finding finding = {
+        "differ-settings",
+        Severity::kAdvice,
+        name + " is set on some hosts alone",
+        {},
+        "The launcher does not give the variable to all hosts, or NCCL had no use for it there.",
+        "set " + name + " in one place for all ranks (mpirun -x, srun --export)"};
+    for (const auto& host : all)
+      if (none(host)) finding.seen.push_back({host.first, "", name + " is not in its logs"});
+    findings.add(std::move(finding));
+  }
+}
+
+// Ranks that no log tells of. If another rank has completed the communicator of the job, they were there.
+void judgeNeverSeen(const Ranks& ranks, bool somebody_waits, bool completed, Findings& findings) {
+  const Gaps missing = gapsOf(ranks.seen(), ranks.size());
+  if (missing.count == 0 || ranks.seen().empty()) return;
+  const bool there = completed && ranks.size() == ranks.world();
+  findings.add(
+      {.check = "missing-ranks",
+       .severity = somebody_waits ? Severity::kError
+                   : there        ? Severity::kAdvice
+                                  : Severity::kWarning,
+       .what = countText(missing.count, "rank is in no log", "ranks are in no log") + ": " + missing.text,
+       .seen = {{"", "",
+                 std::to_string(ranks.seen().size()) + " of " + std::to_string(ranks.size()) +
+                     " ranks have begun: " + rangesText(ranks.seen())}},
+       .why = somebody_waits ? "The other ranks wait for them."
+              : there        ? "They have begun, since other ranks have completed the communicator: their "
+                               "logs were not given."
+                             : "Their logs were not given, or they never came to NCCL.",
+       .fix = "give the logs of all ranks: NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log\n"
+              "look whether these ranks run: ps, squeue, kubectl get pods"});
+}
+
+// Each node runs a job of its own, or the logs are of several jobs.
+void judgeNumbers(const Job& job, const Ranks& ranks, Findings& findings) {
+  if (ranks.world() > 0 && ranks.size() != ranks.world())
+    findings.add({.check = "ranks-mismatch",
+                  .severity = Severity::kError,
+                  .what = "the largest communicator has " + std::to_string(ranks.world()) + " ranks, not " +
+                          std::to_string(ranks.size()),
+                  .seen = {{"", "--ranks", std::to_string(ranks.size())}},
+                  .why = "The launcher gave the ranks another world size than you mean.",
+                  .fix = "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks"});
+  Finding twice = {
+      "separate-jobs",
+      Severity::kWarning,
+      "two processes say that they are one rank",
+      {},
+      "Each node runs a job of its own (a launcher that the program does not know: no MPI, or no "
+      "MASTER_ADDR), or the logs are of several jobs.",
+      "compare WORLD_SIZE, RANK and MASTER_ADDR of all ranks\ngive the logs of one job"};
+  for (const auto& [one, other] : ranks.twice())
+    for (const int index : {one, other})
+      for (const Init& init : job.processes[static_cast<std::size_t>(index)].inits)
+        if (ranks.isWorld(init) && twice.seen.size() < kMostTwice)
+          twice.seen.push_back(ranks.seenAt(index, init.started));
+  if (!twice.seen.empty()) findings.add(std::move(twice));
+}
+
+}  // namespace
+
+void judgeMissing(const Job& job, const Ranks& ranks, Findings& findings) {
+  Finding waiting = {
+      "init-incomplete",
+      Severity::kError,
+      "the communicator was begun and never completed",
+      {},
+      "The rank waits for others, or an error ended it.",
+      "look at the ranks that are missing and at the first error; NCCL_SOCKET_IFNAME must name "
+      "an interface that all nodes share"};
+  Finding split = waiting;
+  split.severity = Severity::kWarning;
+  split.what = "a communicator of some ranks was begun and never completed";
+  bool completed = false;
+  // The log of a release that does not say when it begins has nothing to complete.
+  for (const int index : ranks.members()) {
+    for (const Init& init : job.processes[static_cast<std::size_t>(index)].inits) {
+      completed = completed || (init.complete && ranks.isWorld(init));
+      if (init.complete) continue;
+      (ranks.isWorld(init) ? waiting : split).seen.push_back(ranks.seenAt(index, init.started));
+    }
+  }
+  const bool waits = !waiting.seen.empty();
+  judgeNeverSeen(ranks, waits, completed, findings);
+  judgeNumbers(job, ranks, findings);
+  if (waits) findings.add(std::move(waiting));
+  if (!split.seen.empty()) findings.add(std::move(split));
+}
+
+void judgeDifferences(const Job& job, const Ranks& ranks, Findings& findings) {
+  std::set<std::string> networks;
+  for (const int index : ranks.members())
+    networks.insert(job.processes[static_cast<std::size_t>(index)].network);
+  std::string found;  // the last check that found something: what comes after it under its name says no more
+  for (const Attribute& attribute : attributes()) {
+    if (attribute.check == found) continue;
+    // Each network names NICs in its own way.
+    if (networks.size() > 1 && attribute.of_network) continue;
+    if (judgeAttribute(job, ranks, attribute, findings)) found = attribute.check;
+  }
+  judgeSettings(job, ranks, findings);
+}
+
+}  // namespace railwise::doctor

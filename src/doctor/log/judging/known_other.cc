@@ -1,0 +1,71 @@
+// Lines of PyTorch, of Python's exceptions and of launchers that tell of NCCL's errors.
+#include "doctor/log/judging/known_line.h"
+
+namespace railwise::doctor {
+namespace {
+
+constexpr char kEarlier[] = "Another rank, or an earlier line of this one, has the reason.";
+constexpr char kFirst[] = "look at the first error of the job";
+constexpr char kWatchdogWhy[] =
+    "One rank did not come to this collective, or the network stands still: the ranks that report nothing, "
+    "or "
+    "a lower number, are the ones to look at.";
+constexpr char kWatchdogFix[] =
+    "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # the flight recorder tells who "
+    "was "
+    "missing\n"
+    "py-spy dump --pid <the rank that reports nothing>";
+
+constexpr KnownLine kOtherLines[] = {
+    {"Watchdog caught collective operation timeout", "", "watchdog", kConsequence, true,
+     "PyTorch's watchdog ended a collective that took too long", kWatchdogWhy, kWatchdogFix},
+    {"Caught collective operation timeout", "", "watchdog", kConsequence, true,
+     "PyTorch's watchdog ended a collective that took too long", kWatchdogWhy, kWatchdogFix},
+    {"heartbeat monitor", "", "watchdog", kConsequence, true, "PyTorch's watchdog itself hangs",
+     "A call of CUDA or NCCL does not return.", kWatchdogFix},
+    {"ncclRemoteError", "", "framework-error", kConsequence, true, "NCCL reports ncclRemoteError",
+     "A peer died or the network failed.", kFirst},
+    {"ncclSystemError", "", "framework-error", kConsequence, true, "NCCL reports ncclSystemError", kEarlier,
+     kFirst},
+    {"ncclInternalError", "", "framework-error", kConsequence, true, "NCCL reports ncclInternalError",
+     kEarlier, kFirst},
+    {"ncclInvalidUsage", "", "framework-error", kConsequence, true, "NCCL reports ncclInvalidUsage", kEarlier,
+     kFirst},
+    {"ncclUnhandledCudaError", "", "framework-error", kConsequence, true,
+     "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
+    {"unhandled system error", "NCCL", "framework-error", kConsequence, true, "NCCL reports ncclSystemError",
+     kEarlier, kFirst},
+    {"unhandled cuda error", "NCCL", "framework-error", kConsequence, true,
+     "NCCL reports ncclUnhandledCudaError", kEarlier, kFirst},
+    {"remote process exited or there was a network error", "", "framework-error", kConsequence, true,
+     "NCCL reports ncclRemoteError", "A peer died or the network failed.", kFirst},
+    {"Test NCCL failure", "", "framework-error", kConsequence, true, "nccl-tests ended with an error",
+     kEarlier, kFirst},
+    {"CUDA out of memory", "", "cuda-failure", kCause, true, "a GPU has no memory left",
+     "The program, not NCCL, asked for more than there is.",
+     "lower the batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+    {"CUDA error:", "", "cuda-failure", kCause, true, "a call of CUDA failed",
+     "The GPU or the program failed.", "dmesg | grep -i xid\nexport CUDA_LAUNCH_BLOCKING=1"},
+    {"Signal 9 (SIGKILL)", "", "process-killed", kCause, true, "a rank was killed",
+     "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
+    {"exitcode  : -9", "", "process-killed", kCause, true, "a rank was killed",
+     "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
+    {"exited on signal", "", "process-killed", kCause, true, "a rank was killed or crashed",
+     "9 is a kill (out of memory, a limit, a person), 11 and 6 are crashes.",
+     "dmesg | grep -i -E 'oom|killed process|segfault'"},
+    {"srun: error", "Killed", "process-killed", kCause, true, "a rank was killed",
+     "Out of memory, a limit of the job, or a person.", "dmesg | grep -i -E 'oom|killed process'"},
+    {"oom_kill", "", "process-killed", kCause, true, "a rank was killed for its memory",
+     "The node or the job's limit has no memory left.", "raise the job's memory"},
+    {"oom-kill:", "", "process-killed", kCause, true, "a rank was killed for its memory",
+     "The node or the job's limit has no memory left.", "raise the job's memory"},
+    {"Bus error", "", "shared-memory", kCause, true, "a process met a bus error",
+     "As a rule /dev/shm is full.",
+     "docker run --shm-size=16g ...  # Kubernetes: an emptyDir of medium Memory on /dev/shm"},
+};
+
+}  // namespace
+
+std::span<const KnownLine> knownOtherLines() { return kOtherLines; }
+
+}  // namespace railwise::doctor

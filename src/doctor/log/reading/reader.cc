@@ -1,0 +1,229 @@
+#include "doctor/log/reading/reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "doctor/log/explain.h"
+
+namespace railwise::doctor {
+namespace {
+
+// Limits of what is kept: a log can be broken, and every rank can warn a million times.
+constexpr std::size_t kMostProcesses = 1UL << 17;
+constexpr std::size_t kMostEvents = 1UL << 16;
+constexpr std::size_t kMostTrace = 4;
+constexpr std::size_t kShownLine = 400;
+constexpr int kSystemError = 2;  // ncclSystemError
+
+// Where a stray record is glued to the end of another line, the host's name has that line's last word before
+// it.
+constexpr std::size_t kLongestHost = 255;
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= kShownLine) return std::string(text);
+  return std::string(text.substr(0, kShownLine)) + " ...";
+}
+
+// "transport/net.cc:1302 -> 6": the result that a function passes up; 7 is "in progress". -1: another line.
+int passedResult(std::string_view text) {
+  const std::size_t arrow = text.find(" -> ");
+  if (arrow == std::string_view::npos || arrow > 80) return -1;
+  const std::string_view place = text.substr(0, arrow);
+  const std::size_t colon = place.rfind(':');
+  if (colon == std::string_view::npos || place.find(' ') != std::string_view::npos) return -1;
+  if (leadingNumber(place.substr(colon + 1)) < 0) return -1;
+  return leadingNumber(text.substr(arrow + 4));
+}
+
+// "process rank 3 with PID 7" of mpirun, "srun: error: n2: task 5: Killed". -1: none.
+int namedRank(std::string_view text) {
+  const int rank = numberAfter(text, "process rank ");
+  return rank >= 0 || !text.starts_with("srun: error") ? rank : numberAfter(text, ": task ");
+}
+
+// "[rank3]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:95] ...": PyTorch reports no error.
+bool isInformation(std::string_view text) {
+  const std::size_t level = text.substr(0, 40).find("[I");
+  return level != std::string_view::npos && leadingNumber(text.substr(level + 2)) >= 0;
+}
+
+void readVersion(Fact& version, std::string_view text, Place place) {
+  const std::string_view number = after(text, "CCL version ");
+  if (number.data() == nullptr) return;
+  std::string_view value = firstWord(number);
+  if (value == ":") value = firstWord(number.substr(std::min<std::size_t>(2, number.size())));  // RCCL
+  if (!value.empty() && value[0] >= '0' && value[0] <= '9') setFact(version, value, place);
+}
+
+}  // namespace
+
+void setFact(Fact& fact, std::string_view value, Place place) {
+  if (!fact.value.empty() || value.empty()) return;
+  fact.value = shortened(value);
+  fact.place = place;
+}
+
+void JobReader::beginFile(std::string name) {
+  job_.files.push_back(
+      {.name = std::move(name), .lines = 0, .nccl_lines = 0, .processes = {}, .problem = ""});
+}
+
+void JobReader::fileProblem(std::string problem) {
+  if (!job_.files.empty()) job_.files.back().problem = std::move(problem);
+}
+
+Place JobReader::here() const { return {static_cast<int>(job_.files.size()) - 1, job_.files.back().lines}; }
+
+void JobReader::line(std::string_view text) {
+  if (job_.files.empty()) beginFile("");
+  ++job_.files.back().lines;
+  const std::string_view plain = withoutRepetition(plainText(text, buffer_));
+  if (plain.empty()) return;
+  for (const LogLine& each : parseLine(plain)) {
+    if (each.kind == LineKind::kOther) otherRecord(each);
+    else record(each);
+  }
+}
+
+// Ray ends a line that stands for those of other workers with " [repeated 7x across cluster]" and advice.
+std::string_view JobReader::withoutRepetition(std::string_view plain) {
+  constexpr std::string_view kKey = " [repeated ";
+  const std::size_t at = plain.rfind(kKey);
+  if (at == std::string_view::npos) return plain;
+  const std::string_view times = firstWord(plain.substr(at + kKey.size()), " ");
+  const std::string_view rest = plain.substr(at + kKey.size() + times.size());
+  if (leadingNumber(times) < 0 || !times.ends_with('x') || !rest.starts_with(" across cluster]"))
+    return plain;
+  setFact(job_.deduplicated, plain.substr(at + 1, rest.data() + 16 - (plain.data() + at + 1)), here());
+  return plain.substr(0, at);
+}
+
+int JobReader::processOf(const LogLine& line) {
+  std::string key = std::string(line.host.substr(0, kLongestHost)) + ":" + std::string(line.pid);
+  auto known = known_.find(key);
+  if (known == known_.end()) {
+    // "node7" of "0000node7", if node7 is known with this process.
+    for (std::size_t i = 1; i < line.host.size() && i < kLongestHost; ++i) {
+      const auto shorter = known_.find(std::string_view(key).substr(i));
+      if (shorter != known_.end()) return shorter->second;
+    }
+    if (job_.processes.size() >= kMostProcesses) return -1;
+    known = known_.emplace(std::move(key), static_cast<int>(job_.processes.size())).first;
+    Process process;
+    process.host = std::string(line.host.substr(0, kLongestHost));
+    process.pid = std::string(line.pid);
+    process.file = here().file;
+    job_.processes.push_back(std::move(process));
+  }
+  return known->second;
+}
+
+void JobReader::record(const LogLine& line) {
+  const int index = processOf(line);
+  if (index < 0) return;
+  Process& process = job_.processes[static_cast<std::size_t>(index)];
+  LogFile& file = job_.files.back();
+  ++process.lines;
+  ++file.nccl_lines;
+  file.processes.insert(index);
+  if (line.rank >= 0 && process.hinted_rank < 0) {
+    process.hinted_rank = line.rank;
+    by_hint_.emplace(line.rank, index);
+  }
+  const Place place = here();
+  // NCCL up to 2.26 says nothing of a plugin that has its newest table.
+  if (line.text.starts_with("NET/Railwise : ")) setFact(process.plugin, "Railwise", place);
+  if (line.kind == LineKind::kWarn) {
+    ++process.warnings;
+    const Explanation known = explainWarning(line.source, line.text);
+    if (known.check == "network-not-found") setFact(process.missing_network, line.text, place);
+    if (known.check == "no-rdma-device") setFact(process.no_rdma, line.text, place);
+    addEvent(
+        {.process = index,
+         .rank = line.rank,
+         .kind = known.kind,
+         .check = known.check,
+         .what = known.what,
+         .why = known.why,
+         .fix = known.fix,
+         .serious = known.serious,
+         .time = line.time,
+         .line = {shortened(line.source.empty() ? std::string(line.text)
+                                                : std::string(line.source) + " " + std::string(line.text)),
+                  place}});
+    return;
+  }
+  readVersion(process.version, line.text, place);
+  if (readPluginLine(process, line.text, place) || readNicLine(process, line.text, place) ||
+      readCommunicatorLine(process, line, place))
+    return;
+  const int result = passedResult(line.text);
+  if (!resultName(result).empty() && process.error_trace.size() < kMostTrace)
+    process.error_trace.push_back({shortened(line.text), place});
+}
+
+void JobReader::otherRecord(const LogLine& line) {
+  if (line.text.empty() || isInformation(line.text)) return;
+  readVersion(job_.version, line.text, here());
+  const std::optional<Explanation> known = explainOther(line.text);
+  if (!known) return;
+  int process = -1;
+  const int rank = line.rank >= 0 ? line.rank : namedRank(line.text);
+  const auto hinted = by_hint_.find(rank);
+  const LogFile& file = job_.files.back();
+  if (hinted != by_hint_.end()) process = hinted->second;
+  else if (rank < 0 && file.processes.size() == 1) process = *file.processes.begin();
+  addEvent({.process = process,
+            .rank = rank,
+            .kind = known->kind,
+            .check = known->check,
+            .what = known->what,
+            .why = known->why,
+            .fix = known->fix,
+            .serious = known->serious,
+            .time = line.time,
+            .line = {shortened(line.text), here()}});
+}
+
+void JobReader::addEvent(Event event) {
+  const std::string key =
+      std::to_string(event.process) + " " + std::to_string(event.rank) + " " + event.check + " " + event.what;
+  const auto known = event_of_.find(key);
+  if (known != event_of_.end()) {
+    ++job_.events[known->second].repeated;
+    return;
+  }
+  if (job_.events.size() >= kMostEvents) {
+    ++job_.lost_events;
+    return;
+  }
+  event_of_.emplace(key, job_.events.size());
+  job_.events.push_back(std::move(event));
+}
+
+// What a warning means can hang on what its process did later.
+void JobReader::weigh(Event& event) const {
+  const Process& process = job_.processes[static_cast<std::size_t>(event.process)];
+  const Place warned = event.line.place;
+  const auto later = [&](Place place) { return place.file == warned.file && place.line > warned.line; };
+  // NCCL warns of some things that it does without. Nobody knows all warnings; whoever goes on did without.
+  if (event.check == "unknown-warning" && later(process.progress)) event.kind = EventKind::kRemark;
+  // NCCL goes on with the next NIC.
+  if (event.check == "device-closed" && !process.network.empty() && process.network != "Socket")
+    event.kind = EventKind::kRemark;
+  const bool failed = std::any_of(
+      process.error_trace.begin(), process.error_trace.end(),
+      [&](const Fact& trace) { return later(trace.place) && passedResult(trace.value) == kSystemError; });
+  if (event.check == "plugin-warning" && failed && !later(process.progress)) event.kind = EventKind::kCause;
+}
+
+Job JobReader::take() {
+  for (Event& event : job_.events)
+    if (event.process >= 0) weigh(event);
+  for (Process& process : job_.processes)
+    if (!process.network.empty() && process.network != "IB" && process.network != "Socket")
+      setFact(process.plugin, process.network, process.networks.at(process.network));
+  return std::exchange(job_, {});
+}
+
+}  // namespace railwise::doctor

@@ -1,0 +1,49 @@
+// Reads the lines of logs, in any order of the ranks, and collects what they say of the job. One thread at a
+// time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "doctor/log/job.h"
+#include "doctor/log/reading/line.h"
+
+namespace railwise::doctor {
+
+class JobReader {
+ public:
+  // Lines that follow are those of this file.
+  void beginFile(std::string name);
+  void line(std::string_view text);
+  // The file ends here, before its end, for this reason.
+  void fileProblem(std::string problem);
+
+  // Ends the reading.
+  Job take();
+
+ private:
+  void record(const LogLine& line);
+  void otherRecord(const LogLine& line);
+  int processOf(const LogLine& line);
+  void addEvent(Event event);
+  std::string_view withoutRepetition(std::string_view plain);
+  void weigh(Event& event) const;
+  Place here() const;
+
+  Job job_;
+  std::map<std::string, int, std::less<>> known_;  // "host:pid" -> index into Job::processes
+  std::map<int, int> by_hint_;                     // rank of the launcher's prefix -> process
+  std::map<std::string, std::size_t> event_of_;    // alike events of a process -> index into Job::events
+  std::string buffer_;
+};
+
+// What an INFO line of NCCL says; in parts by subject. True: the line was one of theirs.
+bool readPluginLine(Process& process, std::string_view text, Place place);
+bool readNicLine(Process& process, std::string_view text, Place place);
+bool readCommunicatorLine(Process& process, const LogLine& line, Place place);
+
+// Sets a fact that is not set yet.
+void setFact(Fact& fact, std::string_view value, Place place);
+
+}  // namespace railwise::doctor

@@ -1,0 +1,336 @@
+#include "doctor/log/judging/judge.h"
+
+#include <gtest/gtest.h>
+
+#include "doctor/log/read_job.h"
+
+namespace railwise::doctor {
+namespace {
+
+// A rank over a network with two NICs, all well.
+std::vector<std::string> goodLines(int rank, int ranks) {
+  return {"NCCL version 2.29.7+cuda13.0",
+          "NCCL_NET_PLUGIN set by environment to railwise",
+          "NET/Plugin: Loaded net plugin Railwise (v11)",
+          "NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/RoCE mlx5_1/RoCE",
+          "Using network Railwise",
+          initLine(rank, ranks, "START"),
+          "NET/Railwise : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
+          "NET/Railwise : GPU Direct RDMA Enabled for HCA 1 'mlx5_1'",
+          "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Railwise/0/GDRDMA",
+          "2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer",
+          initLine(rank, ranks, "COMPLETE")};
+}
+
+std::string goodJob(int ranks) {
+  std::string text;
+  for (int rank = 0; rank < ranks; ++rank) text += saidBy(rank, goodLines(rank, ranks));
+  return text;
+}
+
+std::string warningOf(int rank, const std::string& time, const std::string& text) {
+  return (time.empty() ? "" : "[2026-01-02 " + time + "] ") + "node" + std::to_string(rank) +
+         ":100:100 [0] x.cc:1 NCCL WARN " + text + "\n";
+}
+
+TEST(Judge, AGoodJobIsFine) { EXPECT_EQ(checksOf(judged(readJob(goodJob(3)))), ""); }
+
+// The good lines of two ranks, in which each `from` has become `to`; on rank 1 alone, if wanted so.
+std::string changed(const std::string& from, const std::string& to, bool second_alone = false) {
+  std::string text;
+  for (int rank = 0; rank < 2; ++rank) {
+    std::string its = saidBy(rank, goodLines(rank, 2));
+    for (std::size_t at = its.find(from); at != std::string::npos && !(second_alone && rank == 0);
+         at = its.find(from, at + to.size()))
+      its.replace(at, from.size(), to);
+    text += its;
+  }
+  return text;
+}
+
+TEST(Judge, ThePluginIsNotThere) {
+  std::string text;
+  for (int rank = 0; rank < 2; ++rank)
+    text += saidBy(
+        rank, {"NCCL_NET_PLUGIN set by environment to railwise",
+               "NET/Plugin: Could not find: railwise libnccl-net-railwise.so", "NET/IB : No device found.",
+               "Using network Socket", initLine(rank, 2, "START"), initLine(rank, 2, "COMPLETE")});
+  const Findings findings = judged(readJob(text));
+  EXPECT_EQ(checksOf(findings), "plugin-not-found socket-network");
+  EXPECT_EQ(findings.exitStatus(), 2);
+  const Finding& socket = findings.all()[1];
+  EXPECT_EQ(socket.seen.size(), 2U);
+  EXPECT_EQ(socket.seen[0].device, "rank 0 (node0)");
+  EXPECT_NE(socket.fix.find("LD_LIBRARY_PATH"), std::string::npos);
+}
+
+TEST(Judge, WhyThePluginIsNotUsed) {
+  const std::pair<std::vector<std::string>, const char*> kCases[] = {
+      {{"NET/Plugin: libnccl-net-railwise.so: undefined symbol: x", "Using network Socket"}, "plugin-load"},
+      {{"NET/Plugin: Failed to find ncclNetPlugin_v8 symbol.",
+        "NET/Plugin: Failed to find ncclNetPlugin symbol (>= v5). ncclNetPlugin symbols v4 and lower are not "
+        "supported.",
+        "Using network Socket"},
+       "plugin-api"},
+      {{"External network plugin /x/libnccl-net.so is unsupported", "Using network Socket"}, "plugin-api"},
+      {{"NET/Plugin: Loaded net plugin Railwise (v8)", "Using network Socket"}, "plugin-init"},
+      {{"NET/Plugin: Loaded net plugin Railwise (v11)", "Failed to initialize NET plugin Railwise",
+        "Using network Socket"},
+       "plugin-init"},
+      {{"NCCL_NET_PLUGIN set by environment to railwise", "NET/Plugin: Loaded net plugin AWS Libfabric (v9)",
+        "Using network AWS Libfabric"},
+       "wrong-plugin"},
+      {{"NET/Plugin: Could not find: other libnccl-net-other.so.", "Using network IB"}, "plugin-not-found"},
+      {{"NET/Plugin: Loaded net plugin IBext_v8 (v8)", "Using network IBext_v8"}, "unasked-plugin"},
+  };
+  for (const auto& [lines, check] : kCases)
+    EXPECT_NE(findingOf(judged(readJob(saidBy(0, lines))), check), nullptr) << check << " " << lines[0];
+}
+
+TEST(Judge, OneLineIsEnoughForAMissingPlugin) {
+  const Findings findings =
+      judged(readJob("node1:123:123 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net-railwise.so. Using "
+                     "internal network plugin.\n"));
+  EXPECT_NE(findingOf(findings, "plugin-not-found"), nullptr) << checksOf(findings);
+}
+
+TEST(Judge, WhySocket) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"NCCL_IB_DISABLE set by environment to 1.", "NCCL_IB_DISABLE=1"},
+      {"Comm config netName reset to NCCL_NET=Socket", "NCCL_NET=Socket"},
+      {"NET/IB : No device found.", "no RDMA device"},
+      {"Failed to open libibverbs.so[.1]", "no RDMA device"},
+  };
+  for (const auto& [line, why] : kCases) {
+    const Findings findings = judged(readJob(
+        saidBy(0, {line, "Using network Socket", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"})));
+    ASSERT_NE(findingOf(findings, "socket-network"), nullptr) << line;
+    EXPECT_NE(findingOf(findings, "socket-network")->why.find(why), std::string::npos) << line;
+    EXPECT_EQ(findings.exitStatus(), 2) << line;
+  }
+}
+
+TEST(Judge, LibfabricOverTcp) {
+  const char* const kUsing = "Using network AWS Libfabric";
+  const Findings tcp =
+      judged(readJob(saidBy(0, {"NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)", kUsing})));
+  EXPECT_NE(findingOf(tcp, "socket-network"), nullptr) << checksOf(tcp);
+  const Job efa =
+      readJob(saidBy(0, {"NET/OFI Selected provider is efa, fabric is efa (found 3 nics)", kUsing}));
+  EXPECT_EQ(findingOf(judged(efa), "socket-network"), nullptr);
+  EXPECT_EQ(efa.processes.front().nics.size(), 3U);
+}
+
+TEST(Judge, APluginThatNcclSaysNothingOf) {
+  const Job job =
+      readJob(saidBy(0, {"NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/IB", "Using network Socket"}));
+  EXPECT_NE(findingOf(judged(job), "plugin-init"), nullptr);
+}
+
+TEST(Judge, SocketThatNobodyUsesCostsNothing) {
+  const Findings findings = judged(readJob(saidBy(
+      0, {"NET/IB : No device found.", "Using network Socket", "Channel 00 : 0[0] -> 1[1] via P2P/IPC"})));
+  EXPECT_EQ(findings.exitStatus(), 0) << checksOf(findings);
+}
+
+TEST(Judge, GpuDirectIsOff) {
+  const Findings off = judged(readJob(changed("RDMA Enabled", "RDMA Disabled")));
+  EXPECT_NE(findingOf(off, "gdr-off"), nullptr) << checksOf(off);
+  const Findings some = judged(readJob(changed("RDMA Enabled for HCA 1", "RDMA Disabled for HCA 1")));
+  EXPECT_NE(findingOf(some, "gdr-some"), nullptr) << checksOf(some);
+  const Findings one = judged(readJob(changed("RDMA Enabled", "RDMA Disabled", true)));
+  EXPECT_NE(findingOf(one, "differ-gdr"), nullptr) << checksOf(one);
+}
+
+TEST(Judge, TheReasonOfThePlugin) {
+  std::string text = changed("RDMA Enabled", "RDMA Disabled");
+  text += saidBy(0, {"NET/Railwise : mlx5_0: GPUDirect: none, because libibverbs registers no dma-bufs"});
+  const Findings findings = judged(readJob(text));
+  EXPECT_NE(findingOf(findings, "gdr-off")->why.find("registers no dma-bufs"), std::string::npos);
+}
+
+TEST(Judge, TooFarForGpuDirect) {
+  const std::string far = "GPU Direct RDMA Disabled for GPU/0-1000 (rank 0) - NET/0-0 (distance 9 > 5)";
+  EXPECT_EQ(findingOf(judged(readJob(goodJob(2) + saidBy(0, {far}))), "gdr-far"), nullptr);
+  const std::string host = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Railwise/1";
+  const Findings some = judged(readJob(goodJob(2) + saidBy(0, {far, host, host})));
+  ASSERT_NE(findingOf(some, "gdr-far"), nullptr);
+  EXPECT_EQ(findingOf(some, "gdr-far")->severity, Severity::kAdvice);
+  EXPECT_EQ(findingOf(some, "gdr-far")->why, "Their distance is SYS, and PXB is the most that is allowed.");
+  const Findings all = judged(readJob(changed("/GDRDMA", "") + saidBy(0, {far})));
+  EXPECT_EQ(findingOf(all, "gdr-far")->severity, Severity::kWarning);
+  EXPECT_NE(findingOf(judged(readJob(changed("/GDRDMA", ""))), "gdr-unused"), nullptr);
+}
+
+TEST(Judge, RanksThatDiffer) {
+  const std::tuple<const char*, const char*, const char*> kCases[] = {
+      {"2.29.7", "2.21.5", "differ-version"},
+      {"network Railwise", "network IB", "differ-network"},
+      {"Railwise 0.1.0", "Railwise 0.0.9", "differ-plugin"},
+      {" mlx5_1/RoCE", "", "differ-nics"},
+      {"2 coll", "4 coll", "differ-channels"},
+      {"to railwise", "to other", "differ-settings"},
+  };
+  for (const auto& [from, to, check] : kCases) {
+    const Findings findings = judged(readJob(changed(from, to, true)));
+    EXPECT_NE(findingOf(findings, check), nullptr) << check << ": " << checksOf(findings);
+  }
+}
+
+TEST(Judge, ARankWhoseLogLacksTheVersionDoesNotDiffer) {
+  const std::string version = "Railwise 0.1.0, ";
+  std::string text = goodJob(2);
+  ASSERT_NE(text.rfind(version), std::string::npos);
+  const std::size_t line = text.rfind('\n', text.rfind(version)) + 1;
+  text.erase(line, text.find('\n', line) + 1 - line);
+  EXPECT_EQ(findingOf(judged(readJob(text)), "differ-plugin"), nullptr);
+}
+
+TEST(Judge, TheOddOneIsNamed) {
+  std::string text = goodJob(3);
+  text.replace(text.rfind("2.29.7"), 6, "2.29.3");
+  const Findings findings = judged(readJob(text));
+  ASSERT_NE(findingOf(findings, "differ-version"), nullptr);
+  ASSERT_EQ(findingOf(findings, "differ-version")->seen.size(), 1U);
+  EXPECT_EQ(findingOf(findings, "differ-version")->seen[0].device, "rank 2 (node2)");
+}
+
+TEST(Judge, ASettingThatAHostLacks) {
+  const Findings findings =
+      judged(readJob(goodJob(2) + saidBy(0, {"NCCL_IB_HCA set by environment to mlx5_0"})));
+  ASSERT_NE(findingOf(findings, "differ-settings"), nullptr);
+  EXPECT_EQ(findingOf(findings, "differ-settings")->severity, Severity::kAdvice);
+  EXPECT_EQ(findingOf(findings, "differ-settings")->seen[0].device, "node1");
+}
+
+TEST(Judge, RanksThatAreMissing) {
+  std::string text;
+  for (const int rank : {0, 1, 3}) text += saidBy(rank, {initLine(rank, 4, "START")});
+  const Findings waits = judged(readJob(text));
+  EXPECT_EQ(checksOf(waits), "missing-ranks init-incomplete");
+  EXPECT_NE(waits.all()[0].what.find(": 2"), std::string::npos);
+  const Findings told = judged(readJob(goodJob(2)), 3);
+  ASSERT_NE(findingOf(told, "missing-ranks"), nullptr) << checksOf(told);
+  EXPECT_EQ(findingOf(told, "missing-ranks")->severity, Severity::kWarning);
+  EXPECT_NE(findingOf(told, "ranks-mismatch"), nullptr);
+  const Findings one = judged(readJob(saidBy(0, goodLines(0, 2))));
+  EXPECT_EQ(checksOf(one), "missing-ranks");
+  EXPECT_EQ(one.exitStatus(), 0);
+}
+
+std::string inCommunicator(int rank, int ranks, const std::string& id, const char* state) {
+  std::string line = initLine(rank, ranks, state);
+  return line.replace(line.find("0x1 "), 3, id);
+}
+
+TEST(Judge, EachNodeRunsAJobOfItsOwn) {
+  const std::string one =
+      saidBy(0, {inCommunicator(0, 1, "0xa", "START"), inCommunicator(0, 1, "0xa", "COMPLETE")});
+  const std::string other =
+      saidBy(1, {inCommunicator(0, 1, "0xb", "START"), inCommunicator(0, 1, "0xb", "COMPLETE")});
+  EXPECT_EQ(checksOf(judged(readJob(one + other))), "separate-jobs");
+}
+
+// Two groups of two ranks, which a third communicator connects.
+TEST(Judge, GroupsOfOneJobAreNotSeparate) {
+  std::string text;
+  for (int rank = 0; rank < 4; ++rank)
+    for (const char* state : {"START", "COMPLETE"})
+      text += saidBy(rank, {inCommunicator(rank % 2, 2, rank < 2 ? "0xa" : "0xb", state),
+                            inCommunicator(rank / 2, 2, rank % 2 == 0 ? "0xc" : "0xd", state)});
+  EXPECT_EQ(findingOf(judged(readJob(text)), "separate-jobs"), nullptr);
+}
+
+TEST(Judge, ASplitThatWasNeverCompleted) {
+  const Findings findings = judged(readJob(
+      goodJob(2) + saidBy(0, {"ncclCommSplit comm 0x9 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 parent 0x7 "
+                              "splitCount 1 color 3 key 0- Init START"})));
+  ASSERT_NE(findingOf(findings, "init-incomplete"), nullptr);
+  EXPECT_EQ(findingOf(findings, "init-incomplete")->severity, Severity::kWarning);
+}
+
+const char* const kRetry = "NET/IB : Got completion from peer 10.0.0.1<1> with status=12 opcode=0";
+const char* const kClosed = "socketProgress: Connection closed by remote peer n1<4>";
+
+TEST(Judge, TheFirstErrorByTime) {
+  const std::string text = goodJob(3) + warningOf(1, "10:00:09", kRetry) +
+                           warningOf(0, "10:00:03", "Cuda failure 700 'x'") +
+                           warningOf(2, "10:00:04", kClosed);
+  const Findings findings = judged(readJob(text));
+  EXPECT_EQ(findings.all()[0].check, "cuda-failure");
+  EXPECT_EQ(findings.all()[0].seen[0].device, "rank 0 (node0)");
+  EXPECT_NE(findings.all()[0].why.find("2 other errors of 2 ranks came later"), std::string::npos);
+  EXPECT_EQ(findingOf(findings, "connection-closed")->severity, Severity::kAdvice);
+}
+
+TEST(Judge, ACauseOfTheSameMomentComesFirst) {
+  const std::string text = goodJob(2) + warningOf(0, "10:00:03", kClosed) + warningOf(1, "10:00:04", kRetry);
+  EXPECT_EQ(judged(readJob(text)).all()[0].check, "completion-error");
+  const std::string later = goodJob(2) + warningOf(0, "10:00:03", kClosed) + warningOf(1, "10:20:04", kRetry);
+  EXPECT_EQ(judged(readJob(later)).all()[0].check, "connection-closed");
+}
+
+TEST(Judge, WithoutTimesACauseComesFirst) {
+  const std::string text = goodJob(2) + warningOf(0, "", kClosed) + warningOf(1, "", kRetry);
+  const Findings findings = judged(readJob(text));
+  EXPECT_EQ(findings.all()[0].check, "completion-error");
+  EXPECT_NE(findings.all()[0].why.find("no times"), std::string::npos);
+}
+
+// Rank 0 blames rank 2, rank 2 blames rank 1, and rank 1 was killed.
+TEST(Judge, TheTrailOfBlame) {
+  const auto lost = [](int rank, const std::string& time, int peer) {
+    return warningOf(
+        rank, time,
+        "NET/Railwise : mlx5_0: connection from node" + std::to_string(peer) +
+            ".cluster:100 (mlx5_0): the peer closed the connection or died with work outstanding");
+  };
+  const std::string text = goodJob(3) + lost(0, "10:00:02", 2) + lost(2, "10:00:01", 1) +
+                           "WRONG: remote process exited or there was a network error\n";
+  const Findings findings = judged(readJob(text));
+  EXPECT_EQ(findings.all()[0].seen[0].device, "rank 2 (node2)");
+  EXPECT_NE(findings.all()[0].why.find("It blames rank 1 (node1), whose log has no error: look there first."),
+            std::string::npos);
+  EXPECT_NE(findings.all()[1].why.find("It blames rank 2 (node2), and that one rank 1 (node1), whose log"),
+            std::string::npos);
+}
+
+TEST(Judge, ThePeersAddressIsAHost) {
+  const std::string text =
+      saidBy(1, {"Bootstrap : Using eth0:10.0.0.1<0>"}) + goodJob(2) + warningOf(0, "", kRetry);
+  EXPECT_NE(judged(readJob(text)).all()[0].why.find("The peer 10.0.0.1 is node1."), std::string::npos);
+}
+
+TEST(Judge, RanksThatAreSilentAtATimeout) {
+  const std::string text = goodJob(3) +
+                           "[rank0]:[E1124 06:24:44.9 P.cpp:6] [Rank 0] Watchdog caught collective operation "
+                           "timeout: WorkNCCL(SeqNum=8)\n"
+                           "[rank2]:[E1124 06:24:44.9 P.cpp:6] [Rank 2] Watchdog caught collective operation "
+                           "timeout: WorkNCCL(SeqNum=9)\n";
+  const Findings findings = judged(readJob(text));
+  EXPECT_EQ(findings.all()[0].check, "watchdog");
+  EXPECT_NE(findings.all()[0].why.find(
+                "rank 0 (node0) waits in number 8, rank 2 (node2) in number 9. Nothing of it from rank 1."),
+            std::string::npos)
+      << findings.all()[0].why;
+}
+
+TEST(Judge, ErrorsWithoutAWarning) {
+  const Findings findings = judged(readJob(goodJob(2) + saidBy(1, {"transport/net.cc:1302 -> 6"})));
+  EXPECT_NE(findingOf(findings, "error-trace"), nullptr);
+  EXPECT_EQ(checksOf(judged(readJob(goodJob(2) + saidBy(1, {"init.cc:99 -> 7"})))), "");
+}
+
+TEST(Judge, AnUnknownWarningOfWhoGoesOnIsNoError) {
+  const std::string warning = warningOf(0, "", "the moon is in the way");
+  EXPECT_EQ(judged(readJob(goodJob(1) + warning)).exitStatus(), 2);
+  EXPECT_EQ(judged(readJob(goodJob(1) + warning + goodJob(1))).exitStatus(), 1);
+}
+
+TEST(Judge, NoLineOfNccl) {
+  EXPECT_EQ(checksOf(judged(readJob("epoch 1\nepoch 2\n"))), "log-level");
+  EXPECT_EQ(judged(readJob("")).exitStatus(), 2);
+}
+
+}  // namespace
+}  // namespace railwise::doctor

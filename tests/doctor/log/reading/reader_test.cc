@@ -1,0 +1,169 @@
+#include "doctor/log/reading/reader.h"
+
+#include <gtest/gtest.h>
+
+#include "doctor/log/read_job.h"
+
+namespace railwise::doctor {
+namespace {
+
+const Process& onlyProcess(const Job& job) {
+  EXPECT_EQ(job.processes.size(), 1U);
+  return job.processes.front();
+}
+
+TEST(JobReader, TheNetworkThePluginAndItsNics) {
+  const Job job = readJob(
+      saidBy(0, {"NCCL version 2.29.7+cuda13.0", "cudaDriverVersion 13000",
+                 "NET/Plugin: Loaded net plugin Railwise (v11)",
+                 "NET/Railwise : Railwise 0.1.0, libibverbs: mlx5_0/RoCE mlx5_1/RoCE",
+                 "NET/Railwise : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
+                 "NET/Railwise : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'",
+                 "NET/GIN_IB_PROXY : GPU Direct RDMA Enabled for HCA 1 'mlx5_1'", "Using network Railwise"}));
+  const Process& process = onlyProcess(job);
+  EXPECT_EQ(process.version.value, "2.29.7+cuda13.0");
+  EXPECT_EQ(process.driver.value, "13000");
+  EXPECT_EQ(process.plugin.value, "Railwise");
+  EXPECT_EQ(process.plugin_api, 11);
+  EXPECT_EQ(process.railwise.value, "0.1.0");
+  EXPECT_EQ(process.network, "Railwise");
+  ASSERT_EQ(process.nics.size(), 2U);
+  EXPECT_EQ(process.nics[1].name + " " + process.nics[1].link, "mlx5_1 RoCE");
+  EXPECT_EQ(gpuDirectCount(process).enabled, 1U);
+  EXPECT_EQ(gpuDirectCount(process).all, 2U);
+}
+
+TEST(JobReader, NicsOfNetIb) {
+  const Job job =
+      readJob(saidBy(0, {"NET/IB : Using [0]mlx5_0:1/IB [1]={[0] mlx5_1:1/RoCE, [1] mlx5_2:1/RoCE} [RO]; OOB "
+                         "eth0:10.0.0.7<0>"}));
+  const Process& process = onlyProcess(job);
+  std::string names;
+  for (const Nic& nic : process.nics) names += nic.name + "/" + nic.link + " ";
+  EXPECT_EQ(names, "mlx5_0:1/IB mlx5_1:1/RoCE mlx5_2:1/RoCE ");
+  EXPECT_EQ(process.addresses, std::set<std::string>{"10.0.0.7"});
+}
+
+// How each release says that it has not found a plugin.
+TEST(JobReader, PluginsThatWereNotFound) {
+  const char* const kMissing = "cannot open shared object file: No such file or directory";
+  for (const std::string& line :
+       {std::string("NET/Plugin : No plugin found (libx.so), using internal implementation"),
+        std::string("NET/Plugin : Plugin load (libx.so) returned 2 : libx.so: ") + kMissing,
+        std::string("NET/Plugin : dlerror=libx.so: ") + kMissing +
+            " No plugin found (libx.so), using internal",
+        std::string("NET/Plugin: No plugin found (libx.so)"),
+        std::string("NET/Plugin: Plugin load returned 2 : libx.so: ") + kMissing + " : when loading libx.so",
+        std::string("NET/Plugin: Could not find: libx.so. Using internal network plugin."),
+        std::string("NET/Plugin: Could not find: libx.so")}) {
+    const Job job = readJob(saidBy(0, {line}));
+    ASSERT_EQ(onlyProcess(job).attempts.size(), 1U) << line;
+    EXPECT_EQ(onlyProcess(job).attempts[0].name, "libx.so") << line;
+    EXPECT_EQ(onlyProcess(job).attempts[0].reason, "") << line;
+  }
+}
+
+TEST(JobReader, PluginsThatCannotBeLoaded) {
+  for (const std::string line :
+       {"NET/Plugin: libx.so: undefined symbol: ibv_reg_dmabuf_mr",
+        "NET/Plugin: Plugin load returned 0 : libx.so: undefined symbol: ibv_reg_dmabuf_mr : when loading "
+        "libx.so",
+        "NET/Plugin : Plugin load (libx.so) returned 22 : libx.so: undefined symbol: ibv_reg_dmabuf_mr",
+        "NET/Plugin: libx.so: libx.so: undefined symbol: ibv_reg_dmabuf_mr"}) {
+    const Job job = readJob(saidBy(0, {line}));
+    ASSERT_EQ(onlyProcess(job).attempts.size(), 1U) << line;
+    EXPECT_EQ(onlyProcess(job).attempts[0].name, "libx.so") << line;
+    EXPECT_NE(onlyProcess(job).attempts[0].reason.find("undefined symbol"), std::string::npos) << line;
+  }
+}
+
+TEST(JobReader, Settings) {
+  const Job job = readJob(saidBy(
+      0, {"NCCL_IB_TIMEOUT set by environment to 22.", "NCCL_IB_HCA set to mlx5_0",
+          "NET/Plugin: Plugin name set by env to railwise", "TUNER/Plugin: Plugin name set by env to other",
+          "Comm config netName reset to NCCL_NET=Railwise", "NET/Railwise : RAILWISE_FAILOVER set to 0"}));
+  const Process& process = onlyProcess(job);
+  EXPECT_EQ(process.settings.at("NCCL_IB_TIMEOUT").value, "22");
+  EXPECT_EQ(process.settings.at("NCCL_IB_HCA").value, "mlx5_0");
+  EXPECT_EQ(process.settings.at("NCCL_NET_PLUGIN").value, "railwise");
+  EXPECT_EQ(process.settings.at("NCCL_NET").value, "Railwise");
+  EXPECT_EQ(process.settings.at("RAILWISE_FAILOVER").value, "0");
+}
+
+TEST(JobReader, ConnectionsAreCountedByWay) {
+  const Job job = readJob(saidBy(0, {"Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/3/GDRDMA/Shared",
+                                     "Channel 01/0 : 0[0] -> 1[0] [send] via NET/IB/3",
+                                     "Channel 00/1 : 1[1b000] -> 0[2b000] [receive] via NET/AWS Libfabric/0",
+                                     "Channel 00 : 0[0] -> 1[1] via P2P/IPC/read", "Channel 00/04 : 0 1 2 3",
+                                     "Channel 01 : 0[0] -> 1[1] via SHM/direct/direct"}));
+  const auto& connections = onlyProcess(job).connections;
+  ASSERT_EQ(connections.size(), 4U);
+  EXPECT_EQ(connections.at("NET/IB/3").number, 2U);
+  EXPECT_EQ(connections.at("NET/IB/3").gpu_direct, 1U);
+  EXPECT_EQ(connections.at("NET/AWS Libfabric/0").number, 1U);
+  EXPECT_EQ(connections.at("P2P/IPC").number, 1U);
+  EXPECT_EQ(connections.at("SHM/direct").number, 1U);
+}
+
+TEST(JobReader, CommunicatorsOfAllForms) {
+  for (const char* line : {"comm 0x55 rank 3 nranks 8 cudaDev 3 busId 1b000 - Init COMPLETE",
+                           "ncclCommInitRankConfig comm 0x55 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 1b000 "
+                           "commId 0x9 - Init COMPLETE",
+                           "[Rank 3] ncclCommInitRank comm 0x55 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 1 "
+                           "commId 0x9 - Init COMPLETE"}) {
+    const Job job = readJob(saidBy(0, {line}));
+    const Ranks ranks(job, 0);
+    EXPECT_EQ(ranks.size(), 8) << line;
+    EXPECT_EQ(ranks.label(0), "rank 3 (node0)") << line;
+    EXPECT_TRUE(onlyProcess(job).inits.front().complete) << line;
+  }
+}
+
+TEST(JobReader, AProcessMayHaveSeveralRanks) {
+  std::string text;
+  for (int rank = 0; rank < 4; ++rank)
+    text += "n:7:7 [" + std::to_string(rank) + "] NCCL INFO " + initLine(rank, 4, "COMPLETE") + "\n";
+  const Job job = readJob(text);
+  EXPECT_EQ(Ranks(job, 0).label(0), "ranks 0-3 (n)");
+}
+
+TEST(JobReader, ARecordGluedToAnotherLine) {
+  const Job job = readJob(
+      "b:2:2 [0] NCCL INFO cudaDriverVersion 13000\n"
+      "a:1:1 [0] NCCL INFO Channel 0b:2:2 [0] NCCL INFO Using network IB\n");
+  ASSERT_EQ(job.processes.size(), 2U);
+  EXPECT_EQ(job.processes[0].network, "IB");
+}
+
+TEST(JobReader, TheAlgorithmsOfCollectives) {
+  const Job job = readJob(saidBy(0, {"AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}",
+                                     "AllReduce: 16 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"}));
+  EXPECT_EQ(onlyProcess(job).algorithms.at("AllReduce RING LL"), 2U);
+}
+
+TEST(JobReader, PyTorchsInformationIsNoError) {
+  EXPECT_TRUE(
+      readJob("[rank0]:[I1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor begins\n").events.empty());
+  EXPECT_EQ(readJob("[rank0]:[E1124 10:11:12.9 ProcessGroupNCCL.cpp:9] heartbeat monitor\n").events.size(),
+            1U);
+}
+
+TEST(JobReader, AnExceptionNamesTheVersionToo) {
+  const Job job = readJob(
+      "[rank0]: DistBackendError: NCCL error in: x.cpp:9, unhandled system error, NCCL version 2.21.5\n");
+  EXPECT_EQ(job.version.value, "2.21.5");
+  EXPECT_EQ(job.events.size(), 1U);
+}
+
+TEST(JobReader, AlikeWarningsAreCounted) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i)
+    text +=
+        "n:1:1 [0] x.cc:1 NCCL WARN NET/IB : Got completion from peer 1.2.3.4<5> with status=12 opcode=0\n";
+  const Job job = readJob(text);
+  ASSERT_EQ(job.events.size(), 1U);
+  EXPECT_EQ(job.events[0].repeated, 999U);
+}
+
+}  // namespace
+}  // namespace railwise::doctor
