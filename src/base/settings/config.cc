@@ -60,9 +60,11 @@ SettingSource readChecked(const char* env, const std::string& form, const Accept
                           std::string& value) {
   const char* text = variable(env);
   if (text != nullptr && !accepts(text)) {
-    const bool none = value.empty();
-    RAILWISE_WARN("%s=%s is not %s: %s%s", env, text, form.c_str(), none ? "as if it were not set" : "using ",
-                  value.c_str());
+    const bool refused = std::string_view(env) == "RAILWISE_STRICT";  // by strictMode()
+    const char* const consequence = refused         ? "init will fail"
+                                    : value.empty() ? "as if it were not set"
+                                                    : "using ";
+    RAILWISE_WARN("%s=%s is not %s: %s%s", env, text, form.c_str(), consequence, value.c_str());
     return SettingSource::kRejected;
   }
   return readString(env, value);

@@ -145,8 +145,10 @@ std::vector<SettingMistake> valueMistakes(const Environment& environment) {
   for (const auto& [name, value] : environment) {
     if (value.empty()) continue;
     if (const std::string accepted = acceptedInstead(name, value); !accepted.empty()) {
-      found.push_back(ofValue(name, name + "=" + value + " is not accepted: it is as if it were not set",
-                              "accepted: " + accepted));
+      const char* const consequence =
+          name == "RAILWISE_STRICT" ? "init will fail" : "it is as if it were not set";
+      found.push_back(
+          ofValue(name, name + "=" + value + " is not accepted: " + consequence, "accepted: " + accepted));
       continue;
     }
     for (const ListOfWords& row : kLists) {

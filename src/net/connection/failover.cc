@@ -14,9 +14,9 @@
 namespace railwise::net {
 namespace {
 
-// So many lines are warnings in a period, the others information: a port can take a thousand connections with
-// it.
-constexpr int kFewLines = 8;
+// So many lines are warnings in a period, one for each direction as a rule. The others are information: a
+// port can take a thousand connections with it.
+constexpr int kFewLines = 2;
 constexpr Clock::duration kFewTime = std::chrono::seconds(10);
 
 }  // namespace
@@ -37,7 +37,7 @@ bool Connection::logLimited(const std::string& line) {
   static std::mutex mutex;
   static Clock::time_point since;
   static int said = 0;
-  bool few = false;
+  int nth = 0;
   {
     const std::lock_guard lock(mutex);
     const Clock::time_point now = Clock::now();
@@ -45,14 +45,18 @@ bool Connection::logLimited(const std::string& line) {
       since = now;
       said = 0;
     }
-    few = ++said <= kFewLines;
+    nth = ++said;
   }
-  if (few) {
+  if (nth <= kFewLines) {
     RAILWISE_WARN("%s", line.c_str());
-  } else {
-    RAILWISE_INFO(log::kNet, "%s", line.c_str());
+    return true;
   }
-  return few;
+  if (nth == kFewLines + 1)
+    RAILWISE_WARN(
+        "more connections of this process lose a path or go back: NCCL_DEBUG=INFO names each, `railwise top` "
+        "counts them");
+  RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  return false;
 }
 
 bool Connection::endSearch(std::string_view how) {

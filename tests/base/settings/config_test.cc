@@ -79,6 +79,8 @@ TEST_F(ConfigTest, ARejectedWordOrFormNamesWhatIsAccepted) {
     const char* said;
   } cases[] = {
       {"NCCL_IB_ADDR_FAMILY", "AF_UNIX", "is not AF_INET or AF_INET6: as if it were not set"},
+      {"RAILWISE_STRICT", "nonsense",
+       "is not 0, 1, or a list of device, gdr, speed, topology and version: init will fail"},
       {"NCCL_IB_ADDR_RANGE", "10.0.0.0", "is not ADDRESS/BITS, 10.1.0.0/16: as if it were not set"},
       {"RAILWISE_CONNECT", "udp", "is not auto, tcp or cm: using auto"},
       {"RAILWISE_GPU", "GPU0", "is not PCI address, 0000:3b:00.0: as if it were not set"},

@@ -107,6 +107,26 @@ TEST(Failover, EachSearchEndsInALineThatGoesOn) {
   EXPECT_EQ(countOf(warnings, "goes on over soft1 port 1 <- soft1 port 1 (epoch 2)"), 1) << warnings;
 }
 
+// A port may take a thousand connections with it.
+TEST(Failover, OneConnectionSpeaksForMany) {
+  LoopConnection first(2 * kHalf, "count=2");
+  Traffic traffic(first);
+  ASSERT_TRUE(traffic.run(8, 512));
+  LoopConnection second(2 * kHalf, "count=2");
+  Traffic more(second);
+  ASSERT_TRUE(more.run(8, 512));
+  const test::Said said;
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(8, 512));
+  ASSERT_TRUE(more.run(8, 512));
+  const std::string warnings = said.warnings();
+  EXPECT_EQ(countOf(warnings, "; looking for another path"), 2) << warnings;
+  EXPECT_EQ(countOf(warnings, "goes on over"), 2) << warnings;
+  EXPECT_EQ(countOf(warnings, "more connections of this process lose a path"), 1) << warnings;
+  EXPECT_EQ(countOf(said.all(), "; looking for another path"), 4) << said.all();
+  EXPECT_EQ(countOf(said.all(), "goes on over"), 4) << said.all();
+}
+
 TEST(Failover, ASearchThatACloseEndsSaysSo) {
   const test::Said said;
   {
