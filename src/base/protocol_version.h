@@ -7,6 +7,6 @@
 
 namespace railwise {
 
-inline constexpr uint16_t kProtocolVersion = 10;
+inline constexpr uint16_t kProtocolVersion = 11;
 
 }  // namespace railwise

@@ -224,4 +224,11 @@ SocketAddress Socket::localAddress() const {
   return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
 }
 
+SocketAddress Socket::peerAddress() const {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof storage;
+  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
+  return SocketAddress(reinterpret_cast<const sockaddr&>(storage));
+}
+
 }  // namespace railwise

@@ -38,6 +38,8 @@ class SocketAddress {
   static SocketAddress any();
   // Writes "10.0.0.1:4567" or "[fe80::1%2]:4567".
   std::string text() const;
+  // The same host at another port.
+  SocketAddress atPort(uint16_t port) const { return {family(), bytes(), port, scopeId()}; }
 
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t rawSize() const;
@@ -98,9 +100,13 @@ class Socket {
   void shutdown();
 
   SocketAddress localAddress() const;
+  // Of a connection: the other end; not valid if it has ended.
+  SocketAddress peerAddress() const;
   bool valid() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   void close() { *this = Socket(); }
+  // Forgets the descriptor, which is somebody else's now.
+  void release() { fd_ = -1; }
 
  private:
   int fd_ = -1;

@@ -118,6 +118,7 @@ Status Net::start() {
   RAILWISE_TRY(checkStrictly(*strict, config_, topology, list_.devices));
   Result<std::unique_ptr<EventWatcher>> peers = EventWatcher::start("railwise-peers");
   if (peers.ok()) peers_ = std::move(*peers);
+  if (peers_ != nullptr && config_.failover != 0) resumer_ = Resumer::create(*peers_);
   paths_ = findRails(config_, topology, list_.devices);
   std::string names;
   for (const auto& device : list_.devices) {
@@ -284,6 +285,7 @@ ConnectionOptions Context::options(const Device& device, int traffic_class) cons
   options.communicator = communicator_;
   options.gpu_driver = net_.gpuDriver();
   options.watcher = net_.watcher();
+  options.resumer = net_.resumer();
   return options;
 }
 

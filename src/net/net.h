@@ -18,6 +18,7 @@
 #include "net/device/device.h"
 #include "net/listener.h"
 #include "net/topology/path_bandwidth.h"
+#include "net/wireup/resumer.h"
 
 namespace railwise::net {
 
@@ -54,6 +55,8 @@ class Net {
   // The watcher that reads the side channels. The events of the devices have another watcher, because that
   // one may block on a device that is failing. Null: the watcher could not be started.
   EventWatcher* watcher() const { return peers_.get(); }
+  // Resumes the side channels. Null: nobody does.
+  Resumer* resumer() const { return resumer_.get(); }
 
   // Makes one virtual device of these physical devices and returns its index. Equal members give the same
   // index as before; a single physical device gives its own index. Errors, logged: kInvalidArgument (an index
@@ -73,6 +76,7 @@ class Net {
   std::string gpu_driver_;
   DeviceList list_;
   std::unique_ptr<EventWatcher> peers_;
+  std::unique_ptr<Resumer> resumer_;
   PathBandwidth paths_;
   std::mutex mutex_;    // held while virtual devices are made
   bool fused_ = false;  // NCCL has made virtual devices since start()

@@ -297,7 +297,7 @@ HelpPage perfHelp() {
       .options = perfOptionTable(fields),
       .after_options =
           "\nA port goes down and up during a run on software devices (docs/failures.md):\n"
-          "  export RAILWISE_FABRIC=mine  # another job of yours keeps its ports\n"
+          "  export RAILWISE_FABRIC=mine  # so that other jobs keep their ports\n"
           "  railwise perf sendrecv -D 9 --device software &\n"
           "  sleep 3; railwise device port soft0 down\n"
           "  sleep 2; railwise device port soft0 up; wait\n"

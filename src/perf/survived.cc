@@ -31,9 +31,9 @@ std::string survivedText(const std::vector<record::Snapshot>& ranks) {
   }
   std::string text;
   for (const auto& [port, moves] : ports)
-    text += formatText(
-        "# Failed: %s, which ends of connections left %llu times and came back to %llu times\n", port.c_str(),
-        static_cast<unsigned long long>(moves.left), static_cast<unsigned long long>(moves.returned));
+    text += formatText("# %s failed: %llu ends of connections moved away from it, %llu moved back\n",
+                       port.c_str(), static_cast<unsigned long long>(moves.left),
+                       static_cast<unsigned long long>(moves.returned));
   if (!ports.empty())
     text += formatText("# Longest time that a connection was without a path: %.1f ms\n",
                        static_cast<double>(longest_us) / 1000);

@@ -392,9 +392,19 @@ const Fault kFaults[] = {
        environment(tree, "NCCL_NET_PLUGIN=Railwise");
      },
      "plugin", Severity::kError, "", "NCCL_NET_PLUGIN=Railwise", "NCCL_NET_PLUGIN=railwise"},
+    {"NCCL_NET without NCCL_NET_PLUGIN", kIb,
+     [](MemoryTree& tree) { unsetVariable(tree, "NCCL_NET_PLUGIN"); }, "plugin", Severity::kError, "",
+     "NCCL_NET=Railwise", "NCCL_NET_PLUGIN=railwise"},
+    {"NCCL_NET with NCCL_NET_PLUGIN=none", kIb,
+     [](MemoryTree& tree) {
+       unsetVariable(tree, "NCCL_NET_PLUGIN");
+       environment(tree, "NCCL_NET_PLUGIN=none");
+     },
+     "settings", Severity::kError, "NCCL_NET", "NCCL's init fails", "unset NCCL_NET"},
     {"a plugin that nobody asked for", kIb,
      [](MemoryTree& tree) {
        unsetVariable(tree, "NCCL_NET_PLUGIN");
+       unsetVariable(tree, "NCCL_NET");
        tree.file("/opt/hpcx/lib/libnccl-net.so", "").file("/etc/ld.so.conf.d/hpcx.conf", "/opt/hpcx/lib\n");
      },
      "plugin-unasked", Severity::kAdvice, "", "libnccl-net.so", "NCCL_NET_PLUGIN=railwise"},

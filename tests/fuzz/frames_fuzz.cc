@@ -86,7 +86,7 @@ const FrameKeys& keys() {
 // The frame with its seal.
 std::vector<uint8_t> sealed(std::vector<uint8_t> frame, uint64_t number, Direction to) {
   const railwise::Hmac& key = to == Direction::kReceive ? keys().from_sender : keys().from_receiver;
-  const FrameSeal seal = sealOf(std::as_bytes(std::span(frame)), number, key);
+  const FrameSeal seal = sealOf(std::as_bytes(std::span(frame)), number, 0, key);
   const auto* const bytes = reinterpret_cast<const uint8_t*>(&seal);
   frame.insert(frame.end(), bytes, bytes + sizeof seal);
   return frame;

@@ -165,7 +165,7 @@ class Knower {
     return nullptr;
   }
   static void addSeal(End& end, std::vector<uint8_t>& frame) {
-    const FrameSeal seal = sealOf(std::as_bytes(std::span(frame)), ++end.number, *end.key);
+    const FrameSeal seal = sealOf(std::as_bytes(std::span(frame)), ++end.number, 0, *end.key);
     const auto* const from = reinterpret_cast<const uint8_t*>(&seal);
     frame.insert(frame.end(), from, from + sizeof seal);
   }

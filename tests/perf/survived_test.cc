@@ -38,8 +38,8 @@ TEST(PerfSurvived, SumsPortsOverRanks) {
   two.rails = {rail("soft0", 1, 1), rail("soft1", 5, 0)};
   two.events = {event(record::EventKind::kPathFound, 900)};
   EXPECT_EQ(survivedText({one, two}),
-            "# Failed: soft0 port 1, which ends of connections left 4 times and came back to 3 times\n"
-            "# Failed: soft1 port 1, which ends of connections left 5 times and came back to 0 times\n"
+            "# soft0 port 1 failed: 4 ends of connections moved away from it, 3 moved back\n"
+            "# soft1 port 1 failed: 5 ends of connections moved away from it, 0 moved back\n"
             "# Longest time that a connection was without a path: 41.5 ms\n");
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "cli/demo/failing_port.h"
 #include "cli/options/command_line.h"
 #include "cli/options/message.h"
+#include "cli/plugin/plugin_loader.h"
 
 namespace railwise::cli {
 namespace {
@@ -67,7 +69,9 @@ class Demo {
         "\n== What next\n"
         "  railwise doctor          what is wrong with this machine\n"
         "  railwise help            all commands\n"
-        "  With NCCL: export NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise NCCL_DEBUG=INFO\n");
+        "  With NCCL:\n"
+        "    export%s NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise NCCL_DEBUG=INFO\n",
+        pluginFolder().c_str());
     if (!good_) std::printf("\nA step has failed: see above.\n");
     return good_ ? kExitOk : kExitFailed;
   }
@@ -79,6 +83,16 @@ class Demo {
     ++number_;
   }
 
+  // " LD_LIBRARY_PATH=/folder:$LD_LIBRARY_PATH"; "" where the plugin is in no folder beside this command.
+  static std::string pluginFolder() {
+    for (const std::string& path : ownPluginPaths(executablePath())) {
+      const std::size_t slash = path.rfind('/');
+      if (slash == std::string::npos || access(path.c_str(), R_OK) != 0) continue;
+      return " LD_LIBRARY_PATH=" + std::filesystem::path(path.substr(0, slash)).lexically_normal().string() +
+             ":$LD_LIBRARY_PATH";
+    }
+    return "";
+  }
   // Why the other plugin cannot be loaded at all; "" if it can, whether it finds a device or not.
   std::string pluginProblem() const {
     if (options_.plugin.empty()) return "";

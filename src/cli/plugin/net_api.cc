@@ -236,7 +236,7 @@ std::string resultText(ncclResult_t result) {
     case ncclInvalidUsage:
       return "ncclInvalidUsage (a call at a wrong time, or a wrong setting)";
     case ncclRemoteError:
-      return "ncclRemoteError (the peer failed or left)";
+      return "ncclRemoteError (the peer failed or left, or no path to it works)";
     case ncclInProgress:
       return "ncclInProgress";
   }

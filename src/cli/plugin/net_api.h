@@ -92,7 +92,7 @@ class NetApi {
   const int version_;
 };
 
-// For example "ncclRemoteError (the peer failed or left)".
+// For example "ncclRemoteError (the peer failed or left, or no path to it works)".
 std::string resultText(ncclResult_t result);
 
 }  // namespace railwise::cli

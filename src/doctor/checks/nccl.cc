@@ -116,6 +116,26 @@ std::string ownPluginFolder(const System& system) {
   return slash == std::string::npos ? "/folder/of/the/plugin" : path.substr(0, slash);
 }
 
+// NCCL_NET=Railwise: NCCL's init fails where the plugin is not loaded.
+bool wantsRailwise(const System& system) {
+  const Variable* const net = system.variable("NCCL_NET");
+  return net != nullptr && strcasecmp(net->value.c_str(), "Railwise") == 0;
+}
+
+// Of NCCL_NET_PLUGIN=none checkSettings() says so.
+void checkNobodyLoadsIt(Examination& exam, const Variable* plugin) {
+  if (!wantsRailwise(exam.system) || (plugin != nullptr && !plugin->value.empty())) return;
+  const std::string plain = findLibrary(exam.system, "libnccl-net.so");
+  if (!plain.empty() && isRailwise(exam.system, plain)) return;
+  exam.findings.add({.check = "plugin",
+                     .severity = Severity::kError,
+                     .what = "NCCL_NET=Railwise is set, but nothing loads Railwise",
+                     .seen = {{"", exam.system.variable("NCCL_NET")->where, "NCCL_NET=Railwise"},
+                              {"", "NCCL_NET_PLUGIN", "not set"}},
+                     .why = "NCCL's init will fail: \"network Railwise not found\".",
+                     .fix = "export NCCL_NET_PLUGIN=railwise    (or: unset NCCL_NET)"});
+}
+
 void checkPlugin(Examination& exam) {
   if (!exam.system.environmentKnown()) return;
   const Variable* set = exam.system.variable("NCCL_NET_PLUGIN");
@@ -136,14 +156,19 @@ void checkPlugin(Examination& exam) {
          .seen = {{"", set->where, "NCCL_NET_PLUGIN=" + entry},
                   {"", "looked for", joined(pluginNames(entry), " and ")},
                   {"", "looked in", joined(librarySearchPath(exam.system), ":")}},
-         .why = "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
+         .why = wantsRailwise(exam.system)
+                    ? "With NCCL_NET=Railwise NCCL's init then fails: \"network Railwise not found\"."
+                    : "NCCL goes on with its own network without a word (only NCCL_DEBUG=INFO tells).",
          .fix = (meant ? "export NCCL_NET_PLUGIN=" + *meant + "    (as the file is named; capitals count)\n"
                        : "") +
                 (there ? ""
                        : "export LD_LIBRARY_PATH=" + ownPluginFolder(exam.system) +
                              ":$LD_LIBRARY_PATH    (on every node)\n") +
-                "export NCCL_NET=Railwise    (then a job without the plugin fails instead)"});
+                (wantsRailwise(exam.system)
+                     ? ""
+                     : "export NCCL_NET=Railwise    (then a job without the plugin fails instead)")});
   }
+  checkNobodyLoadsIt(exam, set);
 }
 
 // Up to 2.20 NCCL puts every value between "libnccl-net-" and ".so"; a path or a file's name is not found.
@@ -245,12 +270,15 @@ void checkSettings(Examination& exam) {
                                         environment.at(unknown.name)});
   }
   for (const SettingMistake& mistake : settingMistakes(environment)) {
-    exam.findings.add({.check = "settings",
-                       .severity = Severity::kWarning,
-                       .what = mistakeText(mistake.kind),
-                       .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
-                       .why = "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
-                       .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
+    const bool fatal = mistake.text.find("init will fail") != std::string::npos ||
+                       mistake.text.find("init fails") != std::string::npos;
+    exam.findings.add(
+        {.check = "settings",
+         .severity = fatal ? Severity::kError : Severity::kWarning,
+         .what = mistakeText(mistake.kind),
+         .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
+         .why = fatal ? "The job does not start." : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
+         .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
   }
 }
 

@@ -98,7 +98,9 @@ void checkDevices(Examination& exam) {
       finding.seen.push_back({"", set->where, std::string(name) + "=" + set->value});
     }
     finding.fix =
-        "lspci | grep -i -e infiniband -e ethernet\n"
+        "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
+        "mlx5_ib; "
+        "none: the machine does not see the card)\n"
         "To try Railwise without a card: export RAILWISE_DEVICE=software";
   }
   exam.findings.add(std::move(finding));

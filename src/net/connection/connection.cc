@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/wireup/resumer.h"
 #include "verbs/path.h"
 
 namespace railwise::net {
@@ -74,8 +75,14 @@ Connection::~Connection() {
   closeRecord();
 }
 
-void Connection::attach(Socket socket, const FrameKeys& keys) {
-  side_channel_.open(std::move(socket), options_.watcher, keys);
+void Connection::attach(Socket socket, const FrameKeys& keys, uint64_t id, uint16_t resume_port) {
+  const bool both = config_.failover != 0 && epoch_there_.failover != 0;
+  const char* const direction = direction_ == Direction::kSend ? ": connection to " : ": connection from ";
+  side_channel_.open(std::move(socket), options_.watcher, keys,
+                     {.resumer = both ? options_.resumer : nullptr,
+                      .id = id,
+                      .peer_port = resume_port,
+                      .name = device_.name() + (direction + peer_)});
   listenToRails(true);
   bell_.ring();  // what happened before anybody listened
   allowTestByOnePoll();
@@ -206,6 +213,7 @@ Status Connection::describe(bool manager, EndInfo& end) const {
   end.connection_manager = manager ? 1 : 0;
   end.failover = config_.failover != 0 ? 1 : 0;
   end.devices = static_cast<uint8_t>(std::min(options_.devices, 255));
+  end.resume_port = options_.resumer != nullptr ? options_.resumer->port() : 0;
   copyText(end.version, RAILWISE_VERSION);
   copyText(end.gpu_driver, options_.gpu_driver);
   return describeRails(end);

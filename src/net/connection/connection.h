@@ -54,6 +54,7 @@ struct ConnectionOptions {
   uint64_t communicator = 0;         // NCCL's hash of the communicator; 0: not known
   std::string_view gpu_driver = {};  // version of this machine's GPU driver; the process's Net owns the text
   EventWatcher* watcher = nullptr;   // reads the side channel; null: only the connection's thread does
+  Resumer* resumer = nullptr;        // resumes the side channel; null: nobody does
 };
 
 class Context;
@@ -76,8 +77,9 @@ class Connection {
   const std::string& peer() const { return peer_; }
 
   // Takes over the socket of the finished handshake as the side channel. The side channel carries the frames
-  // of a recovery, and when it ends the peer has gone.
-  void attach(Socket socket, const FrameKeys& keys);
+  // of a recovery, and when it ends the peer has gone. `id`: Session::id(). `resume_port`: where the peer
+  // resumes side channels.
+  void attach(Socket socket, const FrameKeys& keys, uint64_t id, uint16_t resume_port);
   // Writes the peer into the record while the connection comes up. `peer`: "host:pid". `pair_id`: the number
   // that both ends have of the listener's secret.
   void recordPeer(std::string_view peer, uint64_t pair_id);

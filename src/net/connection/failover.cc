@@ -98,6 +98,7 @@ void Connection::leaveEpoch(const std::string& why) {
   noteProgress();
   record::setState(shown(), record::ConnectionState::kLost, why);
   if (record_lost_ns_ == 0) record_lost_ns_ = nowNs();
+  side_channel_.expectFrames(Clock::now());
   log_.leave(why, Clock::now());
   recovery_.lose();
   stopFastPath();
@@ -126,8 +127,10 @@ Status Connection::recover() {
   RAILWISE_TRY(hear());
   RAILWISE_TRY(advanceRecovery());
   if (running()) return Status::success();
-  if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Silence::kInterval)
+  if (const Clock::time_point now = Clock::now(); now - last_record_look_ > Silence::kInterval) {
     noteLook(now, Waiting::kPeer);
+    side_channel_.suspect(now);
+  }
   bell_.ring();
   // What the queue pairs have brought is handled first.
   if (side_channel_.ended() && phase() != Phase::kLost) {
@@ -138,8 +141,9 @@ Status Connection::recover() {
 }
 
 Status Connection::giveUpInTime() {
-  // A peer that takes no part has no message under way. It may come back after hours.
-  log_.step(Clock::now(), recovery_.peerTakesPart());
+  // A peer that takes no part has no message under way. It may come back after hours, unless its host takes
+  // no calls either.
+  log_.step(Clock::now(), recovery_.peerTakesPart() || side_channel_.unreachable());
   return giveUpWhenLost();
 }
 
@@ -172,8 +176,9 @@ Status Connection::giveUpWhenLost() {
                : rail.hca->state().fatal() ? " failed"
                                            : " down");
   }
-  report +=
-      "; peer " + peer() + ". Check the cables, switches and `ibstat` at both ends, and `dmesg` for the NICs";
+  report += "; peer " + peer() +
+            (side_channel_.unreachable() ? ", whose host does not answer over TCP either" : "") +
+            ". Check the cables, switches and `ibstat` at both ends, and `dmesg` for the NICs";
   return fail({Code::kRemote, ETIMEDOUT}, report);
 }
 

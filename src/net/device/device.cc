@@ -232,23 +232,28 @@ void numberPlanes(std::vector<std::unique_ptr<Device>>& devices) {
   }
 }
 
-Status noDevice(int present, int opened) {
+// `opened`: the names of the devices that could be opened, with commas.
+Status noDevice(const Config& config, int present, const std::string& opened) {
   const char* const software = "set RAILWISE_DEVICE=software to run on the built-in software device";
   if (present == 0) {
     RAILWISE_WARN(
         "no RDMA device: none in /sys/class/infiniband. Load the NIC's driver, give the container "
         "/dev/infiniband, or %s",
         software);
-  } else if (opened == 0) {
+  } else if (opened.empty()) {
     RAILWISE_WARN(
         "no RDMA device: %d found, none could be opened. Check the rights on /dev/infiniband and "
         "that ibverbs-providers is installed, or %s",
         present, software);
   } else {
+    const bool is_software = config.device.starts_with("software");
     RAILWISE_WARN(
-        "no RDMA device: %d opened, none with an active InfiniBand or RoCE port that NCCL_IB_HCA "
-        "chooses. Check it, the cables and `ibv_devinfo`, or %s",
-        opened, software);
+        "no RDMA device: none of %s has an active InfiniBand or RoCE port%s. Check %sthe cables and "
+        "`ibv_devinfo`%s%s",
+        opened.c_str(),
+        config.ib_hca.empty() ? "" : (" that NCCL_IB_HCA=" + config.ib_hca + " chooses").c_str(),
+        config.ib_hca.empty() ? "" : "NCCL_IB_HCA, ", is_software ? "" : ", or ",
+        is_software ? "" : software);
   }
   return {Code::kNoDevice, 0};
 }
@@ -400,7 +405,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
   int present = 0;
   ibv_device** list = verbs.get_device_list(&present);
   if (list == nullptr) present = 0;
-  int opened = 0;
+  std::string opened;
   DeviceList result;
   std::vector<Candidate> candidates;
   for (int i = 0; i < present; ++i) {
@@ -410,7 +415,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
       RAILWISE_WARN("%s: %s; the device is not used", verbs.get_device_name(list[i]), problem.c_str());
       continue;
     }
-    ++opened;
+    opened += (opened.empty() ? "" : ", ") + std::string(verbs.get_device_name(list[i]));
     const std::size_t before_it = candidates.size();
     findPorts(**hca, config, candidates);
     // A device that is not used is closed: nobody can remove an open device, and its events do not concern
@@ -423,7 +428,7 @@ Result<DeviceList> discoverDevices(const Config& config) {
     result.devices.push_back(makeDevice(candidate, config, result.devices));
     result.devices.back()->setIndex(static_cast<int>(result.devices.size()) - 1);
   }
-  if (result.devices.empty()) return noDevice(present, opened);
+  if (result.devices.empty()) return noDevice(config, present, opened);
   numberPlanes(result.devices);
   watchEvents(result, config);
   return result;

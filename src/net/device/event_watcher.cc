@@ -21,6 +21,7 @@ namespace {
 // A device that reports events without end must not keep the thread from the other devices.
 constexpr int kEventsAtOnce = 64;
 constexpr int kTickMs = 5;
+constexpr uint32_t kInterest = EPOLLIN | EPOLLRDHUP;
 
 record::EventKind eventKindOf(verbs::EventEffect effect) {
   switch (effect) {
@@ -231,11 +232,8 @@ Status EventWatcher::watch(DeviceState& device) {
 Result<bool> EventWatcher::watch(Watched& what) {
   if (!inParent()) return false;
   const std::lock_guard lock(mutex_);
-  epoll_event interest = {};
-  interest.events = EPOLLIN | EPOLLRDHUP;
-  interest.data.ptr = &what;
   if (!watched_.emplace(&what, false).second) return true;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) != 0) {
+  if (!proceed(what)) {
     const int error = errno;
     watched_.erase(&what);
     return failed("epoll_ctl", error);
@@ -248,6 +246,22 @@ void EventWatcher::unwatch(Watched& what) {
   const std::lock_guard lock(mutex_);
   if (watched_.erase(&what) == 0) return;
   (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
+}
+
+void EventWatcher::startTicks(Watched& what) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = watched_.find(&what); found != watched_.end()) found->second = true;
+}
+
+void EventWatcher::pause(const Watched& what) const {
+  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, what.descriptor(), nullptr);
+}
+
+bool EventWatcher::proceed(Watched& what) const {
+  epoll_event interest = {};
+  interest.events = kInterest;
+  interest.data.ptr = &what;
+  return epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, what.descriptor(), &interest) == 0;
 }
 
 // Without memory it goes on with the next event. What must not be lost needs none (DeviceState::handle()).

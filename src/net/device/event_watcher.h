@@ -7,10 +7,10 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -122,18 +122,28 @@ class EventWatcher {
   Result<bool> watch(Watched& what);
   // Returns when the thread no longer uses `what`.
   void unwatch(Watched& what);
+  // Is this the process whose thread watches, and not a forked child of it?
+  bool inParent() const;
+
+  // From the watcher's thread, of an object that is watched. startTicks(): tick() is called until it returns
+  // false. pause(): nobody waits for the descriptor until proceed(), which may be given another one.
+  // proceed() is false if the kernel has no memory. None of them allocates.
+  void startTicks(Watched& what);
+  void pause(const Watched& what) const;
+  bool proceed(Watched& what) const;
 
  private:
   EventWatcher() = default;
   void run();
-  bool inParent() const;
 
   int epoll_fd_ = -1;
   int stop_fd_ = -1;
   int owner_pid_ = 0;
-  std::mutex mutex_;  // guards watched_; held while the thread calls one of the objects
-  // Whether an object ticks. One table, so that the thread allocates nothing.
-  std::unordered_map<Watched*, bool> watched_;
+  // Guards watched_; held while the thread calls one of the objects, which may watch and unwatch others.
+  std::recursive_mutex mutex_;
+  // Whether an object ticks. One table, so that the thread allocates nothing. A map, whose places stay valid
+  // while other objects come and go.
+  std::map<Watched*, bool> watched_;
   std::thread thread_;
 };
 

@@ -19,6 +19,7 @@ constexpr std::string_view kPair = "railwise pair   ";
 constexpr std::string_view kCall = "railwise rdma cm";
 constexpr std::string_view kSender = "railwise sender ";
 constexpr std::string_view kReceiver = "railwise receive";
+constexpr std::string_view kResume = "railwise resume ";
 
 template <typename T>
 std::span<const std::byte> bytesOf(const T& value) {
@@ -36,7 +37,7 @@ Hmac begin(const Secret& secret, std::string_view label) {
   static_assert(kHello.size() == kLabelBytes && kRequest.size() == kLabelBytes &&
                 kReply.size() == kLabelBytes && kReady.size() == kLabelBytes && kPair.size() == kLabelBytes &&
                 kCall.size() == kLabelBytes && kSender.size() == kLabelBytes &&
-                kReceiver.size() == kLabelBytes);
+                kReceiver.size() == kLabelBytes && kResume.size() == kLabelBytes);
   Hmac mac(bytesOf(secret));
   mac.add(std::as_bytes(std::span(label)));
   return mac;
@@ -63,6 +64,23 @@ Mac macOf(const ConnectReply& reply, const ConnectRequest& request, const Secret
 
 Mac macOf(const ConnectReady& ready, const ConnectReply& reply, const Secret& secret) {
   return macOf(begin(secret, kReady).add(bytesOf(reply.mac)).add(beforeMac(ready)));
+}
+
+// With a key of frames, which begin otherwise.
+Hmac beginResume(const Hmac& key) {
+  Hmac mac = key;
+  mac.add(std::as_bytes(std::span(kResume)));
+  return mac;
+}
+
+Mac macOf(const ResumeHello& hello, const Hmac& key) { return macOf(beginResume(key).add(beforeMac(hello))); }
+
+Mac macOf(const ResumeAnswer& answer, const ResumeHello& hello, const Hmac& key) {
+  return macOf(beginResume(key).add(bytesOf(hello.mac)).add(beforeMac(answer)));
+}
+
+Mac macOf(const ResumeProof& proof, const ResumeAnswer& answer, const Hmac& key) {
+  return macOf(beginResume(key).add(bytesOf(answer.mac)).add(beforeMac(proof)));
 }
 
 }  // namespace
@@ -115,11 +133,16 @@ bool isTrue(const ConnectReady& ready, const ConnectReply& reply, const Secret& 
   return sameMac(ready.mac, macOf(ready, reply, secret));
 }
 
-uint64_t pairId(const Secret& secret) {
-  const Digest digest = begin(secret, kPair).digest();
-  uint64_t id = 0;
-  std::memcpy(&id, digest.data(), sizeof id);
-  return id;
+static uint64_t firstBytes(const Digest& digest) {
+  uint64_t number = 0;
+  std::memcpy(&number, digest.data(), sizeof number);
+  return number;
+}
+
+uint64_t pairId(const Secret& secret) { return firstBytes(begin(secret, kPair).digest()); }
+
+uint64_t Session::id() const {
+  return firstBytes(begin(secret, kPair).add(bytesOf(connector)).add(bytesOf(listener)).digest());
 }
 
 FrameKeys Session::frameKeys() const {
@@ -133,15 +156,35 @@ Mac Session::callProof(uint32_t index) const {
   return macOf(begin(secret, kCall).add(bytesOf(connector)).add(bytesOf(listener)).add(bytesOf(index)));
 }
 
-FrameSeal sealOf(std::span<const std::byte> frame, uint64_t number, const Hmac& key) {
+void seal(ResumeHello& hello, const Hmac& key) { hello.mac = macOf(hello, key); }
+
+void seal(ResumeAnswer& answer, const ResumeHello& hello, const Hmac& key) {
+  answer.mac = macOf(answer, hello, key);
+}
+
+void seal(ResumeProof& proof, const ResumeAnswer& answer, const Hmac& key) {
+  proof.mac = macOf(proof, answer, key);
+}
+
+bool isTrue(const ResumeHello& hello, const Hmac& key) { return sameMac(hello.mac, macOf(hello, key)); }
+
+bool isTrue(const ResumeAnswer& answer, const ResumeHello& hello, const Hmac& key) {
+  return sameMac(answer.mac, macOf(answer, hello, key));
+}
+
+bool isTrue(const ResumeProof& proof, const ResumeAnswer& answer, const Hmac& key) {
+  return sameMac(proof.mac, macOf(proof, answer, key));
+}
+
+FrameSeal sealOf(std::span<const std::byte> frame, uint64_t number, uint64_t heard, const Hmac& key) {
   Hmac mac = key;
-  mac.add(frame).add(bytesOf(number));
-  return {number, macOf(mac)};
+  mac.add(frame).add(bytesOf(number)).add(bytesOf(heard));
+  return {number, heard, macOf(mac)};
 }
 
 const char* checkSeal(std::span<const std::byte> frame, const FrameSeal& seal, uint64_t number,
                       const Hmac& key) {
-  if (!sameMac(seal.mac, sealOf(frame, seal.number, key).mac))
+  if (!sameMac(seal.mac, sealOf(frame, seal.number, seal.heard, key).mac))
     return "a frame that is not its own (the MAC is wrong: somebody changes or adds bytes on the way)";
   if (seal.number != number)
     return "a frame again or out of turn (somebody repeats or drops frames on the way)";

@@ -9,6 +9,12 @@
 //   ConnectReply     random of the listener,  mac: MAC of the request's mac and the reply
 //   ConnectReady                              mac: MAC of the reply's mac and the message
 //
+// The messages that resume a side channel have MACs with the keys of its frames:
+//
+//   ResumeHello      random of the caller, mac: MAC of the rest
+//   ResumeAnswer     random of the called end, mac: MAC of the hello's mac and the rest
+//   ResumeProof                            mac: MAC of the answer's mac and the rest
+//
 // The hello alone shows that the caller knows the secret. It is in the first packet, so the listener tells
 // strangers from the peer before it keeps anything for the caller. A hello that the listener has heard before
 // is a replay: the secret is of one listener, which remembers the randoms that it has heard.
@@ -60,17 +66,29 @@ struct Session {
   Random connector = {};
   Random listener = {};
   FrameKeys frameKeys() const;
+  // Names the connection when its side channel is resumed. It tells nothing of the secret.
+  uint64_t id() const;
   // Proves an RDMA CM request for queue pair `index` of the connector.
   Mac callProof(uint32_t index) const;
 };
 
+// Write and check the MACs of the messages that resume a side channel. `key`: of the end that sends the
+// message.
+void seal(ResumeHello& hello, const Hmac& key);
+void seal(ResumeAnswer& answer, const ResumeHello& hello, const Hmac& key);
+void seal(ResumeProof& proof, const ResumeAnswer& answer, const Hmac& key);
+bool isTrue(const ResumeHello& hello, const Hmac& key);
+bool isTrue(const ResumeAnswer& answer, const ResumeHello& hello, const Hmac& key);
+bool isTrue(const ResumeProof& proof, const ResumeAnswer& answer, const Hmac& key);
+
 // Follows each frame of the side channel.
 struct FrameSeal {
   uint64_t number;  // the sender of the frames counts them, from 1
-  Mac mac;          // of the frame and the number
+  uint64_t heard;   // number of the last frame that the sender of this frame had from its peer
+  Mac mac;          // of the frame and the two numbers
 };
-static_assert(sizeof(FrameSeal) == 24);
-FrameSeal sealOf(std::span<const std::byte> frame, uint64_t number, const Hmac& key);
+static_assert(sizeof(FrameSeal) == 32);
+FrameSeal sealOf(std::span<const std::byte> frame, uint64_t number, uint64_t heard, const Hmac& key);
 // What is wrong with a frame and its seal, in words; "": nothing. `number`: the number that is due.
 const char* checkSeal(std::span<const std::byte> frame, const FrameSeal& seal, uint64_t number,
                       const Hmac& key);

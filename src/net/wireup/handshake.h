@@ -92,6 +92,10 @@ enum class MessageType : uint16_t {
   kClose = 14,
   kUnposted = 15,
   kSearching = 16,
+  // A side channel that has broken is resumed (resumer.h).
+  kResumeHello = 17,
+  kResumeAnswer = 18,
+  kResumeProof = 19,
 };
 
 struct MessageHeader {
@@ -159,7 +163,9 @@ struct EndInfo {
   uint8_t out_of_order;        // 1: queue pairs take messages in any order
   uint8_t failover;            // 1: this end can fail over to another path
   uint8_t devices;             // number of physical devices of the process
-  uint8_t reserved[7];
+  uint8_t reserved;
+  uint16_t resume_port;  // TCP port at which this end resumes side channels; 0: it does not
+  uint8_t reserved2[4];
   char version[kVersionBytes];            // version of Railwise
   char gpu_driver[kForeignVersionBytes];  // "NVIDIA 550.90.07"; "": no driver, or its version is not known
   RailInfo rail[kMaxRails];
@@ -206,6 +212,36 @@ struct CmPrivate {
   uint32_t reserved;
 };
 static_assert(sizeof(CmPrivate) <= 56);
+
+// ---- How a side channel that has broken is resumed over a new TCP connection (resumer.h)
+
+// From either end of the connection. From the sender: resumes the channel. From the receiver: asks whether
+// the peer still has the connection, and whether it knows that the channel has broken.
+struct ResumeHello {
+  MessageHeader header;
+  Random random;
+  uint64_t id;          // Session::id()
+  uint8_t from_sender;  // 1: the caller is the connection's sender
+  uint8_t reserved[7];
+  Mac mac;
+};
+static_assert(sizeof(ResumeHello) == 64);
+
+struct ResumeAnswer {
+  MessageHeader header;
+  Random random;
+  uint64_t known;  // 1; 0: the process has no such connection (then there is no key, and no MAC)
+  uint64_t heard;  // number of the last frame that this end has
+  Mac mac;
+};
+static_assert(sizeof(ResumeAnswer) == 64);
+
+struct ResumeProof {
+  MessageHeader header;
+  uint64_t heard;
+  Mac mac;
+};
+static_assert(sizeof(ResumeProof) == 40);
 
 template <typename Message>
 Message makeMessage(MessageType type) {

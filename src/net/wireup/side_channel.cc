@@ -4,67 +4,103 @@
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
+#include "net/wireup/resumer.h"
+
 namespace railwise::net {
 namespace {
 
 // More frames than a correct peer sends before it waits for an answer.
 constexpr std::size_t kMostFrames = 256;
-constexpr std::size_t kMostOutboxBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
 
 bool newestCounts(MessageType type) {
   return type == MessageType::kReconcile || type == MessageType::kRails || type == MessageType::kAskRails ||
          type == MessageType::kTrial;
 }
 
+constexpr Clock::duration kFirstPatience = std::chrono::seconds(1);
+constexpr Clock::duration kLastPatience = std::chrono::minutes(1);
+// So many times bytes that are no frame only break the channel.
+constexpr int kMostForged = 16;
+
 }  // namespace
 
 SideChannel::~SideChannel() {
+  if (resumption_.resumer != nullptr) resumption_.resumer->leave(*this);  // before it could watch again
   if (watcher_ != nullptr) watcher_->unwatch(*this);
 }
 
-void SideChannel::open(Socket socket, EventWatcher* watcher, const FrameKeys& keys) {
+void SideChannel::open(Socket socket, EventWatcher* watcher, const FrameKeys& keys, Resumption resumption) {
   socket_ = std::move(socket);
   keys_ = keys;
   socket_.keepAlive();
   if (watcher == nullptr) return;
+  watcher_ = watcher;  // from here on the watcher's thread may use this object
+  peer_address_ = socket_.peerAddress().atPort(resumption.peer_port);
+  if (resumption.resumer != nullptr && resumption.peer_port != 0 && peer_address_.valid()) {
+    resumption_ = std::move(resumption);
+    if (!resumption_.resumer->enroll(*this)) resumption_.resumer = nullptr;
+  }
   const Result<bool> watched = watcher->watch(*this);
-  if (watched.ok() && *watched) watcher_ = watcher;
+  if (watched.ok() && *watched) return;
+  if (resumption_.resumer != nullptr) resumption_.resumer->leave(*this);
+  resumption_.resumer = nullptr;
+  watcher_ = nullptr;
 }
 
 void SideChannel::sendBytes(std::span<const std::byte> frame) {
   const std::lock_guard lock(mutex_);
-  if (hung_up_ || !socket_.valid()) return;
-  if (outbox_.size() > kMostOutboxBytes) {
-    problem_ = "nothing, nor does it take what it is sent";
-    return hangUpLocked();
-  }
+  if (hung_up_ || !opened()) return;
   queueLocked(frame);
   flushLocked();
 }
 
 void SideChannel::queueLocked(std::span<const std::byte> frame) {
-  const Hmac& key = direction_ == Direction::kSend ? keys_->from_sender : keys_->from_receiver;
-  const std::size_t bytes = outbox_.size() + frame.size() + sizeof(FrameSeal);
-  if (outbox_.capacity() < bytes)
-    outbox_.reserve(2 * bytes);  // before ++sent_: the peer takes no gap in the numbers
-  const FrameSeal seal = sealOf(frame, ++sent_, key);
+  if (kept_bytes_ > kMostKeptBytes) {
+    problem_ = "nothing, nor does it take what it is sent";
+    for_good_ = true;
+    return hangUpLocked();
+  }
+  const FrameSeal seal = sealOf(frame, sent_ + 1, heard_, ownKey());
   const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
-  outbox_.insert(outbox_.end(), frame.begin(), frame.end());
-  outbox_.insert(outbox_.end(), seal_bytes.begin(), seal_bytes.end());
+  std::vector<std::byte> bytes;
+  bytes.reserve(frame.size() + sizeof seal);
+  bytes.insert(bytes.end(), frame.begin(), frame.end());
+  bytes.insert(bytes.end(), seal_bytes.begin(), seal_bytes.end());
+  kept_.push_back(std::move(bytes));
+  kept_bytes_ += kept_.back().size();
+  ++sent_;  // last: the peer takes no gap in the numbers
 }
 
 void SideChannel::flushLocked() {
-  if (outbox_.empty() || !socket_.valid()) return;
-  Transfer transfer = {outbox_, 0};
-  const Result<Io> sent = socket_.send(transfer);
-  if (!sent.ok() || *sent == Io::kClosed) {
-    outbox_.clear();  // what the peer has sent before may still be there to be read
-    return;
+  while (flushed_ < kept_.size() && socket_.valid() && !broken_) {
+    Transfer transfer = {kept_[flushed_], flushed_bytes_};
+    const Result<Io> sent = socket_.send(transfer);
+    flushed_bytes_ = transfer.moved;
+    if (!sent.ok() || *sent != Io::kDone) return;  // who reads finds out when the connection has ended
+    ++flushed_;
+    flushed_bytes_ = 0;
   }
-  outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<std::ptrdiff_t>(transfer.moved));
+}
+
+// The peer has all frames up to the number `heard`. False: it cannot have. A frame that it has heard over an
+// earlier TCP connection stays until it is in the socket: a half of a frame must not go.
+bool SideChannel::forgetHeardLocked(uint64_t heard) {
+  if (heard > sent_) return false;
+  const uint64_t before = sent_ - kept_.size();
+  const std::size_t count = heard > before ? std::min<std::size_t>(heard - before, flushed_) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    kept_bytes_ -= kept_.front().size();
+    kept_.pop_front();
+  }
+  flushed_ -= count;
+  return true;
 }
 
 void SideChannel::hangUpLocked() {
+  broken_.store(false, std::memory_order_release);
+  unreachable_.store(false, std::memory_order_release);
   hung_up_.store(true, std::memory_order_release);
   bell_.ring();
 }
@@ -83,11 +119,19 @@ bool SideChannel::takeLocked() {
   const std::size_t frame_bytes = partial_.size() - sizeof seal;
   std::memcpy(&seal, partial_.data() + frame_bytes, sizeof seal);
   const std::span<const std::byte> frame = std::span(partial_).first(frame_bytes);
-  const Hmac& key = direction_ == Direction::kSend ? keys_->from_receiver : keys_->from_sender;
-  problem_ = checkSeal(frame, seal, heard_ + 1, key);
+  problem_ = checkSeal(frame, seal, due_, peerKey());
   if (!problem_.empty()) return false;
+  if (due_ <= heard_) {  // it came over an earlier TCP connection too
+    ++due_;
+    partial_.clear();
+    return true;
+  }
   problem_ = checkFrame(frame);
-  if (!problem_.empty()) return false;
+  if (problem_.empty() && !forgetHeardLocked(seal.heard)) problem_ = "that it has frames that were not sent";
+  if (!problem_.empty()) {
+    for_good_ = true;  // the MAC is right: the peer said so
+    return false;
+  }
   const auto header = frameOf<MessageHeader>(frame);
   if (header.type == MessageType::kBreak && direction_ == Direction::kReceive) {
     answerLocked<ArrivedFrame>(MessageType::kArrived);
@@ -99,13 +143,17 @@ bool SideChannel::takeLocked() {
   const bool replaces = newestCounts(header.type) && !inbox_.empty() &&
                         frameOf<MessageHeader>(inbox_.back()).type == header.type;
   inbox_.emplace_back();  // may throw: from here on nothing does, and until here the frame can be taken again
-  ++heard_;
+  due_ = ++heard_ + 1;
+  silent_since_ = Clock::now();
+  patience_ = kFirstPatience;
   partial_.resize(frame_bytes);
   inbox_.back() = std::move(partial_);
   if (replaces) inbox_.erase(inbox_.end() - 2);
   partial_.clear();
   bell_.ring();
+  if (header.type == MessageType::kClose) peer_closed_ = true;
   if (inbox_.size() < kMostFrames) return true;
+  for_good_ = true;
   problem_ = "more frames than anybody needs";
   return false;
 }
@@ -134,12 +182,35 @@ bool SideChannel::readLocked() {
   }
 }
 
+// Nothing more will come over this TCP connection. From the watcher's thread.
+void SideChannel::socketEndedLocked() {
+  if (!resumable() || peer_closed_ || for_good_) return hangUpLocked();
+  if (!problem_.empty()) {
+    if (++forged_ > kMostForged) return hangUpLocked();
+    RAILWISE_WARN("%s: somebody sent %s over the side channel: making a new TCP connection",
+                  resumption_.name.c_str(), problem_.c_str());
+    problem_.clear();
+  }
+  breakLocked();
+}
+
+// The Resumer may need the descriptor.
+void SideChannel::breakLocked() {
+  partial_.clear();
+  watcher_->pause(*this);
+  socket_.close();
+  broken_.store(true, std::memory_order_release);
+  resumption_.resumer->noteBroken(*this);
+  bell_.ring();
+}
+
 bool SideChannel::serve(bool) {
   const std::lock_guard lock(mutex_);
-  if (hung_up_ || !socket_.valid()) return false;
+  if (hung_up_) return false;
+  if (broken_) return true;  // an event of the TCP connection before
   if (readLocked()) return true;
-  hangUpLocked();
-  return false;
+  socketEndedLocked();
+  return !hung_up_;
 }
 
 // The connection's thread may complete its last receive before it reads frames, and then not return for long.
@@ -147,13 +218,17 @@ bool SideChannel::serve(bool) {
 bool SideChannel::tick() {
   const std::lock_guard lock(mutex_);
   if (break_waits_ && number_ != told_) answerLocked<ArrivedFrame>(MessageType::kArrived);
-  return break_waits_ && !hung_up_;
+  flushLocked();  // what a new TCP connection did not take at once
+  return (break_waits_ || (flushed_ < kept_.size() && !broken_)) && !hung_up_;
 }
 
 std::optional<std::vector<std::byte>> SideChannel::next(bool look) {
   const std::lock_guard lock(mutex_);
   flushLocked();
-  if ((look || watcher_ == nullptr) && !hung_up_ && socket_.valid() && !readLocked()) hangUpLocked();
+  if ((look || watcher_ == nullptr) && !hung_up_ && !broken_ && socket_.valid() && !readLocked()) {
+    if (resumable()) socket_.shutdown();  // wakes the watcher
+    else hangUpLocked();
+  }
   if (inbox_.empty()) return std::nullopt;
   std::vector<std::byte> frame = std::move(inbox_.front());
   inbox_.pop_front();
@@ -163,6 +238,21 @@ std::optional<std::vector<std::byte>> SideChannel::next(bool look) {
 bool SideChannel::ended() {
   const std::lock_guard lock(mutex_);
   return hung_up_ && inbox_.empty();
+}
+
+void SideChannel::expectFrames(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  silent_since_ = now;
+  patience_ = kFirstPatience;
+}
+
+void SideChannel::suspect(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  if (hung_up_ || broken_ || now - silent_since_ < patience_ || !resumable()) return;
+  broke_itself_.store(true, std::memory_order_relaxed);
+  silent_since_ = now;
+  patience_ = std::min(2 * patience_, kLastPatience);
+  socket_.shutdown();  // the watcher's thread sees its end
 }
 
 std::string SideChannel::problem() {
@@ -175,9 +265,52 @@ void SideChannel::breakIsAnswered() {
   break_waits_ = false;
 }
 
+uint64_t SideChannel::heard() {
+  const std::lock_guard lock(mutex_);
+  return heard_;
+}
+
+void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
+  const std::lock_guard lock(mutex_);
+  // An old call, which a newer one has overtaken: the peer has told of more frames since.
+  if (hung_up_ || heard < sent_ - kept_.size()) return;
+  if (heard > sent_) {
+    problem_ = "that it has frames that were not sent";
+    return hangUpLocked();
+  }
+  if (!broken_) watcher_->pause(*this);  // while the socket still has its descriptor
+  flushed_ = kept_.size();               // any of them may have arrived
+  (void)forgetHeardLocked(heard);
+  flushed_ = flushed_bytes_ = 0;
+  due_ = told + 1;
+  partial_.clear();
+  socket_ = std::move(socket);
+  socket_.keepAlive();
+  ++resumed_;
+  if (!watcher_->proceed(*this)) return breakLocked();
+  broken_.store(false, std::memory_order_release);
+  unreachable_.store(false, std::memory_order_release);
+  broke_itself_.store(false, std::memory_order_relaxed);
+  bell_.ring();
+  flushLocked();
+  if (for_good_) socket_.shutdown();  // this end has ended the channel meanwhile: so does the peer now
+  watcher_->startTicks(*this);        // a break may wait for an answer
+}
+
+void SideChannel::giveUpSocket() {
+  const std::lock_guard lock(mutex_);
+  if (!hung_up_ && !broken_) socket_.shutdown();  // the watcher's thread sees its end
+}
+
+void SideChannel::peerIsGone() {
+  const std::lock_guard lock(mutex_);
+  hangUpLocked();
+}
+
 void SideChannel::end() {
   const std::lock_guard lock(mutex_);
   flushLocked();
+  for_good_ = true;
   socket_.shutdown();
 }
 

@@ -69,10 +69,16 @@ Status parseReference(ConfigParser& parser, const Reference& reference, std::str
   if (text) return parser.parseText(*text, *name);
   const int error = errno != 0 ? errno : ENOENT;
   const bool meant_shipped = at && name->find('/') == std::string::npos;
-  RAILWISE_WARN("software device: cannot read the configuration file %s: %s%s%s", name->c_str(),
-                error == EFBIG ? "larger than 4 MiB" : std::strerror(error),
-                meant_shipped ? "; Railwise's own machines are " : "",
-                meant_shipped ? machineNames().c_str() : "");
+  if (meant_shipped) {
+    const std::optional<std::string> meant = closestMachine(*name);
+    RAILWISE_WARN(
+        "software device: there is no machine \"%s\"%s%s%s; the machines are %s, and no file has the name",
+        name->c_str(), meant ? " (did you mean \"" : "", meant ? meant->c_str() : "", meant ? "\"?)" : "",
+        machineNames().c_str());
+  } else {
+    RAILWISE_WARN("software device: cannot read the configuration file %s: %s", name->c_str(),
+                  error == EFBIG ? "larger than 4 MiB" : std::strerror(error));
+  }
   return {Code::kInvalidUsage, error};
 }
 

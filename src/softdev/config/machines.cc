@@ -1,6 +1,10 @@
 #include "softdev/config/machines.h"
 
 #include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "base/text/closest_name.h"
 
 namespace railwise::softdev {
 
@@ -16,6 +20,17 @@ const ShippedMachine* findMachine(std::string_view name) {
     if (name == machine.name) return &machine;
   }
   return nullptr;
+}
+
+std::optional<std::string> closestMachine(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::vector<std::string> names;
+  for (const ShippedMachine& machine : shippedMachines()) {
+    if (lower.starts_with(machine.name)) return machine.name;  // "dgxh100", "DGX"
+    names.emplace_back(machine.name);
+  }
+  return closest(lower, names);
 }
 
 std::string machineNames() {

@@ -2,6 +2,7 @@
 // software:@NAME works without files. CMake generates the text.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +17,8 @@ struct ShippedMachine {
 };
 
 std::span<const ShippedMachine> shippedMachines();
-const ShippedMachine* findMachine(std::string_view name);  // null: no shipped machine has this name
-std::string machineNames();                                // "laptop, dgx ..."
+const ShippedMachine* findMachine(std::string_view name);          // null: no shipped machine has this name
+std::string machineNames();                                        // "laptop, dgx ..."
+std::optional<std::string> closestMachine(std::string_view name);  // that was probably meant
 
 }  // namespace railwise::softdev

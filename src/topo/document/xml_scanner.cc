@@ -231,6 +231,10 @@ bool TagScanner::failText(XmlPosition position, char c) {
     return fail(position,
                 "tab between tags: NCCL's parser skips only spaces and line ends there; indent with spaces");
   }
+  if (c != '>' && text_.substr(0, at_).find('<') == std::string_view::npos) {
+    return fail(position, "no topology file: it begins with " + shownChar(c) +
+                              ", not with a tag (a log of NCCL: `railwise doctor --log FILE`)");
+  }
   const std::string found =
       c == '>' ? "'>' without a tag" : "text between tags, beginning with " + shownChar(c);
   return fail(position,

@@ -109,7 +109,7 @@ class Explainer {
       }
     } else {
       nic.rule = "distance";
-      nic.reason = std::string("same bandwidth but farther: ") + pathTypeName(view.type) + " behind " +
+      nic.reason = std::string("same bandwidth, longer path: ") + pathTypeName(view.type) + " instead of " +
                    pathTypeName(best.type);
     }
   }
@@ -255,7 +255,8 @@ std::string gdrSentence(const GdrAnswer& answer) {
   }
   return mode + "the NIC is too far away (" + distance + " > " + level +
          ", the distance limit); NCCL_NET_GDR_LEVEL=" + distance +
-         " lifts the limit, and a topology file can tell of a PCIe switch that is hidden";
+         " lifts the limit; if a PCIe switch is hidden from this machine, write a topology file (`railwise "
+         "topo generate`)";
 }
 
 const char* gdrSummary(const ChosenNic& nic) {
@@ -266,7 +267,7 @@ const char* gdrSummary(const ChosenNic& nic) {
 
 std::string gdrSummary(const Machine& machine, const ChosenNic& nic) {
   const bool off = nic.receive.mode == GdrMode::kOff && nic.send.mode == GdrMode::kOff;
-  return std::string(gdrSummary(nic)) + (machine.gpudirect_assumed && !off ? " (assumed)" : "");
+  return std::string(gdrSummary(nic)) + (machine.assumed.gpudirect && !off ? " (assumed)" : "");
 }
 
 }  // namespace railwise::topo

@@ -97,6 +97,7 @@ NodeIndex sameNode(const Graph& from, const Graph& to, NodeIndex node) {
 void addSlowLinks(const Machine& machine, const Paths& paths, int gpu, const NicView& view,
                   GpuExplanation& explanation) {
   const Graph& graph = paths.graph();
+  if (machine.assumed.nic_speed) return;  // a remark says so; a link is not slow by an assumption
   const float port = graph.of(NodeType::kNet, view.net).bandwidth;
   if (view.bandwidth >= kWasted * port) return;
   NodeIndex from = deviceOf(graph, graph.of(NodeType::kGpu)[static_cast<std::size_t>(gpu)]);

@@ -151,7 +151,7 @@ class DeviceAssumer {
 
   void remarkGpus() {
     const bool undescribed = ranked_.empty();
-    if (anyGpuLacks("gdr")) devices_.gpudirect = true;
+    if (anyGpuLacks("gdr")) devices_.assumed.gpudirect = true;
     const std::string nothing = "the file does not describe its GPUs: ";
     std::vector<std::string>& remarks = devices_.remarks;
     if (document_.version == 2) {
@@ -258,7 +258,10 @@ class DeviceAssumer {
 
   void remarkNets() {
     std::vector<std::string>& remarks = devices_.remarks;
-    if (anyNetLacks("gdr") || (described_.empty() && !devices_.nets.empty())) devices_.gpudirect = true;
+    if (anyNetLacks("gdr") || (described_.empty() && !devices_.nets.empty()))
+      devices_.assumed.gpudirect = true;
+    const bool no_speed = anyNetLacks("speed") || (described_.empty() && !devices_.nets.empty());
+    devices_.assumed.nic_speed = no_speed && detection_.nic_speed == Detection().nic_speed;
     const std::string speed = std::to_string(detection_.nic_speed) + " Mb/s";
     if (described_.empty() && !devices_.nets.empty())
       remarks.push_back("the file does not describe its NICs: named mlx5_0, mlx5_1, .. in bus order, " +

@@ -24,11 +24,17 @@ struct AssumedGpu {
 // An address as /sys and the driver spell it.
 std::string inLowerCase(std::string busid);
 
+// What the file does not say, and nobody else has said.
+struct Assumed {
+  bool gpudirect = false;  // whether GPUs and NICs offer it
+  bool nic_speed = false;  // of one NIC or more
+};
+
 struct AssumedDevices {
   std::vector<AssumedGpu> gpus;  // one for each rank, in the order of the ranks
   std::vector<NetDevice> nets;   // in the plugin's order
   bool can_merge = true;         // the plugin has makeVDevice
-  bool gpudirect = false;        // that GPUs or NICs offer it is assumed
+  Assumed assumed;
   std::vector<std::string> remarks;
 };
 

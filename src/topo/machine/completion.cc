@@ -76,15 +76,16 @@ class Completion {
         detection_(detection),
         devices_(assumeDevices(document_, detection)) {}
 
-  Outcome<XmlDocument> run(std::vector<std::string>* remarks, bool* gpudirect_assumed) {
+  Outcome<XmlDocument> run(std::vector<std::string>* remarks, Assumed* assumed) {
     if (devices_.gpus.empty())
       return Error{
           document_.file +
-              ": the file names no GPU: no <gpu> and no pci of class 0x03; name them, or lay the file over "
-              "the machine (--root)",
+              ": the file names no GPU: no <gpu> and no pci of class 0x03. NCCL takes the GPUs from the "
+              "machine: run this on such a machine, or with --root and a recording of one (`railwise topo "
+              "record`), or name the GPUs in the file",
           Code::kNoDevice};
     if (remarks != nullptr) remark(*remarks);
-    if (gpudirect_assumed != nullptr) *gpudirect_assumed = devices_.gpudirect;
+    if (assumed != nullptr) *assumed = devices_.assumed;
     for (XmlNode* node : document_.order())
       // Otherwise the ranks' documents would differ here, and the CPU would appear twice.
       if (node->name == "cpu") completeCpu(*node);
@@ -219,8 +220,8 @@ bool needsCompletion(const XmlDocument& document) {
 
 Outcome<XmlDocument> completeDocument(XmlDocument document, const Settings& settings,
                                       const Detection& detection, std::vector<std::string>* remarks,
-                                      bool* gpudirect_assumed) {
-  return Completion(std::move(document), settings, detection).run(remarks, gpudirect_assumed);
+                                      Assumed* assumed) {
+  return Completion(std::move(document), settings, detection).run(remarks, assumed);
 }
 
 }  // namespace railwise::topo

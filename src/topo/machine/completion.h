@@ -9,6 +9,7 @@
 
 #include "base/outcome.h"
 #include "topo/document/xml.h"
+#include "topo/machine/assumed_devices.h"
 #include "topo/machine/detection.h"
 #include "topo/settings.h"
 
@@ -22,7 +23,7 @@ bool needsCompletion(const XmlDocument& document);
 // assumed, in words for people.
 Outcome<XmlDocument> completeDocument(XmlDocument document, const Settings& settings,
                                       const Detection& detection, std::vector<std::string>* remarks,
-                                      bool* gpudirect_assumed = nullptr);
+                                      Assumed* assumed = nullptr);
 
 // Sets what the identity of a <cpu> lacks: Sapphire Rapids is assumed.
 void setCpuIdentity(XmlNode& cpu);

@@ -36,11 +36,11 @@ void identifyCpus(XmlDocument& document, std::vector<std::string>& remarks) {
 Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, const Detection& detection,
                               std::string name) {
   std::vector<std::string> remarks;
-  bool gpudirect_assumed = false;
+  Assumed assumed;
   identifyCpus(document, remarks);
   const bool complete = detection.fuse_nics || needsCompletion(document);
   if (complete) {
-    auto completed = completeDocument(std::move(document), settings, detection, &remarks, &gpudirect_assumed);
+    auto completed = completeDocument(std::move(document), settings, detection, &remarks, &assumed);
     if (!completed.ok()) return completed.failure();
     document = std::move(*completed);
   } else if (const std::string failed = repeatedRank(document); !failed.empty()) {
@@ -50,7 +50,7 @@ Outcome<Machine> loadDocument(XmlDocument document, const Settings& settings, co
   if (!machine.ok()) return machine;
   machine->completed = complete;
   machine->remarks = std::move(remarks);
-  machine->gpudirect_assumed = gpudirect_assumed;
+  machine->assumed = assumed;
   return machine;
 }
 

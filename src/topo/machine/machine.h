@@ -11,6 +11,7 @@
 #include "gpu/topology.h"
 #include "topo/document/xml.h"
 #include "topo/graph/graph.h"
+#include "topo/machine/assumed_devices.h"
 #include "topo/paths/paths.h"
 #include "topo/settings.h"
 
@@ -35,7 +36,7 @@ struct Machine {
   std::shared_ptr<const Paths> paths;  // the paths without a communicator, for the whole host
   std::vector<Domain> domains;         // sorted by their lowest rank
   bool completed = false;              // Railwise numbered the GPUs and NICs, as a running machine would
-  bool gpudirect_assumed = false;      // the file does not say whether GPUs and NICs offer it
+  Assumed assumed;                     // what the file does not say
   std::vector<std::string> remarks;    // what was assumed, in words for people
   // What the vendors' libraries said of the GPUs; null: nobody asked them (a topology file).
   std::shared_ptr<const gpu::GpuTopology> gpu_answers;

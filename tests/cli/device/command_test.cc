@@ -76,7 +76,7 @@ TEST_F(DeviceCommand, MistakesAreSaid) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{}, "which subcommand? run, "},
       {{"shw"}, "did you mean 'show'"},
-      {{"show", "--machine", "dxg"}, "Railwise's own machines are "},
+      {{"show", "--machine", "dxg"}, "did you mean \"dgx\"?"},
       {{"show", "--machine", "dgx", "--host", "C"}, "its hosts are A, B"},
       {{"show", "--machine", "speed=1"}, "bad value \"1\" for key \"speed\""},
       {{"sysfs"}, "into which folder?"},

@@ -116,7 +116,7 @@ TEST(StartPlugin, SaysWhatATableLacksAfterInit) {
 }
 
 TEST(ResultText, NamesEveryCode) {
-  EXPECT_EQ(resultText(ncclRemoteError), "ncclRemoteError (the peer failed or left)");
+  EXPECT_EQ(resultText(ncclRemoteError), "ncclRemoteError (the peer failed or left, or no path to it works)");
   EXPECT_EQ(resultText(static_cast<ncclResult_t>(99)), "result 99 (unknown)");
 }
 

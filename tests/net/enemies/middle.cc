@@ -46,6 +46,18 @@ std::string Middle::said(From from, int call) const {
   return index < all_.size() ? all_[index]->said[static_cast<int>(from)] : "";
 }
 
+void Middle::cut(bool reset) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& call : all_) {
+    call->over = true;
+    for (Socket& end : call->ends) {
+      const linger at_once = {1, 0};
+      if (reset && end.valid()) (void)setsockopt(end.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+      end.close();
+    }
+  }
+}
+
 void Middle::run() {
   while (!stop_) {
     bool moved = false;

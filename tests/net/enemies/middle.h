@@ -36,6 +36,8 @@ class Middle {
 
   // From now on `handle` leads to this object, and from here to where it has led.
   void stepBetween(char* handle);
+  // Cuts all calls now. `reset`: the ends see a reset, not an end.
+  void cut(bool reset);
   // The handle as the listener wrote it.
   const ListenHandle& handle() const { return handle_; }
   int calls() const { return calls_; }

@@ -26,7 +26,7 @@ struct SideChannelTest : testing::Test {
   template <typename Frame>
   std::vector<std::byte> sealed(const Frame& frame, uint64_t number) {
     const auto bytes = std::as_bytes(std::span(&frame, 1));
-    const FrameSeal seal = sealOf(bytes, number, keys_.from_sender);
+    const FrameSeal seal = sealOf(bytes, number, 0, keys_.from_sender);
     const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
     std::vector<std::byte> all(bytes.begin(), bytes.end());
     all.insert(all.end(), seal_bytes.begin(), seal_bytes.end());
@@ -168,7 +168,7 @@ TEST_F(SideChannelTest, AFrameOfAnotherConnectionIsForged) {
   const FrameKeys other = Session{makeSecret(), randomBytes(), randomBytes()}.frameKeys();
   const BreakFrame frame = breakOf(2);
   const auto bytes = std::as_bytes(std::span(&frame, 1));
-  const FrameSeal seal = sealOf(bytes, 1, other.from_sender);
+  const FrameSeal seal = sealOf(bytes, 1, 0, other.from_sender);
   write({bytes.begin(), bytes.end()});
   const auto seal_bytes = std::as_bytes(std::span(&seal, 1));
   write({seal_bytes.begin(), seal_bytes.end()});

@@ -202,8 +202,8 @@ TEST(PerfReport, NamesTheFabricOfSoftwareDevices) {
   auto report = makeReport(Collective::kAllReduce, 2);
   EXPECT_EQ(headerText(report).find("fabric"), std::string::npos);
   report.fabric = "perf77";
-  EXPECT_NE(headerText(report).find(
-                "# fabric perf77: its ports by railwise device port soft0:1 down --fabric perf77\n"),
+  EXPECT_NE(headerText(report).find("# fabric perf77: to take a port down meanwhile: railwise device port "
+                                    "soft0:1 down --fabric perf77\n"),
             std::string::npos);
 }
 

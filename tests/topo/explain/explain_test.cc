@@ -54,7 +54,7 @@ TEST(Explain, AMachineWithoutNicSaysWhereNcclHasThemFrom) {
 TEST(Explain, RejectsByDistance) {
   const auto all = explain(machineOf(twoSwitches()));
   EXPECT_EQ(rejected(all.gpus[0], 1).rule, "distance");
-  EXPECT_EQ(rejected(all.gpus[0], 1).reason, "same bandwidth but farther: PXN behind PIX");
+  EXPECT_EQ(rejected(all.gpus[0], 1).reason, "same bandwidth, longer path: PXN instead of PIX");
 }
 
 TEST(Explain, RejectsByBandwidthEvenTheNearer) {
@@ -209,7 +209,7 @@ TEST(ExplainText, ReadsFromChoiceToReason) {
   const std::string text = textOf(machineOf(twoSwitches()), 0);
   EXPECT_TRUE(has(text, "GPU 0 (0000:11:00.0, NUMA node 0) uses mlx5_0\n")) << text;
   EXPECT_TRUE(has(text, "  GPUDirect  on: the NIC is near enough (PIX; the limit is P2C)\n"));
-  EXPECT_TRUE(has(text, "  Rejected   mlx5_1: same bandwidth but farther: PXN behind PIX\n"));
+  EXPECT_TRUE(has(text, "  Rejected   mlx5_1: same bandwidth, longer path: PXN instead of PIX\n"));
   EXPECT_FALSE(has(text, "\nGPU 1 (")) << "only the asked one";
 }
 

@@ -1,0 +1,298 @@
+#include "net/wireup/resumer.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+
+namespace railwise::net {
+namespace {
+
+constexpr int kCallersInKernel = 4096;
+constexpr int kAdmittedAtOnce = 64;
+constexpr std::size_t kMostCallers = 32;
+// A caller speaks as soon as it is connected, and a peer answers at once.
+constexpr Clock::duration kPatience = std::chrono::seconds(3);
+constexpr Clock::duration kFirstPause = std::chrono::milliseconds(20);
+constexpr Clock::duration kLongestPause = std::chrono::seconds(1);
+constexpr Clock::duration kWarnAgain = std::chrono::minutes(1);
+// Without a descriptor for a caller, who stays in the backlog, the thread would wake without end.
+constexpr Clock::duration kDeafFor = std::chrono::milliseconds(50);
+// A process that is about to end may still take a call, and a refusal may be a firewall's. A receiver has
+// more time: its peer calls too.
+constexpr int kSendersRefusals = 2;
+constexpr int kReceiversRefusals = 4;
+constexpr int kMostCut = 8;
+
+// Of this process's Resumer; -1: none. A forked child must not hold it: it would take calls for a parent that
+// has died.
+std::atomic<int> g_listening{-1};
+
+void closeInChild() {
+  if (const int fd = g_listening.exchange(-1); fd >= 0) close(fd);
+}
+
+}  // namespace
+
+std::unique_ptr<Resumer> Resumer::create(EventWatcher& watcher) {
+  std::unique_ptr<Resumer> made(new Resumer(watcher));
+  Result<Socket> socket = Socket::listen(SocketAddress::any(), kCallersInKernel);
+  if (!socket.ok()) {  // no IPv6 here
+    const std::array<uint8_t, 4> everywhere = {};
+    socket = Socket::listen(SocketAddress(AF_INET, everywhere, 0, 0), kCallersInKernel);
+  }
+  if (!socket.ok()) {
+    RAILWISE_INFO(log::kNet, "side channels are not resumed: listening failed: %s",
+                  std::strerror(socket.status().sys_errno));
+    return nullptr;
+  }
+  made->socket_ = std::move(*socket);
+  made->socket_.deferAccept();
+  static const int registered = pthread_atfork(nullptr, nullptr, closeInChild);
+  if (registered == 0) g_listening = made->socket_.fd();
+  const Result<bool> watched = watcher.watch(*made);
+  if (!watched.ok() || !*watched) return nullptr;
+  return made;
+}
+
+Resumer::~Resumer() {
+  watcher_.unwatch(*this);
+  if (getpid() == owner_) {
+    g_listening = -1;
+    socket_.shutdown();
+  } else {
+    socket_.release();  // closeInChild() has closed it
+  }
+}
+
+bool Resumer::enroll(SideChannel& channel) {
+  if (getpid() != owner_) return false;
+  const std::lock_guard lock(mutex_);
+  return enrolled_.try_emplace({channel.resumption().id, channel.direction()}, Enrolled{&channel, nullptr})
+      .second;
+}
+
+void Resumer::leave(SideChannel& channel) {
+  if (getpid() != owner_) return;
+  const std::lock_guard lock(mutex_);
+  enrolled_.erase({channel.resumption().id, channel.direction()});
+}
+
+void Resumer::noteBroken(const SideChannel& channel) {
+  RAILWISE_INFO(log::kNet, "%s: the TCP connection of the side channel has broken",
+                channel.resumption().name.c_str());
+  watcher_.startTicks(*this);
+}
+
+// ---- callers
+
+bool Resumer::serve(bool hung_up) {
+  if (hung_up) return false;
+  const std::lock_guard lock(mutex_);
+  if (admitCallers()) return true;
+  watcher_.pause(*this);
+  deaf_until_ = Clock::now() + kDeafFor;
+  return true;
+}
+
+// False: there is no descriptor for a caller.
+bool Resumer::admitCallers() {
+  for (int i = 0; i < kAdmittedAtOnce; ++i) {
+    Result<Socket> socket = socket_.accept(nullptr);
+    if (!socket.ok()) return false;
+    if (!socket->valid()) return true;
+    auto caller = std::make_unique<Caller>();
+    caller->socket = std::move(*socket);
+    caller->deadline = Deadline::after(kPatience);
+    caller->transfer = transferOf(caller->hello);
+    if (!hear(*caller)) continue;
+    if (callers_.size() >= kMostCallers) makeRoom();
+    callers_.push_back(std::move(caller));
+  }
+  return true;
+}
+
+// Drops the caller that has waited longest; those that know a key go last.
+void Resumer::makeRoom() {
+  const auto silent = std::find_if(callers_.begin(), callers_.end(),
+                                   [](const std::unique_ptr<Caller>& caller) { return !caller->greeted; });
+  callers_.erase(silent != callers_.end() ? silent : callers_.begin());
+}
+
+// The channel that a caller means; null: there is none.
+SideChannel* Resumer::calledBy(const Caller& caller) {
+  const bool from_sender = caller.hello.from_sender != 0;
+  const auto found = enrolled_.find({caller.hello.id, from_sender ? Direction::kReceive : Direction::kSend});
+  return found != enrolled_.end() ? found->second.channel : nullptr;
+}
+
+// False: the caller is done with.
+bool Resumer::hear(Caller& caller) {
+  const Result<Io> heard = caller.socket.receive(caller.transfer);
+  if (!heard.ok() || *heard == Io::kClosed || caller.deadline.passed()) return false;
+  if (!caller.greeted && caller.transfer.moved >= sizeof(MessageHeader) &&
+      !checkHeader(caller.hello.header, MessageType::kResumeHello, sizeof caller.hello).empty())
+    return false;
+  if (*heard == Io::kAgain) return true;
+  if (!caller.greeted) return greet(caller);
+  onProof(caller);
+  return false;
+}
+
+// The caller's hello has arrived. True: its proof is awaited.
+bool Resumer::greet(Caller& caller) {
+  caller.answer = makeMessage<ResumeAnswer>(MessageType::kResumeAnswer);
+  if (SideChannel* const channel = calledBy(caller); channel != nullptr) {
+    if (!isTrue(caller.hello, channel->peerKey())) return false;
+    caller.answer.random = randomBytes();
+    caller.answer.known = channel->hungUp() ? 0 : 1;
+    caller.answer.heard = channel->heard();
+    caller.resumed = channel->resumed();
+    seal(caller.answer, caller.hello, channel->ownKey());
+  }
+  Transfer answer = transferOf(caller.answer);
+  const Result<Io> sent = caller.socket.send(answer);  // fits the empty socket buffer
+  if (!sent.ok() || *sent != Io::kDone || caller.answer.known == 0) return false;
+  caller.greeted = true;
+  caller.transfer = transferOf(caller.proof);
+  return true;
+}
+
+void Resumer::onProof(Caller& caller) {
+  SideChannel* const channel = calledBy(caller);
+  if (channel == nullptr || channel->resumed() != caller.resumed ||  // a newer call has overtaken this one
+      !checkHeader(caller.proof.header, MessageType::kResumeProof, sizeof caller.proof).empty() ||
+      !isTrue(caller.proof, caller.answer, channel->peerKey()))
+    return;
+  if (caller.hello.from_sender == 0) return channel->giveUpSocket();
+  RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
+                channel->resumption().name.c_str());
+  channel->resume(std::move(caller.socket), caller.proof.heard, caller.answer.heard);
+}
+
+// ---- calls
+
+bool Resumer::tick() {
+  const std::lock_guard lock(mutex_);
+  if (deaf_until_ && Clock::now() >= *deaf_until_) {
+    deaf_until_.reset();
+    if (!watcher_.proceed(*this)) deaf_until_ = Clock::now() + kDeafFor;
+  }
+  for (std::size_t i = 0; i < callers_.size();) {
+    if (hear(*callers_[i])) ++i;
+    else callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  bool calling = false;
+  for (auto& [key, enrolled] : enrolled_) {
+    if (enrolled.channel->broken()) advance(enrolled);
+    else enrolled.call.reset();
+    calling = calling || enrolled.call != nullptr;
+  }
+  return calling || !callers_.empty() || deaf_until_.has_value();
+}
+
+void Resumer::advance(Enrolled& enrolled) {
+  SideChannel& channel = *enrolled.channel;
+  if (enrolled.call == nullptr) {
+    enrolled.call = std::make_unique<Call>();
+    enrolled.call->pause = kFirstPause;
+  }
+  Call& call = *enrolled.call;
+  const bool late = Clock::now() >= call.due;
+  switch (call.stage) {
+    case Call::Stage::kPause:
+      if (late) place(channel, call);
+      return;
+    case Call::Stage::kConnecting: {
+      const Result<Io> connected = call.socket.connected();
+      if (!connected.ok()) return failed(channel, call, connected.status().sys_errno);
+      if (*connected == Io::kAgain) return late ? failed(channel, call, ETIMEDOUT) : void();
+      channel.setReachable(true);
+      call.hello = makeMessage<ResumeHello>(MessageType::kResumeHello);
+      call.hello.random = randomBytes();
+      call.hello.id = channel.resumption().id;
+      call.hello.from_sender = channel.direction() == Direction::kSend ? 1 : 0;
+      seal(call.hello, channel.ownKey());
+      Transfer hello = transferOf(call.hello);
+      const Result<Io> sent = call.socket.send(hello);  // fits the empty socket buffer
+      if (!sent.ok() || *sent != Io::kDone) return cut(channel, call);
+      call.transfer = transferOf(call.answer);
+      call.stage = Call::Stage::kAnswer;
+      return;
+    }
+    case Call::Stage::kAnswer: {
+      const Result<Io> heard = call.socket.receive(call.transfer);
+      if (!heard.ok() || *heard == Io::kClosed) return cut(channel, call);
+      if (*heard == Io::kAgain) return late ? later(channel, call) : void();
+      return onAnswer(channel, call);
+    }
+  }
+}
+
+void Resumer::place(SideChannel& channel, Call& call) {
+  Result<Socket> socket = Socket::connect(channel.peerAddress());
+  if (!socket.ok()) return failed(channel, call, socket.status().sys_errno);
+  call.socket = std::move(*socket);
+  call.stage = Call::Stage::kConnecting;
+  call.due = Clock::now() + kPatience;
+}
+
+void Resumer::onAnswer(SideChannel& channel, Call& call) {
+  const bool answer = checkHeader(call.answer.header, MessageType::kResumeAnswer, sizeof call.answer).empty();
+  if (!answer || call.answer.known == 0) return refused(channel, call);  // not: another program has the port
+  if (!isTrue(call.answer, call.hello, channel.peerKey())) return later(channel, call);
+  if (const Clock::time_point now = Clock::now(); !channel.brokeItself() && now - warned_ > kWarnAgain) {
+    warned_ = now;
+    RAILWISE_WARN(
+        "%s: the TCP connection beside the data has broken: data go on over RDMA, and the connection is made "
+        "again (more such lines at NCCL_DEBUG=INFO)",
+        channel.resumption().name.c_str());
+  }
+  auto proof = makeMessage<ResumeProof>(MessageType::kResumeProof);
+  proof.heard = channel.heard();
+  seal(proof, call.answer, channel.ownKey());
+  Transfer transfer = transferOf(proof);
+  const Result<Io> sent = call.socket.send(transfer);  // fits the socket buffer
+  if (!sent.ok() || *sent != Io::kDone || channel.direction() == Direction::kReceive)
+    return later(channel, call);  // the sender resumes it
+  RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
+                channel.resumption().name.c_str());
+  channel.resume(std::move(call.socket), call.answer.heard, proof.heard);
+}
+
+// The pauses of a thousand connections that broke at once differ.
+void Resumer::later(const SideChannel& channel, Call& call) {
+  call.refused = 0;
+  call.socket.close();
+  call.stage = Call::Stage::kPause;
+  call.due = Clock::now() + call.pause + call.pause * static_cast<int>(channel.resumption().id % 64) / 64;
+  call.pause = std::min(2 * call.pause, kLongestPause);
+}
+
+void Resumer::failed(SideChannel& channel, Call& call, int error) {
+  if (error == ECONNREFUSED) return refused(channel, call);
+  const bool own = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+  if (!own) channel.setReachable(false);
+  later(channel, call);
+}
+
+void Resumer::cut(SideChannel& channel, Call& call) {
+  if (++call.cut >= kMostCut) return channel.peerIsGone();
+  later(channel, call);
+}
+
+void Resumer::refused(SideChannel& channel, Call& call) {
+  const int most = channel.direction() == Direction::kSend ? kSendersRefusals : kReceiversRefusals;
+  if (++call.refused >= most) return channel.peerIsGone();
+  call.socket.close();
+  call.stage = Call::Stage::kPause;
+  call.due = Clock::now() + kFirstPause;
+}
+
+}  // namespace railwise::net

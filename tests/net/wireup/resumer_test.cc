@@ -1,0 +1,166 @@
+// Side channels whose TCP connection breaks, both ends in this process: what was sent arrives once and in
+// order, and the end of a peer is noticed.
+#include "net/wireup/resumer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "tests/ok.h"
+#include "tests/wait.h"
+
+namespace railwise::net {
+namespace {
+
+SocketAddress loopback(uint16_t port) {
+  const std::array<uint8_t, 4> bytes = {127, 0, 0, 1};
+  return {AF_INET, bytes, port, 0};
+}
+
+ArrivedFrame frameOf(uint64_t number) {
+  auto frame = makeMessage<ArrivedFrame>(MessageType::kArrived);
+  frame.number = number;
+  return frame;
+}
+
+struct ResumerTest : testing::Test {
+  ResumerTest() {
+    Socket listener = std::move(*Socket::listen(loopback(0), 1));
+    Socket caller = std::move(*Socket::connect(listener.localAddress()));
+    Socket called;
+    test::waitUntil([&] {
+      if (!called.valid()) called = std::move(*listener.accept(nullptr));
+      return called.valid() && *caller.connected() == Io::kDone;
+    });
+    sender_->open(std::move(caller), watcher_.get(), keys_, resumption("sender"));
+    receiver_->open(std::move(called), watcher_.get(), keys_, resumption("receiver"));
+  }
+  Resumption resumption(const char* name) const {
+    return {.resumer = resumer_.get(), .id = 7, .peer_port = resumer_->port(), .name = name};
+  }
+  // All TCP connections of this process, but those that listen.
+  static void cut() {
+    for (int fd = 3; fd < 64; ++fd) {
+      sockaddr_storage peer = {};
+      socklen_t size = sizeof peer;
+      if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family != AF_UNIX)
+        (void)shutdown(fd, SHUT_RDWR);
+    }
+  }
+  // The numbers of the frames that have come.
+  static void take(SideChannel& channel, std::vector<uint64_t>& numbers) {
+    while (const auto frame = channel.next()) numbers.push_back(net::frameOf<ArrivedFrame>(*frame).number);
+  }
+
+  verbs::FatalFlag bell_;
+  SharedNumber number_ = 0;
+  const FrameKeys keys_ = Session{makeSecret(), randomBytes(), randomBytes()}.frameKeys();
+  std::unique_ptr<EventWatcher> watcher_ = std::move(*EventWatcher::start());
+  std::unique_ptr<Resumer> resumer_ = Resumer::create(*watcher_);
+  std::unique_ptr<SideChannel> sender_ = std::make_unique<SideChannel>(bell_, Direction::kSend, number_);
+  std::unique_ptr<SideChannel> receiver_ = std::make_unique<SideChannel>(bell_, Direction::kReceive, number_);
+};
+
+TEST_F(ResumerTest, FramesArriveOnceAndInOrderHoweverOftenItBreaks) {
+  std::mt19937 random(1);
+  std::vector<uint64_t> from_sender;
+  std::vector<uint64_t> from_receiver;
+  constexpr uint64_t kFrames = 2000;
+  for (uint64_t i = 1; i <= kFrames; ++i) {
+    sender_->send(frameOf(i));
+    receiver_->send(frameOf(i));
+    if (random() % 50 == 0) cut();
+    if (random() % 4 == 0) usleep(static_cast<useconds_t>(random() % 2000));
+    take(*receiver_, from_sender);
+    take(*sender_, from_receiver);
+  }
+  test::waitUntil([&] {
+    take(*receiver_, from_sender);
+    take(*sender_, from_receiver);
+    return from_sender.size() >= kFrames && from_receiver.size() >= kFrames;
+  });
+  ASSERT_EQ(from_sender.size(), kFrames);
+  ASSERT_EQ(from_receiver.size(), kFrames);
+  for (uint64_t i = 0; i < kFrames; ++i) {
+    ASSERT_EQ(from_sender[i], i + 1);
+    ASSERT_EQ(from_receiver[i], i + 1);
+  }
+  EXPECT_GT(sender_->resumed(), 3);
+  EXPECT_EQ(sender_->problem() + receiver_->problem(), "");
+}
+
+// Its process lives, and says that it has no such connection.
+TEST_F(ResumerTest, AnEndWithoutACloseMessageIsNoticed) {
+  sender_.reset();
+  test::waitUntil([&] { return receiver_->hungUp(); });
+  EXPECT_TRUE(receiver_->ended());
+}
+
+TEST_F(ResumerTest, ACloseMessageEndsItAtOnceAlsoWhileItIsBroken) {
+  auto last = makeMessage<CloseFrame>(MessageType::kClose);
+  cut();
+  test::waitUntil([&] { return sender_->broken() || sender_->resumed() > 0; });
+  sender_->send(last);
+  sender_->end();
+  test::waitUntil([&] { return receiver_->hungUp(); });
+  ASSERT_TRUE(receiver_->next().has_value());
+  EXPECT_TRUE(receiver_->ended());
+}
+
+// It would take the calls for a process that has died.
+TEST_F(ResumerTest, AForkedChildDoesNotListen) {
+  const int listening = resumer_->descriptor();
+  ASSERT_GE(fcntl(listening, F_GETFD), 0);
+  const pid_t child = fork();
+  if (child == 0) _exit(fcntl(listening, F_GETFD) < 0 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// A hello that somebody has recorded, or made up, changes nothing.
+TEST_F(ResumerTest, WhoCannotProveAnythingChangesNothing) {
+  for (const bool right : {true, false}) {
+    for (const uint8_t from_sender : {uint8_t{0}, uint8_t{1}}) {
+      auto hello = makeMessage<ResumeHello>(MessageType::kResumeHello);
+      hello.id = 7;
+      hello.from_sender = from_sender;
+      if (right) seal(hello, from_sender != 0 ? keys_.from_sender : keys_.from_receiver);
+      Socket enemy = std::move(*Socket::connect(loopback(resumer_->port())));
+      test::waitUntil([&] { return *enemy.connected() == Io::kDone; });
+      Transfer transfer = transferOf(hello);
+      ASSERT_EQ(*enemy.send(transfer), Io::kDone);
+      ResumeAnswer answer = {};
+      Transfer heard = transferOf(answer);
+      Result<Io> got = Io::kAgain;
+      test::waitUntil([&] {
+        got = enemy.receive(heard);
+        return !got.ok() || *got != Io::kAgain;
+      });
+      ASSERT_OK(got);
+      EXPECT_EQ(*got, right ? Io::kDone : Io::kClosed);
+      ResumeProof proof = makeMessage<ResumeProof>(MessageType::kResumeProof);
+      Transfer last = transferOf(proof);
+      (void)enemy.send(last);
+      test::waitUntil([&] { return enemy.peek() == Io::kClosed; });
+    }
+  }
+  sender_->send(frameOf(1));
+  std::vector<uint64_t> numbers;
+  test::waitUntil([&] {
+    take(*receiver_, numbers);
+    return !numbers.empty();
+  });
+  EXPECT_EQ(sender_->resumed() + receiver_->resumed(), 0);
+}
+
+}  // namespace
+}  // namespace railwise::net
