@@ -77,6 +77,24 @@ Explanation explainRailwise(std::string_view text) {
   return explanation;
 }
 
+// NCCL's words, which somebody else repeats.
+std::optional<Explanation> explainRepeated(std::string_view text) {
+  if (const std::size_t at = text.find(kRailwise); at != std::string_view::npos) {
+    const std::string_view words = text.substr(at + kRailwise.size());
+    if (find(knownRailwiseWarnings(), words) == nullptr) return std::nullopt;
+    return explainRailwise(words);
+  }
+  if (has(text, "Got completion ") && statusOf(text) > 0) return explainCompletion(text);
+  if (has(text, "transport retry counter exceeded")) return explainCompletion("status=12");
+  for (const std::string_view begin : {"NET/", "Call to ", "Error: network "}) {
+    const std::size_t at = text.find(begin);
+    if (at == std::string_view::npos || (at > 0 && text[at - 1] != ' ')) continue;
+    if (const KnownLine* const known = find(knownNcclWarnings(), text.substr(at)); known != nullptr)
+      return explanationOf(*known);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Explanation explainWarning(std::string_view source, std::string_view text) {
@@ -95,7 +113,11 @@ Explanation explainWarning(std::string_view source, std::string_view text) {
 
 std::optional<Explanation> explainOther(std::string_view text) {
   const KnownLine* const known = find(knownOtherLines(), text);
-  if (known == nullptr) return std::nullopt;
+  if (known == nullptr || known->kind == kConsequence) {
+    // A line of PyTorch may have the reason too.
+    if (std::optional<Explanation> repeated = explainRepeated(text); repeated || known == nullptr)
+      return repeated;
+  }
   Explanation explanation = explanationOf(*known);
   const std::string_view work = after(text, "WorkNCCL(");
   if (explanation.check == "watchdog" && work.data() != nullptr) {

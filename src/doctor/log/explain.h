@@ -21,7 +21,8 @@ struct Explanation {
 // A line of NCCL WARN. Every one has an answer; the check of what nobody knows is "unknown-warning".
 Explanation explainWarning(std::string_view source, std::string_view text);
 
-// A line that NCCL did not write: PyTorch's watchdog, an exception. Null: no error.
+// A line that is not of NCCL's form: PyTorch's watchdog, an exception; or NCCL's words without what NCCL puts
+// before them (PyTorch's "Last error:", the output of `railwise perf`). Null: no error.
 std::optional<Explanation> explainOther(std::string_view text);
 
 // The meaning of ncclResult_t: "ncclRemoteError". "": not an error.

@@ -110,5 +110,25 @@ TEST(Explain, PyTorchAndLaunchers) {
   EXPECT_FALSE(explainOther("epoch 3: loss 0.1"));
 }
 
+// NCCL's words in lines of others: PyTorch's "Last error:", what `railwise perf` shows, a person's copy.
+TEST(Explain, WordsOfNcclWithoutItsPrefix) {
+  const auto last = explainOther(
+      "[rank1]: NET/IB : Got completion from peer 10.0.0.2<41000> with status=12 opcode=0 len=0 vendor err "
+      "129 "
+      "(Recv)");
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->check, "completion-error");
+  EXPECT_NE(last->what.find("status 12"), std::string::npos) << last->what;
+  EXPECT_EQ(explainOther("transport retry counter exceeded (12)")->check, "completion-error");
+  EXPECT_EQ(explainOther("Call to ibv_modify_qp failed with error Connection timed out")->check,
+            "queue-pair");
+  EXPECT_EQ(explainOther("Error: network Railwise not found.")->check, "network-not-found");
+  EXPECT_EQ(
+      explainOther("railwise: rank 3: plugin warns: NET/Railwise : soft0 port 1: link down: check the cable")
+          ->check,
+      "port-event");
+  EXPECT_FALSE(explainOther("NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"));
+}
+
 }  // namespace
 }  // namespace railwise::doctor

@@ -52,9 +52,12 @@ void judgeReading(const Job& job, const Ranks& ranks, Findings& findings) {
                   .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});
     return;
   }
+  const bool other_errors = firstError(job) >= 0;
   findings.add({.check = "log-level",
-                .severity = Severity::kError,
-                .what = "there is no line of NCCL in the logs",
+                .severity = other_errors ? Severity::kAdvice : Severity::kError,
+                .what = other_errors
+                            ? "no line has NCCL's host and process: which rank wrote what is not known"
+                            : "there is no line of NCCL in the logs",
                 .seen = {{"", job.files.empty() ? "" : job.files.front().name, lines}},
                 .why = "NCCL writes nothing unless it is told to, or it writes elsewhere (NCCL_DEBUG_FILE).",
                 .fix = "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH"});

@@ -61,7 +61,9 @@ std::vector<Attribute> attributes() {
        [](const Process& process) { return process.version; }},
       {"differ-network", Severity::kError, "the ranks use different networks",
        "A connection between two networks fails or hangs.",
-       "export NCCL_NET=Railwise  # on all ranks: those that cannot use it then say why",
+       "export NCCL_NET=IB  # on all ranks (with the plugin NCCL_NET_PLUGIN=railwise NCCL_NET=Railwise): "
+       "those "
+       "that cannot use it then say why",
        [](const Process& process) {
          const auto line = process.networks.find(process.network);
          return Fact{process.network, line == process.networks.end() ? Place{} : line->second};

@@ -24,11 +24,12 @@ constexpr char kCallerFix[] = "compare the collectives, counts and types that th
 constexpr char kNoAddressWhy[] =
     "The address of the peer cannot be resolved: on RoCE the two ends are in different networks, or the "
     "chosen GID "
-    "has no route.";
+    "has no route; on InfiniBand a port is not active, or the subnet manager does not know it.";
 constexpr char kNoAddressFix[] =
     "ibv_devinfo -v  # or NVIDIA's show_gids: the same kind of GID on all nodes\n"
     "unset NCCL_IB_GID_INDEX  # NCCL 2.21 and newer choose it\n"
-    "ping -I <NIC's interface> <the peer's address>";
+    "ping -I <NIC's interface> <the peer's address>  # RoCE\n"
+    "ibstat; sminfo  # InfiniBand: State Active, a LID, a subnet manager";
 constexpr char kNoFitWhy[] =
     "The two ends do not fit: a GID index that is empty, another MTU or link layer, or a LID of 0.";
 constexpr char kNoFitFix[] =
