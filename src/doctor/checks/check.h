@@ -23,6 +23,7 @@ struct Examination {
   const topo::Machine* machine = nullptr;    // the model; null: there is none (no GPU, or it cannot be made)
   std::string topology_file;                 // the file that NCCL reads; "": none
   std::optional<std::string> topology_text;  // null: it cannot be read
+  bool preflight = false;                    // the machine is to run jobs
   Findings findings;
   std::vector<std::string> looked;  // what was there and is fine, for people
   std::vector<std::string> hidden;  // what could not be read, and what would help

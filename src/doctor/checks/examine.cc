@@ -94,6 +94,7 @@ Diagnosis examine(const System& system, const ExamineOptions& options) {
   exam.ports = rdmaPorts(system);
   exam.topology_file = options.topology_file.empty() ? topologyFileOf(system) : options.topology_file;
   exam.topology_text = options.topology_text;
+  exam.preflight = options.preflight;
   if (!exam.topology_text && !exam.topology_file.empty())
     exam.topology_text = system.tree().read(exam.topology_file, kMostFileBytes);
   const Outcome<topo::Machine> machine = modelOf(exam, settingsOf(system));

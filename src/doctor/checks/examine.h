@@ -13,6 +13,7 @@ struct ExamineOptions {
   std::vector<std::string> only;             // names of checks or families; empty: all
   std::string topology_file;                 // name of a topology file; empty: the file that NCCL would read
   std::optional<std::string> topology_text;  // its text; null: it is read from the tree
+  bool preflight = false;                    // the machine is to run jobs: it must have RDMA devices
 };
 
 // What was found, the worst first.

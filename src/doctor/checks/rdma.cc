@@ -89,6 +89,7 @@ void checkDevices(Examination& exam) {
     finding.seen.push_back({"", "/sys/class/infiniband", "empty"});
     const Variable* const device = exam.system.variable("RAILWISE_DEVICE");
     const bool software = device != nullptr && device->value.starts_with("software");
+    if (exam.preflight && !software) finding.severity = Severity::kError;
     for (const char* name : {"NCCL_NET", "RAILWISE_STRICT"}) {
       const Variable* const set = exam.system.variable(name);
       if (software || set == nullptr || set->value.empty() || set->value == "0" || set->value == "Socket")

@@ -105,6 +105,20 @@ TEST(DoctorCommand, StrictTakesAWarningForAnError) {
   EXPECT_EQ(doctor(warned).status, 0);
 }
 
+// A node whose NICs are all gone must not pass.
+TEST(DoctorCommand, APreflightWantsAnRdmaDevice) {
+  std::error_code none;
+  if (std::filesystem::directory_iterator("/sys/class/infiniband", none) !=
+      std::filesystem::directory_iterator())
+    GTEST_SKIP() << "this machine has RDMA devices";
+  EXPECT_EQ(doctor({"--only", "rdma-devices", "--watch", "0"}).status, 0);
+  const ProcessResult result = doctor({"--only", "rdma-devices", "--watch", "0", "--strict"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.out, "this machine has no RDMA device")) << result.out;
+  EXPECT_EQ(
+      doctor({"--only", "rdma-devices", "--watch", "0", "--strict"}, {"RAILWISE_DEVICE=software"}).status, 0);
+}
+
 TEST(DoctorCommand, MistakesAreTold) {
   const auto says = [](const Args& args, const std::string& part) {
     const ProcessResult result = doctor(args);
