@@ -114,6 +114,7 @@ void Connection::beginEpoch() {
   describeInRecord();
   silence_.restart(Clock::now());  // the time before it is counted already (giveUpInTime)
   log_.resume();
+  side_channel_.expectNoFrames();
   completed_since_check_ = true;  // silence begins now
   (void)bell_.take();
   listenToRails(true);

@@ -247,7 +247,7 @@ void Resumer::onAnswer(SideChannel& channel, Call& call) {
   const bool answer = checkHeader(call.answer.header, MessageType::kResumeAnswer, sizeof call.answer).empty();
   if (!answer || call.answer.known == 0) return refused(channel, call);  // not: another program has the port
   if (!isTrue(call.answer, call.hello, channel.peerKey())) return later(channel, call);
-  if (const Clock::time_point now = Clock::now(); !channel.brokeItself() && now - warned_ > kWarnAgain) {
+  if (const Clock::time_point now = Clock::now(); !channel.expectsFrames() && now - warned_ > kWarnAgain) {
     warned_ = now;
     RAILWISE_WARN(
         "%s: the TCP connection beside the data has broken: data go on over RDMA, and the connection is made "

@@ -244,12 +244,12 @@ void SideChannel::expectFrames(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   silent_since_ = now;
   patience_ = kFirstPatience;
+  expecting_.store(true, std::memory_order_relaxed);
 }
 
 void SideChannel::suspect(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (hung_up_ || broken_ || now - silent_since_ < patience_ || !resumable()) return;
-  broke_itself_.store(true, std::memory_order_relaxed);
   silent_since_ = now;
   patience_ = std::min(2 * patience_, kLastPatience);
   socket_.shutdown();  // the watcher's thread sees its end
@@ -290,7 +290,6 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
   if (!watcher_->proceed(*this)) return breakLocked();
   broken_.store(false, std::memory_order_release);
   unreachable_.store(false, std::memory_order_release);
-  broke_itself_.store(false, std::memory_order_relaxed);
   bell_.ring();
   flushLocked();
   if (for_good_) socket_.shutdown();  // this end has ended the channel meanwhile: so does the peer now

@@ -96,8 +96,9 @@ class SideChannel final : public Watched {
   bool unreachable() const { return unreachable_.load(std::memory_order_acquire); }
   // From now on the connection waits for frames of the peer (`now`). suspect(): it still does. Where nothing
   // comes for a second, somebody may hold the bytes back, so that a Resumer makes a new TCP connection; then
-  // after two seconds, and so on: a peer may also be busy elsewhere.
+  // after two seconds, and so on: a peer may also be busy elsewhere. expectNoFrames(): data go on.
   void expectFrames(Clock::time_point now);
+  void expectNoFrames() { expecting_.store(false, std::memory_order_relaxed); }
   void suspect(Clock::time_point now);
   // What is wrong with the last bytes, in words; "": nothing.
   std::string problem();
@@ -122,8 +123,9 @@ class SideChannel final : public Watched {
   uint64_t heard();
   // How often it was resumed.
   int resumed() const { return resumed_; }
-  // This end has broken the TCP connection, because no frame came.
-  bool brokeItself() const { return broke_itself_.load(std::memory_order_relaxed); }
+  // Does the connection need frames of its peer, and no data go on? Perhaps one of the ends has then broken
+  // the TCP connection, because no frame came.
+  bool expectsFrames() const { return expecting_.load(std::memory_order_relaxed); }
   // Does the peer's host take a call?
   void setReachable(bool reachable) { unreachable_.store(!reachable, std::memory_order_release); }
   // Goes on over this TCP connection. `heard`: number of the last frame that the peer has. `told`: what the
@@ -159,7 +161,7 @@ class SideChannel final : public Watched {
   std::atomic<bool> hung_up_ = false;
   std::atomic<bool> broken_ = false;
   std::atomic<bool> unreachable_ = false;
-  std::atomic<bool> broke_itself_ = false;
+  std::atomic<bool> expecting_ = false;
   int resumed_ = 0;   // only the watcher's thread uses it
   std::mutex mutex_;  // guards the members below
   Socket socket_;

@@ -470,14 +470,16 @@ class Diagnoser {
   // Records outlive their processes, and a process that is gone waits for nobody.
   std::string noProcess() const {
     const std::string where = job_.hosts().size() > 1 ? "on these hosts" : "here";
-    if (processes_ == 0) return "no job runs " + where + ": no process of this user uses Railwise";
+    if (processes_ == 0)
+      return "no job runs " + where +
+             ": no process of this user uses Railwise (another user's job: sudo -u USER railwise stuck)";
     std::string text = "no job runs " + where + "; " +
                        counted(static_cast<uint64_t>(processes_), "record of a process that has ended",
                                "records of processes that have ended") +
                        "; what one did last is told by";
     const int shown = std::min(processes_, static_cast<int>(kShownRanks));
     for (int place = 0; place < shown; ++place)
-      text += (place == 0 ? " railwise postmortem " : ", ") + std::to_string(process(place).pid);
+      text += (place == 0 ? " railwise postmortem " : " or ") + std::to_string(process(place).pid);
     return shown < processes_ ? text + ", ..." : text;
   }
 

@@ -97,7 +97,7 @@ class EndWriter {
     if (rule == "file") return "the graph file says so";
     if (rule == "simple-order") return "the search found nothing, and the order of the list decides";
     if (rule == "same-nic")
-      return std::string(ring ? "the ring leaves by the NIC by which it enters"
+      return std::string(ring ? "NCCL lets a ring leave by the NIC by which it came in"
                               : "both GPUs of the tree use one NIC") +
              (machine_.settings->cross_nic == 0 ? " (NCCL_CROSS_NIC=0)" : "");
     if (rule == "pair")

@@ -84,7 +84,8 @@ TEST(ChannelEnds, ARingLeavesByTheNicByWhichItEnters) {
   EXPECT_EQ(end.proxy_rank, 1);
   EXPECT_TRUE(end.gpu_direct);
   EXPECT_EQ(end.reason,
-            "the ring leaves by the NIC by which it enters; PXN, 48 GB/s, sent through GPU 1 (PXN); its own: "
+            "NCCL lets a ring leave by the NIC by which it came in; PXN, 48 GB/s, sent through GPU 1 (PXN); "
+            "its own: "
             "PIX, 48 GB/s");
 }
 
@@ -175,7 +176,7 @@ TEST(ChannelEnds, NameTheSettingThatForbidsAnotherNic) {
   Settings settings;
   settings.cross_nic = 0;
   const auto all = explained(machineOf(twoSwitches(), settings));
-  EXPECT_TRUE(has(endAt(all, 0, EndUse::kRingLeaves).reason, "by which it enters (NCCL_CROSS_NIC=0)"));
+  EXPECT_TRUE(has(endAt(all, 0, EndUse::kRingLeaves).reason, "by which it came in (NCCL_CROSS_NIC=0)"));
 }
 
 // NCCL exchanges the GPUs of a pair of rings on every second host, not their NICs.
