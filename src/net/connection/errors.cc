@@ -87,7 +87,7 @@ Status Connection::fail(Status status, const std::string& what) {
 }
 
 void Connection::endSideChannel(std::string_view reason) {
-  if (!side_channel_.opened()) return;
+  if (!side_channel_.opened() || side_channel_.inForkedChild()) return;
   auto last = makeMessage<CloseFrame>(MessageType::kClose);
   last.arrived = arrivedUpTo();
   copyText(last.reason, reason);

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -186,12 +187,12 @@ Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_nam
   watcher->owner_pid_ = getpid();
   watcher->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (watcher->epoll_fd_ < 0) return failed("epoll_create1", errno);
-  watcher->stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (watcher->stop_fd_ < 0) return failed("eventfd", errno);
+  watcher->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (watcher->wake_fd_ < 0) return failed("eventfd", errno);
   epoll_event interest = {};
   interest.events = EPOLLIN;
   interest.data.ptr = nullptr;
-  if (epoll_ctl(watcher->epoll_fd_, EPOLL_CTL_ADD, watcher->stop_fd_, &interest) != 0)
+  if (epoll_ctl(watcher->epoll_fd_, EPOLL_CTL_ADD, watcher->wake_fd_, &interest) != 0)
     return failed("epoll_ctl", errno);
   try {
     watcher->thread_ = startBackgroundThread([self = watcher.get()] { self->run(); });
@@ -204,9 +205,8 @@ Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_nam
 
 EventWatcher::~EventWatcher() {
   if (thread_.joinable() && inParent()) {
-    const uint64_t one = 1;
-    if (write(stop_fd_, &one, sizeof one) < 0)
-      RAILWISE_INFO(log::kNet, "the events' thread cannot be woken: %s", std::strerror(errno));
+    stopping_.store(true, std::memory_order_release);
+    wake();
     thread_.join();
   } else if (thread_.joinable()) {
     // In a forked child the std::thread names a thread that the child does not have. It can be neither joined
@@ -214,7 +214,7 @@ EventWatcher::~EventWatcher() {
     new (&thread_) std::thread;
   }
   // The child's descriptors are its own; closing them changes nothing for the parent.
-  if (stop_fd_ >= 0) close(stop_fd_);
+  if (wake_fd_ >= 0) close(wake_fd_);
   if (epoll_fd_ >= 0) close(epoll_fd_);
 }
 
@@ -233,7 +233,7 @@ Result<bool> EventWatcher::watch(Watched& what) {
   if (!inParent()) return false;
   const std::lock_guard lock(mutex_);
   if (!watched_.emplace(&what, false).second) return true;
-  if (!proceed(what)) {
+  if (!proceed(what) && errno != EEXIST) {  // EEXIST: the thread itself was faster
     const int error = errno;
     watched_.erase(&what);
     return failed("epoll_ctl", error);
@@ -250,7 +250,15 @@ void EventWatcher::unwatch(Watched& what) {
 
 void EventWatcher::startTicks(Watched& what) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = watched_.find(&what); found != watched_.end()) found->second = true;
+  const auto found = watched_.find(&what);
+  if (found == watched_.end() || std::exchange(found->second, true)) return;
+  if (std::this_thread::get_id() != thread_.get_id()) wake();
+}
+
+void EventWatcher::wake() const {
+  const uint64_t one = 1;
+  if (write(wake_fd_, &one, sizeof one) < 0)
+    RAILWISE_INFO(log::kNet, "the events' thread cannot be woken: %s", std::strerror(errno));
 }
 
 void EventWatcher::pause(const Watched& what) const {
@@ -286,12 +294,8 @@ void EventWatcher::run() {
   for (;;) {
     const bool ticking = [&] {
       const std::lock_guard lock(mutex_);
-      bool any = false;
-      for (auto& [watched, ticks] : watched_) {
-        ticks = ticks && tickSafely(*watched);
-        any = any || ticks;
-      }
-      return any;
+      for (auto& [watched, ticks] : watched_) ticks = ticks && tickSafely(*watched);
+      return std::any_of(watched_.begin(), watched_.end(), [](const auto& each) { return each.second; });
     }();
     const int count =
         epoll_wait(epoll_fd_, ready.data(), static_cast<int>(ready.size()), ticking ? kTickMs : -1);
@@ -302,7 +306,12 @@ void EventWatcher::run() {
     }
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = ready[static_cast<std::size_t>(i)];
-      if (event.data.ptr == nullptr) return;
+      if (event.data.ptr == nullptr) {
+        uint64_t times = 0;
+        (void)!read(wake_fd_, &times, sizeof times);
+        if (stopping_.load(std::memory_order_acquire)) return;
+        continue;
+      }
       const std::lock_guard lock(mutex_);
       auto* const watched = static_cast<Watched*>(event.data.ptr);
       const auto found = watched_.find(watched);

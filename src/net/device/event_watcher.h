@@ -125,9 +125,9 @@ class EventWatcher {
   // Is this the process whose thread watches, and not a forked child of it?
   bool inParent() const;
 
-  // From the watcher's thread, of an object that is watched. startTicks(): tick() is called until it returns
-  // false. pause(): nobody waits for the descriptor until proceed(), which may be given another one.
-  // proceed() is false if the kernel has no memory. None of them allocates.
+  // Of an object that is watched, without allocating. startTicks(), from any thread: tick() is called until
+  // it returns false. From the watcher's thread: nobody waits for the descriptor from pause() until
+  // proceed(), when it may be another one; proceed() is false if the kernel has no memory.
   void startTicks(Watched& what);
   void pause(const Watched& what) const;
   bool proceed(Watched& what) const;
@@ -135,9 +135,11 @@ class EventWatcher {
  private:
   EventWatcher() = default;
   void run();
+  void wake() const;
 
   int epoll_fd_ = -1;
-  int stop_fd_ = -1;
+  int wake_fd_ = -1;
+  std::atomic<bool> stopping_{false};
   int owner_pid_ = 0;
   // Guards watched_; held while the thread calls one of the objects, which may watch and unwatch others.
   std::recursive_mutex mutex_;

@@ -234,6 +234,7 @@ Status ReceiveConnection::connectEpoch() {
 // ---- going back
 
 void ReceiveConnection::sendRails() {
+  if (side_channel_.broken()) return;  // they are sent when the sender asks
   auto frame = makeMessage<RailsFrame>(MessageType::kRails);
   frame.epoch = epoch();
   renewOffer();

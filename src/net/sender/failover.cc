@@ -399,6 +399,7 @@ Status SendConnection::lookAround() {
 }
 
 void SendConnection::askForRails() {
+  if (side_channel_.broken()) return;  // it asks again
   auto frame = makeMessage<AskRailsFrame>(MessageType::kAskRails);
   frame.epoch = epoch();
   side_channel_.send(frame);

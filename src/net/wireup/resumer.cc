@@ -16,9 +16,14 @@ namespace {
 
 constexpr int kCallersInKernel = 4096;
 constexpr int kAdmittedAtOnce = 64;
-constexpr std::size_t kMostCallers = 32;
-// A caller speaks as soon as it is connected, and a peer answers at once.
+constexpr std::size_t kMostStrangers = 32;
+constexpr std::size_t kMostCallers = 1024;
+// A caller speaks as soon as it is connected.
 constexpr Clock::duration kPatience = std::chrono::seconds(3);
+// A peer answers at once, unless its process is stopped. Then each call takes a place in its backlog.
+constexpr Clock::duration kAnswerPatience = std::chrono::minutes(1);
+// A TCP connection that lives for so long is good.
+constexpr Clock::duration kProbation = std::chrono::seconds(1);
 constexpr Clock::duration kFirstPause = std::chrono::milliseconds(20);
 constexpr Clock::duration kLongestPause = std::chrono::seconds(1);
 constexpr Clock::duration kWarnAgain = std::chrono::minutes(1);
@@ -33,6 +38,11 @@ constexpr int kMostCut = 8;
 // Of this process's Resumer; -1: none. A forked child must not hold it: it would take calls for a parent that
 // has died.
 std::atomic<int> g_listening{-1};
+
+// The pauses of a thousand connections that broke at once differ.
+Clock::duration jitter(const SideChannel& channel, Clock::duration pause) {
+  return pause * static_cast<int>(channel.resumption().id % 64) / 64;
+}
 
 void closeInChild() {
   if (const int fd = g_listening.exchange(-1); fd >= 0) close(fd);
@@ -54,6 +64,7 @@ std::unique_ptr<Resumer> Resumer::create(EventWatcher& watcher) {
   }
   made->socket_ = std::move(*socket);
   made->socket_.deferAccept();
+  made->port_ = made->socket_.localAddress().port();
   static const int registered = pthread_atfork(nullptr, nullptr, closeInChild);
   if (registered == 0) g_listening = made->socket_.fd();
   const Result<bool> watched = watcher.watch(*made);
@@ -104,6 +115,7 @@ bool Resumer::serve(bool hung_up) {
 // False: there is no descriptor for a caller.
 bool Resumer::admitCallers() {
   for (int i = 0; i < kAdmittedAtOnce; ++i) {
+    if (callers_.size() >= kMostCallers) return false;  // the others wait in the backlog
     Result<Socket> socket = socket_.accept(nullptr);
     if (!socket.ok()) return false;
     if (!socket->valid()) return true;
@@ -112,17 +124,17 @@ bool Resumer::admitCallers() {
     caller->deadline = Deadline::after(kPatience);
     caller->transfer = transferOf(caller->hello);
     if (!hear(*caller)) continue;
-    if (callers_.size() >= kMostCallers) makeRoom();
+    if (!caller->greeted) makeRoom();
     callers_.push_back(std::move(caller));
   }
   return true;
 }
 
-// Drops the caller that has waited longest; those that know a key go last.
+// For one more stranger: drops the one that has waited longest.
 void Resumer::makeRoom() {
-  const auto silent = std::find_if(callers_.begin(), callers_.end(),
-                                   [](const std::unique_ptr<Caller>& caller) { return !caller->greeted; });
-  callers_.erase(silent != callers_.end() ? silent : callers_.begin());
+  const auto stranger = [](const std::unique_ptr<Caller>& caller) { return !caller->greeted; };
+  const auto strangers = static_cast<std::size_t>(std::count_if(callers_.begin(), callers_.end(), stranger));
+  if (strangers >= kMostStrangers) callers_.erase(std::find_if(callers_.begin(), callers_.end(), stranger));
 }
 
 // The channel that a caller means; null: there is none.
@@ -170,7 +182,7 @@ void Resumer::onProof(Caller& caller) {
       !checkHeader(caller.proof.header, MessageType::kResumeProof, sizeof caller.proof).empty() ||
       !isTrue(caller.proof, caller.answer, channel->peerKey()))
     return;
-  if (caller.hello.from_sender == 0) return channel->giveUpSocket();
+  if (caller.hello.from_sender == 0) return channel->doubtSocket();
   RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
                 channel->resumption().name.c_str());
   channel->resume(std::move(caller.socket), caller.proof.heard, caller.answer.heard);
@@ -190,11 +202,19 @@ bool Resumer::tick() {
   }
   bool calling = false;
   for (auto& [key, enrolled] : enrolled_) {
-    if (enrolled.channel->broken()) advance(enrolled);
-    else enrolled.call.reset();
+    if (enrolled.channel->needsSocket()) advance(enrolled);
+    else if (enrolled.call != nullptr) retire(enrolled);
     calling = calling || enrolled.call != nullptr;
   }
   return calling || !callers_.empty() || deaf_until_.has_value();
+}
+
+// The channel has a TCP connection again. If that breaks at once, the pauses go on to grow.
+void Resumer::retire(Enrolled& enrolled) {
+  Call& call = *enrolled.call;
+  call.cut = 0;
+  if (call.stage != Call::Stage::kPause) later(*enrolled.channel, call);
+  if (Clock::now() > call.due + kProbation) enrolled.call.reset();
 }
 
 void Resumer::advance(Enrolled& enrolled) {
@@ -202,6 +222,7 @@ void Resumer::advance(Enrolled& enrolled) {
   if (enrolled.call == nullptr) {
     enrolled.call = std::make_unique<Call>();
     enrolled.call->pause = kFirstPause;
+    enrolled.call->due = Clock::now() + jitter(channel, kFirstPause);
   }
   Call& call = *enrolled.call;
   const bool late = Clock::now() >= call.due;
@@ -224,12 +245,14 @@ void Resumer::advance(Enrolled& enrolled) {
       if (!sent.ok() || *sent != Io::kDone) return cut(channel, call);
       call.transfer = transferOf(call.answer);
       call.stage = Call::Stage::kAnswer;
+      call.due = Clock::now() + kAnswerPatience;
       return;
     }
     case Call::Stage::kAnswer: {
       const Result<Io> heard = call.socket.receive(call.transfer);
       if (!heard.ok() || *heard == Io::kClosed) return cut(channel, call);
       if (*heard == Io::kAgain) return late ? later(channel, call) : void();
+      call.cut = 0;
       return onAnswer(channel, call);
     }
   }
@@ -263,33 +286,41 @@ void Resumer::onAnswer(SideChannel& channel, Call& call) {
     return later(channel, call);  // the sender resumes it
   RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
                 channel.resumption().name.c_str());
-  channel.resume(std::move(call.socket), call.answer.heard, proof.heard);
+  Socket fresh = std::move(call.socket);
+  later(channel, call);  // the next call, if this TCP connection breaks at once
+  channel.resume(std::move(fresh), call.answer.heard, proof.heard);
 }
 
-// The pauses of a thousand connections that broke at once differ.
 void Resumer::later(const SideChannel& channel, Call& call) {
   call.refused = 0;
   call.socket.close();
   call.stage = Call::Stage::kPause;
-  call.due = Clock::now() + call.pause + call.pause * static_cast<int>(channel.resumption().id % 64) / 64;
+  call.due = Clock::now() + call.pause + jitter(channel, call.pause);
   call.pause = std::min(2 * call.pause, kLongestPause);
 }
 
 void Resumer::failed(SideChannel& channel, Call& call, int error) {
   if (error == ECONNREFUSED) return refused(channel, call);
-  const bool own = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+  const bool own =
+      error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
+  call.cut = 0;
   if (!own) channel.setReachable(false);
   later(channel, call);
 }
 
 void Resumer::cut(SideChannel& channel, Call& call) {
-  if (++call.cut >= kMostCut) return channel.peerIsGone();
+  const bool gone = ++call.cut >= kMostCut;
+  if (gone) call.cut = 0;
   later(channel, call);
+  if (gone) channel.peerIsGone();
 }
 
 void Resumer::refused(SideChannel& channel, Call& call) {
   const int most = channel.direction() == Direction::kSend ? kSendersRefusals : kReceiversRefusals;
-  if (++call.refused >= most) return channel.peerIsGone();
+  if (++call.refused >= most) {
+    later(channel, call);
+    return channel.peerIsGone();
+  }
   call.socket.close();
   call.stage = Call::Stage::kPause;
   call.due = Clock::now() + kFirstPause;

@@ -43,13 +43,15 @@ class Resumer final : public Watched {
   Resumer& operator=(const Resumer&) = delete;
 
   // The TCP port at which peers call.
-  uint16_t port() const { return socket_.localAddress().port(); }
+  uint16_t port() const { return getpid() == owner_ ? port_ : uint16_t{0}; }
   // False: nobody resumes the channel, because there is another connection of the same id.
   bool enroll(SideChannel& channel);
   // Returns when the Resumer no longer uses `channel`. In a forked child it does nothing.
   void leave(SideChannel& channel);
   // The channel's TCP connection has broken. From the watcher's thread, with the channel's lock held.
   void noteBroken(const SideChannel& channel);
+  // A channel needs another TCP connection. From any thread that holds no channel's lock.
+  void startCalling() { watcher_.startTicks(*this); }
 
   int descriptor() const override { return socket_.fd(); }
   bool serve(bool hung_up) override;
@@ -94,6 +96,7 @@ class Resumer final : public Watched {
   void onProof(Caller& caller);
   SideChannel* calledBy(const Caller& caller);
   void advance(Enrolled& enrolled);
+  static void retire(Enrolled& enrolled);
   void place(SideChannel& channel, Call& call);
   void onAnswer(SideChannel& channel, Call& call);
   static void later(const SideChannel& channel, Call& call);
@@ -104,6 +107,7 @@ class Resumer final : public Watched {
   EventWatcher& watcher_;
   const pid_t owner_ = getpid();
   Socket socket_;
+  uint16_t port_ = 0;
   std::mutex mutex_;  // guards the members below
   std::map<Key, Enrolled> enrolled_;
   std::vector<std::unique_ptr<Caller>> callers_;

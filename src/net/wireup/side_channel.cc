@@ -100,6 +100,7 @@ bool SideChannel::forgetHeardLocked(uint64_t heard) {
 
 void SideChannel::hangUpLocked() {
   broken_.store(false, std::memory_order_release);
+  doubted_.store(false, std::memory_order_relaxed);
   unreachable_.store(false, std::memory_order_release);
   hung_up_.store(true, std::memory_order_release);
   bell_.ring();
@@ -248,11 +249,14 @@ void SideChannel::expectFrames(Clock::time_point now) {
 }
 
 void SideChannel::suspect(Clock::time_point now) {
-  const std::lock_guard lock(mutex_);
-  if (hung_up_ || broken_ || now - silent_since_ < patience_ || !resumable()) return;
-  silent_since_ = now;
-  patience_ = std::min(2 * patience_, kLastPatience);
-  socket_.shutdown();  // the watcher's thread sees its end
+  {
+    const std::lock_guard lock(mutex_);
+    if (hung_up_ || needsSocket() || now - silent_since_ < patience_ || !resumable()) return;
+    silent_since_ = now;
+    patience_ = std::min(2 * patience_, kLastPatience);
+    doubtSocket();
+  }
+  resumption_.resumer->startCalling();  // takes the watcher's lock, which comes before this object's
 }
 
 std::string SideChannel::problem() {
@@ -283,12 +287,14 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
   (void)forgetHeardLocked(heard);
   flushed_ = flushed_bytes_ = 0;
   due_ = told + 1;
+  silent_since_ = Clock::now();
   partial_.clear();
   socket_ = std::move(socket);
   socket_.keepAlive();
   ++resumed_;
   if (!watcher_->proceed(*this)) return breakLocked();
   broken_.store(false, std::memory_order_release);
+  doubted_.store(false, std::memory_order_relaxed);
   unreachable_.store(false, std::memory_order_release);
   bell_.ring();
   flushLocked();
@@ -296,14 +302,11 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
   watcher_->startTicks(*this);        // a break may wait for an answer
 }
 
-void SideChannel::giveUpSocket() {
-  const std::lock_guard lock(mutex_);
-  if (!hung_up_ && !broken_) socket_.shutdown();  // the watcher's thread sees its end
-}
-
 void SideChannel::peerIsGone() {
   const std::lock_guard lock(mutex_);
-  hangUpLocked();
+  if (broken_) return hangUpLocked();
+  doubted_.store(false, std::memory_order_relaxed);
+  unreachable_.store(false, std::memory_order_release);
 }
 
 void SideChannel::end() {

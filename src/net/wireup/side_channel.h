@@ -92,11 +92,12 @@ class SideChannel final : public Watched {
   bool hungUp() const { return hung_up_.load(std::memory_order_acquire); }
   // The TCP connection has broken, and there is no new one yet. From any thread.
   bool broken() const { return broken_.load(std::memory_order_acquire); }
-  // It is broken, and the peer's host does not take calls. From any thread.
+  // A new TCP connection is needed, and the peer's host does not take calls. From any thread.
   bool unreachable() const { return unreachable_.load(std::memory_order_acquire); }
   // From now on the connection waits for frames of the peer (`now`). suspect(): it still does. Where nothing
-  // comes for a second, somebody may hold the bytes back, so that a Resumer makes a new TCP connection; then
-  // after two seconds, and so on: a peer may also be busy elsewhere. expectNoFrames(): data go on.
+  // comes for a second, somebody may hold the bytes back, so that a Resumer makes a new TCP connection beside
+  // the old one, and then takes it; then after two seconds, and so on: a peer may also be busy elsewhere.
+  // expectNoFrames(): data go on.
   void expectFrames(Clock::time_point now);
   void expectNoFrames() { expecting_.store(false, std::memory_order_relaxed); }
   void suspect(Clock::time_point now);
@@ -131,11 +132,16 @@ class SideChannel final : public Watched {
   // Goes on over this TCP connection. `heard`: number of the last frame that the peer has. `told`: what the
   // peer was told of this end.
   void resume(Socket socket, uint64_t heard, uint64_t told);
-  // The peer says that the TCP connection has broken: so it has for this end.
-  void giveUpSocket();
+  // The TCP connection has broken, or may be held up: the Resumer makes a new one.
+  bool needsSocket() const { return broken() || doubted_.load(std::memory_order_relaxed); }
+  // The peer says that the TCP connection has broken or may be held up.
+  void doubtSocket() { doubted_.store(true, std::memory_order_relaxed); }
+  // Is this a copy of the parent's, whose TCP connection is not this process's?
+  bool inForkedChild() const { return watcher_ != nullptr && !watcher_->inParent(); }
   // Is there somebody who makes a new TCP connection for the next frames?
   bool resumable() const { return resumption_.resumer != nullptr && watcher_->inParent(); }
-  // The peer's process has no such connection, or there is no such process. Ends the channel.
+  // The peer's process has no such connection, or there is no such process. Ends the channel if it is broken.
+  // Else the last bytes may still come over the old TCP connection.
   void peerIsGone();
 
  private:
@@ -161,6 +167,7 @@ class SideChannel final : public Watched {
   std::atomic<bool> hung_up_ = false;
   std::atomic<bool> broken_ = false;
   std::atomic<bool> unreachable_ = false;
+  std::atomic<bool> doubted_ = false;
   std::atomic<bool> expecting_ = false;
   int resumed_ = 0;   // only the watcher's thread uses it
   std::mutex mutex_;  // guards the members below
