@@ -100,7 +100,7 @@ class Socket {
   void shutdown();
 
   SocketAddress localAddress() const;
-  // Of a connection: the other end; not valid if it has ended.
+  // The address of the other end of a connection. It is not valid if the connection has ended.
   SocketAddress peerAddress() const;
   bool valid() const { return fd_ >= 0; }
   int fd() const { return fd_; }

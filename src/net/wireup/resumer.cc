@@ -35,8 +35,8 @@ constexpr int kSendersRefusals = 2;
 constexpr int kReceiversRefusals = 4;
 constexpr int kMostCut = 8;
 
-// Of this process's Resumer; -1: none. A forked child must not hold it: it would take calls for a parent that
-// has died.
+// The listening descriptor of this process's Resumer; -1: there is none. A forked child closes its copy.
+// Otherwise the child would take the calls for a parent that has died.
 std::atomic<int> g_listening{-1};
 
 // The pauses of a thousand connections that broke at once differ.
@@ -112,7 +112,7 @@ bool Resumer::serve(bool hung_up) {
   return true;
 }
 
-// False: there is no descriptor for a caller.
+// False: there is no descriptor or no place for a caller.
 bool Resumer::admitCallers() {
   for (int i = 0; i < kAdmittedAtOnce; ++i) {
     if (callers_.size() >= kMostCallers) return false;  // the others wait in the backlog
@@ -183,8 +183,6 @@ void Resumer::onProof(Caller& caller) {
       !isTrue(caller.proof, caller.answer, channel->peerKey()))
     return;
   if (caller.hello.from_sender == 0) return channel->doubtSocket();
-  RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
-                channel->resumption().name.c_str());
   channel->resume(std::move(caller.socket), caller.proof.heard, caller.answer.heard);
 }
 
@@ -284,8 +282,6 @@ void Resumer::onAnswer(SideChannel& channel, Call& call) {
   const Result<Io> sent = call.socket.send(transfer);  // fits the socket buffer
   if (!sent.ok() || *sent != Io::kDone || channel.direction() == Direction::kReceive)
     return later(channel, call);  // the sender resumes it
-  RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
-                channel.resumption().name.c_str());
   Socket fresh = std::move(call.socket);
   later(channel, call);  // the next call, if this TCP connection breaks at once
   channel.resume(std::move(fresh), call.answer.heard, proof.heard);
@@ -309,10 +305,10 @@ void Resumer::failed(SideChannel& channel, Call& call, int error) {
 }
 
 void Resumer::cut(SideChannel& channel, Call& call) {
-  const bool gone = ++call.cut >= kMostCut;
-  if (gone) call.cut = 0;
   later(channel, call);
-  if (gone) channel.peerIsGone();
+  if (++call.cut < kMostCut) return;
+  call.cut = 0;
+  channel.peerIsGone();
 }
 
 void Resumer::refused(SideChannel& channel, Call& call) {

@@ -98,10 +98,15 @@ bool SideChannel::forgetHeardLocked(uint64_t heard) {
   return true;
 }
 
-void SideChannel::hangUpLocked() {
+// No new TCP connection is needed any more.
+void SideChannel::stopCallingLocked() {
   broken_.store(false, std::memory_order_release);
   doubted_.store(false, std::memory_order_relaxed);
   unreachable_.store(false, std::memory_order_release);
+}
+
+void SideChannel::hangUpLocked() {
+  stopCallingLocked();
   hung_up_.store(true, std::memory_order_release);
   bell_.ring();
 }
@@ -293,9 +298,9 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
   socket_.keepAlive();
   ++resumed_;
   if (!watcher_->proceed(*this)) return breakLocked();
-  broken_.store(false, std::memory_order_release);
-  doubted_.store(false, std::memory_order_relaxed);
-  unreachable_.store(false, std::memory_order_release);
+  stopCallingLocked();
+  RAILWISE_INFO(log::kNet, "%s: the side channel goes on over a new TCP connection",
+                resumption_.name.c_str());
   bell_.ring();
   flushLocked();
   if (for_good_) socket_.shutdown();  // this end has ended the channel meanwhile: so does the peer now
@@ -305,8 +310,7 @@ void SideChannel::resume(Socket socket, uint64_t heard, uint64_t told) {
 void SideChannel::peerIsGone() {
   const std::lock_guard lock(mutex_);
   if (broken_) return hangUpLocked();
-  doubted_.store(false, std::memory_order_relaxed);
-  unreachable_.store(false, std::memory_order_release);
+  stopCallingLocked();
 }
 
 void SideChannel::end() {

@@ -69,7 +69,7 @@ class SideChannel final : public Watched {
   SideChannel(const SideChannel&) = delete;
   SideChannel& operator=(const SideChannel&) = delete;
 
-  // `watcher` null: only next() reads the socket, and nobody resumes the channel.
+  // If `watcher` is null, only next() reads the socket, and no Resumer resumes the channel.
   void open(Socket socket, EventWatcher* watcher, const FrameKeys& keys, Resumption resumption = {});
   bool opened() const { return keys_.has_value(); }
   // The watcher's thread reads the socket and rings the bell.
@@ -153,6 +153,7 @@ class SideChannel final : public Watched {
   bool forgetHeardLocked(uint64_t heard);
   void socketEndedLocked();
   void breakLocked();
+  void stopCallingLocked();
   void hangUpLocked();
   template <typename Frame>
   void answerLocked(MessageType type);
