@@ -56,12 +56,14 @@ void whichNetwork(const Values& values, Mistakes& found) {
     add(found, "NCCL_NET", "NCCL_NET_PLUGIN",
         "NCCL_NET=" + net + " wins over " + plugin + ": NCCL takes the network " + net + ", not Railwise",
         "set NCCL_NET=Railwise, or unset NCCL_NET_PLUGIN");
-  if (values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none"))
+  if (values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none")) {
     add(found, "NCCL_NET", "NCCL_NET_PLUGIN",
         "NCCL_NET=" + net +
             " asks for Railwise, and NCCL_NET_PLUGIN=none keeps NCCL from loading it: NCCL's "
             "init fails",
         "set NCCL_NET_PLUGIN=railwise");
+    found.back().init_fails = true;
+  }
   if (!values.is("NCCL_NET", "Railwise") && values.is("NCCL_NET_PLUGIN", "none"))
     add(found, "NCCL_NET_PLUGIN", "", "NCCL_NET_PLUGIN=none keeps NCCL from loading any plugin, Railwise too",
         "set NCCL_NET_PLUGIN=railwise");

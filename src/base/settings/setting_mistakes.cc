@@ -145,10 +145,12 @@ std::vector<SettingMistake> valueMistakes(const Environment& environment) {
   for (const auto& [name, value] : environment) {
     if (value.empty()) continue;
     if (const std::string accepted = acceptedInstead(name, value); !accepted.empty()) {
-      const char* const consequence =
-          name == "RAILWISE_STRICT" ? "init will fail" : "it is as if it were not set";
-      found.push_back(
-          ofValue(name, name + "=" + value + " is not accepted: " + consequence, "accepted: " + accepted));
+      const bool fails = name == "RAILWISE_STRICT";
+      found.push_back(ofValue(name,
+                              name + "=" + value + " is not accepted: " +
+                                  (fails ? "init will fail" : "it is as if it were not set"),
+                              "accepted: " + accepted));
+      found.back().init_fails = fails;
       continue;
     }
     for (const ListOfWords& row : kLists) {

@@ -13,10 +13,11 @@ namespace railwise {
 struct SettingMistake {
   enum class Kind : uint8_t { kValue, kContradiction, kNoLongerRead };
   Kind kind;
-  std::string name;   // the variable
-  std::string other;  // of a contradiction: the other variable; else ""
-  std::string text;   // what is wrong, and what happens; names the variables with their values
-  std::string fix;    // what to do
+  std::string name;         // the variable
+  std::string other;        // of a contradiction: the other variable; else ""
+  std::string text;         // what is wrong, and what happens; names the variables with their values
+  std::string fix;          // what to do
+  bool init_fails = false;  // NCCL's init, or the plugin's, will fail by it
 };
 
 // Numbers out of range, words that are none, text where a number belongs.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,13 +84,8 @@ class Demo {
 
   // " LD_LIBRARY_PATH=/folder:$LD_LIBRARY_PATH"; "" where the plugin is in no folder beside this command.
   static std::string pluginFolder() {
-    for (const std::string& path : ownPluginPaths(executablePath())) {
-      const std::size_t slash = path.rfind('/');
-      if (slash == std::string::npos || access(path.c_str(), R_OK) != 0) continue;
-      return " LD_LIBRARY_PATH=" + std::filesystem::path(path.substr(0, slash)).lexically_normal().string() +
-             ":$LD_LIBRARY_PATH";
-    }
-    return "";
+    const std::string file = ownPluginFile();
+    return file.empty() ? "" : " LD_LIBRARY_PATH=" + file.substr(0, file.rfind('/')) + ":$LD_LIBRARY_PATH";
   }
   // Why the other plugin cannot be loaded at all; "" if it can, whether it finds a device or not.
   std::string pluginProblem() const {

@@ -114,16 +114,6 @@ std::string subjectOf(const doctor::System& system, const std::string& file, con
   return host.empty() ? "this machine" : host;
 }
 
-// The path of Railwise's own plugin beside this command; "": it is not there.
-std::string ownPlugin() {
-  for (const std::string& path : ownPluginPaths(executablePath())) {
-    std::error_code error;
-    if (path.find('/') != std::string::npos && std::filesystem::exists(path, error))
-      return std::filesystem::weakly_canonical(path, error).string();
-  }
-  return "";
-}
-
 // Null: it cannot be read; errno says why.
 std::optional<std::string> wholeFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -184,7 +174,7 @@ sysfs::MemoryTree factsOfThisMachine(const DoctorOptions& options, const sysfs::
   const Config config = Config::load();
   sysfs::MemoryTree facts = doctor::gatherFacts(
       machine, {.watch = std::chrono::milliseconds(options.watch_ms), .environment = environ}, config);
-  facts.file(doctor::kOwnPluginFile, ownPlugin() + "\n");
+  facts.file(doctor::kOwnPluginFile, ownPluginFile() + "\n");
   const doctor::OverlayTree files(sysfs::liveTree(), facts);
   facts.file(doctor::kLibrariesFile, doctor::librariesText(doctor::System(files)));
   if (const std::string gpus = gpuAnswers(machine, config); !gpus.empty())

@@ -122,6 +122,15 @@ std::vector<std::string> ownPluginPaths(const std::string& exe) {
   return paths;
 }
 
+std::string ownPluginFile() {
+  for (const std::string& path : ownPluginPaths(executablePath())) {
+    std::error_code error;
+    if (path.find('/') != std::string::npos && std::filesystem::exists(path, error))
+      return std::filesystem::weakly_canonical(path, error).string();
+  }
+  return "";
+}
+
 Outcome<LoadedPlugin> loadPlugin(const PluginOptions& options) {
   const bool own = namesOwnPlugin(options.plugin);
   // A name is first what it would be to NCCL: LD_LIBRARY_PATH comes before our own folder.

@@ -33,6 +33,8 @@ bool namesOwnPlugin(const std::string& name);
 // Where Railwise's own plugin may be for an executable at `exe`, in the order to try. The last entry is a
 // name without a folder.
 std::vector<std::string> ownPluginPaths(const std::string& exe);
+// The path of Railwise's own plugin beside this command; "": it is not there.
+std::string ownPluginFile();
 
 struct LoadedPlugin {
   DynamicLibrary library;  // comes first, so that it outlives `api`

@@ -270,15 +270,13 @@ void checkSettings(Examination& exam) {
                                         environment.at(unknown.name)});
   }
   for (const SettingMistake& mistake : settingMistakes(environment)) {
-    const bool fatal = mistake.text.find("init will fail") != std::string::npos ||
-                       mistake.text.find("init fails") != std::string::npos;
-    exam.findings.add(
-        {.check = "settings",
-         .severity = fatal ? Severity::kError : Severity::kWarning,
-         .what = mistakeText(mistake.kind),
-         .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
-         .why = fatal ? "The job does not start." : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
-         .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
+    exam.findings.add({.check = "settings",
+                       .severity = mistake.init_fails ? Severity::kError : Severity::kWarning,
+                       .what = mistakeText(mistake.kind),
+                       .seen = {{mistake.name, whereSet(exam.system, mistake.name), mistake.text}},
+                       .why = mistake.init_fails ? "The job does not start."
+                                                 : "NCCL says nothing of it, or only with NCCL_DEBUG=INFO.",
+                       .fix = "unset " + mistake.name + "    (or: " + mistake.fix + ")"});
   }
 }
 

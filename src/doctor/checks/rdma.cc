@@ -100,8 +100,7 @@ void checkDevices(Examination& exam) {
     }
     finding.fix =
         "lspci | grep -i -e infiniband -e ethernet    (a NIC is there: load its driver, e.g. modprobe "
-        "mlx5_ib; "
-        "none: the machine does not see the card)\n"
+        "mlx5_ib; none: the machine does not see the card)\n"
         "To try Railwise without a card: export RAILWISE_DEVICE=software";
   }
   exam.findings.add(std::move(finding));

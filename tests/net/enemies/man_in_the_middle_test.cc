@@ -2,13 +2,13 @@
 // comes up, that ends an attempt, with a line, and the peer calls again. Later it breaks the side channel,
 // which is resumed. No byte arrives wrong, and no job ends.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <cstddef>
 #include <cstring>
 
 #include "net/enemies/middle.h"
 #include "net/loop_traffic.h"
+#include "net/tcp.h"
 #include "net/wireup/authentication.h"
 #include "net/wireup/frames.h"
 #include "port_control.h"
@@ -223,17 +223,6 @@ TEST(Middle, ACutWhileAllIsWellIsMended) {
   }
 }
 
-// All TCP connections of this process.
-void cutAll() {
-  for (int fd = 3; fd < 1024; ++fd) {
-    sockaddr_storage peer = {};
-    socklen_t size = sizeof peer;
-    const bool connected = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-    if (connected && (peer.ss_family == AF_INET || peer.ss_family == AF_INET6))
-      EXPECT_EQ(shutdown(fd, SHUT_RDWR), 0);
-  }
-}
-
 // Both at once, again and again.
 TEST(Middle, CutsDuringRecoveriesAreMended) {
   const test::Said said;
@@ -242,7 +231,7 @@ TEST(Middle, CutsDuringRecoveriesAreMended) {
   for (int i = 0; i < 6; ++i) {
     const std::string port = "soft" + std::to_string(i % 2) + ":1";
     test::changePort(port, "down");
-    cutAll();
+    test::cutTcp();
     ASSERT_TRUE(traffic.run(24, 512)) << i << said.all();
     test::changePort(port, "up");
   }
@@ -265,7 +254,7 @@ bool survives(Between& between, int most) {
 
 uint64_t firstFrame(From from) { return from == From::kConnector ? kSaidByConnector : kSaidByListener; }
 
-// The side channel was made anew.
+// The log says that the side channel was resumed.
 void expectResumed(const test::Said& said) {
   EXPECT_NE(said.all().find("the side channel goes on over a new TCP connection"), std::string::npos)
       << said.all();

@@ -8,15 +8,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "net/tcp.h"
+
 namespace railwise::net {
-namespace {
 
-SocketAddress loopback(uint16_t port) {
-  const std::array<uint8_t, 4> bytes = {127, 0, 0, 1};
-  return {AF_INET, bytes, port, 0};
-}
-
-}  // namespace
+using test::loopback;
 
 Middle::Middle(Mischief mischief) : mischief_(std::move(mischief)) {
   Result<Socket> socket = Socket::listen(loopback(0), 128);

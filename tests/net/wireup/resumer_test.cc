@@ -9,22 +9,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "net/tcp.h"
 #include "tests/ok.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
 namespace {
 
-SocketAddress loopback(uint16_t port) {
-  const std::array<uint8_t, 4> bytes = {127, 0, 0, 1};
-  return {AF_INET, bytes, port, 0};
-}
+using test::cutTcp;
+using test::loopback;
 
 ArrivedFrame frameOf(uint64_t number) {
   auto frame = makeMessage<ArrivedFrame>(MessageType::kArrived);
@@ -46,15 +44,6 @@ struct ResumerTest : testing::Test {
   }
   Resumption resumption(const char* name) const {
     return {.resumer = resumer_.get(), .id = 7, .peer_port = resumer_->port(), .name = name};
-  }
-  // All TCP connections of this process, but those that listen.
-  static void cut() {
-    for (int fd = 3; fd < 64; ++fd) {
-      sockaddr_storage peer = {};
-      socklen_t size = sizeof peer;
-      if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family != AF_UNIX)
-        (void)shutdown(fd, SHUT_RDWR);
-    }
   }
   // The numbers of the frames that have come.
   static void take(SideChannel& channel, std::vector<uint64_t>& numbers) {
@@ -78,7 +67,7 @@ TEST_F(ResumerTest, FramesArriveOnceAndInOrderHoweverOftenItBreaks) {
   for (uint64_t i = 1; i <= kFrames; ++i) {
     sender_->send(frameOf(i));
     receiver_->send(frameOf(i));
-    if (random() % 100 == 0) cut();
+    if (random() % 100 == 0) cutTcp();
     if (random() % 4 == 0) usleep(static_cast<useconds_t>(random() % 2000));
     test::waitUntil([&] {  // an inbox takes 255
       take(*receiver_, from_sender);
@@ -110,7 +99,7 @@ TEST_F(ResumerTest, AnEndWithoutACloseMessageIsNoticed) {
 
 TEST_F(ResumerTest, ACloseMessageEndsItAtOnceAlsoWhileItIsBroken) {
   auto last = makeMessage<CloseFrame>(MessageType::kClose);
-  cut();
+  cutTcp();
   test::waitUntil([&] { return sender_->broken() || sender_->resumed() > 0; });
   sender_->send(last);
   sender_->end();
@@ -130,7 +119,7 @@ TEST_F(ResumerTest, AForkedChildDoesNotListen) {
   EXPECT_EQ(status, 0);
 }
 
-// A hello that somebody has recorded, or made up, changes nothing.
+// An enemy repeats or invents a hello. The side channel stays as it is.
 TEST_F(ResumerTest, WhoCannotProveAnythingChangesNothing) {
   for (const bool right : {true, false}) {
     for (const uint8_t from_sender : {uint8_t{0}, uint8_t{1}}) {

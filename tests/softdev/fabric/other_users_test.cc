@@ -33,6 +33,7 @@
 #include "softdev/fabric/events.h"
 #include "softdev/fabric/joining/election.h"
 #include "softdev/fabric/joining/membership.h"
+#include "softdev/forbid_call.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
 #include "tests/ok.h"
@@ -120,16 +121,8 @@ bool joinsAtOnce(const std::string& fabric) {
 
 // From then on the kernel gives this process no random numbers.
 bool forbidRandomNumbers() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrandom, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{std::size(program), program};
   char byte = 0;
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0 && getrandom(&byte, 1, 0) < 0;
+  return forbidCall(SYS_getrandom, EPERM) && getrandom(&byte, 1, 0) < 0;
 }
 
 // A name whose line in /proc/net/unix looks like two: the second says that a socket has the name `wanted`.

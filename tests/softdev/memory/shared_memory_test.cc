@@ -3,10 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -14,12 +11,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
-#include <iterator>
 #include <thread>
 #include <vector>
 
+#include "softdev/forbid_call.h"
 #include "softdev/memory/address_space.h"
 #include "softdev/peer_process.h"
 #include "softdev/queues/objects.h"
@@ -50,18 +46,6 @@ TEST(Area, FollowsTheKernel) {
   EXPECT_FALSE(area.shared);
 }
 
-// From then on ioctl() fails, as on a kernel that knows no query. Where there are no filters it stays.
-void forbidIoctl() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{std::size(program), program};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) (void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
-}
-
 int lowestFreeDescriptor() {
   const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(fd);
@@ -70,7 +54,8 @@ int lowestFreeDescriptor() {
 
 // Ends the process: with 0 if all was found, and no file stayed open.
 void findWithoutTheQuery() {
-  forbidIoctl();
+  (void)forbidCall(SYS_ioctl,
+                   ENOTTY);  // as on a kernel that knows no query; where there are no filters it stays
   const int before = lowestFreeDescriptor();
   Buffer memory(kSharedBytes, Memory::kAnonymous);
   std::atomic<int> wrong{0};
