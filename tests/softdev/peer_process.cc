@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -17,9 +15,9 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <stdexcept>
 
+#include "softdev/forbid_call.h"
 #include "softdev/queues/objects.h"
 #include "tests/one_device.h"
 
@@ -139,16 +137,8 @@ void hide() {
 
 // As container runtimes do.
 void filterSystemCalls() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+  (void)forbidCall(SYS_process_vm_readv, EPERM);
+  (void)forbidCall(SYS_process_vm_writev, EPERM);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include "topo/explain/describe.h"
 #include "topo/outputs/drawing/draw_machine.h"
-#include "topo/outputs/html_parts.h"
 #include "topo/outputs/outputs.h"
+#include "topo/outputs/page/html_parts.h"
 #include "topo/outputs/svg_parts.h"
 
 namespace railwise::topo {

@@ -1,5 +1,5 @@
 // The transport of each pair of GPUs as data of the page.
-#include "topo/outputs/html_parts.h"
+#include "topo/outputs/page/html_parts.h"
 #include "topo/transports/table.h"
 
 namespace railwise::topo {

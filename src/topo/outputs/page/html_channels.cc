@@ -1,6 +1,6 @@
 // The channels of NCCL's search as data of the page, which draws them over the machine.
 #include "topo/explain/describe.h"
-#include "topo/outputs/html_parts.h"
+#include "topo/outputs/page/html_parts.h"
 #include "topo/search/names.h"
 
 namespace railwise::topo {
