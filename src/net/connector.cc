@@ -67,7 +67,7 @@ Result<std::unique_ptr<SendConnection>> Connector::advance() {
     warnOfSlowConnect(options_.config.slow_connect_s);
     return std::unique_ptr<SendConnection>();
   }
-  connection_->attach(std::move(socket_), session_.frameKeys(), session_.id(), reply_.end.resume_port);
+  connection_->attach(std::move(socket_), session_, reply_.end.resume_port);
   census_.up();
   const auto us = [&](Clock::time_point at) {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(at - begun_).count());

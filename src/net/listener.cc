@@ -367,8 +367,7 @@ Status Listener::awaitReady() {
     problem = "sent a wrong MAC: somebody changes bytes on the way";
   if (!problem.empty()) return callEnded(problem);
   if (ready_.accepted != 1) return peerFailed("gives up: " + fieldText(ready_.reason), 0);
-  connection_->attach(std::move(peer_->socket), session_.frameKeys(), session_.id(),
-                      peer_->request.end.resume_port);
+  connection_->attach(std::move(peer_->socket), session_, peer_->request.end.resume_port);
   record::noteEvent(record::EventKind::kConnected, connection_->peer(),
                     {.connection = &connection_->recorded()});
   if (census_) census_->up();

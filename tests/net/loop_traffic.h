@@ -6,10 +6,12 @@
 
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "loop_connection.h"
+#include "port_control.h"
 #include "tests/wait.h"
 
 namespace railwise::net {
@@ -84,6 +86,12 @@ class Traffic {
   LoopConnection& loop_;
   std::minstd_rand random_{1};
 };
+
+// Takes the port of a rail down, and waits until this process knows.
+inline void takeDown(LoopConnection& loop, std::size_t rail) {
+  test::changePort("soft" + std::to_string(rail) + ":1", "down");
+  test::waitUntil([&] { return !loop.device().rails()[rail].hca->state().active(1); });
+}
 
 // Traffic until `goal`, for 20 s at most.
 template <typename Goal>

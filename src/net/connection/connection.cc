@@ -34,12 +34,8 @@ Result<verbs::GidList> managerAddresses(const Rail& rail, const Config& config) 
   if (!addresses.ok()) return addresses.status();
   std::vector<verbs::Gid> found;
   for (const SocketAddress& address : *addresses) found.push_back({.value = verbs::cmAddressBytes(address)});
-  if (!found.empty()) return verbs::usableAddresses(found, rail.hca->name(), rail.port, config);
-  RAILWISE_WARN(
-      "%s port %u: RDMA CM finds no address of it: give its network interface an IP address, in the network "
-      "namespace of this process",
-      rail.hca->name(), rail.port.number);
-  return Status{Code::kInvalidUsage, 0};
+  if (found.empty()) return verbs::GidList{};
+  return verbs::usableAddresses(found, rail.hca->name(), rail.port, config);
 }
 
 }  // namespace
@@ -75,12 +71,13 @@ Connection::~Connection() {
   closeRecord();
 }
 
-void Connection::attach(Socket socket, const FrameKeys& keys, uint64_t id, uint16_t resume_port) {
+void Connection::attach(Socket socket, const Session& session, uint16_t resume_port) {
+  session_ = session;
   const bool both = config_.failover != 0 && epoch_there_.failover != 0;
   const char* const direction = direction_ == Direction::kSend ? ": connection to " : ": connection from ";
-  side_channel_.open(std::move(socket), options_.watcher, keys,
+  side_channel_.open(std::move(socket), options_.watcher, session.frameKeys(),
                      {.resumer = both ? options_.resumer : nullptr,
-                      .id = id,
+                      .id = session.id(),
                       .peer_port = resume_port,
                       .name = device_.name() + (direction + peer_)});
   listenToRails(true);
@@ -110,14 +107,14 @@ bool Connection::offersOutOfOrder(const Device& device, const Config& config) {
   });
 }
 
-Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved) {
+Status Connection::addQueuePair(uint8_t rail, verbs::QueuePairSize size) {
   // The first queue pair shows whether the device can take messages out of order. All further queue pairs
   // must then be able to.
   const bool first = direction_ == Direction::kSend && endpoint_.queue_pairs.empty();
   const verbs::OutOfOrder order = !out_of_order_ ? verbs::OutOfOrder::kNo
                                   : first        ? verbs::OutOfOrder::kIfPossible
                                                  : verbs::OutOfOrder::kRequired;
-  const Result<LaneQueuePair*> made = endpoint_.addQueuePair(rail, config_, size, reserved, order, bell_);
+  const Result<LaneQueuePair*> made = endpoint_.addQueuePair(rail, config_, size, order, bell_);
   if (!made.ok()) return made.status();
   if (first) out_of_order_ = (*made)->rest->made.out_of_order;
   (*made)->window_key = windowKeys(rail).local;
@@ -180,11 +177,22 @@ Status Connection::describeRails(EndInfo& end) const {
       failed = gids.status();
       continue;
     }
+    if (end.connection_manager != 0 && gids->empty()) {
+      RAILWISE_WARN(
+          "%s port %u: RDMA CM finds no address of it: give its network interface an IP address, in the "
+          "network namespace of this process",
+          rail.hca->name(), rail.port.number);
+      failed = {Code::kInvalidUsage, 0};
+    }
     any = addGids(*gids, info) || any;
   }
   if (any || (failed.ok() && mayBeginLost())) return Status::success();
   if (failed.ok()) RAILWISE_WARN("%s: every port is down: check the cables and `ibstat`", device_.name());
   return failed.ok() ? Status{Code::kSystem, ENETDOWN} : failed;
+}
+
+Result<verbs::GidList> Connection::addressesOf(const Rail& rail) const {
+  return usesManager() ? managerAddresses(rail, config_) : rail.gids->get();
 }
 
 Result<SocketAddress> Connection::managerAddress(const Rail& rail, const uint8_t* bytes) {

@@ -77,9 +77,8 @@ class Connection {
   const std::string& peer() const { return peer_; }
 
   // Takes over the socket of the finished handshake as the side channel. The side channel carries the frames
-  // of a recovery, and when it ends the peer has gone. `id`: Session::id(). `resume_port`: where the peer
-  // resumes side channels.
-  void attach(Socket socket, const FrameKeys& keys, uint64_t id, uint16_t resume_port);
+  // of a recovery, and when it ends the peer has gone. `resume_port`: where the peer resumes side channels.
+  void attach(Socket socket, const Session& session, uint16_t resume_port);
   // Writes the peer into the record while the connection comes up. `peer`: "host:pid". `pair_id`: the number
   // that both ends have of the listener's secret.
   void recordPeer(std::string_view peer, uint64_t pair_id);
@@ -144,15 +143,14 @@ class Connection {
   ~Connection();
 
   // Makes a queue pair in state INIT on `rail`. It takes messages out of order if out_of_order_ is set.
-  // `reserved`: entries of the send queue that the data path does not count.
-  Status addQueuePair(uint8_t rail, verbs::QueuePairSize size, uint32_t reserved);
+  Status addQueuePair(uint8_t rail, verbs::QueuePairSize size);
   // Writes into `end` what the peer must know about this end, without the queue pairs (describeQueuePairs()
   // writes those). `manager`: for RDMA CM, with IP addresses instead of GIDs. Errors, logged: kSystem,
   // kInvalidUsage (no usable GID).
   Status describe(bool manager, EndInfo& end) const;
   void describeQueuePairs(EndInfo& end) const;
   // May the connection begin without a path, in the state of a connection that has just lost all its paths?
-  bool mayBeginLost() const { return config_.failover != 0 && !wantsConnectionManager(); }
+  bool mayBeginLost() const { return config_.failover != 0; }
   // Has no device of the rails failed, and is at least one port up?
   bool railsWork() const;
   bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
@@ -254,6 +252,10 @@ class Connection {
                   const ibv_send_wr* refused = nullptr);
   Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
+  // iWARP: does this completion say only that the TCP connection has ended? An ordinary end of the peer's, too,
+  // flushes what is posted. Then the connection waits a little for what the peer says (checkDisconnection()).
+  bool noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
+  void noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now);
   // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
   // rung, idle() checks whether the peer is still there. After the peer has left, a wait for the peer's next
   // step (kPeer) ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the
@@ -294,14 +296,22 @@ class Connection {
       stopFastPath();
     }
   }
-  // An RDMA write of no bytes into the peer's window. It is signalled: its completion shows that all earlier
-  // work requests of the queue pair are complete.
-  ibv_send_wr emptyWrite(const LaneQueuePair& queue_pair) const {
+  // A signalled work request whose completion shows that everything has arrived that was posted to the queue
+  // pair before: an RDMA write of no bytes, on iWARP a read of the begin of the peer's window. `sge`: what the
+  // read is into; it must live until the work request is posted.
+  ibv_send_wr proofOfArrival(LaneQueuePair& queue_pair, ibv_sge& sge) const {
     ibv_send_wr work = {};
     work.opcode = IBV_WR_RDMA_WRITE;
     work.send_flags = IBV_SEND_SIGNALED;
     work.wr.rdma.remote_addr = peer_window_;
     work.wr.rdma.rkey = queue_pair.peer_window_key;
+    if (!rules_.completion_means_arrival) {
+      work.opcode = IBV_WR_RDMA_READ;
+      sge = readTarget(queue_pair.window_key);
+      work.sg_list = &sge;
+      work.num_sge = 1;
+      queue_pair.counts().control_extra += sge.length;
+    }
     return work;
   }
   // Allows test() to poll the only completion queue on its fast path, if the connection has exactly one.
@@ -310,17 +320,13 @@ class Connection {
     only_cq_ = one ? endpoint_.cqs.front().get() : nullptr;
   }
 
-  // The place in this end's window where the answer to a read of the peer's window lands. On iWARP probes
-  // read the peer's window (peer_check.cc); on all other transports trials do.
-  static constexpr std::size_t kProbeBytes = 64;
-  static constexpr uint64_t kProbeWork = uint64_t{1} << 63;  // in wr_id, a bit that nothing else uses
-  void setProbeTarget(std::size_t offset) { probes_.target = window_.at<uint64_t>(offset); }
-  Status onProbe(const ibv_wc& completion);
-  // Posts a read of the first 8 bytes of the peer's window into `target`, after everything that was posted
-  // before. If the read cannot be posted, returns a positive errno, or -1 with the reason in errno.
-  // `local_key`, `remote_key`: of the two windows.
-  int readPeerWindow(ibv_qp* qp, uint32_t local_key, uint32_t remote_key, uint64_t* target,
-                     uint64_t work_id) const;
+  // The place in this end's window where the first 8 bytes of the peer's window land when they are read: by
+  // a trial, and on iWARP by proofs of arrival. Nobody looks at them.
+  static constexpr std::size_t kReadTargetBytes = 64;
+  void setReadTarget(std::size_t offset) { read_target_ = window_.at<uint64_t>(offset); }
+  ibv_sge readTarget(uint32_t key) const {
+    return {reinterpret_cast<uint64_t>(read_target_), sizeof *read_target_, key};
+  }
 
   static constexpr int kPollBatch = 16;
   // How long the peer's address may take to be resolved. Until then the transition to RTR answers ETIMEDOUT.
@@ -351,6 +357,10 @@ class Connection {
   // The window's keys through a rail. {}: the window cannot be registered there, which is logged.
   MemoryKeys windowKeys(std::size_t rail) const { return windowKeysOn(endpoint_.rails[rail]); }
   MemoryKeys windowKeysOn(const Rail& rail) const;
+  // Does RDMA CM connect the queue pairs of this connection? The sender decides it in its request.
+  bool usesManager() const { return epoch_here_.connection_manager != 0; }
+  // The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its interface.
+  Result<verbs::GidList> addressesOf(const Rail& rail) const;
   // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
   // Keys of memory through a rail of the epoch. Errors: kSystem, logged.
@@ -388,6 +398,7 @@ class Connection {
   RecoveryLog log_;
   enum class Search : uint8_t { kNone, kWarned, kNoted };
   Search search_ = Search::kNone;  // for another path, and how the log was told of it
+  Session session_ = {};  // proves calls of RDMA CM
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
   Silence silence_;
@@ -397,16 +408,17 @@ class Connection {
     std::string reason;             // the reason in the peer's close message
     Clock::time_point since = {};   // when it was first seen that the peer has left
     bool seen_in_recovery = false;  // the end of the side channel was seen during a recovery
-    // iWARP: the peer has ended the connection. Data that it sent before may still arrive.
-    bool closed_tcp = false;
   };
   Departure departure_;
-  // iWARP: reads of the peer's window, which show that the peer's device still answers.
-  struct Probes {
-    uint64_t* target = nullptr;  // where the answers land
-    int unanswered = 0;
+  // iWARP, RDMA CM: a queue pair of this epoch was disconnected, by the peer or because its TCP connection
+  // broke. The peer may be about to say why over the side channel.
+  struct Disconnection {
+    Clock::time_point since = {};
+    uint8_t queue_pair = 0;
+    std::string what;  // "": none
   };
-  Probes probes_;
+  Disconnection disconnection_;
+  uint64_t* read_target_ = nullptr;
   bool out_of_order_ = false;
   Window window_;
 
@@ -446,16 +458,15 @@ class Connection {
   // peer has left.
   std::string awaitDiagnosis(const LaneQueuePair& queue_pair);
   std::string reasonFor(const LaneQueuePair& queue_pair, ibv_wc_status status);
-  // Asks RDMA CM whether an established connection has ended or its device was removed.
-  Status checkManager();
+  // Asks RDMA CM whether a queue pair was disconnected or its device was removed.
+  Status checkManager(Clock::time_point now);
   // Counts the time in which nothing has completed. After a limit it loses the queue pair or fails: the
   // device owes a completion, or the peer's device owes an answer.
   Status checkSilence(Clock::duration since_last_check);
   Status checkSends();
   Status checkStall();
+  Status checkDisconnection(Clock::time_point now);
   void lookAtPorts();
-  Status probe();
-  Status postProbe(std::size_t queue_pair);
   // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
   Status checkEvents(std::optional<ibv_event_type> event);
   Status describeRails(EndInfo& end) const;
@@ -476,6 +487,8 @@ class Connection {
   virtual void onLastArrived(uint64_t /*number*/) {}
   // Ports of this end have changed while the connection runs.
   virtual void onPortsChanged() = 0;
+  // The bell has rung while the connection runs: goes on with a trial of the peer.
+  virtual void goOnWithTrial() {}
   // Called while the connection runs and waits: it may look for better rail pairs.
   virtual void lookForBetter(Clock::time_point /*now*/) {}
   // Requests a completion for the work requests that no signalled work request covers; a sender polls first.

@@ -50,8 +50,7 @@ Status Endpoint::openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t
 }
 
 Result<LaneQueuePair*> Endpoint::addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
-                                              uint32_t reserved, verbs::OutOfOrder order,
-                                              verbs::FatalFlag& lost) {
+                                              verbs::OutOfOrder order, verbs::FatalFlag& lost) {
   const Rail& local = rails[rail];
   Result<verbs::QueuePair> made =
       verbs::createQueuePair(local.hca->pd(), cqOf(rail), local.port, config, size, order);
@@ -64,7 +63,7 @@ Result<LaneQueuePair*> Endpoint::addQueuePair(uint8_t rail, const Config& config
   queue_pair.rail = rail;
   queue_pair.rail_bit = static_cast<uint8_t>(1U << rail);
   queue_pair.inline_bytes = queue_pair.rest->made.inline_bytes;
-  queue_pair.setSendSize(size.send_requests - reserved);
+  queue_pair.setSendSize(size.send_requests);
   return &queue_pair;
 }
 

@@ -40,10 +40,9 @@ struct Endpoint {
   // logged.
   Status openCompletionQueues(std::span<const uint8_t> rail_of, uint32_t per_queue_pair, uint32_t more,
                               verbs::FatalFlag& lost);
-  // Makes a queue pair in state INIT on `rail`. `reserved`: work requests of the send queue that the data
-  // path does not count. Errors: kSystem, logged.
+  // Makes a queue pair in state INIT on `rail`. Errors: kSystem, logged.
   Result<LaneQueuePair*> addQueuePair(uint8_t rail, const Config& config, verbs::QueuePairSize size,
-                                      uint32_t reserved, verbs::OutOfOrder order, verbs::FatalFlag& lost);
+                                      verbs::OutOfOrder order, verbs::FatalFlag& lost);
   // Sorts the queue pairs into lanes: queue pair i belongs to lane i mod `count`. Queue pairs that are not
   // used belong to no lane.
   void makeLanes(int count);

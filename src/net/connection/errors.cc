@@ -112,7 +112,9 @@ Status Connection::failPost(LaneQueuePair& queue_pair, const char* call, int err
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
   countError(&queue_pair, record::ErrorKind::kPost);
   const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);
-  return lose(&queue_pair, {Code::kSystem, reason},
+  // On iWARP a queue pair that the peer has left takes nothing more: its path is not to blame for that.
+  const bool blame = rules_.completion_means_arrival || !diagnosis.empty();
+  return lose(blame ? &queue_pair : nullptr, {Code::kSystem, reason},
               nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
                   (diagnosis.empty() ? "" : ": " + diagnosis));
 }
@@ -139,6 +141,25 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
   if (refusesMemory(completion.status) && log_.refusedTooOften(arrivedUpTo()))
     return fail({Code::kRemote, 0}, what);
   return lose(&queue_pair, {Code::kRemote, 0}, what);
+}
+
+bool Connection::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion,
+                                   const char* operation) {
+  if (rules_.completion_means_arrival || refusesMemory(completion.status)) return false;
+  if (!canFailOver() && completion.status != IBV_WC_WR_FLUSH_ERR) return false;
+  if (!disconnection_.what.empty()) return true;
+  if (canFailOver() && !diagnose(queue_pair).empty()) return false;
+  noteDisconnection(queue_pair,
+                    nameOf(queue_pair) + ": its TCP connection broke: " + operation +
+                        " failed: " + verbs::library().wc_status_str(completion.status),
+                    Clock::now());
+  return true;
+}
+
+void Connection::noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now) {
+  if (!running() || !disconnection_.what.empty()) return;
+  countError(&queue_pair, record::ErrorKind::kFlushed);
+  disconnection_ = {now, queue_pair.index, std::move(what)};
 }
 
 std::string Connection::diagnose(const LaneQueuePair& queue_pair) const {

@@ -22,10 +22,7 @@ constexpr Clock::duration kFewTime = std::chrono::seconds(10);
 }  // namespace
 
 bool Connection::canFailOver() const {
-  return config_.failover != 0 && epoch_there_.failover != 0 && rules_.completion_means_arrival &&
-         side_channel_.opened() &&
-         std::none_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
-                      [](const LaneQueuePair& queue_pair) { return queue_pair.rest->cm != nullptr; });
+  return config_.failover != 0 && epoch_there_.failover != 0 && side_channel_.opened();
 }
 
 void Connection::stopFastPath() {
@@ -100,6 +97,7 @@ void Connection::leaveEpoch(const std::string& why) {
   if (record_lost_ns_ == 0) record_lost_ns_ = nowNs();
   side_channel_.expectFrames(Clock::now());
   log_.leave(why, Clock::now());
+  disconnection_ = {};
   recovery_.lose();
   stopFastPath();
   bell_.ring();
@@ -232,7 +230,7 @@ std::vector<Rail> Connection::usableRails(int* native) const {
   std::vector<Rail> usable;
   const auto add = [&](const Rail& rail) {
     if (usable.size() == std::size_t{kMaxRails} || !rail.hca->state().active(rail.port.number)) return;
-    const Result<verbs::GidList> gids = rail.gids->get();
+    const Result<verbs::GidList> gids = addressesOf(rail);
     if (gids.ok() && !gids->empty()) usable.push_back(rail);
   };
   for (const Rail& rail : device_.rails()) add(rail.now());
@@ -256,7 +254,7 @@ EndInfo Connection::describeOffer(const std::vector<Rail>& rails) const {
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const verbs::Port now = rails[i].hca->state().port(rails[i].port.number).value_or(rails[i].port);
     offer.rail[i] = describeRail(rails[i], now.speed_mbps);
-    const Result<verbs::GidList> gids = rails[i].gids->get();
+    const Result<verbs::GidList> gids = addressesOf(rails[i]);
     if (gids.ok()) addGids(*gids, offer.rail[i]);
   }
   return offer;
@@ -291,7 +289,7 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
   Result<verbs::QueuePair> made =
       verbs::createQueuePair(rail.hca->pd(), trial.cq.get(), rail.port, config, {1, 1, 0});
   if (!made.ok()) return made.status();
-  trial.qp = std::move(made->qp);
+  trial.made = std::move(*made);
   return trial;
 }
 

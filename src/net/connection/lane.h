@@ -41,7 +41,6 @@ struct alignas(64) LaneQueuePair {
     uint8_t lane = 0;
     bool used = true;  // false: no rail of the peer can be reached from `rail`
     bool connected = false;
-    bool probed = false;  // iWARP: a read of the peer's window through this queue pair is unanswered
     std::optional<verbs::Gid>
         gid;  // RoCE: the GID that it sends from, unless the connection manager chose it
   };

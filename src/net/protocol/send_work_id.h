@@ -21,8 +21,7 @@ inline constexpr uint64_t noticeWorkId(uint32_t buffer, std::size_t queue_pair) 
 }
 inline constexpr uint64_t endsWorkRequests(uint32_t count) { return uint64_t{count} << 32; }
 // All messages up to this number are complete with this work request, if one queue pair carries all messages.
-// Only the low bits are kept: more than enough to distinguish the messages under way. The highest bit of
-// wr_id is kProbeWork's.
+// Only the low bits are kept: more than enough to distinguish the messages under way.
 inline constexpr uint64_t kWorkNumberMask = 0x7fff;
 inline constexpr uint64_t kNumbered = uint64_t{1} << 26;
 // The time of this work request is measured.

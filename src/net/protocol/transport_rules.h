@@ -1,8 +1,9 @@
 // What iWARP does otherwise than InfiniBand and RoCE. A connection has one of the two constants below. iWARP
 // has neither immediate data nor an order in which writes become visible, so an RDMA send with a record
-// reports each segment, and a clear-to-send is an RDMA send too. A send is complete when the local TCP has
-// its data, so a completion does not show that anything has arrived: the device of the peer must be asked (a
-// probe).
+// reports each segment, and a clear-to-send is an RDMA send too. A write or send is complete when the local
+// TCP has its data, perhaps long before it arrives. So an RDMA read follows each segment: the device of the
+// peer answers it only when it has everything that was sent before (RFC 5040, section 5.5). The completion of
+// the read is what the completion of the report is elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -17,35 +18,26 @@ namespace railwise::net {
 struct TransportRules {
   // An RDMA write can have an immediate. False: messages arrive in posted buffers (MessageBuffers).
   bool has_immediates;
-  // A completed work request has arrived at the peer.
+  // A completed write has arrived at the peer. False: only a completed read shows that it has.
   bool completion_means_arrival;
-  // Every work request is signalled. siw lets TCP take the bytes of an unsignalled one straight from the
-  // user's pages, and TCP may repeat them after a later work request has completed. TCP would then send what
-  // the user has written there since.
-  bool signals_all;
   ibv_wr_opcode report;         // reports a segment to the receiver
   ibv_wr_opcode clear_to_send;  // brings a clear-to-send to the sender
   uint32_t unwritten_bytes;     // bytes at the begin of a clear-to-send that do not travel
   uint32_t sender_receives;     // receives that a sender posts to each queue pair
-  uint32_t probe_reserve;       // entries of the send queue kept for probes
 };
 
 inline constexpr TransportRules kRdmaRules = {.has_immediates = true,
                                               .completion_means_arrival = true,
-                                              .signals_all = false,
                                               .report = IBV_WR_RDMA_WRITE_WITH_IMM,
                                               .clear_to_send = IBV_WR_RDMA_WRITE,
                                               .unwritten_bytes = kUnwrittenBytes,
-                                              .sender_receives = 1,
-                                              .probe_reserve = 0};
+                                              .sender_receives = 1};
 inline constexpr TransportRules kIwarpRules = {.has_immediates = false,
                                                .completion_means_arrival = false,
-                                               .signals_all = true,
                                                .report = IBV_WR_SEND,
                                                .clear_to_send = IBV_WR_SEND,
                                                .unwritten_bytes = 0,
-                                               .sender_receives = kPostedReceives,
-                                               .probe_reserve = 1};
+                                               .sender_receives = kPostedReceives};
 
 // iWARP: the buffers of posted receives, kPostedReceives for each queue pair.
 class MessageBuffers {

@@ -105,10 +105,11 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
 }
 
 // The receive must wait: for silent receives that the sender has not matched, or on iWARP for room in the
-// send queue.
+// send queue (without queue pairs the next epoch writes its clear-to-send).
 bool ReceiveConnection::blocked() const {
   return numbers().next > numbers().settled + kSlots ||
-         (!rules_.has_immediates && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
+         (!rules_.has_immediates && running() &&
+          endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
 // NCCL reads no size of a silent receive, and profiles none.
@@ -192,26 +193,22 @@ void ReceiveConnection::onCompletion(const ibv_wc& completion) {
     (void)onData(index, completion);  // a failure is remembered
     return;
   }
-  if ((completion.wr_id & kProbeWork) != 0) {
-    (void)onProbe(completion);
-    return;
-  }
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   queue_pair.rest->receives_failed += kind == kDataWork ? 1 : 0;
   if (completion.status == IBV_WC_SUCCESS) {
     queue_pair.retire(number);
-  } else if (!rules_.completion_means_arrival && completion.status == IBV_WC_WR_FLUSH_ERR) {
-    departure_.closed_tcp = true;  // an ordinary end of the peer's, too, flushes what is posted
-  } else {
-    (void)failCompletion(queue_pair, completion, kind == kDataWork ? "a receive" : "a clear-to-send");
+  } else if (const char* const operation = kind == kDataWork ? "a receive" : "a clear-to-send";
+             !noteDisconnection(queue_pair, completion, operation)) {
+    (void)failCompletion(queue_pair, completion, operation);
   }
 }
 
-// Posts empty writes. When such a write is complete, all clear-to-sends before it are complete.
+// When a proof of arrival is complete, all clear-to-sends before it are complete.
 Status ReceiveConnection::requestCompletions(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.rest->used || (queue_pair.allCovered() && !anew) || queue_pair.sendFree() == 0) continue;
-    ibv_send_wr work = emptyWrite(queue_pair);
+    ibv_sge sge;
+    ibv_send_wr work = proofOfArrival(queue_pair, sge);
     ++queue_pair.posted();
     queue_pair.counts().control_extra -= queue_pair.counts().control_each;
     work.wr_id = workId(kClearToSendWork, queue_pair.index, queue_pair.cover());

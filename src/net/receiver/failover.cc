@@ -14,6 +14,9 @@ namespace {
 // A queue pair in the error state gives its receives back at once, unless its device is dead.
 constexpr Clock::duration kDrainTime = std::chrono::milliseconds(100);
 
+// The sender waits half a second for the reply, and half a second for the queue pair and the answer to its read.
+constexpr Clock::duration kTrialConnectTime = std::chrono::seconds(1);
+
 bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Rail& x, const Rail& y) { return x.same(y); });
@@ -58,6 +61,7 @@ bool ReceiveConnection::drained() const {
 void ReceiveConnection::toEpoch(uint64_t epoch) {
   if (phase() != Phase::kWaiting) dropEndpoint();
   trial_.reset();
+  cm_listeners_.clear();
   flusher_.drop();
   forgetSegments();
   reply_queue_pair_ = 0;
@@ -137,7 +141,8 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
     case MessageType::kBegin:
       if (frameOf<EpochFrame>(bytes).epoch != epoch() || phase() != Phase::kConnecting || !next_.accept_sent)
         return Status::success();
-      return begin();
+      next_.begin_heard = true;
+      return connectEpoch();
     default:
       return fail({Code::kRemote, 0}, "the peer sent a frame over the side channel that senders do not send");
   }
@@ -146,7 +151,8 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
 Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
   if (frame.epoch != epoch() || phase() != Phase::kWaiting) return Status::success();
   recovery_.setPeerTakesPart(true);
-  bool possible = frame.rails <= mostRails(entry_bytes_) && frame.end.out_of_order == local_.out_of_order;
+  bool possible = frame.rails <= mostRails(entry_bytes_) && frame.end.out_of_order == local_.out_of_order &&
+                  (rules_.has_immediates || frame.end.queue_pairs <= most_queue_pairs_);
   for (int i = 0; i < frame.rails; ++i) possible = possible && frame.rail[i] < offer_.rails.size();
   for (int i = 0; possible && i < frame.end.queue_pairs; ++i) {
     const QueuePairInfo& pair = frame.pair[i];
@@ -157,7 +163,7 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
   }
   if (!possible) return fail({Code::kRemote, 0}, "the peer proposes paths that this end has not offered");
   if (openEpoch(frame)) {
-    next_.accept_sent = false;
+    next_.accept_sent = next_.begin_heard = false;
     next_.connect_until = Clock::now() + kConnectTime;
     recovery_.connect();
     record::setState(shown(), record::ConnectionState::kReconnecting);
@@ -211,9 +217,13 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
 }
 
 Status ReceiveConnection::connectEpoch() {
-  if (next_.accept_sent) return Status::success();
+  if (next_.accept_sent) return awaitBegin();
+  if (usesManager() && !listenForConnectionManager().ok()) {
+    refuseEpoch(0, "RDMA CM cannot listen");
+    return Status::success();
+  }
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    if (endpoint_.queue_pairs[i].rest->connected) continue;
+    if (usesManager() || endpoint_.queue_pairs[i].rest->connected) continue;
     const Status up =
         bringUp(i, local_, epoch_there_, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     if (up.sys_errno == ETIMEDOUT && Clock::now() < next_.connect_until) return Status::success();
@@ -229,6 +239,21 @@ Status ReceiveConnection::connectEpoch() {
   side_channel_.send(frame);
   next_.accept_sent = true;
   return Status::success();
+}
+
+// The sender begins when its queue pairs are up. With RDMA CM those of this end may not be up yet then.
+Status ReceiveConnection::awaitBegin() {
+  if (usesManager()) {
+    std::size_t failed = 0;
+    const Result<bool> up = answerCalls(epoch_there_, &failed);
+    if (!up.ok()) {
+      refuseEpoch(static_cast<uint8_t>(failed), pathText(endpoint_.queue_pairs[failed]) +
+                                                    ": RDMA CM cannot connect it");
+      return Status::success();
+    }
+    if (!*up) return Status::success();
+  }
+  return next_.begin_heard ? begin() : Status::success();
 }
 
 // ---- going back
@@ -262,21 +287,50 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
     Result<TrialQueuePair> made = openTrial(rail, config_);
     const MemoryKeys keys = windowKeysOn(rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
-    verbs::Gid from;
-    if (!makeReady(made->qp.get(), rail, {offer_.end, frame.end, frame.rail, 0, frame.gid, frame.peer_gid}, 0,
-                   &from)
-             .ok())
-      return false;
-    trial_ = std::move(*made);
     reply.end = offer_.end;
     reply.end.rails = reply.end.queue_pairs = reply.end.lanes = 1;
     reply.end.rail[0] = offer_.end.rail[frame.rail];
     reply.end.rail[0].window_key = keys.remote;
-    reply.end.queue_pair[0].number = trial_->qp->qp_num;
+    reply.end.queue_pair[0].number = made->qp()->qp_num;
+    if (usesManager()) {
+      Result<verbs::CmListener> listener = listenAt(rail, reply.end.rail[0].gids[frame.gid], true);
+      if (!listener.ok()) return false;
+      reply.end.rail[0].cm_ports[frame.gid] = listener->address().port();
+      made->listener = std::move(*listener);
+    } else {
+      const PathEnds ends = {offer_.end, frame.end, frame.rail, 0, frame.gid, frame.peer_gid};
+      verbs::Gid from;
+      if (!makeReady(made->qp(), rail, ends, 0, &from).ok()) return false;
+    }
+    trial_ = std::move(*made);
+    trial_number_ = frame.trial;
+    trial_until_ = Clock::now() + kTrialConnectTime;
     return true;
   };
   reply.accepted = open() ? 1 : 0;
   side_channel_.send(reply);
+}
+
+// With RDMA CM: takes the sender's call for a trial, and goes on with it. Nothing else tells this end of the
+// call, so the bell rings on until the queue pair is up.
+void ReceiveConnection::goOnWithTrial() {
+  if (!trial_ || !trial_->listener) return;
+  if (Clock::now() < trial_until_) bell_.ring();
+  for (;;) {
+    Result<std::optional<verbs::CmRequest>> called = trial_->listener->poll();
+    if (!called.ok() || !*called) break;
+    uint32_t index = 0;
+    if (trial_->cm != nullptr || !isCall(**called, trial_number_, &index) || index != kTrialCall) continue;
+    Result<std::unique_ptr<verbs::CmConnection>> made =
+        verbs::CmConnection::accept(std::move(**called), std::move(trial_->made), trial_->rail.port, config_,
+                                    {epoch_there_.traffic_class, true}, {});
+    if (!made.ok()) return trial_.reset();
+    trial_->cm = std::move(*made);
+  }
+  if (trial_->cm == nullptr) return;
+  const Result<bool> up = trial_->cm->advance();
+  if (!up.ok()) return trial_.reset();
+  if (*up) trial_->listener.reset();
 }
 
 // ---- clear to send, once more

@@ -33,7 +33,8 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   std::unique_ptr<ReceiveConnection> made(new ReceiveConnection(Direction::kReceive, device, options));
   made->out_of_order_ = request.out_of_order != 0;
   made->flusher_.countIn(made->shown().flushes);
-  RAILWISE_TRY(made->openWindow(request.queue_pairs));
+  if (request.queue_pairs > 0) made->most_queue_pairs_ = request.queue_pairs;
+  RAILWISE_TRY(made->openWindow());
   RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
   const Status opened =
@@ -62,14 +63,14 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   return made;
 }
 
-Status ReceiveConnection::openWindow(int queue_pairs) {
+Status ReceiveConnection::openWindow() {
   entry_bytes_ = entryBytes(static_cast<int>(device_.rails().size()));
   const std::size_t records = sizeof(Record) * kSlots;
   const std::size_t packs = sizeof(Pack) * kSlots;
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
-  const std::size_t notices = MessageBuffers::bytesFor(rules_, sizeof(Record), queue_pairs);
+  const std::size_t notices = MessageBuffers::bytesFor(rules_, sizeof(Record), most_queue_pairs_);
   Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
-                                                 kFlushTargetBytes + notices + kProbeBytes);
+                                                 kFlushTargetBytes + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   window_.at<WindowHead>(0)->mark = kWindowMark;
@@ -79,13 +80,12 @@ Status ReceiveConnection::openWindow(int queue_pairs) {
   staging_ = window_.at<std::byte>(at);
   flusher_.setTarget(window_.at<uint64_t>(at += staging));
   notices_.use(window_.at<std::byte>(at += kFlushTargetBytes), sizeof(Record));
-  setProbeTarget(at + notices);
+  setReadTarget(at + notices);
   return Status::success();
 }
 
 bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
-  const bool both = request.failover != 0 && request.connection_manager == 0;
-  return both && (mustBeginLost() || (mayBeginLost() && beginsLost(request)));
+  return request.failover != 0 && (mustBeginLost() || (mayBeginLost() && beginsLost(request)));
 }
 
 Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
@@ -157,8 +157,7 @@ Status ReceiveConnection::openQueuePairs() {
   int limit = kClearToSendDepth;
   for (const uint8_t rail : rails) limit = std::min(limit, endpoint_.rails[rail].hca->attributes().max_qp_wr);
   const auto depth = static_cast<uint32_t>(limit);
-  const uint32_t reserve = rules_.probe_reserve;
-  clear_to_send_signal_ = std::clamp((depth - reserve) * 3 / 4, 1U, kClearToSendSignal);
+  clear_to_send_signal_ = std::clamp(depth * 3 / 4, 1U, kClearToSendSignal);
   RAILWISE_TRY(endpoint_.openCompletionQueues(rails, kPostedReceives + depth, 1, bell_));
   const auto inline_bytes = static_cast<uint32_t>(groupBytes(entry_bytes_));
   for (std::size_t i = 0; i < rails.size(); ++i) {
@@ -167,7 +166,7 @@ Status ReceiveConnection::openQueuePairs() {
       endpoint_.queue_pairs.add().rest->used = false;
       continue;
     }
-    RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}, reserve));
+    RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}));
     for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
       RAILWISE_TRY(postReceives(i, posted));
   }
@@ -189,23 +188,27 @@ void ReceiveConnection::describePairing(const EndInfo& request) {
 
 // ---- bringing the queue pairs up
 
+Result<verbs::CmListener> ReceiveConnection::listenAt(const Rail& rail, const uint8_t* address,
+                                                      bool quiet) const {
+  const Result<SocketAddress> at = managerAddress(rail, address);
+  if (!at.ok()) return at.status();
+  return verbs::CmListener::create(rail.hca->context(), rail.port, *at, kCmBacklog, quiet);
+}
+
 // Listens at each address that a queue pair was paired with. The peer's connection manager connects to these
 // addresses.
 Status ReceiveConnection::listenForConnectionManager() {
+  cm_listeners_.clear();
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used) continue;
-    const uint8_t rail_index = endpoint_.queue_pairs[i].rail;
+    const uint8_t rail = endpoint_.queue_pairs[i].rail;
     const uint8_t gid = local_.queue_pair[i].gid;
-    RailInfo& info = local_.rail[rail_index];
+    RailInfo& info = local_.rail[rail];
     if (info.cm_ports[gid] != 0) continue;
-    const Rail& rail = endpoint_.rails[rail_index];
-    Result<SocketAddress> address = managerAddress(rail, info.gids[gid]);
-    if (!address.ok()) return address.status();
-    Result<verbs::CmListener> listener =
-        verbs::CmListener::create(rail.hca->context(), rail.port, *address, kCmBacklog);
+    Result<verbs::CmListener> listener = listenAt(endpoint_.rails[rail], info.gids[gid], epoch() > 1);
     if (!listener.ok()) return listener.status();
     info.cm_ports[gid] = listener->address().port();
-    cm_listeners_.push_back({rail_index, std::move(*listener)});
+    cm_listeners_.push_back({rail, std::move(*listener)});
   }
   return Status::success();
 }
@@ -227,21 +230,28 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
   return Status::success();
 }
 
-// Handles a request of the connection manager: is it from the peer, and for which queue pair?
-Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
-                                 const Session& session) {
+// Is this request from the peer, and for which queue pair of the epoch?
+bool ReceiveConnection::isCall(const verbs::CmRequest& request, uint64_t epoch, uint32_t* queue_pair) const {
   CmPrivate data = {};
   const auto bytes = request.privateData().span();
-  if (bytes.size() < sizeof data) return Status::success();  // a stranger: refused by dropping it
+  if (bytes.size() < sizeof data) return false;
   std::memcpy(&data, bytes.data(), sizeof data);
-  if (data.queue_pair >= endpoint_.queue_pairs.size()) return Status::success();
-  if (!sameMac(data.proof, session.callProof(data.queue_pair))) return Status::success();
-  LaneQueuePair& queue_pair = endpoint_.queue_pairs[data.queue_pair];
+  *queue_pair = data.queue_pair;
+  return data.epoch == epoch && sameMac(data.proof, session_.callProof(epoch, data.queue_pair));
+}
+
+// A request that is not from the peer is refused by dropping it.
+Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer,
+                                 std::size_t* failed) {
+  uint32_t index = 0;
+  if (!isCall(request, epoch(), &index) || index >= endpoint_.queue_pairs.size()) return Status::success();
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   if (!queue_pair.rest->used || queue_pair.rest->cm != nullptr || queue_pair.rail != rail)
     return Status::success();
-  Result<std::unique_ptr<verbs::CmConnection>> made =
-      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.rest->made),
-                                  endpoint_.rails[rail].port, config_, {peer.traffic_class}, {});
+  *failed = index;
+  Result<std::unique_ptr<verbs::CmConnection>> made = verbs::CmConnection::accept(
+      std::move(request), std::move(queue_pair.rest->made), endpoint_.rails[rail].port, config_,
+      {peer.traffic_class, epoch() > 1}, {});
   if (!made.ok()) return made.status();
   queue_pair.rest->cm = std::move(*made);
   return Status::success();
@@ -249,12 +259,18 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
 
 Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session& session) {
   if (request.connection_manager == 0) return true;
+  session_ = session;
+  std::size_t failed = 0;
+  return answerCalls(request, &failed);
+}
+
+Result<bool> ReceiveConnection::answerCalls(const EndInfo& peer, std::size_t* failed) {
   for (RailListener& at : cm_listeners_) {
     for (;;) {
       Result<std::optional<verbs::CmRequest>> called = at.listener.poll();
       if (!called.ok()) return called.status();
       if (!*called) break;
-      RAILWISE_TRY(answer(std::move(**called), at.rail, request, session));
+      RAILWISE_TRY(answer(std::move(**called), at.rail, peer, failed));
     }
   }
   bool all = true;
@@ -262,10 +278,11 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session&
     LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
     if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
     if (queue_pair.rest->cm != nullptr) {
+      *failed = i;
       const Result<bool> up = queue_pair.rest->cm->advance();
       if (!up.ok()) return up.status();
       queue_pair.rest->connected = *up;
-      if (*up) logConnected(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
+      if (*up) logConnected(i, local_, peer, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     }
     all = all && queue_pair.rest->connected;
   }

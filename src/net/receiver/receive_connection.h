@@ -93,7 +93,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void finish(Request& request, int* sizes);
   void onCompletion(const ibv_wc& completion);
   // Set-up (receive_connection.cc).
-  Status openWindow(int queue_pairs);
+  Status openWindow();
   // Does this connection begin without queue pairs, because one end has no port that works?
   bool beginsLostWith(const EndInfo& request) const;
   void beginWithoutQueuePairs(const EndInfo& request);
@@ -104,7 +104,13 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status openQueuePairs();
   void describePairing(const EndInfo& request);
   Status listenForConnectionManager();
-  Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, const Session& session);
+  // Answers the calls of the peer's connection manager, as far as they have come. True: all queue pairs are
+  // up. `failed` receives the index of the queue pair that an error concerns.
+  Result<bool> answerCalls(const EndInfo& peer, std::size_t* failed);
+  Status answer(verbs::CmRequest request, uint8_t rail, const EndInfo& peer, std::size_t* failed);
+  bool isCall(const verbs::CmRequest& request, uint64_t epoch, uint32_t* queue_pair) const;
+  Result<verbs::CmListener> listenAt(const Rail& rail, const uint8_t* address, bool quiet) const;
+  void goOnWithTrial() override;
   // What flusher_ needs.
   bool canFlushElsewhere() const override { return canFailOver(); }
   std::vector<Rail> railsForFlush() const override;
@@ -163,6 +169,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   bool openEpoch(const ProposeFrame& frame);
   void refuseEpoch(uint8_t queue_pair, const std::string& what);
   Status connectEpoch();
+  Status awaitBegin();
   Status begin();
   bool writeKeys(const Receive& receive);
   void onTrial(const TrialFrame& frame);
@@ -188,6 +195,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     verbs::CmListener listener;
   };
   std::vector<RailListener> cm_listeners_;  // used only while connecting
+  int most_queue_pairs_ = kMaxQueuePairs;   // iWARP: there are buffers for so many
   // What this end has offered last: the rails by which the sender can reach it.
   struct Offer {
     std::vector<Rail> rails;
@@ -201,9 +209,12 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     Clock::time_point connect_until = {};
     Clock::time_point look_at = {};  // when to look whether the usable rails have changed
     bool accept_sent = false;        // the proposal was answered
+    bool begin_heard = false;        // RDMA CM: the sender is ready, and waits for this end to see that
   };
   NextEpoch next_;
   std::optional<TrialQueuePair> trial_;  // the sender reads through it
+  uint64_t trial_number_ = 0;
+  Clock::time_point trial_until_ = {};  // with RDMA CM: the sender connects the trial until then
   std::array<ibv_recv_wr, kReplenish> receive_chain_ = {};
   std::array<ibv_sge, kReplenish> receive_sges_ = {};
   std::array<Receive, kSlots> receives_;

@@ -59,6 +59,7 @@ std::ptrdiff_t Failback::asAtFirst(const std::vector<RailPath>& paths) const {
 }
 
 void Failback::look(Clock::time_point now) {
+  if (trial_ != nullptr && trial_->connecting) read();
   if (trial_ != nullptr) {
     ibv_wc completion;
     const int count = trial_->reading ? ibv_poll_cq(trial_->end.cq.get(), 1, &completion) : 0;
@@ -67,7 +68,7 @@ void Failback::look(Clock::time_point now) {
       paths_.worked(trial_->path, now);
       trial_.reset();
       tryNext();
-    } else if (count != 0 || (trial_->reading && now > trial_->until)) {
+    } else if (count != 0 || ((trial_->reading || trial_->connecting) && now > trial_->until)) {
       trialFailed();
     } else if (now > trial_->until) {
       stop();  // the receiver has nothing to do with us just now
@@ -132,7 +133,7 @@ void Failback::tryNext() {
     frame.end = offer;
     frame.end.rails = frame.end.queue_pairs = frame.end.lanes = 1;
     frame.end.rail[0] = offer.rail[from];
-    frame.end.queue_pair[0].number = trial_->end.qp->qp_num;
+    frame.end.queue_pair[0].number = trial_->end.qp()->qp_num;
     host_.sendTrial(frame);
     return;
   }
@@ -146,17 +147,26 @@ void Failback::trialFailed() {
 }
 
 void Failback::onTrialReply(const TrialReplyFrame& frame) {
-  if (trial_ == nullptr || trial_->reading || frame.trial != trial_->number) return;
+  if (trial_ == nullptr || trial_->reading || trial_->connecting || frame.trial != trial_->number) return;
   const EndInfo offer = host_.offerOf(better_own_);
   const std::string its = pathOf(frame.end.rail[0], frame.end.rail[0]).first;
   if (frame.accepted != 0 && its != trial_->path.second) return stop();  // its rails have changed meanwhile
   const bool possible = frame.accepted != 0 && trial_->remote_gid < frame.end.rail[0].gid_count &&
                         trial_->local_gid < offer.rail[trial_->local_rail].gid_count;
-  if (!possible || !host_.readThrough(trial_->end, offer, trial_->local_rail, trial_->local_gid, frame.end,
-                                      trial_->remote_gid))
+  if (!possible || !host_.connectTrial(trial_->end, offer, trial_->local_rail, trial_->local_gid, frame,
+                                       trial_->remote_gid))
     return trialFailed();
-  trial_->reading = true;
+  trial_->remote_key = frame.end.rail[0].window_key;
+  trial_->connecting = true;
   trial_->until = Clock::now() + kTrialTime;
+  read();
+}
+
+void Failback::read() {
+  const Result<bool> posted = host_.readThrough(trial_->end, trial_->remote_key);
+  if (!posted.ok()) return trialFailed();
+  trial_->connecting = !*posted;
+  trial_->reading = *posted;
 }
 
 }  // namespace railwise::net

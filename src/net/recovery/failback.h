@@ -16,15 +16,21 @@
 #include "net/device/device.h"
 #include "net/recovery/epoch_plan.h"
 #include "net/wireup/frames.h"
+#include "verbs/cm/connection_manager.h"
 #include "verbs/handles.h"
+#include "verbs/queue_pair.h"
 
 namespace railwise::net {
 
 // A queue pair for a trial: the sender tests with it whether a path works again. It belongs to no epoch.
 struct TrialQueuePair {
+  ibv_qp* qp() const { return cm != nullptr ? cm->qp() : made.qp.get(); }
+
   Rail rail;
   verbs::Cq cq;
-  verbs::Qp qp;
+  verbs::QueuePair made;                      // empty once the connection manager owns the queue pair
+  std::unique_ptr<verbs::CmConnection> cm;    // null unless the connection manager connects
+  std::optional<verbs::CmListener> listener;  // receiver: where the sender's connection manager calls
 };
 
 class Failback {
@@ -41,10 +47,12 @@ class Failback {
     virtual void sendTrial(const TrialFrame& frame) = 0;
     // Makes a queue pair for a trial. Errors: kSystem, logged.
     virtual Result<TrialQueuePair> openTrialOn(const Rail& rail) const = 0;
-    // Connects the trial's queue pair to the queue pair in `reply`, and posts a read of the peer's window
-    // through it. False: that is not possible.
-    virtual bool readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
-                             std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) = 0;
+    // Connects the trial's queue pair to the queue pair in `reply`, or begins to. False: that is not possible.
+    virtual bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                              std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) = 0;
+    // Posts a read of the peer's window through the trial's queue pair. False: it is not connected yet.
+    // Errors: it cannot be.
+    virtual Result<bool> readThrough(TrialQueuePair& trial, uint32_t remote_key) = 0;
     // All better paths work: the connection leaves its epoch for them.
     virtual void goBack() = 0;
 
@@ -85,6 +93,8 @@ class Failback {
     uint8_t local_rail = 0;  // place in the offer
     uint8_t local_gid = 0;
     uint8_t remote_gid = 0;
+    uint32_t remote_key = 0;  // of the peer's window
+    bool connecting = false;
     bool reading = false;
     Clock::time_point until = {};
   };
@@ -93,6 +103,7 @@ class Failback {
 
   std::ptrdiff_t asAtFirst(const std::vector<RailPath>& paths) const;
   void tryNext();
+  void read();
   void trialFailed();
 
   Host& host_;

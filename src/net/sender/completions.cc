@@ -52,7 +52,7 @@ Status SendConnection::wait(Status drained) {
     RAILWISE_TRY(postGroups());
   }
   if (batch_.isShort()) {  // it was expected to be longer
-    RAILWISE_TRY(postEmptyWrites());
+    RAILWISE_TRY(postProofs());
     const auto covered = [](const LaneQueuePair& queue_pair) { return queue_pair.allCovered(); };
     if (std::all_of(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), covered))
       batch_.expectNone();  // else the queue was full
@@ -79,11 +79,12 @@ Status SendConnection::drain() {
   return Status::success();
 }
 
-// When an empty write is complete, everything that was posted before it is complete.
-Status SendConnection::postEmptyWrites(bool anew) {
+// When a proof of arrival is complete, everything that was posted before it is complete.
+Status SendConnection::postProofs(bool anew) {
   for (LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if ((queue_pair.allCovered() && !(anew && queue_pair.rest->used)) || queue_pair.sendFree() == 0) continue;
-    ibv_send_wr work = emptyWrite(queue_pair);
+    ibv_sge sge;
+    ibv_send_wr work = proofOfArrival(queue_pair, sge);
     ++queue_pair.posted();
     work.wr_id = sendWorkId(0, 0, queue_pair.index);
     signalWith(work, queue_pair, nextPost() - 1);
@@ -94,16 +95,15 @@ Status SendConnection::postEmptyWrites(bool anew) {
 
 Status SendConnection::requestCompletions(bool anew) {
   RAILWISE_TRY(drain());
-  return postEmptyWrites(anew);
+  return postProofs(anew);
 }
 
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
   const bool notice = (completion.wr_id & kNotice) != 0;
-  if (notice && completion.status == IBV_WC_WR_FLUSH_ERR) {
-    departure_.closed_tcp = true;  // an ordinary end of the peer's, too, flushes what is posted
-    return Status::success();
-  }
+  const char* const operation = notice ? "a receive" : "a send";
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
+  if ((notice || canFailOver()) && noteDisconnection(queue_pair, completion, operation))
+    return Status::success();
   // The receiver had received everything and closed before its device acknowledged the last work request.
   if (peerHasEnded() && arrivedUpTo() + 1 == nextPost()) {
     for (const Group& group : groups_) {
@@ -111,12 +111,10 @@ Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_w
     }
     return Status::success();
   }
-  return failCompletion(queue_pair, completion, notice ? "a receive" : "a send");
+  return failCompletion(queue_pair, completion, operation);
 }
 
 Status SendConnection::onCompletion(const ibv_wc& completion) {
-  if ((completion.wr_id & kProbeWork) != 0) [[unlikely]]
-    return onProbe(completion);
   const std::size_t index = workQueuePair(completion.wr_id);
   LaneQueuePair& queue_pair = queuePair(index);
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
@@ -248,8 +246,9 @@ Status SendConnection::onClearToSend(std::size_t queue_pair, uint32_t buffer, ui
   uint64_t stamp = 0;
   std::memcpy(&stamp, from + entry_bytes - sizeof stamp, sizeof stamp);
   const uint64_t receive = stampNumber(stamp);
-  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < numbers().next ||
-      receive >= numbers().next + kSlots) {
+  // After a failure the clear-to-sends of what is to be sent again come once more.
+  if (count < 1 || count > uint32_t{kMaxReceives} || bytes % entry_bytes != 0 || receive < nextPost() ||
+      receive >= nextPost() + kSlots) {
     return fail({Code::kRemote, 0}, "a clear-to-send of " + std::to_string(bytes) + " bytes for receive " +
                                         std::to_string(receive) + ", which is not expected");
   }

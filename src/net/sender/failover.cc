@@ -332,16 +332,18 @@ Status SendConnection::connectEpoch() {
   if (next_->accepted == nullptr) return Status::success();
   if (endpoint_.loads.empty()) adoptPairing(epoch_here_, *next_->accepted);
   setFastPath(false);
+  bool all = true;
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (endpoint_.queue_pairs[i].rest->connected) continue;
-    const QueuePairInfo& pair = next_->accepted->queue_pair[i];
-    const Status up = bringUp(i, epoch_here_, *next_->accepted, pair.peer_gid, pair.gid);
-    if (up.sys_errno == ETIMEDOUT && Clock::now() < next_->connect_until) return Status::success();
-    if (!up.ok())
-      return lose(&endpoint_.queue_pairs[i], up,
-                  nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + std::strerror(up.sys_errno));
+    const Result<bool> up = connectQueuePair(i, epoch_here_, *next_->accepted);
+    all = all && up.ok() && *up;
+    if (up.ok() && (*up || Clock::now() < next_->connect_until)) continue;
+    const Status why = up.ok() ? Status{Code::kRemote, ETIMEDOUT} : up.status();
+    const char* const text = why.sys_errno != 0 ? std::strerror(why.sys_errno) : "RDMA CM refuses";
+    return lose(&endpoint_.queue_pairs[i], why,
+                nameOf(endpoint_.queue_pairs[i]) + ": cannot be connected: " + text);
   }
-  return begin();
+  return all ? begin() : Status::success();
 }
 
 Status SendConnection::begin() {
@@ -405,16 +407,39 @@ void SendConnection::askForRails() {
   side_channel_.send(frame);
 }
 
-bool SendConnection::readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
-                                 std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) {
-  const PathEnds ends = {offer, reply, local_rail, 0, local_gid, remote_gid};
+bool SendConnection::connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                                  std::size_t local_gid, const TrialReplyFrame& reply,
+                                  std::size_t remote_gid) {
+  if (usesManager()) {
+    Result<std::unique_ptr<verbs::CmConnection>> made =
+        call(std::move(trial.made), trial.rail, offer.rail[local_rail].gids[local_gid],
+             {reply.end.rail[0], remote_gid}, reply.trial, kTrialCall);
+    if (made.ok()) trial.cm = std::move(*made);
+    return made.ok();
+  }
+  const PathEnds ends = {offer, reply.end, local_rail, 0, local_gid, remote_gid};
   verbs::Gid from;
-  if (!makeReady(trial.qp.get(), trial.rail, ends, 0, &from).ok()) return false;
-  const bool reading = readPeerWindow(trial.qp.get(), windowKeysOn(trial.rail).local,
-                                      reply.rail[0].window_key, probes_.target, 0) == 0;
-  if (reading)
-    record::addTotals(trial.rail.record_rail, {.work_requests = 1, .control_bytes = sizeof *probes_.target});
-  return reading;
+  return makeReady(trial.qp(), trial.rail, ends, 0, &from).ok();
+}
+
+Result<bool> SendConnection::readThrough(TrialQueuePair& trial, uint32_t remote_key) {
+  if (trial.cm != nullptr) {
+    const Result<bool> up = trial.cm->advance();
+    if (!up.ok() || !*up) return up;
+  }
+  ibv_sge sge = readTarget(windowKeysOn(trial.rail).local);
+  ibv_send_wr work = {};
+  work.sg_list = &sge;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_READ;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma.remote_addr = peer_window_;
+  work.wr.rdma.rkey = remote_key;
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(trial.qp(), &work, &bad); error != 0)
+    return Status{Code::kSystem, error};
+  record::addTotals(trial.rail.record_rail, {.work_requests = 1, .control_bytes = sge.length});
+  return true;
 }
 
 void SendConnection::goBack() {

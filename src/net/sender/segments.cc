@@ -48,7 +48,7 @@ void SendConnection::plan(Group& group, uint32_t slot) {
   }
   group.recorded = !group.silent && (!group.alike || group.segments > 1 || bytes >= kImmediateSizeLimit);
   if (!group.recorded && rules_.has_immediates) return;
-  for (uint32_t segment = 0; segment < record_stride_; ++segment) {
+  for (uint32_t segment = 0; segment < std::min<uint32_t>(record_stride_, group.segments); ++segment) {
     Record& record = recordOf(slot, segment);
     record.number = static_cast<uint32_t>(group.number);
     record.segments = group.segments;
@@ -137,7 +137,7 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
         chain_.clear([&](const ibv_send_wr* dropped) { queue_pair.uncount(dropped); });
         return false;
       }
-      const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair);
+      const Result<ibv_send_wr*> work = nextWorkRequest(queue_pair, 1);
       if (!work.ok()) return work.status();
       if (*work == nullptr) return false;
       const uint64_t offset = group.posted - begin;
@@ -160,11 +160,11 @@ Result<bool> SendConnection::postBytes(Group& group, uint32_t slot, uint32_t ind
   return true;
 }
 
-// Posts the work request behind the writes: the record, an empty write for the immediate alone, or a send
-// where there are no immediates.
+// Posts the work request behind the writes: the record, an empty write for the immediate alone, or, on iWARP,
+// a send and the read that shows that it has arrived.
 Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t index) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[groups_.segmentsOf(slot)[index].queue_pair];
-  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair);
+  const Result<ibv_send_wr*> next = nextWorkRequest(queue_pair, rules_.completion_means_arrival ? 1 : 2);
   if (!next.ok()) return next.status();
   if (*next == nullptr) return false;
   ibv_send_wr& work = **next;
@@ -182,7 +182,18 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
     if (bytes <= queue_pair.inline_bytes) work.send_flags = IBV_SEND_INLINE;
   }
   finish(work, group, slot, index);
-  signal(work, queue_pair, slot, index, true);
+  signal(work, queue_pair, slot, index, rules_.completion_means_arrival);
+  if (rules_.completion_means_arrival) return true;
+  const Result<ibv_send_wr*> last = nextWorkRequest(queue_pair, 1);
+  if (!last.ok()) return last.status();
+  ibv_send_wr& read = **last;  // there is room: the send was only posted with room for both
+  read.opcode = IBV_WR_RDMA_READ;
+  read.wr.rdma.remote_addr = peer_window_;
+  read.wr.rdma.rkey = queue_pair.peer_window_key;
+  *read.sg_list = readTarget(queue_pair.window_key);
+  read.num_sge = 1;
+  queue_pair.counts().control_extra += read.sg_list->length;
+  signal(read, queue_pair, slot, index, true);
   return true;
 }
 
@@ -202,12 +213,12 @@ void SendConnection::finish(ibv_send_wr& work, const Group& group, uint32_t slot
   }
 }
 
-// A free work request at the end of the chain, or null: the send queue is full.
-Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) {
-  if (queue_pair.sendFree() == 0) [[unlikely]] {
+// A free work request at the end of the chain, or null: the send queue has no room for `room` of them.
+Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room) {
+  if (queue_pair.sendFree() < room) [[unlikely]] {
     RAILWISE_TRY(postChain(queue_pair));
     RAILWISE_TRY(drain());
-    if (queue_pair.sendFree() == 0) return static_cast<ibv_send_wr*>(nullptr);
+    if (queue_pair.sendFree() < room) return static_cast<ibv_send_wr*>(nullptr);
   }
   if (chain_.full()) RAILWISE_TRY(postChain(queue_pair));
   ++queue_pair.posted();
@@ -218,7 +229,7 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair) 
 void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t segment,
                             bool last) {
   work.wr_id = sendWorkId(slot, segment, queue_pair.index);
-  if (!last && queue_pair.sendFree() > 0 && !rules_.signals_all) return;
+  if (!last && queue_pair.sendFree() > 0) return;
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover());
   if (!last) return;

@@ -36,8 +36,9 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   made->out_of_order_ = handle.out_of_order != 0 && offersOutOfOrder(device, config);
   const int widest = std::max(rails, peer_rails);
   const int queue_pairs = widest * made->queuePairsPerLane(static_cast<std::size_t>(widest));
+  made->most_queue_pairs_ = queue_pairs;
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
-  RAILWISE_TRY(made->openWindow(peer_rails, lanes, queue_pairs));
+  RAILWISE_TRY(made->openWindow(peer_rails));
   const Status opened =
       made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->openQueuePairs(queue_pairs, lanes);
   if (opened.ok()) {
@@ -58,23 +59,23 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
 }
 
 int SendConnection::queuePairsPerLane(std::size_t lanes) const {
-  return std::clamp(options_.queue_pairs, 1, kMaxQueuePairs / static_cast<int>(lanes));
+  return std::clamp(options_.queue_pairs, 1, std::max(1, most_queue_pairs_ / static_cast<int>(lanes)));
 }
 
-Status SendConnection::openWindow(int peer_rails, int lanes, int queue_pairs) {
+Status SendConnection::openWindow(int peer_rails) {
   peer_rails_ = peer_rails;
   const uint32_t entry_bytes = entryBytes(peer_rails);
   const std::size_t ring = ClearToSendRing::bytesFor(entry_bytes);
-  record_stride_ = rules_.has_immediates ? 1 : static_cast<uint32_t>(lanes);
+  record_stride_ = rules_.has_immediates ? 1 : kMaxLanes;
   const std::size_t records = sizeof(Record) * kSlots * record_stride_;
-  const std::size_t notices = MessageBuffers::bytesFor(rules_, groupBytes(entry_bytes), queue_pairs);
-  Result<Window> window = device_.windows().take(ring + records + notices + kProbeBytes);
+  const std::size_t notices = MessageBuffers::bytesFor(rules_, groupBytes(entry_bytes), most_queue_pairs_);
+  Result<Window> window = device_.windows().take(ring + records + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   ring_.use(window_.at<std::byte>(0), entry_bytes);
   records_ = window_.at<Record>(ring);
   notices_.use(window_.at<std::byte>(ring + records), groupBytes(entry_bytes));
-  setProbeTarget(ring + records + notices);
+  setReadTarget(ring + records + notices);
   return Status::success();
 }
 
@@ -94,8 +95,7 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   // A failed queue pair flushes all its work requests, signalled or not.
   RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + rules_.sender_receives, 1, bell_));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
-    RAILWISE_TRY(
-        addQueuePair(rail_of[i], {depth, rules_.sender_receives, sizeof(Record)}, rules_.probe_reserve));
+    RAILWISE_TRY(addQueuePair(rail_of[i], {depth, rules_.sender_receives, sizeof(Record)}));
     for (uint32_t buffer = 0; !rules_.has_immediates && buffer < kPostedReceives; ++buffer)
       RAILWISE_TRY(postNoticeReceive(i, buffer));
   }
@@ -182,29 +182,19 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
     return true;
   }
   if (endpoint_.loads.empty()) {
+    session_ = session;
     epoch_here_ = local;
     adoptPairing(local, reply);
   }
   bool all = true;
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
-    LaneQueuePair& queue_pair = endpoint_.queue_pairs[i];
-    if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
-    const QueuePairInfo& pair = reply.queue_pair[i];
-    if (reply.connection_manager == 0) {
-      const Status up = bringUp(i, local, reply, pair.peer_gid, pair.gid);
-      if (!up.ok() && reply.failover != 0 && mustBeginLost()) {
-        beginWithoutQueuePairs(local, reply);
-        return true;
-      }
-      if (up.sys_errno == ETIMEDOUT) return false;
-      RAILWISE_TRY(up);
-      continue;
+    if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
+    const Result<bool> up = connectQueuePair(i, local, reply);
+    if ((!up.ok() || !*up) && reply.failover != 0 && mustBeginLost()) {
+      beginWithoutQueuePairs(local, reply);
+      return true;
     }
-    if (queue_pair.rest->cm == nullptr) RAILWISE_TRY(call(i, local, reply, session));
-    Result<bool> up = queue_pair.rest->cm->advance();
     if (!up.ok()) return up.status();
-    queue_pair.rest->connected = *up;
-    if (*up) logConnected(i, local, reply, pair.peer_gid, pair.gid);
     all = all && *up;
   }
   return all;
@@ -216,25 +206,42 @@ void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo&
   epoch_here_ = local;
 }
 
-Status SendConnection::call(std::size_t index, const EndInfo& local, const EndInfo& reply,
-                            const Session& session) {
+Result<bool> SendConnection::connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
-  const Rail& rail = endpoint_.rails[queue_pair.rail];
   const QueuePairInfo& pair = reply.queue_pair[index];
-  const RailInfo& theirs = reply.rail[queue_pair.peer_rail];
-  Result<SocketAddress> mine = managerAddress(rail, local.rail[queue_pair.rail].gids[pair.peer_gid]);
-  if (!mine.ok()) return mine.status();
-  ibv_gid peer;
-  std::memcpy(peer.raw, theirs.gids[pair.gid], sizeof peer.raw);
-  const auto number = static_cast<uint32_t>(index);
-  CmPrivate data = {session.callProof(number), number, 0};
-  Result<std::unique_ptr<verbs::CmConnection>> made =
-      verbs::CmConnection::connect(std::move(queue_pair.rest->made), rail.port, *mine,
-                                   verbs::cmAddressOf(peer, theirs.cm_ports[pair.gid], mine->scopeId()),
-                                   config_, {local.traffic_class}, std::as_bytes(std::span(&data, 1)));
-  if (!made.ok()) return made.status();
-  queue_pair.rest->cm = std::move(*made);
-  return Status::success();
+  if (!usesManager()) {
+    const Status up = bringUp(index, local, reply, pair.peer_gid, pair.gid);
+    if (up.sys_errno == ETIMEDOUT) return false;
+    return up.ok() ? Result<bool>(true) : up;
+  }
+  if (queue_pair.rest->cm == nullptr) {
+    Result<std::unique_ptr<verbs::CmConnection>> made =
+        call(std::move(queue_pair.rest->made), endpoint_.rails[queue_pair.rail],
+             local.rail[queue_pair.rail].gids[pair.peer_gid], {reply.rail[queue_pair.peer_rail], pair.gid},
+             epoch(), static_cast<uint32_t>(index));
+    if (!made.ok()) return made.status();
+    queue_pair.rest->cm = std::move(*made);
+  }
+  Result<bool> up = queue_pair.rest->cm->advance();
+  if (!up.ok()) return up.status();
+  queue_pair.rest->connected = *up;
+  if (*up) logConnected(index, local, reply, pair.peer_gid, pair.gid);
+  return up;
+}
+
+Result<std::unique_ptr<verbs::CmConnection>> SendConnection::call(verbs::QueuePair made, const Rail& rail,
+                                                                  const uint8_t* mine, const Callee& peer,
+                                                                  uint64_t epoch, uint32_t index) const {
+  const Result<SocketAddress> from = managerAddress(rail, mine);
+  if (!from.ok()) return from.status();
+  ibv_gid to;
+  std::memcpy(to.raw, peer.rail.gids[peer.gid], sizeof to.raw);
+  const CmPrivate data = {session_.callProof(epoch, index), epoch, index, 0};
+  const bool quiet = index == kTrialCall || epoch > 1;
+  return verbs::CmConnection::connect(
+      std::move(made), rail.port, *from,
+      verbs::cmAddressOf(to, peer.rail.cm_ports[peer.gid], from->scopeId()), config_,
+      {epoch_here_.traffic_class, quiet}, std::as_bytes(std::span(&data, 1)));
 }
 
 }  // namespace railwise::net

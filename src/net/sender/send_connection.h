@@ -96,7 +96,7 @@ class SendConnection final : public Connection, private Failback::Host {
   // Like onArrived(), from a frame of the side channel. Also completes the messages that have arrived.
   void hearArrived(uint64_t number);
   // Set-up (send_connection.cc).
-  Status openWindow(int peer_rails, int lanes, int queue_pairs);
+  Status openWindow(int peer_rails);
   Status openQueuePairs(int count, int lanes);
   // Ends the handshake when one end has no path. The recovery then finds one.
   void beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply);
@@ -121,8 +121,9 @@ class SendConnection final : public Connection, private Failback::Host {
   void askForRails() override;
   void sendTrial(const TrialFrame& frame) override { side_channel_.send(frame); }
   Result<TrialQueuePair> openTrialOn(const Rail& rail) const override { return openTrial(rail, config_); }
-  bool readThrough(const TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
-                   std::size_t local_gid, const EndInfo& reply, std::size_t remote_gid) override;
+  bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
+                    std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) override;
+  Result<bool> readThrough(TrialQueuePair& trial, uint32_t remote_key) override;
   void goBack() override;
 
   bool openEpoch(const EpochPlan& plan);
@@ -134,7 +135,16 @@ class SendConnection final : public Connection, private Failback::Host {
   int queuePairsPerLane(std::size_t lanes) const;
   Status openQueuePairsOn(const std::vector<uint8_t>& rail_of);
   void warnOfRails(const RailInfo& here, const RailInfo& there) const;
-  Status call(std::size_t index, const EndInfo& local, const EndInfo& reply, const Session& session);
+  // Brings queue pair `index` up, as far as that is possible now. True: it is up.
+  Result<bool> connectQueuePair(std::size_t index, const EndInfo& local, const EndInfo& reply);
+  struct Callee {
+    const RailInfo& rail;
+    std::size_t gid;
+  };
+  // Calls the peer's RDMA CM from address `mine` of `rail`, for queue pair `index` of an epoch (CmPrivate).
+  Result<std::unique_ptr<verbs::CmConnection>> call(verbs::QueuePair made, const Rail& rail,
+                                                    const uint8_t* mine, const Callee& peer, uint64_t epoch,
+                                                    uint32_t index) const;
 
   // Data path (sender/datapath.cc).
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
@@ -200,9 +210,9 @@ class SendConnection final : public Connection, private Failback::Host {
       return Status::success();
     return failPost(queue_pair, "ibv_post_send", error, refused);
   }
-  // Posts an empty write to each queue pair whose latest work request is not signalled; `anew`: to each queue
-  // pair that is used.
-  Status postEmptyWrites(bool anew = false);
+  // Posts a proof of arrival to each queue pair whose latest work request is not signalled; `anew`: to each
+  // queue pair that is used.
+  Status postProofs(bool anew = false);
   Status openGroup(Group& group);
   Status checkSize(std::size_t bytes, const ClearToSend& entry);
   Status postGroups();
@@ -213,7 +223,7 @@ class SendConnection final : public Connection, private Failback::Host {
   Result<bool> postSegment(Group& group, uint32_t slot, uint32_t segment);
   Result<bool> postBytes(Group& group, uint32_t slot, uint32_t segment, bool last_carries_immediate);
   Result<bool> postTail(Group& group, uint32_t slot, uint32_t segment);
-  Result<ibv_send_wr*> nextWorkRequest(LaneQueuePair& queue_pair);
+  Result<ibv_send_wr*> nextWorkRequest(LaneQueuePair& queue_pair, uint32_t room);
   void finish(ibv_send_wr& work, const Group& group, uint32_t slot, uint32_t segment);
   void signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t segment, bool last);
   Status postChain(LaneQueuePair& queue_pair);
@@ -235,7 +245,7 @@ class SendConnection final : public Connection, private Failback::Host {
   SendLimits limits_;           // of this epoch
   bool even_ = false;           // RAILWISE_SPLIT=even
   Record* records_ = nullptr;   // source of the records, if they are not inline
-  uint32_t record_stride_ = 1;  // records of a slot: one; without immediates one for each lane
+  uint32_t record_stride_ = 1;  // records of a slot: one; without immediates one for each segment
   MessageBuffers notices_;      // iWARP: buffers of the receives for clear-to-send
   // What both ends have agreed on so far about the next epoch.
   struct NextEpoch {
@@ -265,6 +275,7 @@ class SendConnection final : public Connection, private Failback::Host {
   uint8_t blamed_ = kNoQueuePair;      // the queue pair whose path is already marked as failed
   bool wants_to_send_ = false;         // isend was called while there were no queue pairs
   int peer_rails_ = 0;                 // number of rails of the peer's device
+  int most_queue_pairs_ = kMaxQueuePairs;  // no epoch has more than the first: iWARP has buffers for so many
   bool whole_ = false;                 // this epoch uses all rails of both devices
   // isend's fast path is closed: this epoch uses other paths than the first one, there are no queue pairs, or
   // the connection has failed.

@@ -152,8 +152,12 @@ FrameKeys Session::frameKeys() const {
   return {Hmac(key(kSender)), Hmac(key(kReceiver))};
 }
 
-Mac Session::callProof(uint32_t index) const {
-  return macOf(begin(secret, kCall).add(bytesOf(connector)).add(bytesOf(listener)).add(bytesOf(index)));
+Mac Session::callProof(uint64_t epoch, uint32_t index) const {
+  return macOf(begin(secret, kCall)
+                   .add(bytesOf(connector))
+                   .add(bytesOf(listener))
+                   .add(bytesOf(epoch))
+                   .add(bytesOf(index)));
 }
 
 void seal(ResumeHello& hello, const Hmac& key) { hello.mac = macOf(hello, key); }

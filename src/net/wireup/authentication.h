@@ -68,8 +68,8 @@ struct Session {
   FrameKeys frameKeys() const;
   // Names the connection when its side channel is resumed. It tells nothing of the secret.
   uint64_t id() const;
-  // Proves an RDMA CM request for queue pair `index` of the connector.
-  Mac callProof(uint32_t index) const;
+  // Proves an RDMA CM request for queue pair `index` of the sender in an epoch (CmPrivate).
+  Mac callProof(uint64_t epoch, uint32_t index) const;
 };
 
 // Write and check the MACs of the messages that resume a side channel. `key`: of the end that sends the

@@ -121,13 +121,13 @@ std::string checkEnd(const EndInfo& end) {
 std::string checkFirstEnd(const EndInfo& end) {
   if (!beginsLost(end)) return checkEnd(end);
   if (end.lanes != 0) return "an impossible number of lanes";
-  if (end.failover == 0 || end.connection_manager != 0) return "no queue pairs";
+  if (end.failover == 0) return "no queue pairs";
   return checkOutline(end);
 }
 
 std::string checkFirstPairing(const EndInfo& request, const EndInfo& reply) {
   if (!beginsLost(reply)) return checkPairing(request, reply);
-  if (request.failover == 0 || request.connection_manager != 0) return "no queue pairs";
+  if (request.failover == 0) return "no queue pairs";
   if (reply.out_of_order != request.out_of_order) return "another order of messages than was asked for";
   return {};
 }

@@ -205,12 +205,15 @@ struct ConnectReady {
 static_assert(sizeof(ConnectReady) == 24 + kRefusalBytes + 16);
 
 // Private data of a connection manager's request: the proof that it comes from the peer
-// (Session::callProof()), and the index of the connector's queue pair.
+// (Session::callProof()), the epoch and the index of the sender's queue pair. For a trial: the trial's number,
+// and kTrialCall.
 struct CmPrivate {
   Mac proof;
+  uint64_t epoch;
   uint32_t queue_pair;
   uint32_t reserved;
 };
+inline constexpr uint32_t kTrialCall = UINT32_MAX;
 static_assert(sizeof(CmPrivate) <= 56);
 
 // ---- How a side channel that has broken is resumed over a new TCP connection (resumer.h)

@@ -122,8 +122,7 @@ rdma_conn_param CmConnection::parameters(std::span<const std::byte> private_data
   rdma_conn_param parameters = {};
   parameters.private_data = private_data.data();
   parameters.private_data_len = static_cast<uint8_t>(private_data.size());
-  parameters.responder_resources = kReadDepth;
-  parameters.initiator_depth = kReadDepth;
+  parameters.responder_resources = parameters.initiator_depth = port_.iwarp ? kIwarpReadDepth : kReadDepth;
   parameters.retry_count = retry_count_;
   parameters.rnr_retry_count = kRnrRetry;
   parameters.qp_num = qp()->qp_num;
@@ -266,15 +265,16 @@ Status CmConnection::tryAgain() {
   return Status::success();
 }
 
-Status CmConnection::give(const std::string& what, Code code) {
-  RAILWISE_WARN("%s", describe(what).c_str());
-  failure_ = {code, 0};
-  return failure_;
-}
+Status CmConnection::give(const std::string& what, Code code) { return fail(what, {code, 0}); }
 
 Status CmConnection::fail(const char* what, int error) {
-  RAILWISE_WARN("%s", describe(std::string(what) + ": " + std::strerror(error)).c_str());
-  failure_ = {Code::kSystem, error};
+  return fail(std::string(what) + ": " + std::strerror(error), {Code::kSystem, error});
+}
+
+Status CmConnection::fail(const std::string& what, Status status) {
+  if (path_.quiet) RAILWISE_INFO(log::kNet, "%s", describe(what).c_str());
+  else RAILWISE_WARN("%s", describe(what).c_str());
+  failure_ = status;
   return failure_;
 }
 

@@ -60,6 +60,7 @@ SocketAddress cmAddressOf(const ibv_gid& bytes, uint16_t port, uint32_t scope_id
 // Wanted properties of the path.
 struct CmPath {
   uint8_t traffic_class = 0;
+  bool quiet = false;  // errors are information: another path will be tried
 };
 
 struct CmRelease {
@@ -90,9 +91,9 @@ class CmRequest {
 
 class CmListener {
  public:
-  // Listens on one of cmAddresses(). If its port number is 0, the system chooses one.
+  // Listens on one of cmAddresses(). If its port number is 0, the system chooses one. `quiet`: as in CmPath.
   static Result<CmListener> create(ibv_context* context, const Port& port, const SocketAddress& address,
-                                   int backlog);
+                                   int backlog, bool quiet = false);
 
   const SocketAddress& address() const { return address_; }  // with the port number
   // The next request; nothing if there is none. After an error the listener is unusable.
@@ -156,6 +157,7 @@ class CmConnection {
   std::string describe(const std::string& what) const;
   Status give(const std::string& what, Code code = Code::kRemote);
   Status fail(const char* what, int error);
+  Status fail(const std::string& what, Status status);
 
   CmChannel channel_;
   CmId id_;

@@ -12,9 +12,13 @@
 namespace railwise::verbs {
 namespace {
 
-Status managerFailed(const ibv_context* context, const Port& port, const char* what, int error) {
-  RAILWISE_WARN("%s port %u: RDMA CM: %s: %s%s", deviceName(context), port.number, what, std::strerror(error),
-                error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
+Status managerFailed(const ibv_context* context, const Port& port, const std::string& what, int error,
+                     bool quiet) {
+  const std::string line = std::string(deviceName(context)) + " port " + std::to_string(port.number) +
+                           ": RDMA CM: " + what + ": " + std::strerror(error) +
+                           (error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
+  if (quiet) RAILWISE_INFO(log::kNet, "%s", line.c_str());
+  else RAILWISE_WARN("%s", line.c_str());
   return {Code::kSystem, error};
 }
 
@@ -70,7 +74,7 @@ void CmRequest::reject(std::span<const std::byte> reason) {
 }
 
 Result<CmListener> CmListener::create(ibv_context* context, const Port& port, const SocketAddress& address,
-                                      int backlog) {
+                                      int backlog, bool quiet) {
   const Result<const CmLibrary*> library = cmLibrary();
   if (!library.ok()) return library.status();
   const CmLibrary& cm = **library;
@@ -80,13 +84,13 @@ Result<CmListener> CmListener::create(ibv_context* context, const Port& port, co
   int error = EADDRINUSE;
   for (int tries = 0; tries < kPortTries && error == EADDRINUSE; ++tries) {
     made.id_ = makeCmId(cm, made.channel_.get());
-    if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno);
+    if (made.id_ == nullptr) return managerFailed(context, port, "no event channel or id", errno, quiet);
     sockaddr_storage local = storageOf(address);
     const bool listens =
         cm.bind_addr(made.id_.get(), raw(local)) == 0 && cm.listen(made.id_.get(), backlog) == 0;
     error = listens ? 0 : errno;
   }
-  if (error != 0) return managerFailed(context, port, ("listening on " + address.text()).c_str(), error);
+  if (error != 0) return managerFailed(context, port, "listening on " + address.text(), error, quiet);
   made.address_ = SocketAddress(address.family(), address.bytes(), ntohs(cm.get_src_port(made.id_.get())),
                                 address.scopeId());
   return made;

@@ -280,12 +280,6 @@ TEST(Failback, AFusedDeviceGetsItsRailBack) {
 // at their first message.
 class BeginsLost : public ::testing::TestWithParam<int> {};  // rails of the device
 
-// Once this process knows.
-void takeDown(LoopConnection& loop, std::size_t rail) {
-  test::changePort("soft" + std::to_string(rail) + ":1", "down");
-  test::waitUntil([&] { return !loop.device().rails()[rail].hca->state().active(1); });
-}
-
 TEST_P(BeginsLost, AConnectionMadeWhilePortsAreDownGoesOverAStandbyAndBack) {
   LoopConnection loop(2 * kHalf, "count=3", GetParam());
   for (int rail = 0; rail < GetParam(); ++rail) takeDown(loop, static_cast<std::size_t>(rail));

@@ -29,10 +29,11 @@ struct FakeHost final : Failback::Host {
     ++trials;
     return Status{Code::kSystem, ENOMEM};
   }
-  bool readThrough(const TrialQueuePair&, const EndInfo&, std::size_t, std::size_t, const EndInfo&,
-                   std::size_t) override {
+  bool connectTrial(TrialQueuePair&, const EndInfo&, std::size_t, std::size_t, const TrialReplyFrame&,
+                    std::size_t) override {
     return false;
   }
+  Result<bool> readThrough(TrialQueuePair&, uint32_t) override { return false; }
   void goBack() override { ++went_back; }
 
   int asked = 0;

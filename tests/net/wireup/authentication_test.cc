@@ -90,20 +90,21 @@ TEST_F(AuthenticationTest, KeysAndProofsDifferWithWhateverTheyAreMadeOf) {
   std::set<Digest> keys = {session.frameKeys().from_sender.digest(),
                            session.frameKeys().from_receiver.digest()};
   std::set<std::string> proofs;
-  const auto prove = [&](const Session& from, uint32_t index) {
-    const Mac proof = from.callProof(index);
+  const auto prove = [&](const Session& from, uint64_t epoch, uint32_t index) {
+    const Mac proof = from.callProof(epoch, index);
     proofs.emplace(reinterpret_cast<const char*>(proof.bytes), sizeof proof.bytes);
   };
-  prove(session, 0);
-  prove(session, 1);
+  prove(session, 1, 0);
+  prove(session, 1, 1);
+  prove(session, 2, 0);
   for (const Session& other : others) {
     keys.insert(other.frameKeys().from_sender.digest());
     keys.insert(other.frameKeys().from_receiver.digest());
-    prove(other, 0);
+    prove(other, 1, 0);
   }
   EXPECT_EQ(keys.size(), 8U);
-  EXPECT_EQ(proofs.size(), 5U);
-  EXPECT_TRUE(sameMac(session.callProof(3), Session(session).callProof(3)));
+  EXPECT_EQ(proofs.size(), 6U);
+  EXPECT_TRUE(sameMac(session.callProof(1, 3), Session(session).callProof(1, 3)));
 }
 
 TEST_F(AuthenticationTest, ThePairIdIsOfTheSecretAndDoesNotTellIt) {

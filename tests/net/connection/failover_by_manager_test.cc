@@ -1,0 +1,128 @@
+// Failover where RDMA CM connects the queue pairs: on iWARP, and on InfiniBand and RoCE if
+// RAILWISE_CONNECT=cm.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "loop_connection.h"
+#include "net/loop_traffic.h"
+#include "port_control.h"
+#include "said.h"
+#include "tests/ok.h"
+#include "tests/wait.h"
+
+namespace railwise::net {
+namespace {
+
+struct Transport {
+  const char* link;
+  const char* report;  // the opcode that reports a message
+};
+
+class ManagedFailover : public ::testing::TestWithParam<Transport> {
+ protected:
+  ManagedFailover() { setenv("RAILWISE_CONNECT", "cm", 1); }
+  ~ManagedFailover() override { unsetenv("RAILWISE_CONNECT"); }
+  // `count` devices; `more`: further keys, or faults behind a semicolon.
+  static std::string devices(int count, const std::string& more = "") {
+    return "count=" + std::to_string(count) + ",link=" + GetParam().link + more;
+  }
+  static std::string report() { return GetParam().report; }
+};
+
+TEST_P(ManagedFailover, GoesToAStandbyAndBack) {
+  LoopConnection loop(2 * kHalf, devices(2));
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(64, 512));
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(64, 512));
+  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+  ASSERT_TRUE(traffic.run(16, 60'000));
+  test::changePort("soft0:1", "up");
+  EXPECT_TRUE(until(traffic, [&] {
+    return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
+  }));
+  EXPECT_EQ(loop.sender().epoch(), 3U);
+}
+
+TEST_P(ManagedFailover, AFusedDeviceGoesOnWithTheRestAndGetsItsRailBack) {
+  LoopConnection loop(2 * kHalf, devices(3), 2);
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(32, 100'000));
+  test::changePort("soft1:1", "down");
+  ASSERT_TRUE(traffic.run(32, 100'000));
+  EXPECT_EQ(loop.sender().rails().size(), 1U);
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft0");
+  test::changePort("soft0:1", "down");
+  ASSERT_TRUE(traffic.run(32, 100'000));
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft2");
+  test::changePort("soft0:1", "up");
+  test::changePort("soft1:1", "up");
+  EXPECT_TRUE(until(traffic, [&] { return loop.sender().rails().size() == 2U && loop.sender().running(); }));
+}
+
+TEST_P(ManagedFailover, GoesOnAfterOneFailedCompletion) {
+  for (const char* status :
+       {"loc_qp_op_err", "rem_access_err", "retry_exc_err", "wr_flush_err", "general_err"}) {
+    LoopConnection loop(2 * kHalf, devices(1, ";fault opcode=" + report() + " nth=40 status=" + status));
+    ASSERT_TRUE(Traffic(loop).run(128, 512)) << status;
+    EXPECT_GE(loop.sender().epoch(), 2U) << status;
+    EXPECT_STREQ(loop.sender().rails().front().name, "soft0");
+  }
+}
+
+TEST_P(ManagedFailover, SurvivesFailuresInARowOverSeveralRails) {
+  LoopConnection loop(2 * kHalf,
+                      devices(4, ";fault opcode=" + report() +
+                                     " every=47 status=general_err;fault verb=create_qp every=7 errno=ENOMEM"),
+                      3);
+  ASSERT_TRUE(Traffic(loop).run(400, 20'000, 16));
+  EXPECT_GE(loop.sender().epoch(), 5U);
+}
+
+// Nobody says that nothing gets through any more, and on iWARP every send is complete all the same.
+TEST_P(ManagedFailover, LeavesASilentPath) {
+  LoopConnection loop(2 * kHalf, devices(2));
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(64, 512));
+  test::addFault("device=soft0 stuck");
+  ASSERT_TRUE(traffic.run(64, 512));
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+}
+
+TEST_P(ManagedFailover, AConnectionMadeWhileItsPortIsDownGoesOverAStandbyAndBack) {
+  LoopConnection loop(2 * kHalf, devices(2));
+  takeDown(loop, 0);
+  loop.useAnother();
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 512));
+  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+  test::changePort("soft0:1", "up");
+  EXPECT_TRUE(until(traffic, [&] {
+    return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
+  }));
+}
+
+// An ordinary end of the peer, too, disconnects the queue pairs: no search for another path begins.
+TEST_P(ManagedFailover, AnOrdinaryEndOfThePeerIsNoFailure) {
+  LoopConnection loop(2 * kHalf, devices(2));
+  ASSERT_TRUE(Traffic(loop).run(16, 512));
+  Request* const receive = loop.receive(1, kHalf, 64);
+  ASSERT_NE(receive, nullptr);
+  const test::Said said;
+  Context::close(&loop.sender());
+  EXPECT_FALSE(LoopConnection::finish(receive));
+  EXPECT_NE(said.all().find("the peer closed the connection or died"), std::string::npos) << said.all();
+  EXPECT_EQ(said.all().find("looking for another path"), std::string::npos) << said.all();
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ManagedFailover,
+                         ::testing::Values(Transport{"iwarp", "send"}, Transport{"roce", "write_imm"},
+                                           Transport{"ib", "write_imm"}),
+                         [](const auto& its) { return std::string(its.param.link); });
+
+}  // namespace
+}  // namespace railwise::net
