@@ -81,9 +81,9 @@ def write_trees(railwise, machine, folder):
 class Conductor:
     """The process that makes the faults of a seed happen on a fabric."""
 
-    def __init__(self, railwise, seed, ranks, fabric):
+    def __init__(self, railwise, seed, ranks, fabric, transport):
         self._process = subprocess.Popen([str(railwise), "perf", "alltoall", "--faults", str(seed), "--ranks", str(ranks), "-D", SPREAD_S,
-                                          "--conduct", fabric], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                          "--transport", transport, "--conduct", fabric], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"railwise perf --conduct ended with status {self._process.wait()}")
@@ -230,13 +230,13 @@ def sockets_of(fabric, seconds=GONE_S):
     return False
 
 
-def run(nccl, build, plugin, seed, environment):
+def run(nccl, build, plugin, seed, environment, transport="any"):
     """One seed as a line of the tally."""
     begin = time.monotonic()
     ranks = RANKS[seed % len(RANKS)]
     fabric = f"nccl-faults{seed}-{os.getpid()}"
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"nccl-faults{seed}-"))
-    conductor = Conductor(build / "bin/railwise", seed, ranks, fabric)
+    conductor = Conductor(build / "bin/railwise", seed, ranks, fabric, transport)
     try:
         machine = conductor.machine
         trees = write_trees(build / "bin/railwise", machine, folder)

@@ -123,7 +123,7 @@ const LaneQueuePair* Endpoint::onRail(std::size_t rail) const {
 std::string Endpoint::nameOf(const LaneQueuePair& queue_pair) const {
   const Rail& rail = rails[queue_pair.rail];
   return std::string(rail.hca->name()) + " port " + std::to_string(rail.port.number) + " qp " +
-         std::to_string(queue_pair.qp->qp_num);
+         std::to_string(queue_pair.qp != nullptr ? queue_pair.qp->qp_num : queue_pair.counts().number);
 }
 
 }  // namespace railwise::net

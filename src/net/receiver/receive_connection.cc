@@ -252,7 +252,10 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
   Result<std::unique_ptr<verbs::CmConnection>> made = verbs::CmConnection::accept(
       std::move(request), std::move(queue_pair.rest->made), endpoint_.rails[rail].port, config_,
       {peer.traffic_class, epoch() > 1}, {});
-  if (!made.ok()) return made.status();
+  if (!made.ok()) {
+    queue_pair.qp = nullptr;  // it has gone with the attempt
+    return made.status();
+  }
   queue_pair.rest->cm = std::move(*made);
   return Status::success();
 }

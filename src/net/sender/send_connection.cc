@@ -219,7 +219,10 @@ Result<bool> SendConnection::connectQueuePair(std::size_t index, const EndInfo& 
         call(std::move(queue_pair.rest->made), endpoint_.rails[queue_pair.rail],
              local.rail[queue_pair.rail].gids[pair.peer_gid], {reply.rail[queue_pair.peer_rail], pair.gid},
              epoch(), static_cast<uint32_t>(index));
-    if (!made.ok()) return made.status();
+    if (!made.ok()) {
+      queue_pair.qp = nullptr;  // it has gone with the attempt
+      return made.status();
+    }
     queue_pair.rest->cm = std::move(*made);
   }
   Result<bool> up = queue_pair.rest->cm->advance();

@@ -58,6 +58,7 @@ constexpr const char* kEvents[] = {"lid_change", "sm_change",   "pkey_change",  
                                    "gid_change", "port_active", "comm_est",     "qp_fatal",
                                    "cq_err",     "qp_req_err",  "qp_access_err"};
 constexpr const char* kOpcodes[] = {"any", "write", "write_imm"};
+constexpr const char* kIwarpOpcodes[] = {"any", "write", "send", "read"};
 constexpr int kSpeeds[] = {10000, 25000, 40000};
 
 struct Place {
@@ -153,7 +154,9 @@ class StepDrawer {
     if (draw_.chance(50)) return "every=" + std::to_string(draw_.between(3, most)) + " " + count;
     return textOf("probability=0.0%d seed=%d ", draw_.between(1, 9), draw_.between(1, 1000)) + count;
   }
-  std::string opcode() { return std::string("opcode=") + draw_.oneOf(kOpcodes) + " "; }
+  std::string opcode() {
+    return std::string("opcode=") + (machine_.iwarp ? draw_.oneOf(kIwarpOpcodes) : draw_.oneOf(kOpcodes)) + " ";
+  }
 
   // Strikes a place at once by a command, or by a rule at the n-th send from then on.
   void strikePlace(const Place& place, const char* command, const char* action) {
@@ -217,8 +220,10 @@ class StepDrawer {
     blackHole(rules, !sparing_);
   }
 
+  // Of iWARP the address is that of an interface, which the device does not have.
   void changeAddress() {
     const Place place = anyPlace();
+    if (machine_.iwarp) return strikePlace(place, "event=gid_change", "event=gid_change");
     const std::string address =
         machine_.infiniband
             ? textOf("gid=0=fe80::%x:%x", draw_.between(1, 0xffff), draw_.between(1, 0xffff))
@@ -257,7 +262,8 @@ class StepDrawer {
         return blackHoleOfDevice();
       case FaultKind::kBlackHoleHosts:
         return blackHoleOfHosts();
-      case FaultKind::kRnr:
+      case FaultKind::kRnr:  // iWARP has no such answer
+        if (machine_.iwarp) return rule(at(anyPlace()) + "opcode=send " + times(30) + "status=rem_op_err");
         return rule(at(anyPlace()) + "opcode=write_imm " + times(30) +
                     "rnr=" + std::to_string(draw_.between(1, 20)));
       case FaultKind::kDelay:

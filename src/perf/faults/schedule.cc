@@ -13,12 +13,15 @@ namespace railwise::cli {
 namespace {
 
 // The streams of Draw, one per purpose.
-constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRailStream = 4;
+constexpr uint64_t kTrafficStream = 1, kMachineStream = 2, kStepStream = 3, kRailStream = 4,
+                   kTransportStream = 5;
 
 // Weights of 2 to 8 ranks. Many ranks are rare, because the computer may have only two cores.
 constexpr int kRankWeights[] = {55, 22, 15, 3, 2, 1, 2};
 // Weights of 1 to 4 rails.
 constexpr int kRailWeights[] = {20, 40, 22, 18};
+// Weights of kPlain, kIwarp, kRdmaCm.
+constexpr int kTransportWeights[] = {70, 15, 15};
 constexpr int kMostRailsOfHost = static_cast<int>(std::size(kRailWeights));
 constexpr int kFirstPciDevice = 4;
 constexpr int kNewestWeight = 60;
@@ -60,10 +63,18 @@ uint64_t bytesOfIterations(const PerfOptions& options) {
   return sum;
 }
 
-FaultMachine drawMachine(uint64_t seed, int ranks) {
+FaultTransport drawTransport(uint64_t seed, FaultTransport wanted) {
+  constexpr FaultTransport kDrawn[] = {FaultTransport::kPlain, FaultTransport::kIwarp, FaultTransport::kRdmaCm};
+  return wanted != FaultTransport::kAny ? wanted : kDrawn[Draw(seed, kTransportStream).weighted(kTransportWeights)];
+}
+
+FaultMachine drawMachine(uint64_t seed, int ranks, FaultTransport wanted) {
   Draw draw(seed, kMachineStream);
   FaultMachine machine;
-  machine.infiniband = draw.chance(50);
+  const FaultTransport transport = drawTransport(seed, wanted);
+  machine.iwarp = transport == FaultTransport::kIwarp;
+  machine.rdma_cm = transport != FaultTransport::kPlain;
+  machine.infiniband = draw.chance(50) && !machine.iwarp;
   machine.engine = draw.chance(30);
   machine.adversarial = draw.chance(30);
   machine.pacing = draw.chance(40);
@@ -113,7 +124,7 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
     options.max_bytes *= static_cast<uint64_t>(options.step_factor);
   options.iters = 1;
   options.warmup_iters = 0;
-  const uint64_t volume = drawMachine(seed, options.ranks).engine ? kEngineVolume : kVolume;
+  const uint64_t volume = drawMachine(seed, options.ranks, options.transport).engine ? kEngineVolume : kVolume;
   options.check = static_cast<int>(std::clamp<uint64_t>(volume / bytesOfIterations(options), 2, kMaxChecks));
   return options;
 }
@@ -121,7 +132,7 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
 Schedule drawSchedule(const PerfOptions& options) {
   Schedule schedule;
   schedule.seed = options.faults.value_or(0);
-  schedule.machine = drawMachine(schedule.seed, options.ranks);
+  schedule.machine = drawMachine(schedule.seed, options.ranks, options.transport);
   schedule.machine.used_rails =
       options.fuse ? kMostRailsOfHost : std::min(options.channels, kMostRailsOfHost);
   Draw draw(schedule.seed, kStepStream);
@@ -158,7 +169,10 @@ std::string machineText(const Schedule& schedule, const std::string& fabric) {
     if (machine.placed) text += ";gpu pci=0000:00:02.0";
     for (int device = 0; device < rails; ++device) {
       text += textOf(";name=%s,link=%s,speed=%d", deviceName(device).c_str(),
-                     machine.infiniband ? "ib" : "roce", machine.speed_mbps);
+                     machine.iwarp        ? "iwarp"
+                     : machine.infiniband ? "ib"
+                                          : "roce",
+                     machine.speed_mbps);
       if (machine.placed) text += textOf(",pci=0000:00:%02x.0", kFirstPciDevice + device);
     }
   }
@@ -168,6 +182,7 @@ std::string machineText(const Schedule& schedule, const std::string& fabric) {
 std::vector<std::pair<std::string, std::string>> faultEnvironment(const Schedule& schedule) {
   return {{"NCCL_SOCKET_IFNAME", "lo"},
           {"RAILWISE_FUSE_PLACELESS", "1"},
+          {"RAILWISE_CONNECT", schedule.machine.rdma_cm ? "cm" : "auto"},
           {"NCCL_IB_TIMEOUT", std::to_string(schedule.machine.ack_timeout)},
           {"NCCL_IB_RETRY_CNT", std::to_string(schedule.machine.retries)},
           {"RAILWISE_FAILOVER_TIMEOUT", std::to_string(kFailoverTimeoutSeconds)}};

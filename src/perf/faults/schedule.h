@@ -16,6 +16,8 @@ struct FaultMachine {
   std::vector<int> rails;  // number of devices of each host (soft0, ...); rank r runs on host r
   int used_rails = 1;  // devices of each host, from soft0 on, that connections use while nothing has failed
   bool infiniband = false;
+  bool iwarp = false;
+  bool rdma_cm = false;  // connects the queue pairs; on iWARP it always does
   bool engine = false;
   bool adversarial = false;
   bool pacing = false;

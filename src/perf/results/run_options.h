@@ -20,6 +20,10 @@ enum class Barriers { kNone, kTimed, kNotTimed };
 // Which number stands for all ranks (-a/--average).
 enum class AverageOver { kRankZero, kMean, kLeast, kLargest };
 
+// How the devices of a run with faults are connected. kAny: drawn. kPlain: InfiniBand or RoCE, by the handshake.
+// kRdmaCm: InfiniBand or RoCE, by RDMA CM.
+enum class FaultTransport : uint8_t { kAny, kPlain, kIwarp, kRdmaCm };
+
 struct PerfOptions {
   Collective collective = Collective::kAllReduce;
   PluginOptions plugin;
@@ -63,9 +67,15 @@ struct PerfOptions {
   // The seed of a schedule of faults (perf/faults/schedule.h).
   std::optional<uint64_t> faults;
   bool dry_run = false;
+  FaultTransport transport = FaultTransport::kAny;
   // With `faults`: the fabric of the ranks of another program. Empty: not requested.
   std::string conduct;
 };
+
+inline constexpr Choice<FaultTransport> kFaultTransports[] = {{"any", FaultTransport::kAny},
+                                                              {"plain", FaultTransport::kPlain},
+                                                              {"iwarp", FaultTransport::kIwarp},
+                                                              {"cm", FaultTransport::kRdmaCm}};
 
 // nccl-tests' names.
 inline constexpr Choice<DataType> kDataTypes[] = {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/random.h"
+#include "softdev/cm/objects.h"
 #include "softdev/fabric/joining/membership.h"
 
 namespace railwise::softdev::cm {
@@ -17,7 +18,7 @@ constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 bool isMapped(const Address& address) { return std::memcmp(address.ip, kMapped, sizeof kMapped) == 0; }
 
-// The addresses that the text gives a port. Changes that the fabric has made to GIDs since do not show here.
+// The addresses that the text gives a port.
 const std::vector<Gid>& addressesOf(const PortConfig& port) {
   return port.iwarp ? port.addresses : port.gids;
 }
@@ -119,6 +120,10 @@ Device* findLocal(const Address& address, uint8_t* port) {
       *port = static_cast<uint8_t>(number);
       break;
     }
+  }
+  // The fabric may have changed GIDs since.
+  for (ibv_device** at = list; at != nullptr && *at != nullptr && found == nullptr; ++at) {
+    if (hasAddressNow(as<Device>(*at), address, port)) found = &as<Device>(*at);
   }
   freeDeviceList(list);
   return found;

@@ -110,17 +110,61 @@ void watch(Id& id) {
   for (const int fd : id.sockets) (void)epoll_ctl(id.channel->fd, EPOLL_CTL_ADD, fd, &wanted);
 }
 
+namespace {
+
+std::list<OpenDevice>::iterator placeOf(const ibv_context* context) {
+  std::list<OpenDevice>& all = manager().devices;
+  return std::find_if(all.begin(), all.end(), [&](const OpenDevice& open) { return open.context == context; });
+}
+
+// A context of the device that works; null with errno set: there is none.
+OpenDevice* openContext(Device& device) {
+  std::list<OpenDevice>& all = manager().devices;
+  const auto works = [&](const OpenDevice& open) {
+    return open.device == &device &&
+           as<Context>(open.context).record->fatal.load(std::memory_order_acquire) == 0;
+  };
+  if (const auto found = std::find_if(all.begin(), all.end(), works); found != all.end()) return &*found;
+  OpenDevice& made = all.emplace_back(&device, nullptr, 0);
+  made.context = openDevice(&device);
+  if (made.context == nullptr) {
+    const int error = errno;
+    all.pop_back();
+    errno = error;
+    return nullptr;
+  }
+  watchForks();
+  return &made;
+}
+
+void closeUnused(std::list<OpenDevice>::iterator open) {
+  // If the program still has objects on the context, the context stays open for the next id.
+  if (open->uses == 0 && closeDevice(open->context) == 0) manager().devices.erase(open);
+}
+
+}  // namespace
+
+bool hasAddressNow(Device& device, const Address& address, uint8_t* port) {
+  OpenDevice* const open = openContext(device);
+  if (open == nullptr) return false;
+  const Context& context = as<Context>(open->context);
+  bool found = false;
+  for (uint32_t number = 1; number <= device.config.portCount() && !found; ++number) {
+    for (const Gid& gid : addressesOf(context.fabric->segment->ports[context.record->ports[number - 1]]))
+      found = found || std::memcmp(gid.raw, address.ip, sizeof address.ip) == 0;
+    if (found) *port = static_cast<uint8_t>(number);
+  }
+  closeUnused(placeOf(open->context));
+  return found;
+}
+
 int useDevice(Id& id, Device& device, uint8_t port) {
   if (id.device == nullptr) {
-    const auto found = manager().devices.emplace(&device, OpenDevice{nullptr, 0}).first;
-    if (found->second.context == nullptr) {
-      found->second.context = openDevice(&device);
-      if (found->second.context == nullptr) return errno;
-      watchForks();
-    }
-    ++found->second.uses;
+    OpenDevice* const found = openContext(device);
+    if (found == nullptr) return errno;
+    ++found->uses;
     id.device = &device;
-    id.verbs = found->second.context;
+    id.verbs = found->context;
   }
   id.port_num = port;
   return id.device == &device ? 0 : EINVAL;
@@ -128,9 +172,9 @@ int useDevice(Id& id, Device& device, uint8_t port) {
 
 void leaveDevice(Id& id) {
   if (id.device == nullptr) return;
-  const auto found = manager().devices.find(id.device);
-  // If the program still has objects on the context, the context stays open for the next id.
-  if (--found->second.uses == 0 && closeDevice(found->second.context) == 0) manager().devices.erase(found);
+  const auto found = placeOf(id.verbs);
+  --found->uses;
+  closeUnused(found);
   id.device = nullptr;
   id.verbs = nullptr;
 }

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -97,7 +98,10 @@ struct Id : rdma_cm_id {
   Channel& events() { return *static_cast<Channel*>(channel); }
 };
 
+// A context of the manager's own. After the device has failed there is another one, as in librdmacm of
+// rdma-core 39 and later; the ids that use the dead one keep it.
 struct OpenDevice {
+  Device* device;
   ibv_context* context;
   int uses;
 };
@@ -107,7 +111,7 @@ struct Manager {
   std::condition_variable acknowledged;
   uint64_t last_serial = 0;
   std::map<uint64_t, Id*> ids;
-  std::map<Device*, OpenDevice> devices;
+  std::list<OpenDevice> devices;
 };
 Manager& manager();
 
@@ -122,6 +126,8 @@ void watch(Id& id);
 // Makes sockets for the address, with a port number chosen by the system if it is 0. Also sets the device,
 // unless the address is "every address". Returns 0 or an errno (bind.cc).
 int bindHere(Id& id, Address address);
+// Has a port of the device this address now? The fabric may have changed it since the device was configured.
+bool hasAddressNow(Device& device, const Address& address, uint8_t* port);
 // Binds the id to a device. Returns 0 or an errno. EINVAL: the id has another device, which it keeps.
 int useDevice(Id& id, Device& device, uint8_t port);
 void leaveDevice(Id& id);
