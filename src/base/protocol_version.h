@@ -7,6 +7,6 @@
 
 namespace railwise {
 
-inline constexpr uint16_t kProtocolVersion = 11;
+inline constexpr uint16_t kProtocolVersion = 12;
 
 }  // namespace railwise

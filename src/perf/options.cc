@@ -112,9 +112,10 @@ void addFaultOptions(std::vector<Option>& options, PerfOptions& fields) {
                      }});
   options.push_back(
       flagOption(0, "dry-run", &fields.dry_run, "with --faults: only say in words what would be done"));
-  options.push_back(choiceOption<FaultTransport>(0, "transport", kFaultTransports, &fields.transport,
-                                 "with --faults: iwarp, cm (InfiniBand or RoCE, connected by RDMA CM), plain\n"
-                                 "(without RDMA CM), any (drawn)"));
+  options.push_back(choiceOption<FaultTransport>(
+      0, "transport", kFaultTransports, &fields.transport,
+      "with --faults: iwarp, cm (InfiniBand or RoCE, connected by RDMA CM), plain\n"
+      "(without RDMA CM), any (drawn)"));
   options.push_back(textOption(0, "conduct", "FABRIC", &fields.conduct,
                                "with --faults: start no ranks, but make the faults happen to those that\n"
                                "another program runs on FABRIC. Each side says how far it is, on stdin\n"
@@ -166,8 +167,9 @@ Outcome<void> consistentFaults(const PerfOptions& options) {
   if (options.dry_run && !options.faults)
     return Error{"option --dry-run: it says what --faults SEED would do"};
   if (options.transport != FaultTransport::kAny && !options.faults)
-    return Error{"option --transport: it is of the machine that --faults SEED draws; without it, set link= in "
-                 "RAILWISE_DEVICE, and RAILWISE_CONNECT"};
+    return Error{
+        "option --transport: it is of the machine that --faults SEED draws; without it, set link= in "
+        "RAILWISE_DEVICE, and RAILWISE_CONNECT"};
   if (!options.conduct.empty() && !options.faults)
     return Error{"option --conduct: it makes the faults of --faults SEED happen"};
   if (options.faults && (options.csv || !options.against.empty() || options.min_busbw))

@@ -252,8 +252,9 @@ class Connection {
                   const ibv_send_wr* refused = nullptr);
   Status losePoll(const ibv_cq* cq);
   Status failCompletion(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
-  // iWARP: does this completion say only that the TCP connection has ended? An ordinary end of the peer's, too,
-  // flushes what is posted. Then the connection waits a little for what the peer says (checkDisconnection()).
+  // iWARP: does this completion say only that the TCP connection has ended? An ordinary end of the peer's,
+  // too, flushes what is posted. Then the connection waits a little for what the peer says
+  // (checkDisconnection()).
   bool noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   void noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now);
   // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
@@ -297,8 +298,8 @@ class Connection {
     }
   }
   // A signalled work request whose completion shows that everything has arrived that was posted to the queue
-  // pair before: an RDMA write of no bytes, on iWARP a read of the begin of the peer's window. `sge`: what the
-  // read is into; it must live until the work request is posted.
+  // pair before: an RDMA write of no bytes, on iWARP a read of the begin of the peer's window. `sge`: what
+  // the read is into; it must live until the work request is posted.
   ibv_send_wr proofOfArrival(LaneQueuePair& queue_pair, ibv_sge& sge) const {
     ibv_send_wr work = {};
     work.opcode = IBV_WR_RDMA_WRITE;
@@ -359,7 +360,8 @@ class Connection {
   MemoryKeys windowKeysOn(const Rail& rail) const;
   // Does RDMA CM connect the queue pairs of this connection? The sender decides it in its request.
   bool usesManager() const { return epoch_here_.connection_manager != 0; }
-  // The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its interface.
+  // The addresses by which the peer can reach `rail`: its GIDs, with RDMA CM the IP addresses of its
+  // interface.
   Result<verbs::GidList> addressesOf(const Rail& rail) const;
   // Makes a queue pair for a trial, which belongs to no epoch. Errors: kSystem, logged.
   static Result<TrialQueuePair> openTrial(const Rail& rail, const Config& config);
@@ -398,7 +400,7 @@ class Connection {
   RecoveryLog log_;
   enum class Search : uint8_t { kNone, kWarned, kNoted };
   Search search_ = Search::kNone;  // for another path, and how the log was told of it
-  Session session_ = {};  // proves calls of RDMA CM
+  Session session_ = {};           // proves calls of RDMA CM
   EndInfo epoch_here_ = {};
   EndInfo epoch_there_ = {};
   Silence silence_;

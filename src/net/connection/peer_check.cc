@@ -20,8 +20,8 @@ constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
 
 // The time after which a device must have reported something. A device of InfiniBand or RoCE may take four
 // times its timeout (InfiniBand specification, 9.7.6.1.3); the least time is for small settings. On iWARP the
-// device reports nothing: TCP tries for a quarter of an hour to deliver over a path that is gone. It repeats a
-// lost packet after 0.2 s, 0.4 s and so on; three seconds are enough for four losses in a row.
+// device reports nothing: TCP tries for a quarter of an hour to deliver over a path that is gone. It repeats
+// a lost packet after 0.2 s, 0.4 s and so on; three seconds are enough for four losses in a row.
 constexpr int kTimesOfDevice = 4;
 constexpr Clock::duration kLeastOfDevice = std::chrono::seconds(5);
 constexpr Clock::duration kLeastOfTcp = std::chrono::seconds(3);
@@ -171,10 +171,13 @@ Status Connection::checkSends() {
   if (silence_.owed() < limit) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (!queue_pair.rest->used || queue_pair.posted() == queue_pair.completed()) continue;
+    const std::string time = secondsText(limit);
+    const std::string what =
+        reports ? "for " + time + " the device has reported neither the end of a send nor an error: "
+                : "the peer's device does not answer for " + time + " (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT): ";
     return fail(
         {Code::kRemote, ETIMEDOUT},
-        nameOf(queue_pair) + ": ended: for " + secondsText(limit) +
-            " the device has reported neither the end of a send nor an error: " +
+        nameOf(queue_pair) + ": ended: " + what +
             diagnoseOr(queue_pair, "check the network to the peer, and the device's own log (dmesg)"));
   }
   return Status::success();

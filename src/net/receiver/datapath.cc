@@ -108,8 +108,7 @@ Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, 
 // send queue (without queue pairs the next epoch writes its clear-to-send).
 bool ReceiveConnection::blocked() const {
   return numbers().next > numbers().settled + kSlots ||
-         (!rules_.has_immediates && running() &&
-          endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
+         (!rules_.has_immediates && running() && endpoint_.queue_pairs[reply_queue_pair_].sendFree() == 0);
 }
 
 // NCCL reads no size of a silent receive, and profiles none.

@@ -14,7 +14,8 @@ namespace {
 // A queue pair in the error state gives its receives back at once, unless its device is dead.
 constexpr Clock::duration kDrainTime = std::chrono::milliseconds(100);
 
-// The sender waits half a second for the reply, and half a second for the queue pair and the answer to its read.
+// The sender waits half a second for the reply, and half a second for the queue pair and the answer to its
+// read.
 constexpr Clock::duration kTrialConnectTime = std::chrono::seconds(1);
 
 bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
@@ -247,8 +248,8 @@ Status ReceiveConnection::awaitBegin() {
     std::size_t failed = 0;
     const Result<bool> up = answerCalls(epoch_there_, &failed);
     if (!up.ok()) {
-      refuseEpoch(static_cast<uint8_t>(failed), pathText(endpoint_.queue_pairs[failed]) +
-                                                    ": RDMA CM cannot connect it");
+      refuseEpoch(static_cast<uint8_t>(failed),
+                  pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot connect it");
       return Status::success();
     }
     if (!*up) return Status::success();

@@ -249,9 +249,9 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
   if (!queue_pair.rest->used || queue_pair.rest->cm != nullptr || queue_pair.rail != rail)
     return Status::success();
   *failed = index;
-  Result<std::unique_ptr<verbs::CmConnection>> made = verbs::CmConnection::accept(
-      std::move(request), std::move(queue_pair.rest->made), endpoint_.rails[rail].port, config_,
-      {peer.traffic_class, epoch() > 1}, {});
+  Result<std::unique_ptr<verbs::CmConnection>> made =
+      verbs::CmConnection::accept(std::move(request), std::move(queue_pair.rest->made),
+                                  endpoint_.rails[rail].port, config_, {peer.traffic_class, epoch() > 1}, {});
   if (!made.ok()) {
     queue_pair.qp = nullptr;  // it has gone with the attempt
     return made.status();

@@ -47,9 +47,11 @@ class Failback {
     virtual void sendTrial(const TrialFrame& frame) = 0;
     // Makes a queue pair for a trial. Errors: kSystem, logged.
     virtual Result<TrialQueuePair> openTrialOn(const Rail& rail) const = 0;
-    // Connects the trial's queue pair to the queue pair in `reply`, or begins to. False: that is not possible.
+    // Connects the trial's queue pair to the queue pair in `reply`, or begins to. False: that is not
+    // possible.
     virtual bool connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
-                              std::size_t local_gid, const TrialReplyFrame& reply, std::size_t remote_gid) = 0;
+                              std::size_t local_gid, const TrialReplyFrame& reply,
+                              std::size_t remote_gid) = 0;
     // Posts a read of the peer's window through the trial's queue pair. False: it is not connected yet.
     // Errors: it cannot be.
     virtual Result<bool> readThrough(TrialQueuePair& trial, uint32_t remote_key) = 0;

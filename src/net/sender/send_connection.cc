@@ -241,10 +241,10 @@ Result<std::unique_ptr<verbs::CmConnection>> SendConnection::call(verbs::QueuePa
   std::memcpy(to.raw, peer.rail.gids[peer.gid], sizeof to.raw);
   const CmPrivate data = {session_.callProof(epoch, index), epoch, index, 0};
   const bool quiet = index == kTrialCall || epoch > 1;
-  return verbs::CmConnection::connect(
-      std::move(made), rail.port, *from,
-      verbs::cmAddressOf(to, peer.rail.cm_ports[peer.gid], from->scopeId()), config_,
-      {epoch_here_.traffic_class, quiet}, std::as_bytes(std::span(&data, 1)));
+  return verbs::CmConnection::connect(std::move(made), rail.port, *from,
+                                      verbs::cmAddressOf(to, peer.rail.cm_ports[peer.gid], from->scopeId()),
+                                      config_, {epoch_here_.traffic_class, quiet},
+                                      std::as_bytes(std::span(&data, 1)));
 }
 
 }  // namespace railwise::net

@@ -271,12 +271,12 @@ class SendConnection final : public Connection, private Failback::Host {
   }
   std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
   PathMemory paths_{std::chrono::seconds(config_.failover_timeout_s)};
-  std::vector<RailPath> epoch_paths_;  // the paths of this epoch, by queue pair
-  uint8_t blamed_ = kNoQueuePair;      // the queue pair whose path is already marked as failed
-  bool wants_to_send_ = false;         // isend was called while there were no queue pairs
-  int peer_rails_ = 0;                 // number of rails of the peer's device
+  std::vector<RailPath> epoch_paths_;      // the paths of this epoch, by queue pair
+  uint8_t blamed_ = kNoQueuePair;          // the queue pair whose path is already marked as failed
+  bool wants_to_send_ = false;             // isend was called while there were no queue pairs
+  int peer_rails_ = 0;                     // number of rails of the peer's device
   int most_queue_pairs_ = kMaxQueuePairs;  // no epoch has more than the first: iWARP has buffers for so many
-  bool whole_ = false;                 // this epoch uses all rails of both devices
+  bool whole_ = false;                     // this epoch uses all rails of both devices
   // isend's fast path is closed: this epoch uses other paths than the first one, there are no queue pairs, or
   // the connection has failed.
   bool fast_path_closed_ = false;

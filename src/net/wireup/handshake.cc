@@ -128,6 +128,7 @@ std::string checkFirstEnd(const EndInfo& end) {
 std::string checkFirstPairing(const EndInfo& request, const EndInfo& reply) {
   if (!beginsLost(reply)) return checkPairing(request, reply);
   if (request.failover == 0) return "no queue pairs";
+  if (reply.connection_manager != request.connection_manager) return "another way to connect";
   if (reply.out_of_order != request.out_of_order) return "another order of messages than was asked for";
   return {};
 }

@@ -205,8 +205,8 @@ struct ConnectReady {
 static_assert(sizeof(ConnectReady) == 24 + kRefusalBytes + 16);
 
 // Private data of a connection manager's request: the proof that it comes from the peer
-// (Session::callProof()), the epoch and the index of the sender's queue pair. For a trial: the trial's number,
-// and kTrialCall.
+// (Session::callProof()), the epoch and the index of the sender's queue pair. For a trial: the trial's
+// number, and kTrialCall.
 struct CmPrivate {
   Mac proof;
   uint64_t epoch;

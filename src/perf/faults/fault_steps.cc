@@ -155,7 +155,8 @@ class StepDrawer {
     return textOf("probability=0.0%d seed=%d ", draw_.between(1, 9), draw_.between(1, 1000)) + count;
   }
   std::string opcode() {
-    return std::string("opcode=") + (machine_.iwarp ? draw_.oneOf(kIwarpOpcodes) : draw_.oneOf(kOpcodes)) + " ";
+    return std::string("opcode=") + (machine_.iwarp ? draw_.oneOf(kIwarpOpcodes) : draw_.oneOf(kOpcodes)) +
+           " ";
   }
 
   // Strikes a place at once by a command, or by a rule at the n-th send from then on.

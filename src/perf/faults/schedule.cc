@@ -64,8 +64,10 @@ uint64_t bytesOfIterations(const PerfOptions& options) {
 }
 
 FaultTransport drawTransport(uint64_t seed, FaultTransport wanted) {
-  constexpr FaultTransport kDrawn[] = {FaultTransport::kPlain, FaultTransport::kIwarp, FaultTransport::kRdmaCm};
-  return wanted != FaultTransport::kAny ? wanted : kDrawn[Draw(seed, kTransportStream).weighted(kTransportWeights)];
+  constexpr FaultTransport kDrawn[] = {FaultTransport::kPlain, FaultTransport::kIwarp,
+                                       FaultTransport::kRdmaCm};
+  return wanted != FaultTransport::kAny ? wanted
+                                        : kDrawn[Draw(seed, kTransportStream).weighted(kTransportWeights)];
 }
 
 FaultMachine drawMachine(uint64_t seed, int ranks, FaultTransport wanted) {
@@ -124,7 +126,8 @@ PerfOptions drawPerfOptions(Collective collective, uint64_t seed) {
     options.max_bytes *= static_cast<uint64_t>(options.step_factor);
   options.iters = 1;
   options.warmup_iters = 0;
-  const uint64_t volume = drawMachine(seed, options.ranks, options.transport).engine ? kEngineVolume : kVolume;
+  const uint64_t volume =
+      drawMachine(seed, options.ranks, options.transport).engine ? kEngineVolume : kVolume;
   options.check = static_cast<int>(std::clamp<uint64_t>(volume / bytesOfIterations(options), 2, kMaxChecks));
   return options;
 }

@@ -25,7 +25,9 @@ std::string hostsSentence(const FaultMachine& machine, const PerfOptions& option
                     : options.fuse ? ", fused into one device each"
                                    : ", each a device of its own";
   return textOf("%d ranks on hosts of their own: ", machine.ranks()) + rails +
-         textOf(" %s rails", machine.iwarp ? "iWARP" : machine.infiniband ? "InfiniBand" : "RoCE") +
+         textOf(" %s rails", machine.iwarp        ? "iWARP"
+                             : machine.infiniband ? "InfiniBand"
+                                                  : "RoCE") +
          (machine.rdma_cm && !machine.iwarp ? " that RDMA CM connects" : "") + use;
 }
 

@@ -20,8 +20,8 @@ enum class Barriers { kNone, kTimed, kNotTimed };
 // Which number stands for all ranks (-a/--average).
 enum class AverageOver { kRankZero, kMean, kLeast, kLargest };
 
-// How the devices of a run with faults are connected. kAny: drawn. kPlain: InfiniBand or RoCE, by the handshake.
-// kRdmaCm: InfiniBand or RoCE, by RDMA CM.
+// How the devices of a run with faults are connected. kAny: drawn. kPlain: InfiniBand or RoCE, by the
+// handshake. kRdmaCm: InfiniBand or RoCE, by RDMA CM.
 enum class FaultTransport : uint8_t { kAny, kPlain, kIwarp, kRdmaCm };
 
 struct PerfOptions {

@@ -114,7 +114,8 @@ namespace {
 
 std::list<OpenDevice>::iterator placeOf(const ibv_context* context) {
   std::list<OpenDevice>& all = manager().devices;
-  return std::find_if(all.begin(), all.end(), [&](const OpenDevice& open) { return open.context == context; });
+  return std::find_if(all.begin(), all.end(),
+                      [&](const OpenDevice& open) { return open.context == context; });
 }
 
 // A context of the device that works; null with errno set: there is none.

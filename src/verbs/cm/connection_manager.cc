@@ -14,8 +14,8 @@ namespace {
 // How long the kernel may try to resolve the peer's address (ARP), and how often we try. The caller has a
 // time limit besides. Linux 6.12 may miss the answer if both ends ask each other at the same time, and then
 // notices it only at the end of this time. So a short time and several tries are better.
-constexpr int kResolveAddressMs = 1000;
-constexpr int kResolveTries = 5;
+constexpr int kResolveAddressMs = 200;
+constexpr int kResolveTries = 25;
 // The same limit for the route. On InfiniBand one subnet manager answers all requests.
 constexpr int kResolveRouteMs = 5000;
 // Reasons with which the managers of InfiniBand and RoCE reject (InfiniBand specification, table 110). That

@@ -14,9 +14,10 @@ namespace {
 
 Status managerFailed(const ibv_context* context, const Port& port, const std::string& what, int error,
                      bool quiet) {
-  const std::string line = std::string(deviceName(context)) + " port " + std::to_string(port.number) +
-                           ": RDMA CM: " + what + ": " + std::strerror(error) +
-                           (error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
+  const std::string line =
+      std::string(deviceName(context)) + " port " + std::to_string(port.number) + ": RDMA CM: " + what +
+      ": " + std::strerror(error) +
+      (error == ENODEV || error == ENOENT ? " (is the kernel module rdma_ucm loaded?)" : "");
   if (quiet) RAILWISE_INFO(log::kNet, "%s", line.c_str());
   else RAILWISE_WARN("%s", line.c_str());
   return {Code::kSystem, error};

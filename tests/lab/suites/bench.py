@@ -3,7 +3,7 @@
 rxe: end a on rxe0 (net0), b on rxe1 (net1), each a veth whose other end (sw0, sw1) is a port of a bridge; handshakes go over
 loopback, so that a fault of the wire is one of RDMA alone. With more rails each end has as many devices (a: rxe0, rxe1; b: rxe2, rxe3),
 and faults are those of one rail. siw: end a on siw0 (wa0) in namespace a, b on siw2 (wb0) in b, joined by a wire of their
-own; handshakes go over a second wire (wa1, wb1).
+own; handshakes go over the last wire (wa1, wb1). With two rails: siw0 and siw1 to siw3 and siw4, handshakes over wa2 and wb2.
 """
 
 import json
@@ -34,7 +34,6 @@ class Bench:
     """The guest's network between scenarios and under them."""
 
     def __init__(self, kind: str, rails: int = 1) -> None:
-        """More than one rail is for rxe."""
         self.kind = kind
         ports = [port for port in network.ports() if port.kind == kind]
         if kind == "rxe":
@@ -45,13 +44,13 @@ class Bench:
             self.a, self.b = self.sides[0], self.sides[rails]
         else:
             hosts = {host: [port for port in ports if port.host == host] for host in "ab"}
-            if any(len(found) < 2 for found in hosts.values()):
-                raise CommandFailed("needs two siw devices in each host: tests/lab/run --devices 0 --iwarp 2")
-            self.a, self.b = (Side(host, hosts[host][0], hosts[other][0].netdev, other, hosts[host][1].netdev)
-                              for host, other in ("ab", "ba"))
+            if any(len(found) <= rails for found in hosts.values()):
+                raise CommandFailed(f"needs {rails + 1} siw devices in each host: tests/lab/run --devices 0 --iwarp {rails + 1}")
+            self.sides = tuple(Side(host if rail == 0 else f"{host}{rail}", hosts[host][rail], hosts[other][rail].netdev, other,
+                                    hosts[host][rails].netdev) for host, other in ("ab", "ba") for rail in range(rails))
+            self.a, self.b = self.sides[0], self.sides[rails]
             for host in "ab":  # siw connects in the kernel, where nobody can end it: 7 s, not 127
                 self.exec(host, "sh", "-c", "echo 2 >/proc/sys/net/ipv4/tcp_syn_retries")
-            self.sides = (self.a, self.b)
         self.wire = (self.a, self.b)  # where the faults of a wire are made
         self._settings = {side.name: self._identity(side) for side in self.sides}
         self._more_rules: dict[str, list[str]] = {}  # by the family option of `ip`

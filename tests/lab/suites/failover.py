@@ -1,9 +1,10 @@
 """Faults on one of two rails under `railwise perf`: the job goes on over the other, and every byte that arrives is right.
 
   tests/lab/run --devices 4 -- python3 suites/failover.py
+  tests/lab/run --devices 0 --iwarp 3 -- python3 suites/failover.py --kind siw
 
-Runs in a guest: rank 0 on rxe0 and rxe1, rank 1 on rxe2 and rxe3, all on one switch; handshakes and side channels over loopback. One boot, with
-the network restored between the scenarios. Most of what perf sends here is verified (-c). Exit code 1 when a job does not end with
+Runs in a guest. rxe: rank 0 on rxe0 and rxe1, rank 1 on rxe2 and rxe3, all on one switch; handshakes and side channels over loopback. siw: each
+rank in a namespace with two devices, handshakes and side channels over a third wire. One boot, with the network restored between the scenarios. Most of what perf sends here is verified (-c). Exit code 1 when a job does not end with
 0 and no wrong element, when rows do not go on after the fault, when a rank's log does not say that its connection went to the other rail (or
 back), when the fault was not in force, or when something stays in the kernel.
 """
@@ -19,13 +20,13 @@ from dataclasses import dataclass, field
 from bench import Bench
 from faults_made import AddressChanged, BlackHole, Fault, LinkDown, Netem, NotInForce, Removed
 from job import Job, Rank, Result
+import network
 from network import CommandFailed
 
 RAILS = 2
-ADDRESS = "127.0.0.1"
 SIZES = ["-b", "16K", "-e", "16K", "-w", "0", "-n", "1", "-c", "3"]
 # RC: 34 ms * 7 tries, so that the transport finds a loss soon.
-ENVIRONMENT = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_IB_TIMEOUT": "13", "NCCL_IB_RETRY_CNT": "6"}
+ENVIRONMENT = {"NCCL_IB_TIMEOUT": "13", "NCCL_IB_RETRY_CNT": "6"}
 # What perf says when a connection has its new queue pairs: from which port to which.
 GOES_ON = re.compile(r"connection to .* goes on over (.*) \(epoch \d+\)")
 SLOWER = 3
@@ -61,6 +62,7 @@ class Scenario:
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     extra: bool = False  # nearly the same as another, and not in CI
+    kinds: tuple[str, ...] = ("rxe",)
 
 
 LINK = Stage("a rail's interface goes down, and up again", lambda: LinkDown(own=True), returns=True)
@@ -74,15 +76,21 @@ HOLE_IN = Stage("all RDMA packets to rank 0 vanish on its rail", lambda: BlackHo
 
 PLACELESS = {"RAILWISE_FUSE_PLACELESS": "1"}  # rxe on veths has no place in the PCI tree
 
+CM = {"RAILWISE_CONNECT": "cm"}
+BOTH = ("rxe", "siw")
+
 SCENARIOS = [
     Scenario("link", (LINK, ADDRESSES), 8),
+    Scenario("link-siw", (LINK,), 8, kinds=("siw",)),
     Scenario("wire", (LOSS, HOLE), 5),
+    Scenario("wire-siw", (HOLE,), 5, kinds=("siw",), extra=True),
+    Scenario("wire-cm", (HOLE,), 5, environment=CM),
     Scenario("device", (DEVICE,), 2),
     Scenario("netdev", (NETDEV,), 3),
     Scenario("cable-two-channels", (CABLE,), 4, channels=2, extra=True),
-    Scenario("link-fused", (LINK,), 6, arguments=("--fuse",), environment=PLACELESS, extra=True),
-    Scenario("black-hole-fused", (HOLE,), 6, arguments=("--fuse",), environment=PLACELESS, extra=True),
-    Scenario("black-hole-in", (HOLE_IN,), 6, extra=True),
+    Scenario("link-fused", (LINK,), 6, arguments=("--fuse",), environment=PLACELESS, extra=True, kinds=BOTH),
+    Scenario("black-hole-fused", (HOLE,), 6, arguments=("--fuse",), environment=PLACELESS, extra=True, kinds=BOTH),
+    Scenario("black-hole-in", (HOLE_IN,), 6, extra=True, kinds=BOTH),
     # NCCL's number of retries, which rxe takes for endless.
     Scenario("black-hole-7", (HOLE,), 6, environment={"NCCL_IB_RETRY_CNT": "7"}, extra=True),
 ]
@@ -166,7 +174,9 @@ def run(bench: Bench, scenario: Scenario, seconds: int, verbose: bool) -> str:
     faults = [stage.fault() for stage in scenario.stages]
     devices = [[side.port.rdma for side in bench.sides if side.name.startswith(host)] for host in "ab"]
     arguments = [*SIZES, "--duration", str(seconds), "--rows", "--channels", str(scenario.channels), "-T", "50", *scenario.arguments]
-    job = Job("sendrecv", arguments, [Rank("", names, {**ENVIRONMENT, **scenario.environment}) for names in devices], ADDRESS)
+    ranks = [Rank(side.port.host, names, {**ENVIRONMENT, "NCCL_SOCKET_IFNAME": "=" + side.handshakes, **scenario.environment})
+             for names, side in zip(devices, (bench.sides[0], bench.sides[RAILS]))]
+    job = Job("sendrecv", arguments, ranks, address_of(bench))
     try:
         text = disturb(bench, scenario, faults, job)
         result = job.finish(LIMIT)
@@ -188,19 +198,25 @@ def run(bench: Bench, scenario: Scenario, seconds: int, verbose: bool) -> str:
     return f"{text}; {len(gone[0])} and {len(gone[1])} times on over others, {result.rows()} rows in {result.seconds:.1f} s"
 
 
-def choose(names: list[str], short: bool) -> list[Scenario]:
-    known = {scenario.name: scenario for scenario in SCENARIOS}
+def address_of(bench: Bench) -> str:
+    """Where rank 0 listens."""
+    handshakes = bench.sides[0].handshakes
+    return next((port.ipv4 for port in network.ports() if port.netdev == handshakes), "127.0.0.1")
+
+
+def choose(names: list[str], kind: str, short: bool) -> list[Scenario]:
+    known = {scenario.name: scenario for scenario in SCENARIOS if kind in scenario.kinds}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise SystemExit(f"failover: no such scenario: {' '.join(unknown)} (--list names them)")
-    return [known[name] for name in names] if names else [one for one in SCENARIOS if not (short and one.extra)]
+        raise SystemExit(f"failover: no such scenario for {kind}: {' '.join(unknown)} (--list names them)")
+    return [known[name] for name in names] if names else [one for one in known.values() if not (short and one.extra)]
 
 
-def suite(names: list[str], short: bool, verbose: bool) -> int:
+def suite(names: list[str], kind: str, short: bool, verbose: bool) -> int:
     """Runs scenarios; how many failed."""
-    bench = Bench("rxe", RAILS)
+    bench = Bench(kind, RAILS)
     bad = 0
-    for scenario in choose(names, short):
+    for scenario in choose(names, kind, short):
         begin = time.monotonic()
         try:
             word, text = "ok  ", run(bench, scenario, scenario.seconds, verbose)
@@ -211,12 +227,13 @@ def suite(names: list[str], short: bool, verbose: bool) -> int:
             except CommandFailed as worse:
                 print(f"FAIL the network cannot be restored: {worse}", flush=True)
                 return bad
-        print(f"{word} failover {scenario.name:18} {time.monotonic() - begin:5.1f} s  {text}", flush=True)
+        print(f"{word} {kind} failover {scenario.name:18} {time.monotonic() - begin:5.1f} s  {text}", flush=True)
     return bad
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="failover.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=("rxe", "siw"), default="rxe", help="which devices (default rxe)")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--verbose", action="store_true", help="show what the ranks say")
     parser.add_argument("--short", action="store_true", help="leave out what is nearly the same as another")
@@ -225,7 +242,7 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{scenario.name:18} {'; '.join(stage.text for stage in scenario.stages)}" for scenario in SCENARIOS))
         return 0
-    bad = suite(options.names, options.short, options.verbose)
+    bad = suite(options.names, options.kind, options.short, options.verbose)
     print(f"{bad} scenarios failed" if bad else "all scenarios went on")
     return 1 if bad else 0
 

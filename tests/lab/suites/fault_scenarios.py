@@ -33,7 +33,7 @@ class Scenario:
     name: str
     text: str
     fault: Callable[[], Fault]
-    allowed: frozenset[str]  # outcomes without failover, which iWARP never has
+    allowed: frozenset[str]  # outcomes without failover
     seconds: float = 0  # how long the fault lasts; 0: for good
     kinds: frozenset[str] = BOTH
     error: str = TRANSPORT  # what an end must say then; {rdma}, {peer}: a's and b's device
@@ -44,13 +44,10 @@ class Scenario:
     extra: bool = False  # nearly the same as another, and not in CI
     again: bool = False  # after an error new connections of the same processes must work, the fault taken back or not (`stays`)
     stays: bool = False
-    failover: bool = True  # runs with failover; over rxe nothing but DATA is allowed then
+    failover: bool = True  # runs with failover; nothing but DATA is allowed then
 
-    def with_failover(self, kind: str) -> bool:
-        return self.failover and kind == "rxe"
-
-    def outcomes(self, kind: str) -> frozenset[str]:
-        return frozenset({DATA}) if self.with_failover(kind) else self.allowed
+    def outcomes(self) -> frozenset[str]:
+        return frozenset({DATA}) if self.failover else self.allowed
 
 
 def passing(name: str, text: str, fault: Callable[[], Fault], seconds: float, **more) -> Scenario:

@@ -74,10 +74,11 @@ TEST_P(ManagedFailover, GoesOnAfterOneFailedCompletion) {
 }
 
 TEST_P(ManagedFailover, SurvivesFailuresInARowOverSeveralRails) {
-  LoopConnection loop(2 * kHalf,
-                      devices(4, ";fault opcode=" + report() +
-                                     " every=47 status=general_err;fault verb=create_qp every=7 errno=ENOMEM"),
-                      3);
+  LoopConnection loop(
+      2 * kHalf,
+      devices(4, ";fault opcode=" + report() +
+                     " every=47 status=general_err;fault verb=create_qp every=7 errno=ENOMEM"),
+      3);
   ASSERT_TRUE(Traffic(loop).run(400, 20'000, 16));
   EXPECT_GE(loop.sender().epoch(), 5U);
 }

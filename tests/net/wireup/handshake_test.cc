@@ -133,10 +133,9 @@ TEST(End, WithoutAPortThatWorksHasNoQueuePairs) {
   end.queue_pairs = end.lanes = 0;
   EXPECT_EQ(checkFirstEnd(end), "");
   const std::function<void(EndInfo&)> cases[] = {
-      [](EndInfo& e) { e.failover = 0; },       [](EndInfo& e) { e.connection_manager = 1; },
-      [](EndInfo& e) { e.lanes = 1; },          [](EndInfo& e) { e.rails = 0; },
-      [](EndInfo& e) { e.rail[1].mtu = 0; },    [](EndInfo& e) { e.window_address = 0; },
-      [](EndInfo& e) { e.service_level = 16; },
+      [](EndInfo& e) { e.failover = 0; },       [](EndInfo& e) { e.lanes = 1; },
+      [](EndInfo& e) { e.rails = 0; },          [](EndInfo& e) { e.rail[1].mtu = 0; },
+      [](EndInfo& e) { e.window_address = 0; }, [](EndInfo& e) { e.service_level = 16; },
   };
   for (const auto& spoil : cases) {
     EndInfo spoiled = end;
