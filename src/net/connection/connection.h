@@ -467,6 +467,8 @@ class Connection {
   Status checkSilence(Clock::duration since_last_check);
   Status checkSends();
   Status checkStall();
+  uint64_t pathKey(const LaneQueuePair& queue_pair) const;
+  Status hearSuspicions();
   Status checkDisconnection(Clock::time_point now);
   void lookAtPorts();
   // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).
@@ -510,6 +512,8 @@ class Connection {
   uint64_t record_lost_ns_ = 0;  // since when it has no path; 0: it has one
   uint64_t record_awaited_ = 0;  // the receive that it waited for at the last look
   uint32_t port_changes_ = 0;    // count of the rails' events at the last look at the ports
+  // Count of the suspicions of each rail's device (PathNews) at the last look.
+  std::array<uint64_t, kMaxRails> suspicions_heard_ = {};
   std::string peer_;
 };
 

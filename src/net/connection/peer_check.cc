@@ -92,6 +92,7 @@ Status Connection::checkPeer(Waiting waiting) {
     RAILWISE_TRY(checkEvents(event));
     RAILWISE_TRY(hear());
     if (running()) lookAtPorts();
+    if (running()) RAILWISE_TRY(hearSuspicions());
     if (running()) goOnWithTrial();
   }
   if (!running()) return recover();
@@ -143,15 +144,43 @@ Status Connection::checkSilence(Clock::duration since_last_check) {
   return canFailOver() ? checkStall() : checkSends();
 }
 
+// Stands for the two ports of a queue pair, the same at all connections between them.
+uint64_t Connection::pathKey(const LaneQueuePair& queue_pair) const {
+  const RailInfo& there = epoch_there_.rail[queue_pair.peer_rail];
+  const std::string peer = fieldText(epoch_there_.host) + "/" + fieldText(there.device) + "/";
+  return std::hash<std::string>()(peer + std::to_string(there.port) + "/" +
+                                  std::to_string(endpoint_.rails[queue_pair.rail].port.number));
+}
+
+// A path that has fallen silent for one connection has for all. Each asks the peer's device, and does not
+// wait for a second of its own.
+Status Connection::hearSuspicions() {
+  bool suspected = false;
+  for (std::size_t rail = 0; rail < endpoint_.rails.size(); ++rail) {
+    const PathNews& news = endpoint_.rails[rail].hca->state().news();
+    const uint64_t since = std::exchange(suspicions_heard_[rail], news.suspicions());
+    if (since == suspicions_heard_[rail] || !canFailOver()) continue;
+    for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+      if (queue_pair.rest->used && queue_pair.rail == rail)
+        suspected = suspected || news.suspectedSince(since, pathKey(queue_pair));
+    }
+  }
+  if (!suspected) return Status::success();
+  silence_.hurry();
+  return requestCompletions(true);
+}
+
 // Fails over before the retries of the transport end: they take half a minute, and some never end.
 Status Connection::checkStall() {
-  const Clock::duration limit = silence_.stallLimit(timeOf(largestUnderWay()));
+  const Clock::duration limit =
+      silence_.stallLimit(timeOf(largestUnderWay()), RoundTrips::ofProcess().longest());
   if (silence_.owed() < limit) return Status::success();
   const auto owing = std::find_if(
       endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
       [](const LaneQueuePair& queue_pair) { return queue_pair.posted() != queue_pair.completed(); });
   if (owing == endpoint_.queue_pairs.end()) return Status::success();
   silence_.noteStall();
+  endpoint_.rails[owing->rail].hca->state().suspect(pathKey(*owing));
   countError(&*owing, record::ErrorKind::kStalled);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
   return lose(&*owing, {Code::kRemote, ETIMEDOUT},

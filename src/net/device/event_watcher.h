@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "net/device/path_news.h"
 #include "verbs/async_events.h"
 #include "verbs/gid.h"
 #include "verbs/port.h"
@@ -68,6 +69,12 @@ class DeviceState final : public Watched {
   void tell(verbs::FatalFlag* bell);
   void forget(verbs::FatalFlag* bell);
   void ringAll();
+  // What the connections over this device tell each other. suspect() also rings their bells.
+  PathNews& news() { return news_; }
+  void suspect(uint64_t path) {
+    news_.suspect(path);
+    ringAll();
+  }
 
   // Sets what the watcher's thread calls once the device has failed. Set it before the device is watched.
   void whenFailed(std::function<void()> call) { when_failed_ = std::move(call); }
@@ -102,6 +109,7 @@ class DeviceState final : public Watched {
   std::mutex bells_mutex_;
   std::unordered_set<verbs::FatalFlag*> bells_;
   std::function<void()> when_failed_;
+  PathNews news_;
 };
 
 class EventWatcher {

@@ -32,7 +32,10 @@ class Silence {
   void restart(Clock::time_point now) { last_look_ = now; }
 
   // Something has completed: the silence ends.
-  void end() { owed_ = idle_ = {}; }
+  void end() {
+    owed_ = idle_ = {};
+    hurried_ = false;
+  }
   void count(Clock::duration since_last_look) { owed_ += std::min(since_last_look, kLongestStep); }
   // Nothing is under way that the peer's device would answer, so the silence so far is no sign of a failure.
   // True once for each kAskAfter of such silence: the connection should then ask the peer's device.
@@ -46,23 +49,34 @@ class Silence {
   Clock::duration owed() const { return owed_; }
 
   // How long an answer may be owed by a path that another path can replace. `transfer`: what the largest
-  // message under way may take. A healthy path answers in microseconds. But a silent path may only have
-  // paused, and leaving it costs time, so each stall in a row doubles the limit, up to 16 times the first
-  // one.
-  Clock::duration stallLimit(Clock::duration transfer) const {
-    return (kStall + transfer) * (1 << std::min(stalls_, kMostDoublings));
+  // message under way may take. `round_trip`: the longest of late, where it is known. A healthy path answers
+  // in microseconds. But a silent path may only have paused, and leaving it costs time, so each stall in a
+  // row doubles the limit, up to 16 times the first one.
+  Clock::duration stallLimit(Clock::duration transfer, std::optional<Clock::duration> round_trip) const {
+    Clock::duration patience = kStall;
+    if (round_trip) patience = std::clamp(*round_trip * kRoundTrips, kLeastStall, kStall);
+    if (hurried_) patience = std::min(patience, kHurriedStall);
+    return (patience + transfer) * (1 << std::min(stalls_, kMostDoublings));
   }
+  // Another connection over this path has had no answer: this one has been asked, too, and waits less.
+  void hurry() { hurried_ = true; }
   void noteStall() { ++stalls_; }
   void forgetStalls() { stalls_ = 0; }
 
  private:
   static constexpr Clock::duration kStall = std::chrono::seconds(1);
+  // Where the longest round trip is known: so many of them, but no pause of a switch (PFC) or of this
+  // process.
+  static constexpr int kRoundTrips = 64;
+  static constexpr Clock::duration kLeastStall = std::chrono::milliseconds(200);
+  static constexpr Clock::duration kHurriedStall = std::chrono::milliseconds(100);
   static constexpr int kMostDoublings = 4;
 
   Clock::time_point last_look_ = {};
   Clock::duration owed_ = {};
   Clock::duration idle_ = {};
   int stalls_ = 0;  // stalls in a row
+  bool hurried_ = false;
 };
 
 }  // namespace railwise::net

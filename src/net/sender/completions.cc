@@ -188,7 +188,9 @@ void SendConnection::beginSample(ibv_send_wr& work, uint64_t number, uint64_t by
 
 void SendConnection::endSample() {
   sample_at_ = sampled_ + record::kSample;
-  record::count(shown().latency, nowNs() - sampled_since_ns_);
+  const uint64_t took_ns = nowNs() - sampled_since_ns_;
+  RoundTrips::ofProcess().note(std::chrono::nanoseconds(took_ns));
+  record::count(shown().latency, took_ns);
   record::count(shown().size, sampled_bytes_);
 }
 

@@ -251,6 +251,23 @@ TEST(Failover, SurvivesOneFailureAfterTheOther) {
   EXPECT_GE(loop.sender().epoch(), 10U);
 }
 
+// What one connection has waited a second for is known to the next: it asks, and waits for a tenth of a
+// second.
+TEST(Failover, TellsOtherConnectionsOfASilentPath) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  SendConnection& other = *loop.connect();
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  test::addFault("device=soft0 stuck");
+  ASSERT_TRUE(traffic.run(8, 512));
+  ASSERT_STREQ(loop.sender().rails().front().name, "soft1");
+  const test::Said said;
+  Request* send = nullptr;
+  for (test::Patience patience; other.running(); patience.again())
+    ASSERT_OK(other.isend(loop.address(0), 64, 0, loop.memory(), nullptr, &send));
+  EXPECT_NE(said.all().find("nothing has come back for 100 ms"), std::string::npos) << said.all();
+}
+
 TEST(Failback, GoesBackWhenThePortHasRecovered) {
   LoopConnection loop(2 * kHalf, "count=2");
   Traffic traffic(loop);

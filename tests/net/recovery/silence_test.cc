@@ -46,14 +46,31 @@ TEST(Silence, IdleTimeIsNotOwedAndAsksOnceASecond) {
 
 TEST(Silence, EachStallInARowDoublesTheLimitUpToSixteenfold) {
   Silence silence;
-  EXPECT_EQ(silence.stallLimit({}), seconds(1));
-  EXPECT_EQ(silence.stallLimit(seconds(2)), seconds(3));
+  EXPECT_EQ(silence.stallLimit({}, {}), seconds(1));
+  EXPECT_EQ(silence.stallLimit(seconds(2), {}), seconds(3));
   silence.noteStall();
-  EXPECT_EQ(silence.stallLimit({}), seconds(2));
+  EXPECT_EQ(silence.stallLimit({}, {}), seconds(2));
   for (int i = 0; i < 10; ++i) silence.noteStall();
-  EXPECT_EQ(silence.stallLimit({}), seconds(16));
+  EXPECT_EQ(silence.stallLimit({}, {}), seconds(16));
   silence.forgetStalls();
-  EXPECT_EQ(silence.stallLimit({}), seconds(1));
+  EXPECT_EQ(silence.stallLimit({}, {}), seconds(1));
+}
+
+TEST(Silence, IsShorterWhereRoundTripsAreKnown) {
+  const Silence silence;
+  EXPECT_EQ(silence.stallLimit({}, milliseconds(10)), milliseconds(640));
+  EXPECT_EQ(silence.stallLimit({}, milliseconds(1)), milliseconds(200));
+  EXPECT_EQ(silence.stallLimit({}, seconds(10)), seconds(1));
+  EXPECT_EQ(silence.stallLimit(milliseconds(50), milliseconds(10)), milliseconds(690));
+}
+
+TEST(Silence, IsShorterWhereAnotherConnectionHasHadNoAnswer) {
+  Silence silence;
+  silence.hurry();
+  EXPECT_EQ(silence.stallLimit({}, {}), milliseconds(100));
+  EXPECT_EQ(silence.stallLimit(milliseconds(50), milliseconds(10)), milliseconds(150));
+  silence.end();
+  EXPECT_EQ(silence.stallLimit({}, {}), seconds(1));
 }
 
 }  // namespace
