@@ -411,22 +411,37 @@ uint64_t ReceiveConnection::largestUnderWay() const {
 
 // ---- flushes
 
-// The rails that brought the latest receive at `address`. All rails, if that receive is not known any more.
-uint32_t ReceiveConnection::railsOf(uint64_t address) const {
+// The latest complete receive at `address`; null: it is not known any more.
+const ReceiveConnection::Receive* ReceiveConnection::latestAt(uint64_t address) const {
   for (uint64_t back = 1; back <= kSlots && back < numbers().next; ++back) {
     const Receive& receive = receives_[(numbers().next - back) % kSlots];
     const auto end = receive.buffers.begin() + receive.count;
     const auto has = [&](const Buffer& buffer) { return buffer.address == address; };
-    if (receive.rails != 0 && std::any_of(receive.buffers.begin(), end, has)) return receive.rails;
+    if (receive.done && std::any_of(receive.buffers.begin(), end, has)) return &receive;
   }
-  return (1U << endpoint_.rails.size()) - 1;
+  return nullptr;
+}
+
+// The rails of the epochs before that still work, if the receive came in one of them. What a lost rail has
+// written is in memory by now: its PCIe writes have had the time of a failover.
+std::vector<Rail> ReceiveConnection::earlierRailsOf(const Receive* receive) const {
+  std::vector<Rail> rails;
+  if (receive == nullptr || receive->number > earlier_.up_to) return rails;
+  std::copy_if(earlier_.rails.begin(), earlier_.rails.end(), std::back_inserter(rails),
+               [](const Rail& rail) { return rail.hca->state().active(rail.port.number); });
+  return rails;
 }
 
 Status ReceiveConnection::iflush(uint64_t address, const MemoryHandle& memory, Request** request) {
   *request = nullptr;
   if (config_.gdr_flush_disable != 0) return Status::success();
   Flusher::Flush* flush = nullptr;
-  RAILWISE_TRY(flusher_.begin(address, memory, endpoint_.rails, railsOf(address), &flush));
+  const Receive* const receive = latestAt(address);
+  const std::vector<Rail> earlier = earlierRailsOf(receive);
+  const std::span<const Rail> rails = earlier.empty() ? endpoint_.rails : earlier;
+  const bool known = earlier.empty() && receive != nullptr && receive->rails != 0;
+  const uint32_t which = known ? receive->rails : (1U << rails.size()) - 1;
+  RAILWISE_TRY(flusher_.begin(address, memory, rails, which, &flush));
   flush->connection = this;
   *request = flush;
   return Status::success();

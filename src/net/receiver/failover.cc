@@ -58,8 +58,19 @@ bool ReceiveConnection::drained() const {
       });
 }
 
+// NCCL may ask for the flush of a receive after its epoch has ended.
+void ReceiveConnection::keepRailsForFlush() {
+  if (numbers().settled > earlier_.up_to + kSlots) earlier_.rails.clear();  // nobody knows those any more
+  if (!endpoint_.anyUsed()) return;
+  for (const Rail& rail : endpoint_.rails) {
+    if (placeOf(rail, earlier_.rails) < 0) earlier_.rails.push_back(rail);
+  }
+  earlier_.up_to = numbers().settled;
+}
+
 // Drops the queue pairs and waits for those of `epoch`.
 void ReceiveConnection::toEpoch(uint64_t epoch) {
+  keepRailsForFlush();
   if (phase() != Phase::kWaiting) dropEndpoint();
   trial_.reset();
   cm_listeners_.clear();

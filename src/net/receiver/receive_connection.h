@@ -143,7 +143,8 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   }
   void nextClearToSend(LaneQueuePair& queue_pair, ibv_send_wr& work, ibv_sge& sge);
   std::byte* stagingOf(uint64_t number, uint32_t i) const;
-  uint32_t railsOf(uint64_t address) const;
+  const Receive* latestAt(uint64_t address) const;
+  std::vector<Rail> earlierRailsOf(const Receive* receive) const;
   Status poll();
   Status onData(std::size_t queue_pair, const ibv_wc& completion);
   Status onWhole(LaneQueuePair& queue_pair, std::size_t index, uint32_t value);
@@ -165,6 +166,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void sendReconcile();
   void renewOffer();
   void toEpoch(uint64_t epoch);
+  void keepRailsForFlush();
   Status onPropose(const ProposeFrame& frame);
   bool openEpoch(const ProposeFrame& frame);
   void refuseEpoch(uint8_t queue_pair, const std::string& what);
@@ -221,6 +223,12 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   // The memory of each buffer, for the keys through another rail: [0] has the first buffer of each receive,
   // [1] the second, and so on.
   std::array<std::array<const MemoryHandle*, kSlots>, kMaxReceives> memories_ = {};
+  // The rails of earlier epochs, which may have written the receives up to a number: they are flushed there.
+  struct Earlier {
+    std::vector<Rail> rails;
+    uint64_t up_to = 0;
+  };
+  Earlier earlier_;
   Flusher flusher_{*this, config_};
 };
 

@@ -71,6 +71,39 @@ TEST(Failover, AFlushNeedsNoSender) {
   }
 }
 
+bool finishBoth(Request* one, Request* other) {
+  bool done[2] = {};
+  for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
+    if (!done[0] && !one->connection->test(*one, &done[0], nullptr).ok()) return false;
+    if (!done[1] && !other->connection->test(*other, &done[1], nullptr).ok()) return false;
+  }
+  return true;
+}
+
+// NCCL asks for a flush after it has seen the receive. Meanwhile the connection may have gone to another NIC.
+TEST(Failover, AFlushGoesThroughTheNicThatWrote) {
+  LoopConnection loop(2 * kHalf, "count=2;fault device=soft0 opcode=write_imm nth=9 status=general_err");
+  Traffic traffic(loop);
+  const auto flush = [&] {
+    const uint64_t before = loop.counters(0).reads;
+    Request* request = nullptr;
+    EXPECT_OK(loop.receiver().iflush(loop.address(kHalf), *loop.memory(), &request));
+    EXPECT_TRUE(LoopConnection::finish(request));
+    return loop.counters(0).reads - before;
+  };
+  ASSERT_TRUE(traffic.run(8, 512));
+  EXPECT_EQ(flush(), 1U);
+  Request* const receive = loop.receive(1, kHalf + 4096, 64);
+  ASSERT_NE(receive, nullptr);
+  Request* send = nullptr;
+  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(4096, 64);
+  EXPECT_TRUE(finishBoth(send, receive));
+  ASSERT_STREQ(loop.sender().rails().front().name, "soft1");
+  EXPECT_EQ(flush(), 1U);  // of a receive of the first epoch
+  ASSERT_TRUE(traffic.run(8, 512));
+  EXPECT_EQ(flush(), 0U);  // soft1 has written it
+}
+
 TEST(Failover, SaysWhatItTriedWhenNothingIsLeft) {
   setenv("RAILWISE_FAILOVER_TIMEOUT", "1", 1);
   LoopConnection loop(2 * kHalf, "count=2");
