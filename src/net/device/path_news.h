@@ -55,8 +55,8 @@ class RoundTrips {
   void note(std::chrono::nanoseconds time) {
     const auto its = static_cast<uint64_t>(std::max<int64_t>(time.count(), 0));
     const uint64_t longest = longest_ns_.load(std::memory_order_relaxed);
-    // The longest of some 64: an older one is forgotten little by little. Of two that are noted at once, one may
-    // get lost.
+    // The longest of some 64: an older one is forgotten little by little. Of two that are noted at once, one
+    // may get lost.
     longest_ns_.store(std::max(its, longest - longest / 64), std::memory_order_relaxed);
     known_.fetch_add(1, std::memory_order_relaxed);
   }
