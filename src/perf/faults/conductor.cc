@@ -1,5 +1,7 @@
 #include "perf/faults/conductor.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 #include "cli/options/message.h"
@@ -74,6 +76,8 @@ void FaultConductor::conduct(Clock::duration since_traffic) {
 void FaultConductor::perform(std::size_t index) {
   const FaultStep& step = schedule_.steps[index];
   if (step.what == FaultStep::kPort) return changePlace(step);
+  if (step.what == FaultStep::kStop || step.what == FaultStep::kGoOn)
+    return signalHost(step.place, step.what == FaultStep::kStop ? SIGSTOP : SIGCONT);
   if (step.what == FaultStep::kHeal) {
     const uint32_t rule = states_[static_cast<std::size_t>(step.heals)].rule;
     if (rule == 0 || !softdev::removeFault(*fabric_, rule)) return;
@@ -85,6 +89,14 @@ void FaultConductor::perform(std::size_t index) {
   if (!rule.ok()) return say("%s", rule.error().c_str());
   const auto id = softdev::addFault(*fabric_, *rule);
   if (id.ok()) states_[index].rule = *id;
+}
+
+void FaultConductor::signalHost(const std::string& host, int signal) {
+  for (const softdev::CountsRow& row : softdev::listCounts(*fabric_, softdev::CountsBy::kProcess)) {
+    if (row.host == host) (void)kill(static_cast<pid_t>(row.process), signal);
+  }
+  marks_.push_back(
+      {wallClockNs(), "the process of " + host + (signal == SIGSTOP ? " is stopped" : " goes on")});
 }
 
 void FaultConductor::changePlace(const FaultStep& step) {
@@ -125,6 +137,10 @@ void FaultConductor::close() {
 
 void FaultConductor::disarm() {
   if (fabric_ == nullptr) return;
+  for (std::size_t i = 0; i < states_.size(); ++i) {  // nobody stays stopped
+    if (!states_[i].done && schedule_.steps[i].what == FaultStep::kGoOn)
+      signalHost(schedule_.steps[i].place, SIGCONT);
+  }
   for (const softdev::FaultStatus& rule : softdev::listFaults(*fabric_)) {
     if (rule.rule.nth != 0 || rule.rule.count != 0) (void)softdev::removeFault(*fabric_, rule.id);
   }

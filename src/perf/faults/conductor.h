@@ -61,6 +61,7 @@ class FaultConductor {
 
   void perform(std::size_t step);
   void changePlace(const FaultStep& step);
+  void signalHost(const std::string& host, int signal);
   void look();
 
   const std::string name_;

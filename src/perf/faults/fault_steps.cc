@@ -33,7 +33,8 @@ constexpr KindRow kKinds[] = {{"port down", 14},
                               {"set-up call fails", 4},
                               {"address changes", 4},
                               {"speed changes", 3},
-                              {"event", 4}};
+                              {"event", 4},
+                              {"process stopped", 0}};
 static_assert(std::size(kKinds) == static_cast<std::size_t>(FaultKind::kCount));
 
 constexpr int kCountWeights[] = {35, 27, 18, 12, 8};  // weights of 1 to 5 faults
@@ -42,6 +43,10 @@ constexpr int kSpared = 88;
 // Percent of the faults that are drawn where data flows. The other faults may be anywhere, also at standby
 // rails.
 constexpr int kWhereDataFlow = 80;
+// Percent of the runs in which processes are stopped, and for how long: `railwise stuck` would be asked after
+// 2 s.
+constexpr int kPaused = 15;
+constexpr int kShortestPauseMs = 10, kLongestPauseMs = 700;
 
 // Values of ibv_wc_status, as fault rules spell them.
 constexpr const char* kStatuses[] = {
@@ -288,6 +293,7 @@ class StepDrawer {
       }
       case FaultKind::kEvent:
         return rule(at(anyPlace()) + opcode() + times(30) + "event=" + draw_.oneOf(kEvents));
+      case FaultKind::kStopped:  // addPauses()
       case FaultKind::kCount:
         return;
     }
@@ -328,6 +334,23 @@ std::vector<FaultStep> drawFaultSteps(Draw draw, const FaultMachine& machine,
   return inOrder(StepDrawer(draw, machine, talking, spread_ms).all());
 }
 
+void addPauses(Draw draw, const FaultMachine& machine, int spread_ms, std::vector<FaultStep>& steps) {
+  if (!draw.chance(kPaused)) return;
+  for (int pauses = draw.between(1, 3); pauses > 0; --pauses) {
+    FaultStep stop;
+    stop.kind = FaultKind::kStopped;
+    stop.what = FaultStep::kStop;
+    stop.at_ms = draw.between(0, spread_ms);
+    stop.place = hostName(draw.between(0, machine.ranks() - 1));
+    FaultStep go = stop;
+    go.what = FaultStep::kGoOn;
+    go.at_ms += draw.between(kShortestPauseMs, kLongestPauseMs);
+    steps.push_back(std::move(stop));
+    steps.push_back(std::move(go));
+  }
+  steps = inOrder(steps);
+}
+
 std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index) {
   const FaultStep& step = steps[index];
   const std::string text = "at " + std::to_string(step.at_ms) + " ms: ";
@@ -336,6 +359,10 @@ std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index)
       return text + faultKindName(step.kind) + ": rule " + step.text;
     case FaultStep::kPort:
       return text + faultKindName(step.kind) + ": " + step.place + " " + step.text;
+    case FaultStep::kStop:
+      return text + faultKindName(step.kind) + ": " + step.place;
+    case FaultStep::kGoOn:
+      return text + step.place + " goes on";
     case FaultStep::kHeal:
       return text + "rule " + steps[static_cast<std::size_t>(step.heals)].text + " is removed";
   }

@@ -11,6 +11,9 @@ namespace railwise::cli {
 std::vector<FaultStep> drawFaultSteps(Draw draw, const FaultMachine& machine,
                                       const std::vector<std::pair<int, int>>& talking, int spread_ms);
 
+// In some runs processes stand still for a while. Adds the steps.
+void addPauses(Draw draw, const FaultMachine& machine, int spread_ms, std::vector<FaultStep>& steps);
+
 // Describes a step in a sentence.
 std::string stepSentence(const std::vector<FaultStep>& steps, std::size_t index);
 

@@ -55,18 +55,19 @@ enum class FaultKind {
   kGid,
   kSpeed,
   kEvent,
+  kStopped,
   kCount,
 };
 const char* faultKindName(FaultKind kind);
 
 // One thing that the launcher does while data flows.
 struct FaultStep {
-  enum What { kRule, kPort, kHeal };
+  enum What { kRule, kPort, kHeal, kStop, kGoOn };
   FaultKind kind = FaultKind::kDelay;
   int at_ms = 0;  // milliseconds after all ranks are connected
   What what = kRule;
   std::string text;   // kRule: a fault rule; kPort: a change, as in `railwise device port`
-  std::string place;  // kPort: HOST/DEVICE
+  std::string place;  // kPort: HOST/DEVICE; kStop, kGoOn: HOST, whose processes get SIGSTOP or SIGCONT
   int heals = -1;     // kHeal: the index of the step whose rule is removed
 };
 

@@ -81,6 +81,8 @@ TEST(PerfSchedule, EveryShapeOfMachineOccurs) {
                                    {"engine", machine.engine},
                                    {"adversarial", machine.adversarial},
                                    {"pacing", machine.pacing},
+                                   {"iwarp", machine.iwarp},
+                                   {"rdma_cm", machine.rdma_cm},
                                    {"fuse", options.fuse}})
       modes.insert(name + std::string(on ? "+" : "-"));
   }
@@ -88,7 +90,33 @@ TEST(PerfSchedule, EveryShapeOfMachineOccurs) {
   EXPECT_EQ(rails, (std::set{1, 2, 3, 4}));
   EXPECT_EQ(apis, (std::set{0, 6, 7, 8, 9, 10, 11, 12}));
   EXPECT_EQ(channels, (std::set{1, 2, 3, 4}));
-  EXPECT_EQ(modes.size(), 10U);
+  EXPECT_EQ(modes.size(), 14U);
+}
+
+TEST(PerfSchedule, WhoIsStoppedGoesOn) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    std::map<std::string, int> stopped;
+    for (const FaultStep& step : scheduleOf(seed).steps) {
+      if (step.what == FaultStep::kStop) ++stopped[step.place];
+      if (step.what == FaultStep::kGoOn) --stopped[step.place];
+      EXPECT_GE(stopped[step.place], 0) << seed;
+    }
+    for (const auto& [host, times] : stopped) EXPECT_EQ(times, 0) << seed << " " << host;
+  }
+}
+
+// The transport is drawn apart, so that the rest of a seed's run stays what it was.
+TEST(PerfSchedule, TheTransportCanBeChosen) {
+  PerfOptions options = optionsOf(7);
+  const auto machine = [&](FaultTransport transport) {
+    options.transport = transport;
+    return drawSchedule(options).machine;
+  };
+  EXPECT_TRUE(machine(FaultTransport::kIwarp).iwarp);
+  EXPECT_TRUE(machine(FaultTransport::kRdmaCm).rdma_cm);
+  EXPECT_FALSE(machine(FaultTransport::kRdmaCm).iwarp);
+  EXPECT_FALSE(machine(FaultTransport::kPlain).rdma_cm);
+  EXPECT_EQ(machine(FaultTransport::kIwarp).rails, machine(FaultTransport::kPlain).rails);
 }
 
 TEST(PerfSchedule, WhatIsFusedHasAnApiThatFuses) {
@@ -102,7 +130,7 @@ TEST(PerfSchedule, TheDeviceTakesEveryRuleAndChange) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     for (const FaultStep& step : scheduleOf(seed).steps) {
       const std::string text = step.what == FaultStep::kPort ? ruleOfChange(step.text) : step.text;
-      if (step.what == FaultStep::kHeal) continue;
+      if (step.what != FaultStep::kRule && step.what != FaultStep::kPort) continue;
       const auto rule = softdev::parseFaultRule(text);
       EXPECT_TRUE(rule.ok()) << rule.error();
     }
