@@ -98,6 +98,7 @@ void Connection::leaveEpoch(const std::string& why) {
   side_channel_.expectFrames(Clock::now());
   log_.leave(why, Clock::now());
   disconnection_ = {};
+  if (why == kGoesBack) silence_.forgetStalls();  // it has worked, and leaves for another reason
   recovery_.lose();
   stopFastPath();
   bell_.ring();

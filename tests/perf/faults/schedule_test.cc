@@ -224,7 +224,7 @@ class Aftermath {
   void add(const FaultStep& step, uint32_t id) {
     if (step.what == FaultStep::kHeal)
       std::erase_if(rules_, [&](const auto& rule) { return rule.id == static_cast<uint32_t>(step.heals); });
-    if (step.what == FaultStep::kHeal) return;
+    if (step.what != FaultStep::kRule && step.what != FaultStep::kPort) return;
     softdev::FaultStatus status;
     const bool of_port = step.what == FaultStep::kPort;
     const std::size_t slash = step.place.find('/');
