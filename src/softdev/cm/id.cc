@@ -126,7 +126,7 @@ OpenDevice* openContext(Device& device) {
            as<Context>(open.context).record->fatal.load(std::memory_order_acquire) == 0;
   };
   if (const auto found = std::find_if(all.begin(), all.end(), works); found != all.end()) return &*found;
-  OpenDevice& made = all.emplace_back(&device, nullptr, 0);
+  OpenDevice& made = all.emplace_back(OpenDevice{&device, nullptr, 0});
   made.context = openDevice(&device);
   if (made.context == nullptr) {
     const int error = errno;
