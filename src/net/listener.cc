@@ -24,6 +24,8 @@ constexpr Clock::duration kAdmitTime = std::chrono::milliseconds(10);
 // A peer whose call has ended calls again within half a second for each address, or within 2 s if an address
 // does not answer.
 constexpr Clock::duration kCallAgainTime = std::chrono::seconds(10);
+// RDMA CM may tell this end later than the sender that a queue pair is up.
+constexpr Clock::duration kManagerTime = std::chrono::seconds(2);
 // Calls that one handle is good for. The peer gives up sooner.
 constexpr std::size_t kMostHeard = 256;
 
@@ -142,7 +144,11 @@ Result<std::unique_ptr<ReceiveConnection>> Listener::accept() {
   if (stage_ == Stage::kSendingReply) {
     const Result<Io> sent = peer_->socket.send(transfer_);
     if (!sent.ok() || *sent == Io::kClosed) RAILWISE_TRY(callEnded("hung up during the handshake"));
-    else if (*sent == Io::kDone) stage_ = Stage::kEstablishing;
+    if (sent.ok() && *sent == Io::kDone) {
+      stage_ = Stage::kEstablishing;
+      transfer_ = transferOf(ready_);
+      ready_at_.reset();
+    }
   }
   if (stage_ == Stage::kEstablishing) RAILWISE_TRY(establish());
   if (stage_ == Stage::kAwaitingReady) RAILWISE_TRY(awaitReady());
@@ -341,15 +347,30 @@ Status Listener::establish() {
   if (!established.ok() && peer_->socket.peek() == Io::kClosed)
     return callEnded("hung up during the handshake");
   if (!established.ok()) return over(peerFailed("cannot be connected to", established.status().sys_errno));
-  if (*established) {
+  const bool gives_up = !*established && readyIsThere() && ready_.accepted != 1;
+  if (*established || gives_up || peerBeginsLost()) {
     stage_ = Stage::kAwaitingReady;
-    transfer_ = transferOf(ready_);
     return Status::success();
   }
   return peerStillThere();
 }
 
-// While RDMA CM connects, nothing comes over the side channel. Its end, or the timeout, ends the attempt.
+// A sender whose queue pairs RDMA CM cannot connect is ready all the same if it can fail over: the connection
+// begins without queue pairs. But RDMA CM may also tell this end later than the sender.
+bool Listener::peerBeginsLost() {
+  return readyIsThere() && Clock::now() - *ready_at_ > kManagerTime &&
+         connection_->giveUpFirst(peer_->request.end);
+}
+
+bool Listener::readyIsThere() {
+  if (ready_at_) return true;
+  const Result<Io> heard = peer_->socket.receive(transfer_);
+  if (heard.ok() && *heard == Io::kDone) ready_at_ = Clock::now();
+  return ready_at_.has_value();
+}
+
+// While RDMA CM connects, only the ready message comes over the side channel. The end of the side channel, or
+// the timeout, ends the attempt.
 Status Listener::peerStillThere() {
   if (peer_->socket.peek() == Io::kClosed) return callEnded("hung up during the handshake");
   if (!peer_->deadline.passed()) return Status::success();

@@ -72,6 +72,8 @@ class Listener {
   Status buildConnection(const ConnectRequest& request, std::string& refusal);
   Status establish();
   Status awaitReady();
+  bool peerBeginsLost();
+  bool readyIsThere();
   Status peerStillThere();
   // The peer's call was cut or changed on the way, or the peer has died: waits for another call.
   Status callEnded(const std::string& what);
@@ -96,6 +98,7 @@ class Listener {
   std::unique_ptr<Caller> peer_;
   ConnectReply reply_ = {};
   ConnectReady ready_ = {};
+  std::optional<Clock::time_point> ready_at_;  // since when it is there, while RDMA CM still connects
   Session session_;
   Status over_;                    // the error with which it has ended
   std::optional<Deadline> again_;  // when the peer, whose call has ended, must have called again

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "base/address_range.h"
 #include "base/log.h"
@@ -133,6 +136,14 @@ Reach infinibandReach(const ibv_gid& local, const ibv_gid& remote) {
   return flid != 0 ? Reach::kRouted : Reach::kSameLink;
 }
 
+// Was nothing said of this place before? A connection that looks for a path asks again and again.
+bool isNew(const std::string& place) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  return said.insert(place).second;
+}
+
 }  // namespace
 
 bool Gid::operator==(const Gid& other) const {
@@ -167,8 +178,10 @@ Result<GidList> usableAddresses(std::span<const Gid> gids, const char* device, c
     std::copy_if(configured.begin(), configured.end(), std::back_inserter(matching),
                  [&](const Gid& gid) { return wanted(gid.value); });
     if (matching.empty() && !configured.empty()) {
-      RAILWISE_WARN("%s port %u: no GID is of %s; others are used. `ibv_devinfo -v` lists them", device,
-                    port.number, wanted.words().c_str());
+      const std::string place = std::string(device) + " port " + std::to_string(port.number);
+      if (isNew(place))
+        RAILWISE_WARN("%s: no GID is of %s; others are used. `ibv_devinfo -v` lists them", place.c_str(),
+                      wanted.words().c_str());
     } else {
       configured = std::move(matching);
     }

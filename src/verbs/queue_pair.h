@@ -14,8 +14,7 @@
 namespace railwise::verbs {
 
 // One outstanding read is enough: only flushes read, and one flush at a time decides. On iWARP a read follows
-// each segment of data; a queue pair stands still when more are under way. All iWARP drivers take 16 (cxgb4
-// 32, irdma 64, siw 128).
+// each segment of data; a queue pair stands still when more are under way. The device may allow fewer.
 constexpr uint8_t kReadDepth = 1;
 constexpr uint8_t kIwarpReadDepth = 16;
 // Code 12 of the receiver-not-ready timer is 0.64 ms (InfiniBand specification, table 46); net_ib uses it

@@ -257,6 +257,7 @@ class Connection {
   // (checkDisconnection()).
   bool noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion, const char* operation);
   void noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now);
+  bool disconnected() const { return !disconnection_.what.empty(); }
   // A function that has nothing to do but wait calls idle(). On every 256th idle poll, or when the bell has
   // rung, idle() checks whether the peer is still there. After the peer has left, a wait for the peer's next
   // step (kPeer) ends soon; a wait for an acknowledgement (kAcknowledgement) lasts longer, because the
@@ -469,6 +470,11 @@ class Connection {
   Status checkStall();
   uint64_t pathKey(const LaneQueuePair& queue_pair) const;
   Status hearSuspicions();
+  // The suspicions so far do not concern this epoch.
+  void hearOfSuspicions() {
+    for (std::size_t rail = 0; rail < endpoint_.rails.size(); ++rail)
+      suspicions_heard_[rail] = endpoint_.rails[rail].hca->state().news().suspicions();
+  }
   Status checkDisconnection(Clock::time_point now);
   void lookAtPorts();
   // An event has reported that a queue or a device is lost (NCCL_IB_RETURN_ASYNC_EVENTS).

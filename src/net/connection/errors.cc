@@ -70,6 +70,12 @@ bool refusesMemory(ibv_wc_status status) {
          status == IBV_WC_REM_INV_REQ_ERR;
 }
 
+// iWARP: the TCP connection has ended, and the device knows no more than that.
+bool endsTcp(ibv_wc_status status) {
+  return status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_REM_OP_ERR ||
+         status == IBV_WC_RETRY_EXC_ERR;
+}
+
 }  // namespace
 
 Status Connection::fail(Status status, const std::string& what) {
@@ -112,8 +118,9 @@ Status Connection::failPost(LaneQueuePair& queue_pair, const char* call, int err
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
   countError(&queue_pair, record::ErrorKind::kPost);
   const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);
-  // On iWARP a queue pair that the peer has left takes nothing more: its path is not to blame for that.
-  const bool blame = rules_.completion_means_arrival || !diagnosis.empty();
+  // On iWARP a queue pair that the peer has left takes nothing more: its path is not to blame for that, if it
+  // has worked.
+  const bool blame = rules_.completion_means_arrival || !diagnosis.empty() || !endpoint_.proven();
   return lose(blame ? &queue_pair : nullptr, {Code::kSystem, reason},
               nameOf(queue_pair) + ": " + call + " failed: " + std::strerror(reason) +
                   (diagnosis.empty() ? "" : ": " + diagnosis));
@@ -145,7 +152,8 @@ Status Connection::failCompletion(const LaneQueuePair& queue_pair, const ibv_wc&
 
 bool Connection::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc& completion,
                                    const char* operation) {
-  if (rules_.completion_means_arrival || refusesMemory(completion.status)) return false;
+  if (!running()) return failure_.ok();  // it is lost already
+  if (rules_.completion_means_arrival || !endsTcp(completion.status)) return false;
   if (!canFailOver() && completion.status != IBV_WC_WR_FLUSH_ERR) return false;
   if (!disconnection_.what.empty()) return true;
   if (canFailOver() && !diagnose(queue_pair).empty()) return false;
@@ -158,7 +166,6 @@ bool Connection::noteDisconnection(const LaneQueuePair& queue_pair, const ibv_wc
 
 void Connection::noteDisconnection(const LaneQueuePair& queue_pair, std::string what, Clock::time_point now) {
   if (!running() || !disconnection_.what.empty()) return;
-  countError(&queue_pair, record::ErrorKind::kFlushed);
   disconnection_ = {now, queue_pair.index, std::move(what)};
 }
 

@@ -115,8 +115,7 @@ void Connection::beginEpoch() {
   log_.resume();
   side_channel_.expectNoFrames();
   completed_since_check_ = true;  // silence begins now
-  for (std::size_t rail = 0; rail < endpoint_.rails.size(); ++rail)
-    suspicions_heard_[rail] = endpoint_.rails[rail].hca->state().news().suspicions();
+  hearOfSuspicions();
   (void)bell_.take();
   listenToRails(true);
   bell_.ring();  // what happened before anybody listened

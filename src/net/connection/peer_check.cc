@@ -11,9 +11,11 @@
 namespace railwise::net {
 namespace {
 
-// After the peer has left: what it sent before is in this machine's memory, but perhaps not polled yet. After
-// a queue pair was disconnected: the peer may have left it, and say so over the side channel.
+// After the peer has left: what it sent before is in this machine's memory, but perhaps not polled yet.
 constexpr Clock::duration kDataGrace = std::chrono::milliseconds(100);
+// After a queue pair was disconnected: the peer may have left it, and say so over the side channel, once it
+// has drained its other queue pairs.
+constexpr Clock::duration kWordFollows = std::chrono::milliseconds(250);
 // A receiver may close as soon as it has the data, while the acknowledgement of the data is on the wire or is
 // being repeated.
 constexpr Clock::duration kAcknowledgementGrace = std::chrono::seconds(2);
@@ -81,8 +83,9 @@ Status Connection::checkManager(Clock::time_point now) {
 
 // The peer has not said that it has left the epoch, and still lives: this queue pair has ended by itself.
 Status Connection::checkDisconnection(Clock::time_point now) {
-  if (!running() || disconnection_.what.empty() || now - disconnection_.since < kDataGrace) return failure_;
+  if (!running() || disconnection_.what.empty() || now - disconnection_.since < kWordFollows) return failure_;
   const std::string what = std::move(disconnection_.what);
+  countError(&endpoint_.queue_pairs[disconnection_.queue_pair], record::ErrorKind::kFlushed);
   return lose(&endpoint_.queue_pairs[disconnection_.queue_pair], {Code::kRemote, ECONNRESET}, what);
 }
 
@@ -101,6 +104,7 @@ Status Connection::checkPeer(Waiting waiting) {
   if (!since) return Status::success();
   noteLook(now, waiting);
   RAILWISE_TRY(checkManager(now));
+  if (!running()) return recover();
   RAILWISE_TRY(countUnproven(*since));
   lookForBetter(now);
   RAILWISE_TRY(checkSilence(*since));
@@ -172,8 +176,12 @@ Status Connection::hearSuspicions() {
 
 // Fails over before the retries of the transport end: they take half a minute, and some never end.
 Status Connection::checkStall() {
-  const Clock::duration limit =
-      silence_.stallLimit(timeOf(largestUnderWay()), RoundTrips::ofProcess().longest());
+  if (completed_since_check_) return Status::success();  // found meanwhile
+  // Where TCP repeats what is lost, after 0.2 s at least, silence of less than a second is no sign.
+  const Clock::duration transfer = timeOf(largestUnderWay());
+  const Clock::duration limit = rules_.completion_means_arrival
+                                    ? silence_.stallLimit(transfer, RoundTrips::ofProcess().longest())
+                                    : silence_.patientLimit(transfer);
   if (silence_.owed() < limit) return Status::success();
   const auto owing = std::find_if(
       endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),

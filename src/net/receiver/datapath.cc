@@ -422,11 +422,12 @@ const ReceiveConnection::Receive* ReceiveConnection::latestAt(uint64_t address) 
   return nullptr;
 }
 
-// The rails of the epochs before that still work, if the receive came in one of them. What a lost rail has
-// written is in memory by now: its PCIe writes have had the time of a failover.
+// The rails of the epochs before that still work, if the receive came in one of them (`rails` is cleared with
+// each epoch). What a lost rail has written is in memory by now: its PCIe writes have had the time of a
+// failover.
 std::vector<Rail> ReceiveConnection::earlierRailsOf(const Receive* receive) const {
   std::vector<Rail> rails;
-  if (receive == nullptr || receive->number > earlier_.up_to) return rails;
+  if (receive == nullptr || receive->rails != 0 || receive->number > earlier_.up_to) return rails;
   std::copy_if(earlier_.rails.begin(), earlier_.rails.end(), std::back_inserter(rails),
                [](const Rail& rail) { return rail.hca->state().active(rail.port.number); });
   return rails;

@@ -53,7 +53,9 @@ Status ReceiveConnection::advanceRecovery() {
 
 bool ReceiveConnection::drained() const {
   return std::all_of(
-      endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [](const LaneQueuePair& queue_pair) {
+      endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(), [&](const LaneQueuePair& queue_pair) {
+        if (queue_pair.rail < endpoint_.rails.size() && endpoint_.rails[queue_pair.rail].hca->state().fatal())
+          return true;  // a dead device gives nothing back
         return queue_pair.consumed + queue_pair.rest->receives_failed >= queue_pair.rest->receives_posted;
       });
 }
@@ -154,6 +156,7 @@ Status ReceiveConnection::onPeerFrame(MessageType type, std::span<const std::byt
       if (frameOf<EpochFrame>(bytes).epoch != epoch() || phase() != Phase::kConnecting || !next_.accept_sent)
         return Status::success();
       next_.begin_heard = true;
+      next_.connect_until = Clock::now() + kConnectTime;
       return connectEpoch();
     default:
       return fail({Code::kRemote, 0}, "the peer sent a frame over the side channel that senders do not send");
@@ -230,8 +233,10 @@ bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
 
 Status ReceiveConnection::connectEpoch() {
   if (next_.accept_sent) return awaitBegin();
-  if (usesManager() && !listenForConnectionManager().ok()) {
-    refuseEpoch(0, "RDMA CM cannot listen");
+  std::size_t failed = 0;
+  if (usesManager() && !listenForConnectionManager(&failed).ok()) {
+    refuseEpoch(static_cast<uint8_t>(failed),
+                pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot listen");
     return Status::success();
   }
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
@@ -263,6 +268,8 @@ Status ReceiveConnection::awaitBegin() {
                   pathText(endpoint_.queue_pairs[failed]) + ": RDMA CM cannot connect it");
       return Status::success();
     }
+    if (!*up && next_.begin_heard && Clock::now() > next_.connect_until)
+      refuseEpoch(kNoQueuePair, "RDMA CM does not say that the queue pairs are up");
     if (!*up) return Status::success();
   }
   return next_.begin_heard ? begin() : Status::success();
@@ -328,7 +335,7 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
 void ReceiveConnection::goOnWithTrial() {
   if (!trial_ || !trial_->listener) return;
   if (Clock::now() < trial_until_) bell_.ring();
-  for (;;) {
+  for (int calls = 0; calls < kMostCalls; ++calls) {
     Result<std::optional<verbs::CmRequest>> called = trial_->listener->poll();
     if (!called.ok() || !*called) break;
     uint32_t index = 0;

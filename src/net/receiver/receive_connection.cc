@@ -84,6 +84,10 @@ Status ReceiveConnection::openWindow() {
   return Status::success();
 }
 
+bool ReceiveConnection::mayLoseFirst(const EndInfo& request) const {
+  return request.failover != 0 && mayBeginLost();
+}
+
 bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
   return request.failover != 0 && (mustBeginLost() || (mayBeginLost() && beginsLost(request)));
 }
@@ -99,6 +103,7 @@ Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal
 
 // The recovery finds a path.
 void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
+  cm_listeners_.clear();
   dropEndpoint();
   local_.queue_pairs = local_.lanes = 0;
   std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);
@@ -197,10 +202,11 @@ Result<verbs::CmListener> ReceiveConnection::listenAt(const Rail& rail, const ui
 
 // Listens at each address that a queue pair was paired with. The peer's connection manager connects to these
 // addresses.
-Status ReceiveConnection::listenForConnectionManager() {
+Status ReceiveConnection::listenForConnectionManager(std::size_t* failed) {
   cm_listeners_.clear();
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used) continue;
+    *failed = i;
     const uint8_t rail = endpoint_.queue_pairs[i].rail;
     const uint8_t gid = local_.queue_pair[i].gid;
     RailInfo& info = local_.rail[rail];
@@ -215,7 +221,12 @@ Status ReceiveConnection::listenForConnectionManager() {
 
 Status ReceiveConnection::prepare(const EndInfo& request) {
   if (request.connection_manager != 0) {
-    return cm_listeners_.empty() ? listenForConnectionManager() : Status::success();
+    if (!cm_listeners_.empty()) return Status::success();
+    std::size_t failed = 0;
+    const Status listens = listenForConnectionManager(&failed);
+    if (listens.ok() || !mayLoseFirst(request)) return listens;
+    beginWithoutQueuePairs(request);
+    return Status::success();
   }
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
@@ -264,14 +275,21 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session&
   if (request.connection_manager == 0) return true;
   session_ = session;
   std::size_t failed = 0;
-  return answerCalls(request, &failed);
+  const Result<bool> up = answerCalls(request, &failed);
+  if (up.ok() || !mayLoseFirst(request)) return up;
+  beginWithoutQueuePairs(request);
+  return true;
 }
 
 Result<bool> ReceiveConnection::answerCalls(const EndInfo& peer, std::size_t* failed) {
   for (RailListener& at : cm_listeners_) {
-    for (;;) {
+    for (int calls = 0; calls < kMostCalls; ++calls) {
       Result<std::optional<verbs::CmRequest>> called = at.listener.poll();
-      if (!called.ok()) return called.status();
+      if (!called.ok()) {
+        const LaneQueuePair* const first = endpoint_.onRail(at.rail);
+        *failed = first != nullptr ? first->index : 0;
+        return called.status();
+      }
       if (!*called) break;
       RAILWISE_TRY(answer(std::move(**called), at.rail, peer, failed));
     }

@@ -37,6 +37,13 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status prepare(const EndInfo& request);
   // Called after the reply. True: all queue pairs are up.
   Result<bool> establish(const EndInfo& request, const Session& session);
+  // With RDMA CM: the sender is ready, but not all queue pairs are up at this end, and will not be. The
+  // recovery begins. False: the ends cannot fail over.
+  bool giveUpFirst(const EndInfo& request) {
+    if (!mayLoseFirst(request)) return false;
+    beginWithoutQueuePairs(request);
+    return true;
+  }
 
   // Receives up to kMaxReceives messages as one request. *request null: too many requests are outstanding,
   // call again. `silent`: NCCL sees by itself when the data are there, so the request is complete at once.
@@ -67,6 +74,8 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
     std::array<void*, kMaxReceives> events = {};  // the profiler's events
   };
   static constexpr uint32_t kReplenish = kOutstandingReceives;
+  // Calls of RDMA CM that are looked at in one step: strangers may call, too.
+  static constexpr int kMostCalls = 16;
   static constexpr uint32_t kClearToSendDepth = 128;
   // One clear-to-send among so many is signalled. A short send queue has a smaller number.
   static constexpr uint32_t kClearToSendSignal = 96;
@@ -94,6 +103,8 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   void onCompletion(const ibv_wc& completion);
   // Set-up (receive_connection.cc).
   Status openWindow();
+  // May the first epoch be lost before it has begun?
+  bool mayLoseFirst(const EndInfo& request) const;
   // Does this connection begin without queue pairs, because one end has no port that works?
   bool beginsLostWith(const EndInfo& request) const;
   void beginWithoutQueuePairs(const EndInfo& request);
@@ -103,7 +114,8 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   Status pair(const EndInfo& request, std::string& refusal);
   Status openQueuePairs();
   void describePairing(const EndInfo& request);
-  Status listenForConnectionManager();
+  // `failed` receives the index of the queue pair that an error concerns.
+  Status listenForConnectionManager(std::size_t* failed);
   // Answers the calls of the peer's connection manager, as far as they have come. True: all queue pairs are
   // up. `failed` receives the index of the queue pair that an error concerns.
   Result<bool> answerCalls(const EndInfo& peer, std::size_t* failed);

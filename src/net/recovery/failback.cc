@@ -68,10 +68,10 @@ void Failback::look(Clock::time_point now) {
       paths_.worked(trial_->path, now);
       trial_.reset();
       tryNext();
-    } else if (count != 0 || ((trial_->reading || trial_->connecting) && now > trial_->until)) {
+    } else if (count != 0 || (trial_->reading && now > trial_->until)) {
       trialFailed();
     } else if (now > trial_->until) {
-      stop();  // the receiver has nothing to do with us just now
+      stop();  // the receiver has nothing to do with us just now, and with RDMA CM takes no call
     }
     return;
   }

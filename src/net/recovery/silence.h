@@ -58,6 +58,10 @@ class Silence {
     if (hurried_) patience = std::min(patience, kHurriedStall);
     return (patience + transfer) * (1 << std::min(stalls_, kMostDoublings));
   }
+  // The same where nothing shortens it.
+  Clock::duration patientLimit(Clock::duration transfer) const {
+    return (kStall + transfer) * (1 << std::min(stalls_, kMostDoublings));
+  }
   // Another connection over this path has had no answer: this one has been asked, too, and waits less.
   void hurry() { hurried_ = true; }
   void noteStall() { ++stalls_; }

@@ -98,19 +98,21 @@ Status SendConnection::requestCompletions(bool anew) {
   return postProofs(anew);
 }
 
+// The receiver had received everything and closed before its device acknowledged the last work request.
+bool SendConnection::completeIfAllArrived() {
+  if (arrivedUpTo() + 1 != nextPost()) return false;
+  for (const Group& group : groups_) {
+    if (group.segments_posted > 0 && !group.free()) group.completeMessages();
+  }
+  return true;
+}
+
 Status SendConnection::onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion) {
   const bool notice = (completion.wr_id & kNotice) != 0;
   const char* const operation = notice ? "a receive" : "a send";
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
-  if ((notice || canFailOver()) && noteDisconnection(queue_pair, completion, operation))
-    return Status::success();
-  // The receiver had received everything and closed before its device acknowledged the last work request.
-  if (peerHasEnded() && arrivedUpTo() + 1 == nextPost()) {
-    for (const Group& group : groups_) {
-      if (group.segments_posted > 0 && !group.free()) group.completeMessages();
-    }
-    return Status::success();
-  }
+  if (peerHasEnded() && completeIfAllArrived()) return Status::success();
+  if (noteDisconnection(queue_pair, completion, operation)) return Status::success();
   return failCompletion(queue_pair, completion, operation);
 }
 

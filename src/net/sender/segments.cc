@@ -229,7 +229,8 @@ Result<ibv_send_wr*> SendConnection::nextWorkRequest(LaneQueuePair& queue_pair, 
 void SendConnection::signal(ibv_send_wr& work, LaneQueuePair& queue_pair, uint32_t slot, uint32_t segment,
                             bool last) {
   work.wr_id = sendWorkId(slot, segment, queue_pair.index);
-  if (!last && queue_pair.sendFree() > 0) return;
+  // The tail of a segment has two work requests on iWARP.
+  if (!last && queue_pair.sendFree() >= (rules_.completion_means_arrival ? 1U : 2U)) return;
   work.send_flags |= IBV_SEND_SIGNALED;
   work.wr_id |= endsWorkRequests(queue_pair.cover());
   if (!last) return;

@@ -190,7 +190,8 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
     const Result<bool> up = connectQueuePair(i, local, reply);
-    if ((!up.ok() || !*up) && reply.failover != 0 && mustBeginLost()) {
+    const bool refused = !up.ok() && usesManager() && mayBeginLost();
+    if (reply.failover != 0 && (refused || ((!up.ok() || !*up) && mustBeginLost()))) {
       beginWithoutQueuePairs(local, reply);
       return true;
     }

@@ -74,7 +74,10 @@ class SendConnection final : public Connection, private Failback::Host {
   }
   Status advanceRecovery() override;                                                // sender/failover.cc
   Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) override;  // sender/failover.cc
-  void onLastArrived(uint64_t number) override { hearArrived(number); }
+  void onLastArrived(uint64_t number) override {
+    hearArrived(number);
+    if (disconnected()) (void)completeIfAllArrived();  // no acknowledgement comes any more
+  }
   void onPortsChanged() override { failback_.lookSoon(); }
   void lookForBetter(Clock::time_point now) override;
   // Called by isend while fast_path_closed_ is set. Checks the peer on every 64th call, when the bell has
@@ -153,11 +156,12 @@ class SendConnection final : public Connection, private Failback::Host {
   void settle(uint64_t number);
   Status wait(Status drained);
   // Like idle(), for a call that has not polled. On iWARP it drains the completion queues first, to see the
-  // answer to a probe.
+  // answer to a question.
   Status idleAfterDrain(Waiting waiting) {
     if (!rules_.has_immediates) RAILWISE_TRY(drain());
     return idle(waiting);
   }
+  bool completeIfAllArrived();
   [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp);

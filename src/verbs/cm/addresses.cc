@@ -67,10 +67,15 @@ std::string textOf(std::span<const Interface> interfaces) {
 // the port.
 struct Known {
   Clock::time_point until;
+  Clock::time_point unasked_until;  // until then nobody asks whether the interfaces have changed
   std::string interfaces;
   std::vector<SocketAddress> addresses;
 };
 constexpr auto kBelieved = std::chrono::seconds(10);
+// A connection that looks for a path asks every 20 ms, and there may be a thousand of them.
+constexpr auto kUnasked = std::chrono::milliseconds(100);
+// A port without an address is asked for again sooner.
+constexpr auto kBelievedNone = std::chrono::seconds(1);
 struct Cache {
   std::mutex mutex;
   std::map<std::pair<std::string, uint8_t>, Known> known;  // by device and port
@@ -86,14 +91,19 @@ Result<std::vector<SocketAddress>> cmAddresses(ibv_context* context, const Port&
   const Result<const CmLibrary*> library = cmLibrary();
   if (!library.ok()) return library.status();
   if ((*library)->local_addresses != nullptr) return ofSoftware(**library, context, port);
-  const std::vector<Interface> interfaces = listInterfaces("", AF_UNSPEC);
-  const std::string all = textOf(interfaces);
   Cache& it = cache();
   const std::lock_guard lock(it.mutex);
   Known& known = it.known[{deviceName(context), port.number}];
   const Clock::time_point now = Clock::now();
-  if (known.until <= now || known.addresses.empty() || known.interfaces != all)
-    known = {now + kBelieved, all, ofKernel(**library, context, port, interfaces)};
+  if (now < known.unasked_until) return known.addresses;
+  const std::vector<Interface> interfaces = listInterfaces("", AF_UNSPEC);
+  const std::string all = textOf(interfaces);
+  if (known.until <= now || known.interfaces != all) {
+    known.addresses = ofKernel(**library, context, port, interfaces);
+    known.until = now + (known.addresses.empty() ? Clock::duration(kBelievedNone) : kBelieved);
+    known.interfaces = all;
+  }
+  known.unasked_until = now + kUnasked;
   return known.addresses;
 }
 

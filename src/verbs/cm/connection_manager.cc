@@ -122,11 +122,18 @@ rdma_conn_param CmConnection::parameters(std::span<const std::byte> private_data
   rdma_conn_param parameters = {};
   parameters.private_data = private_data.data();
   parameters.private_data_len = static_cast<uint8_t>(private_data.size());
-  parameters.responder_resources = parameters.initiator_depth = port_.iwarp ? kIwarpReadDepth : kReadDepth;
+  parameters.responder_resources = parameters.initiator_depth = readDepth();
   parameters.retry_count = retry_count_;
   parameters.rnr_retry_count = kRnrRetry;
   parameters.qp_num = qp()->qp_num;
   return parameters;
+}
+
+uint8_t CmConnection::readDepth() const {
+  ibv_device_attr device = {};
+  if (!port_.iwarp || library().query_device(qp()->context, &device) != 0) return kReadDepth;
+  const int most = std::min(device.max_qp_rd_atom, device.max_qp_init_rd_atom);
+  return static_cast<uint8_t>(std::clamp<int>(most, 1, kIwarpReadDepth));
 }
 
 Result<bool> CmConnection::advance() {

@@ -1,6 +1,7 @@
 // Connections that the RDMA communication manager (librdmacm, or that of the software device) brings up. On
-// iWARP there is no other way; elsewhere it is an alternative. Nothing here blocks, sleeps or has a thread:
-// advance() checks whether something has happened, and the caller decides how long it goes on calling.
+// iWARP there is no other way; elsewhere it is an alternative. Nothing here sleeps or has a thread: advance()
+// checks whether something has happened, and the caller decides how long it goes on calling. But the kernel's
+// manager of iWARP makes the destruction of a connection that is not up yet wait for its driver.
 //
 //   acceptor: CmListener listener = CmListener::create(context, port, address);
 //             (the port number of listener.address() travels to the peer)
@@ -148,6 +149,7 @@ class CmConnection {
   Status resolve();
   Status tryAgain();
   void setTypeOfService();
+  uint8_t readDepth() const;
   rdma_conn_param parameters(std::span<const std::byte> private_data) const;
   Status step(const rdma_cm_event& event);
   Status stepOnError(const rdma_cm_event& event);
