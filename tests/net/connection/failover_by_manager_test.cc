@@ -120,6 +120,51 @@ TEST_P(ManagedFailover, AnOrdinaryEndOfThePeerIsNoFailure) {
   EXPECT_EQ(said.all().find("looking for another path"), std::string::npos) << said.all();
 }
 
+// The port goes down after the listener has replied, before the sender's calls.
+TEST_P(ManagedFailover, APathThatIsLostDuringTheHandshakeIsNoError) {
+  LoopConnection loop(2 * kHalf, devices(2));
+  char handle[kHandleBytes];
+  Listener* const listener = *loop.context().listen(loop.device(), handle);
+  SendConnection* send = nullptr;
+  ReceiveConnection* receive = nullptr;
+  const auto step = [&] {
+    if (receive == nullptr) receive = *Context::accept(*listener);
+    if (send == nullptr) send = *loop.context().connect(loop.device(), handle, -1);
+  };
+  send = *loop.context().connect(loop.device(), handle, -1);
+  ASSERT_EQ(send, nullptr);
+  for (int i = 0; i < 3; ++i) receive = *Context::accept(*listener);  // hears the request, and replies
+  ASSERT_EQ(receive, nullptr);
+  takeDown(loop, 0);
+  for (test::Patience patience; send == nullptr || receive == nullptr; patience.again()) step();
+  Context::close(listener);
+  const ReceiveBuffer buffer = {loop.address(kHalf), 64, 0, loop.memory(), nullptr};
+  Request* requests[2] = {};
+  bool done[2] = {};
+  for (test::Patience patience; !done[0] || !done[1]; patience.again()) {
+    if (requests[0] == nullptr) ASSERT_OK(receive->irecv({&buffer, 1}, false, &requests[0]));
+    if (requests[1] == nullptr)
+      ASSERT_OK(send->isend(loop.address(0), 64, 0, loop.memory(), nullptr, &requests[1]));
+    for (int i = 0; i < 2; ++i)
+      if (requests[i] != nullptr && !done[i])
+        ASSERT_OK(requests[i]->connection->test(*requests[i], &done[i], nullptr));
+  }
+  EXPECT_STREQ(send->rails().front().name, "soft1");
+}
+
+// On iWARP the read behind the last message may get no answer any more: the receiver had all, and has closed.
+TEST(IwarpFailover, ALastMessageThatHasArrivedIsComplete) {
+  LoopConnection loop(2 * kHalf, "link=iwarp,count=2;fault opcode=read nth=9 stuck");
+  ASSERT_TRUE(Traffic(loop).run(8, 512));
+  Request* const receive = loop.receive(1, kHalf, 64);
+  ASSERT_NE(receive, nullptr);
+  Request* send = nullptr;
+  for (test::Patience patience; send == nullptr; patience.again()) send = loop.send(0, 64);
+  ASSERT_TRUE(LoopConnection::finish(receive));
+  Context::close(&loop.receiver());
+  EXPECT_TRUE(LoopConnection::finish(send));
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, ManagedFailover,
                          ::testing::Values(Transport{"iwarp", "send"}, Transport{"roce", "write_imm"},
                                            Transport{"ib", "write_imm"}),
