@@ -154,6 +154,7 @@ class PerfRun {
     if (anyEnds()) return endWatch();
     const auto since = Clock::now() - *traffic_at_;
     if (attached) conductor_.conduct(since);
+    if (conductor_.anyoneStopped()) stall_watch_->restart();
     stall_watch_->look(since, received(), pids());
     if (since > std::chrono::milliseconds(schedule_.traffic_ms)) record_->setOver();
   }

@@ -92,6 +92,7 @@ void FaultConductor::perform(std::size_t index) {
 }
 
 void FaultConductor::signalHost(const std::string& host, int signal) {
+  stops_ += signal == SIGSTOP ? 1 : -1;
   for (const softdev::CountsRow& row : softdev::listCounts(*fabric_, softdev::CountsBy::kProcess)) {
     if (row.host == host) (void)kill(static_cast<pid_t>(row.process), signal);
   }

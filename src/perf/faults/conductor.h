@@ -50,6 +50,8 @@ class FaultConductor {
   uint64_t fired() const { return log_seen_; }
   const std::vector<FaultMark>& marks() const { return marks_; }
   int stepsDone() const { return steps_done_; }
+  // Does a process stand still by this schedule?
+  bool anyoneStopped() const { return stops_ > 0; }
   // True if other processes than this one are on the fabric.
   bool othersLeft() const;
 
@@ -70,6 +72,7 @@ class FaultConductor {
   softdev::Fabric* fabric_ = nullptr;
   std::vector<StepState> states_;
   int steps_done_ = 0;
+  int stops_ = 0;
   DeviceStates devices_;
   PairsLeft pairs_;
   bool looked_ = false;

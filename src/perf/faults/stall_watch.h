@@ -35,6 +35,11 @@ class StallWatch {
 
   // `since_traffic`: how long the run is under way. `received`: bytes of all ranks so far.
   void look(Clock::duration since_traffic, uint64_t received, const std::vector<int>& pids);
+  // A process was stopped on purpose: the time until now is no stall.
+  void restart() {
+    moved_at_.reset();
+    read_at_.reset();
+  }
   // A rank ends: what stands still from now on is no stall.
   void stop() { stopped_ = true; }
   const std::vector<Stall>& stalls() const { return stalls_; }

@@ -37,14 +37,14 @@ TEST_P(ManagedFailover, GoesToAStandbyAndBack) {
   ASSERT_TRUE(traffic.run(64, 512));
   test::changePort("soft0:1", "down");
   ASSERT_TRUE(traffic.run(64, 512));
-  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_GE(loop.sender().epoch(), 2U);
   EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
   ASSERT_TRUE(traffic.run(16, 60'000));
   test::changePort("soft0:1", "up");
   EXPECT_TRUE(until(traffic, [&] {
     return std::string(loop.sender().rails().front().name) == "soft0" && loop.sender().running();
   }));
-  EXPECT_EQ(loop.sender().epoch(), 3U);
+  EXPECT_GE(loop.sender().epoch(), 3U);
 }
 
 TEST_P(ManagedFailover, AFusedDeviceGoesOnWithTheRestAndGetsItsRailBack) {
@@ -99,7 +99,7 @@ TEST_P(ManagedFailover, AConnectionMadeWhileItsPortIsDownGoesOverAStandbyAndBack
   loop.useAnother();
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(16, 512));
-  EXPECT_EQ(loop.sender().epoch(), 2U);
+  EXPECT_GE(loop.sender().epoch(), 2U);
   EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
   test::changePort("soft0:1", "up");
   EXPECT_TRUE(until(traffic, [&] {
