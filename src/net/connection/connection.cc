@@ -81,7 +81,7 @@ void Connection::attach(Socket socket, const Session& session, uint16_t resume_p
                       .peer_port = resume_port,
                       .name = device_.name() + (direction + peer_)});
   listenToRails(true);
-  hearOfSuspicions();
+  skipSuspicions();
   bell_.ring();  // what happened before anybody listened
   allowTestByOnePoll();
   describeInRecord();

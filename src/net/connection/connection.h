@@ -308,10 +308,8 @@ class Connection {
     work.wr.rdma.remote_addr = peer_window_;
     work.wr.rdma.rkey = queue_pair.peer_window_key;
     if (!rules_.completion_means_arrival) {
-      work.opcode = IBV_WR_RDMA_READ;
-      sge = readTarget(queue_pair.window_key);
       work.sg_list = &sge;
-      work.num_sge = 1;
+      readPeerWindow(work, queue_pair.window_key, queue_pair.peer_window_key);
       queue_pair.counts().control_extra += sge.length;
     }
     return work;
@@ -326,8 +324,13 @@ class Connection {
   // a trial, and on iWARP by proofs of arrival. Nobody looks at them.
   static constexpr std::size_t kReadTargetBytes = 64;
   void setReadTarget(std::size_t offset) { read_target_ = window_.at<uint64_t>(offset); }
-  ibv_sge readTarget(uint32_t key) const {
-    return {reinterpret_cast<uint64_t>(read_target_), sizeof *read_target_, key};
+  // Makes `work` such a read, into its first sge. `local_key`, `remote_key`: of the two windows.
+  void readPeerWindow(ibv_send_wr& work, uint32_t local_key, uint32_t remote_key) const {
+    work.opcode = IBV_WR_RDMA_READ;
+    work.wr.rdma.remote_addr = peer_window_;
+    work.wr.rdma.rkey = remote_key;
+    *work.sg_list = {reinterpret_cast<uint64_t>(read_target_), sizeof *read_target_, local_key};
+    work.num_sge = 1;
   }
 
   static constexpr int kPollBatch = 16;
@@ -471,7 +474,7 @@ class Connection {
   uint64_t pathKey(const LaneQueuePair& queue_pair) const;
   Status hearSuspicions();
   // The suspicions so far do not concern this epoch.
-  void hearOfSuspicions() {
+  void skipSuspicions() {
     for (std::size_t rail = 0; rail < endpoint_.rails.size(); ++rail)
       suspicions_heard_[rail] = endpoint_.rails[rail].hca->state().news().suspicions();
   }

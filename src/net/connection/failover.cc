@@ -115,7 +115,7 @@ void Connection::beginEpoch() {
   log_.resume();
   side_channel_.expectNoFrames();
   completed_since_check_ = true;  // silence begins now
-  hearOfSuspicions();
+  skipSuspicions();
   (void)bell_.take();
   listenToRails(true);
   bell_.ring();  // what happened before anybody listened

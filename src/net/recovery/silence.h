@@ -56,18 +56,20 @@ class Silence {
     Clock::duration patience = kStall;
     if (round_trip) patience = std::clamp(*round_trip * kRoundTrips, kLeastStall, kStall);
     if (hurried_) patience = std::min(patience, kHurriedStall);
-    return (patience + transfer) * (1 << std::min(stalls_, kMostDoublings));
+    return doubled(patience + transfer);
   }
   // The same where nothing shortens it.
-  Clock::duration patientLimit(Clock::duration transfer) const {
-    return (kStall + transfer) * (1 << std::min(stalls_, kMostDoublings));
-  }
+  Clock::duration patientLimit(Clock::duration transfer) const { return doubled(kStall + transfer); }
   // Another connection over this path has had no answer: this one has been asked, too, and waits less.
   void hurry() { hurried_ = true; }
   void noteStall() { ++stalls_; }
   void forgetStalls() { stalls_ = 0; }
 
  private:
+  Clock::duration doubled(Clock::duration once) const {
+    return once * (1 << std::min(stalls_, kMostDoublings));
+  }
+
   static constexpr Clock::duration kStall = std::chrono::seconds(1);
   // Where the longest round trip is known: so many of them, but no pause of a switch (PFC) or of this
   // process.

@@ -427,14 +427,11 @@ Result<bool> SendConnection::readThrough(TrialQueuePair& trial, uint32_t remote_
     const Result<bool> up = trial.cm->advance();
     if (!up.ok() || !*up) return up;
   }
-  ibv_sge sge = readTarget(windowKeysOn(trial.rail).local);
+  ibv_sge sge;
   ibv_send_wr work = {};
   work.sg_list = &sge;
-  work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_READ;
   work.send_flags = IBV_SEND_SIGNALED;
-  work.wr.rdma.remote_addr = peer_window_;
-  work.wr.rdma.rkey = remote_key;
+  readPeerWindow(work, windowKeysOn(trial.rail).local, remote_key);
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(trial.qp(), &work, &bad); error != 0)
     return Status{Code::kSystem, error};

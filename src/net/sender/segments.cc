@@ -187,11 +187,7 @@ Result<bool> SendConnection::postTail(Group& group, uint32_t slot, uint32_t inde
   const Result<ibv_send_wr*> last = nextWorkRequest(queue_pair, 1);
   if (!last.ok()) return last.status();
   ibv_send_wr& read = **last;  // there is room: the send was only posted with room for both
-  read.opcode = IBV_WR_RDMA_READ;
-  read.wr.rdma.remote_addr = peer_window_;
-  read.wr.rdma.rkey = queue_pair.peer_window_key;
-  *read.sg_list = readTarget(queue_pair.window_key);
-  read.num_sge = 1;
+  readPeerWindow(read, queue_pair.window_key, queue_pair.peer_window_key);
   queue_pair.counts().control_extra += read.sg_list->length;
   signal(read, queue_pair, slot, index, true);
   return true;
