@@ -196,6 +196,23 @@ Result<verbs::GidList> Connection::addressesOf(const Rail& rail) const {
   return usesManager() ? managerAddresses(rail, config_) : rail.gids->get();
 }
 
+Status Connection::giveToManager(LaneQueuePair& queue_pair,
+                                 Result<std::unique_ptr<verbs::CmConnection>> connecting) {
+  if (connecting.ok()) queue_pair.rest->cm = std::move(*connecting);
+  else queue_pair.qp = nullptr;
+  return connecting.status();
+}
+
+Result<bool> Connection::advanceManager(std::size_t index, const EndInfo& local, const EndInfo& remote,
+                                        std::size_t local_gid, std::size_t remote_gid) {
+  LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
+  const Result<bool> up = queue_pair.rest->cm->advance();
+  if (!up.ok()) return up.status();
+  queue_pair.rest->connected = *up;
+  if (*up) logConnected(index, local, remote, local_gid, remote_gid);
+  return *up;
+}
+
 Result<SocketAddress> Connection::managerAddress(const Rail& rail, const uint8_t* bytes) {
   Result<std::vector<SocketAddress>> addresses = verbs::cmAddresses(rail.hca->context(), rail.port);
   if (!addresses.ok()) return addresses.status();

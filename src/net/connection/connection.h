@@ -183,6 +183,14 @@ class Connection {
                     std::size_t remote_gid) const;
   // Must RDMA CM connect the queue pairs? On iWARP always; elsewhere if RAILWISE_CONNECT=cm.
   bool wantsConnectionManager() const;
+  // RDMA CM has begun to connect a queue pair, and owns it from now on. An error: the queue pair has gone
+  // with the attempt.
+  static Status giveToManager(LaneQueuePair& queue_pair,
+                              Result<std::unique_ptr<verbs::CmConnection>> connecting);
+  // Goes on with queue pair `index`, which RDMA CM has. True: it is up. The arguments are those of
+  // logConnected().
+  Result<bool> advanceManager(std::size_t index, const EndInfo& local, const EndInfo& remote,
+                              std::size_t local_gid, std::size_t remote_gid);
   // Finds the address of this rail that has these bytes, for RDMA CM. Errors: kSystem, logged (the address is
   // gone).
   static Result<SocketAddress> managerAddress(const Rail& rail, const uint8_t* bytes);

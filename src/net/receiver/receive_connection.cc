@@ -89,7 +89,7 @@ bool ReceiveConnection::mayLoseFirst(const EndInfo& request) const {
 }
 
 bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
-  return request.failover != 0 && (mustBeginLost() || (mayBeginLost() && beginsLost(request)));
+  return mayLoseFirst(request) && (!railsWork() || beginsLost(request));
 }
 
 Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
@@ -224,9 +224,7 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
     if (!cm_listeners_.empty()) return Status::success();
     std::size_t failed = 0;
     const Status listens = listenForConnectionManager(&failed);
-    if (listens.ok() || !mayLoseFirst(request)) return listens;
-    beginWithoutQueuePairs(request);
-    return Status::success();
+    return listens.ok() || !giveUpFirst(request) ? listens : Status::success();
   }
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
@@ -263,12 +261,7 @@ Status ReceiveConnection::answer(verbs::CmRequest request, uint8_t rail, const E
   Result<std::unique_ptr<verbs::CmConnection>> made =
       verbs::CmConnection::accept(std::move(request), std::move(queue_pair.rest->made),
                                   endpoint_.rails[rail].port, config_, {peer.traffic_class, epoch() > 1}, {});
-  if (!made.ok()) {
-    queue_pair.qp = nullptr;  // it has gone with the attempt
-    return made.status();
-  }
-  queue_pair.rest->cm = std::move(*made);
-  return Status::success();
+  return giveToManager(queue_pair, std::move(made));
 }
 
 Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session& session) {
@@ -276,9 +269,7 @@ Result<bool> ReceiveConnection::establish(const EndInfo& request, const Session&
   session_ = session;
   std::size_t failed = 0;
   const Result<bool> up = answerCalls(request, &failed);
-  if (up.ok() || !mayLoseFirst(request)) return up;
-  beginWithoutQueuePairs(request);
-  return true;
+  return up.ok() || !giveUpFirst(request) ? up : Result<bool>(true);
 }
 
 Result<bool> ReceiveConnection::answerCalls(const EndInfo& peer, std::size_t* failed) {
@@ -300,10 +291,9 @@ Result<bool> ReceiveConnection::answerCalls(const EndInfo& peer, std::size_t* fa
     if (!queue_pair.rest->used || queue_pair.rest->connected) continue;
     if (queue_pair.rest->cm != nullptr) {
       *failed = i;
-      const Result<bool> up = queue_pair.rest->cm->advance();
+      const QueuePairInfo& pair = local_.queue_pair[i];
+      const Result<bool> up = advanceManager(i, local_, peer, pair.gid, pair.peer_gid);
       if (!up.ok()) return up.status();
-      queue_pair.rest->connected = *up;
-      if (*up) logConnected(i, local_, peer, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
     }
     all = all && queue_pair.rest->connected;
   }

@@ -220,17 +220,9 @@ Result<bool> SendConnection::connectQueuePair(std::size_t index, const EndInfo& 
         call(std::move(queue_pair.rest->made), endpoint_.rails[queue_pair.rail],
              local.rail[queue_pair.rail].gids[pair.peer_gid], {reply.rail[queue_pair.peer_rail], pair.gid},
              epoch(), static_cast<uint32_t>(index));
-    if (!made.ok()) {
-      queue_pair.qp = nullptr;  // it has gone with the attempt
-      return made.status();
-    }
-    queue_pair.rest->cm = std::move(*made);
+    RAILWISE_TRY(giveToManager(queue_pair, std::move(made)));
   }
-  Result<bool> up = queue_pair.rest->cm->advance();
-  if (!up.ok()) return up.status();
-  queue_pair.rest->connected = *up;
-  if (*up) logConnected(index, local, reply, pair.peer_gid, pair.gid);
-  return up;
+  return advanceManager(index, local, reply, pair.peer_gid, pair.gid);
 }
 
 Result<std::unique_ptr<verbs::CmConnection>> SendConnection::call(verbs::QueuePair made, const Rail& rail,

@@ -70,6 +70,18 @@ def sockets_of(pids):
     return found
 
 
+def ports_of_perf(pids):
+    """The port of rank 0, where perf's ranks meet."""
+    found = set()
+    for pid in pids:
+        try:
+            words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found |= {int(word.rpartition(b":")[2]) for word in words if word.startswith(b"RAILWISE_PERF_ADDRESS=")}
+    return found
+
+
 def may_cut():
     """Can this process cut TCP connections of others?"""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
@@ -114,9 +126,10 @@ class Enemy(threading.Thread):
 
     def run(self):
         while not self._stopping.wait(self._random.uniform(*PAUSE_S)):
-            sockets = sockets_of(descendants(self._pid))
+            pids = descendants(self._pid)
+            sockets = sockets_of(pids)
             listening = [each for each in sockets if each.state == LISTENS]
-            own = self._ports_of_perf()
+            own = ports_of_perf(pids)
             ports = sorted({each.local[1] for each in listening} - own)
             now = time.monotonic()
             victims = [each for each in sockets if each.state == ESTABLISHED and not {each.local[1], each.remote[1]} & own and
@@ -127,17 +140,6 @@ class Enemy(threading.Thread):
             elif ports:
                 for _ in range(CROWD if self._random.random() < 0.05 else 1):
                     self._call(self._random.choice(ports))
-
-    def _ports_of_perf(self):
-        """The port of rank 0, where perf's ranks meet."""
-        found = set()
-        for pid in descendants(self._pid):
-            try:
-                words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            found |= {int(word.rpartition(b":")[2]) for word in words if word.startswith(b"RAILWISE_PERF_ADDRESS=")}
-        return found
 
     def _call(self, port):
         said = self._random.choice((b"", self._random.randbytes(self._random.randint(1, 4000)), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
