@@ -506,6 +506,9 @@ class Connection {
   virtual Status onPeerFrame(MessageType type, std::span<const std::byte> bytes) = 0;
   // The peer's close message has arrived. It says that all receives up to `number` are complete.
   virtual void onLastArrived(uint64_t /*number*/) {}
+  // The peer has left, and a sender waits for acknowledgements. If the close message has said that everything
+  // has arrived, the messages are complete. False: something is missing, or no message is open.
+  virtual bool completeLast() { return false; }
   // Ports of this end have changed while the connection runs.
   virtual void onPortsChanged() = 0;
   // The bell has rung while the connection runs: goes on with a trial of the peer.

@@ -115,7 +115,10 @@ Status Connection::checkPeer(Waiting waiting) {
   // What the peer says of a disconnection may take a while.
   const bool in_memory = waiting == Waiting::kPeer && ended;
   const Clock::duration grace = in_memory ? kDataGrace : kAcknowledgementGrace;
-  if (now - departure_.since < grace) return Status::success();
+  const bool over = now - departure_.since >= grace;
+  // Over a queue pair that was disconnected no acknowledgement comes any more.
+  if (ended && (over || disconnected()) && completeLast()) return Status::success();
+  if (!over) return Status::success();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     const std::string diagnosis = queue_pair.rest->used ? diagnose(queue_pair) : "";
     if (!diagnosis.empty())

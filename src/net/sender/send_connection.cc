@@ -69,13 +69,17 @@ Status SendConnection::openWindow(int peer_rails) {
   record_stride_ = rules_.has_immediates ? 1 : kMaxLanes;
   const std::size_t records = sizeof(Record) * kSlots * record_stride_;
   const std::size_t notices = MessageBuffers::bytesFor(rules_, groupBytes(entry_bytes), most_queue_pairs_);
-  Result<Window> window = device_.windows().take(ring + records + notices + kReadTargetBytes);
+  // On iWARP the receiver reads the begin of the window at any time. This end writes the ring there itself,
+  // so the ring lies behind a head that nobody writes.
+  const std::size_t head = rules_.has_immediates ? 0 : sizeof(WindowHead);
+  Result<Window> window = device_.windows().take(head + ring + records + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
-  ring_.use(window_.at<std::byte>(0), entry_bytes);
-  records_ = window_.at<Record>(ring);
-  notices_.use(window_.at<std::byte>(ring + records), groupBytes(entry_bytes));
-  setReadTarget(ring + records + notices);
+  std::size_t at = head;
+  ring_.use(window_.at<std::byte>(at), entry_bytes);
+  records_ = window_.at<Record>(at += ring);
+  notices_.use(window_.at<std::byte>(at += records), groupBytes(entry_bytes));
+  setReadTarget(at + notices);
   return Status::success();
 }
 

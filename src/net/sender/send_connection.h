@@ -162,6 +162,7 @@ class SendConnection final : public Connection, private Failback::Host {
     return idle(waiting);
   }
   bool completeIfAllArrived();
+  bool completeLast() override { return unfinished() && completeIfAllArrived(); }
   [[gnu::cold, gnu::noinline]] Status onFailedCompletion(LaneQueuePair& queue_pair, const ibv_wc& completion);
   Status lookForClearToSend();
   Status failClearToSend(uint64_t stamp);
