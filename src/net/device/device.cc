@@ -14,6 +14,7 @@
 #include "verbs/gpu_direct.h"
 #include "verbs/mlx5.h"
 #include "verbs/pci_place.h"
+#include "verbs/siw.h"
 
 namespace railwise::net {
 namespace {
@@ -288,6 +289,7 @@ Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, std::string& problem)
   if (hca->context_ == nullptr) return failed("ibv_open_device", error);
   if (error = verbs.query_device(hca->context(), &hca->attributes_); error != 0)
     return failed("ibv_query_device", error);
+  verbs::keepSignalsFrom(*hca->context(), hca->attributes_);
   hca->pd_.reset(verbs::makeOrExplain([&] { return verbs.alloc_pd(hca->context()); }, error));
   if (hca->pd_ == nullptr) return failed("ibv_alloc_pd", error);
   return hca;

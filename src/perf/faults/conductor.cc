@@ -1,7 +1,5 @@
 #include "perf/faults/conductor.h"
 
-#include <signal.h>
-
 #include <algorithm>
 
 #include "cli/options/message.h"
@@ -76,8 +74,12 @@ void FaultConductor::conduct(Clock::duration since_traffic) {
 void FaultConductor::perform(std::size_t index) {
   const FaultStep& step = schedule_.steps[index];
   if (step.what == FaultStep::kPort) return changePlace(step);
-  if (step.what == FaultStep::kStop || step.what == FaultStep::kGoOn)
-    return signalHost(step.place, step.what == FaultStep::kStop ? SIGSTOP : SIGCONT);
+  if (step.what == FaultStep::kStop) return stop(index);
+  if (step.what == FaultStep::kGoOn) {
+    pauses_.end(step.place);
+    marks_.push_back({wallClockNs(), "the process of " + step.place + " goes on"});
+    return;
+  }
   if (step.what == FaultStep::kHeal) {
     const uint32_t rule = states_[static_cast<std::size_t>(step.heals)].rule;
     if (rule == 0 || !softdev::removeFault(*fabric_, rule)) return;
@@ -91,13 +93,18 @@ void FaultConductor::perform(std::size_t index) {
   if (id.ok()) states_[index].rule = *id;
 }
 
-void FaultConductor::signalHost(const std::string& host, int signal) {
-  stops_ += signal == SIGSTOP ? 1 : -1;
+void FaultConductor::stop(std::size_t index) {
+  const FaultStep& step = schedule_.steps[index];
+  const auto go_on = std::find_if(
+      schedule_.steps.begin() + static_cast<std::ptrdiff_t>(index), schedule_.steps.end(),
+      [&](const FaultStep& later) { return later.what == FaultStep::kGoOn && later.place == step.place; });
+  if (go_on == schedule_.steps.end()) return;
+  std::vector<pid_t> processes;
   for (const softdev::CountsRow& row : softdev::listCounts(*fabric_, softdev::CountsBy::kProcess)) {
-    if (row.host == host) (void)kill(static_cast<pid_t>(row.process), signal);
+    if (row.host == step.place) processes.push_back(static_cast<pid_t>(row.process));
   }
-  marks_.push_back(
-      {wallClockNs(), "the process of " + host + (signal == SIGSTOP ? " is stopped" : " goes on")});
+  pauses_.begin(step.place, std::move(processes), std::chrono::milliseconds(go_on->at_ms - step.at_ms));
+  marks_.push_back({wallClockNs(), "the process of " + step.place + " is stopped"});
 }
 
 void FaultConductor::changePlace(const FaultStep& step) {
@@ -137,11 +144,8 @@ void FaultConductor::close() {
 }
 
 void FaultConductor::disarm() {
+  pauses_.endAll();
   if (fabric_ == nullptr) return;
-  for (std::size_t i = 0; i < states_.size(); ++i) {  // nobody stays stopped
-    if (!states_[i].done && schedule_.steps[i].what == FaultStep::kGoOn)
-      signalHost(schedule_.steps[i].place, SIGCONT);
-  }
   for (const softdev::FaultStatus& rule : softdev::listFaults(*fabric_)) {
     if (rule.rule.nth != 0 || rule.rule.count != 0) (void)softdev::removeFault(*fabric_, rule.id);
   }

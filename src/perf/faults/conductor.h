@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "perf/faults/outcome.h"
+#include "perf/faults/pauses.h"
 #include "perf/faults/reach.h"
 #include "perf/faults/schedule.h"
 #include "softdev/fabric/fabric.h"
@@ -51,7 +52,7 @@ class FaultConductor {
   const std::vector<FaultMark>& marks() const { return marks_; }
   int stepsDone() const { return steps_done_; }
   // Does a process stand still by this schedule?
-  bool anyoneStopped() const { return stops_ > 0; }
+  bool anyoneStopped() const { return pauses_.any(); }
   // True if other processes than this one are on the fabric.
   bool othersLeft() const;
 
@@ -63,7 +64,7 @@ class FaultConductor {
 
   void perform(std::size_t step);
   void changePlace(const FaultStep& step);
-  void signalHost(const std::string& host, int signal);
+  void stop(std::size_t step);
   void look();
 
   const std::string name_;
@@ -72,7 +73,7 @@ class FaultConductor {
   softdev::Fabric* fabric_ = nullptr;
   std::vector<StepState> states_;
   int steps_done_ = 0;
-  int stops_ = 0;
+  Pauses pauses_;
   DeviceStates devices_;
   PairsLeft pairs_;
   bool looked_ = false;

@@ -2,8 +2,13 @@
 #include "perf/faults/conductor.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "softdev/engine/attachment.h"
+#include "softdev/fabric/segment.h"
 #include "software_device.h"
 #include "tests/ok.h"
 
@@ -110,6 +115,55 @@ TEST_F(Conductor, DisarmsWhatWouldStrikeOnce) {
   ASSERT_EQ(rules.size(), 1U);
   EXPECT_EQ(rules[0].rule.action, softdev::FaultAction::kDrop);
   softdev::detachFabric(*fabric);
+}
+
+volatile std::sig_atomic_t g_goes_on = 0;
+
+// A process of host h1 that holds the lock of the fabric's faults until it gets SIGCONT.
+[[noreturn]] void holdLockUntilContinued(const std::string& fabric, int ready) {
+  alarm(60);
+  std::signal(SIGCONT, [](int) { g_goes_on = 1; });
+  Config config;
+  config.device = "software:fabric=" + fabric + ",host=h1";
+  if (!verbs::load(config).ok()) _exit(1);
+  int count = 0;
+  ibv_device** const list = verbs::library().get_device_list(&count);
+  const verbs::Context context(count > 0 ? verbs::library().open_device(list[0]) : nullptr);
+  const auto joined = softdev::joinFabric(fabric);
+  if (context == nullptr || !joined.ok()) _exit(1);
+  {
+    const softdev::SharedLockGuard guard((*joined)->segment->faults.lock, (*joined)->self);
+    if (write(ready, "", 1) != 1) _exit(1);
+    while (g_goes_on == 0) usleep(1000);
+  }
+  for (;;) pause();
+}
+
+// The conductor waits for that lock, too.
+TEST(ConductorAlone, WhoIsStoppedWithALockOfTheFabricGoesOn) {
+  const std::string fabric = "stopped" + std::to_string(getpid());
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) holdLockUntilContinued(fabric, ready[1]);
+  close(ready[1]);
+  char byte = 1;
+  EXPECT_EQ(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+
+  Schedule schedule;
+  schedule.steps = {stepOf(0, FaultStep::kStop, "", "h1"), stepOf(100, FaultStep::kGoOn, "", "h1")};
+  FaultConductor conductor(fabric, schedule, {});
+  EXPECT_TRUE(conductor.attach());
+  conductor.conduct(milliseconds(0));
+  EXPECT_TRUE(conductor.anyoneStopped());
+  conductor.conduct(milliseconds(100));
+  EXPECT_FALSE(conductor.anyoneStopped());
+  ASSERT_EQ(conductor.marks().size(), 2U);
+  EXPECT_EQ(conductor.marks()[0].words, "the process of h1 is stopped");
+  EXPECT_EQ(conductor.marks()[1].words, "the process of h1 goes on");
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(Conductor, NoOtherProcessIsThere) {

@@ -151,9 +151,10 @@ class Kills {
     std::array<Child, kRanks> children;
     for (int i = 0; i < kRanks; ++i) children[static_cast<std::size_t>(i)] = start(rank, peers, i);
     for (const int fd : peers) close(fd);
-    // Some are killed while they begin, the others in full traffic.
+    // Some are killed while they begin, some in their first traffic, the others after a connection was closed.
     const bool early = below(5) == 0;
-    if (!early) {
+    const int connections = early ? 0 : 1 + static_cast<int>(below(2));
+    for (int i = 0; i < connections; ++i) {
       for (Child& child : children) child.was_ready = waitForByte(child.ready);
     }
     const std::size_t first = below(2);
@@ -189,6 +190,7 @@ class Kills {
     return child;
   }
 
+  // A byte for each connection that has carried messages.
   static bool waitForByte(int fd, int limit_ms = kReadyMs) {
     pollfd input = {.fd = fd, .events = POLLIN, .revents = 0};
     char byte = 0;

@@ -1,0 +1,44 @@
+#include "verbs/siw.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <atomic>
+
+namespace railwise::verbs {
+namespace {
+
+using PostSend = int (*)(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad);
+
+std::atomic<PostSend> g_post_send{nullptr};  // of siw's library: one for all devices
+
+bool pending(int signal) {
+  sigset_t signals;
+  return sigpending(&signals) == 0 && sigismember(&signals, signal) == 1;
+}
+
+// A SIGPIPE that was there before stays for whom it was meant.
+int postWithoutSignal(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
+  const bool pending_before = pending(SIGPIPE);
+  sigset_t pipe;
+  sigset_t mask;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &mask);
+  const int error = g_post_send.load(std::memory_order_acquire)(qp, work, bad);
+  const timespec at_once = {};
+  if (!pending_before) (void)sigtimedwait(&pipe, nullptr, &at_once);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  return error;
+}
+
+}  // namespace
+
+void keepSignalsFrom(ibv_context& context, const ibv_device_attr& attributes) {
+  if (attributes.vendor_id != kSiwVendor || context.ops.post_send == postWithoutSignal) return;
+  g_post_send.store(context.ops.post_send, std::memory_order_release);
+  context.ops.post_send = postWithoutSignal;
+}
+
+}  // namespace railwise::verbs
