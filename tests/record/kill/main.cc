@@ -151,7 +151,8 @@ class Kills {
     std::array<Child, kRanks> children;
     for (int i = 0; i < kRanks; ++i) children[static_cast<std::size_t>(i)] = start(rank, peers, i);
     for (const int fd : peers) close(fd);
-    // Some are killed while they begin, some in their first traffic, the others after a connection was closed.
+    // Some are killed while they begin, some in their first traffic, the others after a connection was
+    // closed.
     const bool early = below(5) == 0;
     const int connections = early ? 0 : 1 + static_cast<int>(below(2));
     for (int i = 0; i < connections; ++i) {
