@@ -276,6 +276,7 @@ Result<GidList> GidTable::get() {
   if (!read.ok()) return read;
   usable_ = *read;
   valid_ = true;
+  noteUsable();
   return read;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -114,9 +115,15 @@ class GidTable {
   // Call it when the table may have changed: the next get() reads the table. Any thread may call it at any
   // time.
   void invalidate();
+  // Has this port ever had an address that connections can use? A port that lost it is like one that is down;
+  // a port that never had one is configured wrongly. noteUsable(): it has one, perhaps of RDMA CM. Any
+  // thread.
+  bool wasUsable() const { return was_usable_.load(std::memory_order_relaxed); }
+  void noteUsable() { was_usable_.store(true, std::memory_order_relaxed); }
 
  private:
   ibv_context* const context_;
+  std::atomic<bool> was_usable_{false};
   const Port port_;
   const Config config_;  // a copy: the table may outlive the caller's
   std::mutex mutex_;     // guards the fields below

@@ -89,6 +89,7 @@ void Connection::attach(Socket socket, const Session& session, uint16_t resume_p
 }
 
 std::string Connection::whyLost() const {
+  if (!why_lost_.empty()) return why_lost_;
   if (railsWork()) return "the peer's device has no port that works";
   const bool renewed = std::any_of(endpoint_.rails.begin(), endpoint_.rails.end(),
                                    [](const Rail& rail) { return !rail.now().same(rail); });
@@ -174,11 +175,18 @@ Status Connection::describeRails(EndInfo& end) const {
     }
     const Result<verbs::GidList> gids =
         end.connection_manager != 0 ? managerAddresses(rail, config_) : rail.gids->get();
+    const bool has_any = gids.ok() && !gids->empty();
+    if (!has_any && mayBeginLost() && rail.gids->wasUsable()) {
+      RAILWISE_INFO(log::kNet, "%s: port %u has no address any more: left out of a connection", rail.name,
+                    rail.port.number);
+      continue;
+    }
     if (!gids.ok()) {
       failed = gids.status();
       continue;
     }
-    if (end.connection_manager != 0 && gids->empty()) {
+    if (has_any) rail.gids->noteUsable();
+    if (end.connection_manager != 0 && !has_any) {
       RAILWISE_WARN(
           "%s port %u: RDMA CM finds no address of it: give its network interface an IP address, in the "
           "network namespace of this process",

@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -73,6 +74,10 @@ class Connection {
   Context* owner() const { return owner_; }
   void setOwner(Context* owner) { owner_ = owner; }
   MemoryCache& memory() const { return device_.memory(); }
+  // Registers memory with the device's rails: `acquire` is MemoryCache::acquire() or acquireDmaBuf(), and may
+  // be called for other caches, too. Errors: those of acquire().
+  using Acquire = std::function<Result<MemoryHandle*>(MemoryCache&)>;
+  Result<MemoryHandle*> registerMemory(const Acquire& acquire) const;
   // "host:pid (mlx5_1)" of the peer. Valid once the peer's description has arrived.
   const std::string& peer() const { return peer_; }
 
@@ -155,6 +160,15 @@ class Connection {
   bool railsWork() const;
   bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
   std::string whyLost() const;
+  // After a device has refused the first queue pairs: may the connection begin without them, because this end
+  // has several rails that work, and one of them accepts some? `refused`: what, for the line that says so.
+  bool goesElsewhere(const char* refused);
+  // After a device has refused memory: devices of this connection that refuse what another device accepts
+  // count as failed from now on, with a warning. True: the memory may be accepted now. Errors of the machine,
+  // which all devices share, change nothing.
+  bool failThoseThatRefuse(const std::function<bool(const Rail&)>& accepts) const;
+  // This end's window. Errors: kSystem, logged.
+  Result<Window> takeWindow(std::size_t bytes) const;
   // Writes the ECE (enhanced connection establishment) options into `end`: what the devices offer, or what
   // they have agreed on.
   void describeEce(EndInfo& end) const;
@@ -424,6 +438,7 @@ class Connection {
     bool seen_in_recovery = false;  // the end of the side channel was seen during a recovery
   };
   Departure departure_;
+  std::string why_lost_;  // the reason, where a device has refused the first queue pairs
   // iWARP, RDMA CM: a queue pair of this epoch was disconnected, by the peer or because its TCP connection
   // broke. The peer may be about to say why over the side channel.
   struct Disconnection {

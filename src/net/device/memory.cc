@@ -16,10 +16,7 @@
 namespace railwise::net {
 namespace {
 
-uint64_t pageBytes() {
-  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+uint64_t pageBytes() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 uint64_t pageDown(uint64_t address) { return address & ~(pageBytes() - 1); }
 uint64_t pageUp(uint64_t address) { return pageDown(address + pageBytes() - 1); }

@@ -39,8 +39,9 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
   const Status opened =
       made->beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : made->openFirst(request, refusal);
-  const bool lost = made->beginsLostWith(request);
+  bool lost = made->beginsLostWith(request) || (!opened.ok() && made->refusedFirst(request, refusal));
   if (lost) {
+    refusal.clear();
     made->beginWithoutQueuePairs(request);
   } else {
     RAILWISE_TRY(opened);
@@ -58,7 +59,10 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
     if (lost || !reached || !device_memory || options.config.gdr_flush_disable != 0) continue;
     const Status opened_path = made->flusher_.openPath(device.rails()[rail]);
-    if (!opened_path.ok() && !made->beginsLostWith(request)) return opened_path;
+    if (opened_path.ok() || made->beginsLostWith(request)) continue;
+    if (!made->refusedFirst(request, refusal)) return opened_path;
+    made->beginWithoutQueuePairs(request);
+    lost = true;
   }
   return made;
 }
@@ -69,8 +73,8 @@ Status ReceiveConnection::openWindow() {
   const std::size_t packs = sizeof(Pack) * kSlots;
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
   const std::size_t notices = MessageBuffers::bytesFor(rules_, sizeof(Record), most_queue_pairs_);
-  Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
-                                                 kFlushTargetBytes + notices + kReadTargetBytes);
+  Result<Window> window = takeWindow(sizeof(WindowHead) + records + packs + staging + kFlushTargetBytes +
+                                     notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   window_.at<WindowHead>(0)->mark = kWindowMark;
@@ -90,6 +94,13 @@ bool ReceiveConnection::mayLoseFirst(const EndInfo& request) const {
 
 bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
   return mayLoseFirst(request) && (!railsWork() || beginsLost(request));
+}
+
+// `refusal`: not empty when no rail of one end can reach one of the other. Ports that are down now may be the
+// reason.
+bool ReceiveConnection::refusedFirst(const EndInfo& request, const std::string& refusal) {
+  if (!mayLoseFirst(request)) return false;
+  return refusal.empty() ? goesElsewhere("queue pairs") : !allReachable(request) || !allReachable(local_);
 }
 
 Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
@@ -229,7 +240,8 @@ Status ReceiveConnection::prepare(const EndInfo& request) {
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
     const Status up = bringUp(i, local_, request, local_.queue_pair[i].gid, local_.queue_pair[i].peer_gid);
-    if (!up.ok() && beginsLostWith(request)) {
+    const bool asks_again = up.sys_errno == ETIMEDOUT;
+    if (!up.ok() && (beginsLostWith(request) || (!asks_again && refusedFirst(request, "")))) {
       beginWithoutQueuePairs(request);
       break;
     }

@@ -107,6 +107,8 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   bool mayLoseFirst(const EndInfo& request) const;
   // Does this connection begin without queue pairs, because one end has no port that works?
   bool beginsLostWith(const EndInfo& request) const;
+  // After the first queue pairs could not be made: may the connection begin without them?
+  bool refusedFirst(const EndInfo& request, const std::string& refusal);
   void beginWithoutQueuePairs(const EndInfo& request);
   // If the connection begins with queue pairs: pairs the rails and makes the queue pairs.
   Status openFirst(const EndInfo& request, std::string& refusal);

@@ -43,7 +43,7 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
       made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->openQueuePairs(queue_pairs, lanes);
   if (opened.ok()) {
     made->endpoint_.makeLanes(lanes);
-  } else if (made->mustBeginLost()) {
+  } else if (made->mustBeginLost() || made->goesElsewhere("queue pairs")) {
     made->dropEndpoint();
     made->out_of_order_ = false;  // no queue pair has shown that it can
   } else {
@@ -72,7 +72,7 @@ Status SendConnection::openWindow(int peer_rails) {
   // On iWARP the receiver reads the begin of the window at any time. This end writes the ring there itself,
   // so the ring lies behind a head that nobody writes.
   const std::size_t head = rules_.has_immediates ? 0 : sizeof(WindowHead);
-  Result<Window> window = device_.windows().take(head + ring + records + notices + kReadTargetBytes);
+  Result<Window> window = takeWindow(head + ring + records + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   std::size_t at = head;
@@ -194,8 +194,8 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
     const Result<bool> up = connectQueuePair(i, local, reply);
-    const bool refused = !up.ok() && usesManager() && mayBeginLost();
-    if (reply.failover != 0 && (refused || ((!up.ok() || !*up) && mustBeginLost()))) {
+    const auto refused = [&] { return !up.ok() && (usesManager() ? mayBeginLost() : goesElsewhere("a path")); };
+    if (reply.failover != 0 && (((!up.ok() || !*up) && mustBeginLost()) || refused())) {
       beginWithoutQueuePairs(local, reply);
       return true;
     }

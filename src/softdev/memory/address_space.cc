@@ -12,6 +12,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "base/once_asked.h"
+
 namespace railwise::softdev {
 namespace {
 
@@ -77,15 +79,15 @@ constinit ProcFile g_pagemap("/proc/self/pagemap");
 
 // Kernels before 6.11 do not know the query, and a filter of system calls may refuse it.
 bool kernelKnowsQuery() {
-  static const bool knows = [] {
+  static constinit OnceAsked knows;
+  return knows([] {
     const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     MapQuery query;
     query.query_addr = reinterpret_cast<uintptr_t>(&query);
     const bool answered = ioctl(maps, kMapQuery, &query) == 0;
     if (maps >= 0) close(maps);
     return answered;
-  }();
-  return knows;
+  });
 }
 
 enum class Answer { kFound, kNothing, kUnknown };
@@ -145,7 +147,7 @@ bool findArea(uint64_t address, Area* area) {
 
 bool surelyPrivate(uint64_t address) {
   if (kernelKnowsQuery()) return false;  // findArea() is faster then
-  static const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   constexpr uint64_t kPresent = uint64_t{1} << 63;
   constexpr uint64_t kOfFile = uint64_t{1} << 61;  // of a file, or shared
   uint64_t entry = 0;

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/once_asked.h"
+
 namespace railwise::softdev {
 namespace {
 
@@ -189,15 +191,15 @@ uint64_t transfer(pid_t pid, bool write, iovec*& local, int& locals, iovec*& rem
 
 bool kernelKeepsOrder() {
 #if defined(__x86_64__)
-  static const bool ordered = [] {
+  static constinit OnceAsked ordered;
+  return ordered([] {
     constexpr unsigned kFirstUnordered = 26;  // Zen 5
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (__builtin_cpu_is("amd") == 0 || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
     const unsigned base = a >> 8 & 0xf;
     const unsigned family = base < 0xf ? base : base + (a >> 20 & 0xff);
     return family < kFirstUnordered;
-  }();
-  return ordered;
+  });
 #else
   return false;
 #endif

@@ -41,8 +41,8 @@ class ProcMem {
 namespace {
 
 std::shared_ptr<ProcMem> openProcMem(pid_t pid, uint32_t token) {
-  static auto* opened = new std::map<uint32_t, std::weak_ptr<ProcMem>>;
   std::lock_guard lock(processLock(ProcessLock::kPeerMemory));
+  static auto* opened = new std::map<uint32_t, std::weak_ptr<ProcMem>>;
   if (std::shared_ptr<ProcMem> known = (*opened)[token].lock()) return known;
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/mem", static_cast<int>(pid));

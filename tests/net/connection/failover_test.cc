@@ -362,7 +362,79 @@ TEST_P(BeginsLost, AConnectionAndMemoryOfADeviceThatHasFailed) {
   EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
 }
 
+// The first rail refuses for ever, or only the next few times.
+TEST_P(BeginsLost, AConnectionWhoseQueuePairsAreRefused) {
+  const std::string kForEver = " nth=1 every=1";
+  for (const char* verb : {"create_qp", "create_cq", "modify_qp"}) {
+    for (const std::string& times : {kForEver, std::string(" nth=1"), std::string(" nth=2")}) {
+      SCOPED_TRACE(verb + times);
+      LoopConnection loop(2 * kHalf, "count=3", GetParam());
+      test::addFault(std::string("device=soft0 verb=") + verb + times + " errno=ENOMEM");
+      loop.useAnother();
+      Traffic traffic(loop);
+      ASSERT_TRUE(traffic.run(16, 512));
+      // Of one refusal a second attempt may already have made up.
+      if (times == kForEver) EXPECT_EQ(loop.sender().epoch(), 2U);
+      ASSERT_TRUE(traffic.run(16, 20'000));
+    }
+  }
+}
+
+TEST_P(BeginsLost, MemoryThatADeviceRefuses) {
+  LoopConnection loop(2 * kHalf, "count=3;fault verb=open_device device=soft0 nth=2 every=1 errno=EIO",
+                      GetParam());
+  const test::Said said;
+  test::addFault("device=soft0 verb=reg_mr nth=1 every=1 errno=ENOMEM");
+  loop.registerAnew();
+  EXPECT_EQ(loop.memory()->keys[0].remote, 0U);
+  EXPECT_NE(said.warnings().find("soft0 refuses memory that soft"), std::string::npos) << said.warnings();
+  EXPECT_TRUE(loop.device().rails().front().hca->state().fatal());
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 20'000));
+  EXPECT_STRNE(loop.sender().rails().front().name, "soft0");
+}
+
+TEST_P(BeginsLost, TheWindowOfAConnectionThatADeviceRefuses) {
+  LoopConnection loop(2 * kHalf, "count=3;fault verb=open_device device=soft0 nth=2 every=1 errno=EIO",
+                      GetParam());
+  test::addFault("device=soft0 verb=reg_mr nth=1 every=1 errno=ENOMEM");
+  std::vector<Window> taken;  // all that is registered for windows
+  for (;;) {
+    Result<Window> window = loop.device().windows().take(128);
+    if (!window.ok()) break;
+    taken.push_back(std::move(*window));
+  }
+  loop.useAnother();
+  EXPECT_TRUE(loop.device().rails().front().hca->state().fatal());
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 20'000));
+  EXPECT_STRNE(loop.sender().rails().front().name, "soft0");
+}
+
 INSTANTIATE_TEST_SUITE_P(Rails, BeginsLost, ::testing::Values(1, 2));
+
+// What every device refuses is the machine's limit, or the caller's mistake.
+TEST(Failover, MemoryThatNoDeviceAcceptsIsAnError) {
+  LoopConnection loop(2 * kHalf, "count=3");
+  test::addFault("verb=reg_mr nth=1 every=1 errno=ENOMEM");
+  const auto acquire = [&](MemoryCache& cache) {
+    return cache.acquire(loop.address(0), 100, MemoryKind::kDevice);
+  };
+  EXPECT_EQ(loop.sender().registerMemory(acquire).status().code, Code::kSystem);
+  EXPECT_FALSE(loop.device().rails().front().hca->state().fatal());
+  EXPECT_TRUE(Traffic(loop).run(16, 20'000));
+  EXPECT_EQ(loop.sender().epoch(), 1U);
+}
+
+// A port that is up and has lost its address is one that nobody can reach.
+TEST(Failover, AConnectionMadeAfterItsAddressIsGone) {
+  LoopConnection loop(2 * kHalf, "gid=10.1.0.1/v2;name=soft1,gid=10.1.0.2/v2");
+  test::changePort("soft0:1", "gid=0=::");
+  loop.useAnother();
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(16, 512));
+  EXPECT_STREQ(loop.sender().rails().front().name, "soft1");
+}
 
 TEST(Failback, AFusedConnectionMadeWhileOnePortIsDownGetsItWhenItIsUp) {
   LoopConnection loop(2 * kHalf, "count=2", 2);

@@ -11,7 +11,7 @@ namespace railwise::net {
 namespace {
 
 TEST(GivenUp, TheConnectorSaysWhy) {
-  LoopConnection loop(4096);
+  LoopConnection loop(4096, "count=1");
   const test::Said said;
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);
