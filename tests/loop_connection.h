@@ -89,9 +89,8 @@ class LoopConnection {
   // The buffer's registration is a new one.
   void registerAnew() {
     device_->memory().release(memory_);
-    memory_ = *send_->registerMemory([&](MemoryCache& cache) {
-      return cache.acquire(address(0), buffer_.size(), MemoryKind::kHost);
-    });
+    memory_ = *send_->registerMemory(
+        [&](MemoryCache& cache) { return cache.acquire(address(0), buffer_.size(), MemoryKind::kHost); });
   }
 
   // Polls until the request has completed; false: it failed.

@@ -108,9 +108,7 @@ uint64_t unixNs() {
 
 }  // namespace
 
-std::size_t pageSize() {
-  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
+std::size_t pageSize() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 std::size_t slotBytes() { return std::max(kPageBytes, pageSize()); }
 

@@ -2,6 +2,8 @@
 // not. Also when the addresses have changed since init.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "net/net.h"
 #include "said.h"
 #include "softdev/control/control.h"
@@ -33,7 +35,9 @@ class AddressesTest : public testing::Test {
   // From one to two; then one message. False: it failed.
   bool talks() { return talk(*net_->device(0), *net_->device(1)); }
 
-  bool talk(const Device& from, const Device& to) {
+  // `between`: is done once they are connected.
+  bool talk(
+      const Device& from, const Device& to, const std::function<void()>& between = [] {}) {
     char handle[kHandleBytes];
     Listener* listener = *context_->listen(to, handle);
     SendConnection* send = nullptr;
@@ -50,6 +54,7 @@ class AddressesTest : public testing::Test {
         receive = *accepted;
       }
     }
+    between();
     return transfer(*send, *receive);
   }
 
@@ -62,12 +67,12 @@ class AddressesTest : public testing::Test {
     Request* received = nullptr;
     Request* sent = nullptr;
     bool good = receive.irecv({&buffer, 1}, false, &received).ok();
-    for (test::Patience patience; good && sent == nullptr; patience.again())
-      good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
-    for (Request* request : {sent, received}) {
-      bool done = false;
-      for (test::Patience patience; good && !done; patience.again())
-        good = request->connection->test(*request, &done, nullptr).ok();
+    bool arrived = false;
+    bool done = false;
+    for (test::Patience patience; good && !(arrived && done); patience.again()) {
+      if (sent == nullptr) good = send.isend(address, 64, 0, from, nullptr, &sent).ok();
+      else if (!done) good = sent->connection->test(*sent, &done, nullptr).ok();
+      if (good && !arrived) good = received->connection->test(*received, &arrived, nullptr).ok();
     }
     send.memory().release(from);
     receive.memory().release(to);
@@ -183,6 +188,25 @@ TEST_F(AddressesTest, TheFirstRailMayReachNothing) {
   const int last_two[] = {2, 3};
   EXPECT_TRUE(talk(*net_->device(*net_->makeVirtualDevice(first_two)),
                    *net_->device(*net_->makeVirtualDevice(last_two))))
+      << said_.warnings();
+}
+
+// The ports that are left at the two ends cannot meet; others come back.
+TEST_F(AddressesTest, RailsThatCannotMeetWaitForTheOthers) {
+  start("gid=10.1.0.1/v2", "gid=2001:db8::2/v2;name=three,gid=10.1.0.3/v2;name=four,gid=2001:db8::4/v2");
+  const int first_two[] = {0, 1};
+  const int last_two[] = {2, 3};
+  change("one:1", "down");
+  change("four:1", "down");
+  test::waitUntil([&] {
+    const auto up = [&](int device) {
+      const Rail& rail = net_->device(device)->rails().front();
+      return rail.hca->state().active(rail.port.number);
+    };
+    return !up(0) && !up(3);
+  });
+  EXPECT_TRUE(talk(*net_->device(*net_->makeVirtualDevice(first_two)),
+                   *net_->device(*net_->makeVirtualDevice(last_two)), [&] { change("one:1", "up"); }))
       << said_.warnings();
 }
 

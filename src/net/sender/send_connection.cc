@@ -194,7 +194,9 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
   for (std::size_t i = 0; i < endpoint_.queue_pairs.size(); ++i) {
     if (!endpoint_.queue_pairs[i].rest->used || endpoint_.queue_pairs[i].rest->connected) continue;
     const Result<bool> up = connectQueuePair(i, local, reply);
-    const auto refused = [&] { return !up.ok() && (usesManager() ? mayBeginLost() : goesElsewhere("a path")); };
+    const auto refused = [&] {
+      return !up.ok() && (usesManager() ? mayBeginLost() : goesElsewhere("a path"));
+    };
     if (reply.failover != 0 && (((!up.ok() || !*up) && mustBeginLost()) || refused())) {
       beginWithoutQueuePairs(local, reply);
       return true;
