@@ -1,5 +1,6 @@
 """Ranks of the program nccl_check under faults: the machine and the schedule of a seed are those of `railwise perf alltoall --faults SEED`, which
-makes the faults happen too (src/perf/conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU.
+makes the faults happen too (src/perf/conduct.h). Each rank is a host of its own and runs real NCCL on a software GPU. The ranks also make, split, shrink,
+finalise and abort communicators meanwhile.
 
 Good is right data, or, when some pair of ranks had no pair of devices left, ncclRemoteError with the reason in the log of the rank; ranks that already had all
 their data may end well then. A rank that hangs, a wrong element, any other end, and a process or socket that is left behind are failures.
@@ -179,8 +180,8 @@ def end_of(job, rank):
         ended = "completed"
     elif status == 1 and words.startswith("WRONG traffic:"):
         ended = "wrong data"
-    elif status == 1 and done and REMOTE_ERROR in words:
-        ended = "ended with the job"  # its data were all there, and another rank's were not
+    elif status == 1 and REMOTE_ERROR in words and (done or (words.startswith("WRONG ncclComm") and not reason)):
+        ended = "ended with the job"  # its data were all there, and another rank's were not; or NCCL's own connections ended with that rank
     elif status == 1 and REMOTE_ERROR in words:
         ended = "ncclRemoteError" if reason else "ncclRemoteError without a reason"
     elif status is not None and status < 0:
@@ -241,7 +242,7 @@ def run(nccl, build, plugin, seed, environment, transport="any"):
         machine = conductor.machine
         trees = write_trees(build / "bin/railwise", machine, folder)
         job = Job(Place(nccl, build, plugin, machine, environment, trees), folder / "job", ranks, judge.NAME,
-                  ["--checks", "traffic", "--until-told", "--max", str(LARGEST[seed % len(LARGEST)])])
+                  ["--checks", "traffic", "--until-told", "--churn", "--max", str(LARGEST[seed % len(LARGEST)])])
         watched = Run(job, conductor)
         try:
             watched.watch()

@@ -14,6 +14,7 @@ COMPLETED = {"ended": "completed"}
 REMOTE = {"ended": "ncclRemoteError"}
 TOLD = {"ended": "ended with the job"}
 LOG = "vm:1:1 [0] x.cc:1 NCCL WARN NET/Railwise : soft0: the peer closed the connection or died\n"
+IN_INIT = f"WRONG ncclCommInitRank(&comm, options.ranks, id, options.rank): {faults.REMOTE_ERROR}: \n"
 ERROR = f"WRONG asynchronous error: {faults.REMOTE_ERROR}: \n"
 
 
@@ -30,6 +31,8 @@ class Ends(unittest.TestCase):
         self.assertEqual(end_of(ERROR, LOG, 1), "ncclRemoteError")
         self.assertEqual(end_of(ERROR, "", 1), "ncclRemoteError without a reason")
         self.assertEqual(end_of("ok traffic\n" + ERROR, LOG, 1), "ended with the job")
+        self.assertEqual(end_of(IN_INIT, "", 1), "ended with the job")
+        self.assertEqual(end_of(IN_INIT, LOG, 1), "ncclRemoteError")
         self.assertEqual(end_of("WRONG traffic: 3 elements\n", "", 1), "wrong data")
         self.assertEqual(end_of("WRONG asynchronous error: internal error\n", LOG, 1), "status 1")
         self.assertEqual(end_of("", "", -11), "signal 11")

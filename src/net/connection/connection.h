@@ -160,8 +160,10 @@ class Connection {
   bool railsWork() const;
   bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
   std::string whyLost() const;
-  // After a device has refused the first queue pairs: may the connection begin without them, because this end
-  // has several rails that work, and one of them accepts some? `refused`: what, for the line that says so.
+  // The device has refused receives of a queue pair that is being made. Logs it.
+  Status refusedReceives(std::size_t queue_pair, int error) const;
+  // After a device has refused the first queue pairs: may the connection begin without them, because a rail
+  // of this end accepts one, be it the same? `refused`: what, for the line that says so.
   bool goesElsewhere(const char* refused);
   // After a device has refused memory: devices of this connection that refuse what another device accepts
   // count as failed from now on, with a warning. True: the memory may be accepted now. Errors of the machine,

@@ -1,6 +1,9 @@
 // What a device refuses that has not failed: memory, or the first queue pairs. If another device of the
 // process accepts it, that is no reason to end the job.
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "base/log.h"
@@ -13,9 +16,16 @@ bool Connection::goesElsewhere(const char* refused) {
   int native = 0;
   const std::vector<Rail> usable = usableRails(&native);
   const auto accepts = [&](const Rail& rail) { return openTrial(rail, config_).ok(); };
-  if (usable.size() < 2 || std::none_of(usable.begin(), usable.end(), accepts)) return false;
+  if (std::none_of(usable.begin(), usable.end(), accepts)) return false;
   why_lost_ = std::string("its device refuses ") + refused;
   return true;
+}
+
+Status Connection::refusedReceives(std::size_t queue_pair, int error) const {
+  const int reason = error == -1 ? errno : std::abs(error);
+  RAILWISE_WARN("%s: ibv_post_recv failed: %s", nameOf(endpoint_.queue_pairs[queue_pair]).c_str(),
+                std::strerror(reason));
+  return {Code::kSystem, reason};
 }
 
 bool Connection::failThoseThatRefuse(const std::function<bool(const Rail&)>& accepts) const {

@@ -22,7 +22,7 @@ constexpr std::size_t kClearToSendChain = 4;
 
 }  // namespace
 
-Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
+int ReceiveConnection::tryToPostReceives(std::size_t index, uint32_t first) {
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const bool with_buffers = !rules_.has_immediates;
   const bool filled = !with_buffers && receive_chain_[0].wr_id == workId(kDataWork, index, 0);
@@ -33,9 +33,14 @@ Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(queue_pair.qp, receive_chain_.data(), &bad);
   queue_pair.rest->receives_posted += error == 0 ? kReplenish : 0;
+  return error;
+}
+
+Status ReceiveConnection::postReceives(std::size_t index, uint32_t first) {
+  const int error = tryToPostReceives(index, first);
   if (error == 0) [[likely]]
     return Status::success();
-  return failPost(queue_pair, "ibv_post_recv", error);
+  return failPost(endpoint_.queue_pairs[index], "ibv_post_recv", error);
 }
 
 // The place of entry `i` of a receive in the staging ring, which has the layout of the sender's ring.

@@ -183,8 +183,9 @@ Status ReceiveConnection::openQueuePairs() {
       continue;
     }
     RAILWISE_TRY(addQueuePair(rails[i], {depth, kPostedReceives, inline_bytes}));
-    for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish)
-      RAILWISE_TRY(postReceives(i, posted));
+    for (uint32_t posted = 0; posted < kPostedReceives; posted += kReplenish) {
+      if (const int error = tryToPostReceives(i, posted); error != 0) return refusedReceives(i, error);
+    }
   }
   const auto first = std::find_if(endpoint_.queue_pairs.begin(), endpoint_.queue_pairs.end(),
                                   [](const LaneQueuePair& queue_pair) { return queue_pair.rest->used; });

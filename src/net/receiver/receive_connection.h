@@ -139,6 +139,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
   }
 
   // Data path (receiver/datapath.cc).
+  int tryToPostReceives(std::size_t queue_pair, uint32_t first);  // what ibv_post_recv returns
   Status postReceives(std::size_t queue_pair, uint32_t first);
   static uint32_t roomOf(const ReceiveBuffer& buffer);
   static ClearToSend entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp);

@@ -232,14 +232,18 @@ void SendConnection::stopEvents(uint32_t slot, uint32_t segment) {
 
 // ---- iWARP: clear to send comes as a message
 
-Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
+int SendConnection::tryToPostNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
   ibv_sge sge = notices_.sge(queue_pair, buffer, endpoint_.queue_pairs[queue_pair].window_key);
   ibv_recv_wr work = {};
   work.wr_id = noticeWorkId(buffer, queue_pair);
   work.sg_list = &sge;
   work.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  const int error = ibv_post_recv(endpoint_.queue_pairs[queue_pair].qp, &work, &bad);
+  return ibv_post_recv(endpoint_.queue_pairs[queue_pair].qp, &work, &bad);
+}
+
+Status SendConnection::postNoticeReceive(std::size_t queue_pair, uint32_t buffer) {
+  const int error = tryToPostNoticeReceive(queue_pair, buffer);
   return error == 0 ? Status::success() : failPost(endpoint_.queue_pairs[queue_pair], "ibv_post_recv", error);
 }
 

@@ -100,8 +100,9 @@ Status SendConnection::openQueuePairsOn(const std::vector<uint8_t>& rail_of) {
   RAILWISE_TRY(endpoint_.openCompletionQueues(rail_of, depth + rules_.sender_receives, 1, bell_));
   for (std::size_t i = 0; i < rail_of.size(); ++i) {
     RAILWISE_TRY(addQueuePair(rail_of[i], {depth, rules_.sender_receives, sizeof(Record)}));
-    for (uint32_t buffer = 0; !rules_.has_immediates && buffer < kPostedReceives; ++buffer)
-      RAILWISE_TRY(postNoticeReceive(i, buffer));
+    for (uint32_t buffer = 0; !rules_.has_immediates && buffer < kPostedReceives; ++buffer) {
+      if (const int error = tryToPostNoticeReceive(i, buffer); error != 0) return refusedReceives(i, error);
+    }
   }
   return Status::success();
 }

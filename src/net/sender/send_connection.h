@@ -150,6 +150,7 @@ class SendConnection final : public Connection, private Failback::Host {
                                                     uint32_t index) const;
 
   // Data path (sender/datapath.cc).
+  int tryToPostNoticeReceive(std::size_t queue_pair, uint32_t buffer);  // what ibv_post_recv returns
   Status postNoticeReceive(std::size_t queue_pair, uint32_t buffer);
   Status onClearToSend(std::size_t queue_pair, uint32_t buffer, uint32_t bytes);
   Status drain();

@@ -88,6 +88,9 @@ void checkTypes(const Communicator& main) {
 
 namespace {
 
+// With --churn there is another communicator every so many rounds.
+constexpr std::size_t kRoundsOfCommunicator = 4;
+
 bool isTold(const char* word) { return access((options.id + "." + word).c_str(), F_OK) == 0; }
 
 // An all_reduce and an all-to-all of about so many bytes: how many elements are wrong.
@@ -132,6 +135,8 @@ void checkTraffic(const Communicator& main) {
   for (bool more = true; more && bad == 0; ++rounds) {
     beginCheck("traffic");
     bad = exchange(main, std::size_t{8} << (rounds * 5 % 19), rounds);
+    if (options.churn && rounds % kRoundsOfCommunicator == 0)
+      bad += makeUseAndEnd(main, rounds / kRoundsOfCommunicator);
     more = agreeToGoOn(main, options.until_told ? !isTold("over") : Clock::now() < end);
   }
   std::printf("info traffic: %zu rounds\n", rounds);

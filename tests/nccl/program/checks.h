@@ -13,6 +13,10 @@ struct Check {
 extern const Check kChecks[];
 extern const std::size_t kCheckCount;
 
+// A communicator is made, by init, split or shrink, used, and ended, finalised or aborted: what of these
+// depends on `round`. Returns how many elements were wrong.
+std::size_t makeUseAndEnd(const Communicator& main, std::size_t round);
+
 // In files of their own.
 void checkCollectives(const Communicator& main);
 void checkTypes(const Communicator& main);

@@ -20,7 +20,69 @@ Call call(std::size_t count, uint32_t salt, bool in_place = false) {
   return made;
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
+// Halves of two ranks or more, in another order.
+std::size_t split(const Communicator& main, std::size_t count) {
+  const int colors = std::max(main.ranks / 2, 1);
+  ncclComm_t half = nullptr;
+  MUST(ncclCommSplit(main.comm, main.rank % colors, main.ranks - main.rank, &half, nullptr));
+  const Communicator made(half);
+  return allReduce(made, call(count, 5)) + allToAll(made, call(3000, 6));
+}
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+// The last rank is left out.
+std::size_t shrink(const Communicator& main, std::size_t count) {
+  int left_out = main.ranks - 1;
+  if (main.rank == left_out) return 0;
+  ncclComm_t smaller = nullptr;
+  MUST(ncclCommShrink(main.comm, &left_out, 1, &smaller, nullptr, NCCL_SHRINK_DEFAULT));
+  const Communicator made(smaller);
+  return allReduce(made, call(count, 7)) + (made.ranks == main.ranks - 1 ? 0 : 1);
+}
+#endif
+
+// In the middle of a collective, at any time of it.
+std::size_t abortAtOnce(const std::string& name, std::size_t count) {
+  Communicator doomed(name);
+  const std::size_t bad = allReduce(doomed, call(count, 8, true));
+  const DeviceMemory memory(count * sizeof(int32_t));
+  MUST(ncclAllReduce(memory.at(), memory.at(), count, ncclInt32, ncclSum, doomed.comm, doomed.stream));
+  MUST(ncclCommAbort(doomed.comm));
+  doomed.comm = nullptr;
+  MUST(cudaStreamSynchronize(doomed.stream));
+  return bad;
+}
+
 }  // namespace
+
+std::size_t makeUseAndEnd(const Communicator& main, std::size_t round) {
+  constexpr std::size_t kCount = 40000;
+  const std::string name = "churn" + std::to_string(round);
+  switch (round % 5) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
+    case 1:
+      return split(main, kCount);
+#endif
+    case 2:
+      return abortAtOnce(name, kCount);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    case 3:
+      return main.ranks < 3 ? 0 : shrink(main, kCount);
+#endif
+    case 4: {
+      const Communicator on(name);
+      const std::size_t bad = allToAll(on, call(kCount, 9));
+      MUST(ncclCommFinalize(on.comm));
+      return bad;
+    }
+    default: {
+      const Communicator on(name);
+      return allReduce(on, call(kCount, 10));
+    }
+  }
+}
 
 void checkSeveralCommunicators(const Communicator& main) {
   beginCheck("several communicators");
@@ -69,34 +131,20 @@ void checkSideBySide(const Communicator&) {
   endCheck("communicators side by side", bad);
 }
 
-// Halves of two ranks or more, in another order.
 void checkSplit(const Communicator& main) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
   beginCheck("split");
-  const int colors = std::max(main.ranks / 2, 1);
-  ncclComm_t half = nullptr;
-  MUST(ncclCommSplit(main.comm, main.rank % colors, main.ranks - main.rank, &half, nullptr));
-  const Communicator split(half);
-  endCheck("split", allReduce(split, call(70000, 5)) + allToAll(split, call(3000, 6)));
+  endCheck("split", split(main, 70000));
 #else
   (void)main;
 #endif
 }
 
-// The last rank is left out.
 void checkShrink(const Communicator& main) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
   if (main.ranks < 3) return;
   beginCheck("shrink");
-  int left_out = main.ranks - 1;
-  std::size_t bad = 0;
-  if (main.rank != left_out) {
-    ncclComm_t smaller = nullptr;
-    MUST(ncclCommShrink(main.comm, &left_out, 1, &smaller, nullptr, NCCL_SHRINK_DEFAULT));
-    const Communicator shrunk(smaller);
-    bad = allReduce(shrunk, call(70000, 7)) + (shrunk.ranks == main.ranks - 1 ? 0 : 1);
-  }
-  endCheck("shrink", bad);
+  endCheck("shrink", shrink(main, 70000));
 #else
   (void)main;
 #endif

@@ -6,7 +6,7 @@
 //   [--until-told] [--figures [--repeat N] [--stats COMMAND]]
 //
 // FILE: a path that all ranks see and that no earlier job has used; more files are made with that prefix.
-// --until-told: of the check "traffic", see rank.h.
+// --until-told, --churn: of the check "traffic", see rank.h.
 // Says a line for each check, "ok NAME" or "WRONG NAME: what", then "ran CHECK" or "skipped CHECK"; with
 // --figures what figures.h says. Exit status: 0 all right, 1 something was wrong, 2 a mistake on the command
 // line, 3 a check did not end.
@@ -85,6 +85,10 @@ bool parse(int count, char** words) {
       options.until_told = true;
       continue;
     }
+    if (word == "--churn") {
+      options.churn = true;
+      continue;
+    }
     if (i + 1 == count) return false;
     const char* const value = words[++i];
     if (word == "--rank") options.rank = std::atoi(value);
@@ -108,7 +112,7 @@ int main(int count, char** words) {
   if (!parse(count, words)) {
     std::fputs(
         "usage: nccl_check --rank R --ranks N --id FILE [--gpu G] [--max BYTES] [--checks A,B] [--seconds S] "
-        "[--until-told] [--figures [--repeat N] [--stats COMMAND]]\n",
+        "[--until-told] [--churn] [--figures [--repeat N] [--stats COMMAND]]\n",
         stderr);
     return 2;
   }

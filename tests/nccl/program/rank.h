@@ -20,6 +20,7 @@ struct Options {
   double seconds = 0;  // of the check "traffic"
   // "traffic" flows until the file <id>.over is there, and connections last until <id>.quiet is.
   bool until_told = false;
+  bool churn = false;  // communicators come and go while "traffic" flows
 };
 
 // Set once by main().

@@ -365,7 +365,7 @@ TEST_P(BeginsLost, AConnectionAndMemoryOfADeviceThatHasFailed) {
 // The first rail refuses for ever, or only the next few times.
 TEST_P(BeginsLost, AConnectionWhoseQueuePairsAreRefused) {
   const std::string kForEver = " nth=1 every=1";
-  for (const char* verb : {"create_qp", "create_cq", "modify_qp"}) {
+  for (const char* verb : {"create_qp", "create_cq", "modify_qp", "post_recv"}) {
     for (const std::string& times : {kForEver, std::string(" nth=1"), std::string(" nth=2")}) {
       SCOPED_TRACE(verb + times);
       LoopConnection loop(2 * kHalf, "count=3", GetParam());
@@ -374,7 +374,7 @@ TEST_P(BeginsLost, AConnectionWhoseQueuePairsAreRefused) {
       Traffic traffic(loop);
       ASSERT_TRUE(traffic.run(16, 512));
       // Of one refusal a second attempt may already have made up.
-      if (times == kForEver) EXPECT_EQ(loop.sender().epoch(), 2U);
+      if (times == kForEver) EXPECT_GE(loop.sender().epoch(), 2U);
       ASSERT_TRUE(traffic.run(16, 20'000));
     }
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "plugin/kernel_leaks.h"
+#include "plugin/sanitizers.h"
 #include "plugin/test_device.h"
 
 namespace railwise::test {
@@ -64,7 +65,9 @@ class CellRun {
     flows_.clear();
     must(A::finalize(contexts_[0]), "finalize");
     must(A::finalize(contexts_[1]), "finalize");
-    if (anyWarning()) throw Wrong{"there were warnings"};
+    // Under ThreadSanitizer, on a busy machine, a device may be silent for so long that a path counts as
+    // lost.
+    if (anyWarning() && !kThreadSanitizer) throw Wrong{"there were warnings"};
     checkKernel();
   }
 
