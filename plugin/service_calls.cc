@@ -384,10 +384,8 @@ static Status registerHost(void* connection, void* data, size_t bytes, int type,
     return {Code::kInvalidArgument, 0};
   }
   const auto kind = type == NCCL_PTR_HOST ? net::MemoryKind::kHost : net::MemoryKind::kDevice;
-  const Result<MemoryHandle*> made =
-      static_cast<Connection*>(connection)->registerMemory([&](net::MemoryCache& cache) {
-        return cache.acquire(reinterpret_cast<uint64_t>(data), bytes, kind);
-      });
+  Result<MemoryHandle*> made =
+      static_cast<Connection*>(connection)->memory().acquire(reinterpret_cast<uint64_t>(data), bytes, kind);
   if (!made.ok()) return made.status();
   *handle = *made;
   return Status::success();
@@ -405,10 +403,9 @@ static Status registerFd(void* connection, void* data, size_t bytes, uint64_t of
   RAILWISE_REQUIRE("regMrDmaBuf", handle);
   *handle = nullptr;
   RAILWISE_REQUIRE("regMrDmaBuf", connection);
-  const Result<MemoryHandle*> made =
-      static_cast<Connection*>(connection)->registerMemory([&](net::MemoryCache& cache) {
-        return cache.acquireDmaBuf(reinterpret_cast<uint64_t>(data), bytes, offset, fd);
-      });
+  Result<MemoryHandle*> made = static_cast<Connection*>(connection)
+                                   ->memory()
+                                   .acquireDmaBuf(reinterpret_cast<uint64_t>(data), bytes, offset, fd);
   if (!made.ok()) return made.status();
   *handle = *made;
   return Status::success();

@@ -89,8 +89,7 @@ class LoopConnection {
   // The buffer's registration is a new one.
   void registerAnew() {
     device_->memory().release(memory_);
-    memory_ = *send_->registerMemory(
-        [&](MemoryCache& cache) { return cache.acquire(address(0), buffer_.size(), MemoryKind::kHost); });
+    memory_ = *device_->memory().acquire(address(0), buffer_.size(), MemoryKind::kHost);
   }
 
   // Polls until the request has completed; false: it failed.

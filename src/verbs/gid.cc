@@ -192,7 +192,10 @@ Result<GidList> usableAddresses(std::span<const Gid> gids, const char* device, c
   GidList list;
   for (const Gid& gid : configured) list.push(gid);
   if (!list.empty()) return list;
-  RAILWISE_WARN("%s port %u: no usable GID: give its network interface an IP address", device, port.number);
+  const std::string place = std::string(device) + " port " + std::to_string(port.number);
+  constexpr const char* kNone = "%s: no usable GID: give its network interface an IP address";
+  if (isNew(place + ": none")) RAILWISE_WARN(kNone, place.c_str());
+  else RAILWISE_INFO(log::kNet, kNone, place.c_str());
   return Status{Code::kSystem, 0};
 }
 

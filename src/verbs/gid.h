@@ -115,9 +115,8 @@ class GidTable {
   // Call it when the table may have changed: the next get() reads the table. Any thread may call it at any
   // time.
   void invalidate();
-  // Has this port ever had an address that connections can use? A port that lost it is like one that is down;
-  // a port that never had one is configured wrongly. noteUsable(): it has one, perhaps of RDMA CM. Any
-  // thread.
+  // Has a connection ever found a usable address of this port? A port that lost it is like one that is down;
+  // else it may be configured wrongly. noteUsable(): it has one, perhaps of RDMA CM. Any thread.
   bool wasUsable() const { return was_usable_.load(std::memory_order_relaxed); }
   void noteUsable() { was_usable_.store(true, std::memory_order_relaxed); }
 

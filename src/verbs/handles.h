@@ -40,4 +40,22 @@ auto makeOrExplain(Make make, int& error) {
   return made;
 }
 
+// May a call that was refused with this errno succeed a little later? Not if the caller or the set-up is
+// wrong, and not if it is an address that is not resolved yet (ETIMEDOUT): who asks for that asks again
+// anyway.
+inline bool mayPass(int error) {
+  switch (error) {
+    case EINVAL:
+    case EFAULT:
+    case EPERM:
+    case EACCES:
+    case EOPNOTSUPP:
+    case ENOSYS:
+    case ETIMEDOUT:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace railwise::verbs

@@ -34,10 +34,16 @@ std::string adviceFor(int error) {
   }
 }
 
-Status registrationFailed(const char* call, const ibv_pd* pd, uint64_t address, size_t bytes, int error) {
-  RAILWISE_WARN("%s: %s of %zu bytes at 0x%lx failed: %s%s", library().get_device_name(pd->context->device),
-                call, bytes, static_cast<unsigned long>(address), std::strerror(error),
-                adviceFor(error).c_str());
+Status registrationFailed(const char* call, const ibv_pd* pd, uint64_t address, size_t bytes, int error,
+                          bool again) {
+  const char* const device = library().get_device_name(pd->context->device);
+  const auto at = static_cast<unsigned long>(address);
+  if (again && mayPass(error))
+    RAILWISE_INFO(log::kReg, "%s: %s of %zu bytes at 0x%lx failed: %s; trying again", device, call, bytes, at,
+                  std::strerror(error));
+  else
+    RAILWISE_WARN("%s: %s of %zu bytes at 0x%lx failed: %s%s", device, call, bytes, at, std::strerror(error),
+                  adviceFor(error).c_str());
   return {Code::kSystem, error};
 }
 
@@ -47,7 +53,7 @@ int relaxedOrdering(const Config& config) {
   return config.ib_pci_relaxed_ordering != 0 && library().reg_mr_iova2 != nullptr ? kRelaxedOrdering : 0;
 }
 
-Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access) {
+Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access, bool again) {
   const auto iova = reinterpret_cast<uint64_t>(address);
   const bool optional = (access & IBV_ACCESS_OPTIONAL_RANGE) != 0 && library().reg_mr_iova2 != nullptr;
   int error = 0;
@@ -58,7 +64,7 @@ Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access) {
       },
       error));
   if (mr == nullptr)
-    return registrationFailed(optional ? "ibv_reg_mr_iova2" : "ibv_reg_mr", pd, iova, bytes, error);
+    return registrationFailed(optional ? "ibv_reg_mr_iova2" : "ibv_reg_mr", pd, iova, bytes, error, again);
   return mr;
 }
 
@@ -73,12 +79,12 @@ ibv_mr* registerDataDirect(ibv_pd* pd, uint64_t offset, std::size_t bytes, uint6
 }
 
 Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,
-                          bool data_direct) {
+                          bool data_direct, bool again) {
   int error = 0;
   if (data_direct) {
     Mr mr(makeOrExplain([&] { return registerDataDirect(pd, offset, bytes, iova, fd, access); }, error));
     if (mr == nullptr)
-      return registrationFailed("mlx5dv_reg_dmabuf_mr (data-direct)", pd, iova, bytes, error);
+      return registrationFailed("mlx5dv_reg_dmabuf_mr (data-direct)", pd, iova, bytes, error, again);
     return mr;
   }
   if (library().reg_dmabuf_mr == nullptr) {
@@ -88,7 +94,7 @@ Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t io
     return Status{Code::kSystem, EOPNOTSUPP};
   }
   Mr mr(makeOrExplain([&] { return library().reg_dmabuf_mr(pd, offset, bytes, iova, fd, access); }, error));
-  if (mr == nullptr) return registrationFailed("ibv_reg_dmabuf_mr", pd, iova, bytes, error);
+  if (mr == nullptr) return registrationFailed("ibv_reg_dmabuf_mr", pd, iova, bytes, error, again);
   return mr;
 }
 

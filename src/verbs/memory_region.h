@@ -17,12 +17,13 @@ int relaxedOrdering(const Config& config);
 
 // Errors: kSystem with errno, logged once with the address, the size and what usually helps. For ENOMEM the
 // log has the locked-memory limit in force and how to raise it.
-Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access);
+// `again`: the caller tries again after errors that may pass, so these are logged as information.
+Result<Mr> registerMemory(ibv_pd* pd, void* address, size_t bytes, int access, bool again = false);
 
 // Like registerMemory(), for `bytes` at `offset` in the dma-buf `fd`, reachable at the virtual address
 // `iova`. `data_direct`: register through the data-direct function of an mlx5 device.
 Result<Mr> registerDmaBuf(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access,
-                          bool data_direct = false);
+                          bool data_direct = false, bool again = false);
 
 // Like ibv_reg_dmabuf_mr, through the data-direct function of an mlx5 device. Null with errno on failure.
 ibv_mr* registerDataDirect(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access);

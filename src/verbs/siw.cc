@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <cerrno>
 
 namespace railwise::verbs {
 namespace {
@@ -27,9 +28,11 @@ int postWithoutSignal(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
   sigaddset(&pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe, &mask);
   const int error = g_post_send.load(std::memory_order_acquire)(qp, work, bad);
+  const int reason = errno;  // siw's library answers -1 with errno
   const timespec at_once = {};
   if (!pending_before) (void)sigtimedwait(&pipe, nullptr, &at_once);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  errno = reason;
   return error;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "loop_connection.h"
+#include "net/loop_traffic.h"
 #include "port_control.h"
 #include "tests/ok.h"
 #include "tests/wait.h"
@@ -103,6 +104,20 @@ TEST(Rails, EverySizeArrivesOverEveryNumberOfRails) {
       if (testing::Test::HasFatalFailure()) FAIL() << rails << " rails, " << bytes << " bytes";
     }
     exchange(loop, 100'003, kMaxReceives);
+  }
+}
+
+// A device takes fewer work requests at a time than the plugin wants.
+TEST(Rails, ShortQueues) {
+  for (const char* entries : {"64", "65", "90", "127"}) {
+    for (const int rails : {1, 2}) {
+      SCOPED_TRACE(std::string(entries) + " entries, rails: " + std::to_string(rails));
+      LoopConnection loop(2 * kHalf, std::string("count=2,max_qp_wr=") + entries, rails);
+      Traffic traffic(loop);
+      EXPECT_TRUE(traffic.run(300, 512));
+      EXPECT_TRUE(traffic.run(40, 100'000));
+      EXPECT_EQ(loop.sender().epoch(), 1U);
+    }
   }
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/log.h"
+#include "net/device/patience.h"
 #include "net/wireup/resumer.h"
 #include "verbs/path.h"
 
@@ -90,7 +92,9 @@ void Connection::attach(Socket socket, const Session& session, uint16_t resume_p
 
 std::string Connection::whyLost() const {
   if (!why_lost_.empty()) return why_lost_;
-  if (railsWork()) return "the peer's device has no port that works";
+  if (railsWork())
+    return anyReachable(epoch_here_) ? "the peer's device has no port that works"
+                                     : "no port of its device has an address";
   const bool renewed = std::any_of(endpoint_.rails.begin(), endpoint_.rails.end(),
                                    [](const Rail& rail) { return !rail.now().same(rail); });
   return renewed ? "its device was opened anew after a failure" : "its device has no port that works";
@@ -292,7 +296,17 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const PathEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
   verbs::Gid gid;
-  RAILWISE_TRY(makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid));
+  const auto make = [&] {
+    return makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid);
+  };
+  Status ready = make();
+  for (auto pause = kRefusalPauses.begin();
+       epoch() == 1 && !ready.ok() && mayPass(ready) && railsWork() && pause != kRefusalPauses.end();
+       ++pause) {
+    std::this_thread::sleep_for(*pause);
+    ready = make();
+  }
+  RAILWISE_TRY(ready);
   queue_pair.rest->connected = true;
   if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.rest->gid = gid;
   logConnected(index, local, remote, local_gid, remote_gid);

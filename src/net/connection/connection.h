@@ -74,10 +74,6 @@ class Connection {
   Context* owner() const { return owner_; }
   void setOwner(Context* owner) { owner_ = owner; }
   MemoryCache& memory() const { return device_.memory(); }
-  // Registers memory with the device's rails: `acquire` is MemoryCache::acquire() or acquireDmaBuf(), and may
-  // be called for other caches, too. Errors: those of acquire().
-  using Acquire = std::function<Result<MemoryHandle*>(MemoryCache&)>;
-  Result<MemoryHandle*> registerMemory(const Acquire& acquire) const;
   // "host:pid (mlx5_1)" of the peer. Valid once the peer's description has arrived.
   const std::string& peer() const { return peer_; }
 
@@ -160,17 +156,14 @@ class Connection {
   bool railsWork() const;
   bool mustBeginLost() const { return mayBeginLost() && !railsWork(); }
   std::string whyLost() const;
+  // Makes the first queue pairs by `make`, and again for some milliseconds while a device refuses them: it
+  // may lack something for a moment, or have failed, which its event has not said yet.
+  Status makeFirst(const std::function<Status()>& make);
   // The device has refused receives of a queue pair that is being made. Logs it.
   Status refusedReceives(std::size_t queue_pair, int error) const;
-  // After a device has refused the first queue pairs: may the connection begin without them, because a rail
-  // of this end accepts one, be it the same? `refused`: what, for the line that says so.
+  // After a device has refused the first queue pairs: may the connection begin without them, because this end
+  // has another rail that accepts one? `refused`: what, for the line that says so.
   bool goesElsewhere(const char* refused);
-  // After a device has refused memory: devices of this connection that refuse what another device accepts
-  // count as failed from now on, with a warning. True: the memory may be accepted now. Errors of the machine,
-  // which all devices share, change nothing.
-  bool failThoseThatRefuse(const std::function<bool(const Rail&)>& accepts) const;
-  // This end's window. Errors: kSystem, logged.
-  Result<Window> takeWindow(std::size_t bytes) const;
   // Writes the ECE (enhanced connection establishment) options into `end`: what the devices offer, or what
   // they have agreed on.
   void describeEce(EndInfo& end) const;

@@ -8,10 +8,12 @@
 #include <cassert>
 #include <cerrno>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
 #include "net/device/event_watcher.h"
+#include "net/device/patience.h"
 
 namespace railwise::net {
 namespace {
@@ -40,6 +42,18 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
   const auto place = static_cast<uint8_t>(found - items.begin());
   if (found == items.end()) items.push_back(item);
   return place;
+}
+
+// Registers by `registerOnce(again)`, and again for some milliseconds. Callers hold no lock meanwhile.
+template <typename Register>
+Result<verbs::Mr> registerPatiently(const RailDomain& rail, Register&& registerOnce) {
+  for (const Clock::duration pause : kRefusalPauses) {
+    Result<verbs::Mr> made = registerOnce(true);
+    if (made.ok() || rail.failed() || !mayPass(made.status())) return made;
+    std::this_thread::sleep_for(pause);
+    if (rail.failed()) return made;
+  }
+  return registerOnce(false);
 }
 
 }  // namespace
@@ -125,7 +139,8 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, int fd, uint
   entry.fd_offset = fd_offset;
   for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
     if (domains_[i].rail.failed()) continue;
-    Result<verbs::Mr> region = registerWith(domains_[i]);
+    Result<verbs::Mr> region =
+        registerPatiently(domains_[i].rail, [&](bool again) { return registerWith(domains_[i], again); });
     if (region.ok()) {
       entry.regions[i] = std::move(*region);
     } else if (!domains_[i].rail.failed()) {
@@ -154,9 +169,9 @@ Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, 
   const uint64_t end = address + std::max<std::size_t>(bytes, 1);
   const Range range{pageDown(address), pageUp(end), kind};
   if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
-  return acquireRange(range, -1, 0, [&](const Domain& domain) {
+  return acquireRange(range, -1, 0, [&](const Domain& domain, bool again) {
     return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start),
-                                 range.end - range.start, access_);
+                                 range.end - range.start, access_, again);
   });
 }
 
@@ -172,9 +187,9 @@ Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t b
                   static_cast<unsigned long>(offset), static_cast<unsigned long>(head));
     return Status{Code::kInvalidArgument, 0};
   }
-  return acquireRange(range, fd, offset - head, [&](const Domain& domain) {
+  return acquireRange(range, fd, offset - head, [&](const Domain& domain, bool again) {
     return verbs::registerDmaBuf(domain.rail.pd, offset - head, range.end - range.start, range.start, fd,
-                                 access_, domain.data_direct);
+                                 access_, domain.data_direct, again);
   });
 }
 
@@ -230,8 +245,9 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
     if (place == pages.regions_.size()) {
       verbs::Mr& made = pages.regions_.emplace_back();
       if (!rails[rail].failed()) {
-        Result<verbs::Mr> region =
-            verbs::registerMemory(rails[rail].pd, memory, pages.bytes_, verbs::kDataAccess);
+        Result<verbs::Mr> region = registerPatiently(rails[rail], [&](bool again) {
+          return verbs::registerMemory(rails[rail].pd, memory, pages.bytes_, verbs::kDataAccess, again);
+        });
         if (region.ok()) {
           made = std::move(*region);
         } else if (!rails[rail].failed()) {

@@ -37,9 +37,11 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   RAILWISE_TRY(made->openWindow());
   RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
+  made->epoch_here_.connection_manager = request.connection_manager;
+  const auto open = [&] { return made->openFirst(request, refusal); };
   const Status opened =
-      made->beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : made->openFirst(request, refusal);
-  bool lost = made->beginsLostWith(request) || (!opened.ok() && made->refusedFirst(request, refusal));
+      made->beginsLostWith(request) ? Status{Code::kSystem, ENETDOWN} : made->makeFirst(open);
+  const bool lost = made->beginsLostWith(request) || (!opened.ok() && made->refusedFirst(request, refusal));
   if (lost) {
     refusal.clear();
     made->beginWithoutQueuePairs(request);
@@ -59,10 +61,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
     const bool device_memory = (pointers & (kDevicePointers | kDmaBufPointers)) != 0;
     if (lost || !reached || !device_memory || options.config.gdr_flush_disable != 0) continue;
     const Status opened_path = made->flusher_.openPath(device.rails()[rail]);
-    if (opened_path.ok() || made->beginsLostWith(request)) continue;
-    if (!made->refusedFirst(request, refusal)) return opened_path;
-    made->beginWithoutQueuePairs(request);
-    lost = true;
+    if (!opened_path.ok() && !made->beginsLostWith(request)) return opened_path;
   }
   return made;
 }
@@ -73,8 +72,8 @@ Status ReceiveConnection::openWindow() {
   const std::size_t packs = sizeof(Pack) * kSlots;
   const std::size_t staging = std::size_t{kRingEntries} * entry_bytes_;
   const std::size_t notices = MessageBuffers::bytesFor(rules_, sizeof(Record), most_queue_pairs_);
-  Result<Window> window = takeWindow(sizeof(WindowHead) + records + packs + staging + kFlushTargetBytes +
-                                     notices + kReadTargetBytes);
+  Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
+                                                 kFlushTargetBytes + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   window_.at<WindowHead>(0)->mark = kWindowMark;
@@ -100,7 +99,10 @@ bool ReceiveConnection::beginsLostWith(const EndInfo& request) const {
 // reason.
 bool ReceiveConnection::refusedFirst(const EndInfo& request, const std::string& refusal) {
   if (!mayLoseFirst(request)) return false;
-  return refusal.empty() ? goesElsewhere("queue pairs") : !allReachable(request) || !allReachable(local_);
+  if (refusal.empty()) return goesElsewhere("queue pairs");
+  if (allReachable(request) && allReachable(local_)) return false;
+  why_lost_ = refusal;
+  return true;
 }
 
 Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal) {
@@ -135,8 +137,9 @@ Status ReceiveConnection::checkLinkLayer(const EndInfo& request, std::string& re
 // reply.
 Status ReceiveConnection::pair(const EndInfo& request, std::string& refusal) {
   if (beginsLost(request)) {
-    refusal = "no port of " + railNames(request) + " on " + fieldText(request.host) +
-              " works, and without failover at both ends (RAILWISE_FAILOVER) there is no other path";
+    refusal = railNames(request) + " on " + fieldText(request.host) +
+              " has made no queue pairs (no port works, or the device refuses them), and without failover at "
+              "both ends (RAILWISE_FAILOVER) there is no other path";
     return {Code::kRemote, 0};
   }
   const auto pairs = pairRails(request, local_, request.lanes, config_.ib_subnet_prefix_len);

@@ -39,13 +39,14 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   made->most_queue_pairs_ = queue_pairs;
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
   RAILWISE_TRY(made->openWindow(peer_rails));
-  const Status opened =
-      made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->openQueuePairs(queue_pairs, lanes);
+  made->epoch_here_.connection_manager = made->wantsConnectionManager() ? 1 : 0;
+  const auto open = [&] { return made->openQueuePairs(queue_pairs, lanes); };
+  const Status opened = made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->makeFirst(open);
+  if (!opened.ok()) made->out_of_order_ = false;  // no queue pair has shown that it can
   if (opened.ok()) {
     made->endpoint_.makeLanes(lanes);
   } else if (made->mustBeginLost() || made->goesElsewhere("queue pairs")) {
     made->dropEndpoint();
-    made->out_of_order_ = false;  // no queue pair has shown that it can
   } else {
     return opened;
   }
@@ -72,7 +73,7 @@ Status SendConnection::openWindow(int peer_rails) {
   // On iWARP the receiver reads the begin of the window at any time. This end writes the ring there itself,
   // so the ring lies behind a head that nobody writes.
   const std::size_t head = rules_.has_immediates ? 0 : sizeof(WindowHead);
-  Result<Window> window = takeWindow(head + ring + records + notices + kReadTargetBytes);
+  Result<Window> window = device_.windows().take(head + ring + records + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
   window_ = std::move(*window);
   std::size_t at = head;

@@ -84,6 +84,7 @@ struct DeviceConfig : PciConfig {
   std::string board = "railwise-software";
   std::string hca_type = "software";
   uint32_t max_qp = 16384;
+  uint32_t max_qp_wr = kMaxQpWr;
   uint32_t max_sge = 16;
   uint32_t max_cqe = 1U << 18;
   uint32_t max_inline_bytes = 220;

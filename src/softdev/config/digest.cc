@@ -50,7 +50,11 @@ void addPort(Digest& digest, const PortConfig& port) {
 void addDevice(Digest& digest, const DeviceConfig& device) {
   addPci(digest, device);
   digest.add(device.name).add(device.guid).add(device.pcie_link).add(device.board).add(device.hca_type);
-  digest.add(device.max_qp).add(device.max_sge).add(device.max_cqe).add(device.max_inline_bytes);
+  digest.add(device.max_qp)
+      .add(device.max_qp_wr)
+      .add(device.max_sge)
+      .add(device.max_cqe)
+      .add(device.max_inline_bytes);
   digest.add(device.max_message_bytes).add(device.ece).add(device.ece_options).add(device.dmabuf);
   digest.add(device.atomics).add(device.engine).add(device.paced).add(device.adversarial);
   digest.add(static_cast<uint32_t>(device.mover)).add(static_cast<uint32_t>(device.gpudirect));

@@ -82,6 +82,8 @@ constexpr Key<DeviceDraft> kDeviceKeys[] = {
      [](DeviceDraft& d, std::string_view v) { return parseName(v, 63, &d.device.hca_type); }},
     {"max_qp", "a number from 1 to 32000",
      [](DeviceDraft& d, std::string_view v) { return parseNumber(v, 1, 32000, &d.device.max_qp); }},
+    {"max_qp_wr", "a number from 1 to 16384",
+     [](DeviceDraft& d, std::string_view v) { return parseNumber(v, 1, kMaxQpWr, &d.device.max_qp_wr); }},
     {"max_sge", "a number from 1 to 16",
      [](DeviceDraft& d, std::string_view v) { return parseNumber(v, 1, 16, &d.device.max_sge); }},
     {"max_cqe", "a number from 1 to 262144",

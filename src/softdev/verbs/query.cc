@@ -96,7 +96,7 @@ int queryDevice(ibv_context* base, ibv_device_attr* attr) {
   attr->vendor_part_id = config.part_id != 0 ? config.part_id : 1;
   attr->hw_ver = kLayoutVersion;
   attr->max_qp = static_cast<int>(config.max_qp);
-  attr->max_qp_wr = kMaxQpWr;
+  attr->max_qp_wr = static_cast<int>(config.max_qp_wr);
   attr->device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD |
                            IBV_DEVICE_PORT_ACTIVE_EVENT | (config.iwarp() ? 0 : IBV_DEVICE_RC_RNR_NAK_GEN);
   attr->max_sge = static_cast<int>(config.max_sge);

@@ -29,8 +29,9 @@ int checkInit(const Context& context, const ibv_qp_init_attr& init) {
       init.recv_cq->context != &context.context ||
       (init.srq != nullptr && init.srq->context != &context.context))
     return EINVAL;
-  if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > config.max_sge ||
-      cap.max_recv_sge > config.max_sge || cap.max_inline_data > config.max_inline_bytes)
+  if (cap.max_send_wr > config.max_qp_wr || cap.max_recv_wr > config.max_qp_wr ||
+      cap.max_send_sge > config.max_sge || cap.max_recv_sge > config.max_sge ||
+      cap.max_inline_data > config.max_inline_bytes)
     return EINVAL;
   return context.qps.size() >= config.max_qp ? ENOMEM : 0;
 }

@@ -117,7 +117,7 @@ TEST_F(ConfigTest, EveryKey) {
   const Result<Config> config = parseConfig(
       "name=rail,count=2,speed=200000,link=infiniband,mtu=1024,guid=02:00:00:00:00:00:00:0a,pci=/sys/devices/"
       "x,"
-      "port_state=down,max_qp=7,max_inline=64,max_msg=4096");
+      "port_state=down,max_qp=7,max_qp_wr=100,max_inline=64,max_msg=4096");
   ASSERT_OK(config);
   ASSERT_EQ(config->devices.size(), 2U);
   const DeviceConfig& first = config->devices[0];
@@ -133,6 +133,7 @@ TEST_F(ConfigTest, EveryKey) {
   EXPECT_EQ(first.pci, "/sys/devices/x");
   EXPECT_FALSE(first.ports[0].active);
   EXPECT_EQ(first.max_qp, 7U);
+  EXPECT_EQ(first.max_qp_wr, 100U);
   EXPECT_EQ(first.max_inline_bytes, 64U);
   EXPECT_EQ(first.max_message_bytes, 4096U);
 }
