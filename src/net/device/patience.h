@@ -1,5 +1,5 @@
-// How long a device is asked again that refuses something although it has not failed: it may lack memory for a
-// moment, or have failed, which its event has not said yet.
+// How long a device is asked again that refuses something although it has not failed: it may lack memory for
+// a moment, or have failed, which its event has not said yet.
 #pragma once
 
 #include <array>
