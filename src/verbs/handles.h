@@ -40,12 +40,11 @@ auto makeOrExplain(Make make, int& error) {
   return made;
 }
 
-// May a call that was refused with this errno succeed a little later? Not if the caller or the set-up is
-// wrong, and not if it is an address that is not resolved yet (ETIMEDOUT): who asks for that asks again
-// anyway.
+// May a call that was refused with this errno succeed a little later? Not if the set-up is wrong, and not if
+// it is an address that is not resolved yet (ETIMEDOUT): who asks for that asks again anyway. EINVAL says
+// little: drivers answer it for many reasons.
 inline bool mayPass(int error) {
   switch (error) {
-    case EINVAL:
     case EFAULT:
     case EPERM:
     case EACCES:

@@ -81,13 +81,13 @@ TEST_F(MemoryRails, PagesOfOursHaveKeysForEveryRail) {
 
 class MemoryRailsWithAFailure : public MemoryRails {
  protected:
-  MemoryRailsWithAFailure() : MemoryRails(";fault=device=b verb=reg_mr nth=1 errno=EINVAL") {}
+  MemoryRailsWithAFailure() : MemoryRails(";fault=device=b verb=reg_mr nth=1 errno=EFAULT") {}
 };
 
 TEST_F(MemoryRailsWithAFailure, WhatTheOtherRailsMadeIsReleased) {
   MemoryCache cache({pd(0), pd(1), pd(2)});
   const auto refused = cache.acquire(addressOf(0), kRailPage, MemoryKind::kHost);
-  EXPECT_EQ(refused.status().sys_errno, EINVAL);
+  EXPECT_EQ(refused.status().sys_errno, EFAULT);
   EXPECT_EQ(cache.entries(), 0U);
   EXPECT_TRUE(isFree(0)) << "device a had registered already";
   MemoryCache others({pd(1), pd(2)});
@@ -129,7 +129,7 @@ ibv_mr* registerThroughGate(ibv_pd* pd, uint64_t offset, size_t length, uint64_t
     g_gate->changed.wait(lock, [] { return g_gate->open; });
     if (g_gate->failures > 0) {
       --g_gate->failures;
-      errno = EINVAL;
+      errno = EFAULT;
       return nullptr;
     }
   }

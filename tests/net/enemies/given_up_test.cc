@@ -18,7 +18,7 @@ TEST(GivenUp, TheConnectorSaysWhy) {
   char handle[kHandleBytes];
   Listener* const listener = *loop.context().listen(loop.device(), handle);
   // 1 and 2: to INIT, at both ends; 3 and 4: to RTR and RTS at the listener; 5: to RTR at the connector.
-  test::addFault("verb=modify_qp nth=5 errno=EINVAL");
+  test::addFault("verb=modify_qp nth=5 every=1 errno=EINVAL");
   Status connected, accepted;
   for (test::Patience patience; connected.ok() || accepted.ok(); patience.again()) {
     if (connected.ok()) connected = loop.context().connect(loop.device(), handle, -1).status();
