@@ -84,14 +84,12 @@ std::optional<ibv_event_type> FatalFlag::event() const {
   return eventOf(event_.load(std::memory_order_acquire));
 }
 
-bool FatalFlag::raise(ibv_event_type type) {
+void FatalFlag::raise(ibv_event_type type) {
   uint32_t before = event_.load(std::memory_order_relaxed);
-  while (before == 0 || before == kRung) {
-    if (event_.compare_exchange_weak(before, static_cast<uint32_t>(type) + 1, std::memory_order_release,
-                                     std::memory_order_relaxed))
-      return true;
+  while ((before == 0 || before == kRung) &&
+         !event_.compare_exchange_weak(before, static_cast<uint32_t>(type) + 1, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
   }
-  return false;
 }
 
 void FatalFlag::ring() {

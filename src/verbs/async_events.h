@@ -25,8 +25,7 @@ class FatalFlag {
   bool raised() const { return event_.load(std::memory_order_relaxed) != 0; }
   // The first event. Nothing: there was none, or only a ring().
   std::optional<ibv_event_type> event() const;
-  // True: this is the first event.
-  bool raise(ibv_event_type type);
+  void raise(ibv_event_type type);
   void ring();
   // For the owner, before it looks for news: like event(), and everything that comes from now on raises the
   // flag again.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 
 #include "base/log.h"
@@ -39,6 +40,10 @@ auto makeOrExplain(Make make, int& error) {
   error = made != nullptr ? 0 : errno != 0 ? errno : EIO;
   return made;
 }
+
+// The errno of a post that was refused with `error`. siw's library answers -1 and sets errno, as the manual
+// of older libibverbs allows.
+inline int reasonOfPost(int error) { return error == -1 ? errno : std::abs(error); }
 
 // May a call that was refused with this errno succeed a little later? Not if the set-up is wrong, and not if
 // it is an address that is not resolved yet (ETIMEDOUT): who asks for that asks again anyway. EINVAL says

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "softdev/softdev.h"
 #include "verbs/cm/library.h"
-#include "verbs/mlx5_library.h"
+#include "verbs/drivers/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "verbs/mlx5.h"
+#include "verbs/drivers/mlx5.h"
 #include "verbs/path.h"
 
 namespace railwise::verbs {

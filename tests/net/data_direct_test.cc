@@ -5,7 +5,7 @@
 #include "net/device/device.h"
 #include "software_device.h"
 #include "tests/ok.h"
-#include "verbs/fake_mlx5.h"
+#include "verbs/drivers/fake_mlx5.h"
 
 namespace railwise::net {
 namespace {

@@ -9,8 +9,8 @@
 #include "net/loopback.h"
 #include "software_device.h"
 #include "tests/ok.h"
-#include "verbs/fake_mlx5.h"
-#include "verbs/mlx5_library.h"
+#include "verbs/drivers/fake_mlx5.h"
+#include "verbs/drivers/mlx5_library.h"
 
 namespace railwise::net {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "base/log.h"
 #include "net/device/patience.h"
@@ -296,17 +295,10 @@ Status Connection::bringUp(std::size_t index, const EndInfo& local, const EndInf
   LaneQueuePair& queue_pair = endpoint_.queue_pairs[index];
   const PathEnds ends = {local, remote, queue_pair.rail, queue_pair.peer_rail, local_gid, remote_gid};
   verbs::Gid gid;
-  const auto make = [&] {
+  const auto ask = [&](bool) {
     return makeReady(queue_pair.qp, endpoint_.rails[queue_pair.rail], ends, index, &gid);
   };
-  Status ready = make();
-  for (auto pause = kRefusalPauses.begin();
-       epoch() == 1 && !ready.ok() && mayPass(ready) && railsWork() && pause != kRefusalPauses.end();
-       ++pause) {
-    std::this_thread::sleep_for(*pause);
-    ready = make();
-  }
-  RAILWISE_TRY(ready);
+  RAILWISE_TRY(askPatiently(ask, [&] { return epoch() == 1 && railsWork(); }));
   queue_pair.rest->connected = true;
   if (local.rail[queue_pair.rail].link_layer != LinkLayer::kInfiniBand) queue_pair.rest->gid = gid;
   logConnected(index, local, remote, local_gid, remote_gid);

@@ -113,8 +113,7 @@ bool Connection::peerHasEnded() {
 Status Connection::failPost(LaneQueuePair& queue_pair, const char* call, int error,
                             const ibv_send_wr* refused) {
   queue_pair.uncount(refused);
-  // siw's library answers with -1 and errno, as the manual of older libibverbs allows.
-  const int reason = error == -1 ? errno : std::abs(error);
+  const int reason = verbs::reasonOfPost(error);
   if (!running() && failure_.ok()) return Status::success();  // it is lost already
   countError(&queue_pair, record::ErrorKind::kPost);
   const std::string diagnosis = canFailOver() ? diagnose(queue_pair) : awaitDiagnosis(queue_pair);

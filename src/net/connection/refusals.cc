@@ -1,10 +1,8 @@
 // What a device refuses while a connection is made, although it has not failed. If another rail of this end
 // accepts it, that is no reason to end the job.
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -14,17 +12,16 @@
 namespace railwise::net {
 
 Status Connection::makeFirst(const std::function<Status()>& make) {
-  for (const Clock::duration pause : kRefusalPauses) {
-    const Status made = make();
-    if (made.ok() || !mayBeginLost() || mustBeginLost() || !mayPass(made)) return made;
-    takeRails(endpoint_.rails);  // without what was made
-    std::this_thread::sleep_for(pause);
-  }
-  return make();
+  bool again = false;
+  const auto ask = [&](bool) {
+    if (std::exchange(again, true)) takeRails(endpoint_.rails);  // without what was made
+    return make();
+  };
+  return askPatiently(ask, [&] { return mayBeginLost() && !mustBeginLost(); });
 }
 
 Status Connection::refusedReceives(std::size_t queue_pair, int error) const {
-  const int reason = error == -1 ? errno : std::abs(error);
+  const int reason = verbs::reasonOfPost(error);
   RAILWISE_WARN("%s: ibv_post_recv failed: %s", nameOf(endpoint_.queue_pairs[queue_pair]).c_str(),
                 std::strerror(reason));
   return {Code::kSystem, reason};

@@ -11,10 +11,10 @@
 #include "base/text/name_selection.h"
 #include "net/device/reopener.h"
 #include "sysfs/pci_devices.h"
+#include "verbs/drivers/mlx5.h"
+#include "verbs/drivers/siw.h"
 #include "verbs/gpu_direct.h"
-#include "verbs/mlx5.h"
 #include "verbs/pci_place.h"
-#include "verbs/siw.h"
 
 namespace railwise::net {
 namespace {

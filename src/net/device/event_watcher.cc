@@ -97,7 +97,8 @@ void DeviceState::ringAll() {
 }
 
 void DeviceState::fail(ibv_event_type event) {
-  const bool first = fatal_.raise(event);
+  const bool first = !fatal();
+  fatal_.raise(event);
   for (const auto& state : ports_) {
     const uint16_t rail = record::railOf(name(), state->number);
     record::setRailState(rail, record::RailState::kFailed);

@@ -8,7 +8,6 @@
 #include <cassert>
 #include <cerrno>
 #include <iterator>
-#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -44,16 +43,9 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
   return place;
 }
 
-// Registers by `registerOnce(again)`, and again for some milliseconds. Callers hold no lock meanwhile.
 template <typename Register>
 Result<verbs::Mr> registerPatiently(const RailDomain& rail, Register&& registerOnce) {
-  for (const Clock::duration pause : kRefusalPauses) {
-    Result<verbs::Mr> made = registerOnce(true);
-    if (made.ok() || rail.failed() || !mayPass(made.status())) return made;
-    std::this_thread::sleep_for(pause);
-    if (rail.failed()) return made;
-  }
-  return registerOnce(false);
+  return askPatiently([&](bool last) { return registerOnce(!last); }, [&] { return !rail.failed(); });
 }
 
 }  // namespace

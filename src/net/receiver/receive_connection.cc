@@ -37,6 +37,7 @@ Result<std::unique_ptr<ReceiveConnection>> ReceiveConnection::create(const Devic
   RAILWISE_TRY(made->openWindow());
   RAILWISE_TRY(made->describe(request.connection_manager != 0, made->local_));
   RAILWISE_TRY(made->checkLinkLayer(request, refusal));
+  // goesElsewhere() looks for rails that have addresses of this kind.
   made->epoch_here_.connection_manager = request.connection_manager;
   const auto open = [&] { return made->openFirst(request, refusal); };
   const Status opened =

@@ -39,6 +39,7 @@ Result<std::unique_ptr<SendConnection>> SendConnection::create(const Device& dev
   made->most_queue_pairs_ = queue_pairs;
   const int lanes = config.ib_split_data_on_qps != 0 ? std::min(queue_pairs, kMaxLanes) : widest;
   RAILWISE_TRY(made->openWindow(peer_rails));
+  // goesElsewhere() looks for rails that have addresses of this kind.
   made->epoch_here_.connection_manager = made->wantsConnectionManager() ? 1 : 0;
   const auto open = [&] { return made->openQueuePairs(queue_pairs, lanes); };
   const Status opened = made->mustBeginLost() ? Status{Code::kSystem, ENETDOWN} : made->makeFirst(open);

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/background_thread.h"
+
 namespace railwise::cli {
 namespace {
 
@@ -16,7 +18,7 @@ void signalAll(const std::vector<pid_t>& processes, int signal) {
 
 Pauses::Pause::Pause(std::vector<pid_t> processes, std::chrono::milliseconds length) {
   signalAll(processes, SIGSTOP);
-  thread_ = std::thread([this, length, stopped = std::move(processes)] {
+  thread_ = startBackgroundThread([this, length, stopped = std::move(processes)] {
     std::unique_lock lock(mutex_);
     ends_.wait_for(lock, length, [this] { return over_; });
     signalAll(stopped, SIGCONT);

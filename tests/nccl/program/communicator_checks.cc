@@ -43,7 +43,7 @@ std::size_t shrink(const Communicator& main, std::size_t count) {
 }
 #endif
 
-// In the middle of a collective, at any time of it.
+// Every rank aborts while a collective is under way. How far the collective has come depends on the machine.
 std::size_t abortAtOnce(const std::string& name, std::size_t count) {
   Communicator doomed(name);
   const std::size_t bad = allReduce(doomed, call(count, 8, true));

@@ -373,7 +373,7 @@ TEST_P(BeginsLost, AConnectionWhoseQueuePairsAreRefused) {
       loop.useAnother();
       Traffic traffic(loop);
       ASSERT_TRUE(traffic.run(16, 512));
-      // Of one refusal a second attempt may already have made up.
+      // After a single refusal the second attempt may succeed, and the connection stays in epoch 1.
       if (times == kForEver) EXPECT_GE(loop.sender().epoch(), 2U);
       ASSERT_TRUE(traffic.run(16, 20'000));
     }
@@ -417,7 +417,7 @@ TEST(Failover, QueuePairsAreAskedForAgain) {
   }
 }
 
-// A port that is up and has lost its address is one that nobody can reach.
+// Nobody reaches a port without an address, also while the port is up.
 TEST(Failover, AConnectionMadeAfterItsAddressIsGone) {
   LoopConnection loop(2 * kHalf, "gid=10.1.0.1/v2;name=soft1,gid=10.1.0.2/v2");
   test::changePort("soft0:1", "gid=0=::");

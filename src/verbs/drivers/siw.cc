@@ -1,4 +1,4 @@
-#include "verbs/siw.h"
+#include "verbs/drivers/siw.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "verbs/siw.h"
+#include "verbs/drivers/siw.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,12 +1,12 @@
-#include "verbs/mlx5.h"
+#include "verbs/drivers/mlx5.h"
 
 #include <cerrno>
 #include <climits>
 #include <cstddef>
 #include <cstring>
 
+#include "verbs/drivers/mlx5_library.h"
 #include "verbs/memory_region.h"
-#include "verbs/mlx5_library.h"
 
 namespace railwise::verbs {
 namespace {

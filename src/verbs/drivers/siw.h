@@ -1,7 +1,7 @@
-// Linux's soft-iWARP (siw) sends in the thread that posts, on a TCP socket without MSG_NOSIGNAL
-// (drivers/infiniband/sw/siw/siw_qp_tx.c): whoever posts to a queue pair whose connection the peer has reset
-// gets SIGPIPE, which ends a program that does not ignore it. A plugin must not change what a job does with
-// its signals, so the thread that posts keeps SIGPIPE away from itself meanwhile.
+// Linux's soft-iWARP (siw) sends data in the thread that posts. Its TCP socket sends without MSG_NOSIGNAL
+// (drivers/infiniband/sw/siw/siw_qp_tx.c). So the thread gets SIGPIPE when the peer has reset the connection,
+// and SIGPIPE ends a program that does not ignore it. A plugin must not change how a job handles signals.
+// Therefore the plugin blocks SIGPIPE in the thread for the time of the post.
 #pragma once
 
 #include <infiniband/verbs.h>

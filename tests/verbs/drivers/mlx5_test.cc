@@ -1,14 +1,14 @@
-#include "verbs/mlx5.h"
+#include "verbs/drivers/mlx5.h"
 
 #include <sys/mman.h>
 
 #include <cerrno>
 
-#include "fake_mlx5.h"
 #include "software_device.h"
 #include "tests/ok.h"
+#include "verbs/drivers/fake_mlx5.h"
+#include "verbs/drivers/mlx5_library.h"
 #include "verbs/memory_region.h"
-#include "verbs/mlx5_library.h"
 #include "verbs/queue_pair.h"
 
 namespace railwise::verbs {

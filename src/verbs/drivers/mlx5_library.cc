@@ -1,4 +1,4 @@
-#include "verbs/mlx5_library.h"
+#include "verbs/drivers/mlx5_library.h"
 
 #include <mutex>
 #include <optional>
