@@ -69,6 +69,12 @@ class DayCampaign(unittest.TestCase):
         left_out, _ = self.run_kinds(day.Kind("a", "A", (), 1, 2, 2), day.Kind("nccl", "N", ("--nccl",), 1, 2, 2))
         self.assertEqual(left_out, {"nccl"})
 
+    def test_a_campaign_that_cannot_run_ends_the_day(self):
+        day.CAMPAIGN.write_text("#!/bin/sh\nexit 1\n")
+        with self.assertRaises(SystemExit) as ended:
+            self.run_kinds(day.Kind("a", "A", (), 1, 2, 2))
+        self.assertIn("a made no run", str(ended.exception))
+
     def test_no_hours_no_run(self):
         self.options.hours = 0
         self.run_kinds(day.Kind("a", "A", (), 1, 2, 2))
