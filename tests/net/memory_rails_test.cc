@@ -47,16 +47,16 @@ TEST_F(MemoryRails, EachRailHasItsKeysAndRailsOfADomainShareThem) {
   MemoryHandle* handle = *cache.acquire(addressOf(0), 2 * kRailPage, MemoryKind::kHost);
   MemoryHandle* part = *cache.acquire(addressOf(kRailPage), 10, MemoryKind::kHost);
   EXPECT_EQ(cache.entries(), 1U);
-  EXPECT_EQ(handle->keys[0].remote, handle->keys[2].remote);
-  EXPECT_NE(handle->keys[0].remote, handle->keys[1].remote);
-  EXPECT_NE(handle->keys[1].remote, handle->keys[3].remote);
+  EXPECT_EQ(handle->keys[0].remote(), handle->keys[2].remote());
+  EXPECT_NE(handle->keys[0].remote(), handle->keys[1].remote());
+  EXPECT_NE(handle->keys[1].remote(), handle->keys[3].remote());
   constexpr int kDevices[] = {0, 1, 0, 2};
   for (size_t rail = 0; rail < 4; ++rail) {
     const int at = kDevices[rail];
     test::Loopback loopback(contexts_[at].get(), pd(at), device_.config());
     g_buffer[0] = static_cast<char>('a' + rail);
-    EXPECT_EQ(loopback.write(addressOf(0), handle->keys[rail].local, addressOf(kRailPage),
-                             part->keys[rail].remote, 1),
+    EXPECT_EQ(loopback.write(addressOf(0), handle->keys[rail].local(), addressOf(kRailPage),
+                             part->keys[rail].remote(), 1),
               IBV_WC_SUCCESS);
     EXPECT_EQ(g_buffer[kRailPage], 'a' + static_cast<int>(rail));
   }
@@ -181,7 +181,7 @@ TEST_F(MemoryThreads, ThoseWhoWantTheSameWaitForOneRegistration) {
   EXPECT_EQ(gate_.entered, 1);
   EXPECT_EQ(cache_.entries(), 1U);
   for (MemoryHandle* handle : handles) {
-    EXPECT_EQ(handle->keys[0].remote, handles[0]->keys[0].remote);
+    EXPECT_EQ(handle->keys[0].remote(), handles[0]->keys[0].remote());
     cache_.release(handle);
   }
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "loop_connection.h"
 #include "net/device/reopener.h"
@@ -140,6 +141,85 @@ TEST(Reopened, SixteenLives) {
   EXPECT_NE(said.all().find("no path to the peer is left"), std::string::npos) << said.all();
 }
 
+// Its memory is registered with the new generation, so that messages need not look their keys up.
+TEST(Reopened, MessagesTakeTheStraightPathAgain) {
+  LoopConnection loop(2 * kHalf, "count=1");
+  Traffic traffic(loop);
+  const auto completionsOf = [&](int messages) {
+    const uint64_t before = loop.sender().recorded().numbers.completions;
+    EXPECT_TRUE(traffic.run(messages, 512));
+    return loop.sender().recorded().numbers.completions - before;
+  };
+  ASSERT_TRUE(traffic.run(64, 512));
+  const uint64_t at_first = completionsOf(64);
+  EXPECT_LT(at_first, 32U) << "most messages need no completion of their own";
+  for (int failure = 1; failure <= 2; ++failure) {
+    test::changePort("soft0:1", "fatal");
+    ASSERT_TRUE(traffic.run(64, 512));
+    ASSERT_EQ(loop.sender().rails().front().hca->earlierGenerations(), failure);
+    EXPECT_LE(completionsOf(64), at_first + 4) << failure;
+  }
+}
+
+// NCCL registers memory at any time.
+TEST(Reopened, HasTheMemoryThatWasRegisteredWhileTheDeviceWasDead) {
+  LoopConnection loop(2 * kHalf, "count=1;fault verb=open_device nth=2 errno=EIO");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.device().rails().front().hca;
+  test::changePort("soft0:1", "fatal");
+  test::waitUntil([&] { return first->state().fatal(); });
+  std::vector<char> bytes(10'000);
+  const Result<MemoryHandle*> handle = loop.device().memory().acquire(
+      reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), MemoryKind::kHost);
+  ASSERT_OK(handle);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const second = first->nextGeneration();
+  ASSERT_NE(second, nullptr);
+  EXPECT_TRUE(second->hasKeys());
+  const Result<MemoryKeys> keys = loop.device().memory().keysOn(**handle, second->pd());
+  ASSERT_OK(keys);
+  EXPECT_NE(keys->remote, 0U);
+  EXPECT_EQ((*handle)->keys[0].remote(), keys->remote);
+  loop.device().memory().release(*handle);
+}
+
+// Then each message asks for its keys, as on a standby.
+TEST(Reopened, AConnectionGoesOnWhereMemoryCannotBeRegisteredAtOnce) {
+  for (int nth = 3; nth <= 4; ++nth) {
+    LoopConnection loop(2 * kHalf, "count=1;fault verb=reg_mr nth=" + std::to_string(nth) + " errno=EFAULT");
+    Traffic traffic(loop);
+    ASSERT_TRUE(traffic.run(8, 512));
+    const Hca* const first = loop.device().rails().front().hca;
+    test::changePort("soft0:1", "fatal");
+    ASSERT_TRUE(traffic.run(64, 512)) << nth;
+    ASSERT_NE(first->nextGeneration(), nullptr);
+    EXPECT_FALSE(first->nextGeneration()->hasKeys()) << nth;
+    test::changePort("soft0:1", "fatal");
+    ASSERT_TRUE(traffic.run(64, 512)) << nth;
+    ASSERT_NE(first->nextGeneration()->nextGeneration(), nullptr);
+    EXPECT_TRUE(first->nextGeneration()->nextGeneration()->hasKeys()) << nth;
+  }
+}
+
+TEST(Reopened, ADeviceThatIsFusedLaterHasTheKeysOfNow) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.net().device(0)->rails().front().hca;
+  test::changePort("soft0:1", "fatal");
+  test::waitUntil([&] { return first->nextGeneration() != nullptr; });
+  const Result<int> fused = loop.net().makeVirtualDevice(std::vector{0, 1});
+  ASSERT_OK(fused);
+  MemoryCache& memory = loop.net().device(*fused)->memory();
+  const Result<MemoryHandle*> handle = memory.acquire(loop.address(0), 100, MemoryKind::kHost);
+  ASSERT_OK(handle);
+  const Result<MemoryKeys> keys = memory.keysOn(**handle, first->nextGeneration()->pd());
+  ASSERT_OK(keys);
+  EXPECT_EQ((*handle)->keys[0].remote(), keys->remote);
+  memory.release(*handle);
+}
+
 TEST(Reopened, AForkedChildEndsWithoutTheThread) {
   const test::SoftwareDevice device("count=1;fault verb=open_device nth=2 every=1 errno=EIO");
   Result<DeviceList> found = discoverDevices(device.config());
@@ -170,6 +250,31 @@ TEST(Reopened, ADriverThatDoesNotAnswerKeepsNobody) {
     test::waitUntil([&] { return found->hcas.front()->state().fatal(); });
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // six times the pause before the attempt
     found->reopener.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Reopened, ADriverThatDoesNotRegisterMemoryKeepsNobody) {
+  const pid_t child = fork();
+  if (child == 0) {
+    test::endInTwoMinutes();
+    const test::SoftwareDevice device("count=1;fault verb=reg_mr nth=2 delay=1000s");
+    alignas(4096) static char buffer[4096];
+    Result<DeviceList> found = discoverDevices(device.config());
+    if (!found.ok()) _exit(1);
+    const Result<MemoryHandle*> handle = found->devices.front()->memory().acquire(
+        reinterpret_cast<uint64_t>(buffer), sizeof buffer, MemoryKind::kHost);
+    if (!handle.ok()) _exit(2);
+    const Hca& first = *found->hcas.front();
+    test::changePort("soft0:1", "fatal");
+    test::waitUntil([&] { return first.state().fatal(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // six times the pause before the attempt
+    if (first.nextGeneration() != nullptr) _exit(3);
+    found->devices.front()->memory().release(*handle);
+    *found = DeviceList();
     _exit(0);
   }
   int status = -1;

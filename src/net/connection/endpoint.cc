@@ -14,11 +14,17 @@ int placeOf(const Rail& rail, const std::vector<Rail>& rails) {
   return found != rails.end() ? static_cast<int>(found - rails.begin()) : -1;
 }
 
+int placeOfKeys(const Rail& rail, const std::vector<Rail>& own) {
+  const auto found =
+      std::find_if(own.begin(), own.end(), [&](const Rail& each) { return each.sharesKeysWith(rail); });
+  return found != own.end() ? static_cast<int>(found - own.begin()) : -1;
+}
+
 Endpoint::Endpoint(void* memory, std::vector<Rail> used, const std::vector<Rail>& own)
     : queue_pairs(memory), rails(std::move(used)) {
   native = rails.size() == own.size();
   for (std::size_t i = 0; i < rails.size(); ++i) {
-    native_rail[i] = static_cast<int8_t>(placeOf(rails[i], own));
+    native_rail[i] = static_cast<int8_t>(placeOfKeys(rails[i], own));
     native = native && native_rail[i] == static_cast<int8_t>(i);
   }
 }

@@ -69,15 +69,20 @@ struct Endpoint {
   std::vector<verbs::Cq> cqs;
   QueuePairs queue_pairs;
   std::vector<Lane> lanes;
-  bool native = true;           // `rails` are the connection's own device's, in their order
+  // `rails` are the connection's own device's, in their order, and the keys of its memory hold for them.
+  bool native = true;
   std::vector<LaneLoad> loads;  // sender: one for each lane; empty until the peer has answered
   std::vector<Rail> rails;
-  // For each of `rails`: its place among the rails of the connection's own device; -1: it is a standby.
+  // For each of `rails`: its place among the rails of the connection's own device; -1: it is a standby, or
+  // an own rail without keys (Hca::hasKeys).
   std::array<int8_t, kMaxRails> native_rail = {};
   std::array<uint8_t, kMaxRails> cq_of_rail = {};
 };
 
 // The place of `rail` among `rails`; -1: `rail` is not among them.
 int placeOf(const Rail& rail, const std::vector<Rail>& rails);
+// The place of `rail`, in any generation of its device, among the rails `own` of a device whose keys of
+// registered memory hold for `rail`; -1: there is none.
+int placeOfKeys(const Rail& rail, const std::vector<Rail>& own);
 
 }  // namespace railwise::net

@@ -273,7 +273,7 @@ Status Connection::describeEpoch(EndInfo& end) const {
 }
 
 MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
-  if (const int own = placeOf(rail, device_.rails()); own >= 0) {
+  if (const int own = placeOfKeys(rail, device_.rails()); own >= 0) {
     const auto place = static_cast<std::size_t>(own);
     return {window_.localKey(place), window_.remoteKey(place)};
   }
@@ -297,13 +297,13 @@ Result<TrialQueuePair> Connection::openTrial(const Rail& rail, const Config& con
 
 Result<MemoryKeys> Connection::keysOf(const MemoryHandle& memory, uint8_t rail) const {
   const int8_t native = endpoint_.native_rail[rail];
-  if (native >= 0) return memory.keys[static_cast<std::size_t>(native)];
+  if (native >= 0) return memory.keys[static_cast<std::size_t>(native)].both();
   return keysOn(memory, endpoint_.rails[rail]);
 }
 
 Result<MemoryKeys> Connection::keysOn(const MemoryHandle& memory, const Rail& rail) const {
-  if (const int own = placeOf(rail, device_.rails()); own >= 0)
-    return memory.keys[static_cast<std::size_t>(own)];
+  if (const int own = placeOfKeys(rail, device_.rails()); own >= 0)
+    return memory.keys[static_cast<std::size_t>(own)].both();
   return device_.memory().keysOn(memory, rail.hca->pd(), rail.data_direct);
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <span>
 
 #include "base/log.h"
@@ -191,8 +192,10 @@ std::unique_ptr<Device> makeDevice(const Candidate& candidate, const Config& con
 // Without failover a connection cannot do without a device that has failed.
 std::vector<RailDomain> protectionDomains(const Config& config, const std::vector<Rail>& rails) {
   std::vector<RailDomain> domains;
-  for (const Rail& rail : rails)
-    domains.emplace_back(rail.hca->pd(), config.failover != 0 ? &rail.hca->state() : nullptr);
+  for (const Rail& rail : rails) {
+    const Hca& latest = *rail.now().hca;
+    domains.emplace_back(latest.pd(), config.failover != 0 ? &latest.state() : nullptr);
+  }
   return domains;
 }
 
@@ -280,6 +283,7 @@ Result<std::unique_ptr<Hca>> Hca::open(ibv_device* device, std::string& problem)
   const verbs::Library& verbs = verbs::library();
   std::unique_ptr<Hca> hca(new Hca);
   hca->name_ = verbs.get_device_name(device);
+  hca->registered_ = std::make_shared<RegisteredMemory>();
   const auto failed = [&](const char* call, int reason) {
     problem = std::string(call) + " failed: " + std::strerror(reason);
     return Status{Code::kSystem, reason};
@@ -337,10 +341,17 @@ Result<std::unique_ptr<Hca>> Hca::openAnew(const HcaIdentity& identity, const Co
   return opened;
 }
 
-void Hca::setNextGeneration(std::unique_ptr<Hca> nextGeneration) {
-  owned_next_generation_ = std::move(nextGeneration);
-  next_generation_.store(owned_next_generation_.get(), std::memory_order_release);
+bool Hca::setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t renewed, bool complete) {
+  {
+    const std::lock_guard lock(registered_->mutex());
+    if (renewed != registered_->sizeLocked()) return false;
+    owned_next_generation_ = std::move(nextGeneration);
+    owned_next_generation_->registered_ = registered_;
+    owned_next_generation_->has_keys_ = complete;
+    next_generation_.store(owned_next_generation_.get(), std::memory_order_release);
+  }
   state_->ringAll();
+  return true;
 }
 
 verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
@@ -350,6 +361,13 @@ verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
     state_->setGids(port.number, table.get());
   }
   return *table;
+}
+
+bool Rail::sharesKeysWith(const Rail& later) const {
+  if (port.number != later.port.number) return false;
+  const Hca* life = hca;
+  while (life != nullptr && life != later.hca) life = life->nextGeneration();
+  return life != nullptr && life->hasKeys();
 }
 
 Rail Rail::now() const {
@@ -395,12 +413,19 @@ DeviceList::~DeviceList() {
 
 Device::Device(const Config& config, DeviceProperties properties, std::vector<Rail> rails,
                std::vector<int> members)
-    : properties_(properties),
-      rails_(std::move(rails)),
-      members_(std::move(members)),
-      memory_(
-          std::make_unique<MemoryCache>(protectionDomains(config, rails_), memoryOptionsOf(config, rails_))),
-      windows_(std::make_unique<WindowArena>(protectionDomains(config, rails_))) {}
+    : properties_(properties), rails_(std::move(rails)), members_(std::move(members)) {
+  std::set<RegisteredMemory*> registered;  // in the order in which all lock them
+  for (const Rail& rail : rails_) registered.insert(&rail.hca->registered());
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (RegisteredMemory* const each : registered) locks.emplace_back(each->mutex());
+  const std::vector<RailDomain> domains = protectionDomains(config, rails_);
+  memory_ = std::make_shared<MemoryCache>(domains, memoryOptionsOf(config, rails_));
+  windows_ = std::make_shared<WindowArena>(domains);
+  for (RegisteredMemory* const each : registered) {
+    each->addLocked(memory_);
+    each->addLocked(windows_);
+  }
+}
 
 Result<DeviceList> discoverDevices(const Config& config) {
   const verbs::Library& verbs = verbs::library();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,12 +69,19 @@ class Hca {
   static Result<std::unique_ptr<Hca>> openAnew(const HcaIdentity& identity, const Config& config,
                                                std::string& problem);
   // Sets the next generation of this device, for everyone who still holds this generation. This generation
-  // stays in memory, but nothing works over it.
-  void setNextGeneration(std::unique_ptr<Hca> nextGeneration);
+  // stays in memory, but nothing works over it. Before that, the caller has renewed the first `renewed`
+  // members of registered(); `complete`: without an error. False: there are more members now, and nothing is
+  // set.
+  bool setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t renewed, bool complete);
   // The next generation of this device. Null: the device was not opened anew. Any thread.
   Hca* nextGeneration() const { return next_generation_.load(std::memory_order_acquire); }
   // How many generations of this device there were before.
   int earlierGenerations() const { return earlier_generations_; }
+  // What is registered with any generation.
+  RegisteredMemory& registered() const { return *registered_; }
+  // Do the keys of all memory hold for this generation, or for a later one? If not, connections ask for each
+  // key (MemoryCache::keysOn).
+  bool hasKeys() const { return has_keys_; }
 
   const char* name() const { return name_.c_str(); }
   ibv_context* context() const { return context_.get(); }
@@ -95,6 +103,8 @@ class Hca {
   std::map<uint8_t, std::unique_ptr<verbs::GidTable>> gid_tables_;
   std::unique_ptr<DeviceState> state_;  // has pointers to the GID tables
   int earlier_generations_ = 0;
+  std::shared_ptr<RegisteredMemory> registered_;  // one for all generations
+  bool has_keys_ = true;                          // set before this generation is known to others
   std::unique_ptr<Hca> owned_next_generation_;
   std::atomic<Hca*> next_generation_{nullptr};
 };
@@ -113,6 +123,8 @@ struct Rail {
 
   // Is `other` the same port of the same generation of the device? The names do not matter.
   bool same(const Rail& other) const { return hca == other.hca && port.number == other.port.number; }
+  // Is `later` the same port of this or a later generation, and do the keys of registered memory hold there?
+  bool sharesKeysWith(const Rail& later) const;
   // The rail itself; or, if its device has failed and was opened anew, the same port of the next generation.
   Rail now() const;
   // Counts the events of the port, over all generations of the device. A changed number means: look again.
@@ -154,8 +166,8 @@ class Device {
   std::vector<int> members_;
   int index_ = -1;
   int plane_number_ = 0;
-  std::unique_ptr<MemoryCache> memory_;
-  std::unique_ptr<WindowArena> windows_;
+  std::shared_ptr<MemoryCache> memory_;
+  std::shared_ptr<WindowArena> windows_;
 };
 
 struct DeviceList {

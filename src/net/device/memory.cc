@@ -29,11 +29,6 @@ Status impossibleRange(uint64_t address, std::size_t bytes) {
   return {Code::kInvalidArgument, 0};
 }
 
-// A device that had failed has no keys.
-MemoryKeys keysOf(const verbs::Mr& region) {
-  return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
-}
-
 // Position of `item` in `items`, where it is appended when it is new.
 template <typename Item>
 uint8_t placeOf(std::vector<Item>& items, const Item& item) {
@@ -51,6 +46,13 @@ Result<verbs::Mr> registerPatiently(const RailDomain& rail, Register&& registerO
 }  // namespace
 
 bool RailDomain::failed() const { return device != nullptr && device->fatal(); }
+
+std::shared_ptr<Renewable> RegisteredMemory::next(std::size_t& at) const {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Renewable> found;
+  while (found == nullptr && at < all_.size()) found = all_[at++].lock();
+  return found;
+}
 
 MemoryOptions memoryOptions(const Config& config, uint32_t data_direct_rails) {
   return {.relaxed_ordering = verbs::relaxedOrdering(config) != 0, .data_direct_rails = data_direct_rails};
@@ -108,10 +110,30 @@ MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
   return &entry.whole;
 }
 
-// `registerWith` registers the range with one domain.
-template <typename Register>
-Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, int fd, uint64_t fd_offset,
-                                                Register&& registerWith) {
+Result<verbs::Mr> MemoryCache::registerWith(const Domain& domain, const Source& source, bool again) const {
+  const Range& range = source.range;
+  const std::size_t bytes = range.end - range.start;
+  if (range.kind == MemoryKind::kDmaBuf)
+    return verbs::registerDmaBuf(domain.rail.pd, source.fd_offset, bytes, range.start, source.fd, access_,
+                                 domain.data_direct, again);
+  return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start), bytes, access_, again);
+}
+
+std::optional<std::size_t> MemoryCache::missingLocked(const Entry& entry, const RailDomain* only) const {
+  for (std::size_t i = 0; i < domains_.size(); ++i) {
+    const RailDomain& rail = domains_[i].rail;
+    if ((only == nullptr || rail == *only) && !entry.registrations[i].isOf(rail) && !rail.failed()) return i;
+  }
+  return std::nullopt;
+}
+
+void MemoryCache::setKeysLocked(Entry& entry) const {
+  for (std::size_t rail = 0; rail < domain_of_rail_.size(); ++rail)
+    entry.whole.keys[rail] = entry.part.keys[rail] = entry.registrations[domain_of_rail_[rail]].keys();
+}
+
+Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
+  const Range& range = source.range;
   std::list<Entry> fresh;  // released after the lock when it is not needed
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -119,35 +141,39 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Range& range, int fd, uint
     if (!beingRegisteredLocked(range)) break;
     registered_.wait(lock);
   }
-  in_progress_.push_back(&range);
-  lock.unlock();
-
-  Status status;
   Entry& entry = fresh.emplace_back();
+  in_progress_.push_back(&range);
+  Status status;
+  entry.id = ++last_id_;
   entry.range = range;
   entry.whole.entry = entry.part.entry = &entry;
   entry.whole.kind = entry.part.kind = range.kind;
-  if (fd >= 0) entry.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);  // without it, there are no standby rails for it
-  entry.fd_offset = fd_offset;
-  for (std::size_t i = 0; status.ok() && i < domains_.size(); ++i) {
-    if (domains_[i].rail.failed()) continue;
+  // Without a copy of the descriptor, only the rails of now have this memory.
+  if (source.fd >= 0) entry.fd = fcntl(source.fd, F_DUPFD_CLOEXEC, 0);
+  entry.fd_offset = source.fd_offset;
+  while (status.ok()) {
+    const std::optional<std::size_t> place = missingLocked(entry);
+    if (!place) break;
+    const Domain domain = domains_[*place];
+    lock.unlock();
     Result<verbs::Mr> region =
-        registerPatiently(domains_[i].rail, [&](bool again) { return registerWith(domains_[i], again); });
+        registerPatiently(domain.rail, [&](bool again) { return registerWith(domain, source, again); });
     if (region.ok()) {
-      entry.regions[i] = std::move(*region);
-    } else if (!domains_[i].rail.failed()) {
+      entry.registrations[*place].replace(domain.rail.pd, std::move(*region));
+    } else if (!domain.rail.failed()) {
       status = region.status();
     }
+    lock.lock();
   }
-  for (std::size_t rail = 0; status.ok() && rail < domain_of_rail_.size(); ++rail) {
-    entry.whole.keys[rail] = entry.part.keys[rail] = keysOf(entry.regions[domain_of_rail_[rail]]);
+  if (!status.ok()) {  // what the other rails made goes before anybody who waits tries again
+    lock.unlock();
+    fresh.clear();
+    lock.lock();
   }
-  if (!status.ok()) fresh.clear();  // what the other rails made goes before anybody who waits tries again
-
-  lock.lock();
   std::erase(in_progress_, &range);
   MemoryHandle* handle = nullptr;
   if (status.ok()) {
+    setKeysLocked(entry);
     handle = findLocked(range);  // a larger one, made meanwhile, serves both
     if (handle == nullptr) handle = listLocked(fresh);
   }
@@ -161,10 +187,7 @@ Result<MemoryHandle*> MemoryCache::acquire(uint64_t address, std::size_t bytes, 
   const uint64_t end = address + std::max<std::size_t>(bytes, 1);
   const Range range{pageDown(address), pageUp(end), kind};
   if (end <= address || range.end <= range.start) return impossibleRange(address, bytes);
-  return acquireRange(range, -1, 0, [&](const Domain& domain, bool again) {
-    return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start),
-                                 range.end - range.start, access_, again);
-  });
+  return acquireRange({range, -1, 0});
 }
 
 Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t bytes, uint64_t offset,
@@ -179,10 +202,7 @@ Result<MemoryHandle*> MemoryCache::acquireDmaBuf(uint64_t address, std::size_t b
                   static_cast<unsigned long>(offset), static_cast<unsigned long>(head));
     return Status{Code::kInvalidArgument, 0};
   }
-  return acquireRange(range, fd, offset - head, [&](const Domain& domain, bool again) {
-    return verbs::registerDmaBuf(domain.rail.pd, offset - head, range.end - range.start, range.start, fd,
-                                 access_, domain.data_direct, again);
-  });
+  return acquireRange({range, fd, offset - head});
 }
 
 void MemoryCache::release(MemoryHandle* handle) {
@@ -201,17 +221,53 @@ void MemoryCache::release(MemoryHandle* handle) {
 
 Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct) {
   Entry& entry = *static_cast<const Holders&>(handle).entry;
-  for (std::size_t i = 0; i < domains_.size(); ++i) {
-    const bool same = domains_[i].rail.pd == pd && domains_[i].data_direct == data_direct;
-    if (same && entry.regions[i] != nullptr) return keysOf(entry.regions[i]);
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < domains_.size(); ++i) {
+      const RailDomain& rail = domains_[i].rail;
+      if (rail.pd == pd && domains_[i].data_direct == data_direct && entry.registrations[i].isOf(rail))
+        return entry.registrations[i].keys();
+    }
   }
   return entry.further.keys(pd, data_direct, [&] {
-    const std::size_t bytes = entry.range.end - entry.range.start;
-    if (entry.range.kind == MemoryKind::kDmaBuf)
-      return verbs::registerDmaBuf(pd, entry.fd_offset, bytes, entry.range.start, entry.fd, access_,
-                                   data_direct);
-    return verbs::registerMemory(pd, reinterpret_cast<void*>(entry.range.start), bytes, access_);
+    return registerWith({pd, data_direct}, {entry.range, entry.fd, entry.fd_offset}, false);
   });
+}
+
+// The lock is not held while the device registers, so the entry may be released meanwhile.
+bool MemoryCache::renew(ibv_pd* before, const RailDomain& fresh) {
+  std::unique_lock lock(mutex_);
+  for (Domain& domain : domains_) {
+    if (domain.rail.pd == before) domain.rail = fresh;
+  }
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const std::optional<std::size_t> place = missingLocked(*entry, &fresh);
+    if (!place) {
+      ++entry;
+      continue;
+    }
+    const Domain domain = domains_[*place];
+    const uint64_t id = entry->id;
+    const int fd = entry->fd >= 0 ? fcntl(entry->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    const Source source = {entry->range, fd, entry->fd_offset};
+    lock.unlock();
+    Result<verbs::Mr> made =
+        registerPatiently(domain.rail, [&](bool again) { return registerWith(domain, source, again); });
+    if (fd >= 0) close(fd);
+    lock.lock();
+    entry = std::ranges::find(entries_, id, &Entry::id);
+    if (entry == entries_.end()) {  // it was released, and an error may come from that
+      lock.unlock();
+      if (made.ok()) made->reset();
+      lock.lock();
+      entry = entries_.begin();
+      continue;
+    }
+    if (!made.ok()) return false;
+    entry->registrations[*place].replace(domain.rail.pd, std::move(*made));
+    setKeysLocked(*entry);
+  }
+  return true;
 }
 
 std::size_t MemoryCache::entries() const {
@@ -234,22 +290,27 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
   std::vector<RailDomain> domains;
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
     const uint8_t place = placeOf(domains, rails[rail]);
-    if (place == pages.regions_.size()) {
-      verbs::Mr& made = pages.regions_.emplace_back();
+    pages.domain_of_rail_.push_back(place);
+    if (place == pages.domains_.size()) {
+      Domain& made = pages.domains_.emplace_back(Domain{rails[rail], {}});
       if (!rails[rail].failed()) {
-        Result<verbs::Mr> region = registerPatiently(rails[rail], [&](bool again) {
-          return verbs::registerMemory(rails[rail].pd, memory, pages.bytes_, verbs::kDataAccess, again);
-        });
+        Result<verbs::Mr> region = pages.registerWith(rails[rail]);
         if (region.ok()) {
-          made = std::move(*region);
+          made.registration.replace(rails[rail].pd, std::move(*region));
         } else if (!rails[rail].failed()) {
           return region.status();
         }
       }
     }
-    pages.keys_[rail] = keysOf(pages.regions_[place]);
+    pages.keys_[rail] = pages.domains_[place].registration.keys();
   }
   return pages;
+}
+
+Result<verbs::Mr> RegisteredPages::registerWith(const RailDomain& domain) const {
+  return registerPatiently(domain, [&](bool again) {
+    return verbs::registerMemory(domain.pd, memory_, bytes_, verbs::kDataAccess, again);
+  });
 }
 
 Result<MemoryKeys> RegisteredPages::keysOn(ibv_pd* pd) const {
@@ -257,24 +318,43 @@ Result<MemoryKeys> RegisteredPages::keysOn(ibv_pd* pd) const {
                         [&] { return verbs::registerMemory(pd, memory_, bytes_, verbs::kDataAccess); });
 }
 
+bool RegisteredPages::renew(ibv_pd* before, const RailDomain& fresh) {
+  bool all = true;
+  for (std::size_t place = 0; place < domains_.size(); ++place) {
+    Domain& domain = domains_[place];
+    if (domain.rail.pd != before) continue;
+    domain.rail = fresh;
+    Result<verbs::Mr> made = registerWith(fresh);
+    all = all && made.ok();
+    if (!made.ok()) continue;
+    domain.registration.replace(fresh.pd, std::move(*made));
+    for (std::size_t rail = 0; rail < domain_of_rail_.size(); ++rail) {
+      if (domain_of_rail_[rail] == place) keys_[rail] = domain.registration.keys();
+    }
+  }
+  return all;
+}
+
 RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)),
       bytes_(other.bytes_),
       further_(std::move(other.further_)),
-      regions_(std::move(other.regions_)),
+      domains_(std::move(other.domains_)),
+      domain_of_rail_(std::move(other.domain_of_rail_)),
       keys_(other.keys_) {}
 
 RegisteredPages& RegisteredPages::operator=(RegisteredPages&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
   std::swap(further_, other.further_);
-  std::swap(regions_, other.regions_);
+  std::swap(domains_, other.domains_);
+  std::swap(domain_of_rail_, other.domain_of_rail_);
   std::swap(keys_, other.keys_);
   return *this;
 }
 
 RegisteredPages::~RegisteredPages() {
-  regions_.clear();
+  domains_.clear();
   further_.reset();
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,9 +28,30 @@ struct MemoryKeys {
   uint32_t remote;
 };
 
+// The keys of registered memory through one rail. Data paths read them while the thread that opens a failed
+// device anew writes the keys of its next generation.
+class RailKeys {
+ public:
+  RailKeys() = default;
+  RailKeys(const RailKeys& other) { *this = other; }
+  RailKeys& operator=(const RailKeys& other) { return *this = MemoryKeys{other.local(), other.remote()}; }
+  RailKeys& operator=(MemoryKeys keys) {
+    local_.store(keys.local, std::memory_order_relaxed);
+    remote_.store(keys.remote, std::memory_order_relaxed);
+    return *this;
+  }
+  uint32_t local() const { return local_.load(std::memory_order_relaxed); }
+  uint32_t remote() const { return remote_.load(std::memory_order_relaxed); }
+  MemoryKeys both() const { return {local(), remote()}; }
+
+ private:
+  std::atomic<uint32_t> local_{0};
+  std::atomic<uint32_t> remote_{0};
+};
+
 // What NCCL holds as mhandle: the keys of one range of memory, one pair of keys for each rail of the device.
 struct MemoryHandle {
-  std::array<MemoryKeys, kMaxRails> keys;
+  std::array<RailKeys, kMaxRails> keys;
   MemoryKind kind;
 };
 
@@ -43,6 +66,54 @@ struct RailDomain {
 
   ibv_pd* pd;
   const DeviceState* device;
+};
+
+// A range of memory that is registered with a domain: with that of the latest generation of its device that
+// could be had. `region` is null if the device had failed.
+struct Registration {
+  MemoryKeys keys() const {
+    return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
+  }
+  bool isOf(const RailDomain& domain) const { return region != nullptr && pd == domain.pd; }
+  // Throws std::bad_alloc, and has changed nothing then.
+  void replace(ibv_pd* next_pd, verbs::Mr next) {
+    if (region != nullptr) earlier.push_back(std::move(region));
+    region = std::move(next);
+    pd = next_pd;
+  }
+
+  ibv_pd* pd = nullptr;
+  verbs::Mr region;
+  std::vector<verbs::Mr> earlier;  // with earlier generations of the device
+};
+
+// Memory that is registered with a device, and with its next generation once the device was opened anew.
+class Renewable {
+ public:
+  // Registers everything that was registered with the domain `before`, or failed to be, with `fresh` too,
+  // and replaces the keys. What is registered from now on is registered with `fresh`. False: some memory
+  // could not be registered; its keys are those of before. One thread at a time; no other call waits for the
+  // device. Throws std::bad_alloc.
+  virtual bool renew(ibv_pd* before, const RailDomain& fresh) = 0;
+
+ protected:
+  ~Renewable() = default;
+};
+
+// What is registered with a verbs device, over all its generations. Thread-safe.
+class RegisteredMemory {
+ public:
+  // Held while it is decided which generation of the device memory is registered with, and while the next
+  // generation is set.
+  std::mutex& mutex() { return mutex_; }
+  void addLocked(std::weak_ptr<Renewable> memory) { all_.push_back(std::move(memory)); }
+  std::size_t sizeLocked() const { return all_.size(); }
+  // The next that still exists, from place `at` on; null: none. `at` receives the place behind it.
+  std::shared_ptr<Renewable> next(std::size_t& at) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Renewable>> all_;
 };
 
 struct MemoryOptions {
@@ -95,7 +166,7 @@ class FurtherRegions {
 // last holder of all pages has gone while holders of parts remain, the entry is never found again. The entry
 // dies with the last holder of a part; all its pages stay pinned until then. An entry is not found again
 // either when a later entry covers it.
-class MemoryCache {
+class MemoryCache final : public Renewable {
  public:
   // One domain per rail, 1 to kMaxRails. Rails with the same domain share a registration.
   explicit MemoryCache(std::vector<RailDomain> rails, MemoryOptions options = {});
@@ -117,6 +188,8 @@ class MemoryCache {
   // before, and stays registered as long as the handle's entry. `data_direct`: a dma-buf goes through mlx5's
   // data-direct function. Errors: kSystem, logged (the device refuses it).
   Result<MemoryKeys> keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct = false);
+
+  bool renew(ibv_pd* before, const RailDomain& fresh) override;
 
   // Number of registrations that are alive, also of those that are never found again.
   std::size_t entries() const;
@@ -146,8 +219,9 @@ class MemoryCache {
     bool listed;  // in by_start_
     std::map<uint64_t, Entry*>::iterator position;
     std::list<Entry>::iterator self;
-    std::array<verbs::Mr, kMaxRails> regions;  // by domain, not by rail
-    // For keysOn(). NCCL closes its dma-buf after regMr, so this is a copy of the descriptor; -1: no dma-buf.
+    uint64_t id = 0;
+    std::array<Registration, kMaxRails> registrations;  // by domain, not by rail
+    // NCCL closes its dma-buf after regMr, so this is a copy of the descriptor; -1: no dma-buf.
     int fd = -1;
     uint64_t fd_offset = 0;
     FurtherRegions further;
@@ -163,15 +237,24 @@ class MemoryCache {
     bool data_direct;
     bool operator==(const Domain&) const = default;
   };
-  using Regions = std::array<verbs::Mr, kMaxRails>;
+  // What a registration needs, apart from the entry, which may be released meanwhile.
+  struct Source {
+    Range range;
+    int fd;
+    uint64_t fd_offset;
+  };
 
   MemoryHandle* findLocked(const Range& range);
   bool beingRegisteredLocked(const Range& range) const;
   MemoryHandle* listLocked(std::list<Entry>& fresh);
-  template <typename Register>
-  Result<MemoryHandle*> acquireRange(const Range& range, int fd, uint64_t fd_offset, Register&& registerWith);
+  Result<verbs::Mr> registerWith(const Domain& domain, const Source& source, bool again) const;
+  // The place of a domain that the entry is not registered with, although the device works; `only`: of this
+  // domain.
+  std::optional<std::size_t> missingLocked(const Entry& entry, const RailDomain* only = nullptr) const;
+  void setKeysLocked(Entry& entry) const;
+  Result<MemoryHandle*> acquireRange(const Source& source);
 
-  std::vector<Domain> domains_;
+  std::vector<Domain> domains_;  // guarded by mutex_: renew() changes them
   std::vector<uint8_t> domain_of_rail_;
   const int access_;
   mutable std::mutex mutex_;
@@ -179,7 +262,8 @@ class MemoryCache {
   // For each kind, by start: only ranges that lie in no other range. The range that begins last at or before
   // an address also ends last, so one look-up shows whether any range covers the wanted one.
   std::array<std::map<uint64_t, Entry*>, kMemoryKinds> by_start_;
-  std::list<Entry> entries_;               // all entries that are alive
+  std::list<Entry> entries_;  // all entries that are alive
+  uint64_t last_id_ = 0;
   std::vector<const Range*> in_progress_;  // ranges that are just being registered
 };
 
@@ -203,18 +287,27 @@ class RegisteredPages {
     return reinterpret_cast<T*>(static_cast<std::byte*>(memory_) + offset);
   }
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
-  uint32_t localKey(std::size_t rail = 0) const { return keys_[rail].local; }
-  uint32_t remoteKey(std::size_t rail = 0) const { return keys_[rail].remote; }
+  uint32_t localKey(std::size_t rail = 0) const { return keys_[rail].local(); }
+  uint32_t remoteKey(std::size_t rail = 0) const { return keys_[rail].remote(); }
   // The keys through another domain. The pages are registered there now if they were not before. Thread-safe.
   // Errors: kSystem, logged.
   Result<MemoryKeys> keysOn(ibv_pd* pd) const;
+  // As Renewable::renew(), for these pages.
+  bool renew(ibv_pd* before, const RailDomain& fresh);
 
  private:
+  struct Domain {
+    RailDomain rail;
+    Registration registration;
+  };
+  Result<verbs::Mr> registerWith(const RailDomain& domain) const;
+
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::unique_ptr<FurtherRegions> further_;
-  std::vector<verbs::Mr> regions_;
-  std::array<MemoryKeys, kMaxRails> keys_ = {};
+  std::vector<Domain> domains_;
+  std::vector<uint8_t> domain_of_rail_;
+  std::array<RailKeys, kMaxRails> keys_ = {};
 };
 
 }  // namespace railwise::net

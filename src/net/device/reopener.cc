@@ -40,6 +40,15 @@ Result<std::unique_ptr<Hca>> tryToOpen(const HcaIdentity& identity, const Config
   }
 }
 
+// Without memory, connections ask for each key.
+bool renewAll(Renewable& memory, ibv_pd* before, const RailDomain& fresh) {
+  try {
+    return memory.renew(before, fresh);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Reopener::Reopener(const Config& config, EventWatcher& watcher)
@@ -89,16 +98,15 @@ void Reopener::stop() {
     return;
   }
   std::thread ended;
-  bool stuck = false;
   {
     std::unique_lock lock(work_->mutex);
     work_->stopping = true;
     work_->changed.notify_all();
     ended.swap(thread_);
-    stuck = !work_->changed.wait_for(lock, kDriverPatience, [this] { return !work_->opening; });
+    work_->left = !work_->changed.wait_for(lock, kDriverPatience, [this] { return !work_->opening; });
   }
   if (!ended.joinable()) return;
-  if (!stuck) return ended.join();
+  if (!work_->left) return ended.join();
   RAILWISE_INFO(log::kNet, "the driver of a failed device does not answer: its thread is left behind");
   ended.detach();
 }
@@ -131,7 +139,7 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       work->changed.notify_all();
       if (work->stopping) return;
       lock.unlock();
-      opened = takeBack(now, std::move(made), problem);
+      opened = takeBack(*work, now, std::move(made), problem);
       lock.lock();
     } catch (const std::bad_alloc&) {
       if (!lock.owns_lock()) lock.lock();
@@ -148,7 +156,8 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
   }
 }
 
-bool Reopener::takeBack(const Failed& failed, Result<std::unique_ptr<Hca>> made, const std::string& problem) {
+bool Reopener::takeBack(Work& work, const Failed& failed, Result<std::unique_ptr<Hca>> made,
+                        const std::string& problem) {
   Hca& hca = *failed.hca;
   if (!made.ok()) {
     const bool said_enough = failed.attempts >= kSaidAttempts && failed.attempts % kSaidEvery != 0;
@@ -156,17 +165,45 @@ bool Reopener::takeBack(const Failed& failed, Result<std::unique_ptr<Hca>> made,
     return false;
   }
   Hca& fresh = **made;
+  const std::string event = std::string(hca.name()) + " was opened anew after its failure";
+  const std::string renamed =
+      hca.name() == std::string(fresh.name()) ? "" : std::string(", its name is ") + fresh.name() + " now";
   guard(fresh);
   // Otherwise nobody would notice its next failure.
   if (!watcher_.watch(fresh.state()).ok()) return false;
-  const std::string name = fresh.name();
+  if (!publish(work, hca, *made)) return false;
   RAILWISE_WARN("%s: opened anew after its failure%s: connections go back to it", hca.name(),
-                name == hca.name() ? "" : (", its name is " + name + " now").c_str());
+                renamed.c_str());
   record::countDeviceLife(hca.name());
-  record::noteEvent(record::EventKind::kDeviceBack,
-                    std::string(hca.name()) + " was opened anew after its failure");
-  hca.setNextGeneration(std::move(*made));
+  record::noteEvent(record::EventKind::kDeviceBack, event);
   return true;
+}
+
+// Registers all memory with the next generation of a device, and shows it to everybody then. False: the
+// reopener is being stopped.
+bool Reopener::publish(Work& work, Hca& hca, std::unique_ptr<Hca>& fresh) {
+  const RailDomain domain(fresh->pd(), &fresh->state());
+  bool complete = true;
+  std::size_t renewed = 0;
+  std::unique_lock lock(work.mutex);
+  while (!work.stopping) {
+    std::shared_ptr<Renewable> memory = hca.registered().next(renewed);
+    if (memory == nullptr) {
+      if (hca.setNextGeneration(fresh, renewed, complete)) return true;
+      continue;
+    }
+    work.opening = true;
+    lock.unlock();
+    complete = renewAll(*memory, hca.pd(), domain) && complete;
+    lock.lock();
+    work.opening = false;
+    work.changed.notify_all();
+    // The other devices that it is registered with may be closed.
+    if (work.left) (void)new std::shared_ptr(std::move(memory));
+  }
+  // What was registered with it is released later.
+  work.unpublished = std::move(fresh);
+  return false;
 }
 
 }  // namespace railwise::net

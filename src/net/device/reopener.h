@@ -1,6 +1,7 @@
-// Opens devices anew after they have failed (a reset, a driver's recovery, a removal). Connections that use
-// other paths meanwhile can then go back to the device, and connections without a path go on. The failed
-// context, and everything that was made over it, stays in memory and cannot be used. Used by net::DeviceList.
+// Opens devices anew after they have failed (a reset, a driver's recovery, a removal), and registers with
+// them what was registered before. Connections that use other paths meanwhile can then go back to the device,
+// and connections without a path go on. The failed context, and everything that was made over it, stays in
+// memory and cannot be used. Used by net::DeviceList.
 #pragma once
 
 #include <condition_variable>
@@ -45,11 +46,15 @@ class Reopener {
     std::condition_variable changed;
     bool stopping = false;
     bool opening = false;  // inside the driver
+    bool left = false;     // the driver did not answer in time, and stop() has left the thread behind
     std::vector<Failed> failed;
+    std::unique_ptr<Hca> unpublished;  // has memory registered, and ends after that
   };
   void onFailure(Hca& hca);
   void run(const std::shared_ptr<Work>& work);
-  bool takeBack(const Failed& failed, Result<std::unique_ptr<Hca>> made, const std::string& problem);
+  bool takeBack(Work& work, const Failed& failed, Result<std::unique_ptr<Hca>> made,
+                const std::string& problem);
+  static bool publish(Work& work, Hca& hca, std::unique_ptr<Hca>& fresh);
   Clock::duration pause(int attempts) const;
 
   const Config& config_;

@@ -60,16 +60,33 @@ Result<Window> WindowArena::take(std::size_t bytes) {
   while (window.arena_ == nullptr) {
     const std::size_t next = slabs_.empty() ? kFirstSlabBytes : slabs_.back()->bytes * 2;
     const std::size_t size = std::max(std::min(next, kLargestSlabBytes), roundUp(bytes, kFirstSlabBytes));
+    const std::vector<RailDomain> rails = rails_;
     lock.unlock();  // registering takes its time
-    Result<RegisteredPages> pages = RegisteredPages::create(rails_, size);
+    Result<RegisteredPages> pages = RegisteredPages::create(rails, size);
     if (!pages.ok()) return pages.status();
     lock.lock();
+    if (rails != rails_) continue;  // a device was opened anew meanwhile
     slabs_.push_back(std::make_unique<Slab>(Slab{std::move(*pages), size, 0}));
     window = takeLocked(bytes);
   }
   lock.unlock();
   if (window.used_before_) std::memset(window.at<std::byte>(0), 0, bytes);
   return window;
+}
+
+bool WindowArena::renew(ibv_pd* before, const RailDomain& fresh) {
+  std::unique_lock lock(mutex_);
+  for (RailDomain& rail : rails_) {
+    if (rail.pd == before) rail = fresh;
+  }
+  bool all = true;
+  for (std::size_t i = 0; i < slabs_.size(); ++i) {
+    RegisteredPages& pages = slabs_[i]->pages;  // slabs stay where they are as long as the arena
+    lock.unlock();
+    all = pages.renew(before, fresh) && all;
+    lock.lock();
+  }
+  return all;
 }
 
 void WindowArena::give(const Window& window) {

@@ -40,7 +40,7 @@ class Window {
   bool used_before_ = false;
 };
 
-class WindowArena {
+class WindowArena final : public Renewable {
  public:
   // `rails`: the protection domain of each rail.
   explicit WindowArena(std::vector<RailDomain> rails) : rails_(std::move(rails)) {}
@@ -49,6 +49,8 @@ class WindowArena {
 
   // Errors: kSystem, logged.
   Result<Window> take(std::size_t bytes);
+
+  bool renew(ibv_pd* before, const RailDomain& fresh) override;
 
   // Bytes taken from the system, for benchmarks.
   std::size_t bytes() const;
@@ -69,7 +71,7 @@ class WindowArena {
   Window takeLocked(std::size_t bytes);
   void give(const Window& window);
 
-  const std::vector<RailDomain> rails_;
+  std::vector<RailDomain> rails_;  // guarded by mutex_: renew() changes them
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<FreeBlock> free_;  // has room for all blocks that are out: giving one back needs no memory

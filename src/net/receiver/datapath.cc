@@ -76,7 +76,7 @@ void ReceiveConnection::fillGroup(Receive& receive, uint32_t slot, std::span<con
 
 void ReceiveConnection::fillMoreKeys(MoreKeys& keys, const MemoryHandle& memory) const {
   for (std::size_t rail = 1; rail < endpoint_.rails.size(); ++rail)
-    keys.remote_key[rail] = memory.keys[rail].remote;
+    keys.remote_key[rail] = memory.keys[rail].remote();
 }
 
 Status ReceiveConnection::irecvSlowPath(std::span<const ReceiveBuffer> buffers, bool silent,

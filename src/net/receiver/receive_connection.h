@@ -248,7 +248,7 @@ class ReceiveConnection final : public Connection, private Flusher::Host {
 };
 
 inline ClearToSend ReceiveConnection::entryOf(const ReceiveBuffer& buffer, uint32_t room, uint64_t stamp) {
-  const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote : 0;
+  const uint32_t key = buffer.memory != nullptr ? buffer.memory->keys[0].remote() : 0;
   return {0, key, buffer.address, static_cast<uint32_t>(buffer.tag), room, stamp};
 }
 

@@ -97,13 +97,24 @@ void PathMemory::failed(const RailPath& path, Clock::time_point now) {
   if (now - entry.last > kForgetAfter) entry.failures = 0;
   ++entry.failures;
   entry.last = now;
-  entry.free = false;
+  entry.free = entry.carried = false;
 }
 
 void PathMemory::worked(const RailPath& path, Clock::time_point now) {
   Entry& entry = entries_[path];
   entry.free = true;  // but the next failure counts on
   entry.worked = now;
+}
+
+void PathMemory::carried(const RailPath& path) {
+  Entry& entry = entries_[path];
+  entry.carried = true;
+  entry.free = entry.free || entry.failures == 0;
+}
+
+bool PathMemory::hasCarried(const RailPath& path) const {
+  const Entry* entry = find(path);
+  return entry != nullptr && entry->carried;
 }
 
 Clock::time_point PathMemory::freeAt(const RailPath& path) const {
@@ -128,6 +139,7 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
     bool doubtful;
     Clock::time_point free;
     int doubts;
+    bool untried;
     int rank;
     uint8_t from;
     RailPair pair;
@@ -147,10 +159,15 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
       const Clock::time_point free = std::max(memory.freeAt(path), now);
       const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(path, now);
       const int doubts = purpose == Purpose::kGoOn ? memory.doubts(path, now) : 0;
-      Choice choice = {
-          doubtful, free, doubts, from + to, static_cast<uint8_t>(from), *pair, memory.desperateAt(path)};
+      const bool untried = purpose == Purpose::kGoOn && !memory.hasCarried(path);
+      Choice choice = {doubtful,  free,
+                       doubts,    untried,
+                       from + to, static_cast<uint8_t>(from),
+                       *pair,     memory.desperateAt(path)};
       choice.pair.listener_rail = static_cast<uint8_t>(to);
-      const auto order = [](const Choice& c) { return std::tuple(c.doubtful, c.free, c.doubts, c.rank); };
+      const auto order = [](const Choice& c) {
+        return std::tuple(c.doubtful, c.free, c.doubts, c.untried, c.rank);
+      };
       if (!best || order(choice) < order(*best)) best = choice;
     }
   }

@@ -10,7 +10,7 @@ namespace railwise::net {
 // Fills in the write of one message.
 inline void SendConnection::prepare(ibv_send_wr& work, const Message& message, const ClearToSend& entry) {
   const LaneQueuePair& queue_pair = *fast_.queue_pair;
-  *work.sg_list = {message.address, message.bytes, message.memory->keys[queue_pair.rail].local};
+  *work.sg_list = {message.address, message.bytes, message.memory->keys[queue_pair.rail].local()};
   const bool inlined = message.bytes <= queue_pair.inline_bytes && message.memory->kind == MemoryKind::kHost;
   work.send_flags = inlined ? IBV_SEND_INLINE : 0;
   work.wr.rdma.remote_addr = entry.address;

@@ -52,7 +52,7 @@ Status SendConnection::notReady() {
 inline Status SendConnection::sendThenImmediate(const ClearToSend& entry, uint64_t address, uint32_t bytes,
                                                 const MemoryHandle& memory, Message& message,
                                                 LaneQueuePair& queue_pair) {
-  ibv_sge sge = {address, bytes, memory.keys[queue_pair.rail].local};
+  ibv_sge sge = {address, bytes, memory.keys[queue_pair.rail].local()};
   ibv_send_wr data = {};
   data.wr_id = sendWorkId(0, 0, queue_pair.index);
   data.sg_list = &sge;

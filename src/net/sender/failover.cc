@@ -39,6 +39,10 @@ bool SendConnection::unfinished() const {
 
 void SendConnection::tearDown() {
   leaveFastPath();
+  for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
+    if (queue_pair.completed() > 0 && queue_pair.index < epoch_paths_.size())
+      paths_.carried(epoch_paths_[queue_pair.index]);
+  }
   blamed_ = recovery_.failedQueuePair();
   if (blamed_ < epoch_paths_.size()) paths_.failed(epoch_paths_[blamed_], Clock::now());
   endpoint_.stop();
@@ -372,7 +376,7 @@ Status SendConnection::begin() {
 // with a standby rail is registered now.
 Result<uint32_t> SendConnection::localKey(const Message& message, const LaneQueuePair& queue_pair) {
   if (endpoint_.native) [[likely]]
-    return message.memory->keys[queue_pair.rail].local;
+    return message.memory->keys[queue_pair.rail].local();
   const Result<MemoryKeys> keys = keysOf(*message.memory, queue_pair.rail);
   if (keys.ok()) return keys->local;
   RAILWISE_TRY(

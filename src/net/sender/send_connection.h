@@ -345,7 +345,7 @@ template <bool kSample>
                                                                uint32_t bytes, const MemoryHandle& memory,
                                                                Message& message, LaneQueuePair& queue_pair) {
   ibv_send_wr& work = fast_.work;
-  *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local};
+  *work.sg_list = {address, bytes, memory.keys[queue_pair.rail].local()};
   work.send_flags =
       bytes <= queue_pair.inline_bytes && memory.kind == MemoryKind::kHost ? IBV_SEND_INLINE : 0;
   work.imm_data = htonl(wholeImmediate(static_cast<uint32_t>(numbers().next % kSlots), bytes));

@@ -355,7 +355,7 @@ TEST_P(BeginsLost, AConnectionAndMemoryOfADeviceThatHasFailed) {
   test::waitUntil([&] { return dead.state().fatal(); });
   loop.useAnother();
   loop.registerAnew();
-  EXPECT_EQ(loop.memory()->keys[0].remote, 0U);
+  EXPECT_EQ(loop.memory()->keys[0].remote(), 0U);
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(16, 20'000));
   EXPECT_EQ(loop.sender().epoch(), 2U);

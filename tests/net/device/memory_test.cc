@@ -29,7 +29,7 @@ class MemoryTest : public testing::Test {
     EXPECT_OK(handle);
     return *handle;
   }
-  static uint32_t key(const MemoryHandle* handle) { return handle->keys[0].remote; }
+  static uint32_t key(const MemoryHandle* handle) { return handle->keys[0].remote(); }
 
   alignas(kPage) static inline char buffer_[64 * kPage];
   test::SoftwareDevice device_;
@@ -240,7 +240,7 @@ TEST_F(MemoryTest, MemoryMappedAgainIsReachedByAKeyOfItsOwn) {
   cache_.release(part);
   MemoryHandle* source = acquire(0, kPage);
   std::memset(buffer_, 0x5a, kPage);
-  const MemoryKeys from = source->keys[0];
+  const MemoryKeys from = source->keys[0].both();
   EXPECT_EQ(loopback.write(address(0), from.local, there + kPage, key(fresh_part), 64), IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(static_cast<char*>(memory) + kPage, buffer_, 64), 0);
   EXPECT_EQ(loopback.write(address(0), from.local, there, old_key, 64), IBV_WC_REM_ACCESS_ERR);
@@ -281,6 +281,67 @@ TEST_F(MemoryTest, FurtherDomainsAreRegisteredWhenTheyAreNeeded) {
     cache_.release(handle);
   }
   EXPECT_EQ(cache_.entries(), 0U);
+}
+
+TEST_F(MemoryTest, IsRegisteredWithTheNextGenerationOfADevice) {
+  const verbs::Pd next(verbs::library().alloc_pd(context_.get()));
+  MemoryHandle* whole = acquire(0, 4 * kPage);
+  MemoryHandle* part = acquire(kPage, 100);
+  MemoryHandle* gone = acquire(8 * kPage, kPage);
+  const uint32_t before = key(whole);
+  cache_.release(gone);
+  ASSERT_TRUE(cache_.renew(pd_.get(), next.get()));
+  MemoryHandle* later = acquire(16 * kPage, kPage);
+  EXPECT_NE(key(whole), before);
+  EXPECT_EQ(key(part), key(whole));
+  for (MemoryHandle* handle : {whole, part, later}) {
+    const Result<MemoryKeys> keys = cache_.keysOn(*handle, next.get());
+    ASSERT_OK(keys);
+    EXPECT_EQ(keys->remote, key(handle));
+    cache_.release(handle);
+  }
+  EXPECT_EQ(cache_.entries(), 0U);
+}
+
+TEST_F(MemoryTest, ADmaBufIsRegisteredWithTheNextGenerationWithoutItsDescriptor) {
+  const verbs::Pd next(verbs::library().alloc_pd(context_.get()));
+  const int fd = memfd_create("dma-buf", 0);
+  ASSERT_EQ(ftruncate(fd, kPage), 0);
+  MemoryHandle* handle = *cache_.acquireDmaBuf(address(4 * kPage), kPage, 0, fd);
+  close(fd);
+  const uint32_t before = key(handle);
+  ASSERT_TRUE(cache_.renew(pd_.get(), next.get()));
+  EXPECT_NE(key(handle), before);
+  cache_.release(handle);
+}
+
+TEST_F(MemoryTest, WhatCannotBeRegisteredWithTheNextGenerationKeepsItsKeys) {
+  const verbs::Pd next(verbs::library().alloc_pd(context_.get()));
+  const verbs::Pd last(verbs::library().alloc_pd(context_.get()));
+  void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MemoryHandle* handle = *cache_.acquire(reinterpret_cast<uint64_t>(page), kPage, MemoryKind::kHost);
+  const uint32_t before = key(handle);
+  ASSERT_EQ(munmap(page, kPage), 0);  // no device registers that
+  EXPECT_FALSE(cache_.renew(pd_.get(), next.get()));
+  EXPECT_EQ(key(handle), before);
+  void* const again =
+      mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(again, page);
+  EXPECT_TRUE(cache_.renew(next.get(), last.get())) << "what one generation lacks the next one has";
+  EXPECT_NE(key(handle), before);
+  cache_.release(handle);
+  munmap(page, kPage);
+}
+
+TEST_F(MemoryTest, RegisteredPagesAreRegisteredWithTheNextGeneration) {
+  const verbs::Pd next(verbs::library().alloc_pd(context_.get()));
+  Result<RegisteredPages> pages = RegisteredPages::create(pd_.get(), 100);
+  ASSERT_OK(pages);
+  const uint32_t before = pages->remoteKey();
+  EXPECT_TRUE(pages->renew(next.get(), pd_.get())) << "this generation is not theirs";
+  EXPECT_EQ(pages->remoteKey(), before);
+  EXPECT_TRUE(pages->renew(pd_.get(), next.get()));
+  EXPECT_NE(pages->remoteKey(), before);
 }
 
 TEST_F(MemoryTest, RegisteredPagesAreZeroAndMovable) {

@@ -68,6 +68,19 @@ TEST_F(EpochPlanTest, AProvenWayIsWithoutDoubtUntilTheNextFailure) {
   EXPECT_EQ(plan(3, 1, 3, 1), "a1>b2");
 }
 
+// Of equally doubtful ways, one is known to carry messages.
+TEST_F(EpochPlanTest, AWayThatHasCarriedMessagesComesBeforeOneThatHasNot) {
+  memory_.failed(path(0, 0), now_);
+  memory_.carried(path(1, 1));
+  now_ += seconds(2);
+  memory_.worked(path(0, 1), now_);
+  now_ += milliseconds(300);
+  memory_.failed(path(0, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1") << "a1>b0 has as many doubts";
+  memory_.failed(path(1, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a1>b0");
+}
+
 TEST_F(EpochPlanTest, OfSeveralRailsThoseGoOnThatNoFailureTouched) {
   memory_.failed(path(1, 1), now_);
   EXPECT_EQ(plan(3, 2, 3, 2), "a0>b0");
