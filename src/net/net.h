@@ -16,6 +16,7 @@
 
 #include "net/connector.h"
 #include "net/device/device.h"
+#include "net/device/reopener.h"
 #include "net/listener.h"
 #include "net/topology/path_bandwidth.h"
 #include "net/wireup/resumer.h"
@@ -31,6 +32,13 @@ class Net {
   static void release();
   // The process's Net, or null before the first init. It stays valid while a context lives.
   static Net* current();
+
+  // Nothing is opened anew from then on; so nobody else holds memory of the devices.
+  ~Net() {
+    if (list_.reopener != nullptr) list_.reopener->stop();
+  }
+  Net(const Net&) = delete;
+  Net& operator=(const Net&) = delete;
 
   const Config& config() const { return config_; }
   const std::string& host() const { return host_; }

@@ -1,5 +1,6 @@
 #include "verbs/library.h"
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ namespace {
 
 Library g_library = {};
 bool g_begun = false;  // load() has made what unload() clears
+std::atomic<bool> g_kept = false;
 // Never destroyed: at exit nothing is unloaded, because NCCL's threads may still run.
 std::optional<DynamicLibrary>& g_shared_object = *new std::optional<DynamicLibrary>;
 
@@ -159,8 +161,14 @@ void unload() {
   if (!g_begun) return;
   setCmLibrary("");
   setMlx5Library("");
-  g_library = {};
+  if (g_kept) {
+    if (g_shared_object) (void)new DynamicLibrary(std::move(*g_shared_object));
+  } else {
+    g_library = {};
+  }
   g_shared_object.reset();
 }
+
+void keepLoaded() { g_kept = true; }
 
 }  // namespace railwise::verbs

@@ -71,5 +71,8 @@ const Library& library();
 // kNoDevice if libibverbs is missing, kInvalidUsage if RAILWISE_DEVICE is malformed.
 Status load(const Config& config);
 void unload();
+// A thread is inside a function of the library that does not return, and nobody waits for it: unload() leaves
+// the table and the library as they are from now on. Any thread.
+void keepLoaded();
 
 }  // namespace railwise::verbs

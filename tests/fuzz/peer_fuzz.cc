@@ -250,6 +250,35 @@ void lieAbout(ibv_send_wr& work) {
   }
 }
 
+// What was last written into the other's window, which has seen it by now: clear-to-sends, mostly.
+struct Written {
+  ibv_qp* qp = nullptr;
+  ibv_send_wr work = {};
+  ibv_sge piece = {};
+
+  void note(ibv_qp* on, const ibv_send_wr& first) {
+    const bool plain = first.opcode == IBV_WR_RDMA_WRITE || first.opcode == IBV_WR_SEND;
+    if (!plain || first.num_sge != 1 || !isWindow(*first.sg_list) || first.sg_list->length == 0) return;
+    qp = on;
+    work = first;
+    piece = *first.sg_list;
+  }
+  // Once more, with other bytes.
+  void rewrite() {
+    auto* const bytes = reinterpret_cast<uint8_t*>(piece.addr);
+    for (int flips = script.byte() % 4; flips >= 0; --flips)
+      bytes[script.byte() % piece.length] = script.byte();
+    ibv_send_wr again = work;
+    again.next = nullptr;
+    again.sg_list = &piece;
+    again.send_flags = 0;
+    ibv_send_wr* bad = nullptr;
+    (void)honest_post(qp, &again, &bad);
+  }
+};
+
+Written written;
+
 int lyingPost(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
   if (!lies || script.over()) return honest_post(qp, work, bad);
   for (ibv_send_wr* at = work; at != nullptr; at = at->next) lieAbout(*at);
@@ -258,6 +287,8 @@ int lyingPost(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
   if (how == 1) return EIO;
   if (how == 2) (void)honest_post(qp, work, bad);
   if (how == 3) return 0;
+  if (how == 4 && written.qp == qp) written.rewrite();
+  written.note(qp, *work);
   return honest_post(qp, work, bad);
 }
 
@@ -435,6 +466,7 @@ extern "C" ssize_t __wrap_send(int socket, const void* bytes, size_t size, int f
 namespace {
 
 void begin(const uint8_t* data, size_t size) {
+  written = {};
   std::memset(buffer - kGuardBytes, kGuard, kGuardBytes);
   std::memset(buffer + kBufferBytes, kGuard, kGuardBytes);
   knower.begin();

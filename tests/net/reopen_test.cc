@@ -163,7 +163,7 @@ TEST(Reopened, MessagesTakeTheStraightPathAgain) {
 
 // NCCL registers memory at any time.
 TEST(Reopened, HasTheMemoryThatWasRegisteredWhileTheDeviceWasDead) {
-  LoopConnection loop(2 * kHalf, "count=1;fault verb=open_device nth=2 errno=EIO");
+  LoopConnection loop(2 * kHalf, "count=1;fault verb=open_device nth=2 every=1 count=2 errno=EIO");
   Traffic traffic(loop);
   ASSERT_TRUE(traffic.run(8, 512));
   const Hca* const first = loop.device().rails().front().hca;
@@ -173,10 +173,11 @@ TEST(Reopened, HasTheMemoryThatWasRegisteredWhileTheDeviceWasDead) {
   const Result<MemoryHandle*> handle = loop.device().memory().acquire(
       reinterpret_cast<uint64_t>(bytes.data()), bytes.size(), MemoryKind::kHost);
   ASSERT_OK(handle);
+  EXPECT_EQ((*handle)->keys[0].remote(), 0U);
   ASSERT_TRUE(traffic.run(8, 512));
   const Hca* const second = first->nextGeneration();
   ASSERT_NE(second, nullptr);
-  EXPECT_TRUE(second->hasKeys());
+  EXPECT_TRUE(second->state().hasKeys());
   const Result<MemoryKeys> keys = loop.device().memory().keysOn(**handle, second->pd());
   ASSERT_OK(keys);
   EXPECT_NE(keys->remote, 0U);
@@ -194,12 +195,29 @@ TEST(Reopened, AConnectionGoesOnWhereMemoryCannotBeRegisteredAtOnce) {
     test::changePort("soft0:1", "fatal");
     ASSERT_TRUE(traffic.run(64, 512)) << nth;
     ASSERT_NE(first->nextGeneration(), nullptr);
-    EXPECT_FALSE(first->nextGeneration()->hasKeys()) << nth;
+    EXPECT_FALSE(first->nextGeneration()->state().hasKeys()) << nth;
     test::changePort("soft0:1", "fatal");
     ASSERT_TRUE(traffic.run(64, 512)) << nth;
     ASSERT_NE(first->nextGeneration()->nextGeneration(), nullptr);
-    EXPECT_TRUE(first->nextGeneration()->nextGeneration()->hasKeys()) << nth;
+    EXPECT_TRUE(first->nextGeneration()->nextGeneration()->state().hasKeys()) << nth;
   }
+}
+
+// NCCL registers memory all the same, and other rails have it.
+TEST(Reopened, RefusesMemoryAndNobodyFails) {
+  LoopConnection loop(2 * kHalf, "count=2");
+  Traffic traffic(loop);
+  ASSERT_TRUE(traffic.run(8, 512));
+  const Hca* const first = loop.device().rails().front().hca;
+  test::changePort("soft0:1", "fatal");
+  test::waitUntil([&] { return first->nextGeneration() != nullptr; });
+  test::addFault("device=soft0 verb=reg_mr nth=1 every=1 errno=EFAULT");
+  loop.registerAnew();
+  EXPECT_EQ(loop.memory()->keys[0].remote(), 0U);
+  EXPECT_FALSE(first->nextGeneration()->state().hasKeys());
+  ASSERT_TRUE(traffic.run(32, 20'000));
+  loop.useAnother();
+  ASSERT_TRUE(traffic.run(32, 20'000));
 }
 
 TEST(Reopened, ADeviceThatIsFusedLaterHasTheKeysOfNow) {
@@ -257,30 +275,32 @@ TEST(Reopened, ADriverThatDoesNotAnswerKeepsNobody) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-TEST(Reopened, ADriverThatDoesNotRegisterMemoryKeepsNobody) {
+// A driver answers when nobody waits for it any more, in a process that goes on.
+class AnswersLate : public testing::TestWithParam<const char*> {};
+
+TEST_P(AnswersLate, TouchesNothingThatIsGone) {
   const pid_t child = fork();
   if (child == 0) {
     test::endInTwoMinutes();
-    const test::SoftwareDevice device("count=1;fault verb=reg_mr nth=2 delay=1000s");
-    alignas(4096) static char buffer[4096];
-    Result<DeviceList> found = discoverDevices(device.config());
-    if (!found.ok()) _exit(1);
-    const Result<MemoryHandle*> handle = found->devices.front()->memory().acquire(
-        reinterpret_cast<uint64_t>(buffer), sizeof buffer, MemoryKind::kHost);
-    if (!handle.ok()) _exit(2);
-    const Hca& first = *found->hcas.front();
-    test::changePort("soft0:1", "fatal");
-    test::waitUntil([&] { return first.state().fatal(); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // six times the pause before the attempt
-    if (first.nextGeneration() != nullptr) _exit(3);
-    found->devices.front()->memory().release(*handle);
-    *found = DeviceList();
+    {
+      LoopConnection loop(2 * kHalf, std::string("count=1;fault delay=600ms ") + GetParam());
+      const Hca& first = *loop.device().rails().front().hca;
+      test::changePort("soft0:1", "fatal");
+      test::waitUntil([&] { return first.state().fatal(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));  // five times the pause before the attempt
+      if (first.nextGeneration() != nullptr) _exit(1);
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(1));
     _exit(0);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
+
+INSTANTIATE_TEST_SUITE_P(Driver, AnswersLate,
+                         testing::Values("verb=open_device nth=2", "verb=alloc_pd nth=2", "verb=reg_mr nth=3",
+                                         "verb=reg_mr nth=4"));
 
 TEST(Reopened, NotWithoutFailover) {
   setenv("RAILWISE_FAILOVER", "0", 1);

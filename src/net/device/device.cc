@@ -338,16 +338,16 @@ Result<std::unique_ptr<Hca>> Hca::openAnew(const HcaIdentity& identity, const Co
   hca.setPorts(ports);
   for (const verbs::Port& port : ports) (void)hca.gidTable(port, config);
   hca.earlier_generations_ = identity.generations;
+  hca.state().setReturned();
   return opened;
 }
 
-bool Hca::setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t renewed, bool complete) {
+bool Hca::setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t renewed) {
   {
     const std::lock_guard lock(registered_->mutex());
     if (renewed != registered_->sizeLocked()) return false;
     owned_next_generation_ = std::move(nextGeneration);
     owned_next_generation_->registered_ = registered_;
-    owned_next_generation_->has_keys_ = complete;
     next_generation_.store(owned_next_generation_.get(), std::memory_order_release);
   }
   state_->ringAll();
@@ -364,10 +364,11 @@ verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
 }
 
 bool Rail::sharesKeysWith(const Rail& later) const {
+  if (same(later)) return true;
   if (port.number != later.port.number) return false;
   const Hca* life = hca;
   while (life != nullptr && life != later.hca) life = life->nextGeneration();
-  return life != nullptr && life->hasKeys();
+  return life != nullptr && life->state().hasKeys();
 }
 
 Rail Rail::now() const {

@@ -70,18 +70,14 @@ class Hca {
                                                std::string& problem);
   // Sets the next generation of this device, for everyone who still holds this generation. This generation
   // stays in memory, but nothing works over it. Before that, the caller has renewed the first `renewed`
-  // members of registered(); `complete`: without an error. False: there are more members now, and nothing is
-  // set.
-  bool setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t renewed, bool complete);
+  // members of registered(). False: there are more members now, and nothing is set.
+  bool setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t renewed);
   // The next generation of this device. Null: the device was not opened anew. Any thread.
   Hca* nextGeneration() const { return next_generation_.load(std::memory_order_acquire); }
   // How many generations of this device there were before.
   int earlierGenerations() const { return earlier_generations_; }
   // What is registered with any generation.
   RegisteredMemory& registered() const { return *registered_; }
-  // Do the keys of all memory hold for this generation, or for a later one? If not, connections ask for each
-  // key (MemoryCache::keysOn).
-  bool hasKeys() const { return has_keys_; }
 
   const char* name() const { return name_.c_str(); }
   ibv_context* context() const { return context_.get(); }
@@ -104,7 +100,6 @@ class Hca {
   std::unique_ptr<DeviceState> state_;  // has pointers to the GID tables
   int earlier_generations_ = 0;
   std::shared_ptr<RegisteredMemory> registered_;  // one for all generations
-  bool has_keys_ = true;                          // set before this generation is known to others
   std::unique_ptr<Hca> owned_next_generation_;
   std::atomic<Hca*> next_generation_{nullptr};
 };

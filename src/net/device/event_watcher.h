@@ -53,6 +53,14 @@ class DeviceState final : public Watched {
   bool fatal() const { return fatal_.raised(); }
   std::optional<ibv_event_type> fatalEvent() const { return fatal_.event(); }
 
+  // The device was opened anew after a failure. Set before others know of it.
+  bool returned() const { return returned_; }
+  void setReturned() { returned_ = true; }
+  // Is all memory registered with it? If not, connections ask for each key (MemoryCache::keysOn). A device
+  // that has returned need not take all memory.
+  bool hasKeys() const { return has_keys_.load(std::memory_order_acquire); }
+  void lackKeys() { has_keys_.store(false, std::memory_order_release); }
+
   // For a port that is not among `ports` the next three functions return false, 0 and nothing.
   // active(): is the port up, and has the device not failed?
   bool active(uint8_t port) const;
@@ -105,6 +113,8 @@ class DeviceState final : public Watched {
 
   ibv_context* const context_;
   verbs::FatalFlag fatal_;
+  bool returned_ = false;
+  std::atomic<bool> has_keys_{true};
   std::vector<std::unique_ptr<PortState>> ports_;
   std::mutex bells_mutex_;
   std::unordered_set<verbs::FatalFlag*> bells_;

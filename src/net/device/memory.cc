@@ -8,6 +8,7 @@
 #include <cassert>
 #include <cerrno>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -39,13 +40,23 @@ uint8_t placeOf(std::vector<Item>& items, const Item& item) {
 }
 
 template <typename Register>
-Result<verbs::Mr> registerPatiently(const RailDomain& rail, Register&& registerOnce) {
-  return askPatiently([&](bool last) { return registerOnce(!last); }, [&] { return !rail.failed(); });
+Result<verbs::Mr> registerPatiently(const RailDomain& rail, const std::function<bool()>& goOn,
+                                    Register&& registerOnce) {
+  return askPatiently([&](bool last) { return registerOnce(!last); },
+                      [&] { return !rail.failed() && goOn(); });
 }
+
+bool always() { return true; }
 
 }  // namespace
 
 bool RailDomain::failed() const { return device != nullptr && device->fatal(); }
+
+bool RailDomain::mayLack() const {
+  if (device == nullptr || !device->returned()) return false;
+  device->lackKeys();
+  return true;
+}
 
 std::shared_ptr<Renewable> RegisteredMemory::next(std::size_t& at) const {
   const std::lock_guard lock(mutex_);
@@ -97,7 +108,6 @@ bool MemoryCache::beingRegisteredLocked(const Range& range) const {
 MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
   Entry& entry = fresh.front();
   entry.self = fresh.begin();
-  entries_.splice(entries_.end(), fresh);
   auto& listed = by_start_[static_cast<std::size_t>(entry.range.kind)];
   auto next = listed.lower_bound(entry.range.start);
   while (next != listed.end() && entry.range.covers(next->second->range)) {
@@ -105,6 +115,7 @@ MemoryHandle* MemoryCache::listLocked(std::list<Entry>& fresh) {
     next = listed.erase(next);
   }
   entry.position = listed.emplace_hint(next, entry.range.start, &entry);
+  entries_.splice(entries_.end(), fresh);
   entry.listed = true;
   entry.whole.references = 1;
   return &entry.whole;
@@ -119,10 +130,9 @@ Result<verbs::Mr> MemoryCache::registerWith(const Domain& domain, const Source& 
   return verbs::registerMemory(domain.rail.pd, reinterpret_cast<void*>(range.start), bytes, access_, again);
 }
 
-std::optional<std::size_t> MemoryCache::missingLocked(const Entry& entry, const RailDomain* only) const {
+std::optional<std::size_t> MemoryCache::missingLocked(const Entry& entry, const RailDomain& rail) const {
   for (std::size_t i = 0; i < domains_.size(); ++i) {
-    const RailDomain& rail = domains_[i].rail;
-    if ((only == nullptr || rail == *only) && !entry.registrations[i].isOf(rail) && !rail.failed()) return i;
+    if (domains_[i].rail == rail && !entry.registrations[i].isOf(rail)) return i;
   }
   return std::nullopt;
 }
@@ -130,6 +140,34 @@ std::optional<std::size_t> MemoryCache::missingLocked(const Entry& entry, const 
 void MemoryCache::setKeysLocked(Entry& entry) const {
   for (std::size_t rail = 0; rail < domain_of_rail_.size(); ++rail)
     entry.whole.keys[rail] = entry.part.keys[rail] = entry.registrations[domain_of_rail_[rail]].keys();
+}
+
+// Registers an entry that is not listed yet with all domains. The lock is held before and afterwards, but not
+// while a device registers.
+Status MemoryCache::registerLocked(Entry& entry, const Source& source, std::unique_lock<std::mutex>& lock) {
+  std::vector<RailDomain> refused;
+  const auto next = [&]() -> std::optional<std::size_t> {
+    for (std::size_t i = 0; i < domains_.size(); ++i) {
+      const RailDomain& rail = domains_[i].rail;
+      const bool asked = std::ranges::find(refused, rail) != refused.end();
+      if (!asked && !entry.registrations[i].isOf(rail) && !rail.failed()) return i;
+    }
+    return std::nullopt;
+  };
+  while (const std::optional<std::size_t> place = next()) {
+    const Domain domain = domains_[*place];
+    lock.unlock();
+    Result<verbs::Mr> region = registerPatiently(
+        domain.rail, always, [&](bool again) { return registerWith(domain, source, again); });
+    lock.lock();
+    if (region.ok()) {
+      entry.registrations[*place].replace(domain.rail.pd, std::move(*region));
+    } else if (!domain.rail.failed()) {
+      if (!domain.rail.mayLack()) return region.status();
+      refused.push_back(domain.rail);
+    }
+  }
+  return Status::success();
 }
 
 Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
@@ -142,43 +180,37 @@ Result<MemoryHandle*> MemoryCache::acquireRange(const Source& source) {
     registered_.wait(lock);
   }
   Entry& entry = fresh.emplace_back();
-  in_progress_.push_back(&range);
-  Status status;
   entry.id = ++last_id_;
   entry.range = range;
   entry.whole.entry = entry.part.entry = &entry;
   entry.whole.kind = entry.part.kind = range.kind;
-  // Without a copy of the descriptor, only the rails of now have this memory.
+  // Without a copy of the descriptor, the memory cannot be registered with further rails later.
   if (source.fd >= 0) entry.fd = fcntl(source.fd, F_DUPFD_CLOEXEC, 0);
   entry.fd_offset = source.fd_offset;
-  while (status.ok()) {
-    const std::optional<std::size_t> place = missingLocked(entry);
-    if (!place) break;
-    const Domain domain = domains_[*place];
+  in_progress_.push_back(&range);
+  const auto notInProgress = [&] {
+    if (!lock.owns_lock()) lock.lock();
+    std::erase(in_progress_, &range);
     lock.unlock();
-    Result<verbs::Mr> region =
-        registerPatiently(domain.rail, [&](bool again) { return registerWith(domain, source, again); });
-    if (region.ok()) {
-      entry.registrations[*place].replace(domain.rail.pd, std::move(*region));
-    } else if (!domain.rail.failed()) {
-      status = region.status();
-    }
-    lock.lock();
-  }
-  if (!status.ok()) {  // what the other rails made goes before anybody who waits tries again
-    lock.unlock();
-    fresh.clear();
-    lock.lock();
-  }
-  std::erase(in_progress_, &range);
+    registered_.notify_all();
+  };
+  Status status;
   MemoryHandle* handle = nullptr;
-  if (status.ok()) {
-    setKeysLocked(entry);
-    handle = findLocked(range);  // a larger one, made meanwhile, serves both
-    if (handle == nullptr) handle = listLocked(fresh);
+  try {
+    status = registerLocked(entry, source, lock);
+    if (status.ok()) {
+      setKeysLocked(entry);
+      handle = findLocked(range);  // a larger one, made meanwhile, serves both
+      if (handle == nullptr) handle = listLocked(fresh);
+    } else {  // what the other rails made goes before anybody who waits tries again
+      lock.unlock();
+      fresh.clear();
+    }
+  } catch (...) {
+    notInProgress();
+    throw;
   }
-  lock.unlock();
-  registered_.notify_all();
+  notInProgress();
   if (handle == nullptr) return status;
   return handle;
 }
@@ -235,39 +267,47 @@ Result<MemoryKeys> MemoryCache::keysOn(const MemoryHandle& handle, ibv_pd* pd, b
 }
 
 // The lock is not held while the device registers, so the entry may be released meanwhile.
-bool MemoryCache::renew(ibv_pd* before, const RailDomain& fresh) {
+bool MemoryCache::renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) {
   std::unique_lock lock(mutex_);
   for (Domain& domain : domains_) {
     if (domain.rail.pd == before) domain.rail = fresh;
   }
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const std::optional<std::size_t> place = missingLocked(*entry, &fresh);
-    if (!place) {
-      ++entry;
-      continue;
-    }
-    const Domain domain = domains_[*place];
+  bool all = true;
+  uint64_t last = 0;  // entries up to this one are not tried again
+  for (;;) {
+    std::optional<std::size_t> place;
+    const auto entry = std::ranges::find_if(entries_, [&](const Entry& each) {
+      return each.id > last && (place = missingLocked(each, fresh)).has_value();
+    });
+    if (entry == entries_.end()) return all;
     const uint64_t id = entry->id;
+    const Domain domain = domains_[*place];
     const int fd = entry->fd >= 0 ? fcntl(entry->fd, F_DUPFD_CLOEXEC, 0) : -1;
     const Source source = {entry->range, fd, entry->fd_offset};
     lock.unlock();
-    Result<verbs::Mr> made =
-        registerPatiently(domain.rail, [&](bool again) { return registerWith(domain, source, again); });
-    if (fd >= 0) close(fd);
-    lock.lock();
-    entry = std::ranges::find(entries_, id, &Entry::id);
-    if (entry == entries_.end()) {  // it was released, and an error may come from that
-      lock.unlock();
-      if (made.ok()) made->reset();
-      lock.lock();
-      entry = entries_.begin();
-      continue;
+    if (!goOn()) {
+      if (fd >= 0) close(fd);
+      return false;
     }
-    if (!made.ok()) return false;
-    entry->registrations[*place].replace(domain.rail.pd, std::move(*made));
-    setKeysLocked(*entry);
+    Result<verbs::Mr> made =
+        registerPatiently(fresh, goOn, [&](bool again) { return registerWith(domain, source, again); });
+    if (fd >= 0) close(fd);
+    const bool may_release = goOn();
+    lock.lock();
+    const auto still = std::ranges::find(entries_, id, &Entry::id);
+    if (still == entries_.end()) {  // it was released, and an error may come from that
+      lock.unlock();
+      if (made.ok() && may_release) made->reset();
+      if (made.ok()) (void)made->release();
+      lock.lock();
+    } else if (made.ok()) {
+      still->registrations[*place].replace(fresh.pd, std::move(*made));
+      setKeysLocked(*still);
+    } else {
+      all = false;
+      last = id;
+    }
   }
-  return true;
 }
 
 std::size_t MemoryCache::entries() const {
@@ -294,10 +334,10 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
     if (place == pages.domains_.size()) {
       Domain& made = pages.domains_.emplace_back(Domain{rails[rail], {}});
       if (!rails[rail].failed()) {
-        Result<verbs::Mr> region = pages.registerWith(rails[rail]);
+        Result<verbs::Mr> region = pages.registerWith(rails[rail], always);
         if (region.ok()) {
           made.registration.replace(rails[rail].pd, std::move(*region));
-        } else if (!rails[rail].failed()) {
+        } else if (!rails[rail].failed() && !rails[rail].mayLack()) {
           return region.status();
         }
       }
@@ -307,8 +347,9 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
   return pages;
 }
 
-Result<verbs::Mr> RegisteredPages::registerWith(const RailDomain& domain) const {
-  return registerPatiently(domain, [&](bool again) {
+Result<verbs::Mr> RegisteredPages::registerWith(const RailDomain& domain,
+                                                const std::function<bool()>& goOn) const {
+  return registerPatiently(domain, goOn, [&](bool again) {
     return verbs::registerMemory(domain.pd, memory_, bytes_, verbs::kDataAccess, again);
   });
 }
@@ -318,21 +359,23 @@ Result<MemoryKeys> RegisteredPages::keysOn(ibv_pd* pd) const {
                         [&] { return verbs::registerMemory(pd, memory_, bytes_, verbs::kDataAccess); });
 }
 
-bool RegisteredPages::renew(ibv_pd* before, const RailDomain& fresh) {
-  bool all = true;
-  for (std::size_t place = 0; place < domains_.size(); ++place) {
-    Domain& domain = domains_[place];
-    if (domain.rail.pd != before) continue;
-    domain.rail = fresh;
-    Result<verbs::Mr> made = registerWith(fresh);
-    all = all && made.ok();
-    if (!made.ok()) continue;
-    domain.registration.replace(fresh.pd, std::move(*made));
-    for (std::size_t rail = 0; rail < domain_of_rail_.size(); ++rail) {
-      if (domain_of_rail_[rail] == place) keys_[rail] = domain.registration.keys();
-    }
+bool RegisteredPages::renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) {
+  const auto found =
+      std::ranges::find_if(domains_, [&](const Domain& each) { return each.rail.pd == before; });
+  if (found == domains_.end()) return true;
+  found->rail = fresh;
+  if (!goOn()) return false;
+  try {
+    Result<verbs::Mr> made = registerWith(fresh, goOn);
+    if (!made.ok()) return false;
+    found->registration.replace(fresh.pd, std::move(*made));
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  return all;
+  for (std::size_t rail = 0; rail < domain_of_rail_.size(); ++rail) {
+    if (&domains_[domain_of_rail_[rail]] == &*found) keys_[rail] = found->registration.keys();
+  }
+  return true;
 }
 
 RegisteredPages::RegisteredPages(RegisteredPages&& other) noexcept

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -58,18 +59,22 @@ struct MemoryHandle {
 class DeviceState;
 
 // A rail's protection domain, and the state of its device (null: unknown). With a device that has failed no
-// memory is registered: the keys are 0, and connections use another path (connection/failover.cc).
+// memory is registered: its keys are 0, or those of the last generation that took it, and connections use
+// another path (connection/failover.cc).
 struct RailDomain {
-  RailDomain(ibv_pd* domain, const DeviceState* state = nullptr) : pd(domain), device(state) {}
+  RailDomain(ibv_pd* domain, DeviceState* state = nullptr) : pd(domain), device(state) {}
   bool failed() const;
+  // The device has refused memory. True: it has returned after a failure, so it goes on without
+  // (DeviceState).
+  bool mayLack() const;
   bool operator==(const RailDomain&) const = default;
 
   ibv_pd* pd;
-  const DeviceState* device;
+  DeviceState* device;
 };
 
-// A range of memory that is registered with a domain: with that of the latest generation of its device that
-// could be had. `region` is null if the device had failed.
+// A range of memory and the domain that it is registered with: that of the latest generation of the device
+// that has taken it. `region` is null if none has.
 struct Registration {
   MemoryKeys keys() const {
     return region != nullptr ? MemoryKeys{region->lkey, region->rkey} : MemoryKeys{};
@@ -90,11 +95,11 @@ struct Registration {
 // Memory that is registered with a device, and with its next generation once the device was opened anew.
 class Renewable {
  public:
-  // Registers everything that was registered with the domain `before`, or failed to be, with `fresh` too,
-  // and replaces the keys. What is registered from now on is registered with `fresh`. False: some memory
-  // could not be registered; its keys are those of before. One thread at a time; no other call waits for the
-  // device. Throws std::bad_alloc.
-  virtual bool renew(ibv_pd* before, const RailDomain& fresh) = 0;
+  // Registers everything that is registered with the domain `before`, or failed to be, with `fresh` too, and
+  // replaces the keys. What is registered from now on is registered with `fresh`. False: some memory is not
+  // registered; its keys are 0 or those of an earlier generation. `goOn` is asked before each registration,
+  // without a lock; once it is false, nothing more is asked of the device or of verbs. One thread at a time.
+  virtual bool renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) = 0;
 
  protected:
   ~Renewable() = default;
@@ -189,7 +194,8 @@ class MemoryCache final : public Renewable {
   // data-direct function. Errors: kSystem, logged (the device refuses it).
   Result<MemoryKeys> keysOn(const MemoryHandle& handle, ibv_pd* pd, bool data_direct = false);
 
-  bool renew(ibv_pd* before, const RailDomain& fresh) override;
+  // A device may still register a range for a moment after its last release().
+  bool renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) override;
 
   // Number of registrations that are alive, also of those that are never found again.
   std::size_t entries() const;
@@ -248,10 +254,10 @@ class MemoryCache final : public Renewable {
   bool beingRegisteredLocked(const Range& range) const;
   MemoryHandle* listLocked(std::list<Entry>& fresh);
   Result<verbs::Mr> registerWith(const Domain& domain, const Source& source, bool again) const;
-  // The place of a domain that the entry is not registered with, although the device works; `only`: of this
-  // domain.
-  std::optional<std::size_t> missingLocked(const Entry& entry, const RailDomain* only = nullptr) const;
+  // The place of `rail` among the domains, if the entry is not registered with it.
+  std::optional<std::size_t> missingLocked(const Entry& entry, const RailDomain& rail) const;
   void setKeysLocked(Entry& entry) const;
+  Status registerLocked(Entry& entry, const Source& source, std::unique_lock<std::mutex>& lock);
   Result<MemoryHandle*> acquireRange(const Source& source);
 
   std::vector<Domain> domains_;  // guarded by mutex_: renew() changes them
@@ -293,14 +299,14 @@ class RegisteredPages {
   // Errors: kSystem, logged.
   Result<MemoryKeys> keysOn(ibv_pd* pd) const;
   // As Renewable::renew(), for these pages.
-  bool renew(ibv_pd* before, const RailDomain& fresh);
+  bool renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn);
 
  private:
   struct Domain {
     RailDomain rail;
     Registration registration;
   };
-  Result<verbs::Mr> registerWith(const RailDomain& domain) const;
+  Result<verbs::Mr> registerWith(const RailDomain& domain, const std::function<bool()>& goOn) const;
 
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;

@@ -12,6 +12,7 @@
 #include "base/background_thread.h"
 #include "base/log.h"
 #include "record/writer.h"
+#include "verbs/library.h"
 
 namespace railwise::net {
 namespace {
@@ -27,6 +28,8 @@ constexpr int kMostLives = 16;
 // How often failed attempts are logged.
 constexpr int kSaidAttempts = 3;
 constexpr int kSaidEvery = 64;
+// A device is shown to connections after this part of RAILWISE_FAILOVER_TIMEOUT, also if memory is missing.
+constexpr int kRenewalsInPatience = 8;
 // How long the end of the process waits for a driver that is opening a device.
 constexpr Clock::duration kDriverPatience = std::chrono::milliseconds(100);
 
@@ -40,26 +43,17 @@ Result<std::unique_ptr<Hca>> tryToOpen(const HcaIdentity& identity, const Config
   }
 }
 
-// Without memory, connections ask for each key.
-bool renewAll(Renewable& memory, ibv_pd* before, const RailDomain& fresh) {
-  try {
-    return memory.renew(before, fresh);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 Reopener::Reopener(const Config& config, EventWatcher& watcher)
-    : config_(config), watcher_(watcher), owner_pid_(getpid()), work_(new Work{.config = config}) {}
+    : watcher_(watcher), owner_pid_(getpid()), work_(new Work{.config = config}) {}
 
 void Reopener::guard(Hca& hca) {
   hca.state().whenFailed([this, &hca] { onFailure(hca); });
 }
 
-Clock::duration Reopener::pause(int attempts) const {
-  const Clock::duration patience = std::chrono::seconds(config_.failover_timeout_s);
+Clock::duration Reopener::pause(const Config& config, int attempts) {
+  const Clock::duration patience = std::chrono::seconds(config.failover_timeout_s);
   return std::min({kFirstReopenPause * (1 << std::min(attempts, 10)), kLongestReopenPause,
                    patience / kAttemptsInPatience});
 }
@@ -73,7 +67,8 @@ void Reopener::onFailure(Hca& hca) {
   const std::lock_guard lock(work_->mutex);
   if (work_->stopping) return;
   try {
-    work_->failed.push_back({&hca, hca.earlierGenerations(), Clock::now() + pause(hca.earlierGenerations())});
+    const int attempts = hca.earlierGenerations();
+    work_->failed.push_back({&hca, attempts, Clock::now() + pause(work_->config, attempts)});
   } catch (const std::bad_alloc&) {
     RAILWISE_WARN("%s: no memory to open it anew", hca.name());
     return;
@@ -107,6 +102,7 @@ void Reopener::stop() {
   }
   if (!ended.joinable()) return;
   if (!work_->left) return ended.join();
+  verbs::keepLoaded();
   RAILWISE_INFO(log::kNet, "the driver of a failed device does not answer: its thread is left behind");
   ended.detach();
 }
@@ -137,6 +133,8 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       lock.lock();
       work->opening = false;
       work->changed.notify_all();
+      // Nobody waits for a thread that is left behind, so it ends nothing.
+      if (work->left && made.ok()) (void)made->release();
       if (work->stopping) return;
       lock.unlock();
       opened = takeBack(*work, now, std::move(made), problem);
@@ -146,13 +144,14 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       work->opening = false;
       work->changed.notify_all();
     }
+    if (work->stopping) return;
     const auto place = std::ranges::find(work->failed, now.hca, &Failed::hca);
     if (opened) {
       work->failed.erase(place);
       continue;
     }
     ++place->attempts;
-    place->due = Clock::now() + pause(place->attempts);
+    place->due = Clock::now() + pause(work->config, place->attempts);
   }
 }
 
@@ -172,38 +171,56 @@ bool Reopener::takeBack(Work& work, const Failed& failed, Result<std::unique_ptr
   // Otherwise nobody would notice its next failure.
   if (!watcher_.watch(fresh.state()).ok()) return false;
   if (!publish(work, hca, *made)) return false;
-  RAILWISE_WARN("%s: opened anew after its failure%s: connections go back to it", hca.name(),
-                renamed.c_str());
   record::countDeviceLife(hca.name());
-  record::noteEvent(record::EventKind::kDeviceBack, event);
+  try {
+    record::noteEvent(record::EventKind::kDeviceBack, event);
+    RAILWISE_WARN("%s: opened anew after its failure%s: connections go back to it", hca.name(),
+                  renamed.c_str());
+  } catch (const std::bad_alloc&) {  // it is open all the same
+  }
   return true;
 }
 
 // Registers all memory with the next generation of a device, and shows it to everybody then. False: the
 // reopener is being stopped.
 bool Reopener::publish(Work& work, Hca& hca, std::unique_ptr<Hca>& fresh) {
-  const RailDomain domain(fresh->pd(), &fresh->state());
-  bool complete = true;
+  ibv_pd* const before = hca.pd();
+  const Clock::time_point until =
+      Clock::now() + std::chrono::seconds(work.config.failover_timeout_s) / kRenewalsInPatience;
   std::size_t renewed = 0;
   std::unique_lock lock(work.mutex);
   while (!work.stopping) {
     std::shared_ptr<Renewable> memory = hca.registered().next(renewed);
     if (memory == nullptr) {
-      if (hca.setNextGeneration(fresh, renewed, complete)) return true;
+      if (hca.setNextGeneration(fresh, renewed)) return true;
       continue;
     }
     work.opening = true;
     lock.unlock();
-    complete = renewAll(*memory, hca.pd(), domain) && complete;
+    if (!renewAll(work, *memory, before, *fresh, until)) fresh->state().lackKeys();
     lock.lock();
     work.opening = false;
     work.changed.notify_all();
-    // The other devices that it is registered with may be closed.
+    // Other devices that it is registered with may be closed.
     if (work.left) (void)new std::shared_ptr(std::move(memory));
   }
-  // What was registered with it is released later.
+  if (work.left) (void)fresh.release();
   work.unpublished = std::move(fresh);
   return false;
+}
+
+// Without memory of the process, connections ask for each key.
+bool Reopener::renewAll(Work& work, Renewable& memory, ibv_pd* before, Hca& fresh, Clock::time_point until) {
+  const auto goOn = [&] {
+    if (Clock::now() > until) return false;
+    const std::lock_guard lock(work.mutex);
+    return !work.stopping;
+  };
+  try {
+    return memory.renew(before, {fresh.pd(), &fresh.state()}, goOn);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 }  // namespace railwise::net

@@ -19,7 +19,7 @@ namespace railwise::net {
 // after seconds, and the events of other devices must not wait for that.
 class Reopener {
  public:
-  // `config` and `watcher` outlive stop().
+  // `watcher` outlives stop().
   Reopener(const Config& config, EventWatcher& watcher);
   Reopener(const Reopener&) = delete;
   Reopener& operator=(const Reopener&) = delete;
@@ -48,16 +48,17 @@ class Reopener {
     bool opening = false;  // inside the driver
     bool left = false;     // the driver did not answer in time, and stop() has left the thread behind
     std::vector<Failed> failed;
-    std::unique_ptr<Hca> unpublished;  // has memory registered, and ends after that
+    // The devices' memory caches have registrations with it, and are destroyed before this is.
+    std::unique_ptr<Hca> unpublished;
   };
   void onFailure(Hca& hca);
   void run(const std::shared_ptr<Work>& work);
   bool takeBack(Work& work, const Failed& failed, Result<std::unique_ptr<Hca>> made,
                 const std::string& problem);
   static bool publish(Work& work, Hca& hca, std::unique_ptr<Hca>& fresh);
-  Clock::duration pause(int attempts) const;
+  static bool renewAll(Work& work, Renewable& memory, ibv_pd* before, Hca& fresh, Clock::time_point until);
+  static Clock::duration pause(const Config& config, int attempts);
 
-  const Config& config_;
   EventWatcher& watcher_;
   const int owner_pid_;
   std::shared_ptr<Work> work_;

@@ -65,7 +65,13 @@ Result<Window> WindowArena::take(std::size_t bytes) {
     Result<RegisteredPages> pages = RegisteredPages::create(rails, size);
     if (!pages.ok()) return pages.status();
     lock.lock();
-    if (rails != rails_) continue;  // a device was opened anew meanwhile
+    if (rails != rails_) {  // a device was opened anew meanwhile
+      lock.unlock();
+      pages = Status{Code::kSystem, 0};
+      lock.lock();
+      window = takeLocked(bytes);
+      continue;
+    }
     slabs_.push_back(std::make_unique<Slab>(Slab{std::move(*pages), size, 0}));
     window = takeLocked(bytes);
   }
@@ -74,7 +80,7 @@ Result<Window> WindowArena::take(std::size_t bytes) {
   return window;
 }
 
-bool WindowArena::renew(ibv_pd* before, const RailDomain& fresh) {
+bool WindowArena::renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) {
   std::unique_lock lock(mutex_);
   for (RailDomain& rail : rails_) {
     if (rail.pd == before) rail = fresh;
@@ -83,7 +89,7 @@ bool WindowArena::renew(ibv_pd* before, const RailDomain& fresh) {
   for (std::size_t i = 0; i < slabs_.size(); ++i) {
     RegisteredPages& pages = slabs_[i]->pages;  // slabs stay where they are as long as the arena
     lock.unlock();
-    all = pages.renew(before, fresh) && all;
+    all = pages.renew(before, fresh, goOn) && all;
     lock.lock();
   }
   return all;

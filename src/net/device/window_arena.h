@@ -28,7 +28,7 @@ class Window {
   uint64_t address() const { return pages_->address() + offset_; }
   uint32_t localKey(std::size_t rail) const { return pages_->localKey(rail); }
   uint32_t remoteKey(std::size_t rail) const { return pages_->remoteKey(rail); }
-  // The keys through a domain that none of the device's rails has. Errors: kSystem, logged.
+  // The keys through a domain whose keys the two functions above do not have. Errors: kSystem, logged.
   Result<MemoryKeys> keysOn(ibv_pd* pd) const { return pages_->keysOn(pd); }
 
  private:
@@ -50,7 +50,7 @@ class WindowArena final : public Renewable {
   // Errors: kSystem, logged.
   Result<Window> take(std::size_t bytes);
 
-  bool renew(ibv_pd* before, const RailDomain& fresh) override;
+  bool renew(ibv_pd* before, const RailDomain& fresh, const std::function<bool()>& goOn) override;
 
   // Bytes taken from the system, for benchmarks.
   std::size_t bytes() const;

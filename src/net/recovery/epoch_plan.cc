@@ -97,24 +97,25 @@ void PathMemory::failed(const RailPath& path, Clock::time_point now) {
   if (now - entry.last > kForgetAfter) entry.failures = 0;
   ++entry.failures;
   entry.last = now;
-  entry.free = entry.carried = false;
+  entry.free = entry.proven = false;
 }
 
 void PathMemory::worked(const RailPath& path, Clock::time_point now) {
   Entry& entry = entries_[path];
-  entry.free = true;  // but the next failure counts on
+  entry.free = entry.proven = true;  // but the next failure counts on
   entry.worked = now;
 }
 
-void PathMemory::carried(const RailPath& path) {
+void PathMemory::carried(const RailPath& path, Clock::time_point since) {
   Entry& entry = entries_[path];
-  entry.carried = true;
+  if (entry.failures > 0 && entry.last >= since) return;  // it failed in this epoch
+  entry.proven = true;
   entry.free = entry.free || entry.failures == 0;
 }
 
-bool PathMemory::hasCarried(const RailPath& path) const {
+bool PathMemory::proven(const RailPath& path) const {
   const Entry* entry = find(path);
-  return entry != nullptr && entry->carried;
+  return entry != nullptr && entry->proven;
 }
 
 Clock::time_point PathMemory::freeAt(const RailPath& path) const {
@@ -139,7 +140,7 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
     bool doubtful;
     Clock::time_point free;
     int doubts;
-    bool untried;
+    bool unproven;
     int rank;
     uint8_t from;
     RailPair pair;
@@ -159,14 +160,14 @@ PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, i
       const Clock::time_point free = std::max(memory.freeAt(path), now);
       const bool doubtful = purpose == Purpose::kGoOn && memory.doubtful(path, now);
       const int doubts = purpose == Purpose::kGoOn ? memory.doubts(path, now) : 0;
-      const bool untried = purpose == Purpose::kGoOn && !memory.hasCarried(path);
+      const bool unproven = purpose == Purpose::kGoOn && !memory.proven(path);
       Choice choice = {doubtful,  free,
-                       doubts,    untried,
+                       doubts,    unproven,
                        from + to, static_cast<uint8_t>(from),
                        *pair,     memory.desperateAt(path)};
       choice.pair.listener_rail = static_cast<uint8_t>(to);
       const auto order = [](const Choice& c) {
-        return std::tuple(c.doubtful, c.free, c.doubts, c.untried, c.rank);
+        return std::tuple(c.doubtful, c.free, c.doubts, c.unproven, c.rank);
       };
       if (!best || order(choice) < order(*best)) best = choice;
     }

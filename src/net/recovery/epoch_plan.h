@@ -30,8 +30,8 @@ class PathMemory {
   void failed(const RailPath& path, Clock::time_point now);
   // A trial of this path has succeeded.
   void worked(const RailPath& path, Clock::time_point now);
-  // Messages have gone over this path.
-  void carried(const RailPath& path);
+  // Messages have gone over this path, in an epoch that began at `since`.
+  void carried(const RailPath& path, Clock::time_point since);
   // freeAt(): when the path may be used again while there are other paths. desperateAt(): when the path may
   // be used if there is no other path, which is sooner.
   Clock::time_point freeAt(const RailPath& path) const;
@@ -41,8 +41,8 @@ class PathMemory {
   // The doubts of a path: how many other paths share a rail with it and have become doubtful since it last
   // worked. Nobody knows which of the two rails of a doubtful path has failed.
   int doubts(const RailPath& path, Clock::time_point now) const;
-  // Messages have gone over the path, and it has not failed since.
-  bool hasCarried(const RailPath& path) const;
+  // Messages have gone over the path, or a trial has, and it has not failed since.
+  bool proven(const RailPath& path) const;
 
  private:
   struct Entry {
@@ -50,7 +50,7 @@ class PathMemory {
     Clock::time_point last = {};
     bool free = false;  // it has worked since the last failure
     Clock::time_point worked = {};
-    bool carried = false;  // messages have gone over it since
+    bool proven = false;  // something has gone over it since the last failure
   };
   static bool doubtful(const Entry& entry, Clock::time_point now);
   const Entry* find(const RailPath& path) const;
@@ -92,8 +92,8 @@ enum class Purpose { kGoOn, kGoBack };
 // `most_remote`: number of the receiver's rails that can be used at once. The plan has all paths between
 // native rails that are not doubtful and have no doubts (kGoBack: that are free). If there is no such path,
 // the plan has one path, standbys included. It prefers a path that is not doubtful; then the path that is
-// free first (all paths that are free now are equal); then the path with the fewest doubts; then one that has
-// carried messages. There is no plan if that path may not be tried yet (desperateAt()).
+// free first (all paths that are free now are equal); then the path with the fewest doubts; then one that is
+// proven. There is no plan if that path may not be tried yet (desperateAt()).
 PlanAnswer planEpoch(const Offer& local, const Offer& remote, int most_remote, int subnet_prefix_bits,
                      const PathMemory& memory, Clock::time_point now, Purpose purpose);
 

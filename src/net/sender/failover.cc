@@ -41,7 +41,7 @@ void SendConnection::tearDown() {
   leaveFastPath();
   for (const LaneQueuePair& queue_pair : endpoint_.queue_pairs) {
     if (queue_pair.completed() > 0 && queue_pair.index < epoch_paths_.size())
-      paths_.carried(epoch_paths_[queue_pair.index]);
+      paths_.carried(epoch_paths_[queue_pair.index], epoch_began_);
   }
   blamed_ = recovery_.failedQueuePair();
   if (blamed_ < epoch_paths_.size()) paths_.failed(epoch_paths_[blamed_], Clock::now());
@@ -367,6 +367,7 @@ Status SendConnection::begin() {
   if (!endSearch(how)) logLimited(device_.name() + std::string(": connection to ") + peer() + " " + how);
   failback_.resume(Clock::now());
   fast_path_closed_ = failback_.reduced();
+  epoch_began_ = Clock::now();
   next_.reset();
   beginEpoch();
   return Status::success();

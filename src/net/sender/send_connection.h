@@ -277,7 +277,8 @@ class SendConnection final : public Connection, private Failback::Host {
   }
   std::unique_ptr<NextEpoch> next_;  // exists only from a failure until the next epoch begins
   PathMemory paths_{std::chrono::seconds(config_.failover_timeout_s)};
-  std::vector<RailPath> epoch_paths_;      // the paths of this epoch, by queue pair
+  std::vector<RailPath> epoch_paths_;  // the paths of this epoch, by queue pair
+  Clock::time_point epoch_began_ = {};
   uint8_t blamed_ = kNoQueuePair;          // the queue pair whose path is already marked as failed
   bool wants_to_send_ = false;             // isend was called while there were no queue pairs
   int peer_rails_ = 0;                     // number of rails of the peer's device

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <list>
 #include <random>
 #include <vector>
@@ -17,6 +18,7 @@ namespace railwise::net {
 namespace {
 
 constexpr size_t kPage = 4096;
+const std::function<bool()> kAlways = [] { return true; };
 
 class MemoryTest : public testing::Test {
  protected:
@@ -290,7 +292,7 @@ TEST_F(MemoryTest, IsRegisteredWithTheNextGenerationOfADevice) {
   MemoryHandle* gone = acquire(8 * kPage, kPage);
   const uint32_t before = key(whole);
   cache_.release(gone);
-  ASSERT_TRUE(cache_.renew(pd_.get(), next.get()));
+  ASSERT_TRUE(cache_.renew(pd_.get(), next.get(), kAlways));
   MemoryHandle* later = acquire(16 * kPage, kPage);
   EXPECT_NE(key(whole), before);
   EXPECT_EQ(key(part), key(whole));
@@ -310,7 +312,7 @@ TEST_F(MemoryTest, ADmaBufIsRegisteredWithTheNextGenerationWithoutItsDescriptor)
   MemoryHandle* handle = *cache_.acquireDmaBuf(address(4 * kPage), kPage, 0, fd);
   close(fd);
   const uint32_t before = key(handle);
-  ASSERT_TRUE(cache_.renew(pd_.get(), next.get()));
+  ASSERT_TRUE(cache_.renew(pd_.get(), next.get(), kAlways));
   EXPECT_NE(key(handle), before);
   cache_.release(handle);
 }
@@ -320,17 +322,34 @@ TEST_F(MemoryTest, WhatCannotBeRegisteredWithTheNextGenerationKeepsItsKeys) {
   const verbs::Pd last(verbs::library().alloc_pd(context_.get()));
   void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   MemoryHandle* handle = *cache_.acquire(reinterpret_cast<uint64_t>(page), kPage, MemoryKind::kHost);
+  MemoryHandle* good = acquire(0, kPage);
   const uint32_t before = key(handle);
+  const uint32_t good_before = key(good);
   ASSERT_EQ(munmap(page, kPage), 0);  // no device registers that
-  EXPECT_FALSE(cache_.renew(pd_.get(), next.get()));
+  EXPECT_FALSE(cache_.renew(pd_.get(), next.get(), kAlways));
   EXPECT_EQ(key(handle), before);
+  EXPECT_NE(key(good), good_before) << "one that is refused keeps no other out";
   void* const again =
       mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   ASSERT_EQ(again, page);
-  EXPECT_TRUE(cache_.renew(next.get(), last.get())) << "what one generation lacks the next one has";
+  EXPECT_TRUE(cache_.renew(next.get(), last.get(), kAlways)) << "what one generation lacks the next one has";
   EXPECT_NE(key(handle), before);
+  cache_.release(good);
   cache_.release(handle);
   munmap(page, kPage);
+}
+
+TEST_F(MemoryTest, WhoEndsARenewalAsksTheDeviceNothingMore) {
+  const verbs::Pd next(verbs::library().alloc_pd(context_.get()));
+  MemoryHandle* first = acquire(0, kPage);
+  MemoryHandle* second = acquire(2 * kPage, kPage);
+  const uint32_t keys[] = {key(first), key(second)};
+  int asked = 0;
+  EXPECT_FALSE(cache_.renew(pd_.get(), next.get(), [&] { return ++asked == 1; }));
+  EXPECT_NE(key(first), keys[0]);
+  EXPECT_EQ(key(second), keys[1]);
+  cache_.release(first);
+  cache_.release(second);
 }
 
 TEST_F(MemoryTest, RegisteredPagesAreRegisteredWithTheNextGeneration) {
@@ -338,9 +357,9 @@ TEST_F(MemoryTest, RegisteredPagesAreRegisteredWithTheNextGeneration) {
   Result<RegisteredPages> pages = RegisteredPages::create(pd_.get(), 100);
   ASSERT_OK(pages);
   const uint32_t before = pages->remoteKey();
-  EXPECT_TRUE(pages->renew(next.get(), pd_.get())) << "this generation is not theirs";
+  EXPECT_TRUE(pages->renew(next.get(), pd_.get(), kAlways)) << "this generation is not theirs";
   EXPECT_EQ(pages->remoteKey(), before);
-  EXPECT_TRUE(pages->renew(pd_.get(), next.get()));
+  EXPECT_TRUE(pages->renew(pd_.get(), next.get(), kAlways));
   EXPECT_NE(pages->remoteKey(), before);
 }
 

@@ -71,14 +71,26 @@ TEST_F(EpochPlanTest, AProvenWayIsWithoutDoubtUntilTheNextFailure) {
 // Of equally doubtful ways, one is known to carry messages.
 TEST_F(EpochPlanTest, AWayThatHasCarriedMessagesComesBeforeOneThatHasNot) {
   memory_.failed(path(0, 0), now_);
-  memory_.carried(path(1, 1));
+  memory_.carried(path(1, 1), now_);
   now_ += seconds(2);
   memory_.worked(path(0, 1), now_);
   now_ += milliseconds(300);
   memory_.failed(path(0, 1), now_);
   EXPECT_EQ(plan(2, 1, 2, 1), "a1>b1") << "a1>b0 has as many doubts";
+  const Clock::time_point began = now_;
+  now_ += milliseconds(300);
   memory_.failed(path(1, 1), now_);
+  memory_.carried(path(1, 1), began);
+  EXPECT_FALSE(memory_.proven(path(1, 1))) << "it carried messages before it failed";
   EXPECT_EQ(plan(2, 1, 2, 1), "a1>b0");
+}
+
+TEST_F(EpochPlanTest, AWayThatAConnectionHasGoneBackToStays) {
+  memory_.failed(path(0, 0), now_);
+  memory_.carried(path(1, 1), now_);
+  now_ += milliseconds(300);
+  memory_.worked(path(0, 1), now_);
+  EXPECT_EQ(plan(2, 1, 2, 1), "a0>b1");
 }
 
 TEST_F(EpochPlanTest, OfSeveralRailsThoseGoOnThatNoFailureTouched) {
