@@ -147,9 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
             Rewriting{"AnotherAddress", [](auto& entries) { entries[1].address += kBytes; }, false},
             Rewriting{"AnotherKey", [](auto& entries) { entries[1].remote_key ^= 0x5555; }, false}),
         testing::Values(std::size_t{64}, std::size_t{5000}, std::size_t{90'000})),
-    [](const auto& test) {
-      return std::get<0>(test.param).name + std::to_string(std::get<1>(test.param));
-    });
+    [](const auto& test) { return std::get<0>(test.param).name + std::to_string(std::get<1>(test.param)); });
 
 }  // namespace
 }  // namespace railwise::net
