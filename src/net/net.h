@@ -33,7 +33,7 @@ class Net {
   // The process's Net, or null before the first init. It stays valid while a context lives.
   static Net* current();
 
-  // Nothing is opened anew from then on; so nobody else holds memory of the devices.
+  // Stops the reopener first: its thread may hold the memory caches of devices.
   ~Net() {
     if (list_.reopener != nullptr) list_.reopener->stop();
   }

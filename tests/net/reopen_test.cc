@@ -211,7 +211,10 @@ TEST(Reopened, RefusesMemoryAndNobodyFails) {
   const Hca* const first = loop.device().rails().front().hca;
   test::changePort("soft0:1", "fatal");
   test::waitUntil([&] { return first->nextGeneration() != nullptr; });
-  test::addFault("device=soft0 verb=reg_mr nth=1 every=1 errno=EFAULT");
+  Result<MemoryHandle*> nowhere = loop.device().memory().acquire(uint64_t{4096}, 4096, MemoryKind::kHost);
+  EXPECT_FALSE(nowhere.ok()) << "no device registers what is not mapped";
+  EXPECT_TRUE(first->nextGeneration()->state().hasKeys());
+  test::addFault("device=soft0 verb=reg_mr nth=1 every=1 errno=ENOMEM");
   loop.registerAnew();
   EXPECT_EQ(loop.memory()->keys[0].remote(), 0U);
   EXPECT_FALSE(first->nextGeneration()->state().hasKeys());

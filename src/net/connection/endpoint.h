@@ -74,7 +74,7 @@ struct Endpoint {
   std::vector<LaneLoad> loads;  // sender: one for each lane; empty until the peer has answered
   std::vector<Rail> rails;
   // For each of `rails`: its place among the rails of the connection's own device; -1: it is a standby, or
-  // an own rail without keys (Hca::hasKeys).
+  // an own rail without keys (DeviceState::hasKeys).
   std::array<int8_t, kMaxRails> native_rail = {};
   std::array<uint8_t, kMaxRails> cq_of_rail = {};
 };

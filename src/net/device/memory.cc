@@ -52,11 +52,7 @@ bool always() { return true; }
 
 bool RailDomain::failed() const { return device != nullptr && device->fatal(); }
 
-bool RailDomain::mayLack() const {
-  if (device == nullptr || !device->returned()) return false;
-  device->lackKeys();
-  return true;
-}
+bool RailDomain::mayLack() const { return device != nullptr && device->returned(); }
 
 std::shared_ptr<Renewable> RegisteredMemory::next(std::size_t& at) const {
   const std::lock_guard lock(mutex_);
@@ -163,10 +159,11 @@ Status MemoryCache::registerLocked(Entry& entry, const Source& source, std::uniq
     if (region.ok()) {
       entry.registrations[*place].replace(domain.rail.pd, std::move(*region));
     } else if (!domain.rail.failed()) {
-      if (!domain.rail.mayLack()) return region.status();
+      if (!domain.rail.mayLack() || !mayPass(region.status())) return region.status();
       refused.push_back(domain.rail);
     }
   }
+  for (const RailDomain& rail : refused) rail.device->lackKeys();
   return Status::success();
 }
 
@@ -292,14 +289,10 @@ bool MemoryCache::renew(ibv_pd* before, const RailDomain& fresh, const std::func
     Result<verbs::Mr> made =
         registerPatiently(fresh, goOn, [&](bool again) { return registerWith(domain, source, again); });
     if (fd >= 0) close(fd);
-    const bool may_release = goOn();
     lock.lock();
     const auto still = std::ranges::find(entries_, id, &Entry::id);
     if (still == entries_.end()) {  // it was released, and an error may come from that
-      lock.unlock();
-      if (made.ok() && may_release) made->reset();
-      if (made.ok()) (void)made->release();
-      lock.lock();
+      if (made.ok()) unneeded_.push_back(std::move(*made));
     } else if (made.ok()) {
       still->registrations[*place].replace(fresh.pd, std::move(*made));
       setKeysLocked(*still);
@@ -337,8 +330,9 @@ Result<RegisteredPages> RegisteredPages::create(std::span<const RailDomain> rail
         Result<verbs::Mr> region = pages.registerWith(rails[rail], always);
         if (region.ok()) {
           made.registration.replace(rails[rail].pd, std::move(*region));
-        } else if (!rails[rail].failed() && !rails[rail].mayLack()) {
-          return region.status();
+        } else if (!rails[rail].failed()) {
+          if (!rails[rail].mayLack() || !mayPass(region.status())) return region.status();
+          rails[rail].device->lackKeys();
         }
       }
     }

@@ -64,8 +64,7 @@ class DeviceState;
 struct RailDomain {
   RailDomain(ibv_pd* domain, DeviceState* state = nullptr) : pd(domain), device(state) {}
   bool failed() const;
-  // The device has refused memory. True: it has returned after a failure, so it goes on without
-  // (DeviceState).
+  // A device that has returned after a failure may lack memory, if others have it.
   bool mayLack() const;
   bool operator==(const RailDomain&) const = default;
 
@@ -182,7 +181,7 @@ class MemoryCache final : public Renewable {
   // Returns a handle for [address, address + bytes), from an entry of the same kind that covers it or from a
   // new registration of the whole pages around it. bytes 0 counts as 1. Errors, logged: kInvalidArgument
   // (beyond all memory), kSystem (one of the rails refused; the registrations with the other rails are
-  // released).
+  // released). A device that has returned after a failure may lack memory for now: then the keys are 0.
   Result<MemoryHandle*> acquire(uint64_t address, std::size_t bytes, MemoryKind kind);
   // Like acquire(), through a dma-buf. `offset` is the place of `address` in `fd`. The caller may close `fd`
   // afterwards.
@@ -268,7 +267,8 @@ class MemoryCache final : public Renewable {
   // For each kind, by start: only ranges that lie in no other range. The range that begins last at or before
   // an address also ends last, so one look-up shows whether any range covers the wanted one.
   std::array<std::map<uint64_t, Entry*>, kMemoryKinds> by_start_;
-  std::list<Entry> entries_;  // all entries that are alive
+  std::list<Entry> entries_;         // all entries that are alive
+  std::vector<verbs::Mr> unneeded_;  // renewed for an entry that was released meanwhile
   uint64_t last_id_ = 0;
   std::vector<const Range*> in_progress_;  // ranges that are just being registered
 };

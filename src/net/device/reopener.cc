@@ -95,6 +95,7 @@ void Reopener::stop() {
   std::thread ended;
   {
     std::unique_lock lock(work_->mutex);
+    if (work_->left) return;
     work_->stopping = true;
     work_->changed.notify_all();
     ended.swap(thread_);
@@ -133,7 +134,7 @@ void Reopener::run(const std::shared_ptr<Work>& work) {
       lock.lock();
       work->opening = false;
       work->changed.notify_all();
-      // Nobody waits for a thread that is left behind, so it ends nothing.
+      // Nobody waits for a thread that is left behind, so it must not close the device.
       if (work->left && made.ok()) (void)made->release();
       if (work->stopping) return;
       lock.unlock();
@@ -185,8 +186,8 @@ bool Reopener::takeBack(Work& work, const Failed& failed, Result<std::unique_ptr
 // reopener is being stopped.
 bool Reopener::publish(Work& work, Hca& hca, std::unique_ptr<Hca>& fresh) {
   ibv_pd* const before = hca.pd();
-  const Clock::time_point until =
-      Clock::now() + std::chrono::seconds(work.config.failover_timeout_s) / kRenewalsInPatience;
+  const Clock::duration patience = std::chrono::seconds(work.config.failover_timeout_s);
+  const Clock::time_point until = Clock::now() + patience / kRenewalsInPatience;
   std::size_t renewed = 0;
   std::unique_lock lock(work.mutex);
   while (!work.stopping) {

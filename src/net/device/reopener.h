@@ -48,7 +48,7 @@ class Reopener {
     bool opening = false;  // inside the driver
     bool left = false;     // the driver did not answer in time, and stop() has left the thread behind
     std::vector<Failed> failed;
-    // The devices' memory caches have registrations with it, and are destroyed before this is.
+    // Destroyed after the devices, whose caches have registrations with it.
     std::unique_ptr<Hca> unpublished;
   };
   void onFailure(Hca& hca);
