@@ -69,6 +69,15 @@ void Net::release() {
   verbs::unload();
 }
 
+Net::~Net() {
+  if (list_.reopener != nullptr) list_.reopener->stop();
+  if (list_.finishCalls()) return;
+  // The devices' caches have registrations with those that stay.
+  for (auto& device : virtual_) (void)device.release();
+  for (auto& device : retired_) (void)device.release();
+  list_.leave();
+}
+
 Net* Net::current() {
   const std::lock_guard lock(g_mutex);
   return instance().get();

@@ -34,9 +34,7 @@ class Net {
   static Net* current();
 
   // Stops the reopener first: its thread may hold the memory caches of devices.
-  ~Net() {
-    if (list_.reopener != nullptr) list_.reopener->stop();
-  }
+  ~Net();
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
 

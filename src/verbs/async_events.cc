@@ -123,9 +123,9 @@ Result<bool> takeEvent(ibv_context* context, const std::function<void(const Asyn
   if (event.of == Of::kPort) event.port = static_cast<uint8_t>(raw.element.port_num);
   if (event.of == Of::kQueuePair) {
     event.qp_number = raw.element.qp->qp_num;
-    event.flag = static_cast<FatalFlag*>(raw.element.qp->qp_context);
+    event.context = &raw.element.qp->qp_context;
   }
-  if (event.of == Of::kCompletionQueue) event.flag = static_cast<FatalFlag*>(raw.element.cq->cq_context);
+  if (event.of == Of::kCompletionQueue) event.context = &raw.element.cq->cq_context;
   struct Acknowledge {
     ~Acknowledge() { library().ack_async_event(event); }
     ibv_async_event* event;

@@ -45,15 +45,19 @@ struct AsyncEvent {
   Of of = Of::kDevice;
   uint8_t port = 0;        // for kPort
   uint32_t qp_number = 0;  // for kQueuePair
-  // For kQueuePair and kCompletionQueue: the flag that was given when the object was made.
-  FatalFlag* flag = nullptr;
+  // For kQueuePair and kCompletionQueue: the object's qp_context or cq_context.
+  void* const* context = nullptr;
+
+  // The flag of the object; null: it has none. Read anew each time: who takes the flag away under a lock can
+  // destroy it before the object.
+  FatalFlag* flag() const { return context != nullptr ? static_cast<FatalFlag*>(*context) : nullptr; }
 };
 
 // Makes the context's descriptor non-blocking. Errors: kSystem, logged.
 Status makeEventsNonBlocking(ibv_context* context);
 
 // Reads the next event, if any, passes it to `handle` and acknowledges it. False: there is no event now. The
-// queue pair or completion queue of an event cannot be destroyed before the acknowledgement, so `flag` is
+// queue pair or completion queue of an event cannot be destroyed before the acknowledgement, so `context` is
 // valid in `handle` but not later. Errors: kSystem with errno, not logged; there will be no more events.
 Result<bool> takeEvent(ibv_context* context, const std::function<void(const AsyncEvent&)>& handle);
 

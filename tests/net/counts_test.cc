@@ -32,7 +32,7 @@ class CountsTest : public testing::Test {
 };
 
 constexpr uint64_t kClearToSends = 96;  // of which one asks for a completion
-constexpr uint64_t kMessages = 480;     // a multiple of every batch, so that nothing is left over
+constexpr uint64_t kCounted = 480;     // a multiple of every batch, so that nothing is left over
 
 // NCCL makes no such windows. Eight sends without a test between them have one completion.
 TEST_F(CountsTest, AWindowOfEightIsSixteenPostsAndLittleMoreThanNineCompletions) {
@@ -46,15 +46,15 @@ TEST_F(CountsTest, AWindowOfEightIsSixteenPostsAndLittleMoreThanNineCompletions)
   };
   for (int i = 0; i < 4; ++i) window();
   const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kMessages / 8; ++i) window();
+  for (uint64_t i = 0; i < kCounted / 8; ++i) window();
   const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.writes - before.writes, kMessages);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kMessages);
-  EXPECT_EQ(after.receives - before.receives, kMessages);
-  EXPECT_EQ(after.post_recv_calls - before.post_recv_calls, kMessages / 32);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
+  EXPECT_EQ(after.writes - before.writes, kCounted);
+  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(after.receives - before.receives, kCounted);
+  EXPECT_EQ(after.post_recv_calls - before.post_recv_calls, kCounted / 32);
   EXPECT_NEAR(static_cast<double>(after.completions - before.completions),
-              static_cast<double>(kMessages + kMessages / 8 + kMessages / kClearToSends), 1);
+              static_cast<double>(kCounted + kCounted / 8 + kCounted / kClearToSends), 1);
 }
 
 // As NCCL calls. Two work requests and two completions: no more can be asked of a message than these.
@@ -62,53 +62,53 @@ TEST_F(CountsTest, AMessageOfAStreamIsTwoPostsAndTwoCompletions) {
   std::vector<Request*> receives;
   for (int i = 0; i < 8; ++i) receives.push_back(loop_.receive(1, 8192, 64));
   const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kMessages; ++i) {
+  for (uint64_t i = 0; i < kCounted; ++i) {
     Request* const send = loop_.send(0, 64);
     ASSERT_TRUE(send != nullptr && LoopConnection::finish(send));
     ASSERT_TRUE(LoopConnection::finish(receives[i % 8]));
     receives[i % 8] = loop_.receive(1, 8192, 64);
   }
   const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.writes - before.writes, kMessages);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kMessages);
-  EXPECT_EQ(after.completions - before.completions, 2 * kMessages + kMessages / kClearToSends);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
+  EXPECT_EQ(after.writes - before.writes, kCounted);
+  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(after.completions - before.completions, 2 * kCounted + kCounted / kClearToSends);
 }
 
 TEST_F(CountsTest, ALargeMessageAsksForItsCompletion) {
   const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kMessages; ++i) exchange(1, 65536);
+  for (uint64_t i = 0; i < kCounted; ++i) exchange(1, 65536);
   const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kMessages);
-  EXPECT_EQ(after.completions - before.completions, 2 * kMessages + kMessages / kClearToSends);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
+  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(after.completions - before.completions, 2 * kCounted + kCounted / kClearToSends);
 }
 
 // A write for each message, and the clear-to-sends in one.
 TEST_F(CountsTest, AGroupOfEight) {
   const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kMessages; ++i) exchange(8, 64);
+  for (uint64_t i = 0; i < kCounted; ++i) exchange(8, 64);
   const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes - before.writes, (7 + 1) * kMessages);
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kMessages);
-  EXPECT_EQ(after.receives - before.receives, kMessages);
+  EXPECT_EQ(after.writes - before.writes, (7 + 1) * kCounted);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
+  EXPECT_EQ(after.post_send_calls - before.post_send_calls, 2 * kCounted);
+  EXPECT_EQ(after.receives - before.receives, kCounted);
 }
 
 TEST_F(CountsTest, AGroupThatFitsACacheLineIsOneWrite) {
   const softdev::Counters before = counters();
-  for (uint64_t i = 0; i < kMessages; ++i) exchange(8, 8);
+  for (uint64_t i = 0; i < kCounted; ++i) exchange(8, 8);
   const softdev::Counters after = counters();
-  EXPECT_EQ(after.writes - before.writes, kMessages);
-  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kMessages);
-  EXPECT_EQ(after.bytes - before.bytes, kMessages * (8 * 8 + 8 * sizeof(ClearToSend) - kUnwrittenBytes));
+  EXPECT_EQ(after.writes - before.writes, kCounted);
+  EXPECT_EQ(after.writes_with_imm - before.writes_with_imm, kCounted);
+  EXPECT_EQ(after.bytes - before.bytes, kCounted * (8 * 8 + 8 * sizeof(ClearToSend) - kUnwrittenBytes));
 }
 
 // A write or send on iWARP is complete when TCP has it: the read behind them shows that they have arrived.
 TEST(IwarpCounts, AMessageIsAWriteASendAndARead) {
   LoopConnection loop(1 << 16, "link=iwarp");
   const softdev::Counters before = loop.counters();
-  for (uint64_t i = 0; i < kMessages; ++i) {
+  for (uint64_t i = 0; i < kCounted; ++i) {
     Request* const receive = loop.receive(1, 4096, 4096);
     ASSERT_NE(receive, nullptr);
     Request* send = nullptr;
@@ -117,10 +117,10 @@ TEST(IwarpCounts, AMessageIsAWriteASendAndARead) {
     ASSERT_TRUE(LoopConnection::finish(receive));
   }
   const softdev::Counters after = loop.counters();
-  EXPECT_EQ(after.writes - before.writes, kMessages);
-  EXPECT_EQ(after.reads - before.reads, kMessages);
+  EXPECT_EQ(after.writes - before.writes, kCounted);
+  EXPECT_EQ(after.reads - before.reads, kCounted);
   // The read; both ends' receives; now and then a clear-to-send.
-  EXPECT_EQ(after.completions - before.completions, 3 * kMessages + kMessages / kClearToSends);
+  EXPECT_EQ(after.completions - before.completions, 3 * kCounted + kCounted / kClearToSends);
 }
 
 TEST_F(CountsTest, ClearToSendTravelsInline) {

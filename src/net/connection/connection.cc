@@ -70,6 +70,7 @@ Connection::~Connection() {
   (void)endSearch("is closed: another path is not needed any more");
   endSideChannel("");
   closeRecord();
+  stopLostQueuePairs();
 }
 
 void Connection::attach(Socket socket, const Session& session, uint16_t resume_port) {
@@ -101,7 +102,7 @@ std::string Connection::whyLost() const {
 
 bool Connection::railsWork() const {
   const auto fatal = [](const Rail& rail) { return rail.hca->state().fatal(); };
-  const auto active = [](const Rail& rail) { return rail.hca->state().active(rail.port.number); };
+  const auto active = [](const Rail& rail) { return rail.usable(); };
   return std::none_of(endpoint_.rails.begin(), endpoint_.rails.end(), fatal) &&
          std::any_of(endpoint_.rails.begin(), endpoint_.rails.end(), active);
 }
@@ -170,7 +171,7 @@ Status Connection::describeRails(EndInfo& end) const {
     const Rail& rail = endpoint_.rails[i];
     RailInfo& info = end.rail[i];
     info = describeRail(rail, options_.rail_mbps[i]);
-    info.window_key = window_.remoteKey(i);
+    info.window_key = window_->remoteKey(i);
     // Nobody can reach a port that is down or has no address. The connection uses the other ports.
     if (!rail.hca->state().active(rail.port.number)) {
       RAILWISE_INFO(log::kNet, "%s: port %u is down: left out of a connection", rail.name, rail.port.number);
@@ -239,7 +240,7 @@ Status Connection::describe(bool manager, EndInfo& end) const {
   copyText(end.host, options_.local_host);
   const auto fabric_identity = verbs::library().fabric_identity;
   end.fabric = fabric_identity != nullptr ? fabric_identity(endpoint_.rails.front().hca->context()) : 0;
-  end.window_address = window_.address();
+  end.window_address = window_->address();
   // The settings come first, then the communicator's traffic class (net_ib's rule). A service level has four
   // bits.
   const int communicator = std::max(options_.traffic_class, 0);

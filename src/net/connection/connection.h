@@ -340,7 +340,7 @@ class Connection {
   // The place in this end's window where the first 8 bytes of the peer's window land when they are read: by
   // a trial, and on iWARP by proofs of arrival. Nobody looks at them.
   static constexpr std::size_t kReadTargetBytes = 64;
-  void setReadTarget(std::size_t offset) { read_target_ = window_.at<uint64_t>(offset); }
+  void setReadTarget(std::size_t offset) { read_target_ = window_->at<uint64_t>(offset); }
   // Makes `work` such a read, into its first sge. `local_key`, `remote_key`: of the two windows.
   void readPeerWindow(ibv_send_wr& work, uint32_t local_key, uint32_t remote_key) const {
     work.opcode = IBV_WR_RDMA_READ;
@@ -393,6 +393,9 @@ class Connection {
   // Events of the rails ring the bell (`on`), or no longer do. This covers the endpoint's rails and the
   // device's own rails, which may come back.
   void listenToRails(bool on);
+  // At the end of the connection, or of an attempt: begins to stop the endpoint if its paths may not work, so
+  // that this thread need not wait for their destruction.
+  void stopLostQueuePairs() noexcept;
   // Destroys the endpoint of this epoch. A device neither reads nor writes memory for a destroyed queue pair.
   void dropEndpoint();
   // "mlx5_1 port 1 qp 77"
@@ -444,7 +447,7 @@ class Connection {
   Disconnection disconnection_;
   uint64_t* read_target_ = nullptr;
   bool out_of_order_ = false;
-  Window window_;
+  std::shared_ptr<Window> window_;  // shared with queue pairs that are being destroyed
 
   // ---- Members that every message reads. They share few cache lines, because a thread with many connections
   // fetches each line again for each message.

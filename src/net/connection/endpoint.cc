@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -92,14 +93,54 @@ void Endpoint::dropUnusedLanes() {
   }
 }
 
-void Endpoint::stop() const {
-  for (const LaneQueuePair& queue_pair : queue_pairs) {
-    if (queue_pair.qp == nullptr || rails[queue_pair.rail].hca->state().fatal()) continue;
-    ibv_qp_attr attributes = {};
-    attributes.qp_state = IBV_QPS_ERR;
-    // A device that has failed does not answer.
-    (void)verbs::library().modify_qp(queue_pair.qp, &attributes, IBV_QP_STATE);
+Endpoint::~Endpoint() {
+  if (!stops_.empty() && stops_.front()->inForkedChild()) return;
+  try {
+    for (const std::shared_ptr<Stop>& stop : stops_) giveAway(stop);
+  } catch (const std::bad_alloc&) {  // this thread destroys what is left
+    for (const std::shared_ptr<Stop>& stop : stops_) stop->waitUntilDone();
   }
+}
+
+bool Endpoint::stop(const std::shared_ptr<const void>& memory) {
+  if (stops_.empty()) {
+    memory_ = memory;
+    stops_.reserve(rails.size());
+    for (const Rail& rail : rails) {
+      const auto its = [&](const std::shared_ptr<Stop>& stop) { return &stop->hca() == rail.hca; };
+      if (std::ranges::any_of(stops_, its)) continue;
+      std::vector<ibv_qp*> used;
+      for (const LaneQueuePair& queue_pair : queue_pairs) {
+        if (uses(queue_pair, *rail.hca)) used.push_back(queue_pair.qp);
+      }
+      if (!used.empty()) stops_.push_back(Stop::begin(*rail.hca, std::move(used)));
+    }
+  }
+  return std::ranges::all_of(stops_, [](const std::shared_ptr<Stop>& stop) { return stop->over(); });
+}
+
+// Hands everything on the stop's device over to the device's thread.
+void Endpoint::giveAway(const std::shared_ptr<Stop>& stop) {
+  Hca& hca = stop->hca();
+  const auto remains = std::make_shared<Remains>();
+  remains->stop = stop;
+  remains->memory = memory_;
+  for (LaneQueuePair& queue_pair : queue_pairs) {
+    if (!uses(queue_pair, hca)) continue;
+    hca.state().detach(*queue_pair.qp);
+    if (queue_pair.rest->cm != nullptr) {
+      remains->managed.push_back(std::move(queue_pair.rest->cm));
+    } else {
+      remains->queue_pairs.push_back(std::move(queue_pair.rest->made.qp));
+    }
+  }
+  if (cqs.empty()) cqs.swap(hidden_cqs);
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    if (rails[rail].hca != &hca || cq_of_rail[rail] >= cqs.size() || cqs[cq_of_rail[rail]] == nullptr) continue;
+    hca.state().detach(*cqs[cq_of_rail[rail]]);
+    remains->cqs.push_back(std::move(cqs[cq_of_rail[rail]]));
+  }
+  destroyLater(hca, remains);
 }
 
 bool Endpoint::proven() const {

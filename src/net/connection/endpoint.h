@@ -14,6 +14,7 @@
 
 #include "net/connection/lane.h"
 #include "net/device/device.h"
+#include "net/device/teardown.h"
 #include "net/protocol/stripe.h"
 #include "verbs/handles.h"
 #include "verbs/queue_pair.h"
@@ -25,6 +26,8 @@ struct Endpoint {
   // rails of the connection's device.
   Endpoint(void* memory, std::vector<Rail> rails, const std::vector<Rail>& own);
   Endpoint(Endpoint&&) = default;
+  // After stop(), threads of the devices destroy the queue pairs and completion queues (device/teardown.h).
+  ~Endpoint();
   // Destroys the old endpoint before the next one takes its place.
   Endpoint& operator=(Endpoint&& next) noexcept {
     std::destroy_at(this);
@@ -49,8 +52,14 @@ struct Endpoint {
   // Removes the lanes whose queue pairs are not used, and numbers the others anew.
   void dropUnusedLanes();
 
-  // Moves all queue pairs to the error state. The device then flushes what is posted.
-  void stop() const;
+  // Moves all queue pairs to the error state, in threads of their devices. Each device then flushes what is
+  // posted. False: not yet, call it again. True: they are stopped, or their device has failed. `memory`: what
+  // the queue pairs may touch until then; it is kept as long as they exist.
+  bool stop(const std::shared_ptr<const void>& memory);
+  // Nobody polls the completion queues from now on.
+  void hideCompletions() {
+    if (hidden_cqs.empty()) hidden_cqs.swap(cqs);
+  }
 
   ibv_cq* cqOf(uint8_t rail) const { return cqs[cq_of_rail[rail]].get(); }
   // With one queue pair all messages complete in the order in which they were posted.
@@ -66,6 +75,7 @@ struct Endpoint {
   std::string nameOf(const LaneQueuePair& queue_pair) const;
 
   // The destructor runs from the last member to the first, so queue pairs end before their completion queues.
+  std::vector<verbs::Cq> hidden_cqs;
   std::vector<verbs::Cq> cqs;
   QueuePairs queue_pairs;
   std::vector<Lane> lanes;
@@ -77,6 +87,15 @@ struct Endpoint {
   // an own rail without keys (DeviceState::hasKeys).
   std::array<int8_t, kMaxRails> native_rail = {};
   std::array<uint8_t, kMaxRails> cq_of_rail = {};
+
+ private:
+  bool uses(const LaneQueuePair& queue_pair, const Hca& hca) const {
+    return queue_pair.qp != nullptr && rails[queue_pair.rail].hca == &hca;
+  }
+  void giveAway(const std::shared_ptr<Stop>& stop);
+
+  std::vector<std::shared_ptr<Stop>> stops_;  // one for each device with queue pairs; empty until stop()
+  std::shared_ptr<const void> memory_;
 };
 
 // The place of `rail` among `rails`; -1: `rail` is not among them.

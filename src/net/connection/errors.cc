@@ -173,6 +173,7 @@ std::string Connection::diagnose(const LaneQueuePair& queue_pair) const {
   if (rail.hca->state().fatal()) return "its device has failed: look for a reset or removal in `dmesg`";
   if (queue_pair.rest->cm != nullptr && queue_pair.rest->cm->advance().status().sys_errno == ENODEV)
     return "its device was removed";
+  if (canFailOver()) return diagnoseByEvents(queue_pair);  // the device may take long to answer
   const Result<verbs::Port> now = verbs::queryPort(rail.hca->context(), rail.port.number);
   if (!now.ok())
     return std::string("its device does not answer any more: ") + std::strerror(now.status().sys_errno);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -173,6 +175,7 @@ Status Connection::giveUpWhenLost() {
     const bool up = rail.hca->state().active(rail.port.number);
     report += std::string(" ") + rail.hca->name() + " port " + std::to_string(rail.port.number) +
               (good                        ? " usable"
+               : !rail.hca->answers()      ? ", whose driver does not answer"
                : up                        ? " up but not usable"
                : rail.hca->state().fatal() ? " failed"
                                            : " down");
@@ -231,7 +234,7 @@ bool Connection::reachesGpuMemory(const Rail& rail) const {
 std::vector<Rail> Connection::usableRails(int* native) const {
   std::vector<Rail> usable;
   const auto add = [&](const Rail& rail) {
-    if (usable.size() == std::size_t{kMaxRails} || !rail.hca->state().active(rail.port.number)) return;
+    if (usable.size() == std::size_t{kMaxRails} || !rail.usable()) return;
     const Result<verbs::GidList> gids = addressesOf(rail);
     if (gids.ok() && !gids->empty()) usable.push_back(rail);
   };
@@ -275,9 +278,9 @@ Status Connection::describeEpoch(EndInfo& end) const {
 MemoryKeys Connection::windowKeysOn(const Rail& rail) const {
   if (const int own = placeOfKeys(rail, device_.rails()); own >= 0) {
     const auto place = static_cast<std::size_t>(own);
-    return {window_.localKey(place), window_.remoteKey(place)};
+    return {window_->localKey(place), window_->remoteKey(place)};
   }
-  const Result<MemoryKeys> keys = window_.keysOn(rail.hca->pd());
+  const Result<MemoryKeys> keys = window_->keysOn(rail.hca->pd());
   return keys.ok() ? *keys : MemoryKeys{};
 }
 
@@ -328,6 +331,19 @@ void Connection::dropEndpoint() {
   only_cq_ = nullptr;
   takeRails(endpoint_.rails);
   endpoint_.lose();
+}
+
+void Connection::stopLostQueuePairs() noexcept {
+  const bool connecting = std::ranges::any_of(endpoint_.queue_pairs, [](const LaneQueuePair& queue_pair) {
+    return queue_pair.rest->cm != nullptr && !queue_pair.rest->connected;
+  });
+  const auto usable = [](const Rail& rail) { return rail.usable(); };
+  const bool well = running() && failure_.ok() && !connecting && std::ranges::all_of(endpoint_.rails, usable);
+  if (well || window_ == nullptr || side_channel_.inForkedChild()) return;
+  try {
+    (void)endpoint_.stop(window_);
+  } catch (const std::bad_alloc&) {  // this thread destroys them
+  }
 }
 
 std::string Connection::pathText(const LaneQueuePair& queue_pair) const {

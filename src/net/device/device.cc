@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <set>
 #include <span>
 
@@ -354,6 +355,23 @@ bool Hca::setNextGeneration(std::unique_ptr<Hca>& nextGeneration, std::size_t re
   return true;
 }
 
+bool Hca::answers() {
+  const bool silent = stops_.late();
+  if (said_silent_.exchange(silent, std::memory_order_relaxed) || !silent) return !silent;
+  RAILWISE_WARN(
+      "%s: its driver has not answered ibv_modify_qp for a second: nothing new is made with the device until it "
+      "does: look for errors of the NIC in `dmesg`",
+      name());
+  return false;
+}
+
+bool Hca::finishCalls() {
+  const bool stopped = stops_.finish(Worker::kPatience);
+  const bool destroyed = destructions_.finish(Worker::kPatience);
+  const bool later = owned_next_generation_ == nullptr || owned_next_generation_->finishCalls();
+  return stopped && destroyed && later;
+}
+
 verbs::GidTable& Hca::gidTable(const verbs::Port& port, const Config& config) {
   std::unique_ptr<verbs::GidTable>& table = gid_tables_[port.number];
   if (table == nullptr) {
@@ -410,6 +428,31 @@ DeviceList& DeviceList::operator=(DeviceList&& other) noexcept {
 
 DeviceList::~DeviceList() {
   if (reopener != nullptr) reopener->stop();
+  if (!finishCalls()) leave();
+}
+
+bool DeviceList::finishCalls() const {
+  bool finished = true;
+  for (const auto& hca : hcas) finished = hca->finishCalls() && finished;
+  return finished;
+}
+
+void DeviceList::leave() {
+  static std::mutex mutex;
+  static auto& left = *new std::deque<DeviceList>;
+  RAILWISE_INFO(log::kNet, "a driver does not answer: its devices stay open until the process ends");
+  verbs::keepLoaded();
+  if (reopener != nullptr) reopener->stop();
+  if (watcher != nullptr) (void)watcher->finish(Worker::kPatience);
+  try {
+    const std::lock_guard lock(mutex);
+    left.emplace_back(std::move(*this));
+  } catch (const std::bad_alloc&) {  // nobody knows of them then
+    for (auto& device : devices) (void)device.release();
+    for (auto& hca : hcas) (void)hca.release();
+    (void)reopener.release();
+    (void)watcher.release();
+  }
 }
 
 Device::Device(const Config& config, DeviceProperties properties, std::vector<Rail> rails,

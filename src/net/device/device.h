@@ -19,6 +19,7 @@
 #include "net/device/event_watcher.h"
 #include "net/device/memory.h"
 #include "net/device/window_arena.h"
+#include "net/device/worker.h"
 #include "net/limits.h"
 #include "record/writer.h"
 #include "verbs/gid.h"
@@ -90,6 +91,17 @@ class Hca {
   // Valid after setPorts().
   DeviceState& state() const { return *state_; }
 
+  // Does the driver answer? False while it has not answered a call of stops() for a second, which is logged
+  // once. Nothing new may be made with the device then: NCCL's thread would wait.
+  bool answers();
+  // Where calls are made that a dying device may never answer (teardown.h): moves of queue pairs to the error
+  // state, and destructions, which wait for these moves.
+  Worker& stops() { return stops_; }
+  Worker& destructions() { return destructions_; }
+  // Waits for these calls, of all later generations too. False: a driver does not answer, and nothing of this
+  // device may be destroyed any more. The owner of all connections calls it when there are none.
+  bool finishCalls();
+
  private:
   Hca() = default;
   std::string name_;  // as it was called when it was opened
@@ -100,6 +112,9 @@ class Hca {
   std::unique_ptr<DeviceState> state_;  // has pointers to the GID tables
   int earlier_generations_ = 0;
   std::shared_ptr<RegisteredMemory> registered_;  // one for all generations
+  std::atomic<bool> said_silent_{false};
+  Worker stops_{"railwise-stop"};
+  Worker destructions_{"railwise-remove"};
   std::unique_ptr<Hca> owned_next_generation_;
   std::atomic<Hca*> next_generation_{nullptr};
 };
@@ -116,6 +131,8 @@ struct Rail {
   int pointer_support = kHostPointers;
   uint16_t record_rail = record::kNoRail;  // its place in the record (record/writer.h)
 
+  // May new queue pairs be made on it: is the port up, and does the driver answer?
+  bool usable() const { return hca->state().active(port.number) && hca->answers(); }
   // Is `other` the same port of the same generation of the device? The names do not matter.
   bool same(const Rail& other) const { return hca == other.hca && port.number == other.port.number; }
   // Is `later` the same port of this or a later generation, and do the keys of registered memory hold there?
@@ -172,6 +189,11 @@ struct DeviceList {
   DeviceList& operator=(DeviceList&& other) noexcept;
   // Stops the reopener first; then destroys the devices, the watcher, and the verbs devices that it watches.
   ~DeviceList();
+
+  // Waits for calls that threads of the devices still make. False: a driver does not answer.
+  bool finishCalls() const;
+  // Leaves everything in memory, because a driver does not answer.
+  void leave();
 
   std::vector<std::unique_ptr<Hca>> hcas;
   std::unique_ptr<Reopener> reopener;     // the watcher reports failures to it; null without failover

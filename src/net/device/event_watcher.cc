@@ -108,6 +108,21 @@ void DeviceState::fail(ibv_event_type event) {
   if (first && when_failed_) when_failed_();
 }
 
+void DeviceState::detach(ibv_qp& queue_pair) {
+  const std::lock_guard lock(flags_mutex_);
+  queue_pair.qp_context = nullptr;
+}
+
+void DeviceState::detach(ibv_cq& cq) {
+  const std::lock_guard lock(flags_mutex_);
+  cq.cq_context = nullptr;
+}
+
+void DeviceState::raiseFlag(const verbs::AsyncEvent& event) {
+  const std::lock_guard lock(flags_mutex_);
+  if (verbs::FatalFlag* const flag = event.flag(); flag != nullptr) flag->raise(event.type);
+}
+
 void DeviceState::refresh() {
   for (const auto& state : ports_) refresh(*state, verbs::EventEffect::kAddresses);
 }
@@ -146,7 +161,7 @@ void DeviceState::handle(const verbs::AsyncEvent& event) {
   switch (effect) {
     case verbs::EventEffect::kFatal:
       if (event.of == verbs::AsyncEvent::Of::kDevice) fail(event.type);
-      if (event.flag != nullptr) event.flag->raise(event.type);
+      raiseFlag(event);
       RAILWISE_WARN("%s", text.c_str());
       break;
     case verbs::EventEffect::kPortDown:
@@ -195,7 +210,10 @@ Result<std::unique_ptr<EventWatcher>> EventWatcher::start(const char* thread_nam
   if (epoll_ctl(watcher->epoll_fd_, EPOLL_CTL_ADD, watcher->wake_fd_, &interest) != 0)
     return failed("epoll_ctl", errno);
   try {
-    watcher->thread_ = startBackgroundThread([self = watcher.get()] { self->run(); });
+    watcher->thread_ = startBackgroundThread([self = watcher.get()] {
+      self->run();
+      self->ended_.store(true, std::memory_order_release);
+    });
   } catch (const std::system_error& error) {
     return failed("the start of a thread", error.code().value());
   }
@@ -216,6 +234,18 @@ EventWatcher::~EventWatcher() {
   // The child's descriptors are its own; closing them changes nothing for the parent.
   if (wake_fd_ >= 0) close(wake_fd_);
   if (epoll_fd_ >= 0) close(epoll_fd_);
+}
+
+bool EventWatcher::finish(Clock::duration patience) {
+  if (!thread_.joinable() || !inParent()) return true;
+  stopping_.store(true, std::memory_order_release);
+  wake();
+  const Deadline deadline = Deadline::after(patience);
+  while (!ended_.load(std::memory_order_acquire) && !deadline.passed())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const bool ended = ended_.load(std::memory_order_acquire);
+  ended ? thread_.join() : thread_.detach();
+  return ended;
 }
 
 bool EventWatcher::inParent() const { return getpid() == owner_pid_; }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/device/path_news.h"
 #include "verbs/async_events.h"
 #include "verbs/gid.h"
@@ -77,6 +78,9 @@ class DeviceState final : public Watched {
   void tell(verbs::FatalFlag* bell);
   void forget(verbs::FatalFlag* bell);
   void ringAll();
+  // No event raises the flag of this object from now on, so the flag may be destroyed before the object.
+  void detach(ibv_qp& queue_pair);
+  void detach(ibv_cq& cq);
   // What the connections over this device tell each other. suspect() also rings their bells.
   PathNews& news() { return news_; }
   void suspect(uint64_t path) {
@@ -110,12 +114,14 @@ class DeviceState final : public Watched {
   };
   PortState* find(uint8_t port) const;
   void refresh(PortState& port, verbs::EventEffect effect);
+  void raiseFlag(const verbs::AsyncEvent& event);
 
   ibv_context* const context_;
   verbs::FatalFlag fatal_;
   bool returned_ = false;
   std::atomic<bool> has_keys_{true};
   std::vector<std::unique_ptr<PortState>> ports_;
+  std::mutex flags_mutex_;  // guards the qp_context and cq_context of the device's objects
   std::mutex bells_mutex_;
   std::unordered_set<verbs::FatalFlag*> bells_;
   std::function<void()> when_failed_;
@@ -136,6 +142,9 @@ class EventWatcher {
   // The thread reads the device's events from now on, until unwatch() or until the watcher is destroyed.
   // Errors: kSystem, logged.
   Status watch(DeviceState& device);
+  // Ends the thread. False: for `patience` it has not returned from a driver. It is left behind, ends by
+  // itself, and the watcher and what it watches must stay.
+  bool finish(Clock::duration patience);
   // Watches any object. False: not watched, because this is a forked child, which has no such thread.
   Result<bool> watch(Watched& what);
   // Returns when the thread no longer uses `what`.
@@ -158,6 +167,7 @@ class EventWatcher {
   int epoll_fd_ = -1;
   int wake_fd_ = -1;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> ended_{false};
   int owner_pid_ = 0;
   // Guards watched_; held while the thread calls one of the objects, which may watch and unwatch others.
   std::recursive_mutex mutex_;

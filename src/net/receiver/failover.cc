@@ -27,10 +27,8 @@ bool sameRails(const std::vector<Rail>& a, const std::vector<Rail>& b) {
 
 Status ReceiveConnection::advanceRecovery() {
   if (phase() == Phase::kLost) {
-    if (!next_.drain) {
-      endpoint_.stop();
-      next_.drain = Deadline::after(kDrainTime);
-    }
+    if (!endpoint_.stop(window_)) return Status::success();
+    if (!next_.drain) next_.drain = Deadline::after(kDrainTime);
     do {  // what has arrived counts
       completed_since_check_ = false;
       (void)poll();
@@ -188,12 +186,12 @@ Status ReceiveConnection::onPropose(const ProposeFrame& frame) {
   return Status::success();
 }
 
-// The proposed epoch cannot be made. Both ends go on to the next one.
+// The proposed epoch cannot be made. Both ends go on to the next one, this end once its queue pairs are
+// stopped: the sender may use them already.
 void ReceiveConnection::refuseEpoch(uint8_t queue_pair, const std::string& what) {
   log_.refuse(what);
   recovery_.refuse(queue_pair);
   next_.drain.reset();
-  toEpoch(recovery_.nextEpoch());
 }
 
 bool ReceiveConnection::openEpoch(const ProposeFrame& frame) {
@@ -304,6 +302,7 @@ void ReceiveConnection::onTrial(const TrialFrame& frame) {
       return false;
     const Rail& rail = offer_.rails[frame.rail];
     Result<TrialQueuePair> made = openTrial(rail, config_);
+    if (made.ok()) made->memory = window_;
     const MemoryKeys keys = windowKeysOn(rail);
     if (!made.ok() || (keys.local == 0 && keys.remote == 0)) return false;
     reply.end = offer_.end;

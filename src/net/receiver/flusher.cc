@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/device/teardown.h"
 #include "verbs/path.h"
 #include "verbs/queue_pair.h"
 
@@ -28,6 +29,8 @@ Result<Flusher::Path*> Flusher::pathThrough(const Rail& rail) {
       std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) { return path->rail.same(rail); });
   if (found != paths_.end()) [[likely]]
     return found->get();
+  // Another rail, or later.
+  if (rail.hca->state().fatal() || !rail.hca->answers()) return Status{Code::kSystem, EAGAIN};
   auto path = std::make_unique<Path>();
   path->rail = rail;
   int error = 0;
@@ -112,7 +115,14 @@ Status Flusher::post(Flush& flush, std::span<const Rail> rails, uint32_t which) 
   return Status::success();
 }
 
+Flusher::~Flusher() {
+  const auto usable = [](const std::unique_ptr<Path>& path) { return path->rail.usable(); };
+  if (!std::ranges::all_of(paths_, usable)) drop();
+}
+
 void Flusher::drop() {
+  for (const std::unique_ptr<Path>& path : paths_)
+    destroyLater(*path->rail.hca, std::move(path->qp), std::move(path->cq), memory_);
   paths_.clear();
   for (std::size_t i = 0; i < kOutstandingFlushes; ++i) {
     Flush& flush = flushes_[i];

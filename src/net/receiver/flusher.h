@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -51,8 +52,12 @@ class Flusher {
   };
 
   Flusher(Host& host, const Config& config) : host_(host), config_(config) {}
-  // Each read writes one byte to `target`, which is in the connection's window.
-  void setTarget(uint64_t* target) { target_ = target; }
+  ~Flusher();
+  // Each read writes one byte to `target`, which is in `memory`: the connection's window.
+  void setTarget(uint64_t* target, std::shared_ptr<const void> memory) {
+    target_ = target;
+    memory_ = std::move(memory);
+  }
   // Reads and completions are counted there, for each rail in turn.
   void countIn(std::span<record::FlushCounts, record::kFlushRails> counts) { counts_ = counts.data(); }
 
@@ -65,7 +70,7 @@ class Flusher {
   // Polls the queue pairs of all flushes. *done: `request`, which is a flush, is complete.
   Status progress(const Request& request, bool* done);
   void free(Request& request) { flushes_.give(static_cast<Flush*>(&request)); }
-  // A rail is lost: drops the queue pairs. Every flush that waits for a read begins anew.
+  // A rail is lost: drops the queue pairs, which threads of the devices destroy. Every flush that waits for a read begins anew.
   void drop();
 
  private:
@@ -89,6 +94,7 @@ class Flusher {
   record::FlushCounts* countsOf(uint16_t rail) const;
 
   uint64_t* target_ = nullptr;
+  std::shared_ptr<const void> memory_;
   record::FlushCounts* counts_ = nullptr;
   std::vector<std::unique_ptr<Path>> paths_;
   Status failure_;

@@ -76,14 +76,14 @@ Status ReceiveConnection::openWindow() {
   Result<Window> window = device_.windows().take(sizeof(WindowHead) + records + packs + staging +
                                                  kFlushTargetBytes + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
-  window_ = std::move(*window);
-  window_.at<WindowHead>(0)->mark = kWindowMark;
-  records_ = window_.at<Record>(kRecordsAt);
-  packs_ = window_.at<Pack>(kPacksAt);
+  window_ = std::make_shared<Window>(std::move(*window));
+  window_->at<WindowHead>(0)->mark = kWindowMark;
+  records_ = window_->at<Record>(kRecordsAt);
+  packs_ = window_->at<Pack>(kPacksAt);
   std::size_t at = kPacksAt + packs;
-  staging_ = window_.at<std::byte>(at);
-  flusher_.setTarget(window_.at<uint64_t>(at += staging));
-  notices_.use(window_.at<std::byte>(at += kFlushTargetBytes), sizeof(Record));
+  staging_ = window_->at<std::byte>(at);
+  flusher_.setTarget(window_->at<uint64_t>(at += staging), window_);
+  notices_.use(window_->at<std::byte>(at += kFlushTargetBytes), sizeof(Record));
   setReadTarget(at + notices);
   return Status::success();
 }
@@ -118,6 +118,7 @@ Status ReceiveConnection::openFirst(const EndInfo& request, std::string& refusal
 // The recovery finds a path.
 void ReceiveConnection::beginWithoutQueuePairs(const EndInfo& request) {
   cm_listeners_.clear();
+  stopLostQueuePairs();
   dropEndpoint();
   local_.queue_pairs = local_.lanes = 0;
   std::memset(local_.queue_pair, 0, sizeof local_.queue_pair);

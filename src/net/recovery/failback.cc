@@ -1,8 +1,11 @@
 #include "net/recovery/failback.h"
 
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <utility>
 
+#include "net/device/teardown.h"
 #include "record/writer.h"
 
 namespace railwise::net {
@@ -33,6 +36,20 @@ EpochPlan planOf(const std::vector<RailPath>& paths, const EndInfo& local, const
 }
 
 }  // namespace
+
+TrialQueuePair::~TrialQueuePair() {
+  if (memory == nullptr || cq == nullptr) return;
+  try {
+    const auto remains = std::make_shared<Remains>();
+    remains->memory = memory;
+    if (cm != nullptr) remains->managed.push_back(std::move(cm));
+    if (made.qp != nullptr) remains->queue_pairs.push_back(std::move(made.qp));
+    if (listener) remains->listeners.push_back(std::move(*listener));
+    remains->cqs.push_back(std::move(cq));
+    destroyLater(*rail.hca, remains);
+  } catch (const std::bad_alloc&) {  // this thread destroys what is left
+  }
+}
 
 void Failback::use(const std::vector<RailPath>& paths, bool whole) {
   used_ = paths;

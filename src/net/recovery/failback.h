@@ -24,6 +24,15 @@ namespace railwise::net {
 
 // A queue pair for a trial: the sender tests with it whether a path works again. It belongs to no epoch.
 struct TrialQueuePair {
+  TrialQueuePair() = default;
+  TrialQueuePair(TrialQueuePair&&) = default;
+  TrialQueuePair& operator=(TrialQueuePair&& next) noexcept {
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(next));
+  }
+  // Once it has `memory`, a thread of the device destroys the queue pair: the path may not work.
+  ~TrialQueuePair();
+
   ibv_qp* qp() const { return cm != nullptr ? cm->qp() : made.qp.get(); }
 
   Rail rail;
@@ -31,6 +40,8 @@ struct TrialQueuePair {
   verbs::QueuePair made;                      // empty once the connection manager owns the queue pair
   std::unique_ptr<verbs::CmConnection> cm;    // null unless the connection manager connects
   std::optional<verbs::CmListener> listener;  // receiver: where the sender's connection manager calls
+  // What it may read or write, kept as long as the queue pair; null: it was not connected.
+  std::shared_ptr<const void> memory;
 };
 
 class Failback {

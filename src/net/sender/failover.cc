@@ -12,16 +12,15 @@ namespace railwise::net {
 
 Status SendConnection::advanceRecovery() {
   if (phase() == Phase::kLost) {
+    // What completes from now on does not count: the receiver says what has arrived.
+    endpoint_.hideCompletions();
+    sayBreak();
+    const bool stopped = endpoint_.stop(window_);
+    // A receiver that has left takes nothing from the old queue pairs, stopped or not.
+    if (!stopped && !receiverHasLeft()) return Status::success();
     tearDown();
-    const bool peer_asks = recovery_.peerAsksForLater();
     recovery_.wait(recovery_.nextEpoch());
     agree().restart();
-    if (!peer_asks) {
-      auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
-      frame.epoch = epoch();
-      copyText(frame.reason, log_.reason());
-      side_channel_.send(frame);
-    }
   }
   if (phase() == Phase::kWaiting && next_ != nullptr && next_->isAnswered(epoch())) {
     if (!next_->messages_reconciled) RAILWISE_TRY(reconcileMessages());
@@ -29,6 +28,20 @@ Status SendConnection::advanceRecovery() {
     if (std::exchange(wants_to_send_, false) || unfinished()) tryToConnect();
   }
   return phase() == Phase::kConnecting ? connectEpoch() : Status::success();
+}
+
+// Once for each epoch that this end asks for.
+void SendConnection::sayBreak() {
+  if (recovery_.peerAsksForLater() || break_said_ == recovery_.nextEpoch()) return;
+  break_said_ = recovery_.nextEpoch();
+  auto frame = makeMessage<BreakFrame>(MessageType::kBreak);
+  frame.epoch = break_said_;
+  copyText(frame.reason, log_.reason());
+  side_channel_.send(frame);
+}
+
+bool SendConnection::receiverHasLeft() const {
+  return next_ != nullptr && next_->reconcile != nullptr && next_->reconcile->epoch >= recovery_.nextEpoch();
 }
 
 bool SendConnection::unfinished() const {
@@ -45,7 +58,6 @@ void SendConnection::tearDown() {
   }
   blamed_ = recovery_.failedQueuePair();
   if (blamed_ < epoch_paths_.size()) paths_.failed(epoch_paths_[blamed_], Clock::now());
-  endpoint_.stop();
   dropEndpoint();
   for (const SegmentEvent& event : events_) profiler::stop(event.event);
   events_.clear();
@@ -415,6 +427,7 @@ void SendConnection::askForRails() {
 bool SendConnection::connectTrial(TrialQueuePair& trial, const EndInfo& offer, std::size_t local_rail,
                                   std::size_t local_gid, const TrialReplyFrame& reply,
                                   std::size_t remote_gid) {
+  trial.memory = window_;
   if (usesManager()) {
     Result<std::unique_ptr<verbs::CmConnection>> made =
         call(std::move(trial.made), trial.rail, offer.rail[local_rail].gids[local_gid],

@@ -76,11 +76,11 @@ Status SendConnection::openWindow(int peer_rails) {
   const std::size_t head = rules_.has_immediates ? 0 : sizeof(WindowHead);
   Result<Window> window = device_.windows().take(head + ring + records + notices + kReadTargetBytes);
   if (!window.ok()) return window.status();
-  window_ = std::move(*window);
+  window_ = std::make_shared<Window>(std::move(*window));
   std::size_t at = head;
-  ring_.use(window_.at<std::byte>(at), entry_bytes);
-  records_ = window_.at<Record>(at += ring);
-  notices_.use(window_.at<std::byte>(at += records), groupBytes(entry_bytes));
+  ring_.use(window_->at<std::byte>(at), entry_bytes);
+  records_ = window_->at<Record>(at += ring);
+  notices_.use(window_->at<std::byte>(at += records), groupBytes(entry_bytes));
   setReadTarget(at + notices);
   return Status::success();
 }
@@ -211,6 +211,7 @@ Result<bool> SendConnection::establish(const EndInfo& local, const EndInfo& repl
 }
 
 void SendConnection::beginWithoutQueuePairs(const EndInfo& local, const EndInfo& reply) {
+  stopLostQueuePairs();
   dropEndpoint();
   adopt(reply);
   epoch_here_ = local;

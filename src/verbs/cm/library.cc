@@ -83,6 +83,8 @@ void openLocked(State& it) {
 void set(const std::string& file, const CmLibrary* table) {
   State& it = state();
   const std::lock_guard lock(it.mutex);
+  // A thread that was left behind may be in it (keepLoaded()).
+  if (table == nullptr && file == it.file && it.table.name != nullptr) return;
   it.library.reset();
   it.file = file;
   it.opened = table != nullptr;

@@ -44,9 +44,12 @@ std::size_t shrink(const Communicator& main, std::size_t count) {
 #endif
 
 // Every rank aborts while a collective is under way. How far the collective has come depends on the machine.
-std::size_t abortAtOnce(const std::string& name, std::size_t count) {
+std::size_t abortAtOnce(const Communicator& main, const std::string& name, std::size_t count) {
   Communicator doomed(name);
-  const std::size_t bad = allReduce(doomed, call(count, 8, true));
+  std::size_t bad = allReduce(doomed, call(count, 8, true));
+  // A rank whose stream has ended may still have data for others, which an abort drops. So all wait until all
+  // have ended.
+  bad += allReduce(main, call(1, 11));
   const DeviceMemory memory(count * sizeof(int32_t));
   MUST(ncclAllReduce(memory.at(), memory.at(), count, ncclInt32, ncclSum, doomed.comm, doomed.stream));
   MUST(ncclCommAbort(doomed.comm));
@@ -66,7 +69,7 @@ std::size_t makeUseAndEnd(const Communicator& main, std::size_t round) {
       return split(main, kCount);
 #endif
     case 2:
-      return abortAtOnce(name, kCount);
+      return abortAtOnce(main, name, kCount);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     case 3:
       return main.ranks < 3 ? 0 : shrink(main, kCount);

@@ -1,0 +1,84 @@
+#include "net/device/worker.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/background_thread.h"
+
+namespace railwise::net {
+
+Worker::Worker(const char* thread_name)
+    : thread_name_(thread_name), owner_pid_(getpid()), work_(std::make_shared<Work>()) {}
+
+bool Worker::run(std::function<void()> job) {
+  if (getpid() != owner_pid_) return false;
+  const std::lock_guard lock(work_->mutex);
+  if (work_->ending) return false;
+  try {
+    if (!thread_.joinable()) {
+      thread_ = startBackgroundThread([work = work_] { serve(*work); });
+      pthread_setname_np(thread_.native_handle(), thread_name_);
+    }
+    work_->jobs.push_back(std::move(job));
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const std::system_error&) {
+    return false;
+  }
+  work_->changed.notify_all();
+  return true;
+}
+
+bool Worker::finish(Clock::duration patience) {
+  if (getpid() != owner_pid_) {
+    // The thread does not exist in a forked child and can be neither joined nor detached. Its copy of the
+    // shared_ptr keeps the condition variable, which could not be destroyed here.
+    if (thread_.joinable()) new (&thread_) std::thread;
+    return true;
+  }
+  {
+    std::unique_lock lock(work_->mutex);
+    if (left_ || !thread_.joinable()) return !left_;
+    work_->ending = true;
+    work_->changed.notify_all();
+    unsigned done = 0;
+    do {
+      done = work_->done;
+      work_->changed.wait_for(lock, patience, [&] { return work_->ended || work_->done != done; });
+    } while (!work_->ended && work_->done != done);
+    left_ = !work_->ended;
+  }
+  left_ ? thread_.detach() : thread_.join();
+  return !left_;
+}
+
+bool Worker::late() const {
+  const Clock::rep began = work_->began.load(std::memory_order_acquire);
+  return began != 0 && Clock::now().time_since_epoch() - Clock::duration(began) > kPatience;
+}
+
+void Worker::serve(Work& work) {
+  std::unique_lock lock(work.mutex);
+  for (;;) {
+    work.changed.wait(lock, [&] { return work.ending || !work.jobs.empty(); });
+    if (work.jobs.empty()) break;
+    std::function<void()> job = std::move(work.jobs.front());
+    work.jobs.pop_front();
+    work.began.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
+    lock.unlock();
+    job();
+    job = nullptr;
+    lock.lock();
+    work.began.store(0, std::memory_order_release);
+    ++work.done;
+    work.changed.notify_all();
+  }
+  work.ended = true;
+  work.changed.notify_all();
+}
+
+}  // namespace railwise::net

@@ -1,0 +1,57 @@
+// Runs jobs one after the other in a thread of its own: calls of a driver that NCCL's thread must not wait for.
+// Threads: any thread may call run(); one calls finish().
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace railwise::net {
+
+class Worker {
+ public:
+  // `thread_name`: up to 15 characters; lives as long as the worker. The thread begins with the first job.
+  explicit Worker(const char* thread_name);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() { (void)finish(kPatience); }
+
+  // False: there is no thread or no memory for it, or this is a forked child, which has no such thread. The
+  // job was not taken.
+  bool run(std::function<void()> job);
+  // Waits until all jobs are done and ends the thread. False: for `patience` none has ended. The thread is
+  // left behind and ends by itself; what its jobs use must stay. In a forked child it waits for nothing.
+  bool finish(Clock::duration patience);
+  // Has a job been running for longer than kPatience? Any thread; cheap.
+  bool late() const;
+
+  // So long a driver may take before it counts as one that does not answer.
+  static constexpr Clock::duration kPatience = std::chrono::seconds(1);
+
+ private:
+  // What the thread works on. It may outlive the worker.
+  struct Work {
+    std::mutex mutex;  // guards the members below
+    std::condition_variable changed;
+    std::deque<std::function<void()>> jobs;
+    unsigned done = 0;
+    bool ending = false;
+    bool ended = false;
+    std::atomic<Clock::rep> began{0};  // when the job that runs now began; 0: none runs
+  };
+  static void serve(Work& work);
+
+  const char* const thread_name_;
+  const int owner_pid_;
+  const std::shared_ptr<Work> work_;
+  std::thread thread_;  // guarded by work_->mutex
+  bool left_ = false;   // finish() has left the thread behind
+};
+
+}  // namespace railwise::net
